@@ -26,7 +26,7 @@ from numalign.kube.command_line import Trouble
 from numalign.kube.decode import placements
 from numalign.kube.decode.parts import inner
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.decode.recreated import RecreatedScheduling, without_pin
+from numalign.kube.decode.recreated import RecreatedScheduling, without_exclusions, without_pin
 from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.errors import Forbidden
 from numalign.kube.files import documents
@@ -227,7 +227,7 @@ def newcomer(stored: Object, view: ClusterView, reader: PodReader) -> Newcomer |
     """
     Return what a stored pod requests when its owner recreates it; None if it is invalid.
 
-    A pin by numalign is not part of the recreated pod.
+    Nodes that numalign chose or excluded as it lifted the gate are not part of the recreated pod.
     """
     metadata = stored["metadata"]
     uid, name = uid_of(stored), (str(metadata["namespace"]), str(metadata["name"]))
@@ -239,6 +239,7 @@ def newcomer(stored: Object, view: ClusterView, reader: PodReader) -> Newcomer |
             question, constraints = Question(demand, NO_INTENT), scheduling(stored).constraints
         case _:
             return None
+    constraints = without_exclusions(constraints)
     if inner(metadata.get("annotations"), PINNED_AT) is not None:
         constraints = without_pin(constraints, str(inner(stored["spec"], "nodeName")))
     return Newcomer(uid, name, dra.by_node(question, view.snapshot.served), constraints)

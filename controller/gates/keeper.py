@@ -8,8 +8,10 @@ decisions are made in order.
 
 Only pods whose namespace asks for gates are pinned. Others, whose owner wrote the gate, are let go.
 
-Whatever happens to this program or its data, no gate stays: the gate of a pod that waits longer than its
-patience is lifted without a pin, by a write that does not depend on reading the pod.
+The gate of a pod that waits longer than its patience is lifted without a pin. The same write keeps the pod
+off nodes whose kubelets would reject it (`controller.gates.exclusion`), and where that is impossible, the
+gate stays. Whatever happens to this program or its data, no other gate does: if a pod cannot be read, or
+nothing is known of nodes, a write that does not depend on that lifts it.
 """
 
 import asyncio
@@ -17,13 +19,14 @@ import math
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from heapq import nlargest
 from operator import itemgetter
 
 from controller.gates.choosing import Chooser, ChosenNode, NoNode
+from controller.gates.exclusion import Exclusion, KeepGate
 from controller.gates.metrics import GateMetrics, Lift
-from controller.gates.pin import PinTarget, gates_of
+from controller.gates.pin import PinTarget, gates_of, term_count
 from controller.gates.pods import GatedPods, LiftGate, PinWriter, ReadPod, WantedPlacement, aspects
 from controller.gates.queue import GatedPod, GateQueue
 from controller.gates.turns import NamespaceTurns
@@ -138,6 +141,7 @@ class GateKeeper:
 
     state: SchedulerState
     chooser: Chooser
+    exclusion: Exclusion
     binder: Binder
     pods: GatedPods
     pins: PinWriter
@@ -427,14 +431,15 @@ class GateKeeper:
             time_slice = TimeSlice()
             for gated in self._waiting():
                 await time_slice.share()
-                why = self._leads_for() >= GRACE_SECONDS and self._why_lift(gated)
-                if why and not self._is_taken(gated):
+                if self._leads_for() < GRACE_SECONDS or self._is_taken(gated):
+                    continue
+                if why := self._why_ungated(gated):
                     self._begin(gated, self._lift(gated, why))
+                elif self._is_overdue(gated):
+                    self._begin(gated, self._lift_overdue(gated))
 
-    def _why_lift(self, gated: GatedPod) -> str:
-        """Return why a pod must not wait any longer; empty if it may."""
-        if self._is_overdue(gated):
-            return self._too_late(gated)
+    def _why_ungated(self, gated: GatedPod) -> str:
+        """Return why nothing is reserved for a pod; empty if something may be."""
         namespace = gated.pod.namespace
         known = self.state.snapshot and self.state.knows(namespace)
         settled = known and gated.is_overdue(SETTLE_SECONDS, now=self.clock())
@@ -459,19 +464,68 @@ class GateKeeper:
 
     async def _lift(self, gated: GatedPod, why: str) -> None:
         async with self._lifting:
-            if not self.leading():
-                return
-            # If the write or its watch event is lost, it is repeated.
-            gated.failed(now=self.clock() + NOTIFICATION_SECONDS)
+            await self._write_lift(gated, why, partial(self.pods.lift, gated.pod))
+
+    async def _lift_overdue(self, gated: GatedPod) -> None:
+        """Lift the gate of a pod, unless it would then go to a kubelet that rejects it."""
+        why, lift = self._too_late(gated), partial(self.pods.lift, gated.pod)
+        async with self._lifting:
             try:
-                await self.pods.lift(gated.pod)
+                raw = await self.pods.read(gated.pod)
             except NotFound:
                 self.queue.drop(gated.pod.uid)
-            except ClusterError as error:
-                gated.why = str(error)
+                return
+            except ClusterError:
+                if gated.lacking:
+                    # It was read before, and a kubelet may reject it.
+                    gated.failed(now=self.clock())
+                else:
+                    await self._write_lift(gated, why, lift)
+                return
+            if gates_of(raw) != (PLACEMENT_GATE,):
+                # The watch will report it in a moment.
+                return
+            read = self._parsed(gated, raw)
+            if not isinstance(read, ReadPod) or self.state.snapshot is None:
+                await self._write_lift(gated, read.why if isinstance(read, LiftGate) else why, lift)
+                return
+            found = await self.exclusion.of(gated.pod, read.wanted.pending, terms=term_count(raw))
+            if isinstance(found, KeepGate):
+                self._keep(gated, found)
+            elif found.nodes:
+                exclude = partial(self.pods.exclude, raw, found.labels)
+                await self._write_lift(gated, f"{why}; {found}", exclude)
             else:
-                self.turns.cancel(gated.pod.uid)
-                self._lifted(gated, Lift.UNPINNED, why)
+                await self._write_lift(gated, why, lift)
+
+    def _keep(self, gated: GatedPod, kept: KeepGate) -> None:
+        """Look at a gate again later, and report why it stays."""
+        if not gated.keeps(kept.reason, now=self.clock()):
+            return
+        pod = gated.pod
+        self.metrics.kept.labels(kept.reason.value).inc()
+        self.log.warning(
+            "gate.kept", pod=f"{pod.namespace}/{pod.name}", why=kept.reason.value, reason=kept.why
+        )
+        text = f"numalign: the gate stays: {kept.why}"
+        self.publish(Event(pod.namespace, pod.name, pod.uid, Type.WARNING, "NUMAGateKept", text))
+
+    async def _write_lift(
+        self, gated: GatedPod, why: str, write: Callable[[], Coroutine[object, object, None]]
+    ) -> None:
+        if not self.leading():
+            return
+        # If the write or its watch event is lost, it is repeated.
+        gated.failed(now=self.clock() + NOTIFICATION_SECONDS)
+        try:
+            await write()
+        except NotFound:
+            self.queue.drop(gated.pod.uid)
+        except ClusterError as error:
+            gated.why = str(error)
+        else:
+            self.turns.cancel(gated.pod.uid)
+            self._lifted(gated, Lift.UNPINNED, why)
 
     def _lifted(self, gated: GatedPod, how: Lift, why: str) -> None:
         pod, seconds = gated.pod, max(0.0, self.clock() - gated.since)

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from controller.gates.exclusion import KeepReason
 from numalign.runtime.metrics import PREFIX
 
 _BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 45, 60, 120, 300, 600)
@@ -34,6 +35,7 @@ class GateMetrics:
     """Metrics of gates; `seconds` are from when a pod was seen; `unplaced` are pins not bound in time."""
 
     lifts: Counter
+    kept: Counter
     seconds: Histogram
     failures: Counter
     unplaced: Counter
@@ -47,6 +49,14 @@ class GateMetrics:
         lifts = Counter(f"{PREFIX}gates_lifted", "Gates lifted, by outcome.", ["how"], registry=registry)
         for how in Lift:
             lifts.labels(how.value)
+        kept = Counter(
+            f"{PREFIX}gates_kept",
+            "Overdue gated pods that keep their gate, by reason.",
+            ["reason"],
+            registry=registry,
+        )
+        for keep in KeepReason:
+            kept.labels(keep.value)
         seconds = Histogram(
             f"{PREFIX}gate_seconds",
             "Seconds from when a gated pod was first seen until its gate was lifted.",
@@ -66,4 +76,4 @@ class GateMetrics:
             "Pinned pods that no scheduler bound in time.",
             registry=registry,
         )
-        return cls(lifts, seconds, failures, unplaced)
+        return cls(lifts, kept, seconds, failures, unplaced)

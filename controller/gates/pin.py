@@ -1,5 +1,5 @@
 """
-The write that lifts the gate of a pod.
+The writes that lift the gate of a pod and restrict where it may go.
 
 While a pod is gated, an API server accepts only changes that tighten its node affinity
 (`validateNodeAffinityMutation` of pkg/apis/core/validation): no term may be added or removed, each may get
@@ -7,8 +7,9 @@ more requirements after its own, and one without any, which matches no node, mus
 requirement that pins a pod is added to every other term. Lifting the last gate and tightening in one write is
 valid, and nothing can be tightened afterwards.
 
-Nodes are named by field, not by their hostname label: some autoscalers refuse pods that use the latter.
-Several nodes can be named only by that label, because a field takes one value.
+A pod is pinned by field. Several nodes can be named only by their hostname label, because a field takes one
+value. Nodes are excluded by our own label: Karpenter launches nothing for a pod that requires a field or a
+hostname (`validateNodeSelectorTerm` of pkg/controllers/provisioning in v1.15.0).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any, cast
 from numalign.kube.decode.scheduling import PREFERRED, REQUIRED
 from numalign.kube.kinds import Object
 from numalign.model.constraints import NAME_FIELD, Operator
-from numalign.model.intent import PLACEMENT_GATE
+from numalign.model.intent import NODE_LABEL, PLACEMENT_GATE
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
@@ -44,22 +45,37 @@ def pin_patch(pod: Mapping[str, object], target: PinTarget, annotations: Mapping
 
     It has the UID and the resourceVersion of the pod that was read, so it changes that version or nothing.
     """
-    metadata = _object(pod.get("metadata"))
-    affinity = _object(_object(_object(pod.get("spec")).get("affinity")).get("nodeAffinity"))
-    terms = _list(_object(affinity.get(REQUIRED)).get("nodeSelectorTerms"))
-    pinned: Object = {REQUIRED: {"nodeSelectorTerms": _tightened(terms, target)}}
+    pinned = _required(pod, *_requirement(target))
     if target.hostnames:
-        pinned[PREFERRED] = [*_list(affinity.get(PREFERRED)), _preference(target.node)]
+        preferred = _list(_node_affinity(pod).get(PREFERRED))
+        pinned[PREFERRED] = [*preferred, _preference(target.node)]
+    patch = _patch(pod, pinned)
+    patch["metadata"]["annotations"] = dict(annotations)
+    return patch
+
+
+def exclusion_patch(pod: Mapping[str, object], labels: Sequence[str]) -> Object:
+    """
+    Return the merge patch that lifts the gate of this v1 Pod and keeps it off nodes with these `NODE_LABEL`s.
+
+    Like a pin, it changes the version that was read or nothing.
+    """
+    return _patch(pod, _required(pod, "matchExpressions", _requires(NODE_LABEL, Operator.NOT_IN, labels)))
+
+
+def term_count(pod: Mapping[str, object]) -> int:
+    """Return how many required terms of a v1 Pod get a requirement that is added to it; at least 1."""
+    return max(1, sum(map(_has_any, map(_object, _terms(pod)))))
+
+
+def _patch(pod: Mapping[str, object], node_affinity: Object) -> Object:
+    metadata = _object(pod.get("metadata"))
     gates = [gate for gate in gates_of(pod) if gate != PLACEMENT_GATE]
     return {
-        "metadata": {
-            "uid": metadata.get("uid"),
-            "resourceVersion": metadata.get("resourceVersion"),
-            "annotations": dict(annotations),
-        },
+        "metadata": {"uid": metadata.get("uid"), "resourceVersion": metadata.get("resourceVersion")},
         "spec": {
             "schedulingGates": [{"name": gate} for gate in gates] or None,
-            "affinity": {"nodeAffinity": pinned},
+            "affinity": {"nodeAffinity": node_affinity},
         },
     }
 
@@ -70,14 +86,21 @@ def gates_of(pod: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(name for gate in gates if isinstance(name := gate.get("name"), str))
 
 
-def _tightened(terms: Sequence[Any], target: PinTarget) -> list[Any]:
-    key, requirement = _requirement(target)
-    if not terms:
-        return [{key: [requirement]}]
-    return [
+def _node_affinity(pod: Mapping[str, object]) -> Mapping[str, Any]:
+    return _object(_object(_object(pod.get("spec")).get("affinity")).get("nodeAffinity"))
+
+
+def _terms(pod: Mapping[str, object]) -> list[Any]:
+    return _list(_object(_node_affinity(pod).get(REQUIRED)).get("nodeSelectorTerms"))
+
+
+def _required(pod: Mapping[str, object], key: str, requirement: Object) -> Object:
+    """Return the required node affinity with a requirement in every term that has any."""
+    tightened = [
         {**term, key: [*_list(term.get(key)), requirement]} if _has_any(term) else term
-        for term in map(_object, terms)
+        for term in map(_object, _terms(pod))
     ]
+    return {REQUIRED: {"nodeSelectorTerms": tightened or [{key: [requirement]}]}}
 
 
 def _has_any(term: Mapping[str, Any]) -> bool:
@@ -86,16 +109,16 @@ def _has_any(term: Mapping[str, Any]) -> bool:
 
 def _requirement(target: PinTarget) -> tuple[str, Object]:
     if target.hostnames:
-        return "matchExpressions", _in(HOSTNAME_LABEL, target.hostnames)
-    return "matchFields", _in(NAME_FIELD, (target.node,))
+        return "matchExpressions", _requires(HOSTNAME_LABEL, Operator.IN, target.hostnames)
+    return "matchFields", _requires(NAME_FIELD, Operator.IN, (target.node,))
 
 
 def _preference(node: str) -> Object:
-    return {"weight": HEAVIEST, "preference": {"matchFields": [_in(NAME_FIELD, (node,))]}}
+    return {"weight": HEAVIEST, "preference": {"matchFields": [_requires(NAME_FIELD, Operator.IN, (node,))]}}
 
 
-def _in(key: str, values: Sequence[str]) -> Object:
-    return {"key": key, "operator": Operator.IN.value, "values": [*values]}
+def _requires(key: str, operator: Operator, values: Sequence[str]) -> Object:
+    return {"key": key, "operator": operator.value, "values": [*values]}
 
 
 def _object(value: object) -> Mapping[str, Any]:

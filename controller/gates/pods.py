@@ -6,7 +6,7 @@ can arrive any more. A pin contains the version of the pod that was read: the de
 version or not at all.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 from controller.gates.judging import unjudged
 from controller.gates.metrics import GateFailure, GateMetrics
-from controller.gates.pin import PinTarget, pin_patch
+from controller.gates.pin import PinTarget, exclusion_patch, pin_patch
 from numalign.kube import gates
 from numalign.kube.bindings import BIND_SECONDS
 from numalign.kube.client import Patch
@@ -91,11 +91,16 @@ class GatedPods:
     async def pin(self, raw: Object, target: PinTarget, annotations: Mapping[str, str]) -> None:
         """Lift the gate of this version of the pod and pin it; raise `ClusterError`."""
         at = datetime.fromtimestamp(int(self.wall()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        await self._written(self._pin(raw, pin_patch(raw, target, {**annotations, PINNED_AT: at})))
+        patch = pin_patch(raw, target, {**annotations, PINNED_AT: at})
+        await self._written(self._patch(raw, patch, "the pin"))
 
-    async def _pin(self, raw: Object, patch: Object) -> None:
+    async def exclude(self, raw: Object, labels: Sequence[str]) -> None:
+        """Lift the gate of this version of the pod and keep it off nodes; raise `ClusterError`."""
+        await self._written(self._patch(raw, exclusion_patch(raw, labels), "the gate"))
+
+    async def _patch(self, raw: Object, patch: Object, what: str) -> None:
         namespace, name = raw["metadata"]["namespace"], raw["metadata"]["name"]
-        what = f"the pin of pod {namespace}/{name}"
+        what = f"{what} of pod {namespace}/{name}"
         async with answered_within(BIND_SECONDS, what=what):
             await self.api.patch(pod_path(namespace, name), patch, gates.TIMEOUT, how=Patch.MERGE, what=what)
 

@@ -19,6 +19,9 @@ FIRST_WAIT, LONGEST_WAIT = 0.25, 4.0
 FIRST_RETRY, LONGEST_RETRY = 1.0, 20.0
 """First and longest pause in seconds before a failed write is retried."""
 
+FIRST_LOOK, LONGEST_LOOK = 5.0, 60.0
+"""First and longest pause in seconds before a gate that must stay is looked at again."""
+
 NEWS_LOST_SECONDS = 30.0
 """Seconds without a watch event after which a lifted gate is no longer assumed to be lifted."""
 
@@ -34,7 +37,8 @@ class GatedPod:
     Its patience starts at `since`, which is infinite while other gates hold it too. It is tried again from
     `due` on, and its gate is lifted from `retry` on: failures while pinning do not delay that. `why` is why
     the last attempt failed; while `room` is True, the reason was not a lack of room, as far as is known. It
-    is `lacking` if that is known to be the reason.
+    is `lacking` if that is known to be the reason. A gate that must stay is looked at again at `kept_until`;
+    `kept` are the reasons that it had.
     """
 
     pod: PodInfo
@@ -46,6 +50,9 @@ class GatedPod:
     why: str = ""
     room: bool = True
     lacking: bool = False
+    kept_until: float = -math.inf
+    looks: int = 0
+    kept: frozenset[str] = frozenset()
 
     @property
     def alone(self) -> bool:
@@ -54,7 +61,7 @@ class GatedPod:
 
     def is_overdue(self, patience: float, *, now: float) -> bool:
         """Return whether it has waited longer than `patience`, and its gate may be lifted."""
-        return now >= max(self.since + patience, self.retry)
+        return now >= max(self.since + patience, self.retry, self.kept_until)
 
     def unschedulable(self, why: str, *, now: float) -> None:
         """Try it again later, with growing pauses: no node has room for it."""
@@ -84,6 +91,14 @@ class GatedPod:
         """Delay the next attempt to lift its gate, with growing pauses."""
         self.retry = now + min(FIRST_RETRY * 2.0 ** min(self.failures, 16), LONGEST_RETRY)
         self.failures += 1
+
+    def keeps(self, reason: str, *, now: float) -> bool:
+        """Look at its gate again later, with growing pauses; return whether this reason is new."""
+        new = reason not in self.kept
+        self.kept |= {reason}
+        self.kept_until = now + min(FIRST_LOOK * 2.0 ** min(self.looks, 16), LONGEST_LOOK)
+        self.looks += 1
+        return new
 
     def lifted(self, *, now: float) -> None:
         """Wait for the watch event that its gate is gone."""

@@ -1,8 +1,8 @@
 """
 The replacement that a pod's owner would create, and the nodes on which it would be aligned.
 
-The replacement is created from the owner's template, which has no node that was chosen later: a pod that was
-pinned when it was placed loses that pin. A node is better if the rules predict that the replacement is
+The replacement is created from the owner's template, which names no node that was chosen or excluded as the
+gate of the pod was lifted. A node is better if the rules predict that the replacement is
 aligned there now, without waiting for other pods; a kubelet that only does its best effort is not enough.
 """
 
@@ -16,9 +16,9 @@ from numalign.decision.scoring import aligned
 from numalign.kube.decode.parts import inner
 from numalign.kube.decode.scheduling import REQUIRED
 from numalign.ledger.model import Prediction
-from numalign.model.constraints import NAME_FIELD
+from numalign.model.constraints import NAME_FIELD, Operator
 from numalign.model.demand import Demand
-from numalign.model.intent import PINNED_AT
+from numalign.model.intent import NODE_LABEL, PINNED_AT
 from numalign.runtime.cooperative import TimeSlice, patiently
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.ranking import Ranker
@@ -37,8 +37,8 @@ def template_of(raw: _Json, node: str) -> dict[str, Any]:
     metadata.pop("uid", None)
     spec.pop("nodeName", None)
     affinity = inner(spec.get("affinity"), "nodeAffinity")
-    if pinned and isinstance(affinity, dict) and isinstance(affinity.get(REQUIRED), dict):
-        required = _unpinned(affinity[REQUIRED], node)
+    if isinstance(affinity, dict) and isinstance(affinity.get(REQUIRED), dict):
+        required = _freed(affinity[REQUIRED], pin=node if pinned else None)
         kept = {key: value for key, value in affinity.items() if key != REQUIRED}
         spec["affinity"] = {
             **spec["affinity"],
@@ -47,25 +47,30 @@ def template_of(raw: _Json, node: str) -> dict[str, Any]:
     return {**raw, "metadata": metadata, "spec": spec}
 
 
-def _unpinned(required: _Json, node: str) -> dict[str, Any] | None:
-    """Return the required terms without the name of a node; None if nothing else was required."""
+def _freed(required: _Json, *, pin: str | None) -> dict[str, Any] | None:
+    """Return the required terms without a pin and exclusions; None if nothing else was required."""
     terms = required.get("nodeSelectorTerms")
     if not isinstance(terms, list):
         return dict(required)
-    freed = [_without_pin(term, node) if isinstance(term, dict) else term for term in terms]
-    if len(freed) == 1 and not freed[0]:
+    freed = [_without_nodes(term, pin) if isinstance(term, dict) else term for term in terms]
+    if freed != terms and len(freed) == 1 and not freed[0]:
         return None
     return {**required, "nodeSelectorTerms": freed}
 
 
-def _without_pin(term: _Json, node: str) -> dict[str, Any]:
-    fields = term.get("matchFields")
-    if not isinstance(fields, list):
-        return dict(term)
-    pin = {"key": NAME_FIELD, "operator": "In", "values": [node]}
-    kept = [field for field in fields if field != pin]
-    others = {key: value for key, value in term.items() if key != "matchFields"}
-    return {**others, **({"matchFields": kept} if kept else {})}
+def _without_nodes(term: _Json, pin: str | None) -> dict[str, Any]:
+    of_pin = {"key": NAME_FIELD, "operator": "In", "values": [pin]}
+    freed = dict(term)
+    for key in ("matchFields", "matchExpressions"):
+        if isinstance(listed := term.get(key), list):
+            freed[key] = [each for each in listed if not (each == of_pin or _excludes_nodes(each))]
+            if not freed[key]:
+                del freed[key]
+    return freed
+
+
+def _excludes_nodes(requirement: object) -> bool:
+    return inner(requirement, "key") == NODE_LABEL and inner(requirement, "operator") == Operator.NOT_IN
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ The used amounts are summed up on demand, and cached until the node changes.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -31,9 +32,13 @@ class _Used(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class NodeFit:
-    """Answers from `state`; unknown requests and amounts count as fitting."""
+    """Answers from `state`; unknown requests and amounts count as fitting.
+
+    `counts` returns whether a pod of a node is counted.
+    """
 
     state: SchedulerState
+    counts: Callable[[AssignedPod], bool] = lambda _pod: True
     _used: dict[str, _Used] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -76,7 +81,7 @@ class NodeFit:
 
     def _summed(self, name: str) -> _Used:
         amounts, pods = Counter[str](), 0
-        for assigned_pod in self.state.reservations.assigned_to(name):
+        for assigned_pod in filter(self.counts, self.state.reservations.assigned_to(name)):
             pods += 1
             if demand := self._demand(assigned_pod):
                 amounts.update(demand.total)

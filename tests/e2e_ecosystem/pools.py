@@ -114,17 +114,30 @@ class Pools:
             every=SELDOM,
         )
         [pod] = await self.stage.pods(home, of)
-        path = f"/api/v1/namespaces/{home}/pods/{pod['metadata']['name']}/status"
-        ready = {"type": "Ready", "status": "True"}
-        told = {"status": {"phase": "Running", "conditions": [ready]}}
-        answer = await patch(self.stage.api, path, told, how=Patch.STRATEGIC)
-        assert answer.code == HTTPStatus.OK, answer.body
+        await self._report(pod, {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
         return pod
+
+    async def end(self, pod: Json) -> None:
+        """Have a pod end well, as its kubelet would say."""
+        await self._report(pod, {"phase": "Succeeded"})
+
+    async def _report(self, pod: Json, status: Json) -> None:
+        metadata = pod["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
+        answer = await patch(self.stage.api, path, {"status": status}, how=Patch.STRATEGIC)
+        assert answer.code == HTTPStatus.OK, answer.body
 
 
 def deployment(home: str, name: str, *, cpus: int, pools: Sequence[str]) -> Json:
     """A Deployment of one pod, for nodes of some pools."""
     return workloads.deployment(home, name, 1, template(name, cpus=cpus, pools=pools))
+
+
+def job(home: str, name: str, *, cpus: int, pools: Sequence[str]) -> Json:
+    """A Job of one pod, for nodes of some pools, that is lost with its first failure."""
+    wish = template(name, cpus=cpus, pools=pools)
+    wish["spec"]["restartPolicy"] = "Never"
+    return workloads.job(home, name, 1, wish, backoff=0)
 
 
 def template(name: str, *, cpus: int, pools: Sequence[str]) -> Json:

@@ -10,6 +10,7 @@ from tests.e2e.placing import why
 from tests.e2e_ecosystem import queues as kueue
 from tests.e2e_ecosystem.nodes import POOL
 from tests.e2e_ecosystem.queues import HOST, Queues
+from tests.e2e_workloads.installed import GATE
 from tests.e2e_workloads.stages import Stage
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -34,6 +35,30 @@ async def test_with_the_scorer_a_pod_waits_for_a_zone_of_its_host(queues: Queues
     assert pod["spec"]["nodeSelector"] == {POOL: "a", HOST: "strict-1"}
     assert f"1 node(s) have no NUMA zone with {WIDE} cpu free" in why(pod)
     assert (runs["metadata"]["uid"], runs["spec"]["nodeName"]) == (pod["metadata"]["uid"], "strict-1")
+
+
+async def test_behind_a_gate_a_pod_waits_for_a_zone_of_its_host(queues: Queues) -> None:
+    """No autoscaler makes the node that Kueue has named."""
+    stage = queues.ours.stage
+    gated = {GATE: "enabled"}
+    async with queues.home("held", gated, on={POOL: "a"}, cpus=WIDE, topology=True) as home:
+        await stage.block(home, "strict-1", cpus=4)
+        await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
+        await seconds_until(
+            partial(stage.events, home),
+            lambda events: any(each["reason"] == "NUMAGateKept" for each in events),
+            what="it was told that the gate stays",
+            within=60,
+            every=SELDOM,
+        )
+        [waits] = await stage.pods(home, "train")
+        await stage.unblock(home, "strict-1")
+        await stage.until_running(home, "train", 1)
+        [runs] = await stage.pods(home, "train")
+
+    assert waits["spec"]["nodeSelector"][HOST] == "strict-1"
+    assert waits["spec"]["schedulingGates"] == [{"name": "numalign.io/placement"}]
+    assert (runs["metadata"]["uid"], runs["spec"]["nodeName"]) == (waits["metadata"]["uid"], "strict-1")
 
 
 async def test_kueue_sees_excluded_classes_in_pods_but_not_in_jobs(queues: Queues) -> None:

@@ -1,12 +1,13 @@
 """
 The constraints on nodes that a running pod would have if its owner recreated it.
 
-A scheduler writes the name of the node into a pod, and the controller of numalign a pin. Neither is the
-owner's request, so neither counts for a recreated pod. Other references to a node (of a DaemonSet, or the
-owner's own affinity) stay, and so does a pod that a kubelet mirrors from a file on its own disk.
+A scheduler writes the name of the node into a pod, and the controller of numalign a pin, or nodes to keep it
+off. None of these is the owner's request, so none counts for a recreated pod. Other references to a node (of
+a DaemonSet, or the owner's own affinity) stay, and so does a pod that a kubelet mirrors from a file on its
+own disk.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -21,7 +22,7 @@ from numalign.kube.decode.scheduling import Scheduling, scheduling
 from numalign.lru import LRU, digest
 from numalign.memory_size import weight
 from numalign.model.constraints import ANYWHERE, NAME_FIELD, Constraints, Operator, Requirement, Term
-from numalign.model.intent import CLASS_LABEL, PINNED_AT
+from numalign.model.intent import CLASS_LABEL, NODE_LABEL, PINNED_AT
 
 REMEMBERED = 1024
 """The size of the cache: the pods of a template are equal."""
@@ -73,12 +74,11 @@ def _recreated(fields: Mapping[str, object], node: object, *, pinned: bool, stay
         return written
     if stays:
         return replace(written, pin=Pin(node, PinReason.NODE_NAME))
-    if not pinned:
-        return written
-    constraints = without_pin(written.constraints, node)
-    return (
-        written if constraints == written.constraints else replace(written, constraints=constraints, pin=None)
-    )
+    constraints = without_exclusions(written.constraints)
+    if constraints != written.constraints:
+        written = replace(written, constraints=constraints)
+    unpinned = without_pin(constraints, node) if pinned else constraints
+    return written if unpinned == constraints else replace(written, constraints=unpinned, pin=None)
 
 
 def without_pin(constraints: Constraints, node: str) -> Constraints:
@@ -98,12 +98,22 @@ def without_classes(constraints: Constraints) -> Constraints:
     """
     Return the constraints without requirements on the class of nodes, which the webhook adds.
 
-    They only repeat what nodes of these classes would answer. A term that has no others matches every node.
+    They only repeat what nodes of these classes would answer.
     """
+    return _without(constraints, lambda each: each.key == CLASS_LABEL)
+
+
+def without_exclusions(constraints: Constraints) -> Constraints:
+    """Return the constraints without the nodes that the controller excluded as it lifted the pod's gate."""
+    return _without(constraints, lambda each: each.key == NODE_LABEL and each.operator is Operator.NOT_IN)
+
+
+def _without(constraints: Constraints, drop: Callable[[Requirement], bool]) -> Constraints:
+    """Return the constraints without some requirements; a term that has no others matches every node."""
     if constraints.terms is None:
         return constraints
     others = tuple(
-        Term(tuple(each for each in term.expressions if each.key != CLASS_LABEL), term.fields)
+        Term(tuple(each for each in term.expressions if not drop(each)), term.fields)
         for term in constraints.terms
     )
     emptied = any(left == Term() != term for left, term in zip(others, constraints.terms, strict=True))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controller.gates.choosing import Chooser
+from controller.gates.exclusion import Exclusion
 from controller.gates.keeper import HANDOVER_SECONDS, GateKeeper
 from controller.gates.metrics import GateMetrics
 from controller.gates.pods import GatedPods, PinWriter
@@ -19,7 +20,8 @@ from harness.fake_api import merged, strategic
 from numalign.kube.client import Patch, Query
 from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.errors import ClusterError, Conflict, NotFound
-from numalign.model.intent import PLACEMENT_GATE
+from numalign.model.intent import NODE_LABEL, PLACEMENT_GATE
+from numalign.model.node import node_label
 from numalign.scheduling.binding import Binder
 from numalign.scheduling.node_fit import NodeFit
 from tests.scorer.conftest import TEAM, Raw, Scorer, on, raw
@@ -101,6 +103,7 @@ class GatedCluster:
     scorer: Scorer = field(default_factory=Scorer)
     binds: bool = True
     led: float = HANDOVER_SECONDS
+    refusing: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         scorer, state = self.scorer, self.scorer.state
@@ -123,7 +126,7 @@ class GatedCluster:
             clock=self.time,
             sleep=self.time.sleep,
         )
-        fit = NodeFit(state)
+        fit, bound_fit = NodeFit(state), NodeFit(state, lambda pod: not pod.reserved)
         shared: dict[str, Any] = {
             "state": state,
             "pods": pods,
@@ -145,6 +148,7 @@ class GatedCluster:
         self.keeper = GateKeeper(
             **shared,
             chooser=Chooser(state, scorer.nodes, scorer.context.ranker, fit),
+            exclusion=Exclusion(state, scorer.nodes, bound_fit, lambda *_pod: self.refusing),
             binder=scorer.binder,
             pins=pins,
             queue=queue,
@@ -155,13 +159,15 @@ class GatedCluster:
         state.watchers = (
             *state.watchers,
             fit.update_pod,
+            bound_fit.update_pod,
             self.keeper.update_pod,
             self.pinned.update_pod,
         )
 
     async def know(self, members: Mapping[str, Any], **told: Any) -> None:  # noqa: ANN401  as `snapshot`
-        """The cluster is this now."""
-        await self.scorer.know(members, **{TEAM: {"gate": "enabled"}, **told})
+        """The cluster is this now; nodes carry their names unless other `labels` are told."""
+        labels = {name: {NODE_LABEL: node_label(name)} for name in members}
+        await self.scorer.know(members, **{TEAM: {"gate": "enabled"}, "labels": labels, **told})
 
     def make(self, *pods: Raw) -> None:
         """Pods are created."""

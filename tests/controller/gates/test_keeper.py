@@ -1,18 +1,24 @@
 """Pods behind the gate are pinned in their order where they have zones, and let go where they have none."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.gates.choosing import Chooser, ChosenNode, NoNode
-from controller.gates.keeper import MOST_NEW_MISSES, TURN_SECONDS
+from controller.gates.keeper import MOST_NEW_MISSES, REREAD_SECONDS, TURN_SECONDS
 from controller.gates.pin import HOSTNAME_LABEL
+from controller.gates.queue import LONGEST_LOOK
 from numalign.cache.pod_question import MOST_TERMS
+from numalign.kube.client import Patch
 from numalign.kube.decode.scheduling import scheduling
+from numalign.kube.errors import Conflict
 from numalign.kube.pod_informer import PodInfo
-from numalign.model.intent import PINNED_AT, PLACEMENT, PLACEMENT_GATE
+from numalign.model.attributes import Attributes, Labels
+from numalign.model.constraints import Operator, Requirement, Term
+from numalign.model.intent import NODE_LABEL, PINNED_AT, PLACEMENT, PLACEMENT_GATE
 from numalign.scheduling.scheduler_state import PendingPod
 from tests.controller.gates.conftest import GatedCluster, gated
 from tests.notation import node, table
@@ -20,6 +26,11 @@ from tests.scorer.conftest import ALL, EMPTY, FOUR, LARGE, SINGLE, SMALL, Raw, u
 
 ONE = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 """One zone, for one pod of all of it."""
+
+FULL = replace(SMALL, totals=node("", totals="cpu=3 mem=64Gi").totals)
+"""Too small in total, as a scheduler sees it, too."""
+
+NOT_SMALL = Requirement(NODE_LABEL, Operator.NOT_IN, frozenset({"small"}))
 
 GATES = {"schedulingGates": [{"name": PLACEMENT_GATE}]}
 
@@ -62,7 +73,7 @@ async def test_the_reservation_follows_the_pod(cluster: GatedCluster) -> None:
 
 
 async def test_a_pod_for_which_no_node_has_room_is_let_go_as_it_is(cluster: GatedCluster) -> None:
-    await cluster.know({"small": SMALL})
+    await cluster.know({"full": FULL})
     cluster.make(gated(FOUR, creationTimestamp=NEW))
 
     async with cluster.running():
@@ -75,9 +86,93 @@ async def test_a_pod_for_which_no_node_has_room_is_let_go_as_it_is(cluster: Gate
     [event] = cluster.events
     assert event.reason == "NUMAGateLifted"
     assert (
-        "for 30 s no node had room: 0/1 nodes are available: 1 node(s) have no NUMA zone with 4 cpu"
-        in event.message
+        "for 30 s no node had room: 0/1 nodes are available: 1 node(s) have less than 4 cpu" in event.message
     )
+
+
+async def test_a_pod_is_kept_off_a_node_that_would_reject_it_by_the_write_that_lets_it_go(
+    cluster: GatedCluster,
+) -> None:
+    await cluster.know({"small": SMALL, "full": FULL})
+    cluster.make(gated(FOUR, creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(32)
+
+    [(_, patch, how)] = cluster.store.patches
+    assert (cluster.gates(), how, patch["metadata"]["resourceVersion"]) == ([], Patch.MERGE, "1")
+    assert scheduling(cluster.pod()).constraints.terms == (Term((NOT_SMALL,)),)
+    [event] = cluster.events
+    assert event.reason == "NUMAGateLifted"
+    assert "kept off node small" in event.message
+
+
+async def test_the_next_pod_is_kept_off_the_node_that_rejected_one(cluster: GatedCluster) -> None:
+    cluster.refusing = ("small",)
+    await cluster.know({"small": FULL})
+    cluster.make(gated(FOUR, creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(32)
+
+    assert scheduling(cluster.pod()).constraints.terms == (Term((NOT_SMALL,)),)
+
+
+async def test_a_gate_stays_with_a_word_until_every_node_that_would_reject_the_pod_can_be_excluded(
+    cluster: GatedCluster,
+) -> None:
+    await cluster.know({"small": SMALL}, labels={})
+    cluster.make(gated(FOUR, creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(120)
+        reads, kept = cluster.store.reads, cluster.gates()
+        await cluster.pass_by(600)
+        more = cluster.store.reads - reads
+        await cluster.know({"small": SMALL})
+        await cluster.pass_by(LONGEST_LOOK)
+
+    assert (kept, cluster.gates()) == ([PLACEMENT_GATE], [])
+    assert cluster.reasons() == [("web", "NUMAGateKept"), ("web", "NUMAGateLifted")]
+    assert "node small, without the label numalign.io/node" in cluster.events[0].message
+    assert [line["why"] for line in cluster.told.of("gate.kept")] == ["unlabelled"]
+    assert cluster.scorer.count("gates_kept_total", reason="unlabelled") == 1
+    # Each look reads the pod, as each evaluation after a while does.
+    assert more <= 600 / LONGEST_LOOK + 600 / REREAD_SECONDS + 2
+
+
+async def test_a_pod_whose_gate_stays_is_pinned_as_soon_as_there_is_room(cluster: GatedCluster) -> None:
+    named = {"nodeSelector": {HOSTNAME_LABEL: "host"}}
+    labels = {HOSTNAME_LABEL: "host", NODE_LABEL: "one"}
+    one = replace(ONE, attributes=Attributes(Labels(labels)))
+    await cluster.know({"one": one}, labels={"one": labels})
+    cluster.make(gated(ALL, name="first", creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(1)
+        cluster.bind("first", "one")
+        cluster.make(gated(ALL, creationTimestamp=LATER, spec=named))
+        await cluster.pass_by(100)
+        kept = cluster.gates()
+        cluster.delete("first")
+        await cluster.pass_by(5)
+
+    assert (kept, cluster.pin()) == ([PLACEMENT_GATE], "one")
+    assert ("web", "NUMAGateKept") in cluster.reasons()
+
+
+async def test_an_exclusion_that_the_api_server_refuses_is_found_again(cluster: GatedCluster) -> None:
+    await cluster.know({"small": SMALL})
+    cluster.make(gated(FOUR, creationTimestamp=NEW))
+    cluster.store.failing = Conflict("it was changed")
+
+    async with cluster.running():
+        await cluster.pass_by(32)
+        assert cluster.gates()
+        cluster.store.failing = None
+        await cluster.pass_by(5)
+
+    assert scheduling(cluster.pod()).constraints.terms == (Term((NOT_SMALL,)),)
 
 
 async def test_of_two_that_want_the_same_the_more_important_one_gets_it(cluster: GatedCluster) -> None:

@@ -7,12 +7,13 @@ import pytest
 from controller.gates.keeper import GRACE_SECONDS, HANDOVER_SECONDS
 from controller.gates.pin import PinTarget
 from controller.gates.pods import PinWriter
+from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.errors import Conflict, Forbidden, InvalidObject, NotFound, Unreachable
 from numalign.model.intent import PLACEMENT_GATE
 from tests.controller.gates.conftest import GatedCluster, gated
 from tests.notation import node, table
 from tests.scheduling.test_pinned_pods import pinned
-from tests.scorer.conftest import ALL, EMPTY, FOUR, SINGLE, Raw, uid
+from tests.scorer.conftest import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, uid
 
 NEW = "2027-01-15T08:00:00Z"
 
@@ -105,6 +106,23 @@ async def test_a_pod_that_nobody_can_read_is_let_go_all_the_same(cluster: GatedC
     assert (cluster.gates(), cluster.pin()) == ([], None)
     [event] = cluster.events
     assert "the pod could not be read" in event.message
+
+
+async def test_a_pod_that_cannot_be_read_for_a_moment_is_not_let_go_to_a_node_that_would_reject_it(
+    cluster: GatedCluster,
+) -> None:
+    await cluster.know({"small": SMALL})
+    cluster.make(gated(FOUR, creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(29 - HANDOVER_SECONDS)
+        cluster.store.unreadable = Unreachable("cannot be reached")
+        await cluster.pass_by(4)
+        gates, cluster.store.unreadable = cluster.gates(), None
+        await cluster.pass_by(30)
+
+    assert (gates, cluster.gates()) == ([PLACEMENT_GATE], [])
+    assert scheduling(cluster.pod()).constraints.selective
 
 
 @pytest.mark.parametrize("patience", [17.0, 35.0, 45.0])

@@ -1,23 +1,32 @@
 """What pins a pod stands in every term that matches anything, and nothing else of it changes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.gates.pin import HOSTNAME_LABEL, PinTarget, gates_of, pin_patch
+from controller.gates.pin import (
+    HOSTNAME_LABEL,
+    PinTarget,
+    exclusion_patch,
+    gates_of,
+    pin_patch,
+    term_count,
+)
 from harness.fake_api import merged
 from numalign.kube.decode.scheduling import PREFERRED, REQUIRED, scheduling
 from numalign.model.constraints import Constraints
-from numalign.model.intent import PLACEMENT_GATE
+from numalign.model.intent import NODE_LABEL, PLACEMENT_GATE
 from tests.controller.gates.conftest import gated
 from tests.notation import table
 from tests.scorer.conftest import FOUR, Raw
 
 NAMES = ("a", "b", "c")
 LABELS = {
-    name: {HOSTNAME_LABEL: f"host-{name}", "zone": zone} for name, zone in zip(NAMES, "112", strict=True)
+    name: {HOSTNAME_LABEL: f"host-{name}", NODE_LABEL: name, "zone": zone}
+    for name, zone in zip(NAMES, "112", strict=True)
 }
 PIN = {"key": "metadata.name", "operator": "In", "values": ["a"]}
 IN_ONE = {"key": "zone", "operator": "In", "values": ["1"]}
@@ -123,11 +132,47 @@ def test_kept_to_nodes_it_may_go_to_those_and_no_others(terms: list[Raw] | None,
     assert may_go(merged(pod, pin_patch(pod, target, {}))) == may_go(pod) & nodes
 
 
-@given(terms=ANY_TERMS, node=st.sampled_from(NAMES))
-def test_terms_only_grow_as_an_api_server_lets_them(terms: list[Raw] | None, node: str) -> None:
+@given(terms=ANY_TERMS, nodes=st.sets(st.sampled_from(NAMES), min_size=1))
+def test_kept_off_nodes_it_may_go_to_all_others_as_before(terms: list[Raw] | None, nodes: set[str]) -> None:
+    pod = asking(terms)
+    made = merged(pod, exclusion_patch(pod, sorted(nodes)))
+
+    assert may_go(made) == may_go(pod) - nodes
+    assert (gates_of(made), made["metadata"]["annotations"]) == ((), pod["metadata"]["annotations"])
+
+
+@given(terms=ANY_TERMS)
+def test_an_exclusion_stands_in_as_many_terms_as_are_counted(terms: list[Raw] | None) -> None:
+    pod = asking(terms)
+    [listed] = exclusion_patch(pod, ["a"])["spec"]["affinity"]["nodeAffinity"].values()
+    excluding = [
+        each
+        for term in listed["nodeSelectorTerms"]
+        for each in term.get("matchExpressions") or ()
+        if each["key"] == NODE_LABEL
+    ]
+
+    assert term_count(pod) == max(1, len(excluding))
+
+
+def test_an_exclusion_is_for_this_very_pod() -> None:
+    patch = exclusion_patch(gated(FOUR, resourceVersion="7"), ["a"])
+
+    assert patch["metadata"] == {"uid": "uid-of-web", "resourceVersion": "7"}
+
+
+WRITES = st.sampled_from(
+    [lambda pod: pin_patch(pod, PinTarget("a"), {}), lambda pod: exclusion_patch(pod, ["a"])]
+)
+
+
+@given(terms=ANY_TERMS, write=WRITES)
+def test_terms_only_grow_as_an_api_server_lets_them(
+    terms: list[Raw] | None, write: Callable[[Raw], Raw]
+) -> None:
     """As `validateNodeAffinityMutation` has it: no term comes or goes, and what stood there begins each."""
     pod = asking(terms)
-    made = merged(pod, pin_patch(pod, PinTarget(node), {}))
+    made = merged(pod, write(pod))
     after = made["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
 
     assert len(after) == len(terms or [{}])

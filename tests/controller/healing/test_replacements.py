@@ -53,6 +53,16 @@ def test_the_pin_is_not_of_the_template(before: list[dict[str, Any]], after: obj
     assert terms(template_of(placed(*before), "a")) == after
 
 
+@pytest.mark.parametrize("pinned", [True, False])
+def test_nodes_that_were_excluded_with_the_gate_are_not_of_the_template(*, pinned: bool) -> None:
+    kept_off = {"key": "numalign.io/node", "operator": "NotIn", "values": ["b"]}
+
+    assert terms(template_of(placed({"matchExpressions": [kept_off]}, pinned=pinned), "a")) is None
+    assert terms(template_of(placed({"matchExpressions": [POOL, kept_off]}, pinned=pinned), "a")) == [
+        {"matchExpressions": [POOL]}
+    ]
+
+
 def test_who_was_not_pinned_by_us_keeps_what_it_asks_for() -> None:
     assert terms(template_of(placed({"matchFields": [PIN]}, pinned=False), "a")) == [{"matchFields": [PIN]}]
 

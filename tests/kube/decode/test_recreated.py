@@ -76,6 +76,23 @@ def test_what_else_a_pinned_pod_asks_stays() -> None:
     assert constraints.selector == (Requirement("pool", Operator.IN, frozenset({"gpu"})),)
 
 
+KEPT_OFF = {"key": "numalign.io/node", "operator": "NotIn", "values": ["m"]}
+
+
+@pytest.mark.parametrize("others", [[], [FAST]])
+def test_nodes_that_were_excluded_with_the_gate_do_not_count(others: list[Json]) -> None:
+    excluding = pod({"matchExpressions": [*others, KEPT_OFF]})
+    without = pod({"matchExpressions": others}) if others else pod()
+
+    assert recreated(excluding) == recreated(without)
+
+
+def test_a_node_that_its_owner_names_by_our_label_counts() -> None:
+    named_by_label = {**KEPT_OFF, "operator": "In"}
+
+    assert recreated(pod({"matchExpressions": [named_by_label]})).constraints.terms
+
+
 def test_a_pin_to_another_node_than_its_own_is_its_owners() -> None:
     raw = pod({"matchFields": [named("m")]}, annotations=PINNED)
 
