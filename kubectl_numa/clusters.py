@@ -94,7 +94,7 @@ class ClusterSource:
         objects = self.documents() if objects is None else objects
         cluster_policy, now = self.policy(options.policy), time.time()
         history = ShapeHistory(remember=options.remember, wall=lambda: now)
-        history.declare(cluster_policy.shapes)
+        history.declare(cluster_policy.declared)
         cluster = self.decoded(objects, history)
         notify_skipped(cluster.problems)
         return ClusterView(cluster, cluster_policy, options, now=now, seen=self.seen(cluster, now=now))

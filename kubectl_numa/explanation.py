@@ -25,7 +25,7 @@ from numalign.scheduling.current_answers import current_answers
 from numalign.scheduling.node_explanation import PLACES, Chance, NodeExplanation, Rules
 from numalign.scheduling.rejected_pods import RejectedPod
 from numalign.scheduling.scheduler_state import SchedulerState
-from numalign.shapes import KnownShape
+from numalign.shapes import KnownShape, Pool
 
 PRESENT, REMEMBERED, DECLARED = "present", "remembered", "declared"
 """How a shape is known: by nodes that are present, by nodes of the past, or by the policy file."""
@@ -83,7 +83,8 @@ class Explanation:
     All answers for one pod, by node name, and those of shapes without nodes.
 
     `remarks` are warnings of `kubectl numa` itself. `bare` counts the nodes without a topology that may take
-    the pod, as far as known. If the answers are `incomplete`, nodes that are not remembered may take it, too.
+    the pod, as far as known. If the answers are `incomplete`, nodes that are not remembered may take it, too,
+    and so may other nodes of a pool that `may_grow`.
     `rejected` is set for a pod that a kubelet rejected. `never` is why no node could ever run a pod that
     requests no alignment, which the webhook does not deny. `room` is what it would take for the pod to fit,
     in words, if it fits nowhere now but could later. The scores are those of the `strategy`.
@@ -96,6 +97,7 @@ class Explanation:
     remarks: tuple[str, ...] = ()
     bare: int = 0
     incomplete: bool = False
+    may_grow: Pool | None = None
     rejected: RejectedPod | None = None
     never: str | None = None
     room: str | None = None
@@ -125,7 +127,9 @@ class Explanation:
         """
         refusing = [answer.permanent and not answer.lasting for answer in self.answers]
         gone = all(each.chance is Chance.NEVER for each in self.absent)
-        return bool(refusing) and all(refusing) and gone and not (self.bare or self.incomplete)
+        return (
+            bool(refusing) and all(refusing) and gone and not (self.bare or self.incomplete or self.may_grow)
+        )
 
     def count(self, chance: Chance) -> int:
         """Return the number of nodes with this answer."""
@@ -209,6 +213,7 @@ def explain(
         remarks=tuple(filter(None, [cluster.kept_away(pod)])),
         bare=survey.bare,
         incomplete=survey.incomplete,
+        may_grow=survey.may_grow,
         strategy=strategy,
     )
     if explanation.hopeless and pod.question.intent.policy is Policy.NONE:

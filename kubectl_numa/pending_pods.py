@@ -161,6 +161,9 @@ def _cause(pods: Sequence[PodInfo], placed: PlacedPods, view: ClusterView) -> Pe
     if chance is Chance.NEVER and explanation.incomplete:
         may = "no known node can run it; one that is not remembered may"
         return PendingCause(PendingVerdict.UNKNOWN, may, "", every)
+    if chance is Chance.NEVER and explanation.may_grow:
+        may = f"no known node can run it; another one of node pool {explanation.may_grow} may"
+        return PendingCause(PendingVerdict.UNKNOWN, may, "", every)
     reason, remedy = _reason(explanation, chance, view)
     return PendingCause(_VERDICTS[chance], reason, remedy, every, decision)
 

@@ -117,7 +117,9 @@ class ClusterView:
         self.snapshot, self.policy, self.now = snapshot, policy, now
         self.seen = now if seen is None else seen
         self.policies = EffectivePolicy.of(snapshot, policy)
-        self._cache = ClusterCache.of(snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out)
+        self._cache = ClusterCache.of(
+            snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out, snapshot.pools
+        )
         self._reader, self._user = PodReader(options.match), options.created_by
         self._refusals = policy.refusals(unknown_may_fit=options.unknown_may_fit)
 
@@ -207,7 +209,7 @@ class ClusterView:
     def never(self, pod: PodDecision) -> str | None:
         """Return why no node could ever run a pod that requests no alignment, and so is not denied."""
         survey = self.ever(pod)
-        may = survey.able or survey.fallback or survey.bare or survey.incomplete
+        may = survey.able or survey.fallback or survey.bare or survey.incomplete or survey.may_grow
         if may or pod.question.intent.policy is not Policy.NONE:
             return None
         return wording.first_sentence(self.why_not(pod)) or None

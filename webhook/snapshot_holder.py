@@ -85,7 +85,9 @@ class SnapshotHolder:
             self.updating = True
             try:
                 await patiently(
-                    self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out)
+                    self.cache.update(
+                        snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out, snapshot.pools
+                    )
                 )
             finally:
                 self.updating = False

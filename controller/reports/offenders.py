@@ -55,7 +55,9 @@ class OffenderReports:
             return None
         if snapshot is not self._seen:
             await patiently(
-                self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out)
+                self.cache.update(
+                    snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out, snapshot.pools
+                )
             )
             self._seen = snapshot
         await self.alignments.judge()

@@ -94,9 +94,9 @@ BY_ITSELF = frozenset(
 class AdmissionDecision:
     """The decision on a pod: it is refused if there is a `refusal`, else admitted.
 
-    `waived` is a refusal that is not enforced, because of best-effort or the configured reaction. `unpinned`
-    is what the pod's policy does not apply to, and why. Texts are complete; the code that shows them cuts
-    them.
+    `waived` is a refusal that is not enforced, because of best-effort, the configured reaction or a pool that
+    may grow. `unpinned` is what the pod's policy does not apply to, and why. Texts are complete; the code
+    that shows them cuts them.
     """
 
     state: AdmissionState
@@ -304,7 +304,8 @@ def waits_text(policy: Policy) -> str:
 def _of_its_node(pod: PodQuestion, pin: Pin, cache: ClusterCache) -> Iterator[str]:
     if pin.node is None:
         survey = cache.ever(pod.question, pod.constraints)
-        if not (survey.able or survey.fallback or survey.unmatched or survey.bare or survey.incomplete):
+        unknown = survey.unmatched or survey.bare or survey.incomplete or survey.may_grow
+        if not (survey.able or survey.fallback or unknown):
             yield f"{pin.why}, but no node can ever align the pod"
         return
     verdict = cache.verdict(pin.node, pod.question)
@@ -317,8 +318,9 @@ def _of_its_node(pod: PodQuestion, pin: Pin, cache: ClusterCache) -> Iterator[st
 
 def _unable(pod: PodQuestion, cache: ClusterCache, refusals: Refusals, survey: Survey) -> AdmissionDecision:
     """Return the decision if nothing known could take the pod, even where it may go."""
+    pool = survey.may_grow if refusals.unknown_may_fit else survey.grown_by
     if unlisted := tuple(_unlisted(survey, cache)):
-        if refusals.unknown_resources is Reaction.DENY and not survey.incomplete:
+        if refusals.unknown_resources is Reaction.DENY and not (survey.incomplete or pool):
             return _against(pod, refusals, AdmissionState.UNKNOWN_RESOURCE, "; ".join(unlisted))
         unmatched = (_NOT_MATCHED,) if survey.unmatched else ()
         return AdmissionDecision(AdmissionState.UNKNOWN_RESOURCE, warnings=(*unlisted, *unmatched))
@@ -334,6 +336,9 @@ def _unable(pod: PodQuestion, cache: ClusterCache, refusals: Refusals, survey: S
     if not why:
         # It may use only nodes without topology, and these are too small.
         return AdmissionDecision(AdmissionState.NOT_MATCHED, warnings=(_NOT_MATCHED,))
+    if pool:
+        now = f"node pool {pool} may get other nodes; now {wording.first_sentence(why)}"
+        return AdmissionDecision(AdmissionState.UNKNOWN_NODE, waived=now)
     return _against(pod, refusals, AdmissionState.NEVER, why)
 
 

@@ -19,6 +19,7 @@ from numalign.cache.change_log import TrackedArray
 from numalign.cache.cluster_nodes import ClusterNodes
 from numalign.cache.eligibility import MAY_GO, Eligibility, counted
 from numalign.cache.evaluation import Evaluation, Workspace
+from numalign.cache.label_column import LabelColumn
 from numalign.cache.question import Question
 from numalign.cache.shape_table import ShapeRule, ShapeTable, deriving
 from numalign.cache.survey import Group, Survey, refusal_text
@@ -35,7 +36,8 @@ from numalign.model.intent import Policy
 from numalign.model.node import Node, alike
 from numalign.model.resources import CPU, MEMORY, NODE_LEVEL, Kind, kind
 from numalign.model.steps import Steps, finished
-from numalign.shapes import KnownShape, LeftOut, Shape, UnknownNode
+from numalign.shapes import GrowablePools, KnownShape, LeftOut, Pool, Shape, UnknownNode
+from numalign.shapes.growable_pools import BUILT_IN, PoolNode
 from numalign.shapes.new_nodes import loosened
 
 REMEMBERED = 1024
@@ -99,6 +101,7 @@ class ClusterCache:
         self._last_nodes: Sequence[Node] | None = ()
         self._last_shapes: Sequence[KnownShape] = ()
         self._left_out: LeftOut | None = None
+        self._pools, self._pool_nodes = self._following(BUILT_IN)
         self._unlisted_shapes: tuple[object, Sequence[KnownShape]] = None, ()
         self._shapes_version = 0
         self._shape_rows: tuple[_Version | None, Rows] = (None, np.zeros(0, dtype=np.intp))
@@ -129,10 +132,11 @@ class ClusterCache:
         shapes: Sequence[KnownShape] = (),
         unknown: Mapping[str, UnknownNode] | None = None,
         left_out: LeftOut | None = None,
+        pools: GrowablePools = BUILT_IN,
     ) -> "ClusterCache":
         """Return the cluster of these nodes; see `update`."""
         cache = cls()
-        for _ in cache.update(nodes, shapes, unknown or {}, left_out):
+        for _ in cache.update(nodes, shapes, unknown or {}, left_out, pools):
             pass
         return cache
 
@@ -165,10 +169,12 @@ class ClusterCache:
         shapes: Sequence[KnownShape],
         unknown: Mapping[str, UnknownNode],
         left_out: LeftOut | None = None,
+        pools: GrowablePools = BUILT_IN,
     ) -> Iterator[None]:
         """Replace all nodes, shapes and nodes without topology by these, some nodes at each step.
 
-        Shapes of nodes that are not among the `shapes` are derived from these nodes. Others are `left_out`.
+        Shapes of nodes that are not among the `shapes` are derived from these nodes. Others are `left_out`,
+        and `pools` may grow others; the default is what holds without a policy file.
         """
         given = tuple(nodes)
         changed, gone = yield from self._differences(given)
@@ -187,8 +193,15 @@ class ClusterCache:
             self._last_shapes, self._left_out = every, left_out
             self._shapes_version += 1
             self._shapes.replace_all(every)
+        if pools != self._pools:
+            self._pools, self._pool_nodes = self._following(pools)
+            self._shapes_version += 1
         yield from self.unknown_nodes.drop_others()
         self._last_nodes = given
+
+    def _following(self, pools: GrowablePools) -> tuple[GrowablePools, LabelColumn]:
+        """Return the pools, and what nodes without topology have in common with others of theirs."""
+        return pools, LabelColumn(self.unknown_nodes, lambda node: pools.node(node.attributes))
 
     def update_unknown(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
         """Replace the nodes without topology by these, some of them at each step."""
@@ -320,6 +333,8 @@ class ClusterCache:
         feasible, count = self._classes_of(able), int(np.count_nonzero(able.nodes & open_nodes))
         when_empty = (able.nodes & open_nodes & ~able.not_when_empty).any()
         unmatched = not (open_shapes.any() or self.unknown_eligibility.ever(constraints).any())
+        fallback = None if count or unmatched else self._fallback(able.shapes, constraints)
+        answered = bool(count or fallback)
         return Survey(
             feasible=tuple(name for name in self.classes if name in feasible),
             infeasible=tuple(name for name in self.classes if name not in feasible),
@@ -328,12 +343,28 @@ class ClusterCache:
             unknown=self.unknown,
             unanswered=int(np.count_nonzero(able.unanswered & open_nodes)),
             not_when_empty=() if when_empty else self._not_when_empty(question, constraints),
-            fallback=None if count or unmatched else self._fallback(able.shapes, constraints),
+            fallback=fallback,
             unmatched=unmatched,
             bare=self._bare(question, constraints),
             unlisted=tuple(self._unlisted(question)),
             incomplete=self._left_out is not None and self._left_out.may_list(_devices(question)),
+            grown_by=None if answered else self._grown_by(constraints),
+            bare_grown_by=None if answered else self._bare_grown_by(constraints),
         )
+
+    def _grown_by(self, constraints: Constraints) -> Pool | None:
+        """Return a pool that may get a node which the pod may use: one that it names, or one of a shape."""
+        if named := self._pools.named(constraints):
+            return named
+        growing = self._eligible(constraints, self._pools.unmet)
+        # What is declared is all that is known of such nodes.
+        shapes = (known.shape for row, known in self._shapes.known() if growing[row] and not known.declared)
+        return next((self._pools.grown_by(shape, constraints) for shape in shapes), None)
+
+    def _bare_grown_by(self, constraints: Constraints) -> Pool | None:
+        """Return the same for the pools of nodes without topology."""
+        nodes = (each for each in self._pool_nodes.kinds if isinstance(each, PoolNode))
+        return next(filter(None, (self._pools.grown_by_node(each, constraints) for each in nodes)), None)
 
     def _not_when_empty(self, question: Question, constraints: Constraints) -> tuple[str, ...]:
         """Return why an empty node refuses a pod that nodes in use may take, and what would help."""
@@ -401,6 +432,7 @@ class ClusterCache:
         if not (shapes.able() & self._eligible(constraints)).any():
             yield from self._evaluation(question).work_ever()
             yield from self._work_eligible(constraints, Shape.unmet_by_new)
+            yield from self._work_eligible(constraints, self._pools.unmet)
 
     def _shape_evaluation(self, question: Question) -> Evaluation:
         evaluation = self._of_shapes.get(question, lambda: Evaluation(self._shapes, question))

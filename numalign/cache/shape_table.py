@@ -24,7 +24,7 @@ _SHAPES_A_STEP = 32
 _NODES_A_STEP = 8
 
 ShapeRule = Callable[[Shape, Constraints], Unmet | None]
-"""`Shape.unmet` or `Shape.unmet_by_new`."""
+"""`Shape.unmet`, `Shape.unmet_by_new` or `GrowablePools.unmet`."""
 
 
 class ShapeTable(NodeTable):

@@ -9,7 +9,7 @@ from numalign.decision.verdict import Verdict
 from numalign.decision.wording import Counted, Enough, Tally
 from numalign.model.constraints import Unmet
 from numalign.model.intent import Intent, Policy
-from numalign.shapes import KnownShape
+from numalign.shapes import KnownShape, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,9 @@ class Survey:
     `known` counts all nodes, `unknown` those that publish no topology; `bare` of the latter those that are
     large enough, as far as known, and that the pod may use or, without any, that are like one that it may
     use. Of the requested resources, `unlisted` are those that no shape lists, nor any node without topology.
-    If the answer is `incomplete`, shapes that are not kept may be able to take the pod.
+    If the answer is `incomplete`, shapes that are not kept may be able to take the pod. Without any node or
+    shape that could, `grown_by` is a pool that may get nodes of any hardware which the pod may use
+    (`numalign.shapes.growable_pools`); `bare_grown_by` is one of which only nodes without topology are known.
     """
 
     feasible: tuple[str, ...]
@@ -61,6 +63,13 @@ class Survey:
     bare: int = 0
     unlisted: tuple[str, ...] = ()
     incomplete: bool = False
+    grown_by: Pool | None = None
+    bare_grown_by: Pool | None = None
+
+    @property
+    def may_grow(self) -> Pool | None:
+        """A pool that may get nodes for the pod, whether or not nodes without topology count."""
+        return self.grown_by or self.bare_grown_by
 
 
 def refusal_text(

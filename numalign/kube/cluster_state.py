@@ -40,7 +40,8 @@ from numalign.model.intent import NamespaceRules, Policy, Scope
 from numalign.model.node import Node
 from numalign.model.resources import EMPTY
 from numalign.model.steps import Steps, finished
-from numalign.shapes import KnownShape, LeftOut, RememberedShapes, ShapeHistory
+from numalign.shapes import GrowablePools, KnownShape, LeftOut, RememberedShapes, ShapeHistory
+from numalign.shapes.growable_pools import BUILT_IN
 from numalign.shapes.hints import NOTHING_KNOWN, unhinted
 from numalign.shapes.unknown_node import UnknownNode
 
@@ -53,8 +54,8 @@ class Snapshot:
 
     `nodes` are those with a known topology, by name; `unknown` the names of the others, and `bare` the facts
     of their Node objects. `shapes` are all that this cluster has, had, or has declared, except
-    those that were `left_out`. `labels` is the class
-    label of each Node, None if it has none; a Node that is invalid, or whose topology is, is not in it.
+    those that were `left_out`; `pools` may grow others. `labels` is the class label of each Node, None if it
+    has none; a Node that is invalid, or whose topology is, is not in it.
     `node_labels` are all labels of each Node. `namespaces` are the rules of each, and `namespace_labels` all
     of its labels.
 
@@ -73,6 +74,7 @@ class Snapshot:
     bare: Mapping[str, UnknownNode] = field(default_factory=dict)
     shapes: tuple[KnownShape, ...] = ()
     left_out: LeftOut | None = None
+    pools: GrowablePools = BUILT_IN
     labels: Mapping[str, str | None] = field(default_factory=dict)
     node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
@@ -172,6 +174,7 @@ class ClusterState:
             bare=bare,
             shapes=shapes,
             left_out=self.shape_history.left_out,
+            pools=self.shape_history.pools,
             labels=data.labels.copy(),
             node_labels=data.node_labels.copy(),
             namespaces=MappingProxyType({name: namespace.rules for name, namespace in ruled.items()}),

@@ -30,7 +30,7 @@ from numalign.lru import Caches
 from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log
-from numalign.shapes import Shape, ShapeHistory
+from numalign.shapes import Declared, ShapeHistory
 
 GATHERING_SECONDS, LONGEST_GATHERING_SECONDS = 0.1, 1.0
 """How long changes are gathered before they count: longer if it takes longer to process them."""
@@ -98,7 +98,7 @@ class LiveFeed:
     If pods are watched, they go to `pods`, and then results depend on them; without `pods` they are counted,
     as `reader` reads them, and each new or changed pod is passed to `see`. All of the `watched` kinds must be
     listed first, for `optional` ones any answer is enough. The `shape_history` knows what was there before,
-    and which shapes are `declared`. `state` is the known cluster: other sources (the kubelets'
+    and what is `declared`. `state` is the known cluster: other sources (the kubelets'
     configurations) may add to it.
     """
 
@@ -114,7 +114,7 @@ class LiveFeed:
         reader: PodReader | None = None,
         see: See | None = None,
         shape_history: ShapeHistory | None = None,
-        declared: Callable[[], Sequence[Shape]] = tuple,
+        declared: Callable[[], Declared] = Declared,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:

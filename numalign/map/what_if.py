@@ -201,7 +201,9 @@ class WhatIf:
             return WebhookAnswer(None, (), reading.reason if isinstance(reading, Exempt) else None)
         snapshot, policy = self._snapshot, self._state.policy.now
         await patiently(
-            self._shapes.update(snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out)
+            self._shapes.update(
+                snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out, snapshot.pools
+            )
         )
         await patiently(admission.steps(reading, self._shapes, served=snapshot.served))
         refusals = policy.refusals(unknown_may_fit=self.unknown_may_fit)

@@ -6,6 +6,7 @@ has declared. Everything here is decided from values: this package reads no file
 API.
 """
 
+from numalign.shapes.growable_pools import Declared, GrowablePools, Pool
 from numalign.shapes.history import RememberedShapes, ShapeHistory
 from numalign.shapes.identity import Identity
 from numalign.shapes.keeping import LeftOut
@@ -13,10 +14,13 @@ from numalign.shapes.shape import KnownShape, LabelValues, Shape
 from numalign.shapes.unknown_node import UnknownNode
 
 __all__ = [
+    "Declared",
+    "GrowablePools",
     "Identity",
     "KnownShape",
     "LabelValues",
     "LeftOut",
+    "Pool",
     "RememberedShapes",
     "Shape",
     "ShapeHistory",

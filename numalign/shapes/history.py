@@ -10,7 +10,7 @@ Times are seconds since 1970, because what is remembered here outlives the proce
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +18,7 @@ from numalign.memory_size import weight
 from numalign.model.attributes import Taint
 from numalign.model.node import Node, node_class
 from numalign.model.resources import Resources
+from numalign.shapes.growable_pools import Declared, GrowablePools
 from numalign.shapes.health import with_all_devices, with_devices_of, with_whole_machine
 from numalign.shapes.identity import Identity
 from numalign.shapes.keeping import LeftOut, in_turn, left_out
@@ -82,7 +83,7 @@ class ShapeHistory:
         self._last_seen: dict[str, float] = {}
         self._machine_bytes: dict[str, int] = {}
         self._over: AbstractSet[str] = frozenset()
-        self._declared: tuple[Shape, ...] = ()
+        self._declared = Declared()
         self._losses: dict[str, float] = {}
         self._healthy: dict[str, Node] = {}
         self._names: dict[tuple[str, tuple[Taint, ...], Traits], str] = {}
@@ -136,13 +137,17 @@ class ShapeHistory:
         )
         self._forget()
 
-    def declare(self, shapes: Iterable[Shape]) -> None:
-        """Replace the declared shapes, which can come at any time."""
-        declared = tuple(shapes)
+    @property
+    def pools(self) -> GrowablePools:
+        """The pools that may grow, as declared."""
+        return self._declared.pools
+
+    def declare(self, declared: Declared) -> None:
+        """Replace what is declared."""
         if declared != self._declared:
             self._declared = declared
             self.version += 1
-            for shape in declared:
+            for shape in declared.shapes:
                 self._learn_health(shape)
 
     def expire(self) -> None:
@@ -176,7 +181,7 @@ class ShapeHistory:
             for name, shape in sorted(self._shapes.items())
             if self._counts[name] or not self._is_over(name)
         )
-        return (*present, *(KnownShape(shape, declared=True) for shape in self._declared))
+        return (*present, *(KnownShape(shape, declared=True) for shape in self._declared.shapes))
 
     def to_remember(self) -> RememberedShapes:
         """Return what should outlive the process; shapes with nodes count as seen just now."""
@@ -357,5 +362,5 @@ class ShapeHistory:
         if gone:
             self.version += 1
             self._names = {kind: name for kind, name in self._names.items() if name in self._shapes}
-            kept = {shape.node_class for shape in (*self._shapes.values(), *self._declared)}
+            kept = {shape.node_class for shape in (*self._shapes.values(), *self._declared.shapes)}
             self._healthy = {name: node for name, node in self._healthy.items() if name in kept}

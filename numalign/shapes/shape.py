@@ -93,9 +93,7 @@ class Shape:
         return self._unmet(constraints, self._may_once_added)
 
     def _unmet(self, constraints: Constraints, may: Callable[[Requirement], bool]) -> Unmet | None:
-        if not all(map(may, constraints.selector)):
-            return Unmet.AFFINITY
-        if constraints.terms is not None and not any(_may_meet(term, may) for term in constraints.terms):
+        if not select(constraints, may):
             return Unmet.AFFINITY
         known = self.labels.get(OS_LABEL, ABSENT)
         if known.always and known.known is not None and not any(map(constraints.run_on, known.known)):
@@ -204,6 +202,13 @@ def _written(shape: Shape) -> str:
     node, options = shape.node, shape.node.options
     configured = (sorted(options.cpu), sorted(options.topology), sorted(options.gates), options.minor)
     return repr((shape.taints, configured, *traits(node)[1:]))
+
+
+def select(constraints: Constraints, may: Callable[[Requirement], bool]) -> bool:
+    """Return whether some node may be selected, of which `may` says what it may meet; names aside."""
+    if not all(map(may, constraints.selector)):
+        return False
+    return constraints.terms is None or any(_may_meet(term, may) for term in constraints.terms)
 
 
 def _may_meet(term: Term, may: Callable[[Requirement], bool]) -> bool:

@@ -26,11 +26,12 @@ from numalign.cache.admission import (
 from numalign.cache.pod_question import ExceededLimit, Pin, PinReason, PodQuestion, StatedBy
 from numalign.model import demand
 from numalign.model.attributes import OS_LABEL, Attributes, Labels, Taint
-from numalign.model.constraints import Constraints, Operator, Requirement, Tolerating, Toleration
+from numalign.model.constraints import Constraints, Operator, Requirement, Term, Tolerating, Toleration
 from numalign.model.errors import Mistake
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.model.node import Node
-from numalign.shapes import KnownShape, LeftOut, UnknownNode
+from numalign.shapes import GrowablePools, KnownShape, LeftOut, Pool, UnknownNode
+from numalign.shapes.growable_pools import BUILT_IN
 from numalign.shapes.shape import of
 from tests.naming import named
 from tests.notation import GPU, NIC, asks, bag, means, node, pod, table
@@ -59,8 +60,9 @@ def cache_of(
     known: tuple[KnownShape, ...] = (),
     bare: tuple[UnknownNode, ...] = (),
     left_out: LeftOut | None = None,
+    pools: GrowablePools = BUILT_IN,
 ) -> ClusterCache:
-    return ClusterCache.of(named(nodes), known, {each.name: each for each in bare}, left_out)
+    return ClusterCache.of(named(nodes), known, {each.name: each for each in bare}, left_out, pools)
 
 
 ONE_GPU, THREE_GPUS = "cpu=2 mem=1Gi gpu=1", "cpu=2 mem=1Gi gpu=3"
@@ -115,6 +117,20 @@ WHEN_EMPTY = [
 ]
 MISSPELT = 'no node lists the resource "nvidia.com/gpuu"; did you mean "nvidia.com/gpu"?'
 CLAIMED = 'DRA devices give the kubelet no topology hints: alignment of claim "nic" is unknown'
+
+TOO_LARGE = (
+    f'no node can align container "c0" as {SINGLE} (0 of 1 node): 1 has at most 2 {GPU} in one NUMA zone'
+)
+OF_TWO = f"{TOO_LARGE.replace('of 1 node', 'of 2 nodes')}, 1 publishes no NUMA topology"
+DEFAULT_POOL = Pool("karpenter.sh/nodepool", "default")
+GROWS = f"node pool {DEFAULT_POOL} may get other nodes; now"
+POOLED_LABELS = Attributes(Labels({DEFAULT_POOL.key: "default"}))
+POOLED = replace(TWO, attributes=POOLED_LABELS)
+POOLED_BARE = replace(SMALL_BARE, attributes=POOLED_LABELS)
+GONE_POOLED = replace(GONE, shape=of(POOLED))
+TAINTED_POOLED = replace(TAINTED_TWO, attributes=replace(TAINTED.attributes, labels=POOLED_LABELS.labels))
+IN_DEFAULT = Requirement(DEFAULT_POOL.key, Operator.IN, frozenset({"default"}))
+GOLD_OR_DEFAULT = Constraints(terms=(Term(GOLD.selector), Term((IN_DEFAULT,))))
 
 ADMITTED = [
     # what it shows                 the pod, the cluster, the state and what is told
@@ -171,6 +187,18 @@ ADMITTED = [
         LARGE, cache_of(TWO, left_out=LeftOut(NOW)), State.NO_NODE_HERE, [NOT_KEPT]),
     ("those that are not kept may list what it asks for",
         LARGE, cache_of(TWO, left_out=LeftOut(NOW, frozenset({GPU}))), State.NO_NODE_HERE, [NOT_KEPT]),
+    ("the pool of a node may grow",
+        LARGE, cache_of(POOLED), State.UNKNOWN_NODE, [f"{GROWS} {TOO_LARGE}"]),
+    ("the pool of a node that was here",
+        asked("cpu=2 mem=1Gi gpu=6"), cache_of(TWO, known=(GONE_POOLED,)), State.UNKNOWN_NODE,
+        [f"{GROWS} no node can align the pod as {SINGLE} (0 of 1 node): 1 has at most 4 {GPU} in total"]),
+    ("the pool of a node without topology",
+        LARGE, cache_of(TWO, bare=(POOLED_BARE,)), State.UNKNOWN_NODE, [f"{GROWS} {OF_TWO}"]),
+    ("the pool that it names, which had no node yet, or another node that is too small",
+        replace(LARGE, constraints=GOLD_OR_DEFAULT), cache_of(GOLDEN), State.UNKNOWN_NODE,
+        [f"{GROWS} {TOO_LARGE}"]),
+    ("a DaemonSet whose pool may grow",
+        replace(LARGE, pin=Pin(None, PinReason.DAEMON_SET)), cache_of(POOLED), State.PLACED, []),
     ("a node that does not answer",
         FITS, cache_of(VAST), State.FITS, [f"1 node was {NOT_ASKED}"]),
     ("two that do not answer, and one that says no",
@@ -226,9 +254,6 @@ def test_a_pod_is_admitted(pod: PodQuestion, cluster: ClusterCache, state: State
     assert (found.state, found.refusal, found.all_warnings) == (state, None, tuple(told))
 
 
-TOO_LARGE = (
-    f'no node can align container "c0" as {SINGLE} (0 of 1 node): 1 has at most 2 {GPU} in one NUMA zone'
-)
 LESS = f"Request at most 2 {GPU}."
 ENFORCED = (
     'namespace "team" enforces NUMA alignment of at least single-numa-node, and the pod requests restricted.'
@@ -249,6 +274,20 @@ REFUSED = [
     ("no shape wherever its nodes may be",
         replace(LARGE, constraints=ZONE_C), cache_of(replace(TWO, attributes=IN_C)), State.NEVER,
         f"{TOO_LARGE}. {LESS}"),
+    ("a pool that may grow has a taint",
+        LARGE, cache_of(TWO, TAINTED_POOLED), State.NEVER,
+        (f'no node can align container "c0" as {SINGLE} (0 of 2 nodes): 1 has at most 2 {GPU} in one NUMA'
+         f" zone, 1 had untolerated taints. {LESS}")),
+    ("no shape, and the pool is fixed",
+        LARGE, cache_of(POOLED, pools=GrowablePools(fixed=frozenset({DEFAULT_POOL}))), State.NEVER,
+        f"{TOO_LARGE}. {LESS}"),
+    ("no shape that is declared for its pool, which is fixed",
+        replace(LARGE, constraints=Constraints((IN_DEFAULT,))),
+        cache_of(known=(KnownShape(of(POOLED), declared=True),),
+                 pools=GrowablePools(fixed=frozenset({DEFAULT_POOL}))),
+        State.NEVER,
+        (f'no node can align container "c0" as {SINGLE} (0 of 0 nodes, 0 of 1 node shape without nodes): 1'
+         f" has at most 2 {GPU} in one NUMA zone. {LESS}")),
     ("and those that are not kept list nothing of what it asks for",
         LARGE, cache_of(TWO, left_out=LeftOut(NOW, frozenset({NIC}))), State.NEVER, f"{TOO_LARGE}. {LESS}"),
     ("none whose taints it tolerates",
@@ -453,6 +492,9 @@ UNLISTED = [
         AdmissionDecision(State.UNKNOWN_RESOURCE, warnings=(MISSPELT, NOT_MATCHED))),
     ("and refused beside one",
         replace(GPUU, constraints=ELSEWHERE), STRICT, AdmissionDecision(State.UNKNOWN_RESOURCE, MISSPELT)),
+    ("not where the pool that it names may list it",
+        replace(GPUU, constraints=Constraints((IN_DEFAULT,))), STRICT,
+        AdmissionDecision(State.UNKNOWN_RESOURCE, warnings=(MISSPELT, NOT_MATCHED))),
     ("a name that is like no other",
         asked("cpu=2 mem=1Gi example.com/quantum=1"), Refusals(),
         AdmissionDecision(State.UNKNOWN_RESOURCE,
@@ -501,9 +543,10 @@ def test_a_resource_that_is_to_be_aligned_and_not_requested(
 
 
 def test_nodes_without_topology_save_nobody_where_they_cannot_fit() -> None:
-    found = judged(LARGE, cache_of(TWO, bare=(LARGE_BARE,)), Refusals(unknown_may_fit=False))
+    for bare in (LARGE_BARE, POOLED_BARE):
+        found = judged(LARGE, cache_of(TWO, bare=(bare,)), Refusals(unknown_may_fit=False))
 
-    assert (found.state, bool(found.refusal)) == (State.NEVER, True)
+        assert (found.state, bool(found.refusal)) == (State.NEVER, True)
 
 
 def test_nobody_is_refused_for_a_resource_that_dra_serves() -> None:

@@ -141,6 +141,7 @@ def _tolerating(key: str, value: str) -> list[Raw]:
 _GONE = KnownShape(of(named("dgx-1")[0]), seen=NOW - 2 * DAY)
 _DECLARED = KnownShape(of(named("dgx-1")[0]), declared=True)
 _LABELLED = KnownShape(of(replace(named("dgx-1")[0], attributes=Attributes(Labels({"pool": "gold"})))))
+_POOLED = replace(named("dgx-1")[0], attributes=Attributes(Labels({"karpenter.sh/nodepool": "default"})))
 _VAST = replace(node(*["cpu=8 mem=64Gi gpu=2"] * 18, policy=SINGLE), name="many-zones")
 _RESERVING = replace(node("cpu=16/13 mem=64Gi", "cpu=16 mem=64Gi", policy=SINGLE), name="dgx-1")
 _PREPARING = {
@@ -215,6 +216,7 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "unknown-resource": Case(pod(devices={"nvidia.com/gpuu": "1"}), bare=False),
         "gone": Case(pod(gpus=4), nodes=named("cpu-1"), shapes=(_GONE,), bare=False),
         "declared": Case(pod(gpus=4), nodes=named("cpu-1"), shapes=(_DECLARED,), bare=False),
+        "may-grow": Case(pod(gpus=8), nodes=(_POOLED,), bare=False),
         "left-out": Case(pod(gpus=8), nodes=named("dgx-1"), bare=False, left_out=LeftOut(0.0)),
         "kept-away": Case(
             pod(gpus=4, nodeSelector={"pool": "gold"}), nodes=named("dgx-1"), shapes=(_LABELLED,), bare=False

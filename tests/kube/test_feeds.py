@@ -29,7 +29,7 @@ from numalign.kube.live_feed import LiveFeed
 from numalign.kube.pod_informer import Phase, PodInfo, PodInformer
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.runtime import logs
-from numalign.shapes import KnownShape, RememberedShapes, Shape, ShapeHistory
+from numalign.shapes import Declared, GrowablePools, KnownShape, RememberedShapes, ShapeHistory
 from tests.kube import objects
 from tests.kube.objects import Json, listed, namespace, node, numatopology, reported
 from tests.notation import table
@@ -494,7 +494,7 @@ async def remembering(
     log: logs.Log,
     *,
     clock: Callable[[], float] = time.monotonic,
-    declared: Callable[[], Sequence[Shape]] = tuple,
+    declared: Callable[[], Declared] = Declared,
 ) -> AsyncIterator[Live]:
     """An API server with one node, in whose cluster shapes are remembered."""
     async with FakeApi() as api, api.client() as client:
@@ -581,16 +581,19 @@ async def test_answers_wait_for_a_while_where_nobody_says_anything(log: logs.Log
 
 
 async def test_what_is_declared_is_known_and_changes(file: File, log: logs.Log) -> None:
-    declared = [each.shape for each in SHAPED]
+    coming = Declared(tuple(each.shape for each in SHAPED), GrowablePools(frozenset({"pool"})))
+    declared = coming
     registry = CollectorRegistry()
     from_file = FileFeed(file.path, every=SOON, log=log, registry=registry, declared=lambda: declared)
     async with remembering(log, declared=lambda: declared) as live:
         for feed in (from_file, live.feed):
             async with following(feed) as seen:
                 await seen.until(lambda: [each for each in seen.last.shapes if each.declared])
-                declared.clear()
+                assert seen.last.pools == coming.pools
+                declared = Declared()
                 await seen.until(lambda: not [each for each in seen.last.shapes if each.declared])
-                declared.extend(each.shape for each in SHAPED)
+                assert seen.last.pools == declared.pools
+                declared = coming
 
 
 @pytest.fixture

@@ -241,20 +241,35 @@ NOT_ALL = {
 }
 
 
+POOLED: dict[str, Any] = {
+    **BARE,
+    "metadata": {"name": "bare", "labels": {"karpenter.sh/nodepool": "default"}},
+    "status": {"allocatable": {"cpu": "4"}},
+}
+
+
 @pytest.mark.parametrize("policy", [SINGLE, None])
-def test_a_node_that_is_not_remembered_may_take_a_pod(
-    run: Run, with_pods: Snapshot, policy: str | None
+@pytest.mark.parametrize(
+    ("known", "who"),
+    [
+        (NOT_ALL, "one that is not remembered may"),
+        (POOLED, "another one of node pool karpenter.sh/nodepool=default may"),
+    ],
+    ids=["not remembered", "of a pool"],
+)
+def test_a_node_that_is_not_known_may_take_a_pod(
+    run: Run, with_pods: Snapshot, known: dict[str, Any], who: str, policy: str | None
 ) -> None:
     vast = waiting("vast", "300")
     if policy is None:
         vast["metadata"]["annotations"] = {}
-    file = with_pods(NOT_ALL, vast)
+    file = with_pods(known, vast)
 
     [cause] = listed(run, file)
     [explained] = json.loads(run("explain", "vast", "-n", "team", "--snapshot", file, "-o", "json").stdout)
 
     told = (cause["verdict"], cause["reason"])
-    assert told == ("unknown", "no known node can run it; one that is not remembered may")
+    assert told == ("unknown", f"no known node can run it; {who}")
     assert (explained["refusal"], explained["never"]) == (None, None)
 
 

@@ -169,7 +169,7 @@ def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
         "data": codec.encode(before.to_remember()),
     }
     history = ShapeHistory(wall=lambda: NOW)
-    history.declare(cluster_policy.shapes)
+    history.declare(cluster_policy.declared)
     return snapshot.of([*case.items, remembered], shape_history=history)
 
 

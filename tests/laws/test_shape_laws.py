@@ -1,19 +1,21 @@
 """Laws of shapes: they err on one side, whatever a cluster goes through and whoever writes down what was."""
 
 from dataclasses import replace
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.decision.evaluate import evaluate
+from numalign.model.attributes import Labels
 from numalign.model.constraints import unmet_ever
 from numalign.model.node import Node, Zone, node_class
 from numalign.model.resources import MEMORY, Resources
-from numalign.shapes import Identity, RememberedShapes, ShapeHistory
+from numalign.shapes import GrowablePools, Identity, Pool, RememberedShapes, ShapeHistory
 from numalign.shapes.health import with_devices_of
 from numalign.shapes.shape import Shape, of
 from tests.laws.fleets import Pick, counted, fleet, ill, question, seeded, worn
-from tests.laws.places import attributes, constraints
+from tests.laws.places import WORDS, attributes, constraints
 
 NOW = 1e9
 MACHINE = Identity("u")
@@ -93,6 +95,27 @@ def test_whoever_may_go_to_a_node_may_hope_for_its_shape(seed: int, asked: int) 
 
     if any(unmet_ever(pod, each.name, each.attributes) is None for each in nodes):
         assert found.unmet(pod) is None
+
+
+POOLS = GrowablePools(frozenset({"pool"}), frozenset({Pool("pool", "b")}))
+
+
+@given(seeds, seeds)
+def test_whoever_may_go_to_a_new_node_of_a_pool_that_may_grow_may_hope_for_it(seed: int, asked: int) -> None:
+    found, nodes = seeded(together, seed)
+    pod = seeded(lambda pick: constraints(pick, ["n0", "n1"]), asked)
+
+    for each in nodes:
+        labels = each.attributes.labels
+        if labels.get("pool") not in {None, "b"}:
+            values = Random(asked)  # noqa: S311 - inputs of tests keep no secret
+            others = {key: values.choice(WORDS) for key in labels if key != "pool"}
+            new = replace(each.attributes, labels=Labels({**labels, **others}))
+            unknown = POOLS.node(each.attributes)
+            if unmet_ever(pod, "new", new) is None:
+                assert POOLS.grown_by(found, pod)
+                assert unknown
+                assert POOLS.grown_by_node(unknown, pod)
 
 
 @given(seeds, seeds)

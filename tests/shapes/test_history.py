@@ -8,7 +8,7 @@ import pytest
 from numalign.memory_size import weight
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import Node, node_class
-from numalign.shapes import Identity, KnownShape, LeftOut, RememberedShapes, ShapeHistory, history
+from numalign.shapes import Declared, Identity, KnownShape, LeftOut, RememberedShapes, ShapeHistory, history
 from numalign.shapes.history import LOSS_SECONDS, MOST_REMEMBERED, REMEMBER_SECONDS
 from numalign.shapes.shape import of, without_machine
 from tests.notation import GPU, bag, machine, node, table
@@ -434,15 +434,15 @@ def test_what_others_remember_adds_to_what_is_here_and_takes_nothing_away(cluste
 def test_declared_shapes_stand_last_and_are_forgotten_when_they_are_not_declared(cluster: Cluster) -> None:
     cluster.see(GONE)
     version = cluster.history.version
-    cluster.history.declare([of(WELL)])
+    cluster.history.declare(Declared((of(WELL),)))
     declared = cluster.history.version
-    cluster.history.declare([of(WELL)])
+    cluster.history.declare(Declared((of(WELL),)))
 
     assert version < declared == cluster.history.version
     assert cluster.history.shapes()[1] == KnownShape(of(WELL), declared=True)
     # What is declared says what a label means.
     assert cluster.see(replace(GONE, label=BLUE)).health
-    cluster.history.declare([])
+    cluster.history.declare(Declared())
     assert not any(each.declared for each in cluster.history.shapes())
     assert not any(each.declared for each in cluster.history.to_remember().shapes)
 

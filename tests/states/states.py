@@ -45,6 +45,7 @@ def names(machines: tuple[Machine, ...]) -> tuple[str, ...]:
 
 LARGE_NAMES = names(LARGE)
 DEDICATED = {"key": "dedicated", "value": "other", "effect": "NoSchedule"}
+POOLED = every(SMALL, labels={"karpenter.sh/nodepool": "default"})
 REBUILT = every(LARGE, gpus=3, uid="new")
 DECLARED = {
     "shapes": [
@@ -102,6 +103,23 @@ STATES = (
     State("scaled-to-zero", SMALL, warned=GONE),
     State(
         "declared-only", SMALL, before=SMALL, policy=DECLARED, warned="the policy file declares such nodes"
+    ),
+    State(
+        "pool-may-grow",
+        POOLED,
+        before=POOLED,
+        warned="node pool karpenter.sh/nodepool=default may get other nodes",
+        patched=False,
+        check="unknown",
+    ),
+    State(
+        "pool-is-fixed",
+        POOLED,
+        before=POOLED,
+        policy={"fixedPools": ["karpenter.sh/nodepool"]},
+        refused=SINGLE,
+        patched=False,
+        check="never",
     ),
     State("rebuilt-smaller", (*SMALL, *REBUILT), warned=GONE),
     State("cordoned", (*SMALL, *every(LARGE, cordoned=True)), warned=ROOM, waits=names(LARGE)),

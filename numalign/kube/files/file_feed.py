@@ -25,7 +25,7 @@ from numalign.runtime import files
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from numalign.shapes import Shape, ShapeHistory
+from numalign.shapes import Declared, ShapeHistory
 
 CROWD = 200
 """The number of pods passed on at once, before other requests are served."""
@@ -34,7 +34,7 @@ CROWD = 200
 class FileFeed:
     """The snapshots in a file that is checked every so many seconds; 0 reads it once.
 
-    The `shape_history` knows what earlier files contained, and which shapes are `declared`. The pods in the
+    The `shape_history` knows what earlier files contained, and what is `declared`. The pods in the
     file go to `pods`, after their snapshot is taken; without `pods` they are counted.
     """
 
@@ -47,7 +47,7 @@ class FileFeed:
         registry: CollectorRegistry,
         pods: Sink | None = None,
         shape_history: ShapeHistory | None = None,
-        declared: Callable[[], Sequence[Shape]] = tuple,
+        declared: Callable[[], Declared] = Declared,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
@@ -96,7 +96,7 @@ class FileFeed:
 
     def _there(self) -> tuple[object, ...]:
         """Return the state of the sources; taken before reading, so that no change is missed."""
-        return *files.stamps([self._path]), tuple(self._declared())
+        return *files.stamps([self._path]), self._declared()
 
     async def load(self, take: Take) -> None:
         """Read the file now; if that fails, log it and keep the last state. `follow` begins with it."""

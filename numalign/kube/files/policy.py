@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from numalign.cache.admission import Reaction, Refusals, RequestReaction
-from numalign.kube.decode import shapes, templates
+from numalign.kube.decode import label_syntax, shapes, templates
 from numalign.kube.decode.parts import EnumT, Part
 from numalign.kube.decode.selectors import requirements
 from numalign.kube.decode.templates import GroupKind, TemplatePath, TemplatePaths
@@ -24,7 +24,8 @@ from numalign.model import intent
 from numalign.model.constraints import Requirement
 from numalign.model.errors import BadInput
 from numalign.model.intent import UNRULED, Gate, Heal, NamespaceRules, Policy, not_a_scheduler
-from numalign.shapes import Shape
+from numalign.shapes import Declared, GrowablePools, Pool, Shape
+from numalign.shapes.growable_pools import BUILT_IN
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 """The label of every namespace with its name, set by the API server."""
@@ -87,7 +88,8 @@ class ClusterPolicy:
     `templates` are additional kinds of workloads. `never` is the reaction to pods that no shape of nodes
     could take, `unknown_resources` to those that request what no shape ever listed. Nodes of the declared
     `shapes` can come at any time. `taints` is the reaction to pods whose tolerations contradict their
-    requests, `partial` to those whose policy applies to only a part of these.
+    requests, `partial` to those whose policy applies to only a part of these. `pools` says which labels name
+    pools of nodes that may grow other shapes, and which pools may not.
     No device plugin serves the `unaligned` resources, whatever topologies list.
     """
 
@@ -99,7 +101,13 @@ class ClusterPolicy:
     taints: RequestReaction = RequestReaction.WARN
     partial: RequestReaction = RequestReaction.WARN
     shapes: tuple[Shape, ...] = ()
+    pools: GrowablePools = BUILT_IN
     unaligned: frozenset[str] = frozenset()
+
+    @property
+    def declared(self) -> Declared:
+        """What it says of nodes."""
+        return Declared(self.shapes, self.pools)
 
     def rules_for(self, own: NamespaceRules, labels: Mapping[str, str], namespace: str) -> NamespaceRules:
         """Return the rules of a namespace: from its own labels, else from the first default with them."""
@@ -139,13 +147,15 @@ class ClusterPolicy:
             "taints": self.taints,
             "partial": self.partial,
             "shapes": [shape.name for shape in self.shapes],
+            "poolLabels": sorted(self.pools.labels),
+            "fixedPools": sorted(map(str, self.pools.fixed)),
             "unalignedResources": sorted(self.unaligned),
         }
 
 
 _FIELDS = (
     *("defaults", "exemptions", "workloads", "never", "unknownResources", "taints", "partial", "shapes"),
-    "unalignedResources",
+    *("poolLabels", "fixedPools", "unalignedResources"),
 )
 
 NO_POLICY = ClusterPolicy()
@@ -181,8 +191,38 @@ def _policy(part: Part) -> ClusterPolicy:
         taints=_read_enum(part["taints"], RequestReaction) or NO_POLICY.taints,
         partial=_read_enum(part["partial"], RequestReaction) or NO_POLICY.partial,
         shapes=shapes.declared(part["shapes"]),
+        pools=_pools(part),
         unaligned=frozenset(_list(part["unalignedResources"], _RESOURCE, "the name of an extended resource")),
     )
+
+
+def _pools(part: Part) -> GrowablePools:
+    labels = BUILT_IN.labels | frozenset(_pool_labels(part["poolLabels"]))
+    return GrowablePools(labels, frozenset(_fixed(part["fixedPools"], labels)))
+
+
+def _pool_labels(part: Part) -> Iterator[str]:
+    for entry in part.elements():
+        key = entry.required_text()
+        if key and (wrong := label_syntax.impossible(key, ())):
+            entry.wrong(wrong)
+        yield key
+
+
+def _fixed(part: Part, labels: frozenset[str]) -> Iterator[Pool]:
+    """Yield the fixed pools, noting those that no pool label can name."""
+    for entry in part.elements():
+        text = entry.required_text()
+        key, named, name = text.partition("=")
+        if text and not key:
+            entry.wrong("names no label: write LABEL=NAME, or LABEL for all of its pools")
+        elif key and (wrong := label_syntax.impossible(key, [name])):
+            entry.wrong(wrong)
+        elif key and key not in labels:
+            entry.wrong(f'"{key}" is not a label of pools: list it in poolLabels, or remove it here')
+        elif named and not name:
+            entry.wrong(f"names no pool: write {key}=NAME, or {key} for all of its pools")
+        yield Pool(key, name or None)
 
 
 def _default(part: Part) -> Default:

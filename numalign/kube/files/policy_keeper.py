@@ -16,7 +16,7 @@ from numalign.runtime import files
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from numalign.shapes import Shape
+from numalign.shapes import Declared
 
 _TAKEN, _REFUSED = "taken", "refused"
 
@@ -50,9 +50,9 @@ class PolicyKeeper:
             self.now = read(self._path)
             self._log_loaded(self._path)
 
-    def declared(self) -> tuple[Shape, ...]:
-        """Return the shapes of nodes that can come at any time."""
-        return self.now.shapes
+    def declared(self) -> Declared:
+        """Return what the policy says of nodes."""
+        return self.now.declared
 
     async def follow(self, *, every: float, sleep: Sleep = asyncio.sleep) -> None:
         """Read the file again whenever it changes, checked every so many seconds; never returns."""

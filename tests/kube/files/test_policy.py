@@ -24,7 +24,8 @@ from numalign.kube.files.policy import (
 )
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
-from numalign.shapes import KnownShape, LabelValues, shape
+from numalign.shapes import GrowablePools, KnownShape, LabelValues, Pool, shape
+from numalign.shapes.growable_pools import BUILT_IN
 from tests.notation import node, table
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "policy-file.md"
@@ -76,6 +77,10 @@ def test_the_page_for_platform_teams_shows_a_file_that_is_read() -> None:
         taints=RequestReaction.DENY,
         partial=RequestReaction.DENY,
         shapes=(SHOWN_SHAPE,),
+        pools=GrowablePools(
+            BUILT_IN.labels | {"example.com/node-group"},
+            frozenset({Pool("karpenter.sh/nodepool", "numa"), Pool("agentpool")}),
+        ),
         unaligned=frozenset({"example.com/slots"}),
     )
 
@@ -115,6 +120,7 @@ def test_a_policy_is_data_for_programs() -> None:
         taints=RequestReaction.IGNORE,
         partial=RequestReaction.DENY,
         shapes=(GPU_SHAPE,),
+        pools=GrowablePools(frozenset({"pool", "group"}), frozenset({Pool("pool", "a"), Pool("group")})),
         unaligned=frozenset({"x.io/b", "x.io/a"}),
     )
 
@@ -133,8 +139,18 @@ def test_a_policy_is_data_for_programs() -> None:
         "taints": "ignore",
         "partial": "deny",
         "shapes": [GPU_SHAPE.name],
+        "poolLabels": ["group", "pool"],
+        "fixedPools": ["group", "pool=a"],
         "unalignedResources": ["x.io/a", "x.io/b"],
     }
+
+
+def test_pools_that_may_grow_are_known_by_more_labels_and_some_are_fixed() -> None:
+    pools = parse(b"{poolLabels: [example.com/group], fixedPools: [example.com/group=a, agentpool]}").pools
+
+    assert pools.labels == BUILT_IN.labels | {"example.com/group"}
+    assert pools.fixed == {Pool("example.com/group", "a"), Pool("agentpool")}
+    assert parse(b"{}").pools == BUILT_IN
 
 
 def test_resources_that_no_plugin_serves_are_named() -> None:
@@ -334,6 +350,17 @@ MISTAKEN = {
             'unalignedResources[0]: "cpu" is not the name of an extended resource',
             'unalignedResources[1]: "x.io/" is not the name of an extended resource',
             "unalignedResources[2]: must be a string, not a number",
+        ]),
+    "pools that no label names": (
+        "poolLabels: [a b, 7]\nfixedPools: [pool=a, agentpool=, agentpool=a/b, '=a', 7]",
+        [
+            "poolLabels[0]: no label can have the key 'a b'",
+            "poolLabels[1]: must be a string, not a number",
+            'fixedPools[0]: "pool" is not a label of pools: list it in poolLabels, or remove it here',
+            "fixedPools[1]: names no pool: write agentpool=NAME, or agentpool for all of its pools",
+            "fixedPools[2]: no label can have the value 'a/b'",
+            "fixedPools[3]: names no label: write LABEL=NAME, or LABEL for all of its pools",
+            "fixedPools[4]: must be a string, not a number",
         ]),
     "a key that is a number": ("1: {}", ["1: the key must be a string: put it in quotes"]),
     "parts of another shape": ("defaults: {}\nexemptions: []\nworkloads: 3",

@@ -20,7 +20,7 @@ from numalign.kube.files.snapshot import BadSnapshot
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.node import Known
 from numalign.model.resources import Resources
-from numalign.shapes import RememberedShapes, ShapeHistory
+from numalign.shapes import Declared, RememberedShapes, ShapeHistory
 from tests.kube.objects import Json, configuration, listed, namespace, node, nrt
 
 BUNDLED = DATA / "cluster.yaml"
@@ -304,6 +304,6 @@ def test_a_memory_that_is_broken_is_told_and_the_rest_counts() -> None:
 def test_what_may_come_is_known_beside_what_is_there() -> None:
     [known] = snapshot.of([nrt("n")]).shapes
     book = ShapeHistory(wall=time.time)
-    book.declare([known.shape])
+    book.declare(Declared((known.shape,)))
 
     assert [each.declared for each in snapshot.of([node("m")], shape_history=book).shapes] == [True]
