@@ -265,8 +265,8 @@ class ClusterCache:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Every class name of a shape, and every one in a node's label, sorted."""
-        return tuple(sorted(self._shapes.classes | self.nodes.classes.every()))
+        """Every class name of a shape, sorted. A label with any other value is not ours: it says nothing."""
+        return tuple(sorted(self._shapes.classes))
 
     # Many nodes at once, as they are now.
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from numalign.model.attributes import NO_ATTRIBUTES, OS_LABEL, Labels, Taint
 from numalign.model.constraints import Constraints, Requirement, Term, Unmet
+from numalign.model.intent import CLASS_LABEL
 from numalign.model.node import Known, Node, Zone, node_class
 from numalign.model.resources import EMPTY, Resources
 from numalign.shapes import new_nodes
@@ -101,6 +102,8 @@ class Shape:
         return None if constraints.tolerate(self.taints) else Unmet.TAINT
 
     def _may(self, requirement: Requirement) -> bool:
+        if requirement.key == CLASS_LABEL:
+            return LabelValues(frozenset({self.node_class}), always=False).may(requirement)
         return self.labels.get(requirement.key, ANY if self.other_labels else ABSENT).may(requirement)
 
     def _may_once_added(self, requirement: Requirement) -> bool:
@@ -125,7 +128,7 @@ class Shape:
         for key, value in labels.items():
             values = self.labels.get(key)
             if values is None:
-                if not self.other_labels:
+                if not (self.other_labels or key == CLASS_LABEL):
                     return False
                 continue
             if values.known is not None and value not in values.known:
@@ -179,9 +182,15 @@ def shape(
 
 
 def of(node: Node) -> Shape:
-    """Return the shape of one node, as far as that node shows it."""
+    """Return the shape of one node, as far as that node shows it.
+
+    The label with its class is none of its own: others write there, too, such as Karpenter, which gives every
+    new node a random value.
+    """
     attributes = node.attributes
-    labels = {key: LabelValues(frozenset({value})) for key, value in attributes.labels.items()}
+    labels = {
+        key: LabelValues(frozenset({value})) for key, value in attributes.labels.items() if key != CLASS_LABEL
+    }
     return shape(bare(node), attributes.lasting, labels)
 
 

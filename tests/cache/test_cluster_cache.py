@@ -83,33 +83,26 @@ def test_one_node_is_asked_by_its_name_as_things_stand() -> None:
 
 # Names.
 
+BOTH_CLASSES = {node_class(SMALL), node_class(LARGE)}
 CLASS_NAMES = [
-    # what it shows                   nodes                      feasible
-    ("a label on a node that can",    [labelled(LARGE, "blue")], {"blue"}),
-    ("a label on a node that cannot", [labelled(SMALL, "blue")], set()),
-    ("one label on both: any member is enough",
-        [labelled(SMALL, "blue"), labelled(LARGE, "blue")],                                {"blue"}),
-    ("two labels on equal nodes",
-        [labelled(LARGE, "blue"), labelled(LARGE, "green")],                               {"blue", "green"}),
+    # what it shows                   nodes                                              feasible
+    ("the class of the node",         [SMALL, labelled(LARGE, node_class(LARGE))],       {node_class(LARGE)}),
+    ("of one that cannot",            [labelled(SMALL, node_class(SMALL)), LARGE],       {node_class(LARGE)}),
+    ("of another that cannot, on one that can: any member is enough",
+        [SMALL, labelled(LARGE, node_class(SMALL))],                                     BOTH_CLASSES),
+    ("of another that can, on one that cannot",
+        [labelled(SMALL, node_class(LARGE)), LARGE],                                     {node_class(LARGE)}),
+    ("a value that others wrote",     [labelled(SMALL, "3402240076448895094"), labelled(LARGE, "blue")],
+        {node_class(LARGE)}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("members", "feasible"), table(CLASS_NAMES))
-def test_present_labels_are_class_names_too(members: list[Node], feasible: set[str]) -> None:
+def test_labels_count_if_they_are_classes_that_are_known(members: list[Node], feasible: set[str]) -> None:
     survey = ClusterCache.of(named(members)).ever(TWO_GPUS)
-    labels = {made.label for made in members}
 
-    assert labels & set(survey.feasible) == feasible
-    assert labels & set(survey.infeasible) == labels - feasible
-
-
-def test_a_stale_label_does_not_condemn_the_class_whose_name_it_bears() -> None:
-    stale = labelled(LARGE, node_class(SMALL))
-
-    survey = ClusterCache.of([SMALL, stale]).ever(TWO_GPUS)
-
-    assert survey.infeasible == ()
-    assert survey.feasible == tuple(sorted({node_class(SMALL), node_class(LARGE)}))
+    assert survey.feasible == tuple(sorted(feasible))
+    assert survey.infeasible == tuple(sorted(BOTH_CLASSES - feasible))
 
 
 def test_nodes_of_one_shape_that_differ_in_mebibytes_are_judged_by_the_largest() -> None:

@@ -6,7 +6,7 @@ nodes without topology. Nothing is tolerated, whatever the cluster was before.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from numalign.cache import ClusterCache, Question
 from numalign.decision.evaluate import evaluate
 from numalign.model.constraints import ANYWHERE, Constraints, unmet_ever, unmet_now
 from numalign.model.node import Node, node_class
-from numalign.shapes import KnownShape, Shape, UnknownNode, shape
+from numalign.shapes import GrowablePools, KnownShape, Pool, Shape, UnknownNode, shape
 from tests.laws.fleets import OFTEN, SELDOM, SOMETIMES, Pick, fleet, question, seeded
 from tests.laws.places import attributes, constraints
 
@@ -42,15 +42,17 @@ class PendingPod(NamedTuple):
 
 def known_cluster(pick: Pick) -> KnownCluster:
     """A cluster of a few nodes; of some shapes there are no nodes any more, or not yet."""
-    nodes = tuple(_somewhere(pick, node) for node in fleet(pick)) if pick([*OFTEN, True]) else ()
-    others = [_somewhere(pick, node) for node in fleet(pick)] if pick(OFTEN) else []
+    members = fleet(pick)
+    classes = [*map(node_class, members), "a-class", None]
+    nodes = tuple(_somewhere(pick, node, classes) for node in members) if pick([*OFTEN, True]) else ()
+    others = [_somewhere(pick, node, classes) for node in fleet(pick)] if pick(OFTEN) else []
     known = [replace(_known(pick, node)) for node in others]
     bare = [UnknownNode(f"bare{at}", node.totals, attributes(pick)) for at, node in enumerate(others)]
     return KnownCluster(nodes, tuple(known), {node.name: node for node in bare} if pick(SOMETIMES) else {})
 
 
-def _somewhere(pick: Pick, node: Node) -> Node:
-    own = node_class(node) if pick(OFTEN) else pick([None, "a-class"])
+def _somewhere(pick: Pick, node: Node, classes: Sequence[str | None]) -> Node:
+    own = node_class(node) if pick(OFTEN) else pick(classes)
     return replace(node, attributes=attributes(pick), label=own)
 
 
@@ -69,7 +71,7 @@ def asked(pick: Pick, names: list[str]) -> PendingPod:
 
 def cache_of(made: KnownCluster) -> ClusterCache:
     """The cache of a cluster; shapes of nodes that are here are read off these."""
-    return ClusterCache.of(made.nodes, _once(made), made.bare)
+    return ClusterCache.of(made.nodes, _once(made), made.bare, pools=POOLS)
 
 
 def _once(made: KnownCluster) -> tuple[KnownShape, ...]:
@@ -101,6 +103,9 @@ def could_ever(node: Node, question: Question) -> bool:
     return not evaluate(node.in_health(), question.demand, question.intent).permanent
 
 
+POOLS = GrowablePools(frozenset({"pool"}), frozenset({Pool("pool", "b")}))
+
+
 class Plain(NamedTuple):
     """What follows from the rules, shape by shape and node by node."""
 
@@ -108,6 +113,7 @@ class Plain(NamedTuple):
     feasible: set[str]
     every: set[str]
     fallback: bool
+    grows: bool
     unmatched: bool
     now: bool
 
@@ -136,12 +142,20 @@ def plain(made: KnownCluster, pod: PendingPod) -> Plain:
     names = {shape.of(node).name for node in takers}
     hopes = [each for each, yes in zip(shapes, takes, strict=True) if yes or each.name in names]
     unmatched = not any(reached) and all(bare)
-    labels = {node.label for node in made.nodes if node.label}
+    every = {each.node_class for each in shapes}
+    fallback = not (count or unmatched) and any(not each.unmet_by_new(pod.constraints) for each in hopes)
+    grown = [POOLS.named(pod.constraints)]
+    grown += [
+        POOLS.grown_by(each.shape, pod.constraints) for each in (*given_ones, *read) if not each.declared
+    ]
+    pool_nodes = filter(None, (POOLS.node(each.attributes) for each in made.bare.values()))
+    grown += [POOLS.grown_by_node(each, pod.constraints) for each in pool_nodes]
     return Plain(
         able=count,
-        feasible=feasible | {node.label for node in takers if node.label},
-        every={each.node_class for each in shapes} | labels,
-        fallback=not (count or unmatched) and any(not each.unmet_by_new(pod.constraints) for each in hopes),
+        feasible=feasible | (every & {node.label for node in takers}),
+        every=every,
+        fallback=fallback,
+        grows=not (count or fallback) and any(grown),
         unmatched=unmatched,
         now=any(
             could(node, pod.question)
@@ -160,6 +174,7 @@ def answered(made: ClusterCache, pod: PendingPod) -> Plain:
         feasible=feasible,
         every=feasible | {*survey.infeasible},
         fallback=survey.fallback is not None,
+        grows=survey.may_grow is not None,
         unmatched=survey.unmatched,
         now=bool(survey.able) and made.now(*pod),
     )
@@ -192,7 +207,7 @@ def test_whatever_a_cluster_was_before_it_answers_as_a_new_one_does(states: list
     for made in (*mixed, mixed[0]):
         # Others ask, and wait for what they asked, while the cluster is on its way to be another one.
         waiting = [cluster.work_now(*pod) for pod in pods]
-        for step, _ in enumerate(cluster.update(made.nodes, _once(made), made.bare)):
+        for step, _ in enumerate(cluster.update(made.nodes, _once(made), made.bare, pools=POOLS)):
             next(waiting[step % 3], None)
             answered(cluster, pods[step % 3])
         for work in waiting:

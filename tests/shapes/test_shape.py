@@ -1,6 +1,7 @@
 """A shape: what it keeps of its nodes, and which pods may hope for it."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -16,6 +17,7 @@ from numalign.model.constraints import (
     Toleration,
     Unmet,
 )
+from numalign.model.intent import CLASS_LABEL
 from numalign.model.node import Node
 from numalign.shapes.shape import MOST_LABELS, MOST_VALUES, LabelValues, Shape, bare, of, shape
 from tests.notation import bag, node, table
@@ -40,6 +42,19 @@ def test_a_shape_is_a_node_without_name_pods_and_attributes() -> None:
 
     assert bare(made) == replace(PLAIN, name="")
     assert of(made).labels == {"pool": LabelValues(frozenset({"gpu"}))}
+
+
+def test_of_the_label_with_its_class_only_the_value_counts_that_it_should_have() -> None:
+    random = frozenset({"3402240076448895094"})
+    [value] = random
+    made = replace(standing(), attributes=Attributes(Labels({CLASS_LABEL: value})))
+    found, asks = of(made), partial(Requirement, CLASS_LABEL)
+
+    assert found == of(standing())
+    assert found.covers(made)
+    assert found.unmet(Constraints((asks(Operator.IN, frozenset({found.node_class})),))) is None
+    assert found.unmet(Constraints((asks(Operator.DOES_NOT_EXIST),))) is None
+    assert found.unmet(Constraints((asks(Operator.IN, random),))) is Unmet.AFFINITY
 
 
 SAME = [
