@@ -14,7 +14,9 @@ def applied(pod: Raw, operations: Iterable[Operation | Mapping[str, Any]]) -> Ra
     """The pod after the operations, as bytes would carry both."""
     document: Raw = orjson.loads(orjson.dumps(pod))
     for operation in orjson.loads(orjson.dumps(tuple(operations))):
-        *parents, last = operation["path"].split("/")[1:]
+        steps = operation["path"].split("/")[1:]
+        # RFC 6901 writes ~1 for a slash in a key, and ~0 for a tilde.
+        *parents, last = (step.replace("~1", "/").replace("~0", "~") for step in steps)
         target: Any = document
         for step in parents:
             target = target[int(step)] if isinstance(target, list) else target[step]

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from numalign.cache import ClusterCache, Survey, dra
 from numalign.kube import routing
+from numalign.kube.decode import movability
 from numalign.kube.decode.parts import inner
 from numalign.kube.decode.scheduling import REQUIRED
 from numalign.model.constraints import Operator, Requirement
@@ -30,7 +31,7 @@ from webhook.subject import ReviewedPod
 UNSTEERED = "unsteered"
 """The audit annotation of a pod that was left unchanged, although something could have been written."""
 
-CLASSES, SCHEDULER, GATE = "classes", "scheduler", "gate"
+CLASSES, SCHEDULER, GATE, KEPT = "classes", "scheduler", "gate", "do-not-disrupt"
 """The audit annotations of what was written."""
 
 PLACERS = (SCHEDULER, GATE)
@@ -128,6 +129,8 @@ def _changes(pod: ReviewedPod, survey: Survey | None, steering: Steering) -> Ite
         yield _Change(SCHEDULER, name, (patch.route(name),))
     if gate:
         yield _Change(GATE, gate, (patch.hold(pod.pod["spec"], gate),))
+    if _kept(pod):
+        yield _Change(KEPT, "true", patch.annotate(pod.pod, *movability.UNDISRUPTED))
     if survey and survey.feasible and steering.injection is not Mode.OFF:
         yield _classes(pod, survey, steering.injection)
 
@@ -135,6 +138,17 @@ def _changes(pod: ReviewedPod, survey: Survey | None, steering: Steering) -> Ite
 def _gate(pod: ReviewedPod, steering: Steering) -> str | None:
     """Return the gate that the pod's namespace requests, if a controller lifts gates."""
     return routing.gate(pod.pod["spec"], pod.request) if steering.gates else None
+
+
+def _kept(pod: ReviewedPod) -> bool:
+    """Return whether Karpenter must not evict the pod.
+
+    It counts totals, so it may take a pod to fit where no zone is free. Which zones will be free when it
+    looks is not known now. So these are all pods that a kubelet may reject for their policy.
+    """
+    request = pod.request
+    binding = request.question.intent.binding and request.question.concerned
+    return request.rules.do_not_disrupt and routing.concerns(request) and binding and not request.excess
 
 
 def _classes(pod: ReviewedPod, survey: Survey, mode: Mode) -> _Change:

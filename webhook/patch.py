@@ -1,5 +1,5 @@
 """
-The patch for a pod: a requirement on its nodes, its scheduler, and its scheduling gate.
+The patch for a pod: a requirement on its nodes, its scheduler, its scheduling gate, and an annotation.
 
 The API server rejects the whole request when a patch does not apply, even if the webhook's failure policy is
 Ignore (k8s.io/apiserver, mutating/dispatcher.go). So every operation is made for the exact object that was
@@ -143,6 +143,19 @@ def hold(spec: Mapping[str, object], gate: str) -> Operation:
     if spec.get("schedulingGates") is None:
         return Operation("add", "/spec/schedulingGates", [entry])
     return Operation("add", "/spec/schedulingGates/-", entry)
+
+
+def annotate(pod: Mapping[str, object], key: str, value: str) -> tuple[Operation, ...]:
+    """Return operations that add an annotation to a pod; none if it has this one, whatever its value."""
+    metadata = pod.get("metadata")
+    if not isinstance(metadata, dict):
+        return ()
+    annotations = metadata.get("annotations")
+    if not isinstance(annotations, dict):
+        return (Operation("add", "/metadata/annotations", {key: value}),)
+    # RFC 6901 writes a slash in a key as ~1.
+    path = f"/metadata/annotations/{key.replace('/', '~1')}"
+    return () if key in annotations else (Operation("add", path, value),)
 
 
 def whole(operations: Iterable[Operation]) -> tuple[Operation, ...]:

@@ -37,6 +37,7 @@ SCHEDULER = PREFIX + "scheduler"
 GATE = PREFIX + "gate"
 HEAL = PREFIX + "heal"
 JOB_AFFINITY = PREFIX + "job-affinity"
+DO_NOT_DISRUPT = PREFIX + "do-not-disrupt"
 
 PLACEMENT_GATE = PLACEMENT
 """The scheduling gate of pods whose node the controller chooses."""
@@ -55,7 +56,10 @@ WRITTEN_ABOUT_PODS = (PLACEMENT, PLACEMENT_OBSERVED, PINNED_AT, ALIGNED, ALIGNED
 """Annotations that programs write on pods, which are not part of the owner's request."""
 
 _ON_PODS = (*_WRITTEN_BY_OWNERS, *WRITTEN_ABOUT_PODS)
-_ON_NAMESPACES = (DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION, SCHEDULER, GATE, HEAL, JOB_AFFINITY)
+_ON_NAMESPACES = (
+    *(DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION),
+    *(SCHEDULER, GATE, HEAL, JOB_AFFINITY, DO_NOT_DISRUPT),
+)
 
 
 MOST_NAMES = 64
@@ -127,6 +131,13 @@ class JobAffinity(StrEnum):
     DISABLED = "disabled"
 
 
+class DoNotDisrupt(StrEnum):
+    """Whether Karpenter is kept from evicting the pods whose policy a kubelet enforces."""
+
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+
+
 class Heal(StrEnum):
     """Which pods may be deleted, so that their owners recreate them; `running` includes `failed`."""
 
@@ -180,7 +191,8 @@ class NamespaceRules:
     """The settings in a namespace's labels, None where a label is missing or cannot be read.
 
     The policies apply to its pods. `scheduler` places the pods that request alignment, `gate` is whether the
-    controller does, `heal` is which pods it may delete, and `job_affinity` is whether Jobs are changed.
+    controller does, `heal` is which pods it may delete, `job_affinity` is whether Jobs are changed, and
+    `do_not_disrupt` whether Karpenter is kept from evicting its pods.
     """
 
     default: Policy | None = None
@@ -192,6 +204,7 @@ class NamespaceRules:
     gate: Gate | None = None
     heal: Heal | None = None
     job_affinity: bool = False
+    do_not_disrupt: bool = False
 
     @property
     def has_policy(self) -> bool:
@@ -294,6 +307,8 @@ def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mi
         heal=_read_enum(Heal, labels, HEAL, mistakes, kind="labels"),
         job_affinity=_read_enum(JobAffinity, labels, JOB_AFFINITY, mistakes, kind="labels")
         is JobAffinity.ENABLED,
+        do_not_disrupt=_read_enum(DoNotDisrupt, labels, DO_NOT_DISRUPT, mistakes, kind="labels")
+        is DoNotDisrupt.ENABLED,
     )
     return rules, tuple(mistakes)
 

@@ -85,6 +85,6 @@ def test_policies_that_are_shown_are_read() -> None:
         for document in guide.examples()
         if isinstance(document, dict) and "policy" in document
     }
-    assert shown.keys() == {"cluster-autoscaler", "cluster-policy"}
+    assert shown.keys() == {"cluster-autoscaler", "cluster-policy", "karpenter"}
     for document in shown.values():
         policy.parse(yaml.safe_dump(document).encode())

@@ -1,6 +1,6 @@
 """Karpenter makes nodes for pods that numalign keeps from others; it counts by node, and numalign by zone."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from http import HTTPStatus
 
@@ -19,7 +19,9 @@ from tests.e2e_workloads.stages import EACH, Stage, looking
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 NEVER = "Never"
+DISRUPTED = "karpenter.sh/do-not-disrupt"
 STRICT = ("strict-1", "strict-2")
+IN_POOL = {"karpenter.sh/nodepool": karpenter.NAME}
 BOTH_ZONES = 12
 """CPUs that no node has in a zone, and nodes of the NodePool have in two."""
 
@@ -48,12 +50,12 @@ async def test_a_node_is_made_for_a_pod_and_known_only_by_its_topology(pools: Po
         known = await label()
         await seconds_until(
             partial(rehearsed, stage, home),
-            lambda answer: answer.code != unpublished.code,
-            what="the pod was denied",
+            lambda answer: answer.warnings != unpublished.warnings,
+            what="the node counted with its topology",
             within=30,
             every=SELDOM,
         )
-        denied = await rehearsed(stage, home)
+        unnamed, named = await rehearsed(stage, home), await rehearsed(stage, home, **IN_POOL)
 
     assert excluded(pod)
     assert pod["spec"]["nodeName"] == node["metadata"]["name"]
@@ -62,8 +64,11 @@ async def test_a_node_is_made_for_a_pod_and_known_only_by_its_topology(pools: Po
     assert "NUMA alignment was not checked" in unknown.warnings[0]
     assert "1 node without one may" in unpublished.warnings[0]
     assert known.startswith("2x8cpu")
-    # From its first node on, all nodes of the NodePool are taken to be like that one.
-    assert "1 has at most 8 cpu in one NUMA zone" in denied.body["message"]
+    # The NodePool may launch other nodes than its first one.
+    for answer in (unnamed, named):
+        assert answer.code == HTTPStatus.CREATED
+        assert "node pool karpenter.sh/nodepool=made may get other nodes" in answer.warnings[0]
+        assert "1 has at most 8 cpu in one NUMA zone" in answer.warnings[0]
 
 
 async def test_for_a_gated_pod_that_fits_no_zone_a_node_is_made(
@@ -134,22 +139,23 @@ async def test_a_preference_against_a_node_counts_for_karpenter_if_that_is_named
 
 @pytest.mark.usefixtures("scored")
 async def test_consolidation_evicts_pods_for_which_no_zone_is_free(pools: Pools) -> None:
-    """Two nodes have four CPUs free, two in each zone. Pods that must not be disrupted stay."""
+    """Two nodes have four CPUs free, two in each zone. In namespaces that ask for it, pods stay."""
     stage = pools.stage
     by_scorer = {"numalign.io/scheduler": "numalign-scheduler"}
     async with (
         pools.pool(consolidate_after="1s"),
         stage.home("consolidated", by_scorer) as home,
+        stage.home("undisrupted", by_scorer | {"numalign.io/do-not-disrupt": "enabled"}) as undisrupted,
         stage.home("filled", {}) as filled,
     ):
         await stage.block(home, *STRICT, cpus=4)
         await stage.block(filled, *STRICT, cpus=EACH - 4)
-        for name, annotations in (("kept", {"karpenter.sh/do-not-disrupt": "true"}), ("evicted", {})):
-            await stage.store.apply(lonely(home, name, annotations))
+        for namespace, name in ((undisrupted, "kept"), (home, "evicted")):
+            await stage.store.apply(lonely(namespace, name))
         for node in await pools.until_made(2):
             await pools.make_ready(node)
             await pools.publish(node)
-        kept, evicted = [await pools.until_runs(home, name) for name in ("kept", "evicted")]
+        kept, evicted = await pools.until_runs(undisrupted, "kept"), await pools.until_runs(home, "evicted")
         for name in STRICT:
             await stage.unblock(filled, name)
 
@@ -163,18 +169,17 @@ async def test_consolidation_evicts_pods_for_which_no_zone_is_free(pools: Pools)
             within=120,
             every=SELDOM,
         )
-        [pending], [left] = [await stage.pods(home, name) for name in ("evicted", "kept")]
+        [pending], [left] = await stage.pods(home, "evicted"), await stage.pods(undisrupted, "kept")
 
     assert uid(left) == uid(kept)
+    assert [each["metadata"]["annotations"].get(DISRUPTED) for each in (kept, evicted)] == ["true", None]
     assert "2 node(s) have no NUMA zone with 4 cpu free" in why(pending)
 
 
-def lonely(home: str, name: str, annotations: Mapping[str, str]) -> Json:
+def lonely(home: str, name: str) -> Json:
     """A Deployment of one pod, on another node than all others like it."""
     wish = karpenter.deployment(home, name, cpus=4, pools=["a"])
-    template = wish["spec"]["template"]
-    template["metadata"]["annotations"] |= annotations
-    [container] = template["spec"]["containers"]
+    [container] = wish["spec"]["template"]["spec"]["containers"]
     container["ports"] = [{"containerPort": 80, "hostPort": 80}]
     return wish
 
@@ -184,9 +189,10 @@ def uid(pod: Json) -> str:
     return str(pod["metadata"]["uid"])
 
 
-async def rehearsed(stage: Stage, home: str) -> Answer:
+async def rehearsed(stage: Stage, home: str, **selector: str) -> Answer:
     """The answer to a pod for nodes of the NodePool that no node could align, if they were all alike."""
     wish = karpenter.template("rehearsal", cpus=BOTH_ZONES, pools=[])
+    wish["spec"] |= {"nodeSelector": selector}
     pod = {"apiVersion": "v1", "kind": "Pod", **wish, "metadata": {**wish["metadata"], "name": "rehearsal"}}
     return await create(stage.api, pod, namespace=home, dryRun="All")
 

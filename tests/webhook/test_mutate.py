@@ -325,6 +325,64 @@ def test_nothing_is_asked_of_the_nodes_for_a_pod_that_cannot_be_patched() -> Non
     assert not needs_survey(read(with_spec(free, nodeName="a"), gated), Steering(Mode.EXCLUDE, gates=True))
 
 
+# Pods that Karpenter must not evict.
+
+DISRUPTED = "karpenter.sh/do-not-disrupt"
+KEPT = cluster([SMALL, LARGE], labels={"do-not-disrupt": "enabled"})
+POLICIES = ["single-numa-node", "restricted"]
+
+
+def noted(pod: Raw, **annotations: str) -> Raw:
+    return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}}
+
+
+def mutated(pod: Raw, now: Cluster) -> Allowed | Patched:
+    found = subject(asked(pod), now.snapshot, reader=PodReader())
+    return mutate(found, now.cache, Steering(Mode.OFF)) if isinstance(found, ReviewedPod) else Allowed()
+
+
+def annotations(pod: Raw, now: Cluster) -> Raw:
+    """Those of the pod as it is stored; a second pass adds nothing."""
+    answer = mutated(pod, now)
+    stored = applied(pod, answer.operations) if isinstance(answer, Patched) else pod
+    assert mutated(stored, now) == Allowed()
+    found: Raw = stored["metadata"]["annotations"]
+    return found
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_pod_that_a_kubelet_may_reject_is_not_to_be_disrupted(policy: str) -> None:
+    asking = {"numalign.io/policy": policy}
+
+    assert annotations(noted(ASKING, **asking), KEPT) == {**asking, DISRUPTED: "true"}
+
+
+def test_a_pod_without_annotations_gets_its_first() -> None:
+    now = cluster([SMALL, LARGE], labels={"do-not-disrupt": "enabled", "default": "restricted"})
+
+    for bare in ({"name": "p"}, {"name": "p", "annotations": None}):
+        assert annotations({**ASKING, "metadata": bare}, now) == {DISRUPTED: "true"}
+
+
+UNKEPT = [
+    # why                               the pod, the cluster
+    ("its namespace has no label",      ASKING, BOTH),
+    ("the label says so",               ASKING, cluster([LARGE], labels={"do-not-disrupt": "disabled"})),
+    ("no kubelet rejects it",           noted(ASKING, **{"numalign.io/policy": "best-effort"}), KEPT),
+    ("it requests no alignment",        noted(ASKING, **{"numalign.io/policy": "none"}), KEPT),
+    ("there is nothing to align",       noted(ASKING, **{"numalign.io/policy": "restricted",
+                                                         "numalign.io/resources": "example.com/nic"}), KEPT),
+    ("it has a node already",           PINNED, KEPT),
+    ("its owner says something else",   noted(ASKING, **{"numalign.io/policy": "restricted",
+                                                         DISRUPTED: "false"}), KEPT),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "now"), table(UNKEPT))
+def test_a_pod_may_be_disrupted_if(pod: Raw, now: Cluster) -> None:
+    assert annotations(pod, now) == pod["metadata"]["annotations"]
+
+
 # Jobs, whose template queues read before there are pods.
 
 JOBS = {"group": "batch", "version": "v1", "kind": "Job"}

@@ -16,11 +16,11 @@ EVICT = "descheduler.alpha.kubernetes.io/evict"
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 """The pod should stay, whatever the value is."""
 
+UNDISRUPTED = ("karpenter.sh/do-not-disrupt", "true")
+"""Karpenter evicts no such pod to remove its node (pkg/apis/v1/labels.go, DoNotDisruptAnnotationKey)."""
+
 STAYS: Mapping[str, str] = MappingProxyType(
-    {
-        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
-        "karpenter.sh/do-not-disrupt": "true",
-    }
+    dict([("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"), UNDISRUPTED])
 )
 """What other programs that move pods read on pods that should stay."""
 
