@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from numalign.kube.decode.parts import UID, Part, named
+from numalign.kube.pod_informer import LEAST_PRIORITY
 from numalign.lru import LRU, Caches, digest
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime.nesting import why_not_json
@@ -86,10 +87,15 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionCall:
-    """A pod, and the pods that would be evicted for it, by node."""
+    """
+    A pod, and the pods that would be evicted for it, by node.
+
+    Its `priority` is that of the pod; None if its `preemptionPolicy` forbids that pods are evicted for it.
+    """
 
     pod: Mapping[str, Any]
     victims: Mapping[str, Victims]
+    priority: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +177,15 @@ def read_binding(body: bytes) -> BindingCall:
 def read_preemption(body: bytes) -> PreemptionCall:
     """Return a pod and the victims for it; raise `BadCall`, also for a victim without a UID."""
     call = document(body, "ExtenderPreemptionArgs")
-    pod = read_pod(call["Pod"])
+    pod, spec = read_pod(call["Pod"]), call["Pod"]["spec"]
+    priority = spec["priority"].integer(least=LEAST_PRIORITY) or 0
+    never = spec["preemptionPolicy"].value == "Never"
     pods, uids = call["NodeNameToVictims"], call["NodeNameToMetaVictims"]
     _one_of(call, pods, uids)
     whole = uids.value is None
     victims = {node: _victims(part, whole=whole) for node, part in _values(pods if whole else uids)}
     raise_mistakes(call, "Pod", "NodeNameToVictims", "NodeNameToMetaVictims")
-    return PreemptionCall(pod, victims)
+    return PreemptionCall(pod, victims, None if never else priority)
 
 
 def read_rank(body: bytes) -> RankCall:

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.model.errors import BadInput
 from numalign.runtime import calls, server
-from numalign.runtime.cooperative import patiently
+from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.logs import Log
 from numalign.runtime.server_state import Check, DebugState
 from scorer import extender_protocol
@@ -119,7 +119,8 @@ async def _bind(context: CallContext, body: bytes) -> bytes:
 async def _preempt(context: CallContext, body: bytes) -> bytes:
     call = extender_protocol.read_preemption(body)
     pod = context.pending_pod(call.pod)
-    return extender_protocol.answer_preemption(context.preemption.worthwhile(pod, call.victims))
+    candidates = await result_of(context.preemption.candidates(pod, call.priority, call.victims))
+    return extender_protocol.answer_preemption(candidates)
 
 
 # Calls of users.

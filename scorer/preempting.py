@@ -1,16 +1,38 @@
 """
-Filter preemption candidates by whether evicting the victims would make aligned room.
+Choose the pods to evict so that a node has aligned room.
 
-kube-scheduler chooses pods to evict by amounts of the whole node, and would evict two pods on two zones for a
-pod that needs one zone. A node where evicting the victims does not admit the pod is removed from the
-candidates, so that no pod is evicted in vain; if it is uncertain what the victims hold, the node is kept.
+kube-scheduler chooses victims by amounts of the whole node, and would evict two pods on two zones for a pod
+that needs one zone. A node where evicting its victims does not admit the pod is removed from the candidates,
+so that no pod is evicted in vain; if it is uncertain what the victims hold, the node is kept.
+
+Since 1.38 it also sends nodes without victims, where the pod lacks nothing but what an extender knows
+(callExtenders of pkg/scheduler/framework/preemption). For these the victims are named here, in the order in
+which kube-scheduler compares nodes: the lowest priority that is enough, then the fewest pods, then those with
+the lowest priorities, then the youngest. Older schedulers never send such nodes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
+from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Basis
+from numalign.ledger.rearrangement import Rearrangement
+from numalign.ledger.relief import Leaver, Relief, relief
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from scorer.extender_protocol import Victims
+
+EXHAUSTIVE = 3
+"""Up to this many victims of one node all choices are checked."""
+
+MOST_CHOICES = 2_000
+"""The limit of choices of victims checked by their amounts, for one node."""
+
+MOST_PREDICTIONS = 32
+"""The limit of predictions for one node; if they are not enough, no victims are named there."""
+
+MOST_IN_CALL = 1_024
+"""The limit of predictions in a call, all nodes together; after it no more nodes are searched."""
 
 
 class Preemption:
@@ -23,6 +45,36 @@ class Preemption:
         """Return the nodes, with their victims as received, where evicting these would admit the pod."""
         return {name: pods for name, pods in victims.items() if self._helps(name, pods, pod)}
 
+    def candidates(
+        self, pod: PendingPod, priority: int | None, victims: Mapping[str, Victims]
+    ) -> Generator[None, None, dict[str, Victims]]:
+        """
+        Return, in steps, the nodes where evicting their victims would admit the pod.
+
+        Where none were received, they are named, for a pod of this `priority`; for None no pods may be
+        evicted. A node that needs no victims of its own keeps its empty list.
+        """
+        kept: dict[str, Victims] = {}
+        left = MOST_IN_CALL
+        for name, received in victims.items():
+            yield
+            if self._helps(name, received, pod):
+                kept[name] = received
+            elif not received.uids and priority is not None and left > 0:
+                leaving = tuple(other.uid for other in self._on(name) if other.leaving)
+                lower = {other.uid: other for other in self._on(name) if _may_be_evicted(other, priority)}
+                search = _VictimSearch(self._state, pod, name, leaving, MOST_PREDICTIONS)
+                chosen = search.run(lower)
+                left -= MOST_PREDICTIONS - search.predictions
+                if chosen is not None:
+                    kept[name] = Victims(tuple(victim.uid for victim in chosen), 0)
+        return kept
+
+    def _on(self, name: str) -> Iterator[PodInfo]:
+        """Yield the pods that are bound to a node."""
+        pods = (self._state.pods.get(assigned.uid) for assigned in self._state.reservations.assigned_to(name))
+        return (pod for pod in pods if pod and pod.node == name)
+
     def _helps(self, name: str, victims: Victims, pod: PendingPod) -> bool:
         prediction = self._state.predict(name, pod, without=(*victims.uids, pod.uid))
         if prediction is None:
@@ -33,3 +85,90 @@ class Preemption:
             return not pod.question.intent.binding
         certain = verdict.permanent or prediction.basis is not Basis.REPORTED
         return verdict.admitted or not certain
+
+
+def _may_be_evicted(pod: PodInfo, priority: int) -> bool:
+    """Return whether a pod may be evicted for one of this priority.
+
+    A member of a pod group may take members on other nodes with it, which no extender can name.
+    """
+    return pod.priority < priority and not pod.leaving and not pod.group
+
+
+@dataclass(slots=True)
+class _VictimSearch:
+    """The search for victims on one node, on which some pods are `leaving` anyway.
+
+    `predictions` are as many as may still be made.
+    """
+
+    state: SchedulerState
+    pod: PendingPod
+    name: str
+    leaving: tuple[str, ...]
+    predictions: int
+
+    def run(self, lower: Mapping[str, PodInfo]) -> Sequence[PodInfo] | None:
+        """Return the victims, the most important first, chosen among these pods by uid; None if none help."""
+        if self._admits(()):
+            return ()
+        cheapest = sorted(lower, key=lambda uid: _cost([lower[uid]]))
+        gain = self._relief(cheapest)
+        if gain is None:
+            return None
+        for level in sorted({lower[leaver.uid].priority for leaver in gain.leavers}):
+            pool = tuple(leaver for leaver in gain.leavers if lower[leaver.uid].priority <= level)
+            if gain.suffices(pool) and self._admits(pool):
+                chosen = self._fewest(replace(gain, leavers=pool), lower)
+                return [lower[leaver.uid] for leaver in reversed(chosen)] if chosen else None
+        return None
+
+    def _relief(self, lower: Iterable[str]) -> Relief | None:
+        reservations, now = self.state.reservations, self.state.clock()
+        rest = Rearrangement(reservations, now).leaving(self.name, (self.pod.uid, *self.leaving))
+        info, free, question = rest.info(self.name), rest.free(self.name), self.pod.question
+        return relief(info, free, question.demand, question.intent, lower) if info and free else None
+
+    def _fewest(self, gain: Relief, lower: Mapping[str, PodInfo]) -> Sequence[Leaver] | None:
+        """Return the fewest and cheapest of the leavers that are enough, in their order.
+
+        Beyond a few, spare the most important first, as SelectVictimsOnNode of kube-scheduler does.
+        """
+
+        def cost(chosen: Sequence[Leaver]) -> _VictimCost:
+            return _cost([lower[leaver.uid] for leaver in chosen])
+
+        for size in range(gain.least() or 1, EXHAUSTIVE + 1):
+            choices = islice(gain.choices(size), MOST_CHOICES)
+            for chosen in sorted(filter(gain.suffices, choices), key=cost):
+                if self._admits(chosen):
+                    return chosen
+        chosen = gain.leavers
+        for leaver in reversed(gain.leavers):
+            fewer = tuple(each for each in chosen if each is not leaver)
+            if gain.suffices(fewer) and self._admits(fewer):
+                chosen = fewer
+        return chosen if self.predictions >= 0 else None
+
+    def _admits(self, gone: Sequence[Leaver]) -> bool:
+        """Return whether the kubelet is predicted to admit the pod without these."""
+        self.predictions -= 1
+        if self.predictions < 0:
+            return False
+        uids = (self.pod.uid, *self.leaving, *(leaver.uid for leaver in gone))
+        prediction = self.state.predict(self.name, self.pod, without=uids)
+        return prediction is not None and prediction.verdict.admitted
+
+
+_VictimCost = tuple[int, int, int, tuple[str, str]]
+
+
+def _cost(victims: Sequence[PodInfo]) -> _VictimCost:
+    """Return the cost of equally many victims: the most important one, priorities, ages; and a name."""
+    first = min(victims, key=lambda pod: (pod.namespace, pod.name))
+    return (
+        max(pod.priority for pod in victims),
+        sum(pod.priority for pod in victims),
+        -sum(pod.created for pod in victims),
+        (first.namespace, first.name),
+    )

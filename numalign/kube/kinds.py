@@ -91,6 +91,7 @@ _POD: Mapping[str, object] = {
         "schedulerName": _ALL,
         "schedulingGates": {"name": _ALL},
         "priority": _ALL,
+        "schedulingGroup": {"podGroupName": _ALL},
         **SPEC,
         **_SCHEDULING,
     },

@@ -103,10 +103,11 @@ class PodInfo:
     `message` are those of its status. `request` is the request of the pod by itself; `record` is None if no
     readable record says what it holds.
 
-    `gates` are the names of its scheduling gates, `owner` its controller, None if it has none. A pod that is
-    not bound may be `pinned` to a node by the controller, at `pinned_at` (seconds since 1970); empty and 0 if
-    not. `mark` are its alignment annotations, which any user may have written. `recreated` are the
-    constraints on nodes of the pod that its owner would create in its place; None if not needed.
+    `gates` are the names of its scheduling gates, `group` that of its pod group, empty if it has none, and
+    `owner` its controller, None if it has none. A pod that is not bound may be `pinned` to a node by the
+    controller, at `pinned_at` (seconds since 1970); empty and 0 if not. `mark` are its alignment annotations,
+    which any user may have written. `recreated` are the constraints on nodes of the pod that its owner would
+    create in its place; None if not needed.
     """
 
     uid: str
@@ -125,6 +126,7 @@ class PodInfo:
     record: PlacementRecord | None
     gates: tuple[str, ...] = ()
     priority: int = 0
+    group: str = ""
     owner: Owner | None = None
     pinned: str = ""
     pinned_at: int = 0
@@ -280,6 +282,7 @@ class PodInformer:
             record=decoded.record,
             gates=_gates(spec["schedulingGates"]),
             priority=spec["priority"].integer(least=LEAST_PRIORITY) or 0,
+            group=intern(spec["schedulingGroup"]["podGroupName"].text()[:LONGEST_NAME]),
             owner=self._owner(metadata),
             pinned=pinned,
             pinned_at=pinned_at,

@@ -129,6 +129,21 @@ def test_a_node_without_victims_has_none_and_a_victim_that_is_named_twice_is_one
     assert read_preemption(orjson.dumps(call)) == PreemptionCall(POD, {"n1": none, "n2": none, "n3": one})
 
 
+PRIORITIES: list[tuple[str, Raw, int | None]] = [
+    ("none",                    {},                                                 0),
+    ("one below others",        {"priority": -5},                                   -5),
+    ("one that may preempt",    {"priority": 9, "preemptionPolicy": "PreemptLowerPriority"}, 9),
+    ("one that may not",        {"priority": 9, "preemptionPolicy": "Never"},       None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "priority"), table(PRIORITIES))
+def test_of_the_pod_it_is_read_for_which_priority_others_may_go(spec: Raw, priority: int | None) -> None:
+    call = {"Pod": {"spec": spec}, "NodeNameToMetaVictims": {}}
+
+    assert read_preemption(orjson.dumps(call)).priority == priority
+
+
 RANKS = [
     # what it is           the call                              the names
     ("a pod and nodes",    {"pod": POD, "nodes": ["b", "a", "b"]}, ("b", "a")),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalign.kube.errors import Conflict, Forbidden, Unreachable
+from numalign.ledger.reservations import RELEASE_SECONDS
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadInput
 from numalign.runtime.in_flight import LARGE
@@ -410,6 +411,27 @@ async def test_only_evictions_that_help_are_kept(caller: Caller) -> None:
     answer = await caller.ask("/preempt", call)
 
     assert answer == {"NodeNameToMetaVictims": {name: candidates[name] for name in ("full", "fuller")}}
+
+
+async def test_victims_are_named_where_the_scheduler_has_none(scorer: Scorer, caller: Caller) -> None:
+    """As kube-scheduler 1.38 asks about a node with enough room as a whole."""
+    await scorer.know({"torn": EMPTY})
+    for name, zone in (("zero", 0), ("one", 1)):
+        record = [{"zones": [f"node-{zone}"], "amount": HALF[0]["amount"]}]
+        made = raw(FOUR, name=name, spec={"priority": 9 - zone})
+        scorer.see(running(on("torn", made, record=record)))
+    scorer.time.seconds += RELEASE_SECONDS + 1
+    nobody = {"torn": {"Pods": [], "NumPDBViolations": 0}}
+    urgent = raw(ALL, name="urgent", spec={"priority": 10})
+    call = {"Pod": urgent, "NodeNameToVictims": None, "NodeNameToMetaVictims": nobody}
+
+    filtered = await caller.filter(urgent, "torn")
+    answer = await caller.ask("/preempt", call)
+
+    assert [*filtered["FailedNodes"]] == ["torn"]
+    assert answer == {
+        "NodeNameToMetaVictims": {"torn": {"Pods": [{"UID": uid("one")}], "NumPDBViolations": 0}}
+    }
 
 
 # For people.

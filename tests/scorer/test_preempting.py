@@ -1,8 +1,12 @@
 """Which victims would make room that is aligned."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from numalign.ledger.reservations import RELEASE_SECONDS
+from numalign.runtime.cooperative import result_of
+from scorer import preempting
 from scorer.extender_protocol import Victims
 from tests.notation import node, table
 from tests.scorer.conftest import ALL, EMPTY, LOOSE, SMALL, Raw, Scorer, on, raw, running, uid
@@ -107,3 +111,131 @@ async def test_who_is_to_be_alone_may_have_those_evicted_that_are_on_its_zones()
     assert worthwhile(scorer, alone, a=victims("first"))
     # Without it the kubelet takes the first zone, where the other one is.
     assert worthwhile(scorer, alone, a=victims("second")) == {}
+
+
+# Victims that are named: nodes as kube-scheduler 1.38 sends them.
+
+NOBODY = Victims((), 0)
+PREEMPTOR = 100
+QUARTER = "cpu=2 mem=1Gi"
+
+Resident = tuple[str, str, int, int]
+"""A pod on the node: its name, its request, its zone and its priority."""
+
+QUARTERS = [(f"q{at}", QUARTER, at // 4, at) for at in range(8)]
+"""Four pods on each zone, of which each has a higher priority than the one before."""
+
+
+def resident(name: str, request: str, zone: int, priority: int, *, place: str = "a", **metadata: str) -> Raw:
+    """A pod that runs on a zone of the node."""
+    cpus = request.partition("cpu=")[2].partition(" ")[0]
+    amount = {"cpu": cpus, "memory": "1Gi", **({"nvidia.com/gpu": "1"} if "gpu=1" in request else {})}
+    made = raw(request, name=name, spec={"priority": priority})
+    made["metadata"] |= metadata
+    return running(on(place, made, record=[{"zones": [f"node-{zone}"], "amount": amount}]))
+
+
+async def occupied(*residents: Resident) -> Scorer:
+    """A node with two empty zones, on which these pods run."""
+    made = Scorer()
+    await made.know({"a": EMPTY, "small": SMALL}, unknown=["bare"])
+    made.see(*(resident(*each) for each in residents))
+    made.time.seconds += RELEASE_SECONDS + 1
+    return made
+
+
+async def chosen(
+    scorer: Scorer, made: Raw, *, priority: int | None = PREEMPTOR, on: str = "a"
+) -> Victims | None:
+    """The victims that are named on a node; None if it is left out."""
+    steps = scorer.preemption.candidates(scorer.subject(made), priority, {on: NOBODY})
+    return (await result_of(steps)).get(on)
+
+
+TWO = [("v", HALF, 0, 5), ("w", HALF, 1, 6)]
+EQUAL = [("v", HALF, 0, PREEMPTOR), ("w", HALF, 1, PREEMPTOR)]
+
+NAMED: Sequence[tuple[str, Sequence[Resident], str, Sequence[str] | None]] = [
+    # what it shows, who is there, what wants in, and who goes
+    ("one zone of two", TWO, ALL, ["v"]),
+    ("the other one, if that matters less", [("v", HALF, 0, 6), ("w", HALF, 1, 5)], ALL, ["w"]),
+    ("two that matter little, not one that matters",
+     [("v", HALF, 0, 9), ("w", HALF, 1, 1), ("x", HALF, 1, 2)], ALL, ["x", "w"]),
+    ("the fewest of those", [("v", QUARTER, 0, 1), ("w", QUARTER, 0, 1), ("x", HALF, 1, 1)], ALL, ["x"]),
+    ("more than are tried one by one", QUARTERS, ALL, ["q3", "q2", "q1", "q0"]),
+    ("nobody, where nobody has to", TWO[:1], ALL, []),
+    ("nobody of the same priority", EQUAL, ALL, None),
+    ("nobody in vain", [*EQUAL, ("x", QUARTER, 0, 5)], ALL, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("residents", "wanted", "names"), table(NAMED))
+async def test_to_name(residents: Sequence[Resident], wanted: str, names: Sequence[str] | None) -> None:
+    found = await chosen(await occupied(*residents), raw(wanted))
+
+    assert found == (None if names is None else Victims(tuple(map(uid, names)), 0))
+
+
+async def test_nobody_is_named_for_a_pod_that_may_not_preempt() -> None:
+    assert await chosen(await occupied(*TWO), raw(ALL), priority=None) is None
+
+
+async def test_no_member_of_a_pod_group_is_named() -> None:
+    scorer = await occupied(("w", HALF, 1, 6))
+    made = resident("v", HALF, 0, 5)
+    scorer.see({**made, "spec": {**made["spec"], "schedulingGroup": {"podGroupName": "gang"}}})
+
+    assert await chosen(scorer, raw(ALL)) == victims_named("w")
+
+
+async def test_who_leaves_anyway_is_not_named_and_leaves_room() -> None:
+    scorer = await occupied(("w", HALF, 1, 6))
+    scorer.see(resident("v", HALF, 0, 5, deletionTimestamp="2027-01-15T08:00:00Z"))
+
+    assert await chosen(scorer, raw(ALL)) == NOBODY
+
+
+async def test_who_is_only_expected_on_a_node_is_not_named() -> None:
+    """Its scheduler does not have it there yet, and would refuse all candidates."""
+    scorer = await occupied(("w", HALF, 1, 6))
+    scorer.reserve(raw(ALL, name="expected"), "a")
+
+    assert await chosen(scorer, raw(ALL)) == victims_named("w")
+
+
+@pytest.mark.parametrize(
+    ("place", "request_", "answer"),
+    [("bare", ALL, NOBODY), ("small", "cpu=12 mem=1Gi", None)],
+    ids=["what holds what is unknown", "no zone is large enough"],
+)
+async def test_nobody_is_named_where(place: str, request_: str, answer: Victims | None) -> None:
+    assert await chosen(await occupied(*TWO), raw(request_), on=place) == answer
+
+
+async def test_victims_that_were_received_are_never_replaced() -> None:
+    scorer, received = await occupied(*TWO), {"a": victims("stranger")}
+    steps = scorer.preemption.candidates(scorer.subject(raw(ALL)), PREEMPTOR, received)
+
+    assert await result_of(steps) == {}
+
+
+async def test_a_search_ends_without_victims_rather_than_with_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preempting, "MOST_PREDICTIONS", 1)
+
+    assert await chosen(await occupied(*QUARTERS), raw(ALL)) is None
+
+
+async def test_a_call_ends_its_search_where_it_has_cost_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preempting, "MOST_IN_CALL", 1)
+    scorer = await occupied(*TWO)
+    await scorer.know({"a": EMPTY, "b": EMPTY})
+    scorer.see(resident("x", HALF, 0, 5, place="b"), resident("y", HALF, 1, 5, place="b"))
+    steps = scorer.preemption.candidates(scorer.subject(raw(ALL)), PREEMPTOR, {"a": NOBODY, "b": NOBODY})
+
+    assert [*await result_of(steps)] == ["a"]
+
+
+def victims_named(*names: str) -> Victims:
+    return Victims(tuple(map(uid, names)), 0)
