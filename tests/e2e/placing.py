@@ -18,13 +18,15 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from certs import authority
 from harness import fleets, processes, shipped
 from harness.api_objects import Store
-from harness.api_requests import Json, ask, create, pod
+from harness.api_requests import Json, ask, create, patch, pod
 from harness.controlplane import audits, schedulers
 from harness.controlplane.planes import Place, Plane
 from harness.controlplane.schedulers import Scheduler
 from harness.fleets import Shape
 from harness.processes import Child, Children, free_port
 from harness.waiting import SELDOM, seconds_until
+from numalign.kube.client import Patch
+from numalign.runtime.clock import utc_now
 from tests.deploy import patched
 from tests.deploy.render import MANIFESTS, PARTS, objects
 from tests.e2e.granted import Right, rights_of, until_allowed
@@ -89,6 +91,19 @@ class Cluster:
         await seconds_until(look, is_bound, what=f"{name} had a node", within=within, every=SELDOM)
         return await look()
 
+    async def until_running(self, name: str) -> Json:
+        """The pod, once it has a node and that has taken it, so that no other has to wait for that."""
+        await self.until_bound(name)
+        return await self.run(name)
+
+    async def run(self, name: str) -> Json:
+        """The bound pod, which its kubelet takes."""
+        status = {"phase": "Running", "startTime": f"{utc_now():%Y-%m-%dT%H:%M:%SZ}"}
+        path = f"/api/v1/namespaces/default/pods/{name}/status"
+        answer = await patch(self.api, path, {"status": status}, how=Patch.STRATEGIC)
+        assert answer.code == HTTPStatus.OK, answer.body
+        return answer.body
+
     async def until_told(self, name: str, text: str, *, within: float = 30) -> None:
         """Returns when the pod says that it could not be placed, and this of why."""
         look = partial(self.pod, name)
@@ -115,10 +130,13 @@ def why(seen: Json) -> str:
 
 
 @asynccontextmanager
-async def cluster_of(children: Children, place: Place) -> AsyncIterator[Cluster]:
-    """A plane that notes what our accounts ask for; its own, for pods of other tests are not to be placed."""
+async def cluster_of(children: Children, place: Place, *flags: str) -> AsyncIterator[Cluster]:
+    """A plane that notes what our accounts ask for; its own, for pods of other tests are not to be placed.
+
+    Its API server may be given more `flags`.
+    """
     noted = audits.flags(place.folder, users=(SCHEDULER, SCORER, STANDBY))
-    plane = Plane(children, place, users=USERS, flags=noted)
+    plane = Plane(children, place, users=USERS, flags=(*noted, *flags))
     await plane.start()
     async with plane.client("admin") as api:
         store = Store(api)
@@ -148,11 +166,17 @@ class Asking:
 
 @asynccontextmanager
 async def second_scheduler(
-    children: Children, cluster: Cluster, folder: Path, *, port: int = 0
+    children: Children,
+    cluster: Cluster,
+    folder: Path,
+    *flags: str,
+    port: int = 0,
+    binary: Path | None = None,
 ) -> AsyncIterator[Asking]:
     """`numalign-scheduler` with all that is shipped for it, and no more rights than that.
 
-    It looks for the scorer at a `port` of this machine, or at one that is free.
+    It looks for the scorer at a `port` of this machine, or at one that is free. It may be another `binary`
+    than that of the plane, and be given more `flags`.
     """
     installed = objects(MANIFESTS / "scheduler")
     for document in installed:
@@ -166,12 +190,13 @@ async def second_scheduler(
     file.write_text(yaml.safe_dump(_second(kubeconfig, port)))
     running = await schedulers.start(
         children,
-        str(cluster.plane.binaries / "kube-scheduler"),
+        str(binary or cluster.plane.binaries / "kube-scheduler"),
         *arguments("numalign-scheduler", but_for=("config", "secure-port")),
         f"--config={file}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
         "--bind-address=127.0.0.1",
+        *flags,
         name="numalign-scheduler",
     )
     yield Asking(running, port, "numalign-scheduler")
