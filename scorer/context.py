@@ -16,6 +16,7 @@ from numalign.runtime.metrics import PREFIX, not_answered
 from numalign.runtime.work_queue import answered_for, aside
 from numalign.scheduling.binding import Binder
 from numalign.scheduling.node_answers import NodeAnswers
+from numalign.scheduling.pod_groups import PodGroups
 from numalign.scheduling.ranking import Ranker
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from scorer.extender_protocol import Calls
@@ -86,6 +87,7 @@ class CallContext:
 
     state: SchedulerState
     nodes: NodeAnswers
+    groups: PodGroups
     binder: Binder
     preemption: Preemption
     ranker: Ranker
@@ -122,6 +124,18 @@ class CallContext:
         """
         if pod.uid and self.leading() and len(body) <= LARGE:
             await aside(self.state.seen(pod.uid, sleep=self.sleep))
+
+    def take(self, pod: PendingPod, node: str) -> bool:
+        """
+        Count on a node for a pod, because it is the best one.
+
+        Reserve it, if that is not done at bind; otherwise only note it for the pod's group, and return
+        whether that was done.
+        """
+        if self.reserve_at is ReserveAt.PRIORITIZE:
+            self.reserve(pod, node)
+            return False
+        return self.groups.place(pod, node)
 
     def reserve(self, pod: PendingPod, node: str) -> None:
         """

@@ -166,6 +166,11 @@ def _candidates(call: Part) -> Candidates:
     return Candidates(pod, names, by_name)
 
 
+def in_group(pod: Mapping[str, Any]) -> bool:
+    """Return whether the pod in a call names a pod group."""
+    return Part(pod)["spec"]["schedulingGroup"].value is not None
+
+
 def read_binding(body: bytes) -> BindingCall:
     """Return which pod to bind where; raise `BadCall`, also for names that are invalid in Kubernetes."""
     call = document(body, "ExtenderBindingArgs")

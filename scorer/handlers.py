@@ -86,16 +86,17 @@ async def _filter(context: CallContext, body: bytes) -> bytes:
         pod = context.pending_pod(call.pod)
     except BadInput as error:
         return extender_protocol.answer_filter_error(f"numalign: {error}")
-    if context.reserve_at is ReserveAt.PRIORITIZE:
+    if context.reserve_at is ReserveAt.PRIORITIZE or extender_protocol.in_group(call.pod):
         await context.seen(pod, body)
     await patiently(context.nodes.work(call.names, pod))
     filtered, answered = context.nodes.filtered(call.names, pod)
+    filtered = await result_of(context.groups.filtered(pod, filtered))
     context.metrics.not_answered.inc(not answered)
     for answer, nodes in zip(ANSWERS, (filtered.fit, filtered.failed, filtered.unresolvable), strict=True):
         context.metrics.nodes[answer].inc(len(nodes))
     # With a single node left, the scheduler does not call prioritize.
-    if len(filtered.fit) == 1 and context.reserve_at is ReserveAt.PRIORITIZE:
-        context.reserve(pod, *filtered.fit)
+    if len(filtered.fit) == 1:
+        context.take(pod, *filtered.fit)
     return extender_protocol.answer_filter(call, filtered)
 
 
@@ -103,8 +104,13 @@ async def _prioritize(context: CallContext, body: bytes) -> bytes:
     call = context.calls.candidates(body)
     pod = context.pending_pod(call.pod)
     ranks = await context.ranks(call.names, pod)
-    if context.reserve_at is ReserveAt.PRIORITIZE and (best := ranks.best(call.names)) is not None:
-        context.reserve(pod, call.names[best])
+    best = ranks.best(call.names)
+    if best is not None and context.take(pod, call.names[best]):
+        # The other members of its group are evaluated as if it were there.
+        return extender_protocol.answer_scores(
+            call.names, [MAX_SCORE * (at == best) for at in range(len(call.names))]
+        )
+    if best is not None and context.reserve_at is ReserveAt.PRIORITIZE:
         ranks = ranks.above_equals([best])
     return extender_protocol.answer_scores(call.names, ranks.squeezed(MAX_SCORE))
 

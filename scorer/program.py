@@ -36,6 +36,7 @@ from numalign.scheduling.binding import Binder, Write
 from numalign.scheduling.disbelief import Disbelief
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.outcomes import Outcomes, PublishEvent
+from numalign.scheduling.pod_groups import PodGroups
 from numalign.scheduling.predictions import Predictions
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import SchedulerState
@@ -120,7 +121,13 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         state.watchers = (outcomes.update_pod, predictions.update_pod)
         self._count(reservations, feed)
         context = self._context(state, feed, rules, replica)
-        of_pods = (pods.caches, outcomes.caches, predictions.caches, context.calls.caches)
+        of_pods = (
+            pods.caches,
+            outcomes.caches,
+            predictions.caches,
+            context.calls.caches,
+            context.groups.caches,
+        )
         caches = (state.caches, feed.caches, *of_pods)
         self.registry.register(CacheSizes(caches))
         self.registry.register(EvaluatedNodes(state.cache.evaluated))
@@ -164,6 +171,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         return CallContext(
             state,
             NodeAnswers(state, unknown=settings.unknown_nodes, clock=time.monotonic),
+            PodGroups(state, time.monotonic),
             binder,
             Preemption(state),
             Ranker(rules),

@@ -15,6 +15,9 @@ UNKNOWN = f"node(s) {wording.NO_TOPOLOGY}, and the pod requests NUMA alignment (
 WAITING = "node(s) are still admitting pods that were bound earlier (numalign)"
 """For a node where it is not certain which pod comes first."""
 
+POD_GROUP = "node(s) have no NUMA zone left beside other pods of the pod group (numalign)"
+"""For a node that takes a pod by itself, but not after the other members of its group."""
+
 
 def reason(verdict: Verdict) -> str:
     """Return the reason of a refusal; raise `ValueError` for any other verdict."""

@@ -31,6 +31,7 @@ from numalign.scheduling import binding
 from numalign.scheduling.binding import Binder, BindingCall, Write
 from numalign.scheduling.node_answers import Filtered, NodeAnswer, NodeAnswers
 from numalign.scheduling.outcomes import Outcomes
+from numalign.scheduling.pod_groups import PodGroups
 from numalign.scheduling.predictions import Predictions
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
@@ -255,6 +256,7 @@ class Scorer:
         self.context = CallContext(
             self.state,
             self.nodes,
+            PodGroups(self.state, self.time),
             self.binder,
             self.preemption,
             Ranker(self.rules),
