@@ -383,6 +383,7 @@ def messages() -> dict[str, str]:
         "scheduler-cause": f"0/3 nodes are available: 3 {unfit}.",
         "scheduler-unknown": reasons.UNKNOWN,
         "scheduler-waiting": reasons.WAITING,
+        "scheduler-pod-group": reasons.POD_GROUP,
     }
 
 

@@ -1,0 +1,104 @@
+"""A gang, scheduled as a whole by the real kube-scheduler, on nodes with too few zones and with enough."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from certs import authority
+from harness.api_requests import INTENT, ask, gpus
+from harness.controlplane.planes import BINARIES, Place
+from harness.processes import Children, run, until
+from harness.waiting import SELDOM, seconds_until
+from numalign.scheduling import reasons
+from tests.e2e.placing import NODES, Asking, Cluster, Replica, cluster_of, is_bound, replica, second_scheduler
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+
+module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
+
+GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+GANG = [f"member-{at}" for at in range(4)]
+
+
+@module_fixture()
+async def cluster(
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    children: Children,
+    pair: authority.Files,
+) -> AsyncIterator[Cluster]:
+    """Two nodes, and an API server with pod groups."""
+    place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("groups"), pair)
+    _, version = await run(str(place.binaries / "kube-apiserver"), "--version")
+    if "v1.36." not in version:
+        pytest.skip(f"needs pod groups as in Kubernetes 1.36, not as in {version.strip()}")
+    served = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
+    async with cluster_of(children, place, GATES, served) as running:
+        yield running
+
+
+@module_fixture()
+async def grouping(
+    children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Asking]:
+    """`numalign-scheduler`, which schedules gangs."""
+    async with second_scheduler(children, cluster, tmp_path_factory.mktemp("grouping"), GATES) as running:
+        yield running
+
+
+@module_fixture()
+async def scorer(children: Children, kubeconfig: Path, grouping: Asking) -> AsyncIterator[Replica]:
+    """Where the scheduler looks for it."""
+    running = await replica(children, kubeconfig, port=grouping.port, name="scorer-of-groups")
+    await until(running.ready, what="the scorer was ready", child=running.child)
+    yield running
+    await running.child.end()
+
+
+async def test_a_gang_is_bound_once_each_of_its_members_has_a_zone(
+    tidy: Cluster, grouping: Asking, scorer: Replica
+) -> None:
+    """Nodes as a whole have room for two members each, but as long as others run there one zone has."""
+    assert scorer.child.running()
+    for name in NODES:
+        await pod(tidy, grouping, f"other-{name}", nodeSelector={"kubernetes.io/hostname": name})
+        await tidy.until_running(f"other-{name}")
+    gang = {"metadata": {"name": "gang"}, "spec": {"schedulingPolicy": {"gang": {"minCount": len(GANG)}}}}
+    answer = await ask(tidy.api, "POST", GROUPS, gang)
+    assert answer.code == HTTPStatus.CREATED, answer.body
+    for name in GANG:
+        await pod(tidy, grouping, name, schedulingGroup={"podGroupName": "gang"})
+
+    await tidy.until_told(GANG[2], reasons.POD_GROUP.removeprefix("node(s) "))
+    assert await nodes(tidy) == {}
+
+    for name in NODES:
+        await ask(tidy.api, "DELETE", f"/api/v1/namespaces/default/pods/other-{name}")
+    await seconds_until(
+        partial(nodes, tidy),
+        lambda found: found == dict.fromkeys(NODES, 2),
+        what="all members were bound",
+        within=60,
+        every=SELDOM,
+    )
+
+
+async def nodes(cluster: Cluster) -> dict[str, int]:
+    """How many members are on each node, which then run."""
+    bound = [name for name in GANG if is_bound(await cluster.pod(name))]
+    running = [await cluster.run(name) for name in bound]
+    return dict(Counter(each["spec"]["nodeName"] for each in running))
+
+
+async def pod(cluster: Cluster, by: Asking, name: str, **spec: object) -> None:
+    """A pod that needs more than half of a zone; it goes at once when it is deleted."""
+    asks = {**gpus(1), "cpu": "9"}
+    await cluster.create(
+        name, scheduler=by.name, asks=asks, annotations=INTENT, terminationGracePeriodSeconds=0, **spec
+    )
