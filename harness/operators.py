@@ -1,25 +1,17 @@
-"""Operators of other projects: built from their Go modules, and installed with what these modules ship.
+"""Operators of other projects, built from their Go modules: `harness.ecosystem` names them.
 
 The cache outside the tree has a folder for each release: the program, and the files that a cluster needs for
-it. API servers call the webhooks of an operator at a port of this machine.
+it.
 """
 
 import shutil
 import subprocess
 import tempfile
-from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 
-from harness import shipped
-from harness.api_objects import Store
-from harness.api_requests import Json, ask
-from harness.controlplane.planes import Plane
 from harness.gotools import BrokenError, Workshop
-from harness.processes import until
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +31,19 @@ class Operator:
         """The version of the module."""
         return self.shop.required(self.module)
 
+    @property
+    def cache(self) -> Path:
+        """The folder with the program and the files of this release; it may not exist."""
+        return self.shop.cache(self.release)
+
     async def find(self) -> list[Path]:
         """Return the folder with the program and the files, built first if necessary.
 
         Raise `UnavailableError` without Go, and `BrokenError` if the build fails.
         """
-        cache = self.shop.cache(self.release)
-        if not cache.exists():
-            await self._build(cache)
-        return [cache]
+        if not self.cache.exists():
+            await self._build(self.cache)
+        return [self.cache]
 
     async def _build(self, cache: Path) -> None:
         """Build the program and its files into the cache; of two parallel builds, the later is discarded."""
@@ -89,42 +85,3 @@ class Operator:
 def _settle(ready: Path, cache: Path) -> None:
     if not cache.exists():
         ready.rename(cache)
-
-
-async def until_served(store: Store, plane: Plane, definitions: Iterable[Json]) -> None:
-    """Return when all kinds of these CustomResourceDefinitions can be listed and discovered.
-
-    Other objects among them are ignored. Operators end if they do not find a kind.
-    """
-    for definition in definitions:
-        if definition["kind"] == "CustomResourceDefinition":
-            served = partial(_served, store, definition["spec"])
-            await until(served, what=f"{definition['metadata']['name']} were served", child=plane.child)
-
-
-async def _served(store: Store, spec: Json) -> bool:
-    """Return whether all versions can be listed and discovered, which do not start at the same time."""
-    plural, served = spec["names"]["plural"], [each["name"] for each in spec["versions"] if each["served"]]
-    for group in (f"/apis/{spec['group']}/{version}" for version in served):
-        resources = (await ask(store.api, "GET", group)).body.get("resources", [])
-        if plural not in {resource["name"] for resource in resources}:
-            return False
-        if (await ask(store.api, "GET", f"{group}/{plural}")).code != HTTPStatus.OK:
-            return False
-    return True
-
-
-def called(document: Json, port: int, ca: Path) -> Json:
-    """Return an object whose webhooks, for admission or conversion, are called at a port of this machine."""
-    trusted = {"caBundle": b64encode(ca.read_bytes()).decode()}
-    if "webhooks" in document:
-        moved = shipped.by_address(document, port)["webhooks"]
-        return document | {
-            "webhooks": [{**each, "clientConfig": each["clientConfig"] | trusted} for each in moved]
-        }
-    conversion = document.get("spec", {}).get("conversion", {})
-    if "webhook" not in conversion:
-        return document
-    webhook = conversion["webhook"]
-    moved = {**webhook, "clientConfig": shipped.at(webhook, port) | trusted}
-    return document | {"spec": document["spec"] | {"conversion": conversion | {"webhook": moved}}}

@@ -31,6 +31,11 @@ def documents(file: Path) -> list[Json]:
     return [document for document in yaml.safe_load_all(file.read_text()) if document]
 
 
+def documents_below(folder: Path) -> list[Json]:
+    """Return all objects of the files in a folder and in folders below it."""
+    return [document for file in sorted(folder.rglob("*.yaml")) for document in documents(file)]
+
+
 def objects() -> list[Json]:
     """Return all objects to install, in a possible order."""
     folders = (MANIFESTS, MANIFESTS / "guard")

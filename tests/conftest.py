@@ -1,6 +1,7 @@
 """What all tests share: how much is tried, that no input is too slow to try, and a process kept lean."""
 
 import gc
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import asked_for, not_run
 from tests.asked_for import LEFT_OUT
+from tests.child_output import with_output
 from tests.programs import path_of
 from tests.thoroughness import EXAMPLES, Thoroughness
 
@@ -48,6 +50,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a test whose program is missing before its fixtures are made."""
     for mark in item.iter_markers("needs"):
         path_of(*mark.args)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return with_output((yield), item.config)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -1,17 +1,14 @@
-"""An operator is built once with what its module ships, and its webhooks are called on this machine."""
+"""An operator is built once with what its module ships."""
 
-from base64 import b64encode
 from pathlib import Path
 
 import pytest
 
-from harness import operators
 from harness.gotools import UnavailableError, Workshop
 from harness.operators import Operator
 
 MODULE = "example.com/operator"
 SHIPPED = {"role.yaml": "config/role.yaml", "chart": "charts/operator"}
-PORT = 25_000
 
 
 @pytest.fixture
@@ -69,40 +66,3 @@ async def test_without_go_it_is_said_where_it_would_be(
 
     with pytest.raises(UnavailableError, match=f"install Go to build it; not at {operator.shop.cache()}"):
         await operator.find()
-
-
-@pytest.fixture
-def ca(tmp_path: Path) -> Path:
-    """The certificate of an authority."""
-    (tmp_path / "ca.crt").write_bytes(b"certificate")
-    return tmp_path / "ca.crt"
-
-
-BUNDLE = b64encode(b"certificate").decode()
-
-
-def test_admission_is_asked_of_a_port_of_this_machine(ca: Path) -> None:
-    service = {"service": {"name": "operator", "path": "/mutate"}}
-
-    moved = operators.called(
-        {"kind": "Hooks", "webhooks": [{"name": "one", "clientConfig": service}]}, PORT, ca
-    )
-
-    here = {"url": f"https://127.0.0.1:{PORT}/mutate", "caBundle": BUNDLE}
-    assert moved == {"kind": "Hooks", "webhooks": [{"name": "one", "clientConfig": here}]}
-
-
-def test_conversion_is_asked_of_a_port_of_this_machine(ca: Path) -> None:
-    webhook = {"clientConfig": {"service": {"path": "/convert"}}, "conversionReviewVersions": ["v1"]}
-    definition = {"spec": {"group": "example.com", "conversion": {"strategy": "Webhook", "webhook": webhook}}}
-
-    moved = operators.called(definition, PORT, ca)["spec"]
-
-    here = {"url": f"https://127.0.0.1:{PORT}/convert", "caBundle": BUNDLE}
-    assert moved["group"] == "example.com"
-    assert moved["conversion"]["webhook"] == {**webhook, "clientConfig": here}
-
-
-@pytest.mark.parametrize("document", [{"kind": "Role"}, {"spec": {"conversion": {"strategy": "None"}}}])
-def test_other_objects_stay_as_they_are(document: dict[str, object], ca: Path) -> None:
-    assert operators.called(document, PORT, ca) is document

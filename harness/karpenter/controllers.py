@@ -10,80 +10,53 @@ uses them makes them ready, and runs their pods.
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from harness import shipped
-from harness.api_objects import Store, namespace
 from harness.api_requests import Json
 from harness.controlplane.planes import Plane
+from harness.ecosystem import KARPENTER
 from harness.helm import charts
-from harness.karpenter.build import CHART, DEFINITIONS, PROGRAM, find
-from harness.operators import until_served
-from harness.processes import Child, Children, answers, free_port, until
+from harness.installing import Account, Running, install, running
+from harness.processes import Children, free_port
 
-NAMESPACE = "karpenter"
-USER = f"system:serviceaccount:{NAMESPACE}:karpenter"
-USERS = {USER: f"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}"}
+ACCOUNT = Account("karpenter", "karpenter")
+USERS = ACCOUNT.users
 """Users that the plane must know, besides an `admin`."""
 
 NODE_CLASS = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "invented"}
 """What a NodePool refers to."""
 
-# The process is the Deployment, and nothing calls Services or counts its pods.
-_NOT_HERE = {"Deployment", "Service", "PodDisruptionBudget"}
-
-
-@dataclass(frozen=True, slots=True)
-class Karpenter:
-    """A running Karpenter. `log` is its output."""
-
-    child: Child
-    log: Path
-
 
 @asynccontextmanager
 async def karpenter(
     children: Children, plane: Plane, helm: Path, instances: Mapping[str, Mapping[str, str]]
-) -> AsyncIterator[Karpenter]:
+) -> AsyncIterator[Running]:
     """Run Karpenter during the block; the plane must know `USERS`.
 
     `instances` are the resources of each type of instance, by name; the first is the cheapest. Raise
-    `UnavailableError` and `BrokenError` like `harness.karpenter.build`.
+    `UnavailableError` and `BrokenError` like `harness.operators.Operator.find`.
     """
-    [programs] = await find()
-    folder = plane.folder / PROGRAM
-    folder.mkdir(exist_ok=True)
-    types = folder / "instances.json"
-    types.write_text(json.dumps(_described(instances)))
-    probes = free_port()
-    definitions = [
-        each for file in sorted((programs / DEFINITIONS).iterdir()) for each in shipped.documents(file)
+    [programs] = await KARPENTER.find()
+    documents = [
+        *shipped.documents_below(programs / "definitions"),
+        *charts.rendered(helm, programs / "charts" / "karpenter", namespace=ACCOUNT.namespace),
+        _node_class(),
     ]
-    installed = charts.rendered(helm, programs / CHART, namespace=NAMESPACE)
-    async with plane.client("admin") as api:
-        store = Store(api)
-        for document in (namespace(NAMESPACE, {}), *definitions, *installed):
-            if document["kind"] not in _NOT_HERE:
-                await store.apply(document)
-        await until_served(store, plane, (*definitions, *installed))
-        child = await children.start(
-            *("env", f"KUBECONFIG={plane.kubeconfig(USER, folder)}", f"SYSTEM_NAMESPACE={NAMESPACE}"),
-            str(programs / PROGRAM),
-            f"--instance-types-file-path={types}",
-            f"--health-probe-port={probes}",
-            f"--metrics-port={free_port()}",
-            "--disable-leader-election=true",
-            name=PROGRAM,
-        )
-        try:
-            ready = partial(answers, f"http://127.0.0.1:{probes}/readyz")
-            await until(ready, what=f"{PROGRAM} was ready", child=child)
-            await store.apply(_node_class())
-            yield Karpenter(child, children.logs / PROGRAM)
-        finally:
-            await child.end()
+    place = await install(plane, programs / "karpenter", ACCOUNT, documents)
+    types = place.folder / "instances.json"
+    types.write_text(json.dumps(_described(instances)))
+    async with running(
+        children,
+        place,
+        *("env", f"KUBECONFIG={place.kubeconfig}", f"SYSTEM_NAMESPACE={ACCOUNT.namespace}"),
+        str(place.program),
+        f"--instance-types-file-path={types}",
+        f"--health-probe-port={place.probes}",
+        f"--metrics-port={free_port()}",
+        "--disable-leader-election=true",
+    ) as controller:
+        yield controller
 
 
 _OFFERED: Sequence[Json] = [

@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import partial
@@ -31,7 +31,7 @@ from harness.api_objects import make_ready
 from harness.api_requests import Json, ask, gpus, rehearse
 from harness.controlplane.planes import BINARIES, Place, Plane
 from harness.processes import Child, Children, answers, free_port, program, run, until
-from tests.child_output import CHILDREN, with_output
+from tests.child_output import CHILDREN
 from tests.e2e.callers import Showing, showing
 from tests.e2e.figures import FIGURES
 from tests.programs import path_of
@@ -147,14 +147,6 @@ async def children(
     everyone = pytestconfig.stash[CHILDREN] = Children(logs=tmp_path_factory.mktemp("logs"))
     yield everyone
     await everyone.end()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    return with_output(report, item.config)
 
 
 # ---- the control plane

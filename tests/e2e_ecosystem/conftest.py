@@ -1,34 +1,26 @@
 """Programs of other projects beside numalign, on one cluster; skipped, loudly, where that cannot be had."""
 
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from harness.controlplane import build as controlplane
-from harness.helm import build as helm
-from harness.jobsets import build as jobsets
-from harness.karpenter import build as karpenter_build
+from harness import ecosystem
 from harness.karpenter.controllers import karpenter
-from harness.kubelets import build as kubelets
-from harness.kuberay import build as kuberay_build
 from harness.kuberay.controllers import kuberay
-from harness.kueue import build as kueue_build
 from harness.kueue.controllers import kueue
 from harness.processes import free_port, until
 from tests.asked_for import ECOSYSTEM
-from tests.child_output import CHILDREN, with_output
+from tests.child_output import CHILDREN
 from tests.e2e import placing
 from tests.e2e_ecosystem.denying import Denying, denying
 from tests.e2e_ecosystem.nodes import NODES, USERS, node
 from tests.e2e_ecosystem.pools import INSTANCES, Pools
 from tests.e2e_ecosystem.queues import Queues
-from tests.e2e_workloads.installed import Numalign, numalign
-from tests.e2e_workloads.stages import VERSION, Stage, stage
-
-HELM = pytest.StashKey[Path]()
+from tests.e2e_workloads.installed import HELM, Numalign, numalign, programs
+from tests.e2e_workloads.stages import Stage, stage
 
 PATIENCE_SECONDS = 5
 """For which a pod waits behind numalign's gate: less than by default, because tests wait for what follows."""
@@ -45,35 +37,9 @@ session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="s
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     async def build() -> None:
-        config.stash[HELM] = await programs()
+        config.stash[HELM] = await programs(*ecosystem.ALL)
 
     ECOSYSTEM.claim(config, items, Path(__file__).parent, build)
-
-
-async def programs() -> Path:
-    """Have everything built before the time of any test runs; the path of helm."""
-    await kubelets.find(VERSION)
-    await controlplane.find(VERSION)
-    await jobsets.find()
-    await kueue_build.find()
-    await karpenter_build.find()
-    await kuberay_build.find()
-    [program] = await helm.find()
-    return program
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    return with_output(report, item.config)
-
-
-@pytest.fixture(scope="session")
-def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Has a line written at the end of the run."""
-    return partial(ECOSYSTEM.remark, pytestconfig)
 
 
 @session_fixture()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from harness.api_requests import Json
-from harness.kueue.controllers import Kueue
+from harness.installing import Running
 from harness.waiting import SELDOM, seconds_until
 from tests.e2e_workloads import workloads
 from tests.e2e_workloads.installed import Numalign
@@ -23,7 +23,7 @@ class Queues:
     """Kueue beside numalign."""
 
     ours: Numalign
-    kueue: Kueue
+    kueue: Running
 
     @asynccontextmanager
     async def home(

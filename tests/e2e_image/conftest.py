@@ -1,6 +1,6 @@
 """Builds the images once for the tests here. Where they cannot be run, all tests are skipped, loudly."""
 
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from release.image.__main__ import build_wheel, epoch
 from release.image.archives import Archive, write
 from release.image.recipes import ROOT
 from tests.asked_for import IMAGES
-from tests.child_output import CHILDREN, with_output
+from tests.child_output import CHILDREN
 from tests.e2e_image.helm import Helm
 
 session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="session")
@@ -39,12 +39,6 @@ async def find() -> None:
     await controlplane.find()
     await helms.find()
     await imagespec.find()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    return with_output(report, item.config)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,17 @@
 """Workloads on real kubelets, with all that surrounds them; skipped, loudly, where that cannot be had."""
 
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from harness.controlplane import build as controlplane
-from harness.helm import build as helm
-from harness.jobsets import build as jobsets
-from harness.kubelets import build as kubelets
+from harness.ecosystem import JOBSET
 from tests.asked_for import WORKLOADS
-from tests.child_output import CHILDREN, with_output
-from tests.e2e_workloads.installed import Numalign, numalign
-from tests.e2e_workloads.stages import NODES, VERSION, Stage, node, stage
-
-HELM = pytest.StashKey[Path]()
+from tests.child_output import CHILDREN
+from tests.e2e_workloads.installed import HELM, Numalign, numalign, programs
+from tests.e2e_workloads.stages import NODES, Stage, node, stage
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,27 +21,10 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     async def build() -> None:
-        config.stash[HELM] = await programs()
+        config.stash[HELM] = await programs(JOBSET)
 
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     WORKLOADS.claim(config, items, Path(__file__).parent, build)
-
-
-async def programs() -> Path:
-    """Have everything built before the time of any test runs; the path of helm."""
-    await kubelets.find(VERSION)
-    await controlplane.find(VERSION)
-    await jobsets.find()
-    [program] = await helm.find()
-    return program
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    return with_output(report, item.config)
 
 
 @pytest.fixture(scope="session")

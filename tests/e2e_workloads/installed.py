@@ -7,17 +7,24 @@ from functools import partial
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from harness import shipped
 from harness.api_objects import namespace
 from harness.api_requests import INTENT, Json, ask, pod, rehearse
+from harness.controlplane import build as controlplane
+from harness.helm import build as helm
+from harness.kubelets import build as kubelets
+from harness.operators import Operator
 from harness.processes import program, until
 from harness.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
 from harness.waiting import SELDOM, seconds_until
 from tests.deploy.render import Installation, made, of_test
 from tests.e2e.clusters import LEASE
-from tests.e2e_workloads.stages import Stage
+from tests.e2e_workloads.stages import VERSION, Stage
 from tests.e2e_workloads.workloads import WIDE
+
+HELM = pytest.StashKey[Path]()
 
 VALUES = "gates.enabled=true heal.enabled=true"
 """Of the chart."""
@@ -46,6 +53,16 @@ OWN: Mapping[str, Mapping[str, str]] = {
     },
 }
 """What is different on this machine."""
+
+
+async def programs(*beside: Operator) -> Path:
+    """Have everything built before the time of any test runs; the path of helm."""
+    await kubelets.find(VERSION)
+    await controlplane.find(VERSION)
+    for operator in beside:
+        await operator.find()
+    [program] = await helm.find()
+    return program
 
 
 @dataclass(frozen=True, slots=True)
