@@ -3,8 +3,7 @@
 import subprocess
 from pathlib import Path
 
-import yaml
-
+from harness import shipped
 from harness.api_requests import Json
 from harness.gotools import BrokenError
 
@@ -18,4 +17,4 @@ def rendered(helm: Path, chart: Path, *, namespace: str) -> list[Json]:
     said = subprocess.run(asked, capture_output=True, text=True, check=False)  # noqa: S603  a chart, and no shell
     if said.returncode:
         raise BrokenError(f"helm does not render {chart}: {said.stderr.strip()}")
-    return [document for document in yaml.safe_load_all(said.stdout) if document]
+    return shipped.loaded(said.stdout)

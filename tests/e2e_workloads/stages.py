@@ -142,18 +142,20 @@ class Stage:
 
     @asynccontextmanager
     async def home(self, name: str, labels: Mapping[str, str]) -> AsyncIterator[str]:
-        """A namespace with these labels during the block; its pods are gone afterwards."""
+        """A namespace with these labels during the block; none of its pods is on a node afterwards."""
         await self.store.apply(namespace(name, labels))
         try:
             yield name
         finally:
             self.left[name] = datetime.now(UTC)
             await ask(self.api, "DELETE", f"/api/v1/namespaces/{name}")
-            gone = partial(ask, self.api, "GET", f"/api/v1/namespaces/{name}")
+            # From now on nobody can make pods there. The namespace controller would delete them 5 s later.
+            pods = f"/api/v1/namespaces/{name}/pods"
+            await ask(self.api, "DELETE", pods)
             await seconds_until(
-                gone,
-                lambda answer: answer.code == HTTPStatus.NOT_FOUND,
-                what=f"{name} was gone",
+                partial(ask, self.api, "GET", pods),
+                lambda answer: not any("nodeName" in pod["spec"] for pod in answer.body["items"]),
+                what=f"no pod of {name} was on a node",
                 within=60,
                 every=SELDOM,
             )
