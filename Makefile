@@ -130,8 +130,8 @@ e2e-workloads: $(READY)
 	$(BIN)/python -m pytest tests/e2e_workloads --override-ini addopts=--import-mode=importlib \
 		-m workloads --timeout 300 -v
 
-# Test Kueue, Karpenter and KubeRay beside numalign, with real kubelets, the real scheduler and controllers; needs the
-# same as e2e-kubelets: make e2e-ecosystem [ECOSYSTEM="-k kueue"]
+# Test Kueue, Karpenter, KubeRay, Kubeflow Trainer and the descheduler beside numalign, with real kubelets, the real
+# scheduler and controllers; needs the same as e2e-kubelets: make e2e-ecosystem [ECOSYSTEM="-k kueue"]
 e2e-ecosystem: $(READY)
 	$(BIN)/python -m pytest tests/e2e_ecosystem --override-ini addopts=--import-mode=importlib \
 		-m ecosystem --timeout 300 -v $(ECOSYSTEM)

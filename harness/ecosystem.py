@@ -16,6 +16,8 @@ HERE = Path(__file__).resolve().parent
 
 _JOBSET, _KUEUE, _KARPENTER = (f"sigs.k8s.io/{name}" for name in ("jobset", "kueue", "karpenter"))
 _RAY = "github.com/ray-project/kuberay/ray-operator"
+_TRAINER = "github.com/kubeflow/trainer/v2"
+_DESCHEDULER = "sigs.k8s.io/descheduler"
 
 JOBSET = Operator(
     Workshop("jobset", HERE / "jobsets", variables=Version(_JOBSET, f"{_JOBSET}/pkg/version.GitVersion")),
@@ -50,8 +52,26 @@ KUBERAY = Operator(
         "binding.yaml": "config/rbac/role_binding.yaml",
     },
 )
+TRAINER = Operator(
+    Workshop("trainer", HERE / "trainer"),
+    _TRAINER,
+    package=f"{_TRAINER}/cmd/trainer-controller-manager",
+    # Its chart depends on others that are not in its module.
+    files={
+        "definitions": "charts/kubeflow-trainer/crds",
+        "role.yaml": "manifests/base/rbac/role.yaml",
+        "binding.yaml": "manifests/base/rbac/role_binding.yaml",
+        "webhooks.yaml": "manifests/base/webhook/manifests.yaml",
+    },
+)
+DESCHEDULER = Operator(
+    Workshop("descheduler", HERE / "descheduler"),
+    _DESCHEDULER,
+    package=f"{_DESCHEDULER}/cmd/descheduler",
+    files={"charts/descheduler": "charts/descheduler"},
+)
 
-ALL = (JOBSET, KUEUE, KARPENTER, KUBERAY)
+ALL = (JOBSET, KUEUE, KARPENTER, KUBERAY, TRAINER, DESCHEDULER)
 
 
 def main() -> int:

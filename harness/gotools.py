@@ -65,13 +65,18 @@ class Workshop:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The environment for Go: a module that names a newer toolchain is built with that one."""
-        return os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "auto"}
+        """The environment for Go: a module that names a toolchain is built with that one, not a newer one."""
+        named = re.search(r"^toolchain (\S+)$", self._requirements, re.MULTILINE)
+        return os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": named[1] if named else "auto"}
+
+    @property
+    def _requirements(self) -> str:
+        return (self.folder / self.module_file).read_text()
 
     def required(self, module: str) -> str:
         """Return the version of another module that this one requires. Raise `BrokenError` if it does not."""
-        text = (self.folder / self.module_file).read_text()
-        found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", text, re.MULTILINE)
+        wanted = rf"^\s*(?:require )?{re.escape(module)} (v\S+)"
+        found = re.search(wanted, self._requirements, re.MULTILINE)
         if not found:
             raise BrokenError(f"{self.folder / self.module_file} does not require {module}")
         return found[1]

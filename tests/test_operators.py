@@ -1,4 +1,4 @@
-"""An operator is built once with what its module ships."""
+"""An operator is built once with what its module ships, by the toolchain that is known to build it."""
 
 from pathlib import Path
 
@@ -66,3 +66,12 @@ async def test_without_go_it_is_said_where_it_would_be(
 
     with pytest.raises(UnavailableError, match=f"install Go to build it; not at {operator.shop.cache()}"):
         await operator.find()
+
+
+@pytest.mark.parametrize(("line", "toolchain"), [("", "auto"), ("toolchain go1.26.8\n", "go1.26.8")])
+def test_a_toolchain_that_a_module_names_is_not_replaced_by_a_newer_one(
+    tmp_path: Path, line: str, toolchain: str
+) -> None:
+    (tmp_path / "go.mod").write_text(f"module ours\n\ngo 1.26.0\n{line}")
+
+    assert Workshop("operator", tmp_path).environment["GOTOOLCHAIN"] == toolchain

@@ -9,8 +9,10 @@ from harness import ecosystem
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 
 PAGES = {
+    "gates.md": ("descheduler", ecosystem.DESCHEDULER),
     "jobset.md": ("JobSet", ecosystem.JOBSET),
     "karpenter.md": ("Karpenter", ecosystem.KARPENTER),
+    "kubeflow.md": ("Kubeflow Trainer", ecosystem.TRAINER),
     "kueue.md": ("Kueue", ecosystem.KUEUE),
     "ray.md": ("KubeRay", ecosystem.KUBERAY),
 }

@@ -1,6 +1,6 @@
 """Programs of other projects beside numalign, on one cluster; skipped, loudly, where that cannot be had."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -8,10 +8,13 @@ import pytest
 import pytest_asyncio
 
 from harness import ecosystem
+from harness.api_requests import Json
+from harness.descheduler.rounds import deschedule
 from harness.karpenter.controllers import karpenter
 from harness.kuberay.controllers import kuberay
 from harness.kueue.controllers import kueue
 from harness.processes import free_port, until
+from harness.trainer.controllers import trainer
 from tests.asked_for import ECOSYSTEM
 from tests.child_output import CHILDREN
 from tests.e2e import placing
@@ -82,7 +85,18 @@ async def scored(ours: Numalign, tmp_path_factory: pytest.TempPathFactory) -> As
 
 
 @session_fixture()
-async def queues(ours: Numalign, pytestconfig: pytest.Config) -> AsyncIterator[Queues]:
+async def training(ours: Numalign) -> AsyncIterator[None]:
+    """Kubeflow's Trainer."""
+    async with trainer(ours.stage.cluster.children, ours.stage.cluster.plane):
+        yield
+
+
+@session_fixture()
+async def queues(
+    ours: Numalign,
+    training: None,  # noqa: ARG001  Kueue denies TrainJobs if it starts before their kinds are there
+    pytestconfig: pytest.Config,
+) -> AsyncIterator[Queues]:
     """Kueue, which was installed after numalign."""
     stage = ours.stage
     async with kueue(stage.cluster.children, stage.cluster.plane, pytestconfig.stash[HELM]) as running:
@@ -103,3 +117,9 @@ async def pools(ours: Numalign, pytestconfig: pytest.Config) -> AsyncIterator[Po
     plane, children = stage.cluster.plane, stage.cluster.children
     async with karpenter(children, plane, pytestconfig.stash[HELM], INSTANCES):
         yield Pools(ours)
+
+
+@pytest.fixture
+def evict(ours: Numalign, pytestconfig: pytest.Config) -> Callable[[Json], Awaitable[list[str]]]:
+    """Runs a profile of the descheduler once, and returns whom it evicted."""
+    return partial(deschedule, ours.stage.cluster.plane, pytestconfig.stash[HELM])

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 
 from harness.controlplane.planes import Users
+from harness.descheduler import rounds as descheduler
 from harness.karpenter import controllers as karpenter
 from harness.kubelets.kubelets import RealNode
 from harness.kuberay import controllers as kuberay
 from harness.kueue import controllers as kueue
+from harness.trainer import controllers as trainer
 from tests.e2e import placing
 from tests.e2e_workloads import stages
 from tests.e2e_workloads.stages import EACH, STRICT, configured, machine
@@ -30,6 +32,8 @@ USERS: Users = {
     **kueue.USERS,
     **karpenter.USERS,
     **kuberay.USERS,
+    **trainer.USERS,
+    **descheduler.USERS,
     **stages.USERS,
 }
 

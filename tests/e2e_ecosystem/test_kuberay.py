@@ -7,6 +7,7 @@ import pytest
 from harness.api_requests import Json
 from harness.waiting import SELDOM, seconds_until
 from tests.e2e_ecosystem.nodes import POOL
+from tests.e2e_ecosystem.seen import assert_pinned
 from tests.e2e_workloads import workloads
 from tests.e2e_workloads.installed import GATE, Numalign
 from tests.e2e_workloads.workloads import WIDE
@@ -21,7 +22,7 @@ async def test_head_and_workers_of_a_ray_cluster_are_pinned(ours: Numalign) -> N
         await stage.store.apply(cluster(home, "ray"))
         await seconds_until(
             partial(stage.pods, home, "ray"),
-            lambda pods: [placed(pod) for pod in pods] == [True, True],
+            lambda pods: ["nodeName" in pod["spec"] for pod in pods] == [True, True],
             what="head and worker had nodes",
             within=60,
             every=SELDOM,
@@ -29,12 +30,7 @@ async def test_head_and_workers_of_a_ray_cluster_are_pinned(ours: Numalign) -> N
         pods = await stage.pods(home, "ray")
 
     assert {pod["metadata"]["labels"]["ray.io/node-type"] for pod in pods} == {"head", "worker"}
-    assert all("numalign.io/pinned-at" in pod["metadata"]["annotations"] for pod in pods)
-
-
-def placed(pod: Json) -> bool:
-    """Whether a pod has a node."""
-    return "nodeName" in pod["spec"]
+    assert_pinned(pods)
 
 
 def cluster(home: str, name: str) -> Json:

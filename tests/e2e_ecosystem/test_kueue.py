@@ -1,6 +1,5 @@
 """Kueue decides when a workload starts, and numalign where; neither waits for the other."""
 
-from collections.abc import Sequence
 from functools import partial
 
 import pytest
@@ -11,9 +10,10 @@ from tests.e2e_ecosystem import queues as kueue
 from tests.e2e_ecosystem.denying import IMPOSSIBLE
 from tests.e2e_ecosystem.nodes import POOL
 from tests.e2e_ecosystem.queues import Queues
+from tests.e2e_ecosystem.seen import assert_pinned, until_told
 from tests.e2e_workloads import workloads
 from tests.e2e_workloads.installed import GATE
-from tests.e2e_workloads.stages import EACH, Stage
+from tests.e2e_workloads.stages import EACH
 from tests.e2e_workloads.workloads import WIDE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -133,30 +133,3 @@ async def test_of_an_impossible_job_its_author_is_warned_and_its_quota_is_held(q
 
     assert any("no node can align" in warning for warning in answer.warnings)
     assert conditions["Admitted"] == "True"
-
-
-def assert_pinned(pods: Sequence[Json]) -> None:
-    """Assert that numalign chose the node of each pod, and that its own kubelet took it."""
-    for pod in pods:
-        assert "numalign.io/pinned-at" in pod["metadata"]["annotations"]
-        required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-        named = {
-            value
-            for term in required["nodeSelectorTerms"]
-            for field in term["matchFields"]
-            for value in field["values"]
-        }
-        assert named == {pod["spec"]["nodeName"]}
-
-
-async def until_told(stage: Stage, home: str, name: str, reason: str) -> None:
-    """Return when an event of a reason told something of an object."""
-    await seconds_until(
-        partial(stage.events, home),
-        lambda events: any(
-            event["reason"] == reason and event["involvedObject"]["name"] == name for event in events
-        ),
-        what=f"{name} was told {reason}",
-        within=30,
-        every=SELDOM,
-    )

@@ -1,0 +1,1 @@
+"""The real descheduler, built and run against a control plane."""

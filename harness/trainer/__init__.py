@@ -1,0 +1,1 @@
+"""The real Kubeflow Trainer, built and run next to a control plane."""
