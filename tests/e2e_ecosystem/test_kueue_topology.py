@@ -1,5 +1,6 @@
 """Where Kueue itself chooses nodes, by their totals (Topology Aware Scheduling): what works, what cannot."""
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -10,6 +11,7 @@ from tests.e2e.placing import why
 from tests.e2e_ecosystem import queues as kueue
 from tests.e2e_ecosystem.nodes import POOL
 from tests.e2e_ecosystem.queues import HOST, Queues
+from tests.e2e_ecosystem.seen import assert_pinned, until_told
 from tests.e2e_workloads.installed import GATE
 from tests.e2e_workloads.stages import Stage
 
@@ -37,30 +39,6 @@ async def test_with_the_scorer_a_pod_waits_for_a_zone_of_its_host(queues: Queues
     assert (runs["metadata"]["uid"], runs["spec"]["nodeName"]) == (pod["metadata"]["uid"], "strict-1")
 
 
-async def test_behind_a_gate_a_pod_waits_for_a_zone_of_its_host(queues: Queues) -> None:
-    """No autoscaler makes the node that Kueue has named."""
-    stage = queues.ours.stage
-    gated = {GATE: "enabled"}
-    async with queues.home("held", gated, on={POOL: "a"}, cpus=WIDE, topology=True) as home:
-        await stage.block(home, "strict-1", cpus=4)
-        await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
-        await seconds_until(
-            partial(stage.events, home),
-            lambda events: any(each["reason"] == "NUMAGateKept" for each in events),
-            what="it was told that the gate stays",
-            within=60,
-            every=SELDOM,
-        )
-        [waits] = await stage.pods(home, "train")
-        await stage.unblock(home, "strict-1")
-        await stage.until_running(home, "train", 1)
-        [runs] = await stage.pods(home, "train")
-
-    assert waits["spec"]["nodeSelector"][HOST] == "strict-1"
-    assert waits["spec"]["schedulingGates"] == [{"name": "numalign.io/placement"}]
-    assert (runs["metadata"]["uid"], runs["spec"]["nodeName"]) == (waits["metadata"]["uid"], "strict-1")
-
-
 async def test_kueue_sees_excluded_classes_in_pods_but_not_in_jobs(queues: Queues) -> None:
     """The webhook adds its affinity to pods, and Kueue chooses the host of a Job before it has any."""
     stage = queues.ours.stage
@@ -77,12 +55,48 @@ async def test_kueue_sees_excluded_classes_in_pods_but_not_in_jobs(queues: Queue
     assert "didn't match Pod's node affinity/selector" in why(pod)
 
 
+async def test_behind_the_gate_a_pod_waits_for_a_zone_of_its_host(queues: Queues) -> None:
+    """Kueue prefers the node that has four CPUs free, two in each zone, to one that is empty."""
+    stage = queues.ours.stage
+    async with queues.home("hosted", {GATE: "enabled"}, on={POOL: "a"}, cpus=WIDE, topology=True) as home:
+        await stage.block(home, "strict-1", cpus=4)
+        await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
+        await queues.until(home, "train", "Admitted")
+        pod = await only(stage, home, "train", lambda pod: HOST in pod["spec"].get("nodeSelector", {}))
+        told = await until_told(stage, home, pod["metadata"]["name"], "NUMAGateKept", "NUMAGateLifted")
+        assert told == "NUMAGateKept"
+        await stage.unblock(home, "strict-1")
+        await stage.until_running(home, "train", 1)
+        [runs] = await stage.pods(home, "train")
+
+    assert pod["spec"]["nodeSelector"][HOST] == "strict-1"
+    assert runs["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert_pinned([runs])
+
+
+async def test_kueue_sees_classes_that_are_excluded_in_jobs(queues: Queues) -> None:
+    """It would prefer the smaller node otherwise, as above."""
+    stage = queues.ours.stage
+    told = {"numalign.io/job-affinity": "enabled"}
+    async with queues.home("informed", told, on={POOL: "b"}, cpus=WIDE, topology=True) as home:
+        await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
+        await stage.until_running(home, "train", 1)
+        [pod] = await stage.pods(home, "train")
+
+    assert pod["spec"]["nodeSelector"][HOST] == "large-1"
+
+
 async def until_pending(stage: Stage, home: str, of: str) -> Json:
     """The only pod of a workload, once a scheduler said why it has no node."""
+    return await only(stage, home, of, lambda pod: "nodes are available" in why(pod))
+
+
+async def only(stage: Stage, home: str, of: str, right: Callable[[Json], bool]) -> Json:
+    """The only pod of a workload, once it is right."""
     await seconds_until(
         partial(stage.pods, home, of),
-        lambda pods: len(pods) == 1 and bool(why(pods[0])) and "schedulingGates" not in pods[0]["spec"],
-        what=f"{of} was pending",
+        lambda pods: [*map(right, pods)] == [True],
+        what=f"{of} had its pod",
         within=30,
         every=SELDOM,
     )
