@@ -2,10 +2,12 @@
 
 `python -m harness.ecosystem` prints a folder for each, with the program and what its module ships for it.
 They are in a cache outside the tree. What the cache lacks is built first: minutes for each program, once.
-Progress goes to standard error. Exit code 69 means that some are not available on this machine, 1 that a
-build failed.
+With `--cached`, nothing is built. Progress goes to standard error. Exit code 69 means that some are not
+available on this machine, 1 that a build failed.
 """
 
+import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -76,6 +78,12 @@ ALL = (JOBSET, KUEUE, KARPENTER, KUBERAY, TRAINER, DESCHEDULER)
 
 def main() -> int:
     """Print the folders, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m harness.ecosystem")
+    parser.add_argument("--cached", action="store_true", help="build nothing")
+    if parser.parse_args().cached and (missing := [each for each in ALL if not each.cache.exists()]):
+        names = ", ".join(f"{each.shop.name} {each.release}" for each in missing)
+        sys.stderr.write(f"not in the cache: {names}\n")
+        return os.EX_UNAVAILABLE
     return next(filter(None, (run(each.shop, each.find()) for each in ALL)), 0)
 
 
