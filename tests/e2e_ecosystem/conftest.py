@@ -42,7 +42,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     async def build() -> None:
         config.stash[HELM] = await programs(*ecosystem.ALL)
 
+    # numalign remembers the nodes of a NodePool, and denies no pod that it might launch a larger one for.
+    items.sort(key=lambda item: "pools" in getattr(item, "fixturenames", ()))
     ECOSYSTEM.claim(config, items, Path(__file__).parent, build)
+
+
+@pytest.fixture(scope="session")
+def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Has a line written at the end of the run."""
+    return partial(ECOSYSTEM.remark, pytestconfig)
 
 
 @session_fixture()

@@ -113,7 +113,7 @@ async def test_a_preference_against_a_node_counts_for_karpenter_if_that_is_named
     """The pod waits for its scheduler, because its node has four CPUs free, and two in each zone."""
     stage = pools.stage
     routed = {"numalign.io/scheduler": "numalign-scheduler"}
-    async with pools.pool(consolidate_after=NEVER), stage.home("wishing", routed) as home:
+    async with pools.pool(consolidate_after=NEVER), stage.home(f"wishing-{claims}", routed) as home:
         await stage.block(home, "strict-1", cpus=4)
         await stage.block(home, "strict-2", cpus=EACH)
         wish = karpenter.deployment(home, "wide", cpus=4, pools=["a"])
