@@ -11,7 +11,7 @@ which kube-scheduler compares nodes: the lowest priority that is enough, then th
 the lowest priorities, then the youngest. Older schedulers never send such nodes.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -143,11 +143,10 @@ class _VictimSearch:
             for chosen in sorted(filter(gain.suffices, choices), key=cost):
                 if self._admits(chosen):
                     return chosen
-        chosen = gain.leavers
-        for leaver in reversed(gain.leavers):
-            fewer = tuple(each for each in chosen if each is not leaver)
-            if gain.suffices(fewer) and self._admits(fewer):
-                chosen = fewer
+        # Amounts alone spare most of them, without a prediction for each.
+        chosen = _spared(gain.leavers, gain.suffices)
+        if not self._admits(chosen):
+            chosen = _spared(gain.leavers, lambda fewer: gain.suffices(fewer) and self._admits(fewer))
         return chosen if self.predictions >= 0 else None
 
     def _admits(self, gone: Sequence[Leaver]) -> bool:
@@ -158,6 +157,16 @@ class _VictimSearch:
         uids = (self.pod.uid, *self.leaving, *(leaver.uid for leaver in gone))
         prediction = self.state.predict(self.name, self.pod, without=uids)
         return prediction is not None and prediction.verdict.admitted
+
+
+def _spared(leavers: Sequence[Leaver], helps: Callable[[Sequence[Leaver]], bool]) -> Sequence[Leaver]:
+    """Return the leavers without those that are not needed to help, the most important spared first."""
+    chosen = tuple(leavers)
+    for leaver in reversed(leavers):
+        fewer = tuple(each for each in chosen if each is not leaver)
+        if helps(fewer):
+            chosen = fewer
+    return chosen
 
 
 _VictimCost = tuple[int, int, int, tuple[str, str]]

@@ -9,7 +9,7 @@ from numalign.runtime.cooperative import result_of
 from scorer import preempting
 from scorer.extender_protocol import Victims
 from tests.notation import node, table
-from tests.scorer.conftest import ALL, EMPTY, LOOSE, SMALL, Raw, Scorer, on, raw, running, uid
+from tests.scorer.conftest import ALL, EMPTY, LOOSE, SINGLE, SMALL, Raw, Scorer, on, raw, running, uid
 
 HALF = "cpu=4 mem=1Gi gpu=1"
 
@@ -174,6 +174,17 @@ async def test_to_name(residents: Sequence[Resident], wanted: str, names: Sequen
     found = await chosen(await occupied(*residents), raw(wanted))
 
     assert found == (None if names is None else Victims(tuple(map(uid, names)), 0))
+
+
+async def test_many_small_pods_go_for_a_large_one() -> None:
+    scorer = Scorer()
+    await scorer.know({"a": node("cpu=20 mem=64Gi gpu=2", "cpu=20 mem=64Gi gpu=2", policy=SINGLE)})
+    scorer.see(*(resident(f"v{at}", "cpu=1 mem=1Gi", at % 2, 0) for at in range(40)))
+    scorer.time.seconds += RELEASE_SECONDS + 1
+    found = await chosen(scorer, raw("cpu=5 mem=1Gi"))
+
+    assert found
+    assert len(found.uids) == 5
 
 
 async def test_nobody_is_named_for_a_pod_that_may_not_preempt() -> None:
