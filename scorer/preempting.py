@@ -34,6 +34,9 @@ MOST_PREDICTIONS = 32
 MOST_IN_CALL = 1_024
 """The limit of predictions in a call, all nodes together; after it no more nodes are searched."""
 
+CHOICES_PER_PREDICTION = 50
+"""So many choices that are checked by their amounts count as a prediction: they take as long."""
+
 
 class Preemption:
     """Evaluates candidates for preemption."""
@@ -64,8 +67,8 @@ class Preemption:
                 leaving = tuple(other.uid for other in self._on(name) if other.leaving)
                 lower = {other.uid: other for other in self._on(name) if _may_be_evicted(other, priority)}
                 search = _VictimSearch(self._state, pod, name, leaving, MOST_PREDICTIONS)
-                chosen = search.run(lower)
-                left -= MOST_PREDICTIONS - search.predictions
+                chosen = yield from search.run(lower)
+                left -= MOST_PREDICTIONS - search.predictions + search.choices // CHOICES_PER_PREDICTION
                 if chosen is not None:
                     kept[name] = Victims(tuple(victim.uid for victim in chosen), 0)
         return kept
@@ -99,7 +102,7 @@ def _may_be_evicted(pod: PodInfo, priority: int) -> bool:
 class _VictimSearch:
     """The search for victims on one node, on which some pods are `leaving` anyway.
 
-    `predictions` are as many as may still be made.
+    `predictions` are as many as may still be made, `choices` those that were checked by their amounts.
     """
 
     state: SchedulerState
@@ -107,9 +110,14 @@ class _VictimSearch:
     name: str
     leaving: tuple[str, ...]
     predictions: int
+    choices: int = 0
 
-    def run(self, lower: Mapping[str, PodInfo]) -> Sequence[PodInfo] | None:
-        """Return the victims, the most important first, chosen among these pods by uid; None if none help."""
+    def run(self, lower: Mapping[str, PodInfo]) -> Generator[None, None, Sequence[PodInfo] | None]:
+        """
+        Return, in steps, the victims, the most important first, chosen among these pods by uid.
+
+        None if none help.
+        """
         if self._admits(()):
             return ()
         cheapest = sorted(lower, key=lambda uid: _cost([lower[uid]]))
@@ -119,7 +127,7 @@ class _VictimSearch:
         for level in sorted({lower[leaver.uid].priority for leaver in gain.leavers}):
             pool = tuple(leaver for leaver in gain.leavers if lower[leaver.uid].priority <= level)
             if gain.suffices(pool) and self._admits(pool):
-                chosen = self._fewest(replace(gain, leavers=pool), lower)
+                chosen = yield from self._fewest(replace(gain, leavers=pool), lower)
                 return [lower[leaver.uid] for leaver in reversed(chosen)] if chosen else None
         return None
 
@@ -129,8 +137,10 @@ class _VictimSearch:
         info, free, question = rest.info(self.name), rest.free(self.name), self.pod.question
         return relief(info, free, question.demand, question.intent, lower) if info and free else None
 
-    def _fewest(self, gain: Relief, lower: Mapping[str, PodInfo]) -> Sequence[Leaver] | None:
-        """Return the fewest and cheapest of the leavers that are enough, in their order.
+    def _fewest(
+        self, gain: Relief, lower: Mapping[str, PodInfo]
+    ) -> Generator[None, None, Sequence[Leaver] | None]:
+        """Return, in steps, the fewest and cheapest of the leavers that are enough, in their order.
 
         Beyond a few, spare the most important first, as SelectVictimsOnNode of kube-scheduler does.
         """
@@ -139,8 +149,14 @@ class _VictimSearch:
             return _cost([lower[leaver.uid] for leaver in chosen])
 
         for size in range(gain.least() or 1, EXHAUSTIVE + 1):
-            choices = islice(gain.choices(size), MOST_CHOICES)
-            for chosen in sorted(filter(gain.suffices, choices), key=cost):
+            enough: list[Sequence[Leaver]] = []
+            for choice in islice(gain.choices(size), MOST_CHOICES):
+                yield
+                self.choices += 1
+                if gain.suffices(choice):
+                    enough.append(choice)
+            for chosen in sorted(enough, key=cost):
+                yield
                 if self._admits(chosen):
                     return chosen
         # Amounts alone spare most of them, without a prediction for each.

@@ -238,8 +238,12 @@ async def test_a_search_ends_without_victims_rather_than_with_too_many(
     assert await chosen(await occupied(*QUARTERS), raw(ALL)) is None
 
 
-async def test_a_call_ends_its_search_where_it_has_cost_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preempting, "MOST_IN_CALL", 1)
+@pytest.mark.parametrize(("most", "choices"), [(1, 50), (4, 1)], ids=["predictions", "choices"])
+async def test_a_call_ends_its_search_where_it_has_cost_enough(
+    most: int, choices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preempting, "MOST_IN_CALL", most)
+    monkeypatch.setattr(preempting, "CHOICES_PER_PREDICTION", choices)
     scorer = await occupied(*TWO)
     await scorer.know({"a": EMPTY, "b": EMPTY})
     scorer.see(resident("x", HALF, 0, 5, place="b"), resident("y", HALF, 1, 5, place="b"))
