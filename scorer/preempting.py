@@ -93,9 +93,11 @@ class Preemption:
 def _may_be_evicted(pod: PodInfo, priority: int) -> bool:
     """Return whether a pod may be evicted for one of this priority.
 
-    A member of a pod group may take members on other nodes with it, which no extender can name.
+    A member of a pod group may take members on other nodes with it, which no extender can name. A static pod
+    runs on if its mirror is deleted, which its node owns.
     """
-    return pod.priority < priority and not pod.leaving and not pod.group
+    static = pod.owner is not None and (pod.owner.group, pod.owner.kind) == ("", "Node")
+    return pod.priority < priority and not (pod.leaving or pod.group or static)
 
 
 @dataclass(slots=True)

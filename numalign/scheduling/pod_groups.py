@@ -126,9 +126,10 @@ class PodGroups:
         return tuple(before)
 
     def _waits(self, uid: str) -> bool:
-        """Return whether a pod is there, and the ledger does not have it on a node."""
+        """Return whether a pod is there to stay, and the ledger does not have it on a node."""
         pod = self.state.pods.get(uid)
-        return pod is not None and not pod.ended and self.state.reservations.node_of(uid) is None
+        stays = pod is not None and not (pod.ended or pod.leaving)
+        return stays and self.state.reservations.node_of(uid) is None
 
     def _has_room(self, name: str, pod: AssignedPod, before: Sequence[TentativePlacement]) -> bool:
         prediction = self._predict(name, pod, before)

@@ -118,9 +118,15 @@ async def test_a_smaller_member_that_could_be_nowhere_else_takes_its_zone(
     assert await tried(caller, MEMBERS[0], "a") is None
 
 
+def leaving(made: Raw) -> Raw:
+    """The pod, which a finalizer keeps."""
+    return {**made, "metadata": {**made["metadata"], "deletionTimestamp": "2027-01-15T08:00:00Z"}}
+
+
 ENDS: Mapping[str, Callable[[Scorer], object]] = {
     "it is bound": lambda scorer: scorer.see(on("b", MEMBERS[0])),
     "it is gone": lambda scorer: scorer.lose("m0"),
+    "it is being deleted": lambda scorer: scorer.see(leaving(MEMBERS[0])),
     "it was long ago": lambda scorer: setattr(scorer.time, "seconds", scorer.time.seconds + SECONDS),
 }
 

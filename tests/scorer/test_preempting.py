@@ -126,7 +126,9 @@ QUARTERS = [(f"q{at}", QUARTER, at // 4, at) for at in range(8)]
 """Four pods on each zone, of which each has a higher priority than the one before."""
 
 
-def resident(name: str, request: str, zone: int, priority: int, *, place: str = "a", **metadata: str) -> Raw:
+def resident(
+    name: str, request: str, zone: int, priority: int, *, place: str = "a", **metadata: object
+) -> Raw:
     """A pod that runs on a zone of the node."""
     cpus = request.partition("cpu=")[2].partition(" ")[0]
     amount = {"cpu": cpus, "memory": "1Gi", **({"nvidia.com/gpu": "1"} if "gpu=1" in request else {})}
@@ -195,6 +197,15 @@ async def test_no_member_of_a_pod_group_is_named() -> None:
     scorer = await occupied(("w", HALF, 1, 6))
     made = resident("v", HALF, 0, 5)
     scorer.see({**made, "spec": {**made["spec"], "schedulingGroup": {"podGroupName": "gang"}}})
+
+    assert await chosen(scorer, raw(ALL)) == victims_named("w")
+
+
+async def test_no_static_pod_is_named() -> None:
+    """Its kubelet runs it on, whatever happens to its mirror in the API server."""
+    scorer = await occupied(("w", HALF, 1, 6))
+    its_node = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid-of-a", "controller": True}
+    scorer.see(resident("v", HALF, 0, 5, ownerReferences=[its_node]))
 
     assert await chosen(scorer, raw(ALL)) == victims_named("w")
 
