@@ -24,6 +24,7 @@ from numalign.model.demand import WHOLE_POD, Demand
 from numalign.model.errors import Mistake
 from numalign.model.machine import CpuSet, render_list
 from numalign.model.node import Node
+from numalign.model.options import COMPLETES_PODS
 from numalign.model.placement import Grant, ZoneSet
 from numalign.model.resources import CPU
 
@@ -174,7 +175,9 @@ def _created(session: Session, event: Created) -> tuple[Session, PredictedAdmiss
     name, stay = event.pod.name, session.now.pods.get(event.pod.name)
     if stay and stay.held is not None:
         raise BadLine([Mistake("create.metadata.name", f'"{name}" is already on the node: delete it first')])
-    demand, node = demands.of(event.pod), session.now.released()
+    node = session.now.released()
+    # No kubelet is newer than its API server.
+    demand = demands.of(event.pod.stored() if node.options.version >= COMPLETES_PODS else event.pod)
     answer = _predicted(name, node, demand, kubelet.admit(node, demand))
     return session.after(AdmissionTurn(name, demand)), answer
 

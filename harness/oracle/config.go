@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	cadvisor "github.com/google/cadvisor/info/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,7 +36,7 @@ type nodeSpec struct {
 // plan is what a kubelet is started with.
 type plan struct {
 	machine  *machine
-	info     *cadvisor.MachineInfo
+	info     *machineInfo
 	config   *kubeletconfig.KubeletConfiguration
 	reserved cpuset.CPUSet
 	withheld v1.ResourceList

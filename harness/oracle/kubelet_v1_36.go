@@ -8,7 +8,6 @@ import (
 	"time"
 	_ "unsafe" // for the linkname below
 
-	cadvisor "github.com/google/cadvisor/info/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
 	"k8s.io/kubernetes/pkg/kubelet/cm/qos"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 	"k8s.io/utils/cpuset"
 )
 
@@ -27,9 +27,9 @@ import (
 // allow a single process, and root only.
 //
 //go:linkname newDeviceManager k8s.io/kubernetes/pkg/kubelet/cm/devicemanager.newManagerImpl
-func newDeviceManager(klog.Logger, string, []cadvisor.Node, topologymanager.Store) (*devicemanager.ManagerImpl, error)
+func newDeviceManager(klog.Logger, string, []zoneInfo, topologymanager.Store) (*devicemanager.ManagerImpl, error)
 
-func discover(machine *cadvisor.MachineInfo) (*topology.CPUTopology, error) {
+func discover(machine *machineInfo) (*topology.CPUTopology, error) {
 	return topology.Discover(klog.Background(), machine)
 }
 
@@ -107,3 +107,22 @@ func (m *managers) blocks(uid, name string) []state.Block {
 func (m *managers) stopDevices() error {
 	return m.devices.Stop(klog.Background())
 }
+
+func (m *managers) admit(attributes *lifecycle.PodAdmitAttributes) lifecycle.PodAdmitResult {
+	return m.topology.Admit(attributes)
+}
+
+func (m *managers) affinity(uid, name string) topologymanager.TopologyHint {
+	return m.topology.GetAffinity(uid, name)
+}
+
+func (m *managers) allocatableDevices() devicemanager.ResourceDeviceInstances {
+	return m.devices.GetAllocatableDevices()
+}
+
+func (m *managers) stopContainer(id string) error {
+	return m.topology.RemoveContainer(id)
+}
+
+// defaultPodLevel does nothing: the defaults of an object include those of the pod as a whole.
+func defaultPodLevel(*v1.Pod) error { return nil }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 
-	cadvisor "github.com/google/cadvisor/info/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -58,15 +57,15 @@ func readMachine(text json.RawMessage) (*machine, error) {
 }
 
 // info is the machine as cAdvisor shows it to a kubelet.
-func (m *machine) info() (*cadvisor.MachineInfo, error) {
+func (m *machine) info() (*machineInfo, error) {
 	sizes, err := m.pageSizes()
 	if err != nil {
 		return nil, err
 	}
-	info := &cadvisor.MachineInfo{}
+	info := &machineInfo{}
 	sockets, caches := map[int]bool{}, 0
 	for _, zone := range m.Zones {
-		node := cadvisor.Node{Id: zone.ID, Memory: zone.Memory, Distances: zone.Distances}
+		node := zoneInfo{Id: zone.ID, Memory: zone.Memory, Distances: zone.Distances}
 		node.HugePages = zone.pages(sizes)
 		node.Cores, caches = zone.cores(caches)
 		for _, core := range node.Cores {
@@ -97,23 +96,23 @@ func (m *machine) pageSizes() (map[string]uint64, error) {
 	return sizes, nil
 }
 
-func (z *zone) pages(sizes map[string]uint64) []cadvisor.HugePagesInfo {
-	var found []cadvisor.HugePagesInfo
+func (z *zone) pages(sizes map[string]uint64) []hugePagesInfo {
+	var found []hugePagesInfo
 	for _, name := range slices.Sorted(maps.Keys(sizes)) {
-		found = append(found, cadvisor.HugePagesInfo{PageSize: sizes[name], NumPages: uint64(z.HugePages[name])})
+		found = append(found, hugePagesInfo{PageSize: sizes[name], NumPages: uint64(z.HugePages[name])})
 	}
 	return found
 }
 
 // cores numbers the caches of the zone from the first free number, which it hands back raised. A zone that
 // names no uncore caches has one.
-func (z *zone) cores(firstCache int) ([]cadvisor.Core, int) {
+func (z *zone) cores(firstCache int) ([]coreInfo, int) {
 	caches := max(len(z.UncoreCaches), 1)
-	var found []cadvisor.Core
+	var found []coreInfo
 	for number, threads := range z.Cores {
-		core := cadvisor.Core{Id: number, Threads: threads, SocketID: z.Socket}
+		core := coreInfo{Id: number, Threads: threads, SocketID: z.Socket}
 		if cache := z.cacheOf(threads); cache >= 0 {
-			core.UncoreCaches = []cadvisor.Cache{{Id: firstCache + cache, Type: "Unified", Level: 3}}
+			core.UncoreCaches = []cacheInfo{{Id: firstCache + cache, Type: "Unified", Level: 3}}
 		}
 		found = append(found, core)
 	}

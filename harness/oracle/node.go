@@ -219,7 +219,7 @@ func (n *node) complete(pod *v1.Pod) error {
 		pod.UID = types.UID(pod.Name)
 	}
 	corev1defaults.SetObjectDefaults_Pod(pod)
-	return nil
+	return defaultPodLevel(pod)
 }
 
 // create admits the pod and starts its containers if it may run; an error is the managers' panic.
@@ -231,7 +231,7 @@ func (n *node) create(pod *v1.Pod) (answer *decision, err error) {
 	}()
 	// As in the kubelet, the pod is among the active ones while it is looked at.
 	n.active = append(n.active, pod)
-	result := n.topology.Admit(&lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.active[:len(n.active)-1]})
+	result := n.admit(&lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: n.active[:len(n.active)-1]})
 	if !result.Admit {
 		n.active = n.active[:len(n.active)-1]
 		return &decision{Pod: pod.Name, Reason: result.Reason, Message: result.Message}, nil
@@ -269,7 +269,7 @@ func (n *node) startContainers(pod *v1.Pod) {
 func (n *node) stopContainers(pod *v1.Pod) {
 	for _, container := range containersOf(pod) {
 		// It fails for a container that the topology manager has not seen, which is as good.
-		_ = n.topology.RemoveContainer(containerID(pod, &container))
+		_ = n.stopContainer(containerID(pod, &container))
 	}
 }
 
@@ -283,7 +283,7 @@ func (n *node) containers(pod *v1.Pod) map[string]given {
 
 func (n *node) given(pod *v1.Pod, container *v1.Container) given {
 	uid := string(pod.UID)
-	hint := n.topology.GetAffinity(uid, container.Name)
+	hint := n.affinity(uid, container.Name)
 	held := n.holding(n.exclusive(pod, container), n.blocks(uid, container.Name))
 	got := given{Preferred: hint.Preferred, holding: held}
 	if hint.NUMANodeAffinity != nil {
@@ -358,7 +358,7 @@ func (n *node) addFreeMemory(left byZones) {
 func (n *node) addFreeDevices(left byZones) {
 	taken := n.takenDevices()
 	for resource, zones := range n.zonesOf {
-		healthy := n.devices.GetAllocatableDevices()[resource]
+		healthy := n.allocatableDevices()[resource]
 		for id, zones := range zones {
 			if len(zones) == 0 {
 				continue

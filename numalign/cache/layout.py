@@ -19,7 +19,7 @@ from numalign.kubelet.topology_manager import NumaInfo
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import MOST_CPUS, CpuTopology
 from numalign.model.node import CpuManager, MemoryManager, Node, Zone, alike
-from numalign.model.options import CpuOption, FeatureGate
+from numalign.model.options import Change, CpuOption, FeatureGate
 from numalign.model.resources import MILLI, Kind, ZoneId, kind
 
 MOST_ZONES = 8
@@ -72,7 +72,8 @@ class KubeletConfig:
     """The configuration of a kubelet, as far as columns support it.
 
     `near` means that hints for devices include only zones with a device, `whole_cores` that CPUs are
-    allocated in whole cores, and `threads` is the number of threads per core.
+    allocated in whole cores, and `threads` is the number of threads per core. With `init_memory`, memory that
+    only init containers request counts in pod scope.
     """
 
     policy: Policy
@@ -82,6 +83,7 @@ class KubeletConfig:
     near: bool
     whole_cores: bool
     threads: int
+    init_memory: bool
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +99,9 @@ class KubeletConfig:
         return self.policy.at_least(Policy.RESTRICTED)
 
 
-_configured = attrgetter("policy", "scope", "cpu_manager", "memory_manager", "near", "whole_cores", "threads")
+_configured = attrgetter(
+    *("policy", "scope", "cpu_manager", "memory_manager", "near", "whole_cores", "threads", "init_memory")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +216,10 @@ def config_of(node: Node, cpus: CpuTopology | None) -> KubeletConfig:
         scope=node.scope,
         cpu_manager=node.cpu_manager,
         memory_manager=node.memory_manager,
-        near=node.options.behaviour.hints_where_devices_are,
+        near=Change.HINTS_WHERE_DEVICES_ARE in node.options.changes,
         whole_cores=_gives_whole_cores(node),
         threads=_threads(cpus),
+        init_memory=Change.INIT_ONLY_NAMES in node.options.changes,
     )
 
 

@@ -21,7 +21,7 @@ from numalign.cache.node_table import ZoneTable
 from numalign.cache.question import Question
 from numalign.decision.evaluate import by_kind, unaligned
 from numalign.decision.verdict import Refusal
-from numalign.model.demand import Demand, Step, by_plugins
+from numalign.model.demand import Demand, Step, by_plugins, with_init_memory
 from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
 from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
@@ -236,11 +236,13 @@ class Plans:
         return self._plans[kind]
 
     def _effective_question(self, kind: LayoutKind) -> Question:
-        """Return the question to nodes with these devices; equal questions are one object."""
+        """Return the question to such kubelets; equal questions are one object."""
         question = self._question
-        if not question.demand.by_dra:
+        demand = by_plugins(question.demand, kind.devices | kind.uncertain)
+        demand = with_init_memory(demand) if kind.config.init_memory else demand
+        if demand is question.demand:
             return question
-        effective = replace(question, demand=by_plugins(question.demand, kind.devices | kind.uncertain))
+        effective = replace(question, demand=demand)
         return next((plan.question for plan in self._plans.values() if plan.question == effective), effective)
 
 

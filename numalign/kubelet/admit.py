@@ -45,13 +45,13 @@ from numalign.kubelet.topology_manager import (
 )
 from numalign.kubelet.zone_amounts import ZoneAmounts
 from numalign.model.bitset import bits
-from numalign.model.demand import Demand, PodLevel, Step, by_plugins
+from numalign.model.demand import Demand, PodLevel, Step, by_plugins, with_init_memory
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import CpuSet
 from numalign.model.node import Node
-from numalign.model.options import FeatureGate, TopologyOption
+from numalign.model.options import Change, FeatureGate, TopologyOption
 from numalign.model.placement import Grant, Placement, ZoneSet
-from numalign.model.resources import CPU, MILLI, Kind, Resources, ZoneId, kind
+from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, ZoneId, kind
 from numalign.model.steps import Steps, finished
 
 NO_PLACEMENT = Placement()
@@ -122,8 +122,12 @@ def effective_demand(node: Node, demand: Demand) -> Demand:
     # DRA is not a hint provider: the topology manager asks only the three managers.
     if demand.by_dra:
         demand = by_plugins(demand, node.devices | node.uncertain)
-    level = _pod_level(node, demand)
-    return replace(demand, steps=level.steps, whole=level.whole) if level else demand
+    if level := _pod_level(node, demand):
+        steps = level.steps
+        if Change.NO_MEMORY_NO_BLOCK in node.options.changes:
+            steps = tuple(step if step.memory else replace(step, managed=False) for step in steps)
+        return replace(demand, steps=steps, whole=level.whole, init_memory=EMPTY)
+    return with_init_memory(demand) if Change.INIT_ONLY_NAMES in node.options.changes else demand
 
 
 def _pod_level(node: Node, demand: Demand) -> PodLevel | None:

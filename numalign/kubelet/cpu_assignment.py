@@ -3,22 +3,24 @@ The CPUs that the CPU manager takes if it has a choice (takeByTopology).
 
 A pod is admitted by amounts, but the CPUs that it gets decide what the next pod finds: a partly used zone, a
 split core. So the choice of the static policy is restated here, CPU by CPU, including its quirks (kubernetes,
-pkg/kubelet/cm/cpumanager/cpu_assignment.go, v1.32 to v1.36).
+pkg/kubelet/cm/cpumanager/cpu_assignment.go, v1.32 to v1.38.0-beta.0).
 
 Packing goes from whole zones and sockets down to single threads; of equal units the one with the fewest free
-CPUs comes first. The size of a whole socket or core is an average of the machine. So where sockets or cores
-differ in size the kubelet can take a CPU that was not available, and so does this code.
+CPUs comes first. Up to 1.37 the size of a whole socket or core is an average of the machine. So where sockets
+or cores differ in size the kubelet can take a CPU that was not available, and so does this code.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 
 from numalign.kubelet import cpu_distribution
-from numalign.model.bitset import lowest, union
+from numalign.kubelet.cpu_distribution import DistributionRequest
+from numalign.model.bitset import bits, lowest, members, union
 from numalign.model.machine import CpuSet, CpuTopology
+from numalign.model.options import DEFAULTS, Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +28,25 @@ class StaticPolicyOptions:
     """The cpuManagerPolicyOptions that decide which CPUs are taken.
 
     `distribute` is distribute-cpus-across-numa, in steps of `group` CPUs: the threads of a core under
-    full-pcpus-only, else one. `spread` is distribute-cpus-across-cores. `by_cache` is
-    prefer-align-cpus-by-uncorecache, which `distribute` ignores; with `odd_cache_share` a part of a cache can
-    also serve an odd number of CPUs.
+    full-pcpus-only, else one. `by_socket` is align-by-socket. `spread` is distribute-cpus-across-cores.
+    `by_cache` is prefer-align-cpus-by-uncorecache, which `distribute` ignores. `changes` are those of the
+    kubelet's version.
     """
 
     distribute: bool = False
     group: int = 1
+    by_socket: bool = False
     spread: bool = False
     by_cache: bool = False
-    odd_cache_share: bool = True
+    changes: frozenset[Change] = DEFAULTS.changes
 
 
 def take_by_topology(
-    topology: CpuTopology, available: CpuSet, count: int, options: StaticPolicyOptions
+    topology: CpuTopology, available: CpuSet, count: int, options: StaticPolicyOptions, hint_width: int = 0
 ) -> CpuSet:
     """Return the CPUs that the kubelet chooses among the available ones (takeByTopology).
 
+    `hint_width` is the number of zones of the hint that is followed, 0 if none is.
     Return no CPU if the kubelet does not admit the pod: there are too few, or its own quirks spoil the
     distribution. Where a cache spans several zones, `by_cache` can return fewer than `count`. Sockets have to
     be within zones, or zones within sockets.
@@ -53,17 +57,18 @@ def take_by_topology(
     steps = _steps(options, numa_first=_numa_first(topology))
     # A request that is not a multiple of the group is packed: takeByTopologyNUMADistributed begins with that.
     if options.distribute and not count % options.group:
-        return _numa_distributed(topology, available, count, options.group, steps)
+        request = _request(topology, available, count, options, hint_width)
+        return _numa_distributed(topology, available, request, steps)
     return _numa_packed(topology, available, count, steps)
 
 
-def choices(topology: CpuTopology, available: CpuSet, count: int, options: StaticPolicyOptions) -> int:
+def choices(
+    topology: CpuTopology, available: CpuSet, count: int, options: StaticPolicyOptions, hint_width: int = 0
+) -> int:
     """Return how many distributions `take_by_topology` compares; 0 for packing."""
     if not options.distribute or count % options.group or not 0 < count <= available.bit_count():
         return 0
-    room = _room(_sorted_numa_nodes(topology, available), available)
-    groups = _groups_per_zone(topology, options.group)
-    return cpu_distribution.choices(room, count, group=options.group, groups_per_zone=groups)
+    return cpu_distribution.choices(_request(topology, available, count, options, hint_width))
 
 
 TakeStep = Callable[[CpuTopology, CpuSet, int], Iterable[CpuSet]]
@@ -82,27 +87,55 @@ def _numa_packed(topology: CpuTopology, free: CpuSet, needed: int, steps: Iterab
 
 
 def _numa_distributed(
-    topology: CpuTopology, free: CpuSet, count: int, group: int, steps: Iterable[TakeStep]
+    topology: CpuTopology, free: CpuSet, request: DistributionRequest, steps: Iterable[TakeStep]
 ) -> CpuSet:
     """Restate takeByTopologyNUMADistributed: an even share from some zones, then the remainder in turns."""
-    # Zones without free CPUs are not among them, so they are not distributed over either.
-    zones = _sorted_numa_nodes(topology, free)
-    per_zone = _groups_per_zone(topology, group)
-    best = cpu_distribution.distribution(_room(zones, free), count, group=group, groups_per_zone=per_zone)
+    best = cpu_distribution.distribution(request)
     if best is None:
-        return _numa_packed(topology, free, count, steps)
+        return _numa_packed(topology, free, request.count, steps)
+    zones = _sorted_numa_nodes(topology, free)
     # Inside a zone its share is packed, as if there were no other zone.
     taken = _from_each(topology, free, [zones[at] for at in best.zones], best.share, steps)
     # The remainder is taken one group at a time, so that no zone gives two before another gives one.
-    turns = cpu_distribution.turns(_room(zones, free & ~taken), best.remainder, best.groups, group)
-    taken |= _from_each(topology, free & ~taken, [zones[at] for at in turns], group, steps)
+    turns = cpu_distribution.turns(_room(zones, free & ~taken), best.remainder, best.groups, request.group)
+    taken |= _from_each(topology, free & ~taken, [zones[at] for at in turns], request.group, steps)
     # The kubelet counts at the end; what its own quirks spoiled is an error of the allocation.
-    return taken if taken.bit_count() == count else 0
+    return taken if taken.bit_count() == request.count else 0
 
 
-def _groups_per_zone(topology: CpuTopology, group: int) -> int:
-    """Restate rangeNUMANodesNeededToSatisfy: divided by the zones that have CPUs, rounded up twice."""
-    return _ceil(_ceil(sum(topology.sizes), group), topology.zones_with_cpus)
+def _request(
+    topology: CpuTopology, free: CpuSet, count: int, options: StaticPolicyOptions, hint_width: int
+) -> DistributionRequest:
+    """Return what is distributed over the zones with free CPUs; the others are not among them."""
+    zones = _sorted_numa_nodes(topology, free)
+    room = _room(zones, free)
+    by_socket = options.by_socket and Change.SOCKET_SHARE in options.changes
+    return DistributionRequest(
+        room=room,
+        count=count,
+        group=options.group,
+        widths=_widths(topology, room, count, options, hint_width),
+        changes=options.changes,
+        sockets=[_sockets(topology, zone) for zone in zones] if by_socket else None,
+    )
+
+
+def _widths(
+    topology: CpuTopology, room: Sequence[int], count: int, options: StaticPolicyOptions, hint_width: int
+) -> range:
+    """Return the numbers of zones that are tried (rangeNUMANodesNeededToSatisfy)."""
+    # Divided by the zones that have CPUs, rounded up twice.
+    per_zone = _ceil(_ceil(sum(topology.sizes), options.group), topology.zones_with_cpus)
+    groups = count // options.group
+    least, most = _ceil(groups, per_zone), min(groups, len(room))
+    # A hint that is wider than possible is ignored.
+    follows = Change.HINT_WIDTH in options.changes and least < hint_width <= most
+    return range(hint_width if follows else least, most + 1)
+
+
+def _sockets(topology: CpuTopology, zone: CpuSet) -> int:
+    """Return the sockets that have CPUs of a zone, as bits."""
+    return bits(at for at, socket in enumerate(topology.sockets) if socket & zone)
 
 
 def _from_each(
@@ -122,11 +155,15 @@ def _room(zones: Iterable[CpuSet], free: CpuSet) -> list[int]:
 def _steps(options: StaticPolicyOptions, *, numa_first: bool) -> tuple[TakeStep, ...]:
     """Restate takeFullFirstLevel and takeFullSecondLevel; caches between them and cores, then the rest."""
     # numaFirst and socketsFirst differ in which of the two is the first level.
-    units = (_full_numa_nodes, _full_sockets) if numa_first else (_full_sockets, _full_numa_nodes)
+    sockets = _own_sockets if Change.OWN_SIZE in options.changes else _full_sockets
+    units = (_full_numa_nodes, sockets) if numa_first else (sockets, _full_numa_nodes)
     # The kubelet does not start with both options, but part of a distribution is packed without caches.
     by_cache = options.by_cache and not options.distribute
-    caches = (_UNCORE_CACHES[options.odd_cache_share],) if by_cache else ()
-    return (*units, *caches, *_CORES_AND_CPUS[options.spread])
+    caches = (partial(_uncore_caches, changes=options.changes),) if by_cache else ()
+    own_size, in_turn = (change in options.changes for change in (Change.OWN_SIZE, Change.SPREAD_IN_TURN))
+    packed = (_own_cores if own_size else _full_cores, _remaining_cpus)
+    spread = (_cores_in_turn if in_turn else _spread_cpus,)
+    return (*units, *caches, *(spread if options.spread else packed))
 
 
 def _full_numa_nodes(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
@@ -140,7 +177,7 @@ def _full_numa_nodes(topology: CpuTopology, free: CpuSet, needed: int) -> Iterab
 
 
 def _full_sockets(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
-    """Restate takeFullSockets.
+    """Restate takeFullSockets up to 1.37.
 
     By isSocketFree, a socket is free if it has as many free CPUs as the average socket. All its CPUs are
     taken, free or not.
@@ -158,8 +195,13 @@ def _full_sockets(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[
     )
 
 
+def _own_sockets(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
+    """Restate takeFullSockets: sockets whose CPUs are all free."""
+    return _fitting((socket for socket in _sorted_sockets(topology, free) if socket & free == socket), needed)
+
+
 def _full_cores(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
-    """Restate takeFullCores: isCoreFree also compares with the average core."""
+    """Restate takeFullCores up to 1.37: isCoreFree also compares with the average core."""
     # CPUsPerCore is an average too: on a machine of uneven cores only some are ever whole.
     size = topology.threads_per_core
     units = _innermost(topology, free) if needed >= size else ()
@@ -167,6 +209,13 @@ def _full_cores(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[Cp
         core for unit in units for core in _cores(topology, unit) if (core & unit & free).bit_count() == size
     )
     return _fitting(cores, needed, smallest=size)
+
+
+def _own_cores(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
+    """Restate takeFullCores: cores whose CPUs are all free."""
+    units = _innermost(topology, free)
+    cores = (core for unit in units for core in _cores(topology, unit) if core & unit & free == core)
+    return _fitting(cores, needed)
 
 
 def _remaining_cpus(topology: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:
@@ -178,8 +227,18 @@ def _remaining_cpus(topology: CpuTopology, free: CpuSet, needed: int) -> Iterato
 
 
 def _spread_cpus(topology: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:
-    """Restate takeRemainingCPUs under distribute-cpus-across-cores: by id in sockets, whatever the core."""
+    """Restate takeRemainingCPUs under distribute-cpus-across-cores up to 1.37: by id, whatever the core."""
     return _threads((socket & free for socket in _sorted_sockets(topology, free)), needed)
+
+
+def _cores_in_turn(topology: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:
+    """Restate takeRemainingCPUs under distribute-cpus-across-cores (sortAvailableCPUsSpread)."""
+    sockets = (
+        _emptiest(_cores(topology, socket), socket & free) for socket in _sorted_sockets(topology, free)
+    )
+    turns = (zip_longest(*(members(core & free) for core in cores)) for cores in sockets)
+    cpus = chain.from_iterable(chain.from_iterable(turns))
+    return _threads((1 << cpu for cpu in cpus if cpu is not None), needed)
 
 
 def _threads(parts: Iterable[CpuSet], needed: int) -> Iterator[CpuSet]:
@@ -204,12 +263,18 @@ def _fitting(units: Iterable[CpuSet], needed: int, *, smallest: int = 1) -> Iter
 # --- Caches: prefer-align-cpus-by-uncorecache
 
 
-def _uncore_caches(topology: CpuTopology, free: CpuSet, needed: int, *, odd: bool) -> list[CpuSet]:
+def _uncore_caches(
+    topology: CpuTopology, free: CpuSet, needed: int, *, changes: frozenset[Change]
+) -> list[CpuSet]:
     """Take whole caches first, then a part of one cache that serves exactly the rest."""
+    odd, two_passes = (change in changes for change in (Change.ODD_CACHE_SHARE, Change.CACHES_IN_TWO_PASSES))
     order = _within(_sorted_numa_nodes(topology, free), topology.caches, free)
+    if two_passes:
+        order = [*dict.fromkeys(order)]
     whole = [cache for cache in order if cache & free == cache]
-    # A request below the average cache goes straight to parts, even if a smaller cache is free.
-    taken = list(_fitting(whole, needed)) if needed >= _mean_size(topology, topology.caches) else []
+    # Up to 1.37 a request below the average cache goes straight to parts, even if a smaller cache is free.
+    large = two_passes or needed >= _mean_size(topology, topology.caches)
+    taken = list(_fitting(whole, needed)) if large else []
     missing = needed - sum(map(int.bit_count, taken))
     parts = (_cache_share(topology, cache & free, missing, odd=odd) for cache in order if cache not in taken)
     return [*taken, next((part for part in parts if part.bit_count() == missing), 0)]
@@ -223,13 +288,6 @@ def _cache_share(topology: CpuTopology, free: CpuSet, needed: int, *, odd: bool)
     # One thread of the last core is left out, so that the cache serves exactly as many as needed.
     over = odd and needed % 2 and threads > 1 and share.bit_count() > needed
     return lowest(share, share.bit_count() - 1) if over else share
-
-
-_UNCORE_CACHES: Mapping[bool, TakeStep] = {odd: partial(_uncore_caches, odd=odd) for odd in (False, True)}
-_CORES_AND_CPUS: Mapping[bool, tuple[TakeStep, ...]] = {
-    False: (_full_cores, _remaining_cpus),
-    True: (_spread_cpus,),
-}
 
 
 # --- Order: the fewest free CPUs first, then by id (cpuAccumulator.sort)

@@ -5,8 +5,8 @@ The CPU manager tries one zone, then every two, every three, and so on, and take
 most balanced (kubernetes, pkg/kubelet/cm/cpumanager/cpu_assignment.go). Amounts are enough to compute how
 many; packing inside each zone chooses the CPUs.
 
-Two quirks of the kubelet are kept. It stores the best zones in memory that it overwrites while it tries the
-next ones, which shows with more than four zones. And it can loop forever over half a core.
+Two quirks of the kubelet up to 1.37 are kept. It stores the best zones in memory that it overwrites while it
+tries the next ones, which shows with more than four zones. And it can loop forever over half a core.
 """
 
 import math
@@ -14,13 +14,48 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, islice
 
+from numalign.model.bitset import union
+from numalign.model.options import Change
+
+_ENDLESS = -math.inf
+"""The balance of what the kubelet cannot finish: there are enough CPUs, but not as whole groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionRequest:
+    """What is to be distributed: `count` CPUs, a multiple of `group`, over zones with this much `room`.
+
+    `widths` are the numbers of zones that are tried. `sockets` are the sockets of each zone, as bits, if they
+    decide: aligned by socket, from 1.37 on. `changes` are those of the kubelet's version.
+    """
+
+    room: Sequence[int]
+    count: int
+    group: int
+    widths: range
+    changes: frozenset[Change]
+    sockets: Sequence[int] | None = None
+
+    def share(self, zones: tuple[int, ...]) -> int:
+        """Return the even share of some zones, in whole groups: rounded down twice."""
+        return self.count // len(zones) // self.group * self.group
+
+    def lowered(self, zones: tuple[int, ...]) -> int:
+        """Return the even share, or less if a zone has less."""
+        return min(self.share(zones), *(self.room[zone] // self.group * self.group for zone in zones))
+
+    def missing(self, zones: tuple[int, ...], share: int) -> int:
+        """Return how many groups are missing after each zone has given its share."""
+        return (self.count - share * len(zones)) // self.group
+
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
     """The same share from each zone, then `groups` more groups, in turn from those of `remainder`.
 
     Zones are given by their position (bestCombo and bestRemainder). `balance` is the standard deviation of
-    the free CPUs of all zones afterwards: the smaller the better.
+    the free CPUs of all zones afterwards: the smaller the better. `in_socket` says whether the zones are in
+    one socket, if that matters.
     """
 
     zones: tuple[int, ...]
@@ -28,44 +63,47 @@ class Distribution:
     groups: int
     remainder: tuple[int, ...]
     balance: float
+    in_socket: bool = True
+
+    @property
+    def rank(self) -> tuple[bool, bool, float]:
+        """The order of distributions; the least is the best, or the one over which the kubelet never ends."""
+        return self.balance > _ENDLESS, not self.in_socket, self.balance
 
 
-_ENDLESS = -math.inf
-"""The balance of what the kubelet cannot finish: there are enough CPUs, but not as whole groups."""
+def distribution(request: DistributionRequest) -> Distribution | None:
+    """Return how CPUs are taken.
 
-
-def distribution(room: Sequence[int], count: int, *, group: int, groups_per_zone: int) -> Distribution | None:
-    """Return how to take `count` CPUs, a multiple of `group`, from zones with this much room.
-
-    `groups_per_zone` is the machine's average, rounded up. Return None if no zones can share the amount,
-    which is then packed. Where the kubelet's own quirks spoil the result, it has fewer CPUs than requested.
+    Return None if no zones can share the amount, which is then packed. Where the kubelet's own quirks spoil
+    the result, it has fewer CPUs than requested.
     """
     # The smallest number of zones for which any set will do is the last one that is tried.
-    width = _width(room, count, group, groups_per_zone)
+    width = _width(request)
     if width is None:
         return None
     best: Distribution | None = None
-    own, latest = _own_entries(width), dict[tuple[int, ...], tuple[int, ...]]()
-    for zones in combinations(range(len(room)), width):
+    latest = dict[tuple[int, ...], tuple[int, ...]]()
+    own = width if Change.COPIED_COMBINATIONS in request.changes else _own_entries(width)
+    for zones in combinations(range(len(request.room)), width):
         # What the kubelet stores shares memory with every later set that begins the same.
         latest[zones[:own]] = zones
         # Nothing is better than a balance of 0, so the kubelet stops, but only after the next set is built.
-        if best and not best.balance:
+        if best and not best.balance and best.in_socket:
             break
-        candidate = _candidate(room, zones, count, group)
+        candidate = _candidate(request, zones)
         # Strictly better: of equals the first set wins, in the order of sortAvailableNUMANodes.
-        if candidate and (best is None or candidate.balance < best.balance):
+        if candidate and (best is None or candidate.rank < best.rank):
             best = candidate
-    return best and replace(best, zones=latest[best.zones[:own]])
+    return best and _given(request, replace(best, zones=latest[best.zones[:own]]))
 
 
-def choices(room: Sequence[int], count: int, *, group: int, groups_per_zone: int) -> int:
+def choices(request: DistributionRequest) -> int:
     """Return how many ways are compared at most: sets of zones, and for each its subsets that give more."""
-    width = _width(room, count, group, groups_per_zone)
+    width = _width(request)
     if width is None:
         return 0
-    even = count % (width * group) == 0
-    return math.comb(len(room), width) << (0 if even else width)
+    even = request.count % (width * request.group) == 0 and request.sockets is None
+    return math.comb(len(request.room), width) << (0 if even else width)
 
 
 def turns(remaining: Sequence[int], zones: Sequence[int], groups: int, group: int) -> list[int]:
@@ -74,51 +112,58 @@ def turns(remaining: Sequence[int], zones: Sequence[int], groups: int, group: in
     return list(islice(given, groups))
 
 
-def _width(room: Sequence[int], count: int, group: int, groups_per_zone: int) -> int | None:
-    """Return how many zones share the amount: the first number for which the largest zones can.
-
-    The range is that of rangeNUMANodesNeededToSatisfy.
-    """
-    groups, most = count // group, sorted(room, reverse=True)
-    widths = range(-(-groups // groups_per_zone), min(groups, len(room)) + 1)
-    return next((width for width in widths if _share(most, tuple(range(width)), count, group)), None)
+def _width(request: DistributionRequest) -> int | None:
+    """Return how many zones share the amount: the first number for which the largest zones can."""
+    largest = replace(request, room=sorted(request.room, reverse=True))
+    return next((width for width in request.widths if _share(largest, tuple(range(width)))), None)
 
 
-def _candidate(room: Sequence[int], zones: tuple[int, ...], count: int, group: int) -> Distribution | None:
+def _candidate(request: DistributionRequest, zones: tuple[int, ...]) -> Distribution | None:
     """Return the best distribution over these zones; None if they cannot share the amount."""
-    shared = _share(room, zones, count, group)
+    shared = _share(request, zones)
     if shared is None:
         return None
-    share, groups, remaining = shared
-    able = tuple(zone for zone in zones if remaining[zone] >= group) if groups else ()
-    balances = {remainder: _balance(remaining, remainder, groups, group) for remainder in _subsets(able)}
+    share, remaining = shared
+    groups = request.missing(zones, share)
+    able = tuple(zone for zone in zones if remaining[zone] >= request.group) if groups else ()
+    balances = {remainder: _balance(request, remaining, remainder, groups) for remainder in _subsets(able)}
     # min keeps the first of equals, as the kubelet does; larger subsets come first.
     best = min(balances, key=balances.__getitem__)
-    remainder = _remembered(best, able) if balances[best] > _ENDLESS else ()
-    return Distribution(zones, share, groups, remainder, balances[best])
+    remainder = best if Change.COPIED_COMBINATIONS in request.changes else _remembered(best, able)
+    finished, sockets = balances[best] > _ENDLESS, request.sockets
+    in_socket = sockets is None or union(sockets[zone] for zone in zones).bit_count() <= 1
+    return Distribution(zones, share, groups, remainder if finished else (), balances[best], in_socket)
 
 
-def _share(
-    room: Sequence[int], zones: tuple[int, ...], count: int, group: int
-) -> tuple[int, int, list[int]] | None:
-    """Return the share of each zone, the number of groups still missing, and what is left in all zones."""
-    # Rounded down twice, so that every zone gives whole groups; the rest is striped afterwards.
-    share = count // len(zones) // group * group
-    groups = (count - share * len(zones)) // group
-    remaining = list(room)
+def _share(request: DistributionRequest, zones: tuple[int, ...]) -> tuple[int, list[int]] | None:
+    """Return the share of each zone, and what is left in all zones; None if these cannot share the amount."""
+    share = request.share(zones) if request.sockets is None else request.lowered(zones)
+    remaining = list(request.room)
     for zone in zones:
         remaining[zone] -= share
     # Zones must have the groups as such: two halves of a core in two zones are not a core.
-    enough = min(remaining) >= 0 and sum(remaining[zone] // group for zone in zones) >= groups
-    return (share, groups, remaining) if enough else None
+    left = sum(remaining[zone] // request.group for zone in zones)
+    return (share, remaining) if min(remaining) >= 0 and left >= request.missing(zones, share) else None
 
 
-def _balance(remaining: Sequence[int], remainder: Sequence[int], groups: int, group: int) -> float:
+def _given(request: DistributionRequest, chosen: Distribution) -> Distribution:
+    """Return what the chosen zones give: from 1.37 on, no zone is asked for more than it has."""
+    zones = chosen.zones
+    lowers = Change.LOWERED_SHARE in request.changes
+    share = request.lowered(zones) if lowers else request.share(zones)
+    return replace(chosen, share=share, groups=request.missing(zones, share))
+
+
+def _balance(
+    request: DistributionRequest, remaining: Sequence[int], remainder: Sequence[int], groups: int
+) -> float:
     """Return the imbalance of the zones after the remaining groups; infinite if there are too few CPUs."""
+    group = request.group
     amounts, given = list(remaining), turns(remaining, remainder, groups, group)
     if len(given) < groups:
-        # The kubelet counts CPUs here but takes groups, so it can find enough and never finish.
-        return math.inf if sum(remaining[zone] for zone in remainder) < groups * group else _ENDLESS
+        # Up to 1.37 the kubelet counts CPUs here but takes groups, so it can find enough and never finish.
+        enough = sum(remaining[zone] for zone in remainder) >= groups * group
+        return _ENDLESS if enough and Change.WHOLE_GROUPS not in request.changes else math.inf
     for zone in given:
         amounts[zone] -= group
     # Zones outside the set count as well: the machine is to be balanced, not what is taken.

@@ -139,7 +139,7 @@ def allocate(state: CpuState, step: Step, mask: Mask | None) -> tuple[CpuState, 
         return RejectionReason.SMT_ALIGNMENT
     # Without an affinity (policy none, or none stored) nothing is aligned, and all come from the rest.
     near = 0 if mask is None else available & _aligned(state, mask)
-    cpus = allocate_cpus(state, near, min(request, near.bit_count()))
+    cpus = allocate_cpus(state, near, min(request, near.bit_count()), (mask or 0).bit_count())
     if not isinstance(cpus, RejectionReason) and (missing := request - cpus.bit_count()) > 0:
         # This is how best-effort exceeds its affinity: the rest is taken as if it were requested alone.
         far = allocate_cpus(state, available & ~cpus, missing)
@@ -147,15 +147,19 @@ def allocate(state: CpuState, step: Step, mask: Mask | None) -> tuple[CpuState, 
     return cpus if isinstance(cpus, RejectionReason) else (state.charged(cpus, step.role), cpus)
 
 
-def allocate_cpus(state: CpuState, available: CpuSet, count: int) -> CpuSet | RejectionReason:
+def allocate_cpus(
+    state: CpuState, available: CpuSet, count: int, hint_width: int = 0
+) -> CpuSet | RejectionReason:
     """Return `count` of these CPUs, however spread, or why not, if the kubelet finds too few.
 
+    `hint_width` is the number of zones of the hint that is followed, 0 if none is.
     Where a cache spans zones the kubelet counts it twice and accepts fewer.
     """
     options = _policy_options(state.options, state.topology.threads_per_core)
-    if options.distribute and choices(state.topology, available, count, options) > MOST_CHOICES:
+    choosing = (state.topology, available, count, options, hint_width)
+    if options.distribute and choices(*choosing) > MOST_CHOICES:
         return RejectionReason.NOT_ANSWERED
-    cpus = take_by_topology(state.topology, available, count, options)
+    cpus = take_by_topology(*choosing)
     # Taking nothing is not an error: an affinity can have no CPU left.
     return RejectionReason.UNEXPECTED_ADMISSION if count and not cpus else cpus
 
@@ -219,7 +223,8 @@ def _policy_options(options: Options, threads: int) -> StaticPolicyOptions:
     return StaticPolicyOptions(
         distribute=CpuOption.DISTRIBUTE_ACROSS_NUMA in options.cpu,
         group=threads if CpuOption.FULL_PCPUS_ONLY in options.cpu else 1,
+        by_socket=CpuOption.ALIGN_BY_SOCKET in options.cpu,
         spread=CpuOption.DISTRIBUTE_ACROSS_CORES in options.cpu,
         by_cache=CpuOption.PREFER_UNCORE_CACHE in options.cpu,
-        odd_cache_share=options.behaviour.rounds_cores_up,
+        changes=options.changes,
     )

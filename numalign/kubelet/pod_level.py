@@ -33,7 +33,7 @@ def allocate_cpus(
     if isinstance(allocated, RejectionReason):
         return allocated
     after, cpus = allocated
-    parts = divide_cpus(after, cpus, demand.steps)
+    parts = divide_cpus(after, cpus, demand.steps, (affinity.mask or 0).bit_count())
     return parts if isinstance(parts, RejectionReason) else (state._replace(cpus=after), parts)
 
 
@@ -60,18 +60,19 @@ def allocate_memory(
 
 
 def divide_cpus(
-    state: CpuState, pod: CpuSet, steps: Sequence[Step]
+    state: CpuState, pod: CpuSet, steps: Sequence[Step], hint_width: int
 ) -> Mapping[str, CpuSet] | RejectionReason:
     """Return the CPUs of each pinned container, by name, or why there are too few for one.
 
     An init container has ended when the next one takes its CPUs, so they stay in the pod's own pool.
+    `hint_width` is the number of zones of the pod's hint.
     """
     shares, free = dict[str, CpuSet](), pod
     for step in steps:
         if step.cpu:
             # Within what the pod was given, by the same choice as elsewhere: no affinity applies any more.
             # takeByTopology alone: a part of the pod can split a core even under full-pcpus-only.
-            cpus = cpu_manager.allocate_cpus(state, free, step.cpu // MILLI)
+            cpus = cpu_manager.allocate_cpus(state, free, step.cpu // MILLI, hint_width)
             if isinstance(cpus, RejectionReason):
                 return cpus
             shares[step.container] = cpus

@@ -74,7 +74,8 @@ class Demand:
     `total` is what the scheduler reserves on the node as a whole, requests and `overhead`. `pod_level` is set
     if the pod has pod-level resources; by default the CPU and memory managers ignore such pods. Of the
     devices `by_dra`, only those count on a node that its device plugins serve, see `by_plugins`. `gap` is why
-    the pod is not Guaranteed.
+    the pod is not Guaranteed. `init_memory` is the memory under names that no app container requests, which
+    counts in pod scope from 1.38 on, see `with_init_memory`.
     """
 
     qos: Qos
@@ -85,6 +86,7 @@ class Demand:
     by_dra: frozenset[str] = frozenset()
     overhead: Resources = EMPTY
     gap: QosGap | None = None
+    init_memory: Resources = EMPTY
     kinds: frozenset[Kind] = field(init=False, compare=False)
     """The kinds of all resources in the `requests` of its steps."""
 
@@ -111,7 +113,14 @@ def of(pod: Pod) -> Demand:
     if level:
         whole = replace(whole, loose=_shareable(full.pod_requests or EMPTY).most(whole.loose))
     return Demand(
-        quality, steps, whole, _total(full), level, overhead=full.overhead.positive(), gap=qos_gap(full)
+        quality,
+        steps,
+        whole,
+        _total(full),
+        level,
+        overhead=full.overhead.positive(),
+        gap=qos_gap(full),
+        init_memory=_less(_peak(steps, _memory), _app_names(steps)),
     )
 
 
@@ -159,6 +168,17 @@ def by_plugins(demand: Demand, listed: AbstractSet[str]) -> Demand:
     """
     away = demand.by_dra - listed
     return without(demand, away) if away else demand
+
+
+def with_init_memory(demand: Demand) -> Demand:
+    """Return the demand in which memory counts in pod scope whichever containers request it.
+
+    Restates getPodRequestedResources of memorymanager/policy_static.go since 1.38.
+    """
+    if not demand.init_memory:
+        return demand
+    whole = replace(demand.whole, memory=_once(Resources({**demand.whole.memory, **demand.init_memory})))
+    return replace(demand, whole=whole, init_memory=EMPTY)
 
 
 def _less(amounts: Resources, names: AbstractSet[str]) -> Resources:
@@ -229,8 +249,8 @@ def _memory(step: Step) -> Resources:
 
 
 def _whole(steps: tuple[Step, ...]) -> Step:
-    """Return the pod-scope request; memory counts only under names that an app container requests."""
-    apps = {name for step in steps if step.role is Role.APP for name in step.memory}
+    """Return the pod-scope request up to 1.37: memory counts under names that an app container requests."""
+    apps = _app_names(steps)
     memory = _peak(steps, _memory)
     return Step(
         container=WHOLE_POD,
@@ -240,6 +260,10 @@ def _whole(steps: tuple[Step, ...]) -> Step:
         devices=_peak(steps, lambda step: step.devices),
         loose=shared_by(steps),
     )
+
+
+def _app_names(steps: tuple[Step, ...]) -> frozenset[str]:
+    return frozenset(name for step in steps if step.role is Role.APP for name in step.memory)
 
 
 def shared_by(steps: Iterable[Step]) -> Resources:

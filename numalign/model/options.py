@@ -35,39 +35,83 @@ class FeatureGate(StrEnum):
     POD_LEVEL_MANAGERS = "PodLevelResourceManagers"
 
 
-@dataclass(frozen=True, slots=True)
-class Behaviour:
-    """What differs between versions of the kubelet.
+class Change(StrEnum):
+    """What a kubelet does differently from those of older versions.
 
-    `hints_where_devices_are`: hints for a device include only zones that have a device of the resource.
-    `rounds_cores_up`: a partial cache serves an odd number of CPUs from one more core. `gates`: the feature
-    gates that exist.
+    `CHANGES` has the versions. The texts are names in tables, and stay as they are.
     """
 
-    hints_where_devices_are: bool
-    rounds_cores_up: bool
-    gates: frozenset[FeatureGate]
+    ODD_CACHE_SHARE = "odd-share-of-a-cache"
+    """A part of a cache serves an odd number of CPUs from one more core."""
+
+    HINTS_WHERE_DEVICES_ARE = "hints-where-devices-are"
+    """Hints for a device include only zones that have a device of the resource."""
+
+    SOCKET_SHARE = "share-within-a-socket"
+    """Aligned by socket, CPUs are distributed inside one socket if possible, by what each zone has."""
+
+    LOWERED_SHARE = "lowered-share"
+    """The even share of a distribution is lowered to what the chosen zones have."""
+
+    NO_MEMORY_NO_BLOCK = "no-memory-no-block"
+    """The memory manager leaves a container alone that requests no memory."""
+
+    HINT_WIDTH = "width-of-the-hint"
+    """CPUs are distributed over at least as many zones as the hint has."""
+
+    COPIED_COMBINATIONS = "copied-combinations"
+    """The zones of a distribution are those that were found best, not overwritten by later ones."""
+
+    WHOLE_GROUPS = "whole-groups"
+    """The remainder of a distribution comes from zones that have it in whole cores."""
+
+    OWN_SIZE = "own-size"
+    """A socket or core is whole if all its own CPUs are free, not as many as the average has."""
+
+    SPREAD_IN_TURN = "cores-in-turn"
+    """Spread across cores, each core gives one CPU before any gives a second."""
+
+    CACHES_IN_TWO_PASSES = "caches-in-two-passes"
+    """All whole caches come before any part of one, and a cache that spans zones counts once."""
+
+    INIT_ONLY_NAMES = "init-only-memory"
+    """In pod scope, memory that only init containers request counts."""
 
 
-_NO_GATE = frozenset[FeatureGate]()
-
-BEHAVIOURS: Mapping[int, Behaviour] = MappingProxyType(
+CHANGES: Mapping[Change, int] = MappingProxyType(
     {
-        32: Behaviour(hints_where_devices_are=False, rounds_cores_up=False, gates=_NO_GATE),
-        33: Behaviour(hints_where_devices_are=False, rounds_cores_up=False, gates=_NO_GATE),
-        34: Behaviour(hints_where_devices_are=False, rounds_cores_up=True, gates=_NO_GATE),
-        35: Behaviour(hints_where_devices_are=False, rounds_cores_up=True, gates=_NO_GATE),
-        36: Behaviour(hints_where_devices_are=True, rounds_cores_up=True, gates=frozenset(FeatureGate)),
+        Change.ODD_CACHE_SHARE: 34,
+        Change.HINTS_WHERE_DEVICES_ARE: 36,
+        Change.SOCKET_SHARE: 37,
+        Change.LOWERED_SHARE: 37,
+        Change.NO_MEMORY_NO_BLOCK: 37,
+        Change.HINT_WIDTH: 38,
+        Change.COPIED_COMBINATIONS: 38,
+        Change.WHOLE_GROUPS: 38,
+        Change.OWN_SIZE: 38,
+        Change.SPREAD_IN_TURN: 38,
+        Change.CACHES_IN_TWO_PASSES: 38,
+        Change.INIT_ONLY_NAMES: 38,
     }
 )
-"""By minor version of Kubernetes 1."""
+"""The first minor version of Kubernetes 1 with each change."""
 
-OLDEST, NEWEST = min(BEHAVIOURS), max(BEHAVIOURS)
+GATED_SINCE: Mapping[FeatureGate, int] = MappingProxyType({FeatureGate.POD_LEVEL_MANAGERS: 36})
+"""The first minor version that has each feature gate."""
+
+OLDEST, NEWEST = 32, 37
+"""The versions between which nodes are predicted as they are; others like the nearest of them."""
+
+PRE_RELEASE = 38
+"""The version after the newest, as far as its last pre-release shows."""
 
 LEAVES_POD_LEVEL_ALONE = 34
 """The minor version from which managers ignore pods with pod-level resources by default."""
 
-COMPARED = frozenset({32, 34, 36})
+COMPLETES_PODS = 37
+"""The minor version from which the API server sets pod-level limits, see `Pod.stored`."""
+
+COMPARED = frozenset({32, 34, 36, 37, 38})
 """The versions whose own code the rules were compared with; the others are read from the source."""
 
 
@@ -79,16 +123,21 @@ class Options:
     topology: frozenset[TopologyOption] = frozenset()
     gates: frozenset[FeatureGate] = frozenset()
     minor: int | None = None
-    behaviour: Behaviour = field(init=False, compare=False, repr=False)
-    """The behaviour of its version: the newest if it is not known, the nearest if it is not in the table."""
+    changes: frozenset[Change] = field(init=False, compare=False, repr=False)
+    """Those of its version: of the newest release if it is not known, of the pre-release if it is newer."""
 
     def __post_init__(self) -> None:
-        minor = NEWEST if self.minor is None else self.minor
-        object.__setattr__(self, "behaviour", BEHAVIOURS[min(max(minor, OLDEST), NEWEST)])
+        changes = frozenset(change for change, since in CHANGES.items() if since <= self.version)
+        object.__setattr__(self, "changes", changes)
+
+    @property
+    def version(self) -> int:
+        """The minor version, the newest release if it is not known."""
+        return NEWEST if self.minor is None else self.minor
 
     def on(self, gate: FeatureGate) -> bool:
         """Return whether a feature gate is on and exists in this version."""
-        return gate in self.gates & self.behaviour.gates
+        return gate in self.gates and GATED_SINCE[gate] <= self.version
 
 
 DEFAULTS = Options()

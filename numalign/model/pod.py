@@ -79,6 +79,27 @@ class Pod:
             return replace(self, containers=containers)
         return replace(self, containers=containers, pod_requests=_pod_requests(self, containers))
 
+    def stored(self) -> "Pod":
+        """Return the pod as an API server stores it since 1.37, with pod-level limits and hugepages.
+
+        Restates DefaultPodLevelResources of pkg/api/pod/util.go, which runs after mutating webhooks. A limit
+        is set only for what every container limits.
+        """
+        if not self.has_pod_level_resources:
+            return self.defaulted()
+        limits = peak((container.role, container.limits) for container in self.containers)
+        asked, limited = self.pod_requests or EMPTY, self.pod_limits or EMPTY
+        huge = {name: limits[name] for name in limits if name != MEMORY and kind(name) is Kind.MEMORY}
+        pages = {name: size for name, size in huge.items() if name not in asked}
+        full = replace(self, pod_limits=Resources({**pages, **limited})).defaulted()
+        everywhere = [
+            name
+            for name in full.pod_requests or ()
+            if kind(name) in (Kind.CPU, Kind.MEMORY) and all(name in one.limits for one in self.containers)
+        ]
+        raised = {name: max(limits[name], (full.pod_requests or EMPTY)[name]) for name in everywhere}
+        return replace(full, pod_limits=Resources({**raised, **(full.pod_limits or {})}))
+
 
 def qos(pod: Pod) -> Qos:
     """Return the class that `GetPodQOS` computes, from pod-level resources if they are set."""

@@ -164,6 +164,7 @@ def test_a_layout_tells_how_the_kubelet_is_configured() -> None:
         near=False,
         whole_cores=True,
         threads=2,
+        init_memory=False,
     )
 
 

@@ -12,7 +12,15 @@ from dataclasses import replace
 import pytest
 
 from numalign.kubelet.admission_errors import RejectionReason
-from numalign.kubelet.admit import PodAdmitResult, admit, after_admission, charge, min_widths, release
+from numalign.kubelet.admit import (
+    PodAdmitResult,
+    admit,
+    after_admission,
+    charge,
+    effective_demand,
+    min_widths,
+    release,
+)
 from numalign.model import demand
 from numalign.model.demand import WHOLE_POD
 from numalign.model.intent import Policy, Scope
@@ -274,7 +282,7 @@ def test_containers_served_before_a_refusal_hold_on_until_the_next_admission() -
 
 STATED = "cpu=6 mem=6Gi"
 PINNED, REST, SHARING = "cpu=4 mem=4Gi", "cpu=2 mem=2Gi", "cpu=1.. mem=1Gi.."
-HEEDS = options("PodLevelResourceManagers")
+HEEDS = options("PodLevelResourceManagers", minor=36)
 
 POD_LEVEL = [
     # what it shows, scope, containers
@@ -299,6 +307,20 @@ def test_a_pod_that_states_its_resources_as_a_whole(
 
     for policy, like in zip(list(Policy)[1:], (best_effort, restricted, single), strict=True):
         assert written(admit(replace(kubelet, policy=policy), asked), like=like) == like
+
+
+def test_from_1_37_on_a_container_without_memory_needs_no_block() -> None:
+    asked = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
+    kubelet = replace(TEN, options=options("PodLevelResourceManagers", minor=37))
+
+    assert admit(kubelet, asked).placement.grants[1].amounts == {}
+
+
+def test_from_1_38_on_memory_of_init_containers_counts_in_pod_scope() -> None:
+    asked = demand.of(pod("init cpu=1 mem=1Gi huge=1Gi", "cpu=1 mem=1Gi"))
+    for minor, counted in ((37, False), (38, True)):
+        kubelet = replace(TEN, options=options(minor=minor))
+        assert (HUGE in effective_demand(kubelet, asked).whole.memory) is counted
 
 
 def test_a_pod_as_a_whole_holds_what_it_states_until_it_is_gone() -> None:

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from numalign.kubelet.cpu_assignment import StaticPolicyOptions, take_by_topology
 from numalign.model.bitset import bits, members
 from numalign.model.machine import Core, CpuSet, CpuTopology, cpu_topology, read_list, render_list
-from tests.notation import zone_ids
+from numalign.model.options import OLDEST, PRE_RELEASE
+from tests.notation import options, zone_ids
 
 
 def machine(
@@ -57,7 +58,7 @@ EVENLY, IN_CORES = StaticPolicyOptions(distribute=True), StaticPolicyOptions(dis
 RECORDED: dict[str, list[dict[str, Any]]] = json.loads(
     gzip.decompress((Path(__file__).parent / "data" / "take.json.gz").read_bytes())
 )
-ODD_SHARES = {"1.32": False, "1.34": True}
+MINORS = {"1.32": 32, "1.34": 34}
 
 
 def recorded_layout(told: dict[str, Any]) -> CpuTopology:
@@ -68,9 +69,9 @@ def recorded_layout(told: dict[str, Any]) -> CpuTopology:
 
 
 @pytest.mark.parametrize("case", RECORDED["cases"], ids=map(str, range(len(RECORDED["cases"]))))
-@pytest.mark.parametrize("version", ODD_SHARES)
+@pytest.mark.parametrize("version", MINORS)
 def test_real_cpu_managers_take_the_same(case: dict[str, Any], version: str) -> None:
-    strategy = StaticPolicyOptions(**case["options"], odd_cache_share=ODD_SHARES[version])
+    strategy = StaticPolicyOptions(**case["options"], changes=options(minor=MINORS[version]).changes)
     layout = recorded_layout(RECORDED["machines"][case["machine"]])
 
     taken = take_by_topology(layout, read_list(case["available"]), case["count"], strategy)
@@ -109,7 +110,8 @@ strategies = st.builds(
     distribute=st.booleans(),
     spread=st.booleans(),
     by_cache=st.booleans(),
-    odd_cache_share=st.booleans(),
+    by_socket=st.booleans(),
+    changes=st.sampled_from([options(minor=minor).changes for minor in range(OLDEST, PRE_RELEASE + 1)]),
 )
 
 

@@ -47,7 +47,7 @@ DIVIDED = [
 def test_cpus(containers: list[str], shares: Mapping[str, str]) -> None:
     cpus = cpu_manager.state(NODE)
     assert cpus
-    found = pod_level.divide_cpus(cpus, read_list("0-2,4-6"), stated(*containers).steps)
+    found = pod_level.divide_cpus(cpus, read_list("0-2,4-6"), stated(*containers).steps, 1)
 
     assert not isinstance(found, RejectionReason)
     assert {name: render_list(held) for name, held in found.items()} == shares
@@ -58,7 +58,7 @@ def test_a_container_that_asks_for_more_than_the_pod_has() -> None:
     assert cpus
     asked = stated("cpu=4 mem=4Gi").steps
 
-    assert pod_level.divide_cpus(cpus, read_list("0,4"), asked) is RejectionReason.UNEXPECTED_ADMISSION
+    assert pod_level.divide_cpus(cpus, read_list("0,4"), asked, 1) is RejectionReason.UNEXPECTED_ADMISSION
 
 
 MEMORY = [

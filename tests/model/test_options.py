@@ -3,11 +3,13 @@
 import pytest
 
 from numalign.model.options import (
-    BEHAVIOURS,
+    CHANGES,
     COMPARED,
     DEFAULTS,
     NEWEST,
     OLDEST,
+    PRE_RELEASE,
+    Change,
     CpuOption,
     FeatureGate,
     Options,
@@ -21,36 +23,32 @@ MANAGERS = FeatureGate.POD_LEVEL_MANAGERS
 def test_a_kubelet_of_which_nobody_told_anything_is_the_newest_one_without_options() -> None:
     assert Options() == DEFAULTS
     assert DEFAULTS.minor is None
-    assert DEFAULTS.behaviour == options(minor=36).behaviour
+    assert DEFAULTS.changes == options(minor=NEWEST).changes
     assert not DEFAULTS.cpu | DEFAULTS.topology | DEFAULTS.gates
 
 
 VERSIONS = [
-    # what it shows                       minor hints where devices are, cores rounded up
-    ("the oldest one compared",            32,  False, False),
-    ("before cores were rounded up",       33,  False, False),
-    ("since cores are rounded up",         34,  False, True),
-    ("before hints were narrowed",         35,  False, True),
-    ("since hints are narrowed",           36,  True,  True),
-    ("an older one is like the oldest",    20,  False, False),
-    ("a newer one is like the newest",     99,  True,  True),
-]  # fmt: skip
+    ("the oldest one compared", 32, 33),
+    ("between changes", 34, 35),
+    ("an older one is like the oldest", 20, OLDEST),
+    ("one newer than the pre-release is like it", 99, PRE_RELEASE),
+]
 
 
-@pytest.mark.parametrize(("minor", "near", "rounded"), table(VERSIONS))
-def test_versions_differ(minor: int, *, near: bool, rounded: bool) -> None:
-    behaviour = options(minor=minor).behaviour
+@pytest.mark.parametrize(("minor", "other"), table(VERSIONS))
+def test_versions_that_are_alike(minor: int, other: int) -> None:
+    assert options(minor=minor).changes == options(minor=other).changes
 
-    assert behaviour.hints_where_devices_are is near
-    assert behaviour.rounds_cores_up is rounded
+
+def test_each_change_begins_with_a_version_and_stays() -> None:
+    assert CHANGES.keys() == {*Change}
+    for change, since in CHANGES.items():
+        having = [minor for minor in range(OLDEST, PRE_RELEASE + 1) if change in options(minor=minor).changes]
+        assert having == [*range(since, PRE_RELEASE + 1)]
 
 
 def test_the_oldest_and_the_newest_version_were_compared() -> None:
-    assert {OLDEST, NEWEST} <= COMPARED <= set(BEHAVIOURS)
-
-
-def test_no_version_between_the_oldest_and_the_newest_is_left_out() -> None:
-    assert list(BEHAVIOURS) == list(range(OLDEST, NEWEST + 1))
+    assert {OLDEST, NEWEST, PRE_RELEASE} <= COMPARED
 
 
 GATES = [
