@@ -97,7 +97,10 @@ CHANGES: Mapping[Change, int] = MappingProxyType(
 """The first minor version of Kubernetes 1 with each change."""
 
 GATED_SINCE: Mapping[FeatureGate, int] = MappingProxyType({FeatureGate.POD_LEVEL_MANAGERS: 36})
-"""The first minor version that has each feature gate."""
+"""The first minor version that has each feature gate, as alpha."""
+
+BETA_SINCE: Mapping[FeatureGate, int] = MappingProxyType({FeatureGate.POD_LEVEL_MANAGERS: 37})
+"""The first minor version in which it is beta."""
 
 OLDEST, NEWEST = 32, 37
 """The versions between which nodes are predicted as they are; others like the nearest of them."""

@@ -16,7 +16,7 @@ from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import CpuSet
 from numalign.model.node import CpuManager, MemoryManager
-from numalign.model.options import CpuOption, FeatureGate, TopologyOption
+from numalign.model.options import BETA_SINCE, NEWEST, CpuOption, FeatureGate, TopologyOption
 from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Kind, Resources, ZoneId, kind
 
 GROUP = "kubelet.config.k8s.io"
@@ -52,14 +52,32 @@ _SWITCHES: Mapping[str, bool] = MappingProxyType(
     }
 )
 
-# The gate of setUnsetAlphaGates in k8s.io/component-base/featuregate/feature_gate.go.
-_ALL_ALPHA = "AllAlpha"
+# The gates of setUnsetAlphaGates and setUnsetBetaGates in k8s.io/component-base/featuregate/feature_gate.go.
+_ALL_ALPHA, _ALL_BETA = "AllAlpha", "AllBeta"
 
 _THRESHOLD = "memory.available"
 # The kubelet's default on Linux (DefaultEvictionHard of eviction/defaults_linux.go).
 _DEFAULT_THRESHOLD = 100 * 2**20
 # The resources that cmd/kubelet/app/server.go accepts (parseResourceList).
 _RESERVABLE = (CPU, MEMORY, "ephemeral-storage", "pid")
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureGates:
+    """Feature gates as set: by name, and with all others of their stage."""
+
+    named: frozenset[FeatureGate] = frozenset()
+    named_off: frozenset[FeatureGate] = frozenset()
+    all_alpha: bool = False
+    all_beta: bool = False
+
+    def on(self, minor: int | None) -> frozenset[FeatureGate]:
+        """Return the gates that are on in a minor version, in the newest if it is not known."""
+        version = NEWEST if minor is None else minor
+        staged = (
+            gate for gate in FeatureGate if (self.all_beta if version >= BETA_SINCE[gate] else self.all_alpha)
+        )
+        return self.named | frozenset(staged) - self.named_off
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +98,7 @@ class KubeletConfiguration:
     cpu_options: frozenset[CpuOption] = frozenset()
     cpu_options_off: frozenset[CpuOption] = frozenset()
     topology_options: frozenset[TopologyOption] = frozenset()
-    gates: frozenset[FeatureGate] = frozenset()
+    gates: FeatureGates = FeatureGates()
     reserved_cpus: CpuSet | None = None
     kept_cpus: int = 0
     reserved: Reserved | None = None
@@ -139,12 +157,14 @@ def _worded(part: Part) -> bool:
     return _SWITCHES.get(text, False)
 
 
-def _gates(listed: Part) -> frozenset[FeatureGate]:
-    """Return the relevant feature gates that are on, by name or with all alpha gates."""
-    # Every relevant gate is alpha, so AllBeta switches none of them.
-    alpha = listed[_ALL_ALPHA].boolean()
-    settings = {gate: listed[gate].boolean() for gate in FeatureGate}
-    return frozenset(gate for gate, on in settings.items() if (alpha if on is None else on))
+def _gates(listed: Part) -> FeatureGates:
+    named = {gate: listed[gate].boolean() for gate in FeatureGate}
+    return FeatureGates(
+        frozenset(gate for gate, on in named.items() if on is True),
+        frozenset(gate for gate, on in named.items() if on is False),
+        all_alpha=listed[_ALL_ALPHA].boolean() or False,
+        all_beta=listed[_ALL_BETA].boolean() or False,
+    )
 
 
 def _system(configuration: Part) -> Resources:

@@ -213,7 +213,7 @@ def unchecked(
             Options(
                 configuration.cpu_options if configured else topology.cpus.options,
                 configuration.topology_options,
-                configuration.gates,
+                configuration.gates.on(node_facts.minor),
                 node_facts.minor,
             )
         ),

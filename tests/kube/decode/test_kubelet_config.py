@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from numalign.kube.decode.kubelet_config import KubeletConfiguration, kubelet_configuration
+from numalign.kube.decode.kubelet_config import FeatureGates, KubeletConfiguration, kubelet_configuration
 from numalign.kubelet.validation import Reserved
 from numalign.model.bitset import bits
 from numalign.model.errors import BadTopology
@@ -61,7 +61,7 @@ def test_everything_that_matters_is_read() -> None:
         cpu_options=frozenset({CpuOption.FULL_PCPUS_ONLY}),
         cpu_options_off=frozenset({CpuOption.ALIGN_BY_SOCKET}),
         topology_options=frozenset({TopologyOption.PREFER_CLOSEST}),
-        gates=frozenset(FeatureGate),
+        gates=FeatureGates(frozenset(FeatureGate)),
         reserved_cpus=bits([0, 1, 8]),
         kept_cpus=2,
         reserved=Reserved(
@@ -90,21 +90,24 @@ def test_policy_none_does_not_look_at_its_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "on"),
+    ("minor", "told", "on"),
     table(
         [
-            ("on with all that are alpha", {"AllAlpha": True}, True),
-            ("off by name", {"AllAlpha": True, "PodLevelResourceManagers": False}, False),
-            ("on by name", {"AllAlpha": False, "PodLevelResourceManagers": True}, True),
-            ("no beta one", {"AllBeta": True}, False),
-            ("off with all that are alpha", {"AllAlpha": False}, False),
+            ("on with all that are alpha", 36, {"AllAlpha": True}, True),
+            ("off by name", 36, {"AllAlpha": True, "PodLevelResourceManagers": False}, False),
+            ("on by name", 36, {"AllAlpha": False, "PodLevelResourceManagers": True}, True),
+            ("alpha, and so not on with all that are beta", 36, {"AllBeta": True}, False),
+            ("off with all that are alpha", 36, {"AllAlpha": False}, False),
+            ("beta from 1.37 on", 37, {"AllBeta": True}, True),
+            ("no longer alpha", 37, {"AllAlpha": True}, False),
+            ("beta where nobody knows the version", None, {"AllBeta": True}, True),
         ]
     ),
 )
-def test_a_gate_is(told: dict[str, bool], on: bool) -> None:  # noqa: FBT001  a column of the table
-    assert kubelet_configuration(raw(featureGates=told)).gates == (
-        frozenset(FeatureGate) if on else frozenset()
-    )
+def test_a_gate_is(minor: int | None, told: dict[str, bool], on: bool) -> None:  # noqa: FBT001  a column of the table
+    gates = kubelet_configuration(raw(featureGates=told)).gates
+
+    assert gates.on(minor) == (frozenset(FeatureGate) if on else frozenset())
 
 
 @pytest.mark.parametrize("option", CpuOption)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from numalign.kube.decode.kubelet_config import KubeletConfiguration
+from numalign.kube.decode.kubelet_config import FeatureGates, KubeletConfiguration
 from numalign.kube.decode.nodes import THREADS_LABEL, BadNode, NodeFacts, facts, join
 from numalign.kube.decode.nrt import Topology
 from numalign.kubelet.validation import Reserved
@@ -263,13 +263,13 @@ def test_version_options_and_threads_are_in_the_node() -> None:
         "n",
         cpu_options=frozenset({CpuOption.FULL_PCPUS_ONLY}),
         topology_options=frozenset(TopologyOption),
-        gates=frozenset(FeatureGate),
+        gates=FeatureGates(frozenset(FeatureGate)),
     )
     node = join(
         Topology("n", (zone(cpu=1),)), node_facts=NodeFacts("n", minor=33, threads=2), configured=said
     )
 
-    assert node.options == Options(said.cpu_options, said.topology_options, said.gates, 33)
+    assert node.options == Options(said.cpu_options, said.topology_options, said.gates.on(33), 33)
     assert node.threads == 2
 
 
