@@ -24,7 +24,6 @@ from numalign.model.demand import WHOLE_POD, Demand
 from numalign.model.errors import Mistake
 from numalign.model.machine import CpuSet, render_list
 from numalign.model.node import Node
-from numalign.model.options import COMPLETES_PODS
 from numalign.model.placement import Grant, ZoneSet
 from numalign.model.resources import CPU
 
@@ -177,7 +176,7 @@ def _created(session: Session, event: Created) -> tuple[Session, PredictedAdmiss
         raise BadLine([Mistake("create.metadata.name", f'"{name}" is already on the node: delete it first')])
     node = session.now.released()
     # No kubelet is newer than its API server.
-    demand = demands.of(event.pod.stored() if node.options.version >= COMPLETES_PODS else event.pod)
+    demand = demands.of(event.pod.stored(node.options.version))
     answer = _predicted(name, node, demand, kubelet.admit(node, demand))
     return session.after(AdmissionTurn(name, demand)), answer
 

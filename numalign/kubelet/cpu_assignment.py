@@ -213,9 +213,8 @@ def _full_cores(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[Cp
 
 def _own_cores(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
     """Restate takeFullCores: cores whose CPUs are all free."""
-    units = _innermost(topology, free)
-    cores = (core for unit in units for core in _cores(topology, unit) if core & unit & free == core)
-    return _fitting(cores, needed)
+    units = (_emptiest(_cores(topology, unit), unit & free) for unit in _innermost(topology, free))
+    return _fitting((core for core in chain.from_iterable(units) if core & free == core), needed)
 
 
 def _remaining_cpus(topology: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:

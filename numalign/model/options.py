@@ -111,9 +111,6 @@ PRE_RELEASE = 38
 LEAVES_POD_LEVEL_ALONE = 34
 """The minor version from which managers ignore pods with pod-level resources by default."""
 
-COMPLETES_PODS = 37
-"""The minor version from which the API server sets pod-level limits, see `Pod.stored`."""
-
 COMPARED = frozenset({32, 34, 36, 37, 38})
 """The versions whose own code the rules were compared with; the others are read from the source."""
 

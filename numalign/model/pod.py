@@ -51,6 +51,10 @@ class Container:
         return replace(self, requests=Resources({**self.limits, **self.requests}))
 
 
+LIMITS_PODS, OMITS_ZERO_LIMITS = 37, 38
+"""The minor versions from which the API server sets pod-level limits, and takes a limit of zero for none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """One pod. `containers` are in the kubelet's order: init containers and sidecars, then apps.
@@ -79,23 +83,25 @@ class Pod:
             return replace(self, containers=containers)
         return replace(self, containers=containers, pod_requests=_pod_requests(self, containers))
 
-    def stored(self) -> "Pod":
-        """Return the pod as an API server stores it since 1.37, with pod-level limits and hugepages.
+    def stored(self, minor: int) -> "Pod":
+        """Return the pod as an API server of this minor version stores it.
 
-        Restates DefaultPodLevelResources of pkg/api/pod/util.go, which runs after mutating webhooks. A limit
-        is set only for what every container limits.
+        Since 1.37 it sets pod-level limits and hugepages after mutating webhooks (DefaultPodLevelResources of
+        pkg/api/pod/util.go): limits of what every container limits, since 1.38 above zero.
         """
-        if not self.has_pod_level_resources:
+        if minor < LIMITS_PODS or not self.has_pod_level_resources:
             return self.defaulted()
         limits = peak((container.role, container.limits) for container in self.containers)
         asked, limited = self.pod_requests or EMPTY, self.pod_limits or EMPTY
         huge = {name: limits[name] for name in limits if name != MEMORY and kind(name) is Kind.MEMORY}
         pages = {name: size for name, size in huge.items() if name not in asked}
         full = replace(self, pod_limits=Resources({**pages, **limited})).defaulted()
+        least = 1 if minor >= OMITS_ZERO_LIMITS else 0
         everywhere = [
             name
             for name in full.pod_requests or ()
-            if kind(name) in (Kind.CPU, Kind.MEMORY) and all(name in one.limits for one in self.containers)
+            if kind(name) in (Kind.CPU, Kind.MEMORY)
+            and all(one.limits.get(name, -1) >= least for one in self.containers)
         ]
         raised = {name: max(limits[name], (full.pod_requests or EMPTY)[name]) for name in everywhere}
         return replace(full, pod_limits=Resources({**raised, **(full.pod_limits or {})}))
