@@ -100,7 +100,7 @@ def admitting(node: Node, demand: Demand) -> Steps[PodAdmitResult]:
     # Policy none asks for no hints, so the scope makes no difference.
     if node.scope is Scope.CONTAINER or node.policy is Policy.NONE:
         return (yield from _by_container(node, demand, start, shared=None))
-    level = _pod_level(node, demand)
+    level = level_of(node, demand)
     # In pod scope with the feature gate, the pod-level validation runs before the hints are generated.
     crowded = level.crowded if level else frozenset()
     decision = yield from _decide(node, start, demand.whole, crowded)
@@ -122,7 +122,7 @@ def effective_demand(node: Node, demand: Demand) -> Demand:
     # DRA is not a hint provider: the topology manager asks only the three managers.
     if demand.by_dra:
         demand = by_plugins(demand, node.devices | node.uncertain)
-    if level := _pod_level(node, demand):
+    if level := level_of(node, demand):
         steps = level.steps
         if Change.NO_MEMORY_NO_BLOCK in node.options.changes:
             steps = tuple(step if step.memory else replace(step, managed=False) for step in steps)
@@ -130,7 +130,8 @@ def effective_demand(node: Node, demand: Demand) -> Demand:
     return with_init_memory(demand) if Change.INIT_ONLY_NAMES in node.options.changes else demand
 
 
-def _pod_level(node: Node, demand: Demand) -> PodLevel | None:
+def level_of(node: Node, demand: Demand) -> PodLevel | None:
+    """Return the pod-level request, if the managers of this node serve the pod as one."""
     # PodLevelResourceManagers is off by default, also in 1.37; without it the managers ignore such pods.
     return demand.pod_level if node.options.on(FeatureGate.POD_LEVEL_MANAGERS) else None
 
@@ -311,7 +312,7 @@ def preferring(node: Node, demand: Demand) -> Steps[bool]:
     What is free only shrinks when something is in use, and the widths come from totals; so a container
     without a preferred hint on the empty node has none in any state.
     """
-    level = _pod_level(node, demand)
+    level = level_of(node, demand)
     units = demand.steps if node.scope is Scope.CONTAINER else (demand.whole,)
     crowded = level.crowded if level and node.scope is Scope.POD else frozenset[str]()
     state = read_state(node, demand.whole.devices)

@@ -93,7 +93,8 @@ def static_facts(node: Node) -> StaticFacts:
 def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
     """Return what the managers of a node allocate for a pod, one request after another."""
     effective = kubelet.effective_demand(node, demand)
-    if effective is demand or node.scope is Scope.CONTAINER or node.policy is Policy.NONE:
+    by_container = node.scope is Scope.CONTAINER or node.policy is Policy.NONE
+    if by_container or not kubelet.level_of(node, demand):
         return ((step.role, step.requests) for step in effective.steps)
     # Served as a whole, it gets no devices.
     return ((Role.APP, effective.whole.exclusive),)

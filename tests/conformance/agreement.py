@@ -125,7 +125,8 @@ def recordings(*names: str, every: int = 1) -> Iterator[Recorded]:
     for name in names:
         for line in gzip.decompress((DATA / name).read_bytes()).splitlines()[::every]:
             scenario = json.loads(line)
-            yield Recorded(scenario, tuple(map(_step, scenario.pop("steps"))))
+            minor = int(scenario["kubeletVersion"].split(".")[1])
+            yield Recorded(scenario, tuple(_step(step, minor) for step in scenario.pop("steps")))
 
 
 def answers(recorded: Recorded, level: Level) -> Iterator[tuple[Asked, PredictedAdmission]]:
@@ -150,7 +151,7 @@ def decisions(recorded: Recorded, level: Level) -> Iterator[Decision]:
     return (_decision(recorded.node, level, step, answer) for step, answer in answers(recorded, level))
 
 
-def _step(step: Json) -> Asked | str:
+def _step(step: Json, minor: int) -> Asked | str:
     if "delete" in step:
         return str(step["delete"])
     created, expected = _read({"create": step["create"]}), step["expect"]
@@ -158,7 +159,7 @@ def _step(step: Json) -> Asked | str:
     told = {key: value for key, value in expected.items() if value is not None}
     observed = _read({"observed": {"pod": created.pod.name, **told}})
     assert isinstance(observed, Observed)
-    return Asked(created, demands.of(created.pod), expected, observed)
+    return Asked(created, demands.of(created.pod.stored(minor)), expected, observed)
 
 
 def _read(line: Json) -> NodeEvent:
