@@ -73,8 +73,8 @@ class Excluded:
         return f"it is kept off {_listed(self.nodes)}, where no NUMA zone has room or a kubelet rejected it"
 
 
-_Template = tuple[str, Question, Constraints, int]
-"""A namespace, what its pod requests, and the number of terms."""
+_Template = tuple[Question, Constraints, frozenset[str], int]
+"""What a pod requests, the nodes that recently rejected such pods, and the number of terms."""
 
 
 @dataclass(eq=False, slots=True)
@@ -90,15 +90,14 @@ class Exclusion:
     nodes: NodeAnswers
     bound_fit: NodeFit
     refusing: Refusing
-    _found: dict[_Template, tuple[Snapshot | None, Excluded | KeepGate]] = field(
-        init=False, default_factory=dict
-    )
+    _found: dict[_Template, Excluded | KeepGate] = field(init=False, default_factory=dict)
+    _found_in: Snapshot | None = field(init=False, default=None)
     _changes: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.state.reservations.on_change(self._forget)
+        self.state.reservations.on_change(lambda _node: self._forget())
 
-    def _forget(self, _node: str) -> None:
+    def _forget(self) -> None:
         self._found.clear()
         self._changes += 1
 
@@ -108,30 +107,42 @@ class Exclusion:
 
         It takes many steps, and other tasks run in between.
         """
-        template = (pod.namespace, pending.question, pending.constraints, terms)
-        snapshot, changes = self.state.snapshot, self._changes
-        if (known := self._found.get(template)) and known[0] is snapshot:
-            return known[1]
-        found = await self._find(pod, pending, terms=terms)
-        if changes == self._changes and len(self._found) < REMEMBERED:
-            self._found[template] = snapshot, found
+        if self._found_in is not self.state.snapshot:
+            self._found_in = self.state.snapshot
+            self._forget()
+        refused = frozenset(self.refusing(pod, pending))
+        template, changes = (pending.question, pending.constraints, refused, terms), self._changes
+        if known := self._found.get(template):
+            return known
+        found = await self._find(pending, refused, terms=terms)
+        unchanged = changes == self._changes and self._found_in is self.state.snapshot
+        if unchanged and len(self._found) < REMEMBERED:
+            self._found[template] = found
         return found
 
-    async def _find(self, pod: PodInfo, pending: PendingPod, *, terms: int) -> Excluded | KeepGate:
-        rejecting = await self._rejecting(pending)
-        refused = frozenset(self.refusing(pod, pending))
+    async def _find(self, pending: PendingPod, refused: frozenset[str], *, terms: int) -> Excluded | KeepGate:
+        names, time_slice = tuple(self.state.node_names()), TimeSlice()
+        # The intent of a pod does not matter to a kubelet, nor to a scheduler that knows nothing of zones.
+        anyhow = replace(pending, question=replace(pending.question, intent=NO_INTENT))
+        await patiently(self.nodes.work(names, anyhow))
+        kept_away = self.nodes.not_eligible(names, pending)
+        await time_slice.share()
+        eligible = [name for name in names if not (name in kept_away and kept_away[name].lasting)]
+        filtered, _ = self.nodes.filtered(eligible, anyhow)
+        rejecting = filtered.failed.keys() | filtered.unresolvable.keys() | refused
+        unwanted = dict.fromkeys(name for name in eligible if name in rejecting)
         # No autoscaler adds a node that a pod names.
-        if rejecting and names_nodes(pending.constraints):
-            where = _listed(rejecting)
-            why = f"it may only go to nodes that it names, and the kubelet of {where} would reject it"
-            return KeepGate(KeepReason.NAMES_NODES, why)
-        excluded, time_slice = list[str](), TimeSlice()
-        for name in rejecting:
+        if unwanted and names_nodes(pending.constraints):
+            others = (name for name in eligible if not (name in unwanted or name in kept_away))
+            if not any(self.bound_fit.fits(name, pending.demand) for name in others):
+                where = _listed(unwanted)
+                why = f"it may only go to nodes that it names, and the kubelet of {where} would reject it"
+                return KeepGate(KeepReason.NAMES_NODES, why)
+        excluded = list[str]()
+        for name in unwanted:
             await time_slice.share()
-            if self.bound_fit.fits(name, pending.demand):
+            if name in refused or self.bound_fit.fits(name, pending.demand):
                 excluded.append(name)
-        known = frozenset(excluded)
-        excluded += [name for name in self.state.node_names() if name in refused - known]
         if len(excluded) * terms > MOST_EXCLUDED:
             why = (
                 f"{len(excluded)} nodes have room for it in total but not in a NUMA zone, and a pod can be"
@@ -142,18 +153,6 @@ class Exclusion:
             why = f"it must be kept off {_listed(unlabelled)}, without the label {NODE_LABEL} yet"
             return KeepGate(KeepReason.UNLABELLED, why)
         return Excluded(tuple(excluded))
-
-    async def _rejecting(self, pending: PendingPod) -> list[str]:
-        """Return the nodes that the pod may go to, now or later, and whose kubelets would reject it."""
-        names, time_slice = tuple(self.state.node_names()), TimeSlice()
-        # The intent of a pod does not matter to a kubelet, nor to a scheduler that knows nothing of zones.
-        anyhow = replace(pending, question=replace(pending.question, intent=NO_INTENT))
-        await patiently(self.nodes.work(names, anyhow))
-        kept_away = self.nodes.not_eligible(names, pending)
-        await time_slice.share()
-        eligible = [name for name in names if not (name in kept_away and kept_away[name].lasting)]
-        filtered, _ = self.nodes.filtered(eligible, anyhow)
-        return [*filtered.failed, *filtered.unresolvable]
 
 
 def names_nodes(constraints: Constraints) -> bool:

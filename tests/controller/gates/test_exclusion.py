@@ -23,6 +23,8 @@ FRAGMENTED = node(*["cpu=2 mem=4Gi"] * 2, policy=SINGLE, totals="cpu=4 mem=8Gi")
 
 FULL = node(*["cpu=2 mem=4Gi"] * 2, policy=SINGLE, totals="cpu=3 mem=8Gi")
 ROOMY = node(*["cpu=8 mem=4Gi"] * 2, policy=SINGLE, totals="cpu=16 mem=8Gi")
+TIGHT = replace(ROOMY, totals=FULL.totals)
+AWAY = replace(ROOMY, attributes=Attributes(cordoned=True))
 LOOSE = replace(FRAGMENTED, policy=node("cpu=1", policy="best-effort").policy)
 RESTRICTED = replace(ROOMY, policy=node("cpu=1", policy="restricted").policy)
 CORDONED = replace(FRAGMENTED, attributes=Attributes(cordoned=True))
@@ -220,3 +222,55 @@ async def test_a_pod_that_names_a_node_without_a_topology_is_let_go(scorer: Scor
     await scorer.know({}, unknown=["bare"])
 
     assert await found(scorer, raw(ASKS, spec=affine(BY_FIELD))) == Excluded(())
+
+
+def hosted(made: Node, name: str, **labels: str) -> Node:
+    """A node with a hostname and other labels."""
+    return replace(made, attributes=Attributes(Labels({"kubernetes.io/hostname": name, **labels})))
+
+
+async def test_the_gate_of_a_pod_that_names_a_node_stays_after_the_node_rejected_such_a_pod(
+    scorer: Scorer,
+) -> None:
+    """It would require and exclude the same node for ever."""
+    await know(scorer, one=hosted(ROOMY, "one"))
+    spec = {"nodeSelector": {"kubernetes.io/hostname": "one"}}
+    kept = await found(scorer, raw(ASKS, spec=spec), refusing=("one",))
+
+    assert isinstance(kept, KeepGate)
+    assert kept.reason is KeepReason.NAMES_NODES
+
+
+@pytest.mark.parametrize(("other", "excluded"), [(ROOMY, True), (TIGHT, False), (AWAY, False)])
+async def test_a_pod_is_let_go_to_another_node_that_it_names_if_a_scheduler_finds_room_there(
+    scorer: Scorer, other: Node, *, excluded: bool
+) -> None:
+    await know(scorer, one=FRAGMENTED, other=other)
+    named = [{"matchFields": [each("metadata.name", "In", name)]} for name in ("one", "other")]
+
+    what = await found(scorer, raw(ASKS, spec=affine(*named)), terms=2)
+
+    assert (what == Excluded(("one",))) is excluded
+
+
+async def test_a_node_that_rejected_such_a_pod_does_not_matter_where_the_pod_may_not_go(
+    scorer: Scorer,
+) -> None:
+    await scorer.know({"one": hosted(ROOMY, "one")}, labels={})
+
+    assert await found(
+        scorer, raw(ASKS, spec={"nodeSelector": {"pool": "a"}}), refusing=("one",)
+    ) == Excluded(())
+
+
+async def test_a_node_is_no_longer_excluded_when_its_rejection_is_long_ago(scorer: Scorer) -> None:
+    """Although nothing has changed on any node."""
+    await know(scorer, one=ROOMY)
+    refusing, made = ["one"], raw(ASKS)
+    scorer.see(made)
+    finder = Exclusion(scorer.state, scorer.nodes, NodeFit(scorer.state), lambda *_pod: refusing)
+    pod, pending = scorer.state.pods[made["metadata"]["uid"]], scorer.subject(made)
+    before = await finder.of(pod, pending, terms=1)
+    refusing.clear()
+
+    assert (before, await finder.of(pod, pending, terms=1)) == (Excluded(("one",)), Excluded(()))
