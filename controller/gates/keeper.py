@@ -24,7 +24,7 @@ from heapq import nlargest
 from operator import itemgetter
 
 from controller.gates.choosing import Chooser, ChosenNode, NoNode
-from controller.gates.exclusion import Exclusion, KeepGate
+from controller.gates.exclusion import Excluded, Exclusion, KeepGate
 from controller.gates.metrics import GateMetrics, Lift
 from controller.gates.pin import PinTarget, gates_of, term_count
 from controller.gates.pods import GatedPods, LiftGate, PinWriter, ReadPod, WantedPlacement, aspects
@@ -485,18 +485,27 @@ class GateKeeper:
             if gates_of(raw) != (PLACEMENT_GATE,):
                 # The watch will report it in a moment.
                 return
-            read = self._parsed(gated, raw)
-            if not isinstance(read, ReadPod) or self.state.snapshot is None:
-                await self._write_lift(gated, read.why if isinstance(read, LiftGate) else why, lift)
-                return
-            found = await self.exclusion.of(gated.pod, read.wanted.pending, terms=term_count(raw))
+            found = await self._found(gated, raw)
             if isinstance(found, KeepGate):
                 self._keep(gated, found)
+            elif isinstance(found, LiftGate):
+                await self._write_lift(gated, found.why, lift)
             elif found.nodes:
                 exclude = partial(self.pods.exclude, raw, found.labels)
                 await self._write_lift(gated, f"{why}; {found}", exclude)
             else:
                 await self._write_lift(gated, why, lift)
+
+    async def _found(self, gated: GatedPod, raw: Object) -> Excluded | KeepGate | LiftGate:
+        """Return which nodes to exclude, none if that cannot be found out, or why the gate stays or not."""
+        try:
+            read = self._parsed(gated, raw)
+            if isinstance(read, ReadPod) and self.state.snapshot is not None:
+                return await self.exclusion.of(gated.pod, read.wanted.pending, terms=term_count(raw))
+        except Exception as error:  # noqa: BLE001  no error of ours may keep a gate
+            self._failed(gated, error)
+            read = None
+        return read if isinstance(read, LiftGate) else Excluded(())
 
     def _keep(self, gated: GatedPod, kept: KeepGate) -> None:
         """Look at a gate again later, and report why it stays."""

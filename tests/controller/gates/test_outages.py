@@ -125,6 +125,22 @@ async def test_a_pod_that_cannot_be_read_for_a_moment_is_not_let_go_to_a_node_th
     assert scheduling(cluster.pod()).constraints.selective
 
 
+@pytest.mark.parametrize("part", ["_parsed", "exclusion"])
+async def test_an_error_of_our_own_keeps_no_gate(
+    cluster: GatedCluster, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    await cluster.know({"small": SMALL})
+    cluster.make(gated(FOUR, creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(10)
+        monkeypatch.setattr(cluster.keeper, part, None)
+        await cluster.pass_by(24)
+
+    assert cluster.gates() == []
+    assert cluster.told.of("gate.internal_error")
+
+
 @pytest.mark.parametrize("patience", [17.0, 35.0, 45.0])
 async def test_whoever_cannot_be_read_waits_as_long_as_others(patience: float) -> None:
     """However long it is until somebody tries to read the pod again."""
