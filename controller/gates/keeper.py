@@ -64,6 +64,9 @@ AT_ONCE = 128
 """Most pods that are being pinned at once; most of them wait for others on their node."""
 
 LIFTS_AT_ONCE = 32
+OVERDUE_AT_ONCE = 64
+"""Most overdue pods of one namespace that are evaluated or wait for it; the others may still be pinned."""
+
 AHEAD = 16
 """Pods that are read ahead of their turn."""
 
@@ -160,6 +163,7 @@ class GateKeeper:
     _remembered: LRU[str, _Remembered] = field(init=False)
     _pinning: asyncio.Semaphore = field(init=False)
     _lifting: asyncio.Semaphore = field(init=False)
+    _overdue: dict[str, str] = field(init=False, default_factory=dict)
     _led_since: float = field(init=False, default=math.inf)
 
     def __post_init__(self) -> None:
@@ -380,6 +384,7 @@ class GateKeeper:
 
     def _ended(self, gated: GatedPod, done: asyncio.Task[None]) -> None:
         self._busy.pop(gated.pod.uid, None)
+        self._overdue.pop(gated.pod.uid, None)
         self._changed.set()
         if not done.cancelled() and isinstance(error := done.exception(), Exception):
             self._failed(gated, error)
@@ -428,14 +433,16 @@ class GateKeeper:
         """Lift the gates of pods that have waited too long; never returns."""
         while True:
             await self.sleep(TURN_SECONDS)
-            time_slice = TimeSlice()
+            time_slice, overdue = TimeSlice(), Counter(self._overdue.values())
             for gated in self._waiting():
                 await time_slice.share()
                 if self._leads_for() < GRACE_SECONDS or self._is_taken(gated):
                     continue
                 if why := self._why_ungated(gated):
                     self._begin(gated, self._lift(gated, why))
-                elif self._is_overdue(gated):
+                elif self._is_overdue(gated) and overdue[namespace := gated.pod.namespace] < OVERDUE_AT_ONCE:
+                    overdue[namespace] += 1
+                    self._overdue[gated.pod.uid] = namespace
                     self._begin(gated, self._lift_overdue(gated))
 
     def _why_ungated(self, gated: GatedPod) -> str:

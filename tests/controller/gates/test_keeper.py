@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.gates.choosing import Chooser, ChosenNode, NoNode
-from controller.gates.keeper import MOST_NEW_MISSES, REREAD_SECONDS, TURN_SECONDS
+from controller.gates.exclusion import Excluded, Exclusion, KeepGate
+from controller.gates.keeper import MOST_NEW_MISSES, OVERDUE_AT_ONCE, REREAD_SECONDS, TURN_SECONDS
 from controller.gates.pin import HOSTNAME_LABEL
 from controller.gates.queue import LONGEST_LOOK
 from numalign.cache.pod_question import MOST_TERMS
@@ -159,6 +160,29 @@ async def test_a_pod_whose_gate_stays_is_pinned_as_soon_as_there_is_room(cluster
 
     assert (kept, cluster.pin()) == ([PLACEMENT_GATE], "one")
     assert ("web", "NUMAGateKept") in cluster.reasons()
+
+
+async def test_the_pods_of_one_namespace_do_not_keep_those_of_another_from_being_let_go(
+    cluster: GatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may need an evaluation of all nodes of its own."""
+    asked, find = [], Exclusion.of
+
+    async def counted(
+        self: Exclusion, pod: PodInfo, pending: PendingPod, *, terms: int
+    ) -> Excluded | KeepGate:
+        asked.append(pod.namespace)
+        return await find(self, pod, pending, terms=terms)
+
+    monkeypatch.setattr(Exclusion, "of", counted)
+    await cluster.know({"small": SMALL}, others={"gate": "enabled"}, labels={})
+    many = [gated(FOUR, name=f"pod-{number}", creationTimestamp=NEW) for number in range(2 * OVERDUE_AT_ONCE)]
+    cluster.make(*many, gated(FOUR, name="other", namespace="others", creationTimestamp=LATER))
+
+    async with cluster.running():
+        await cluster.pass_by(40)
+
+    assert asked.index("others") == OVERDUE_AT_ONCE
 
 
 async def test_an_exclusion_that_the_api_server_refuses_is_found_again(cluster: GatedCluster) -> None:
