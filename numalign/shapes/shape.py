@@ -110,7 +110,7 @@ class Shape:
         key = requirement.key
         return (
             new_nodes.varied(key)
-            or (new_nodes.set_later(key) and key not in self.labels)
+            or (new_nodes.set_later(key) and key != CLASS_LABEL and key not in self.labels)
             or self._may(requirement)
         )
 

@@ -54,7 +54,8 @@ def test_of_the_label_with_its_class_only_the_value_counts_that_it_should_have()
     assert found.covers(made)
     assert found.unmet(Constraints((asks(Operator.IN, frozenset({found.node_class})),))) is None
     assert found.unmet(Constraints((asks(Operator.DOES_NOT_EXIST),))) is None
-    assert found.unmet(Constraints((asks(Operator.IN, random),))) is Unmet.AFFINITY
+    for unmet in (found.unmet, found.unmet_by_new):
+        assert unmet(Constraints((asks(Operator.IN, random),))) is Unmet.AFFINITY
 
 
 SAME = [
