@@ -14,7 +14,6 @@ from controller.placing import Placing
 from numalign.kube.compose import Background
 from numalign.kube.pod_informer import PodInfo
 from numalign.scheduling.binding import Binder, BindMetrics
-from numalign.scheduling.node_fit import NodeFit
 from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.scheduling.scheduler_state import PendingPod
 
@@ -57,11 +56,12 @@ def gate_tasks(placing: Placing) -> Background:
         wall=placing.wall,
         sleep=placing.sleep,
     )
-    refusing, bound_fit = _refusing(placing.refusals), NodeFit(state, lambda pod: not pod.reserved)
+    refusing = _refusing(placing.refusals)
+    exclusion = Exclusion(state, placing.nodes, refusing)
     keeper = GateKeeper(
         state=state,
         chooser=Chooser(state, placing.nodes, placing.ranker, placing.fit, refusing, placing.held),
-        exclusion=Exclusion(state, placing.nodes, bound_fit, refusing),
+        exclusion=exclusion,
         binder=binder,
         pods=pods,
         pins=pins,
@@ -76,7 +76,7 @@ def gate_tasks(placing: Placing) -> Background:
         clock=placing.clock,
         sleep=placing.sleep,
     )
-    for watcher in (keeper.update_pod, pinned.update_pod, bound_fit.update_pod):
+    for watcher in (keeper.update_pod, pinned.update_pod, exclusion.bound_fit.update_pod):
         placing.watch(watcher)
     placing.cache_getters.append(keeper.caches)
     return Background({"gates": keeper.place, "patience": keeper.lift, "pins": pinned.run})

@@ -80,21 +80,22 @@ _Template = tuple[Question, Constraints, frozenset[str], int]
 @dataclass(eq=False, slots=True)
 class Exclusion:
     """
-    Finds these nodes; `bound_fit` counts only pods that are bound, as schedulers do.
+    Finds these nodes. `refusing` returns the nodes that recently rejected such pods.
 
-    `refusing` returns the nodes that recently rejected such pods. Pods of one template get one answer, until
-    anything changes on a node.
+    `bound_fit` counts only pods that are bound, as schedulers do, and must be told of pods that change. Pods
+    of one template get one answer, until anything changes on a node.
     """
 
     state: SchedulerState
     nodes: NodeAnswers
-    bound_fit: NodeFit
     refusing: Refusing
+    bound_fit: NodeFit = field(init=False)
     _found: dict[_Template, Excluded | KeepGate] = field(init=False, default_factory=dict)
     _found_in: Snapshot | None = field(init=False, default=None)
     _changes: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
+        self.bound_fit = NodeFit(self.state, lambda pod: not pod.reserved)
         self.state.reservations.on_change(lambda _node: self._forget())
 
     def _forget(self) -> None:

@@ -126,7 +126,7 @@ class GatedCluster:
             clock=self.time,
             sleep=self.time.sleep,
         )
-        fit, bound_fit = NodeFit(state), NodeFit(state, lambda pod: not pod.reserved)
+        fit, exclusion = NodeFit(state), Exclusion(state, scorer.nodes, lambda *_pod: self.refusing)
         shared: dict[str, Any] = {
             "state": state,
             "pods": pods,
@@ -148,7 +148,7 @@ class GatedCluster:
         self.keeper = GateKeeper(
             **shared,
             chooser=Chooser(state, scorer.nodes, scorer.context.ranker, fit),
-            exclusion=Exclusion(state, scorer.nodes, bound_fit, lambda *_pod: self.refusing),
+            exclusion=exclusion,
             binder=scorer.binder,
             pins=pins,
             queue=queue,
@@ -159,7 +159,7 @@ class GatedCluster:
         state.watchers = (
             *state.watchers,
             fit.update_pod,
-            bound_fit.update_pod,
+            exclusion.bound_fit.update_pod,
             self.keeper.update_pod,
             self.pinned.update_pod,
         )

@@ -40,9 +40,8 @@ async def found(
 ) -> Excluded | KeepGate:
     """What becomes of the gate of a pod."""
     scorer.see(made)
-    bound = NodeFit(scorer.state, lambda pod: not pod.reserved)
     pod = scorer.state.pods[made["metadata"]["uid"]]
-    finder = Exclusion(scorer.state, scorer.nodes, bound, lambda *_pod: refusing)
+    finder = Exclusion(scorer.state, scorer.nodes, lambda *_pod: refusing)
     return await finder.of(pod, scorer.subject(made), terms=terms)
 
 
@@ -113,7 +112,7 @@ async def test_pods_of_a_template_get_one_answer_until_a_node_changes(
 
     monkeypatch.setattr(NodeFit, "fits", counted)
     await know(scorer, one=FRAGMENTED)
-    finder = Exclusion(scorer.state, scorer.nodes, NodeFit(scorer.state), lambda *_pod: ())
+    finder = Exclusion(scorer.state, scorer.nodes, lambda *_pod: ())
 
     async def asked(name: str) -> int:
         made = raw(ASKS, name=name)
@@ -268,7 +267,7 @@ async def test_a_node_is_no_longer_excluded_when_its_rejection_is_long_ago(score
     await know(scorer, one=ROOMY)
     refusing, made = ["one"], raw(ASKS)
     scorer.see(made)
-    finder = Exclusion(scorer.state, scorer.nodes, NodeFit(scorer.state), lambda *_pod: refusing)
+    finder = Exclusion(scorer.state, scorer.nodes, lambda *_pod: refusing)
     pod, pending = scorer.state.pods[made["metadata"]["uid"]], scorer.subject(made)
     before = await finder.of(pod, pending, terms=1)
     refusing.clear()
