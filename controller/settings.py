@@ -16,7 +16,10 @@ class ControllerSettings(PairSettings, MapSettings, NamespaceMetricsSettings, Po
 
     label_nodes: bool = Field(
         default=True,
-        description="Label nodes with their class. Set it to false if another program does.",
+        description=(
+            "Label nodes with their class and, with --gates, their name. Set it to false if another program"
+            " does."
+        ),
     )
     gates: bool = Field(
         default=False,
@@ -31,7 +34,8 @@ class ControllerSettings(PairSettings, MapSettings, NamespaceMetricsSettings, Po
         description=(
             "Seconds that a pod waits behind the gate for zones, from when a controller sees it. After that"
             " the gate is lifted without a pin, so that the scheduler reports why the pod is unschedulable"
-            " and autoscalers react. 0 waits forever, for clusters that do not grow."
+            " and autoscalers react, unless a kubelet would then reject it. 0 waits forever, for clusters"
+            " that do not grow."
         ),
     )
     pin_patience_seconds: float = Field(

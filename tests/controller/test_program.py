@@ -28,6 +28,7 @@ from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.errors import Unconfigured
 from numalign.kube.files.policy import BadPolicy
 from numalign.kube.lease import LeaderElector
+from numalign.model.constraints import Operator, Requirement, Term
 from numalign.model.intent import NODE_LABEL, PINNED_AT, PLACEMENT, PLACEMENT_GATE
 from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
@@ -361,6 +362,41 @@ async def test_all_pods_are_watched_only_where_something_is_done_about_them(benc
     # Else only those that failed.
     assert few == ["status.phase=Failed"]
     assert "fieldSelector" not in bench.api.asked("LIST", PODS)[-1].query
+
+
+async def test_a_gated_pod_is_kept_off_nodes_that_would_reject_it_or_rejected_such_a_pod(
+    bench: Bench,
+) -> None:
+    namespace = {"name": "team", "labels": {"numalign.io/gate": "enabled"}}
+    bench.api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
+    asks = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "5"}
+    spec = {"containers": [{"name": "main", "resources": {"requests": asks, "limits": asks}}]}
+    metadata = {"namespace": "team", "annotations": {"numalign.io/policy": SINGLE}}
+    gated = {**spec, "schedulingGates": [{"name": PLACEMENT_GATE}]}
+    refused = {
+        "phase": "Failed",
+        "reason": "TopologyAffinityError",
+        "startTime": f"{datetime.now(UTC):%FT%TZ}",
+    }
+    bench.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
+    pods = [
+        {"metadata": {**metadata, "name": "first"}, "spec": {**spec, "nodeName": "bare"}, "status": refused},
+        {"metadata": {**metadata, "name": "web"}, "spec": gated},
+    ]
+    for made in pods:
+        bench.api.put({"apiVersion": "v1", "kind": "Pod", **made})
+
+    async def lifted() -> bool:
+        pod = bench.api.get("/api/v1/namespaces/team/pods/web")
+        return pod is not None and not pod["spec"].get("schedulingGates")
+
+    async with bench.running("--gates") as controller:
+        await controller.until(lifted)
+
+    pod = bench.api.get("/api/v1/namespaces/team/pods/web")
+    assert pod
+    without = Requirement(NODE_LABEL, Operator.NOT_IN, frozenset({"small", "large", "bare"}))
+    assert scheduling(pod).constraints.terms == (Term((without,)),)
 
 
 async def test_a_gated_pod_is_pinned_and_told_of(bench: Bench) -> None:
