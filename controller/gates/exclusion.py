@@ -45,6 +45,7 @@ class KeepReason(StrEnum):
     NAMES_NODES = "names-nodes"
     UNLABELLED = "unlabelled"
     TOO_MANY = "too-many"
+    NOT_ALLOWED = "not-allowed"
 
 
 @dataclass(frozen=True, slots=True)

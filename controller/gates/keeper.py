@@ -24,7 +24,7 @@ from heapq import nlargest
 from operator import itemgetter
 
 from controller.gates.choosing import Chooser, ChosenNode, NoNode
-from controller.gates.exclusion import Excluded, Exclusion, KeepGate
+from controller.gates.exclusion import Excluded, Exclusion, KeepGate, KeepReason
 from controller.gates.metrics import GateMetrics, Lift
 from controller.gates.pin import PinTarget, gates_of, term_count
 from controller.gates.pods import GatedPods, LiftGate, PinWriter, ReadPod, WantedPlacement, aspects
@@ -32,7 +32,7 @@ from controller.gates.queue import GatedPod, GateQueue
 from controller.gates.turns import NamespaceTurns
 from numalign.cache import Question
 from numalign.kube.bindings import BIND_SECONDS
-from numalign.kube.errors import ClusterError, NotFound
+from numalign.kube.errors import ClusterError, Forbidden, InvalidObject, NotFound
 from numalign.kube.events import Event, Type
 from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo
@@ -499,7 +499,9 @@ class GateKeeper:
                 await self._write_lift(gated, found.why, lift)
             elif found.nodes:
                 exclude = partial(self.pods.exclude, raw, found.labels)
-                await self._write_lift(gated, f"{why}; {found}", exclude)
+                error = await self._write_lift(gated, f"{why}; {found}", exclude)
+                if isinstance(error, Forbidden | InvalidObject):
+                    self._keep(gated, KeepGate(KeepReason.NOT_ALLOWED, f"nodes cannot be excluded: {error}"))
             else:
                 await self._write_lift(gated, why, lift)
 
@@ -528,9 +530,10 @@ class GateKeeper:
 
     async def _write_lift(
         self, gated: GatedPod, why: str, write: Callable[[], Coroutine[object, object, None]]
-    ) -> None:
+    ) -> ClusterError | None:
+        """Write, and return the error if that failed."""
         if not self.leading():
-            return
+            return None
         # If the write or its watch event is lost, it is repeated.
         gated.failed(now=self.clock() + NOTIFICATION_SECONDS)
         try:
@@ -539,9 +542,11 @@ class GateKeeper:
             self.queue.drop(gated.pod.uid)
         except ClusterError as error:
             gated.why = str(error)
+            return error
         else:
             self.turns.cancel(gated.pod.uid)
             self._lifted(gated, Lift.UNPINNED, why)
+        return None
 
     def _lifted(self, gated: GatedPod, how: Lift, why: str) -> None:
         pod, seconds = gated.pod, max(0.0, self.clock() - gated.since)

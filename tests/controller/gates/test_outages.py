@@ -7,8 +7,9 @@ import pytest
 from controller.gates.keeper import GRACE_SECONDS, HANDOVER_SECONDS
 from controller.gates.pin import PinTarget
 from controller.gates.pods import PinWriter
+from controller.gates.queue import LONGEST_LOOK
 from numalign.kube.decode.scheduling import scheduling
-from numalign.kube.errors import Conflict, Forbidden, InvalidObject, NotFound, Unreachable
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObject, NotFound, Unreachable
 from numalign.model.intent import PLACEMENT_GATE
 from tests.controller.gates.conftest import GatedCluster, gated
 from tests.notation import node, table
@@ -123,6 +124,24 @@ async def test_a_pod_that_cannot_be_read_for_a_moment_is_not_let_go_to_a_node_th
 
     assert (gates, cluster.gates()) == ([PLACEMENT_GATE], [])
     assert scheduling(cluster.pod()).constraints.selective
+
+
+@pytest.mark.parametrize("error", [Forbidden("not by this policy"), InvalidObject("not by this policy")])
+async def test_a_gate_that_stays_because_nodes_may_not_be_excluded_is_told_of(
+    cluster: GatedCluster, error: ClusterError
+) -> None:
+    await cluster.know({"small": SMALL})
+    cluster.make(gated(FOUR, creationTimestamp=NEW))
+    cluster.store.failing = error
+
+    async with cluster.running():
+        await cluster.pass_by(120)
+        kept, cluster.store.failing = cluster.gates(), None
+        await cluster.pass_by(LONGEST_LOOK)
+
+    assert (kept, cluster.gates()) == ([PLACEMENT_GATE], [])
+    assert cluster.reasons() == [("web", "NUMAGateKept"), ("web", "NUMAGateLifted")]
+    assert "not by this policy" in cluster.events[0].message
 
 
 @pytest.mark.parametrize("part", ["_parsed", "exclusion"])
