@@ -19,7 +19,7 @@ from numalign.kubelet.topology_manager import NumaInfo
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import MOST_CPUS, CpuTopology
 from numalign.model.node import CpuManager, MemoryManager, Node, Zone, alike
-from numalign.model.options import Change, CpuOption, FeatureGate
+from numalign.model.options import CpuOption, FeatureGate, KubeletChange
 from numalign.model.resources import MILLI, Kind, ZoneId, kind
 
 MOST_ZONES = 8
@@ -216,10 +216,10 @@ def config_of(node: Node, cpus: CpuTopology | None) -> KubeletConfig:
         scope=node.scope,
         cpu_manager=node.cpu_manager,
         memory_manager=node.memory_manager,
-        near=Change.HINTS_WHERE_DEVICES_ARE in node.options.changes,
+        near=KubeletChange.HINTS_WHERE_DEVICES_ARE in node.options.changes,
         whole_cores=_gives_whole_cores(node),
         threads=_threads(cpus),
-        init_memory=Change.INIT_ONLY_NAMES in node.options.changes,
+        init_memory=KubeletChange.INIT_ONLY_NAMES in node.options.changes,
     )
 
 

@@ -49,7 +49,7 @@ from numalign.model.demand import Demand, PodLevel, Step, by_plugins, with_init_
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import CpuSet
 from numalign.model.node import Node
-from numalign.model.options import Change, FeatureGate, TopologyOption
+from numalign.model.options import FeatureGate, KubeletChange, TopologyOption
 from numalign.model.placement import Grant, Placement, ZoneSet
 from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, ZoneId, kind
 from numalign.model.steps import Steps, finished
@@ -124,10 +124,12 @@ def effective_demand(node: Node, demand: Demand) -> Demand:
         demand = by_plugins(demand, node.devices | node.uncertain)
     if level := level_of(node, demand):
         steps = level.steps
-        if Change.NO_MEMORY_NO_BLOCK in node.options.changes:
+        if KubeletChange.NO_MEMORY_NO_BLOCK in node.options.changes:
             steps = tuple(step if step.memory else replace(step, managed=False) for step in steps)
-        return replace(demand, steps=steps, whole=level.whole, init_memory=EMPTY)
-    return with_init_memory(demand) if Change.INIT_ONLY_NAMES in node.options.changes else demand
+        # Whoever explains the result tells by these steps that the pod-level request counts.
+        level = replace(level, steps=steps)
+        return replace(demand, steps=steps, whole=level.whole, pod_level=level, init_memory=EMPTY)
+    return with_init_memory(demand) if KubeletChange.INIT_ONLY_NAMES in node.options.changes else demand
 
 
 def level_of(node: Node, demand: Demand) -> PodLevel | None:

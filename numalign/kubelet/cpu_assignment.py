@@ -20,7 +20,7 @@ from numalign.kubelet import cpu_distribution
 from numalign.kubelet.cpu_distribution import DistributionRequest
 from numalign.model.bitset import bits, lowest, members, union
 from numalign.model.machine import CpuSet, CpuTopology
-from numalign.model.options import DEFAULTS, Change
+from numalign.model.options import DEFAULTS, KubeletChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class StaticPolicyOptions:
     by_socket: bool = False
     spread: bool = False
     by_cache: bool = False
-    changes: frozenset[Change] = DEFAULTS.changes
+    changes: frozenset[KubeletChange] = DEFAULTS.changes
 
 
 def take_by_topology(
@@ -109,7 +109,7 @@ def _request(
     """Return what is distributed over the zones with free CPUs; the others are not among them."""
     zones = _sorted_numa_nodes(topology, free)
     room = _room(zones, free)
-    by_socket = options.by_socket and Change.SOCKET_SHARE in options.changes
+    by_socket = options.by_socket and KubeletChange.SOCKET_SHARE in options.changes
     return DistributionRequest(
         room=room,
         count=count,
@@ -129,7 +129,7 @@ def _widths(
     groups = count // options.group
     least, most = _ceil(groups, per_zone), min(groups, len(room))
     # A hint that is wider than possible is ignored.
-    follows = Change.HINT_WIDTH in options.changes and least < hint_width <= most
+    follows = KubeletChange.HINT_WIDTH in options.changes and least < hint_width <= most
     return range(hint_width if follows else least, most + 1)
 
 
@@ -155,12 +155,14 @@ def _room(zones: Iterable[CpuSet], free: CpuSet) -> list[int]:
 def _steps(options: StaticPolicyOptions, *, numa_first: bool) -> tuple[TakeStep, ...]:
     """Restate takeFullFirstLevel and takeFullSecondLevel; caches between them and cores, then the rest."""
     # numaFirst and socketsFirst differ in which of the two is the first level.
-    sockets = _own_sockets if Change.OWN_SIZE in options.changes else _full_sockets
+    sockets = _own_sockets if KubeletChange.OWN_SIZE in options.changes else _full_sockets
     units = (_full_numa_nodes, sockets) if numa_first else (sockets, _full_numa_nodes)
     # The kubelet does not start with both options, but part of a distribution is packed without caches.
     by_cache = options.by_cache and not options.distribute
     caches = (partial(_uncore_caches, changes=options.changes),) if by_cache else ()
-    own_size, in_turn = (change in options.changes for change in (Change.OWN_SIZE, Change.SPREAD_IN_TURN))
+    own_size, in_turn = (
+        change in options.changes for change in (KubeletChange.OWN_SIZE, KubeletChange.SPREAD_IN_TURN)
+    )
     packed = (_own_cores if own_size else _full_cores, _remaining_cpus)
     spread = (_cores_in_turn if in_turn else _spread_cpus,)
     return (*units, *caches, *(spread if options.spread else packed))
@@ -263,10 +265,12 @@ def _fitting(units: Iterable[CpuSet], needed: int, *, smallest: int = 1) -> Iter
 
 
 def _uncore_caches(
-    topology: CpuTopology, free: CpuSet, needed: int, *, changes: frozenset[Change]
+    topology: CpuTopology, free: CpuSet, needed: int, *, changes: frozenset[KubeletChange]
 ) -> list[CpuSet]:
     """Take whole caches first, then a part of one cache that serves exactly the rest."""
-    odd, two_passes = (change in changes for change in (Change.ODD_CACHE_SHARE, Change.CACHES_IN_TWO_PASSES))
+    odd, two_passes = (
+        change in changes for change in (KubeletChange.ODD_CACHE_SHARE, KubeletChange.CACHES_IN_TWO_PASSES)
+    )
     order = _within(_sorted_numa_nodes(topology, free), topology.caches, free)
     if two_passes:
         order = [*dict.fromkeys(order)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, combinations, islice
 
 from numalign.model.bitset import union
-from numalign.model.options import Change
+from numalign.model.options import KubeletChange
 
 _ENDLESS = -math.inf
 """The balance of what the kubelet cannot finish: there are enough CPUs, but not as whole groups."""
@@ -33,7 +33,7 @@ class DistributionRequest:
     count: int
     group: int
     widths: range
-    changes: frozenset[Change]
+    changes: frozenset[KubeletChange]
     sockets: Sequence[int] | None = None
 
     def share(self, zones: tuple[int, ...]) -> int:
@@ -83,7 +83,7 @@ def distribution(request: DistributionRequest) -> Distribution | None:
         return None
     best: Distribution | None = None
     latest = dict[tuple[int, ...], tuple[int, ...]]()
-    own = width if Change.COPIED_COMBINATIONS in request.changes else _own_entries(width)
+    own = width if KubeletChange.COPIED_COMBINATIONS in request.changes else _own_entries(width)
     for zones in combinations(range(len(request.room)), width):
         # What the kubelet stores shares memory with every later set that begins the same.
         latest[zones[:own]] = zones
@@ -129,7 +129,7 @@ def _candidate(request: DistributionRequest, zones: tuple[int, ...]) -> Distribu
     balances = {remainder: _balance(request, remaining, remainder, groups) for remainder in _subsets(able)}
     # min keeps the first of equals, as the kubelet does; larger subsets come first.
     best = min(balances, key=balances.__getitem__)
-    remainder = best if Change.COPIED_COMBINATIONS in request.changes else _remembered(best, able)
+    remainder = best if KubeletChange.COPIED_COMBINATIONS in request.changes else _remembered(best, able)
     finished, sockets = balances[best] > _ENDLESS, request.sockets
     in_socket = sockets is None or union(sockets[zone] for zone in zones).bit_count() <= 1
     return Distribution(zones, share, groups, remainder if finished else (), balances[best], in_socket)
@@ -149,7 +149,7 @@ def _share(request: DistributionRequest, zones: tuple[int, ...]) -> tuple[int, l
 def _given(request: DistributionRequest, chosen: Distribution) -> Distribution:
     """Return what the chosen zones give: from 1.37 on, no zone is asked for more than it has."""
     zones = chosen.zones
-    lowers = Change.LOWERED_SHARE in request.changes
+    lowers = KubeletChange.LOWERED_SHARE in request.changes
     share = request.lowered(zones) if lowers else request.share(zones)
     return replace(chosen, share=share, groups=request.missing(zones, share))
 
@@ -163,7 +163,7 @@ def _balance(
     if len(given) < groups:
         # Up to 1.37 the kubelet counts CPUs here but takes groups, so it can find enough and never finish.
         enough = sum(remaining[zone] for zone in remainder) >= groups * group
-        return _ENDLESS if enough and Change.WHOLE_GROUPS not in request.changes else math.inf
+        return _ENDLESS if enough and KubeletChange.WHOLE_GROUPS not in request.changes else math.inf
     for zone in given:
         amounts[zone] -= group
     # Zones outside the set count as well: the machine is to be balanced, not what is taken.

@@ -21,7 +21,7 @@ from numalign.model.bitset import bits, union
 from numalign.model.demand import Step
 from numalign.model.machine import DevicePlace
 from numalign.model.node import Node
-from numalign.model.options import Change
+from numalign.model.options import KubeletChange
 from numalign.model.pod import Role
 from numalign.model.resources import Resources
 
@@ -179,7 +179,7 @@ def _described(node: Node, places: tuple[DevicePlace, ...], stock: tuple[int, ..
         total=tuple(place.total for place in places),
         zones=len(position),
         healthy=any(place.healthy for place in places),
-        near=Change.HINTS_WHERE_DEVICES_ARE in node.options.changes,
+        near=KubeletChange.HINTS_WHERE_DEVICES_ARE in node.options.changes,
     )
     return DeviceState(devices, stock, (0,) * len(stock))
 
@@ -188,7 +188,7 @@ def _counted(node: Node, name: str) -> DeviceState:
     capacity = tuple([zone.capacity for zone in node.zones])
     allocatable = tuple([zone.allocatable for zone in node.zones])
     devices = _devices(
-        capacity, allocatable, name, near=Change.HINTS_WHERE_DEVICES_ARE in node.options.changes
+        capacity, allocatable, name, near=KubeletChange.HINTS_WHERE_DEVICES_ARE in node.options.changes
     )
     free = tuple([zone.free.get(name, 0) for zone in node.zones])
     return DeviceState(devices, free, (0,) * len(free))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from numalign.kubelet import assumed_machine
 from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, all_places
 from numalign.model.node import MemoryManager, Node, Zone
-from numalign.model.options import Change
+from numalign.model.options import KubeletChange
 from numalign.model.resources import CPU, Kind, ZoneId, kind
 
 DevicePlaces = tuple[tuple[str, tuple[DevicePlace, ...]], ...]
@@ -24,7 +24,7 @@ Build = Callable[[tuple[ZoneId, ...], tuple[Core, ...], CpuSet, DevicePlaces], M
 
 def apart(node: Node, build: Build = Machine) -> Node:
     """Return an empty node with the zones that no hint can include in `others`."""
-    near = Change.HINTS_WHERE_DEVICES_ARE in node.options.changes
+    near = KubeletChange.HINTS_WHERE_DEVICES_ARE in node.options.changes
     if node.memory_manager is MemoryManager.STATIC or not near or not _shows_all(node):
         return node
     topology = node.machine.topology if node.machine else assumed_machine.assume(node).topology

@@ -35,7 +35,7 @@ class FeatureGate(StrEnum):
     POD_LEVEL_MANAGERS = "PodLevelResourceManagers"
 
 
-class Change(StrEnum):
+class KubeletChange(StrEnum):
     """What a kubelet does differently from those of older versions.
 
     `CHANGES` has the versions. The texts are names in tables, and stay as they are.
@@ -78,20 +78,20 @@ class Change(StrEnum):
     """In pod scope, memory that only init containers request counts."""
 
 
-CHANGES: Mapping[Change, int] = MappingProxyType(
+CHANGES: Mapping[KubeletChange, int] = MappingProxyType(
     {
-        Change.ODD_CACHE_SHARE: 34,
-        Change.HINTS_WHERE_DEVICES_ARE: 36,
-        Change.SOCKET_SHARE: 37,
-        Change.LOWERED_SHARE: 37,
-        Change.NO_MEMORY_NO_BLOCK: 37,
-        Change.HINT_WIDTH: 38,
-        Change.COPIED_COMBINATIONS: 38,
-        Change.WHOLE_GROUPS: 38,
-        Change.OWN_SIZE: 38,
-        Change.SPREAD_IN_TURN: 38,
-        Change.CACHES_IN_TWO_PASSES: 38,
-        Change.INIT_ONLY_NAMES: 38,
+        KubeletChange.ODD_CACHE_SHARE: 34,
+        KubeletChange.HINTS_WHERE_DEVICES_ARE: 36,
+        KubeletChange.SOCKET_SHARE: 37,
+        KubeletChange.LOWERED_SHARE: 37,
+        KubeletChange.NO_MEMORY_NO_BLOCK: 37,
+        KubeletChange.HINT_WIDTH: 38,
+        KubeletChange.COPIED_COMBINATIONS: 38,
+        KubeletChange.WHOLE_GROUPS: 38,
+        KubeletChange.OWN_SIZE: 38,
+        KubeletChange.SPREAD_IN_TURN: 38,
+        KubeletChange.CACHES_IN_TWO_PASSES: 38,
+        KubeletChange.INIT_ONLY_NAMES: 38,
     }
 )
 """The first minor version of Kubernetes 1 with each change."""
@@ -123,7 +123,7 @@ class Options:
     topology: frozenset[TopologyOption] = frozenset()
     gates: frozenset[FeatureGate] = frozenset()
     minor: int | None = None
-    changes: frozenset[Change] = field(init=False, compare=False, repr=False)
+    changes: frozenset[KubeletChange] = field(init=False, compare=False, repr=False)
     """Those of its version: of the newest release if it is not known, of the pre-release if it is newer."""
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from numalign.kubelet.device_manager import DeviceStates
 from numalign.model.bitset import bits
 from numalign.model.demand import Step
 from numalign.model.node import Node
-from numalign.model.options import Change
+from numalign.model.options import KubeletChange
 from numalign.model.pod import Role
 from numalign.model.resources import Resources
 from tests.laws.fleets import OFTEN, Pick, drawn, seeded
@@ -34,7 +34,7 @@ def devices(*nodes: Node) -> DeviceColumns:
         free,
         np.zeros_like(free),
         np.array(hosts),
-        np.array([Change.HINTS_WHERE_DEVICES_ARE in one.options.changes for one in nodes]),
+        np.array([KubeletChange.HINTS_WHERE_DEVICES_ARE in one.options.changes for one in nodes]),
         np.array([any(zone.allocatable.get(GPU) for zone in one.zones) for one in nodes]),
     )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from numalign.kubelet import cpu_distribution
 from numalign.kubelet.cpu_distribution import DistributionRequest
-from numalign.model.options import Change
+from numalign.model.options import KubeletChange
 from tests.notation import options, table
 
 
@@ -106,7 +106,7 @@ def combined(zones: Sequence[int], size: int, start: int = 0, held: Slice = NOTH
 
 def subsets(asked: DistributionRequest, zones: Sequence[int], size: int) -> Iterator[Slice]:
     for held in combined(zones, size):
-        copied = Change.COPIED_COMBINATIONS in asked.changes
+        copied = KubeletChange.COPIED_COMBINATIONS in asked.changes
         yield Slice(list(held.read()), held.length) if copied else held
 
 
@@ -134,7 +134,7 @@ def best_extra(
     if not rest:
         return deviation(left), NOTHING
     able, best, kept = [zone for zone in zones if left[zone] >= asked.group], math.inf, NOTHING
-    unit = asked.group if Change.WHOLE_GROUPS in asked.changes else 1
+    unit = asked.group if KubeletChange.WHOLE_GROUPS in asked.changes else 1
     for size in range(len(able), 0, -1):
         for subset in subsets(asked, able, size):
             if sum(left[zone] // unit * unit for zone in subset.read()) >= rest:
@@ -178,7 +178,7 @@ def walked(asked: DistributionRequest) -> Walked | None:
         kept = walked_width(asked, width)
         if kept:
             zones, extra = (each.read() for each in kept)
-            lowers = Change.LOWERED_SHARE in asked.changes
+            lowers = KubeletChange.LOWERED_SHARE in asked.changes
             return zones, extra, lowered(asked, zones) if lowers else even(asked, width)
     return None
 

@@ -9,9 +9,9 @@ from numalign.model.options import (
     NEWEST,
     OLDEST,
     PRE_RELEASE,
-    Change,
     CpuOption,
     FeatureGate,
+    KubeletChange,
     Options,
     TopologyOption,
 )
@@ -41,7 +41,7 @@ def test_versions_that_are_alike(minor: int, other: int) -> None:
 
 
 def test_each_change_begins_with_a_version_and_stays() -> None:
-    assert CHANGES.keys() == {*Change}
+    assert CHANGES.keys() == {*KubeletChange}
     for change, since in CHANGES.items():
         having = [minor for minor in range(OLDEST, PRE_RELEASE + 1) if change in options(minor=minor).changes]
         assert having == [*range(since, PRE_RELEASE + 1)]
