@@ -66,7 +66,8 @@ async def test_the_chart_takes_every_helm_command(helm: Path, page: str, line: s
 @pytest.mark.timeout(1200)
 async def test_the_chart_takes_every_example_of_values(helm: Path, tmp_path: Path) -> None:
     examples = list(values_examples())
-    assert {page for page, _ in examples} == {"cluster-autoscaler", "cluster-policy", "map", "scheduler"}
+    pages = {"cluster-autoscaler", "cluster-policy", "karpenter", "map", "scheduler"}
+    assert {page for page, _ in examples} == pages
     for page, document in examples:
         values = tmp_path / f"{page}.yaml"
         values.write_text(yaml.safe_dump(document))
