@@ -94,6 +94,22 @@ POD_LEVEL = [
 ]  # fmt: skip
 
 
+STORED = [
+    # what it shows                                version, containers,                pod-level limits
+    ("up to 1.36 as they are written",              36, ("cpu=1 mem=1Gi",),           "cpu=2"),
+    ("since 1.37 what every container limits",      37, ("cpu=1 mem=1Gi",),           "cpu=2 mem=1Gi"),
+    ("but nothing that one does not limit",         37, ("cpu=1 mem=1Gi", "cpu=1"),   "cpu=2"),
+    ("a limit of zero is one in 1.37",              37, ("cpu=1 mem=0",),             "cpu=2 mem=0"),
+    ("and none in 1.38",                            38, ("cpu=1 mem=0",),             "cpu=2"),
+    ("hugepages too",                               37, ("cpu=1 huge=1Gi",),          "cpu=2 huge=1Gi"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("minor", "containers", "limits"), table(STORED))
+def test_an_api_server_sets_pod_level_limits(minor: int, containers: tuple[str, ...], limits: str) -> None:
+    assert pod(*containers, limits="cpu=2").stored(minor).pod_limits == bag(limits)
+
+
 @pytest.mark.parametrize(("containers", "limits", "requests"), table(POD_LEVEL))
 def test_pod_level_requests_are_filled_in(containers: tuple[str, ...], limits: str, requests: str) -> None:
     assert pod(*containers, limits=limits).defaulted().pod_requests == bag(requests)
