@@ -13,7 +13,7 @@ from numalign.model.intent import Intent, Policy
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.resources import CPU, MEMORY
 from tests.in_columns import layout, plan, plans, zone_table
-from tests.notation import GPU, HUGE, NIC, asks, bag, means, node, table
+from tests.notation import GPU, HUGE, NIC, asks, bag, means, node, options, table
 
 GIB = 2**30
 ZONE = "cpu=16 mem=64Gi huge=4Gi gpu=2"
@@ -63,6 +63,14 @@ def test_containers_are_asked_for_one_by_one_and_as_a_whole() -> None:
 
     assert [amounts(step) for step in found.steps] == [{CPU: 2}, {GPU: 1}]
     assert amounts(found.whole) == {CPU: 2, GPU: 1}
+
+
+@pytest.mark.parametrize(("minor", "counts"), [(37, False), (38, True)])
+def test_memory_of_init_containers_alone_counts_in_pod_scope(minor: int, *, counts: bool) -> None:
+    one = replace(POD_SCOPE, options=options(minor=minor))
+    found = plan(asks("init cpu=1 mem=1Gi huge=1Gi | cpu=2 mem=1Gi"), one)
+
+    assert (HUGE in amounts(found.whole)) is counts
 
 
 def test_where_kinds_differ_each_gives_out_its_own() -> None:
