@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from numalign.kube.pod_informer import PodInfo
-from numalign.ledger.model import Basis
+from numalign.ledger.model import Basis, Prediction
 from numalign.ledger.rearrangement import Rearrangement
 from numalign.ledger.relief import Leaver, Relief, relief
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
@@ -46,7 +46,7 @@ class Preemption:
 
     def worthwhile(self, pod: PendingPod, victims: Mapping[str, Victims]) -> dict[str, Victims]:
         """Return the nodes, with their victims as received, where evicting these would admit the pod."""
-        return {name: pods for name, pods in victims.items() if self._helps(name, pods, pod)}
+        return {name: pods for name, pods in victims.items() if _helps(self._without(name, pods, pod), pod)}
 
     def candidates(
         self, pod: PendingPod, priority: int | None, victims: Mapping[str, Victims]
@@ -55,39 +55,58 @@ class Preemption:
         Return, in steps, the nodes where evicting their victims would admit the pod.
 
         Where none were received, they are named, for a pod of this `priority`; for None no pods may be
-        evicted. A node that needs no victims of its own keeps its empty list.
+        evicted. A node that needs no victims of its own keeps its empty list, and then none are named
+        elsewhere: kube-scheduler would ignore that node, and evict pods for one that need not go.
         """
         kept: dict[str, Victims] = {}
-        left = MOST_IN_CALL
+        lacking: list[str] = []
+        has_room = False
         for name, received in victims.items():
             yield
-            if self._helps(name, received, pod):
+            prediction = self._without(name, received, pod)
+            if _helps(prediction, pod):
                 kept[name] = received
-            elif not received.uids and priority is not None and left > 0:
-                leaving = tuple(other.uid for other in self._on(name) if other.leaving)
-                lower = {other.uid: other for other in self._on(name) if _may_be_evicted(other, priority)}
-                search = _VictimSearch(self._state, pod, name, leaving, MOST_PREDICTIONS)
-                chosen = yield from search.run(lower)
-                left -= MOST_PREDICTIONS - search.predictions + search.choices // CHOICES_PER_PREDICTION
-                if chosen is not None:
-                    kept[name] = Victims(tuple(victim.uid for victim in chosen), 0)
-        return kept
+                has_room |= not received.uids and prediction is not None and prediction.verdict.admitted
+            elif not received.uids:
+                lacking.append(name)
+        if priority is None or has_room:
+            return kept
+        named: dict[str, Victims] = {}
+        left = MOST_IN_CALL
+        for name in lacking:
+            yield
+            if left <= 0:
+                break
+            leaving = tuple(other.uid for other in self._on(name) if other.leaving)
+            lower = {other.uid: other for other in self._on(name) if _may_be_evicted(other, priority)}
+            search = _VictimSearch(self._state, pod, name, leaving, MOST_PREDICTIONS)
+            chosen = yield from search.run(lower)
+            left -= MOST_PREDICTIONS - search.predictions + search.choices // CHOICES_PER_PREDICTION
+            if chosen is not None:
+                named[name] = Victims(tuple(victim.uid for victim in chosen), 0)
+                if not chosen:
+                    return kept | {name: named[name]}
+        return kept | named
+
+    def _without(self, name: str, victims: Victims, pod: PendingPod) -> Prediction | None:
+        return self._state.predict(name, pod, without=(*victims.uids, pod.uid))
 
     def _on(self, name: str) -> Iterator[PodInfo]:
         """Yield the pods that are bound to a node."""
         pods = (self._state.pods.get(assigned.uid) for assigned in self._state.reservations.assigned_to(name))
         return (pod for pod in pods if pod and pod.node == name)
 
-    def _helps(self, name: str, victims: Victims, pod: PendingPod) -> bool:
-        prediction = self._state.predict(name, pod, without=(*victims.uids, pod.uid))
-        if prediction is None:
-            return True
-        verdict = prediction.verdict
-        if not verdict.answered:
-            # An eviction does not make the evaluation any shorter.
-            return not pod.question.intent.binding
-        certain = verdict.permanent or prediction.basis is not Basis.REPORTED
-        return verdict.admitted or not certain
+
+def _helps(prediction: Prediction | None, pod: PendingPod) -> bool:
+    """Return whether the pod may be admitted then, as far as it is certain."""
+    if prediction is None:
+        return True
+    verdict = prediction.verdict
+    if not verdict.answered:
+        # An eviction does not make the evaluation any shorter.
+        return not pod.question.intent.binding
+    certain = verdict.permanent or prediction.basis is not Basis.REPORTED
+    return verdict.admitted or not certain
 
 
 def _may_be_evicted(pod: PodInfo, priority: int) -> bool:

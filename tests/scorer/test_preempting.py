@@ -217,6 +217,24 @@ async def test_who_leaves_anyway_is_not_named_and_leaves_room() -> None:
     assert await chosen(scorer, raw(ALL)) == NOBODY
 
 
+@pytest.mark.parametrize("leaving", [{}, {"deletionTimestamp": "2027-01-15T08:00:00Z"}], ids=["has", "gets"])
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+async def test_nobody_is_named_anywhere_if_another_node_has_room_or_gets_it(
+    order: Sequence[str], leaving: Raw
+) -> None:
+    """kube-scheduler ignores a node without victims, such as one whose victims went since it last asked."""
+    scorer = await occupied(*TWO)
+    await scorer.know({"a": EMPTY, "b": EMPTY})
+    scorer.see(resident("x", HALF, 0, 5, place="b"))
+    if leaving:
+        scorer.see(resident("y", HALF, 1, 5, place="b", **leaving))
+    received = dict.fromkeys(order, NOBODY)
+
+    steps = scorer.preemption.candidates(scorer.subject(raw(ALL)), PREEMPTOR, received)
+
+    assert await result_of(steps) == {"b": NOBODY}
+
+
 async def test_who_is_only_expected_on_a_node_is_not_named() -> None:
     """Its scheduler does not have it there yet, and would refuse all candidates."""
     scorer = await occupied(("w", HALF, 1, 6))
