@@ -404,15 +404,17 @@ async def _read(answer: aiohttp.ClientResponse, most: int | None, *, what: str) 
     """Return the whole answer; raise `Unreachable` if it exceeds the limit, `OSError` if it only trickles."""
     clock = asyncio.get_running_loop().time
     began, size, pieces = clock(), 0, []
-    async for piece in answer.content.iter_any():
-        pieces.append(piece)
-        size += len(piece)
-        if most is not None and size > most:
-            answer.close()
-            raise Unreachable(f"{what}: the answer is longer than {most} bytes")
-        if (seconds := clock() - began) > LEAST_SECONDS + size / LEAST_RATE:
-            answer.close()
-            raise aiohttp.SocketTimeoutError(f"{what}: only {size} bytes came in {seconds:.0f} s")
+    try:
+        async for piece in answer.content.iter_any():
+            pieces.append(piece)
+            size += len(piece)
+            if most is not None and size > most:
+                raise Unreachable(f"{what}: the answer is longer than {most} bytes")
+            if (seconds := clock() - began) > LEAST_SECONDS + size / LEAST_RATE:
+                raise aiohttp.SocketTimeoutError(f"{what}: only {size} bytes came in {seconds:.0f} s")
+    finally:
+        # A connection whose answer was read to its end is kept for other calls.
+        answer.close()
     return b"".join(pieces)
 
 

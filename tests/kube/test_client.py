@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 from aiohttp import web
@@ -384,3 +385,39 @@ async def test_a_watch_whose_event_trickles_is_given_up(trickle: Path) -> None:
         with pytest.raises(Unreachable, match="nodes: no whole event came"):
             async for _ in client.lines(NODES, [], what="nodes", silence=0.05):
                 pass
+
+
+async def test_a_call_that_is_cancelled_leaves_no_connection_open(
+    aiohttp_server: AiohttpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, ended = asyncio.Event(), asyncio.Event()
+    read = kube_client._read  # noqa: SLF001  no other place says that the head of the answer came
+
+    async def reads(answer: aiohttp.ClientResponse, most: int | None, *, what: str) -> bytes:
+        reading.set()
+        return await read(answer, most, what=what)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b" ")
+                await asyncio.sleep(0.005)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(kube_client, "_read", reads)
+    app = web.Application()
+    app.add_routes([web.get(NODES, answer)])
+    serving = await aiohttp_server(app)
+    async with connected(Connection(str(leading_to(str(serving.make_url("")), tmp_path)))) as client:
+        call = asyncio.create_task(client.get(NODES, what="nodes"))
+        await reading.wait()
+        call.cancel()
+        # What is known of the call is kept meanwhile, as whoever logs its end does.
+        with pytest.raises(asyncio.CancelledError) as kept:
+            await call
+
+        await asyncio.wait_for(ended.wait(), 30)
+        assert str(kept.value) == ""
