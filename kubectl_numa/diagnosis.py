@@ -29,7 +29,7 @@ from numalign.kubelet.admit import without_zones
 from numalign.model.errors import Mistake
 from numalign.model.intent import PREFIX, Policy
 from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, Node
-from numalign.model.options import COMPARED
+from numalign.model.options import COMPARED, PRE_RELEASE, FeatureGate
 from numalign.model.resources import CPU
 
 _NODE = "Node"
@@ -61,6 +61,7 @@ class Finding(StrEnum):
     STALE = "stale"
     BAD_REPORT = "bad-report"
     UNKNOWN_OPTION = "unknown-option"
+    UNRELEASED_OPTION = "unreleased-option"
     BAD_CONFIGURATION = "bad-configuration"
     COUNTS_ONLY = "counts-only"
     NO_MACHINE = "no-machine"
@@ -273,8 +274,6 @@ def _mistakes(
 def _leads_to(
     problem: Problem, mistake: Mistake, present: AbstractSet[str], known: AbstractSet[str]
 ) -> Finding:
-    if mistake.message.startswith(kubelet_config.UNKNOWN_OPTION):
-        return Finding.UNKNOWN_OPTION
     if PREFIX in mistake.where:
         return Finding.BAD_REPORT
     if problem.kind in _TOPOLOGIES and problem.name in known:
@@ -374,7 +373,7 @@ def _silent(examined: ExaminedNode) -> bool:
     return examined.node.known is not Known.MACHINE and examined.mistakes.keys().isdisjoint(_EXPLAINED)
 
 
-_EXPLAINED = frozenset({Finding.BAD_REPORT, Finding.UNKNOWN_OPTION, Finding.BAD_CONFIGURATION})
+_EXPLAINED = frozenset({Finding.BAD_REPORT, Finding.BAD_CONFIGURATION})
 
 
 def _restore_agent(examined: ExaminedNode) -> str:
@@ -385,6 +384,13 @@ def _restore_agent(examined: ExaminedNode) -> str:
 
 _FINE_RIGHTS = 33
 """The minor version from which a permission for a kubelet's configuration alone exists (KEP-2862)."""
+
+
+def _unreleased(node: Node) -> Iterator[str]:
+    """Return the options that no version has, with the feature gate that they need besides."""
+    gate = FeatureGate.ALPHA_TOPOLOGY_OPTIONS
+    needed = "" if node.options.on(gate) else f", and needs the feature gate {gate}, which is off"
+    return (f"{name}: no kubelet up to 1.{PRE_RELEASE} has it{needed}" for name in node.options.unreleased)
 
 
 def _doubtful(examined: ExaminedNode) -> Iterable[str]:
@@ -497,9 +503,16 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
         ),
         Finding.UNKNOWN_OPTION: _FindingRow(
             Severity.LACK,
-            _wrong(Finding.UNKNOWN_OPTION),
-            "The kubelet has an unknown option, so its configuration is ignored",
+            _on_node(lambda node: sorted(node.options.unknown)),
+            "The kubelet's configuration has an unknown option, which predictions leave out of account",
             _do("Update numalign, or remove the option from the kubelet's configuration."),
+        ),
+        Finding.UNRELEASED_OPTION: _FindingRow(
+            Severity.LACK,
+            _on_node(_unreleased),
+            "The kubelet's version does not have the option, and such a kubelet would not start; predictions"
+            " follow KEP-6007",
+            _do("Remove the option from the kubelet's configuration, unless its build has it."),
         ),
         Finding.BAD_CONFIGURATION: _FindingRow(
             Severity.LACK,

@@ -37,7 +37,7 @@ from numalign.model.machine import (
     read_list,
 )
 from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, MemoryManager, Node, Zone, managers
-from numalign.model.options import DEFAULTS, CpuOption, FeatureGate, Options, TopologyOption
+from numalign.model.options import DEFAULTS, CpuOption, FeatureGate, NumaStrategy, Options, TopologyOption
 from numalign.model.pod import Container, Pod, Role
 from numalign.model.resources import Resources, ZoneId
 
@@ -170,14 +170,19 @@ def machine(  # noqa: PLR0913 - one keyword for each fact of a machine
     return replace(node(*texts, **facts), machine=made, stock=stock, known=Known.MACHINE)
 
 
-def options(words: str = "", *, minor: int | None = None) -> Options:
-    """What a kubelet was told, in its own words, and its minor version."""
+def options(
+    words: str = "", *, minor: int | None = None, strategy: str = "none", weights: str = "", unknown: str = ""
+) -> Options:
+    """What a kubelet was told, in its own words, and its minor version; weights as in `cpu=3 gpu=6`."""
     told = words.split()
     made = Options(
         frozenset(word for word in CpuOption if word in told),
         frozenset(word for word in TopologyOption if word in told),
         frozenset(word for word in FeatureGate if word in told),
         minor,
+        NumaStrategy(strategy),
+        tuple(sorted((_NAMES.get(name, name), int(weight)) for name, weight in _pairs(weights.split()))),
+        frozenset(unknown.split()),
     )
     assert len(told) == len(made.cpu | made.topology | made.gates)
     return made

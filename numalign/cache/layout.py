@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from numalign.kubelet import cpu_manager
 from numalign.kubelet.admit import numa_info
+from numalign.kubelet.numa_scores import scores_zones
 from numalign.kubelet.topology_manager import NumaInfo
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import MOST_CPUS, CpuTopology
@@ -47,6 +48,8 @@ class Unfit(StrEnum):
 
     ZONES = "zones"
     """It has none, or more than `MOST_ZONES`; or only one that hints can include, of several."""
+    SCORES = "scores"
+    """Its kubelet chooses zones by how much of them is allocated."""
     CPU_OPTIONS = "cpu-options"
     """Its kubelet chooses CPUs by an option beyond those that only count."""
     POD_LEVEL = "pod-level-managers"
@@ -352,6 +355,7 @@ def _lists_many(node: Node) -> bool:
 
 _UNFIT: Mapping[Unfit, Callable[[Node, CpuTopology | None], bool]] = MappingProxyType(
     {
+        Unfit.SCORES: lambda node, _: scores_zones(node),
         Unfit.CPU_OPTIONS: lambda node, _: _chooses_cpus(node),
         Unfit.POD_LEVEL: lambda node, _: node.options.on(FeatureGate.POD_LEVEL_MANAGERS),
         Unfit.MEMORY_GROUPS: lambda node, _: _joined(node),

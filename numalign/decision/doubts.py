@@ -10,7 +10,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from numalign.kubelet.numa_scores import scores_zones
 from numalign.model.demand import Demand
+from numalign.model.intent import Policy
 from numalign.model.node import CpuManager, Known, MemoryManager, Node
 from numalign.model.options import COMPARED, LEAVES_POD_LEVEL_ALONE, CpuOption, TopologyOption
 from numalign.model.resources import CPU, MEMORY, Kind
@@ -31,6 +33,9 @@ class Doubt(StrEnum):
     GROUPS = "groups"
     INIT_CPUS = "init-cpus"
     POD_LEVEL = "pod-level"
+    UNKNOWN_OPTION = "unknown-option"
+    UNRELEASED = "unreleased-option"
+    SCORES = "scores"
 
 
 class _Row(NamedTuple):
@@ -93,6 +98,12 @@ def _groups(node: Node, demand: Demand) -> bool:
     return manages and not listed and Kind.MEMORY in demand.kinds and _used(node, MEMORY)
 
 
+def _merged(node: Node, demand: Demand) -> bool:
+    """Return whether a container can get zones that it does not prefer, by the score of several resources."""
+    scored = scores_zones(node) and node.policy is Policy.BEST_EFFORT
+    return scored and any(len({*step.requests, *step.devices}) > 1 for step in demand.steps)
+
+
 def _pod_level(node: Node, demand: Demand) -> bool:
     minor = node.options.minor
     return demand.pod_level is not None and minor is not None and minor < LEAVES_POD_LEVEL_ALONE
@@ -145,6 +156,20 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
         Doubt.POD_LEVEL: _Row(
             _pod_level,
             "a kubelet without the feature gate PodLevelResources (before 1.34) considers containers only",
+        ),
+        Doubt.UNKNOWN_OPTION: _Row(
+            lambda node, demand: bool(node.options.unknown) and _alignable(demand),
+            "the kubelet has options that numalign does not know; they are left out of account",
+        ),
+        Doubt.UNRELEASED: _Row(
+            lambda node, demand: scores_zones(node) and _alignable(demand),
+            "the kubelet chooses NUMA zones by an option of KEP-6007 that no release has; it may work"
+            " differently",
+        ),
+        Doubt.SCORES: _Row(
+            _merged,
+            "which NUMA zones best-effort takes if the resources prefer different ones can be chance, with"
+            " scores",
         ),
     }
 )

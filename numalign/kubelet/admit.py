@@ -35,6 +35,7 @@ from numalign.kubelet.managers_state import (
     removed,
     with_state,
 )
+from numalign.kubelet.numa_scores import tie_break
 from numalign.kubelet.topology_manager import (
     Decision,
     NumaInfo,
@@ -373,7 +374,7 @@ def _decide(
             hints += [impossible(name) for name in step.memory]
         elif state.memory:
             hints += memory_manager.topology_hints(state.memory, step.memory)
-    return (yield from merging(node.policy, hints, numa_info(node)))
+    return (yield from merging(node.policy, hints, numa_info(node), tie_break(node, state)))
 
 
 def _allocate(

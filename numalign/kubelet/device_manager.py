@@ -38,15 +38,15 @@ UNPLACED = frozenset({NOWHERE, ELSEWHERE})
 class Devices:
     """All devices of one resource by place, whatever their state; the first `zones` places are the zones.
 
-    `hosts` are the zones that have a device, `aligned` is whether the kubelet generates hints
-    (deviceHasTopologyAlignment): a device of a zone that does not exist is enough. `near` means that hints
-    include only `hosts`, as from Kubernetes 1.36 on.
+    `healthy` counts those that can be allocated. `hosts` are the zones that have a device, `aligned` is
+    whether the kubelet generates hints (deviceHasTopologyAlignment): a device of a zone that does not exist
+    is enough. `near` means that hints include only `hosts`, as from Kubernetes 1.36 on.
     """
 
     places: tuple[Mask, ...]
     total: ZoneAmounts
     zones: int
-    healthy: bool
+    healthy: ZoneAmounts
     near: bool
     hosts: Mask = field(init=False)
     aligned: bool = field(init=False)
@@ -161,7 +161,7 @@ def allocate(
     for name in sorted(states.keys() & step.devices.keys()):
         state, request = states[name], step.devices[name]
         # A plugin without a healthy device counts as gone, even for a request of zero.
-        if not state.devices.healthy or sum(state.free) + sum(state.reusable) < request:
+        if not any(state.devices.healthy) or sum(state.free) + sum(state.reusable) < request:
             return name
         taken[name] = _allocation(state, request, mask)
         after[name] = state.charged(taken[name].amounts, step.role)
@@ -178,7 +178,7 @@ def _described(node: Node, places: tuple[DevicePlace, ...], stock: tuple[int, ..
         # generateDeviceTopologyHints counts allDevices, unhealthy ones included, for the least width.
         total=tuple(place.total for place in places),
         zones=len(position),
-        healthy=any(place.healthy for place in places),
+        healthy=tuple(place.healthy for place in places),
         near=KubeletChange.HINTS_WHERE_DEVICES_ARE in node.options.changes,
     )
     return DeviceState(devices, stock, (0,) * len(stock))
@@ -200,7 +200,7 @@ def _devices(
 ) -> Devices:
     """Return the devices that a topology counts for each zone."""
     total = tuple(amounts.get(name, 0) for amounts in capacity)
-    healthy = any(amounts.get(name, 0) for amounts in allocatable)
+    healthy = tuple(amounts.get(name, 0) for amounts in allocatable)
     return Devices(tuple(1 << at for at in range(len(total))), total, len(total), healthy, near)
 
 

@@ -10,9 +10,11 @@ closed form:
   masks counts which ones exist, in k * 2^n * n steps instead of (2^n)^k (`hint_sets.intersections`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
+from itertools import product
+from math import prod
 from operator import and_
 from types import MappingProxyType
 from typing import NamedTuple
@@ -20,6 +22,7 @@ from typing import NamedTuple
 from numalign.kubelet import bitmask, hint_sets
 from numalign.kubelet.bitmask import Mask
 from numalign.kubelet.hint_sets import HintSet
+from numalign.model.bitset import members
 from numalign.model.intent import Policy
 from numalign.model.steps import Steps, finished
 
@@ -58,12 +61,17 @@ class NumaInfo:
 
     def best(self, candidates: HintSet) -> Mask:
         """Return the kubelet's choice among equals: fewest zones, then the closest, then the lower mask."""
+        return hint_sets.lowest(self.equals(candidates))
+
+    def equals(self, candidates: HintSet) -> HintSet:
+        """Return the masks between which only the number decides: fewest zones, then the closest."""
         narrow = hint_sets.narrowest(candidates)
-        first = hint_sets.lowest(narrow)
         # prefer-closest-numa-nodes compares distances among masks of one width only.
-        if self.distances is None or narrow == 1 << first:
-            return first
-        return min(hint_sets.listed(narrow), key=_spreads(self.distances).__getitem__)
+        if self.distances is None or narrow.bit_count() == 1:
+            return narrow
+        masks, spreads = hint_sets.listed(narrow), _spreads(self.distances)
+        least = min(spreads[mask] for mask in masks)
+        return hint_sets.of(mask for mask in masks if spreads[mask] == least)
 
     def rank(self, mask: Mask) -> tuple[int, int, Mask]:
         """Return the key by which the kubelet compares two sets of zones: the smaller is the better."""
@@ -84,6 +92,19 @@ def _spreads(distances: Distances) -> Sequence[int]:
             spread + more + row[zone] for spread, more in zip(spreads, bitmask.sums(both), strict=True)
         ]
     return spreads
+
+
+Permutation = tuple[Mask, ...]
+"""One hint of each resource; together they are the intersection."""
+
+TieBreak = Callable[[Sequence[str], Iterable[Permutation]], Mask]
+"""Chooses between the equals (`NumaInfo.equals`) that permutations of the hints of resources merge to.
+
+The permutations are in the kubelet's order.
+"""
+
+MOST_PERMUTATIONS = 4096
+"""The limit of permutations that are visited, a few milliseconds: all of three resources on four zones."""
 
 
 class TopologyHint(NamedTuple):
@@ -113,40 +134,46 @@ def impossible(resource: str) -> ResourceHints:
     return ResourceHints(resource, hint_sets.NONE, hint_sets.NONE)
 
 
-def merge(policy: Policy, hints: Sequence[ResourceHints], numa: NumaInfo) -> Decision:
+def merge(
+    policy: Policy, hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None = None
+) -> Decision:
     """Merge the hints of all resources by a node's policy (Merge of policy_*.go)."""
-    return finished(merging(policy, hints, numa))
+    return finished(merging(policy, hints, numa, tie_break))
 
 
-def merging(policy: Policy, hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps[Decision]:
+def merging(
+    policy: Policy, hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None = None
+) -> Steps[Decision]:
     """Merge as `merge` does, step by step: best-effort merges list after list."""
     if policy is Policy.BEST_EFFORT:
-        return (yield from _best_effort(hints, numa))
-    return _POLICIES[policy](hints, numa)
+        return (yield from _best_effort(hints, numa, tie_break))
+    return _POLICIES[policy](hints, numa, tie_break)
 
 
-def _best_effort(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps[Decision]:
-    merged = _preferred(hints, numa)
+def _best_effort(
+    hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None
+) -> Steps[Decision]:
+    merged = _preferred(hints, numa, tie_break)
     # Not preferred is good enough here: the widths of the hints decide which one it is.
     if merged is None:
-        best = yield from _best_not_preferred(hints, numa)
+        best = yield from _best_not_preferred(hints, numa, tie_break)
         merged = TopologyHint(best, preferred=False)
     return Decision(merged, admitted=True)
 
 
-def _restricted(hints: Sequence[ResourceHints], numa: NumaInfo) -> Decision:
+def _restricted(hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None) -> Decision:
     """Admit what all resources prefer; a refused container keeps no affinity."""
     # canAdmitPodResult of policy_restricted.go checks only Preferred, however wide the mask is.
-    merged = _preferred(hints, numa)
+    merged = _preferred(hints, numa, tie_break)
     return Decision(merged, admitted=True) if merged else _REFUSED
 
 
-def _single_numa_node(hints: Sequence[ResourceHints], numa: NumaInfo) -> Decision:
+def _single_numa_node(hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None) -> Decision:
     """Count only preferred hints of one zone (filterSingleNumaHints), whatever the distances."""
     ones = [(resource, hint_sets.of_width(possible & best, 1)) for resource, possible, best in hints]
     # Distances do not decide between single zones: the comparison by distance is left to other policies.
     decision = _restricted(
-        [ResourceHints(name, one, one) for name, one in ones], replace(numa, distances=None)
+        [ResourceHints(name, one, one) for name, one in ones], replace(numa, distances=None), tie_break
     )
     # An affinity to all zones is stored as none, which the managers read as "don't care".
     if decision.affinity.mask == numa.everything:
@@ -154,34 +181,63 @@ def _single_numa_node(hints: Sequence[ResourceHints], numa: NumaInfo) -> Decisio
     return decision
 
 
-def _preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> TopologyHint | None:
+def _preferred(
+    hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None
+) -> TopologyHint | None:
     """Return the narrowest mask that every resource prefers; all zones if none has a preference."""
     if not hints:
         return TopologyHint(numa.everything, preferred=True)
     # mergePermutation prefers a permutation only if all its masks are preferred and the same.
     common = reduce(and_, (resource.preferred for resource in hints))
-    return TopologyHint(numa.best(common), preferred=True) if common else None
+    if not common:
+        return None
+    equals = numa.equals(common)
+    if tie_break is None or equals.bit_count() == 1:
+        return TopologyHint(hint_sets.lowest(equals), preferred=True)
+    permutations = ((mask,) * len(hints) for mask in _in_order(equals))
+    return TopologyHint(tie_break([hint.resource for hint in hints], permutations), preferred=True)
 
 
-def _best_not_preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps[Mask]:
+def _best_not_preferred(
+    hints: Sequence[ResourceHints], numa: NumaInfo, tie_break: TieBreak | None
+) -> Steps[Mask]:
     """Return the choice of HintMerger.compare among hints that are not preferred.
 
     The best has BestNonPreferredAffinityCount zones, which is the width of the narrowest hint of the resource
     that needs most; else it is the widest below, else the narrowest above.
     """
-    lists = [hint.possible for hint in hints if hint.possible]
+    some = [hint for hint in hints if hint.possible]
+    lists = [hint.possible for hint in some]
     # An empty list is a nil mask: it neither raises the limit nor removes a zone from the others.
     limit = max((hint_sets.narrowest_width(possible, 0) for possible in lists), default=0)
     # The lowest mask of the wanted width is often there, and no other can beat it.
-    if not numa.distances and _first_is_reached(lists, bitmask.full(limit), bitmask.full(numa.count)):
-        return bitmask.full(limit)
+    first = bitmask.full(limit)
+    plain = tie_break is None and not numa.distances
+    if plain and _first_is_reached(lists, first, bitmask.full(numa.count)):
+        return first
     reachable = (yield from _intersections(lists, numa.count)) if lists else hint_sets.NONE
     # First the limit itself, then closest to it from below, and only then anything wider.
     for width in (*range(limit, 0, -1), *range(limit + 1, numa.count + 1)):
         if alike := hint_sets.of_width(reachable, width):
-            return numa.best(alike)
+            return _chosen(numa.equals(alike), some, tie_break)
     # No permutation kept a zone, so the hint stays the initial one: all zones, not preferred.
     return numa.everything
+
+
+def _chosen(equals: HintSet, hints: Sequence[ResourceHints], tie_break: TieBreak | None) -> Mask:
+    """Return the choice between masks that are not preferred: many permutations can merge to the same one."""
+    count = prod(hint.possible.bit_count() for hint in hints)
+    if tie_break is None or equals.bit_count() == 1 or count > MOST_PERMUTATIONS:
+        return hint_sets.lowest(equals)
+    # Of resources of one manager a Go map has the order; that of their names is as good as any.
+    every = product(*(_in_order(hint.possible) for hint in hints))
+    fitting = (permutation for permutation in every if equals >> reduce(and_, permutation) & 1)
+    return tie_break([hint.resource for hint in hints], fitting)
+
+
+def _in_order(hints: HintSet) -> list[Mask]:
+    """Return the masks in the order of IterateBitMasks: by width, then by their zones."""
+    return sorted(hint_sets.listed(hints), key=lambda mask: (mask.bit_count(), *members(mask)))
 
 
 def _first_is_reached(lists: Sequence[HintSet], first: Mask, everything: Mask) -> bool:
@@ -203,11 +259,13 @@ def _intersections(lists: Sequence[HintSet], count: int) -> Steps[HintSet]:
     return merged
 
 
-_POLICIES: Mapping[Policy, Callable[[Sequence[ResourceHints], NumaInfo], Decision]] = MappingProxyType(
-    {
-        # Under policy none the kubelet asks no hint provider, and stores no affinity.
-        Policy.NONE: lambda _hints, _numa: Decision(TopologyHint(None, preferred=False), admitted=True),
-        Policy.RESTRICTED: _restricted,
-        Policy.SINGLE_NUMA_NODE: _single_numa_node,
-    }
+_POLICIES: Mapping[Policy, Callable[[Sequence[ResourceHints], NumaInfo, TieBreak | None], Decision]] = (
+    MappingProxyType(
+        {
+            # Under policy none the kubelet asks no hint provider, and stores no affinity.
+            Policy.NONE: lambda *_: Decision(TopologyHint(None, preferred=False), admitted=True),
+            Policy.RESTRICTED: _restricted,
+            Policy.SINGLE_NUMA_NODE: _single_numa_node,
+        }
+    )
 )

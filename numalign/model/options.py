@@ -27,12 +27,28 @@ class TopologyOption(StrEnum):
     """The switches in topologyManagerPolicyOptions."""
 
     PREFER_CLOSEST = "prefer-closest-numa-nodes"
+    # Of the first text of KEP-6007; no kubelet was released with it.
+    PREFER_MOST_ALLOCATED = "prefer-most-allocated-numa-node"
+
+
+STRATEGY, WEIGHTS = "numa-allocation-strategy", "numa-score-weights"
+"""The options of topologyManagerPolicyOptions for scores of zones, which no kubelet was released with."""
+
+
+class NumaStrategy(StrEnum):
+    """The values of numa-allocation-strategy: which of equally good zones the kubelet takes."""
+
+    NONE = "none"
+    MOST_ALLOCATED = "most-allocated"
+    LEAST_ALLOCATED = "least-allocated"
 
 
 class FeatureGate(StrEnum):
     """The feature gates that change allocations; off by default."""
 
     POD_LEVEL_MANAGERS = "PodLevelResourceManagers"
+    # A kubelet with an option that is alpha does not start without it.
+    ALPHA_TOPOLOGY_OPTIONS = "TopologyManagerPolicyAlphaOptions"
 
 
 class KubeletChange(StrEnum):
@@ -96,11 +112,13 @@ CHANGES: Mapping[KubeletChange, int] = MappingProxyType(
 )
 """The first minor version of Kubernetes 1 with each change."""
 
-GATED_SINCE: Mapping[FeatureGate, int] = MappingProxyType({FeatureGate.POD_LEVEL_MANAGERS: 36})
+GATED_SINCE: Mapping[FeatureGate, int] = MappingProxyType(
+    {FeatureGate.POD_LEVEL_MANAGERS: 36, FeatureGate.ALPHA_TOPOLOGY_OPTIONS: 26}
+)
 """The first minor version that has each feature gate, as alpha."""
 
 BETA_SINCE: Mapping[FeatureGate, int] = MappingProxyType({FeatureGate.POD_LEVEL_MANAGERS: 37})
-"""The first minor version in which it is beta."""
+"""The first minor version in which it is beta; others are alpha in all."""
 
 OLDEST, NEWEST = 32, 37
 """The versions between which nodes are predicted as they are; others like the nearest of them."""
@@ -117,12 +135,19 @@ COMPARED = frozenset({32, 34, 36, 37, 38})
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one kubelet, and its minor version, None if not known."""
+    """The options of one kubelet, and its minor version, None if not known.
+
+    `weights` are those of resources in the scores of zones, by which a `strategy` chooses. `unknown` are the
+    options, or settings of them, that are not known here.
+    """
 
     cpu: frozenset[CpuOption] = frozenset()
     topology: frozenset[TopologyOption] = frozenset()
     gates: frozenset[FeatureGate] = frozenset()
     minor: int | None = None
+    strategy: NumaStrategy = NumaStrategy.NONE
+    weights: tuple[tuple[str, int], ...] = ()
+    unknown: frozenset[str] = frozenset()
     changes: frozenset[KubeletChange] = field(init=False, compare=False, repr=False)
     """Those of its version: of the newest release if it is not known, of the pre-release if it is newer."""
 
@@ -134,6 +159,16 @@ class Options:
     def version(self) -> int:
         """The minor version, the newest release if it is not known."""
         return NEWEST if self.minor is None else self.minor
+
+    @property
+    def unreleased(self) -> tuple[str, ...]:
+        """The options that no kubelet was released with."""
+        held = {
+            TopologyOption.PREFER_MOST_ALLOCATED.value: TopologyOption.PREFER_MOST_ALLOCATED in self.topology,
+            STRATEGY: self.strategy is not NumaStrategy.NONE,
+            WEIGHTS: bool(self.weights),
+        }
+        return tuple(name for name, on in held.items() if on)
 
     def on(self, gate: FeatureGate) -> bool:
         """Return whether a feature gate is on and exists in this version."""

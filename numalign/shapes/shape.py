@@ -209,7 +209,16 @@ def without_machine(node: Node) -> Node:
 def _written(shape: Shape) -> str:
     """Return all that distinguishes a shape from others of its class, the same in every process."""
     node, options = shape.node, shape.node.options
-    configured = (sorted(options.cpu), sorted(options.topology), sorted(options.gates), options.minor)
+    # Most shapes have none of these, and keep the names that they had before these existed.
+    rare = (options.strategy, options.weights, sorted(options.unknown))
+    scored = rare if options.unreleased or options.unknown else ()
+    configured = (
+        sorted(options.cpu),
+        sorted(options.topology),
+        sorted(options.gates),
+        options.minor,
+        *scored,
+    )
     return repr((shape.taints, configured, *traits(node)[1:]))
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from numalign.decision.doubts import Doubt, doubts
 from numalign.model import demand
+from numalign.model.intent import Policy
 from numalign.model.node import Known, Node
 from tests.notation import GPU, asks, machine, node, options, pod, table
 
@@ -34,6 +35,9 @@ KNOWN = replace(
 LOST = replace(PLAIN, uncertain=frozenset({GPU}))
 UNVERSIONED = replace(PLAIN, options=options())
 NEWER = replace(KNOWN, options=options(minor=99))
+NOVEL = options(minor=36, unknown="prefer-blue")
+SCORED = options(minor=38, strategy="most-allocated")
+PACKED = options("prefer-most-allocated-numa-node", minor=38)
 
 DOUBTS = [
     # what it shows                               node      pod      doubts
@@ -64,6 +68,12 @@ DOUBTS = [
     ("a version that was never compared",         told(PLAIN, minor=35), CPUS, {Doubt.VERSION}),
     ("of a known machine nothing is in doubt",    KNOWN,    "cpu=2 mem=1Gi gpu=1", set()),
     ("but its version",                           NEWER,    CPUS,    {Doubt.VERSION}),
+    ("an option that is not known",               replace(PLAIN, options=NOVEL), CPUS,
+                                                                     {Doubt.UNKNOWN_OPTION}),
+    ("one that no release has",                   replace(PLAIN, options=SCORED), CPUS, {Doubt.UNRELEASED}),
+    ("unless its policy is another",              replace(PLAIN, options=PACKED), CPUS, set()),
+    ("scores of what is not preferred",           replace(PLAIN, options=SCORED, policy=Policy.BEST_EFFORT),
+                                                     CPUS,           {Doubt.UNRELEASED, Doubt.SCORES}),
 ]  # fmt: skip
 
 

@@ -142,10 +142,6 @@ FALLS_BACK = [
         "machine].machine.zones: zone 1 of the topology is not on this machine"),
     ("a machine that contradicts its kubelet", told(kubelet={**STATIC_KUBELET, "reservedSystemCPUs": "1"}),
         'machine].kubelet.reservedSystemCPUs: "1" contradicts the machine: "0"'),
-    ("an option that is not known here",
-        told(kubelet={**STATIC_KUBELET, "topologyManagerPolicyOptions": {"new": "true"}}),
-        ("machine].kubelet.topologyManagerPolicyOptions.new: the kubelet has no such option, but "
-            "prefer-closest-numa-nodes, max-allowable-numa-nodes")),
 ]  # fmt: skip
 
 
@@ -155,6 +151,15 @@ def test_a_report_that_cannot_be_believed_leaves_the_node_to_its_amounts(written
 
     assert [known.known for known in seen.nodes] == [Known.COUNTS]
     assert said(seen) == [f"NodeResourceTopology a: metadata.annotations[numalign.io/{reason}"]
+
+
+def test_a_report_with_an_unknown_option_counts_without_it() -> None:
+    options = {"cpuManagerPolicyOptions": {"new": "true"}, "topologyManagerPolicyOptions": {"newer": "1"}}
+    seen = world(told(kubelet={**STATIC_KUBELET, **options})).snapshot()
+
+    [known] = seen.nodes
+    assert (known.known, known.options.unknown) == (Known.MACHINE, frozenset({"new", "newer"}))
+    assert said(seen) == []
 
 
 def test_without_a_report_that_can_be_believed_the_configuration_counts_that_others_heard() -> None:

@@ -19,13 +19,12 @@ from kubectl_numa.diagnosis import (
 )
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.fingerprints import Fingerprint
-from numalign.kube.decode.kubelet_config import UNKNOWN_OPTION
 from numalign.kube.stores import Problem
 from numalign.model.errors import Mistake
 from numalign.model.intent import Policy
 from numalign.model.node import CpuManager, Known, Node
 from numalign.model.options import Options
-from tests.notation import machine, node, table
+from tests.notation import machine, node, options, table
 
 NOW = 1_790_000_000.0
 ALIGNS = "single-numa-node"
@@ -86,12 +85,17 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
     ("an agent that is silent for long", seen(GOOD, agents={"a": NOW - 7300}), [("stale", "for 2 h")]),
     ("an agent that cannot be read", seen(COUNTED, **wrong(NRT, f"{REPORT}.version")),
         [("bad-report", f"{NRT}: {REPORT}.version: is wrong")]),
-    ("an option that is not known, by its agent",
-        seen(COUNTED, **wrong(NRT, f"{REPORT}.kubelet.x", f"{UNKNOWN_OPTION}, but a")),
-        [("unknown-option", f"{NRT}: {REPORT}.kubelet.x: {UNKNOWN_OPTION}, but a")]),
-    ("an option that is not known",
-        seen(GOOD, **wrong(CONFIGURATION, "x", f"{UNKNOWN_OPTION}, but a")),
-        [("unknown-option", f"{CONFIGURATION}: x: {UNKNOWN_OPTION}, but a")]),
+    ("options that are not known", seen(replace(GOOD, options=options(minor=34, unknown="b a"))),
+        [("unknown-option", "a"), ("unknown-option", "b")]),
+    ("an option that no version has, without its gate",
+        seen(replace(GOOD, options=options("prefer-most-allocated-numa-node", minor=37))),
+        [("unreleased-option", ("prefer-most-allocated-numa-node: no kubelet up to 1.38 has it, and needs the"
+            " feature gate TopologyManagerPolicyAlphaOptions, which is off"))]),
+    ("options that no version has",
+        seen(replace(GOOD, options=options(
+            "TopologyManagerPolicyAlphaOptions", minor=38, strategy="most-allocated", weights="cpu=3"))),
+        [("unreleased-option", "numa-allocation-strategy: no kubelet up to 1.38 has it"),
+            ("unreleased-option", "numa-score-weights: no kubelet up to 1.38 has it")]),
     ("options that are at odds", seen(GOOD, **wrong(CONFIGURATION, "cpuManagerPolicyOptions.a")),
         [("bad-configuration", "KubeletConfiguration: cpuManagerPolicyOptions.a: is wrong")]),
     ("a configuration that is invalid", seen(GOOD, **wrong(CONFIGURATION, "reservedMemory")),
@@ -269,7 +273,7 @@ PROBLEMS = st.builds(
     KINDS,
     st.sampled_from("abx"),
     WHERES,
-    st.sampled_from(("is wrong", UNKNOWN_OPTION)),
+    st.sampled_from(("is wrong", "is missing")),
 )
 
 

@@ -121,6 +121,12 @@ PLAIN = [
     options("prefer-closest-numa-nodes"),
     options("strict-cpu-reservation"),
 ]
+SCORED = [
+    options("prefer-most-allocated-numa-node TopologyManagerPolicyAlphaOptions", minor=38),
+    options(strategy="most-allocated", weights="cpu=3 gpu=0"),
+    options(strategy="least-allocated", minor=38),
+    options("prefer-closest-numa-nodes full-pcpus-only", strategy="most-allocated"),
+]
 TOLD = [
     *PLAIN,
     *(
@@ -138,6 +144,8 @@ TOLD = [
         )
         for minor in (None, 36, 34, 32)
     ),
+    *SCORED,
+    *SCORED,
 ]
 UNCERTAIN = [*[()] * 12, (GPU,), (CPU,), (MEMORY, HUGE), (GPU, NIC)]
 """What is not known for certain, whether or not zones list it."""

@@ -12,6 +12,7 @@ from numalign.model.options import (
     CpuOption,
     FeatureGate,
     KubeletChange,
+    NumaStrategy,
     Options,
     TopologyOption,
 )
@@ -73,5 +74,13 @@ def test_words_are_the_kubelets_own() -> None:
         "strict-cpu-reservation",
         "prefer-align-cpus-by-uncorecache",
     }
-    assert {*TopologyOption} == {"prefer-closest-numa-nodes"}
-    assert {*FeatureGate} == {"PodLevelResourceManagers"}
+    assert {*TopologyOption} == {"prefer-closest-numa-nodes", "prefer-most-allocated-numa-node"}
+    assert {*FeatureGate} == {"PodLevelResourceManagers", "TopologyManagerPolicyAlphaOptions"}
+    assert {*NumaStrategy} == {"none", "most-allocated", "least-allocated"}
+
+
+def test_no_release_has_the_options_of_kep_6007() -> None:
+    assert options("prefer-closest-numa-nodes").unreleased == ()
+    assert options("prefer-most-allocated-numa-node").unreleased == ("prefer-most-allocated-numa-node",)
+    told = options(strategy="most-allocated", weights="cpu=3")
+    assert told.unreleased == ("numa-allocation-strategy", "numa-score-weights")

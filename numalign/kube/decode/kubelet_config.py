@@ -6,7 +6,9 @@ what is reserved for the system. Only fields that are set count; the rest is as 
 because both were read from the same kubelet.
 """
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -16,7 +18,16 @@ from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import CpuSet
 from numalign.model.node import CpuManager, MemoryManager
-from numalign.model.options import BETA_SINCE, NEWEST, CpuOption, FeatureGate, TopologyOption
+from numalign.model.options import (
+    BETA_SINCE,
+    NEWEST,
+    STRATEGY,
+    WEIGHTS,
+    CpuOption,
+    FeatureGate,
+    NumaStrategy,
+    TopologyOption,
+)
 from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Kind, Resources, ZoneId, kind
 
 GROUP = "kubelet.config.k8s.io"
@@ -39,8 +50,11 @@ FIELDS = (
 )
 """The fields that are read of a configuration, and so kept; it also contains paths and addresses."""
 
-UNKNOWN_OPTION = "the kubelet has no such option"
-"""The beginning of a mistake about an unknown option of a manager: a newer kubelet may have it."""
+MOST_UNKNOWN = 16
+"""How many unknown options are kept by name: a newer kubelet may have them."""
+
+MOST_WEIGHT = 100
+"""The largest weight in numa-score-weights."""
 
 _ABSENT = Part(None)
 
@@ -75,7 +89,9 @@ class FeatureGates:
         """Return the gates that are on in a minor version, in the newest if it is not known."""
         version = NEWEST if minor is None else minor
         staged = (
-            gate for gate in FeatureGate if (self.all_beta if version >= BETA_SINCE[gate] else self.all_alpha)
+            gate
+            for gate in FeatureGate
+            if (self.all_beta if version >= BETA_SINCE.get(gate, math.inf) else self.all_alpha)
         )
         return self.named | frozenset(staged) - self.named_off
 
@@ -84,9 +100,10 @@ class FeatureGates:
 class KubeletConfiguration:
     """The settings of one kubelet; None, or empty, if not set.
 
-    `cpu_options` are on, `cpu_options_off` are explicitly off. `reserved_cpus` are those set by id;
-    `kept_cpus` is the number of CPUs in kubeReserved and systemReserved together, rounded up; `reserved` is
-    the reserved memory, by zone and in total.
+    `cpu_options` are on, `cpu_options_off` are explicitly off, `unknown_options` are not known here.
+    `strategy` and `weights` are those of numa-allocation-strategy and numa-score-weights. `reserved_cpus` are
+    those set by id; `kept_cpus` is the number of CPUs in kubeReserved and systemReserved together, rounded
+    up; `reserved` is the reserved memory, by zone and in total.
     """
 
     name: str
@@ -98,6 +115,9 @@ class KubeletConfiguration:
     cpu_options: frozenset[CpuOption] = frozenset()
     cpu_options_off: frozenset[CpuOption] = frozenset()
     topology_options: frozenset[TopologyOption] = frozenset()
+    strategy: NumaStrategy = NumaStrategy.NONE
+    weights: tuple[tuple[str, int], ...] = ()
+    unknown_options: frozenset[str] = frozenset()
     gates: FeatureGates = FeatureGates()
     reserved_cpus: CpuSet | None = None
     kept_cpus: int = 0
@@ -120,7 +140,17 @@ def configuration(part: Part, name: str) -> KubeletConfiguration:
     policy, system = part["topologyManagerPolicy"].one_of(Policy), _system(part)
     # Under policy none the kubelet ignores these, whatever they are.
     topology_options = _ABSENT if policy is Policy.NONE else part["topologyManagerPolicyOptions"]
-    cpu_options = _options(part["cpuManagerPolicyOptions"], CpuOption)
+    listed = part["cpuManagerPolicyOptions"]
+    cpu_options = _options(listed, CpuOption)
+    scoring = [topology_options[name] for name in (STRATEGY, WEIGHTS)]
+    strategy, weights = _strategy(scoring[0]), _weights(scoring[1])
+    unknown = (
+        *_unknown(listed, (*CpuOption,)),
+        *_unknown(topology_options, (*TopologyOption, MAX_ZONES, STRATEGY, WEIGHTS)),
+        # What a newer kubelet may mean by a value must not make the rest of its configuration unreadable.
+        *([f"{STRATEGY}={scoring[0].text()}"] if strategy is None else ()),
+        *([f"{WEIGHTS}={scoring[1].text()}"] if weights is None else ()),
+    )
     return KubeletConfiguration(
         name,
         policy=policy,
@@ -130,7 +160,10 @@ def configuration(part: Part, name: str) -> KubeletConfiguration:
         max_zones=topology_options[MAX_ZONES].integer(),
         cpu_options=cpu_options[True],
         cpu_options_off=cpu_options[False],
-        topology_options=_options(topology_options, TopologyOption, MAX_ZONES)[True],
+        topology_options=_options(topology_options, TopologyOption)[True],
+        strategy=strategy or NumaStrategy.NONE,
+        weights=weights or (),
+        unknown_options=frozenset(sorted(unknown)[:MOST_UNKNOWN]),
         gates=_gates(part["featureGates"]),
         reserved_cpus=part["reservedSystemCPUs"].cpu_list(),
         kept_cpus=-(-system.get(CPU, 0) // MILLI),
@@ -138,15 +171,35 @@ def configuration(part: Part, name: str) -> KubeletConfiguration:
     )
 
 
-def _options(listed: Part, enum: type[EnumT], *others: str) -> Mapping[bool, frozenset[EnumT]]:
-    """Return the options that are switched on, and those that are switched off; `others` are not switches."""
-    settings: dict[EnumT, bool] = {}
-    for name, part in listed.members():
-        if name in {*enum}:
-            settings[enum(name)] = _worded(part)
-        elif name not in others:
-            part.wrong(f"{UNKNOWN_OPTION}, but {', '.join((*enum, *others))}")
+def _options(listed: Part, enum: type[EnumT]) -> Mapping[bool, frozenset[EnumT]]:
+    """Return the options that are switched on, and those that are switched off."""
+    settings = {enum(name): _worded(part) for name, part in listed.members() if name in {*enum}}
     return {on: frozenset(option for option in settings if settings[option] is on) for on in (True, False)}
+
+
+def _unknown(listed: Part, known: Collection[str]) -> Iterator[str]:
+    return (name for name, _ in listed.members() if name not in known)
+
+
+def _strategy(part: Part) -> NumaStrategy | None:
+    """Return the value of numa-allocation-strategy; None if it is not known."""
+    text = part.text() or NumaStrategy.NONE
+    return NumaStrategy(text) if text in {*NumaStrategy} else None
+
+
+def _weights(part: Part) -> tuple[tuple[str, int], ...] | None:
+    """Return the weights in a text such as "cpu=3,nvidia.com/gpu=6"; None if it is no such text."""
+    read = dict[str, int]()
+    # Empty entries, as behind a last comma, say nothing.
+    for entry in filter(str.strip, part.text().split(",")):
+        name, _, weight = map(str.strip, entry.partition("="))
+        if not name or not _NUMBER.fullmatch(weight) or not 0 <= int(weight) <= MOST_WEIGHT:
+            return None
+        read[name] = int(weight)
+    return tuple(sorted(read.items()))
+
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def _worded(part: Part) -> bool:

@@ -215,6 +215,9 @@ def unchecked(
                 configuration.topology_options,
                 configuration.gates.on(node_facts.minor),
                 node_facts.minor,
+                configuration.strategy,
+                configuration.weights,
+                configuration.unknown_options,
             )
         ),
         threads=node_facts.threads or topology.cpus.threads,

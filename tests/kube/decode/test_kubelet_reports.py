@@ -145,9 +145,6 @@ WRONG_MACHINES = [
             "machine.devices[x/gpu]: must be a list, not an object",
             'kubelet.cpuManagerPolicy: "dynamic" is not a known value: none, static',
             "kubelet.version: is missing"]),
-    ("an option that is not known", report(kubelet={**KUBELET, "cpuManagerPolicyOptions": {"new": "true"}}),
-        ["kubelet.cpuManagerPolicyOptions.new: the kubelet has no such option, but "
-            + ", ".join(CpuOption)]),
     ("more zones than are read", report(*map(zone, range(MOST_ZONES + 1))),
         ["machine.zones: has 65 entries: at most 64 are allowed"]),
     ("more places than are read", report(devices={"x/a": [{}] * MOST_PLACES, "x/b": [{}]}),

@@ -130,11 +130,6 @@ PROBLEMS: dict[str, tuple[Json, list[str]]] = {
         configuration("good", cpuManagerPolicy="none", cpuManagerPolicyOptions={"full-pcpus-only": "true"}),
         [("KubeletConfiguration good: cpuManagerPolicyOptions: the kubelet would not start: "
                 "the CPU manager's policy none takes no options, not full-pcpus-only")]),
-    "a configuration of a kubelet to come": (
-        configuration("good", cpuManagerPolicyOptions={"full-pcpus-only": "true", "be-quick": "true"}),
-        [("KubeletConfiguration good: cpuManagerPolicyOptions.be-quick: the kubelet has no such option,"
-          " but full-pcpus-only, distribute-cpus-across-numa, align-by-socket,"
-          " distribute-cpus-across-cores, strict-cpu-reservation, prefer-align-cpus-by-uncorecache")]),
     "a configuration of no node": (configuration("godo"),
         ["KubeletConfiguration godo: metadata.name: no node in this snapshot has this name"]),
     "no kind": ({"metadata": {"name": "x"}}, ["object items[4]: kind: is missing"]),
