@@ -8,13 +8,20 @@ several containers, best effort that fails, memory that others hold. No row is l
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import repeat
+from functools import cached_property, reduce
+from operator import and_
 from typing import NamedTuple
 
 import numpy as np
 
-from numalign.cache import batch_cpus, batch_devices, batch_hint_sets, batch_memory, batch_merge
+from numalign.cache import (
+    batch_cpus,
+    batch_devices,
+    batch_hint_sets,
+    batch_memory,
+    batch_merge,
+    batch_scores,
+)
 from numalign.cache.arrays import Bools, Ints, Rows
 from numalign.cache.batch_cpus import CpuColumns
 from numalign.cache.batch_devices import DeviceColumns
@@ -25,6 +32,7 @@ from numalign.cache.layout import COUNTED_THREADS, Layout
 from numalign.cache.layout_kinds import Trait
 from numalign.cache.plan import StepRequest
 from numalign.cache.widths import widths_of
+from numalign.kubelet.numa_scores import Ties
 from numalign.kubelet.topology_manager import NumaInfo
 from numalign.model.pod import Role
 from numalign.model.resources import CPU, Kind, kind
@@ -50,6 +58,11 @@ class Managers:
     cpus: CpuColumns
     memory: MemoryColumns
     devices: Mapping[str, DeviceColumns]
+
+    def free_or(self, name: str, otherwise: Ints) -> Ints:
+        """Return what each zone has free of a resource, or another amount of one that is not requested."""
+        requested = name == CPU or name in self.memory.free or name in self.devices
+        return self.free(name) if requested else otherwise
 
     def free(self, name: str) -> Ints:
         """Return what each zone has free of a resource, in the unit of columns: (zones, rows)."""
@@ -134,10 +147,11 @@ class _Machine(NamedTuple):
     sockets: tuple[int, ...]
     threads: int
     numa: NumaInfo
+    ties: Ties | None
 
 
 def _machine(layout: Layout) -> _Machine:
-    return _Machine(layout.sockets, layout.config.threads, layout.numa)
+    return _Machine(layout.sockets, layout.config.threads, layout.numa, layout.ties)
 
 
 def managers_of(state: ColumnState, sockets: tuple[int, ...], threads: int) -> Managers:
@@ -197,7 +211,7 @@ class _Admitting:
     """The admission of one pod on rows with the same kind of machine."""
 
     def __init__(self, state: ColumnState, machine: _Machine) -> None:
-        self._state, self._plan, self._numa = state, state.plan, machine.numa
+        self._state, self._plan, self._numa, self._ties = state, state.plan, machine.numa, machine.ties
         self._full = (1 << state.zones) - 1
         self._managers = managers_of(state, machine.sockets, machine.threads)
         self._alive = np.ones(state.count, dtype=np.bool_)
@@ -252,7 +266,7 @@ class _Admitting:
         preferred = admitted = np.ones(count, dtype=np.bool_)
         if hints:
             counted = np.logical_or.reduce([each.counted for each in hints])
-            best = batch_merge.preferred([each.preferred(state) for each in hints], self._numa)
+            best = self._preferred(hints)
             preferred = ~counted | (best > 0)
             mask = np.where(counted, best, self._full)
             admitted = preferred | ~state.has(Trait.STRICT)
@@ -265,21 +279,35 @@ class _Admitting:
         silent = state.has(Trait.SILENT)
         return BatchDecision(np.where(silent, NO_AFFINITY, mask), preferred & ~silent, admitted | silent)
 
+    def _preferred(self, hints: Sequence["_Hints"]) -> Ints:
+        """Return the best set that every resource prefers, by row; 0 where there is none."""
+        lists = [each.preferred(self._state) for each in hints]
+        if self._ties is None:
+            return batch_merge.preferred(lists, self._numa)
+        counted = {each.name: each.counted for each in hints}
+        uses = {
+            name: use._replace(
+                free=self._managers.free_or(name, use.free), counted=counted.get(name, use.counted)
+            )
+            for name, use in batch_scores.uses(self._state, self._ties, counted).items()
+        }
+        sets = np.arange(1, self._full + 1)
+        return batch_scores.first(sets, reduce(and_, lists)[1:], self._numa, self._ties, uses)
+
     def _hints(self, request: StepRequest) -> Iterator["_Hints"]:
         """Yield the hints for each resource that has any: devices, CPUs, and memory by name."""
         widths = widths_of(self._state, request)
         for name, amount, width in zip(request.names, request.amounts, widths, strict=True):
             counted = self._state.gives(name)
             if name == CPU:
-                yield _Hints(batch_cpus.hints(self._managers.cpus, amount), width, counted)
+                yield _Hints(name, batch_cpus.hints(self._managers.cpus, amount), width, counted)
             elif kind(name) is Kind.DEVICE:
-                yield _Hints(batch_devices.hints(self._managers.devices[name], amount), width, counted)
+                yield _Hints(name, batch_devices.hints(self._managers.devices[name], amount), width, counted)
         if request.memory:
             possible, width = batch_memory.hints(self._managers.memory, request.memory)
             # Each name has its own list, and hints of two equal lists can intersect in another set of zones.
-            yield from repeat(
-                _Hints(possible, width, self._keeps_memory & possible.any(axis=0)), len(request.memory)
-            )
+            counted = self._keeps_memory & possible.any(axis=0)
+            yield from (_Hints(name, possible, width, counted) for name in request.memory)
 
     @cached_property
     def _keeps_memory(self) -> Bools:
@@ -338,6 +366,7 @@ class _Admitting:
 class _Hints(NamedTuple):
     """The sets of zones that can serve a resource, the preferred width, and on which rows it counts."""
 
+    name: str
     possible: Bools
     width: Ints
     counted: Bools

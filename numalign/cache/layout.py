@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from numalign.kubelet import cpu_manager
 from numalign.kubelet.admit import numa_info
-from numalign.kubelet.numa_scores import scores_zones
+from numalign.kubelet.numa_scores import Ties, ties
 from numalign.kubelet.topology_manager import NumaInfo
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import MOST_CPUS, CpuTopology
@@ -49,7 +49,7 @@ class Unfit(StrEnum):
     ZONES = "zones"
     """It has none, or more than `MOST_ZONES`; or only one that hints can include, of several."""
     SCORES = "scores"
-    """Its kubelet chooses zones by how much of them is allocated."""
+    """Its kubelet chooses zones by how much of them is allocated, also such that no resource prefers."""
     CPU_OPTIONS = "cpu-options"
     """Its kubelet chooses CPUs by an option beyond those that only count."""
     POD_LEVEL = "pod-level-managers"
@@ -115,7 +115,7 @@ class Layout:
     of device plugins. Of the `unplaced` ones some are between zones or on none, so columns do not cover them.
     Which zones have the `uncertain` ones is not known.
     `sockets` has the number of each zone's socket, in the kubelet's order; `numa` has the distances of zones
-    if the kubelet prefers the closest.
+    if the kubelet prefers the closest, and `ties` says how it chooses between equals.
     """
 
     ids: tuple[ZoneId, ...]
@@ -130,6 +130,7 @@ class Layout:
     costs: tuple[tuple[tuple[ZoneId, int], ...], ...]
     sockets: tuple[int, ...]
     numa: NumaInfo
+    ties: Ties | None
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -209,6 +210,7 @@ def layout_of(node: Node) -> Layout | Unfit:
         # If only single zones count, or none, distances do not matter.
         # Columns store no affinity, so zones that are in no hint do not matter either.
         numa=replace(numa_info(node), others=0) if node.policy in _COMPARES else NumaInfo(len(node.zones)),
+        ties=ties(node),
     )
 
 
@@ -355,7 +357,7 @@ def _lists_many(node: Node) -> bool:
 
 _UNFIT: Mapping[Unfit, Callable[[Node, CpuTopology | None], bool]] = MappingProxyType(
     {
-        Unfit.SCORES: lambda node, _: scores_zones(node),
+        Unfit.SCORES: lambda node, _: node.policy is Policy.BEST_EFFORT and ties(node) is not None,
         Unfit.CPU_OPTIONS: lambda node, _: _chooses_cpus(node),
         Unfit.POD_LEVEL: lambda node, _: node.options.on(FeatureGate.POD_LEVEL_MANAGERS),
         Unfit.MEMORY_GROUPS: lambda node, _: _joined(node),

@@ -16,7 +16,7 @@ from numalign.cache.arrays import Bools, Ints, Rows
 from numalign.cache.columns import Columns
 from numalign.cache.layout import KubeletConfig, Layout
 from numalign.model.intent import Policy, Scope
-from numalign.model.node import MemoryManager, Node
+from numalign.model.node import CpuManager, MemoryManager, Node
 
 
 class LayoutKind(NamedTuple):
@@ -70,6 +70,8 @@ class Trait(Enum):
     """Hints for devices include only zones with a device."""
     WHOLE_CORES = "whole cores"
     """CPUs are allocated only in whole cores."""
+    KEEPS_CPUS = "keeps CPUs"
+    """There is a CPU manager that allocates CPUs."""
     KEEPS_MEMORY = "keeps memory"
     """There is a memory manager that allocates memory."""
     TOGETHER = "together"
@@ -85,6 +87,7 @@ _HAS: Mapping[Trait, Callable[[LayoutKind], bool]] = MappingProxyType(
         Trait.SILENT: lambda kind: kind.config.policy is Policy.NONE,
         Trait.NEAR: lambda kind: kind.config.near,
         Trait.WHOLE_CORES: lambda kind: kind.config.whole_cores,
+        Trait.KEEPS_CPUS: lambda kind: kind.config.cpu_manager is CpuManager.STATIC,
         Trait.KEEPS_MEMORY: lambda kind: kind.config.memory_manager is MemoryManager.STATIC,
         Trait.TOGETHER: lambda kind: kind.together,
         Trait.TOTALS_KNOWN: lambda kind: kind.totals_known,

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from numalign.cache import zone_sets
+from numalign.cache import batch_scores, zone_sets
 from numalign.cache.arrays import Bools, Ints, Rows
 from numalign.cache.column_state import ColumnState
 from numalign.cache.layout_kinds import Trait
@@ -31,6 +31,7 @@ class PreferredHint:
     """
 
     state: ColumnState
+    request: StepRequest
     width: Ints
     nothing: Bools
     parts: tuple[tuple[Rows | None, int, Bools], ...]
@@ -50,11 +51,17 @@ class PreferredHint:
     def mask(self) -> Ints:
         """The set that the kubelet chooses, as bits by row; 0 if nothing is requested or preferred."""
         masks = np.zeros(self.state.count, dtype=np.int64)
-        for numa, some in self.state.alike(lambda layout: layout.numa):
+        for (numa, ties), some in self.state.alike(lambda layout: (layout.numa, layout.ties)):
             for rows, width, enough in self.parts:
                 at = np.arange(self.state.count) if rows is None else rows
                 chosen = slice(None) if some is None else np.isin(at, some)
-                masks[at[chosen]] = zone_sets.first(self.state.zones, width, enough[:, chosen], numa)
+                fits = enough[:, chosen]
+                if ties is None:
+                    masks[at[chosen]] = zone_sets.first(self.state.zones, width, fits, numa)
+                else:
+                    uses = batch_scores.uses(self.state.at(at[chosen]), ties, self.request.names)
+                    sets = zone_sets.of_width(self.state.zones, width)
+                    masks[at[chosen]] = batch_scores.first(sets, fits, numa, ties, uses)
         masks[self.nothing] = 0
         return masks
 
@@ -72,7 +79,7 @@ def preferred_hint(state: ColumnState, request: StepRequest) -> PreferredHint:
         if plan.kinds.any(Trait.SINGLE):
             widths[state.has(Trait.SINGLE)] = 1
     if not request.names:
-        return PreferredHint(state, widths, nothing, ())
+        return PreferredHint(state, request, widths, nothing, ())
     parts = list[tuple[Rows | None, int, Bools]]()
     for width, count in enumerate(np.bincount(widths, minlength=1).tolist()):
         if width and count == len(widths):
@@ -80,7 +87,7 @@ def preferred_hint(state: ColumnState, request: StepRequest) -> PreferredHint:
         elif width and count:
             rows = np.flatnonzero(widths == width)
             parts.append((rows, width, fitting_sets(state.at(rows), request, width)))
-    return PreferredHint(state, widths, nothing, tuple(parts))
+    return PreferredHint(state, request, widths, nothing, tuple(parts))
 
 
 def fitting_sets(state: ColumnState, request: StepRequest, width: int) -> Bools:

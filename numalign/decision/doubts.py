@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from numalign.kubelet.numa_scores import scores_zones
+from numalign.kubelet.numa_scores import ties
 from numalign.model.demand import Demand
 from numalign.model.intent import Policy
 from numalign.model.node import CpuManager, Known, MemoryManager, Node
@@ -100,7 +100,7 @@ def _groups(node: Node, demand: Demand) -> bool:
 
 def _merged(node: Node, demand: Demand) -> bool:
     """Return whether a container can get zones that it does not prefer, by the score of several resources."""
-    scored = scores_zones(node) and node.policy is Policy.BEST_EFFORT
+    scored = ties(node) is not None and node.policy is Policy.BEST_EFFORT
     return scored and any(len({*step.requests, *step.devices}) > 1 for step in demand.steps)
 
 
@@ -162,7 +162,7 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
             "the kubelet has options that numalign does not know; they are left out of account",
         ),
         Doubt.UNRELEASED: _Row(
-            lambda node, demand: scores_zones(node) and _alignable(demand),
+            lambda node, demand: ties(node) is not None and _alignable(demand),
             "the kubelet chooses NUMA zones by an option of KEP-6007 that no release has; it may work"
             " differently",
         ),

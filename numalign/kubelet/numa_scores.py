@@ -49,26 +49,30 @@ class Use(NamedTuple):
         return sum([amount for place, amount in zip(self.places, amounts, strict=True) if place & mask])
 
 
-def scores_zones(node: Node) -> bool:
-    """Return whether the kubelet of a node chooses between equals by what is allocated."""
-    scores = node.options.strategy is not NumaStrategy.NONE
-    return node.policy is not Policy.NONE and (scores or _prefers_most_allocated(node))
+class Ties(NamedTuple):
+    """How a kubelet chooses between equals: by scores or, without a strategy, by its managers' signals."""
+
+    strategy: NumaStrategy
+    weights: tuple[tuple[str, int], ...] = ()
+
+
+def ties(node: Node) -> Ties | None:
+    """Return how the kubelet of a node chooses between equals; None is by number, as every kubelet so far."""
+    options = node.options
+    if options.strategy is not NumaStrategy.NONE and node.policy is not Policy.NONE:
+        return Ties(options.strategy, options.weights)
+    packs = TopologyOption.PREFER_MOST_ALLOCATED in options.topology
+    return Ties(NumaStrategy.NONE) if packs and node.policy is Policy.SINGLE_NUMA_NODE else None
 
 
 def tie_break(node: Node, state: ManagersState) -> TieBreak | None:
-    """Return how the kubelet of a node, with its managers in this state, chooses between equals.
-
-    None is by number, as every kubelet so far does.
-    """
-    options = node.options
-    if options.strategy is not NumaStrategy.NONE:
-        return partial(_by_score, state, options.strategy, dict(options.weights))
-    return partial(_most_allocated, state) if _prefers_most_allocated(node) else None
-
-
-def _prefers_most_allocated(node: Node) -> bool:
-    option = TopologyOption.PREFER_MOST_ALLOCATED
-    return option in node.options.topology and node.policy is Policy.SINGLE_NUMA_NODE
+    """Return the choice between equals of a node's kubelet, with its managers in this state."""
+    found = ties(node)
+    if found is None:
+        return None
+    if found.strategy is NumaStrategy.NONE:
+        return partial(_most_allocated, state)
+    return partial(_by_score, state, found.strategy, dict(found.weights))
 
 
 def mean(scores: Mapping[str, int], weights: Mapping[str, int]) -> int:

@@ -31,7 +31,6 @@ ZONE = "cpu=16/15 mem=64Gi gpu=2"
 CLOSEST = options("prefer-closest-numa-nodes")
 FULL = options("full-pcpus-only")
 BY_SOCKET = options("align-by-socket")
-SCORED = options(strategy="most-allocated")
 GATE = "PodLevelResourceManagers"
 CORDONED = Attributes(cordoned=True)
 
@@ -268,6 +267,12 @@ def cores(reserved: str) -> Node:
 
 
 BELOW_NOTHING = with_bags(allocatable=Resources({"x": -1}), free=bag(""))
+
+
+def scored(policy: str) -> Node:
+    return node(ZONE, ZONE, policy=policy, options=options(strategy="most-allocated"))
+
+
 WITHOUT = with_bags(capacity=bag("cpu=16"), allocatable=bag("gpu=1"), free=bag(""))
 
 
@@ -283,7 +288,7 @@ WITHOUT = with_bags(capacity=bag("cpu=16"), allocatable=bag("gpu=1"), free=bag("
                 Unfit.CPU_OPTIONS,
                 told(options=options("align-by-socket strict-cpu-reservation")),
             ),
-            ("its kubelet chooses zones by their use", Unfit.SCORES, told(options=SCORED)),
+            ("its kubelet chooses zones by their use", Unfit.SCORES, scored("best-effort")),
             ("its kubelet looks at pods as a whole", Unfit.POD_LEVEL, told(options=options(GATE))),
             ("a group of zones has no block", Unfit.MEMORY_GROUPS, grouped((0, 1), 0)),
             ("zones differ in CPUs", Unfit.UNEVEN_CPUS, sized("cpu=16", "cpu=8")),
@@ -326,7 +331,7 @@ def test_a_node_stands_in_no_table_where(why: Unfit, one: Node) -> None:
 
 def test_every_reason_is_told_of_some_node() -> None:
     nodes = [node(), ACROSS, cores("1")]
-    nodes += [told(options=each) for each in (BY_SOCKET, SCORED, options(GATE))]
+    nodes += [told(options=BY_SOCKET), told(options=options(GATE)), scored("best-effort")]
     nodes += [grouped((0, 1), 0), sized("cpu=16", "cpu=8"), WITHOUT, scattered(4), listing(MOST_NAMES + 1)]
 
     assert {layout_of(one) for one in nodes} == {*Unfit}

@@ -94,6 +94,7 @@ def test_pods_are_decided_about_together_where(policy: str, scope: str, *, toget
                 Trait.WHOLE_CORES,
                 replace(STRICT, options=options("full-pcpus-only")),
             ),
+            ("it gives out CPUs", Trait.KEEPS_CPUS, STRICT),
             ("it gives out memory", Trait.KEEPS_MEMORY, STRICT),
             ("it tells totals", Trait.TOTALS_KNOWN, replace(STRICT, totals=bag("cpu=16"))),
         ]
@@ -105,6 +106,7 @@ def test_a_kind_has_a_trait_if(trait: Trait, one: Node) -> None:
 
 PLAIN = replace(
     node("cpu=8 gpu=1", "cpu=8", policy="best-effort", options=options(minor=34)),
+    cpu_manager=CpuManager.NONE,
     memory_manager=MemoryManager.NONE,
 )
 
@@ -127,7 +129,8 @@ def test_rows_have_the_traits_of_their_kind() -> None:
 
 
 def test_rows_give_what_managers_of_their_kind_give() -> None:
-    found = LayoutKinds(columns(STRICT, PLAIN), frozenset({MEMORY, CPU}))
+    plain = replace(PLAIN, cpu_manager=CpuManager.STATIC)
+    found = LayoutKinds(columns(STRICT, plain), frozenset({MEMORY, CPU}))
 
     assert found.giving(MEMORY, None).tolist() == [True, False]
     assert found.giving(CPU, np.array([1])).tolist() == [True]

@@ -115,17 +115,18 @@ POLICIES = [
     Policy.RESTRICTED,
     Policy.BEST_EFFORT,
 ]
-PLAIN = [
-    DEFAULTS,
-    *(options(minor=minor) for minor in (32, 34, 36)),
-    options("prefer-closest-numa-nodes"),
-    options("strict-cpu-reservation"),
-]
 SCORED = [
     options("prefer-most-allocated-numa-node TopologyManagerPolicyAlphaOptions", minor=38),
     options(strategy="most-allocated", weights="cpu=3 gpu=0"),
     options(strategy="least-allocated", minor=38),
     options("prefer-closest-numa-nodes full-pcpus-only", strategy="most-allocated"),
+]
+PLAIN = [
+    DEFAULTS,
+    *(options(minor=minor) for minor in (32, 34, 36)),
+    options("prefer-closest-numa-nodes"),
+    options("strict-cpu-reservation"),
+    *SCORED,
 ]
 TOLD = [
     *PLAIN,
