@@ -73,14 +73,14 @@ class Workshop:
     def _requirements(self) -> str:
         return (self.folder / self.module_file).read_text()
 
-    async def _toolchain(self, go: str) -> Mapping[str, str]:
-        """Return the variable for a newer Go if the module needs one: Go looks for that in go.mod only."""
+    async def environment_of(self, go: str) -> Mapping[str, str]:
+        """Return the environment for Go, of a newer one if needed: Go looks for that in go.mod only."""
         asking = await asyncio.create_subprocess_exec(go, "env", "GOVERSION", stdout=asyncio.subprocess.PIPE)
         installed = (await asking.communicate())[0].decode().strip().removeprefix("go")
         needed = re.search(r"^go (\S+)$", (self.folder / self.module_file).read_text(), re.MULTILINE)
         if needed and _numbers(needed[1]) > _numbers(installed):
-            return {"GOTOOLCHAIN": f"go{needed[1]}"}
-        return {}
+            return {**self.environment, "GOTOOLCHAIN": f"go{needed[1]}"}
+        return self.environment
 
     def required(self, module: str) -> str:
         """Return the version of another module that this one requires. Raise `BrokenError` if it does not."""
@@ -135,7 +135,7 @@ class Workshop:
             *(go, "build", f"-modfile={self.module_file}", "-mod=readonly", "-trimpath"),
             *("-ldflags", self._linker_flags(), *flags, "-o", str(into), package),
             cwd=self.folder,
-            env={**self.environment, **await self._toolchain(go)},
+            env=await self.environment_of(go),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=sys.stderr,
         )

@@ -2,26 +2,37 @@
 
 `python -m harness.oracle.build [--version v1.34.4 | --all]` prints the path of the program. It builds the
 program first if the cache has no build of the same sources: this takes minutes the first time, and seconds
-after an edit. Each version of Kubernetes has a go.<minor>.mod here. Exit code 69 means that there is no Go, 1
-that the build failed.
+after an edit. Each version of Kubernetes has a go.<minor>.mod here. A version such as
+v1.38.0-beta.0+numa-allocation-strategy is built with a folder of overlay/: an option that no kubelet has yet.
+Exit code 69 means that there is no Go, 1 that the build failed.
 """
 
 import argparse
+import asyncio
+import shutil
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from harness.gotools import UnavailableError, Workshop, by_version, run
+from harness.gotools import KUBERNETES, BrokenError, UnavailableError, Workshop, by_version, run
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = "kubelet-oracle"
+OVERLAYS = HERE / "overlay"
+# The version that the patches of the overlays apply to.
+OVERLAID = "v1.38.0-beta.0"
+_PATCHED = Path("pkg/kubelet/cm/topologymanager")
 # The version that made the recordings.
 USUAL = "v1.34.4"
 
 
 def versions() -> dict[str, Workshop]:
     """Return the workshop of each version of Kubernetes that can be built here."""
-    return by_version("oracle", HERE)
+    known = by_version("oracle", HERE)
+    folders = sorted(folder.name for folder in OVERLAYS.iterdir())
+    return known | {f"{OVERLAID}+{name}": known[OVERLAID] for name in folders}
 
 
 async def find(version: str = USUAL) -> Path:
@@ -42,18 +53,70 @@ async def find_all(wanted: Iterable[str]) -> list[Path]:
 
 def place(shop: Workshop, version: str) -> Path:
     """Return the path of the program; it changes with the content of its sources."""
-    return shop.place(version, PROGRAM, sorted(HERE.glob("*.go")))
+    overlay = _overlay(version)
+    return shop.place(
+        version, PROGRAM, [*sorted(HERE.glob("*.go")), *(sorted(overlay.iterdir()) if overlay else ())]
+    )
 
 
 async def build(shop: Workshop, version: str, *, into: Path) -> None:
     """Build the program into its place."""
-    await shop.build(
-        ".",
-        into=into,
-        begins=f"building {PROGRAM} {version}: it takes minutes, unless its packages were built before",
-        otherwise=f"no {PROGRAM} {version} here: install Go to build it; looked for {into}",
-        flags=("-tags", tag(shop)),
+    with tempfile.TemporaryDirectory() as folder:
+        overlay = _overlay(version)
+        await (await _overlaid(shop, overlay, Path(folder)) if overlay else shop).build(
+            ".",
+            into=into,
+            begins=f"building {PROGRAM} {version}: it takes minutes, unless its packages were built before",
+            otherwise=f"no {PROGRAM} {version} here: install Go to build it; looked for {into}",
+            flags=("-tags", tag(shop)),
+        )
+
+
+def _overlay(version: str) -> Path | None:
+    name = version.partition("+")[2]
+    return OVERLAYS / name if name else None
+
+
+async def _overlaid(shop: Workshop, overlay: Path, folder: Path) -> Workshop:
+    """Return the workshop with the kubelet patched: Go's own -overlay replaces no file of a module."""
+    go = shop.compiler(otherwise=f"no {PROGRAM} with {overlay.name} here: install Go and git to build it")
+    listing = (go, "list", f"-modfile={shop.module_file}", "-m", "-f", "{{.Dir}}", KUBERNETES)
+    listed = await _said(*listing, folder=shop.folder, environment=await shop.environment_of(go))
+    patched = folder / "kubernetes"
+    _linked(Path(listed.strip()), patched, _PATCHED.parts)
+    _copied(overlay, patched / _PATCHED)
+    await _said("git", "apply", str(overlay / "topologymanager.patch"), folder=patched)
+    module = folder / shop.module_file
+    module.write_text(f"{(shop.folder / shop.module_file).read_text()}\nreplace {KUBERNETES} => {patched}\n")
+    shutil.copy((shop.folder / shop.module_file).with_suffix(".sum"), folder)
+    return replace(shop, module_file=str(module))
+
+
+def _linked(source: Path, target: Path, into: Sequence[str]) -> None:
+    """Make a folder like another one, with copies of its files and links to its folders, but `into` alike."""
+    target.mkdir()
+    _copied(source, target)
+    for entry in source.iterdir():
+        if entry.is_dir() and entry.name not in into[:1]:
+            (target / entry.name).symlink_to(entry)
+    if into:
+        _linked(source / into[0], target / into[0], into[1:])
+
+
+def _copied(source: Path, target: Path) -> None:
+    for entry in source.iterdir():
+        if entry.is_file():
+            shutil.copyfile(entry, target / entry.name)
+
+
+async def _said(*command: str, folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE
     )
+    said = (await process.communicate())[0].decode()
+    if process.returncode:
+        raise BrokenError(f"{' '.join(command)} failed; what it said stands above")
+    return said
 
 
 def tag(shop: Workshop) -> str:

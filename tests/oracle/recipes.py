@@ -90,6 +90,24 @@ _GROUPED = Taste(
     devices=0.15,
     deleted=0.5,
 )
+# Zones with room for many small pods are often equally good; those that went leave them used unevenly.
+_TIED = Recipe(
+    zones=(2, 2, 3, 4, 4),
+    cores=(4, 6, 8, 12, 16),
+    uneven=0.25,
+    memory=(16, 32, 64),
+    kept_memory=(0, 0.5, 1, 1.5, 4),
+    reserved=("core", "each", "broken", "zone", "count"),
+    policies=("best-effort", *("restricted", "single-numa-node") * 2),
+    taste=Taste(
+        steps=(10, 40),
+        cpus=(0.05, 0.1, 0.1, 0.15, 0.25, 0.4, 0.6, 1.2),
+        memory=(0.02, 0.05, 0.1, 0.15, 0.25, 0.4),
+        deleted=0.35,
+        before=(0, 0, 0, 1, 2),
+    ),
+)
+_SCORED = ("most", "least", "most weighed", "least weighed", "most of one", "none")
 _WHOLE = Taste(whole=0.75, before=(0, 0, 1, 1, 2), apps=(1, 1, 2, 2, 3), misfits=0.05)
 _SETS = (
     *("", FULL, STRICT, SOCKET, CACHE, ACROSS_NUMA, ACROSS_CORES),
@@ -257,8 +275,37 @@ RECIPES: Mapping[str, Recipe] = {
     "bubble": Recipe(
         zones=(1, 2, 2, 2, 4), gates=("PodLevelResourceManagers",), cpu_options=("", "", *_SETS), taste=_WHOLE
     ),
+    "packed": replace(
+        _TIED, policies=("single-numa-node",) * 4 + ("restricted",), topology_options=("packed",)
+    ),
+    "packed-options": replace(
+        _TIED,
+        policies=("single-numa-node",),
+        cpu_options=("", FULL, STRICT, ACROSS_CORES, CACHE),
+        topology_options=("packed", "packed", "packed closest", "unpacked"),
+    ),
+    "scored": replace(_TIED, topology_options=_SCORED),
+    "scored-options": replace(
+        _TIED,
+        cpu_options=_SETS,
+        distances=("sockets", "random"),
+        topology_options=(*_SCORED, "most closest", "least closest"),
+    ),
+    "scored-devices": replace(
+        _TIED,
+        devices=("wide", "flat gpus", "gpus wide", "mixed", "mixed nics", "gpus nics"),
+        unhealthy=0.2,
+        topology_options=_SCORED,
+        taste=replace(_TIED.taste, devices=0.8),
+    ),
 }
 """By kind."""
+
+OVERLAID: Mapping[str, str] = {
+    **dict.fromkeys(("packed", "packed-options"), "prefer-most-allocated"),
+    **dict.fromkeys(("scored", "scored-options", "scored-devices"), "numa-allocation-strategy"),
+}
+"""The overlay of the kubelet that has the options of a kind; the others are of every kubelet."""
 
 SINCE: Mapping[str, int] = {"whole": 34, "bubble": 36, "trays": 36}
 """The minor version of Kubernetes from which on a kind exists."""

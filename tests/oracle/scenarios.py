@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.oracle import arrivals, hardware
-from tests.oracle.recipes import RECIPES, SINCE, SOCKET, Recipe
+from tests.oracle.recipes import OVERLAID, RECIPES, SINCE, SOCKET, Recipe
 
 Json = dict[str, Any]
 
@@ -19,8 +19,10 @@ THREADS_LABEL = "feature.node.kubernetes.io/cpu-hardware_multithreading"
 
 def kinds(version: str) -> tuple[str, ...]:
     """The kinds that a version of Kubernetes knows, as in v1.34.4."""
-    minor = int(version.split(".")[1])
-    return tuple(kind for kind in RECIPES if SINCE.get(kind, 0) <= minor)
+    minor, overlay = int(version.split(".")[1]), version.partition("+")[2]
+    return tuple(
+        kind for kind in RECIPES if SINCE.get(kind, 0) <= minor and OVERLAID.get(kind, "") == overlay
+    )
 
 
 def start(seed: int, kind: str, version: str) -> tuple[Json, arrivals.Steps]:
@@ -73,6 +75,23 @@ _TOPOLOGY: Mapping[str, Mapping[str, str]] = {
     "all": {"max-allowable-numa-nodes": "64"},
     "all closest": {"max-allowable-numa-nodes": "64", "prefer-closest-numa-nodes": "true"},
     "few": {"max-allowable-numa-nodes": "4"},
+    "packed": {"prefer-most-allocated-numa-node": "true"},
+    "packed closest": {"prefer-most-allocated-numa-node": "true", "prefer-closest-numa-nodes": "true"},
+    "unpacked": {"prefer-most-allocated-numa-node": "false"},
+    "most": {"numa-allocation-strategy": "most-allocated"},
+    "least": {"numa-allocation-strategy": "least-allocated"},
+    "none": {"numa-allocation-strategy": "none", "numa-score-weights": "cpu=7"},
+    "most weighed": {"numa-allocation-strategy": "most-allocated", "numa-score-weights": "cpu=3,memory=0"},
+    "least weighed": {
+        "numa-allocation-strategy": "least-allocated",
+        "numa-score-weights": "memory=5, cpu=2,",
+    },
+    "most of one": {
+        "numa-allocation-strategy": "most-allocated",
+        "numa-score-weights": "cpu=0,memory=0,hugepages-1Gi=0,hugepages-2Mi=0",
+    },
+    "most closest": {"numa-allocation-strategy": "most-allocated", "prefer-closest-numa-nodes": "true"},
+    "least closest": {"numa-allocation-strategy": "least-allocated", "prefer-closest-numa-nodes": "true"},
 }
 
 
