@@ -20,7 +20,7 @@ from numalign.model.constraints import (
 from numalign.model.intent import CLASS_LABEL
 from numalign.model.node import Node
 from numalign.shapes.shape import MOST_LABELS, MOST_VALUES, LabelValues, Shape, bare, of, shape
-from tests.notation import bag, node, table
+from tests.notation import bag, node, options, table
 
 PLAIN = node("cpu=4 mem=8Gi gpu=2", "cpu=4 mem=8Gi", policy="restricted", totals="cpu=8 gpu=2")
 
@@ -66,6 +66,8 @@ SAME = [
     ("a lasting taint", standing(), standing(taints=(Taint("x"),)), False),
     ("threads", standing(), standing(replace(PLAIN, threads=2)), False),
     ("zones of the kubelet", standing(), standing(replace(PLAIN, max_zones=9)), False),
+    ("a strategy", standing(), standing(replace(PLAIN, options=options(strategy="most-allocated"))), False),
+    ("an unknown option", standing(), standing(replace(PLAIN, options=options(unknown="x"))), False),
     ("no totals", standing(), standing(replace(PLAIN, totals=None)), False),
     ("other totals", standing(), standing(replace(PLAIN, totals=bag("cpu=1"))), True),
     ("other devices", standing(), standing(node("cpu=4 mem=8Gi gpu=1", "cpu=4 mem=8Gi")), False),

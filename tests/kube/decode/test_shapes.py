@@ -27,13 +27,15 @@ from numalign.model.options import CpuOption, FeatureGate, Options, TopologyOpti
 from numalign.model.resources import Resources
 from numalign.shapes import KnownShape, LabelValues, LeftOut, RememberedShapes, Shape, shape
 from numalign.shapes.shape import MOST_LABELS
-from tests.notation import GPU, NIC, machine, node, table
+from tests.notation import GPU, NIC, machine, node, options, table
 
 SEEN = 1_790_000_000.0
 ZONES = ("cpu=32/30 mem=64Gi gpu=4 huge=0", "cpu=32 mem=63Gi gpu=4 huge=0")
 GPU_NODE = node(*ZONES, policy="single-numa-node", totals="cpu=62 gpu=8 pods=110", costs={(0, 1): 20})
 CPU_OPTIONS = frozenset({CpuOption.FULL_PCPUS_ONLY, CpuOption.DISTRIBUTE_ACROSS_NUMA})
 TOLD = Options(CPU_OPTIONS, frozenset(TopologyOption), frozenset(FeatureGate), 36)
+
+NOVEL = options(minor=38, strategy="least-allocated", weights="cpu=3 gpu=0", unknown="prefer-blue")
 
 
 def shape_of(found: Node, *, taints: tuple[Taint, ...] = (), **labels: str) -> Shape:
@@ -62,6 +64,8 @@ SHAPES = [
      shape_of(configured(node("cpu=4", cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)))),
     ("options of the kubelet",
      shape_of(configured(node(*ZONES, policy="restricted", options=TOLD, threads=2)))),
+    ("options that no release has, and one that is not known",
+     shape_of(configured(node(*ZONES, policy="restricted", options=NOVEL)))),
     ("what was configured",                shape_of(configured(GPU_NODE))),
     ("devices of uncertain zones",
      shape_of(replace(node("cpu=4", "cpu=4"), uncertain=frozenset({"x.io/a", "x.io/b"})))),
