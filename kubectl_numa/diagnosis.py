@@ -387,10 +387,12 @@ _FINE_RIGHTS = 33
 
 
 def _unreleased(node: Node) -> Iterator[str]:
-    """Return the options that no version has, with the feature gate that they need besides."""
+    """Return the options that its version does not have, with the feature gate that they need besides."""
     gate = FeatureGate.ALPHA_TOPOLOGY_OPTIONS
     needed = "" if node.options.on(gate) else f", and needs the feature gate {gate}, which is off"
-    return (f"{name}: no kubelet up to 1.{PRE_RELEASE} has it{needed}" for name in node.options.unreleased)
+    known = node.options.version <= PRE_RELEASE
+    names = sorted(node.options.unreleased) if known else ()
+    return (f"{name}: no kubelet up to 1.{PRE_RELEASE} has it{needed}" for name in names)
 
 
 def _doubtful(examined: ExaminedNode) -> Iterable[str]:
@@ -504,8 +506,9 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
         Finding.UNKNOWN_OPTION: _FindingRow(
             Severity.LACK,
             _on_node(lambda node: sorted(node.options.unknown)),
-            "The kubelet's configuration has an unknown option, which predictions leave out of account",
-            _do("Update numalign, or remove the option from the kubelet's configuration."),
+            "The kubelet's configuration has an unknown option, or an unknown value of one, which predictions"
+            " leave out of account",
+            _do("Update numalign, or correct the option in the kubelet's configuration."),
         ),
         Finding.UNRELEASED_OPTION: _FindingRow(
             Severity.LACK,

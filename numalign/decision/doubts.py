@@ -14,7 +14,7 @@ from numalign.kubelet.numa_scores import ties
 from numalign.model.demand import Demand
 from numalign.model.intent import Policy
 from numalign.model.node import CpuManager, Known, MemoryManager, Node
-from numalign.model.options import COMPARED, LEAVES_POD_LEVEL_ALONE, CpuOption, TopologyOption
+from numalign.model.options import COMPARED, LEAVES_POD_LEVEL_ALONE, PRE_RELEASE, CpuOption, TopologyOption
 from numalign.model.resources import CPU, MEMORY, Kind
 
 
@@ -163,8 +163,8 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
         ),
         Doubt.UNRELEASED: _Row(
             lambda node, demand: ties(node) is not None and _alignable(demand),
-            "the kubelet chooses NUMA zones by an option of KEP-6007 that no release has; it may work"
-            " differently",
+            "the kubelet chooses NUMA zones by an option of KEP-6007, which no kubelet up to"
+            f" 1.{PRE_RELEASE} has; it may work differently",
         ),
         Doubt.SCORES: _Row(
             _merged,

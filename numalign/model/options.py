@@ -32,7 +32,10 @@ class TopologyOption(StrEnum):
 
 
 STRATEGY, WEIGHTS = "numa-allocation-strategy", "numa-score-weights"
-"""The options of topologyManagerPolicyOptions for scores of zones, which no kubelet was released with."""
+"""The options of topologyManagerPolicyOptions for scores of zones."""
+
+UNRELEASED = frozenset({TopologyOption.PREFER_MOST_ALLOCATED.value, STRATEGY, WEIGHTS})
+"""The options of KEP-6007, which no kubelet was released with."""
 
 
 class NumaStrategy(StrEnum):
@@ -138,7 +141,8 @@ class Options:
     """The options of one kubelet, and its minor version, None if not known.
 
     `weights` are those of resources in the scores of zones, by which a `strategy` chooses. `unknown` are the
-    options, or settings of them, that are not known here.
+    options, or settings of them, that are not known here. `unreleased` are those that no kubelet was released
+    with, whatever they are set to.
     """
 
     cpu: frozenset[CpuOption] = frozenset()
@@ -148,27 +152,25 @@ class Options:
     strategy: NumaStrategy = NumaStrategy.NONE
     weights: tuple[tuple[str, int], ...] = ()
     unknown: frozenset[str] = frozenset()
+    unreleased: frozenset[str] = frozenset()
     changes: frozenset[KubeletChange] = field(init=False, compare=False, repr=False)
     """Those of its version: of the newest release if it is not known, of the pre-release if it is newer."""
 
     def __post_init__(self) -> None:
         changes = frozenset(change for change, since in CHANGES.items() if since <= self.version)
         object.__setattr__(self, "changes", changes)
-
-    @property
-    def version(self) -> int:
-        """The minor version, the newest release if it is not known."""
-        return NEWEST if self.minor is None else self.minor
-
-    @property
-    def unreleased(self) -> tuple[str, ...]:
-        """The options that no kubelet was released with."""
         held = {
             TopologyOption.PREFER_MOST_ALLOCATED.value: TopologyOption.PREFER_MOST_ALLOCATED in self.topology,
             STRATEGY: self.strategy is not NumaStrategy.NONE,
             WEIGHTS: bool(self.weights),
         }
-        return tuple(name for name, on in held.items() if on)
+        used = frozenset(name for name, on in held.items() if on)
+        object.__setattr__(self, "unreleased", self.unreleased | used)
+
+    @property
+    def version(self) -> int:
+        """The minor version, the newest release if it is not known."""
+        return NEWEST if self.minor is None else self.minor
 
     def on(self, gate: FeatureGate) -> bool:
         """Return whether a feature gate is on and exists in this version."""

@@ -210,7 +210,7 @@ def _written(shape: Shape) -> str:
     """Return all that distinguishes a shape from others of its class, the same in every process."""
     node, options = shape.node, shape.node.options
     # Most shapes have none of these, and keep the names that they had before these existed.
-    rare = (options.strategy, options.weights, sorted(options.unknown))
+    rare = (options.strategy, options.weights, sorted(options.unknown), sorted(options.unreleased))
     scored = rare if options.unreleased or options.unknown else ()
     configured = (
         sorted(options.cpu),

@@ -96,6 +96,8 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
             "TopologyManagerPolicyAlphaOptions", minor=38, strategy="most-allocated", weights="cpu=3"))),
         [("unreleased-option", "numa-allocation-strategy: no kubelet up to 1.38 has it"),
             ("unreleased-option", "numa-score-weights: no kubelet up to 1.38 has it")]),
+    ("an option that a version may have that is not known here",
+        seen(replace(GOOD, options=options(minor=39, strategy="most-allocated"))), [("version", "1.39")]),
     ("options that are at odds", seen(GOOD, **wrong(CONFIGURATION, "cpuManagerPolicyOptions.a")),
         [("bad-configuration", "KubeletConfiguration: cpuManagerPolicyOptions.a: is wrong")]),
     ("a configuration that is invalid", seen(GOOD, **wrong(CONFIGURATION, "reservedMemory")),

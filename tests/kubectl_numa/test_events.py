@@ -67,6 +67,18 @@ def test_a_node_with_its_configuration() -> None:
     assert (node.known, node.policy) == (Known.CONFIGURED, Policy.BEST_EFFORT)
 
 
+def test_options_that_no_kubelet_has_leave_a_configuration_readable() -> None:
+    told = {"prefer-blue": "true", "numa-allocation-strategy": "most", "numa-score-weights": "cpu=2"}
+    configuration = {"topologyManagerPolicy": "best-effort", "topologyManagerPolicyOptions": told}
+    node = started(nrt=NRT, kubeletConfig=configuration).node
+    assert (node.known, node.policy, node.options.weights) == (
+        Known.CONFIGURED,
+        Policy.BEST_EFFORT,
+        (("cpu", 2),),
+    )
+    assert node.options.unknown == {"prefer-blue", "numa-allocation-strategy=most"}
+
+
 def test_an_empty_configuration_is_told_all_the_same() -> None:
     assert started(nrt=NRT, kubeletConfig={}).node.known is Known.CONFIGURED
 

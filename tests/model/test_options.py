@@ -80,7 +80,7 @@ def test_words_are_the_kubelets_own() -> None:
 
 
 def test_no_release_has_the_options_of_kep_6007() -> None:
-    assert options("prefer-closest-numa-nodes").unreleased == ()
-    assert options("prefer-most-allocated-numa-node").unreleased == ("prefer-most-allocated-numa-node",)
+    assert options("prefer-closest-numa-nodes").unreleased == set()
+    assert options("prefer-most-allocated-numa-node").unreleased == {"prefer-most-allocated-numa-node"}
     told = options(strategy="most-allocated", weights="cpu=3")
-    assert told.unreleased == ("numa-allocation-strategy", "numa-score-weights")
+    assert told.unreleased == {"numa-allocation-strategy", "numa-score-weights"}

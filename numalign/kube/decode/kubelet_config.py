@@ -8,11 +8,11 @@ because both were read from the same kubelet.
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from numalign.kube.decode.parts import EnumT, Part, named
+from numalign.kube.decode.parts import Part, named
 from numalign.kubelet.validation import MAX_ZONES, Reserved
 from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
@@ -22,6 +22,7 @@ from numalign.model.options import (
     BETA_SINCE,
     NEWEST,
     STRATEGY,
+    UNRELEASED,
     WEIGHTS,
     CpuOption,
     FeatureGate,
@@ -52,6 +53,9 @@ FIELDS = (
 
 MOST_UNKNOWN = 16
 """How many unknown options are kept by name: a newer kubelet may have them."""
+
+LONGEST_UNKNOWN = 128
+"""How many characters are kept of each."""
 
 MOST_WEIGHT = 100
 """The largest weight in numa-score-weights."""
@@ -100,7 +104,8 @@ class FeatureGates:
 class KubeletConfiguration:
     """The settings of one kubelet; None, or empty, if not set.
 
-    `cpu_options` are on, `cpu_options_off` are explicitly off, `unknown_options` are not known here.
+    `cpu_options` are on, `cpu_options_off` are explicitly off. `unreleased_options` are set, to whatever, and
+    no kubelet was released with them; `unknown_options`, or their values, are not known here.
     `strategy` and `weights` are those of numa-allocation-strategy and numa-score-weights. `reserved_cpus` are
     those set by id; `kept_cpus` is the number of CPUs in kubeReserved and systemReserved together, rounded
     up; `reserved` is the reserved memory, by zone and in total.
@@ -117,6 +122,7 @@ class KubeletConfiguration:
     topology_options: frozenset[TopologyOption] = frozenset()
     strategy: NumaStrategy = NumaStrategy.NONE
     weights: tuple[tuple[str, int], ...] = ()
+    unreleased_options: frozenset[str] = frozenset()
     unknown_options: frozenset[str] = frozenset()
     gates: FeatureGates = FeatureGates()
     reserved_cpus: CpuSet | None = None
@@ -140,16 +146,14 @@ def configuration(part: Part, name: str) -> KubeletConfiguration:
     policy, system = part["topologyManagerPolicy"].one_of(Policy), _system(part)
     # Under policy none the kubelet ignores these, whatever they are.
     topology_options = _ABSENT if policy is Policy.NONE else part["topologyManagerPolicyOptions"]
-    listed = part["cpuManagerPolicyOptions"]
-    cpu_options = _options(listed, CpuOption)
-    scoring = [topology_options[name] for name in (STRATEGY, WEIGHTS)]
-    strategy, weights = _strategy(scoring[0]), _weights(scoring[1])
+    cpu_options = part["cpuManagerPolicyOptions"]
+    cpu, topology = _switches(cpu_options, CpuOption), _switches(topology_options, TopologyOption)
+    strategy, weights = _strategy(topology_options[STRATEGY]), _weights(topology_options[WEIGHTS])
+    max_zones = _whole(topology_options[MAX_ZONES])
+    valued = {STRATEGY: strategy, WEIGHTS: weights, MAX_ZONES: max_zones}
     unknown = (
-        *_unknown(listed, (*CpuOption,)),
-        *_unknown(topology_options, (*TopologyOption, MAX_ZONES, STRATEGY, WEIGHTS)),
-        # What a newer kubelet may mean by a value must not make the rest of its configuration unreadable.
-        *([f"{STRATEGY}={scoring[0].text()}"] if strategy is None else ()),
-        *([f"{WEIGHTS}={scoring[1].text()}"] if weights is None else ()),
+        *_unknown(cpu_options, cpu),
+        *_unknown(topology_options, {**topology, **valued}),
     )
     return KubeletConfiguration(
         name,
@@ -157,12 +161,13 @@ def configuration(part: Part, name: str) -> KubeletConfiguration:
         scope=part["topologyManagerScope"].one_of(Scope),
         cpu_manager=part["cpuManagerPolicy"].one_of(CpuManager),
         memory_manager=part["memoryManagerPolicy"].one_of(MemoryManager),
-        max_zones=topology_options[MAX_ZONES].integer(),
-        cpu_options=cpu_options[True],
-        cpu_options_off=cpu_options[False],
-        topology_options=_options(topology_options, TopologyOption)[True],
+        max_zones=max_zones,
+        cpu_options=frozenset(option for option in CpuOption if cpu.get(option) is True),
+        cpu_options_off=frozenset(option for option in CpuOption if cpu.get(option) is False),
+        topology_options=frozenset(option for option in TopologyOption if topology.get(option)),
         strategy=strategy or NumaStrategy.NONE,
         weights=weights or (),
+        unreleased_options=frozenset(name for name, _ in topology_options.members() if name in UNRELEASED),
         unknown_options=frozenset(sorted(unknown)[:MOST_UNKNOWN]),
         gates=_gates(part["featureGates"]),
         reserved_cpus=part["reservedSystemCPUs"].cpu_list(),
@@ -171,27 +176,48 @@ def configuration(part: Part, name: str) -> KubeletConfiguration:
     )
 
 
-def _options(listed: Part, enum: type[EnumT]) -> Mapping[bool, frozenset[EnumT]]:
-    """Return the options that are switched on, and those that are switched off."""
-    settings = {enum(name): _worded(part) for name, part in listed.members() if name in {*enum}}
-    return {on: frozenset(option for option in settings if settings[option] is on) for on in (True, False)}
+def _switches(listed: Part, options: Iterable[str]) -> Mapping[str, bool | None]:
+    """Return which of these options are set, and whether they are on; None if that cannot be read."""
+    known = {*options}
+    return {name: _SWITCHES.get(_text(part) or "") for name, part in listed.members() if name in known}
 
 
-def _unknown(listed: Part, known: Collection[str]) -> Iterator[str]:
-    return (name for name, _ in listed.members() if name not in known)
+def _unknown(listed: Part, read: Mapping[str, object]) -> Iterator[str]:
+    """Yield the options that are not known, and those whose value could not be read, with the value.
+
+    What a newer kubelet may mean by one must not make the rest of its configuration unreadable.
+    """
+    for name, part in listed.members():
+        text = _text(part)
+        if name not in read:
+            yield name[:LONGEST_UNKNOWN]
+        elif read[name] is None:
+            wrong = f": must be a string, not {named(part.value)}" if text is None else f"={text}"
+            yield f"{name}{wrong}"[:LONGEST_UNKNOWN]
+
+
+def _text(part: Part) -> str | None:
+    """Return the value of an option, empty if it is absent; None if it is no text."""
+    return part.value if isinstance(part.value, str) else None if part.value is not None else ""
+
+
+def _whole(part: Part) -> int | None:
+    return part.noting([]).integer()
 
 
 def _strategy(part: Part) -> NumaStrategy | None:
     """Return the value of numa-allocation-strategy; None if it is not known."""
-    text = part.text() or NumaStrategy.NONE
-    return NumaStrategy(text) if text in {*NumaStrategy} else None
+    text = _text(part)
+    return NumaStrategy(text or NumaStrategy.NONE) if text in {"", *NumaStrategy} else None
 
 
 def _weights(part: Part) -> tuple[tuple[str, int], ...] | None:
     """Return the weights in a text such as "cpu=3,nvidia.com/gpu=6"; None if it is no such text."""
-    read = dict[str, int]()
+    text, read = _text(part), dict[str, int]()
+    if text is None:
+        return None
     # Empty entries, as behind a last comma, say nothing.
-    for entry in filter(str.strip, part.text().split(",")):
+    for entry in filter(str.strip, text.split(",")):
         name, _, weight = map(str.strip, entry.partition("="))
         if not name or not _NUMBER.fullmatch(weight) or not 0 <= int(weight) <= MOST_WEIGHT:
             return None
@@ -200,14 +226,6 @@ def _weights(part: Part) -> tuple[tuple[str, int], ...] | None:
 
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
-
-
-def _worded(part: Part) -> bool:
-    """Return the value of a switch that is a text."""
-    text = part.text()
-    if part.value is not None and text not in _SWITCHES:
-        part.wrong(f'{named(text)} is neither "true" nor "false"')
-    return _SWITCHES.get(text, False)
 
 
 def _gates(listed: Part) -> FeatureGates:

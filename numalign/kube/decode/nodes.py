@@ -218,6 +218,7 @@ def unchecked(
                 configuration.strategy,
                 configuration.weights,
                 configuration.unknown_options,
+                configuration.unreleased_options,
             )
         ),
         threads=node_facts.threads or topology.cpus.threads,

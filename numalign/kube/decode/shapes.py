@@ -42,7 +42,7 @@ from numalign.model import resources
 from numalign.model.attributes import Attributes
 from numalign.model.errors import MOST_MISTAKES, Mistake
 from numalign.model.node import CpuManager, Known, Node, Zone, managers
-from numalign.model.options import STRATEGY, WEIGHTS, NumaStrategy, Options
+from numalign.model.options import STRATEGY, WEIGHTS, Options, TopologyOption
 from numalign.model.sharing import shared
 from numalign.runtime.nesting import why_not_json
 from numalign.shapes import KnownShape, LabelValues, LeftOut, RememberedShapes, Shape, shape
@@ -371,16 +371,19 @@ def _kubelet(node: Node) -> Object | None:
     if node.known is Known.COUNTS and plain and node.options == Options(minor=node.options.minor):
         return None
     options = node.options
-    scores = {
-        STRATEGY: "" if options.strategy is NumaStrategy.NONE else options.strategy.value,
+    settings = {
+        **{option.value: str(option in options.topology).lower() for option in TopologyOption},
+        STRATEGY: options.strategy.value,
         WEIGHTS: ",".join(f"{name}={weight}" for name, weight in options.weights),
     }
     switched = {
         # Here options are read under every policy of the topology manager.
         "cpuManagerPolicyOptions": dict.fromkeys(sorted({*map(str, options.cpu), *options.unknown}), "true"),
-        "topologyManagerPolicyOptions": _present(
-            {**{option.value: "true" for option in sorted(options.topology)}, **scores}
-        ),
+        "topologyManagerPolicyOptions": {
+            name: value
+            for name, value in settings.items()
+            if name in {*map(str, options.topology), *options.unreleased}
+        },
         "featureGates": {gate.value: True for gate in sorted(node.options.gates)},
     }
     # With uncertain CPUs the manager counts as off, and no kubelet starts with options of one that is off.

@@ -36,6 +36,7 @@ CPU_OPTIONS = frozenset({CpuOption.FULL_PCPUS_ONLY, CpuOption.DISTRIBUTE_ACROSS_
 TOLD = Options(CPU_OPTIONS, frozenset(TopologyOption), frozenset(FeatureGate), 36)
 
 NOVEL = options(minor=38, strategy="least-allocated", weights="cpu=3 gpu=0", unknown="prefer-blue")
+INERT = Options(unreleased=frozenset({"numa-allocation-strategy", "prefer-most-allocated-numa-node"}))
 
 
 def shape_of(found: Node, *, taints: tuple[Taint, ...] = (), **labels: str) -> Shape:
@@ -66,6 +67,7 @@ SHAPES = [
      shape_of(configured(node(*ZONES, policy="restricted", options=TOLD, threads=2)))),
     ("options that no release has, and one that is not known",
      shape_of(configured(node(*ZONES, policy="restricted", options=NOVEL)))),
+    ("options that change nothing",        shape_of(configured(node(*ZONES, options=INERT)))),
     ("what was configured",                shape_of(configured(GPU_NODE))),
     ("devices of uncertain zones",
      shape_of(replace(node("cpu=4", "cpu=4"), uncertain=frozenset({"x.io/a", "x.io/b"})))),

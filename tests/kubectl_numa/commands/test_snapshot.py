@@ -96,6 +96,31 @@ def test_kubelets_tell_their_configurations(
     assert run("nodes", "--snapshot", path).stderr == ""
 
 
+def test_options_that_a_kubelet_cannot_have_leave_the_rest_of_its_configuration_readable(
+    run: Run, api_server: Path, kubelets: dict[str, Any], tmp_path: Path
+) -> None:
+    told = {"prefer-blue": "true", "numa-allocation-strategy": "none", "prefer-closest-numa-nodes": "yes"}
+    kubelets[configz("small")] = {
+        "kubeletconfig": {"topologyManagerPolicy": "best-effort", "topologyManagerPolicyOptions": told}
+    }
+    kubelets[configz("hidden")] = {"kubeletconfig": {}}
+    path = tmp_path / "cluster.json"
+    written = run("snapshot", "--with-kubelet-configs", "--kubeconfig", api_server, "-o", path)
+    assert "skipped" not in written.stderr
+
+    [small] = json.loads(run("doctor", "small", "--snapshot", path, "-o", "json").stdout)
+    found = [(each["finding"], each["detail"]) for each in small["findings"] if "option" in each["finding"]]
+    gate = "TopologyManagerPolicyAlphaOptions"
+    lacking = f"no kubelet up to 1.38 has it, and needs the feature gate {gate}, which is off"
+    assert found == [
+        ("unknown-option", "prefer-blue"),
+        ("unknown-option", "prefer-closest-numa-nodes=yes"),
+        ("unreleased-option", f"numa-allocation-strategy: {lacking}"),
+    ]
+    [node] = json.loads(run("nodes", "small", "--snapshot", path, "-o", "json").stdout)
+    assert node["policy"] == "best-effort"
+
+
 def test_kubelets_that_tell_nothing_are_told_of(
     run: Run, api_server: Path, kubelets: dict[str, Any], refusals: dict[str, str]
 ) -> None:
