@@ -24,7 +24,7 @@ from numalign.model.placement import Held
 from numalign.model.resources import CPU, MEMORY
 from tests.ledger.conftest import NOW, of
 from tests.ledger.conftest import held as zones
-from tests.notation import asks, bag, free_of, machine, node, table
+from tests.notation import asks, bag, free_of, machine, node, options, table
 
 PAIR = replace(node("cpu=4", "cpu=4", policy="single-numa-node"), name="pair")
 OTHER = replace(PAIR, name="other")
@@ -118,6 +118,24 @@ def test_what_is_reserved_is_not_free_for_others(reservations: Reservations) -> 
     keep(reservations, pod("b", created=2))
     assert not asked(reservations, pod("c", created=3)).verdict.admitted
     assert free(reservations, "other") == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "left", "wide"),
+    [("none", [2, 2], False), ("most-allocated", [4, 0], True), ("least-allocated", [2, 2], False)],
+)
+def test_what_is_reserved_follows_the_choice_of_the_kubelet(
+    strategy: str,
+    left: list[int],
+    wide: bool,  # noqa: FBT001  a column of the table
+) -> None:
+    reservations = Reservations()
+    reservations.update_node(replace(PAIR, options=options(strategy=strategy)))
+    reservations.update_pod("pair", on("running", 1, 2))
+    keep(reservations, pod("a", 2, created=1))
+
+    assert free(reservations) == left
+    assert asked(reservations, pod("b", 4, created=2)).verdict.admitted is wide
 
 
 def test_a_reservation_that_is_removed_is_as_if_it_had_never_been_made(reservations: Reservations) -> None:
