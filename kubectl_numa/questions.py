@@ -129,7 +129,8 @@ class ClusterView:
 
         Raise `BadPod` with every mistake, including those that the API server itself would reject.
         """
-        pod = self._reader.read(raw, namespace, self.policies, self._user)
+        server = None if Part(raw)["metadata"]["uid"].value else self.snapshot.server
+        pod = self._reader.read(raw, namespace, self.policies, self._user, server=server)
         rejected = validation.mistakes(raw, self._cache.listed)
         match pod:
             case PodQuestion() if not rejected:

@@ -223,7 +223,9 @@ def _body(request: web.Request) -> bytes:
 
 
 async def _mutation(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
-    pod = _subject(context, review, snapshot, job_template if review.kind == JOB else subject)
+    # The API server completes pods after all webhooks that change them, and before those that validate.
+    created = partial(subject, server=snapshot.server)
+    pod = _subject(context, review, snapshot, job_template if review.kind == JOB else created)
     if isinstance(pod, ReviewedPod):
         if review.kind == JOB:
             answer = await _steered(context, pod, mutate_job)

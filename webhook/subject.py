@@ -47,14 +47,23 @@ class ReviewedPod:
 
 
 def subject(
-    review: Review, snapshot: Snapshot, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
+    review: Review,
+    snapshot: Snapshot,
+    *,
+    reader: PodReader,
+    policy: ClusterPolicy = NO_POLICY,
+    server: int | None = None,
 ) -> ReviewedPod | SkipReason:
-    """Read the pod under review; raise `InvalidPod` with every mistake in its requests."""
+    """
+    Read the pod under review; raise `InvalidPod` with every mistake in its requests.
+
+    `server` is the minor version of the API server that is to complete it, None if it is complete.
+    """
     if review.kind != POD:
         return SkipReason.KIND
     if review.operation is not AdmissionOperation.CREATE or review.sub_resource:
         return SkipReason.OPERATION
-    return read(review.object, review, EffectivePolicy.of(snapshot, policy), reader)
+    return read(review.object, review, EffectivePolicy.of(snapshot, policy), reader, server)
 
 
 def job_template(
@@ -66,7 +75,7 @@ def job_template(
         return SkipReason.KIND
     if review.operation is not AdmissionOperation.CREATE or review.sub_resource:
         return SkipReason.OPERATION
-    return read(template, review, EffectivePolicy.of(snapshot, policy), reader)
+    return read(template, review, EffectivePolicy.of(snapshot, policy), reader, snapshot.server)
 
 
 def exempt(pod: object, review: Review, policy: EffectivePolicy) -> str | None:
@@ -74,9 +83,11 @@ def exempt(pod: object, review: Review, policy: EffectivePolicy) -> str | None:
     return policy.exemption(review.namespace, runtime_class=runtime_class(pod), user=review.user.username)
 
 
-def read(pod: object, review: Review, policy: EffectivePolicy, reader: PodReader) -> ReviewedPod | SkipReason:
+def read(
+    pod: object, review: Review, policy: EffectivePolicy, reader: PodReader, server: int | None
+) -> ReviewedPod | SkipReason:
     """Read a pod or a pod template under review; raise `InvalidPod` as `subject` does."""
-    request = reader.read(pod, review.namespace, policy, review.user.username)
+    request = reader.read(pod, review.namespace, policy, review.user.username, server=server)
     if isinstance(request, Invalid):
         raise InvalidPod(request.mistakes)
     if isinstance(request, Exempt):

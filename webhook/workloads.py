@@ -7,9 +7,10 @@ what no later step can fix and a user has just written: a controller whose updat
 for ever, and nobody would see why. It never changes a workload, and the pods are reviewed as well.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 import orjson
 
@@ -112,7 +113,8 @@ def workload(
     if changed and not places:
         return SkipReason.EXEMPT
     scan = replace(scan, places=places)
-    reviewed = yield from _workload(review, scan, before.places, effective, reader)
+    reading = partial(_read, review=review, policy=effective, reader=reader, server=snapshot.server)
+    reviewed = yield from _workload(review, scan, before.places, effective, reading)
     paths = templates.paths_of(group_kind, extra=policy.templates)
     return reviewed or (SkipReason.SILENT if paths or scan.places else SkipReason.KIND)
 
@@ -169,7 +171,7 @@ def _workload(
     scan: TemplateScan,
     before: Iterable[TemplateLocation],
     policy: EffectivePolicy,
-    reader: PodReader,
+    read: Callable[[TemplateLocation], ReviewedPod | SkipReason | InvalidPod],
 ) -> Steps[Workload | None]:
     """Return what the templates request; None if they request nothing.
 
@@ -177,7 +179,7 @@ def _workload(
     """
     by_user, old = not _by_controller(review), set()
     for place in before if by_user else ():
-        old.add(_request(_read(place, review, policy, reader)))
+        old.add(_request(read(place)))
         yield
     reviewed: list[ReviewedTemplate] = []
     # As for pods: without any rules or requests, no mistake is shown.
@@ -186,7 +188,7 @@ def _workload(
     for place in scan.places:
         if len(mistakes) + len(unclear) > MOST_MISTAKES:
             break
-        pod = _read(place, review, policy, reader)
+        pod = read(place)
         new = by_user and not place.guessed and _request(pod) not in old
         if isinstance(pod, InvalidPod):
             for mistake in pod.mistakes:
@@ -207,10 +209,10 @@ def _workload(
 
 
 def _read(
-    place: TemplateLocation, review: Review, policy: EffectivePolicy, reader: PodReader
+    place: TemplateLocation, *, review: Review, policy: EffectivePolicy, reader: PodReader, server: int
 ) -> ReviewedPod | SkipReason | InvalidPod:
     try:
-        return read(place.raw, review, policy, reader)
+        return read(place.raw, review, policy, reader, server)
     except InvalidPod as error:
         return error
 

@@ -21,6 +21,7 @@ from numalign.kube.decode import (
     nodes,
     nrt,
     numatopologies,
+    server_version,
     shapes,
 )
 from numalign.kube.decode.fingerprints import Fingerprint
@@ -38,6 +39,7 @@ from numalign.lru import Caches
 from numalign.model.errors import BadTopology, Mistake
 from numalign.model.intent import NamespaceRules, Policy, Scope
 from numalign.model.node import Node
+from numalign.model.options import NEWEST
 from numalign.model.resources import EMPTY
 from numalign.model.steps import Steps, finished
 from numalign.shapes import GrowablePools, KnownShape, LeftOut, RememberedShapes, ShapeHistory
@@ -64,7 +66,8 @@ class Snapshot:
     it last looked, in seconds since 1970, None if that cannot be read; it is always the current one, because
     nothing else changes with it.
 
-    `served` are the extended resources that DRA serves. `unhinted` are these, and those for which no known
+    `server` is the minor version of the API server, the newest release if it is not known. `served` are the
+    extended resources that DRA serves. `unhinted` are these, and those for which no known
     kubelet generates hints. `pods` counts the pods on nodes, and `ignored` the objects of kinds that are not
     read, by kind and group (`Deployment.apps`).
     """
@@ -82,6 +85,7 @@ class Snapshot:
     fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
     placements: Mapping[str, Placements] = field(default_factory=dict)
     observed_at: Mapping[str, float | None] = field(default_factory=dict)
+    server: int = NEWEST
     served: frozenset[str] = frozenset()
     unhinted: frozenset[str] = NOTHING_KNOWN
     problems: tuple[Problem, ...] = ()
@@ -126,13 +130,14 @@ class ClusterState:
         self.remembered_shapes: Store[RememberedShapes] = Store(shapes.KIND, shapes.decode)
         self.device_classes: Store[frozenset[str]] = Store(device_classes.KIND, device_classes.served)
         self.numatopologies = Store(numatopologies.KIND, sensible(numatopologies.report))
+        self.server_version: Store[int] = Store(server_version.KIND, server_version.minor)
         self._joins: tuple[Store[Any], ...] = (
             *(self.nodes, self.topologies, self.topologies.machines, self.topologies.placements),
             *(self.numatopologies, self.configurations),
         )
         self._stores: tuple[Store[Any], ...] = (
             *self._joins,
-            *(self.namespaces, self.remembered_shapes, self.device_classes),
+            *(self.namespaces, self.remembered_shapes, self.device_classes, self.server_version),
         )
         self.pod_counts = PodCounts(reader or PodReader())
         self._unjoined: set[str] = set()
@@ -182,6 +187,7 @@ class ClusterState:
             fingerprints=data.fingerprints.copy(),
             placements=data.placements.copy(),
             observed_at=self.topologies.observed_at.view(),
+            server=self.server_version.get(server_version.NAME) or NEWEST,
             served=served,
             unhinted=self._unhinted[1] | served,
             problems=tuple(self._problems()),
@@ -199,6 +205,7 @@ class ClusterState:
         # These are not part of any node.
         self.namespaces.changed.clear()
         self.device_classes.changed.clear()
+        self.server_version.changed.clear()
         self.topologies.observed_at.changed.clear()
 
     def _recall_changed(self) -> None:

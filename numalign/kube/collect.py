@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
-from numalign.kube import configz, installation, kinds
+from numalign.kube import configz, installation, installed_versions, kinds
 from numalign.kube.client import Api, connected
 from numalign.kube.configz import Progress
 from numalign.kube.connection import FROM_KUBECONFIG, Connection
@@ -47,6 +47,8 @@ async def collect(
         items += await _remembered(api, left_out)
         for versions in OF_SOME:
             items += await _if_served(api, versions, left_out)
+        with suppress(ClusterError):
+            items.append(await installed_versions.server(api))
         if kubelets:
             names = [node["metadata"]["name"] for node in nodes]
             items += await configz.configurations(api, names, kubelets)

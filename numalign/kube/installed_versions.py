@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from numalign.kube.client import Api
+from numalign.kube.decode import server_version
 from numalign.kube.decode.parts import Part
 from numalign.kube.errors import ClusterError
+from numalign.kube.kinds import Object
 
 NAME, COMPONENT, VERSION = (f"app.kubernetes.io/{word}" for word in ("name", "component", "version"))
 """The labels of pods and workloads of numalign."""
@@ -51,7 +53,15 @@ class InstalledVersions:
 
 async def kubernetes(api: Api) -> str:
     """Return the version of the API server, such as `v1.34.2`; raise `ClusterError`."""
-    return Part(await api.get("/version", what="the version of the API server"))["gitVersion"].text()
+    return Part(await server(api))["gitVersion"].text()
+
+
+async def server(api: Api) -> Object:
+    """Return the version of the API server as a snapshot has it; raise `ClusterError`.
+
+    Every user may read it (the ClusterRole system:public-info-viewer of Kubernetes).
+    """
+    return server_version.described(await api.get("/version", what="the version of the API server"))
 
 
 async def programs(api: Api) -> tuple[InstalledProgram, ...]:

@@ -10,17 +10,19 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 
-from numalign.kube import kinds
+from numalign.kube import installed_versions, kinds
 from numalign.kube.client import Api
 from numalign.kube.cluster_state import ClusterState
-from numalign.kube.decode import device_classes, numatopologies, shapes
+from numalign.kube.decode import device_classes, numatopologies, server_version, shapes
 from numalign.kube.decode.nrt import KIND
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.errors import ClusterError
 from numalign.kube.feed import Take
 from numalign.kube.informer import Informer, Sink, WatchFailure, WatchMetrics
 from numalign.kube.kinds import Collection, Key, Object
@@ -34,6 +36,9 @@ from numalign.shapes import Declared, ShapeHistory
 
 GATHERING_SECONDS, LONGEST_GATHERING_SECONDS = 0.1, 1.0
 """How long changes are gathered before they count: longer if it takes longer to process them."""
+
+VERSION_SECONDS = 60.0
+"""The time between two questions for the version of the API server, which may be upgraded."""
 
 PATIENCE_SECONDS = 10.0
 """How long to wait for an answer about an optional kind, after the answers about all others."""
@@ -119,6 +124,7 @@ class LiveFeed:
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.state = ClusterState(complete=True, shape_history=shape_history, reader=reader)
+        self._api = api
         self._declared = declared
         self._pods = pods
         self._see = see
@@ -186,7 +192,16 @@ class LiveFeed:
                 group.create_task(informer.run())
             for informer in self._counted:
                 group.create_task(self._count(informer))
+            group.create_task(self._follow_version())
             await self._publish(take)
+
+    async def _follow_version(self) -> None:
+        """Read the version of the API server now and again; the last one counts while it does not answer."""
+        while True:
+            with suppress(ClusterError):
+                answer = await installed_versions.server(self._api)
+                self.state.server_version.put(server_version.NAME, answer)
+            await self._sleep(VERSION_SECONDS)
 
     async def _count(self, pods: Informer) -> None:
         """Read the many pods once requests can be answered."""

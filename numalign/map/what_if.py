@@ -140,7 +140,9 @@ class WhatIf:
         policy = self._policy() if visible(asked.namespace) else EffectivePolicy()
         subjects, mistakes = list[_Subject](), list[Mistake]()
         for template in asked.templates:
-            reading = self._state.reader.read(template.place.raw, asked.namespace, policy, user)
+            reading = self._state.reader.read(
+                template.place.raw, asked.namespace, policy, user, server=self._snapshot.server
+            )
             try:
                 subjects.append(self._subject(asked, template, reading))
             except BadPod as error:

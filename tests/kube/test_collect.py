@@ -25,6 +25,7 @@ from numalign.kube.errors import (
 from numalign.kube.files import snapshot
 from numalign.kube.kinds import PODS
 from numalign.kube.resource_types import POD
+from numalign.model.options import NEWEST
 from tests.kube.conftest import Kubeconfig
 from tests.kube.objects import node, nrt, numatopology, pod
 
@@ -54,6 +55,20 @@ async def test_what_was_collected_is_a_snapshot(kubeconfig: Kubeconfig) -> None:
 
     assert (seen.unknown, list(seen.namespaces)) == (("a", "b"), ["default"])
     assert [(problem.kind, problem.name) for problem in seen.problems] == [("NodeResourceTopology", "a")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "minor"),
+    [({"gitVersion": "v1.34.2"}, 34), ({"gitVersion": {}}, NEWEST), (None, NEWEST)],
+    ids=["an old one", "nonsense", "none"],
+)
+async def test_a_snapshot_has_the_version_of_the_api_server(
+    api: FakeApi, kubeconfig: Kubeconfig, answer: dict[str, Any] | None, minor: int
+) -> None:
+    if answer:
+        api.documents["/version"] = answer
+
+    assert snapshot.of([await collect.collect(Connection(kubeconfig()))]).server == minor
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from numalign.kube.informer import Sink
 from numalign.kube.live_feed import LiveFeed
 from numalign.kube.pod_informer import Phase, PodInfo, PodInformer
 from numalign.model.intent import NamespaceRules, Policy
+from numalign.model.options import NEWEST
 from numalign.runtime import logs
 from numalign.shapes import Declared, GrowablePools, KnownShape, RememberedShapes, ShapeHistory
 from tests.kube import objects
@@ -475,6 +476,25 @@ async def test_pods_are_read_once_there_is_something_to_answer_with(live: Live) 
         await seen.until(lambda: live.api.asked("LIST", "/api/v1/pods") and seen.snapshots)
 
     assert before == []
+
+
+async def test_the_version_of_the_api_server_is_followed(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_feed, "VERSION_SECONDS", SOON)
+    live.api.documents["/version"] = {"major": "1", "minor": "36+", "gitVersion": "v1.36.4-gke.100"}
+    async with following(live.feed) as seen:
+        await seen.until(lambda: seen.last.server == 36)
+        live.api.documents["/version"] = {"gitVersion": "v1.38.0-beta.0"}
+        await seen.until(lambda: seen.last.server == 38)
+        live.api.failures["/version"] = HTTPStatus.SERVICE_UNAVAILABLE
+        live.put(node("c"))
+        live.put(nrt("c"))
+        await seen.until(lambda: seen.nodes() == ["a", "c"])
+        during_failure = seen.last.server
+        del live.api.failures["/version"]
+        live.api.documents["/version"] = {"gitVersion": ["?"]}
+        await seen.until(lambda: seen.last.server == NEWEST)
+
+    assert during_failure == 38
 
 
 # Shapes that are remembered and declared.

@@ -81,6 +81,22 @@ def test_a_namespace_may_enforce_more(
     assert asked.decision.state == state
 
 
+@pytest.mark.parametrize(
+    ("server", "uid", "qos"),
+    [(36, None, "Burstable"), (37, None, "Guaranteed"), (37, "1234", "Burstable")],
+    ids=["a manifest, stored before 1.37", "a manifest, stored since 1.37", "a pod that is stored"],
+)
+def test_a_manifest_is_what_the_api_server_will_store(server: int, uid: str | None, qos: str) -> None:
+    made = with_spec(
+        raw("cpu=2 mem=1Gi", annotations=SINGLE), resources={"requests": {"cpu": "2", "memory": "1Gi"}}
+    )
+    made["metadata"] |= {"uid": uid} if uid else {}
+
+    decided = view(server=server).decide(made, name="p", namespace="default")
+
+    assert decided.demand.qos == qos
+
+
 BOTH = NamespaceRules(scheduler="second", gate=Gate.ENABLED)
 GATED = NamespaceRules(gate=Gate.ENABLED)
 FITTING = node("cpu=8 mem=8Gi", policy="single-numa-node")

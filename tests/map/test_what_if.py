@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.files.policy import ClusterPolicy
 from numalign.map import explained_nodes, what_if
 from numalign.map.pods_on_node import everybody
@@ -92,6 +93,20 @@ async def test_the_webhook_answers_first(scorer: Scorer) -> None:
     assert (refused.denied, hopeless.denied, admitted.denied) == (True, True, False)
     assert refused.refusal
     assert "enforce" in refused.refusal or SINGLE in refused.refusal
+
+
+@pytest.mark.parametrize(("server", "burstable"), [(36, True), (37, False)])
+async def test_a_pod_is_completed_as_the_api_server_would(
+    scorer: Scorer, server: int, *, burstable: bool
+) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.state.snapshot = replace(scorer.state.snapshot or Snapshot(), server=server)
+    made = raw("cpu=2 mem=1Gi")
+    made["spec"]["resources"] = {"requests": {"cpu": "2", "memory": "1Gi"}}
+
+    warnings = (await ask(scorer, made)).templates[0].admission.warnings
+
+    assert any("(the pod is Burstable)" in warning for warning in warnings) is burstable
 
 
 async def test_what_a_namespace_asks_is_told_to_those_who_see_it_alone(scorer: Scorer) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from numalign.cache.admission import AdmissionState
 from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode import server_version
 from numalign.kube.files.policy import ClusterPolicy, Default
 from numalign.model.attributes import Attributes, Labels
 from numalign.model.intent import NamespaceRules, Policy
@@ -19,8 +20,9 @@ from numalign.model.node import Node, node_class
 from numalign.runtime import cooperative
 from numalign.shapes import UnknownNode
 from tests.json_patch import applied
+from tests.kube.objects import configuration, listed
 from tests.notation import bag, node, table
-from tests.webhook.conftest import UID, Caller, Raw, Webhook, raw, request, with_spec
+from tests.webhook.conftest import UID, Caller, Raw, Webhook, raw, request, snapshot, with_spec
 
 SINGLE = "single-numa-node"
 MIB = 2**20
@@ -68,6 +70,44 @@ async def test_a_pod_is_patched_and_then_admitted(served: Webhook) -> None:
         "allowed": True,
         "auditAnnotations": {"verdict": "admitted with single-numa-node"},
     }
+
+
+NARROW = node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy=SINGLE, scope="pod")
+INCOMPLETE = with_spec(
+    raw("cpu=5 mem=1Gi", "cpu=5 mem=1Gi", policy=SINGLE),
+    resources={"requests": {"cpu": "10", "memory": "2Gi"}},
+)
+"""A pod that is Guaranteed only with the limits that newer API servers set."""
+
+
+@pytest.mark.parametrize(
+    ("version", "excluded", "warned"),
+    [
+        ("v1.36.4", {}, True),
+        ("v1.37.2", {"classes": f"NotIn {node_class(NARROW)}"}, False),
+        (None, {"classes": f"NotIn {node_class(NARROW)}"}, False),
+    ],
+    ids=["no limits before 1.37", "limits since 1.37", "limits if the version is unknown"],
+)
+async def test_a_pod_is_judged_as_the_api_server_will_store_it(
+    webhook: Webhook, version: str | None, excluded: Raw, *, warned: bool
+) -> None:
+    members = {"wide": node("cpu=16 mem=8Gi", "cpu=16 mem=8Gi", policy=SINGLE, scope="pod"), "narrow": NARROW}
+    items = snapshot(members, namespaces={"team": {}})["items"]
+    items += [configuration(name, featureGates={"PodLevelResourceManagers": True}) for name in members]
+    items += [server_version.described({"gitVersion": version})] if version else []
+    webhook.put_bytes(orjson.dumps(listed(*items)))
+    await webhook.load()
+    async with webhook.open() as caller:
+        created = await caller.ask("/mutate", INCOMPLETE)
+        of_workload = await caller.ask("/validate-workloads", deployment(INCOMPLETE), kind=DEPLOYMENTS)
+        stored = await caller.ask("/validate", INCOMPLETE)
+
+    assert created.get("auditAnnotations", {}) == excluded
+    assert ["(the pod is Burstable)" in str(of_workload), "(the pod is Burstable)" in str(stored)] == [
+        warned,
+        True,
+    ]
 
 
 async def test_classes_are_excluded_in_jobs_of_namespaces_that_ask_for_it(webhook: Webhook) -> None:

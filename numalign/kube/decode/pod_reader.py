@@ -23,7 +23,13 @@ from numalign.cache.pod_question import Exempt, Invalid, PodQuestion, StatedBy
 from numalign.decision.evaluate import NO_INTENT
 from numalign.kube import kinds
 from numalign.kube.decode import pod_request
-from numalign.kube.decode.pod_request import PodRequest, first_of_each_place, runtime_class, template_of
+from numalign.kube.decode.pod_request import (
+    PodRequest,
+    first_of_each_place,
+    has_pod_level,
+    runtime_class,
+    template_of,
+)
 from numalign.kube.decode.scheduling import UNCONSTRAINED, Scheduling, scheduling
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.lru import LRU, Caches, digest
@@ -45,7 +51,7 @@ UNASKED = "NUMA alignment is neither requested nor enforced for it"
 PodReading: TypeAlias = PodQuestion | Exempt | Invalid
 """The result of reading a pod."""
 
-_Key = tuple[bytes, str, NamespaceRules, frozenset[str]]
+_Key = tuple[bytes, str, NamespaceRules, frozenset[str], int | None]
 _Content = tuple[Demand | None, IntentAnnotations, str, tuple[Mistake, ...]]
 
 
@@ -54,7 +60,7 @@ class PodReader:
 
     def __init__(self, match: Match = Match.SATISFIES, *, remembered: int = REMEMBERED) -> None:
         self._match = match
-        self._requests: LRU[tuple[bytes, int], PodRequest] = LRU(remembered)
+        self._requests: LRU[tuple[bytes, int, int | None], PodRequest] = LRU(remembered)
         self._shared: WeakValueDictionary[_Content, PodRequest] = WeakValueDictionary()
         self._readings: LRU[_Key, PodReading] = LRU(remembered, weigh=_weight)
         self._questions: LRU[Question, Question] = LRU(remembered, weigh=_weight_of_question)
@@ -63,26 +69,28 @@ class PodReader:
         """Return the caches of pods."""
         return {"readings": self._readings, "askings": self._requests, "questions": self._questions}
 
-    def request(self, pod: object, *, most_mistakes: int = MOST_MISTAKES + 1) -> PodRequest:
+    def request(
+        self, pod: object, *, most_mistakes: int = MOST_MISTAKES + 1, server: int | None = None
+    ) -> PodRequest:
         """Return the request of a v1 Pod by itself, with limited mistakes of containers and annotations.
 
-        Equal requests share one value, as long as it is in use.
+        Equal requests share one value, as long as it is in use. `server` is as for `read`.
         """
         template = template_of(pod, kinds.ASKED)
         try:
             written = orjson.dumps(template, option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError:
             # A number or a nesting that no API server stores: rare, and not worth caching.
-            return self._decode(template, most_mistakes)
-        key = digest(written), most_mistakes
-        return self._requests.get(key, lambda: self._decode(template, most_mistakes))
+            return self._decode(template, most_mistakes, server)
+        key = digest(written), most_mistakes, server
+        return self._requests.get(key, lambda: self._decode(template, most_mistakes, server))
 
-    def _decode(self, template: dict[str, object], most_mistakes: int) -> PodRequest:
-        request = pod_request.decode(template, most_mistakes=most_mistakes)
+    def _decode(self, template: dict[str, object], most_mistakes: int, server: int | None) -> PodRequest:
+        request = pod_request.decode(template, most_mistakes=most_mistakes, server=server)
         content = (request.demand, request.written, request.runtime_class, request.unreadable)
         return self._shared.setdefault(content, request)
 
-    def read(
+    def read(  # noqa: PLR0913  what a reading depends on
         self,
         pod: object,
         namespace: str,
@@ -90,41 +98,49 @@ class PodReader:
         user: str = "",
         *,
         kept: Scheduling = UNCONSTRAINED,
+        server: int | None = None,
     ) -> PodReading:
         """Return what is requested for a pod in a namespace; never raises.
 
         `pod` is a v1 Pod or a template of one, or its stored request, whose constraints on nodes are in
-        `kept`. `user` is who creates it, as far as known.
+        `kept`. `user` is who creates it, as far as known. `server` is the minor version of the API server
+        that is to store it, None for a pod that is stored.
         """
         request = pod if isinstance(pod, PodRequest) else None
+        server = server if has_pod_level(pod) else None
         named = request.runtime_class if request else runtime_class(pod)
         if reason := policy.exemption(namespace, runtime_class=named, user=user):
-            request = request or self.request(pod)
+            request = request or self.request(pod, server=server)
             return Exempt(reason, request.demand, request.unreadable)
         rules, unaligned = policy.rules_for(namespace), policy.policy.unaligned
         if request:
             reading = _reading(_aligned(request, unaligned), kept, namespace, rules, self._match)
         else:
-            reading = self._cached(pod, namespace, rules, unaligned)
+            reading = self._cached(pod, namespace, rules, unaligned, server)
         # Nodes come and go, so this is not part of what is cached.
         if isinstance(reading, PodQuestion) and (names := reading.question.left_out(policy.unhinted)):
             return replace(reading, left_out=names)
         return reading
 
     def _cached(
-        self, pod: object, namespace: str, rules: NamespaceRules, unaligned: frozenset[str]
+        self,
+        pod: object,
+        namespace: str,
+        rules: NamespaceRules,
+        unaligned: frozenset[str],
+        server: int | None,
     ) -> PodReading:
-        try:
-            key = digest(orjson.dumps(template_of(pod, kinds.READ))), namespace, rules, unaligned
-        except orjson.JSONEncodeError:
-            return self._read(pod, namespace, rules, unaligned)
-        return self._readings.get(key, lambda: self._read(pod, namespace, rules, unaligned))
+        def read() -> PodReading:
+            request = _aligned(self.request(pod, server=server), unaligned)
+            return self._shared_reading(_reading(request, scheduling(pod), namespace, rules, self._match))
 
-    def _read(
-        self, pod: object, namespace: str, rules: NamespaceRules, unaligned: frozenset[str]
-    ) -> PodReading:
-        request = _aligned(self.request(pod), unaligned)
-        reading = _reading(request, scheduling(pod), namespace, rules, self._match)
+        try:
+            content = digest(orjson.dumps(template_of(pod, kinds.READ)))
+        except orjson.JSONEncodeError:
+            return read()
+        return self._readings.get((content, namespace, rules, unaligned, server), read)
+
+    def _shared_reading(self, reading: PodReading) -> PodReading:
         if not isinstance(reading, PodQuestion):
             return reading
         return replace(reading, question=self.shared(reading.question))

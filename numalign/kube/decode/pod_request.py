@@ -12,7 +12,7 @@ from typing import Any
 
 from numalign.kube import kinds
 from numalign.kube.decode import placement_records, pods
-from numalign.kube.decode.parts import Part
+from numalign.kube.decode.parts import Part, inner
 from numalign.memory_size import weight
 from numalign.model import demand, intent
 from numalign.model.demand import WHOLE_POD, Demand, Step
@@ -57,12 +57,17 @@ class PodRequest:
         return tuple(first_of_each_place(self.unreadable, self.written.mistakes))
 
 
-def decode(template: Mapping[str, object], *, most_mistakes: int) -> PodRequest:
-    """Return the request in a template, with limited mistakes of containers and of annotations."""
+def decode(template: Mapping[str, object], *, most_mistakes: int, server: int | None = None) -> PodRequest:
+    """Return the request in a template, with limited mistakes of containers and of annotations.
+
+    `server` is the minor version of the API server that is to store its pods, None if it is that of a stored
+    one.
+    """
     needs: Demand | None = None
     unreadable: tuple[Mistake, ...] = ()
     try:
-        needs = demand.of(pods.pod(template))
+        pod = pods.pod(template)
+        needs = demand.of(pod if server is None else pod.stored(server))
     except BadInput as error:
         unreadable = error.mistakes[:most_mistakes]
     # `pods.pod` also reports annotations that are not texts.
@@ -154,6 +159,11 @@ def runtime_class(pod: object) -> str:
     spec = pod.get("spec") if isinstance(pod, dict) else None
     name = spec.get("runtimeClassName") if isinstance(spec, dict) else None
     return name if isinstance(name, str) else ""
+
+
+def has_pod_level(pod: object) -> bool:
+    """Return whether a pod has pod-level resources, which an API server completes."""
+    return bool(inner(inner(pod, "spec"), "resources"))
 
 
 def template_of(pod: object, kept: Mapping[str, object]) -> Any:  # noqa: ANN401  whatever was written

@@ -14,7 +14,14 @@ from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from numalign.kube.cluster_state import ClusterState, Snapshot
-from numalign.kube.decode import device_classes, kubelet_config, nrt, numatopologies, shapes
+from numalign.kube.decode import (
+    device_classes,
+    kubelet_config,
+    nrt,
+    numatopologies,
+    server_version,
+    shapes,
+)
 from numalign.kube.decode.parts import Part
 from numalign.kube.files import documents
 from numalign.kube.files.documents import BadDocument, Document
@@ -101,6 +108,7 @@ class SnapshotBuilder:
             (numatopologies.GROUP, numatopologies.KIND): partial(self._keep, state.numatopologies),
             (device_classes.GROUP, device_classes.KIND): partial(self._keep, state.device_classes),
             (kubelet_config.GROUP, kubelet_config.KIND): partial(self._keep, state.configurations),
+            (server_version.GROUP, server_version.KIND): partial(self._keep, state.server_version),
         }
 
     def add(self, document: Document) -> None:
