@@ -41,16 +41,18 @@ class KeptPod:
 
     @property
     def cpus(self) -> CpuSet:
-        """Return all exclusive CPUs of its containers."""
-        return union(container.cpus for container in self.listed.containers) | self.kept_cpus
+        """Return all exclusive CPUs of its containers, and of the whole pod."""
+        return _listed_cpus(self.listed) | self.kept_cpus
 
     @property
     def memory(self) -> tuple[MemoryBlock, ...]:
         """
         Return all memory of its containers; that of finished init containers is free again.
 
-        Containers of a pod with pod-level resources each list what they share.
+        Containers of a pod with pod-level resources each list what they share; since 1.37 the pod lists it.
         """
+        if self.listed.memory:
+            return self.listed.memory
         if self.whole_memory is not None:
             return self.whole_memory
         return tuple(block for container in self.listed.containers for block in container.memory)
@@ -108,7 +110,7 @@ def _candidates(
             # It is unknown what init containers keep, what containers share, and which of two pods it is.
             fits = times[name] == 1 and not pod.init_containers and not _shares(listed)
         else:
-            fits = all(_agrees(pod.uid, container, checkpoints) for container in listed.containers)
+            fits = _agrees(pod.uid, listed, checkpoints)
         if fits:
             yield pod
 
@@ -138,17 +140,30 @@ def _is_admitted(pod: KubeletPod, listed: ListedPod, observation: Observation) -
     return True
 
 
+def _listed_cpus(listed: ListedPod) -> CpuSet:
+    return union(container.cpus for container in listed.containers) | listed.cpus
+
+
 def _shares(listed: ListedPod) -> bool:
-    """Return whether containers list the same CPUs, as those of a pod with pod-level resources do."""
+    """Return whether containers list the same CPUs, as those of a pod with pod-level resources in 1.36."""
     every = [container.cpus for container in listed.containers]
     return union(every).bit_count() != sum(map(int.bit_count, every))
 
 
-def _agrees(uid: str, container: ListedContainer, checkpoints: Checkpoints) -> bool:
-    """Return whether the checkpoints record for this container of this pod what is listed."""
-    cpus = checkpoints.cpus.get(uid, {}).get(container.name, 0)
-    devices = checkpoints.devices.get(uid, {}).get(container.name, ())
-    return cpus == container.cpus and ids(devices) == ids(container.devices)
+def _agrees(uid: str, listed: ListedPod, checkpoints: Checkpoints) -> bool:
+    """
+    Return whether the checkpoints record for this pod and its containers what is listed.
+
+    If the pod lists CPUs, a container that shares them lists none, and the checkpoint records its part.
+    """
+    if listed.cpus not in (0, checkpoints.pod_cpus.get(uid, 0)):
+        return False
+    recorded, devices = checkpoints.cpus.get(uid, {}), checkpoints.devices.get(uid, {})
+    return all(
+        recorded.get(each.name, 0) & ~(0 if each.cpus else listed.cpus) == each.cpus
+        and ids(devices.get(each.name, ())) == ids(each.devices)
+        for each in listed.containers
+    )
 
 
 def ids(devices: Iterable[HeldDevices]) -> set[tuple[str, str]]:
@@ -160,7 +175,7 @@ def _kept(listed: ListedPod, pod: KubeletPod, checkpoints: Checkpoints | None) -
     """Return the pod with what its checkpoints record of containers that are not listed."""
     if checkpoints is None:
         return KeptPod(listed, pod)
-    shown = union(container.cpus for container in listed.containers)
+    shown = _listed_cpus(listed)
     taken = ids(held for container in listed.containers for held in container.devices)
     names = {container.name for container in listed.containers}
     kept: list[HeldDevices] = []

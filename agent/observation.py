@@ -60,12 +60,16 @@ class ListedPod:
     """
     A pod as the kubelet lists it: its app containers and restartable init containers.
 
-    It has no UID, and a kubelet before 1.34 also lists pods that have ended.
+    It has no UID, and a kubelet before 1.34 also lists pods that have ended. Since 1.37, `cpus` and `memory`
+    are those of a pod with pod-level resources as a whole: its containers list only what is exclusively
+    theirs, which is a part of it.
     """
 
     namespace: str
     name: str
     containers: tuple[ListedContainer, ...]
+    cpus: CpuSet = 0
+    memory: tuple[MemoryBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@ Read what a kubelet lists over its podresources socket.
 
 The kubelet lists a device on several zones once for each of them, and omits a device whose plugin sends a
 topology without zones (containerDevicesFromResourceDeviceInstances of pkg/kubelet/cm/container_manager.go).
-CPU IDs are sets, never sums: containers that share the CPUs of their pod all list them.
+CPU IDs are sets, never sums: before 1.37, containers that share the CPUs of their pod all list them, and
+since then the pod lists them together with those of its containers (GetCPUs, GetPodCPUs of the same file).
 """
 
 from collections.abc import Iterable, Iterator
@@ -53,7 +54,13 @@ class PodResources:
         with _sensible("List"):
             answer.ParseFromString(await self._call("List", ListPodResourcesRequest()))
             return tuple(
-                ListedPod(pod.namespace, pod.name, tuple(map(_container, pod.containers)))
+                ListedPod(
+                    pod.namespace,
+                    pod.name,
+                    tuple(map(_container, pod.containers)),
+                    _cpus(pod.cpu_ids),
+                    _held_blocks(pod.memory),
+                )
                 for pod in answer.pod_resources
             )
 
@@ -92,8 +99,7 @@ def _container(container: ContainerResources) -> ListedContainer:
     return ListedContainer(
         container.name,
         _cpus(container.cpu_ids),
-        # Blocks that one finished init container passed on to another have size zero.
-        tuple(_block(block) for block in container.memory if block.size),
+        _held_blocks(container.memory),
         held(_sites(container.devices)),
     )
 
@@ -103,6 +109,11 @@ def _sites(entries: Iterable[ContainerDevices]) -> Sites:
         (entry.resource_name, entry.device_ids, (node.ID for node in entry.topology.nodes))
         for entry in entries
     )
+
+
+def _held_blocks(blocks: Iterable[ContainerMemory]) -> tuple[MemoryBlock, ...]:
+    # Blocks that one finished init container passed on to another have size zero.
+    return tuple(_block(block) for block in blocks if block.size)
 
 
 def _block(block: ContainerMemory) -> MemoryBlock:

@@ -90,7 +90,9 @@ def _unknown_holders(observation: Observation) -> frozenset[str]:
     The API server and the checkpoint have different UIDs for a static pod.
     """
     uids = {pod.uid for pod in observation.pods}
-    listed = union(container.cpus for pod in observation.listed for container in pod.containers)
+    listed = union(
+        union(container.cpus for container in pod.containers) | pod.cpus for pod in observation.listed
+    )
     holders = _holders(observation.checkpoints)
     return frozenset(uid for uid, cpus in holders.items() if uid not in uids and not cpus & listed)
 

@@ -199,7 +199,7 @@ NONSENSE = st.builds(
     machines(),
     st.just(KUBELET),
     st.builds(Allocatable, CPUS, BLOCKS, DEVICES),
-    st.lists(st.builds(ListedPod, NAMES, NAMES, CONTAINERS), max_size=3).map(tuple),
+    st.lists(st.builds(ListedPod, NAMES, NAMES, CONTAINERS, CPUS, BLOCKS), max_size=3).map(tuple),
     st.lists(
         st.builds(KubeletPod, NAMES, NAMES, NAMES, st.sampled_from(["", "Failed"]), st.booleans()), max_size=3
     ).map(tuple),

@@ -81,6 +81,17 @@ def test_what_containers_share_counts_once() -> None:
     assert zone_amounts(seen, pods, devices)[ZoneId(0)][MEMORY] == (16 * GIB, 15 * GIB, 11 * GIB)
 
 
+def test_what_a_pod_lists_as_a_whole_includes_what_its_containers_list() -> None:
+    own = container("own", "1", blocks=[memory(1, 0)])
+    whole = replace(listed("whole", own, container("shares")), cpus=read_list("1-3"), memory=(memory(4, 0),))
+    pods, devices = reckoned(seen := observation(pod("1", "whole"), listed=[whole]))
+
+    assert held_by(pods[0], zone_cpus(seen.hardware), devices) == {
+        ("node-0",): Resources({CPU: 3 * MILLI, MEMORY: 4 * GIB})
+    }
+    assert zone_amounts(seen, pods, devices)[ZoneId(0)][MEMORY] == (16 * GIB, 15 * GIB, 11 * GIB)
+
+
 def test_of_memory_in_several_zones_the_lowest_give_first() -> None:
     wide = listed("wide", container("main", blocks=[memory(20, 0, 1)]))
     pods, devices = reckoned(seen := observation(listed=[wide]))

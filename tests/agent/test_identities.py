@@ -104,6 +104,46 @@ def test_containers_that_share_cpus_are_told_of_by_checkpoints_alone() -> None:
     assert render_list(kept.cpus) == "1-3"
 
 
+WHOLE = replace(
+    listed("whole", container("own", "1"), container("one"), container("two")),
+    cpus=read_list("1-3"),
+    memory=(memory(2, 0),),
+)
+"""A pod as kubelets list it since 1.37: the last two containers share what is not the first one's."""
+
+SHARED = {"own": "1", "one": "2-3", "two": "2-3"}
+
+
+def test_a_pod_that_lists_what_it_holds_as_a_whole_is_known_by_its_checkpoints() -> None:
+    saved = replace(checkpoints({"1": SHARED}), pod_cpus={"1": read_list("1-3")})
+    gone = replace(checkpoints({"2": {**SHARED, "own": "5"}}), pod_cpus={"2": read_list("1-3,5")})
+
+    (kept,) = identified(observation(pod("1", "whole"), listed=[WHOLE], saved=saved))
+    assert kept.pod == pod("1", "whole")
+    assert (render_list(kept.cpus), kept.memory) == ("1-3", (memory(2, 0),))
+    assert uids(observation(pod("2", "whole"), listed=[WHOLE], saved=gone)) == [None]
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        pytest.param({**SHARED, "own": "1-2"}, id="more CPUs of its own"),
+        pytest.param({**SHARED, "one": "4"}, id="shared CPUs that are not the pod's"),
+    ],
+)
+def test_a_container_shares_only_what_its_pod_lists(recorded: dict[str, str]) -> None:
+    saved = replace(checkpoints({"1": recorded}), pod_cpus={"1": read_list("1-3")})
+
+    assert uids(observation(pod("1", "whole"), listed=[WHOLE], saved=saved)) == [None]
+
+
+def test_without_checkpoints_a_pod_holds_what_it_lists_as_a_whole() -> None:
+    (kept,) = identified(observation(pod("1", "whole"), listed=[WHOLE]))
+
+    assert kept.pod == pod("1", "whole")
+    assert (render_list(kept.cpus), kept.memory) == ("1-3", (memory(2, 0),))
+
+
 ASKS = AskingContainer("main", cpus=True, memory=True, resources=frozenset({GPU, "ephemeral-storage"}))
 GIVEN = container("main", "1-2", blocks=[memory(1, 0)], devices=[gpus("gpu0")])
 

@@ -1,6 +1,8 @@
 """What a kubelet lists, as values."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,10 +49,14 @@ def socket(tmp_path: Path) -> Path:
     return tmp_path / "kubelet.sock"
 
 
-async def listed(socket: Path, *containers: ContainerResources) -> tuple[ListedPod, ...]:
-    pods = ListPodResourcesResponse(
-        pod_resources=[Pod(name="web", namespace="default", containers=containers)]
-    )
+async def listed(
+    socket: Path,
+    *containers: ContainerResources,
+    cpu_ids: Iterable[int] = (),
+    memory: Iterable[ContainerMemory] = (),
+) -> tuple[ListedPod, ...]:
+    web = Pod(name="web", namespace="default", containers=containers, cpu_ids=cpu_ids, memory=memory)
+    pods = ListPodResourcesResponse(pod_resources=[web])
     async with FakePodResources(listed=pods).serving(socket):
         return await PodResources(socket).listed()
 
@@ -83,6 +89,15 @@ async def test_a_pod_is_listed_with_what_its_containers_hold(socket: Path) -> No
             ),
         ),
     )
+
+
+async def test_a_pod_with_pod_level_resources_is_listed_with_what_it_holds_as_a_whole(socket: Path) -> None:
+    own = ContainerResources(name="own", cpu_ids=[1])
+    blocks = [ContainerMemory(memory_type="memory", size=size, topology=on(0)) for size in (2**30, 0)]
+
+    (pod,) = await listed(socket, own, ContainerResources(name="shares"), cpu_ids=[3, 1, 2], memory=blocks)
+
+    assert (pod.cpus, pod.memory) == (0b1110, (MemoryBlock("memory", 2**30, (ZoneId(0),)),))
 
 
 async def test_a_device_on_two_zones_is_one_device(socket: Path) -> None:
@@ -156,6 +171,21 @@ async def test_managers_that_give_out_nothing_have_nothing(socket: Path) -> None
 async def test_what_makes_no_sense_is_told(socket: Path, container: ContainerResources, said: str) -> None:
     with pytest.raises(Unreachable, match=f"answer to List is invalid: {said}"):
         await listed(socket, container)
+
+
+@pytest.mark.parametrize(
+    ("whole", "said"),
+    [
+        ({"cpu_ids": [1, 8192]}, "8192 is not a CPU ID"),
+        ({"memory": [ContainerMemory(memory_type="cpu", size=1)]}, '"cpu" is not a memory type'),
+    ],
+    ids=["a CPU beyond all", "no memory"],
+)
+async def test_what_makes_no_sense_of_a_whole_pod_is_told(
+    socket: Path, whole: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Unreachable, match=f"answer to List is invalid: {said}"):
+        await listed(socket, ContainerResources(name="app"), **whole)
 
 
 @pytest.mark.parametrize("garbage", [b"\xff", b"\x0a\xff", b"\x0a\x02\x0a\xff", b"\x0a\x03\x0a\x01\xff"])

@@ -122,6 +122,16 @@ def test_a_static_pod_is_known_by_its_cpus() -> None:
     assert lacking(Start(None), seen) == [""]
 
 
+def test_a_static_pod_is_known_by_the_cpus_that_its_containers_share() -> None:
+    saved = replace(
+        checkpoints({"uid-of-the-kubelet": {"app": "2-3"}}), pod_cpus={"uid-of-the-kubelet": 0b1100}
+    )
+    whole = replace(listed("web", container("app")), cpus=0b1100)
+    seen = observation(replace(WEB, static=True), listed=[whole], saved=saved)
+
+    assert lacking(Start(None), seen) == [""]
+
+
 def test_known_are_those_that_are_listed_and_did_not_come_from_a_file() -> None:
     static, ended = replace(OLD, static=True), replace(NEW, phase="Succeeded")
 
