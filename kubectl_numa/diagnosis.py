@@ -24,7 +24,7 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import kubelet_config, nrt, numatopologies
 from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
 from numalign.kube.stores import Problem
-from numalign.kubelet import work_limit
+from numalign.kubelet import cpu_manager, work_limit
 from numalign.kubelet.admit import without_zones
 from numalign.model.errors import Mistake
 from numalign.model.intent import PREFIX, Policy
@@ -75,6 +75,7 @@ class Finding(StrEnum):
     SHARED_CPUS = "shared-cpus"
     NO_SUCH_ZONE = "no-such-zone"
     STALLED = "stalled"
+    ENDLESS = "endless-search"
     MANY_ZONES = "many-zones"
     ORPHAN = "orphan"
 
@@ -342,6 +343,11 @@ def _misplaced(node: Node) -> list[str]:
 def _stalled(node: Node) -> list[str]:
     endless = node.policy is not Policy.NONE and len(node.zones) > work_limit.MOST_ZONES
     return [f"{len(node.zones)} zones"] if endless else []
+
+
+def _endless(node: Node) -> list[str]:
+    zones = ", ".join(map(str, cpu_manager.endless(node)))
+    return [f"parts of cores are reserved in zones {zones}"] if zones else []
 
 
 def _kind(examined: ExaminedNode) -> str:
@@ -617,6 +623,16 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             _do(
                 "Update the kubelet to Kubernetes 1.36 or newer, whose hints for devices leave out zones"
                 " without devices, and leave memoryManagerPolicy at None."
+            ),
+        ),
+        Finding.ENDLESS: _FindingRow(
+            Severity.LACK,
+            _on_node(_endless),
+            "Some requests for CPUs make the kubelet search without end, and it then admits no pod"
+            " (kubernetes#140730)",
+            _do(
+                "Reserve whole cores: list all threads of each core in reservedSystemCPUs. Or remove"
+                " distribute-cpus-across-numa, or update the kubelet to Kubernetes 1.38 or newer."
             ),
         ),
         Finding.MANY_ZONES: _FindingRow(

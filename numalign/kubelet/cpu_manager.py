@@ -18,11 +18,12 @@ from numalign.kubelet.topology_manager import ResourceHints
 from numalign.lru import remembering
 from numalign.model.bitset import bits, union
 from numalign.model.demand import Step
+from numalign.model.intent import Policy
 from numalign.model.machine import CpuSet, CpuTopology
 from numalign.model.node import CpuManager, Node
-from numalign.model.options import CpuOption, Options
+from numalign.model.options import CpuOption, KubeletChange, Options
 from numalign.model.pod import Role
-from numalign.model.resources import CPU, MILLI
+from numalign.model.resources import CPU, MILLI, ZoneId
 
 MOST_CHOICES = 5_000
 """The limit of distributions of CPUs that are compared, which takes tens of milliseconds.
@@ -66,6 +67,27 @@ class CpuState(NamedTuple):
     def released(self, cpus: CpuSet) -> "CpuState":
         """Return the state after a pod with these CPUs is gone; reserved ones stay reserved."""
         return self._replace(free=self.free | cpus & ~self.reserved)
+
+
+LEAST_SPLIT, LEAST_SHARING = 2, 4
+"""The zones with a part of a core, and of zones in all, from which on `endless` can hold."""
+
+
+def endless(node: Node) -> tuple[ZoneId, ...]:
+    """Return the zones whose reserved CPUs split cores, if a kubelet can search them for CPUs without end.
+
+    Up to 1.37 it looks for zones that have what is left after even shares by the sum of their CPUs, but takes
+    whole cores: three cores of two zones that have a core and a half each (kubernetes#140730). That much is
+    left only of four shares. An affinity to one zone never needs any.
+    """
+    cpus, single = state(node), node.policy is Policy.SINGLE_NUMA_NODE
+    if cpus is None or node.machine is None or single or KubeletChange.WHOLE_GROUPS in cpus.options.changes:
+        return ()
+    taking = _policy_options(cpus.options, cpus.topology.threads_per_core)
+    room = [(zone & ~cpus.reserved).bit_count() for zone in cpus.topology.zones]
+    split = tuple(zone for zone, count in zip(node.machine.zones, room, strict=True) if count % taking.group)
+    few = len(split) < LEAST_SPLIT or sum(map(bool, room)) < LEAST_SHARING
+    return split if taking.distribute and not few else ()
 
 
 def state(node: Node) -> CpuState | None:

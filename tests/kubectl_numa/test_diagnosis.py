@@ -42,6 +42,17 @@ MISPLACED = replace(
     name="a",
     known=Known.MACHINE,
 )
+SPLIT = replace(
+    machine(
+        *(f"cpu={4 * zone}-{4 * zone + 3} mem=8Gi" for zone in range(4)),
+        threads=2,
+        reserved="8,12",
+        policy="restricted",
+        options=options("full-pcpus-only distribute-cpus-across-numa", minor=37),
+    ),
+    name="a",
+    known=Known.MACHINE,
+)
 AGENT = {"a": NOW - 5}
 NRT, CONFIGURATION = "NodeResourceTopology", "KubeletConfiguration"
 REPORT = "metadata.annotations[numalign.io/machine]"
@@ -120,6 +131,10 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
     ("devices of a zone that does not exist", seen(MISPLACED), [("no-such-zone", "nvidia.com/gpu")]),
     ("zones whose sets a kubelet cannot visit", seen(EIGHTEEN),
         [("stalled", "18 zones"), ("many-zones", "18 zones")]),
+    ("a kubelet that may search without end", seen(SPLIT),
+        [("endless-search", "parts of cores are reserved in zones 2, 3")]),
+    ("a kubelet that counts whole cores",
+        seen(replace(SPLIT, options=replace(SPLIT.options, minor=38))), []),
     ("a fingerprint that cannot be compared", seen(GOOD, **wrong(NRT, "attributes")),
         [("no-fingerprint", "NodeResourceTopology: attributes: is wrong")]),
     ("an object that was left behind", seen(agents={}, **wrong(NRT, "metadata.name", "no Node")),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations_with_replacement
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from numalign.kubelet import cpu_distribution
 from numalign.kubelet.cpu_distribution import DistributionRequest
+from numalign.kubelet.cpu_manager import LEAST_SHARING, LEAST_SPLIT
 from numalign.model.options import KubeletChange
 from tests.notation import options, table
 
@@ -207,3 +209,17 @@ def test_the_plan_is_what_the_walk_remembers(asked: DistributionRequest) -> None
         assert plan.balance == -math.inf
     else:
         assert (plan and (plan.zones, plan.remainder, plan.share)) == expected
+
+
+def test_a_search_without_end_needs_four_zones_and_two_with_a_part_of_a_group() -> None:
+    endless = [
+        room
+        for count in range(1, 6)
+        for room in combinations_with_replacement(range(1, 6), count)
+        for groups in range(1, sum(room) // 2 + 1)
+        if (plan := cpu_distribution.distribution(request(room, 2 * groups, group=2)))
+        and plan.balance == -math.inf
+    ]
+
+    assert min(map(len, endless)) == LEAST_SHARING
+    assert min(sum(free % 2 for free in room) for room in endless) == LEAST_SPLIT

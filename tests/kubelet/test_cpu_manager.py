@@ -199,3 +199,36 @@ RESERVING = [
 @pytest.mark.parametrize(("told", "count", "kept"), table(RESERVING))
 def test_cpus_are_reserved_by_number(told: Options, count: int, kept: str) -> None:
     assert render_list(cpu_manager.reserved_cpus(cpus_of(TWO).topology, told, count)) == kept
+
+
+DISTRIBUTING = "full-pcpus-only distribute-cpus-across-numa"
+
+
+def sharing(
+    *zones: str, words: str = DISTRIBUTING, minor: int = 37, reserved: str = "8,12", policy: str = "none"
+) -> Node:
+    """Zones of two cores of two threads each."""
+    listed = zones or ("cpu=0-3", "cpu=4-7", "cpu=8-11", "cpu=12-15")
+    with_options = options(words, minor=minor)
+    return machine(*listed, threads=2, reserved=reserved, policy=policy, options=with_options)
+
+
+ENDLESS = [
+    ("cores are split in two of four zones",              sharing(), (2, 3)),
+    ("in three",                                          sharing(reserved="1,8,12"), (0, 2, 3)),
+    ("under restricted, too",                             sharing(policy="restricted"), (2, 3)),
+    ("what fits into one zone needs no other",            sharing(policy="single-numa-node"), ()),
+    ("whole cores are reserved",                          sharing(reserved="8,10,12,14"), ()),
+    ("a core is split in one zone only",                  sharing(reserved="8"), ()),
+    ("three zones leave no three cores",                  sharing("cpu=0-3", "cpu=8-11", "cpu=12-15"), ()),
+    ("single threads are taken",                          sharing(words="distribute-cpus-across-numa"), ()),
+    ("CPUs are packed",                                   sharing(words="full-pcpus-only"), ()),
+    ("from 1.38 on cores are counted",                    sharing(minor=38), ()),
+    ("of cores that are not known nothing is said",
+        node(*["cpu=4/3"] * 4, threads=2, options=options(DISTRIBUTING)), ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "zones"), table(ENDLESS))
+def test_a_kubelet_may_search_without_end_where(made: Node, zones: tuple[int, ...]) -> None:
+    assert cpu_manager.endless(made) == zones

@@ -190,6 +190,30 @@ def test_a_merge_that_does_not_end_is_ended_and_another_node_can_follow(binary: 
         assert managers.node(node()) is None
 
 
+@pytest.mark.parametrize("policy", ["none", "best-effort", "restricted"])
+@pytest.mark.parametrize(
+    ("reserved", "endless"), [("32,48", True), ("32-33,48-49", False)], ids=["parts of cores", "whole cores"]
+)
+def test_up_to_1_37_a_search_for_cpus_has_no_end_beside(
+    binary: Path, policy: str, reserved: str, *, endless: bool
+) -> None:
+    """`kubectl numa doctor` says so (endless-search)."""
+    on = machine(zones=4, cpus=16, reservedSystemCPUs=reserved)
+    for zone in on["zones"]:
+        zone["cores"] = [[first, first + 1] for first in range(16 * zone["id"], 16 * zone["id"] + 16, 2)]
+    distributing = {"full-pcpus-only": "true", "distribute-cpus-across-numa": "true"}
+    with Managers(binary, seconds=2) as managers:
+        assert (
+            managers.node(node(on=on, cpuManagerPolicyOptions=distributing, topologyManagerPolicy=policy))
+            is None
+        )
+        if endless and not binary.parent.parent.name.startswith("v1.38"):
+            with pytest.raises(Hung, match="no answer in 2 s"):
+                managers.create(pod("p", cpu="54"))
+        else:
+            assert managers.create(pod("p", cpu="54"))["admitted"]
+
+
 def test_a_program_that_ends_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
