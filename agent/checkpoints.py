@@ -36,7 +36,8 @@ DEVICES = "device-plugins/kubelet_internal_checkpoint"
 LONGEST = 2**24
 """Bytes; a device has a few hundred, with all that its plugin wants to set in a container."""
 
-_STATE_FIELDS = ("policyName", "defaultCpuSet", "entries", "podEntries")
+# `baselines`, from 1.37 behind a gate, are the CPUs that a resize must leave a container.
+_STATE_FIELDS = ("policyName", "defaultCpuSet", "entries", "podEntries", "baselines")
 _MEMORY_FIELDS = ("policyName", "machineState", "entries", "podEntries")
 _SIGNATURE = ("checksum", "data", "dataChecksum")
 _ENTRY_FIELDS = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp")

@@ -82,6 +82,7 @@ def test_what_is_signed_counts_before_what_is_there_for_older_kubelets(tmp_path:
         "defaultCpuSet": "0",
         "entries": STATE["entries"],
         "podEntries": POD_ENTRIES,
+        "baselines": {"uid-1": {"app": {"baseline": "7"}}},
     }
     older = {"policyName": "static", "defaultCpuSet": "0", "entries": {"uid-9": {"app": "7"}}, "checksum": 0}
     state = {**older, "data": json.dumps(data), "dataChecksum": 1}
