@@ -109,7 +109,7 @@ agreement-check: $(READY)
 never: $(READY)
 	$(BIN)/python -m tests.laws.never_page
 
-# Record scenarios with the kubelet's own managers: make oracle VERSION=v1.36.3 [SEED=1]. The first use of each version
+# Record scenarios with the kubelet's own managers: make oracle VERSION=v1.37.2 [SEED=1]. The first use of each version
 # needs Go; later ones use the cache.
 VERSION ?= v1.34.4
 oracle: $(READY)
@@ -119,10 +119,13 @@ oracle: $(READY)
 oracle-test: $(READY)
 	$(BIN)/python -m pytest tests/oracle -m oracle -v
 
-# Test agents next to real kubelets on invented machines; needs root, mount namespaces, and Go the first time.
+# Test agents next to real kubelets on invented machines; needs root, mount namespaces, and Go the first time:
+# make e2e-kubelets [E2E_KUBELETS="-k v1.37"]
+BETWEEN := v1.36.3
+E2E_KUBELETS ?= -k "not $(BETWEEN)"
 e2e-kubelets: $(READY)
 	$(BIN)/python -m pytest tests/kubelets tests/e2e_kubelets --override-ini addopts=--import-mode=importlib \
-		-m "kubelets or not kubelets" --timeout 900 -v
+		-m "kubelets or not kubelets" --timeout 900 -v $(E2E_KUBELETS)
 
 # Test Deployments, Jobs, StatefulSets and JobSets on real kubelets, with the real scheduler and controllers: rejected
 # pods, gates and healing; needs the same as e2e-kubelets.
@@ -205,12 +208,14 @@ dashboard: $(READY)
 e2e: $(READY)
 	$(BIN)/python -m pytest tests/e2e --override-ini addopts=--import-mode=importlib --timeout 300 -v
 
-# Test with the oldest and the newest supported version of Kubernetes: docs/reference/versions.md.
-VERSIONS := v1.32.5 v1.36.3
+# Test with the supported versions of Kubernetes before the newest: docs/reference/versions.md.
+VERSIONS := v1.32.5 v1.34.4 $(BETWEEN)
 ADMISSION := tests/e2e/test_admission.py tests/e2e/test_controllers.py tests/e2e/scheduling tests/e2e/installed
 e2e-versions: $(READY)
 	for version in $(VERSIONS); do $(BIN)/python -m pytest $(ADMISSION) --override-ini addopts=--import-mode=importlib \
 		--timeout 300 --kubernetes $$version -v || exit; done
+	$(BIN)/python -m harness.kubelets.build --version $(BETWEEN)
+	$(MAKE) e2e-kubelets E2E_KUBELETS="-k $(BETWEEN)"
 
 # Attack the running programs over the network and as a tenant, next to honest callers: make attack [ATTACK="-k records"]
 attack: $(READY)

@@ -1,6 +1,6 @@
 """Finds or builds the programs of a real control plane, because a fake one knows only what its author knew.
 
-`python -m harness.controlplane.build [--version v1.34.4]` prints the folder with `etcd`, `kube-apiserver`,
+`python -m harness.controlplane.build [--version v1.37.2]` prints the folder with `etcd`, `kube-apiserver`,
 `kube-scheduler` and `kube-controller-manager`. Without --version, it is the folder that KUBEBUILDER_ASSETS
 names, if set; this is the convention of Kubernetes' own test tools, which always contain the first two
 programs only. Otherwise it is a cache outside the tree. Programs that the cache lacks are built with Go from
@@ -24,7 +24,7 @@ PACKAGES = {
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
 }
 NEEDED = ("etcd", "kube-apiserver")
-USUAL = "v1.34.4"
+USUAL = "v1.37.2"
 
 
 def versions() -> dict[str, Workshop]:

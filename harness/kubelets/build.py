@@ -1,6 +1,6 @@
 """Finds or builds the kubelet, and a companion that replaces what surrounds it on a node.
 
-`python -m harness.kubelets.build [--version v1.34.4 | --all]` prints the paths of both programs of a version.
+`python -m harness.kubelets.build [--version v1.37.2 | --all]` prints the paths of both programs of a version.
 It builds them first if the cache has no build of the same sources: this takes minutes the first time, and
 seconds after an edit. Each version of Kubernetes has a go.<minor>.mod here. Exit code 69 means that this
 machine lacks something (Go, root, mount namespaces), 1 that the build failed.
@@ -18,7 +18,7 @@ from pathlib import Path
 from harness.gotools import UnavailableError, Workshop, by_version, run
 
 HERE = Path(__file__).resolve().parent
-USUAL = "v1.34.4"
+USUAL = "v1.37.2"
 KUBELET, COMPANION = "kubelet", "companion"
 PACKAGES = {KUBELET: "k8s.io/kubernetes/cmd/kubelet", COMPANION: "."}
 

@@ -1,6 +1,6 @@
 """Writes the files in which Linux describes a machine, for an invented one.
 
-A kubelet discovers its machine through cAdvisor (v0.52.1 for Kubernetes v1.34, v0.56.2 for v1.36), which
+A kubelet discovers its machine through cAdvisor (v0.52.1 for Kubernetes v1.34, v0.60.5 for v1.37), which
 reads `/sys/devices/system` (utils/sysfs, utils/sysinfo), the sizes of hugepages in
 `/sys/kernel/mm/hugepages`, memory in `/proc/meminfo` and the number of sockets in `/proc/cpuinfo`
 (machine/machine.go). Exporters that are based on ghw (v0.24.0, pkg/topology) also read blocks of memory

@@ -382,7 +382,7 @@ async def test_the_test_may_create_pods_as_a_dry_run_in_one_namespace_and_nothin
 # ---- versions of Kubernetes
 
 
-@pytest.mark.parametrize("version", ["1.28.0", "1.32.0", "1.34.4-eks-1a2b3c4", "1.36.3"])
+@pytest.mark.parametrize("version", ["1.28.0", "1.32.0", "1.34.4-eks-1a2b3c4", "1.37.2"])
 @pytest.mark.parametrize("values", ["", "everything"])
 async def test_every_version_is_rendered_for_and_takes_it(helm: Path, version: str, values: str) -> None:
     chosen = f"{SETS['the map with everything']} {EVERY_PART}" if values else ""

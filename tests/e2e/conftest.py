@@ -69,7 +69,7 @@ session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="s
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kubernetes", metavar="VERSION", help="of the control plane, as v1.36.3")
+    parser.addoption("--kubernetes", metavar="VERSION", help="of the control plane, as v1.37.2")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,7 +10,9 @@ from harness.controlplane import build as controlplane
 from harness.kubelets import build as kubelets
 from tests.asked_for import KUBELETS
 
-VERSIONS = ("v1.34.4", "v1.36.3")
+VERSIONS = (*kubelets.versions(),)
+BETWEEN = "v1.36.3"
+"""Tested by `make e2e-versions`, not with every change."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -20,7 +22,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 async def build() -> None:
     """Have kubelets and control planes built before the time of any test runs."""
-    for version in VERSIONS:
+    for version in (each for each in VERSIONS if each != BETWEEN):
         await kubelets.find(version)
         await controlplane.find(version)
 

@@ -6,18 +6,14 @@ from harness.api_requests import Json
 from harness.kubelets.kubelets import RealNode
 from tests.e2e_kubelets.conftest import VERSIONS
 from tests.e2e_kubelets.playing import Machine
+from tests.oracle import scenarios
 
+# Of the options that are not for everybody yet.
+OPTIONS = {"CPUManagerPolicyAlphaOptions": True, "CPUManagerPolicyBetaOptions": True}
+# To resize a pod in place takes cgroups, and from v1.36 on it begins as soon as a pod states resources.
+NO_RESIZES = {"InPlacePodLevelResourcesVerticalScaling": False}
 GATES: Mapping[str, Mapping[str, bool]] = {
-    version: {
-        # Of the options that are not for everybody yet.
-        "CPUManagerPolicyAlphaOptions": True,
-        "CPUManagerPolicyBetaOptions": True,
-        **resizing,
-    }
-    # To resize a pod in place takes cgroups, and v1.36 begins with that as soon as a pod states resources.
-    for version, resizing in zip(
-        VERSIONS, ({}, {"InPlacePodLevelResourcesVerticalScaling": False}), strict=True
-    )
+    version: OPTIONS | (NO_RESIZES if "bubble" in scenarios.kinds(version) else {}) for version in VERSIONS
 }
 
 

@@ -83,12 +83,14 @@ class Stage:
 
     async def create(self, pod: Json, tally: Tally) -> bool:
         """Predict what the kubelet does with a pod, and compare; whether it admits it."""
-        predicted = await predict(self.api, pod)
-        made = await ask(self.api, "POST", PODS, pod)
-        if made.code == HTTPStatus.UNPROCESSABLE_ENTITY:
+        # A scheduler sees what the API server sets in a pod.
+        rehearsed = await ask(self.api, "POST", PODS, pod, dryRun="All")
+        if rehearsed.code == HTTPStatus.UNPROCESSABLE_ENTITY:
             # What is drawn for the managers alone is not always a pod that an API server takes.
             tally.invalid += 1
             return False
+        predicted = await predict(self.api, rehearsed.body)
+        made = await ask(self.api, "POST", PODS, pod)
         assert made.code == HTTPStatus.CREATED, made.body
         uid = made.body["metadata"]["uid"]
         status = await self.decided(pod["metadata"]["name"], uid)

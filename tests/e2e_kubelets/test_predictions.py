@@ -14,6 +14,7 @@ from numalign.model.node import Known
 from tests.e2e_kubelets.conftest import VERSIONS
 from tests.e2e_kubelets.nodes import real_node
 from tests.e2e_kubelets.playing import Machine, Stage, play_all
+from tests.oracle import scenarios
 
 MACHINES = (
     # Three zones of three cores, single-numa-node, two kinds of devices, CPUs reserved on each.
@@ -29,7 +30,7 @@ MACHINES = (
     # Devices between zones, hugepages, pod scope.
     Machine("multidev", 5),
 )
-WHOLE = {"v1.34.4": (Machine("whole", 2),), "v1.36.3": (Machine("whole", 2), Machine("bubble", 4))}
+WHOLE = (Machine("whole", 2), Machine("bubble", 4))
 """Pods that state resources as a whole: from 1.36 on managers can serve them as a whole, if a gate is on."""
 
 PODS = 300
@@ -40,7 +41,8 @@ DRAWN_EACH = 60
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_what_agents_publish_predicts_every_decision(version: str, tell: Callable[[str], None]) -> None:
-    machines = (*MACHINES, *WHOLE[version])
+    known = scenarios.kinds(version)
+    machines = (*MACHINES, *(machine for machine in WHOLE if machine.kind in known))
     nodes = [real_node(machine, version) for machine in machines]
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(started(nodes, version=version))
@@ -56,7 +58,7 @@ async def test_what_agents_publish_predicts_every_decision(version: str, tell: C
         for difference in tally.differences:
             tell(f"  {difference}")
     assert not [each for tally in tallies.values() for each in tally.differences]
-    assert {known for tally in tallies.values() for known in tally.known} == {
+    assert {basis for tally in tallies.values() for basis in tally.known} == {
         f"{Known.MACHINE}, {Basis.OBSERVED}"
     }
     assert sum(tally.decisions for tally in tallies.values()) >= PODS

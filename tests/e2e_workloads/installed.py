@@ -21,7 +21,7 @@ from harness.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
 from harness.waiting import SELDOM, seconds_until
 from tests.deploy.render import Installation, made, of_test
 from tests.e2e.clusters import LEASE
-from tests.e2e_workloads.stages import VERSION, Stage
+from tests.e2e_workloads.stages import Stage
 from tests.e2e_workloads.workloads import WIDE
 
 HELM = pytest.StashKey[Path]()
@@ -57,8 +57,8 @@ OWN: Mapping[str, Mapping[str, str]] = {
 
 async def programs(*beside: Operator) -> Path:
     """Have everything built before the time of any test runs; the path of helm."""
-    await kubelets.find(VERSION)
-    await controlplane.find(VERSION)
+    await kubelets.find()
+    await controlplane.find(kubelets.USUAL)
     for operator in beside:
         await operator.find()
     [program] = await helm.find()

@@ -31,7 +31,6 @@ from harness.kubelets.kubelets import RealNode
 from harness.waiting import SELDOM, seconds_until
 from tests.e2e_workloads import workloads
 
-VERSION = "v1.36.3"
 PART = "part"
 """The label that says for which tests a node is."""
 
@@ -290,9 +289,7 @@ async def stage(folder: Path, nodes: Sequence[RealNode], users: Users = USERS) -
         flags = audits.flags(folder, users=tuple(shipped.ACCOUNTS.values()))
         logs = folder / "logs"
         logs.mkdir()
-        cluster = await stack.enter_async_context(
-            started(nodes, version=VERSION, others=users, flags=flags, logs=logs)
-        )
+        cluster = await stack.enter_async_context(started(nodes, others=users, flags=flags, logs=logs))
         api = await stack.enter_async_context(cluster.plane.client("admin"))
         store = Store(api)
         for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):

@@ -23,19 +23,22 @@ pytestmark = [
     pytest.mark.timeout(1800),
 ]
 
+LISTED = {"v1.36.3": (7, 0), "v1.37.2": (1, 4)}
+"""GiB that all containers list, those that share memory too, and that the pod lists."""
+
 NAME = "whole"
 GIB = 2**30
-# A kubelet of 1.36 without cgroups breaks where it looks whether a pod that has just come is to be resized.
+# A kubelet without cgroups breaks where it looks whether a pod that has just come is to be resized.
 GATES = {"PodLevelResourceManagers": True, "InPlacePodLevelResourcesVerticalScaling": False}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def cluster() -> AsyncIterator[RealCluster]:
-    """One node whose kubelet serves pods as a whole."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=LISTED)
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[RealCluster]:
+    """One node of each version whose kubelet serves pods as a whole."""
     configuration = {**CONFIGURATION, "featureGates": GATES}
     node = RealNode(name=NAME, machine=MACHINE, configuration=configuration)
     with KUBELETS.or_skipped():
-        async with started([node], version="v1.36.3") as running:
+        async with started([node], version=request.param) as running:
             yield running
 
 
@@ -51,12 +54,13 @@ async def test_what_its_containers_share_is_published_once(cluster: RealCluster)
     seen = await seeing(cluster, NAME)
     told, _ = report(seen, SeenDevices())
 
-    assert listed_memory(seen) == 7 * GIB
+    assert listed_memory(seen) == tuple(gib * GIB for gib in LISTED[str(seen.kubelet["version"])])
     ((_, placement),) = read_placements(told.annotations[PLACEMENTS]).items()
     assert placement.cpus == read_list("1-2,9-10")
     assert placement.held == {("node-0",): Resources({CPU: 4000, MEMORY: 4 * GIB})}
 
 
-def listed_memory(seen: Observation) -> int:
-    """What containers list, added up."""
-    return sum(block.size for pod in seen.listed for each in pod.containers for block in each.memory)
+def listed_memory(seen: Observation) -> tuple[int, int]:
+    """What containers list, added up, and what pods list."""
+    containers = sum(block.size for pod in seen.listed for each in pod.containers for block in each.memory)
+    return containers, sum(block.size for pod in seen.listed for block in pod.memory)

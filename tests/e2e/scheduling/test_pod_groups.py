@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import pytest_asyncio
@@ -21,9 +22,30 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180
 
 module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
 
-GATES = "--feature-gates=GenericWorkload=true,GangScheduling=true"
-GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 GANG = [f"member-{at}" for at in range(4)]
+
+
+class Served(NamedTuple):
+    """How a version of Kubernetes serves pod groups."""
+
+    api: str
+    gates: str
+
+
+SERVED = {
+    "1.36": Served("scheduling.k8s.io/v1alpha2", "GenericWorkload=true,GangScheduling=true"),
+    "1.37": Served("scheduling.k8s.io/v1beta1", "GenericWorkload=true"),
+}
+
+
+@module_fixture()
+async def served(pytestconfig: pytest.Config) -> Served:
+    """As this version serves them."""
+    _, said = await run(str(pytestconfig.stash[BINARIES] / "kube-apiserver"), "--version")
+    minor = said.strip().removeprefix("Kubernetes v").rpartition(".")[0]
+    if minor not in SERVED:
+        pytest.skip(f"needs pod groups as in Kubernetes {' or '.join(SERVED)}, not as in {minor}")
+    return SERVED[minor]
 
 
 @module_fixture()
@@ -32,23 +54,22 @@ async def cluster(
     tmp_path_factory: pytest.TempPathFactory,
     children: Children,
     pair: authority.Files,
+    served: Served,
 ) -> AsyncIterator[Cluster]:
     """Two nodes, and an API server with pod groups."""
     place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("groups"), pair)
-    _, version = await run(str(place.binaries / "kube-apiserver"), "--version")
-    if "v1.36." not in version:
-        pytest.skip(f"needs pod groups as in Kubernetes 1.36, not as in {version.strip()}")
-    served = "--runtime-config=scheduling.k8s.io/v1alpha2=true"
-    async with cluster_of(children, place, GATES, served) as running:
+    flags = (f"--feature-gates={served.gates}", f"--runtime-config={served.api}=true")
+    async with cluster_of(children, place, *flags) as running:
         yield running
 
 
 @module_fixture()
 async def grouping(
-    children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+    children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, served: Served
 ) -> AsyncIterator[Asking]:
     """`numalign-scheduler`, which schedules gangs."""
-    async with second_scheduler(children, cluster, tmp_path_factory.mktemp("grouping"), GATES) as running:
+    folder, gates = tmp_path_factory.mktemp("grouping"), f"--feature-gates={served.gates}"
+    async with second_scheduler(children, cluster, folder, gates) as running:
         yield running
 
 
@@ -62,7 +83,7 @@ async def scorer(children: Children, kubeconfig: Path, grouping: Asking) -> Asyn
 
 
 async def test_a_gang_is_bound_once_each_of_its_members_has_a_zone(
-    tidy: Cluster, grouping: Asking, scorer: Replica
+    tidy: Cluster, grouping: Asking, scorer: Replica, served: Served
 ) -> None:
     """Nodes as a whole have room for two members each, but as long as others run there one zone has."""
     assert scorer.child.running()
@@ -70,7 +91,8 @@ async def test_a_gang_is_bound_once_each_of_its_members_has_a_zone(
         await pod(tidy, grouping, f"other-{name}", nodeSelector={"kubernetes.io/hostname": name})
         await tidy.until_running(f"other-{name}")
     gang = {"metadata": {"name": "gang"}, "spec": {"schedulingPolicy": {"gang": {"minCount": len(GANG)}}}}
-    answer = await ask(tidy.api, "POST", GROUPS, gang)
+    groups = f"/apis/{served.api}/namespaces/default/podgroups"
+    answer = await ask(tidy.api, "POST", groups, gang)
     assert answer.code == HTTPStatus.CREATED, answer.body
     for name in GANG:
         await pod(tidy, grouping, name, schedulingGroup={"podGroupName": "gang"})
