@@ -9,6 +9,7 @@ from bench.published import ARRIVED, PUBLISHED
 from numalign.curves import Axis, Chart, Line, svg
 from numalign.simulation.replay import PER_CENT, Sample
 from numalign.simulation.replay_charts import CHARTED, replay_charts
+from numalign.simulation.zone_cluster import ZoneSample
 
 Raw = dict[str, Any]
 
@@ -99,7 +100,9 @@ def charts(found: Raw) -> dict[str, str]:
 
 
 def _curves(strategies: Raw) -> Mapping[str, Sequence[Sample]]:
-    return {name: [Sample(**sample) for sample in strategies[name]["curve"]] for name in _DRAWN_WITH_ZONES}
+    return {
+        name: [ZoneSample(**sample) for sample in strategies[name]["curve"]] for name in _DRAWN_WITH_ZONES
+    }
 
 
 def chart_file(name: str) -> str:

@@ -4,32 +4,40 @@ Replay a trace on the nodes of a cluster, or on those of the trace with assumed 
 Everything is read before anything is replayed, and every mistake in it is reported at once.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kubectl_numa.lines import some
 from kubectl_numa.listings import ListedRow
 from numalign.kube.command_line import Trouble
+from numalign.kube.decode.kubelet_config import MOST_WEIGHT, KubeletConfiguration, configuration
+from numalign.kube.decode.parts import Part, named
 from numalign.model.errors import BadInput, Mistake
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
+from numalign.model.options import DEFAULTS, STRATEGY, WEIGHTS, NumaStrategy, Options, TopologyOption
 from numalign.model.spelling import closest_word
 from numalign.simulation.cluster_nodes import gpu_node
-from numalign.simulation.replay import Sample
+from numalign.simulation.replay import PER_CENT
 from numalign.simulation.replay_charts import replay_charts
 from numalign.simulation.replay_summary import mean_curve, mean_of, to_document
 from numalign.simulation.trace import Trace, read_pods, read_trace
-from numalign.simulation.zone_cluster import GpuNode
+from numalign.simulation.zone_cluster import GpuNode, ZoneSample
 from numalign.simulation.zone_replay import Zoning, replay_on_zones
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
+from numalign.simulation.zoned_nodes import GPU
 
 DEFAULT_ZONES = 2
 DEFAULT_POLICY = Policy.RESTRICTED
 
 COLUMNS = ("strategy", "allocated", "fragments", "stranded", "refusals")
-WIDE_COLUMNS = ("least allocated", "most allocated", "seeds")
+WIDE_COLUMNS = (
+    *("aligned", "turned away", "free CPUs", "free GPUs"),
+    *("least allocated", "most allocated", "seeds"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +48,13 @@ class MadeUpZones:
     policy: Policy | None = None
     scope: Scope | None = None
 
-    def zoning(self) -> Zoning:
+    def zoning(self, options: Options | None) -> Zoning:
         """Return the zones, with defaults for what was not given."""
         return Zoning(
-            self.zones or DEFAULT_ZONES, self.policy or DEFAULT_POLICY, self.scope or Scope.CONTAINER
+            self.zones or DEFAULT_ZONES,
+            self.policy or DEFAULT_POLICY,
+            self.scope or Scope.CONTAINER,
+            options or DEFAULTS,
         )
 
     def none_without_a_table(self) -> None:
@@ -79,10 +90,10 @@ class Simulation:
 
     def run(self, progress: Callable[[str], None]) -> "Simulated":
         """Replay them all; call `progress` with what has been done."""
-        replays: dict[str, list[list[Sample]]] = {name: [] for name in self.strategies}
+        replays: dict[str, list[list[ZoneSample]]] = {name: [] for name in self.strategies}
         for name in self.strategies:
             for at, seed in enumerate(self.seeds, start=1):
-                samples = list[Sample]()
+                samples = list[ZoneSample]()
                 for sample in replay_on_zones(self.nodes, self.pods, name, ratio=self.ratio, seed=seed):
                     samples.append(sample)
                     progress(f"{name}, {at} of {len(self.seeds)}: {sample.arrived:.0f} % requested")
@@ -95,23 +106,26 @@ class Simulated:
     """The results, by strategy and seed."""
 
     simulation: Simulation
-    replays: Mapping[str, Sequence[Sequence[Sample]]] = field(default_factory=dict)
+    replays: Mapping[str, Sequence[Sequence[ZoneSample]]] = field(default_factory=dict)
 
     def rows(self) -> Iterator[ListedRow]:
-        """Yield a row for each strategy: per cent of all GPUs, refusals as a mean."""
+        """Yield a row for each strategy: per cent of all GPUs, or of all pods; the rest are means."""
         for name, replays in self.replays.items():
             last = [samples[-1] for samples in replays]
             mean, allocated = mean_of(last), [sample.allocated for sample in last]
             shares = (mean.allocated, mean.fragments, mean.stranded)
             cells = (name, *(f"{share:.2f} %" for share in shares), f"{mean.refusals:,.0f}")
-            wide = (f"{min(allocated):.2f} %", f"{max(allocated):.2f} %", len(last))
+            pods = (f"{share / mean.pods * PER_CENT:.2f} %" for share in (mean.aligned, mean.turned_away))
+            free = (f"{mean.free_cpus:.1f}", f"{mean.free_gpus:.2f}")
+            wide = (*pods, *free, f"{min(allocated):.2f} %", f"{max(allocated):.2f} %", len(last))
             yield ListedRow(f"strategy/{name}", (*cells, *wide))
 
     def documents(self) -> list[dict[str, Any]]:
         """
         Return a document for each strategy: the mean, how each seed ended, and the curve.
 
-        All is in per cent of all GPUs, except `refusals`, which are pods.
+        All is in per cent of all GPUs, except `refusals`, `pods`, `aligned` and `turned_away`, which count
+        pods, and `free_cpus` and `free_gpus`.
         """
         return [
             {
@@ -142,16 +156,51 @@ def strategies(text: str) -> tuple[str, ...]:
     """Return comma-separated strategies; raise `BadInput` with every unknown one."""
     small = {name.lower(): name for name in ZONE_SCHEDULERS}
     names = [word.strip() for word in text.split(",")]
-    mistakes = [Mistake("--strategies", _unknown(name)) for name in names if name.lower() not in small]
+    wrong = [name for name in names if name.lower() not in small]
+    mistakes = [Mistake("--strategies", _not_one_of(name, ZONE_SCHEDULERS)) for name in wrong]
     if mistakes:
         raise BadInput(mistakes)
     return tuple(dict.fromkeys(small[name.lower()] for name in names))
 
 
-def _unknown(name: str) -> str:
-    closest = closest_word(name, ZONE_SCHEDULERS)
+OPTION_VALUES: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(TopologyOption, "true or false"),
+        STRATEGY: ", ".join(NumaStrategy),
+        WEIGHTS: f"weights from 0 to {MOST_WEIGHT} such as cpu=3,{GPU}=6",
+    }
+)
+"""The options of the topology manager that a replay can have, and their values in words."""
+
+
+def kubelet_options(texts: Sequence[str]) -> Options | None:
+    """Return the options in texts like NAME=VALUE, None without any; raise `BadInput` with every mistake."""
+    told, mistakes = dict[str, str](), list[str]()
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if name not in OPTION_VALUES:
+            mistakes.append(_not_one_of(name, OPTION_VALUES))
+        elif name in told:
+            mistakes.append(f"{name} is given twice")
+        elif not equals or _read({name: value}).unknown_options:
+            mistakes.append(f"{name} is {named(value)}: write {name}=VALUE, with {OPTION_VALUES[name]}")
+        else:
+            told[name] = value
+    if mistakes:
+        raise BadInput([Mistake("--kubelet-option", mistake) for mistake in mistakes])
+    read = _read(told)
+    options = Options(topology=read.topology_options, strategy=read.strategy, weights=read.weights)
+    return options if told else None
+
+
+def _read(told: Mapping[str, str]) -> KubeletConfiguration:
+    return configuration(Part({"topologyManagerPolicyOptions": told}), "")
+
+
+def _not_one_of(name: str, known: Iterable[str]) -> str:
+    closest = closest_word(name, known)
     hint = f"; did you mean {closest}?" if closest else ""
-    return f'"{name}" is not one of {", ".join(ZONE_SCHEDULERS)}{hint}'
+    return f'"{name}" is not one of {", ".join(known)}{hint}'
 
 
 def read_tables(nodes: Path | None, pods: Path) -> Trace:
@@ -159,8 +208,21 @@ def read_tables(nodes: Path | None, pods: Path) -> Trace:
     return Trace((), read_pods(pods)) if nodes is None else read_trace(nodes, pods)
 
 
-def nodes_of_cluster(nodes: Sequence[Node], gpus: Gpus) -> list[GpuNode]:
-    """Return the nodes of a cluster whose zones are known; raise `Trouble` if there are none."""
+def nodes_of_cluster(nodes: Sequence[Node], gpus: Gpus, options: Options | None = None) -> list[GpuNode]:
+    """Return the nodes of a cluster whose zones are known; raise `Trouble` if there are none.
+
+    With `options`, they replace those of each node's topology manager.
+    """
     if not nodes:
         raise Trouble("no node publishes its zones: pass nodes of a trace with --nodes")
-    return [gpu_node(node, gpus.resource, gpus.model_label) for node in nodes]
+    made = [gpu_node(node, gpus.resource, gpus.model_label) for node in nodes]
+    return made if options is None else [_with_options(node, options, gpus) for node in made]
+
+
+def _with_options(node: GpuNode, chosen: Options, gpus: Gpus) -> GpuNode:
+    """Return a node of a cluster with other options of its topology manager."""
+    weights = [(GPU if name == gpus.resource else name, weight) for name, weight in chosen.weights]
+    options = replace(
+        node.zoned.options, topology=chosen.topology, strategy=chosen.strategy, weights=tuple(weights)
+    )
+    return replace(node, zoned=replace(node.zoned, options=options))

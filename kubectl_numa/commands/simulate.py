@@ -13,6 +13,7 @@ from kubectl_numa.notices import notify, waiting
 from kubectl_numa.simulating import Gpus, MadeUpZones, Simulation
 from numalign.kube.command_line import FILE, joined
 from numalign.model.intent import Match, Policy, Scope
+from numalign.model.options import Options
 from numalign.simulation.zone_cluster import GpuNode
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
 from numalign.simulation.zoned_nodes import GPU
@@ -82,6 +83,7 @@ Examples:
   kubectl numa simulate --pods openb_pod_list_default.csv
   kubectl numa simulate --pods pods.csv --snapshot cluster.json.gz --strategies stock,scorer,MostAllocated
   kubectl numa simulate --pods pods.csv --nodes nodes.csv --zones 4 --pin-cpus --plots charts
+  kubectl numa simulate --pods pods.csv --kubelet-option numa-allocation-strategy=most-allocated -o wide
   kubectl numa simulate --pods pods.csv -o json | jq '.[] | {strategy, mean}'
 """
 )
@@ -101,6 +103,15 @@ Examples:
     " count.",
 )
 @_made_up
+@click.option(
+    "--kubelet-option",
+    "kubelet",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=lambda _context, _option, texts: simulating.kubelet_options(texts),
+    help="Option of the kubelets' topology manager, also one that no kubelet has yet; may be repeated. Any of"
+    f" {', '.join(simulating.OPTION_VALUES)}.",
+)
 @options.from_cluster
 @_gpus
 @click.option(
@@ -139,6 +150,7 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
     pods: str,
     nodes: str | None,
     made_up: MadeUpZones,
+    kubelet: Options | None,
     source: ClusterSource,
     gpus: Gpus,
     names: tuple[str, ...],
@@ -156,7 +168,13 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
 
     ALLOCATED is the share of all GPUs that is allocated in the end. FRAGMENTS are idle GPUs that typical pods
     cannot use; STRANDED are those that they could use if nodes had no zones. REFUSALS counts rejections by
-    kubelets, at most five per pod.
+    kubelets, at most five per pod. With -o wide, ALIGNED are the pods that got everything from one zone,
+    TURNED AWAY those that found room on a node in total and no kubelet that admits them. FREE CPUS and FREE
+    GPUS are free in the zone of each node that has most of them, as the mean of nodes.
+
+    --kubelet-option shows what an option of the kubelets would change. Of equally good zones, the options of
+    KEP-6007 choose by how much is allocated; no kubelet was released with them, and
+    prefer-most-allocated-numa-node acts under the policy single-numa-node alone.
 
     stock is kube-scheduler without numalign; webhook adds the webhook's node affinity; scorer is
     kube-scheduler with the scorer as an extender. gate places pods as the controller does; the name of a
@@ -167,7 +185,7 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
         made_up.none_without_a_table()
     trace = simulating.read_tables(Path(nodes) if nodes else None, Path(pods))
     trace = trace.pinned() if pin_cpus else trace
-    places = made_up.zoning().nodes_of(trace) if nodes else _of_cluster(source, gpus)
+    places = made_up.zoning(kubelet).nodes_of(trace) if nodes else _of_cluster(source, gpus, kubelet)
     simulation = Simulation(places, trace, names, ratio, range(FIRST_SEED, FIRST_SEED + seeds))
     if plots:
         Path(plots).mkdir(exist_ok=True)
@@ -185,10 +203,10 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
             notify(f"wrote {path}")
 
 
-def _of_cluster(source: ClusterSource, gpus: Gpus) -> list[GpuNode]:
+def _of_cluster(source: ClusterSource, gpus: Gpus, kubelet: Options | None) -> list[GpuNode]:
     objects = source.documents()
     view = source.view(objects=objects)
     placed = moving.placed_if_permitted(source, view, objects, match=Match.SATISFIES)
     if view.snapshot.unknown:
         notify(f"skipped: {counted(len(view.snapshot.unknown))} without a NUMA topology")
-    return simulating.nodes_of_cluster(placed.nodes, gpus)
+    return simulating.nodes_of_cluster(placed.nodes, gpus, kubelet)

@@ -69,6 +69,16 @@ class GpuColumns:
         self.memory[row] -= pod.memory
         self.gpus[row, list(slots)] -= pod.share
         self.kinds[row] |= pod.kind
+        self._note(row)
+
+    def give_back(self, row: int, pod: TracePod, slots: Sequence[int]) -> None:
+        """Free what a pod had; the node keeps the bits of its kind."""
+        self.cpu[row] += pod.cpu
+        self.memory[row] += pod.memory
+        self.gpus[row, list(slots)] += pod.share
+        self._note(row)
+
+    def _note(self, row: int) -> None:
         self.version += 1
         self._changed[row] = self.version
 

@@ -13,7 +13,7 @@ from numalign.simulation.arrivals import arrivals
 from numalign.simulation.fragments import FragmentMeasure, typical_pods, without_memory
 from numalign.simulation.gpu_columns import GpuColumns
 from numalign.simulation.node_policies import NODE_POLICIES, NodePolicy
-from numalign.simulation.replay import Sample, replay
+from numalign.simulation.replay import Sample, replay, shares
 from numalign.simulation.trace import Trace, TracePod
 
 _NO_FIT = -1
@@ -40,14 +40,9 @@ class ScoredNodes:
         self._policy = policy
         self._scores: dict[int, ShapeScores] = {}
 
-    @property
-    def refusals(self) -> int:
-        """Always 0: there is no kubelet that could refuse a pod."""
-        return 0
-
-    def fragments(self) -> tuple[float, float]:
-        """Return the current fragments, in thousandths of GPUs, and 0 for those that zones cause."""
-        return self._measure.total(self.columns), 0
+    def sample(self, asked: int) -> Sample:
+        """Return the current state; there is no kubelet that could refuse a pod."""
+        return Sample(*shares(self.columns, asked, self._measure.total(self.columns)))
 
     def place(self, shape: int, pod: TracePod) -> None:
         """Place a pod on the node that the policy chooses, if it fits on any."""

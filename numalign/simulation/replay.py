@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from numalign.simulation.arrivals import Arrivals
 from numalign.simulation.gpu_columns import GpuColumns
@@ -29,25 +29,24 @@ class Sample:
     refusals: float = 0
 
 
-class ReplayedCluster(Protocol):
+SampleT_co = TypeVar("SampleT_co", bound=Sample, covariant=True)
+
+
+class ReplayedCluster(Protocol[SampleT_co]):
     """The cluster on which pods are placed."""
 
     @property
     def columns(self) -> GpuColumns:
         """Its nodes, and what is left of them."""
 
-    def place(self, shape: int, pod: TracePod) -> None:
+    def place(self, shape: int, pod: TracePod) -> object:
         """Place a pod, whose shape has that number, on a node if it fits on any."""
 
-    @property
-    def refusals(self) -> int:
-        """How often a kubelet refused a pod."""
-
-    def fragments(self) -> tuple[float, float]:
-        """Return the current fragments, and those of them that zones cause, in thousandths of GPUs."""
+    def sample(self, asked: int) -> SampleT_co:
+        """Return the current state, once pods requested so many thousandths of GPUs."""
 
 
-def replay(cluster: ReplayedCluster, pods: Arrivals) -> Iterator[Sample]:
+def replay(cluster: ReplayedCluster[SampleT_co], pods: Arrivals) -> Iterator[SampleT_co]:
     """Place all pods; yield a sample after the first, every `EVERY` per cent, and at the end.
 
     The cluster must have GPUs.
@@ -58,14 +57,12 @@ def replay(cluster: ReplayedCluster, pods: Arrivals) -> Iterator[Sample]:
         cluster.place(number, pod)
         asked += pod.gpu_milli
         if asked * PER_CENT >= due * cluster.columns.gpu_milli:
-            yield _sample(cluster, asked)
+            yield cluster.sample(asked)
             due += EVERY
-    yield _sample(cluster, asked)
+    yield cluster.sample(asked)
 
 
-def _sample(cluster: ReplayedCluster, asked: int) -> Sample:
-    columns = cluster.columns
+def shares(columns: GpuColumns, asked: int, *milli: float) -> tuple[float, ...]:
+    """Return what was requested, what is allocated and other thousandths of GPUs, in per cent of all GPUs."""
     one = columns.gpu_milli / PER_CENT
-    allocated = columns.gpu_milli - columns.free_gpu_milli
-    fragments, stranded = cluster.fragments()
-    return Sample(asked / one, allocated / one, fragments / one, stranded / one, cluster.refusals)
+    return tuple(amount / one for amount in (asked, columns.gpu_milli - columns.free_gpu_milli, *milli))

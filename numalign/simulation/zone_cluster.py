@@ -16,10 +16,13 @@ from numalign.cache.arrays import Bools, Rows
 from numalign.cache.evaluation import Evaluation
 from numalign.kubelet import admit as kubelet
 from numalign.kubelet.admit import PodAdmitResult
+from numalign.kubelet.managers_state import Assignments, assignments_since
 from numalign.model.node import Node
 from numalign.model.placement import Placement
+from numalign.model.resources import CPU, MILLI
 from numalign.simulation.fragments import TypicalPod
 from numalign.simulation.gpu_columns import GpuColumns
+from numalign.simulation.replay import Sample, shares
 from numalign.simulation.trace import TraceNode, TracePod
 from numalign.simulation.zoned_nodes import GPU, GPU_SHARE, question, with_free_gpus
 
@@ -42,6 +45,37 @@ class GpuNode:
     gpu_zones: Sequence[int]
     held: TracePod = NOTHING
     held_gpus: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPod:
+    """A pod on a node: which of its GPUs the pod has, and how its kubelet admitted it."""
+
+    row: int
+    pod: TracePod
+    slots: Sequence[int]
+    admission: PodAdmitResult
+
+    @property
+    def aligned(self) -> bool:
+        """Whether all that it holds is in the same zone."""
+        return [len(zones) for zones in self.admission.placement.kept] == [1]
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneSample(Sample):
+    """A sample with what only kubelets that align cause.
+
+    Of `pods` that arrived, `aligned` got all from one zone, and `turned_away` found room on a node in total,
+    but no kubelet that admits them. `free_cpus` and `free_gpus` are free in the zone of a node that has most
+    of them: the mean over nodes, of whole CPUs and of GPUs that no pod shares.
+    """
+
+    pods: float = 0
+    aligned: float = 0
+    turned_away: float = 0
+    free_cpus: float = 0
+    free_gpus: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +129,35 @@ class ZoneNodes:
         charged = kubelet.charge(self.cache.nodes.node(row), admission)
         return with_free_gpus(charged, zones, gpus[: len(zones)].tolist()), slots
 
-    def put(self, row: int, pod: TracePod, admission: PodAdmitResult) -> None:
+    def put(self, row: int, pod: TracePod, admission: PodAdmitResult) -> PlacedPod:
         """Place a pod on a node that admits it."""
         node, slots = self.after(row, pod, admission)
         self.columns.take(row, pod, slots)
         self.cache.nodes.put(node)
+        return PlacedPod(row, pod, slots, admission)
+
+    def end(self, placed: PlacedPod) -> None:
+        """Remove a pod that has ended."""
+        row, kept = placed.row, placed.admission.placement.kept
+        self.columns.give_back(row, placed.pod, placed.slots)
+        held = assignments_since(placed.admission.before, placed.admission.after)
+        # Nodes here have CPUs and GPUs by amount: only memory is given back as the manager recorded it.
+        node = kubelet.release(self.cache.nodes.node(row), [Assignments(blocks=held.blocks)])
+        zones = tuple(
+            replace(zone, free=zone.free.plus({CPU: kept[zone.id,].get(CPU, 0)}))
+            if (zone.id,) in kept
+            else zone
+            for zone in node.zones
+        )
+        gpu_zones, gpus = self._gpu_zones[row], self.columns.gpus[row]
+        freed = with_free_gpus(replace(node, zones=zones), gpu_zones, gpus[: len(gpu_zones)].tolist())
+        self.cache.nodes.put(freed)
+
+    def largest(self, resource: str) -> float:
+        """Return how much of a resource is free in the zone of a node that has most, as the mean of nodes."""
+        nodes = [self.cache.nodes.node(row) for row in range(len(self.names))]
+        most = [max((zone.free.get(resource, 0) for zone in node.zones), default=0) for node in nodes]
+        return sum(most) / len(most)
 
     def _slots(self, row: int, pod: TracePod, placement: Placement) -> list[int]:
         """Return GPUs in the zones that the kubelet chose: whole ones in order, or the fullest with room.
@@ -145,25 +203,47 @@ class ZoneCluster:
         self._typical = [(each, question(each.pod)) for each in typical]
         self._questions: dict[TracePod, Question] = {}
         self._every = np.arange(len(nodes.names))
-        self._refusals = 0
+        self._refusals = self._pods = self._aligned = self._turned_away = 0
 
-    @property
-    def refusals(self) -> int:
-        """How often a kubelet refused a pod."""
-        return self._refusals
-
-    def place(self, shape: int, pod: TracePod) -> None:  # noqa: ARG002 the pod is enough
+    def place(self, shape: int, pod: TracePod) -> PlacedPod | None:  # noqa: ARG002 the pod is enough
         """Let the scheduler choose until a kubelet admits the pod, at most `ATTEMPTS` times."""
         asked = AskedPod(pod, self._question(pod), np.flatnonzero(self._fits(pod)))
+        placed = self._placed(asked) if len(asked.rows) else None
+        self._pods += 1
+        self._turned_away += placed is None and len(asked.rows) > 0
+        self._aligned += placed is not None and placed.aligned
+        return placed
+
+    def _placed(self, asked: AskedPod) -> PlacedPod | None:
         for _ in range(ATTEMPTS):
-            row = self._scheduler.choose(self._nodes, asked) if len(asked.rows) else None
+            row = self._scheduler.choose(self._nodes, asked)
             if row is None:
-                return
+                return None
             admission = self._nodes.admission(row, asked.question)
             if not admission.refusal:
-                self._nodes.put(row, pod, admission)
-                return
+                return self._nodes.put(row, asked.pod, admission)
             self._refusals += 1
+        return None
+
+    def end(self, placed: PlacedPod) -> None:
+        """Remove a pod that has ended."""
+        self._nodes.end(placed)
+
+    def sample(self, asked: int) -> ZoneSample:
+        """Return the current state, once pods requested so many thousandths of GPUs."""
+        arrived, allocated, fragments, stranded = shares(self.columns, asked, *self.fragments())
+        return ZoneSample(
+            arrived,
+            allocated,
+            fragments,
+            stranded,
+            self._refusals,
+            pods=self._pods,
+            aligned=self._aligned,
+            turned_away=self._turned_away,
+            free_cpus=self._nodes.largest(CPU) / MILLI,
+            free_gpus=self._nodes.largest(GPU),
+        )
 
     def fragments(self) -> tuple[float, float]:
         """Return the current fragments, and those of them that zones cause, in thousandths of GPUs.

@@ -1,27 +1,33 @@
 """Replays on nodes whose kubelets align."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 
 import numpy as np
 
 from numalign.model.intent import Policy, Scope
-from numalign.simulation.arrivals import arrivals
+from numalign.model.options import DEFAULTS, Options
+from numalign.simulation.arrivals import Arrivals, arrivals
 from numalign.simulation.fragments import typical_pods
-from numalign.simulation.replay import Sample, replay
+from numalign.simulation.replay import PER_CENT, replay
 from numalign.simulation.trace import Trace
-from numalign.simulation.zone_cluster import GpuNode, ZoneCluster, ZoneNodes
+from numalign.simulation.zone_cluster import GpuNode, PlacedPod, ZoneCluster, ZoneNodes, ZoneSample
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
 from numalign.simulation.zoned_nodes import gpu_zones, zoned_node
+
+TURNOVER_EVERY = 5
+"""Per cent of all GPUs that pods request between two samples of a replay in which pods end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Zoning:
-    """The zones that are assumed for the nodes of a trace, and the policy of their kubelets."""
+    """The zones that are assumed for the nodes of a trace, and how their kubelets are configured."""
 
     zones: int
     policy: Policy
     scope: Scope = Scope.CONTAINER
+    options: Options = DEFAULTS
 
     def nodes_of(self, trace: Trace) -> list[GpuNode]:
         """Return the nodes of a trace with these zones."""
@@ -30,21 +36,54 @@ class Zoning:
             for node in trace.nodes
         ]
         return [
-            GpuNode(made, node, gpu_zones(node, len(made.zones)))
+            GpuNode(replace(made, options=self.options), node, gpu_zones(node, len(made.zones)))
             for made, node in zip(zoned, trace.nodes, strict=True)
         ]
 
 
 def replay_on_zones(
     nodes: Sequence[GpuNode], trace: Trace, scheduler: str, *, ratio: float, seed: int
-) -> Iterator[Sample]:
+) -> Iterator[ZoneSample]:
     """Replay pods of a trace that request `ratio` times the GPUs; `scheduler` is one of `ZONE_SCHEDULERS`.
 
     The seed shuffles pods and nodes.
     """
+    cluster, pods = _begun(nodes, trace, scheduler, ratio, seed)
+    yield from replay(cluster, pods)
+
+
+def turnover_on_zones(  # noqa: PLR0913  a replay, and how long its pods live
+    nodes: Sequence[GpuNode], trace: Trace, scheduler: str, *, ratio: float, seed: int, load: float
+) -> Iterator[ZoneSample]:
+    """Replay as `replay_on_zones`, but pods end: those alive request `load` times the GPUs on average.
+
+    Each lives until a random number of others have arrived (exponential), which depends on the seed alone.
+    Yield a sample every `TURNOVER_EVERY` per cent of all GPUs that pods request.
+    """
+    cluster, pods = _begun(nodes, trace, scheduler, ratio, seed)
+    mean_life = load / ratio * len(pods.order)
+    lives = np.random.default_rng([seed, 1]).exponential(mean_life, len(pods.order)).tolist()
+    ends, asked = list[tuple[float, int, PlacedPod]](), 0
+    due = every = TURNOVER_EVERY / PER_CENT * cluster.columns.gpu_milli
+    for turn, (number, life) in enumerate(zip(pods.order, lives, strict=True)):
+        while ends and ends[0][0] <= turn:
+            cluster.end(heappop(ends)[2])
+        pod = pods.shapes[number]
+        if placed := cluster.place(number, pod):
+            heappush(ends, (turn + life, turn, placed))
+        asked += pod.gpu_milli
+        if asked >= due:
+            yield cluster.sample(asked)
+            due += every
+
+
+def _begun(
+    nodes: Sequence[GpuNode], trace: Trace, scheduler: str, ratio: float, seed: int
+) -> tuple[ZoneCluster, Arrivals]:
+    """Return the empty cluster and the pods to come, both shuffled by the seed."""
     dice = np.random.default_rng(seed)
     counted = Trace([node.counted for node in nodes], trace.pods)
     pods = arrivals(counted, ratio, dice)
     shuffled = ZoneNodes([nodes[at] for at in dice.permutation(len(nodes))])
     typical = typical_pods(trace.pods)
-    yield from replay(ZoneCluster(shuffled, ZONE_SCHEDULERS[scheduler](dice, typical), typical), pods)
+    return ZoneCluster(shuffled, ZONE_SCHEDULERS[scheduler](dice, typical), typical), pods

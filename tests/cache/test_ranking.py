@@ -14,7 +14,7 @@ from numalign.decision import scoring
 from numalign.decision.scoring import HIGHEST, Strategy
 from numalign.model.node import Node
 from tests.batches import batch, ranked
-from tests.notation import GPU, node, table
+from tests.notation import GPU, node, options, table
 
 FEW, MOST, LEAST = Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED, Strategy.LEAST_ALLOCATED
 RELATIVE = Relative.NUMA_NODES
@@ -46,6 +46,14 @@ def values(found: Ranks) -> list[tuple[int, ...]]:
 
 def names(count: int) -> list[str]:
     return [f"n{at}" for at in range(count)]
+
+
+def test_strategies_know_which_zones_an_option_of_the_kubelet_chooses() -> None:
+    """Half of zone 1 is in use, and only a kubelet that packs puts the pod there."""
+    half = node("cpu=8 mem=8Gi", "cpu=8//4 mem=8Gi//4Gi", policy="single-numa-node")
+    packs = replace(half, options=options(strategy="most-allocated"))
+    assert values(ranked([half, packs], "cpu=4 mem=4Gi", by(MOST))) == [(50,), (100,)]
+    assert values(ranked([half, packs], "cpu=4 mem=4Gi", by(LEAST))) == [(50,), (0,)]
 
 
 # Alignment.

@@ -1,5 +1,7 @@
 """Placing pods on nodes whose kubelets align, on cases worked out by hand, and laws of it."""
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -37,9 +39,28 @@ def test_twelve_cpus_in_two_zones_are_no_ten_cpus_in_one(scheduler: str, refusal
         found.place(0, TEN_CPUS)
     assert nodes.columns.cpu.tolist() == [12_000]
     assert nodes.columns.gpus.tolist() == [[500, 500]]
-    assert found.refusals == refusals
+    assert found.sample(0).refusals == refusals
     # Both halves of a GPU would be of use if the node had no zones.
     assert found.fragments() == (1000, 1000)
+    now = found.sample(2500)
+    assert (now.pods, now.aligned, now.turned_away) == (3, 2, 1)
+    assert (now.free_cpus, now.free_gpus) == (6, 0)
+
+
+def test_a_pod_that_no_node_has_room_for_in_total_is_not_turned_away_by_zones() -> None:
+    found = cluster(zone_nodes(NODE), "stock", TEN_CPUS)
+    found.place(0, TracePod(40_000, MIB))
+    assert (found.sample(0).pods, found.sample(0).turned_away) == (1, 0)
+
+
+def test_the_most_that_is_free_in_one_zone_is_a_mean_over_nodes() -> None:
+    nodes = zone_nodes(NODE, NODE)
+    one_gpu = TracePod(10_000, MIB, 1, 1000)
+    for _ in range(2):
+        nodes.put(0, one_gpu, nodes.admission(0, question(one_gpu)))
+    # Each zone of the first node has 6 CPUs left and no GPU; the second node is empty.
+    now = cluster(nodes, "stock", TEN_CPUS).sample(0)
+    assert (now.free_cpus, now.free_gpus) == ((6 + 16) / 2, 1 / 2)
 
 
 def test_what_could_never_be_is_not_tried_with_the_webhook() -> None:
@@ -47,7 +68,7 @@ def test_what_could_never_be_is_not_tried_with_the_webhook() -> None:
     for scheduler, refusals in (("stock", ATTEMPTS), ("webhook", 0), ("gate", 0)):
         found = cluster(single, scheduler, TWO_GPUS)
         found.place(0, TWO_GPUS)
-        assert (found.refusals, found.columns.free_gpu_milli) == (refusals, 2000)
+        assert (found.sample(0).refusals, found.columns.free_gpu_milli) == (refusals, 2000)
 
 
 def test_fragments_of_a_node_that_takes_the_pod_are_what_is_too_small() -> None:
@@ -121,6 +142,29 @@ traces = st.builds(
 )
 aligning = st.sampled_from([Policy.BEST_EFFORT, Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE])
 schedulers = st.sampled_from(sorted(ZONE_SCHEDULERS))
+
+
+@settings(max_examples=30)
+@given(traces, st.integers(1, 4), aligning, st.randoms(use_true_random=False))
+def test_when_all_pods_have_ended_nothing_is_taken(
+    trace: Trace, zones: int, policy: Policy, chance: Random
+) -> None:
+    nodes = ZoneNodes(Zoning(zones, policy).nodes_of(trace))
+    before = taken(nodes)
+    found = cluster(nodes, "gate", *trace.pods)
+    placed = [one for pod in trace.pods if (one := found.place(0, pod))]
+    chance.shuffle(placed)
+    for one in placed:
+        found.end(one)
+    assert taken(nodes) == before
+
+
+def taken(nodes: ZoneNodes) -> object:
+    """All that is left of each node."""
+    zones = [zone for row in range(len(nodes.names)) for zone in nodes.cache.nodes.node(row).zones]
+    columns = nodes.columns
+    left = columns.cpu.tolist(), columns.memory.tolist(), columns.gpus.tolist()
+    return left, [(zone.free, zone.assignments) for zone in zones]
 
 
 @settings(max_examples=30)

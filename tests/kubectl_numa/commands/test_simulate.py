@@ -1,6 +1,7 @@
 """`kubectl numa simulate`: a trace on nodes with zones made up or on a cluster, and what can be wrong."""
 
 import json
+from collections.abc import Callable
 from errno import ENOENT
 from os import strerror
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 
 from tests.kubectl_numa.conftest import Run
 from tests.kubectl_numa.objects import known
+from tests.notation import table
 
 NODES = "cpu_milli,memory_mib,gpu,model,count\n32000,65536,4,T4,2\n"
 PODS = "cpu_milli,memory_mib,num_gpu,gpu_milli,qos,count\n4000,1024,1,500,LS,6\n10000,2048,1,1000,LS,4\n"
@@ -170,6 +172,71 @@ def test_bad_flags_are_told(
     result = run("simulate", "--nodes", nodes, "--pods", pods, *flags)
     assert result.exit_code == 2
     assert all(words in result.stderr for words in expected)
+
+
+OPTIONS_THAT_ARE_WRONG = [
+    # what it shows           option                                    what is said
+    ("an unknown one",        "numa-allocation-stratgy=none",
+        ['"numa-allocation-stratgy" is not one of prefer-closest-numa-nodes, prefer-most-allocated-numa',
+            "did you mean numa-allocation-strategy?"]),
+    ("one without a value",   "numa-allocation-strategy",
+        ['numa-allocation-strategy is "": write numa-allocation-strategy=VALUE, with none, most-']),
+    ("a value that is none",  "numa-allocation-strategy=most",
+        ['numa-allocation-strategy is "most": write numa-allocation-strategy=VALUE, with none,']),
+    ("weights that are none", "numa-score-weights=cpu=101",
+        ['numa-score-weights is "cpu=101": write numa-score-weights=VALUE, with weights from 0 to 100']),
+    ("no switch",             "prefer-most-allocated-numa-node=yes", ["with true or false"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("option", "expected"), table(OPTIONS_THAT_ARE_WRONG))
+def test_kubelet_options_that_do_not_exist_are_told(
+    run: Run, tables: tuple[Path, Path], option: str, expected: list[str]
+) -> None:
+    nodes, pods = tables
+    result = run("simulate", "--nodes", nodes, "--pods", pods, "--kubelet-option", option)
+    assert result.exit_code == 2
+    assert all(words in result.stderr for words in ["--kubelet-option: ", *expected])
+
+
+def test_every_wrong_option_is_told_at_once(run: Run, tables: tuple[Path, Path]) -> None:
+    nodes, pods = tables
+    told = ("x=1", "numa-score-weights=cpu=1", "numa-score-weights=cpu=2")
+    flags = [word for option in told for word in ("--kubelet-option", option)]
+    result = run("simulate", "--nodes", nodes, "--pods", pods, *flags)
+    assert '"x" is not one of' in result.stderr
+    assert "numa-score-weights is given twice" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "turned_away"),
+    [
+        ([], 1),
+        (["numa-allocation-strategy=most-allocated"], 0),
+        (["prefer-most-allocated-numa-node=true"], 0),
+        (["numa-allocation-strategy=least-allocated"], 1),
+        (["numa-allocation-strategy=most-allocated", "numa-score-weights=cpu=0,memory=0"], 1),
+    ],
+)
+def test_an_option_of_the_kubelet_decides_whether_a_later_pod_fits(
+    run: Run, write: Callable[..., Path], cluster_with_gpus: Path, options: list[str], turned_away: int
+) -> None:
+    """Half of zone 1 is in use: whether the small pod leaves zone 0 whole decides about the large one."""
+    cluster = json.loads(cluster_with_gpus.read_text())
+    cluster["items"][0]["attributes"][0]["value"] = "single-numa-node"
+    for resource, free in zip(cluster["items"][0]["zones"][1]["resources"], ("8", "32Gi", "2"), strict=True):
+        resource["available"] = free
+    cluster_with_gpus.write_text(json.dumps(cluster))
+    head = "cpu_milli,memory_mib,num_gpu,gpu_milli,qos\n"
+    pods = write("pods.csv", f"{head}16000,1024,1,1000,LS\n4000,1024,0,0,LS\n")
+    flags = [word for option in options for word in ("--kubelet-option", option)]
+    seed = ("--seeds", 1, "--ratio", 0.25, "-o", "json")
+    result = run(
+        "simulate", "--snapshot", cluster_with_gpus, "--pods", pods, "--strategies", "scorer", *seed, *flags
+    )
+    [found] = json.loads(result.stdout)
+    assert found["mean"]["turned_away"] == turned_away
+    assert found["mean"]["aligned"] == 2 - turned_away
 
 
 def test_zones_are_made_up_for_tables_alone(run: Run, tables: tuple[Path, Path], cluster_file: Path) -> None:

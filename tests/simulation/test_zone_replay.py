@@ -1,0 +1,32 @@
+"""Replays on nodes whose kubelets align, in which pods end."""
+
+import pytest
+
+from numalign.model.intent import Policy
+from numalign.simulation.trace import MIB, Trace, TraceNode, TracePod
+from numalign.simulation.zone_cluster import ZoneSample
+from numalign.simulation.zone_replay import TURNOVER_EVERY, Zoning, turnover_on_zones
+
+TRACE = Trace([TraceNode(32_000, 1024 * MIB, 4)] * 5, [TracePod(1000, MIB, 1, 1000)])
+
+
+def turnover(load: float, scheduler: str = "gate", seed: int = 42) -> list[ZoneSample]:
+    nodes = Zoning(2, Policy.SINGLE_NUMA_NODE).nodes_of(TRACE)
+    return list(turnover_on_zones(nodes, TRACE, scheduler, ratio=20, seed=seed, load=load))
+
+
+def test_pods_that_are_alive_request_as_much_as_was_said() -> None:
+    found = [sample for sample in turnover(0.5) if sample.arrived > 200]
+    assert sum(sample.allocated for sample in found) / len(found) == pytest.approx(50, abs=10)
+
+
+def test_it_is_sampled_at_even_distances() -> None:
+    found = turnover(0.5)
+    assert [sample.arrived for sample in found[:3]] == [TURNOVER_EVERY * turn for turn in (1, 2, 3)]
+    assert found[-1].pods == found[-1].aligned == 20 * 20
+
+
+def test_how_long_a_pod_lives_depends_on_the_seed_alone() -> None:
+    allocated = [[sample.allocated for sample in turnover(0.5, name)] for name in ("stock", "scorer")]
+    assert allocated[0] == allocated[1]
+    assert [sample.allocated for sample in turnover(0.5, seed=43)] != allocated[0]
