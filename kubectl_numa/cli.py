@@ -28,6 +28,7 @@ COMMANDS = (
     LazyCommand("ungate", "Lift scheduling gates when no controller runs"),
     LazyCommand("verify", "Check that the admission webhook reviews pods"),
     LazyCommand("version", "Print the versions of the programs in the cluster"),
+    LazyCommand("versions", "List what kubelets of each version do differently"),
 )
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from harness.oracle.build import USUAL, find, versions
 from harness.oracle.managers import Ended, Hung, Managers, Mistaken
+from kubectl_numa.kubelet_versions import ROWS, VersionChange, described
 from tests.asked_for import ORACLE
 
 Json = dict[str, Any]
@@ -212,6 +213,24 @@ def test_up_to_1_37_a_search_for_cpus_has_no_end_beside(
                 managers.create(pod("p", cpu="54"))
         else:
             assert managers.create(pod("p", cpu="54"))["admitted"]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.change)
+def test_the_managers_do_what_is_said_of_their_version(binary: Path, row: VersionChange) -> None:
+    """`kubectl numa versions` and docs/reference/kubelet-versions.md say so."""
+    minor = int(binary.parent.parent.name.split(".")[1])
+    with Managers(binary, seconds=2) as managers:
+        refused = managers.node(row.case.node)
+        if refused is not None:
+            # Before its gate there was nothing to change.
+            assert "unrecognized feature gate" in refused
+            assert minor < row.minor - 1
+        elif row.endless and minor < row.minor:
+            with pytest.raises(Hung, match="no answer in 2 s"):
+                managers.create(row.case.pods[0])
+        else:
+            done = [managers.create(made) for made in row.case.pods]
+            assert described(done) == described(row.case.predictions(minor))
 
 
 def test_a_program_that_ends_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
