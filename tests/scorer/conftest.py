@@ -183,10 +183,11 @@ class Time:
         end = self.seconds + seconds
         self.ends.append(end)
         try:
-            while self.seconds < end:
+            while (now := self.seconds) < end:
                 for _ in range(_TURNS):
                     await asyncio.sleep(0)
-                if self.seconds < end == min(self.ends):
+                # Who was woken in these turns has not had as many.
+                if now == self.seconds and end == min(self.ends):
                     self._go_on(min([end, *(at for at, _ in self.plans)]))
         finally:
             self.ends.remove(end)
