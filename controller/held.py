@@ -84,7 +84,7 @@ class HeldPlaces:
         demand = pending.assigned_pod(now=now).demand
         name = (pod.namespace, pod.name)
         assigned_pod = AssignedPod(
-            reservation, name, demand, Stage.RESERVED, since=now, created=pending.created
+            reservation, name, demand, Stage.RESERVED, since=now, created=pending.created, awaited=True
         )
         self.state.reservations.reserve(node, assigned_pod, prediction)
         waiting = frozenset(

@@ -25,8 +25,8 @@ from numalign.model.machine import Machine
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.options import Options
 from numalign.model.placement import Held
-from numalign.model.pod import Role
-from numalign.model.resources import Kind, Resources, kind
+from numalign.model.pod import Role, peak
+from numalign.model.resources import CPU, MILLI, Kind, Resources, kind
 
 
 class Due(NamedTuple):
@@ -80,6 +80,7 @@ class StaticFacts(NamedTuple):
     options: Options
     zones: tuple[tuple[str, Resources, Resources], ...]
     machine: Machine | None
+    may_pin_cpus: bool
 
 
 def static_facts(node: Node) -> StaticFacts:
@@ -87,7 +88,9 @@ def static_facts(node: Node) -> StaticFacts:
     every = chain(node.zones, node.health.zones if node.health else ())
     zones = tuple((zone.name, zone.capacity, zone.allocatable) for zone in every)
     managers = (node.cpu_manager, node.memory_manager)
-    return StaticFacts(node.policy, node.scope, managers, node.options, zones, node.machine)
+    return StaticFacts(
+        node.policy, node.scope, managers, node.options, zones, node.machine, may_pin_cpus(node)
+    )
 
 
 def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
@@ -98,6 +101,23 @@ def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
         return ((step.role, step.requests) for step in effective.steps)
     # Served as a whole, it gets no devices.
     return ((Role.APP, effective.whole.exclusive),)
+
+
+def may_pin_cpus(node: Node) -> bool:
+    """Return whether a node's kubelet has a static CPU manager, or may have one as far as is known."""
+    return given_out(node, CPU) or CPU in node.uncertain
+
+
+def exclusive_cpus(node: Node | None, demand: Demand) -> int:
+    """Return the most whole CPUs that a node pins for a pod at once; if it is unknown, that any may pin.
+
+    Of pods with pod-level resources only some kubelets pin any.
+    """
+    if node and not may_pin_cpus(node):
+        return 0
+    if node is None or demand.pod_level is None:
+        return demand.exclusive_cpus
+    return peak(steps(node, demand)).get(CPU, 0) // MILLI
 
 
 def holds(node: Node, demand: Demand) -> bool:

@@ -68,7 +68,8 @@ class AssignedPod:
     `doubtful` pod is not trusted. A `terminating` pod was deleted, and its kubelet may release it at any
     time. For an `unconfirmed` pod it was not known whether it was bound, or when: its kubelet may admit it
     before others, after them, or never. `refuted` are resources for which its record is impossible
-    (`counted_on`). `intent` is what is requested of its placement, policy none if nothing is.
+    (`counted_on`). `intent` is what is requested of its placement, policy none if nothing is. A place for an
+    `awaited` pod is held before it exists.
     """
 
     uid: str
@@ -86,6 +87,7 @@ class AssignedPod:
     unconfirmed: bool = False
     refuted: frozenset[str] = frozenset()
     intent: Intent = NO_INTENT
+    awaited: bool = False
 
     @property
     def reserved(self) -> bool:

@@ -117,6 +117,8 @@ class Reservations:
         self._node_of: dict[str, str] = {}
         self._reserved: set[str] = set()
         self._refuted: set[str] = set()
+        self._exclusive: dict[str, tuple[str, int]] = {}
+        self._exclusive_of = Counter[str]()
         self._turn = 0
         self._complete = True
         self._callbacks: list[Callable[[str], object]] = []
@@ -215,6 +217,8 @@ class Reservations:
             entry = self._entry(name)
             entry.node = entry.fingerprint = entry.facts = None
             entry.reported = None
+            for assigned_pod in entry.assigned_pods.values():
+                self._count_cpus(entry, assigned_pod)
             self._changed(name)
             if not entry.assigned_pods:
                 del self._entries[name]
@@ -389,6 +393,14 @@ class Reservations:
             name = self._node_of[uid]
             yield name, self._entries[name].counted[uid]
 
+    def exclusive_cpus(self, namespace: str, *, without: Iterable[str] = ()) -> int:
+        """Return how many CPUs the pods of a namespace pin or have reserved, once some pods are gone.
+
+        A place for a pod that does not exist yet counts for nobody.
+        """
+        gone = (self._exclusive.get(uid, ("", 0)) for uid in frozenset(without))
+        return self._exclusive_of[namespace] - sum(cpus for of, cpus in gone if of == namespace)
+
     def count_refuted(self) -> int:
         """Return the number of refuted pods."""
         return len(self._refuted)
@@ -409,6 +421,11 @@ class Reservations:
         infos = filter(None, map(self.node_info, names))
         counts = Counter(_source(pod, info.node) for info in infos for pod in info.assigned_pods)
         return {source: counts[source] for source in (*Source, UNKNOWN) if counts[source]}
+
+    def node(self, name: str) -> Node | None:
+        """Return a node as its topology describes it; None if that is not known."""
+        entry = self._entries.get(name)
+        return entry.node if entry else None
 
     def node_info(self, name: str) -> NodeInfo | None:
         """Return all that is known of a node; None if its topology is not."""
@@ -490,7 +507,21 @@ class Reservations:
         if impossible:
             counted = replace(counted, refuted=counted.refuted | impossible)
         entry.counted[assigned_pod.uid] = counted
+        self._count_cpus(entry, assigned_pod)
         (self._refuted.add if counted.refuted else self._refuted.discard)(assigned_pod.uid)
+
+    def _count_cpus(self, entry: _NodeEntry, pod: AssignedPod) -> None:
+        self._forget_cpus(pod.uid)
+        if pod.demand and not pod.awaited and (cpus := claims.exclusive_cpus(entry.node, pod.demand)):
+            namespace, _ = pod.name
+            self._exclusive[pod.uid] = namespace, cpus
+            self._exclusive_of[namespace] += cpus
+
+    def _forget_cpus(self, uid: str) -> None:
+        namespace, cpus = self._exclusive.pop(uid, ("", 0))
+        self._exclusive_of[namespace] -= cpus
+        if not self._exclusive_of[namespace]:
+            del self._exclusive_of[namespace]
 
     def _enter(self, name: str, assigned_pod: AssignedPod) -> None:
         entry, uid = self._entry(name), assigned_pod.uid
@@ -511,6 +542,7 @@ class Reservations:
         if name is None:
             return
         entry = self._entries[name]
+        self._forget_cpus(uid)
         del entry.assigned_pods[uid], entry.counted[uid]
         entry.last.pop(uid, None)
         self._changed(name)

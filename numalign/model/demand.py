@@ -95,6 +95,11 @@ class Demand:
         object.__setattr__(self, "kinds", kinds)
 
     @property
+    def exclusive_cpus(self) -> int:
+        """The most whole CPUs that a static CPU manager pins for it at once."""
+        return self.whole.cpu // MILLI
+
+    @property
     def alignable(self) -> bool:
         """Whether any kubelet could pin a resource for this pod."""
         return bool(self.kinds)

@@ -6,7 +6,7 @@ from controller.held import MOST_HELD, RENEW_SECONDS, owner_key, reservation_of
 from numalign.kube.pod_informer import PodInfo
 from numalign.scheduling.scheduler_state import PendingPod
 from tests.controller.healing.conftest import SPREAD, Cluster, Leader, a_cluster, web
-from tests.scorer.conftest import Raw, uid
+from tests.scorer.conftest import TEAM, Raw, uid
 
 UID = uid("web-1")
 
@@ -54,6 +54,15 @@ async def test_the_replacement_takes_what_is_held() -> None:
     assert holding.held.take(pod, pending) == "b"
     assert holding.held.taken_by(UID) == uid("new")
     assert holding.leader.state.reservations.reserved() == ()
+
+
+async def test_it_uses_nothing_of_a_quota_until_it_is_taken() -> None:
+    holding = await Holding.made()
+    used = holding.leader.state.reservations.exclusive_cpus(TEAM)
+    holding.hold()
+
+    assert used > 0
+    assert holding.leader.state.reservations.exclusive_cpus(TEAM) == used
 
 
 async def test_it_is_taken_once() -> None:

@@ -160,3 +160,40 @@ def test_the_count_is_the_number_of_pods_that_are_there(story: list[tuple[str, A
             there = {name: policy for name, policy in there.items() if name in which}
 
     assert pod_counts.sums == Counter(("team", policy) for policy in there.values())
+
+
+def on_node(node: str, cpu: object) -> Json:
+    made = pod(cpu=cpu, phase="Running" if node else "Pending")
+    return {**made, "spec": {**made["spec"], "nodeName": node}}
+
+
+def cpus(pod_counts: PodCounts, namespace: str = "team", *, without: str = "") -> tuple[int, int]:
+    """The exclusive CPUs on nodes, of which `shared` pins none, and those of pods without one."""
+    return pod_counts.exclusive_cpus(namespace, unpinned=frozenset({"shared"}), without=(namespace, without))
+
+
+def test_exclusive_cpus_are_summed_of_pods_on_nodes_that_pin_and_of_pods_without_a_node() -> None:
+    pod_counts = counting()
+    pod_counts.put(("team", "a"), on_node("n", "4"))
+    pod_counts.put(("team", "b"), on_node("", "2"))
+    pod_counts.put(("team", "c"), on_node("n", "1500m"))
+    pod_counts.put(("team", "d"), on_node("shared", "16"))
+    pod_counts.put(("other", "a"), on_node("n", "8"))
+    pod_counts.put(("team", "done"), pod(cpu="4", phase="Succeeded"))
+
+    assert (cpus(pod_counts), cpus(pod_counts, "other"), cpus(pod_counts, "none")) == ((4, 2), (8, 0), (0, 0))
+    assert [cpus(pod_counts, without=name) for name in "abcd"] == [(0, 2), (4, 0), (4, 2), (4, 2)]
+
+
+def test_exclusive_cpus_follow_the_pods_and_no_judge() -> None:
+    pod_counts = counting()
+    pod_counts.put(("team", "a"), on_node("", "4"))
+    pod_counts.put(("team", "a"), on_node("n", "4"))
+    pod_counts.put(("team", "b"), on_node("n", "2"))
+    assert [*pod_counts.judge_by(by_policy)]
+    assert cpus(pod_counts) == (6, 0)
+
+    pod_counts.put(("team", "b"), pod(cpu="2", phase="Failed"))
+    assert cpus(pod_counts) == (4, 0)
+    pod_counts.keep(set())
+    assert cpus(pod_counts) == (0, 0)

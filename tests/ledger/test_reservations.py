@@ -18,10 +18,15 @@ from numalign.ledger.model import (
     Stage,
 )
 from numalign.ledger.reservations import KEPT_SECONDS, LAG_SECONDS, RELEASE_SECONDS, Reservations
+from numalign.model import demand
 from numalign.model.attributes import Attributes
+from numalign.model.intent import Scope
 from numalign.model.machine import read_list, render_list
+from numalign.model.node import CpuManager
+from numalign.model.options import FeatureGate, Options
 from numalign.model.placement import Held
 from numalign.model.resources import CPU, MEMORY
+from tests import notation
 from tests.ledger.conftest import NOW, of
 from tests.ledger.conftest import held as zones
 from tests.notation import asks, bag, free_of, machine, node, options, table
@@ -870,3 +875,62 @@ def test_without_a_word_of_a_pod_the_machine_is_counted_up_in_amounts() -> None:
     assert free_of(capacity(found, "made").node, "cpu") == [0, 2]
     found.update_observed("made", {"a": A, "new": B}, now=NOW)
     assert (capacity(found, "made").basis, cpus_left(found)) == (Basis.OBSERVED, "2,6-7")
+
+
+def test_exclusive_cpus_of_a_namespace_are_those_on_nodes_and_reserved(reservations: Reservations) -> None:
+    reservations.update_pod("pair", on("a", 0, 2))
+    reservations.reserve("pair", pod("b", 3), None)
+    reservations.update_pod("unknown", replace(pod("c", 4, stage=Stage.BOUND), name=("other", "c")))
+    reservations.update_pod("pair", replace(pod("d", stage=Stage.BOUND), demand=None))
+
+    reservations.reserve("pair", pod("e", 3), None)
+    reservations.reserve("pair", replace(pod("to-come", 4), awaited=True), None)
+
+    assert reservations.exclusive_cpus("team") == 8
+    assert reservations.exclusive_cpus("team", without=["a", "a", "b", "c"]) == 3
+    assert reservations.exclusive_cpus("other") == 4
+
+    reservations.unreserve("b")
+    reservations.remove_pod("a", now=NOW)
+
+    assert reservations.exclusive_cpus("team") == 3
+
+
+def test_a_node_that_pins_no_cpus_counts_none_until_it_does(reservations: Reservations) -> None:
+    none = replace(PAIR, cpu_manager=CpuManager.NONE)
+    reservations.update_pod("pair", on("a", 0, 2))
+    reservations.update_node(none)
+    assert reservations.exclusive_cpus("team") == 0
+    reservations.update_node(replace(none, uncertain=frozenset({CPU})))
+    assert reservations.exclusive_cpus("team") == 2
+    reservations.update_node(none)
+    assert reservations.exclusive_cpus("team") == 0
+    reservations.remove_nodes(["pair"])
+    assert reservations.exclusive_cpus("team") == 2
+    reservations.update_node(none)
+    reservations.update_node(PAIR)
+    assert reservations.exclusive_cpus("team") == 2
+
+
+def test_the_same_uid_in_another_namespace_counts_there_alone(reservations: Reservations) -> None:
+    """As files may say."""
+    reservations.update_pod("pair", on("a", 0, 2))
+    reservations.update_pod("other", replace(on("a", 0, 3), name=("else", "a")))
+    assert [reservations.exclusive_cpus(each) for each in ("team", "else")] == [0, 3]
+
+    reservations.remove_pod("a", now=NOW)
+    assert [reservations.exclusive_cpus(each) for each in ("team", "else")] == [0, 0]
+
+
+def test_the_exclusive_cpus_of_a_pod_as_a_whole_count_where_the_kubelet_pins_them(
+    reservations: Reservations,
+) -> None:
+    level = "cpu=4 mem=1Gi"
+    asked = demand.of(notation.pod("cpu=1 mem=1Gi", requests=level, limits=level))
+    reservations.update_pod("pair", replace(pod("a", stage=Stage.BOUND), demand=asked))
+    assert reservations.exclusive_cpus("team") == 0
+
+    pinning = Options(gates=frozenset({FeatureGate.POD_LEVEL_MANAGERS}))
+    reservations.update_node(replace(PAIR, options=pinning, scope=Scope.POD))
+
+    assert reservations.exclusive_cpus("team") == 4

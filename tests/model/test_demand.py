@@ -64,6 +64,23 @@ WHOLE = [
 ]  # fmt: skip
 
 
+EXCLUSIVE = [
+    # what it shows                 containers                                   whole CPUs
+    ("apps together",               f"cpu=4 {M} | cpu=2 {M}",                    6),
+    ("the largest init container",  f"init cpu=9 {M} | cpu=4 {M} | cpu=2 {M}",   9),
+    ("init containers in turn",     f"init cpu=3 {M} | init cpu=3 {M} | cpu=2 {M}", 3),
+    ("sidecars beside",             f"sidecar cpu=1 {M} | cpu=4 {M}",            5),
+    ("no fraction",                 f"cpu=3500m {M} | cpu=2 {M}",                2),
+    ("none of a Burstable pod",     f"cpu=4 {M} | cpu=1..2 {M}",                 0),
+    ("none of a BestEffort pod",    "",                                          0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("containers", "cpus"), table(EXCLUSIVE))
+def test_exclusive_cpus_are(containers: str, cpus: int) -> None:
+    assert asks(*containers.split(" | ")).exclusive_cpus == cpus
+
+
 @pytest.mark.parametrize(("containers", "asked"), table(WHOLE))
 def test_a_pod_asks_as_a_whole(containers: str, asked: str) -> None:
     whole = asks(containers).whole
