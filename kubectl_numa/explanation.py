@@ -18,9 +18,11 @@ from numalign.decision.evaluate import evaluate
 from numalign.decision.scoring import Strategy
 from numalign.decision.verdict import Verdict
 from numalign.kube.decode.recreated import without_classes
+from numalign.ledger.claims import exclusive_cpus
 from numalign.model.constraints import Unmet
 from numalign.model.intent import Exclusive, Policy
 from numalign.model.resources import quantities
+from numalign.scheduling.cpu_quota import CpuQuota
 from numalign.scheduling.current_answers import current_answers
 from numalign.scheduling.node_explanation import PLACES, Chance, NodeExplanation, Rules
 from numalign.scheduling.rejected_pods import RejectedPod
@@ -87,7 +89,9 @@ class Explanation:
     and so may other nodes of a pool that `may_grow`.
     `rejected` is set for a pod that a kubelet rejected. `never` is why no node could ever run a pod that
     requests no alignment, which the webhook does not deny. `room` is what it would take for the pod to fit,
-    in words, if it fits nowhere now but could later. The scores are those of the `strategy`.
+    in words, if it fits nowhere now but could later. `quota` is the limit of exclusive CPUs of its namespace
+    and what its other pods use of it, None without a limit and for a pod on a node. The scores are those of
+    the `strategy`.
     """
 
     pod: PodDecision
@@ -101,6 +105,7 @@ class Explanation:
     rejected: RejectedPod | None = None
     never: str | None = None
     room: str | None = None
+    quota: CpuQuota | None = None
     strategy: Strategy = Strategy.LEAST_NUMA_NODES
 
     @property
@@ -130,6 +135,19 @@ class Explanation:
         return (
             bool(refusing) and all(refusing) and gone and not (self.bare or self.incomplete or self.may_grow)
         )
+
+    @property
+    def over_quota(self) -> str:
+        """Return why it has to wait for the quota of its namespace, in words; empty if it has not.
+
+        That is so if the quota excludes all nodes that would fit or, if none does, all that could later.
+        """
+        able = [answer for answer in self.answers if answer.chance is not Chance.NEVER]
+        fitting = [answer for answer in able if answer.chance is Chance.FITS]
+        if self.quota is None or not able:
+            return ""
+        cpus = min(exclusive_cpus(answer.node, self.pod.demand) for answer in fitting or able)
+        return self.quota.why_not(cpus)
 
     def count(self, chance: Chance) -> int:
         """Return the number of nodes with this answer."""
@@ -172,6 +190,13 @@ class Explanation:
             "refusal": pod.decision.refusal,
             "never": self.never,
             "room": self.room,
+            "quota": self.quota
+            and {
+                "used": self.quota.used,
+                "requested": pod.demand.exclusive_cpus,
+                "limit": self.quota.limit,
+                "waits": bool(self.over_quota),
+            },
             "warnings": list(self.warnings),
         }
 
@@ -214,6 +239,7 @@ def explain(
         bare=survey.bare,
         incomplete=survey.incomplete,
         may_grow=survey.may_grow,
+        quota=None if state.is_placed(uid) else state.quota(pod.namespace, without=(uid,)),
         strategy=strategy,
     )
     if explanation.hopeless and pod.question.intent.policy is Policy.NONE:

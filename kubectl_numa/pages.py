@@ -115,6 +115,8 @@ def _summary(explanation: Explanation) -> str:
     never, unanswered = explanation.count(Chance.NEVER), explanation.count(Chance.UNANSWERED)
     if not total:
         return "no node publishes a NUMA topology, so no node can be evaluated"
+    if explanation.over_quota:
+        return f"waits for the quota of its namespace: {explanation.over_quota}"
     parts = [f"{explanation.count(Chance.FITS):,} of {counted(total)} can run it now"]
     parts += [f"{later:,} later"] if later else []
     parts += [f"{never:,} never"] if never else []

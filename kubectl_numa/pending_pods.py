@@ -40,6 +40,7 @@ class PendingVerdict(StrEnum):
     LATER = "later"
     FITS = "fits"
     GATED = "gated"
+    QUOTA = "quota"
     UNREADABLE = "unreadable"
     UNKNOWN = "unknown"
 
@@ -131,7 +132,10 @@ def _by_age(pod: PodInfo) -> tuple[int, str, str]:
 def _request(pod: PodInfo, placed: PlacedPods, view: ClusterView) -> object:
     """Return a key of all that its cause depends on; an invalid pod is alone."""
     new = moving.newcomer(placed.stored[pod.uid], view, placed.state.reader)
-    return (new.question, new.constraints, pod.gates, pod.pinned, pod.scheduler) if new else pod.uid
+    if new is None:
+        return pod.uid
+    quota = placed.state.quota(pod.namespace)
+    return new.question, new.constraints, pod.gates, pod.pinned, pod.scheduler, quota
 
 
 def _together(several: Sequence[PendingCause]) -> PendingCause:
@@ -150,6 +154,8 @@ def _cause(pods: Sequence[PodInfo], placed: PlacedPods, view: ClusterView) -> Pe
     except BadPod as error:
         return PendingCause(PendingVerdict.UNREADABLE, f"cannot be read: {_first(error)}", "", every)
     explanation = explain(decision, view, placed.state, uid=pod.uid)
+    if why := explanation.over_quota:
+        return PendingCause(PendingVerdict.QUOTA, why, "", every)
     chance = min((answer.chance for answer in explanation.answers), key=PLACES.__getitem__, default=None)
     if chance is None:
         return PendingCause(PendingVerdict.UNKNOWN, "no node publishes a NUMA topology", "", every)

@@ -33,6 +33,9 @@ def add_to_trace(namespace: str, pod: str, **more: str) -> None:
 ANSWERS = ("fits", "not_now", "never")
 """How a node can answer a filter call."""
 
+OVER_QUOTA = "over_quota"
+"""How all nodes answer a call for a pod that waits for the quota of its namespace."""
+
 _BUCKETS = (
     *(0.0001, 0.0002, 0.0003, 0.0004, 0.0005, 0.0006, 0.0007, 0.0008, 0.001, 0.0015, 0.002, 0.003, 0.004),
     *(0.005, 0.007, 0.01, 0.015, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5),
@@ -64,7 +67,7 @@ class CallMetrics:
                 ["verb", "result"],
                 registry=registry,
             ),
-            {answer: nodes.labels(answer) for answer in ANSWERS},
+            {answer: nodes.labels(answer) for answer in (*ANSWERS, OVER_QUOTA)},
             not_answered(registry),
             Histogram(
                 f"{PREFIX}scheduler_call_seconds",
@@ -145,7 +148,7 @@ class CallContext:
         the scheduler's choice.
         """
         known = self.state.reservable(pod) if self.leading() else None
-        if known is None:
+        if known is None or self.state.over_quota(known, node=node):
             return
         [answer] = self.nodes.of([node], known)
         if answer.fits and (since := self.state.reserved_since(pod.uid)) is not None:

@@ -10,6 +10,7 @@ the answer, where its owner will find them.
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
@@ -22,8 +23,9 @@ from numalign.runtime import calls, server
 from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.logs import Log
 from numalign.runtime.server_state import Check, DebugState
+from numalign.scheduling import reasons
 from scorer import extender_protocol
-from scorer.context import ANSWERS, CallContext, add_to_trace
+from scorer.context import ANSWERS, OVER_QUOTA, CallContext, add_to_trace
 from scorer.extender_protocol import MAX_SCORE, BadCall
 from scorer.rank_page import page
 from scorer.settings import ReserveAt, ScorerSettings
@@ -88,8 +90,10 @@ async def _filter(context: CallContext, body: bytes) -> bytes:
         return extender_protocol.answer_filter_error(f"numalign: {error}")
     if context.reserve_at is ReserveAt.PRIORITIZE or extender_protocol.in_group(call.pod):
         await context.seen(pod, body)
-    await patiently(context.nodes.work(call.names, pod))
-    filtered, answered = context.nodes.filtered(call.names, pod)
+    beyond = context.state.nodes_over_quota(pod, call.names)
+    names = [name for name in call.names if name not in beyond] if beyond else call.names
+    await patiently(context.nodes.work(names, pod))
+    filtered, answered = context.nodes.filtered(names, pod)
     filtered = await result_of(context.groups.filtered(pod, filtered))
     context.metrics.not_answered.inc(not answered)
     for answer, nodes in zip(ANSWERS, (filtered.fit, filtered.failed, filtered.unresolvable), strict=True):
@@ -97,7 +101,10 @@ async def _filter(context: CallContext, body: bytes) -> bytes:
     # With a single node left, the scheduler does not call prioritize.
     if len(filtered.fit) == 1:
         context.take(pod, *filtered.fit)
-    return extender_protocol.answer_filter(call, filtered)
+    context.metrics.nodes[OVER_QUOTA].inc(len(beyond))
+    # Evicting other pods would not help there.
+    over = {name: reasons.over_quota(why) for name, why in beyond.items()}
+    return extender_protocol.answer_filter(call, replace(filtered, unresolvable=filtered.unresolvable | over))
 
 
 async def _prioritize(context: CallContext, body: bytes) -> bytes:

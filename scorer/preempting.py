@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from numalign.kube.pod_informer import PodInfo
-from numalign.ledger.model import Basis, Prediction
+from numalign.ledger.model import Basis
 from numalign.ledger.rearrangement import Rearrangement
 from numalign.ledger.relief import Leaver, Relief, relief
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
@@ -46,7 +46,7 @@ class Preemption:
 
     def worthwhile(self, pod: PendingPod, victims: Mapping[str, Victims]) -> dict[str, Victims]:
         """Return the nodes, with their victims as received, where evicting these would admit the pod."""
-        return {name: pods for name, pods in victims.items() if _helps(self._without(name, pods, pod), pod)}
+        return {name: pods for name, pods in victims.items() if self._helps(name, pods, pod)}
 
     def candidates(
         self, pod: PendingPod, priority: int | None, victims: Mapping[str, Victims]
@@ -63,10 +63,9 @@ class Preemption:
         has_room = False
         for name, received in victims.items():
             yield
-            prediction = self._without(name, received, pod)
-            if _helps(prediction, pod):
+            if self._helps(name, received, pod):
                 kept[name] = received
-                has_room |= not received.uids and prediction is not None and prediction.verdict.admitted
+                has_room = has_room or (not received.uids and self._has_room(name, pod))
             elif not received.uids:
                 lacking.append(name)
         if priority is None or has_room:
@@ -88,25 +87,28 @@ class Preemption:
                     return kept | {name: named[name]}
         return kept | named
 
-    def _without(self, name: str, victims: Victims, pod: PendingPod) -> Prediction | None:
-        return self._state.predict(name, pod, without=(*victims.uids, pod.uid))
-
     def _on(self, name: str) -> Iterator[PodInfo]:
         """Yield the pods that are bound to a node."""
         pods = (self._state.pods.get(assigned.uid) for assigned in self._state.reservations.assigned_to(name))
         return (pod for pod in pods if pod and pod.node == name)
 
+    def _has_room(self, name: str, pod: PendingPod) -> bool:
+        """Return whether a node that needs no victims is certain to admit the pod."""
+        prediction = self._state.predict(name, pod, without=(pod.uid,))
+        return prediction is not None and prediction.verdict.admitted
 
-def _helps(prediction: Prediction | None, pod: PendingPod) -> bool:
-    """Return whether the pod may be admitted then, as far as it is certain."""
-    if prediction is None:
-        return True
-    verdict = prediction.verdict
-    if not verdict.answered:
-        # An eviction does not make the evaluation any shorter.
-        return not pod.question.intent.binding
-    certain = verdict.permanent or prediction.basis is not Basis.REPORTED
-    return verdict.admitted or not certain
+    def _helps(self, name: str, victims: Victims, pod: PendingPod) -> bool:
+        if self._state.over_quota(pod, node=name, without=victims.uids):
+            return False
+        prediction = self._state.predict(name, pod, without=(*victims.uids, pod.uid))
+        if prediction is None:
+            return True
+        verdict = prediction.verdict
+        if not verdict.answered:
+            # An eviction does not make the evaluation any shorter.
+            return not pod.question.intent.binding
+        certain = verdict.permanent or prediction.basis is not Basis.REPORTED
+        return verdict.admitted or not certain
 
 
 def _may_be_evicted(pod: PodInfo, priority: int) -> bool:
@@ -187,11 +189,13 @@ class _VictimSearch:
         return chosen if self.predictions >= 0 else None
 
     def _admits(self, gone: Sequence[Leaver]) -> bool:
-        """Return whether the kubelet is predicted to admit the pod without these."""
+        """Return whether the quota and, as predicted, the kubelet admit the pod without these."""
         self.predictions -= 1
         if self.predictions < 0:
             return False
         uids = (self.pod.uid, *self.leaving, *(leaver.uid for leaver in gone))
+        if self.state.over_quota(self.pod, self.name, without=uids):
+            return False
         prediction = self.state.predict(self.name, self.pod, without=uids)
         return prediction is not None and prediction.verdict.admitted
 

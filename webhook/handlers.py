@@ -40,6 +40,7 @@ from webhook.avoidance import Avoidance, with_avoidance
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import PLACERS, UNSTEERED, Mutate, Steering, mutate, mutate_job, needs_survey
 from webhook.patch import Mode
+from webhook.quota import NewPod, QuotaReview, RecentlyAdmitted
 from webhook.refusal_audit import RefusalAudit
 from webhook.review import (
     Allowed,
@@ -58,6 +59,9 @@ from webhook.validate import Decide, refuse_broken, validate
 from webhook.workloads import Workloads, judge, workload
 
 JSON = "application/json"
+
+LONGEST_NAME = 253
+"""The limit of characters in the name of a pod (k8s.io/apimachinery, IsDNS1123Subdomain)."""
 
 PODS_BELOW = web.AppKey("pods_below", PodsBelow)
 """The count of pods in an application, which must be kept up to date."""
@@ -116,6 +120,7 @@ class Context:
     avoidance: Avoidance
     audit: RefusalAudit | None
     late_namespaces: LateNamespaces | None
+    quota: QuotaReview
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +145,16 @@ def application(  # noqa: PLR0913  its dependencies
     registry: CollectorRegistry,
     audit: RefusalAudit | None = None,
     late_namespaces: LateNamespaces | None = None,
+    recent: RecentlyAdmitted | None = None,
 ) -> web.Application:
     """Return the webhook's routes on the common server; denials are written to `audit`, if there is one."""
     metrics = ReviewMetrics(holder, registry, named=settings.named_namespaces)
     reader = avoidance.reader
+    # It is false as long as it is empty.
+    recent = RecentlyAdmitted(time.monotonic) if recent is None else recent
     context = Context(
-        holder, policy, settings, log, reader, metrics, QuietLog(log), avoidance, audit, late_namespaces
+        *(holder, policy, settings, log, reader, metrics, QuietLog(log), avoidance, audit, late_namespaces),
+        QuotaReview(holder.feed.pod_counts, lambda: holder.unpinned, recent),
     )
     below = PodsBelow(holder, policy, reader, most=settings.named_namespaces)
     registry.register(below)
@@ -283,13 +292,31 @@ async def _validation(context: Context, review: Review, snapshot: Snapshot) -> O
             return _validated(review, Allowed(), "skipped")
         return _validated(review, judged)
     pod = _subject(context, review, snapshot)
+    if pod is SkipReason.SILENT:
+        answer = _within_quota(context, review, snapshot, Allowed())
+        return _validated(review, answer, "" if answer != Allowed() else "skipped")
     if isinstance(pod, SkipReason):
         return _validated(review, Allowed(), "skipped")
     if isinstance(pod, InvalidPod):
         return _validated(review, refuse_broken(pod), "invalid")
     answer = validate(pod.request, await _decided(context, [pod.request]))
     context.metrics.below.count(pod.request.namespace, shortfalls(pod.request))
-    return _validated(review, answer)
+    return _validated(review, _within_quota(context, review, snapshot, answer))
+
+
+def _within_quota(
+    context: Context, review: Review, snapshot: Snapshot, answer: Allowed | Denied
+) -> Allowed | Denied:
+    """Return the answer about a pod that may be beyond the quota of its namespace."""
+    policy = context.policy.now
+    limit = EffectivePolicy.of(snapshot, policy).exclusive_cpus(review.namespace)
+    demand = None if limit is None else context.reader.request(review.object, most_mistakes=1).demand
+    if limit is None or demand is None:
+        return answer
+    # Nothing but its request identifies a pod whose name is generated later.
+    name = (review.name or Part(review.object)["metadata"]["name"].text())[:LONGEST_NAME] or f"/{review.uid}"
+    pod = NewPod((review.namespace, name), demand.exclusive_cpus, limit)
+    return context.quota.limited(pod, answer, policy.over_quota, dry_run=review.dry_run)
 
 
 def _validated(review: Review, answer: Allowed | Denied, decision: str = "") -> Outcome:

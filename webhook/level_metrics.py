@@ -68,12 +68,14 @@ class PodsBelow(Collector):
     Counts the pods that have not ended, by namespace and by the level that they are below.
 
     Up to `most` namespaces are named. Each of them that sets a level is counted, even if no pod is below it.
+    Of namespaces with a limit of exclusive CPUs, the limit and its use are exported as well.
     """
 
     def __init__(self, holder: SnapshotHolder, policy: PolicyKeeper, reader: PodReader, *, most: int) -> None:
         self._holder, self._policy, self._reader, self._most = holder, policy, reader, most
         self._counted: tuple[EffectivePolicy, PodCounts] | None = None
         self._levels: Mapping[tuple[str, str], int] = {}
+        self._limits: Mapping[str, tuple[str, int]] = {}
 
     async def follow(
         self, *, sleep: Sleep = asyncio.sleep, clock: Callable[[], float] = time.monotonic
@@ -94,16 +96,19 @@ class PodsBelow(Collector):
             return
         self._counted, levels = (policy, counts), _Levels(self._reader, policy)
         named, found = frozenset(nsmallest(self._most, policy.rules)), dict[tuple[str, str], int]()
+        limits = dict[str, tuple[str, int]]()
 
         def steps() -> Iterator[None]:
             for namespace in policy.rules:
                 label = namespace if namespace in named else UNNAMED
                 found.update(((label, level), 0) for level in levels.set_for(namespace))
+                if (limit := policy.exclusive_cpus(namespace)) is not None:
+                    limits[namespace] = label, limit
                 yield
             yield from counts.judge_by(levels)
 
         await patiently(steps())
-        self._levels = found
+        self._levels, self._limits = found, limits
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the current counts."""
@@ -124,6 +129,34 @@ class PodsBelow(Collector):
             "Running pods that request too many resources to be counted below a level.",
             value=len(pods.too_large),
         )
+        yield from self._cpus(pods)
+
+    def _cpus(self, pods: PodCounts) -> Iterator[GaugeMetricFamily]:
+        used, requested, limits = (collections.Counter[str]() for _ in range(3))
+        for namespace, (label, limit) in self._limits.items():
+            found = pods.exclusive_cpus(namespace, unpinned=self._holder.unpinned)
+            used[label] += found.used
+            requested[label] += sum(found)
+            limits[label] += limit
+        families = (
+            GaugeMetricFamily(
+                f"{PREFIX}exclusive_cpus_used",
+                "Exclusive CPUs of the pods on nodes, of namespaces with a limit.",
+                labels=["namespace"],
+            ),
+            GaugeMetricFamily(
+                f"{PREFIX}exclusive_cpus_requested",
+                "The same, and what pods without a node request.",
+                labels=["namespace"],
+            ),
+            GaugeMetricFamily(
+                f"{PREFIX}exclusive_cpus_limit", "Limit of exclusive CPUs.", labels=["namespace"]
+            ),
+        )
+        for family, sums in zip(families, (used, requested, limits), strict=True):
+            for label, cpus in sorted(sums.items()):
+                family.add_metric([label], cpus)
+        yield from families
 
 
 class ReviewsBelow(Collector):

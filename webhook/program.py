@@ -20,6 +20,7 @@ from numalign.kube import live_feed
 from numalign.kube.client import Api
 from numalign.kube.compose import ClusterProgram, SnapshotSource
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.kinds import Object
 from numalign.kube.late_namespaces import LateNamespaces
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import server
@@ -30,6 +31,7 @@ from numalign.runtime.server_state import SERVER_STATE
 from numalign.scheduling.recent_refusals import RecentRefusals
 from webhook.avoidance import Avoidance
 from webhook.handlers import PODS_BELOW, application
+from webhook.quota import RecentlyAdmitted
 from webhook.refusal_audit import RefusalAudit, audit_lines
 from webhook.settings import WebhookSettings
 from webhook.snapshot_holder import SnapshotHolder
@@ -50,7 +52,13 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
         policy, reader = self.policy(), PodReader(self.settings.policy_match)
         avoidance = Avoidance(RecentRefusals(clock=time.monotonic, wall=time.time), reader)
         watched = live_feed.WITH_PODS if self.settings.count_pods else live_feed.STATIC
-        async with self.source(policy, watched=watched, reader=reader, see=avoidance.update_pod) as source:
+        recent = RecentlyAdmitted(time.monotonic)
+
+        def see(pod: Object, *, counted: bool) -> None:
+            avoidance.update_pod(pod, counted=counted)
+            recent.forget((pod["metadata"].get("namespace", ""), pod["metadata"]["name"]))
+
+        async with self.source(policy, watched=watched, reader=reader, see=see) as source:
             holder = SnapshotHolder(source.feed, log=self.log, registry=self.registry, settled=self.settled)
             await source.load(holder.take)
             with _folder() if source.api else nullcontext() as folder, self._audit() as audit:
@@ -63,6 +71,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
                     registry=self.registry,
                     audit=audit,
                     late_namespaces=LateNamespaces(source.api, time.monotonic) if source.api else None,
+                    recent=recent,
                 )
                 return await self._run(app, holder, source, folder, stop)
 

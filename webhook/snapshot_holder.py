@@ -18,6 +18,7 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.exporter_metrics import ExporterMetrics
 from numalign.kube.feed import Feed, count_age
 from numalign.kube.stores import Problem
+from numalign.ledger.claims import may_pin_cpus
 from numalign.lru import Caches
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log
@@ -30,6 +31,7 @@ class SnapshotHolder:
     """
     The last `snapshot` of a feed, and the `cache` of its nodes, which is updated in place.
 
+    `unpinned` are the names of its nodes whose kubelets pin no CPUs.
     `settled` is called once, after the first snapshot: most long-lived objects exist then.
     """
 
@@ -42,6 +44,7 @@ class SnapshotHolder:
         settled: Callable[[], object] = lambda: None,
     ) -> None:
         self.snapshot: Snapshot | None = None
+        self.unpinned: frozenset[str] = frozenset()
         self.cache = ClusterCache()
         self.lock = asyncio.Lock()
         """While it is held, the cache is that of one snapshot."""
@@ -94,6 +97,7 @@ class SnapshotHolder:
             if self.snapshot is None:
                 self._settled()
             self.snapshot = snapshot
+            self.unpinned = frozenset(node.name for node in snapshot.nodes if not may_pin_cpus(node))
         self._count(snapshot)
         self._log_changes(snapshot)
 

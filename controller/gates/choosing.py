@@ -50,9 +50,14 @@ class ChosenNode:
 
 @dataclass(frozen=True, slots=True)
 class NoNode:
-    """No node fits the pod now; `why` has the most frequent reasons."""
+    """
+    No node fits the pod now; `why` has the most frequent reasons.
+
+    If the quota of its namespace excludes nodes that it may use, it waits for that: `over_quota` says why.
+    """
 
     why: str
+    over_quota: str = ""
 
 
 def _rejecting_none(_pod: PodInfo, _pending: PendingPod) -> Sequence[str]:
@@ -88,7 +93,9 @@ class Chooser:
 
         It takes many steps, and other tasks run in between: check the result again.
         """
-        names, time_slice = tuple(self.state.node_names()), TimeSlice()
+        known, time_slice = tuple(self.state.node_names()), TimeSlice()
+        beyond = self.state.nodes_over_quota(pending, known)
+        names = tuple(name for name in known if name not in beyond) if beyond else known
         await patiently(self.nodes.work(names, pending))
         kept_away = self.nodes.not_eligible(names, pending)
         await time_slice.share()
@@ -106,7 +113,9 @@ class Chooser:
             refusals = Counter(reasons.kept_away(why.unmet) for why in kept_away.values())
             refusals.update(chain(filtered.failed.values(), filtered.unresolvable.values()))
             refusals[_FULL] += full
-            return NoNode(_no_node_text(refusals, len(names)))
+            away = self.nodes.not_eligible(tuple(beyond), pending)
+            over_quota = next((why for name, why in beyond.items() if name not in away), "")
+            return NoNode(_no_node_text(refusals, len(names)), over_quota)
         if not spread:
             return ChosenNode(PinTarget(chosen.name), chosen.prediction)
         hostnames = kept_to([chosen.name, *roomy], self.state.labels)

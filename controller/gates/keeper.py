@@ -88,6 +88,9 @@ MOST_MISSES = 16
 MOST_NEW_MISSES = 64
 """The same for pods that are tried for the first time."""
 
+OVER_QUOTA = "NUMAOverQuota"
+"""The reason of the event about a pod that waits for the quota of its namespace."""
+
 _SHOWN = 400
 """Most characters of a reason."""
 
@@ -116,11 +119,12 @@ class _Misses:
     """
     Requests for which a pass found no node, with the reasons, and how many each namespace made.
 
-    `lacking` are the namespaces whose pods found no room before.
+    A request of a namespace with a quota counts for that namespace, any other one for "". `lacking` are the
+    namespaces whose pods found no room before.
     """
 
     lacking: frozenset[str]
-    reasons: dict[_PlacementQuestion, str] = field(default_factory=dict)
+    reasons: dict[tuple[_PlacementQuestion, str], NoNode] = field(default_factory=dict)
     namespaces: Counter[str] = field(default_factory=Counter)
 
     def is_crowded(self, gated: GatedPod) -> bool:
@@ -128,7 +132,7 @@ class _Misses:
         most = MOST_MISSES if gated.attempts else MOST_NEW_MISSES
         return self.namespaces[gated.pod.namespace] >= most
 
-    def add(self, request: _PlacementQuestion, namespace: str, why: str) -> None:
+    def add(self, request: tuple[_PlacementQuestion, str], namespace: str, why: NoNode) -> None:
         """Add a request for which there is no node."""
         self.reasons[request] = why
         self.namespaces[namespace] += 1
@@ -331,11 +335,14 @@ class GateKeeper:
             return
         wanted = read.wanted if isinstance(read, ReadPod) else read
         pending, namespace = wanted.pending, gated.pod.namespace
-        request = (pending.question, pending.constraints)
+        request = (pending.question, pending.constraints), namespace if self.state.quota(namespace) else ""
         # Pods of the same template may have found no node, but a place may have been held for this one.
         awaited = not wanted.unjudged and self.chooser.awaits(gated.pod, pending)
-        if not awaited and (why := misses.reasons.get(request)):
-            gated.lacks_room(why)
+        if not awaited and (missed := misses.reasons.get(request)):
+            if missed.over_quota:
+                self._wait_for_quota(gated, missed.over_quota)
+            else:
+                gated.lacks_room(missed.why)
             return
         if not awaited and misses.is_crowded(gated):
             return
@@ -356,8 +363,19 @@ class GateKeeper:
             self._begin(gated, self._pin(gated, wanted, target, getattr(read, "raw", None)))
         else:
             self._pinning.release()
-            misses.add(request, namespace, chosen.why)
-            gated.unschedulable(chosen.why, now=self.clock())
+            misses.add(request, namespace, chosen)
+            if chosen.over_quota:
+                self._wait_for_quota(gated, chosen.over_quota)
+            else:
+                gated.unschedulable(chosen.why, now=self.clock())
+
+    def _wait_for_quota(self, gated: GatedPod, why: str) -> None:
+        """Let a pod wait for the quota of its namespace; report it when that begins."""
+        pod = gated.pod
+        if not gated.over_quota:
+            text = f"numalign: {why}; its gate is lifted once they are free"
+            self.publish(Event(pod.namespace, pod.name, pod.uid, Type.WARNING, OVER_QUOTA, text))
+        gated.waits_for_quota(why, now=self.clock())
 
     def _is_taken(self, gated: GatedPod) -> bool:
         """Return whether a pod is gone, or being worked on."""
@@ -440,7 +458,7 @@ class GateKeeper:
                     continue
                 if why := self._why_ungated(gated):
                     self._begin(gated, self._lift(gated, why))
-                elif self._is_overdue(gated) and overdue[namespace := gated.pod.namespace] < OVERDUE_AT_ONCE:
+                elif self._is_too_late(gated) and overdue[namespace := gated.pod.namespace] < OVERDUE_AT_ONCE:
                     overdue[namespace] += 1
                     self._overdue[gated.pod.uid] = namespace
                     self._begin(gated, self._lift_overdue(gated))
@@ -453,6 +471,17 @@ class GateKeeper:
         if settled and not self.state.is_gated(namespace):
             return f"namespace {namespace} does not use gates (label {GATE}), so nothing is reserved for it"
         return ""
+
+    def _is_too_late(self, gated: GatedPod) -> bool:
+        """Return whether a pod has waited too long, for something else than the quota of its namespace."""
+        if not self._is_overdue(gated):
+            return False
+        pending = None if gated.lacking else self.state.waiting(gated.pod.uid)
+        # It may not have been tried since its quota was used up.
+        why = self.state.over_quota(pending) if pending else ""
+        if why:
+            self._wait_for_quota(gated, why)
+        return not why
 
     def _is_overdue(self, gated: GatedPod) -> bool:
         """

@@ -37,8 +37,8 @@ class GatedPod:
     Its patience starts at `since`, which is infinite while other gates hold it too. It is tried again from
     `due` on, and its gate is lifted from `retry` on: failures while pinning do not delay that. `why` is why
     the last attempt failed; while `room` is True, the reason was not a lack of room, as far as is known. It
-    is `lacking` if that is known to be the reason. A gate that must stay is looked at again at `kept_until`;
-    `kept` are the reasons that it had.
+    is `lacking` if that is known to be the reason, and `over_quota` if it is the quota of its namespace. A
+    gate that must stay is looked at again at `kept_until`; `kept` are the reasons that it had.
     """
 
     pod: PodInfo
@@ -53,6 +53,7 @@ class GatedPod:
     kept_until: float = -math.inf
     looks: int = 0
     kept: frozenset[str] = frozenset()
+    over_quota: bool = False
 
     @property
     def alone(self) -> bool:
@@ -77,9 +78,14 @@ class GatedPod:
         self._later(why, now=now)
         self.room, self.lacking = True, False
 
+    def waits_for_quota(self, why: str, *, now: float) -> None:
+        """Try it again later, with growing pauses, and start its patience then: its quota is used up."""
+        self.postponed(why, now=now)
+        self.since, self.over_quota = now, True
+
     def _later(self, why: str, *, now: float) -> None:
         self.due = now + min(FIRST_WAIT * 2.0 ** min(self.attempts, 16), LONGEST_WAIT)
-        self.attempts, self.why = self.attempts + 1, why
+        self.attempts, self.why, self.over_quota = self.attempts + 1, why, False
 
     def not_evaluated(self, *, now: float) -> None:
         """Try it again later, with growing pauses, because it could not be evaluated."""

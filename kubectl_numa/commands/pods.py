@@ -4,12 +4,13 @@ import time
 
 import click
 
-from kubectl_numa import moving, options, podmap, rejected_list
+from kubectl_numa import moving, options, podmap, quota_list, rejected_list
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.listings import Output
 from kubectl_numa.notices import notify_skipped, waiting
 from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.selection import PodSelection
+from numalign.kube.selectors import EVERYTHING
 
 
 @click.command(
@@ -19,6 +20,7 @@ Examples:
   kubectl numa pods -A -o wide
   kubectl numa pods -n team --misaligned
   kubectl numa pods -A --rejected
+  kubectl numa pods -A --quota
   kubectl numa pods --snapshot cluster.json.gz -o json | jq '.[] | select(.aligned == false) | .name'
 """
 )
@@ -27,6 +29,11 @@ Examples:
     "--rejected",
     is_flag=True,
     help="List pods that a kubelet rejected instead: by which node, when and why; the last ones first.",
+)
+@click.option(
+    "--quota",
+    is_flag=True,
+    help="List namespaces with a limit of exclusive CPUs instead: how many are in use, and how many allowed.",
 )
 @click.option(
     "--all",
@@ -42,6 +49,7 @@ def pods(  # noqa: PLR0913  one for each option
     *,
     misaligned: bool,
     rejected: bool,
+    quota: bool,
     every: bool,
     selection: PodSelection,
     source: ClusterSource,
@@ -58,16 +66,22 @@ def pods(  # noqa: PLR0913  one for each option
     """
     if rejected and (misaligned or every):
         raise click.UsageError("--rejected lists pods that never ran: use it without --misaligned and --all")
+    if quota and (misaligned or every or rejected or selection.selector != EVERYTHING):
+        raise click.UsageError("--quota lists namespaces: use it only with -n or -A")
     chosen = selection.resolved(source)
     objects = source.documents(with_pods=True)
     view = source.view(webhook, objects=objects)
     with waiting("looking at pods"):
         placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
-        listed = () if rejected else podmap.rows(placed, chosen, every=every)
+        listed = () if rejected or quota else podmap.rows(placed, chosen, every=every)
     notify_skipped(placed.problems)
     if rejected:
         moving.require_pods(placed)
         options.print_listing(rejected_list.listing(placed, chosen, now=time.time()), output)
+        return
+    if quota:
+        moving.require_pods(placed)
+        options.print_listing(quota_list.listing([*quota_list.quotas(placed, view, chosen)]), output)
         return
     listed = tuple(row for row in listed if row.aligned is False) if misaligned else listed
     options.print_listing(podmap.listing(listed), output)

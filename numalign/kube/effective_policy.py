@@ -62,6 +62,15 @@ class EffectivePolicy:
         own = self.rules.get(namespace, UNRULED)
         return self.policy.rules_for(own, self.labels.get(namespace, _NO_LABELS), namespace)
 
+    def exclusive_cpus(self, namespace: str) -> int | None:
+        """Return how many exclusive CPUs the pods of a namespace may hold together; None without a limit.
+
+        `ADMISSION` does not lift it, nor a RuntimeClass: whoever creates pods may write both.
+        """
+        if namespace in self.policy.exemptions.namespaces:
+            return None
+        return self.rules_for(namespace).exclusive_cpus
+
     @property
     def exempts_users(self) -> bool:
         """Whether a pod may have been admitted whatever it contains, as it is not known who created it."""

@@ -38,6 +38,7 @@ GATE = PREFIX + "gate"
 HEAL = PREFIX + "heal"
 JOB_AFFINITY = PREFIX + "job-affinity"
 DO_NOT_DISRUPT = PREFIX + "do-not-disrupt"
+EXCLUSIVE_CPUS = PREFIX + "exclusive-cpus"
 
 PLACEMENT_GATE = PLACEMENT
 """The scheduling gate of pods whose node the controller chooses."""
@@ -58,8 +59,11 @@ WRITTEN_ABOUT_PODS = (PLACEMENT, PLACEMENT_OBSERVED, PINNED_AT, ALIGNED, ALIGNED
 _ON_PODS = (*_WRITTEN_BY_OWNERS, *WRITTEN_ABOUT_PODS)
 _ON_NAMESPACES = (
     *(DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION),
-    *(SCHEDULER, GATE, HEAL, JOB_AFFINITY, DO_NOT_DISRUPT),
+    *(SCHEDULER, GATE, HEAL, JOB_AFFINITY, DO_NOT_DISRUPT, EXCLUSIVE_CPUS),
 )
+
+MOST_CPUS = 10**9
+"""The limit of a limit of CPUs: more than any cluster has."""
 
 
 MOST_NAMES = 64
@@ -70,6 +74,7 @@ LONGEST_NAME = 317
 IsQualifiedName)."""
 
 _SCHEDULER = re.compile(r"(?=.{1,63}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_CPUS = re.compile(r"[0-9]{1,10}")
 _GUESSED = 16
 _SHOWN = 80
 
@@ -192,7 +197,8 @@ class NamespaceRules:
 
     The policies apply to its pods. `scheduler` places the pods that request alignment, `gate` is whether the
     controller does, `heal` is which pods it may delete, `job_affinity` is whether Jobs are changed, and
-    `do_not_disrupt` whether Karpenter is kept from evicting its pods.
+    `do_not_disrupt` whether Karpenter is kept from evicting its pods. Together, the pods of the namespace may
+    hold at most `exclusive_cpus`, in whole CPUs.
     """
 
     default: Policy | None = None
@@ -205,6 +211,7 @@ class NamespaceRules:
     heal: Heal | None = None
     job_affinity: bool = False
     do_not_disrupt: bool = False
+    exclusive_cpus: int | None = None
 
     @property
     def has_policy(self) -> bool:
@@ -309,6 +316,7 @@ def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mi
         is JobAffinity.ENABLED,
         do_not_disrupt=_read_enum(DoNotDisrupt, labels, DO_NOT_DISRUPT, mistakes, kind="labels")
         is DoNotDisrupt.ENABLED,
+        exclusive_cpus=_read_cpus(labels, mistakes),
     )
     return rules, tuple(mistakes)
 
@@ -367,6 +375,20 @@ def _read_scheduler(labels: Mapping[str, str], mistakes: list[Mistake]) -> str |
         mistakes.append(Mistake(f"metadata.labels[{SCHEDULER}]", wrong))
         return None
     return name or None
+
+
+def _read_cpus(labels: Mapping[str, str], mistakes: list[Mistake]) -> int | None:
+    text = labels.get(EXCLUSIVE_CPUS)
+    if text is None:
+        return None
+    # An API server accepts labels of up to 63 characters, but files may contain longer ones.
+    if _CPUS.fullmatch(text) and (cpus := int(text)) <= MOST_CPUS:
+        return cpus
+    wrong = (
+        f'"{cut(text, _SHOWN)}" is not a whole number of CPUs up to {MOST_CPUS}, like 20: it limits nothing'
+    )
+    mistakes.append(Mistake(f"metadata.labels[{EXCLUSIVE_CPUS}]", wrong))
+    return None
 
 
 def _read_policy(annotations: Mapping[str, str], mistakes: list[Mistake]) -> Policy | None:

@@ -77,6 +77,7 @@ class BindOutcome(StrEnum):
     BEING_BOUND = "being_bound"
     LOST = "lost"
     WAITED = "waited"
+    OVER_QUOTA = "over_quota"
     REFUSED = "refused"
     UNCERTAIN = "uncertain"
 
@@ -265,6 +266,9 @@ class Binder:
 
     def _reserve(self, node: str, pod: PendingPod) -> _Reservation:
         """Evaluate the node once more, and reserve what it offers; raise `_Refused`."""
+        # In the same step as the reservation, which counts at once for all other pods of the namespace.
+        if why := self.state.over_quota(pod, node=node):
+            raise _Refused(BindOutcome.OVER_QUOTA, why)
         new = self.state.reservations.node_of(pod.uid) is None
         prediction = self._predict(node, pod)
         if prediction is None or not prediction.verdict.answered:

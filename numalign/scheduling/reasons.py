@@ -25,6 +25,11 @@ def reason(verdict: Verdict) -> str:
     return f"node(s) {words} (numalign: {verdict.refusal.policy})" if verdict.refusal else words
 
 
+def over_quota(why: str) -> str:
+    """Return the reason of every node for a pod that has to wait for the quota of its namespace."""
+    return f"node(s) beyond the quota: {why} (numalign)"
+
+
 def kept_away(unmet: Unmet) -> str:
     """Return the reason of a node where the pod may not run, whatever it has."""
     return f"node(s) {unmet}"

@@ -11,6 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from functools import cache
 from typing import NamedTuple
 
 from numalign.cache import Question, dra
@@ -24,6 +25,7 @@ from numalign.kube.decode.pod_reader import PodReader, PodReading
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.pod_informer import PodInfo
+from numalign.ledger import claims
 from numalign.ledger.model import AssignedPod, PlacementRecord, Prediction, Source, Stage
 from numalign.ledger.observations import ObservedPods
 from numalign.ledger.reservations import Reservations
@@ -37,6 +39,7 @@ from numalign.model.pod import Qos, Role
 from numalign.model.resources import EMPTY
 from numalign.runtime.clock import Sleep, least_age
 from numalign.runtime.cooperative import patiently
+from numalign.scheduling.cpu_quota import CpuQuota
 from numalign.scheduling.fingerprint_reader import PodFingerprintReader
 from numalign.scheduling.pinned_pods import PinnedReservations
 
@@ -444,6 +447,46 @@ class SchedulerState:
         return self.reservations.predict(
             name, question.demand, question.intent, created=pod.created, now=now, without=without
         )
+
+    def quota(self, namespace: str, *, without: Iterable[str] = ()) -> CpuQuota | None:
+        """Return the limit of exclusive CPUs of a namespace and its use, once some pods are gone.
+
+        Return None without a limit.
+        """
+        limit = self._effective_policy().exclusive_cpus(namespace)
+        if limit is None:
+            return None
+        return CpuQuota(namespace, self.reservations.exclusive_cpus(namespace, without=without), limit)
+
+    def is_placed(self, uid: str) -> bool:
+        """Return whether a pod is on a node."""
+        pod = self.pods.get(uid)
+        return pod is not None and bool(pod.node)
+
+    def over_quota(self, pod: PendingPod, node: str = "", *, without: Iterable[str] = ()) -> str:
+        """Return why a pod has to wait for the quota of its namespace, if not on another node; or nothing.
+
+        Without a node, return why it would have to wait on one that may pin CPUs.
+        """
+        return self.nodes_over_quota(pod, (node,), without=without).get(node, "")
+
+    def nodes_over_quota(
+        self, pod: PendingPod, nodes: Iterable[str], *, without: Iterable[str] = ()
+    ) -> Mapping[str, str]:
+        """Return on which nodes a pod would hold more exclusive CPUs than its namespace has left, and why.
+
+        What it requests is what the API server has, if that is known.
+        """
+        quota, seen = self.quota(pod.namespace, without=(pod.uid, *without)), self.pods.get(pod.uid)
+        demand = (seen and (seen.demand or seen.request.most)) or pod.demand
+        # No node pins more than that.
+        if quota is None or (demand.pod_level is None and quota.admits(demand.exclusive_cpus)):
+            return {}
+        why_not = cache(quota.why_not)
+        whys = (
+            (name, why_not(claims.exclusive_cpus(self.reservations.node(name), demand))) for name in nodes
+        )
+        return {name: why for name, why in whys if why}
 
     def next_created(self) -> int:
         """Return a creation time for a pod that does not exist yet: after all others, by the same clock."""

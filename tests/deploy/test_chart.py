@@ -310,12 +310,12 @@ def test_what_a_default_can_say_of_gates_and_healing_are_the_words_of_the_progra
 
 def test_the_keys_of_the_policy_are_those_of_the_program() -> None:
     assert POLICY.keys() == policy.NO_POLICY.to_json().keys()
-    assert tuple(DEFAULT) == ("namespaceSelector", *policy.RULES)
+    assert tuple(DEFAULT) == ("namespaceSelector", *policy.RULES, policy.EXCLUSIVE_CPUS)
     assert tuple(POLICY["shapes"]["items"]["properties"]) == shapes.FIELDS
     for key in ("never", "unknownResources"):
         name = POLICY[key]["$ref"].rpartition("/")[2]
         assert SCHEMA["definitions"][name]["enum"] == list(Reaction)
-    assert POLICY["taints"]["enum"] == POLICY["partial"]["enum"] == list(RequestReaction)
+    assert [POLICY[key]["enum"] for key in ("taints", "partial", "overQuota")] == [list(RequestReaction)] * 3
 
 
 def test_kinds_of_other_projects_are_ones_whose_templates_are_known() -> None:

@@ -115,6 +115,7 @@ def test_every_folder_that_is_applied_is_there() -> None:
 LABELS = [
     *(intent.DEFAULT, intent.ENFORCE, intent.WARN, intent.AUDIT, intent.ADMISSION),
     *(intent.SCHEDULER, intent.GATE, intent.HEAL, intent.JOB_AFFINITY, intent.DO_NOT_DISRUPT),
+    intent.EXCLUSIVE_CPUS,
 ]
 
 

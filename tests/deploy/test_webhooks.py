@@ -28,7 +28,8 @@ OF_WORKLOADS = VALIDATING | {"webhooks": [e for e in VALIDATING["webhooks"] if e
 EVERY_ENTRY = SHIPPED.entries
 
 EXCLUDED = ("kube-system", "kube-node-lease", NAMESPACE, AGENT_NAMESPACE)
-LEVELS = (intent.ENFORCE, intent.DEFAULT, intent.WARN, intent.AUDIT)
+LABELS = (intent.ENFORCE, intent.DEFAULT, intent.WARN, intent.AUDIT, intent.EXCLUSIVE_CPUS)
+"""Those for which every pod of a namespace is looked at."""
 OURS = (intent.POLICY, intent.VOLCANO_POLICY, intent.RESOURCES, "numalign.io/polcy")
 
 
@@ -65,7 +66,7 @@ class Case:
 
 def every_case() -> Iterator[Case]:
     """Each way in which namespaces and pods can differ for a webhook, with each other way: all there is."""
-    labelled = [set(some) for count in range(len(LEVELS) + 1) for some in combinations(LEVELS, count)]
+    labelled = [set(some) for count in range(len(LABELS) + 1) for some in combinations(LABELS, count)]
     admissions = [{}, {intent.ADMISSION: "disabled"}, {intent.ADMISSION: "enabled"}]
     silent = [
         {},
@@ -79,8 +80,8 @@ def every_case() -> Iterator[Case]:
         [{"key": taints.KEYS[0], "value": "dedicated"}],
     ]
     users = [("system:authenticated",), ("system:nodes", "system:authenticated")]
-    for levels, admission, name in product(labelled, admissions, ("team", *EXCLUDED)):
-        namespace = dict.fromkeys(levels, "restricted") | admission | {NAME: name}
+    for labels, admission, name in product(labelled, admissions, ("team", *EXCLUDED)):
+        namespace = dict.fromkeys(labels, "restricted") | admission | {NAME: name}
         for meta, groups, tolerated in product(metadata, users, tolerations):
             spec = {"tolerations": tolerated}
             yield Case(namespace, Request({"metadata": meta, "spec": spec}, groups=groups))
@@ -99,7 +100,7 @@ def test_a_pod_is_steered_by_exactly_one_entry_or_by_none_where_it_asks_for_noth
 def test_a_pod_is_validated_by_exactly_one_entry_or_by_none_where_nobody_asks_anything() -> None:
     def wanted(case: Case) -> bool:
         says = case.is_annotated or case.is_tolerating
-        return case.is_ours and (says or not case.namespace.keys().isdisjoint(LEVELS))
+        return case.is_ours and (says or not case.namespace.keys().isdisjoint(LABELS))
 
     assert [case for case in CASES if len(case.called(OF_PODS)) != wanted(case)] == []
 

@@ -25,6 +25,7 @@ from numalign.model.node import Known, Node
 from numalign.model.placement import Placement
 from numalign.model.steps import finished
 from numalign.scheduling import reasons
+from numalign.scheduling.cpu_quota import CpuQuota
 from numalign.shapes import KnownShape, LeftOut
 from numalign.shapes.shape import of
 from tests.docs.quotes import PAGE, ROOT, rewritten
@@ -384,6 +385,7 @@ def messages() -> dict[str, str]:
         "scheduler-unknown": reasons.UNKNOWN,
         "scheduler-waiting": reasons.WAITING,
         "scheduler-pod-group": reasons.POD_GROUP,
+        "scheduler-quota": reasons.over_quota(CpuQuota("team", used=18, limit=20).why_not(4)),
     }
 
 

@@ -44,6 +44,7 @@ REVIEWERS = (
     "numalign/cache/dra.py",
     "numalign/decision/taints.py",
     "numalign/model/intent.py",
+    "webhook/quota.py",
 )
 FEWEST_WORDS = 5
 

@@ -60,3 +60,30 @@ def test_a_pod_is_left_alone_if(namespace: str, runtime_class: str, user: str, r
     asked = EffectivePolicy.of(FOUND, FILE)
 
     assert asked.exemption(namespace, runtime_class=runtime_class, user=user) == reason
+
+
+LIMITS = Snapshot(
+    namespaces={
+        "own": NamespaceRules(exclusive_cpus=8),
+        "away": NamespaceRules(exclusive_cpus=50, disabled=True),
+        "batch": NamespaceRules(exclusive_cpus=8),
+    }
+)
+EVERYWHERE = ClusterPolicy(
+    (Default((), NamespaceRules(exclusive_cpus=20)),), Exemptions(namespaces=frozenset({"batch"}))
+)
+
+LIMITED = [
+    # why                                          namespace  by labels  with the policy
+    ("its label is stricter",                      "own",     8,         8),
+    ("whoever labels it cannot switch it off",     "away",    50,        20),
+    ("the policy exempts it",                      "batch",   8,         None),
+    ("the policy limits all",                      "other",   None,      20),
+    ("nothing is known of where the pods will be", "",        None,      None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("namespace", "alone", "both"), table(LIMITED))
+def test_exclusive_cpus_are_limited_as(namespace: str, alone: int | None, both: int | None) -> None:
+    assert EffectivePolicy.of(LIMITS).exclusive_cpus(namespace) == alone
+    assert EffectivePolicy.of(LIMITS, EVERYWHERE).exclusive_cpus(namespace) == both

@@ -267,6 +267,7 @@ def test_the_json_holds_the_whole_answer(cluster: ClusterView) -> None:
         "refusal": None,
         "never": None,
         "room": None,
+        "quota": None,
         "warnings": [],
     }
 

@@ -8,6 +8,7 @@ import pytest
 from numalign.model import intent
 from numalign.model.errors import BadIntent
 from numalign.model.intent import (
+    EXCLUSIVE_CPUS,
     GATE,
     HEAL,
     SCHEDULER,
@@ -259,6 +260,7 @@ def test_every_mistake_in_labels_is_told_with_its_place() -> None:
             SCHEDULER: "Not a name!",
             GATE: "on",
             HEAL: "all",
+            EXCLUSIVE_CPUS: "-1",
         }
     )
 
@@ -270,7 +272,24 @@ def test_every_mistake_in_labels_is_told_with_its_place() -> None:
         f"metadata.labels[{SCHEDULER}]",
         f"metadata.labels[{GATE}]",
         f"metadata.labels[{HEAL}]",
+        f"metadata.labels[{EXCLUSIVE_CPUS}]",
     ]
+
+
+@pytest.mark.parametrize("cpus", ["0", "20", "007", "1000000000"])
+def test_a_label_limits_the_exclusive_cpus_of_a_namespace(cpus: str) -> None:
+    assert parse_namespace({EXCLUSIVE_CPUS: cpus}) == (NamespaceRules(exclusive_cpus=int(cpus)), ())
+
+
+@pytest.mark.parametrize("text", ["", " 20", "20.0", "2k", "-1", "1000000001", "9" * 5000, "²", "٢"])
+def test_what_is_no_number_of_cpus_limits_nothing_and_is_told(text: str) -> None:
+    rules, [mistake] = parse_namespace({EXCLUSIVE_CPUS: text, WARN: "none"})
+
+    assert rules == NamespaceRules(warn=Policy.NONE)
+    assert mistake.message.endswith(
+        "is not a whole number of CPUs up to 1000000000, like 20: it limits nothing"
+    )
+    assert len(mistake.message) < 200
 
 
 @pytest.mark.parametrize("rules", [NamespaceRules(gate=Gate.ENABLED), NamespaceRules(heal=Heal.FAILED)])

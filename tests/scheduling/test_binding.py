@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,9 +11,11 @@ import pytest
 
 from numalign.kube.bindings import BIND_SECONDS
 from numalign.kube.errors import ClusterError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unreachable
+from numalign.kube.files.policy import parse
 from numalign.ledger.model import Source, Stage
 from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from numalign.model.intent import PLACEMENT
+from numalign.model.node import CpuManager
 from numalign.runtime.logs import MANY_LINES
 from numalign.scheduling.binding import FEW, LOOK_SECONDS, BindOutcome
 from numalign.scheduling.reasons import WAITING
@@ -31,6 +33,7 @@ from tests.scorer.conftest import (
     Writes,
     on,
     raw,
+    refused,
     running,
     uid,
 )
@@ -760,3 +763,129 @@ async def test_nothing_is_begun_that_might_outlive_the_lead(scorer: Scorer) -> N
     assert "does not hold the lease" in await scorer.bind(raw(FOUR), "a")
     scorer.proved = BIND_SECONDS + 0.1
     assert await scorer.bind(raw(FOUR), "a") == ""
+
+
+# Quotas.
+
+
+SHARED = replace(EMPTY, cpu_manager=CpuManager.NONE)
+
+
+async def limited(cpus: str, *pods: Raw) -> Scorer:
+    """Nodes, of which `shared` pins no CPUs, and pods of a namespace that may have so many exclusive CPUs."""
+    made = Scorer()
+    await made.know({"a": EMPTY, "b": EMPTY, "shared": SHARED}, team={"exclusive-cpus": cpus})
+    made.see(*pods)
+    return made
+
+
+SIX = "cpu=6 mem=1Gi"
+
+
+async def test_a_pod_beyond_the_quota_of_its_namespace_is_not_bound_and_told_what_is_in_use() -> None:
+    scorer = await limited("8", raw(SIX, name="first"), raw(SIX, name="second"))
+    await scorer.bind(raw(SIX, name="first"), "a")
+
+    assert await scorer.bind(raw(SIX, name="second"), "b") == (
+        "numalign: 6 of 8 exclusive CPUs of namespace team are in use, and the pod requests 6"
+    )
+    assert (bound(scorer), scorer.kept()) == ([("first", "a")], {"first": "a"})
+    assert outcomes(scorer) == {"bound": 1, "over_quota": 1}
+
+
+async def test_of_many_that_are_bound_at_once_as_many_are_as_the_quota_has_cpus() -> None:
+    pods = [raw("cpu=1 mem=1Gi", name=f"pod-{at}") for at in range(12)]
+    scorer = await limited("5", *pods)
+
+    await asyncio.gather(*(scorer.bind(each, "ab"[at % 2]) for at, each in enumerate(pods)))
+
+    assert len(bound(scorer)) == 5
+    assert outcomes(scorer) == {"bound": 5, "over_quota": 7}
+
+
+OTHERS: list[tuple[str, Raw, bool]] = [
+    # what uses the quota                             the other pod                              bound?
+    ("a pod that another scheduler bound",            on("b", raw(SIX, name="other", policy=None)), False),
+    ("one that waits uses nothing",                   raw(SIX, name="other"), True),
+    ("one that has ended does not",                   refused(on("b", raw(SIX, name="other"))), True),
+    ("one that is being deleted does",
+        on("b", raw(SIX, name="other", deletionTimestamp=OLDER)), False),
+    ("one of another namespace does not",
+        on("b", raw(SIX, name="other", namespace="others")), True),
+    ("one without exclusive CPUs does not",           on("b", raw("cpu=6500m mem=1Gi", name="other")), True),
+    ("one on a node that pins none does not",         on("shared", raw(SIX, name="other")), True),
+    ("one on an unknown node does",                   on("new", raw(SIX, name="other")), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("other", "fits"), table(OTHERS))
+async def test_a_quota_is_used_by(other: Raw, *, fits: bool) -> None:
+    scorer = await limited("8", raw(SIX), other)
+
+    assert (await scorer.bind(raw(SIX), "a") == "") is fits
+
+
+ASKING: list[tuple[str, str, str, bool]] = [
+    # what the pod asks                  containers             limit bound?
+    ("all that is left",                 "cpu=8 mem=1Gi",       "8", True),
+    ("one more",                         "cpu=8 mem=1Gi",       "7", False),
+    ("nothing is limited to nothing",    "cpu=1 mem=1Gi",       "0", False),
+    ("only a fraction",                  "cpu=1500m mem=1Gi",   "0", True),
+    ("what is no limit",                 "cpu=8 mem=1Gi",       "x", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("containers", "limit", "fits"), table(ASKING))
+async def test_within_its_quota_is_a_pod_that_asks(containers: str, limit: str, *, fits: bool) -> None:
+    scorer = await limited(limit, raw(containers))
+
+    assert (await scorer.bind(raw(containers), "a") == "") is fits
+
+
+async def test_beyond_its_quota_a_pod_is_bound_where_no_cpus_are_pinned() -> None:
+    scorer = await limited("0", raw(SIX))
+
+    assert await scorer.bind(raw(SIX), "shared") == ""
+
+
+async def test_a_pod_of_a_disabled_namespace_keeps_to_the_quota_of_the_policy() -> None:
+    scorer = Scorer()
+    await scorer.know({"a": EMPTY}, team={"admission": "disabled", "exclusive-cpus": "100"})
+    scorer.obey(parse(b"defaults: [{exclusiveCPUs: 4}]"))
+    scorer.see(raw(SIX))
+
+    assert "0 of 4 exclusive CPUs" in await scorer.bind(raw(SIX), "a")
+
+
+async def test_a_quota_that_is_raised_lets_the_next_try_through() -> None:
+    scorer = await limited("4", raw(SIX))
+    await scorer.bind(raw(SIX), "a")
+    await scorer.know({"a": EMPTY, "b": EMPTY}, team={"exclusive-cpus": "6"})
+
+    assert await scorer.bind(raw(SIX), "a") == ""
+
+
+async def test_a_bind_that_fails_gives_back_what_it_used_of_the_quota() -> None:
+    scorer = await limited("6", raw(SIX, name="first"), raw(SIX, name="second"))
+    scorer.writes.error = Forbidden("no")
+    await scorer.bind(raw(SIX, name="first"), "a")
+    scorer.writes.error = None
+
+    assert await scorer.bind(raw(SIX, name="second"), "b") == ""
+
+
+async def test_a_bind_that_is_repeated_counts_once() -> None:
+    scorer = await limited("6", raw(SIX))
+    scorer.writes.error = Unreachable("no answer")
+    await scorer.bind(raw(SIX), "a")
+    scorer.writes.error = None
+
+    assert await scorer.bind(raw(SIX), "a") == ""
+
+
+async def test_a_pod_that_is_too_large_to_keep_counts_as_what_it_may_hold_at_most() -> None:
+    large = raw(*LARGE, name="large")
+    scorer = await limited("1", large)
+    scorer.subject(large)
+
+    assert "0 of 1 exclusive CPUs of namespace team are in use" in await scorer.bind(large, "a")

@@ -807,3 +807,13 @@ async def test_who_says_it_wrongly_keeps_nobody_away(
 
     assert scorer.fits(other(), "a") == [not away]
     assert scorer.fits(other(exclusive="zone"), "a") == [False]
+
+
+async def test_a_quota_is_used_by_the_pods_of_its_namespace(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY}, team={"exclusive-cpus": "8"})
+    scorer.see(on("a", raw(FOUR, name="old")))
+
+    quota = scorer.state.quota(TEAM)
+    assert quota
+    assert (quota.used, quota.limit) == (4, 8)
+    assert scorer.state.quota("others") is None

@@ -16,9 +16,11 @@ from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from numalign.ledger.reservations import RELEASE_SECONDS
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadInput
+from numalign.model.node import CpuManager
 from numalign.runtime.in_flight import LARGE
 from numalign.scheduling import reasons
 from numalign.scheduling.scheduler_state import SEEN_SECONDS
+from scorer.extender_protocol import Victims
 from scorer.handlers import HANDLERS
 from scorer.settings import ReserveAt
 from tests.notation import bag, node, table
@@ -825,3 +827,68 @@ async def test_whoever_calls_the_wrong_replica_is_answered_and_sent_away(
             closed.append(answer.headers.get("Connection"))
 
     assert closed == [None, "close"]
+
+
+# Quotas.
+
+
+SIX = "cpu=6 mem=1Gi"
+BEYOND = (
+    "node(s) beyond the quota: 6 of 8 exclusive CPUs of namespace team are in use, and the pod requests 6"
+    " (numalign)"
+)
+
+
+@pytest.fixture
+async def used() -> Scorer:
+    """A scorer of two empty nodes and one that is full, of whose namespace six of eight CPUs are in use."""
+    made = Scorer()
+    await made.know({"a": EMPTY, "b": EMPTY, "full": EMPTY}, team={"exclusive-cpus": "8"})
+    made.see(on("full", raw(SIX, name="old")), raw(SIX, name="new"))
+    return made
+
+
+async def test_a_pod_beyond_its_quota_fits_on_no_node_and_evicting_would_not_help(used: Scorer) -> None:
+    async with used.open() as caller:
+        answer = await caller.filter(raw(SIX, name="new"), "a", "b", "full")
+
+    assert (answer["NodeNames"], answer["FailedNodes"]) == ([], {})
+    assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(("a", "b", "full"), BEYOND)
+    assert used.count("filtered_nodes_total", answer="over_quota") == 3
+
+
+async def test_a_pod_beyond_its_quota_fits_where_no_cpus_are_pinned(used: Scorer) -> None:
+    nodes = {"a": EMPTY, "full": EMPTY, "shared": replace(EMPTY, cpu_manager=CpuManager.NONE)}
+    await used.know(nodes, team={"exclusive-cpus": "8"})
+    async with used.open() as caller:
+        answer = await caller.filter(raw(SIX, name="new"), "a", "full", "shared")
+
+    assert answer["NodeNames"] == ["shared"]
+    assert answer["FailedAndUnresolvableNodes"] == {"a": BEYOND, "full": BEYOND}
+
+
+@pytest.mark.parametrize(("victim", "useful"), [("old", ["full"]), ("stranger", [])])
+async def test_pods_are_evicted_for_one_beyond_its_quota_only_if_they_use_it(
+    used: Scorer, victim: str, useful: list[str]
+) -> None:
+    used.see(on("full", raw(SIX, name="stranger", namespace="others")))
+    candidates = {"full": Victims((uid(victim),), 0)}
+
+    assert [*used.preemption.worthwhile(used.subject(raw(SIX, name="new")), candidates)] == useful
+
+
+async def test_nothing_is_reserved_for_a_pod_beyond_its_quota(used: Scorer) -> None:
+    used.context.reserve(used.subject(raw(SIX, name="new")), "a")
+
+    assert used.kept() == {}
+
+
+async def test_volcano_is_told_of_a_quota_before_it_allocates(used: Scorer) -> None:
+    new = task(raw(SIX, name="new"), "a")
+    async with used.open() as caller:
+        predicate = await caller.ask("/volcano/predicate", {"task": new, "node": {"Name": "a"}})
+        allocated = await caller.ask("/volcano/allocate", {"task": new})
+
+    assert predicate == {"status": BEYOND, "code": 3}
+    assert BEYOND in str(allocated)
+    assert used.kept() == {}

@@ -193,6 +193,17 @@ async def test_nobody_is_named_for_a_pod_that_may_not_preempt() -> None:
     assert await chosen(await occupied(*TWO), raw(ALL), priority=None) is None
 
 
+@pytest.mark.parametrize(("limit", "names"), [("12", ["v"]), ("11", ["w", "v"]), ("7", None)])
+async def test_as_many_are_named_as_the_quota_wants_gone(limit: str, names: Sequence[str] | None) -> None:
+    """Two of four CPUs for one of eight, for which there is room without the first."""
+    scorer = await occupied(*TWO)
+    await scorer.know({"a": EMPTY}, team={"exclusive-cpus": limit})
+
+    found = await chosen(scorer, raw(ALL))
+
+    assert found == (None if names is None else Victims(tuple(map(uid, names)), 0))
+
+
 async def test_no_member_of_a_pod_group_is_named() -> None:
     scorer = await occupied(("w", HALF, 1, 6))
     made = resident("v", HALF, 0, 5)

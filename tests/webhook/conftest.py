@@ -34,6 +34,7 @@ from tests.served import Told
 from webhook import review
 from webhook.avoidance import Avoidance
 from webhook.handlers import application
+from webhook.quota import RecentlyAdmitted
 from webhook.refusal_audit import RefusalAudit
 from webhook.review import Review
 from webhook.settings import WebhookSettings
@@ -168,6 +169,7 @@ class Webhook:
         )
         self.holder = SnapshotHolder(self.feed, log=self.told.log, registry=self.registry)
         self.refusals = RecentRefusals(clock=self.clock, wall=self.clock)
+        self.recent = RecentlyAdmitted(self.clock)
 
     async def load(self) -> None:
         """Read the snapshot file once."""
@@ -201,6 +203,7 @@ class Webhook:
             log=self.told.log,
             registry=self.registry,
             audit=self.audit,
+            recent=self.recent,
         )
 
     def avoidance(self, settings: WebhookSettings) -> Avoidance:

@@ -32,7 +32,7 @@ async def counted(webhook: Webhook) -> dict[tuple[str, str], float]:
 async def counts_of(below: PodsBelow) -> dict[tuple[str, str], float]:
     """What is scraped once the rules were looked at."""
     await below.update()
-    family, _ = below.collect()
+    family, *_ = below.collect()
     return {(each.labels["namespace"], each.labels["level"]): each.value for each in family.samples}
 
 

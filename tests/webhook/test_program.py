@@ -174,6 +174,40 @@ async def test_pods_are_watched_only_to_count_them(bench: Bench, flag: str, watc
     assert any(asked.path == "/api/v1/pods" for asked in bench.api.requests) is watched
 
 
+async def test_a_pod_counts_once_against_its_quota_from_when_it_is_admitted_until_it_is_gone(
+    bench: Bench,
+) -> None:
+    policy = bench.folder / "policy.yaml"
+    policy.write_text("overQuota: deny")
+    for each in conftest.snapshot({}, namespaces={"team": {"exclusive-cpus": "8"}})["items"]:
+        bench.api.put(each)
+
+    def pod(name: str, cpus: int) -> Raw:
+        made = raw(f"cpu={cpus} mem=1Gi")
+        return {**made, "metadata": {"name": name, "namespace": TEAM, "uid": f"uid-of-{name}"}}
+
+    async with bench.running("--insecure-http", "--policy", str(policy)) as webhook:
+
+        async def admits(cpus: int) -> bool:
+            answer = await webhook.ask(pod("tried", cpus), "validate", dryRun=True)
+            return bool(answer["allowed"])
+
+        async def five_are_used() -> bool:
+            return not await admits(4)
+
+        await webhook.until(webhook.ready)
+        admitted = pod("admitted", 4)
+        assert (await webhook.ask(admitted, "validate"))["allowed"]
+        assert (await admits(4), await admits(5)) == (True, False)
+        bench.api.put(admitted)
+        bench.api.put(pod("other", 1))
+        await webhook.until(five_are_used)
+        assert await admits(3)
+        for name in ("admitted", "other"):
+            bench.api.delete(f"/api/v1/namespaces/{TEAM}/pods/{name}")
+        await webhook.until(lambda: admits(8))
+
+
 async def test_it_serves_the_certificate_that_stands_in_the_secret_as_soon_as_it_does(bench: Bench) -> None:
     async with bench.running(*OWN) as webhook:
 

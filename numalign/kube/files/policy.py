@@ -34,7 +34,10 @@ LEVELS = ("default", "enforce", "warn", "audit")
 """The policies that a rule can set, by the fields of `NamespaceRules`."""
 
 RULES = (*LEVELS, "scheduler", "gate", "heal")
-"""All fields that a rule can set."""
+"""The fields that a rule can set for namespaces whose own labels do not, by those of `NamespaceRules`."""
+
+EXCLUSIVE_CPUS = "exclusiveCPUs"
+"""The field of a rule that limits a namespace, whatever its own labels are."""
 
 
 class BadPolicy(BadInput):
@@ -55,9 +58,11 @@ class Default:
     def to_json(self) -> dict[str, object]:
         """Return the rule as JSON: the selector in a line, and what it sets."""
         levels = {name: getattr(self.rules, name) for name in RULES}
+        limit = {EXCLUSIVE_CPUS: self.rules.exclusive_cpus}
         return {
             "namespaces": ", ".join(map(str, self.requirements)),
             **{name: level for name, level in levels.items() if level},
+            **{name: cpus for name, cpus in limit.items() if cpus is not None},
         }
 
 
@@ -88,8 +93,9 @@ class ClusterPolicy:
     `templates` are additional kinds of workloads. `never` is the reaction to pods that no shape of nodes
     could take, `unknown_resources` to those that request what no shape ever listed. Nodes of the declared
     `shapes` can come at any time. `taints` is the reaction to pods whose tolerations contradict their
-    requests, `partial` to those whose policy applies to only a part of these. `pools` says which labels name
-    pools of nodes that may grow other shapes, and which pools may not.
+    requests, `partial` to those whose policy applies to only a part of these, `over_quota` to those with
+    which a namespace would have more exclusive CPUs than it may. `pools` says which labels name pools of
+    nodes that may grow other shapes, and which pools may not.
     No device plugin serves the `unaligned` resources, whatever topologies list.
     """
 
@@ -100,6 +106,7 @@ class ClusterPolicy:
     unknown_resources: Reaction = Reaction.WARN
     taints: RequestReaction = RequestReaction.WARN
     partial: RequestReaction = RequestReaction.WARN
+    over_quota: RequestReaction = RequestReaction.WARN
     shapes: tuple[Shape, ...] = ()
     pools: GrowablePools = BUILT_IN
     unaligned: frozenset[str] = frozenset()
@@ -110,13 +117,20 @@ class ClusterPolicy:
         return Declared(self.shapes, self.pools)
 
     def rules_for(self, own: NamespaceRules, labels: Mapping[str, str], namespace: str) -> NamespaceRules:
-        """Return the rules of a namespace: from its own labels, else from the first default with them."""
-        if own.disabled or not self.defaults:
+        """
+        Return the rules of a namespace: from its own labels, else from the first default with them.
+
+        Its own labels cannot raise the limit of exclusive CPUs that the first default with one sets.
+        """
+        if not self.defaults:
             return own
         all_labels = {NAME_LABEL: namespace, **labels}
-        return reduce(
-            _filled, (default.rules for default in self.defaults if default.concerns(all_labels)), own
+        defaults = [default.rules for default in self.defaults if default.concerns(all_labels)]
+        limits = (rules.exclusive_cpus for rules in defaults if rules.exclusive_cpus is not None)
+        stricter = min(
+            (cpus for cpus in (own.exclusive_cpus, next(limits, None)) if cpus is not None), default=None
         )
+        return replace(own if own.disabled else reduce(_filled, defaults, own), exclusive_cpus=stricter)
 
     def refusals(self, *, unknown_may_fit: bool) -> Refusals:
         """Return when a pod is refused, where a node without topology may take one, or may not."""
@@ -146,6 +160,7 @@ class ClusterPolicy:
             "unknownResources": self.unknown_resources,
             "taints": self.taints,
             "partial": self.partial,
+            "overQuota": self.over_quota,
             "shapes": [shape.name for shape in self.shapes],
             "poolLabels": sorted(self.pools.labels),
             "fixedPools": sorted(map(str, self.pools.fixed)),
@@ -154,8 +169,8 @@ class ClusterPolicy:
 
 
 _FIELDS = (
-    *("defaults", "exemptions", "workloads", "never", "unknownResources", "taints", "partial", "shapes"),
-    *("poolLabels", "fixedPools", "unalignedResources"),
+    *("defaults", "exemptions", "workloads", "never", "unknownResources", "taints", "partial", "overQuota"),
+    *("shapes", "poolLabels", "fixedPools", "unalignedResources"),
 )
 
 NO_POLICY = ClusterPolicy()
@@ -190,6 +205,7 @@ def _policy(part: Part) -> ClusterPolicy:
         unknown_resources=_reaction(part["unknownResources"], NO_POLICY.unknown_resources),
         taints=_read_enum(part["taints"], RequestReaction) or NO_POLICY.taints,
         partial=_read_enum(part["partial"], RequestReaction) or NO_POLICY.partial,
+        over_quota=_read_enum(part["overQuota"], RequestReaction) or NO_POLICY.over_quota,
         shapes=shapes.declared(part["shapes"]),
         pools=_pools(part),
         unaligned=frozenset(_list(part["unalignedResources"], _RESOURCE, "the name of an extended resource")),
@@ -227,7 +243,7 @@ def _fixed(part: Part, labels: frozenset[str]) -> Iterator[Pool]:
 
 def _default(part: Part) -> Default:
     before = len(part.mistakes)
-    only(part, "namespaceSelector", *RULES)
+    only(part, "namespaceSelector", *RULES, EXCLUSIVE_CPUS)
     default, enforce, warn, audit = (_policy_of(part[level]) for level in LEVELS)
     rules = NamespaceRules(
         default,
@@ -237,10 +253,11 @@ def _default(part: Part) -> Default:
         scheduler=_scheduler(part["scheduler"]),
         gate=_read_enum(part["gate"], Gate),
         heal=_read_enum(part["heal"], Heal),
+        exclusive_cpus=_cpus(part[EXCLUSIVE_CPUS]),
     )
     selected = tuple(requirements(part["namespaceSelector"]))
     if rules == UNRULED and len(part.mistakes) == before:
-        part.wrong(f"sets nothing: add {', '.join(RULES[:-1])} or {RULES[-1]}")
+        part.wrong(f"sets nothing: add {', '.join(RULES)} or {EXCLUSIVE_CPUS}")
     return Default(selected, rules)
 
 
@@ -260,6 +277,16 @@ def _scheduler(part: Part) -> str | None:
     if name and (wrong := not_a_scheduler(name)):
         part.wrong(wrong)
     return name or None
+
+
+def _cpus(part: Part) -> int | None:
+    """Return a limit of whole CPUs, if a value is set."""
+    if part.value is None:
+        return None
+    cpus = part.integer(least=0)
+    if cpus is not None and cpus > intent.MOST_CPUS:
+        part.wrong(f"must be at most {intent.MOST_CPUS}")
+    return cpus
 
 
 def _read_enum(part: Part, enum: type[EnumT]) -> EnumT | None:

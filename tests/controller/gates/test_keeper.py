@@ -20,10 +20,11 @@ from numalign.kube.pod_informer import PodInfo
 from numalign.model.attributes import Attributes, Labels
 from numalign.model.constraints import Operator, Requirement, Term
 from numalign.model.intent import NODE_LABEL, PINNED_AT, PLACEMENT, PLACEMENT_GATE
+from numalign.model.node import CpuManager
 from numalign.scheduling.scheduler_state import PendingPod
 from tests.controller.gates.conftest import GatedCluster, gated
 from tests.notation import node, table
-from tests.scorer.conftest import ALL, EMPTY, FOUR, LARGE, SINGLE, SMALL, Raw, uid
+from tests.scorer.conftest import ALL, EMPTY, FOUR, LARGE, SINGLE, SMALL, Raw, on, raw, uid
 
 ONE = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 """One zone, for one pod of all of it."""
@@ -497,3 +498,155 @@ def overbooked(cluster: GatedCluster) -> list[tuple[str, str, str]]:
         }
         too_much += [(name, *key) for key, amount in used.items() if amount > has[key]]
     return too_much
+
+
+# Quotas.
+
+
+async def test_a_pod_beyond_its_quota_waits_for_longer_than_its_patience_and_is_told_why() -> None:
+    cluster = GatedCluster(patience=30.0)
+    await cluster.know({"a": EMPTY, "b": EMPTY}, team={"gate": "enabled", "exclusive-cpus": "10"})
+    cluster.make(gated(ALL, name="first", creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(1)
+        cluster.bind("first", "a")
+        cluster.make(gated(ALL, name="second", creationTimestamp=NEW))
+        await cluster.pass_by(100)
+        waited = cluster.gates("second")
+        cluster.delete("first")
+        await cluster.pass_by(5)
+
+    assert waited
+    assert cluster.pin("second") in {"a", "b"}
+    assert cluster.reasons() == [
+        ("first", "NUMAPinned"),
+        ("second", "NUMAOverQuota"),
+        ("second", "NUMAPinned"),
+    ]
+    assert cluster.events[1].message == (
+        "numalign: 8 of 10 exclusive CPUs of namespace team are in use, and the pod requests 8;"
+        " its gate is lifted once they are free"
+    )
+
+
+async def test_as_many_are_pinned_at_once_as_the_quota_has_cpus() -> None:
+    cluster = GatedCluster()
+    await cluster.know({"a": EMPTY, "b": EMPTY}, team={"gate": "enabled", "exclusive-cpus": "10"})
+    cluster.make(*(gated("cpu=2 mem=1Gi", name=f"pod-{at}", creationTimestamp=NEW) for at in range(8)))
+
+    async with cluster.running():
+        await cluster.pass_by(20)
+
+    assert sum(not cluster.gates(f"pod-{at}") for at in range(8)) == 5
+
+
+async def test_the_quota_of_one_namespace_is_no_reason_for_another(cluster: GatedCluster) -> None:
+    """Both ask for the same, of which nothing is left to the first."""
+    enabled = {"gate": "enabled"}
+    await cluster.know({"a": EMPTY}, team={**enabled, "exclusive-cpus": "0"}, others=enabled)
+    cluster.make(
+        gated(FOUR, name="limited"),
+        gated(FOUR, name="free", namespace="others", creationTimestamp=NEW),
+    )
+
+    async with cluster.running():
+        await cluster.pass_by(2)
+
+    assert (cluster.pin("free"), bool(cluster.gates("limited"))) == ("a", True)
+
+
+async def test_the_patience_of_a_pod_begins_when_its_quota_lets_it_through() -> None:
+    cluster = GatedCluster(patience=30.0)
+    await cluster.know({"small": SMALL}, team={"gate": "enabled", "exclusive-cpus": "0"})
+    cluster.make(gated(FOUR, creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(60)
+        await cluster.know({"small": SMALL})
+        await cluster.pass_by(20)
+        waited = cluster.gates()
+        await cluster.pass_by(20)
+
+    assert (bool(waited), cluster.gates()) == (True, [])
+
+
+async def test_nodes_are_asked_about_one_of_many_alike_that_are_beyond_their_quota(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, asked = GatedCluster(), count_choices(monkeypatch)
+    await cluster.know({"a": EMPTY}, team={"gate": "enabled", "exclusive-cpus": "0"})
+    cluster.make(*(gated(FOUR, name=f"pod-{at}", creationTimestamp=NEW) for at in range(30)))
+
+    async with cluster.running():
+        await cluster.pass_by(TURN_SECONDS)
+
+    assert len(asked) == 1
+    assert len(cluster.reasons()) == 30
+
+
+async def test_beyond_its_quota_a_pod_goes_where_no_cpus_are_pinned_and_waits_for_either_otherwise() -> None:
+    cluster = GatedCluster(patience=30.0)
+    shared = replace(ONE, cpu_manager=CpuManager.NONE)
+    await cluster.know({"a": EMPTY, "shared": shared}, team={"gate": "enabled", "exclusive-cpus": "0"})
+    cluster.make(gated(ALL, name="first", creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(1)
+        pinned = cluster.pin("first")
+        cluster.bind("first", "shared")
+        cluster.make(gated(ALL, name="second", creationTimestamp=NEW))
+        await cluster.pass_by(100)
+
+    assert (pinned, bool(cluster.gates("second"))) == ("shared", True)
+    assert cluster.reasons() == [("first", "NUMAPinned"), ("second", "NUMAOverQuota")]
+
+
+async def test_the_gate_of_a_pod_that_may_not_use_what_its_quota_excludes_is_lifted_as_any(
+    cluster: GatedCluster,
+) -> None:
+    labels = Attributes(Labels({"pool": "shared"}))
+    shared = replace(ONE, cpu_manager=CpuManager.NONE, attributes=labels)
+    await cluster.know({"a": EMPTY, "shared": shared}, team={"gate": "enabled", "exclusive-cpus": "0"})
+    only = {"nodeSelector": {"pool": "shared"}}
+    cluster.make(gated(ALL, name="first", spec=only, creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(1)
+        cluster.bind("first", "shared")
+        cluster.make(gated(ALL, name="second", spec=only, creationTimestamp=NEW))
+        await cluster.pass_by(50)
+
+    assert cluster.reasons() == [("first", "NUMAPinned"), ("second", "NUMAGateLifted")]
+
+
+async def test_a_quota_that_is_used_up_while_a_node_is_chosen_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, choose = GatedCluster(), Chooser.choose
+    await cluster.know({"a": EMPTY, "b": EMPTY}, team={"gate": "enabled", "exclusive-cpus": "7"})
+    other = on("b", raw(FOUR, name="other"))
+
+    async def slow(
+        chooser: Chooser, pod: PodInfo, pending: PendingPod, *, spread: bool
+    ) -> ChosenNode | NoNode:
+        chosen = await choose(chooser, pod, pending, spread=spread)
+        cluster.make(other)
+        return chosen
+
+    monkeypatch.setattr(Chooser, "choose", slow)
+    cluster.make(gated(FOUR, creationTimestamp=NEW))
+    async with cluster.running():
+        await cluster.pass_by(2)
+
+    assert (bool(cluster.gates()), cluster.scorer.kept()) == (True, {})
+    assert [reason for _, reason in cluster.reasons()] == ["NUMAOverQuota"]
+
+
+async def test_a_pod_beyond_its_quota_waits_even_if_its_patience_ends_before_it_is_tried_again() -> None:
+    cluster = GatedCluster(patience=1.0)
+    await cluster.know({"a": EMPTY}, team={"gate": "enabled", "exclusive-cpus": "0"})
+    cluster.make(gated(FOUR, creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(30)
+
+    assert cluster.gates()

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,10 @@ SHOWN_SHAPE = shape.shape(
 SINGLE, RESTRICTED, LOOSE = Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT
 
 
+LAST = NamespaceRules(warn=LOOSE, exclusive_cpus=64)
+"""The last rule of the page's example."""
+
+
 def written() -> str:
     """The example of the page for platform teams."""
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -59,7 +64,7 @@ def test_the_page_for_platform_teams_shows_a_file_that_is_read() -> None:
                 ),
                 NamespaceRules(default=SINGLE, enforce=RESTRICTED),
             ),
-            Default((), NamespaceRules(warn=LOOSE)),
+            Default((), LAST),
         ),
         exemptions=Exemptions(
             users=("system:serviceaccount:ci:*",),
@@ -76,6 +81,7 @@ def test_the_page_for_platform_teams_shows_a_file_that_is_read() -> None:
         unknown_resources=Reaction.DENY,
         taints=RequestReaction.DENY,
         partial=RequestReaction.DENY,
+        over_quota=RequestReaction.DENY,
         shapes=(SHOWN_SHAPE,),
         pools=GrowablePools(
             BUILT_IN.labels | {"example.com/node-group"},
@@ -89,9 +95,9 @@ def test_the_page_for_platform_teams_shows_a_file_that_is_read() -> None:
     ("labels", "namespace", "rules"),
     table(
         [
-            ("both rules", {"tier": "gold"}, "web", NamespaceRules(SINGLE, RESTRICTED, LOOSE)),
-            ("not where it is left out by name", {"tier": "gold"}, "legacy", NamespaceRules(warn=LOOSE)),
-            ("the last alone", {}, "web", NamespaceRules(warn=LOOSE)),
+            ("both rules", {"tier": "gold"}, "web", replace(LAST, default=SINGLE, enforce=RESTRICTED)),
+            ("not where it is left out by name", {"tier": "gold"}, "legacy", LAST),
+            ("the last alone", {}, "web", LAST),
         ]
     ),
 )
@@ -112,13 +118,17 @@ def test_the_page_names_every_kind_that_is_looked_at() -> None:
 
 def test_a_policy_is_data_for_programs() -> None:
     everything = ClusterPolicy(
-        (Default((GOLD, TIERED, TIERLESS, NOT_GOLD), NamespaceRules(enforce=SINGLE)), ALL_LOOSE),
+        (
+            Default((GOLD, TIERED, TIERLESS, NOT_GOLD), NamespaceRules(enforce=SINGLE, exclusive_cpus=0)),
+            ALL_LOOSE,
+        ),
         Exemptions(("eve",), frozenset({"b", "a"}), frozenset({"kata"})),
         {("", "A"): (TemplatePath(("a",)),), ("x.io", "B"): (TemplatePath(("b", "[*]", "c")),)},
         never=Reaction.WARN,
         unknown_resources=Reaction.DENY,
         taints=RequestReaction.IGNORE,
         partial=RequestReaction.DENY,
+        over_quota=RequestReaction.DENY,
         shapes=(GPU_SHAPE,),
         pools=GrowablePools(frozenset({"pool", "group"}), frozenset({Pool("pool", "a"), Pool("group")})),
         unaligned=frozenset({"x.io/b", "x.io/a"}),
@@ -129,6 +139,7 @@ def test_a_policy_is_data_for_programs() -> None:
             {
                 "namespaces": "tier in (gold,silver), tier, !tier, tier notin (gold)",
                 "enforce": "single-numa-node",
+                "exclusiveCPUs": 0,
             },
             {"namespaces": "", **dict.fromkeys(("default", "enforce", "warn", "audit"), "best-effort")},
         ],
@@ -138,6 +149,7 @@ def test_a_policy_is_data_for_programs() -> None:
         "unknownResources": "deny",
         "taints": "ignore",
         "partial": "deny",
+        "overQuota": "deny",
         "shapes": [GPU_SHAPE.name],
         "poolLabels": ["group", "pool"],
         "fixedPools": ["group", "pool=a"],
@@ -151,6 +163,41 @@ def test_pools_that_may_grow_are_known_by_more_labels_and_some_are_fixed() -> No
     assert pools.labels == BUILT_IN.labels | {"example.com/group"}
     assert pools.fixed == {Pool("example.com/group", "a"), Pool("agentpool")}
     assert parse(b"{}").pools == BUILT_IN
+
+
+@pytest.mark.parametrize(
+    ("text", "reaction"), [("{}", "warn"), *((f"overQuota: {each}", each) for each in RequestReaction)]
+)
+def test_what_happens_to_pods_beyond_the_quota_of_their_namespace(text: str, reaction: str) -> None:
+    assert parse(text.encode()).over_quota == reaction
+
+
+LIMITED = """
+defaults:
+- namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: large}}
+  exclusiveCPUs: 40
+- warn: none
+- exclusiveCPUs: 20
+"""
+
+LIMITS = [
+    # what counts                              namespace  label  limit
+    ("the first entry with a limit",           "large",   None,  40),
+    ("that of all others",                     "small",   None,  20),
+    ("a label that is stricter",               "large",   8,     8),
+    ("no label that is looser",                "small",   1000,  20),
+    ("none at all is strictest",               "large",   0,     0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("disabled", [False, True])
+@pytest.mark.parametrize(("namespace", "label", "limit"), table(LIMITS))
+def test_a_namespace_may_have_as_many_exclusive_cpus_as(
+    namespace: str, label: int | None, limit: int, *, disabled: bool
+) -> None:
+    own = NamespaceRules(exclusive_cpus=label, disabled=disabled)
+
+    assert parse(LIMITED.encode()).rules_for(own, {}, namespace).exclusive_cpus == limit
 
 
 def test_resources_that_no_plugin_serves_are_named() -> None:
@@ -362,6 +409,13 @@ MISTAKEN = {
             "fixedPools[3]: names no label: write LABEL=NAME, or LABEL for all of its pools",
             "fixedPools[4]: must be a string, not a number",
         ]),
+    "limits that are none": (
+        "defaults: [{exclusiveCPUs: -1}, {exclusiveCPUs: many}, {exclusiveCPUs: 1000000001}]",
+        [
+            "defaults[0].exclusiveCPUs: must be at least 0, not -1",
+            'defaults[1].exclusiveCPUs: must be a whole number, not "many"',
+            "defaults[2].exclusiveCPUs: must be at most 1000000000",
+        ]),
     "a key that is a number": ("1: {}", ["1: the key must be a string: put it in quotes"]),
     "parts of another shape": ("defaults: {}\nexemptions: []\nworkloads: 3",
         ["defaults: must be a list, not an object",
@@ -385,8 +439,8 @@ MISTAKEN = {
     "rules of another shape": ("defaults: [restricted, null]",
         ['defaults[0]: must be an object, not "restricted"', "defaults[1]: must be an object, not null"]),
     "a rule that says nothing": ("defaults: [{}, {warn: null, namespaceSelector: {}}]",
-        ["defaults[0]: sets nothing: add default, enforce, warn, audit, scheduler, gate or heal",
-            "defaults[1]: sets nothing: add default, enforce, warn, audit, scheduler, gate or heal"]),
+        [f"defaults[{at}]: sets nothing: add default, enforce, warn, audit, scheduler, gate, heal or"
+            " exclusiveCPUs" for at in (0, 1)]),
     "a rule with another key": ("defaults: [{enforced: restricted}]",
         ['defaults[0].enforced: unknown key; did you mean "enforce"?']),
     "another policy": ("defaults: [{warn: strict, enforce: '', audit: 'off', default: on}]",
