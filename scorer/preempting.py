@@ -93,7 +93,7 @@ class Preemption:
         return (pod for pod in pods if pod and pod.node == name)
 
     def _has_room(self, name: str, pod: PendingPod) -> bool:
-        """Return whether a node that needs no victims is certain to admit the pod."""
+        """Return whether a node is predicted to admit the pod without any victims."""
         prediction = self._state.predict(name, pod, without=(pod.uid,))
         return prediction is not None and prediction.verdict.admitted
 
