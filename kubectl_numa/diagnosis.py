@@ -71,6 +71,7 @@ class Finding(StrEnum):
     UNJUDGED_PODS = "unjudged-pods"
     NO_VERSION = "no-version"
     VERSION = "version"
+    PRE_RELEASE = "pre-release"
     NOT_ALIGNED = "not-aligned"
     SHARED_CPUS = "shared-cpus"
     NO_SUCH_ZONE = "no-such-zone"
@@ -585,6 +586,16 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             "numalign was not compared with this version of the kubelet, but with versions near it",
             _do("Update numalign once it is compared; docs/measurements/agreement.md lists the versions."),
         ),
+        Finding.PRE_RELEASE: _FindingRow(
+            Severity.NOTE,
+            _on_node(lambda node: [f"1.{PRE_RELEASE}"] if node.options.minor == PRE_RELEASE else []),
+            "numalign was compared with a pre-release of this version of the kubelet, which may have changed"
+            " since",
+            _do(
+                "Update numalign once it is compared with the release. What differs from older versions:\n"
+                "  kubectl numa versions"
+            ),
+        ),
         Finding.NOT_ALIGNED: _FindingRow(
             Severity.NOTE,
             _on_node(lambda node: [""] if node.policy is Policy.NONE else []),
@@ -632,7 +643,7 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             " (kubernetes#140730)",
             _do(
                 "Reserve whole cores: list all threads of each core in reservedSystemCPUs. Or remove"
-                " distribute-cpus-across-numa, or update the kubelet to Kubernetes 1.38 or newer."
+                " distribute-cpus-across-numa, or update the kubelet to Kubernetes 1.38 once it is released."
             ),
         ),
         Finding.MANY_ZONES: _FindingRow(

@@ -24,6 +24,7 @@ class Doubt(StrEnum):
     OPTIONS = "options"
     NO_VERSION = "no-version"
     VERSION = "version"
+    PRE_RELEASE = "pre-release"
     THREADS = "threads"
     CORES = "cores"
     SOCKETS = "sockets"
@@ -122,6 +123,10 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
         Doubt.VERSION: _Row(
             lambda node, _: node.options.minor is not None and node.options.minor not in COMPARED,
             "this kubelet version is untested; only versions close to it were tested",
+        ),
+        Doubt.PRE_RELEASE: _Row(
+            lambda node, _: node.options.minor == PRE_RELEASE,
+            "only a pre-release of this kubelet version was tested; it may have changed since",
         ),
         # A label shows that there are hyperthreads, not how many.
         Doubt.THREADS: _Row(

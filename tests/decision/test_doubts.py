@@ -66,6 +66,7 @@ DOUBTS = [
     ("which zones share a socket",                SOCKETS,  CPUS,    {Doubt.SOCKETS}),
     ("how far apart zones are",                   CLOSEST,  CPUS,    {Doubt.DISTANCES}),
     ("a version that was never compared",         told(PLAIN, minor=35), CPUS, {Doubt.VERSION}),
+    ("one that is not released yet",              told(PLAIN, minor=38), CPUS, {Doubt.PRE_RELEASE}),
     ("of a known machine nothing is in doubt",    KNOWN,    "cpu=2 mem=1Gi gpu=1", set()),
     ("but its version",                           NEWER,    CPUS,    {Doubt.VERSION}),
     ("an option that is not known",               replace(PLAIN, options=NOVEL), CPUS,
