@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 .PHONY: all ready demo serve test test-latest test-oldest laws check lock sim soak clean
 .PHONY: agreement agreement-check never oracle oracle-test fuzz-kubelet
 .PHONY: e2e e2e-clean-root e2e-versions e2e-kubelets e2e-workloads e2e-ecosystem attack browser-test deploy-test release release-check release-test
-.PHONY: bench bench-e2e simulate map-screenshots
+.PHONY: bench bench-e2e simulate kep-6007 map-screenshots
 .PHONY: protos manifests dashboard reference docs docs-linkcheck
 all: check test
 
@@ -243,6 +243,11 @@ bench: $(READY)
 # Replay a trace under several strategies, and write docs/measurements/simulate.md: make simulate [TRACE=FOLDER]
 simulate: $(READY)
 	$(BIN)/python -m bench.replays --markdown docs/measurements/simulate.md $(if $(TRACE),--trace $(TRACE)) $(SIMULATE)
+
+# Replay a part of the trace with kubelets that choose zones by what is allocated, and write
+# docs/measurements/kep-6007.md: make kep-6007 [KEP_6007="--seeds 10"]
+kep-6007: $(READY)
+	$(BIN)/python -m bench.kep_6007 --markdown docs/measurements/kep-6007.md $(KEP_6007)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -46,8 +46,10 @@ class ReplayedCluster(Protocol[SampleT_co]):
         """Return the current state, once pods requested so many thousandths of GPUs."""
 
 
-def replay(cluster: ReplayedCluster[SampleT_co], pods: Arrivals) -> Iterator[SampleT_co]:
-    """Place all pods; yield a sample after the first, every `EVERY` per cent, and at the end.
+def replay(
+    cluster: ReplayedCluster[SampleT_co], pods: Arrivals, every: float = EVERY
+) -> Iterator[SampleT_co]:
+    """Place all pods; yield a sample after the first, every so many per cent, and at the end.
 
     The cluster must have GPUs.
     """
@@ -58,7 +60,7 @@ def replay(cluster: ReplayedCluster[SampleT_co], pods: Arrivals) -> Iterator[Sam
         asked += pod.gpu_milli
         if asked * PER_CENT >= due * cluster.columns.gpu_milli:
             yield cluster.sample(asked)
-            due += EVERY
+            due += every
     yield cluster.sample(asked)
 
 

@@ -10,14 +10,11 @@ from numalign.model.intent import Policy, Scope
 from numalign.model.options import DEFAULTS, Options
 from numalign.simulation.arrivals import Arrivals, arrivals
 from numalign.simulation.fragments import typical_pods
-from numalign.simulation.replay import PER_CENT, replay
+from numalign.simulation.replay import EVERY, PER_CENT, replay
 from numalign.simulation.trace import Trace
 from numalign.simulation.zone_cluster import GpuNode, PlacedPod, ZoneCluster, ZoneNodes, ZoneSample
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
 from numalign.simulation.zoned_nodes import gpu_zones, zoned_node
-
-TURNOVER_EVERY = 5
-"""Per cent of all GPUs that pods request between two samples of a replay in which pods end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,30 +38,43 @@ class Zoning:
         ]
 
 
-def replay_on_zones(
-    nodes: Sequence[GpuNode], trace: Trace, scheduler: str, *, ratio: float, seed: int
+def replay_on_zones(  # noqa: PLR0913  a replay, and how often it is sampled
+    nodes: Sequence[GpuNode],
+    trace: Trace,
+    scheduler: str,
+    *,
+    ratio: float,
+    seed: int,
+    every: float = EVERY,
 ) -> Iterator[ZoneSample]:
     """Replay pods of a trace that request `ratio` times the GPUs; `scheduler` is one of `ZONE_SCHEDULERS`.
 
-    The seed shuffles pods and nodes.
+    The seed shuffles pods and nodes. `every` is as in `replay`.
     """
     cluster, pods = _begun(nodes, trace, scheduler, ratio, seed)
-    yield from replay(cluster, pods)
+    yield from replay(cluster, pods, every)
 
 
-def turnover_on_zones(  # noqa: PLR0913  a replay, and how long its pods live
-    nodes: Sequence[GpuNode], trace: Trace, scheduler: str, *, ratio: float, seed: int, load: float
+def turnover_on_zones(  # noqa: PLR0913  a replay, how long its pods live, and how often it is sampled
+    nodes: Sequence[GpuNode],
+    trace: Trace,
+    scheduler: str,
+    *,
+    ratio: float,
+    seed: int,
+    load: float,
+    every: float = EVERY,
 ) -> Iterator[ZoneSample]:
     """Replay as `replay_on_zones`, but pods end: those alive request `load` times the GPUs on average.
 
     Each lives until a random number of others have arrived (exponential), which depends on the seed alone.
-    Yield a sample every `TURNOVER_EVERY` per cent of all GPUs that pods request.
+    Yield a sample every so many per cent of all GPUs that pods request.
     """
     cluster, pods = _begun(nodes, trace, scheduler, ratio, seed)
     mean_life = load / ratio * len(pods.order)
     lives = np.random.default_rng([seed, 1]).exponential(mean_life, len(pods.order)).tolist()
     ends, asked = list[tuple[float, int, PlacedPod]](), 0
-    due = every = TURNOVER_EVERY / PER_CENT * cluster.columns.gpu_milli
+    due = step = every / PER_CENT * cluster.columns.gpu_milli
     for turn, (number, life) in enumerate(zip(pods.order, lives, strict=True)):
         while ends and ends[0][0] <= turn:
             cluster.end(heappop(ends)[2])
@@ -74,7 +84,7 @@ def turnover_on_zones(  # noqa: PLR0913  a replay, and how long its pods live
         asked += pod.gpu_milli
         if asked >= due:
             yield cluster.sample(asked)
-            due += every
+            due += step
 
 
 def _begun(

@@ -5,14 +5,14 @@ import pytest
 from numalign.model.intent import Policy
 from numalign.simulation.trace import MIB, Trace, TraceNode, TracePod
 from numalign.simulation.zone_cluster import ZoneSample
-from numalign.simulation.zone_replay import TURNOVER_EVERY, Zoning, turnover_on_zones
+from numalign.simulation.zone_replay import Zoning, turnover_on_zones
 
 TRACE = Trace([TraceNode(32_000, 1024 * MIB, 4)] * 5, [TracePod(1000, MIB, 1, 1000)])
 
 
 def turnover(load: float, scheduler: str = "gate", seed: int = 42) -> list[ZoneSample]:
     nodes = Zoning(2, Policy.SINGLE_NUMA_NODE).nodes_of(TRACE)
-    return list(turnover_on_zones(nodes, TRACE, scheduler, ratio=20, seed=seed, load=load))
+    return list(turnover_on_zones(nodes, TRACE, scheduler, ratio=20, seed=seed, load=load, every=10))
 
 
 def test_pods_that_are_alive_request_as_much_as_was_said() -> None:
@@ -22,7 +22,7 @@ def test_pods_that_are_alive_request_as_much_as_was_said() -> None:
 
 def test_it_is_sampled_at_even_distances() -> None:
     found = turnover(0.5)
-    assert [sample.arrived for sample in found[:3]] == [TURNOVER_EVERY * turn for turn in (1, 2, 3)]
+    assert [sample.arrived for sample in found[:3]] == [10, 20, 30]
     assert found[-1].pods == found[-1].aligned == 20 * 20
 
 
