@@ -205,7 +205,7 @@ async def test_it_labels_nodes_and_gives_the_lease_back_at_its_end(bench: Bench)
     assert all(NODE_LABEL not in node["metadata"]["labels"] for node in bench.api.all(NODES))
     # And nothing else is watched than what it needs.
     watched = {path for path in bench.asked() if not path.startswith((LEASES, f"{NODES}/"))}
-    assert watched - {CONFIGMAPS} == {NODES, NAMESPACES, TOPOLOGIES, CPUS, SHAPES, PODS}
+    assert watched - {CONFIGMAPS, "/version"} == {NODES, NAMESPACES, TOPOLOGIES, CPUS, SHAPES, PODS}
 
 
 async def test_it_makes_a_certificate_that_callers_trust(bench: Bench) -> None:
