@@ -193,13 +193,23 @@ async def test_nobody_is_named_for_a_pod_that_may_not_preempt() -> None:
     assert await chosen(await occupied(*TWO), raw(ALL), priority=None) is None
 
 
-@pytest.mark.parametrize(("limit", "names"), [("12", ["v"]), ("11", ["w", "v"]), ("7", None)])
-async def test_as_many_are_named_as_the_quota_wants_gone(limit: str, names: Sequence[str] | None) -> None:
-    """Two of four CPUs for one of eight, for which there is room without the first."""
+LIMITED: Sequence[tuple[str, str, str, Sequence[str] | None]] = [
+    # the quota, of which eight are in use           limit  wants    who goes
+    ("has as much left as there is room for",        "12", ALL,     ["v"]),
+    ("has less left",                                "11", ALL,     ["w", "v"]),
+    ("is less than the pod alone",                   "7",  ALL,     None),
+    ("is the only reason",                           "8",  QUARTER, ["v"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("limit", "wanted", "names"), table(LIMITED))
+async def test_as_many_are_named_as_the_quota_wants_gone(
+    limit: str, wanted: str, names: Sequence[str] | None
+) -> None:
     scorer = await occupied(*TWO)
     await scorer.know({"a": EMPTY}, team={"exclusive-cpus": limit})
 
-    found = await chosen(scorer, raw(ALL))
+    found = await chosen(scorer, raw(wanted))
 
     assert found == (None if names is None else Victims(tuple(map(uid, names)), 0))
 
