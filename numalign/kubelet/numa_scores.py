@@ -8,7 +8,7 @@ so neither changes whether a container is admitted, but which zones it gets and 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from operator import and_
 from typing import NamedTuple
 
@@ -105,12 +105,13 @@ def _by_score(
     A mask keeps the score of the permutation with which it won, and a score of 0 compares with no other, so
     the order of permutations can matter.
     """
-    uses = [_use(state, name) for name in resources]
+    # The same few hints are in many permutations.
+    scores = [cache(_use(state, name).score) for name in resources]
     sign = 1 if strategy is NumaStrategy.MOST_ALLOCATED else -1
 
     def merged(permutation: Permutation) -> tuple[Mask, int]:
-        scored = zip(resources, uses, permutation, strict=True)
-        return reduce(and_, permutation), mean({name: use.score(mask) for name, use, mask in scored}, weights)
+        scored = zip(resources, scores, permutation, strict=True)
+        return reduce(and_, permutation), mean({name: score(mask) for name, score, mask in scored}, weights)
 
     def better_of(current: tuple[Mask, int], candidate: tuple[Mask, int]) -> tuple[Mask, int]:
         (mask, score), (other, its) = current, candidate

@@ -103,8 +103,11 @@ TieBreak = Callable[[Sequence[str], Iterable[Permutation]], Mask]
 The permutations are in the kubelet's order.
 """
 
+MOST_EQUALS = 256
+"""The limit of preferred equals that are compared: all that ten zones have. Of more the lowest is taken."""
+
 MOST_PERMUTATIONS = 4096
-"""The limit of permutations that are visited, a few milliseconds: all of three resources on four zones."""
+"""The same for permutations of other hints: all of three resources on four zones."""
 
 
 class TopologyHint(NamedTuple):
@@ -192,7 +195,7 @@ def _preferred(
     if not common:
         return None
     equals = numa.equals(common)
-    if tie_break is None or equals.bit_count() == 1:
+    if tie_break is None or not 1 < equals.bit_count() <= MOST_EQUALS:
         return TopologyHint(hint_sets.lowest(equals), preferred=True)
     permutations = ((mask,) * len(hints) for mask in _in_order(equals))
     return TopologyHint(tie_break([hint.resource for hint in hints], permutations), preferred=True)

@@ -10,8 +10,11 @@ A unit is about a microsecond of one CPU. The estimate is an upper bound: lists 
 need no merge.
 """
 
+from math import comb
 from typing import NamedTuple
 
+from numalign.kubelet.numa_scores import ties
+from numalign.kubelet.topology_manager import MOST_EQUALS, MOST_PERMUTATIONS
 from numalign.model.demand import Demand, Step
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import CpuManager, MemoryManager, Node
@@ -28,22 +31,26 @@ LIMIT_AT_ONCE = 50_000
 _CONTAINER = 100
 _EARLIER = 16
 """The number of containers whose blocks of memory are checked in one unit."""
+_SCORED, _SCORED_AGAIN = 20, 2
+"""The cost of the score of a hint, and of one that an earlier permutation had."""
 
 
 class Work(NamedTuple):
     """The containers to admit, the lists of hints to build for them, and the merges.
 
-    `looks` is how often a container checks what an earlier one was given.
+    `looks` is how often a container checks what an earlier one was given, `choices` the units of the choices
+    between equals by scores.
     """
 
     containers: int = 0
     lists: int = 0
     merges: int = 0
     looks: int = 0
+    choices: int = 0
 
     def units(self, zones: int) -> int:
         """Return the total in units, on a node with `zones` zones."""
-        own = _CONTAINER * self.containers + self.looks // _EARLIER
+        own = _CONTAINER * self.containers + self.looks // _EARLIER + self.choices
         if not self.lists:
             return own
         # Beyond it one piece alone takes too long, however few containers there are.
@@ -80,6 +87,7 @@ def estimate(node: Node, demand: Demand) -> Work:
         merges=merged if node.policy is Policy.BEST_EFFORT else 0,
         # Allocate goes through the blocks of init containers (updateInitContainersMemoryBlocks).
         looks=len(demand.steps) * sum(kept),
+        choices=sum(_choice(node, _pieces(node, step) + _kept(node, step)) for step in aligned),
     )
 
 
@@ -95,6 +103,17 @@ def _kept(node: Node, step: Step) -> int:
         return 0
     # It handles even a step that requests no memory.
     return max(len(step.memory), int(step.managed))
+
+
+def _choice(node: Node, lists: int) -> int:
+    """Return the units of the choice between equals, preferred ones and others (`topology_manager`)."""
+    if ties(node) is None:
+        return 0
+    zones = len(node.zones)
+    scored = _SCORED * min(comb(zones, zones // 2), MOST_EQUALS)
+    if node.policy is Policy.BEST_EFFORT:
+        scored += _SCORED_AGAIN * min(((1 << zones) - 1) ** lists, MOST_PERMUTATIONS)
+    return lists * scored
 
 
 def _between(node: Node, step: Step) -> int:

@@ -5,8 +5,10 @@ Hints are written as the digits of their zones, with p for preferred: `0p 1p 01 
 `-` is a list without any (impossible), and an empty text means that nobody cares.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from itertools import product
+from operator import and_
 from random import Random
 
 from hypothesis import given
@@ -17,6 +19,7 @@ from numalign.kubelet.topology_manager import (
     Decision,
     Distances,
     NumaInfo,
+    Permutation,
     ResourceHints,
     TopologyHint,
     merge,
@@ -61,6 +64,27 @@ def test_on_a_single_zone_no_affinity_is_stored_by_single_numa_node() -> None:
     assert merge(Policy.RESTRICTED, [one], NumaInfo(1)) == Decision(
         TopologyHint(0b1, preferred=True), admitted=True
     )
+
+
+def highest(_resources: Sequence[str], permutations: Iterable[Permutation]) -> int:
+    return max(reduce(and_, masks) for masks in permutations)
+
+
+def test_of_more_preferred_equals_than_are_compared_the_lowest_is_taken() -> None:
+    def chosen(count: int, width: int) -> int | None:
+        masks = hint_sets.of_width(hint_sets.every(count), width)
+        hints = [ResourceHints("cpu", masks, masks)]
+        return merge(Policy.RESTRICTED, hints, NumaInfo(count), highest).affinity.mask
+
+    assert (chosen(10, 5), chosen(11, 5)) == (0b1111100000, 0b11111)
+
+
+def test_of_more_permutations_than_are_visited_the_lowest_is_taken() -> None:
+    def chosen(lists: int) -> int | None:
+        hints = [ResourceHints(f"r{at}", hint_sets.every(4), hint_sets.NONE) for at in range(lists)]
+        return merge(Policy.BEST_EFFORT, hints, NumaInfo(4), highest).affinity.mask
+
+    assert (chosen(3), chosen(4)) == (0b1000, 0b1)
 
 
 def test_eight_zones_and_eight_resources_are_no_walk_over_permutations() -> None:

@@ -10,6 +10,7 @@ from numalign.kubelet.admission_errors import RejectionReason
 from numalign.kubelet.admit import admit, min_widths
 from numalign.kubelet.work_limit import LIMIT, LIMIT_AT_ONCE, Work
 from numalign.model.node import Node
+from numalign.model.options import DEFAULTS
 from tests.notation import GPU, asks, machine, means, node, options, table
 
 ZONE = "cpu=16 mem=64Gi huge=4Gi gpu=4 nic=4"
@@ -41,6 +42,26 @@ TOLD = [
 @pytest.mark.parametrize(("policy", "scope", "pod", "expected"), table(TOLD))
 def test_what_a_pod_takes(policy: str, scope: str, pod: str, expected: Work) -> None:
     assert work_limit.estimate(of_zones(2, policy, scope), asks(pod)) == expected
+
+
+SCORED = options(strategy="most-allocated")
+
+CHOICES = [
+    # what it shows                             zones  policy         the pod  the units
+    ("preferred equals of each resource",           2, "restricted",  PLAIN,   3 * 20 * 2),
+    ("of each container",                           2, "restricted",  TWICE,   6 * 20 * 2),
+    ("what resources prefer differently, too",      2, "best-effort", PLAIN,   3 * (20 * 2 + 2 * 3**3)),
+    ("as many as are compared",                    16, "best-effort", PLAIN,   3 * (20 * 256 + 2 * 4096)),
+    ("nothing is chosen by a kubelet of none",      2, "none",        PLAIN,   0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("zones", "policy", "pod", "units"), table(CHOICES))
+def test_what_the_choice_between_equals_takes(zones: int, policy: str, pod: str, units: int) -> None:
+    plain, scored = (
+        work_limit.estimate(of_zones(zones, policy, options=told), asks(pod)) for told in (DEFAULTS, SCORED)
+    )
+    assert (scored.choices, scored) == (units, plain._replace(choices=units))
 
 
 def test_devices_between_zones_are_looked_at_for_each_choice_of_them() -> None:
@@ -76,10 +97,13 @@ def test_what_is_answered(zones: int, policy: str, pod: str) -> None:
     assert work_limit.answerable(told, asks(pod))
 
 
+SCORING = of_zones(8, "best-effort", options=SCORED)
+
 NOT_ANSWERED = [
     ("dozens of containers at best",       of_zones(16, "best-effort"), many(60)),
     ("one container on eighteen zones",    of_zones(18),                PLAIN),
     ("or on sixty-four",                   of_zones(64),                PLAIN),
+    ("choices by scores at best",          SCORING,                     many(60, "cpu=1 mem=1Gi")),
     ("memory there, whatever is aligned",  of_zones(34, "none"),        PLAIN),
     ("ten thousands of containers",        of_zones(2, "none"),         many(20_000, ODD)),
 ]  # fmt: skip
