@@ -58,6 +58,11 @@ def test_of_the_label_with_its_class_only_the_value_counts_that_it_should_have()
         assert unmet(Constraints((asks(Operator.IN, random),))) is Unmet.AFFINITY
 
 
+def told(*, strategy: str = "none", weights: str = "", unknown: str = "") -> Node:
+    chosen = options(strategy=strategy, weights=weights, unknown=unknown)
+    return standing(replace(PLAIN, options=chosen))
+
+
 SAME = [
     # what it shows one node another one shape
     ("two alike", standing(), replace(standing(), name="m", label="x"), True),
@@ -66,8 +71,11 @@ SAME = [
     ("a lasting taint", standing(), standing(taints=(Taint("x"),)), False),
     ("threads", standing(), standing(replace(PLAIN, threads=2)), False),
     ("zones of the kubelet", standing(), standing(replace(PLAIN, max_zones=9)), False),
-    ("a strategy", standing(), standing(replace(PLAIN, options=options(strategy="most-allocated"))), False),
-    ("an unknown option", standing(), standing(replace(PLAIN, options=options(unknown="x"))), False),
+    ("a strategy", standing(), told(strategy="most-allocated"), False),
+    ("another strategy", told(strategy="least-allocated"), told(strategy="most-allocated"), False),
+    ("another weight", told(weights="cpu=2"), told(weights="cpu=3"), False),
+    ("an unknown option", standing(), told(unknown="x"), False),
+    ("another unknown option", told(unknown="x"), told(unknown="y"), False),
     ("no totals", standing(), standing(replace(PLAIN, totals=None)), False),
     ("other totals", standing(), standing(replace(PLAIN, totals=bag("cpu=1"))), True),
     ("other devices", standing(), standing(node("cpu=4 mem=8Gi gpu=1", "cpu=4 mem=8Gi")), False),
