@@ -60,6 +60,9 @@ LONGEST_UNKNOWN = 128
 MOST_WEIGHT = 100
 """The largest weight in numa-score-weights."""
 
+MOST_WEIGHTS = 64
+"""The limit of weights that are read: each counts in every choice. With more, their value is not known."""
+
 _ABSENT = Part(None)
 
 # The texts that Go's strconv.ParseBool accepts.
@@ -222,6 +225,8 @@ def _weights(part: Part) -> tuple[tuple[str, int], ...] | None:
         if not name or not _NUMBER.fullmatch(weight) or not 0 <= int(weight) <= MOST_WEIGHT:
             return None
         read[name] = int(weight)
+        if len(read) > MOST_WEIGHTS:
+            return None
     return tuple(sorted(read.items()))
 
 

@@ -9,6 +9,7 @@ import pytest
 from numalign.kube.decode.kubelet_config import (
     LONGEST_UNKNOWN,
     MOST_UNKNOWN,
+    MOST_WEIGHTS,
     FeatureGates,
     KubeletConfiguration,
     kubelet_configuration,
@@ -118,6 +119,14 @@ def test_weights_of_a_kubelet_to_come_leave_the_rest_readable(written: str) -> N
         "numa-allocation-strategy=balanced",
         f"numa-score-weights={written}",
     }
+
+
+def test_more_weights_than_are_read_are_not_known() -> None:
+    weights = [f"a{at}=1" for at in range(MOST_WEIGHTS + 1)]
+    most, more = (scored(numa_score_weights=",".join(listed)) for listed in (weights[1:], weights))
+
+    assert (len(most.weights), most.unknown_options) == (MOST_WEIGHTS, frozenset())
+    assert (more.weights, len(more.unknown_options)) == ((), 1)
 
 
 @pytest.mark.parametrize("strategy", ["", "none"])
