@@ -36,8 +36,8 @@ LOST = replace(PLAIN, uncertain=frozenset({GPU}))
 UNVERSIONED = replace(PLAIN, options=options())
 NEWER = replace(KNOWN, options=options(minor=99))
 NOVEL = options(minor=36, unknown="prefer-blue")
-SCORED = options(minor=38, strategy="most-allocated")
-PACKED = options("prefer-most-allocated-numa-node", minor=38)
+SCORED = options(minor=37, strategy="most-allocated")
+PACKED = options("prefer-most-allocated-numa-node", minor=37)
 
 DOUBTS = [
     # what it shows                               node      pod      doubts
@@ -75,6 +75,8 @@ DOUBTS = [
     ("unless its policy is another",              replace(PLAIN, options=PACKED), CPUS, set()),
     ("scores of what is not preferred",           replace(PLAIN, options=SCORED, policy=Policy.BEST_EFFORT),
                                                      CPUS,           {Doubt.UNRELEASED, Doubt.SCORES}),
+    ("but not of one resource alone",             replace(PLAIN, options=SCORED, policy=Policy.BEST_EFFORT),
+                                                     DEVICES,        {Doubt.DEVICES, Doubt.UNRELEASED}),
 ]  # fmt: skip
 
 
