@@ -137,6 +137,12 @@ def test_a_container_shares_only_what_its_pod_lists(recorded: dict[str, str]) ->
     assert uids(observation(pod("1", "whole"), listed=[WHOLE], saved=saved)) == [None]
 
 
+def test_a_pod_of_which_something_else_is_recorded_as_a_whole_is_another() -> None:
+    saved = replace(checkpoints({"1": SHARED}), pod_cpus={"1": read_list("1-4")})
+
+    assert uids(observation(pod("1", "whole"), listed=[WHOLE], saved=saved)) == [None]
+
+
 def test_without_checkpoints_a_pod_holds_what_it_lists_as_a_whole() -> None:
     (kept,) = identified(observation(pod("1", "whole"), listed=[WHOLE]))
 

@@ -178,6 +178,9 @@ def test_unknown_options_are_kept_in_part() -> None:
     read = kubelet_configuration(raw(cpuManagerPolicyOptions=many))
     assert read.unknown_options == frozenset(sorted(many)[:MOST_UNKNOWN])
 
+    [long] = scored(numa_allocation_strategy="x" * 200).unknown_options
+    assert long == f"numa-allocation-strategy={'x' * 200}"[:LONGEST_UNKNOWN]
+
 
 def test_policy_none_does_not_look_at_its_options() -> None:
     options = {"max-allowable-numa-nodes": "many", "prefer-closest-numa-nodes": "true", "nonsense": 1}
