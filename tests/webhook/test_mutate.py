@@ -413,6 +413,18 @@ def test_a_job_is_kept_off_classes_that_could_never_take_its_pods(mode: Mode) ->
     assert answer.audit == {"classes": f"NotIn {SMALL_CLASS}"}
 
 
+@pytest.mark.parametrize(("server", "qos"), [(36, "Burstable"), (37, "Guaranteed")])
+def test_the_pods_of_a_job_are_what_the_api_server_will_store(server: int, qos: str) -> None:
+    requests = {"cpu": "2", "memory": "1Gi"}
+    lacking = with_spec(raw("cpu=2 mem=1Gi", policy=SINGLE), resources={"requests": requests})
+    now = replace(QUEUED.snapshot, server=server)
+
+    found = job_template(asked(job(lacking), kind=JOBS), now, reader=PodReader())
+
+    assert isinstance(found, ReviewedPod)
+    assert found.request.question.demand.qos == qos
+
+
 UNLABELLED = cluster([SMALL, LARGE], labels={"job-affinity": "disabled"})
 TO_SCHEDULER = {**LABELLED, "scheduler": "numalign-scheduler", "gate": "enabled"}
 
