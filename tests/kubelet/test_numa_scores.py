@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.kubelet.admit import admit, charge
-from numalign.kubelet.numa_scores import Use, better, mean
+from numalign.kubelet.managers_state import read_state
+from numalign.kubelet.numa_scores import Use, better, mean, tie_break
 from numalign.model.node import CpuManager, MemoryManager, Node
 from tests.notation import asks, node, options, table
 
@@ -183,6 +184,19 @@ def test_of_what_is_not_preferred_the_better_scores_win_too() -> None:
     split = replace(start, zones=(replace(start.zones[0], assignments=1), start.zones[1]))
     assert taken(start, "cpu=6 mem=1Gi") == [(0, 1)]
     assert taken(split, "cpu=6 mem=1Gi") == [(0,)]
+
+
+def test_a_mask_keeps_the_score_with_which_it_was_first() -> None:
+    """Zone 0 has 25 and could have 65, and zone 1 has 55."""
+    busy = node(
+        "cpu=10 mem=10Gi//0",
+        "cpu=10//4 mem=10Gi",
+        policy="best-effort",
+        options=options(strategy="most-allocated"),
+    )
+    choose = tie_break(busy, read_state(busy, set()))
+    assert choose
+    assert choose(["cpu", "memory"], [(0b01, 0b11), (0b11, 0b01), (0b10, 0b11)]) == 0b10
 
 
 @given(
