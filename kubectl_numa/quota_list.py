@@ -31,7 +31,8 @@ def quotas(placed: PlacedPods, view: ClusterView, selection: PodSelection) -> It
     pending = Counter[str]()
     for pod in placed.state.pods.values():
         demand = pod.demand or pod.request.most
-        if demand and not (pod.node or pod.ended):
+        # What is reserved for a pod that is pinned is in use.
+        if demand and not (pod.ended or placed.state.reservations.node_of(pod.uid)):
             pending[pod.namespace] += demand.exclusive_cpus
     for namespace in sorted(view.snapshot.namespaces):
         quota = placed.state.quota(namespace) if selection.selects(namespace, {}) else None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from numalign.runtime.clock import utc_now
 from tests.kubectl_numa.objects import ITEMS, known, manifest
 
 Run = Callable[..., Result]
@@ -52,6 +53,22 @@ def test_programs_read_the_same_quotas(run: Run, file: Path) -> None:
     of_team = run("pods", "--quota", "-n", "team", "--snapshot", file, "-o", "json").stdout
 
     assert json.loads(of_team) == [{"namespace": "team", "used": 8, "pending": 4, "limit": 10}]
+
+
+def test_what_is_reserved_for_a_pinned_pod_is_in_use_and_requested_by_none(run: Run, file: Path) -> None:
+    content, now = json.loads(file.read_text()), utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    (team,) = (item for item in content["items"] if item["metadata"]["name"] == "team")
+    team["metadata"]["labels"]["numalign.io/gate"] = "enabled"
+    pinned = pod("pinned", "1")
+    pinned["metadata"] |= {"creationTimestamp": now, "annotations": {"numalign.io/pinned-at": now}}
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["big"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    pinned["spec"]["affinity"] = {"nodeAffinity": required}
+    content["items"].append(pinned)
+    file.write_text(json.dumps(content))
+    (quota,) = json.loads(run("pods", "--quota", "-n", "team", "--snapshot", file, "-o", "json").stdout)
+
+    assert (quota["used"], quota["pending"]) == (9, 4)
 
 
 def test_the_policy_file_may_limit_more_and_further_namespaces(run: Run, file: Path, tmp_path: Path) -> None:
