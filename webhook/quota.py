@@ -30,7 +30,10 @@ class _Recent(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class RecentlyAdmitted:
-    """The exclusive CPUs of the pods of limited namespaces that this replica has admitted, until seen."""
+    """The exclusive CPUs of the pods of limited namespaces that this replica has admitted, until seen.
+
+    Of one whose name a pod has that is still counted, only what it has more.
+    """
 
     clock: Callable[[], float]
     _pods: dict[Key, _Recent] = field(default_factory=dict)
@@ -89,13 +92,15 @@ class QuotaReview:
         """Return the answer to a review, changed if the pod is beyond the limit; count it if admitted."""
         if isinstance(answer, Denied) or not pod.cpus:
             return answer
-        # There can be no other pod of this name, only one whose end the watch has not shown yet.
-        existing = self.pods().exclusive_cpus(pod.key[0], unpinned=self.unpinned(), without=pod.key)
-        counted = sum(existing) + self.recent.beside(pod.key)
+        pods, unpinned = self.pods(), self.unpinned()
+        existing = sum(pods.exclusive_cpus(pod.key[0], unpinned=unpinned))
+        # A pod of the same name is not beside it: it is gone, or the API server will not create this one.
+        others = sum(pods.exclusive_cpus(pod.key[0], unpinned=unpinned, without=pod.key))
+        counted = others + self.recent.beside(pod.key)
         if counted + pod.cpus > pod.limit and reaction is not RequestReaction.IGNORE:
             answer = _beyond(pod, counted, answer, reaction)
         if isinstance(answer, Allowed) and not dry_run:
-            self.recent.add(pod.key, pod.cpus)
+            self.recent.add(pod.key, max(0, pod.cpus - (existing - others)))
         return answer
 
 

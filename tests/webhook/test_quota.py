@@ -101,6 +101,18 @@ async def test_a_pod_that_comes_again_by_its_name_takes_the_place_of_the_first(
     assert (again["allowed"], other["allowed"]) == (True, False)
 
 
+async def test_a_pod_that_exists_and_is_created_again_counts_once(webhook: Webhook, tmp_path: Path) -> None:
+    """The API server finds only after the review that the name is taken, as of a controller that retries."""
+    obey(webhook, tmp_path, "overQuota: deny")
+    await limited(webhook, pending("web-0", "cpu=2 mem=1Gi"))
+    async with webhook.open() as caller:
+        await caller.ask("/validate", named("web-0", FOUR))
+        other = await caller.ask("/validate", named("web-1", FOUR))
+        beyond = await caller.ask("/validate", named("web-2", "cpu=1 mem=1Gi"))
+
+    assert (other["allowed"], beyond["allowed"]) == (True, False)
+
+
 async def test_pods_on_nodes_that_pin_no_cpus_do_not_count(webhook: Webhook, tmp_path: Path) -> None:
     obey(webhook, tmp_path, "overQuota: deny")
     old = named("old", "cpu=8 mem=1Gi")
