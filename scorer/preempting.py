@@ -55,8 +55,8 @@ class Preemption:
         Return, in steps, the nodes where evicting their victims would admit the pod.
 
         Where none were received, they are named, for a pod of this `priority`; for None no pods may be
-        evicted. A node that needs no victims of its own keeps its empty list, and then none are named
-        elsewhere: kube-scheduler would ignore that node, and evict pods for one that need not go.
+        evicted. A node that needs no victims of its own keeps its empty list, and then no node with victims
+        is left: kube-scheduler would ignore that node, and evict pods for one that need not go.
         """
         kept: dict[str, Victims] = {}
         lacking: list[str] = []
@@ -68,7 +68,9 @@ class Preemption:
                 has_room = has_room or (not received.uids and self._has_room(name, pod))
             elif not received.uids:
                 lacking.append(name)
-        if priority is None or has_room:
+        if has_room:
+            return {name: received for name, received in kept.items() if not received.uids}
+        if priority is None:
             return kept
         named: dict[str, Victims] = {}
         left = MOST_IN_CALL

@@ -256,6 +256,16 @@ async def test_nobody_is_named_anywhere_if_another_node_has_room_or_gets_it(
     assert await result_of(steps) == {"b": NOBODY}
 
 
+async def test_nobody_whom_kube_scheduler_chose_is_evicted_while_another_node_has_room() -> None:
+    scorer = await occupied(*TWO)
+    await scorer.know({"a": EMPTY, "b": EMPTY})
+    received = {"a": victims("v", "w"), "b": NOBODY}
+
+    steps = scorer.preemption.candidates(scorer.subject(raw(ALL)), PREEMPTOR, received)
+
+    assert await result_of(steps) == {"b": NOBODY}
+
+
 async def test_who_is_only_expected_on_a_node_is_not_named() -> None:
     """Its scheduler does not have it there yet, and would refuse all candidates."""
     scorer = await occupied(("w", HALF, 1, 6))
