@@ -7,6 +7,9 @@ it until they end, whoever bound them, and so do reservations. Pods that wait us
 
 from dataclasses import dataclass
 
+UNCOUNTED = "the exclusive CPUs of the pod cannot be counted: its requests are invalid or too large"
+"""Why a pod has to wait whose containers cannot be read, while its namespace has a limit."""
+
 
 @dataclass(frozen=True, slots=True)
 class CpuQuota:

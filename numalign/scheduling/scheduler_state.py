@@ -39,7 +39,7 @@ from numalign.model.pod import Qos, Role
 from numalign.model.resources import EMPTY
 from numalign.runtime.clock import Sleep, least_age
 from numalign.runtime.cooperative import patiently
-from numalign.scheduling.cpu_quota import CpuQuota
+from numalign.scheduling.cpu_quota import UNCOUNTED, CpuQuota
 from numalign.scheduling.fingerprint_reader import PodFingerprintReader
 from numalign.scheduling.pinned_pods import PinnedReservations
 
@@ -479,6 +479,10 @@ class SchedulerState:
         """
         quota, seen = self.quota(pod.namespace, without=(pod.uid, *without)), self.pods.get(pod.uid)
         demand = (seen and (seen.demand or seen.request.most)) or pod.demand
+        if quota is not None and not demand.steps:
+            # A pod could be made too large to be read, and pin any number of CPUs.
+            known = ((name, self.reservations.node(name)) for name in nodes)
+            return {name: UNCOUNTED for name, node in known if node is None or claims.may_pin_cpus(node)}
         # No node pins more than that.
         if quota is None or (demand.pod_level is None and quota.admits(demand.exclusive_cpus)):
             return {}

@@ -18,6 +18,7 @@ from numalign.model.intent import PLACEMENT
 from numalign.model.node import CpuManager
 from numalign.runtime.logs import MANY_LINES
 from numalign.scheduling.binding import FEW, LOOK_SECONDS, BindOutcome
+from numalign.scheduling.cpu_quota import UNCOUNTED
 from numalign.scheduling.reasons import WAITING
 from tests.notation import node, table
 from tests.scorer.conftest import (
@@ -889,3 +890,17 @@ async def test_a_pod_that_is_too_large_to_keep_counts_as_what_it_may_hold_at_mos
     scorer.subject(large)
 
     assert "0 of 1 exclusive CPUs of namespace team are in use" in await scorer.bind(large, "a")
+
+
+@pytest.mark.parametrize("admission", ["enabled", "disabled"])
+async def test_a_pod_that_cannot_be_read_evades_no_quota(admission: str) -> None:
+    """An API server accepts any number of resources with an amount of 0."""
+    scorer, hidden = Scorer(), raw(SIX, policy=None)
+    await scorer.know({"a": EMPTY, "shared": SHARED}, team={"admission": admission})
+    scorer.obey(parse(b"defaults: [{exclusiveCPUs: 4}]"))
+    for amounts in hidden["spec"]["containers"][0]["resources"].values():
+        amounts |= {f"example.com/none-{at}": "0" for at in range(300)}
+    scorer.see(hidden)
+
+    assert await scorer.bind(hidden, "a") == f"numalign: {UNCOUNTED}"
+    assert await scorer.bind(hidden, "shared") == ""
