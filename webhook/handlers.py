@@ -40,7 +40,7 @@ from webhook.avoidance import Avoidance, with_avoidance
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import PLACERS, UNSTEERED, Mutate, Steering, mutate, mutate_job, needs_survey
 from webhook.patch import Mode
-from webhook.quota import NewPod, QuotaReview, RecentlyAdmitted
+from webhook.quota import NewPod, QuotaReview, RecentlyAdmitted, uncounted
 from webhook.refusal_audit import RefusalAudit
 from webhook.review import (
     Allowed,
@@ -310,9 +310,11 @@ def _within_quota(
     """Return the answer about a pod that may be beyond the quota of its namespace."""
     policy = context.policy.now
     limit = EffectivePolicy.of(snapshot, policy).exclusive_cpus(review.namespace)
-    demand = None if limit is None else context.reader.request(review.object, most_mistakes=1).demand
-    if limit is None or demand is None:
+    if limit is None:
         return answer
+    request = context.reader.request(review.object, most_mistakes=1)
+    if (demand := request.demand) is None:
+        return uncounted(review.namespace, limit, request.unreadable, policy.over_quota)
     # Nothing but its request identifies a pod whose name is generated later.
     name = (review.name or Part(review.object)["metadata"]["name"].text())[:LONGEST_NAME] or f"/{review.uid}"
     pod = NewPod((review.namespace, name), demand.exclusive_cpus, limit)

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from numalign.cache.admission import RequestReaction
+from numalign.cache.admission import RequestReaction, invalid_text
 from numalign.kube.kinds import Key
 from numalign.kube.pod_counts import PodCounts
+from numalign.model.errors import Mistake
 from numalign.model.intent import EXCLUSIVE_CPUS
 from webhook.review import Allowed, Denied, StatusReason
 from webhook.validate import MESSAGE_PREFIX, long_warning
@@ -116,6 +117,20 @@ def _beyond(pod: NewPod, counted: int, answer: Allowed, reaction: RequestReactio
         )
     then = "it never gets them" if pod.cpus > pod.limit else "it gets them once others end"
     return Allowed(warnings=(*answer.warnings, long_warning(f"{limit}: {then}")), audit=answer.audit)
+
+
+def uncounted(
+    namespace: str, limit: int, unreadable: tuple[Mistake, ...], reaction: RequestReaction
+) -> Allowed | Denied:
+    """Return the answer about a pod that requests no alignment, and whose containers cannot be read."""
+    if reaction is RequestReaction.IGNORE:
+        return Allowed()
+    why = "and those of this pod cannot be counted"
+    text = f"namespace {namespace} may have {limit} exclusive CPUs, {why}: {invalid_text(unreadable)}"
+    if reaction is RequestReaction.DENY:
+        audit = {"verdict": "denied", "state": OVER_QUOTA}
+        return Denied(reason=StatusReason.FORBIDDEN, message=f"{MESSAGE_PREFIX}: {text}", audit=audit)
+    return Allowed(warnings=(long_warning(text),))
 
 
 OVER_QUOTA = "over-quota"

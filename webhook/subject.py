@@ -12,7 +12,7 @@ from typing import Any
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import inner
-from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_reader import UNASKED, PodReader
 from numalign.kube.decode.pod_request import runtime_class
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
@@ -91,6 +91,6 @@ def read(
     if isinstance(request, Invalid):
         raise InvalidPod(request.mistakes)
     if isinstance(request, Exempt):
-        return SkipReason.EXEMPT
+        return SkipReason.SILENT if request.reason == UNASKED else SkipReason.EXEMPT
     raw: Any = pod
     return SkipReason.SILENT if request.silent else ReviewedPod(request, raw)

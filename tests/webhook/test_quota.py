@@ -151,6 +151,24 @@ async def test_pods_whose_names_are_generated_later_count_one_by_one(
     assert [answer["response"]["allowed"] for _, answer in answers] == [True, True, False]
 
 
+@pytest.mark.parametrize(("reaction", "warnings"), [("deny", None), ("warn", 1), ("ignore", 0)])
+async def test_a_pod_that_cannot_be_read_evades_no_quota(
+    webhook: Webhook, tmp_path: Path, reaction: str, warnings: int | None
+) -> None:
+    """An API server accepts any number of resources with an amount of 0."""
+    obey(webhook, tmp_path, f"overQuota: {reaction}")
+    await limited(webhook)
+    hidden = named("hidden", FOUR)
+    for amounts in hidden["spec"]["containers"][0]["resources"].values():
+        amounts |= {f"example.com/none-{at}": "0" for at in range(300)}
+    async with webhook.open() as caller:
+        answer = await caller.ask("/validate", hidden)
+
+    said = str(answer.get("warnings") or answer.get("status"))
+    assert (len(answer.get("warnings", ())) if answer["allowed"] else None) == warnings
+    assert ("those of this pod cannot be counted: spec.containers[0].resources" in said) is (warnings != 0)
+
+
 async def test_what_is_only_tried_does_not_count(webhook: Webhook, tmp_path: Path) -> None:
     obey(webhook, tmp_path, "overQuota: deny")
     await limited(webhook)

@@ -30,9 +30,9 @@ BINDING = {"subResource": "binding"}
 SKIPPED = [
     # why                                      the pod   the review     labels        what it is
     ("nobody asks anything",                   SILENT,   {},            {},           "silent"),
-    ("nobody asks anything of a broken pod",   BROKEN,   {},            {},           "exempt"),
-    ("nobody asks anything of what is no pod", {"x": 1}, {},            {},           "exempt"),
-    ("it opts out, and is broken",             OUT,      {},            {},           "exempt"),
+    ("nobody asks anything of a broken pod",   BROKEN,   {},            {},           "silent"),
+    ("nobody asks anything of what is no pod", {"x": 1}, {},            {},           "silent"),
+    ("it opts out, and is broken",             OUT,      {},            {},           "silent"),
     ("the namespace is disabled",              SPEAKING, {},            OFF,          "exempt"),
     ("it is disabled, whatever else it asks",  SILENT,   {},            OFF_ENFORCED, "exempt"),
     ("it is disabled, and the pod broken",     BROKEN,   {},            OFF_DEFAULT,  "exempt"),
