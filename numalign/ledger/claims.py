@@ -115,7 +115,8 @@ def exclusive_cpus(node: Node | None, demand: Demand) -> int:
     """
     if node and not may_pin_cpus(node):
         return 0
-    if node is None or demand.pod_level is None:
+    # The managers of most kubelets ignore pods with pod-level resources, and a tenant may create large ones.
+    if node is None or not kubelet.level_of(node, demand):
         return demand.exclusive_cpus
     return peak(steps(node, demand)).get(CPU, 0) // MILLI
 

@@ -4,14 +4,18 @@ How much of a record is believed: read the table to learn what nobody can claim.
 A pod is written as it asks, its record as zones and what they are said to give: `0 cpu=4; 0,1 mem=6Gi`.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from numalign.ledger import claims
 from numalign.ledger.claims import checked, due, static_facts
 from numalign.model import demand as demands
+from numalign.model.demand import Demand
 from numalign.model.node import CpuManager, MemoryManager, Node
-from numalign.model.resources import CPU, MEMORY
+from numalign.model.pod import Role
+from numalign.model.resources import CPU, MEMORY, Resources
 from tests.ledger.conftest import held
 from tests.notation import GPU, HUGE, asks, bag, machine, node, options, pod, table
 
@@ -126,3 +130,20 @@ def test_a_belief_stands_as_long_as_its_ground_does() -> None:
         len({static_facts(each) for each in (PAIR, HUGE_PAIR, SHARED, replace(PAIR, scope=PAIR.scope.POD))})
         == 4
     )
+
+
+def test_a_pod_that_managers_ignore_takes_no_time_however_many_containers_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A scheduler asks about thousands of nodes at once."""
+    counted: list[Node] = []
+
+    def steps(node: Node, _: Demand) -> Sequence[tuple[Role, Resources]]:
+        counted.append(node)
+        return ()
+
+    monkeypatch.setattr(claims, "steps", steps)
+    level = "cpu=60 mem=4Gi"
+    demand = demands.of(pod(" | ".join(["cpu=1 mem=1Mi"] * 60), requests=level, limits=level))
+
+    assert (claims.exclusive_cpus(PAIR, demand), counted) == (0, [])
