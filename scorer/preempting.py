@@ -34,6 +34,9 @@ MOST_PREDICTIONS = 32
 MOST_IN_CALL = 1_024
 """The limit of predictions in a call, all nodes together; after it no more nodes are searched."""
 
+LEAVING_SECONDS = 60.0
+"""How far from now a pod that was deleted is to be killed, so that nobody is named on other nodes."""
+
 CHOICES_PER_PREDICTION = 50
 """So many choices that are checked by their amounts count as a prediction: they take as long."""
 
@@ -78,14 +81,15 @@ class Preemption:
             yield
             if left <= 0:
                 break
-            leaving = tuple(other.uid for other in self._on(name) if other.leaving)
+            leaving = [other for other in self._on(name) if other.leaving]
             lower = {other.uid: other for other in self._on(name) if _may_be_evicted(other, priority)}
-            search = _VictimSearch(self._state, pod, name, leaving, MOST_PREDICTIONS)
+            gone = tuple(other.uid for other in leaving)
+            search = _VictimSearch(self._state, pod, name, gone, MOST_PREDICTIONS)
             chosen = yield from search.run(lower)
             left -= MOST_PREDICTIONS - search.predictions + search.choices // CHOICES_PER_PREDICTION
             if chosen is not None:
                 named[name] = Victims(tuple(victim.uid for victim in chosen), 0)
-                if not chosen:
+                if not chosen and all(map(self._leaves_soon, leaving)):
                     return kept | {name: named[name]}
         return kept | named
 
@@ -93,6 +97,10 @@ class Preemption:
         """Yield the pods that are bound to a node."""
         pods = (self._state.pods.get(assigned.uid) for assigned in self._state.reservations.assigned_to(name))
         return (pod for pod in pods if pod and pod.node == name)
+
+    def _leaves_soon(self, other: PodInfo) -> bool:
+        """Return whether others may wait for a deleted pod: its owner chose how long it runs on."""
+        return abs(other.leaves - self._state.wall()) <= LEAVING_SECONDS
 
     def _has_room(self, name: str, pod: PendingPod) -> bool:
         """Return whether a node is predicted to admit the pod without any victims."""

@@ -99,9 +99,10 @@ class PodInfo:
 
     `node` is empty while it is not bound. `created` and `scheduled` (when it was bound) are by the clock of
     an API server, `started` by its kubelet's, in whole seconds since 1970, 0 if not set. `acknowledged` is
-    whether its kubelet has reported on it, `leaving` whether it was deleted and is not gone yet; `reason` and
-    `message` are those of its status. `request` is the request of the pod by itself; `record` is None if no
-    readable record says what it holds.
+    whether its kubelet has reported on it, `leaving` whether it was deleted and is not gone yet, and its
+    kubelet is to kill it by `leaves`, by the clock of an API server; `reason` and `message` are those of its
+    status. `request` is the request of the pod by itself; `record` is None if no readable record says what it
+    holds.
 
     `gates` are the names of its scheduling gates, `group` that of its pod group, empty if it has none, and
     `owner` its controller, None if it has none. A pod that is not bound may be `pinned` to a node by the
@@ -133,6 +134,7 @@ class PodInfo:
     mark: AlignmentMark = UNMARKED
     recreated: Scheduling | None = None
     scheduled: int = 0
+    leaves: int = 0
 
     @property
     def latest(self) -> int:
@@ -289,6 +291,7 @@ class PodInformer:
             mark=_mark(metadata["annotations"]),
             recreated=self._recreated.of(_object(part)) if self._recreated else None,
             scheduled=_scheduled(status["conditions"]),
+            leaves=metadata["deletionTimestamp"].time(),
         )
 
     def _owner(self, metadata: Part) -> Owner | None:

@@ -266,6 +266,20 @@ async def test_nobody_whom_kube_scheduler_chose_is_evicted_while_another_node_ha
     assert await result_of(steps) == {"b": NOBODY}
 
 
+@pytest.mark.parametrize("killed", ["2027-01-15T08:10:00Z", "2027-01-15T07:50:00Z"], ids=["late", "stuck"])
+async def test_nobody_waits_for_a_pod_that_takes_its_time_to_leave(killed: str) -> None:
+    """Its owner chooses its grace period, and may keep it by a finalizer."""
+    scorer = await occupied(*TWO)
+    await scorer.know({"a": EMPTY, "b": EMPTY})
+    scorer.see(
+        resident("x", HALF, 0, 5, place="b"), resident("y", HALF, 1, 5, place="b", deletionTimestamp=killed)
+    )
+
+    steps = scorer.preemption.candidates(scorer.subject(raw(ALL)), PREEMPTOR, {"b": NOBODY, "a": NOBODY})
+
+    assert await result_of(steps) == {"b": NOBODY, "a": Victims((uid("v"),), 0)}
+
+
 async def test_who_is_only_expected_on_a_node_is_not_named() -> None:
     """Its scheduler does not have it there yet, and would refuse all candidates."""
     scorer = await occupied(("w", HALF, 1, 6))
