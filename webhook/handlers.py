@@ -23,6 +23,7 @@ from numalign.cache.pod_question import PodQuestion
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.errors import ClusterError
 from numalign.kube.files.policy_keeper import PolicyKeeper
@@ -311,6 +312,9 @@ def _within_quota(
     policy = context.policy.now
     limit = EffectivePolicy.of(snapshot, policy).exclusive_cpus(review.namespace)
     if limit is None:
+        return answer
+    pin = scheduling(review.object).pin
+    if pin and pin.node in context.holder.unpinned:
         return answer
     request = context.reader.request(review.object, most_mistakes=1)
     if (demand := request.demand) is None:

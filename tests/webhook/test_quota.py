@@ -128,6 +128,25 @@ async def test_pods_on_nodes_that_pin_no_cpus_do_not_count(webhook: Webhook, tmp
     assert allowed == [False, True, False]
 
 
+async def test_a_pod_for_a_node_that_pins_no_cpus_is_within_any_quota(
+    webhook: Webhook, tmp_path: Path
+) -> None:
+    """As the pods of a DaemonSet are, each for its node."""
+    obey(webhook, tmp_path, "overQuota: deny")
+    webhook.put({"shared": node("gpu=1"), "n": node("cpu=8")}, team={"exclusive-cpus": "0"})
+    await webhook.load()
+    allowed = []
+    async with webhook.open() as caller:
+        for name in ("shared", "n"):
+            made = named("new", FOUR)
+            term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+            required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+            made["spec"]["affinity"] = {"nodeAffinity": required}
+            allowed.append((await caller.ask("/validate", made))["allowed"])
+
+    assert allowed == [True, False]
+
+
 async def test_what_was_admitted_a_moment_ago_counts(webhook: Webhook, tmp_path: Path) -> None:
     obey(webhook, tmp_path, "overQuota: deny")
     await limited(webhook)
