@@ -399,7 +399,7 @@ def _unreleased(node: Node) -> Iterator[str]:
     needed = "" if node.options.on(gate) else f", and needs the feature gate {gate}, which is off"
     known = node.options.version <= PRE_RELEASE
     names = sorted(node.options.unreleased) if known else ()
-    return (f"{name}: no kubelet up to 1.{PRE_RELEASE} has it{needed}" for name in names)
+    return (f"{name}: no kubelet up to the pre-release 1.{PRE_RELEASE} has it{needed}" for name in names)
 
 
 def _doubtful(examined: ExaminedNode) -> Iterable[str]:

@@ -373,7 +373,7 @@ class GateKeeper:
         """Let a pod wait for the quota of its namespace; report it when that begins."""
         pod = gated.pod
         if not gated.over_quota:
-            text = f"numalign: {why}; its gate is lifted once they are free"
+            text = f"numalign: {why}; its gate is lifted once the quota allows it"
             self.publish(Event(pod.namespace, pod.name, pod.uid, Type.WARNING, OVER_QUOTA, text))
         gated.waits_for_quota(why, now=self.clock())
 

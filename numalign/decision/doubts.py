@@ -168,8 +168,8 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
         ),
         Doubt.UNRELEASED: _Row(
             lambda node, demand: ties(node) is not None and _alignable(demand),
-            "the kubelet chooses NUMA zones by an option of KEP-6007, which no kubelet up to"
-            f" 1.{PRE_RELEASE} has; it may work differently",
+            "the kubelet chooses NUMA zones by an option of KEP-6007, which no release has; it may work"
+            " differently",
         ),
         Doubt.SCORES: _Row(
             _merged,

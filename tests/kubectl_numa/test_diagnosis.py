@@ -100,13 +100,14 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
         [("unknown-option", "a"), ("unknown-option", "b")]),
     ("an option that no version has, without its gate",
         seen(replace(GOOD, options=options("prefer-most-allocated-numa-node", minor=37))),
-        [("unreleased-option", ("prefer-most-allocated-numa-node: no kubelet up to 1.38 has it, and needs the"
-            " feature gate TopologyManagerPolicyAlphaOptions, which is off"))]),
+        [("unreleased-option", ("prefer-most-allocated-numa-node: no kubelet up to the pre-release 1.38"
+            " has it, and needs the feature gate TopologyManagerPolicyAlphaOptions, which is off"))]),
     ("options that no version has",
         seen(replace(GOOD, options=options(
             "TopologyManagerPolicyAlphaOptions", minor=38, strategy="most-allocated", weights="cpu=3"))),
-        [("unreleased-option", "numa-allocation-strategy: no kubelet up to 1.38 has it"),
-            ("unreleased-option", "numa-score-weights: no kubelet up to 1.38 has it")]),
+        [("unreleased-option", "numa-allocation-strategy: no kubelet up to the pre-release 1.38 has it"),
+            ("unreleased-option", "numa-score-weights: no kubelet up to the pre-release 1.38 has it"),
+            ("pre-release", "1.38")]),
     ("an option that a version may have that is not known here",
         seen(replace(GOOD, options=options(minor=39, strategy="most-allocated"))), [("version", "1.39")]),
     ("options that are at odds", seen(GOOD, **wrong(CONFIGURATION, "cpuManagerPolicyOptions.a")),

@@ -152,8 +152,8 @@ def configuration(part: Part, name: str) -> KubeletConfiguration:
     cpu_options = part["cpuManagerPolicyOptions"]
     cpu, topology = _switches(cpu_options, CpuOption), _switches(topology_options, TopologyOption)
     strategy, weights = _strategy(topology_options[STRATEGY]), _weights(topology_options[WEIGHTS])
-    max_zones = _whole(topology_options[MAX_ZONES])
-    valued = {STRATEGY: strategy, WEIGHTS: weights, MAX_ZONES: max_zones}
+    max_zones = topology_options[MAX_ZONES].integer()
+    valued = {STRATEGY: strategy, WEIGHTS: weights, MAX_ZONES: ...}
     unknown = (
         *_unknown(cpu_options, cpu),
         *_unknown(topology_options, {**topology, **valued}),
@@ -180,13 +180,25 @@ def configuration(part: Part, name: str) -> KubeletConfiguration:
 
 
 def _switches(listed: Part, options: Iterable[str]) -> Mapping[str, bool | None]:
-    """Return which of these options are set, and whether they are on; None if that cannot be read."""
+    """Return whether these options are on, of those that are set; None if an unreleased one is neither."""
     known = {*options}
-    return {name: _SWITCHES.get(_text(part) or "") for name, part in listed.members() if name in known}
+    return {
+        name: _SWITCHES.get(_text(part) or "") if name in UNRELEASED else _worded(part)
+        for name, part in listed.members()
+        if name in known
+    }
+
+
+def _worded(part: Part) -> bool:
+    """Return the value of a switch that is a text."""
+    text = part.text()
+    if part.value is not None and text not in _SWITCHES:
+        part.wrong(f'{named(text)} is neither "true" nor "false"')
+    return _SWITCHES.get(text, False)
 
 
 def _unknown(listed: Part, read: Mapping[str, object]) -> Iterator[str]:
-    """Yield the options that are not known, and those whose value could not be read, with the value.
+    """Yield the options that are not known, and unreleased ones whose value is not, with the value.
 
     What a newer kubelet may mean by one must not make the rest of its configuration unreadable.
     """
@@ -202,10 +214,6 @@ def _unknown(listed: Part, read: Mapping[str, object]) -> Iterator[str]:
 def _text(part: Part) -> str | None:
     """Return the value of an option, empty if it is absent; None if it is no text."""
     return part.value if isinstance(part.value, str) else None if part.value is not None else ""
-
-
-def _whole(part: Part) -> int | None:
-    return part.noting([]).integer()
 
 
 def _strategy(part: Part) -> NumaStrategy | None:

@@ -526,7 +526,7 @@ async def test_a_pod_beyond_its_quota_waits_for_longer_than_its_patience_and_is_
     ]
     assert cluster.events[1].message == (
         "numalign: 8 of 10 exclusive CPUs of namespace team are in use, and the pod requests 8;"
-        " its gate is lifted once they are free"
+        " its gate is lifted once the quota allows it"
     )
 
 

@@ -148,26 +148,23 @@ def test_options_of_a_kubelet_to_come_leave_the_rest_readable() -> None:
     assert read.unknown_options == {"be-quick", "prefer-blue"}
 
 
-def test_values_that_cannot_be_read_leave_the_rest_readable() -> None:
+def test_values_of_unreleased_options_leave_the_rest_readable() -> None:
     read = kubelet_configuration(
         raw(
             topologyManagerPolicy="restricted",
-            cpuManagerPolicyOptions={"full-pcpus-only": "yes", "align-by-socket": "1", "x" * 200: ""},
+            cpuManagerPolicyOptions={"align-by-socket": "1", "x" * 200: ""},
             topologyManagerPolicyOptions={
-                "prefer-closest-numa-nodes": True,
-                "max-allowable-numa-nodes": "many",
+                "prefer-most-allocated-numa-node": True,
                 "numa-allocation-strategy": 3,
                 "numa-score-weights": ["cpu"],
             },
         )
     )
     assert (read.policy, read.cpu_options) == (Policy.RESTRICTED, frozenset({CpuOption.ALIGN_BY_SOCKET}))
-    assert (read.topology_options, read.max_zones, read.weights) == (frozenset(), None, ())
+    assert (read.topology_options, read.weights) == (frozenset(), ())
     assert read.unknown_options == {
-        "full-pcpus-only=yes",
         "x" * LONGEST_UNKNOWN,
-        "prefer-closest-numa-nodes: must be a string, not true or false",
-        "max-allowable-numa-nodes=many",
+        "prefer-most-allocated-numa-node: must be a string, not true or false",
         "numa-allocation-strategy: must be a string, not a number",
         "numa-score-weights: must be a string, not a list",
     }
@@ -270,7 +267,7 @@ def test_every_mistake_is_told_with_its_path() -> None:
         "topologyManagerScope": 1,
         "cpuManagerPolicy": "Static",
         "memoryManagerPolicy": "static",
-        "topologyManagerPolicyOptions": 8,
+        "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "many"},
     }
 
     assert mistakes(BadTopology, kubelet_configuration, written) == [
@@ -279,7 +276,7 @@ def test_every_mistake_is_told_with_its_path() -> None:
             'topologyManagerPolicy: "strict" is not a known value: '
             "none, best-effort, restricted, single-numa-node"
         ),
-        "topologyManagerPolicyOptions: must be an object, not a number",
+        'topologyManagerPolicyOptions.max-allowable-numa-nodes: must be a whole number, not "many"',
         "topologyManagerScope: must be a string, not a number",
         'cpuManagerPolicy: "Static" is not a known value: none, static',
         'memoryManagerPolicy: "static" is not a known value: None, Static',
@@ -287,6 +284,12 @@ def test_every_mistake_is_told_with_its_path() -> None:
 
 
 WRONG = [
+    ("options with words that are none",
+        {"cpuManagerPolicyOptions": {"full-pcpus-only": "yes", "align-by-socket": ""}},
+        ['cpuManagerPolicyOptions.full-pcpus-only: "yes" is neither "true" nor "false"',
+            'cpuManagerPolicyOptions.align-by-socket: "" is neither "true" nor "false"']),
+    ("an option without quotes", {"cpuManagerPolicyOptions": {"full-pcpus-only": True}},
+        ["cpuManagerPolicyOptions.full-pcpus-only: must be a string, not true or false"]),
     ("a gate in quotes", {"featureGates": {"PodLevelResourceManagers": "true"}},
         ['featureGates.PodLevelResourceManagers: must be true or false, not "true"']),
     ("all gates in quotes", {"featureGates": {"AllAlpha": "true"}},

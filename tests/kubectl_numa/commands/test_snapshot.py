@@ -99,7 +99,7 @@ def test_kubelets_tell_their_configurations(
 def test_options_that_a_kubelet_cannot_have_leave_the_rest_of_its_configuration_readable(
     run: Run, api_server: Path, kubelets: dict[str, Any], tmp_path: Path
 ) -> None:
-    told = {"prefer-blue": "true", "numa-allocation-strategy": "none", "prefer-closest-numa-nodes": "yes"}
+    told = {"prefer-blue": "true", "numa-allocation-strategy": "none", "numa-score-weights": "cpu"}
     kubelets[configz("small")] = {
         "kubeletconfig": {"topologyManagerPolicy": "best-effort", "topologyManagerPolicyOptions": told}
     }
@@ -111,11 +111,12 @@ def test_options_that_a_kubelet_cannot_have_leave_the_rest_of_its_configuration_
     [small] = json.loads(run("doctor", "small", "--snapshot", path, "-o", "json").stdout)
     found = [(each["finding"], each["detail"]) for each in small["findings"] if "option" in each["finding"]]
     gate = "TopologyManagerPolicyAlphaOptions"
-    lacking = f"no kubelet up to 1.38 has it, and needs the feature gate {gate}, which is off"
+    lacking = f"no kubelet up to the pre-release 1.38 has it, and needs the feature gate {gate}, which is off"
     assert found == [
+        ("unknown-option", "numa-score-weights=cpu"),
         ("unknown-option", "prefer-blue"),
-        ("unknown-option", "prefer-closest-numa-nodes=yes"),
         ("unreleased-option", f"numa-allocation-strategy: {lacking}"),
+        ("unreleased-option", f"numa-score-weights: {lacking}"),
     ]
     [node] = json.loads(run("nodes", "small", "--snapshot", path, "-o", "json").stdout)
     assert node["policy"] == "best-effort"
