@@ -48,8 +48,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300
 BEFORE = "92b944c"
 """The last version whose webhook wrote."""
 
-ADDED = "jobs.mutate.numalign.io"
-"""The webhook that this version did not have."""
+ADDED = {"jobs.mutate.numalign.io", "pods-by-exclusive-cpus.validate.numalign.io"}
+"""The webhooks that this version did not have."""
 
 USERS = {"admin": "system:masters", **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS)}
 NODES = ("dgx-00", "cpu-00", "one-00")
@@ -432,12 +432,12 @@ async def test_the_certificate_is_taken_over_as_it_is(upgrade: Upgrade) -> None:
 
 
 async def test_its_authority_is_trusted_at_every_moment(upgrade: Upgrade) -> None:
-    """Of a webhook that is new, from when the new controller has seen it: nobody has used it before."""
+    """Of webhooks that are new, from when the new controller has seen them: nobody has used them before."""
     wanted = b64decode(upgrade.secret["ca.crt"])
     now, before = upgrade.configurations[: len(CONFIGURATIONS)], upgrade.configurations[len(CONFIGURATIONS) :]
     assert now
     assert untrusted(now, wanted) == set()
-    assert untrusted(before, wanted) <= {ADDED}
+    assert untrusted(before, wanted) <= ADDED
 
 
 async def test_no_label_of_a_node_is_touched(upgrade: Upgrade) -> None:
