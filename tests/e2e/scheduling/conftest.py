@@ -12,7 +12,7 @@ from certs import authority
 from harness import fleets, shipped
 from harness.api_requests import ask
 from harness.controlplane.planes import BINARIES, Place
-from harness.processes import Children
+from harness.processes import Children, run
 from harness.waiting import SELDOM, seconds_until
 from numalign.runtime.clock import utc_now
 from tests.deploy.render import MANIFESTS, objects
@@ -32,6 +32,13 @@ SERVICE = f"numalign-scorer.{shipped.NAMESPACE}.svc"
 TOPOLOGIES = f"/apis/{fleets.TOPOLOGIES}/v1alpha2/noderesourcetopologies"
 
 module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
+
+
+@module_fixture()
+async def minor(pytestconfig: pytest.Config) -> int:
+    """The minor version of the API server."""
+    _, said = await run(str(pytestconfig.stash[BINARIES] / "kube-apiserver"), "--version")
+    return int(said.strip().removeprefix("Kubernetes v1.").partition(".")[0])
 
 
 @module_fixture()

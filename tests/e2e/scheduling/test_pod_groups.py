@@ -13,7 +13,7 @@ import pytest_asyncio
 from certs import authority
 from harness.api_requests import INTENT, ask, gpus
 from harness.controlplane.planes import BINARIES, Place
-from harness.processes import Children, run, until
+from harness.processes import Children, until
 from harness.waiting import SELDOM, seconds_until
 from numalign.scheduling import reasons
 from tests.e2e.placing import NODES, Asking, Cluster, Replica, cluster_of, is_bound, replica, second_scheduler
@@ -33,18 +33,17 @@ class Served(NamedTuple):
 
 
 SERVED = {
-    "1.36": Served("scheduling.k8s.io/v1alpha2", "GenericWorkload=true,GangScheduling=true"),
-    "1.37": Served("scheduling.k8s.io/v1beta1", "GenericWorkload=true"),
+    36: Served("scheduling.k8s.io/v1alpha2", "GenericWorkload=true,GangScheduling=true"),
+    37: Served("scheduling.k8s.io/v1beta1", "GenericWorkload=true"),
 }
 
 
 @module_fixture()
-async def served(pytestconfig: pytest.Config) -> Served:
+async def served(minor: int) -> Served:
     """As this version serves them."""
-    _, said = await run(str(pytestconfig.stash[BINARIES] / "kube-apiserver"), "--version")
-    minor = said.strip().removeprefix("Kubernetes v").rpartition(".")[0]
     if minor not in SERVED:
-        pytest.skip(f"needs pod groups as in Kubernetes {' or '.join(SERVED)}, not as in {minor}")
+        versions = " or ".join(f"1.{each}" for each in SERVED)
+        pytest.skip(f"needs pod groups as in Kubernetes {versions}, not as in 1.{minor}")
     return SERVED[minor]
 
 

@@ -30,12 +30,17 @@ module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="ses
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 PRIORITIES = {"urgent": 1000, "usual": 20, "idle": 10}
 
+OLDEST = 34
+"""The first minor version that serves all kinds that this scheduler watches."""
+
 
 @module_fixture()
 async def newest(
-    children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+    children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, minor: int
 ) -> AsyncIterator[Asking]:
     """`numalign-scheduler` of that version, which watches no kinds that this API server does not have."""
+    if minor < OLDEST:
+        pytest.skip(f"kube-scheduler {kubescheduler.VERSION} needs Kubernetes 1.{OLDEST}, not 1.{minor}")
     folder, older = tmp_path_factory.mktemp("newest"), "--emulated-version=kube=1.36"
     async with second_scheduler(children, cluster, folder, older, binary=kubescheduler.PROGRAM) as running:
         yield running
