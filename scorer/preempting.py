@@ -71,8 +71,9 @@ class Preemption:
                 has_room = has_room or (not received.uids and self._has_room(name, pod))
             elif not received.uids:
                 lacking.append(name)
+        without = {name: received for name, received in kept.items() if not received.uids}
         if has_room:
-            return {name: received for name, received in kept.items() if not received.uids}
+            return without
         if priority is None:
             return kept
         named: dict[str, Victims] = {}
@@ -90,7 +91,7 @@ class Preemption:
             if chosen is not None:
                 named[name] = Victims(tuple(victim.uid for victim in chosen), 0)
                 if not chosen and all(map(self._leaves_soon, leaving)):
-                    return kept | {name: named[name]}
+                    return without | {name: named[name]}
         return kept | named
 
     def _on(self, name: str) -> Iterator[PodInfo]:

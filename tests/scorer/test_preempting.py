@@ -256,9 +256,13 @@ async def test_nobody_is_named_anywhere_if_another_node_has_room_or_gets_it(
     assert await result_of(steps) == {"b": NOBODY}
 
 
-async def test_nobody_whom_kube_scheduler_chose_is_evicted_while_another_node_has_room() -> None:
+@pytest.mark.parametrize("gets", [False, True], ids=["has", "gets"])
+async def test_nobody_whom_kube_scheduler_chose_is_evicted_while_another_node_has_room(*, gets: bool) -> None:
     scorer = await occupied(*TWO)
     await scorer.know({"a": EMPTY, "b": EMPTY})
+    if gets:
+        leaving = {"deletionTimestamp": "2027-01-15T08:00:00Z"}
+        scorer.see(*(resident(f"x{at}", HALF, at, 5, place="b", **leaving) for at in range(2)))
     received = {"a": victims("v", "w"), "b": NOBODY}
 
     steps = scorer.preemption.candidates(scorer.subject(raw(ALL)), PREEMPTOR, received)
