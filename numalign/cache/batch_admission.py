@@ -284,12 +284,11 @@ class _Admitting:
         lists = [each.preferred(self._state) for each in hints]
         if self._ties is None:
             return batch_merge.preferred(lists, self._numa)
-        counted = {each.name: each.counted for each in hints}
+        names = [each.name for each in hints]
+        # Memory without hints does not count for a kubelet, which rejects the pod whatever its zones.
         uses = {
-            name: use._replace(
-                free=self._managers.free_or(name, use.free), counted=counted.get(name, use.counted)
-            )
-            for name, use in batch_scores.uses(self._state, self._ties, counted).items()
+            name: use._replace(free=self._managers.free_or(name, use.free))
+            for name, use in batch_scores.uses(self._state, self._ties, names).items()
         }
         sets = np.arange(1, self._full + 1)
         return batch_scores.first(sets, reduce(and_, lists)[1:], self._numa, self._ties, uses)
