@@ -8,7 +8,7 @@ import pytest
 
 from bench import kep_6007, kep_6007_page
 from bench.kep_6007 import DAYS, KUBELETS, Run
-from bench.kep_6007_cases import CASES, outcome
+from bench.kep_6007_cases import CASES, Case, outcome
 from tests.notation import table
 
 DOCS = Path(__file__).parents[2] / "docs" / "measurements"
@@ -43,7 +43,7 @@ SMALLEST = [
 
 
 @pytest.mark.parametrize(("kubelets", "case", "zones"), table(SMALLEST))
-def test_of_three_pods_on_one_node(kubelets: str, case: Any, zones: list[int | None]) -> None:  # noqa: ANN401  a column of the table
+def test_of_three_pods_on_one_node(kubelets: str, case: Case, zones: list[int | None]) -> None:
     assert outcome(case, KUBELETS[kubelets]) == zones
 
 
