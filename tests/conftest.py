@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import asked_for, not_run
-from tests.asked_for import LEFT_OUT
-from tests.child_output import with_output
-from tests.programs import path_of
-from tests.thoroughness import EXAMPLES, Thoroughness
+from tests.worlds import asked_for, not_run
+from tests.worlds.asked_for import LEFT_OUT
+from tests.worlds.child_output import with_output
+from tests.worlds.programs import path_of
+from tests.worlds.thoroughness import EXAMPLES, Thoroughness
 
 # Laws run beside everything else on small machines: a slow input is no mistake.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -318,7 +318,8 @@ def run(program: Callable[[Stop], Awaitable[int]], *, log: Log) -> int:
     """Run a program until SIGTERM or SIGINT and return its exit code: the last call of a main."""
     logs.adopt_libraries(log)
     # A large cluster is a million objects without a cycle. Scanning the old ones as often as Python does by
-    # default takes longer than reading them (bench/coldstart), and scanning many new ones at once is a pause.
+    # default takes longer than reading them (tools/bench/coldstart), and scanning many new ones at once is a
+    # pause.
     gc.set_threshold(*COLLECTED_AFTER)
     sslproto.SSLProtocol.max_size = TLS_RECORD
     # As many files as this process may open: a connection is one, and shells begin with 1,024.

@@ -28,7 +28,7 @@ from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone, ma
 from numalign.model.options import DEFAULTS
 from numalign.model.pod import Container, Pod, Role, peak
 from numalign.model.resources import CPU, EMPTY, MEMORY, Resources, ZoneId
-from tests.notation import GPU, HUGE, HUGE_2M, NIC, machine, options, zone_ids
+from tests.worlds.notation import GPU, HUGE, HUGE_2M, NIC, machine, options, zone_ids
 
 T = TypeVar("T")
 

@@ -32,7 +32,7 @@ from numalign.model.node import Node
 from numalign.model.placement import Held, Placement, ZoneSet
 from numalign.model.pod import Role
 from numalign.model.resources import EMPTY, Resources, ZoneId
-from tests.notation import asks
+from tests.worlds.notation import asks
 
 LAG, KEPT = 20.0, 60.0
 LATE = 8.0

@@ -47,9 +47,9 @@ from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from numalign.shapes import ShapeHistory
 from tests.laws.clusters import Case, Raw
-from tests.notation import GPU
-from tests.scorer.conftest import Scorer
-from tests.webhook.conftest import request
+from tests.unit.scorer.conftest import Scorer
+from tests.unit.webhook.conftest import request
+from tests.worlds.notation import GPU
 from webhook.avoidance import Avoidance
 from webhook.handlers import application
 from webhook.settings import WebhookSettings

@@ -11,7 +11,7 @@ from numalign.model.node import MemoryManager, Node, Zone
 from numalign.model.pod import Container, Pod, Role
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from tests.laws.fleets import Pick
-from tests.notation import GPU, zone_ids
+from tests.worlds.notation import GPU, zone_ids
 
 _CPUS, _GPUS = [2, 3, 4, 4, 6], [0, 1, 2, 2, 4]
 _RESERVED = [0, 0, 1, 2]

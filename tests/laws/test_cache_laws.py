@@ -24,7 +24,6 @@ from numalign.model.machine import Machine
 from numalign.model.node import Node
 from numalign.model.options import CpuOption, FeatureGate, TopologyOption
 from numalign.model.resources import ZoneId
-from tests.batches import NodeFacts, by_cache, differences, ghosts
 from tests.laws.fleets import (
     HUNDREDS,
     LARGE,
@@ -39,7 +38,8 @@ from tests.laws.fleets import (
     question,
     seeded,
 )
-from tests.notation import zone_ids
+from tests.worlds.batches import NodeFacts, by_cache, differences, ghosts
+from tests.worlds.notation import zone_ids
 
 seeds = st.integers(0, 2**32)
 cases = drawn(case)

@@ -36,7 +36,7 @@ from numalign.scheduling.defragmentation import (
     advise,
     cost,
 )
-from tests.notation import asks, means, node
+from tests.worlds.notation import asks, means, node
 
 NOW = 1000.0
 ZONES = ["cpu=4 mem=4Gi gpu=2", "cpu=4 mem=4Gi", "cpu=3 mem=4Gi gpu=1"]

@@ -13,7 +13,7 @@ from numalign.model.constraints import Constraints, Unmet, unmet_ever, unmet_now
 from numalign.model.node import Node
 from tests.laws.fleets import seeded
 from tests.laws.places import attributes, constraints
-from tests.notation import node
+from tests.worlds.notation import node
 
 seeds = st.integers(0, 2**32)
 

@@ -22,8 +22,8 @@ from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
 from numalign.kube.errors import Unreachable
 from numalign.kube.lease import LEASE_DURATION_SECONDS, RENEW_DEADLINE_SECONDS, Handover, LeaderElector
 from numalign.ledger.reservations import NOTIFICATION_SECONDS
-from tests.kube.test_lease import TURN, Clock, Store, Wire
-from tests.served import Told
+from tests.unit.kube.test_lease import TURN, Clock, Store, Wire
+from tests.worlds.served import Told
 
 REPLICAS = 3
 Event = tuple[Any, ...]

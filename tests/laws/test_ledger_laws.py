@@ -34,8 +34,8 @@ from numalign.model.node import Node, Zone
 from numalign.model.placement import Held
 from numalign.model.resources import CPU, MEMORY
 from tests.laws.ledger_world import MENU, Course, World, empty_ledger
-from tests.ledger.conftest import fingerprint_of
-from tests.notation import GPU, bag, machine, means, node, options
+from tests.unit.ledger.conftest import fingerprint_of
+from tests.worlds.notation import GPU, bag, machine, means, node, options
 
 NOW, LAG = 1000.0, 60.0
 AGES = [0.0, 5.0, 30.0, LAG, 500.0]

@@ -18,7 +18,6 @@ from numalign.cache import ClusterCache
 from numalign.cache.layout import MOST_ZONES
 from numalign.cache.node_table import NodeTable
 from numalign.model.node import Node
-from tests.batches import by_cache, differences, ghosts
 from tests.laws.fleets import (
     Case,
     Size,
@@ -31,6 +30,7 @@ from tests.laws.fleets import (
     question,
     seeded,
 )
+from tests.worlds.batches import by_cache, differences, ghosts
 
 MANY: Size = ((32, 48), (1, 1, 2))
 """So many kinds of nodes, mostly with one node of each."""

@@ -29,7 +29,7 @@ from numalign.scheduling.node_explanation import Chance, NodeExplanation
 from tests.laws.clusters import KINDS, Case, Machine, case, node, plain_pod, topology
 from tests.laws.fleets import drawn, seeded
 from tests.laws.programs import Answers, Programs
-from tests.notation import GPU
+from tests.worlds.notation import GPU
 from webhook.validate import warnings as shown
 
 AT_ONCE = 5

@@ -25,10 +25,10 @@ from numalign.model.constraints import Operator, Requirement
 from numalign.model.errors import BadPod
 from numalign.model.intent import NODE_LABEL, Gate, NamespaceRules, Policy
 from numalign.model.node import node_class
-from tests.json_patch import applied
-from tests.manifests import pod_spec
-from tests.naming import named
-from tests.notation import node
+from tests.worlds.json_patch import applied
+from tests.worlds.manifests import pod_spec
+from tests.worlds.naming import named
+from tests.worlds.notation import node
 from webhook.mutate import Steering, mutate
 from webhook.patch import Mode, Operation, avoid, inject
 from webhook.review import Allowed, Patched

@@ -34,7 +34,7 @@ from numalign.model.placement import Grant, Placement, ZoneSet
 from numalign.model.pod import Container, Pod, Role
 from numalign.model.quantity import LARGEST
 from numalign.model.resources import CPU, EMPTY, MEMORY, Kind, Resources, ZoneId, kind, parse_amount, render
-from tests.notation import GPU, HUGE, NIC, machine, options, zone_ids
+from tests.worlds.notation import GPU, HUGE, NIC, machine, options, zone_ids
 
 UNITS = {CPU: 1000, MEMORY: 2**30, HUGE: 2**30, GPU: 1, NIC: 1}
 

@@ -25,7 +25,7 @@ from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
 from numalign.model.steps import Steps
 from tests.laws.fleets import Case, case, drawn
-from tests.notation import node, options, pod
+from tests.worlds.notation import node, options, pod
 
 seeds = st.integers(0, 2**32)
 FEW = settings(max_examples=max(10, settings().max_examples // 4))

@@ -3,7 +3,7 @@ What a kubelet admitted of a pod whose spec was resized since.
 
 A resize in place changes the spec at once; the allocation follows when the kubelet carries it out, or never:
 one whose CPU or memory manager is static refuses to resize a Guaranteed pod (canResizePod of
-pkg/kubelet/allocation/allocation_manager.go; recorded in tests/e2e_kubelets/test_resizes.py). The admitted
+pkg/kubelet/allocation/allocation_manager.go; recorded in tests/kubelet/real/test_resizes.py). The admitted
 amounts are in `status.containerStatuses[].allocatedResources`, since Kubernetes 1.33 for every container.
 """
 

@@ -1,3 +1,0 @@
-module numalign/bench/floor
-
-go 1.22

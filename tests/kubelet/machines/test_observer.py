@@ -1,0 +1,282 @@
+"""The agent's eyes on a real kubelet: what it reads is what was made up, and what the kubelet did."""
+
+import asyncio
+import json
+import re
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import NoReturn
+
+import pytest
+import pytest_asyncio
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from agent.api_server import ApiServer
+from agent.hardware import hardware
+from agent.https import HttpsClient, HttpsEndpoint, Unverified
+from agent.kubelet_api import KubeletApi
+from agent.observation import ListedPod, Observation, Unobserved
+from agent.observer import NodePaths, Observer
+from agent.podresources import PodResources
+from numalign.kube.access import Access
+from numalign.kube.decode.machines import machine
+from numalign.kube.errors import ClusterError, Unreachable
+from numalign.model.bitset import members
+from numalign.model.machine import read_list
+from tests.kubelet.machines.pods import Json, container, devices, remove, send, settled
+from tests.unit.runtime.conftest import Told
+from tests.worlds.asked_for import KUBELETS
+from tools.clusters.kubelets.build import versions
+from tools.clusters.kubelets.clusters import RealCluster, started
+from tools.clusters.kubelets.kubelets import RealKubelet, RealNode
+
+pytestmark = [
+    pytest.mark.kubelets,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(1800),
+]
+
+NAME = "odd"
+SNEAK = "sneak"
+
+# Zones with a gap, one of memory alone, caches within a zone, threads numbered on after all cores.
+MACHINE: Json = {
+    "zones": [
+        {
+            "id": zone,
+            "socket": zone,
+            "cores": [[core, core + 8] for core in range(4 * socket, 4 * socket + 4)],
+            "uncoreCaches": [
+                [core + thread for core in pair for thread in (0, 8)]
+                for pair in ((4 * socket, 4 * socket + 1), (4 * socket + 2, 4 * socket + 3))
+            ],
+            "memory": 16 << 30,
+            "reservedMemory": 1 << 29,
+            "hugepages": {"2Mi": 64 * socket},
+            "distances": [10 if other == zone else 21 for other in (0, 2, 3)],
+        }
+        for socket, zone in enumerate((0, 2))
+    ]
+    + [
+        {
+            "id": 3,
+            "memory": 8 << 30,
+            "reservedMemory": 1 << 29,
+            "hugepages": {"2Mi": 0},
+            "distances": [21, 21, 10],
+        }
+    ],
+    "reservedSystemCPUs": "0,8",
+    "devices": devices({0: 1, 2: 2}),
+}
+# Two zones in one socket, each with a cache of its own, of cores of a single thread.
+PLAIN: Json = {
+    "zones": [
+        {
+            "id": zone,
+            "socket": 0,
+            "cores": [[cpu] for cpu in range(4 * zone, 4 * zone + 4)],
+            "memory": 16 << 30,
+            "reservedMemory": 1 << 29,
+            "distances": [10 if other == zone else 12 for other in (0, 1)],
+        }
+        for zone in (0, 1)
+    ],
+    "reservedSystemCPUs": "0",
+}
+CONFIGURATION = {
+    "cpuManagerPolicy": "static",
+    "memoryManagerPolicy": "Static",
+    "topologyManagerPolicy": "restricted",
+    "topologyManagerScope": "pod",
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=versions())
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[RealCluster]:
+    """Two nodes of each version."""
+    machines = {NAME: MACHINE, "plain": PLAIN}
+    nodes = [
+        RealNode(name=name, machine=each, configuration=CONFIGURATION) for name, each in machines.items()
+    ]
+    others = {"admin": "system:masters", SNEAK: ""}
+    with KUBELETS.or_skipped():
+        async with started(nodes, version=request.param, others=others) as running:
+            yield running
+
+
+@pytest.fixture
+def kubelet(cluster: RealCluster) -> RealKubelet:
+    return cluster.kubelets[NAME]
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def api(cluster: RealCluster) -> AsyncIterator[ApiClient]:
+    """The administrator, with two pods on the node: an idle one, and one whose init container has ended."""
+    async with cluster.plane.client("admin") as client:
+        init = container("init", "exit", cpu="4", memory="1Gi", gpu="1")
+        await send(client, "kept", container("app", cpu="2", memory="1Gi"), node=NAME, initContainers=[init])
+        await send(client, "idle", container("app", cpu="500m", memory="1Gi"), node=NAME)
+        for name in ("kept", "idle"):
+            assert (await settled(client, name)) == ("Running", "")
+        yield client
+        await remove(client, "kept", "idle")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def observer(cluster: RealCluster, kubelet: RealKubelet) -> AsyncIterator[Observer]:
+    """Somebody who may ask the kubelet directly, and believes it already."""
+    with_token = HttpsEndpoint(kubelet.address, kubelet.port, Unverified(), lambda: "admin")
+    direct = HttpsClient(with_token)
+    server = ApiServer(access(cluster, "admin"))
+    looking = observing(kubelet, KubeletApi(NAME, direct=direct, api=server))
+    await first_look(looking)
+    yield looking
+    direct.close()
+    server.close()
+
+
+def access(cluster: RealCluster, token: str) -> Access:
+    return Access(cluster.plane.url, authority=str(cluster.plane.ca), token=token)
+
+
+def observing(kubelet: RealKubelet, api: KubeletApi) -> Observer:
+    paths = NodePaths(kubelet.podresources, kubelet.sysfs, kubelet.state)
+    return Observer(paths, api, log=Told().log)
+
+
+async def first_look(observer: Observer) -> Observation:
+    """One that is believed: a kubelet that has just started may still have CPUs of a pod that is gone."""
+    while True:
+        try:
+            return await observer.observe()
+        except Unobserved:
+            await asyncio.sleep(0.1)
+
+
+async def seeing(cluster: RealCluster, node: str) -> Observation:
+    """One look at a node, through the API server."""
+    server = ApiServer(access(cluster, "admin"))
+    try:
+        return await first_look(observing(cluster.kubelets[node], KubeletApi(node, direct=None, api=server)))
+    finally:
+        server.close()
+
+
+def phases(seen: Observation) -> dict[str, str]:
+    return {pod.name: pod.phase for pod in seen.pods}
+
+
+async def test_the_machine_that_is_read_is_the_one_that_was_made_up(kubelet: RealKubelet) -> None:
+    made, read = machine(MACHINE), hardware(kubelet.sysfs)
+
+    assert read.cores == made.cores
+    assert read.banks == tuple(replace(bank, reserved=None) for bank in made.banks)
+
+
+@pytest.mark.parametrize("name", [NAME, "plain"])
+async def test_cpus_are_seen_as_the_kubelet_says_that_it_sees_them(cluster: RealCluster, name: str) -> None:
+    kubelet = cluster.kubelets[name]
+    [*_, said] = re.findall(r'"Detected CPU topology" topology=(\{.*\})', kubelet.log.read_text())
+
+    assert json.loads(said)["CPUDetails"] == {
+        str(cpu): {
+            "NUMANodeID": core.zone,
+            "SocketID": core.socket,
+            "CoreID": next(members(core.threads)),
+            "UncoreCacheID": core.cache,
+        }
+        for core in hardware(kubelet.sysfs).cores
+        for cpu in members(core.threads)
+    }
+
+
+async def test_what_the_kubelet_gave_is_seen_and_what_an_ended_container_keeps(
+    api: ApiClient, observer: Observer
+) -> None:
+    del api
+    seen = await observer.observe()
+
+    kept = next(pod for pod in seen.pods if pod.name == "kept")
+    listed = {pod.name: pod.containers for pod in seen.listed}
+    assert phases(seen) == {"kept": "Running", "idle": "Running"}
+    assert kept.init_containers == ("init",)
+    assert [each.name for each in listed["kept"]] == ["app"]
+    assert listed["kept"][0].cpus.bit_count() == 2
+    assert listed["idle"][0].cpus == 0
+    assert seen.checkpoints is not None
+    assert seen.checkpoints.cpus[kept.uid]["init"].bit_count() == 4
+    assert [held.resource for held in seen.checkpoints.devices[kept.uid]["init"]] == ["example.com/gpu"]
+
+
+async def test_the_kubelet_gives_out_what_its_machine_has(observer: Observer) -> None:
+    allocatable = (await observer.observe()).allocatable
+
+    assert allocatable.cpus == read_list("1-7,9-15")
+    assert {(device.id, *device.zones) for device in allocatable.devices} == {
+        ("gpu-0-0", 0),
+        ("gpu-2-0", 2),
+        ("gpu-2-1", 2),
+    }
+    memory = {block.zones: block.size for block in allocatable.memory if block.resource == "memory"}
+    assert memory == {(0,): 31 << 29, (2,): (31 << 29) - (128 << 20), (3,): 15 << 29}
+    pages = {block.zones: block.size for block in allocatable.memory if block.resource == "hugepages-2Mi"}
+    assert pages == {(2,): 128 << 20}
+
+
+async def test_who_may_not_ask_the_kubelet_asks_the_api_server(
+    cluster: RealCluster, kubelet: RealKubelet, observer: Observer
+) -> None:
+    sneak = HttpsClient(HttpsEndpoint(kubelet.address, kubelet.port, Unverified(), lambda: SNEAK))
+    allowed, forbidden = (ApiServer(access(cluster, token)) for token in ("admin", SNEAK))
+    by_detour = await first_look(observing(kubelet, KubeletApi(NAME, direct=sneak, api=allowed)))
+
+    assert by_detour.kubelet == (await observer.observe()).kubelet
+    with pytest.raises(ClusterError, match="403"):
+        await KubeletApi(NAME, direct=sneak, api=forbidden).configuration()
+    for client in (sneak, allowed, forbidden):
+        client.close()
+
+
+async def test_a_kubelet_that_starts_is_not_believed_before_it_knows_its_pods(
+    api: ApiClient, kubelet: RealKubelet, observer: Observer
+) -> None:
+    del api
+    before = await observer.observe()
+    restart = asyncio.create_task(kubelet.restart())
+    believed = list[frozenset[ListedPod]]()
+    while not (restart.done() and believed):
+        try:
+            believed.append(frozenset((await observer.observe()).listed))
+        except (Unobserved, Unreachable):
+            await asyncio.sleep(0.02)
+    await restart
+
+    assert {*believed} == {frozenset(before.listed)}
+
+
+async def test_a_kubelet_that_hangs_is_not_waited_for(kubelet: RealKubelet) -> None:
+    hanging = PodResources(kubelet.podresources, within=0.5)
+    assert kubelet.child is not None
+    kubelet.child.send(signal.SIGSTOP)
+    try:
+        with pytest.raises(Unreachable, match="no answer within"):
+            await ask_again_and_again(hanging)
+    finally:
+        kubelet.child.send(signal.SIGCONT)
+
+
+async def ask_again_and_again(resources: PodResources) -> NoReturn:
+    """A kubelet may answer once more before a signal reaches it."""
+    while True:
+        await resources.listed()
+
+
+async def test_a_device_that_falls_ill_is_not_given_out(kubelet: RealKubelet, observer: Observer) -> None:
+    await kubelet.devices(devices({0: 1, 2: 2}, "gpu-2-1"))
+    ill = await observer.observe()
+    await kubelet.devices(MACHINE["devices"])
+
+    assert {device.id for device in ill.allocatable.devices} == {"gpu-0-0", "gpu-2-0"}
+    assert len((await observer.observe()).allocatable.devices) == 3

@@ -1,0 +1,33 @@
+"""Runs real kubelets with agents beside them. Where they cannot be had, every test is skipped, loudly."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.worlds.asked_for import KUBELETS
+from tools.clusters.controlplane import build as controlplane
+from tools.clusters.kubelets import build as kubelets
+
+VERSIONS = (*kubelets.versions(),)
+BETWEEN = "v1.36.3"
+"""Tested by `make e2e-versions`, not with every change."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    KUBELETS.claim(config, items, Path(__file__).parent, build)
+
+
+async def build() -> None:
+    """Have kubelets and control planes built before the time of any test runs."""
+    for version in (each for each in VERSIONS if each != BETWEEN):
+        await kubelets.find(version)
+        await controlplane.find(version)
+
+
+@pytest.fixture(scope="session")
+def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Has a line printed at the end of the run."""
+    return partial(KUBELETS.remark, pytestconfig)

@@ -1,0 +1,142 @@
+"""
+The rules against the kubelet itself: recordings of its own managers, one decision after another.
+
+With the machine told, nothing may differ, with or without knowing what really happened. From amounts and the
+configuration every verdict holds, but for devices that sit between zones. What counts alone are worth, by
+policy, options and kind, stands in docs/measurements/agreement.md.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from tests.worlds.thoroughness import Thoroughness, thoroughness
+from tools.generate import agreement
+from tools.generate.agreement import (
+    ADMITTED,
+    AFFINITY,
+    AMOUNTS,
+    CHANCE,
+    COLUMNS,
+    CPUS,
+    NAIVE,
+    REASON,
+    Asked,
+    Decision,
+    Level,
+    Recorded,
+    Tally,
+)
+
+RECORDINGS = ("kubelet-synthetic.jsonl.gz", "kubelet-trace.jsonl.gz")
+BETWEEN_ZONES, NO_TOPOLOGY_SHOWS = "multidev", 2
+OF_VERSIONS = tuple(sorted({path.name for path in agreement.DATA.glob("kubelet-v*.jsonl.gz")}))
+FULL = thoroughness() is not Thoroughness.SAMPLE
+EVERY = 1 if FULL else 5
+"""Of the recordings, one scenario in so many; among them are those whose verdicts only the machine tells."""
+
+EVERY_OF_A_VERSION = 4 if FULL else 12
+"""The same for the recordings of each version; `make agreement-check` takes all of both."""
+
+# The first test to ask replays the recordings.
+pytestmark = pytest.mark.timeout(300)
+
+
+def decided(recorded: Iterable[Recorded], *levels: Level) -> list[Decision]:
+    return [found for one in recorded for level in levels for found in agreement.decisions(one, level)]
+
+
+@pytest.fixture(scope="module")
+def recorded() -> list[Recorded]:
+    """The scenarios that are looked at."""
+    return [*agreement.recordings(*RECORDINGS, every=EVERY)]
+
+
+@pytest.fixture(scope="module")
+def decisions(recorded: list[Recorded], tables: list[str]) -> list[Decision]:
+    """Every decision of these scenarios, wherever something must be shown of it."""
+    found = decided(recorded, Level.MACHINE, Level.UNOBSERVED, Level.CONFIGURED)
+    for level, tally in agreement.tallied(found, agreement.everything)["all"].items():
+        tables.append(f"kubelet, {level:<20}" + "".join(f"{what} {tally.cell(what)}  " for what in COLUMNS))
+    return found
+
+
+@pytest.mark.parametrize("name", OF_VERSIONS)
+def test_each_version_does_what_is_predicted_of_it(name: str) -> None:
+    sample = agreement.recordings(name, every=EVERY_OF_A_VERSION)
+    tally = agreement.tallied(decided(sample, Level.MACHINE), agreement.everything)["all"][Level.MACHINE]
+
+    assert {what: tally.missed(what) for what in COLUMNS} == dict.fromkeys(COLUMNS, 0)
+    assert all(tally.asked[what] for what in COLUMNS)
+
+
+def test_three_versions_are_recorded() -> None:
+    released = [name for name in OF_VERSIONS if "+" not in name]
+    assert [name.removeprefix("kubelet-v1.")[:2] for name in released] == ["32", "34", "36", "37", "38"]
+
+
+def test_each_option_that_no_release_has_is_recorded() -> None:
+    overlays = {name.partition("+")[2].removesuffix(".jsonl.gz") for name in OF_VERSIONS} - {""}
+    assert overlays == {"prefer-most-allocated", "numa-allocation-strategy"}
+
+
+@pytest.fixture(scope="module")
+def by_kind(decisions: list[Decision]) -> Mapping[str, Mapping[Level, Tally]]:
+    return agreement.tallied(decisions, agreement.kind)
+
+
+@pytest.fixture(scope="module")
+def in_all(decisions: list[Decision]) -> Mapping[Level, Tally]:
+    return agreement.tallied(decisions, agreement.everything)["all"]
+
+
+@pytest.mark.parametrize("level", [Level.MACHINE, Level.UNOBSERVED, Level.CONFIGURED])
+def test_no_decision_is_left_out(
+    level: Level, recorded: list[Recorded], in_all: Mapping[Level, Tally]
+) -> None:
+    pods = sum(isinstance(step, Asked) for one in recorded for step in one.steps)
+
+    assert in_all[level].asked[ADMITTED] == pods > 1000
+
+
+@pytest.mark.parametrize("what", [ADMITTED, REASON, AFFINITY, CPUS, AMOUNTS])
+def test_of_a_known_machine_everything_is_as_the_kubelet_did_it(
+    what: str, in_all: Mapping[Level, Tally]
+) -> None:
+    assert in_all[Level.MACHINE].asked[what]
+    assert in_all[Level.MACHINE].missed(what) == 0
+
+
+def test_devices_picked_at_random_are_few(in_all: Mapping[Level, Tally]) -> None:
+    tally = in_all[Level.MACHINE]
+
+    assert tally.agreed[CHANCE] < tally.asked[AMOUNTS] / 100
+
+
+@pytest.mark.parametrize("what", [ADMITTED, REASON])
+def test_no_mistake_carries_on_where_nobody_tells_what_happened(
+    what: str, in_all: Mapping[Level, Tally]
+) -> None:
+    assert in_all[Level.UNOBSERVED].missed(what) == 0
+
+
+def test_counts_and_the_configuration_give_every_verdict_but_of_devices_between_zones(
+    by_kind: Mapping[str, Mapping[Level, Tally]],
+) -> None:
+    missed = {kind: levels[Level.CONFIGURED].missed(ADMITTED) for kind, levels in by_kind.items()}
+
+    assert {kind for kind, count in missed.items() if count} == {BETWEEN_ZONES}
+    assert missed[BETWEEN_ZONES] <= NO_TOPOLOGY_SHOWS
+
+
+def test_a_wrong_verdict_had_named_its_cause(decisions: list[Decision]) -> None:
+    wrong = [decision for decision in decisions if not decision.found[ADMITTED]]
+
+    assert wrong
+    assert all(decision.causes for decision in wrong)
+
+
+def test_one_zone_with_enough_of_everything_says_far_less(in_all: Mapping[Level, Tally]) -> None:
+    tally = in_all[Level.CONFIGURED]
+
+    assert tally.missed(NAIVE) > 100 * tally.missed(ADMITTED)

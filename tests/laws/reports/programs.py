@@ -1,0 +1,249 @@
+"""What programs say of the pods of a case: each is asked in this process, as its callers ask it."""
+
+import asyncio
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+from click.testing import CliRunner
+from prometheus_client import CollectorRegistry
+
+from kubectl_numa.cli import program
+from numalign.runtime.settings import load
+from scorer.program import ScorerProgram
+from scorer.settings import ScorerSettings
+from tests.unit.webhook.conftest import request
+from tests.worlds.json_patch import applied
+from tests.worlds.served import Served, Told
+from webhook.program import WebhookProgram
+from webhook.settings import WebhookSettings
+
+Raw = dict[str, Any]
+
+_HERE = (
+    "--bind",
+    "127.0.0.1",
+    "--port",
+    "0",
+    "--metrics-port",
+    "0",
+    "--drain-seconds",
+    "0",
+    "--insecure-http",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAnswer:
+    """One node: `fits`, `later`, `never` or `unknown`, what the pod gets in which zones, or why not."""
+
+    chance: str
+    zones: tuple[int, ...] = ()
+    amount: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One pod: `admit`, `warn`, `deny` or `bad`, texts about that, and nodes; None for what is not said."""
+
+    verdict: str | None = None
+    says: str | None = None
+    nodes: Mapping[str, NodeAnswer] | None = None
+
+
+UNREAD = "unread"
+"""The verdict on a workload whose pods are not in its manifest."""
+
+Answers = Mapping[str, Answer]
+"""By name of the pod; by kind, name and template for those of workloads."""
+
+
+def command(*arguments: object) -> tuple[str, str]:
+    """The output of `kubectl numa`, and its messages."""
+    environment = {"KUBECONFIG": "/nowhere/config"}
+    result = CliRunner().invoke(program, [*map(str, arguments)], env=environment, catch_exceptions=False)
+    return result.stdout, result.stderr
+
+
+def replayed(events: Path) -> tuple[list[Raw], str]:
+    """What `replay` answers, and its messages."""
+    output, messages = command("replay", "-f", events)
+    return [*map(orjson.loads, output.splitlines())], messages
+
+
+def checked(pods: Path, snapshot: Path, documents: Sequence[Raw]) -> tuple[Answers, str]:
+    """What `check` says, and its messages."""
+    output, messages = command("check", "-f", pods, "--snapshot", snapshot, "-o", "json")
+    return dict(_checked(each, documents) for each in orjson.loads(output)), output + messages
+
+
+def explained(pods: Path, snapshot: Path, documents: Sequence[Raw]) -> tuple[Answers, str]:
+    """What `explain` says, and its messages."""
+    found, _ = checked(pods, snapshot, documents)
+    output, messages = command("explain", "-f", pods, "--snapshot", snapshot, "-o", "json")
+    # It names only pods, in the same order, and says nothing of those that it cannot read.
+    answers = map(_explained, orjson.loads(output))
+    unread = ("bad", UNREAD)
+    return {
+        name: said if said.verdict in unread else next(answers) for name, said in found.items()
+    }, output + messages
+
+
+def diagnosed(snapshot: Path) -> Mapping[str, Mapping[str, str]]:
+    """The findings of `doctor` that have a detail, by name of the node."""
+    output, _ = command("doctor", "--snapshot", snapshot, "-o", "json")
+    nodes: dict[str, dict[str, str]] = {}
+    for node in orjson.loads(output):
+        found = nodes.setdefault(node["name"], {})
+        for each in node["findings"]:
+            if each["detail"]:
+                found[each["finding"]] = _text(found.get(each["finding"]), each["detail"])
+    return nodes
+
+
+def defragmented(pods: Path, snapshot: Path) -> str:
+    """The answer of `defrag`."""
+    output, _ = command("defrag", "-f", pods, "--snapshot", snapshot, "-o", "json")
+    answer: str = orjson.loads(output)["answer"]
+    return answer
+
+
+def ranked(snapshot: Path, documents: Sequence[Raw], names: Iterable[str]) -> Answers:
+    """What a scorer says of these pods at /v1/rank, also of those that workloads create."""
+    pods = {name: _pod(name, documents) for name in names}
+
+    async def ask() -> Answers:
+        settings = load(ScorerSettings, argv=[*_HERE, "--snapshot", str(snapshot)], environ={}).settings
+        told = Told()
+        async with Served.running(ScorerProgram(settings, told.log, CollectorRegistry()), told) as served:
+            return {name: _ranked(*await _sent(served, "/v1/rank", pod)) for name, pod in pods.items()}
+
+    return asyncio.run(ask())
+
+
+def reviewed(snapshot: Path, documents: Sequence[Raw], others: Sequence[Raw]) -> tuple[Answers, list[bool]]:
+    """
+    What a webhook says of objects that are created, and whether it allows `others`.
+
+    As by an API server, it is asked to validate a pod as it has changed it. Each of `others` has the name of
+    a pod and members of a review.
+    """
+
+    async def ask() -> tuple[Answers, list[bool]]:
+        settings = load(WebhookSettings, argv=[*_HERE, "--snapshot", str(snapshot)], environ={}).settings
+        told = Told()
+        async with Served.running(WebhookProgram(settings, told.log, CollectorRegistry()), told) as served:
+            answers = {_name(each): await _created(served, each) for each in documents}
+            return answers, [await _allowed(served, documents, **each) for each in others]
+
+    return asyncio.run(ask())
+
+
+def _name(document: Raw) -> str:
+    """The name of a pod; kind and name of a workload."""
+    metadata = document["metadata"]
+    name: str = metadata.get("name") or metadata["generateName"]
+    return name if document["kind"] == "Pod" else f"{document['kind']}/{name}"
+
+
+def _pod(name: str, documents: Sequence[Raw]) -> Raw:
+    """The pod of this name, or of a template."""
+    whose, _, template = name.partition(" ")
+    [document] = (each for each in documents if _name(each) == whose)
+    if not template:
+        return document
+    found: Any = document
+    for step in re.findall(r"[^.\[\]]+", template):
+        found = found[int(step) if isinstance(found, list) else step]
+    metadata = {**found.get("metadata", {}), "name": "made"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": found.get("spec", found)}
+
+
+def _checked(said: Raw, documents: Sequence[Raw]) -> tuple[str, Answer]:
+    verdict = {"never": "deny", "denied": "deny", "bad": "bad"}.get(said["result"]) or _admitted(said)
+    if said["kind"] != "Pod" and not said["template"]:
+        verdict = UNREAD
+    name = _name(documents[said["document"] - 1])
+    full = f"{name} {said['template']}" if said["template"] else name
+    return full, Answer(verdict, _text(said["refusal"], *said["warnings"]))
+
+
+def _explained(said: Raw) -> Answer:
+    nodes = {
+        each["name"]: _node(each["verdict"], each["placement"], each["reason"]) for each in said["nodes"]
+    }
+    unknown = {name: NodeAnswer("unknown") for name in said["unknown"]}
+    verdict = "deny" if said["refusal"] else _admitted(said)
+    return Answer(verdict, _text(said["refusal"], *said["warnings"]), {**nodes, **unknown})
+
+
+def _ranked(status: HTTPStatus, said: Raw) -> Answer:
+    if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+        return Answer("bad", said["error"])
+    nodes = {}
+    for each in said["nodes"]:
+        chance = "fits" if each["fits"] else "never" if each["permanent"] else "later"
+        known = chance if each.get("known", chance) else "unknown"
+        why = each.get("because") or each.get("reason")
+        nodes[each["name"]] = _node(known, each.get("placement"), why)
+    return Answer(nodes=nodes)
+
+
+def _node(chance: str, placement: list[Raw] | None, why: str | None) -> NodeAnswer:
+    parts = placement or []
+    zones = {
+        int(digits) for part in parts for zone in part["zones"] for digits in re.findall("[0-9]+$", zone)
+    }
+    amount = {name: amount for part in parts for name, amount in part["amount"].items()}
+    return NodeAnswer(chance, tuple(sorted(zones)), amount, why or "")
+
+
+async def _created(served: Served, document: Raw) -> Answer:
+    if document["kind"] != "Pod":
+        said = await _response(served, "/validate-workloads", document)
+    else:
+        changed = await _response(served, "/mutate", document)
+        assert changed["allowed"], changed
+        patch = orjson.loads(b64decode(changed.get("patch", "W10=")))
+        said = await _response(served, "/validate", applied(document, patch))
+    refusal = None if said["allowed"] else said["status"]["message"]
+    return Answer("deny" if refusal else _admitted(said), _text(refusal, *said.get("warnings", ())))
+
+
+async def _allowed(served: Served, documents: Sequence[Raw], *, pod: str, **changes: str) -> bool:
+    document = _pod(pod, documents)
+    whose = {"object": None} if changes["operation"] == "DELETE" else {}
+    response = await _response(served, "/validate", document, oldObject=document, **changes, **whose)
+    allowed: bool = response["allowed"]
+    return allowed
+
+
+async def _response(served: Served, path: str, document: Raw, **changes: object) -> Raw:
+    group, _, version = document["apiVersion"].rpartition("/")
+    kind = {"group": group, "version": version, "kind": document["kind"]}
+    resource = {"group": group, "version": version, "resource": f"{document['kind'].lower()}s"}
+    review = request(document, namespace="default", kind=kind, resource=resource, **changes)
+    status, said = await _sent(served, path, review)
+    assert status == HTTPStatus.OK, said
+    response: Raw = said["response"]
+    return response
+
+
+async def _sent(served: Served, path: str, call: Raw) -> tuple[HTTPStatus, Raw]:
+    async with aiohttp.ClientSession() as session, session.post(served.url(path), json=call) as answer:
+        return HTTPStatus(answer.status), await answer.json()
+
+
+def _admitted(said: Raw) -> str:
+    return "warn" if said.get("warnings") else "admit"
+
+
+def _text(*parts: str | None) -> str:
+    return "\n".join(filter(None, parts))

@@ -1,0 +1,137 @@
+"""
+A place for the programs, those who attack them, and those who ask for nothing out of the ordinary beside.
+
+    webhook = await arena.webhook()
+    async with arena.honest(webhook, most=64):
+        ...
+
+is an attack, after which no honest call was lost or late, and the webhook never held 64 MiB more than before.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tests.system.attack import honest, objects
+from tests.system.attack.honest import Caller
+from tests.system.attack.objects import Json
+from tools.clusters.programs import CONTROLLER, MIB, SCORER, WEBHOOK, ApiServer, Memory, Running, Site
+
+ALONE_SECONDS = 0.2
+"""Honest callers are alone for so long, before and after."""
+
+LIMITS: Mapping[str, int] = {WEBHOOK: 512, SCORER: 1024, CONTROLLER: 512}
+"""MiB that the chart gives a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Siege:
+    """What was seen of a program while it was attacked."""
+
+    program: Running
+    callers: list[Caller]
+    before: Memory
+    after: Memory
+
+    def __str__(self) -> str:
+        """In a line."""
+        calls = "; ".join(str(each.outcome) for each in self.callers)
+        held = f"{self.before.now / MIB:.0f} to {self.after.now / MIB:.0f} MiB"
+        return f"  {self.program.name}: {calls}; {held}, at most {self.after.most / MIB:.0f} MiB"
+
+    def judge(self, *, slowest: float, most: int) -> None:
+        """Fail if a call was lost or late, or too many MiB were held."""
+        outcomes = [each.outcome for each in self.callers]
+        assert [why for each in outcomes for why in each.lost] == []
+        assert max(each.slowest for each in outcomes) <= slowest
+        assert self.after.most - self.before.now <= most * MIB
+        assert self.after.most <= LIMITS[self.program.name] * MIB
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Starts programs on some objects; an honest call is answered within `bound` seconds.
+
+    `bound_now` measures again how many seconds that are.
+    """
+
+    here: Site
+    bound: float
+    objects: list[Json]
+    bound_now: Callable[[], float]
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes that there are."""
+        return objects.names(self.objects)
+
+    def put(self, *made: Json) -> None:
+        """More that the cluster has, before a program is started."""
+        self.objects.extend(made)
+
+    async def api_server(self) -> ApiServer:
+        """An API server with all that was put."""
+        return await self.here.api_server(self.objects)
+
+    async def webhook(self, *flags: str, api: ApiServer | None = None) -> Running:
+        """The webhook, on a file unless it follows an API server."""
+        return await self.here.webhook(*self._source(api), *flags)
+
+    async def controller(self, api: ApiServer, *flags: str) -> Running:
+        """The controller, which takes no calls."""
+        return await self.here.controller(*self._source(api), *flags)
+
+    async def served_map(self, api: ApiServer) -> Running:
+        """The controller that serves the map."""
+        return await self.here.served_map(*self._source(api))
+
+    async def scorer(self, *flags: str, api: ApiServer | None = None) -> Running:
+        """The scorer, on a file unless it follows an API server."""
+        return await self.here.scorer(*self._source(api), *flags)
+
+    def _source(self, api: ApiServer | None) -> tuple[str, str]:
+        if api:
+            return "--kubeconfig", str(api.kubeconfig)
+        listed = {"apiVersion": "v1", "kind": "List", "items": self.objects}
+        return "--snapshot", str(self.here.file("cluster.json", listed))
+
+    @asynccontextmanager
+    async def honest(self, *programs: Running, most: int) -> AsyncIterator[None]:
+        """Call programs as ever while the block attacks them, and judge what was seen.
+
+        No program may at any time hold so many MiB more than it held before.
+        """
+        callers = [[*self._callers(each)] for each in programs]
+        tasks = [asyncio.create_task(each.go_on()) for some in callers for each in some]
+        try:
+            await asyncio.sleep(ALONE_SECONDS)
+            before = [_afresh(each) for each in programs]
+            yield
+            await asyncio.sleep(ALONE_SECONDS)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        after = [each.memory() for each in programs]
+        sieges = [*map(Siege, programs, callers, before, after)]
+        # Other work may have begun since the first reading; what the attack has left to do counts too.
+        slowest = max(self.bound, self.bound_now())
+        sys.stdout.write("\n".join(["", *map(str, sieges), ""]))
+        for each in sieges:
+            each.judge(slowest=slowest, most=most)
+
+    def _callers(self, program: Running) -> Iterator[Caller]:
+        """Those who call a program, and those who look after it."""
+        yield Caller(program.about, honest.looks(), honest.LOOKS)
+        if program.name == WEBHOOK:
+            yield Caller(program.door, honest.reviews(), honest.CALLS)
+        if program.name == SCORER:
+            yield Caller(program.door, honest.schedules(self.names), honest.CALLS)
+
+
+def _afresh(program: Running) -> Memory:
+    """What a program holds; the most that it holds counts from now on."""
+    program.forget_peak()
+    return program.memory()

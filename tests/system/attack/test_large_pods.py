@@ -1,0 +1,85 @@
+"""Pods of thousands of resources, told in reviews, by schedulers and by the API server."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import orjson
+import pytest
+
+from numalign.kube.lease import RENEW_DEADLINE_SECONDS
+from tests.system.attack import objects
+from tests.system.attack.arena import Arena
+from tests.system.attack.attackers import send
+from tests.system.attack.leases import Leases
+from tests.system.attack.objects import Json
+from tests.worlds.notation import table
+from tools.clusters import http_calls
+from tools.clusters.programs import ApiServer
+
+MERGE = "application/merge-patch+json"
+LEASES = 2
+MOST_MIB = 64
+ROUNDS = 3
+AT_ONCE = 4
+
+NAMES = [
+    # how many names an API server stores      names
+    ("five thousand",                          5_000),
+    ("half of what is stored",                 25_000),
+    ("all that is stored",                     51_200),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("count", table(NAMES))
+async def test_pods_of_many_resources_keep_no_review_waiting(arena: Arena, count: int) -> None:
+    webhook = await arena.webhook()
+    body = objects.review(objects.of_many_names("many", count))
+    async with arena.honest(webhook, most=MOST_MIB):
+        for path in ("/mutate", "/validate"):
+            await send(webhook.door, path, [body] * ROUNDS, at_once=AT_ONCE)
+
+
+async def test_pods_of_many_resources_keep_no_scheduler_waiting(arena: Arena) -> None:
+    scorer = await arena.scorer()
+    pods = (objects.of_many_names(f"many-{at}", count) for at, (_, count) in enumerate(NAMES))
+    bodies = [objects.filtering(made, arena.names) for made in pods]
+    async with arena.honest(scorer, most=MOST_MIB):
+        for path in ("/filter", "/prioritize"):
+            await send(scorer.door, path, bodies * ROUNDS, at_once=AT_ONCE)
+
+
+async def test_pods_of_many_resources_that_change_all_the_time_cost_no_lease(arena: Arena) -> None:
+    pods = [
+        objects.on(arena.names[at], objects.of_many_names(f"many-{at}", count))
+        for at, (_, count) in enumerate(NAMES)
+    ]
+    api = await arena.api_server()
+    webhook, scorer = await arena.webhook(api=api), await arena.scorer(api=api)
+    controller = await arena.controller(api)
+    leases = Leases(api)
+    async with arena.honest(webhook, scorer, controller, most=MOST_MIB):
+        before = await leases.look()
+        for each in pods:
+            assert (await http_calls.once(api.door, "POST", objects.PODS, orjson.dumps(each))).well
+        changes = asyncio.create_task(changing(api, pods, seconds=6))
+        while not changes.done():
+            await leases.look()
+            await asyncio.sleep(0.25)
+        await changes
+        after = await leases.look()
+    assert before == after
+    assert len(after) == LEASES
+    assert leases.oldest < RENEW_DEADLINE_SECONDS / 2
+
+
+async def changing(api: ApiServer, pods: Sequence[Json], *, seconds: float) -> None:
+    """Write a new status of each pod over and over again."""
+    until = time.monotonic() + seconds
+    async with http_calls.connection(api.door) as made:
+        while time.monotonic() < until:
+            for each in pods:
+                said = {"status": {**each["status"], "message": str(time.monotonic())}}
+                answer = await made.call("PATCH", objects.path(each), orjson.dumps(said), MERGE)
+                assert answer.well
+            await asyncio.sleep(0.5)

@@ -1,0 +1,112 @@
+"""What leaves the webhook beside its answers: lines of refusals and traces, where nobody takes them."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.system.attack import objects
+from tests.system.attack.arena import Arena
+from tests.system.attack.attackers import send
+from tools.clusters.http_calls import LOOPBACK
+from tools.clusters.programs import WEBHOOK
+from tools.clusters.waiting import SELDOM, seconds_until
+
+MOST_MIB = 96
+REFUSALS = 2000
+"""Nearly twice what a full pipe and the queue take."""
+
+UGLY = "\n\u202e\x1b[31m😀" * 2000
+
+
+def refusals(count: int) -> Iterator[bytes]:
+    """Reviews of pods that are refused, with names that are long and full of what steers a terminal."""
+    made = objects.pod("denied", {"cpu": "500", "memory": "1Gi"})
+    owner = {"kind": UGLY, "name": UGLY, "controller": True}
+    named = {**made, "metadata": {**made["metadata"], "name": UGLY, "ownerReferences": [owner]}}
+    body = objects.review(named)
+    return (body for _ in range(count))
+
+
+async def test_a_pipe_that_nobody_reads_keeps_no_review_waiting(arena: Arena, tmp_path: Path) -> None:
+    pipe = tmp_path / "audit"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    webhook = await arena.webhook("--audit-log", str(pipe))
+    async with arena.honest(webhook, most=MOST_MIB):
+        statuses = await send(webhook.door, "/validate", refusals(REFUSALS), at_once=4)
+
+    assert statuses
+    assert set(statuses) == {200}
+    assert await webhook.metric("numalign_audit_lines_total") > 0
+    assert len(webhook.events("audit.failed")) <= 1
+    # What did come through are whole lines.
+    lines = os.read(reader, 2**20).decode("ascii").splitlines()
+    os.close(reader)
+    assert "\n" in {json.loads(line)["name"][:1] for line in lines}
+
+
+async def test_a_standard_error_that_nobody_reads_keeps_no_review_waiting(arena: Arena) -> None:
+    pipe = arena.here.children.logs / WEBHOOK
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    webhook = await arena.webhook()
+    pipe.unlink()
+    async with arena.honest(webhook, most=MOST_MIB):
+        statuses = await send(webhook.door, "/validate", refusals(REFUSALS), at_once=4)
+
+    assert set(statuses) == {200}
+    # It was full.
+    assert len(os.read(reader, 2**20)) > 2**15
+    os.close(reader)
+
+
+async def test_a_file_takes_every_line_of_a_flood(arena: Arena, tmp_path: Path) -> None:
+    file = tmp_path / "audit.log"
+    webhook = await arena.webhook("--audit-log", str(file))
+    async with arena.honest(webhook, most=MOST_MIB):
+        statuses = await send(webhook.door, "/validate", refusals(500), at_once=4)
+
+    async def whole_lines() -> int:
+        # Some of the honest pods are refused too.
+        lines = file.read_bytes().splitlines(keepends=True)
+        return sum(b"\\ud83d" in line and line.endswith(b"\n") for line in lines)
+
+    # A thread writes them, after the answers.
+    await seconds_until(
+        whole_lines,
+        lambda seen: seen == len(statuses),
+        what=f"{len(statuses)} lines were written",
+        within=30,
+        every=SELDOM,
+    )
+    lines = file.read_bytes().splitlines(keepends=True)
+    assert max(map(len, lines)) <= 4096
+    assert all(0x20 <= byte < 0x7F for line in lines for byte in line[:-1])
+
+
+@asynccontextmanager
+async def silent_receiver() -> AsyncIterator[str]:
+    """A receiver of traces that takes connections and never answers; where it listens."""
+
+    async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(wait, LOOPBACK, 0)
+    try:
+        yield f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def test_a_receiver_that_never_answers_keeps_no_review_waiting(arena: Arena) -> None:
+    async with silent_receiver() as endpoint:
+        webhook = await arena.webhook("--otlp-endpoint", endpoint, "--trace-ratio", "1")
+        async with arena.honest(webhook, most=MOST_MIB):
+            statuses = await send(webhook.door, "/validate", refusals(REFUSALS), at_once=4)
+
+    assert set(statuses) == {200}
+    assert await webhook.metric("numalign_spans_total") >= len(statuses)

@@ -1,0 +1,141 @@
+"""Reviews before anybody has validated them: what stands in them may be as long as a body, and anything."""
+
+import orjson
+import pytest
+
+from tests.system.attack import objects
+from tests.system.attack.arena import Arena
+from tests.system.attack.attackers import send
+from tests.system.attack.objects import Json
+from tests.worlds.notation import table
+
+MOST_MIB = 256
+FILLING = 4 * 2**20 - 1000
+"""Bytes of a body that is taken whatever it consists of, its envelope left out."""
+
+LONGEST = 20 * 2**20 - 1000
+"""Bytes of a body that is taken if it is text."""
+
+PADDING = 17_000_000
+"""Bytes of it that are plain; small objects beside may take as much memory as they can."""
+
+SEVEN = 7
+
+
+def with_spec(**spec: object) -> Json:
+    """A pod that wants one zone, with more in its spec."""
+    made = objects.pod("tall")
+    return {**made, "spec": {**made["spec"], **spec}}
+
+
+def terms(count: int) -> Json:
+    """A pod with so many terms of node affinity, of which any may be met."""
+    term = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    chosen = {"nodeSelectorTerms": [term] * count}
+    return with_spec(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": chosen}})
+
+
+def values(count: int) -> Json:
+    """A pod with so many values in one term."""
+    expression = {"key": "a", "operator": "In", "values": [str(at) for at in range(count)]}
+    chosen = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return with_spec(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": chosen}})
+
+
+PODS = [
+    # what a pod has                         the pod
+    ("140,000 terms of node affinity",       terms(140_000)),
+    ("300,000 values in one",                values(300_000)),
+    ("a policy of 3 MB",                     objects.pod("long", policy="single-numa-nod" * 200_000)),
+    ("resources of 3 MB",                    objects.pod("long", resources="cpu," * 750_000)),
+    ("150,000 annotations",                  objects.pod("wide", **{f"a{at}": "" for at in range(150_000)})),
+    ("a name of 3 MB for a resource",        objects.pod("long", {"x" * 3_000_000: "1"})),
+    ("an amount of 3 MB",                    objects.pod("long", {"cpu": "9" * 3_000_000})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", table(PODS))
+async def test_what_is_long_keeps_no_review_waiting(arena: Arena, made: Json) -> None:
+    webhook = await arena.webhook()
+    body = objects.review(made)
+    async with arena.honest(webhook, most=MOST_MIB):
+        for path in ("/mutate", "/validate"):
+            await send(webhook.door, path, [body] * 3, at_once=3)
+
+
+HOSTILE = [
+    # what a body is                       what it repeats
+    ("empty lists",                        b"[],"),
+    ("empty objects",                      b"{},"),
+    ("short numbers",                      b"1,"),
+    ("keys that all differ",               b""),
+]  # fmt: skip
+
+
+def hostile(written: bytes) -> bytes:
+    """A review of the largest size whose object takes as much memory as it can."""
+    if written:
+        filling = b"[" + (written * (FILLING // len(written))).rstrip(b",") + b"]"
+    else:
+        filling = orjson.dumps({f"{at:06x}": {} for at in range(FILLING // len('"000000":{},'))})
+    return objects.review({"filling": "HERE"}).replace(b'"HERE"', filling)
+
+
+@pytest.mark.parametrize("written", table(HOSTILE))
+async def test_seven_bodies_of_the_largest_size_at_once_stay_below_the_limit(
+    arena: Arena, written: bytes
+) -> None:
+    webhook = await arena.webhook()
+    body = hostile(written)
+    statuses = []
+    async with arena.honest(webhook, most=MOST_MIB):
+        for path in ("/mutate", "/validate"):
+            statuses += await send(webhook.door, path, [body] * SEVEN, at_once=SEVEN)
+    assert {413, 400}.isdisjoint(statuses)
+
+
+TEXTS = [
+    # what is written        bytes, as Go writes it
+    ("angle brackets",       rb"\u003c"),
+    ("emoji",                "\N{GRINNING FACE}".encode()),
+    ("small objects",        b'",{"a":0},"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("written", table(TEXTS))
+async def test_a_pod_that_json_makes_six_times_as_long_is_reviewed_and_keeps_no_review_waiting(
+    arena: Arena, written: bytes
+) -> None:
+    webhook = await arena.webhook()
+    filling = b'["' + b"x" * PADDING + written * ((LONGEST - PADDING) // len(written)) + b'"]'
+    body = objects.review({"filling": "HERE"}).replace(b'"HERE"', filling)
+    async with arena.honest(webhook, most=MOST_MIB):
+        for path in ("/mutate", "/validate"):
+            statuses = await send(webhook.door, path, [body] * 2, at_once=1)
+            assert statuses == [200, 200]
+
+
+LISTED, WRITTEN = 100, 50_000
+"""Entries of a list that is read, and annotations of one that is as long as an API server stores."""
+
+
+def train_job() -> Json:
+    """A job that changes its runtime with as many patches as are read, the first of them long."""
+    notes = [{f"{at}": "" for at in range(WRITTEN)}, *({} for _ in range(LISTED * LISTED - 1))]
+    jobs = [
+        {"name": "node", "template": {"spec": {"template": {"metadata": {"annotations": each}}}}}
+        for each in notes
+    ]
+    patches = [
+        {"trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs[at : at + LISTED]}}}}
+        for at in range(0, len(jobs), LISTED)
+    ]
+    trainer = {"resourcesPerNode": {"limits": objects.SMALL}}
+    return {"metadata": {"name": "train"}, "spec": {"trainer": trainer, "runtimePatches": patches}}
+
+
+async def test_ten_thousand_patches_of_a_train_job_keep_no_review_waiting(arena: Arena) -> None:
+    webhook = await arena.webhook()
+    kind = {"group": "trainer.kubeflow.org", "version": "v1alpha1", "kind": "TrainJob"}
+    async with arena.honest(webhook, most=MOST_MIB):
+        await send(webhook.door, "/validate-workloads", [objects.review(train_job(), kind=kind)], at_once=1)

@@ -1,0 +1,185 @@
+"""What axe-core finds on each page, in both colour schemes, and what it cannot find: keys, names, motion."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from axe_playwright_python.base import AXE_FILE_PATH
+from playwright.async_api import Browser, Page, expect
+
+from tests.system.browser.test_pages import POD
+from tools.bench.map_nodes import many
+from tools.clusters.maps import sites
+from tools.clusters.maps.browsers import opened
+from tools.clusters.maps.clusters import AGENT_NODE
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PAGES = (
+    "/",
+    f"/nodes/{AGENT_NODE}",
+    "/nodes/dgx-1",
+    "/pods/prod/ranker",
+    "/what-if",
+    "/nodes/nowhere",
+    "/login",
+)
+SCHEMES = ("light", "dark")
+AXE = AXE_FILE_PATH.read_text()
+
+
+async def found(page: Page) -> list[str]:
+    """What axe says against a page as it is, each with where it stands."""
+    # The policy lets no script in, so it comes by the protocol that drives the browser.
+    await page.evaluate(AXE)
+    results = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{violation['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for violation in results["violations"]
+        for node in violation["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_axe_finds_nothing(browser: Browser, site: str, path: str, scheme: str) -> None:
+    async with opened(browser, site + path, color_scheme=scheme) as watched:
+        for details in await watched.page.locator("details:not([open]) > summary").all():
+            await details.click()
+
+        assert await found(watched.page) == []
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_axe_finds_nothing_in_an_answer(browser: Browser, site: str, scheme: str) -> None:
+    async with opened(browser, f"{site}/what-if", color_scheme=scheme) as watched:
+        await watched.page.get_by_label("Pod or workload").fill(POD)
+        await watched.page.get_by_role("button", name="Evaluate").click()
+        await expect(watched.page.get_by_text("Results by node")).to_be_visible()
+
+        assert await found(watched.page) == []
+
+
+@pytest.mark.parametrize("count", [100, 500])
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_axe_finds_nothing_however_many_nodes_there_are(
+    browser: Browser, count: int, scheme: str
+) -> None:
+    async with (
+        sites.serving(sites.ShownCluster(many(count, makes=4))) as address,
+        opened(browser, address, color_scheme=scheme) as watched,
+    ):
+        assert await found(watched.page) == []
+
+
+async def test_axe_finds_what_is_wrong(browser: Browser, site: str) -> None:
+    async with opened(browser, site) as watched:
+        await watched.page.evaluate("document.querySelector('main').append(document.createElement('button'))")
+
+        assert [each.partition(":")[0] for each in await found(watched.page)] == ["button-name"]
+
+
+async def test_arrow_keys_move_between_tiles(browser: Browser, site: str) -> None:
+    async with opened(browser, site) as watched:
+        page = watched.page
+        names = await page.locator(".tiles a span").all_inner_texts()
+        await page.locator(".tiles a").first.focus()
+
+        for key, at in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("End", -1), ("Home", 0)):
+            await page.keyboard.press(key)
+            assert await focused(page) == names[at]
+        await page.keyboard.press("ArrowDown")
+        below = await focused(page)
+        assert below != names[0]
+        await page.keyboard.press("ArrowUp")
+        assert await focused(page) == names[0]
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_have_text(names[0])
+
+
+async def test_a_class_is_one_stop_of_the_tab_key(browser: Browser, site: str) -> None:
+    async with opened(browser, site) as watched:
+        stops = await watched.page.evaluate(
+            "Array.from(document.querySelectorAll('.tiles'),"
+            " (each) => each.querySelectorAll('[tabindex=\"0\"]').length)"
+        )
+
+        assert set(stops) == {1}
+
+
+async def test_the_first_stop_leads_to_the_content(browser: Browser, site: str) -> None:
+    async with opened(browser, site) as watched:
+        await watched.page.keyboard.press("Tab")
+        skip = watched.page.get_by_role("link", name="Skip to the content")
+        await expect(skip).to_be_focused()
+        await expect(skip).to_be_in_viewport()
+        await watched.page.keyboard.press("Enter")
+
+        await expect(watched.page.locator("main")).to_be_focused()
+
+
+async def test_whoever_has_focus_is_seen(browser: Browser, site: str) -> None:
+    async with opened(browser, site) as watched:
+        await watched.page.keyboard.press("Tab")
+        for _ in range(12):
+            await watched.page.keyboard.press("Tab")
+            style, width = await watched.page.evaluate(
+                "(({outlineStyle, outlineWidth}) => [outlineStyle, parseFloat(outlineWidth)])"
+                "(getComputedStyle(document.activeElement))"
+            )
+            assert style == "solid"
+            assert width >= 2
+
+
+async def test_a_tile_is_named_by_what_it_shows(browser: Browser, site: str) -> None:
+    async with opened(browser, site) as watched:
+        tile = watched.page.locator(f'.tiles a[href="/nodes/{AGENT_NODE}"]')
+        name = await tile.aria_snapshot()
+
+        assert f'link "{AGENT_NODE}' in name
+        assert "zone 1: 30 of 62 free; misaligned" in name
+
+
+async def test_names_of_small_tiles_are_read_out_and_shown_when_looked_at(
+    browser: Browser, crowd: str
+) -> None:
+    async with opened(browser, crowd) as watched:
+        tile = watched.page.locator(".tiles a").first
+        name = await tile.locator("span").text_content()
+
+        assert f'link "{name}' in await tile.aria_snapshot()
+        await tile.focus()
+        width = await tile.locator("span").evaluate("(span) => getComputedStyle(span).clipPath")
+        assert width == "none"
+
+
+async def test_whoever_wants_no_motion_gets_none(browser: Browser, site: str) -> None:
+    async with opened(browser, site, reduced_motion="reduce") as watched:
+        await watched.page.evaluate("document.querySelector('.tiles li').classList.add('changed')")
+
+        assert (
+            await watched.page.locator(".tiles li a").first.evaluate(
+                "(a) => getComputedStyle(a).animationName"
+            )
+            == "none"
+        )
+
+
+async def test_printed_pages_have_no_form(browser: Browser, site: str) -> None:
+    async with opened(browser, site) as watched:
+        await watched.page.emulate_media(media="print")
+
+        await expect(watched.page.locator(".filters")).to_be_hidden()
+        await expect(watched.page.locator(".tiles a").first).to_be_visible()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def crowd() -> AsyncIterator[str]:
+    """The address of a map of five hundred nodes."""
+    async with sites.serving(sites.ShownCluster(many(500, makes=4))) as address:
+        yield address
+
+
+async def focused(page: Page) -> str:
+    """The name on the tile that has the focus."""
+    return str(await page.evaluate("document.activeElement.querySelector('span')?.textContent"))

@@ -1,0 +1,68 @@
+"""The site of the documents before a real browser: axe is content, nothing is too wide, nobody is asked."""
+
+import asyncio
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, ViewportSize
+
+from tests.system.browser.test_accessibility import found
+from tests.unit.docs.blocks import ROOT
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+
+PAGES = ("index", "tutorial", "how-to/install", "reference/metrics", "explanation/failures")
+DESKTOP, MOBILE = ViewportSize(width=1280, height=800), ViewportSize(width=390, height=844)
+LOOKS = [
+    pytest.param("light", DESKTOP, id="light-desktop"),
+    pytest.param("dark", DESKTOP, id="dark-desktop"),
+    pytest.param("light", MOBILE, id="light-mobile"),
+]
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site, made as `make docs` makes it."""
+    folder = tmp_path_factory.mktemp("site")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--nitpicky"),
+        *("--doctree-dir", str(folder / "doctrees"), str(ROOT / "docs"), str(folder / "html")),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    printed, _ = await process.communicate()
+    assert process.returncode == 0, printed.decode()
+    return folder / "html"
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(("scheme", "viewport"), LOOKS)
+async def test_a_page_can_be_read_by_everybody(
+    browser: Browser, documents: Path, page: str, scheme: str, viewport: ViewportSize
+) -> None:
+    open_context = partial(browser.new_context, viewport=viewport)
+    context = await (open_context(color_scheme="dark") if scheme == "dark" else open_context())
+    try:
+        shown = await context.new_page()
+        asked: list[str] = []
+        shown.on("request", lambda request: asked.append(request.url))
+        await shown.goto((documents / f"{page}.html").as_uri())
+
+        assert [url for url in asked if not url.startswith((documents.as_uri(), "data:"))] == []
+        assert await shown.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
+        assert await found(shown) == []
+    finally:
+        await context.close()
+
+
+async def test_words_are_found(browser: Browser, documents: Path) -> None:
+    context = await browser.new_context()
+    try:
+        shown = await context.new_page()
+        await shown.goto((documents / "search.html").as_uri() + "?q=kubelet")
+        await shown.locator("#search-results li").first.wait_for()
+    finally:
+        await context.close()

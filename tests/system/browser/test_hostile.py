@@ -1,0 +1,123 @@
+"""Names and texts that try to be markup are text, on every page and in the file."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, expect
+
+from numalign.map.standalone import export, fleet_svg
+from tests.unit.kube.objects import node, nrt
+from tests.unit.map.example_views import ANY, HOSTILE, fleet, node_view, pod, tile
+from tools.clusters.maps import clusters, sites
+from tools.clusters.maps.browsers import WatchedPage, opened
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+def hostile_cluster() -> list[dict[str, Any]]:
+    """A node of each name, as a file may have them, and another one with pods that carry each text."""
+    names = [each for name in HOSTILE for each in (node(name, x=name[:63]), nrt(name, "node-0", "node-1"))]
+    pods = [clusters.pod(f"pod-{at}", "plain", {"cpu": "1", "mem": "1Gi"}) for at in range(len(HOSTILE))]
+    for pod_object, text in zip(pods, HOSTILE, strict=True):
+        annotations = dict.fromkeys(("numalign.io/placement", "numalign.io/aligned-why", text), text)
+        pod_object["metadata"]["annotations"] |= annotations
+        pod_object["metadata"]["ownerReferences"] = [
+            {"apiVersion": text, "kind": text, "name": text, "uid": text, "controller": True}
+        ]
+        pod_object["spec"] |= {"schedulerName": text, "schedulingGates": [{"name": text}]}
+        pod_object["spec"]["containers"][0]["name"] = text
+        pod_object["status"] |= {"reason": text, "message": text}
+    labels = {f"x-{at}": text for at, text in enumerate(HOSTILE)}
+    return [*names, node("plain", **labels), nrt("plain", "node-0", "node-1", cpu=64), *pods]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def hostile() -> AsyncIterator[str]:
+    """The address of a map of a cluster of nothing but names that try to be more."""
+    async with sites.serving(sites.ShownCluster(hostile_cluster())) as address:
+        yield address
+
+
+async def harmless(watched: WatchedPage) -> None:
+    """Hold that nothing ran, nothing was loaded, and nothing was forbidden that somebody had put in."""
+    assert await watched.page.evaluate("window.caught") is None
+    assert await watched.violations() == []
+    assert watched.complaints == []
+    assert len(watched.hosts()) <= 1
+
+
+async def test_the_fleet_shows_them_as_text(browser: Browser, hostile: str) -> None:
+    async with opened(browser, hostile) as watched:
+        names = await watched.page.locator(".tiles a span").all_text_contents()
+
+        assert set(HOSTILE) <= set(names)
+        await harmless(watched)
+
+
+async def test_their_pages_show_them_as_text(browser: Browser, hostile: str) -> None:
+    async with opened(browser, hostile) as watched:
+        for at in range(len(HOSTILE)):
+            await watched.page.locator(".tiles a").nth(at).click()
+            heading = await watched.page.get_by_role("heading", level=1).text_content()
+            assert heading in {*HOSTILE, "plain", "Not Found"}
+            assert await watched.page.evaluate("window.caught") is None
+            assert await watched.violations() == []
+            await watched.page.go_back()
+
+
+async def test_texts_of_a_node_are_text(browser: Browser, hostile: str) -> None:
+    async with opened(browser, f"{hostile}/nodes/plain") as watched:
+        await watched.page.get_by_text("Labels and taints").click()
+        text = await watched.page.locator("main").text_content()
+
+        assert all(each in (text or "") for each in HOSTILE)
+        await harmless(watched)
+
+
+@pytest.mark.parametrize("at", range(len(HOSTILE)))
+async def test_texts_of_a_pod_are_text(browser: Browser, hostile: str, at: int) -> None:
+    async with opened(browser, f"{hostile}/pods/team-a/pod-{at}") as watched:
+        text = await watched.page.locator("main").text_content()
+
+        assert HOSTILE[at] in (text or "")
+        await harmless(watched)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_what_is_asked_comes_back_as_text(browser: Browser, hostile: str, name: str) -> None:
+    async with opened(browser, f"{hostile}/what-if") as watched:
+        await watched.page.get_by_label("Pod or workload").fill(name)
+        await watched.page.get_by_role("button", name="Evaluate").click()
+
+        await expect(watched.page.get_by_label("Pod or workload")).to_have_value(name)
+        assert await watched.page.evaluate("window.caught") is None
+        assert await watched.violations() == []
+
+
+async def test_a_long_name_makes_no_page_wide(browser: Browser, hostile: str) -> None:
+    longest = max(HOSTILE, key=len)
+    for path in ("/", f"/nodes/{longest}"):
+        async with opened(browser, hostile + path, viewport={"width": 320, "height": 600}) as watched:
+            assert await watched.page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+async def test_a_file_shows_them_as_text(browser: Browser, tmp_path: Path) -> None:
+    views = [node_view([pod(0, name, name)], name) for name in HOSTILE]
+    path = tmp_path / "map.html"
+    path.write_text("".join(export(fleet([tile(name) for name in HOSTILE]), ANY, views)))
+    async with opened(browser, path.as_uri()) as watched:
+        for at in range(len(HOSTILE)):
+            await watched.page.locator("#fleet .tiles a").nth(at).click()
+            await expect(watched.page.get_by_role("heading", level=1)).to_have_text(HOSTILE[at])
+            await harmless(watched)
+            await watched.page.goto(f"{path.as_uri()}#fleet")
+
+
+async def test_a_drawing_shows_them_as_text(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "map.svg"
+    path.write_text("".join(fleet_svg(fleet([tile(name) for name in HOSTILE]), ANY)))
+    async with opened(browser, path.as_uri()) as watched:
+        await harmless(watched)

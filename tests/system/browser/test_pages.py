@@ -1,0 +1,189 @@
+"""Each page in a browser: it asks its own server alone, breaks no rule, and says what it should."""
+
+import pytest
+from playwright.async_api import Browser, FilePayload, Locator, Page, expect
+
+from tools.clusters.maps.browsers import opened
+from tools.clusters.maps.clusters import AGENT_NODE
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PAGES = (
+    "/",
+    "/?resource=memory&only=misaligned",
+    f"/nodes/{AGENT_NODE}",
+    "/nodes/dgx-1",
+    "/pods/prod/ranker",
+    "/what-if",
+)
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: asked, namespace: lab, annotations: {numalign.io/policy: single-numa-node}}
+spec:
+  containers:
+  - name: main
+    resources: {requests: {cpu: 40, memory: 8Gi}, limits: {cpu: 40, memory: 8Gi}}
+"""
+FILE = FilePayload(name="pod.yaml", mimeType="text/yaml", buffer=POD.encode())
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_asks_nobody_else_and_breaks_no_rule(browser: Browser, site: str, path: str) -> None:
+    async with opened(browser, site + path) as watched:
+        await watched.page.wait_for_timeout(300)
+
+        assert watched.hosts() == {site.removeprefix("http://")}
+        assert await watched.violations() == []
+        assert watched.complaints == []
+
+
+async def test_the_policy_forbids_what_is_put_in(browser: Browser, site: str) -> None:
+    async with opened(browser, site) as watched:
+        await watched.page.evaluate(
+            "document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">')"
+        )
+
+        await watched.page.wait_for_function("() => violations.length")
+        assert {each.split(":")[0] for each in await watched.violations()} == {"style-src-attr"}
+
+
+async def test_the_fleet_shows_each_node_in_its_class(browser: Browser, site: str) -> None:
+    async with opened(browser, site) as watched:
+        tiles = watched.page.locator(".tiles a")
+
+        await expect(tiles).to_have_count(10)
+        await expect(watched.page.get_by_role("link", name="dgx-1", exact=False).first).to_be_visible()
+        await expect(watched.page.locator('.tiles a[href="/nodes/burst-1"] b')).to_have_text("?")
+        title = await watched.page.locator('.tiles a[href="/nodes/sparse-1"] title').text_content()
+        assert title == "zone 0: 0 of 38, zone 3: 22 of 38 free"
+
+
+async def test_filters_are_a_form(browser: Browser, site: str) -> None:
+    async with opened(browser, site) as watched:
+        await watched.page.get_by_label("misaligned").check()
+        await watched.page.get_by_role("button", name="Filter").click()
+        await watched.page.wait_for_url("**/?*only=misaligned*")
+
+        await expect(watched.page.locator(".tiles a")).to_have_count(1)
+        await expect(watched.page.locator(".tiles a span")).to_have_text(AGENT_NODE)
+        await watched.page.get_by_role("link", name="Show all").click()
+        await expect(watched.page.locator(".tiles a")).to_have_count(10)
+
+
+async def test_all_mistakes_of_a_query_are_told(browser: Browser, site: str) -> None:
+    async with opened(browser, f"{site}/?labels=a%3D%3D%3Db&policy=strict&only=odd") as watched:
+        text = await watched.page.locator("main").inner_text()
+
+        assert "Bad Request" in text
+        for wrong in ("labels", "strict", "odd"):
+            assert wrong in text
+
+
+async def test_a_page_that_is_not_there_says_so(browser: Browser, site: str) -> None:
+    async with opened(browser, f"{site}/nodes/nowhere") as watched:
+        await expect(watched.page.get_by_role("heading", level=1)).to_have_text("Not Found")
+
+
+async def test_a_node_shows_cores_with_their_cpus_and_pods(browser: Browser, site: str) -> None:
+    async with opened(browser, f"{site}/nodes/{AGENT_NODE}") as watched:
+        page = watched.page
+
+        await expect(page.locator(".socket")).to_have_count(2)
+        await expect(page.locator(".zone")).to_have_count(2)
+        await expect(page.locator(".cpu")).to_have_count(128)
+        await expect(page.locator(".cpu.held")).to_have_count(16 + 16 + 16 + 38 + 8)
+        await expect(page.locator(".cpu.reserved")).to_have_count(4)
+        table = page.get_by_role("table", name="Predicted and observed resources")
+        await expect(table.locator("tbody tr")).to_have_count(5)
+        await expect(table.get_by_text("misaligned")).to_have_count(1)
+        await expect(table.get_by_text("not as predicted")).to_have_count(1)
+        await expect(table.get_by_text("9-12,41-44,73-76,105-108")).to_be_visible()
+
+
+async def test_from_the_fleet_to_a_node_to_a_pod_and_back(browser: Browser, site: str) -> None:
+    async with opened(browser, site) as watched:
+        page = watched.page
+        await page.locator(f'.tiles a[href="/nodes/{AGENT_NODE}"]').click()
+        await page.get_by_role("link", name="prod/ranker").click()
+
+        await expect(page.get_by_role("heading", level=1)).to_have_text("ranker")
+        await expect(page.locator(".answer")).to_contain_text("misaligned")
+        await page.get_by_label("You are here").get_by_role("link", name=AGENT_NODE).click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text(AGENT_NODE)
+
+
+async def test_what_if_asks_every_node(browser: Browser, site: str) -> None:
+    async with opened(browser, f"{site}/what-if") as watched:
+        page = watched.page
+        await page.get_by_label("Pod or workload").fill(POD)
+        await page.get_by_label("Replicas").fill("5")
+        await page.get_by_role("button", name="Evaluate").click()
+
+        fits = _row(page, "cpu-1")
+        await expect(fits.locator(".tag")).to_have_text("fits")
+        await expect(fits.locator(".chosen")).to_have_count(1)
+        await expect(
+            page.locator("table.nodes tr", has=page.get_by_role("link", name="edge-1")).locator(".tag")
+        ).to_have_text("never")
+        await expect(
+            page.locator("table.nodes tr", has=page.get_by_role("link", name="dgx-2")).locator(".tag")
+        ).to_have_text("not now")
+        await expect(page.get_by_text("Replicas that fit")).to_be_visible()
+
+
+def _row(page: Page, node: str) -> Locator:
+    return page.locator("table.nodes tr", has=page.get_by_role("link", name=node))
+
+
+async def test_a_file_can_be_asked_about(browser: Browser, site: str) -> None:
+    async with opened(browser, f"{site}/what-if") as watched:
+        page = watched.page
+        await page.get_by_label("or a file").set_input_files(
+            {"name": "pod.yaml", "mimeType": "text/yaml", "buffer": POD.encode()}
+        )
+
+        await expect(page.get_by_label("Pod or workload")).to_have_value(POD)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        ("", "empty"),
+        ("kind: [", "YAML"),
+        ("apiVersion: v1\nkind: Secret\nmetadata: {name: a}", "Secret"),
+    ],
+)
+async def test_what_makes_no_sense_is_said(browser: Browser, site: str, manifest: str, said: str) -> None:
+    async with opened(browser, f"{site}/what-if") as watched:
+        await watched.page.get_by_label("Pod or workload").fill(manifest)
+        await watched.page.get_by_role("button", name="Evaluate").click()
+
+        alert = watched.page.get_by_role("alert")
+        await expect(alert).to_contain_text(said)
+        await expect(watched.page.get_by_label("Pod or workload")).to_have_value(manifest)
+
+
+async def test_without_scripts_everything_works_but_what_is_live(browser: Browser, site: str) -> None:
+    async with opened(browser, site, java_script_enabled=False) as watched:
+        page = watched.page
+        await page.get_by_label("misaligned").check()
+        await page.get_by_role("button", name="Filter").click()
+        await expect(page.locator(".tiles a")).to_have_count(1)
+        await page.locator(".tiles a").click()
+        await expect(page.locator(".cpu")).to_have_count(128)
+
+        await page.goto(f"{site}/what-if")
+        await page.get_by_label("or a file").set_input_files(
+            {"name": "pod.yaml", "mimeType": "text/yaml", "buffer": POD.encode()}
+        )
+        await page.get_by_role("button", name="Evaluate").click()
+        await expect(page.get_by_text("Results by node")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("width", [320, 768, 1920])
+async def test_no_page_is_wider_than_its_window(browser: Browser, site: str, path: str, width: int) -> None:
+    async with opened(browser, site + path, viewport={"width": width, "height": 800}) as watched:
+        assert await watched.page.evaluate("document.documentElement.scrollWidth") <= width

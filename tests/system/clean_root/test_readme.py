@@ -1,0 +1,140 @@
+"""A new user with a clean Debian, Python and make follows README and the tutorial, and installs the wheel."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from tests.system.clean_root import roots
+from tests.worlds.asked_for import CLEAN_ROOT
+from tests.worlds.not_run import HEAD
+from tests.worlds.programs import path_of
+from tools.clusters.helm import build as helm
+
+ROOT = Path(__file__).parents[3]
+README = ROOT / "README.md"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+SUITES = ("bookworm", "trixie")
+"""The releases of Debian, whose Pythons are 3.11.2 and 3.13."""
+
+FOLLOW = """\
+.venv/bin/python -m pytest tests/system/e2e/documents -k tutorial \\
+    --override-ini addopts=--import-mode=importlib
+"""
+
+pytestmark = pytest.mark.timeout(3600)
+
+Timed = Callable[[roots.Root, str], str]
+Measured = Callable[[roots.Root], None]
+
+
+@pytest.fixture(scope="module", params=SUITES)
+def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> roots.Root:
+    """A clean Debian, with a copy of what is committed as a download has it: no history, no environment."""
+    folder = tmp_path_factory.mktemp("clean")
+    made = roots.made(folder / "root", request.param)
+    tar = folder / "numalign.tar"
+    command = ("git", "archive", "--prefix=numalign/", f"--output={tar}", "HEAD")
+    subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603  words of ours
+    made.unpack(tar)
+    return made
+
+
+@pytest.fixture
+def typed(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Timed:
+    """Runs what the user types in the folder of the repository, and has its time printed."""
+
+    def run(root: roots.Root, command: str) -> str:
+        began = monotonic()
+        printed = root.run(f"cd numalign && {command}", seconds=3500)
+        took = monotonic() - began
+        CLEAN_ROOT.remark(pytestconfig, f"{request.node.name}: {took:.0f} s")
+        return printed
+
+    return run
+
+
+@pytest.fixture
+def measured(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Measured:
+    """Has the size of the repository's environment printed."""
+
+    def measure(root: roots.Root) -> None:
+        environment = root.home / "numalign" / ".venv"
+        count = sum(name.endswith(".dist-info") for name in packages(environment))
+        mib = sum(path.lstat().st_blocks for path in environment.rglob("*")) * 512 / 2**20
+        CLEAN_ROOT.remark(pytestconfig, f"{request.node.name}: {count} packages, {mib:.0f} MiB")
+
+    return measure
+
+
+def first_commands() -> list[str]:
+    """The commands that README begins with, their comments left off."""
+    block = README.read_text().partition("```sh\n")[2].partition("```")[0]
+    return [line.partition("#")[0].strip() for line in block.splitlines()]
+
+
+def test_readme_begins_with_two_commands() -> None:
+    assert first_commands() == ["make demo", "make test"]
+
+
+def test_the_first_command_of_readme_shows_what_numalign_does(
+    root: roots.Root, typed: Timed, measured: Measured
+) -> None:
+    [first, _] = first_commands()
+    assert "denied" in typed(root, first)
+    measured(root)
+
+
+def test_the_second_command_of_readme_passes_all_tests(
+    root: roots.Root, typed: Timed, measured: Measured
+) -> None:
+    """Those that call a program which README does not ask for are in the table at the end."""
+    [_, second] = first_commands()
+    table, *_, last = typed(root, second).rpartition(" did not run ")[2].strip().splitlines()[1:]
+    assert table.split() == " ".join(HEAD).split()
+    assert re.search(r"\b[1-9]\d* passed", last)
+    assert not re.search(r"failed|error", last)
+    measured(root)
+
+
+def test_the_tutorial_does_what_it_says_from_top_to_end(root: roots.Root, typed: Timed) -> None:
+    """With Go and kubectl, which it asks for. What this machine has not built yet is built on the way."""
+    kubectl, go = Path(path_of("kubectl")), Path(path_of("go")).resolve().parents[1]
+    root.install(kubectl, "usr/local/bin/kubectl")
+    root.install(go, "usr/local/go")
+    for built in (helm.WORKSHOP.cache().with_name(name) for name in ("controlplane", "oracle", "helm")):
+        if built.exists():
+            root.install(built, f"{roots.HOME}/.cache/numalign/{built.name}")
+    output = typed(root, f"PATH=$PATH:/usr/local/bin:/usr/local/go/bin && {FOLLOW}")
+    assert "1 passed" in output
+
+
+def test_the_wheel_is_installed_into_an_environment_of_its_own(root: roots.Root, tmp_path: Path) -> None:
+    wheel = built_wheel(tmp_path)
+    root.give(wheel)
+    root.run(f"python3 -m venv bare && bare/bin/pip install --quiet ./{wheel.name}", seconds=600)
+
+    assert root.run("bare/bin/kubectl-numa --version", seconds=60).split()[-1] == VERSION
+    root.give(ROOT / "examples" / "data" / "cluster.yaml")
+    listed = root.run("bare/bin/kubectl-numa nodes --snapshot cluster.yaml", seconds=60)
+    assert "zone 0" in listed
+    assert packages(root.home / "bare") >= {"numalign"}
+
+
+def built_wheel(folder: Path) -> Path:
+    command = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder))
+    subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603  words of ours
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def packages(environment: Path) -> set[str]:
+    """The names that an environment has in site-packages."""
+    [folder] = environment.glob("lib/python3*/site-packages")
+    return {path.name for path in folder.iterdir()}

@@ -1,0 +1,263 @@
+"""A release on a real API server, by helm itself: the packaged chart is installed, tested and uninstalled.
+
+What no API server has is played: a kubelet, which runs the pod of `helm test`, and the network that leads to
+a Service.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from certs import authority
+from numalign.kube.client import Patch
+from tests.system.e2e.clusters import IMPATIENT, command, controller
+from tests.system.e2e.installed.test_uninstalling import ours
+from tools.clusters import shipped
+from tools.clusters.api_objects import Store
+from tools.clusters.api_requests import Answer, Json, ask, patch
+from tools.clusters.controlplane.planes import BINARIES, Place, Plane
+from tools.clusters.gotools import UnavailableError
+from tools.clusters.helm import build, by_address
+from tools.clusters.processes import Children, program, run
+from tools.clusters.replicas import ONLY_METRICS, Replicas, replicas
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+
+CHART = shipped.DEPLOY / "chart"
+NAME = "numalign-test"
+TESTER = f"system:serviceaccount:{shipped.NAMESPACE}:{NAME}"
+USERS = {
+    "admin": "system:masters",
+    TESTER: shipped.GROUPS,
+    **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS),
+}
+PODS = "/api/v1/namespaces/default/pods"
+TEST_POD = f"/api/v1/namespaces/{shipped.NAMESPACE}/pods/{NAME}"
+FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/numalign"
+
+# Made by the programs, not by helm: docs/how-to/uninstall.md names them.
+STAY = {
+    "namespaces/numalign-system",
+    "secrets/numalign-webhook-tls",
+    "configmaps/numalign-shapes",
+    "leases/numalign-controller",
+}
+
+
+@dataclass(slots=True)
+class PodRun:
+    """The pod of `helm test`: exit code, log, and the answers to requests that its account may not make."""
+
+    code: int | None = None
+    log: str = ""
+    forbidden: list[Answer] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """An API server with the release, and what helm is asked there."""
+
+    plane: Plane
+    store: Store
+    folder: Path
+    helm: Path
+    programs: Replicas
+
+    async def ask_helm(self, *words: str) -> str:
+        """What helm says as the administrator; the test fails where it does not end with 0."""
+        code, said = await self.try_helm(*words)
+        assert code == 0, said
+        return said
+
+    async def try_helm(self, *words: str) -> tuple[int, str]:
+        """Exit code, and what it says."""
+        kubeconfig = self.plane.kubeconfig("admin", self.folder)
+        flags = (f"--kubeconfig={kubeconfig}", f"--namespace={shipped.NAMESPACE}")
+        return await run(str(self.helm), *words, *flags)
+
+    async def traces(self) -> set[str]:
+        """All that has our name on it, or in it; events and the records of helm aside."""
+        found = set[str]()
+        for kind in await self.store.kinds():
+            if "list" in kind.verbs and kind.plural != "events":
+                items = (await ask(self.store.api, "GET", kind.path())).body.get("items", [])
+                found |= {f"{kind.plural}/{item['metadata']['name']}" for item in items if ours(item)}
+        return {each for each in found if "sh.helm.release" not in each}
+
+    @asynccontextmanager
+    async def kubelet(self) -> AsyncIterator[PodRun]:
+        """Runs the pod of `helm test` during the block."""
+        pod = PodRun()
+        work = asyncio.create_task(self._run_pod(pod))
+        yield pod
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+    async def _run_pod(self, pod: PodRun) -> None:
+        look = partial(ask, self.store.api, "GET", TEST_POD)
+        await seconds_until(
+            look,
+            lambda answer: answer.code == HTTPStatus.OK,
+            what="the pod was there",
+            within=30,
+            every=SELDOM,
+        )
+        found = await look()
+        [container] = found.body["spec"]["containers"]
+        folder = self.folder / "tester"
+        folder.mkdir(exist_ok=True)
+        kubeconfig = self.plane.kubeconfig(TESTER, folder)
+        executable = program(Path(container["command"][0]).name)
+        pod.code, pod.log = await run(executable, *container["args"], KUBECONFIG=str(kubeconfig))
+        async with self.plane.client(TESTER) as tester:
+            # Not as a dry run, not there, and not to look.
+            pod.forbidden += [
+                await self._refused(partial(ask, tester, "POST", PODS, lasting())),
+                await ask(tester, "POST", PODS.replace("default", "kube-system"), lasting(), dryRun="All"),
+                await ask(tester, "GET", PODS),
+                await ask(tester, "GET", "/api/v1/namespaces/default/secrets"),
+            ]
+        status = {"status": {"phase": "Failed" if pod.code else "Succeeded"}}
+        await patch(self.store.api, f"{TEST_POD}/status", status, how=Patch.MERGE)
+
+    async def _refused(self, create: Callable[[], Awaitable[Answer]]) -> Answer:
+        """The answer once a pod is refused: the API server looks for new policies once a second."""
+        seen = list[Answer]()
+
+        async def code() -> int:
+            seen.append(await create())
+            if seen[-1].code == HTTPStatus.CREATED:
+                await ask(self.store.api, "DELETE", f"{PODS}/lasting", gracePeriodSeconds="0")
+            return seen[-1].code
+
+        await seconds_until(
+            code, lambda code: code != HTTPStatus.CREATED, what="the policy held", within=30, every=SELDOM
+        )
+        return seen[-1]
+
+
+def lasting() -> Json:
+    """A pod that would stay."""
+    return {
+        "metadata": {"name": "lasting"},
+        "spec": {"containers": [{"name": "main", "image": "main"}]},
+    }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def release(
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    children: Children,
+    pair: authority.Files,
+) -> AsyncIterator[Release]:
+    """The packaged chart, installed; a webhook and a controller run beside it."""
+    try:
+        [helm] = await build.find()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("charted")
+    plane = Plane(children, Place(pytestconfig.stash[BINARIES], folder, pair), users=USERS)
+    await plane.start()
+    webhook, writer = (account_folder(plane, folder, name) for name in shipped.ACCOUNTS)
+    async with (
+        plane.client("admin") as client,
+        replicas(children, command=command(webhook, **IMPATIENT)) as service,
+        replicas(children, command=controller(writer), name="controller", ports=ONLY_METRICS) as writers,
+    ):
+        there = Release(plane, Store(client), folder, helm, service)
+        for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
+            await there.store.apply(document)
+        await there.ask_helm("package", str(CHART), f"--destination={folder}")
+        [package] = folder.glob("numalign-*.tgz")
+        await there.ask_helm(
+            *("install", "numalign", str(package), "--create-namespace"),
+            "--set=priorityAndFairness.enabled=true",
+            *by_address.flags(service.service.port),
+        )
+        await writers.start()
+        await service.start()
+        yield there
+        await plane.end()
+
+
+def account_folder(plane: Plane, folder: Path, name: str) -> Path:
+    """The kubeconfig by which a program comes."""
+    own = folder / name
+    own.mkdir()
+    return plane.kubeconfig(shipped.ACCOUNTS[name], own)
+
+
+async def test_helm_test_passes_and_leaves_nothing_of_its_own(release: Release) -> None:
+    before = await release.traces()
+    async with release.kubelet() as pod:
+        said = await release.ask_helm("test", "numalign", "--timeout=120s")
+    assert "Phase:          Succeeded" in said
+    assert "numalign reviews the pods of namespace default" in pod.log
+    assert [answer.code for answer in pod.forbidden] == [HTTPStatus.FORBIDDEN] * 4
+    assert "as a dry run only" in pod.forbidden[0].body["message"]
+    assert await release.traces() <= before | STAY
+    assert not [each for each in await release.traces() if each.endswith(f"/{NAME}")]
+
+
+async def test_helm_test_fails_until_api_servers_call_the_webhook(release: Release) -> None:
+    """Without its configurations admission is off. An upgrade creates them again (docs/runbooks.md)."""
+    for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{shipped.CONFIGURATION}"
+        answer = await ask(release.store.api, "DELETE", path)
+        assert answer.code == HTTPStatus.OK, answer.body
+    async with release.kubelet() as failed:
+        code, said = await release.try_helm("test", "numalign", "--timeout=120s")
+    await release.ask_helm(
+        *("upgrade", "numalign", str(CHART), "--reset-then-reuse-values"),
+        *by_address.flags(release.programs.service.port),
+    )
+    async with release.kubelet() as passed:
+        await release.ask_helm("test", "numalign", "--timeout=120s")
+
+    assert code != 0
+    assert "Phase:          Failed" in said
+    assert failed.code == 1
+    assert "FAIL  a pod with numalign.io/policy: no-such-policy is admitted, not denied" in failed.log
+    assert "does not send these pods to the webhook" in " ".join(failed.log.split())
+    assert "numalign does not review the pods of namespace default" in failed.log
+    assert passed.code == 0
+    assert not [each for each in await release.traces() if each.endswith(f"/{NAME}")]
+
+
+async def test_calls_of_the_programs_have_their_own_share_of_the_api_server(release: Release) -> None:
+    flow = (await ask(release.store.api, "GET", FLOWS)).body["metadata"]["uid"]
+
+    async def classified(user: str) -> str:
+        async with release.plane.client(user) as client:
+            answer = await client.call_api(
+                "/api/v1/nodes", "GET", auth_settings=["BearerToken"], _preload_content=False
+            )
+            return str(answer.headers["X-Kubernetes-PF-FlowSchema-UID"])
+
+    async def look() -> str:
+        return await classified(shipped.ACCOUNT)
+
+    await seconds_until(look, lambda seen: seen == flow, what="the FlowSchema held", within=30, every=SELDOM)
+    assert await classified(shipped.CONTROLLERS) == flow
+    assert await classified("admin") != flow
+
+
+@pytest.mark.last
+async def test_helm_uninstall_leaves_what_the_programs_made_and_nothing_else(release: Release) -> None:
+    definition = "customresourcedefinitions/noderesourcetopologies.topology.node.k8s.io"
+    assert "deployments/numalign-webhook" in await release.traces()
+    await release.programs.end()
+    await release.ask_helm("uninstall", "numalign")
+    look = partial(release.traces)
+    await seconds_until(look, lambda left: left <= STAY, what="all was gone", within=30, every=SELDOM)
+    code = (await ask(release.store.api, "GET", "/apis/apiextensions.k8s.io/v1/" + definition)).code
+    assert code == HTTPStatus.OK

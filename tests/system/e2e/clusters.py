@@ -1,0 +1,262 @@
+"""A cluster with numalign in it, as a test has it in its hands."""
+
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+from cryptography import x509
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from numalign.kube.client import Patch
+from tests.system.e2e.loads import Load
+from tools.clusters import fleets, shipped
+from tools.clusters.api_objects import Store
+from tools.clusters.api_requests import INTENT, Answer, Json, ask, patch, pod, rehearse
+from tools.clusters.controlplane.audits import Use
+from tools.clusters.controlplane.planes import Plane
+from tools.clusters.controlplane.reviews import Reviews
+from tools.clusters.fleets import Shape
+from tools.clusters.processes import program
+from tools.clusters.replicas import PORTS, Replica, Replicas
+from tools.clusters.waiting import SELDOM, seconds_until
+from tools.clusters.wires import Wire
+
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{shipped.NAMESPACE}/leases/{shipped.CONTROLLER}"
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """Who leads, and after how many seconds that was so."""
+
+    by: Replica
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Its parts, and what is asked of it again and again.
+
+    `replicas` are those of the webhook. `uplink` is what the programs come to the API server through.
+    """
+
+    plane: Plane
+    store: Store
+    replicas: Replicas
+    controllers: Replicas
+    uplink: Wire
+
+    @property
+    def api(self) -> ApiClient:
+        """The API server, as the administrator."""
+        return self.store.api
+
+    async def classes(self) -> dict[str, str | None]:
+        """The label that each node has now."""
+        nodes = await self.store.list("v1", "Node")
+        labels = {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in nodes}
+        return {name: of.get(shipped.LABEL) for name, of in labels.items()}
+
+    async def until_labelled(self, *names: str, within: float = 60) -> float:
+        """The seconds until all the named nodes have a class."""
+        return await seconds_until(
+            self.classes,
+            lambda now: all(now[name] for name in names),
+            what=f"{', '.join(names)} had a class",
+            within=within,
+            every=SELDOM,
+        )
+
+    async def until_answered(
+        self,
+        right: Callable[[Answer], bool],
+        *,
+        asks: Mapping[str, str],
+        namespace: str = "team",
+        annotations: Mapping[str, str] = INTENT,
+        within: float = 60,
+    ) -> float:
+        """The seconds until such a pod is answered as it should be."""
+        look = partial(rehearse, self.api, asks=asks, namespace=namespace, annotations=annotations)
+        return await seconds_until(look, right, what=f"a pod with {asks} was answered so", within=within)
+
+    async def until_all_admit(self, *, asks: Mapping[str, str], within: float) -> None:
+        """Wait until each replica, asked by itself, takes such a pod without a word.
+
+        The API server calls one of them for as long as its connection lasts, so what it is told says nothing
+        about the others; and it connects anew, to any of them, whenever it restarts.
+        """
+        wish = pod("rehearsal", asks=asks, annotations=INTENT)
+        for replica in self.replicas.running:
+            await seconds_until(
+                partial(replica.validated, wish, namespace="team"),
+                lambda said: said["allowed"] and not said.get("warnings"),
+                what=f"{replica.name} took a pod with {asks} without a word",
+                within=within,
+                every=SELDOM,
+            )
+
+    async def join(self, name: str, shape: Shape) -> None:
+        """A node registers and its topology is published, or both are written anew."""
+        await self.store.replace(fleets.node(name, shape))
+        await self.store.replace(fleets.topology(name, shape))
+
+    @asynccontextmanager
+    async def guest(self, name: str, shape: Shape) -> AsyncIterator[None]:
+        """A node that is there during the block."""
+        await self.join(name, shape)
+        try:
+            yield
+        finally:
+            await self.leave(name)
+
+    async def leave(self, name: str) -> None:
+        """A node and its topology are gone."""
+        await self.store.delete(fleets.node(name, fleets.LARGER))
+        await self.store.delete(fleets.topology(name, fleets.LARGER))
+
+    async def shown(self) -> "Shown":
+        """Which certificates the replicas show to new connections, and whom their callers trust."""
+        served = [await each.serial() for each in self.replicas.running]
+        configurations = [
+            configuration
+            for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+            for configuration in await self.store.list("admissionregistration.k8s.io/v1", kind)
+            if configuration["metadata"]["name"] == shipped.CONFIGURATION
+        ]
+        entries = [entry for configuration in configurations for entry in configuration["webhooks"]]
+        bundles = [b64decode(entry["clientConfig"]["caBundle"]) for entry in entries]
+        return Shown(frozenset(served), frozenset(map(_serials, bundles)))
+
+    async def leader(self) -> Replica | None:
+        """Who holds the lease: the one that calls itself by the name that stands there."""
+        lease = (await ask(self.api, "GET", LEASE)).body
+        holder = lease.get("spec", {}).get("holderIdentity")
+        said = f'"identity":"{holder}"'
+        return next((each for each in self.controllers.running if said in each.log.read_text()), None)
+
+    async def take_the_lead_away(self) -> None:
+        """Somebody who is not there writes himself into the lease."""
+        answer = await patch(self.api, LEASE, {"spec": {"holderIdentity": "somebody else"}}, how=Patch.MERGE)
+        assert answer.code == HTTPStatus.OK, answer.body
+
+    async def until_led(self, *, within: float = 60, by_other_than: Replica | None = None) -> Led:
+        """Who leads, once somebody that runs does, and how many seconds that took."""
+
+        def right(leader: Replica | None) -> bool:
+            return leader is not None and leader is not by_other_than
+
+        seconds = await seconds_until(self.leader, right, what="one led", within=within, every=SELDOM)
+        leader = await self.leader()
+        assert leader
+        return Led(leader, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What `--dry-run` said, the nodes before and after, and all that it asked for."""
+
+    code: int
+    said: str
+    _: KW_ONLY
+    before: list[Json]
+    after: list[Json]
+    uses: list[Use]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Serial numbers: of the certificate of each replica, and of the authorities in each webhook's bundle."""
+
+    served: frozenset[int]
+    trusted: frozenset[tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """What was seen of a change of the certificate under load.
+
+    `code` and `said` are those of `numalign-certs rotate`, `load` the pods that were asked for meanwhile, and
+    `reviews` what the API server counted.
+    """
+
+    code: int
+    said: str
+    load: Load
+    reviews: Reviews
+    before: Shown
+    after: Shown
+
+
+def command(kubeconfig: Path, **flags: str) -> tuple[str, ...]:
+    """The webhook as it is shipped, on this machine; it is told its ports by whoever starts it."""
+    return _command(shipped.NAME, kubeconfig, flags)
+
+
+def controller(kubeconfig: Path, **flags: str) -> tuple[str, ...]:
+    """The controller, as above."""
+    return _command(shipped.CONTROLLER, kubeconfig, flags)
+
+
+def _command(name: str, kubeconfig: Path, flags: Mapping[str, str]) -> tuple[str, ...]:
+    told = shipped.arguments(name) | {
+        "kubeconfig": str(kubeconfig),
+        "namespace": shipped.NAMESPACE,
+        "bind": "127.0.0.1",
+        "tls-names": "127.0.0.1,localhost",
+        **{flag.replace("_", "-"): value for flag, value in flags.items()},
+    }
+    return program(name), *(f"--{flag}={value}" for flag, value in told.items() if flag not in PORTS)
+
+
+# So that a test need not wait as long as a cluster should.
+IMPATIENT = {"drain_seconds": "2"}
+
+# Each step is given as long as two replicas need that look every ten seconds, and some seconds more.
+ROTATING = (
+    *("--namespace", shipped.NAMESPACE),
+    *("--secret", shipped.SECRET),
+    *("--configuration", shipped.CONFIGURATION),
+    *("--settle", "25"),
+)
+
+
+def _serials(bundle: bytes) -> tuple[int, ...]:
+    return tuple(each.serial_number for each in x509.load_pem_x509_certificates(bundle))
+
+
+def excluded(answer: Answer) -> frozenset[str]:
+    """The classes that a pod is kept from."""
+    terms = _required(answer.body).get("nodeSelectorTerms", [])
+    expressions = [expression for term in terms for expression in term["matchExpressions"]]
+    return frozenset(
+        value
+        for expression in expressions
+        if (expression["key"], expression["operator"]) == (shipped.LABEL, "NotIn")
+        for value in expression["values"]
+    )
+
+
+def _required(body: Json) -> Json:
+    affinity = body.get("spec", {}).get("affinity", {}).get("nodeAffinity", {})
+    required: Json = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    return required
+
+
+def admitted(answer: Answer) -> bool:
+    """Taken and steered, without a word."""
+    return answer.code == HTTPStatus.CREATED and bool(excluded(answer)) and not answer.warnings
+
+
+def warned(answer: Answer) -> bool:
+    """Taken and steered, but it will have to wait."""
+    return answer.code == HTTPStatus.CREATED and bool(excluded(answer)) and bool(answer.warnings)
+
+
+def refused(answer: Answer) -> bool:
+    """Told that no node could ever align it."""
+    said = answer.body.get("message", "")
+    return answer.code == HTTPStatus.FORBIDDEN and "denied the request: numalign:" in said

@@ -1,0 +1,170 @@
+"""What pages tell readers to type at a cluster does what they say: real control planes, simulated nodes."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from kubernetes_asyncio.config import new_client_from_config
+
+from tests.unit.docs.blocks import ROOT, Block, Needs, name, pages, read
+from tests.unit.docs.shell import follow, shell
+from tools.clusters.api_objects import Store, namespace
+from tools.clusters.api_requests import Answer, rehearse
+from tools.clusters.gotools import UnavailableError
+from tools.clusters.helm import build as helm
+from tools.clusters.oracle.build import find as find_managers
+from tools.clusters.processes import Children, until
+from tools.clusters.waiting import SELDOM, seconds_until
+
+# The first test may have to build the kubelet's managers and helm.
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1800)]
+
+NODES = ("--nodes", "4", "--shape", "two-by-four=3,small=1")
+BESIDE = {Needs.CLUSTER: "scheduler", Needs.RELEASE: "scheduler", Needs.NUMALIGN: "numalign"}
+NAMESPACE = "kubectl create namespace team\n"
+
+# What a reader has before a page begins, whatever the page before did to the cluster.
+OWN = """\
+kubectl delete namespace team --ignore-not-found
+cat > pod.yaml <<'YAML'
+apiVersion: v1
+kind: Pod
+metadata:
+  name: trainer
+  namespace: team
+  annotations:
+    numalign.io/policy: single-numa-node
+spec:
+  containers:
+  - name: main
+    image: trainer:1
+    resources:
+      limits: {cpu: "8", memory: 16Gi, nvidia.com/gpu: "1"}
+YAML
+"""
+RELEASE = """\
+helm upgrade --install numalign deploy/chart -n numalign-system --create-namespace --reset-values
+"""
+PREPARED = {Needs.CLUSTER: OWN, Needs.RELEASE: OWN + RELEASE, Needs.NUMALIGN: OWN}
+
+SHARED = frozenset({Needs.RELEASE, Needs.NUMALIGN})
+"""Pages come one after the other to such a cluster; any other is a page's own."""
+
+CANARY = "canary"
+LABELS: Mapping[str | None, HTTPStatus] = {"restricted": HTTPStatus.FORBIDDEN, None: HTTPStatus.CREATED}
+"""What a namespace enforces, and what becomes of a pod that requests nothing."""
+
+KubeconfigFor = Callable[[Needs], AbstractAsyncContextManager[Path]]
+
+
+def followed(page: Path, needs: Needs) -> list[Block]:
+    """The blocks of a page that are run in one session: those with a need, and those without any."""
+    blocks = [block for block in read(page.read_text()) if not block.reason]
+    return [block for block in blocks if block.needs in {needs, Needs.NOTHING}]
+
+
+def prepared_by(blocks: Sequence[Block], needs: Needs) -> str:
+    """The commands before the first block; a page may make its namespace itself."""
+    if needs not in PREPARED:
+        return ""
+    makes_it = any(NAMESPACE in block.commands for block in blocks)
+    return PREPARED[needs] + ("" if makes_it else NAMESPACE)
+
+
+SESSIONS = [
+    pytest.param(page, needs, id=f"{name(page)} with {needs}")
+    for page in pages()
+    for needs in Needs
+    if needs is not Needs.NOTHING and any(block.needs is needs for block in followed(page, needs))
+]
+
+
+@asynccontextmanager
+async def cluster(children: Children, folder: Path, *, beside: str) -> AsyncIterator[Path]:
+    """Nodes, a scheduler and perhaps numalign: the kubeconfig, while they run."""
+    kubeconfig = folder / "kubeconfig"
+    command = (sys.executable, "-m", "tools.clusters.sim", *NODES, "--with", beside)
+    child = await children.start(
+        *command, "--write-kubeconfig", str(kubeconfig), name=f"sim-{beside}", cwd=ROOT
+    )
+
+    async def written() -> bool:
+        return await asyncio.to_thread(kubeconfig.exists)
+
+    try:
+        await until(written, what="the cluster was there", child=child, seconds=120)
+        yield kubeconfig
+    finally:
+        await child.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def kubeconfig_for(
+    children: Children, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[KubeconfigFor]:
+    """The cluster for a need, started when a page first needs it; gives a file that is not there for none."""
+    shared: dict[Needs, Path] = {}
+    async with AsyncExitStack() as stack:
+
+        @asynccontextmanager
+        async def given(needs: Needs) -> AsyncIterator[Path]:
+            folder = tmp_path_factory.mktemp(needs)
+            if needs not in BESIDE:
+                yield folder / "no-kubeconfig"
+            elif needs not in SHARED:
+                async with cluster(children, folder, beside=BESIDE[needs]) as kubeconfig:
+                    yield kubeconfig
+            else:
+                if needs not in shared:
+                    running = cluster(children, folder, beside=BESIDE[needs])
+                    shared[needs] = await stack.enter_async_context(running)
+                yield shared[needs]
+
+        yield given
+
+
+async def until_labels_count(kubeconfig: Path) -> None:
+    """Returns when the webhook knows the labels of namespaces: it gathers changes for up to a second.
+
+    It hears of namespaces in order, so that whoever knows the last change knows all.
+    """
+    async with await new_client_from_config(str(kubeconfig)) as api:
+        api.set_default_header("Authorization", api.configuration.api_key["BearerToken"])
+        for level, code in LABELS.items():
+            await Store(api).apply(namespace(CANARY, {"numalign.io/enforce": level} if level else {}))
+            look = partial(rehearse, api, asks={}, namespace=CANARY, annotations={})
+
+            def right(seen: Answer, code: HTTPStatus = code) -> bool:
+                return seen.code == code
+
+            await seconds_until(look, right, what=f"{level} was in force", within=30, every=SELDOM)
+
+
+@pytest.mark.parametrize(("page", "needs"), SESSIONS)
+async def test_a_page_does_what_it_says(
+    page: Path, needs: Needs, kubeconfig_for: KubeconfigFor, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    try:
+        await find_managers()
+        [helm_program] = await helm.find()
+    except UnavailableError as error:
+        pytest.skip(f"NO PAGE WAS FOLLOWED ON A CLUSTER: {error}")
+    async with (
+        kubeconfig_for(needs) as kubeconfig,
+        shell(tmp_path, KUBECONFIG=str(kubeconfig)) as reader,
+    ):
+        reader.add_program(helm_program)
+        blocks = followed(page, needs)
+        prepared = await reader.run(Block(0, prepared_by(blocks, needs)))
+        assert prepared.exit_code == 0, prepared.printed
+        for block in blocks:
+            await follow(reader, block, name(page))
+            if needs is Needs.NUMALIGN and "label namespace" in block.commands:
+                await until_labels_count(kubeconfig)
+        tell(f"{name(page)} with {needs}: {reader.seconds:.0f} s from its first block to its last")

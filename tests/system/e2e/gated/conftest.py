@@ -1,0 +1,183 @@
+"""
+A cluster with the scheduler that everybody has, no extender, and a controller that keeps gates.
+
+The kubelets' managers are the real ones. The controller comes as its service account with the roles that the
+chart gives it for gates, and the policy that keeps it to what it may write is in force.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import pytest_asyncio
+
+from certs import authority
+from numalign.kube.client import Api
+from numalign.model.intent import GATE, PLACEMENT_GATE, Gate
+from tests.system.e2e import sites
+from tests.system.e2e.sites import EVENTS, PODS, SimulatedSite, counted
+from tests.worlds.asked_for import PACKAGING
+from tools.clusters import shipped
+from tools.clusters.api_objects import Store
+from tools.clusters.api_requests import INTENT, Json, ask
+from tools.clusters.controlplane import audits
+from tools.clusters.controlplane.planes import Plane
+from tools.clusters.controlplane.schedulers import USERS as SCHEDULERS
+from tools.clusters.controlplane.schedulers import scheduler
+from tools.clusters.helm import build
+from tools.clusters.processes import Children
+from tools.clusters.replicas import ONLY_METRICS, Replica, Replicas, replicas
+from tools.clusters.sim.cluster import Cluster, simulated
+from tools.clusters.sim.desk import ApiDesk
+from tools.clusters.sim.fingerprints import Fingerprint
+from tools.clusters.sim.shapes import SimNode
+from tools.clusters.waiting import SELDOM, seconds_until
+from tools.generate.manifests import made
+
+USERS = {"admin": "system:masters", shipped.CONTROLLERS: shipped.GROUPS, **SCHEDULERS}
+VALUES = "gates.enabled=true tls.source=cert-manager"
+"""What the chart is told: nobody does anything about certificates here."""
+
+NAMESPACE = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "default", "labels": {GATE: Gate.ENABLED.value}},
+}
+"""Where the pods are: they carry the gate as they are created, and no webhook is there to add it."""
+
+PATIENCE = 10
+"""Seconds that a pod waits for zones here, and that a pin waits for its scheduler."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatedSite(SimulatedSite):
+    """A control plane with its scheduler, and controllers beside it."""
+
+    controllers: Replicas
+    roles: Sequence[Json]
+
+    @asynccontextmanager
+    async def nodes(self, *machines: SimNode) -> AsyncIterator[Cluster]:
+        """These nodes during the block, once the controller knows them; afterwards neither they nor pods."""
+        try:
+            async with simulated(self.server, machines, fingerprint=Fingerprint.ALL) as cluster:
+                await sites.until_nodes(await self.leader(), len(machines))
+                yield cluster
+        finally:
+            # After the exporters have ended: they would publish the topologies again.
+            await self.clear(machines)
+            await sites.until_nodes(await self.leader(), 0)
+
+    async def pods(self) -> dict[str, Json]:
+        """All there are, by name."""
+        return {each["metadata"]["name"]: each for each in (await ask(self.api, "GET", PODS)).body["items"]}
+
+    async def fates(self) -> dict[str, str]:
+        """What each pod is: gated, pending, or in the phase that its kubelet says."""
+        return {name: fate(seen) for name, seen in (await self.pods()).items()}
+
+    async def until(self, wanted: Mapping[str, str], *, within: float = 30) -> float:
+        """The seconds until pods came to this."""
+        return await seconds_until(
+            self.fates,
+            lambda seen: wanted.items() <= seen.items(),
+            what=f"{dict(wanted)}",
+            within=within,
+            every=SELDOM,
+        )
+
+    async def reasons(self, name: str) -> dict[str, str]:
+        """What the events of a pod say, by reason."""
+        seen = await ask(self.api, "GET", EVENTS, fieldSelector=f"involvedObject.name={name}")
+        return {each["reason"]: each["message"] for each in seen.body["items"]}
+
+    async def until_told(self, name: str, reason: str, text: str, *, within: float = 30) -> None:
+        """Returns when an event of this reason says so."""
+        await seconds_until(
+            partial(self.reasons, name),
+            lambda seen: text in seen.get(reason, ""),
+            what=f"{reason} said {text}",
+            within=within,
+            every=SELDOM,
+        )
+
+    async def leader(self) -> Replica:
+        """The controller that leads."""
+
+        async def leading() -> list[Replica]:
+            running = [each for each in self.controllers.running if each.ready]
+            return [each for each in running if await counted(each, "numalign_leader")]
+
+        await seconds_until(leading, lambda seen: len(seen) == 1, what="one led", within=40)
+        [leader] = await leading()
+        return leader
+
+
+def fate(seen: Json) -> str:
+    """What has become of a pod."""
+    if seen["spec"].get("schedulingGates"):
+        return "gated"
+    return str(seen["status"]["phase"]) if "nodeName" in seen["spec"] else "pending"
+
+
+def gated(name: str, *, cpu: int, gpu: int = 0, **spec: object) -> Json:
+    """A pod that wants all of it from one zone, and waits behind the gate."""
+    gates = [{"name": PLACEMENT_GATE}]
+    return sites.pod(name, cpu=cpu, gpu=gpu, annotations=INTENT, schedulingGates=gates, **spec)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def site(
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    children: Children,
+    pair: authority.Files,
+) -> AsyncIterator[GatedSite]:
+    """Without nodes; each test has its own."""
+    place = await sites.place(pytestconfig, tmp_path_factory.mktemp("gated"), pair)
+    with PACKAGING.or_skipped():
+        [helm] = await build.find()
+    roles = [each for (kind, name), each in (await made(helm, VALUES)).items() if _is_wanted(kind, name)]
+    noted = audits.flags(place.folder, users=(shipped.CONTROLLERS,))
+    plane = Plane(children, place, users=USERS, flags=noted)
+    await plane.start()
+    async with plane.client("admin") as client:
+        store = Store(client)
+        await ApiDesk(Api(client, namespace="default")).learn()
+        for document in shipped.documents(shipped.MANIFESTS / "namespace.yaml"):
+            await store.apply(document)
+        for document in (*roles, NAMESPACE):
+            await store.apply(document)
+        async with (
+            replicas(
+                children,
+                command=command(plane),
+                name="controller",
+                scheme="http",
+                ports=ONLY_METRICS,
+            ) as controllers,
+            scheduler(children, plane),
+        ):
+            await controllers.start()
+            running = GatedSite(plane, store, controllers, roles)
+            await running.leader()
+            yield running
+    await plane.end()
+
+
+def _is_wanted(kind: str, name: str) -> bool:
+    """Whether an object of the chart is about what the controller may do."""
+    return name == shipped.CONTROLLER and ("Role" in kind or "Policy" in kind) and kind != "NetworkPolicy"
+
+
+def command(plane: Plane) -> tuple[str, ...]:
+    """A controller that keeps gates, and does nothing about certificates."""
+    return (
+        *(sys.executable, "-m", "controller", f"--namespace={shipped.NAMESPACE}", "--bind=127.0.0.1"),
+        f"--kubeconfig={plane.kubeconfig(shipped.CONTROLLERS, plane.folder)}",
+        *("--gates=true", f"--gate-patience-seconds={PATIENCE}", f"--pin-patience-seconds={PATIENCE}"),
+        "--drain-seconds=1",
+    )

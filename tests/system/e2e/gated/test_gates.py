@@ -1,0 +1,189 @@
+"""Pods behind the gate run where their zones are, the important ones first, and none waits for ever."""
+
+import asyncio
+from collections.abc import Mapping
+from http import HTTPStatus
+from random import Random
+
+import pytest
+
+from numalign.model.intent import PINNED_AT, PLACEMENT
+from tests.system.e2e.gated.conftest import PATIENCE, GatedSite, fate, gated
+from tests.system.e2e.sites import PODS, given, recorded
+from tools.clusters.api_requests import Json, ask
+from tools.clusters.sim.shapes import SimNode
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(150)]
+
+CLASSES = {"low": 10, "high": 1000}
+WIDE = SimNode("wide", "two-by-four")
+FLEET = [
+    *(SimNode(f"wide-{number}", "two-by-four") for number in range(3)),
+    SimNode("narrow", "eight-zones"),
+]
+ZONE = {"key": "topology.kubernetes.io/zone", "operator": "DoesNotExist"}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def affinity(*terms: Json, **more: object) -> Json:
+    """A spec that asks for nodes."""
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [*terms]}, **more}}}
+
+
+def pinned_to(node: str) -> Json:
+    return {"key": "metadata.name", "operator": "In", "values": [node]}
+
+
+async def test_of_a_crowd_none_is_refused_and_each_sits_where_it_was_recorded(site: GatedSite) -> None:
+    dice = Random(7)  # noqa: S311  nothing secret
+    wishes = [gated(f"crowd-{n:02}", cpu=dice.randint(2, 8), gpu=dice.choice((0, 0, 1))) for n in range(24)]
+    async with site.nodes(*FLEET) as cluster:
+        await site.create(*wishes)
+        await site.until({wish["metadata"]["name"]: "Running" for wish in wishes[:4]})
+        for _ in range(60):
+            fates = await site.fates()
+            if not {"gated", "Pending"} & {*fates.values()}:
+                break
+            await asyncio.sleep(0.5)
+        pods = await site.pods()
+        assert [name for name, seen in fates.items() if seen == "Failed"] == []
+        running = [pods[name] for name, seen in fates.items() if seen == "Running"]
+        assert len(running) >= len(wishes) // 2
+        for seen in running:
+            if PINNED_AT in seen["metadata"]["annotations"] and PLACEMENT in seen["metadata"]["annotations"]:
+                assert recorded(seen) == given(cluster, seen)
+
+
+TERMS: dict[str, tuple[Mapping[str, object], int]] = {
+    "without any": ({}, 1),
+    "one term": (affinity({"matchExpressions": [ZONE]}), 1),
+    "three terms": (affinity(*[{"matchExpressions": [ZONE]}] * 3), 3),
+    "a term that names the node": (affinity({"matchFields": [pinned_to("wide")]}), 1),
+    "one of two names the node": (
+        affinity({"matchFields": [pinned_to("wide")]}, {"matchExpressions": [ZONE]}),
+        2,
+    ),
+    "an empty term beside another": (affinity({}, {"matchExpressions": [ZONE]}), 1),
+    "a node selector": ({"nodeSelector": {"kubernetes.io/hostname": "wide"}}, 1),
+}
+
+
+@pytest.mark.parametrize("what", TERMS)
+async def test_a_pod_is_pinned_whatever_it_asks_of_nodes(site: GatedSite, what: str) -> None:
+    spec, pins = TERMS[what]
+    async with site.nodes(WIDE, SimNode("other", "two-by-four")):
+        await site.create(gated("asks", cpu=4, gpu=1, **spec))
+        await site.until({"asks": "Running"})
+        seen = (await site.pods())["asks"]
+        assert PLACEMENT in seen["metadata"]["annotations"]
+        terms = seen["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+        pin = pinned_to(seen["spec"]["nodeName"])
+        assert sum(pin == term.get("matchFields", [None])[-1] for term in terms) == pins
+        await site.until_told("asks", "NUMAPinned", "pinned to node")
+
+
+async def test_a_pod_with_a_spread_is_kept_to_the_nodes_that_fit(site: GatedSite) -> None:
+    spread = [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+    ]
+    async with site.nodes(WIDE, SimNode("other", "two-by-four")):
+        wishes = [gated(f"web-{n}", cpu=4, topologySpreadConstraints=spread) for n in range(4)]
+        for wish in wishes:
+            wish["metadata"]["labels"] = {"app": "web"}
+        await site.create(*wishes)
+        await site.until({wish["metadata"]["name"]: "Running" for wish in wishes})
+        pods = await site.pods()
+        assert sorted(pods[f"web-{n}"]["spec"]["nodeName"] for n in range(4)) == ["other"] * 2 + ["wide"] * 2
+        await site.until_told("web-0", "NUMAPinned", "topology spread")
+
+
+async def test_what_comes_free_goes_to_the_most_important_one(site: GatedSite) -> None:
+    for name, value in CLASSES.items():
+        wish = {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
+        await ask(site.api, "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", wish)
+    async with site.nodes(WIDE):
+        await site.create(*(gated(f"first-{n}", cpu=20) for n in range(2)))
+        await site.until({"first-0": "Running", "first-1": "Running"})
+        await site.create(*(gated(f"later-{name}", cpu=20, priorityClassName=name) for name in CLASSES))
+        await ask(site.api, "DELETE", f"{PODS}/first-0")
+        await site.until({"later-high": "Running"})
+        # Its patience may have ended meanwhile.
+        low = (await site.pods())["later-low"]
+        assert fate(low) in {"gated", "pending"}
+        assert PINNED_AT not in low["metadata"]["annotations"]
+
+
+async def test_a_pod_that_only_a_node_to_come_could_take_is_unschedulable_and_not_gated(
+    site: GatedSite,
+) -> None:
+    async with site.nodes(SimNode("small", "two-by-four")):
+        await site.create(gated("huge", cpu=200))
+        took = await site.until({"huge": "pending"}, within=60)
+        assert took < PATIENCE + 10
+        await site.until_told("huge", "NUMAGateLifted", "no node had room")
+
+        async def unschedulable() -> str:
+            conditions = (await site.pods())["huge"]["status"].get("conditions", [])
+            return next((each["reason"] for each in conditions if each["type"] == "PodScheduled"), "")
+
+        await seconds_until(unschedulable, lambda seen: seen == "Unschedulable", what="it was", within=30)
+
+
+async def test_a_pin_that_the_scheduler_cannot_follow_is_told(site: GatedSite) -> None:
+    """What nobody here can see: another pod's anti-affinity keeps it away."""
+    keeps = {
+        "podAntiAffinity": {
+            REQUIRED: [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": "unwanted"}},
+                }
+            ]
+        }
+    }
+    async with site.nodes(WIDE):
+        await site.create(gated("jealous", cpu=2, affinity=keeps))
+        await site.until({"jealous": "Running"})
+        wish = gated("unwanted", cpu=2)
+        wish["metadata"]["labels"] = {"app": "unwanted"}
+        await site.create(wish)
+        await site.until({"unwanted": "pending"})
+        await site.until_told("unwanted", "NUMAPinnedNotPlaced", "anti-affinity", within=40)
+        assert (await site.fates())["unwanted"] == "pending"
+
+
+async def test_when_the_leader_is_killed_in_the_middle_no_gate_stays_and_none_is_refused(
+    site: GatedSite,
+) -> None:
+    await site.controllers.start()
+    dice = Random(11)  # noqa: S311  nothing secret
+    wishes = [gated(f"many-{n:02}", cpu=dice.randint(2, 6), gpu=dice.choice((0, 1))) for n in range(40)]
+    async with site.nodes(*FLEET):
+        for wish in wishes[:20]:
+            await site.create(wish)
+        await site.controllers.kill(await site.leader())
+        for wish in wishes[20:]:
+            await site.create(wish)
+        every = {wish["metadata"]["name"] for wish in wishes}
+
+        async def left() -> list[str]:
+            fates = await site.fates()
+            return [name for name in every if fates[name] == "gated"]
+
+        await seconds_until(left, lambda seen: not seen, what="no gate was left", within=60, every=SELDOM)
+        assert (await ask(site.api, "GET", PODS)).code == HTTPStatus.OK
+        fates, pods = await site.fates(), await site.pods()
+        pinned = [name for name in every if PINNED_AT in pods[name]["metadata"]["annotations"]]
+        assert [name for name in pinned if fates[name] == "Failed"] == []
+        assert pinned

@@ -1,0 +1,43 @@
+"""The rights that gates bring are just what the controller needs for them.
+
+Read from the API server's audit log, after all that the other tests made it do.
+"""
+
+import pytest
+
+from tests.system.e2e.gated.conftest import GatedSite
+from tests.system.e2e.granted import exercises, rights_of
+from tools.clusters import shipped
+from tools.clusters.controlplane import audits
+from tools.clusters.controlplane.audits import Use
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.last]
+
+OF_GATES = {
+    *(("resource.k8s.io", "deviceclasses", verb) for verb in ("list", "watch")),
+    *(("", "pods", verb) for verb in ("get", "patch")),
+}
+
+
+def uses(site: GatedSite) -> list[Use]:
+    """All that the controllers asked for."""
+    asked = [use for use in audits.uses(site.plane.folder, user=shipped.CONTROLLERS) if use.resource]
+    assert asked
+    return asked
+
+
+async def test_the_chart_gives_these_for_gates_and_none_to_remove_pods(site: GatedSite) -> None:
+    everywhere = {right[1:4] for right in rights_of(shipped.CONTROLLER, site.roles) if not right[0]}
+    usual = {right[1:4] for right in rights_of(shipped.CONTROLLER, shipped.objects()) if not right[0]}
+    assert everywhere - usual == OF_GATES
+
+
+async def test_each_of_them_was_used(site: GatedSite) -> None:
+    made = {(use.group, use.resource, use.verb) for use in uses(site)}
+    assert OF_GATES - made == set()
+
+
+async def test_it_asked_for_nothing_else_and_was_refused_nothing(site: GatedSite) -> None:
+    allowed = rights_of(shipped.CONTROLLER, site.roles)
+    assert {use for use in uses(site) if not any(exercises(use, right) for right in allowed)} == set()
+    assert [use for use in uses(site) if use.code in {401, 403} and not site.plane.starting(use.at)] == []

@@ -1,0 +1,70 @@
+"""What roles allow an account, and which requests make use of it."""
+
+from collections.abc import Iterable, Iterator
+from http import HTTPStatus
+from itertools import product
+
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from tools.clusters.api_requests import Json, ask
+from tools.clusters.controlplane.audits import Use
+from tools.clusters.waiting import SELDOM, seconds_until
+
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+Right = tuple[str, str, str, str, str]
+"""Namespace (empty for all), group, resource, verb, name (empty for any)."""
+
+
+def rights_of(name: str, documents: Iterable[Json]) -> set[Right]:
+    """All that the roles of this name allow, among objects that are installed."""
+    called = [document for document in documents if document["metadata"]["name"] == name]
+    roles = [document for document in called if document["kind"] in {"Role", "ClusterRole"}]
+    return {right for role in roles for rule in role["rules"] for right in _rights(role, rule)}
+
+
+async def of_served_groups(api: ApiClient, rights: Iterable[Right]) -> set[Right]:
+    """Those of which the API server knows the group: before 1.34 it has no resource.k8s.io unless told to."""
+    rights = set(rights)
+    served = {""} | {
+        group
+        for group in {group for _, group, *_ in rights} - {""}
+        if (await ask(api, "GET", f"/apis/{group}")).code == HTTPStatus.OK
+    }
+    return {right for right in rights if right[1] in served}
+
+
+async def until_allowed(api: ApiClient, user: str, rights: Iterable[Right]) -> None:
+    """Returns when the API server has learned that a user may do all of this: roles reach it by a watch."""
+    for where, group, resource, verb, name in rights:
+        attributes = {"namespace": where, "group": group, "resource": resource, "verb": verb, "name": name}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": user, "resourceAttributes": attributes},
+        }
+
+        async def allowed(review: Json = review) -> bool:
+            return bool((await ask(api, "POST", REVIEWS, review)).body["status"]["allowed"])
+
+        await seconds_until(
+            allowed, bool, what=f"{user} was allowed to {verb} {resource}", within=30, every=SELDOM
+        )
+
+
+def _rights(role: Json, rule: Json) -> Iterator[Right]:
+    """Of one rule."""
+    where = role["metadata"].get("namespace", "")
+    names = rule.get("resourceNames", [""])
+    for group, resource, verb, name in product(rule["apiGroups"], rule["resources"], rule["verbs"], names):
+        yield where, group, resource, verb, name
+
+
+def exercises(use: Use, right: Right) -> bool:
+    """Whether a request is one that the right is for."""
+    where, group, resource, verb, name = right
+    return (
+        (use.group, use.resource, use.verb) == (group, resource, verb)
+        and where in {"", use.namespace}
+        and name in {"", use.name}
+    )

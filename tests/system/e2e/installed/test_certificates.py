@@ -1,0 +1,67 @@
+"""The certificate that replicas share is changed under load, and nobody notices."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+
+import pytest
+
+from tests.system.e2e.clusters import Cluster, Rotation, admitted
+from tests.system.e2e.loads import LOADED, load
+from tools.clusters import shipped
+from tools.clusters.api_requests import ask
+from tools.clusters.controlplane.reviews import reviews
+from tools.clusters.waiting import SELDOM, seconds_until
+
+
+def test_all_replicas_show_one_certificate_and_every_webhook_s_callers_trust_one_authority(
+    rotation: Rotation,
+) -> None:
+    assert len(rotation.before.served) == 1
+    [authorities] = rotation.before.trusted
+    assert len(authorities) == 1
+
+
+def test_no_review_fails_while_the_certificate_is_rotated(
+    rotation: Rotation, tell: Callable[[str], None]
+) -> None:
+    assert (rotation.reviews.failed, rotation.load.wrong) == (0, [])
+    assert rotation.load.right > 50
+    tell(f"certificate rotated: 0 failed of {rotation.reviews.asked} reviews ({rotation.load.right} pods)")
+
+
+def test_after_a_rotation_everybody_shows_the_new_certificate_and_only_its_authority_is_trusted(
+    rotation: Rotation,
+) -> None:
+    assert rotation.code == 0, rotation.said
+    assert len(rotation.after.served) == 1
+    [authorities] = rotation.after.trusted
+    assert len(authorities) == 1
+    assert not rotation.after.served & rotation.before.served
+    assert not rotation.after.trusted & rotation.before.trusted
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_secret_that_somebody_spoils_is_made_good_again_and_no_review_fails(
+    rotation: Rotation, cluster: Cluster
+) -> None:
+    path = f"/api/v1/namespaces/{shipped.NAMESPACE}/secrets/{shipped.SECRET}"
+    secret = (await ask(cluster.api, "GET", path)).body
+    spoiled = secret | {"data": {"tls.crt": "", "tls.key": ""}}
+    reviewed = await reviews(cluster.api)
+
+    async with load(cluster.api, LOADED, right=admitted, namespace="enforced") as count:
+        assert (await ask(cluster.api, "PUT", path, spoiled)).code == HTTPStatus.OK
+        await seconds_until(
+            partial(ask, cluster.api, "GET", path),
+            lambda answer: answer.body["data"].get("tls.crt") == secret["data"]["tls.crt"],
+            what="the certificate was in the Secret again",
+            within=60,
+            every=SELDOM,
+        )
+        await asyncio.sleep(1)
+    asked = (await reviews(cluster.api)).since(reviewed)
+
+    assert (asked.failed, count.wrong) == (0, [])
+    assert (await cluster.shown()).served == rotation.after.served

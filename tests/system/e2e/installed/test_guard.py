@@ -1,0 +1,294 @@
+"""What the controller's account could do by its roles, and an API server does not let it do all the same."""
+
+import base64
+from collections.abc import AsyncIterator
+from functools import partial
+from http import HTTPStatus
+
+import pytest
+import pytest_asyncio
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from numalign.kube.client import Patch
+from numalign.kube.decode import shapes
+from tests.system.e2e.clusters import LEASE, Cluster
+from tools.clusters import api_requests, fleets, shipped
+from tools.clusters.api_requests import Answer, Json, ask
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+NODE = "/api/v1/nodes/cpu-00"
+SECRETS = f"/api/v1/namespaces/{shipped.NAMESPACE}/secrets"
+CONFIGMAPS = f"/api/v1/namespaces/{shipped.NAMESPACE}/configmaps"
+LEASES = LEASE.rpartition("/")[0]
+KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+CONFIGURATIONS = [f"/apis/admissionregistration.k8s.io/v1/{kind}/{shipped.CONFIGURATION}" for kind in KINDS]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def thief(cluster: Cluster) -> AsyncIterator[ApiClient]:
+    """Somebody who is taken for the controller; in the audit log it stands whose doing it is."""
+    async with cluster.plane.client("admin") as client:
+        client.set_default_header("Impersonate-User", shipped.CONTROLLERS)
+        yield client
+
+
+async def patch(api: ApiClient, path: str, body: Json, how: Patch = Patch.MERGE) -> Answer:
+    """As the administrator or the thief; nothing is stored."""
+    return await api_requests.patch(api, path, body, how=how, dryRun="All")
+
+
+def denied(answer: Answer, by: str) -> bool:
+    return (
+        answer.code in {HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY}
+        and by in answer.body["message"]
+    )
+
+
+@pytest_asyncio.fixture(loop_scope="session", autouse=True)
+async def guarded(thief: ApiClient) -> None:
+    """An API server learns of a policy by and by, as the tests that stood before gave it time to."""
+    look = partial(patch, thief, NODE, {"spec": {"unschedulable": True}})
+    await seconds_until(
+        look,
+        lambda answer: answer.code != HTTPStatus.OK,
+        what="the policy was in force",
+        within=60,
+        every=SELDOM,
+    )
+
+
+NODES: dict[str, Json] = {
+    "a taint": {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}},
+    "that it takes pods": {"spec": {"unschedulable": True}},
+    "another label": {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
+    "a label that is there": {"metadata": {"labels": {"kubernetes.io/hostname": "x"}}},
+    "a label less": {"metadata": {"labels": {"kubernetes.io/hostname": None}}},
+    "ours and another": {"metadata": {"labels": {shipped.LABEL: "x", "a": "b"}}},
+    "an annotation": {"metadata": {"annotations": {"a": "b"}}},
+    "a finalizer": {"metadata": {"finalizers": ["example.com/stay"]}},
+    "an owner": {
+        "metadata": {
+            "ownerReferences": [
+                {
+                    "apiVersion": "v1",
+                    "kind": "Namespace",
+                    "name": "x",
+                    "uid": "00000000-0000-0000-0000-000000000000",
+                }
+            ]
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("what", NODES)
+async def test_of_a_node_it_changes_nothing_but_the_class(
+    cluster: Cluster, thief: ApiClient, what: str
+) -> None:
+    # The administrator may, so it is the policy that says no.
+    assert (await patch(cluster.api, NODE, NODES[what])).code == HTTPStatus.OK
+    assert denied(await patch(thief, NODE, NODES[what]), by="nothing of a Node but its label")
+
+
+@pytest.mark.parametrize("label", ["x", None])
+async def test_the_class_it_may_write_and_take_away(thief: ApiClient, label: str | None) -> None:
+    answer = await patch(thief, NODE, {"metadata": {"labels": {shipped.LABEL: label}}})
+    assert answer.code == HTTPStatus.OK, answer.body
+
+
+ENTRIES: dict[str, Json] = {
+    "what becomes of a failure": {"failurePolicy": "the other"},
+    "how long it takes": {"timeoutSeconds": 30},
+    "which namespaces": {"namespaceSelector": {"matchLabels": {"a": "b"}}},
+    "which objects": {"objectSelector": {"matchLabels": {"a": "b"}}},
+    "where it is sent": {"clientConfig": {"url": "https://example.com/mutate"}},
+    "what is sent": {
+        "rules": [
+            {
+                "apiGroups": ["*"],
+                "apiVersions": ["*"],
+                "operations": ["*"],
+                "resources": ["secrets"],
+                "scope": "*",
+            }
+        ]
+    },
+    "under which condition": {"matchConditions": [{"name": "never", "expression": "false"}]},
+    "how a kind is understood": {"matchPolicy": "Exact"},
+    "another name": {"name": "other.numalign.io"},
+}
+
+
+OTHER = {"Fail": "Ignore", "Ignore": "Fail", "Never": "IfNeeded", "IfNeeded": "Never"}
+
+
+async def with_changes(cluster: Cluster, path: str, changes: Json) -> Json:
+    """All webhooks of a configuration, the first of them changed, as a merge patch sends them."""
+    first, *others = (await ask(cluster.api, "GET", path)).body["webhooks"]
+    if "failurePolicy" in changes:
+        changes = {"failurePolicy": OTHER[first["failurePolicy"]]}
+    return {"webhooks": [first | changes, *others]}
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=KINDS)
+@pytest.mark.parametrize("what", ENTRIES)
+async def test_of_a_webhook_configuration_it_changes_nothing_but_the_bundle(
+    cluster: Cluster, thief: ApiClient, path: str, what: str
+) -> None:
+    body = await with_changes(cluster, path, ENTRIES[what])
+    assert (await patch(cluster.api, path, body)).code == HTTPStatus.OK
+    assert denied(await patch(thief, path, body), by="nothing of a webhook configuration but caBundle")
+
+
+async def test_nor_whether_a_webhook_is_asked_again(cluster: Cluster, thief: ApiClient) -> None:
+    path = next(each for each in CONFIGURATIONS if "mutating" in each)
+    first, *others = (await ask(cluster.api, "GET", path)).body["webhooks"]
+    body = {"webhooks": [first | {"reinvocationPolicy": OTHER[first["reinvocationPolicy"]]}, *others]}
+    assert denied(await patch(thief, path, body), by="nothing of a webhook configuration but caBundle")
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=KINDS)
+async def test_no_webhook_comes_or_goes(cluster: Cluster, thief: ApiClient, path: str) -> None:
+    first, *others = (await ask(cluster.api, "GET", path)).body["webhooks"]
+    for webhooks in (others, [first, first | {"name": "more.numalign.io"}, *others]):
+        answer = await patch(thief, path, {"webhooks": webhooks})
+        assert denied(answer, by="nothing of a webhook configuration but caBundle")
+
+
+@pytest.mark.parametrize("path", CONFIGURATIONS, ids=KINDS)
+async def test_the_bundle_it_may_write(cluster: Cluster, thief: ApiClient, path: str) -> None:
+    first, *_ = (await ask(cluster.api, "GET", path)).body["webhooks"]
+    bundle = {"clientConfig": {"caBundle": base64.b64encode(cluster.plane.ca.read_bytes()).decode()}}
+    answer = await patch(thief, path, {"webhooks": [{"name": first["name"]} | bundle]}, Patch.STRATEGIC)
+    assert answer.code == HTTPStatus.OK, answer.body
+
+
+def secret(name: str, kind: str, **annotations: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "annotations": annotations},
+        "type": kind,
+        "data": {"tls.crt": "", "tls.key": ""} if kind == "kubernetes.io/tls" else {},
+    }
+
+
+TOKEN = {"kubernetes.io/service-account.name": "numalign-scorer"}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        secret("token", "kubernetes.io/service-account-token", **TOKEN),
+        secret(shipped.SECRET, "kubernetes.io/service-account-token", **TOKEN),
+        secret("another", "kubernetes.io/tls"),
+    ],
+    ids=["a token of another account", "under our name", "another name"],
+)
+async def test_it_makes_no_secret_but_the_certificate(thief: ApiClient, made: Json) -> None:
+    answer = await ask(thief, "POST", SECRETS, made, dryRun="All")
+    assert denied(answer, by="no Secret but the webhook's certificate")
+
+
+async def test_it_makes_no_lease_but_its_own(thief: ApiClient) -> None:
+    made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "numalign-scorer"}}
+    answer = await ask(thief, "POST", LEASES, made, dryRun="All")
+    assert denied(answer, by="no Lease but its own")
+
+
+# ---- what nodes are in health
+
+SHAPES: dict[str, Json] = {
+    "a label": {"metadata": {"labels": {"a": "b"}}},
+    "an annotation": {"metadata": {"annotations": {"a": "b"}}},
+    "a finalizer": {"metadata": {"finalizers": ["example.com/stay"]}},
+    "an owner": NODES["an owner"],
+}
+
+
+def configmap(name: str) -> Json:
+    """An empty one."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def kept(cluster: Cluster) -> str:
+    """The path of the shapes, once they are there."""
+    path = f"{CONFIGMAPS}/{shapes.NAME}"
+    await seconds_until(
+        partial(ask, cluster.api, "GET", path),
+        lambda answer: answer.code == HTTPStatus.OK,
+        what="shapes were kept",
+        within=180,
+        every=SELDOM,
+    )
+    return path
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def editor(cluster: Cluster) -> AsyncIterator[ApiClient]:
+    """Somebody who may write every ConfigMap of our namespace."""
+    called = {"name": "editor", "namespace": shipped.NAMESPACE}
+    roles = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
+    role = {"apiVersion": f"{roles}/v1", "kind": "Role", "metadata": called, "rules": [rule]}
+    binding = {
+        "apiVersion": f"{roles}/v1",
+        "kind": "RoleBinding",
+        "metadata": called,
+        "roleRef": {"apiGroup": roles, "kind": "Role", "name": "editor"},
+        "subjects": [{"apiGroup": roles, "kind": "User", "name": "editor"}],
+    }
+    for made in (role, binding):
+        await cluster.store.apply(made)
+    async with cluster.plane.client("admin") as client:
+        client.set_default_header("Impersonate-User", "editor")
+        yield client
+    for made in (binding, role):
+        await cluster.store.delete(made)
+
+
+async def test_it_makes_no_configmap_but_the_shapes(thief: ApiClient) -> None:
+    answer = await ask(thief, "POST", CONFIGMAPS, configmap("numalign-policy"), dryRun="All")
+    assert denied(answer, by="no ConfigMap but the shapes")
+
+
+@pytest.mark.parametrize("what", SHAPES)
+async def test_of_the_shapes_it_changes_nothing_but_the_data(
+    cluster: Cluster, thief: ApiClient, kept: str, what: str
+) -> None:
+    stored = await unversioned(cluster, kept)
+    changed = stored | {"metadata": stored["metadata"] | SHAPES[what]["metadata"]}
+    answer = await ask(thief, "PUT", kept, changed, dryRun="All")
+    assert denied(answer, by="nothing there but its data")
+
+
+async def unversioned(cluster: Cluster, path: str) -> Json:
+    """An object without its version: our own controller may write it meanwhile."""
+    stored = (await ask(cluster.api, "GET", path)).body
+    del stored["metadata"]["resourceVersion"]
+    return stored
+
+
+async def test_the_shapes_themselves_it_may_write(cluster: Cluster, thief: ApiClient, kept: str) -> None:
+    stored = await unversioned(cluster, kept)
+    answer = await ask(thief, "PUT", kept, stored | {"data": {"a": "{}"}}, dryRun="All")
+    assert answer.code == HTTPStatus.OK, answer.body
+
+
+async def test_nobody_else_writes_them_but_administrators(
+    cluster: Cluster, editor: ApiClient, kept: str
+) -> None:
+    body = {"data": {"a": "{}"}}
+    assert denied(await patch(editor, kept, body), by="may be written by the controller of numalign")
+    assert (await patch(cluster.api, kept, body)).code == HTTPStatus.OK
+    other = await ask(editor, "POST", CONFIGMAPS, configmap("other"), dryRun="All")
+    assert other.code == HTTPStatus.CREATED
+
+
+async def test_nobody_else_is_guarded(cluster: Cluster) -> None:
+    """A person may do what he may."""
+    node = fleets.node("cpu-00", fleets.SHAPES["cpu"])
+    assert (await cluster.store.try_to_apply(node, dryRun="All", force="true")).code == HTTPStatus.OK

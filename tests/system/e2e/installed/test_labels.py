@@ -1,0 +1,124 @@
+"""Nodes get the label of their class, and pods are kept from the classes that could never align them."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+
+import pytest
+
+from numalign.kube.client import Patch
+from tests.system.e2e.clusters import Cluster, admitted, excluded, refused
+from tools.clusters import fleets, shipped
+from tools.clusters.api_requests import gpus, patch, rehearse
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+Numa = Callable[..., Awaitable[tuple[int, str]]]
+
+PUBLISHED = [kind for kind, shape in fleets.SHAPES.items() if shape.policy]
+
+
+async def classes_by_shape(cluster: Cluster) -> dict[str, set[str | None]]:
+    """The labels that the nodes of each shape have."""
+    now = await cluster.classes()
+    return {kind: {now[name] for name in fleets.names(kind)} for kind in fleets.SHAPES}
+
+
+async def test_nodes_of_one_shape_have_one_class_and_it_is_theirs_alone(cluster: Cluster) -> None:
+    assert len(await cluster.classes()) >= 50
+    found = await classes_by_shape(cluster)
+
+    of_shape = {kind: found[kind] for kind in PUBLISHED}
+    assert {len(classes) for classes in of_shape.values()} == {1}
+    assert len(set().union(*of_shape.values())) == len(PUBLISHED)
+    assert None not in set().union(*of_shape.values())
+
+
+async def test_nodes_that_publish_no_topology_have_no_class(cluster: Cluster) -> None:
+    assert (await classes_by_shape(cluster))["new"] == {None}
+
+
+async def test_the_labels_are_what_a_person_is_shown(cluster: Cluster, kubectl_numa: Numa) -> None:
+    code, said = await kubectl_numa("nodes", "-o", "json")
+
+    assert code == 0, said
+    shown = {node["name"]: node["class"] for node in json.loads(said) if node["class"]}
+    assert shown == {name: label for name, label in (await cluster.classes()).items() if label}
+
+
+async def test_a_pod_is_kept_from_the_classes_that_could_never_align_it(cluster: Cluster) -> None:
+    found = await classes_by_shape(cluster)
+    never = set().union(*(found[kind] for kind in PUBLISHED if kind not in fleets.WITH_FOUR_GPUS))
+
+    answer = await rehearse(cluster.api, asks=gpus(4))
+
+    assert admitted(answer)
+    assert excluded(answer) == never
+
+
+async def test_a_pod_that_no_class_could_align_is_refused(cluster: Cluster) -> None:
+    assert refused(await rehearse(cluster.api, asks=gpus(64)))
+
+
+async def test_nothing_but_the_label_of_a_node_is_changed(cluster: Cluster) -> None:
+    [node] = [node for node in await cluster.store.list("v1", "Node") if node["metadata"]["name"] == "dgx-00"]
+    as_made = fleets.node("dgx-00", fleets.SHAPES["dgx"])
+
+    assert node["metadata"]["labels"].items() >= as_made["metadata"]["labels"].items()
+    assert node["metadata"]["labels"].keys() - as_made["metadata"]["labels"].keys() == {shipped.LABEL}
+    assert node["status"]["allocatable"] == as_made["status"]["allocatable"]
+    [ours] = [entry for entry in node["metadata"]["managedFields"] if entry["manager"].startswith("numalign")]
+    assert ours["fieldsV1"] == {"f:metadata": {"f:labels": {f"f:{shipped.LABEL}": {}}}}
+
+
+async def test_a_label_stays_while_its_exporter_starts_again(cluster: Cluster) -> None:
+    """What comes and goes in a label takes running pods with it when their kubelet starts again."""
+    topology = fleets.topology("one-03", fleets.SHAPES["one"])
+    label = (await cluster.classes())["one-03"]
+
+    await cluster.store.delete(topology)
+    await asyncio.sleep(2)
+    meanwhile = (await cluster.classes())["one-03"]
+    await cluster.store.replace(topology)
+
+    assert label
+    assert meanwhile == label
+
+
+async def test_a_label_follows_when_a_node_becomes_another(
+    cluster: Cluster, tell: Callable[[str], None]
+) -> None:
+    async with cluster.guest("renewed", fleets.SHAPES["cpu"]):
+        first = await cluster.until_labelled("renewed")
+        before = (await cluster.classes())["renewed"]
+        await cluster.join("renewed", fleets.SHAPES["hgx"])
+        second = await seconds_until(
+            cluster.classes,
+            lambda now: now["renewed"] not in {None, before},
+            what="the label was another",
+            within=60,
+            every=SELDOM,
+        )
+        now = await cluster.classes()
+
+    assert (before, now["renewed"]) == (now["cpu-00"], now["hgx-00"])
+    tell(f"class label: {first:.1f} s after a node joined, {second:.1f} s after it became another")
+
+
+async def test_a_label_that_somebody_else_changed_is_put_right(cluster: Cluster) -> None:
+    label = (await cluster.classes())["cpu-00"]
+    mistaken = {"metadata": {"labels": {shipped.LABEL: "mistaken"}}}
+
+    answer = await patch(cluster.api, "/api/v1/nodes/cpu-00", mistaken, how=Patch.MERGE)
+
+    assert answer.code == HTTPStatus.OK, answer.body
+
+    await seconds_until(
+        cluster.classes,
+        lambda now: now["cpu-00"] == label,
+        what="the label was right again",
+        within=60,
+        every=SELDOM,
+    )

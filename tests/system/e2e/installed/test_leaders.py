@@ -1,0 +1,166 @@
+"""Replicas that come and go under load: all of the webhook answer, and one of the controller writes."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+
+from tests.system.e2e.clusters import Cluster, admitted
+from tests.system.e2e.loads import LOADED, Load, load
+from tools.clusters import fleets
+from tools.clusters.controlplane.reviews import reviews
+from tools.clusters.waiting import seconds_until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+# A lease stands for 15 s after its holder is gone; those who wait look every two to five seconds. The rest is
+# what a busy machine needs.
+TAKEN_OVER_SECONDS = 60
+
+
+@asynccontextmanager
+async def loaded(cluster: Cluster) -> AsyncIterator[Load]:
+    """Pods are created before, while and after."""
+    async with load(cluster.api, LOADED, right=admitted, namespace="enforced") as count:
+        await asyncio.sleep(1)
+        yield count
+        await asyncio.sleep(1)
+
+
+async def seconds_to_label(cluster: Cluster, name: str) -> float:
+    """How long a node that joins now waits for its label."""
+    async with cluster.guest(name, fleets.SHAPES["cpu"]):
+        return await cluster.until_labelled(name)
+
+
+# ---- the webhook
+
+
+async def test_no_review_fails_when_a_replica_is_ended(cluster: Cluster, tell: Callable[[str], None]) -> None:
+    before = await reviews(cluster.api)
+    async with loaded(cluster) as count:
+        code = await cluster.replicas.stop(cluster.replicas.running[0])
+        await cluster.replicas.start()
+    asked = (await reviews(cluster.api)).since(before)
+
+    assert (code, asked.failed, count.wrong) == (0, 0, [])
+    assert count.right > 50
+    tell(f"replica ended by SIGTERM: 0 failed of {asked.asked} reviews ({count.right} pods)")
+
+
+async def test_when_a_replica_is_killed_nothing_fails_once_the_service_knows(
+    cluster: Cluster, tell: Callable[[str], None]
+) -> None:
+    """Calls that are under way on its connections are lost: nothing that runs can answer them."""
+    before = await reviews(cluster.api)
+    async with loaded(cluster) as count:
+        await cluster.replicas.kill(cluster.replicas.running[0])
+        await asyncio.sleep(2)
+        lost = len(count.wrong)
+        await asyncio.sleep(2)
+        await cluster.replicas.start()
+    asked = (await reviews(cluster.api)).since(before)
+
+    assert len(count.wrong) == lost
+    tell(
+        f"replica killed by SIGKILL: {asked.failed} failed of {asked.asked} reviews ({lost} of"
+        f" {count.right + lost} pods saw it)"
+    )
+
+
+# ---- the controller
+
+
+async def test_no_review_fails_when_the_leader_is_ended_and_the_other_goes_on_labelling(
+    cluster: Cluster, tell: Callable[[str], None]
+) -> None:
+    leader = (await cluster.until_led()).by
+    before = await reviews(cluster.api)
+    async with loaded(cluster) as count:
+        ending = asyncio.create_task(cluster.controllers.stop(leader))
+        next_leader = await cluster.until_led(by_other_than=leader, within=TAKEN_OVER_SECONDS)
+        labelled = await seconds_to_label(cluster, "after-the-end")
+        code = await ending
+        await cluster.controllers.start()
+    asked = (await reviews(cluster.api)).since(before)
+
+    assert (code, asked.failed, count.wrong) == (0, 0, [])
+    assert count.right > 50
+    tell(
+        f"leader ended by SIGTERM: 0 failed of {asked.asked} reviews ({count.right} pods); another led after"
+        f" {next_leader.seconds:.1f} s and labelled a new node in {labelled:.1f} s"
+    )
+
+
+async def test_no_review_fails_when_the_lead_is_taken_away(
+    cluster: Cluster, tell: Callable[[str], None]
+) -> None:
+    leader = (await cluster.until_led()).by
+    before = await reviews(cluster.api)
+    async with loaded(cluster) as count:
+        await cluster.take_the_lead_away()
+        await seconds_until(
+            partial(leader.metric, "numalign_leader"),
+            lambda leads: not leads,
+            what="it led no more",
+            within=TAKEN_OVER_SECONDS,
+        )
+        again = await cluster.until_led(within=TAKEN_OVER_SECONDS)
+        labelled = await seconds_to_label(cluster, "after-the-change")
+    asked = (await reviews(cluster.api)).since(before)
+
+    assert (asked.failed, count.wrong) == (0, [])
+    tell(
+        f"lead taken away: 0 failed of {asked.asked} reviews ({count.right} pods); somebody led again after"
+        f" {again.seconds:.1f} s and labelled a new node in {labelled:.1f} s"
+    )
+
+
+async def test_no_review_fails_when_the_leader_is_killed_and_the_other_takes_the_lease(
+    cluster: Cluster, tell: Callable[[str], None]
+) -> None:
+    leader = (await cluster.until_led()).by
+    before = await reviews(cluster.api)
+    async with loaded(cluster) as count:
+        await cluster.controllers.kill(leader)
+        next_leader = await cluster.until_led(by_other_than=leader, within=TAKEN_OVER_SECONDS)
+        labelled = await seconds_to_label(cluster, "after-the-kill")
+        await cluster.controllers.start()
+    asked = (await reviews(cluster.api)).since(before)
+
+    assert (asked.failed, count.wrong) == (0, [])
+    tell(
+        f"leader killed by SIGKILL: 0 failed of {asked.asked} reviews ({count.right} pods); another led after"
+        f" {next_leader.seconds:.1f} s and labelled a new node in {labelled:.1f} s"
+    )
+
+
+async def test_a_leader_that_was_frozen_does_not_lead_when_it_wakes(cluster: Cluster) -> None:
+    leader = (await cluster.until_led()).by
+
+    leader.child.send(signal.SIGSTOP)
+    other = (await cluster.until_led(by_other_than=leader, within=TAKEN_OVER_SECONDS)).by
+    leader.child.send(signal.SIGCONT)
+    await asyncio.sleep(3)
+
+    assert await cluster.leader() is other
+    assert (await leader.metric("numalign_leader"), await other.metric("numalign_leader")) == (0, 1)
+
+
+async def test_no_review_fails_while_no_controller_runs_and_a_replica_that_starts_gets_ready(
+    cluster: Cluster,
+) -> None:
+    before = await reviews(cluster.api)
+    async with loaded(cluster) as count:
+        for each in tuple(cluster.controllers.running):
+            await cluster.controllers.stop(each)
+        late = await cluster.replicas.start()
+        await cluster.replicas.stop(late)
+        for _ in range(2):
+            await cluster.controllers.start()
+    asked = (await reviews(cluster.api)).since(before)
+
+    assert (asked.failed, count.wrong) == (0, [])

@@ -1,0 +1,68 @@
+"""What a kubelet rejects is reported by an installation with nothing but its defaults."""
+
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+from http import HTTPStatus
+
+import pytest
+
+from numalign.runtime.clock import utc_now
+from tests.system.e2e.clusters import Cluster
+from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, pod
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+Numa = Callable[..., Awaitable[tuple[int, str]]]
+
+PODS, EVENTS = "/api/v1/namespaces/team/pods", "/api/v1/namespaces/team/events"
+NODE, NAME, REASON = "dgx-00", "unlucky", "TopologyAffinityError"
+
+
+async def reject(cluster: Cluster) -> None:
+    """What a scheduler and a kubelet do with the pod: it gets a node, which rejects it."""
+    path = f"{PODS}/{NAME}"
+    target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": NAME}, "target": target}
+    assert (await ask(cluster.api, "POST", f"{path}/binding", binding)).code == HTTPStatus.CREATED
+    bound = (await ask(cluster.api, "GET", path)).body
+    status = {
+        "phase": "Failed",
+        "reason": REASON,
+        "message": "Pod was rejected: Resources cannot be allocated with Topology locality",
+        "startTime": f"{utc_now():%Y-%m-%dT%H:%M:%SZ}",
+    }
+    assert (await ask(cluster.api, "PUT", f"{path}/status", bound | {"status": status})).code == HTTPStatus.OK
+
+
+async def reported(cluster: Cluster) -> list[Json]:
+    """The events about it."""
+    found = await ask(cluster.api, "GET", EVENTS, fieldSelector="reason=NUMARefused")
+    events: list[Json] = found.body["items"]
+    return [event for event in events if event["involvedObject"]["name"] == NAME]
+
+
+async def test_a_pod_that_its_kubelet_rejects_leaves_a_trace(cluster: Cluster, kubectl_numa: Numa) -> None:
+    made = pod(NAME, asks=gpus(1), annotations=INTENT, labels={"app": NAME})
+    assert (await create(cluster.api, made)).code == HTTPStatus.CREATED
+    code, said = await kubectl_numa("pending", "-n", "team", "-l", f"app={NAME}", "-o", "json")
+    assert code == 0, said
+    assert [cause["verdict"] for cause in json.loads(said)] == ["fits"]
+
+    await reject(cluster)
+    look = partial(reported, cluster)
+    await seconds_until(look, bool, what="the rejection was reported", within=60, every=SELDOM)
+
+    [event] = await look()
+    assert event["message"].startswith(f"the kubelet of {NODE} rejected the pod: {REASON}: ")
+    code, said = await kubectl_numa("pods", "--rejected", "-n", "team", "-l", f"app={NAME}", "-o", "json")
+    assert code == 0, said
+    assert [(each["name"], each["node"], each["reason"]) for each in json.loads(said)] == [
+        (NAME, NODE, REASON)
+    ]
+    code, said = await kubectl_numa("explain", NAME, "-n", "team")
+    assert code == 0, said
+    assert said.startswith(f"rejected by {NODE} less than a minute ago: {REASON}: ")
+
+    await ask(cluster.api, "DELETE", f"{PODS}/{NAME}", gracePeriodSeconds="0")

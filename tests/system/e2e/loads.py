@@ -1,0 +1,75 @@
+"""Pods, one after the other, while something happens to the webhook.
+
+They are asked for in a namespace that enforces, and only rehearsed. There a review that fails is an error
+that the pod's creator sees; and a pod that was not steered shows that the other review failed, which the
+API server forgives. Both are counted, and so are the failures that the API server itself counted.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from tools.clusters.api_requests import INTENT, Answer, Json, create, gpus, pod
+
+LOADED = pod("loaded", asks=gpus(4), annotations=INTENT)
+"""A pod that some nodes of the fleet can align, and others cannot."""
+
+WORKERS = 3
+PAUSE_SECONDS = 0.01
+STARTING = "not yet ready to handle request"
+"""What the API server says of every pod while it learns what it needs for admission."""
+
+
+@dataclass(slots=True)
+class Load:
+    """What became of the pods so far.
+
+    `right` were answered as they should be; `wrong` holds what was said to the others. `unanswered` is how
+    often nobody answered, the API server itself being away or just starting.
+    """
+
+    right: int = 0
+    wrong: list[str] = field(default_factory=list)
+    unanswered: int = 0
+    over: bool = False
+
+
+@asynccontextmanager
+async def load(
+    api: ApiClient, wish: Json, *, right: Callable[[Answer], bool], namespace: str
+) -> AsyncIterator[Load]:
+    """Pods are asked for all the time until the end of the block."""
+    count = Load()
+    async with asyncio.TaskGroup() as workers:
+        for _ in range(WORKERS):
+            workers.create_task(_work(api, wish, count, right=right, namespace=namespace))
+        yield count
+        count.over = True
+
+
+async def _work(
+    api: ApiClient, wish: Json, count: Load, *, right: Callable[[Answer], bool], namespace: str
+) -> None:
+    while not count.over:
+        try:
+            answer = await create(api, wish, namespace=namespace, dryRun="All")
+        except (aiohttp.ClientError, OSError):
+            count.unanswered += 1
+        else:
+            if STARTING in answer.body.get("message", ""):
+                count.unanswered += 1
+            else:
+                _count(count, answer, right=right)
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+def _count(count: Load, answer: Answer, *, right: Callable[[Answer], bool]) -> None:
+    if right(answer):
+        count.right += 1
+    else:
+        said = answer.body.get("message", "the pod was not steered")
+        count.wrong.append(f"{answer.code} {said}")

@@ -1,0 +1,184 @@
+"""
+Policy reports and events of owners on a real API server, as their programs read them.
+
+One test after another, on one cluster: the definitions of reports are not there, are installed, and the
+reports are switched off.
+"""
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+
+from tests.system.e2e.reported.conftest import (
+    OF_NODES,
+    REPORT,
+    REPORTS,
+    ROLE,
+    SPREAD,
+    TEAM,
+    TOGETHER,
+    ReportedSite,
+)
+from tools.clusters.api_requests import Json, ask
+from tools.clusters.processes import program, run
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+EVENTS = f"/api/v1/namespaces/{TEAM}/events"
+
+
+def outcomes(report: Json) -> dict[tuple[str, str], str]:
+    """What came of each rule, by the beginning of a pod's name and the rule."""
+    return {
+        (result["resources"][0]["name"].split("-")[0], result["rule"]): result["result"]
+        for result in report["results"]
+    }
+
+
+EXPECTED = {
+    ("bad", "aligned"): "fail",
+    ("bad", "level-warn"): "pass",
+    ("bad", "admitted-today"): "pass",
+    ("good", "aligned"): "pass",
+    ("good", "level-warn"): "pass",
+    ("good", "admitted-today"): "pass",
+    ("lax", "level-warn"): "warn",
+    ("lax", "admitted-today"): "pass",
+}
+
+
+async def test_without_the_definitions_nothing_is_written_and_nothing_is_wrong(site: ReportedSite) -> None:
+    await site.add_node("a")
+    for name, policy in (("good", "restricted"), ("bad", "restricted"), ("lax", None)):
+        await site.deploy(name, policy)
+
+    async def there() -> dict[str, Any]:
+        return dict.fromkeys(await site.pods())
+
+    await seconds_until(
+        there, lambda seen: len(seen) == 3, what="there are three pods", within=60, every=SELDOM
+    )
+    await site.run({"good": TOGETHER, "bad": SPREAD, "lax": {}}, on="a")
+
+    assert (await ask(site.api, "GET", REPORTS)).code == HTTPStatus.NOT_FOUND
+    [controller] = site.replicas.running
+    assert "report.failed" not in controller.log.read_text()
+
+
+async def test_the_deployment_hears_of_its_pods_below_warn(site: ReportedSite) -> None:
+    async def told() -> dict[str, Json]:
+        found = (await ask(site.api, "GET", EVENTS)).body["items"]
+        return {each["involvedObject"]["name"]: each for each in found if each["reason"] == "NUMABelowWarn"}
+
+    await seconds_until(told, lambda seen: "lax" in seen, what="it is told", within=60, every=SELDOM)
+
+    everyone = await told()
+    assert [*everyone] == ["lax"]
+    deployment = (await ask(site.api, "GET", f"/apis/apps/v1/namespaces/{TEAM}/deployments/lax")).body
+    involved = everyone["lax"]["involvedObject"]
+    assert (involved["kind"], involved["uid"]) == ("Deployment", deployment["metadata"]["uid"])
+    assert everyone["lax"]["message"] == (
+        "its pods are admitted with a warning: this namespace expects NUMA alignment restricted; the pod"
+        " requests nothing"
+    )
+
+
+async def test_once_they_are_installed_it_begins(site: ReportedSite) -> None:
+    await site.define()
+
+    report = await site.until(REPORT, HTTPStatus.OK)
+
+    assert outcomes(report) == EXPECTED
+    assert report["summary"] == {"error": 0, "fail": 1, "warn": 1, "skip": 0, "pass": 6}
+    [failed] = [result for result in report["results"] if result["result"] == "fail"]
+    assert failed["source"] == failed["policy"] == "numalign"
+    assert failed["resources"][0]["uid"] == (await site.pods())["bad"]["metadata"]["uid"]
+    assert failed["properties"]["owner"].startswith("ReplicaSet/bad-")
+    assert failed["timestamp"]["seconds"] > 0
+
+
+async def test_nodes_stand_in_a_report_of_the_cluster(site: ReportedSite) -> None:
+    report = await site.until(OF_NODES, HTTPStatus.OK)
+
+    assert [(result["resources"][0]["name"], result["result"]) for result in report["results"]] == [
+        ("a", "pass")
+    ]
+
+
+async def test_check_says_the_same_of_the_running_cluster(site: ReportedSite) -> None:
+    kubeconfig = site.plane.kubeconfig("admin", site.plane.folder)
+    code, said = await run(
+        program("kubectl-numa"), "check", "-A", "--all", "-o", "json", f"--kubeconfig={kubeconfig}"
+    )
+
+    assert code == 1, said
+    answer = json.loads(said[said.index("[") :])
+    shown = {
+        (pod["name"].split("-")[0], result["rule"]): result["outcome"]
+        for pod in answer
+        for result in pod["results"]
+    }
+    assert shown == EXPECTED
+
+
+async def test_what_somebody_else_reports_is_not_ours_to_write(site: ReportedSite) -> None:
+    body = {
+        "apiVersion": "wgpolicyk8s.io/v1alpha2",
+        "kind": "PolicyReport",
+        "metadata": {"name": "kyverno", "namespace": "default"},
+        "results": [],
+    }
+    path = f"{REPORTS}/namespaces/default/policyreports"
+    ours = {
+        "name": "numalign",
+        "namespace": "default",
+        "labels": {"app.kubernetes.io/managed-by": "numalign"},
+    }
+    assert (await ask(site.api, "POST", path, body)).code == HTTPStatus.CREATED
+
+    async with site.thief() as thief:
+        denied = [
+            await ask(thief, "DELETE", f"{path}/kyverno"),
+            await ask(thief, "POST", path, {**body, "metadata": {"name": "mine", "namespace": "default"}}),
+            await ask(thief, "POST", path, {**body, "metadata": {**ours, "labels": {}}}),
+        ]
+        allowed = [
+            await ask(thief, "POST", path, {**body, "metadata": ours}),
+            await ask(thief, "DELETE", f"{path}/numalign"),
+        ]
+
+    assert [answer.code for answer in denied] == [HTTPStatus.FORBIDDEN] * 3, denied
+    assert all("no policy report but its own" in answer.body["message"] for answer in denied)
+    assert [answer.code for answer in allowed] == [HTTPStatus.CREATED, HTTPStatus.OK], allowed
+
+
+async def test_with_the_pods_their_report_goes(site: ReportedSite) -> None:
+    for name in ("good", "bad", "lax"):
+        await ask(site.api, "DELETE", f"/apis/apps/v1/namespaces/{TEAM}/deployments/{name}")
+    for pod in (await site.pods()).values():
+        path = f"/api/v1/namespaces/{TEAM}/pods/{pod['metadata']['name']}"
+        await ask(site.api, "DELETE", path, gracePeriodSeconds="0")
+
+    await site.until(REPORT, HTTPStatus.NOT_FOUND)
+
+    [controller] = site.replicas.running
+
+    async def log() -> str:
+        return controller.log.read_text()
+
+    # It hears of its success after the report has gone.
+    await seconds_until(log, lambda text: "report.removed" in text, what="it was logged", within=30)
+
+
+async def test_switched_off_reports_go_with_the_role(site: ReportedSite) -> None:
+    await site.until(OF_NODES, HTTPStatus.OK)
+    assert (await ask(site.api, "DELETE", ROLE)).code == HTTPStatus.OK
+
+    await site.until(OF_NODES, HTTPStatus.NOT_FOUND)
+    # Whoever wrote them may not any more.
+    assert (await ask(site.api, "GET", f"{REPORTS}/policyreports")).body["items"][0]["metadata"]["name"] == (
+        "kyverno"
+    )

@@ -1,0 +1,128 @@
+"""A cluster for each module of this folder, and the schedulers and scorers that are shipped in it."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from certs import authority
+from numalign.runtime.clock import utc_now
+from tests.system.e2e.placing import (
+    NODES,
+    SCORER,
+    SHAPE,
+    Asking,
+    Cluster,
+    cluster_of,
+    own_scheduler,
+    second_scheduler,
+)
+from tools.clusters import fleets, shipped
+from tools.clusters.api_requests import ask
+from tools.clusters.controlplane.planes import BINARIES, Place
+from tools.clusters.processes import Children, run
+from tools.clusters.waiting import SELDOM, seconds_until
+from tools.generate.manifests import MANIFESTS, objects
+
+VOLCANOS = Path(__file__).resolve().parents[1] / "numatopologies.yaml"
+SERVICE = f"numalign-scorer.{shipped.NAMESPACE}.svc"
+TOPOLOGIES = f"/apis/{fleets.TOPOLOGIES}/v1alpha2/noderesourcetopologies"
+
+module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
+
+
+@module_fixture()
+async def minor(pytestconfig: pytest.Config) -> int:
+    """The minor version of the API server."""
+    _, said = await run(str(pytestconfig.stash[BINARIES] / "kube-apiserver"), "--version")
+    return int(said.strip().removeprefix("Kubernetes v1.").partition(".")[0])
+
+
+@module_fixture()
+async def cluster(
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    children: Children,
+    pair: authority.Files,
+) -> AsyncIterator[Cluster]:
+    """Two nodes, and no pods."""
+    place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("scheduling"), pair)
+    if not (place.binaries / "kube-scheduler").is_file():
+        pytest.skip(f"{place.binaries} has no kube-scheduler")
+    async with cluster_of(children, place) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def tidy(cluster: Cluster) -> AsyncIterator[Cluster]:
+    """Without pods of other tests, before and after."""
+    await cluster.clear()
+    yield cluster
+    await cluster.clear()
+
+
+@module_fixture()
+async def second(
+    children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Asking]:
+    """`numalign-scheduler`."""
+    async with second_scheduler(children, cluster, tmp_path_factory.mktemp("second")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def trusted(tmp_path_factory: pytest.TempPathFactory) -> authority.Files:
+    """A certificate as `numalign-certs issue` makes one for the scorer."""
+    issued = authority.issue(names=[SERVICE], days=1, now=utc_now())
+    return authority.write(issued, tmp_path_factory.mktemp("trusted"))
+
+
+@module_fixture()
+async def own(
+    request: pytest.FixtureRequest,
+    children: Children,
+    cluster: Cluster,
+    trusted: authority.Files,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Asking]:
+    """The control plane's own scheduler, with the configuration whose name is the parameter."""
+    folder, name = tmp_path_factory.mktemp("own"), request.param
+    async with own_scheduler(children, cluster, folder, configuration=name, ca=trusted.ca) as running:
+        yield running
+
+
+@module_fixture()
+async def published(cluster: Cluster) -> Cluster:
+    """The nodes have told their zones, and the scorer is installed."""
+    for file in (shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml", VOLCANOS):
+        for document in shipped.documents(file):
+            await cluster.store.apply(document)
+    await seconds_until(
+        partial(ask, cluster.api, "GET", TOPOLOGIES),
+        lambda answer: answer.code == HTTPStatus.OK,
+        what="topologies were known",
+        within=30,
+        every=SELDOM,
+    )
+    # What is served is not always told at once.
+    await seconds_until(
+        partial(ask, cluster.api, "GET", TOPOLOGIES.rpartition("/")[0]),
+        lambda answer: bool(answer.body.get("resources")),
+        what="topologies were told of",
+        within=30,
+        every=SELDOM,
+    )
+    for name in NODES:
+        await cluster.store.replace(fleets.topology(name, SHAPE))
+    for document in objects(MANIFESTS / "scorer"):
+        await cluster.store.apply(document)
+    return cluster
+
+
+@module_fixture()
+async def kubeconfig(published: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """By which the scorer comes to the API server."""
+    return published.plane.kubeconfig(SCORER, tmp_path_factory.mktemp("scorer"))

@@ -1,0 +1,276 @@
+"""The scheduler configurations that are shipped, read by the real kube-scheduler.
+
+The extender says and does what a scorer would, and notes what it is asked.
+"""
+
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from certs import authority
+from numalign.runtime.clock import utc_now
+from tests.system.e2e.placing import DEPLOYMENTS, LEASES, SCHEDULER, SHIPPED, Asking, Cluster, is_bound
+from tools.clusters import shipped
+from tools.clusters.api_requests import Json, ask, create, gpus
+from tools.clusters.controlplane import audits
+from tools.clusters.waiting import seconds_until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+SERVICE = f"numalign-scorer.{shipped.NAMESPACE}.svc"
+BY = {"bound-by": "the-scorer"}
+
+
+# ---- an extender that notes what it is asked
+
+
+@dataclass(slots=True)
+class Noting:
+    """An extender to which every node is good and `right` is best; it binds, unless it has a `refusal`.
+
+    `asked` is each verb with the name of the pod, in order.
+    """
+
+    api: ApiClient
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+    def verbs(self, name: str) -> list[str]:
+        """What was asked about a pod."""
+        return [verb for verb, of in self.asked if of == name]
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """One verb, by its own name."""
+        verb, body = request.match_info["verb"], await request.json()
+        self.asked.append((verb, body["PodName"] if verb == "bind" else body["Pod"]["metadata"]["name"]))
+        return web.json_response(await getattr(self, f"_{verb}")(body))
+
+    async def _filter(self, asked: Json) -> Json:
+        return {"NodeNames": asked["NodeNames"]}
+
+    async def _prioritize(self, asked: Json) -> list[Json]:
+        return [{"Host": name, "Score": 10 if name == "right" else 0} for name in asked["NodeNames"]]
+
+    async def _preempt(self, asked: Json) -> Json:
+        return {"NodeNameToMetaVictims": asked["NodeNameToMetaVictims"]}
+
+    async def _bind(self, asked: Json) -> Json:
+        if self.refusals:
+            return {"Error": self.refusals.pop()}
+        path = f"/api/v1/namespaces/{asked['PodNamespace']}/pods/{asked['PodName']}/binding"
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": asked["PodName"], "uid": asked["PodUID"], "annotations": BY},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": asked["Node"]},
+        }
+        answer = await ask(self.api, "POST", path, binding)
+        return {"Error": "" if answer.code == HTTPStatus.CREATED else str(answer)}
+
+
+@asynccontextmanager
+async def serving(extender: Noting, port: int, pair: authority.Files | None = None) -> AsyncIterator[None]:
+    """The extender listens during the block, with TLS if it has a pair."""
+    app = web.Application(client_max_size=8 * 1024**2)
+    app.router.add_post("/{verb}", extender.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port, ssl_context=_context(pair)).start()
+    yield
+    await runner.cleanup()
+
+
+def _context(pair: authority.Files | None) -> ssl.SSLContext | None:
+    if not pair:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.cert, pair.key)
+    return context
+
+
+# ---- the manifests
+
+
+@pytest.mark.parametrize(
+    "document", [pytest.param(each, id=f"{each['kind']}/{each['metadata']['name']}") for each in SHIPPED]
+)
+async def test_the_api_server_takes_every_object_that_is_shipped(cluster: Cluster, document: Json) -> None:
+    answer = await cluster.store.try_to_apply(document, dryRun="All", force="true")
+    assert answer.code in {HTTPStatus.OK, HTTPStatus.CREATED}, answer.body
+    assert answer.warnings == []
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+async def test_pods_of_a_deployment_may_run_in_a_namespace_that_is_restricted(
+    cluster: Cluster, name: str
+) -> None:
+    template = DEPLOYMENTS[name]["spec"]["template"]
+    wish = {**template, "apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], "name": name}}
+    answer = await create(cluster.api, wish, namespace=shipped.NAMESPACE, dryRun="All")
+    assert answer.code == HTTPStatus.CREATED, answer.body
+    assert answer.warnings == []
+
+
+# ---- a second scheduler
+
+
+async def test_a_second_scheduler_has_its_own_pods_ranked_and_bound_and_leaves_all_others_alone(
+    tidy: Cluster, second: Asking
+) -> None:
+    extender = Noting(tidy.api)
+    async with serving(extender, second.port):
+        await tidy.create("stranger", scheduler="default-scheduler", asks=gpus(1))
+        await tidy.create("own", scheduler=second.name, asks=gpus(1))
+        seen = await tidy.until_bound("own")
+    assert seen["spec"]["nodeName"] == "right"
+    assert seen["metadata"]["annotations"] == BY
+    assert extender.asked == [("filter", "own"), ("prioritize", "own"), ("bind", "own")]
+    assert not is_bound(await tidy.pod("stranger"))
+
+
+async def test_a_pod_whose_bind_is_refused_is_tried_again_and_never_bound_by_the_scheduler_itself(
+    tidy: Cluster, second: Asking
+) -> None:
+    extender = Noting(tidy.api, refusals=["the zone has gone to another pod"])
+    async with serving(extender, second.port):
+        await tidy.create("late", scheduler=second.name, asks={})
+        seen = await tidy.until_bound("late")
+    assert seen["metadata"]["annotations"] == BY
+    assert extender.verbs("late") == ["filter", "prioritize", "bind"] * 2
+
+
+async def test_pods_of_a_second_scheduler_wait_while_nobody_answers(tidy: Cluster, second: Asking) -> None:
+    await tidy.create("patient", scheduler=second.name, asks={})
+    await tidy.until_told("patient", "connection refused")
+    assert not is_bound(await tidy.pod("patient"))
+    async with serving(Noting(tidy.api), second.port):
+        assert (await tidy.until_bound("patient"))["metadata"]["annotations"] == BY
+
+
+async def test_a_second_scheduler_asks_whom_to_evict(tidy: Cluster, second: Asking) -> None:
+    extender = Noting(tidy.api)
+    async with serving(extender, second.port):
+        for number in range(4):
+            await tidy.create(f"small-{number}", scheduler=second.name, asks=gpus(4))
+            await tidy.until_bound(f"small-{number}")
+        await tidy.create(
+            "urgent", scheduler=second.name, asks=gpus(4), priorityClassName="system-node-critical"
+        )
+
+        async def verbs() -> list[str]:
+            return extender.verbs("urgent")
+
+        await seconds_until(verbs, lambda seen: "preempt" in seen, what="it was asked to preempt", within=30)
+
+
+async def test_a_second_scheduler_holds_the_lease_that_is_its_own(tidy: Cluster, second: Asking) -> None:
+    assert second.scheduler.child.running()
+    own = await ask(tidy.api, "GET", LEASES.format(shipped.NAMESPACE, second.name))
+    others = await ask(tidy.api, "GET", LEASES.format("kube-system", "kube-scheduler"))
+    assert own.body["spec"]["holderIdentity"]
+    assert others.code == HTTPStatus.NOT_FOUND
+
+
+async def test_metrics_of_a_second_scheduler_are_for_whom_the_api_server_says(second: Asking) -> None:
+    """Though client certificates are looked up nowhere, tokens are."""
+    url = f"https://127.0.0.1:{second.scheduler.port}/metrics"
+    async with aiohttp.ClientSession() as session:
+        for headers, code in [
+            ({}, HTTPStatus.FORBIDDEN),
+            ({"Authorization": "Bearer admin"}, HTTPStatus.OK),
+        ]:
+            async with session.get(url, headers=headers, ssl=False) as answer:
+                assert answer.status == code
+
+
+async def test_a_second_scheduler_was_never_refused_anything(tidy: Cluster, second: Asking) -> None:
+    assert second.scheduler.child.running()
+    found = audits.uses(tidy.plane.folder, user=SCHEDULER)
+    assert found
+    refused = [use for use in found if use.code in {401, 403} and not tidy.plane.starting(use.at)]
+    assert refused == []
+
+
+# ---- the control plane's own
+
+
+binds = pytest.mark.parametrize("own", ["bind"], indirect=True, scope="module")
+ranks = pytest.mark.parametrize("own", ["rank"], indirect=True, scope="module")
+
+
+@binds
+async def test_pods_that_ask_for_a_managed_resource_are_ranked_and_bound_by_the_scorer(
+    tidy: Cluster, own: Asking, trusted: authority.Files
+) -> None:
+    extender = Noting(tidy.api)
+    async with serving(extender, own.port, trusted):
+        await tidy.create("device", scheduler=own.name, asks=gpus(1))
+        seen = await tidy.until_bound("device")
+    assert seen["spec"]["nodeName"] == "right"
+    assert seen["metadata"]["annotations"] == BY
+    assert extender.asked == [("filter", "device"), ("prioritize", "device"), ("bind", "device")]
+
+
+@binds
+async def test_no_call_is_made_for_any_other_pod(
+    tidy: Cluster, own: Asking, trusted: authority.Files
+) -> None:
+    extender = Noting(tidy.api)
+    async with serving(extender, own.port, trusted):
+        await tidy.create("plain", scheduler=own.name, asks={})
+        seen = await tidy.until_bound("plain")
+    assert seen["metadata"].get("annotations", {}) == {}
+    assert extender.asked == []
+
+
+@binds
+async def test_while_nobody_answers_the_pods_of_the_scorer_itself_are_placed(
+    tidy: Cluster, own: Asking
+) -> None:
+    await tidy.create("device", scheduler=own.name, asks=gpus(1))
+    await tidy.until_told("device", "connection refused")
+    template = DEPLOYMENTS["numalign-scorer"]["spec"]["template"]
+    await tidy.create("scorer", scheduler=own.name, asks={}, **template["spec"])
+    await tidy.until_bound("scorer")
+    assert not is_bound(await tidy.pod("device"))
+
+
+@binds
+async def test_somebody_else_at_the_address_of_the_scorer_is_not_asked(
+    tidy: Cluster, own: Asking, tmp_path: Path
+) -> None:
+    issued = authority.issue(names=[SERVICE], days=1, now=utc_now())
+    extender = Noting(tidy.api)
+    async with serving(extender, own.port, authority.write(issued, tmp_path)):
+        await tidy.create("device", scheduler=own.name, asks=gpus(1))
+        await tidy.until_told("device", "certificate signed by unknown authority")
+    assert extender.asked == []
+    assert not is_bound(await tidy.pod("device"))
+
+
+@ranks
+async def test_every_pod_is_ranked_and_the_scheduler_binds_it(
+    tidy: Cluster, own: Asking, trusted: authority.Files
+) -> None:
+    extender = Noting(tidy.api)
+    async with serving(extender, own.port, trusted):
+        await tidy.create("plain", scheduler=own.name, asks={})
+        seen = await tidy.until_bound("plain")
+    assert seen["spec"]["nodeName"] == "right"
+    assert extender.asked == [("filter", "plain"), ("prioritize", "plain")]
+
+
+@ranks
+async def test_while_nobody_answers_every_pod_is_placed_as_without_a_scorer(
+    tidy: Cluster, own: Asking
+) -> None:
+    await tidy.create("plain", scheduler=own.name, asks=gpus(1))
+    await tidy.until_bound("plain")

@@ -1,0 +1,240 @@
+"""Who places a pod of which nobody says so: the webhook as it is shipped, both schedulers, and the scorer.
+
+Nothing is told by hand but the labels of namespaces: the pods are those of people who never heard of a second
+scheduler.
+"""
+
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from certs import authority
+from numalign.kube.client import Patch
+from numalign.model.intent import PLACEMENT, PLACEMENT_GATE
+from tests.system.e2e.placing import Asking, Cluster, Replica, is_bound, replica
+from tools.clusters import shipped
+from tools.clusters.api_objects import namespace
+from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, patch, pod
+from tools.clusters.controlplane.schedulers import Scheduler, scheduler
+from tools.clusters.processes import Child, Children, answers, free_port, program, until
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
+
+DEFAULT, SECOND = "default-scheduler", "numalign-scheduler"
+TO_SECOND, AT_GATE = {"numalign.io/scheduler": SECOND}, {"numalign.io/gate": "enabled"}
+NAMESPACES: Mapping[str, Mapping[str, str]] = {
+    "plain": {},
+    "routed": TO_SECOND,
+    "gated": AT_GATE,
+    "both": {**TO_SECOND, **AT_GATE},
+    "astray": {"numalign.io/scheduler": "nobody-is-called-so"},
+    "mistaken": {"numalign.io/scheduler": "My_Scheduler"},
+}
+GATES = [{"name": PLACEMENT_GATE}]
+
+
+def wish(name: str, asks: Mapping[str, str] = INTENT, /, **spec: object) -> Json:
+    """A pod with these annotations."""
+    asked = pod(name, asks={"cpu": "1", "memory": "1Gi", **gpus(1)}, annotations=asks)
+    asked["spec"] |= spec
+    return asked
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The cluster, and the webhook in it."""
+
+    cluster: Cluster
+    webhook: Child
+
+    async def rehearse(self, where: str) -> Json:
+        """A pod with an intent as it would be stored."""
+        return (await create(self.cluster.api, wish("tried"), namespace=where, dryRun="All")).body
+
+    async def made(self, where: str, name: str, asks: Mapping[str, str] = INTENT, /, **spec: object) -> Json:
+        """The pod as it is stored."""
+        answer = await create(self.cluster.api, wish(name, asks, **spec), namespace=where)
+        assert answer.code == HTTPStatus.CREATED, answer.body
+        return answer.body
+
+    async def seen(self, where: str, name: str) -> Json:
+        """The pod as it is now."""
+        return (await ask(self.cluster.api, "GET", f"/api/v1/namespaces/{where}/pods/{name}")).body
+
+    async def bound(self, where: str, name: str) -> Json:
+        """The pod, once it has a node, and runs: the scorer waits for pods that were created with others."""
+        look = partial(self.seen, where, name)
+        await seconds_until(look, is_bound, what=f"{name} had a node", within=30, every=SELDOM)
+        status = {"phase": "Running", "startTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+        path = f"/api/v1/namespaces/{where}/pods/{name}/status"
+        answer = await patch(self.cluster.api, path, {"status": status}, how=Patch.STRATEGIC)
+        assert answer.code == HTTPStatus.OK, answer.body
+        return answer.body
+
+
+@module_fixture()
+async def scorer(children: Children, kubeconfig: Path, second: Asking) -> AsyncIterator[Replica]:
+    running = await replica(children, kubeconfig, port=second.port, name="numalign-scorer-routing")
+    await until(running.ready, what="the scorer was ready", child=running.child)
+    yield running
+    await running.child.end()
+
+
+@module_fixture()
+async def default(children: Children, cluster: Cluster) -> AsyncIterator[Scheduler]:
+    async with scheduler(children, cluster.plane, name=DEFAULT) as running:
+        yield running
+
+
+@module_fixture()
+async def site(  # noqa: PLR0913, PLR0917  all that a cluster has
+    children: Children,
+    published: Cluster,
+    scorer: Replica,
+    default: Scheduler,
+    pair: authority.Files,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[Site]:
+    """Once the API server hands pods over."""
+    assert scorer.child.running()
+    assert default.child.running()
+    for name, labels in NAMESPACES.items():
+        await published.store.apply(namespace(name, labels))
+    port, metrics_port = free_port(), free_port()
+    child = await children.start(
+        program("numalign-webhook"),
+        f"--kubeconfig={published.plane.kubeconfig('admin', tmp_path_factory.mktemp('webhook'))}",
+        *("--bind=127.0.0.1", f"--port={port}", f"--metrics-port={metrics_port}", "--gates=true"),
+        *(f"--tls-cert={pair.cert}", f"--tls-key={pair.key}"),
+        name="numalign-webhook-routing",
+    )
+    ready = partial(answers, f"http://127.0.0.1:{metrics_port}/readyz")
+    await until(ready, what="the webhook was ready", child=child)
+    bundle = b64encode(published.plane.ca.read_bytes()).decode()
+    documents = [shipped.by_address(document, port) for document in shipped.webhooks()]
+    for document in documents:
+        for entry in document["webhooks"]:
+            entry["clientConfig"]["caBundle"] = bundle
+        await published.store.apply(document)
+    running = Site(published, child)
+    await seconds_until(
+        partial(running.rehearse, "routed"),
+        lambda seen: seen["spec"]["schedulerName"] == SECOND,
+        what="a pod was handed over",
+        within=30,
+        every=SELDOM,
+    )
+    yield running
+    for document in documents:
+        await published.store.delete(document)
+    await published.clear()
+
+
+async def test_a_pod_with_an_intent_is_placed_by_the_scheduler_of_its_namespace(site: Site) -> None:
+    stored = await site.made("routed", "aligned")
+    bound = await site.bound("routed", "aligned")
+
+    assert stored["spec"]["schedulerName"] == SECOND
+    assert "schedulingGates" not in stored["spec"]
+    # Only the scorer writes it, as it binds.
+    assert PLACEMENT in bound["metadata"]["annotations"]
+
+
+async def test_a_pod_that_names_another_scheduler_is_left_to_that(site: Site) -> None:
+    stored = await site.made("both", "of-volcano", schedulerName="volcano")
+
+    assert stored["spec"]["schedulerName"] == "volcano"
+    assert "schedulingGates" not in stored["spec"]
+
+
+async def test_a_pod_that_asks_for_nothing_is_placed_as_ever(site: Site) -> None:
+    for name, asks in (("silent", {}), ("none", {"numalign.io/policy": "none"})):
+        stored = await site.made("both", name, asks)
+        bound = await site.bound("both", name)
+
+        assert stored["spec"]["schedulerName"] == DEFAULT
+        assert PLACEMENT not in bound["metadata"].get("annotations", {})
+
+
+async def test_so_is_one_of_a_namespace_that_says_nothing(site: Site) -> None:
+    assert (await site.made("plain", "aligned"))["spec"]["schedulerName"] == DEFAULT
+    await site.bound("plain", "aligned")
+
+
+async def test_a_pod_at_the_gate_is_not_scheduled(site: Site) -> None:
+    stored = await site.made("gated", "held")
+
+    assert (stored["spec"]["schedulerName"], stored["spec"]["schedulingGates"]) == (DEFAULT, GATES)
+    # What comes after it is placed, and it is not.
+    await site.made("plain", "after")
+    await site.bound("plain", "after")
+    held = await site.seen("gated", "held")
+    [condition] = held["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("PodScheduled", "SchedulingGated")
+    assert not is_bound(held)
+
+
+async def test_a_routed_pod_needs_no_gate(site: Site) -> None:
+    stored = await site.made("both", "aligned")
+
+    assert stored["spec"]["schedulerName"] == SECOND
+    assert "schedulingGates" not in stored["spec"]
+    await site.bound("both", "aligned")
+
+
+async def test_gates_of_others_stay(site: Site) -> None:
+    other = {"name": "example.com/quota"}
+    stored = await site.made("gated", "quota", schedulingGates=[other])
+
+    assert stored["spec"]["schedulingGates"] == [other, *GATES]
+
+
+async def test_a_pod_that_is_created_at_its_gate_is_not_held_twice(site: Site) -> None:
+    assert (await site.made("gated", "again", schedulingGates=GATES))["spec"]["schedulingGates"] == GATES
+
+
+async def test_a_pod_on_its_node_is_neither_routed_nor_held(site: Site) -> None:
+    stored = await site.made("both", "placed", nodeName="left")
+
+    assert stored["spec"]["schedulerName"] == DEFAULT
+    assert "schedulingGates" not in stored["spec"]
+
+
+async def test_a_rehearsal_shows_what_would_be_stored(site: Site) -> None:
+    assert (await site.rehearse("routed"))["spec"]["schedulerName"] == SECOND
+    assert (await site.rehearse("gated"))["spec"]["schedulingGates"] == GATES
+
+
+async def test_pods_wait_for_a_scheduler_that_is_not_there(site: Site) -> None:
+    stored = await site.made("astray", "waiting")
+    await site.made("plain", "later")
+    await site.bound("plain", "later")
+
+    assert stored["spec"]["schedulerName"] == NAMESPACES["astray"]["numalign.io/scheduler"]
+    assert not is_bound(await site.seen("astray", "waiting"))
+
+
+async def test_a_label_that_no_scheduler_is_called_routes_nobody(site: Site, children: Children) -> None:
+    assert (await site.made("mistaken", "aligned"))["spec"]["schedulerName"] == DEFAULT
+    await site.bound("mistaken", "aligned")
+    log = (children.logs / "numalign-webhook-routing").read_text()
+    assert "metadata.labels[numalign.io/scheduler]" in log
+
+
+async def test_without_the_webhook_pods_are_placed_as_ever(site: Site) -> None:
+    await site.webhook.end()
+    for where in ("routed", "gated"):
+        stored = await site.made(where, "unseen")
+        assert stored["spec"]["schedulerName"] == DEFAULT
+        assert "schedulingGates" not in stored["spec"]
+        await site.bound(where, "unseen")

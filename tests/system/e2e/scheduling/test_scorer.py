@@ -1,0 +1,166 @@
+"""The scorer as it is shipped, asked by the real kube-scheduler as it is shipped.
+
+Both come as their service accounts with the roles that are shipped; what they asked for can be read in the
+audit log afterwards.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from numalign.model.intent import PLACEMENT
+from tests.system.e2e.granted import Right, exercises, of_served_groups, rights_of
+from tests.system.e2e.placing import LEASES, SCORER, STANDBY, Asking, Cluster, Replica, is_bound, replica
+from tools.clusters import shipped
+from tools.clusters.api_requests import INTENT, Answer, Json, ask, gpus
+from tools.clusters.controlplane import audits
+from tools.clusters.processes import Children, free_port, until
+from tools.clusters.waiting import SELDOM, seconds_until
+from tools.generate.manifests import MANIFESTS, objects
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
+
+NAME = "numalign-scorer"
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+@module_fixture()
+async def scorer(children: Children, kubeconfig: Path, second: Asking) -> AsyncIterator[Replica]:
+    """Where the scheduler looks for it."""
+    running = await replica(children, kubeconfig, port=second.port, name=NAME)
+    await until(running.ready, what="the scorer was ready", child=running.child)
+    yield running
+    await running.child.end()
+
+
+@module_fixture()
+async def refused(published: Cluster, second: Asking, scorer: Replica) -> Json:
+    """A pod that was bound by the scorer, and that its kubelet then refused."""
+    assert scorer.child.running()
+    await published.create("refused", scheduler=second.name, asks=gpus(1), annotations=INTENT)
+    seen = await published.until_bound("refused")
+    refusal = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "no room"}
+    path = "/api/v1/namespaces/default/pods/refused/status"
+    answer = await ask(published.api, "PUT", path, seen | {"status": seen["status"] | refusal})
+    assert answer.code == HTTPStatus.OK, answer.body
+    return seen
+
+
+async def until_told(cluster: Cluster, of: Json) -> None:
+    """Returns when an event on the pod says that the prediction was wrong."""
+
+    def told(events: Answer) -> bool:
+        about = [each for each in events.body["items"] if each["reason"] == "NUMAPredictionWrong"]
+        return of["metadata"]["uid"] in {each["involvedObject"]["uid"] for each in about}
+
+    events = partial(ask, cluster.api, "GET", EVENTS)
+    await seconds_until(events, told, what="an event told it", within=60, every=SELDOM)
+
+
+async def test_a_pod_with_an_intent_is_bound_to_where_its_zones_are_reserved(
+    tidy: Cluster, second: Asking, scorer: Replica
+) -> None:
+    assert scorer.child.running()
+    await tidy.create("aligned", scheduler=second.name, asks=gpus(2), annotations=INTENT)
+    seen = await tidy.until_bound("aligned")
+    [grant] = json.loads(seen["metadata"]["annotations"][PLACEMENT])
+    assert grant["amount"]["nvidia.com/gpu"] == "2"
+    assert len(grant["zones"]) == 1
+
+
+async def test_a_pod_that_no_zone_can_hold_waits_and_says_why(
+    tidy: Cluster, second: Asking, scorer: Replica
+) -> None:
+    assert scorer.child.running()
+    await tidy.create("wide", scheduler=second.name, asks=gpus(5), annotations=INTENT)
+    await tidy.until_told("wide", "0/2 nodes are available")
+    seen = await tidy.pod("wide")
+    assert not is_bound(seen)
+
+
+@module_fixture()
+async def standby(published: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """By which a second replica comes, with the roles of the first."""
+    _, _, name = STANDBY.rpartition(":")
+    for each in objects(MANIFESTS / "scorer"):
+        if each["kind"].endswith("RoleBinding"):
+            [subject] = each["subjects"]
+            metadata = each["metadata"] | {"name": f"{each['metadata']['name']}-standby"}
+            await published.store.apply(each | {"metadata": metadata, "subjects": [subject | {"name": name}]})
+    return published.plane.kubeconfig(STANDBY, tmp_path_factory.mktemp("standby"))
+
+
+async def test_a_second_replica_is_alive_not_ready_and_writes_nothing(
+    tidy: Cluster, children: Children, standby: Path, scorer: Replica, second: Asking
+) -> None:
+    """The Service must not lead to it: it would refuse to bind. Of its rights it uses those to read."""
+    waiting = await replica(children, standby, port=free_port(), name="numalign-scorer-2")
+
+    async def said() -> str:
+        _, text = await waiting.said("/readyz")
+        return text
+
+    # By then it knows the cluster, and lacks nothing else.
+    text = partial(seconds_until, said, lambda seen: "lease" in seen and "snapshot" not in seen)
+    await text(what="it waited for the lease alone", within=60, every=SELDOM)
+    await tidy.create("meanwhile", scheduler=second.name, asks=gpus(1), annotations=INTENT)
+    await tidy.until_bound("meanwhile")
+    assert not await waiting.ready()
+    assert await scorer.ready()
+    lease = await ask(tidy.api, "GET", LEASES.format(shipped.NAMESPACE, NAME))
+    assert lease.body["spec"]["holderIdentity"] in (children.logs / NAME).read_text()
+    await waiting.child.end()
+    used = audits.uses(tidy.plane.folder, user=STANDBY)
+    assert used
+    assert [use for use in used if use.writes] == []
+
+
+async def test_the_owner_of_a_pod_that_a_kubelet_refused_reads_what_was_predicted(
+    published: Cluster, refused: Json
+) -> None:
+    await until_told(published, refused)
+
+
+# ---- rights: read from the audit log
+
+
+def granted() -> set[Right]:
+    """All that the shipped roles allow."""
+    return rights_of(NAME, objects(MANIFESTS / "scorer"))
+
+
+async def test_the_scorer_was_never_refused_anything(published: Cluster, refused: Json) -> None:
+    await until_told(published, refused)
+    found = audits.uses(published.plane.folder, user=SCORER)
+    assert found
+    denied = [use for use in found if use.code in {401, 403} and not published.plane.starting(use.at)]
+    assert denied == []
+
+
+async def test_the_scorer_used_every_right_that_it_is_granted(published: Cluster, refused: Json) -> None:
+    await until_told(published, refused)
+    allowed = await of_served_groups(published.api, granted())
+    assert allowed
+
+    async def unused() -> set[Right]:
+        found = set(audits.uses(published.plane.folder, user=SCORER))
+        return {right for right in allowed if not any(exercises(use, right) for use in found)}
+
+    # It takes some seconds until a lease is renewed.
+    await seconds_until(unused, lambda seen: not seen, what="every right was used", within=60, every=SELDOM)
+
+
+async def test_every_request_of_the_scorer_was_allowed_by_what_is_shipped(
+    published: Cluster, refused: Json
+) -> None:
+    await until_told(published, refused)
+    found = set(audits.uses(published.plane.folder, user=SCORER))
+    asked, allowed = {use for use in found if use.resource}, granted()
+    assert {use for use in asked if not any(exercises(use, right) for right in allowed)} == set()

@@ -1,0 +1,94 @@
+"""A pod runs where its zones were reserved, or waits and says why."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.system.e2e.sites import Site, given, is_bound, on, pod, recorded
+from tools.clusters.api_requests import ask
+from tools.clusters.sim.desk import TOPOLOGIES
+from tools.clusters.sim.fingerprints import Fingerprint, fingerprint
+from tools.clusters.sim.shapes import SimNode
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+PUBLISHED: Mapping[str, Mapping[str, Any]] = {
+    "at once": {"fingerprint": Fingerprint.ALL},
+    "after ten seconds": {"delay": 10, "fingerprint": Fingerprint.ALL},
+    "without fingerprints": {"delay": 1},
+}
+ATTRIBUTE = "nodeTopologyPodsFingerprint"
+CPUS = {"a": 3, "b": 3, "c": 2}
+NO_ROOM = (
+    "0/1 nodes are available: 1 node(s) have no NUMA zone with {0} cpu and {0}Gi memory free"
+    " (numalign: single-numa-node)."
+)
+
+
+def by_zone(pods: Mapping[str, Any]) -> dict[str, str]:
+    """For whom each of a node's zones is reserved, where nobody shares one."""
+    reserved = {name: recorded(each) for name, each in pods.items()}
+    return {zone: name for name, held in reserved.items() for [zone] in held or ()}
+
+
+@pytest.mark.parametrize("published", PUBLISHED)
+async def test_of_pods_of_3_3_and_2_cpus_two_zones_of_4_run_two_and_the_third_when_one_ends(
+    site: Site, published: str
+) -> None:
+    # A pod of the same name that was on the same node before would be one more thing to tell apart.
+    node = SimNode(f"two-{[*PUBLISHED].index(published)}", "small")
+    async with site.nodes(node, **PUBLISHED[published]) as cluster:
+        await site.create(*(pod(name, cpu=cpu) for name, cpu in CPUS.items()))
+
+        await seconds_until(
+            site.running, lambda seen: len(seen) == 2, what="two ran", within=30, every=SELDOM
+        )
+        [third] = CPUS.keys() - await site.running()
+        await site.until_told(third, "FailedScheduling", NO_ROOM.format(CPUS[third]))
+        assert await site.running() == CPUS.keys() - {third}
+        # That the second one leaves makes no difference to where the first one sits.
+        await site.delete(by_zone(await site.pods())["node-1"])
+        await site.until_run(third)
+
+        assert cluster.rejections == []
+
+
+async def test_who_came_before_another_left_sits_nobody_knows_where_until_the_topology_tells(
+    site: Site,
+) -> None:
+    async with site.nodes(SimNode("doubted", "small"), delay=2, fingerprint=Fingerprint.ALL) as cluster:
+        await site.create(pod("a", cpu=3), pod("b", cpu=3))
+        await site.until_run("a", "b")
+        first, last = by_zone(await site.pods())["node-0"], pod("last", cpu=2)
+
+        async def has_room() -> bool:
+            return bool((await site.rank(last))["nodes"][0]["fits"])
+
+        await site.delete(first)
+        await seconds_until(has_room, bool, what="there was room", within=30, every=SELDOM)
+        topology = (await ask(site.api, "GET", f"{TOPOLOGIES}/doubted")).body
+        await site.create(last)
+        await site.until_run("last")
+
+        [tells_of] = [each["value"] for each in topology["attributes"] if each["name"] == ATTRIBUTE]
+        left = {"a", "b"} - {first}
+        assert tells_of in {fingerprint(("default", name) for name in names) for names in ({"a", "b"}, left)}
+        assert cluster.rejections == []
+
+
+async def test_node_and_placement_are_written_at_once_and_are_what_the_kubelet_gives(site: Site) -> None:
+    machines = [SimNode("wide", "two-by-four"), SimNode("narrow", "eight-zones")]
+    async with site.nodes(*machines, fingerprint=Fingerprint.ALL) as cluster:
+        version = await site.version()
+        wishes = [
+            pod(f"p-{cpu}", cpu=cpu, gpu=1, **on("narrow" if cpu % 2 else "wide")) for cpu in range(4, 10)
+        ]
+        await site.create(*wishes)
+        await site.until_run(*(wish["metadata"]["name"] for wish in wishes))
+
+        for name, seen in (await site.pods()).items():
+            assert recorded(seen) == given(cluster, seen) != {}, name
+        bound = [seen for seen in await site.since(version) if is_bound(seen)]
+        assert all(recorded(seen) for seen in bound)

@@ -1,0 +1,160 @@
+"""A namespace with a quota of exclusive CPUs, two replicas of the webhook, and the real scheduler."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from certs import authority
+from numalign.kube.client import Patch
+from numalign.model.intent import EXCLUSIVE_CPUS
+from tests.system.e2e.sites import PODS, Site, pod
+from tools.clusters import shipped
+from tools.clusters.api_requests import Json, ask, patch
+from tools.clusters.processes import Children, answers, free_port, program, until
+from tools.clusters.sim.fingerprints import Fingerprint
+from tools.clusters.sim.shapes import SimNode
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
+
+LIMIT, ASKED = 20, 50
+NODES = [SimNode(f"quota-{at}", "small") for at in range(8)]
+"""Of eight CPUs each, so that there is room for all."""
+
+ENTRY = "pods-by-exclusive-cpus.validate.numalign.io"
+REPLICAS = ("even", "odd")
+"""An API server would ask one of them over one connection, so each is asked about half of the names."""
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def limited(site: Site) -> AsyncIterator[Site]:
+    """With a quota for the namespace of all pods."""
+    await label(site, str(LIMIT))
+    async with site.nodes(*NODES, fingerprint=Fingerprint.ALL):
+        yield site
+    await label(site, None)
+
+
+async def label(site: Site, value: str | None) -> None:
+    body = {"metadata": {"labels": {EXCLUSIVE_CPUS: value}}}
+    answer = await patch(site.api, "/api/v1/namespaces/default", body, how=Patch.MERGE)
+    assert answer.code == HTTPStatus.OK, answer.body
+
+
+def configuration(site: Site, ports: dict[str, int]) -> Json:
+    """The entry for namespaces with a quota as it is shipped, once for each replica."""
+    [shown] = [
+        each for document in shipped.webhooks() for each in document["webhooks"] if each["name"] == ENTRY
+    ]
+    bundle = b64encode(site.plane.ca.read_bytes()).decode()
+    entries = []
+    for parity, port in ports.items():
+        equal = "==" if parity == "even" else "!="
+        mine = {"name": parity, "expression": f"int(object.metadata.name.split('-')[1]) % 2 {equal} 0"}
+        entry = {**shown, "name": f"{parity}.{ENTRY}", "clientConfig": shipped.at(shown, port)}
+        entry["clientConfig"]["caBundle"] = bundle
+        entries.append({**entry, "matchConditions": [*shown["matchConditions"], mine]})
+    kind = "ValidatingWebhookConfiguration"
+    metadata = {"name": "quota"}
+    return shipped.patient(
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": kind,
+            "metadata": metadata,
+            "webhooks": entries,
+        }
+    )
+
+
+@asynccontextmanager
+async def denying(site: Site, children: Children, pair: authority.Files, folder: Path) -> AsyncIterator[None]:
+    """Two replicas deny what is beyond the quota during the block."""
+    policy = folder / "policy.yaml"
+    policy.write_text("overQuota: deny")
+    running, ports = [], dict[str, int]()
+    for parity in REPLICAS:
+        ports[parity], metrics_port = free_port(), free_port()
+        child = await children.start(
+            program("numalign-webhook"),
+            f"--kubeconfig={site.plane.kubeconfig('admin', folder)}",
+            *("--bind=127.0.0.1", f"--port={ports[parity]}", f"--metrics-port={metrics_port}"),
+            *(f"--tls-cert={pair.cert}", f"--tls-key={pair.key}", f"--policy={policy}"),
+            name=f"webhook-{parity}",
+        )
+        running.append(child)
+        ready = partial(answers, f"http://127.0.0.1:{metrics_port}/readyz")
+        await until(ready, what="the webhook was ready", child=child)
+    document = configuration(site, ports)
+    await site.store.apply(document)
+    try:
+        for number in range(len(REPLICAS)):
+            await seconds_until(
+                partial(denies, site, number),
+                lambda seen: seen,
+                what="replicas denied",
+                within=30,
+                every=SELDOM,
+            )
+        yield
+    finally:
+        await site.store.delete(document)
+        await asyncio.gather(*(child.end() for child in running))
+
+
+async def denies(site: Site, number: int) -> bool:
+    """Whether a pod that is larger than the quota is denied."""
+    answer = await ask(site.api, "POST", PODS, pod(f"tried-{number}", cpu=LIMIT + 1), dryRun="All")
+    return answer.code == HTTPStatus.FORBIDDEN
+
+
+async def create(site: Site, name: str) -> bool:
+    """Whether a pod of one CPU is admitted."""
+    answer = await ask(site.api, "POST", PODS, pod(name, cpu=1))
+    assert answer.code in {HTTPStatus.CREATED, HTTPStatus.FORBIDDEN}, answer.body
+    return answer.code == HTTPStatus.CREATED
+
+
+async def test_of_fifty_pods_at_once_each_replica_admits_the_quota_once_and_one_quota_runs(
+    limited: Site,
+    children: Children,
+    pair: authority.Files,
+    tmp_path: Path,
+    tell: Callable[[str], None],
+) -> None:
+    names = [f"one-{at}" for at in range(ASKED)]
+    async with denying(limited, children, pair, tmp_path):
+        admitted = await asyncio.gather(*(create(limited, name) for name in names))
+    # The others come, too, when no webhook is asked.
+    denied = [name for name, created in zip(names, admitted, strict=True) if not created]
+    assert all(await asyncio.gather(*(create(limited, name) for name in denied)))
+
+    await seconds_until(
+        limited.running, lambda seen: len(seen) >= LIMIT, what="a quota ran", within=60, every=SELDOM
+    )
+    running = await limited.running()
+    waiting = next(name for name in reversed(names) if name not in running)
+    await limited.until_told(
+        waiting,
+        "FailedScheduling",
+        f"0/{len(NODES)} nodes are available: {len(NODES)} node(s) beyond the quota: {LIMIT} of {LIMIT}"
+        " exclusive CPUs of namespace default are in use, and the pod requests 1 (numalign).",
+    )
+    tell(
+        f"quota of {LIMIT}: of {ASKED} pods at once, 2 replicas admitted {sum(admitted)}, {len(running)} run"
+    )
+    assert LIMIT <= sum(admitted) <= len(REPLICAS) * LIMIT
+    assert len(running) == LIMIT
+    assert await limited.running() == running
+
+    for name in names:
+        if name not in running and name != waiting:
+            await limited.delete(name)
+    await limited.delete(min(running))
+    await limited.until_run(waiting)

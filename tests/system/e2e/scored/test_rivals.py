@@ -1,0 +1,205 @@
+"""Pods that want the same zones at the same time, and pods that have to make room."""
+
+import asyncio
+from collections.abc import Mapping
+from http import HTTPStatus
+from random import Random
+
+import pytest
+import pytest_asyncio
+
+from numalign.ledger.reservations import RELEASE_SECONDS
+from tests.system.e2e.sites import Site, given, is_bound, on, pod, recorded
+from tools.clusters.api_requests import Json, ask
+from tools.clusters.sim.cluster import Cluster
+from tools.clusters.sim.desk import TOPOLOGIES
+from tools.clusters.sim.fingerprints import Fingerprint
+from tools.clusters.sim.shapes import GPU, SimNode
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
+
+FLEET = [
+    *(SimNode(f"wide-{number}", "two-by-four") for number in range(3)),
+    *(SimNode(f"narrow-{number}", "eight-zones") for number in range(3)),
+]
+# More than there is room for, so that some have to wait.
+CROWD = 60
+
+
+def crowd(seed: int) -> list[Json]:
+    """Pods of many sizes."""
+    dice = Random(seed)  # noqa: S311  nothing secret
+    sizes = [(dice.randint(2, 16), dice.choice((0, 1, 1, 1, 2))) for _ in range(CROWD)]
+    return [pod(f"crowd-{number:02}", cpu=cpu, gpu=gpu) for number, (cpu, gpu) in enumerate(sizes)]
+
+
+def fits(cluster: Cluster, wish: Json) -> bool:
+    """Whether any zone has all that a pod wants, as its kubelet sees it."""
+    [container] = wish["spec"]["containers"]
+    asked = container["resources"]["requests"]
+    wanted = {"cpu": int(asked["cpu"]) * 1000, GPU: int(asked.get(GPU, 0))}
+    zones = (zone for name in cluster.nodes for zone in cluster.available(name).values())
+    return any(all(zone[name] >= amount for name, amount in wanted.items()) for zone in zones)
+
+
+async def test_of_a_crowd_all_run_that_fit_and_no_kubelet_says_no(site: Site) -> None:
+    before = await binds(site)
+    async with site.nodes(*FLEET, delay=1, jitter=0.5, fingerprint=Fingerprint.ALL) as cluster:
+        wishes = {wish["metadata"]["name"]: wish for wish in crowd(seed=6)}
+        await site.create(*wishes.values())
+
+        async def misplaced() -> list[str]:
+            """Those that wait, though a zone has room for them."""
+            running = await site.running()
+            return [name for name, wish in wishes.items() if name not in running and fits(cluster, wish)]
+
+        await seconds_until(
+            misplaced, lambda seen: not seen, what="all ran that fit", within=60, every=SELDOM
+        )
+        await site.until_nothing_is_reserved()
+        await cluster.idle()
+        running = await site.running()
+        done = [after - since for after, since in zip(await binds(site), before, strict=True)]
+
+        assert cluster.rejections == []
+        assert CROWD / 2 < len(running) < CROWD
+        assert await wrongly_recorded(site, cluster) == {}
+        called, answered, bound = done
+        assert called == answered >= bound == len(running)
+
+
+async def binds(site: Site) -> tuple[float, float, float]:
+    """How often the scheduler asked for a pod to be bound, heard of it, and heard that it was bound."""
+    return (
+        await site.count("numalign_scheduler_calls_total", verb="bind", result="answered"),
+        await site.count("numalign_binds_total"),
+        await site.count("numalign_binds_total", outcome="bound"),
+    )
+
+
+async def wrongly_recorded(site: Site, cluster: Cluster) -> Mapping[str, object]:
+    """Pods whose record the scorer believes, though their kubelet gave them something else."""
+    doubtful = (await site.state())["doubtful"]
+    believed = {name: each for name, each in (await site.pods()).items() if is_bound(each)}
+    return {
+        name: (recorded(each), given(cluster, each))
+        for name, each in believed.items()
+        if f"default/{name}" not in doubtful and recorded(each) != given(cluster, each)
+    }
+
+
+# ---- preemption
+
+CLASSES = {"low": 10, "middle": 20, "high": 30}
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="module", autouse=True)
+async def classes(site: Site) -> None:
+    """Pods that matter less, and more."""
+    for name, value in CLASSES.items():
+        await site.store.apply(
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": name},
+                "value": value,
+            }
+        )
+
+
+async def fill(site: Site, node: str, *priorities: str) -> list[str]:
+    """Four pods of two CPUs, of these priorities, one after another: two on each of the node's two zones."""
+    names = [f"{node}-{number}" for number in range(len(priorities))]
+    for name, priority in zip(names, priorities, strict=True):
+        await site.create(pod(name, cpu=2, priorityClassName=priority, **on(node)))
+        await site.until_run(name)
+    found = await site.pods()
+    assert [list(recorded(found[name]) or ()) for name in names] == [[("node-0",)]] * 2 + [[("node-1",)]] * 2
+    return names
+
+
+async def test_pods_are_evicted_only_from_where_that_frees_a_zone(site: Site) -> None:
+    machines = [SimNode("across", "small"), SimNode("along", "small")]
+    async with site.nodes(*machines, fingerprint=Fingerprint.ALL) as cluster:
+        # Of the less important ones, two sit on one zone here and on two zones there.
+        across = await fill(site, "across", "low", "middle", "low", "middle")
+        along = await fill(site, "along", "middle", "middle", "low", "low")
+        # Of those that came a moment before others left nobody would know for sure where they sit.
+        await asyncio.sleep(RELEASE_SECONDS)
+
+        await site.create(pod("large", cpu=4, priorityClassName="high"))
+        await site.until_run("large")
+
+        assert (await site.pods())["large"]["spec"]["nodeName"] == "along"
+        assert await site.running() == {"large", *across, *along[:2]}
+        assert cluster.rejections == []
+
+
+async def test_nobody_is_evicted_for_a_pod_that_could_not_run_then(site: Site) -> None:
+    async with site.nodes(SimNode("across", "small"), fingerprint=Fingerprint.ALL) as cluster:
+        everyone = await fill(site, "across", "low", "middle", "low", "middle")
+        asked = await preemptions(site)
+
+        await site.create(pod("large", cpu=4, priorityClassName="high"))
+        # The scheduler says so once it has looked for somebody to evict.
+        await site.until_told("large", "FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.")
+
+        assert await preemptions(site) > asked
+        assert await site.running() == set(everyone)
+        assert cluster.rejections == []
+
+
+async def preemptions(site: Site) -> float:
+    """How often the scheduler asked whom to evict."""
+    return await site.count("numalign_scheduler_calls_total", verb="preempt", result="answered")
+
+
+# ---- a kubelet that says no
+
+
+async def test_a_kubelet_that_was_predicted_wrongly_is_counted_and_the_owner_is_told(site: Site) -> None:
+    async with site.nodes(SimNode("liar", "small"), fingerprint=Fingerprint.ALL) as cluster:
+        await lie(site, "liar", zone="node-0", cpu="8")
+        before = await wrong(site)
+
+        for name in ("first", "again"):
+            await site.create(pod(name, cpu=6))
+            await site.until_told(name, "NUMAPredictionWrong", PREDICTED)
+
+        assert [decision.pod for decision in cluster.rejections] == ["default/first", "default/again"]
+        await site.until_told("again", "NUMAPredictionWrong", CHOSEN_AGAIN)
+        assert [after - since for after, since in zip(await wrong(site), before, strict=True)] == [2, 1]
+
+
+PREDICTED = (
+    "numalign predicted that the pod gets 6 cpu and 6Gi memory from zone 0 on liar; the kubelet of liar"
+    " rejected the pod: TopologyAffinityError: Pod was rejected: Resources cannot be allocated with"
+    " Topology locality"
+)
+CHOSEN_AGAIN = "node liar has just rejected a pod with the same requests, and was chosen again"
+
+
+async def wrong(site: Site) -> tuple[float, float]:
+    """How often kubelets rejected pods with reservations, and how often such a node was chosen again."""
+    return (
+        await site.count("numalign_kubelet_refusals_total", reason="TopologyAffinityError", known="reserved"),
+        await site.count("numalign_refused_node_chosen_again_total"),
+    )
+
+
+async def lie(site: Site, node: str, *, zone: str, cpu: str) -> None:
+    """Have it published that a zone has so many CPUs; returns when the scorer believes it."""
+    path = f"{TOPOLOGIES}/{node}"
+    topology = (await ask(site.api, "GET", path)).body
+    [its] = [each for each in topology["zones"] if each["name"] == zone]
+    [cpus] = [each for each in its["resources"] if each["name"] == "cpu"]
+    cpus |= dict.fromkeys(("capacity", "allocatable", "available"), cpu)
+    answer = await ask(site.api, "PUT", path, topology)
+    assert answer.code == HTTPStatus.OK, answer.body
+
+    async def believed() -> bool:
+        ranked = await site.rank(pod("probe", cpu=int(cpu)))
+        return bool(ranked["nodes"][0]["fits"])
+
+    await seconds_until(believed, bool, what="the lie was believed", within=60, every=SELDOM)

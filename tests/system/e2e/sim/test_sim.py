@@ -1,0 +1,262 @@
+"""Simulated nodes at a real API server, with the kubelet's own managers behind them."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numalign.kube.client import Api
+from tools.clusters.controlplane.planes import Plane
+from tools.clusters.sim.cluster import simulated
+from tools.clusters.sim.desk import TOPOLOGIES, delete
+from tools.clusters.sim.fingerprints import Fingerprint, fingerprint
+from tools.clusters.sim.oracles import SimulationError
+from tools.clusters.sim.shapes import Shape, SimNode
+
+Json = dict[str, Any]
+
+# The first test may have to build the managers.
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).resolve().parents[4]
+PODS = "/api/v1/namespaces/default/pods"
+GPU = "nvidia.com/gpu"
+ALIGNED = "Pod was rejected: Resources cannot be allocated with Topology locality"
+
+
+def container(name: str, *, guaranteed: bool = True, **amounts: str) -> Json:
+    asked = {"memory": "1Gi", **{_NAMES.get(key, key): amount for key, amount in amounts.items()}}
+    limits = {"limits": asked} if guaranteed else {}
+    return {"name": name, "image": "registry.example/a", "resources": {"requests": asked, **limits}}
+
+
+_NAMES = {"gpu": GPU}
+
+
+async def send(api: Api, name: str, *containers: Json, node: str, **spec: object) -> None:
+    """Create a pod, and bind it as a scheduler does."""
+    metadata = {"name": name}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    await api.create(PODS, {**pod, "spec": {"containers": [*containers], **spec}}, what=name)
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    await api.create(f"{PODS}/{name}/binding", binding, what=name)
+
+
+async def read(api: Api, path: str) -> Any:  # noqa: ANN401  whatever stands there
+    return await api.get(path, what=path)
+
+
+async def status(api: Api, name: str) -> Json:
+    found: Json = (await read(api, f"{PODS}/{name}"))["status"]
+    return found
+
+
+async def left(api: Api, node: str, resource: str = "cpu") -> list[str]:
+    """What is published of each zone."""
+    topology = await read(api, f"{TOPOLOGIES}/{node}")
+    return [
+        one["available"] for zone in topology["zones"] for one in zone["resources"] if one["name"] == resource
+    ]
+
+
+async def attributes(api: Api, node: str) -> Mapping[str, str]:
+    topology = await read(api, f"{TOPOLOGIES}/{node}")
+    return {one["name"]: one["value"] for one in topology["attributes"]}
+
+
+async def test_of_pods_of_3_3_and_2_cpus_two_zones_of_4_run_two(server: Api) -> None:
+    async with simulated(server, [SimNode("two", "small")]) as cluster:
+        assert await left(server, "two") == ["4", "4"]
+        for name, cpus in (("two-a", 3), ("two-b", 3), ("two-c", 2)):
+            await send(server, name, container("c", cpu=str(cpus)), node="two")
+            await cluster.idle()
+        phases = [(await status(server, f"two-{name}"))["phase"] for name in "abc"]
+        assert phases == ["Running", "Running", "Failed"]
+        refused = await status(server, "two-c")
+        assert (refused["reason"], refused["message"]) == ("TopologyAffinityError", ALIGNED)
+        assert [one.pod for one in cluster.rejections] == ["default/two-c"]
+        assert cluster.held("two")["default/two-b"][1,]["cpu"] == 3000
+        assert await left(server, "two") == ["1", "1"]
+
+
+async def test_a_running_pod_is_ready_and_its_node_takes_pods(server: Api) -> None:
+    async with simulated(server, [SimNode("ready", "small")]) as cluster:
+        await send(server, "ready-a", container("c", cpu="1"), node="ready")
+        await cluster.idle()
+        found = await status(server, "ready-a")
+        assert {one["type"] for one in found["conditions"] if one["status"] == "True"} >= {
+            "Ready",
+            "PodScheduled",
+        }
+        assert found["startTime"]
+        assert [one["ready"] for one in found["containerStatuses"]] == [True]
+        node = await read(server, "/api/v1/nodes/ready")
+        assert not node["spec"].get("taints")
+        assert (node["status"]["capacity"]["cpu"], node["status"]["allocatable"]["cpu"]) == ("10", "8")
+
+
+@pytest.mark.parametrize("grace", [0, 30], ids=["at once", "gently"])
+async def test_a_deleted_pod_makes_room_for_the_next(server: Api, grace: int) -> None:
+    node = f"room-{grace}"
+    async with simulated(server, [SimNode(node, "small")]) as cluster:
+        for name in "ab":
+            await send(server, f"{node}-{name}", container("c", cpu="4"), node=node)
+        await cluster.idle()
+        await delete(server, f"{PODS}/{node}-a", {"gracePeriodSeconds": grace})
+        await cluster.idle()
+        assert await left(server, node) == ["4", "0"]
+        await send(server, f"{node}-c", container("c", cpu="4"), node=node)
+        await cluster.idle()
+        assert cluster.rejections == []
+        assert cluster.held(node).keys() == {f"default/{node}-b", f"default/{node}-c"}
+
+
+async def test_a_pod_whose_phase_says_that_it_has_ended_makes_room(server: Api) -> None:
+    async with simulated(server, [SimNode("done", "small")]) as cluster:
+        await send(server, "done-a", container("c", cpu="4"), node="done")
+        await cluster.idle()
+        whole = await read(server, f"{PODS}/done-a")
+        whole["status"]["phase"] = "Succeeded"
+        await server.replace(f"{PODS}/done-a/status", whole, what="done-a")
+        await cluster.idle()
+        assert (await left(server, "done"), cluster.held("done")) == (["4", "4"], {})
+
+
+async def test_who_needs_no_zone_is_refused_when_the_node_is_full(server: Api) -> None:
+    async with simulated(server, [SimNode("full", "small")]) as cluster:
+        for name in "ab":
+            await send(server, f"full-{name}", container("c", guaranteed=False, cpu="5"), node="full")
+            await cluster.idle()
+        refused = await status(server, "full-b")
+        assert refused["reason"] == "OutOfcpu"
+        assert refused["message"] == (
+            "Pod was rejected: Node didn't have enough resource:"
+            " cpu, requested: 5000, used: 5000, capacity: 8000"
+        )
+        assert await left(server, "full") == ["4", "4"]
+
+
+async def test_the_kubelet_knows_of_an_init_container_what_no_exporter_shows(server: Api) -> None:
+    async with simulated(server, [SimNode("init", "small")]) as cluster:
+        first = container("i", cpu="4")
+        await send(server, "init-a", container("c", cpu="1"), node="init", initContainers=[first])
+        await cluster.idle()
+        assert await left(server, "init") == ["3", "4"]
+        for name in "bc":
+            await send(server, f"init-{name}", container("c", cpu="3"), node="init")
+            await cluster.idle()
+        assert cluster.held("init")["default/init-b"][1,]["cpu"] == 3000
+        assert [one.pod for one in cluster.rejections] == ["default/init-c"]
+
+
+async def test_shapes_and_policies_decide_over_the_same_pod(server: Api) -> None:
+    machines = [
+        SimNode("shape-single", "two-by-four"),
+        SimNode("shape-effort", "eight-zones", policy="best-effort"),
+        SimNode("shape-limited", "eight-zones", policy="restricted"),
+    ]
+    async with simulated(server, machines) as cluster:
+        for machine in machines:
+            asked = container("c", cpu="8", gpu="2")
+            await send(server, machine.name, asked, node=machine.name)
+        await cluster.idle()
+        assert [one.node for one in cluster.rejections] == ["shape-limited"]
+        assert await left(server, "shape-single", GPU) == ["2", "4"]
+        assert sorted(await left(server, "shape-effort", GPU)) == ["0"] * 2 + ["1"] * 6
+        assert cluster.largest_slot(GPU) == 4
+
+
+async def test_what_is_published_is_late(server: Api) -> None:
+    async with simulated(server, [SimNode("late", "small")], delay=5) as cluster:
+        await send(server, "late-a", container("c", cpu="4"), node="late")
+        await cluster.idle(published=False)
+        assert cluster.available("late")[0]["cpu"] == 0
+        assert await left(server, "late") == ["4", "4"]
+        await cluster.idle()
+        assert await left(server, "late") == ["0", "4"]
+
+
+@pytest.mark.parametrize(
+    ("method", "counted"),
+    [(Fingerprint.ALL, ["a", "b"]), (Fingerprint.EXCLUSIVE, ["a"]), (None, None)],
+    ids=["all", "exclusive", "none"],
+)
+async def test_fingerprints_are_of_the_pods_that_run(
+    server: Api, method: Fingerprint | None, counted: list[str] | None
+) -> None:
+    node = f"of-{method or 'none'}"
+    async with simulated(server, [SimNode(node, "small")], fingerprint=method) as cluster:
+        await send(server, f"{node}-a", container("c", cpu="1"), node=node)
+        await send(server, f"{node}-b", container("c", guaranteed=False, cpu="1"), node=node)
+        await send(server, f"{node}-c", container("c", cpu="5"), node=node)
+        await cluster.idle()
+        told = (await attributes(server, node)).get("nodeTopologyPodsFingerprint")
+        expected = counted and fingerprint(("default", f"{node}-{name}") for name in counted)
+        assert told == expected
+
+
+async def test_what_a_pod_holds_is_written_to_it(server: Api) -> None:
+    async with simulated(server, [SimNode("seen", "two-by-four")], observe=True) as cluster:
+        await send(server, "seen-a", container("c", cpu="8", gpu="3"), node="seen")
+        await cluster.idle()
+        pod = await read(server, f"{PODS}/seen-a")
+        assert json.loads(pod["metadata"]["annotations"]["numalign.io/placement-observed"]) == [
+            {"zones": ["node-0"], "amount": {"cpu": "8", "memory": str(2**30), GPU: "3"}}
+        ]
+
+
+async def test_nodes_outlive_the_api_server(server: Api, plane: Plane) -> None:
+    async with simulated(server, [SimNode("firm", "small")]) as cluster:
+        await send(server, "firm-a", container("c", cpu="4"), node="firm")
+        await cluster.idle()
+        await plane.kill()
+        await plane.serve()
+        await send(server, "firm-b", container("c", cpu="4"), node="firm")
+        await send(server, "firm-c", container("c", cpu="4"), node="firm")
+        await cluster.idle()
+        assert cluster.held("firm").keys() == {"default/firm-a", "default/firm-b"}
+        assert await left(server, "firm") == ["0", "0"]
+
+
+async def test_pods_that_run_when_nodes_start_are_admitted_again(server: Api) -> None:
+    async with simulated(server, [SimNode("again", "small")]) as before:
+        await send(server, "again-a", container("c", cpu="3"), node="again")
+        await before.idle()
+    async with simulated(server, [SimNode("again", "small")]) as after:
+        await after.idle()
+        assert [one.admitted for one in after.decisions] == [True]
+        assert await left(server, "again") == ["1", "4"]
+
+
+async def test_a_kubelet_that_does_not_start_is_told(server: Api) -> None:
+    wide = Shape(zones=9, cpus=1, gib=1)
+    with pytest.raises(SimulationError, match=r"of wide does not start: .* more than 8 NUMA Nodes"):
+        async with simulated(server, [SimNode("wide", wide)]):
+            pass
+
+
+async def test_the_program_tells_every_decision_until_it_is_interrupted(
+    server: Api, plane: Plane, tmp_path: Path
+) -> None:
+    kubeconfig = plane.kubeconfig("admin", tmp_path)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tools.clusters.sim", "--shape=small=1", f"--kubeconfig={kubeconfig}"),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout
+    said = b""
+    while b"Ctrl-C" not in said:
+        said += (line := await process.stdout.readline())
+        assert line
+    await send(server, "told", container("c", cpu="5"), node="small-00")
+    line = await process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert line.startswith(b"small-00: default/told REJECTED TopologyAffinityError: ")
+    assert await process.wait() == 0

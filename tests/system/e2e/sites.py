@@ -1,0 +1,346 @@
+"""A cluster whose pods the real scheduler places as our scorer tells it, on nodes whose kubelets can say no.
+
+The kubelets' managers are the real ones, so a pod with a wrong reservation is rejected here as anywhere else.
+The scorer comes as its service account, with the roles that are shipped.
+"""
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from kubernetes_asyncio.client.api_client import ApiClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from certs import authority
+from numalign.kube.client import Api, Patch
+from numalign.kube.decode import placement_records
+from numalign.model.intent import PLACEMENT
+from tests.system.e2e.placing import ACCOUNTS, SCORER
+from tools.clusters import shipped
+from tools.clusters.api_objects import Store
+from tools.clusters.api_requests import INTENT, Json, ask, patch
+from tools.clusters.controlplane.planes import BINARIES, Place, Plane
+from tools.clusters.controlplane.schedulers import USERS as SCHEDULERS
+from tools.clusters.controlplane.schedulers import Extender, scheduler
+from tools.clusters.gotools import UnavailableError
+from tools.clusters.oracle.build import find
+from tools.clusters.processes import Children
+from tools.clusters.replicas import Replica, Replicas, replicas
+from tools.clusters.sim.cluster import Cluster, simulated
+from tools.clusters.sim.desk import TOPOLOGIES, ApiDesk
+from tools.clusters.sim.shapes import GPU, SimNode
+from tools.clusters.waiting import SELDOM, seconds_until
+from tools.generate.manifests import MANIFESTS, SCORER_GUARD, objects
+
+USERS = {"admin": "system:masters", SCORER: ACCOUNTS, **SCHEDULERS}
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/api/v1/namespaces/default/events"
+TOPOLOGY_NODES = "numalign_topology_nodes"
+STIR_SECONDS = 1.0
+
+Amounts = dict[tuple[str, ...], dict[str, int]]
+"""What a pod holds, by the names of zones."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSite:
+    """A control plane for simulated nodes."""
+
+    plane: Plane
+    store: Store
+
+    @property
+    def api(self) -> ApiClient:
+        """As the administrator."""
+        return self.store.api
+
+    @property
+    def server(self) -> Api:
+        """The same, as our own programs use it."""
+        return Api(self.api, namespace="default")
+
+    async def create(self, *wishes: Json) -> None:
+        """Pods, one after another."""
+        for wish in wishes:
+            answer = await ask(self.api, "POST", PODS, wish)
+            assert answer.code == HTTPStatus.CREATED, answer.body
+
+    async def clear(self, machines: Iterable[SimNode]) -> None:
+        """Neither these nodes nor any pod or event from now on."""
+        await ask(self.api, "DELETE", PODS, gracePeriodSeconds="0")
+        await ask(self.api, "DELETE", EVENTS)
+        for machine in machines:
+            await ask(self.api, "DELETE", f"/api/v1/nodes/{machine.name}")
+            await ask(self.api, "DELETE", f"{TOPOLOGIES}/{machine.name}")
+
+
+async def until_nodes(replica: Replica, number: int) -> None:
+    """Returns when a program knows so many nodes, and the topologies of all of them.
+
+    Programs gather changes of nodes for up to a second before they use them.
+    """
+
+    async def known() -> Counter[str]:
+        families = text_string_to_metric_families(await replica.metrics())
+        samples = [each for family in families for each in family.samples if each.name == TOPOLOGY_NODES]
+        assert samples, f"{replica.name} has no metric {TOPOLOGY_NODES}"
+        return Counter({each.labels["source"]: int(each.value) for each in samples if each.value})
+
+    await seconds_until(
+        known,
+        lambda seen: seen == Counter(exporter=number),
+        what=f"{replica.name} knew {number} nodes and their topologies",
+        # After an outage of the API server, its watches may pause for half a minute, more than once.
+        within=120,
+        every=SELDOM,
+    )
+
+
+async def place(config: pytest.Config, folder: Path, pair: authority.Files) -> Place:
+    """Where a control plane of simulated nodes with a scheduler runs; skips the test where none can."""
+    try:
+        await find()
+    except UnavailableError as error:
+        pytest.skip(f"NO SIMULATED NODES WERE TESTED: {error}")
+    here = Place(config.stash[BINARIES], folder, pair)
+    if not (here.binaries / "kube-scheduler").is_file():
+        pytest.skip(f"{here.binaries} has no kube-scheduler")
+    return here
+
+
+@dataclass(frozen=True, slots=True)
+class Site(SimulatedSite):
+    """A control plane with a scheduler, and the Service that leads it to whichever scorer is ready."""
+
+    scorers: Replicas
+
+    # ---- nodes
+
+    @asynccontextmanager
+    async def nodes(self, *machines: SimNode, **knobs: Any) -> AsyncIterator[Cluster]:  # noqa: ANN401  those of `simulated`
+        """These nodes during the block, once the scorer knows them; afterwards neither they nor any pod."""
+        try:
+            async with simulated(self.server, machines, **knobs) as cluster:
+                stirring = asyncio.create_task(self._stir(machines[0].name))
+                try:
+                    await self.until_ranked(machine.name for machine in machines)
+                    yield cluster
+                finally:
+                    stirring.cancel()
+                    await asyncio.gather(stirring, return_exceptions=True)
+        finally:
+            # After the exporters have ended: they would publish the topologies again.
+            await self.clear(machines)
+            await until_nodes(await self.leader(), 0)
+
+    async def _stir(self, name: str) -> None:
+        """Something always happens, as in a cluster at work.
+
+        A scheduler asks again about a pod that an extender refused when something changes that the scheduler
+        watches; topologies are nothing of that, and it may hear of a pod's end before the extender does.
+        """
+        for number in count():
+            await asyncio.sleep(STIR_SECONDS)
+            wish = {"metadata": {"annotations": {"example.com/stirred": str(number)}}}
+            with suppress(aiohttp.ClientError, TimeoutError):
+                await patch(self.api, f"/api/v1/nodes/{name}", wish, how=Patch.MERGE)
+
+    async def until_ranked(self, names: Iterable[str]) -> None:
+        """Returns when the scorer knows the zones of exactly these nodes."""
+        wanted = set(names)
+
+        async def known() -> set[str]:
+            # Of a node that the API server still has tainted as new, only that is told.
+            ranked = await self.rank(pod("probe", cpu=1))
+            return {each["name"] for each in ranked["nodes"] if each.get("known")}
+
+        await seconds_until(known, lambda seen: seen == wanted, what=f"{wanted} were known", within=30)
+
+    # ---- pods
+
+    async def delete(self, name: str) -> None:
+        """As a person does; its kubelet ends it."""
+        answer = await ask(self.api, "DELETE", f"{PODS}/{name}")
+        assert answer.code == HTTPStatus.OK, answer.body
+
+    async def pods(self) -> dict[str, Json]:
+        """All there are, by name."""
+        return {each["metadata"]["name"]: each for each in (await ask(self.api, "GET", PODS)).body["items"]}
+
+    async def phases(self) -> dict[str, str]:
+        """What has become of each pod; empty of those without a node."""
+        found = (await self.pods()).items()
+        return {name: each["status"]["phase"] if is_bound(each) else "" for name, each in found}
+
+    async def running(self) -> set[str]:
+        """The names of pods that run."""
+        return {name for name, phase in (await self.phases()).items() if phase == "Running"}
+
+    async def until_run(self, *names: str, within: float = 30) -> float:
+        """The seconds until all of these run."""
+        wanted = set(names)
+        return await seconds_until(
+            self.phases,
+            lambda seen: wanted <= {name for name in seen if seen[name] == "Running"},
+            what=f"{', '.join(sorted(wanted))} ran",
+            within=within,
+            every=SELDOM,
+        )
+
+    async def told(self, name: str, reason: str) -> list[str]:
+        """What the events of a reason say about a pod."""
+        found = await ask(
+            self.api, "GET", EVENTS, fieldSelector=f"involvedObject.name={name},reason={reason}"
+        )
+        return [each["message"] for each in found.body["items"]]
+
+    async def until_told(self, name: str, reason: str, text: str, *, within: float = 30) -> None:
+        """Returns when an event on a pod begins like this."""
+
+        def right(seen: list[str]) -> bool:
+            return any(each.startswith(text) for each in seen)
+
+        what = f"an event said of {name}: {text}"
+        await seconds_until(partial(self.told, name, reason), right, what=what, within=within, every=SELDOM)
+
+    async def since(self, version: str) -> list[Json]:
+        """All that pods were, one change after another, after a version of their list."""
+        query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "1"}
+        said = self.server.lines(PODS, [*query.items()], what="pods", silence=10)
+        return [orjson.loads(line)["object"] async for line in said if line]
+
+    async def version(self) -> str:
+        """Of the list of pods."""
+        found: str = (await ask(self.api, "GET", PODS)).body["metadata"]["resourceVersion"]
+        return found
+
+    # ---- scorers
+
+    async def rank(self, wish: Json) -> Json:
+        """What the scorer says of all nodes for a pod."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(f"{self.scorers.url}/v1/rank", json={"pod": wish}) as answer,
+        ):
+            said = await answer.text()
+            assert answer.status == HTTPStatus.OK, said
+            found: Json = json.loads(said)
+            return found
+
+    async def state(self) -> Json:
+        """What the scorer tells of itself."""
+        return await (await self.leader()).state()
+
+    async def count(self, name: str, **labels: str) -> float:
+        """The sum of a metric of the scorer that is ready, over everything that has these labels."""
+        return await counted(await self.leader(), name, **labels)
+
+    async def until_nothing_is_reserved(self) -> None:
+        """Returns when every pod with reserved zones was seen where it is."""
+        reservations = partial(self.count, "numalign_reservations")
+        await seconds_until(
+            reservations, lambda seen: not seen, what="no reservation was left", within=5, every=SELDOM
+        )
+
+    async def leader(self, *, within: float = 40) -> Replica:
+        """The scorer that is ready; there is one."""
+
+        async def ready() -> list[Replica]:
+            return [each for each in self.scorers.running if each.ready]
+
+        await seconds_until(ready, lambda seen: len(seen) == 1, what="one was ready", within=within)
+        [found] = await ready()
+        return found
+
+
+async def counted(replica: Replica, name: str, **labels: str) -> float:
+    """The sum of a metric over everything that has these labels."""
+    families = text_string_to_metric_families(await replica.metrics())
+    found = (sample for family in families for sample in family.samples if sample.name == name)
+    return sum(sample.value for sample in found if labels.items() <= sample.labels.items())
+
+
+# ---- pods
+
+
+def pod(
+    name: str, *, cpu: int, gpu: int = 0, annotations: Mapping[str, str] = INTENT, **spec: object
+) -> Json:
+    """A guaranteed pod of one container, that wants all of it from one zone."""
+    amounts = {"cpu": str(cpu), "memory": f"{cpu}Gi", **({GPU: str(gpu)} if gpu else {})}
+    container = {
+        "name": "main",
+        "image": "registry.example/main",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": dict(annotations)},
+        "spec": {"containers": [container], **spec},
+    }
+
+
+def on(node: str) -> Json:
+    """What a pod says that is for one node only."""
+    return {"nodeSelector": {"kubernetes.io/hostname": node}}
+
+
+def is_bound(seen: Json) -> bool:
+    return "nodeName" in seen["spec"]
+
+
+def recorded(seen: Json) -> Amounts | None:
+    """What is written on a pod of where it sits."""
+    text = seen["metadata"].get("annotations", {}).get(PLACEMENT)
+    return None if text is None else {zones: dict(of) for zones, of in placement_records.read(text).items()}
+
+
+def given(cluster: Cluster, seen: Json) -> Amounts:
+    """What the kubelet of its node gave to a pod."""
+    held = cluster.held(seen["spec"]["nodeName"])["{namespace}/{name}".format_map(seen["metadata"])]
+    return {tuple(f"node-{zone}" for zone in zones): dict(of) for zones, of in held.items() if of}
+
+
+# ---- the whole
+
+
+@asynccontextmanager
+async def site(children: Children, place: Place) -> AsyncIterator[Site]:
+    """A control plane without nodes, a scheduler, and one scorer."""
+    plane = Plane(children, place, users=USERS)
+    await plane.start()
+    async with plane.client("admin") as client:
+        store = Store(client)
+        await ApiDesk(Api(client, namespace="default")).learn()
+        for document in shipped.documents(shipped.MANIFESTS / "namespace.yaml"):
+            await store.apply(document)
+        for document in (*objects(MANIFESTS / "scorer"), *objects(MANIFESTS / SCORER_GUARD)):
+            await store.apply(document)
+        async with replicas(children, command=_command(plane), name="scorer", scheme="http") as scorers:
+            await scorers.start()
+            async with scheduler(children, plane, extender=Extender(url=scorers.url)):
+                yield Site(plane, store, scorers)
+            await scorers.end()
+    await plane.end()
+
+
+def _command(plane: Plane) -> tuple[str, ...]:
+    return (
+        *(sys.executable, "-m", "scorer", f"--namespace={shipped.NAMESPACE}", "--bind=127.0.0.1"),
+        *(f"--kubeconfig={plane.kubeconfig(SCORER, plane.folder)}", "--insecure-http", "--debug-state"),
+        # So that a test need not wait as long as a cluster should.
+        "--drain-seconds=1",
+    )

@@ -1,0 +1,420 @@
+"""What users of a real API server see of numalign: what is stored, refused, warned of, left alone."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from time import monotonic
+
+import pytest
+import yaml
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from tools.clusters import shipped
+from tools.clusters.api_requests import INTENT, Json, apply, ask, create, pod, read, rehearse
+
+Kubectl = Callable[..., Awaitable[tuple[int, str]]]
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+# A zone of the small node has 2, one of the large node 4.
+FITS = {"nvidia.com/gpu": "4"}
+NEVER_FITS = {"nvidia.com/gpu": "8"}
+# Both cards of the large node are taken.
+FITS_LATER = {"example.com/nic": "1"}
+
+REPLICA_SET = {
+    "apiVersion": "apps/v1",
+    "kind": "ReplicaSet",
+    "name": "trainer-5d9c",
+    "uid": "0b9ad3f4-29b5-4c2c-9a3c-3d1f0d6f7a51",
+    "controller": True,
+    "blockOwnerDeletion": True,
+}
+VALIDATIONS = re.compile(
+    r'^apiserver_admission_webhook_request_total{.*name="(.+?)",.*type="validating"} (\d+)$', re.MULTILINE
+)
+# Both hooks may use up their time, and the API server needs some of its own; by default they had 20 seconds.
+PATIENCE_SECONDS = 2 + 3 + 10
+
+
+def affinity(*terms: Json) -> Json:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def term(*expressions: Json) -> Json:
+    return {"matchExpressions": list(expressions)}
+
+
+def within(key: str, value: str) -> Json:
+    return {"key": key, "operator": "In", "values": [value]}
+
+
+def not_of(node_class: str) -> Json:
+    return {"key": "numalign.io/class", "operator": "NotIn", "values": [node_class]}
+
+
+def denied_by(hook: str) -> str:
+    return f'admission webhook "{hook}" denied the request: numalign:'
+
+
+# ---- pods that say what they need
+
+
+async def test_a_pod_that_fits_is_kept_from_nodes_that_could_never_align_it(
+    api: ApiClient, classes: Mapping[str, str]
+) -> None:
+    answer = await create(api, pod("fits", asks=FITS, annotations=INTENT))
+
+    assert (answer.code, answer.warnings) == (201, [])
+    stored = (await read(api, "fits")).body
+    assert stored["spec"]["affinity"] == affinity(term(not_of(classes["small"])))
+    assert stored["metadata"]["annotations"] == INTENT
+
+
+async def test_every_alternative_that_the_user_allows_is_narrowed(
+    api: ApiClient, classes: Mapping[str, str]
+) -> None:
+    racks = [within("rack", "a"), within("rack", "b")]
+    wish = pod("choosy", asks=FITS, annotations=INTENT)
+    wish["spec"]["affinity"] = affinity(*map(term, racks))
+
+    answer = await create(api, wish)
+
+    assert answer.code == 201
+    narrowed = [term(rack, not_of(classes["small"])) for rack in racks]
+    assert answer.body["spec"]["affinity"] == affinity(*narrowed)
+
+
+async def test_a_pod_that_was_patched_before_is_not_patched_again(
+    api: ApiClient, classes: Mapping[str, str]
+) -> None:
+    wish = pod("restored", asks=FITS, annotations=INTENT)
+    wish["spec"]["affinity"] = affinity(term(not_of(classes["small"])))
+
+    answer = await create(api, wish)
+
+    assert answer.code == 201
+    assert answer.body["spec"]["affinity"] == wish["spec"]["affinity"]
+
+
+async def test_a_pod_that_never_fits_is_refused_and_told_why(api: ApiClient) -> None:
+    answer = await create(api, pod("never", asks=NEVER_FITS, annotations=INTENT))
+
+    assert answer.code == 403
+    assert answer.body["reason"] == "Forbidden"
+    assert answer.body["message"].startswith(denied_by("pods.validate.numalign.io"))
+    assert "nvidia.com/gpu" in answer.body["message"]
+    assert (await read(api, "never")).code == 404
+
+
+async def test_every_mistake_in_the_annotations_is_named_at_once(api: ApiClient) -> None:
+    mistakes = {"numalign.io/policy": "one-numa-node", "numalign.io/scope": "podd"}
+
+    answer = await create(api, pod("mistaken", asks=FITS, annotations=mistakes))
+
+    assert answer.code == 422
+    assert answer.body["reason"] == "Invalid"
+    assert answer.body["message"].startswith(denied_by("pods.validate.numalign.io"))
+    fields = " ".join(cause["field"] for cause in answer.body["details"]["causes"])
+    assert all(key in fields for key in mistakes)
+
+
+async def test_a_pod_that_fits_only_later_is_stored_and_its_creator_warned(api: ApiClient) -> None:
+    answer = await create(api, pod("later", asks=FITS_LATER, annotations=INTENT))
+
+    assert answer.code == 201
+    [warning] = answer.warnings
+    assert warning.startswith("numalign:")
+    assert len(warning) <= 120
+
+
+# ---- who comes, and how
+
+
+@pytest.fixture
+def controller(as_user: Callable[[str], ApiClient]) -> ApiClient:
+    return as_user("system:serviceaccount:kube-system:replicaset-controller")
+
+
+def replica(*, asks: Mapping[str, str]) -> Json:
+    """A pod as the controller of a ReplicaSet makes it: owned, and not yet named."""
+    wish = pod("", asks=asks, annotations=INTENT, ownerReferences=[REPLICA_SET])
+    return wish | {"metadata": wish["metadata"] | {"generateName": "trainer-5d9c-"}}
+
+
+@pytest.mark.usefixtures("api")
+async def test_a_controller_s_pod_is_patched_as_a_person_s(
+    controller: ApiClient, classes: Mapping[str, str]
+) -> None:
+    answer = await create(controller, replica(asks=FITS))
+
+    assert answer.code == 201
+    assert answer.body["metadata"]["name"].startswith("trainer-5d9c-")
+    assert answer.body["spec"]["affinity"] == affinity(term(not_of(classes["small"])))
+
+
+@pytest.mark.usefixtures("api")
+async def test_a_controller_s_pod_is_refused_as_a_person_s(controller: ApiClient) -> None:
+    answer = await create(controller, replica(asks=NEVER_FITS))
+
+    assert answer.code == 403
+    assert answer.body["message"].startswith(denied_by("pods.validate.numalign.io"))
+
+
+async def test_a_kubelet_s_mirror_pod_is_none_of_our_business(
+    api: ApiClient, as_user: Callable[[str], ApiClient]
+) -> None:
+    wish = pod("mirror", asks=NEVER_FITS, annotations=INTENT | {"kubernetes.io/config.mirror": "1"})
+    wish["spec"]["nodeName"] = "large"
+
+    before = await validations(api)
+    await create(api, wish, dryRun="All")
+    ours = await validations(api)
+    answer = await create(as_user("system:node:large"), wish)
+    kubelets = await validations(api)
+
+    assert answer.code == 201
+    assert ours - before == Counter(["pods.validate.numalign.io"])
+    assert kubelets == ours
+
+
+async def test_a_dry_run_shows_what_would_be_and_stores_nothing(
+    api: ApiClient, classes: Mapping[str, str]
+) -> None:
+    wish = pod("rehearsed", asks=FITS, annotations=INTENT)
+
+    answer = await create(api, wish, dryRun="All")
+
+    assert answer.code == 201
+    assert answer.body["spec"]["affinity"] == affinity(term(not_of(classes["small"])))
+    assert (await read(api, "rehearsed")).code == 404
+
+
+async def test_what_we_add_belongs_to_nobody_so_applying_again_changes_nothing(api: ApiClient) -> None:
+    wish = pod("applied", asks=FITS, annotations=INTENT)
+
+    first, second = await apply(api, wish, manager="ci"), await apply(api, wish, manager="ci")
+
+    assert (first.code, second.code) == (201, 200)
+    assert second.body["spec"]["affinity"]
+    assert second.body["metadata"]["resourceVersion"] == first.body["metadata"]["resourceVersion"]
+    # The API server notes who owns what before it asks webhooks (k8s.io/apiserver,
+    # endpoints/handlers/create.go): the user's manager owns what the user wrote, and that alone.
+    [entry] = second.body["metadata"]["managedFields"]
+    assert (entry["manager"], entry["operation"]) == ("ci", "Apply")
+    assert entry["fieldsV1"]["f:metadata"] == {"f:annotations": {"f:numalign.io/policy": {}}}
+    assert entry["fieldsV1"]["f:spec"].keys() == {"f:containers"}
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        pytest.param("--server-side=false", "pod/twice unchanged", id="client-side"),
+        pytest.param("--server-side=true", "pod/twice serverside-applied", id="server-side"),
+    ],
+)
+async def test_kubectl_apply_a_second_time_finds_nothing_to_do(
+    api: ApiClient, kubectl: Kubectl, tmp_path: Path, how: str, says: str
+) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(yaml.safe_dump(pod("twice", asks=FITS, annotations=INTENT)))
+    manifest = ("--namespace=team", f"--filename={file}", how)
+
+    assert (await kubectl("apply", *manifest))[0] == 0
+    first = await read(api, "twice")
+    code, said = await kubectl("apply", *manifest)
+    second = await read(api, "twice")
+
+    assert (code, says in said) == (0, True), said
+    assert first.body["spec"]["affinity"]
+    assert second.body == first.body
+    assert await kubectl("diff", *manifest) == (0, "")
+
+
+# ---- pods that say nothing
+
+
+async def test_a_pod_that_says_nothing_is_left_as_it_is(api: ApiClient) -> None:
+    answer = await create(api, pod("silent", asks=NEVER_FITS))
+
+    assert (answer.code, answer.warnings) == (201, [])
+    assert "affinity" not in answer.body["spec"]
+    assert "numalign" not in json.dumps(answer.body)
+
+
+async def test_a_pod_that_says_nothing_but_by_a_toleration_is_warned_if_it_asks_for_something_else(
+    api: ApiClient,
+) -> None:
+    named = [{"key": "NUMACPUAffinity", "operator": "Exists", "effect": "NoSchedule"}]
+    everything = [{"operator": "Exists"}]
+    said = []
+    for name, tolerations in (("named", named), ("everything", everything)):
+        made = pod(name, asks=FITS)
+        made["spec"]["tolerations"] = tolerations
+        answer = await create(api, made)
+        said.append((answer.code, answer.warnings))
+
+    warning = "numalign: it tolerates NUMACPUAffinity=strict, but it requests no alignment"
+    assert said == [(201, [warning]), (201, [])]
+
+
+async def test_a_namespace_speaks_for_pods_that_say_nothing(
+    api: ApiClient, classes: Mapping[str, str]
+) -> None:
+    fits = await create(api, pod("fits", asks=FITS), namespace="by-default")
+    never = await create(api, pod("never", asks=NEVER_FITS), namespace="by-default")
+
+    assert fits.code == 201
+    assert fits.body["spec"]["affinity"] == affinity(term(not_of(classes["small"])))
+    assert never.code == 403
+    assert never.body["message"].startswith(denied_by("pods-by-default.validate.numalign.io"))
+
+
+async def test_a_namespace_that_warns_stores_the_pod(api: ApiClient) -> None:
+    answer = await create(api, pod("lax", asks=FITS), namespace="warned")
+
+    assert answer.code == 201
+    assert [text for text in answer.warnings if "single-numa-node" in text]
+
+
+async def test_a_namespace_that_enforces_refuses_pods_that_ask_for_less(api: ApiClient) -> None:
+    lax = await create(api, pod("lax", asks=FITS), namespace="enforced")
+    strict = await create(api, pod("strict", asks=FITS, annotations=INTENT), namespace="enforced")
+
+    assert lax.code == 403
+    assert lax.body["message"].startswith(denied_by("pods.enforce.numalign.io"))
+    assert strict.code == 201
+
+
+@pytest.mark.parametrize(
+    ("namespace", "hook"),
+    [
+        ("team", "pods.validate.numalign.io"),
+        ("by-default", "pods-by-default.validate.numalign.io"),
+        ("warned", "pods-by-warn.validate.numalign.io"),
+        ("enforced", "pods.enforce.numalign.io"),
+    ],
+)
+async def test_a_pod_is_validated_once_wherever_it_is_created(
+    api: ApiClient, namespace: str, hook: str
+) -> None:
+    before = await validations(api)
+    await create(api, pod("strict", asks=FITS, annotations=INTENT), namespace=namespace)
+    after = await validations(api)
+
+    assert after - before == Counter([hook])
+
+
+async def validations(api: ApiClient) -> Counter[str]:
+    """How often the API server has called each validating hook, as its own metrics tell."""
+    said, *_ = await api.call_api("/metrics", "GET", response_types_map={200: "str"})
+    calls = Counter[str]()
+    for name, count in VALIDATIONS.findall(said):
+        calls[name] += int(count)
+    return calls
+
+
+@pytest.mark.parametrize("namespace", ["left-alone", "kube-system"])
+async def test_a_namespace_that_is_left_alone_may_hold_anything(api: ApiClient, namespace: str) -> None:
+    answer = await create(api, pod("never", asks=NEVER_FITS, annotations=INTENT), namespace=namespace)
+
+    assert answer.code == 201
+    assert "affinity" not in answer.body["spec"]
+
+
+# ---- when we are away
+
+
+@pytest.mark.usefixtures("absence")
+async def test_without_us_pods_are_stored_as_they_came(api: ApiClient) -> None:
+    began = monotonic()
+    answer = await create(api, pod("alone", asks=NEVER_FITS, annotations=INTENT))
+
+    assert monotonic() - began < PATIENCE_SECONDS
+    assert answer.code == 201
+    assert "affinity" not in answer.body["spec"]
+
+
+@pytest.mark.usefixtures("absence")
+async def test_without_us_a_namespace_that_enforces_takes_no_pods(api: ApiClient) -> None:
+    began = monotonic()
+    answer = await create(api, pod("alone", asks=FITS, annotations=INTENT), namespace="enforced")
+
+    assert monotonic() - began < PATIENCE_SECONDS
+    assert answer.code == 500
+    assert 'failed calling webhook "pods.enforce.numalign.io"' in answer.body["message"]
+
+
+# ---- topologies
+
+
+async def test_a_topology_is_served_in_both_versions(api: ApiClient) -> None:
+    path = "/apis/topology.node.k8s.io/{version}/noderesourcetopologies/large"
+
+    new = await ask(api, "GET", path.format(version="v1alpha2"))
+    old = await ask(api, "GET", path.format(version="v1alpha1"))
+
+    assert old.body["zones"] == new.body["zones"]
+    assert len(new.body["zones"]) == 2
+    assert "attributes" in new.body
+    assert "attributes" not in old.body
+
+
+async def test_a_topology_without_zones_is_refused(api: ApiClient) -> None:
+    path = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
+    empty = {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": "empty"},
+    }
+
+    assert (await ask(api, "POST", path, empty)).code == 422
+
+
+# ---- what is shipped
+
+
+@pytest.mark.parametrize(
+    "document",
+    [pytest.param(document, id=document["kind"]) for document in shipped.webhooks()],
+)
+async def test_the_configuration_that_is_shipped_names_a_service_and_is_valid(
+    api: ApiClient, document: Json
+) -> None:
+    path = f"/apis/admissionregistration.k8s.io/v1/{document['kind'].lower()}s"
+    copy = document | {"metadata": {"name": "copy"}}
+
+    answer = await ask(api, "POST", path, copy, dryRun="All", fieldValidation="Strict")
+
+    assert answer.code == 201, answer.body
+    services = [entry["clientConfig"]["service"]["name"] for entry in answer.body["webhooks"]]
+    assert set(services) == {"numalign-webhook"}
+
+
+@pytest.mark.parametrize(
+    ("how", "holds"),
+    [
+        pytest.param(f"--kustomize={shipped.MANIFESTS}", "zz-numalign", id="manifests"),
+        pytest.param(f"--filename={shipped.DEPLOY / 'crd'}", "noderesourcetopologies", id="crd"),
+    ],
+)
+async def test_kubectl_reads_what_is_shipped(kubectl: Kubectl, how: str, holds: str) -> None:
+    code, said = await kubectl("apply", "--dry-run=client", how)
+
+    assert code == 0, said
+    assert holds in said
+
+
+# ---- who calls
+
+
+async def test_the_api_server_proves_itself_by_the_certificate_that_the_guide_has_it_show(
+    admin: ApiClient, proven: Callable[[], Awaitable[float]]
+) -> None:
+    before = await proven()
+    assert (await rehearse(admin, asks={})).code == HTTPStatus.CREATED
+    assert await proven() > before

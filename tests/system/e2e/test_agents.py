@@ -1,0 +1,489 @@
+"""What an agent may say, and of which node: a real API server reads that from its token.
+
+The accounts, roles and policies are those that are shipped, and the tokens are ones that the API server made
+for pods on nodes, as kubelets ask for them.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from kubernetes_asyncio.client import ApiClient
+from prometheus_client import CollectorRegistry
+
+from agent.amounts import SeenDevices
+from agent.api_server import ApiServer
+from agent.metrics import AgentMetrics
+from agent.pod_records import PodRecords
+from agent.publish import Publish
+from agent.publisher import Publisher
+from agent.report import NamedPlacement, NodeReport, report
+from numalign.kube.access import Access
+from numalign.kube.client import Patch
+from numalign.runtime.logs import Log
+from tests.unit.agent.observations import container, listed, observation
+from tests.unit.agent.observations import pod as pod_of
+from tests.worlds.served import Told as Written
+from tools.clusters import agents, fleets, shipped
+from tools.clusters.agents import ACCOUNT, AGENT, HOME, TOPOLOGIES
+from tools.clusters.api_objects import Store, namespace
+from tools.clusters.api_requests import Answer, Json, ask, patch
+from tools.clusters.controlplane.planes import Plane
+from tools.clusters.processes import until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session")]
+
+EXPORTER = "system:serviceaccount:exporters:exporter"
+HERE, THERE = "agents-here", "agents-there"
+GROUP = "topology.node.k8s.io"
+PODS = "/api/v1/namespaces/agents-team/pods"
+RBAC = "rbac.authorization.k8s.io"
+
+# As long as they may be.
+SAID = {
+    "numalign.io/machine": "m" * 96 * 1024,
+    "numalign.io/placements": "p" * 128 * 1024,
+    "numalign.io/observed-at": "2026-01-01T00:00:00Z",
+}
+OBSERVED = "numalign.io/placement-observed"
+
+Clients = Mapping[str, ApiClient]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the program itself has to do with it, on one node."""
+
+    api: ApiServer
+    log: Log
+    metrics: AgentMetrics
+
+    def publisher(self, publish: Publish) -> Publisher:
+        """Of the topology of that node."""
+        return Publisher(self.api, HERE, publish, log=self.log, metrics=self.metrics)
+
+
+def account(name: str, rules: list[Json], user: str) -> list[Json]:
+    """A role that the chart does not give by default, and whom it is given to."""
+    about = {"name": name}
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": about, "rules": rules}
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": about,
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
+    }
+    return [role, binding]
+
+
+# As agent.annotatePods gives it, and as exporters have it.
+ANNOTATING = account("annotating", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}], ACCOUNT)
+EXPORTING = account(
+    "exporting", [{"apiGroups": [GROUP], "resources": ["noderesourcetopologies"], "verbs": ["*"]}], EXPORTER
+)
+
+
+def pod(name: str, node: str) -> Json:
+    """One of a team, on a node."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "agents-team"},
+        "spec": {
+            "containers": [{"name": "main", "image": "registry.example/main"}],
+            "nodeName": node,
+        },
+    }
+
+
+AGENTS = {"here": HERE, "there": THERE, "nowhere": ""}
+"""The pods of agents, by the nodes on which they are."""
+TEAM = {"near": HERE, "far": THERE}
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def clients(plane: Plane, snapshot: object) -> AsyncIterator[Clients]:
+    """Agents on two nodes and on none, one whose token is bound to no pod, an exporter, the administrator."""
+    del snapshot  # The definition of topologies comes with it.
+    async with AsyncExitStack() as stack:
+
+        async def coming(client: ApiClient) -> ApiClient:
+            stack.push_async_callback(client.close)
+            return client
+
+        admin = await coming(plane.client("admin"))
+        store = Store(admin)
+        made = [*agents.objects(), *ANNOTATING, *EXPORTING]
+        made += [fleets.node(name, fleets.LARGER) for name in (HERE, THERE)]
+        made += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "agents-team"}}]
+        made += [agents.pod(name, node) for name, node in AGENTS.items()]
+        made += [pod(name, node) for name, node in TEAM.items()]
+        for document in made:
+            await store.apply(document)
+        exporter = await coming(plane.client("admin"))
+        exporter.set_default_header("Impersonate-User", EXPORTER)
+        found = {"admin": admin, "exporter": exporter}
+        for name, bound_to in {**{each: each for each in AGENTS}, "unbound": None}.items():
+            found[name] = await coming(plane.client(await agents.token(admin, bound_to)))
+
+        async def in_force() -> bool:
+            lie = await applied(found["here"], THERE, dryRun="All")
+            other = await applied(exporter, HERE, dryRun="All")
+            return denied(lie, "numalign-agent") and denied(other, "numalign-topologies")
+
+        await until(in_force, what="the policies were in force", child=plane.child, seconds=30)
+        yield found
+        for document in reversed(made):
+            await ask(admin, "DELETE", await store.path(document), gracePeriodSeconds="0")
+
+
+@pytest_asyncio.fixture(loop_scope="session", autouse=True)
+async def fresh(clients: Clients) -> AsyncIterator[None]:
+    """No test finds what another one published."""
+    yield
+    for node in (HERE, THERE):
+        await ask(clients["admin"], "DELETE", f"{TOPOLOGIES}/{node}")
+
+
+def topology(node: str, **metadata: object) -> Json:
+    """What an agent applies, with all that it says."""
+    found = fleets.topology(node, fleets.LARGER)
+    return {**found, "metadata": {"name": node, "annotations": SAID, **metadata}}
+
+
+async def applied(api: ApiClient, node: str, *, manager: str = AGENT, **metadata: object) -> Answer:
+    """By server-side apply; `dryRun` goes into the query."""
+    query = {key: str(metadata.pop(key)) for key in ("dryRun", "force") if key in metadata}
+    body = topology(node, **metadata)
+    return await ask(api, "PATCH", f"{TOPOLOGIES}/{node}", body, fieldManager=manager, **query)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def program(clients: Clients, plane: Plane) -> AsyncIterator[Told]:
+    """What an agent writes by, with the token of one."""
+    token = await agents.token(clients["admin"], "here")
+    api = ApiServer(Access(plane.url, authority=str(plane.ca), token=token))
+    yield Told(api, Written().log, AgentMetrics(CollectorRegistry()))
+    api.close()
+
+
+def denied(answer: Answer, by: str) -> bool:
+    return answer.code == HTTPStatus.FORBIDDEN and by in answer.body["message"]
+
+
+# ---- its pods
+
+
+@pytest.mark.parametrize(
+    "file", sorted((shipped.MANIFESTS / "agent").glob("[!k]*.yaml")), ids=lambda file: file.stem
+)
+async def test_the_api_server_takes_every_object_that_is_shipped(clients: Clients, file: Path) -> None:
+    for document in shipped.documents(file):
+        answer = await Store(clients["admin"]).try_to_apply(document, dryRun="All", force="true")
+        assert answer.code in {HTTPStatus.OK, HTTPStatus.CREATED}, answer.body
+        assert answer.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("level", "code"), [("privileged", HTTPStatus.CREATED), ("baseline", HTTPStatus.FORBIDDEN)]
+)
+async def test_its_pods_are_let_into_no_namespace_that_is_restricted(
+    clients: Clients, level: str, code: HTTPStatus
+) -> None:
+    """So it has one of its own, and that of the webhook stays as it is."""
+    [daemons] = shipped.documents(shipped.MANIFESTS / "agent" / "daemonset.yaml")
+    label = "pod-security.kubernetes.io/enforce"
+    home = namespace(f"agents-{level}", {label: level})
+    await Store(clients["admin"]).apply(home)
+    metadata = {**daemons["spec"]["template"]["metadata"], "name": "agent"}
+    made = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": daemons["spec"]["template"]["spec"],
+    }
+    answer = await ask(
+        clients["admin"], "POST", f"/api/v1/namespaces/agents-{level}/pods", made, dryRun="All"
+    )
+
+    assert answer.code == code, answer
+    [own] = [each for each in agents.objects() if each["kind"] == "Namespace"]
+    assert own["metadata"]["labels"][label] == "privileged"
+    await Store(clients["admin"]).delete(home)
+
+
+# ---- what an agent is for
+
+
+async def test_an_agent_publishes_its_node_with_that_as_the_owner(clients: Clients) -> None:
+    node = (await ask(clients["here"], "GET", f"/api/v1/nodes/{HERE}")).body["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Node", "name": HERE, "uid": node["uid"]}
+    first = await applied(clients["here"], HERE, ownerReferences=[owner])
+    again = await applied(
+        clients["here"], HERE, ownerReferences=[owner], annotations={**SAID, "numalign.io/machine": "{}"}
+    )
+
+    assert (first.code, again.code) == (HTTPStatus.CREATED, HTTPStatus.OK), again.body
+    assert first.warnings == []
+    assert again.body["metadata"]["annotations"]["numalign.io/machine"] == "{}"
+    assert again.body["zones"] == fleets.topology(HERE, fleets.LARGER)["zones"]
+
+
+async def test_zones_are_of_whoever_wrote_them_first_and_annotations_of_the_agent(clients: Clients) -> None:
+    """Lists of topologies are written as wholes, so two exporters of different zones conflict."""
+    wrote = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={"a": "b"}))
+    assert wrote.code == HTTPStatus.CREATED, wrote.body
+    other = fleets.topology(HERE, fleets.SHAPES["cpu"])["zones"]
+    body = {**topology(HERE), "zones": other}
+    path, manager = f"{TOPOLOGIES}/{HERE}", {"fieldManager": AGENT}
+
+    refused = await ask(clients["here"], "PATCH", path, body, **manager)
+    assert refused.code == HTTPStatus.CONFLICT, refused
+    assert ".zones" in refused.body["message"]
+    del body["zones"]
+    body.pop("attributes", None)
+    added = await ask(clients["here"], "PATCH", path, body, **manager)
+    assert added.code == HTTPStatus.OK, added
+    assert added.body["zones"] == wrote.body["zones"]
+    assert added.body["metadata"]["annotations"] == {"a": "b", **SAID}
+
+
+# ---- what the program writes
+
+
+def reported(*names: str) -> NodeReport:
+    """A node on which these pods hold a CPU each."""
+    held = [listed(name, container("main", str(at))) for at, name in enumerate(names, start=1)]
+    return report(observation(*(pod_of(name, name) for name in names), listed=held), SeenDevices())[0]
+
+
+async def stored(clients: Clients) -> Json:
+    answer = await ask(clients["admin"], "GET", f"{TOPOLOGIES}/{HERE}")
+    assert answer.code == HTTPStatus.OK, answer
+    return answer.body
+
+
+@pytest.mark.parametrize("publish", [Publish.IF_ABSENT, Publish.ALWAYS])
+async def test_the_program_publishes_its_node_and_what_changes_there(
+    clients: Clients, program: Told, publish: Publish
+) -> None:
+    publisher = program.publisher(publish)
+    for names in ((), ("web",), ("web", "db")):
+        await publisher.publish(reported(*names))
+
+    found, wanted = await stored(clients), reported("web", "db")
+    assert found["zones"] == wanted.zones
+    assert wanted.annotations.items() <= found["metadata"]["annotations"].items()
+    assert [(owner["kind"], owner["name"]) for owner in found["metadata"]["ownerReferences"]] == [
+        ("Node", HERE)
+    ]
+
+
+async def test_the_program_gives_way_to_an_exporter_and_takes_over_if_told_so(
+    clients: Clients, program: Told
+) -> None:
+    first = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={"a": "b"}))
+    assert first.code == HTTPStatus.CREATED, first
+    beside = program.publisher(Publish.IF_ABSENT)
+    for names in ((), ("web",)):
+        await beside.publish(reported(*names))
+    found, wanted = await stored(clients), reported("web")
+    assert found["zones"] == first.body["zones"]
+    assert {"a": "b", **wanted.annotations}.items() <= found["metadata"]["annotations"].items()
+
+    await program.publisher(Publish.ALWAYS).publish(reported("db"))
+    found, wanted = await stored(clients), reported("db")
+    assert found["zones"] == wanted.zones
+    assert wanted.annotations.items() <= found["metadata"]["annotations"].items()
+
+
+async def test_the_program_writes_the_zones_once_the_exporter_and_its_object_are_gone(
+    clients: Clients, program: Told
+) -> None:
+    first = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={}))
+    assert first.code == HTTPStatus.CREATED, first
+    publisher = program.publisher(Publish.IF_ABSENT)
+    await publisher.publish(reported("web"))
+    await ask(clients["exporter"], "DELETE", f"{TOPOLOGIES}/{HERE}")
+    await publisher.publish(reported("db"))
+
+    found = await stored(clients)
+    assert found["zones"] == reported("db").zones
+    assert [owner["name"] for owner in found["metadata"]["ownerReferences"]] == [HERE]
+
+
+async def test_the_program_tells_its_pods_and_no_successor_of_one(clients: Clients, program: Told) -> None:
+    near = (await ask(clients["admin"], "GET", f"{PODS}/near")).body["metadata"]
+    records = PodRecords(program.api, log=program.log, metrics=program.metrics)
+    gone = NamedPlacement("00000000-0000-0000-0000-000000000000", "agents-team", "near", {})
+    records.keep((gone, NamedPlacement(near["uid"], "agents-team", "near", {})))
+    await records.write_due()
+
+    told = (await ask(clients["admin"], "GET", f"{PODS}/near")).body["metadata"]["annotations"]
+    assert told == {OBSERVED: "[]"}
+
+
+# ---- what it may not
+
+
+async def test_an_agent_may_not_speak_of_another_node(clients: Clients) -> None:
+    made = await applied(clients["here"], THERE)
+    assert denied(made, f"the agent of node {HERE} may write no NodeResourceTopology but that of its node")
+    assert (await applied(clients["there"], THERE)).code == HTTPStatus.CREATED
+    assert denied(await applied(clients["here"], THERE, force="true"), f"and not {THERE}")
+    body = {"metadata": {"annotations": {"numalign.io/placements": None}}}
+    answer = await patch(clients["here"], f"{TOPOLOGIES}/{THERE}", body, how=Patch.MERGE)
+    assert denied(answer, f"and not {THERE}")
+
+
+@pytest.mark.parametrize("who", ["nowhere", "unbound"])
+async def test_a_token_of_no_node_speaks_of_none(clients: Clients, who: str) -> None:
+    answer = await applied(clients[who], HERE)
+    assert denied(answer, "an agent shows a token that was made for a pod on a node")
+
+
+METADATA: dict[str, Json] = {
+    "a label": {"labels": {"a": "b"}},
+    "another annotation": {"annotations": {"a": "b"}},
+    "what stands on pods": {"annotations": {OBSERVED: "[]"}},
+    "a finalizer": {"finalizers": ["example.com/stay"]},
+    "another owner": {
+        "ownerReferences": [
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "name": "x",
+                "uid": "00000000-0000-0000-0000-000000000000",
+            }
+        ]
+    },
+    "another node as the owner": {
+        "ownerReferences": [
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "name": THERE,
+                "uid": "00000000-0000-0000-0000-000000000000",
+            }
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "there already"])
+@pytest.mark.parametrize("what", METADATA)
+async def test_of_its_own_object_an_agent_changes_nothing_else(
+    clients: Clients, what: str, *, there: bool
+) -> None:
+    if there:
+        assert (await applied(clients["here"], HERE)).code == HTTPStatus.CREATED
+    assert denied(await applied(clients["here"], HERE, **METADATA[what]), "of the metadata of a NodeResource")
+
+
+async def test_what_others_wrote_on_its_object_stays(clients: Clients) -> None:
+    """An exporter's labels, annotations and owner are no reason to refuse an agent."""
+    others = {"labels": {"team": "a"}, "annotations": {"a": "b"}, **METADATA["another owner"]}
+    wrote = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, **others))
+    assert wrote.code == HTTPStatus.CREATED, wrote.body
+    body: Json = {"metadata": {"annotations": {"numalign.io/machine": "{}"}}}
+    assert (await patch(clients["here"], f"{TOPOLOGIES}/{HERE}", body, how=Patch.MERGE)).code == HTTPStatus.OK
+    body = {"metadata": {"annotations": {"a": None}}}
+    answer = await patch(clients["here"], f"{TOPOLOGIES}/{HERE}", body, how=Patch.MERGE)
+    assert denied(answer, "of the metadata")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("DELETE", f"{TOPOLOGIES}/{HERE}"),
+        ("GET", TOPOLOGIES),
+        ("GET", f"{TOPOLOGIES}/{HERE}"),
+        ("PUT", f"{TOPOLOGIES}/{HERE}"),
+        ("GET", "/api/v1/nodes"),
+        ("GET", "/api/v1/pods"),
+        ("GET", f"{PODS}/near"),
+        ("DELETE", f"{PODS}/near"),
+        ("GET", "/api/v1/secrets"),
+        ("GET", f"/api/v1/namespaces/{HOME}/configmaps"),
+        ("GET", f"/api/v1/nodes/{HERE}/proxy/configz"),
+        ("POST", f"/api/v1/namespaces/{HOME}/pods"),
+    ],
+)
+async def test_roles_give_an_agent_nothing_else(clients: Clients, method: str, path: str) -> None:
+    body = {"POST": agents.pod("more", HERE), "PUT": topology(HERE)}.get(method)
+    assert (await ask(clients["here"], method, path, body)).code == HTTPStatus.FORBIDDEN
+
+
+# ---- pods
+
+
+async def patched(clients: Clients, name: str, body: Json) -> Answer:
+    return await patch(clients["here"], f"{PODS}/{name}", body, how=Patch.MERGE, dryRun="All")
+
+
+async def test_an_agent_annotates_pods_of_its_node_and_no_others(clients: Clients) -> None:
+    body = {"metadata": {"annotations": {OBSERVED: "[]"}}}
+    assert (await patched(clients, "near", body)).code == HTTPStatus.OK
+    assert denied(
+        await patched(clients, "far", body),
+        f"the agent of node {HERE} may change no Pod but those of its node",
+    )
+
+
+async def test_a_pod_that_took_the_name_of_another_is_not_annotated(clients: Clients) -> None:
+    other = {"metadata": {"uid": "00000000-0000-0000-0000-000000000000", "annotations": {OBSERVED: "[]"}}}
+    answer = await patched(clients, "near", other)
+    assert answer.code == HTTPStatus.UNPROCESSABLE_ENTITY
+    assert {cause["field"] for cause in answer.body["details"]["causes"]} == {"metadata.uid"}
+
+
+POD: dict[str, Json] = {
+    **{what: {"metadata": METADATA[what]} for what in ("a label", "another annotation", "a finalizer")},
+    "what is reserved": {"metadata": {"annotations": {"numalign.io/placement": "[]"}}},
+    "what is said of nodes": {"metadata": {"annotations": {"numalign.io/machine": "{}"}}},
+    "an owner": {"metadata": METADATA["another owner"]},
+    "its image": {"spec": {"containers": [{"name": "main", "image": "registry.example/other"}]}},
+}
+
+
+@pytest.mark.parametrize("what", POD)
+async def test_of_a_pod_an_agent_changes_nothing_else(clients: Clients, what: str) -> None:
+    answer = await patched(clients, "near", POD[what])
+    assert denied(answer, f"nothing of a Pod but its annotation {OBSERVED}"), answer
+
+
+# ---- what nobody else may
+
+
+@pytest.mark.parametrize("key", SAID)
+async def test_nobody_else_says_what_a_kubelet_knows(clients: Clients, key: str) -> None:
+    lie = {"annotations": {key: "lie"}}
+    new = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, **lie))
+    assert denied(new, f"the annotation {key} may be written by {ACCOUNT} and by members of system:masters")
+    assert f"and not by {EXPORTER}" in new.body["message"]
+    assert (await applied(clients["here"], HERE)).code == HTTPStatus.CREATED
+    body = {"metadata": lie}
+    changed = await patch(clients["exporter"], f"{TOPOLOGIES}/{HERE}", body, how=Patch.MERGE)
+    assert denied(changed, f"the annotation {key} "), changed
+
+
+async def test_an_exporter_writes_its_zones_as_ever(clients: Clients) -> None:
+    """With the annotations as they are, or without them: then less is known, and nothing false."""
+    assert (await applied(clients["here"], HERE)).code == HTTPStatus.CREATED
+    path = f"{TOPOLOGIES}/{HERE}"
+    found = (await ask(clients["exporter"], "GET", path)).body
+    zones = fleets.topology(HERE, fleets.SHAPES["cpu"])["zones"]
+    kept = await ask(clients["exporter"], "PUT", path, {**found, "zones": zones})
+    assert kept.code == HTTPStatus.OK, kept
+    bare = {**kept.body, "metadata": {**kept.body["metadata"], "annotations": {}}}
+    assert (await ask(clients["exporter"], "PUT", path, bare)).code == HTTPStatus.OK
+
+
+async def test_members_of_system_masters_may(clients: Clients) -> None:
+    answer = await ask(clients["admin"], "POST", TOPOLOGIES, topology(HERE))
+    assert answer.code == HTTPStatus.CREATED, answer

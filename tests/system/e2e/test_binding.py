@@ -1,0 +1,165 @@
+"""What a real API server makes of our Binding, and of our Events."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from http import HTTPStatus
+
+import orjson
+import pytest
+import pytest_asyncio
+from kubernetes_asyncio.client import ApiClient
+from prometheus_client import CollectorRegistry
+
+from numalign.kube.bindings import bind
+from numalign.kube.client import Api
+from numalign.kube.errors import Conflict, NotFound
+from numalign.kube.events import Event, EventOutcome, Recorder, Type
+from numalign.model.intent import PLACEMENT
+from numalign.runtime import logs
+from tools.clusters.api_requests import Json, ask, create, pod, read
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+KEPT = {"example.com/team": "blue"}
+EVENTS = "/api/v1/namespaces/team/events"
+RECORD = {PLACEMENT: '[{"zones":["node-0"],"amount":{"cpu":"8"}}]'}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def server(api: ApiClient) -> AsyncIterator[Api]:
+    yield Api(api, namespace="team")
+
+
+async def made(api: ApiClient, name: str, **spec: object) -> str:
+    """A pod that nobody has bound; gives its uid."""
+    wish = pod(name, asks={}, annotations=KEPT)
+    wish["spec"] |= spec
+    answer = await create(api, wish)
+    assert answer.code == HTTPStatus.CREATED, answer
+    uid: str = answer.body["metadata"]["uid"]
+    return uid
+
+
+async def bound(server: Api, name: str, *, uid: str, node: str = "large") -> None:
+    await bind(server, namespace="team", name=name, uid=uid, node=node, annotations=RECORD)
+
+
+async def stored(api: ApiClient, name: str) -> Json:
+    return (await read(api, name)).body
+
+
+async def changes(server: Api, before: Json, after: Json) -> list[Json]:
+    """All that has happened to a pod between two versions of it."""
+    since, until = (seen["metadata"]["resourceVersion"] for seen in (before, after))
+    query = {
+        "watch": "true",
+        "resourceVersion": since,
+        "fieldSelector": f"metadata.name={before['metadata']['name']}",
+        "timeoutSeconds": "30",
+    }
+    said = server.lines("/api/v1/namespaces/team/pods", [*query.items()], what="pods", silence=40)
+    seen = list[Json]()
+    async with aclosing(said) as lines:
+        async for line in lines:
+            if line:
+                seen.append(orjson.loads(line))
+                if seen[-1]["object"]["metadata"]["resourceVersion"] == until:
+                    break
+    return seen
+
+
+async def test_a_binding_gives_a_pod_its_node_and_its_record_in_one_write(
+    api: ApiClient, server: Api
+) -> None:
+    uid = await made(api, "bound")
+    before = await stored(api, "bound")
+
+    await bound(server, "bound", uid=uid)
+
+    found = await stored(api, "bound")
+    assert found["spec"]["nodeName"] == "large"
+    assert found["metadata"]["annotations"] == KEPT | RECORD
+    assert [each["type"] for each in found["status"]["conditions"]] == ["PodScheduled"]
+    [change] = await changes(server, before, found)
+    assert (change["type"], change["object"]) == ("MODIFIED", {"kind": "Pod", "apiVersion": "v1"} | found)
+
+
+async def test_a_pod_is_bound_once(api: ApiClient, server: Api) -> None:
+    uid = await made(api, "once")
+    await bound(server, "once", uid=uid)
+    before = await stored(api, "once")
+
+    for node in ("large", "small"):
+        with pytest.raises(Conflict, match='already assigned to node "large"'):
+            await bound(server, "once", uid=uid, node=node)
+    assert await stored(api, "once") == before
+
+
+async def test_a_pod_of_another_uid_is_not_bound(api: ApiClient, server: Api) -> None:
+    await made(api, "anew")
+
+    with pytest.raises(Conflict, match="UID in precondition"):
+        await bound(server, "anew", uid="6a1f6f0c-0000-4000-8000-000000000000")
+    assert "nodeName" not in (await stored(api, "anew"))["spec"]
+
+
+async def test_a_pod_that_waits_behind_a_gate_is_not_bound(api: ApiClient, server: Api) -> None:
+    uid = await made(api, "gated", schedulingGates=[{"name": "example.com/gate"}])
+
+    with pytest.raises(Conflict, match="schedulingGates"):
+        await bound(server, "gated", uid=uid)
+
+
+async def test_a_pod_that_is_leaving_is_not_bound(api: ApiClient, server: Api) -> None:
+    wish = pod("leaving", asks={}, finalizers=["example.com/last-words"])
+    uid = (await create(api, wish)).body["metadata"]["uid"]
+    path = "/api/v1/namespaces/team/pods/leaving"
+    assert (await ask(api, "DELETE", path)).code == HTTPStatus.OK
+
+    with pytest.raises(Conflict, match="is being deleted"):
+        await bound(server, "leaving", uid=uid)
+    left = await stored(api, "leaving")
+    del left["metadata"]["finalizers"]
+    assert (await ask(api, "PUT", path, left)).code == HTTPStatus.OK
+
+
+async def test_a_pod_that_is_gone_is_missing(server: Api) -> None:
+    with pytest.raises(NotFound, match="the binding of pod team/never to node large does not exist"):
+        await bound(server, "never", uid="6a1f6f0c-0000-4000-8000-000000000000")
+
+
+async def test_an_event_stands_beside_its_pod_once(api: ApiClient, server: Api) -> None:
+    uid = await made(api, "bounced")
+    registry, written = CollectorRegistry(), asyncio.Semaphore(0)
+    log = logs.to(io.StringIO(), level="debug", form="json")
+
+    async def pause(_: float) -> None:
+        """Comes after each event."""
+        written.release()
+
+    recorder = Recorder(server, component="numalign-scorer", log=log, registry=registry, sleep=pause)
+    event = Event("team", "bounced", uid, Type.WARNING, "PlacementRefused", "node large refused\nthis: é")
+
+    task = asyncio.create_task(recorder.run())
+    for _ in range(2):
+        recorder.publish(event)
+        await written.acquire()
+    task.cancel()
+
+    found = await ask(api, "GET", EVENTS, fieldSelector=f"involvedObject.uid={uid}")
+    [shown] = found.body["items"]
+    counts = [
+        registry.get_sample_value("numalign_pod_events_total", {"outcome": outcome})
+        for outcome in EventOutcome
+    ]
+    assert dict(zip(EventOutcome, counts, strict=True)) == {
+        EventOutcome.WRITTEN: 1,
+        EventOutcome.REPEATED: 1,
+        EventOutcome.FAILED: 0,
+        EventOutcome.DROPPED: 0,
+    }
+    assert (shown["type"], shown["reason"], shown["message"]) == (event.type, event.reason, event.message)
+    assert shown["involvedObject"]["name"] == "bounced"
+    assert (await ask(api, "DELETE", f"{EVENTS}/{shown['metadata']['name']}")).code == HTTPStatus.OK

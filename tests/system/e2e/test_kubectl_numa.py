@@ -1,0 +1,201 @@
+"""`kubectl numa` through a kubeconfig: what it reads of a real API server, and says of a pod stored there."""
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+from kubernetes_asyncio.client import ApiClient
+
+from tests.system.e2e.conftest import PATHS
+from tests.worlds.programs import path_of
+from tools.clusters.api_requests import INTENT, ask, create, pod
+from tools.clusters.controlplane.planes import Plane
+from tools.clusters.processes import program, run
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+Numa = Callable[..., Awaitable[tuple[int, str]]]
+
+
+async def test_a_snapshot_of_the_cluster_holds_what_the_rules_need(
+    kubectl_numa: Numa, classes: Mapping[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "cluster.json.gz"
+
+    code, said = await kubectl_numa("snapshot", "-o", str(file))
+    assert code == 0, said
+    code, said = await kubectl_numa("nodes", f"--snapshot={file}", "-o", "json")
+
+    assert code == 0, said
+    assert {node["name"]: node["class"] for node in json.loads(said)} == classes
+
+
+async def test_the_cluster_can_be_asked_without_a_file(
+    kubectl_numa: Numa, classes: Mapping[str, str]
+) -> None:
+    code, said = await kubectl_numa("nodes", "-o", "json")
+
+    assert code == 0, said
+    assert {node["name"]: node["class"] for node in json.loads(said)} == classes
+
+
+async def test_what_nodes_lack_is_told_of_every_one(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
+    code, said = await kubectl_numa("doctor", "-o", "json")
+
+    assert code == 1, said
+    found = {node["name"]: {each["finding"] for each in node["findings"]} for node in json.loads(said)}
+    assert {name for name, findings in found.items() if "counts-only" in findings} == {*classes}
+
+
+async def test_who_writes_a_topology_beside_another_is_named(api: ApiClient, kubectl_numa: Numa) -> None:
+    path = f"{PATHS['NodeResourceTopology']}/left-behind"
+    told = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology"}
+    metadata = {"name": "left-behind"}
+    attributes = [{"name": "topologyManagerPolicy", "value": "none"}]
+    for manager, beside in (
+        ("exporter", {"zones": [{"name": "node-0", "type": "Node"}]}),
+        ("another", {"zones": [{"name": "node-0", "type": "Node"}], "attributes": attributes}),
+        ("numalign-agent", {"metadata": {**metadata, "annotations": {"numalign.io/machine": "{}"}}}),
+    ):
+        wish = {**told, "metadata": metadata, **beside}
+        assert (await ask(api, "PATCH", path, wish, fieldManager=manager)).code < HTTPStatus.BAD_REQUEST
+    try:
+        _, said = await kubectl_numa("doctor", "left-behind", "-o", "json")
+    finally:
+        await ask(api, "DELETE", path)
+
+    [node] = json.loads(said)
+    findings = {each["finding"]: each["detail"] for each in node["findings"]}
+    assert findings["two-writers"] == "another, exporter"
+    assert "orphan" in findings
+
+
+async def test_a_pod_that_is_stored_is_explained_by_its_name(api: ApiClient, kubectl_numa: Numa) -> None:
+    made = pod("explained", asks={"nvidia.com/gpu": "4"}, annotations=INTENT)
+    assert (await create(api, made)).code == HTTPStatus.CREATED
+
+    code, said = await kubectl_numa("explain", "explained", "-n", "team", "-o", "json")
+
+    assert code == 0, said
+    [explained] = json.loads(said)
+    assert explained["pod"] == "explained"
+    assert any(node["verdict"] == "fits" for node in explained["nodes"])
+
+
+async def test_a_context_that_is_not_there_is_told(kubectl_numa: Numa) -> None:
+    code, said = await kubectl_numa("nodes", "--context", "elsewhere")
+
+    assert code == 2
+    assert "elsewhere" in said
+    assert "Traceback" not in said
+
+
+# Flags that mean what they mean to kubectl.
+
+
+async def test_somebody_else_is_impersonated(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
+    code, said = await kubectl_numa("nodes", "--as=stranger", "-o", "name")
+    assert (code, "not allowed to read the list of nodes" in said) == (2, True), said
+
+    code, said = await kubectl_numa("nodes", "--as=stranger", "--as-group=system:masters", "-o", "name")
+    assert code == 0, said
+    assert {*said.split()} == {f"node/{name}" for name in classes}
+
+
+async def test_a_server_and_a_token_need_no_kubeconfig(
+    kubectl_numa: Numa, plane: Plane, classes: Mapping[str, str]
+) -> None:
+    server = (f"--server=https://127.0.0.1:{plane.port}", "--token=admin", "-o", "name")
+
+    code, said = await kubectl_numa("nodes", *server, KUBECONFIG="/nowhere")
+    assert (code, "certificate" in said) == (2, True), said
+
+    for trust in (f"--certificate-authority={plane.ca}", "--insecure-skip-tls-verify"):
+        code, said = await kubectl_numa("nodes", *server, trust, KUBECONFIG="/nowhere")
+        assert code == 0, said
+        assert f"node/{next(iter(classes))}" in said.split()
+
+
+async def test_a_token_that_nobody_gave_is_refused(kubectl_numa: Numa) -> None:
+    code, said = await kubectl_numa("nodes", "--token=nobodys", "-o", "name")
+
+    assert (code, "does not accept your credentials" in said) == (2, True), said
+
+
+async def test_nodes_are_selected_by_their_labels(
+    api: ApiClient, kubectl_numa: Numa, classes: Mapping[str, str]
+) -> None:
+    name = next(iter(classes))
+    metadata = {"name": name, "labels": {"numa-test": "chosen"}}
+    labelled = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+    applied = await ask(api, "PATCH", f"/api/v1/nodes/{name}", labelled, fieldManager="test")
+    assert applied.code == HTTPStatus.OK
+
+    code, said = await kubectl_numa("nodes", "-l", "numa-test in (chosen)", "-o", "name")
+
+    assert (code, said) == (0, f"node/{name}\n")
+
+
+async def test_a_workload_is_explained_by_its_type_and_name(api: ApiClient, kubectl_numa: Numa) -> None:
+    template = pod("x", asks={"nvidia.com/gpu": "4"}, annotations=INTENT)
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "typed"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "typed"}},
+            "template": {
+                "metadata": {"labels": {"app": "typed"}, "annotations": INTENT},
+                "spec": template["spec"] | {"restartPolicy": "Always"},
+            },
+        },
+    }
+    path = "/apis/apps/v1/namespaces/team/deployments"
+    assert (await ask(api, "POST", path, deployment)).code == HTTPStatus.CREATED
+    try:
+        code, said = await kubectl_numa("explain", "deploy/typed", "-n", "team", "-o", "name")
+    finally:
+        await ask(api, "DELETE", f"{path}/typed")
+
+    assert code == 0, said
+    assert said.startswith("node/")
+
+
+async def test_versions_are_those_of_the_server_and_of_pods_of_ours(
+    api: ApiClient, kubectl_numa: Numa
+) -> None:
+    made = pod("agent", asks={"cpu": "1"})
+    made["metadata"]["labels"] = {
+        "app.kubernetes.io/name": "numalign",
+        "app.kubernetes.io/component": "agent",
+    }
+    made["spec"]["containers"][0] |= {"name": "agent", "image": "registry:5000/numalign:0.0.1"}
+    assert (await create(api, made)).code == HTTPStatus.CREATED
+    try:
+        code, said = await kubectl_numa("version")
+    finally:
+        await ask(api, "DELETE", "/api/v1/namespaces/team/pods/agent", gracePeriodSeconds="0")
+
+    assert code == 0, said
+    assert "kubernetes  v1." in said
+    assert "agent       0.0.1  1 pod in team, 0 ready\n" in said
+    assert "warning: this program has version" in said
+
+
+async def test_kubectl_completes_what_is_typed(
+    plane: Plane, classes: Mapping[str, str], tmp_path: Path
+) -> None:
+    """It finds the plugin and what completes it on the PATH, and shows what that says."""
+    kubectl, first = path_of("kubectl"), next(iter(classes))
+    environment = {
+        "PATH": f"{Path(program('kubectl-numa')).parent}{os.pathsep}{os.environ['PATH']}",
+        "KUBECONFIG": str(plane.kubeconfig("admin", tmp_path)),
+    }
+
+    _, said = await run(kubectl, "__complete", "numa", "nod", **environment)
+    assert "nodes" in [line.partition("\t")[0] for line in said.splitlines()], said
+    _, said = await run(kubectl, "__complete", "numa", "nodes", first[:-1], **environment)
+    assert first in said.splitlines(), said

@@ -1,0 +1,273 @@
+"""
+The map against a real API server, which alone knows whose a token is and what they may see.
+
+A controller serves it as its service account, with the roles that the chart gives it for the map and nothing
+else. People are service accounts, whose tokens the API server makes and takes back.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from certs import authority
+from numalign.kube.client import Api
+from numalign.map.access import LOOK
+from tests.system.e2e import sites
+from tests.system.e2e.granted import exercises, rights_of, until_allowed
+from tests.worlds.asked_for import PACKAGING
+from tools.clusters import fleets, shipped
+from tools.clusters.api_objects import Store
+from tools.clusters.api_requests import Json, ask, pod
+from tools.clusters.controlplane import audits
+from tools.clusters.controlplane.planes import Plane
+from tools.clusters.helm import build
+from tools.clusters.processes import Child, Children, answers, free_port, until
+from tools.clusters.sim.desk import ApiDesk
+from tools.clusters.waiting import SELDOM, seconds_until
+from tools.generate.manifests import made
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+USERS = {"admin": "system:masters", shipped.CONTROLLERS: shipped.GROUPS}
+VALUES = "map.enabled=true tls.source=cert-manager labelNodes=false"
+TEAM, OTHER = "team", "secret-space"
+VIEWER = "numalign-map-viewer"
+
+OF_THE_MAP = {
+    *((group, resource, verb) for verb in ("list", "watch") for group, resource in (
+        ("", "pods"), ("", "namespaces"), ("resource.k8s.io", "deviceclasses"))),
+    ("authentication.k8s.io", "tokenreviews", "create"),
+    ("authorization.k8s.io", "subjectaccessreviews", "create"),
+}  # fmt: skip
+
+LISTER = "lists-pods"
+LISTING = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": LISTER},
+    "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}],
+}
+"""Kubernetes' own role `view` is put together by a controller that does not run here."""
+
+LOOKING = ("", LOOK.group, LOOK.resource, LOOK.verb, "")
+"""What the role of a viewer allows."""
+
+ACCOUNTS = "/api/v1/namespaces/team/serviceaccounts"
+
+
+@dataclass(frozen=True, slots=True)
+class MapSite:
+    """A control plane, the map of it, and the roles of the controller that serves that."""
+
+    plane: Plane
+    store: Store
+    url: str
+    child: Child
+    roles: Sequence[Json]
+
+    async def person(self, name: str, *, looks: bool = True, pods_of: Sequence[str] = ()) -> str:
+        """The token of somebody who may look, and list the pods of some namespaces."""
+        account = {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"namespace": TEAM, "name": name},
+        }
+        await self.store.apply(account)
+        if looks:
+            await self.store.apply(binding("ClusterRoleBinding", name, VIEWER))
+        for namespace in pods_of:
+            await self.store.apply(binding("RoleBinding", name, LISTER, namespace))
+        rights = {(namespace, "", "pods", "list", "") for namespace in pods_of} | (
+            {LOOKING} if looks else set()
+        )
+        await until_allowed(self.store.api, f"system:serviceaccount:{TEAM}:{name}", rights)
+        return await self.token(name)
+
+    async def token(self, name: str, *audiences: str) -> str:
+        """What `kubectl create token` prints."""
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"audiences": audiences},
+        }
+        answer = await ask(self.store.api, "POST", f"{ACCOUNTS}/{name}/token", request)
+        assert answer.code == HTTPStatus.CREATED, answer.body
+        token: str = answer.body["status"]["token"]
+        return token
+
+    async def see(self, path: str, token: str) -> tuple[int, str]:
+        """Status and content of a page."""
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self.url}{path}", headers=headers) as answer,
+        ):
+            return answer.status, await answer.text()
+
+
+def binding(kind: str, name: str, role: str, namespace: str = "") -> Json:
+    """A role for the account of this name."""
+    metadata = {"name": f"{name}-{role}"} | ({"namespace": namespace} if namespace else {})
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "namespace": TEAM, "name": name}],
+    }
+
+
+def running_pod(namespace: str, name: str) -> Json:
+    """A pod that is on a node."""
+    asked = pod("single-numa-node", asks={"cpu": "1", "memory": "1Gi"})
+    spec = {**asked["spec"], "nodeName": "a"}
+    return {**asked, "metadata": {"namespace": namespace, "name": name}, "spec": spec}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def site(
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    children: Children,
+    pair: authority.Files,
+) -> AsyncIterator[MapSite]:
+    """Two nodes, and a pod in each of two namespaces."""
+    place = await sites.place(pytestconfig, tmp_path_factory.mktemp("mapped"), pair)
+    with PACKAGING.or_skipped():
+        [helm] = await build.find()
+    names = (shipped.CONTROLLER, VIEWER)
+    roles = [
+        each for (kind, name), each in (await made(helm, VALUES)).items() if "Role" in kind and name in names
+    ]
+    plane = Plane(
+        children, place, users=USERS, flags=audits.flags(place.folder, users=(shipped.CONTROLLERS,))
+    )
+    await plane.start()
+    async with plane.client("admin") as client:
+        store = Store(client)
+        await ApiDesk(Api(client, namespace="default")).learn()
+        for document in (*shipped.documents(shipped.MANIFESTS / "namespace.yaml"), *roles, LISTING):
+            await store.apply(document)
+        for name in ("a", "b"):
+            await store.apply(fleets.node(name, fleets.LARGER))
+            await store.apply(fleets.topology(name, fleets.LARGER))
+        for namespace in (TEAM, OTHER):
+            await store.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+            await store.apply(running_pod(namespace, f"pod-of-{namespace}"))
+        port, metrics = free_port(), free_port()
+        child = await children.start(
+            *(sys.executable, "-m", "controller", f"--namespace={shipped.NAMESPACE}", "--label-nodes=false"),
+            f"--kubeconfig={plane.kubeconfig(shipped.CONTROLLERS, plane.folder)}",
+            *("--bind=127.0.0.1", f"--metrics-port={metrics}", "--drain-seconds=0"),
+            *("--map", f"--map-port={port}", "--map-review-seconds=1"),
+            name="controller",
+        )
+        ready = partial(answers, f"http://127.0.0.1:{metrics}/readyz")
+        await until(ready, what="the controller was ready", child=child)
+        yield MapSite(plane, store, f"http://127.0.0.1:{port}", child, roles)
+        await child.end()
+    await plane.end()
+
+
+async def test_a_token_of_an_account_signs_in_by_the_form(site: MapSite) -> None:
+    token = await site.person("former")
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(site.url, cookie_jar=jar) as browser:
+        async with browser.get("/") as before:
+            assert before.status == HTTPStatus.UNAUTHORIZED
+        async with browser.post("/login", data={"token": token, "next": "/nodes/a"}) as page:
+            assert (page.status, page.url.path) == (HTTPStatus.OK, "/nodes/a")
+            assert "system:serviceaccount:team:former" in await page.text()
+        async with browser.post("/logout", headers={"Origin": site.url}) as page:
+            assert page.url.path == "/login"
+        async with browser.get("/") as after:
+            assert after.status == HTTPStatus.UNAUTHORIZED
+
+
+async def test_without_the_role_nobody_looks(site: MapSite) -> None:
+    token = await site.person("outsider", looks=False, pods_of=[TEAM])
+    status, text = await site.see("/api/fleet", token)
+
+    assert (status, VIEWER in text, '"groups"' in text) == (HTTPStatus.FORBIDDEN, True, False)
+
+
+async def test_who_may_list_pods_in_one_namespace_sees_the_names_of_that_alone(site: MapSite) -> None:
+    token = await site.person("member", pods_of=[TEAM])
+
+    async def known() -> bool:
+        return "pod-of-team" in (await site.see("/nodes/a", token))[1]
+
+    await seconds_until(known, bool, what="the pods were known", within=60, every=SELDOM)
+    for path in ("/", "/nodes/a", "/api/nodes/a", "/api/fleet", f"/pods/{TEAM}/pod-of-team"):
+        status, text = await site.see(path, token)
+        assert (status, "pod-of-secret-space" in text, OTHER in text) == (HTTPStatus.OK, False, False), path
+    assert (await site.see(f"/pods/{OTHER}/pod-of-secret-space", token))[0] == HTTPStatus.NOT_FOUND
+
+
+@pytest.mark.parametrize("token", ["made-up", "a.b.c", ""])
+async def test_a_token_that_the_api_server_does_not_know_is_none(site: MapSite, token: str) -> None:
+    assert (await site.see("/api/fleet", token))[0] == HTTPStatus.UNAUTHORIZED
+
+
+async def test_a_token_for_another_audience_is_none(site: MapSite) -> None:
+    await site.person("elsewhere")
+    status, text = await site.see("/api/fleet", await site.token("elsewhere", "vault"))
+
+    assert (status, "does not accept the token" in text) == (HTTPStatus.UNAUTHORIZED, True)
+
+
+async def test_a_right_that_is_taken_away_is_gone_soon(site: MapSite) -> None:
+    token = await site.person("leaver", pods_of=[TEAM])
+    assert (await site.see("/api/fleet", token))[0] == HTTPStatus.OK
+    await site.store.delete(binding("ClusterRoleBinding", "leaver", VIEWER))
+
+    async def status() -> int:
+        return (await site.see("/api/fleet", token))[0]
+
+    await seconds_until(
+        status, lambda code: code == HTTPStatus.FORBIDDEN, what="it was refused", within=60, every=SELDOM
+    )
+
+
+async def test_a_token_that_is_taken_back_ends_the_stream(site: MapSite) -> None:
+    token = await site.person("revoked")
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{site.url}/events", headers=headers, timeout=aiohttp.ClientTimeout(60)) as stream,
+    ):
+        assert stream.status == HTTPStatus.OK
+        await stream.content.readuntil(b"\n\n")
+        await ask(site.store.api, "DELETE", f"{ACCOUNTS}/revoked")
+        assert (await stream.content.read()).endswith(b"event: login\ndata:\n\n")
+    assert (await site.see("/api/fleet", token))[0] == HTTPStatus.UNAUTHORIZED
+
+
+async def test_a_change_in_the_cluster_is_told_to_whoever_looks(site: MapSite) -> None:
+    token = await site.person("watcher")
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{site.url}/events", headers=headers, timeout=aiohttp.ClientTimeout(30)) as stream,
+    ):
+        await site.store.apply(running_pod(TEAM, "newcomer"))
+        said = b""
+        while b'data: ["a"]' not in said:
+            said += await stream.content.readuntil(b"\n\n")
+        assert b"newcomer" not in said
+
+
+async def test_the_rights_that_the_map_brings_are_used_and_nothing_else_is_asked_for(site: MapSite) -> None:
+    # What the tests above asked: the site is theirs, and goes with this file.
+    asked = [use for use in audits.uses(site.plane.folder, user=shipped.CONTROLLERS) if use.resource]
+    allowed = rights_of(shipped.CONTROLLER, site.roles)
+
+    assert OF_THE_MAP - {(use.group, use.resource, use.verb) for use in asked} == set()
+    assert {use for use in asked if not any(exercises(use, right) for right in allowed)} == set()
+    assert [use for use in asked if use.code in {401, 403} and not site.plane.starting(use.at)] == []

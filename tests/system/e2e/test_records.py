@@ -1,0 +1,208 @@
+"""
+Who may write the annotations that nodes are given out by: a real API server keeps them.
+
+Everybody here may do everything with pods, as far as roles go; only the policy of the chart is between them
+and what it guards.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from http import HTTPStatus
+
+import pytest
+import pytest_asyncio
+from kubernetes_asyncio.client import ApiClient
+
+from numalign.kube.decode.placement_records import KAI_OBSERVED, KEYS
+from numalign.model.intent import PINNED_AT, PLACEMENT
+from tools.clusters import shipped
+from tools.clusters.api_requests import Answer, Json, ask, create, pod, read
+from tools.clusters.controlplane.planes import Plane
+from tools.clusters.processes import until
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("api")]
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+PODS = "/api/v1/namespaces/team/pods"
+
+SCORER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scorer"
+EXPORTER = "system:serviceaccount:kai-scheduler:exporter"
+CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
+KUBELET, TENANT = "system:node:large", "tenant"
+PEOPLE = (SCORER, EXPORTER, CONTROLLER, KUBELET, TENANT, "administrator")
+
+GUARDED = sorted({*KEYS, PINNED_AT})
+
+RECORD = {PLACEMENT: '[{"zones":["node-0"],"amount":{"cpu":"8"}}]'}
+LIE = {PLACEMENT: "[]"}
+
+Clients = Mapping[str, ApiClient]
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def clients(plane: Plane) -> AsyncIterator[Clients]:
+    """Who comes to the API server, each with every right that roles can give."""
+    async with AsyncExitStack() as stack:
+        made = {who: plane.client("admin") for who in PEOPLE}
+        for who, client in made.items():
+            stack.push_async_callback(client.close)
+            client.set_default_header("Impersonate-User", who)
+            client.set_default_header("Impersonate-Group", "system:masters")
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="session", scope="module", autouse=True)
+async def guarded(admin: ApiClient, clients: Clients, plane: Plane) -> AsyncIterator[None]:
+    """The policy as it is shipped, with one more who writes; gone afterwards, for others bind here too."""
+    policy, binding = shipped.documents(shipped.MANIFESTS / "scorer" / "guard" / "records.yaml")
+    [condition] = policy["spec"]["matchConditions"]
+    condition["expression"] = condition["expression"].replace(f"'{SCORER}'", f"'{SCORER}', '{EXPORTER}'")
+    for path, document in ((POLICIES, policy), (BINDINGS, binding)):
+        answer = await ask(admin, "POST", path, document)
+        assert answer.code == HTTPStatus.CREATED, answer.body
+
+    async def denies() -> bool:
+        answer = await create(clients[TENANT], lying("first"), dryRun="All")
+        return answer.code == HTTPStatus.UNPROCESSABLE_ENTITY
+
+    await until(denies, what="the policy was in force", child=plane.child, seconds=30)
+    yield
+    for path in (BINDINGS, POLICIES):
+        await ask(admin, "DELETE", f"{path}/numalign-records")
+
+    async def allows() -> bool:
+        return not await denies()
+
+    await until(allows, what="the policy was gone", child=plane.child, seconds=30)
+
+
+def lying(name: str, **metadata: object) -> Json:
+    return pod(name, asks={}, annotations=LIE, **metadata)
+
+
+def binding(name: str, annotations: Mapping[str, str]) -> Json:
+    metadata = {"name": name, "namespace": "team", "annotations": dict(annotations)}
+    target = {"apiVersion": "v1", "kind": "Node", "name": "large"}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+
+
+async def bound(clients: Clients, name: str) -> Json:
+    """A pod that the scorer bound, with its record."""
+    made = await create(clients[TENANT], pod(name, asks={}))
+    assert made.code == HTTPStatus.CREATED, made.body
+    answer = await ask(clients[SCORER], "POST", f"{PODS}/{name}/binding", binding(name, RECORD))
+    assert answer.code == HTTPStatus.CREATED, answer.body
+    return (await read(clients[TENANT], name)).body
+
+
+async def record_of(clients: Clients, name: str) -> str | None:
+    found: dict[str, str] = (await read(clients[TENANT], name)).body["metadata"].get("annotations", {})
+    return found.get(PLACEMENT)
+
+
+def denied(answer: Answer) -> bool:
+    return answer.code == HTTPStatus.UNPROCESSABLE_ENTITY and "numalign-records" in answer.body["message"]
+
+
+def annotated(found: Json, annotations: Mapping[str, str | None]) -> Json:
+    """The same object with other annotations; None takes one away."""
+    changed = {**found["metadata"].get("annotations", {}), **annotations}
+    kept = {key: text for key, text in changed.items() if text is not None}
+    return {**found, "metadata": {**found["metadata"], "annotations": kept}}
+
+
+@pytest.mark.parametrize("key", GUARDED)
+@pytest.mark.parametrize("who", [TENANT, "administrator", CONTROLLER, KUBELET])
+async def test_nobody_makes_a_pod_with_a_record(clients: Clients, who: str, key: str) -> None:
+    answer = await create(clients[who], pod("liar", asks={}, annotations={key: "[]"}))
+
+    assert denied(answer), answer
+    for part in (f"the annotation {key} ", SCORER, f"not by {who}: remove it from the pod or its template"):
+        assert part in answer.body["message"]
+
+
+@pytest.mark.parametrize("who", [TENANT, CONTROLLER, KUBELET])
+async def test_a_pod_without_one_is_made_as_ever(clients: Clients, who: str) -> None:
+    assert (await create(clients[who], pod("honest", asks={}))).code == HTTPStatus.CREATED
+
+
+CHANGES: dict[str, Mapping[str, str | None]] = {
+    "change": LIE,
+    "remove": {PLACEMENT: None},
+    "pin": {PINNED_AT: "2026-11-23T01:00:00Z"},
+    "add": {KAI_OBSERVED: '[{"zone":"node-0","amount":{"cpu":"64"}}]'},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("part", ["", "/status"])
+async def test_nobody_changes_a_record(clients: Clients, part: str, change: Mapping[str, str | None]) -> None:
+    found = await bound(clients, "kept")
+    answer = await ask(clients[TENANT], "PUT", f"{PODS}/kept{part}", annotated(found, change))
+
+    assert denied(answer), answer
+    assert "leave it as it is" in answer.body["message"]
+    assert (await read(clients[TENANT], "kept")).body["metadata"]["annotations"] == RECORD
+
+
+@pytest.mark.parametrize("part", ["ephemeralcontainers", "resize"])
+async def test_what_changes_something_else_changes_no_record(clients: Clients, part: str) -> None:
+    """The API server lets these change what they are for, and forgets the rest."""
+    found = await bound(clients, "kept")
+    await ask(clients[TENANT], "PUT", f"{PODS}/kept/{part}", annotated(found, LIE))
+
+    assert await record_of(clients, "kept") == RECORD[PLACEMENT]
+
+
+@pytest.mark.parametrize("part", ["pods/waits/binding", "bindings"])
+@pytest.mark.parametrize("who", [TENANT, "administrator", CONTROLLER])
+async def test_nobody_binds_a_pod_with_a_record(clients: Clients, who: str, part: str) -> None:
+    await create(clients[TENANT], pod("waits", asks={}))
+    path = f"/api/v1/namespaces/team/{part}"
+    answer = await ask(clients[who], "POST", path, binding("waits", LIE))
+
+    assert denied(answer), answer
+    assert "nodeName" not in (await read(clients[TENANT], "waits")).body["spec"]
+    assert (await ask(clients[who], "POST", path, binding("waits", {}))).code == HTTPStatus.CREATED
+
+
+async def test_an_eviction_carries_none(clients: Clients) -> None:
+    await bound(clients, "evicted")
+    metadata: Json = {"name": "evicted", "namespace": "team"}
+    eviction: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    lie = {**eviction, "metadata": {**metadata, "annotations": LIE}}
+
+    assert denied(await ask(clients[TENANT], "POST", f"{PODS}/evicted/eviction", lie))
+    assert (
+        await ask(clients[TENANT], "POST", f"{PODS}/evicted/eviction", eviction)
+    ).code == HTTPStatus.CREATED
+
+
+async def test_whoever_is_named_writes_them(clients: Clients) -> None:
+    found = await bound(clients, "observed")
+    observed = annotated(found, CHANGES["add"])
+    answer = await ask(clients[EXPORTER], "PUT", f"{PODS}/observed", observed)
+
+    assert answer.code == HTTPStatus.OK, answer
+    assert answer.body["metadata"]["annotations"] == {**RECORD, **CHANGES["add"]}
+
+
+async def test_a_kubelet_tells_of_a_pod_with_a_record(clients: Clients) -> None:
+    found = await bound(clients, "running")
+    told = {**found, "status": {**found["status"], "phase": "Running", "hostIP": "10.0.0.1"}}
+    answer = await ask(clients[KUBELET], "PUT", f"{PODS}/running/status", told)
+
+    assert answer.code == HTTPStatus.OK, answer
+    assert (answer.body["status"]["phase"], await record_of(clients, "running")) == (
+        "Running",
+        RECORD[PLACEMENT],
+    )
+
+
+async def test_a_tenant_changes_what_else_stands_on_a_pod(clients: Clients) -> None:
+    found = await bound(clients, "labelled")
+    answer = await ask(clients[TENANT], "PUT", f"{PODS}/labelled", annotated(found, {"team": "blue"}))
+
+    assert answer.code == HTTPStatus.OK, answer
+    assert await record_of(clients, "labelled") == RECORD[PLACEMENT]

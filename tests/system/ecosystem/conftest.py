@@ -1,0 +1,133 @@
+"""Programs of other projects beside numalign, on one cluster; skipped, loudly, where that cannot be had."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.system.e2e import placing
+from tests.system.ecosystem.denying import Denying, denying
+from tests.system.ecosystem.nodes import NODES, USERS, node
+from tests.system.ecosystem.pools import INSTANCES, Pools
+from tests.system.ecosystem.queues import Queues
+from tests.system.workloads.installed import HELM, Numalign, numalign, programs
+from tests.system.workloads.stages import Stage, stage
+from tests.worlds.asked_for import ECOSYSTEM
+from tests.worlds.child_output import CHILDREN
+from tools.clusters import ecosystem
+from tools.clusters.api_requests import Json
+from tools.clusters.descheduler.rounds import deschedule
+from tools.clusters.karpenter.controllers import karpenter
+from tools.clusters.kuberay.controllers import kuberay
+from tools.clusters.kueue.controllers import kueue
+from tools.clusters.processes import free_port, until
+from tools.clusters.trainer.controllers import trainer
+
+PATIENCE_SECONDS = 5
+"""For which a pod waits behind numalign's gate: less than by default, because tests wait for what follows."""
+
+VALUES = (
+    f"gates.enabled=true gates.patienceSeconds={PATIENCE_SECONDS} heal.enabled=true"
+    " scorer.enabled=true scheduler.enabled=true"
+)
+"""Of numalign's chart."""
+
+session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="session")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    async def build() -> None:
+        config.stash[HELM] = await programs(*ecosystem.ALL)
+
+    # numalign remembers the nodes of a NodePool, and denies no pod that it might launch a larger one for.
+    items.sort(key=lambda item: "pools" in getattr(item, "fixturenames", ()))
+    ECOSYSTEM.claim(config, items, Path(__file__).parent, build)
+
+
+@pytest.fixture(scope="session")
+def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Has a line written at the end of the run."""
+    return partial(ECOSYSTEM.remark, pytestconfig)
+
+
+@session_fixture()
+async def cluster(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Stage]:
+    """Nodes with agents, the scheduler, the controllers, and nothing else of ours."""
+    async with stage(tmp_path_factory.mktemp("stage"), [node(name) for name in NODES], USERS) as running:
+        pytestconfig.stash[CHILDREN] = running.cluster.children
+        yield running
+
+
+@session_fixture()
+async def ours(cluster: Stage, pytestconfig: pytest.Config) -> AsyncIterator[Numalign]:
+    """Webhook and controller as the chart installs them, with gates."""
+    async with numalign(cluster, pytestconfig.stash[HELM], VALUES) as running:
+        yield running
+
+
+@session_fixture()
+async def denies(ours: Numalign, pytestconfig: pytest.Config) -> AsyncIterator[Denying]:
+    """Namespaces in which numalign denies workloads, as with `workloads: deny`."""
+    async with denying(ours, pytestconfig.stash[HELM], VALUES) as running:
+        yield running
+
+
+@session_fixture()
+async def scored(ours: Numalign, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[None]:
+    """`numalign-scheduler` with the scorer."""
+    stage, port = ours.stage, free_port()
+    plane, children = stage.cluster.plane, stage.cluster.children
+    kubeconfig = plane.kubeconfig(placing.SCORER, tmp_path_factory.mktemp("scorer"))
+    cluster = placing.Cluster(plane, stage.store)
+    folder = tmp_path_factory.mktemp("second")
+    scorer = await placing.replica(children, kubeconfig, port=port, name="scorer")
+    await until(scorer.ready, what="the scorer was ready", child=scorer.child)
+    async with placing.second_scheduler(children, cluster, folder, port=port):
+        yield
+    await scorer.child.end()
+
+
+@session_fixture()
+async def training(ours: Numalign) -> AsyncIterator[None]:
+    """Kubeflow's Trainer."""
+    async with trainer(ours.stage.cluster.children, ours.stage.cluster.plane):
+        yield
+
+
+@session_fixture()
+async def queues(
+    ours: Numalign,
+    training: None,  # noqa: ARG001  Kueue denies TrainJobs if it starts before their kinds are there
+    pytestconfig: pytest.Config,
+) -> AsyncIterator[Queues]:
+    """Kueue, which was installed after numalign."""
+    stage = ours.stage
+    async with kueue(stage.cluster.children, stage.cluster.plane, pytestconfig.stash[HELM]) as running:
+        yield Queues(ours, running)
+
+
+@session_fixture()
+async def ray(ours: Numalign) -> AsyncIterator[None]:
+    """KubeRay."""
+    async with kuberay(ours.stage.cluster.children, ours.stage.cluster.plane):
+        yield
+
+
+@session_fixture()
+async def pools(ours: Numalign, pytestconfig: pytest.Config) -> AsyncIterator[Pools]:
+    """Karpenter, without any NodePool."""
+    stage = ours.stage
+    plane, children = stage.cluster.plane, stage.cluster.children
+    async with karpenter(children, plane, pytestconfig.stash[HELM], INSTANCES):
+        yield Pools(ours)
+
+
+@pytest.fixture
+def evict(ours: Numalign, pytestconfig: pytest.Config) -> Callable[[Json], Awaitable[list[str]]]:
+    """Runs a profile of the descheduler once, and returns whom it evicted."""
+    return partial(deschedule, ours.stage.cluster.plane, pytestconfig.stash[HELM])

@@ -1,0 +1,79 @@
+"""Namespaces in which numalign denies workloads, beside those in which it warns.
+
+One webhook process more, told `workloads: deny` by the chart, and a configuration that sends it the workloads
+of namespaces with a label: so a test can switch the setting for its own namespace.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+from tests.system.workloads import workloads
+from tests.system.workloads.installed import Numalign, command
+from tests.system.workloads.stages import Stage
+from tools.clusters import shipped
+from tools.clusters.api_objects import namespace
+from tools.clusters.api_requests import Json, ask
+from tools.clusters.replicas import replicas
+from tools.clusters.waiting import SELDOM, seconds_until
+from tools.generate.manifests import made
+
+LABEL = {"denies": "workloads"}
+ENTRY = "workloads.validate.numalign.io"
+IMPOSSIBLE = 1000
+"""CPUs that no node has in any zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denying:
+    """What the webhook that denies is switched on with."""
+
+    stage: Stage
+
+    async def begin(self, home: str) -> None:
+        """Have workloads denied in a namespace from now on."""
+        await self.stage.store.apply(namespace(home, LABEL))
+        wish = workloads.template("rehearsal", on={}, cpus=IMPOSSIBLE, restart="Never")
+        path = f"/apis/batch/v1/namespaces/{home}/jobs"
+        job = workloads.job(home, "rehearsal", 1, wish, backoff=0)
+        await seconds_until(
+            partial(ask, self.stage.api, "POST", path, job, dryRun="All"),
+            lambda answer: answer.code == HTTPStatus.FORBIDDEN,
+            what=f"an impossible Job was denied in {home}",
+            within=30,
+            every=SELDOM,
+        )
+
+
+@asynccontextmanager
+async def denying(ours: Numalign, helm: Path, values: str) -> AsyncIterator[Denying]:
+    """Run such a webhook during the block."""
+    stage = ours.stage
+    installation = await made(helm, f"{values} workloads=deny")
+    folder = stage.cluster.plane.folder / "denying"
+    folder.mkdir()
+    kubeconfig = stage.cluster.plane.kubeconfig(shipped.ACCOUNT, folder)
+    told = command(installation, shipped.NAME, kubeconfig)
+    async with replicas(stage.cluster.children, command=told, name="denying") as webhooks:
+        await webhooks.start()
+        await stage.store.apply(await _configuration(ours, webhooks.service.port))
+        yield Denying(stage)
+
+
+async def _configuration(ours: Numalign, port: int) -> Json:
+    """The entry for workloads as it is installed now, for namespaces with the label."""
+    kind = "ValidatingWebhookConfiguration"
+    installed = await ours.stage.read(ours.installation[kind, shipped.CONFIGURATION])
+    [entry] = [each for each in installed["webhooks"] if each["name"] == ENTRY]
+    entry["clientConfig"]["url"] = entry["clientConfig"]["url"].replace(
+        str(ours.webhooks.service.port), str(port)
+    )
+    return {
+        "apiVersion": installed["apiVersion"],
+        "kind": kind,
+        "metadata": {"name": f"{shipped.CONFIGURATION}-denying"},
+        "webhooks": [{**entry, "namespaceSelector": {"matchLabels": LABEL}}],
+    }

@@ -1,0 +1,153 @@
+"""Queues of Kueue, and what is asked of it."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from tests.system.workloads import workloads
+from tests.system.workloads.installed import Numalign
+from tools.clusters.api_requests import Json
+from tools.clusters.installing import Running
+from tools.clusters.waiting import SELDOM, seconds_until
+
+VERSION = "kueue.x-k8s.io/v1beta2"
+QUEUE = "queue"
+"""The name of the only queue of every namespace."""
+OF_QUEUE = {"kueue.x-k8s.io/queue-name": QUEUE}
+HOST = "kubernetes.io/hostname"
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """Kueue beside numalign."""
+
+    ours: Numalign
+    kueue: Running
+
+    @asynccontextmanager
+    async def home(
+        self,
+        name: str,
+        labels: Mapping[str, str],
+        *,
+        on: Mapping[str, str],
+        cpus: int,
+        topology: bool = False,
+    ) -> AsyncIterator[str]:
+        """A namespace whose queue has quota for so many CPUs of nodes with these labels.
+
+        With `topology`, Kueue chooses the node of each pod (Topology Aware Scheduling).
+        """
+        store = self.ours.stage.store
+        flavor: Json = {"nodeLabels": dict(on)}
+        if topology:
+            await store.apply(_object("Topology", "hosts", {"levels": [{"nodeLabel": HOST}]}))
+            flavor["topologyName"] = "hosts"
+        await store.apply(_object("ResourceFlavor", name, flavor))
+        await store.apply(_object("ClusterQueue", name, _quota(name, cpus)))
+        async with self.ours.home(name, labels) as home:
+            await store.apply(_object("LocalQueue", QUEUE, {"clusterQueue": name}, namespace=home))
+            yield home
+
+    async def workload(self, home: str, of: str) -> Json | None:
+        """The Workload that Kueue made for a Job or pod, if it has."""
+        every = await self.ours.stage.store.list(VERSION, "Workload")
+        mine = (each for each in every if each["metadata"]["namespace"] == home and of in owners(each))
+        return next(mine, None)
+
+    async def conditions(self, home: str, of: str) -> dict[str, str]:
+        """The conditions of such a Workload; empty if there is none."""
+        found = await self.workload(home, of) or {}
+        return {each["type"]: each["status"] for each in found.get("status", {}).get("conditions", ())}
+
+    async def until(self, home: str, of: str, condition: str, *, within: float = 30) -> None:
+        """Return when such a Workload has a condition."""
+        await seconds_until(
+            partial(self.conditions, home, of),
+            lambda seen: seen.get(condition) == "True",
+            what=f"{of} was {condition}",
+            within=within,
+            every=SELDOM,
+        )
+
+    async def deactivate(self, home: str, of: str) -> None:
+        """Have a Job evicted."""
+        found = await self.workload(home, of)
+        assert found
+        name = found["metadata"]["name"]
+        await self.ours.stage.store.apply(_object("Workload", name, {"active": False}, namespace=home))
+
+    def denials(self, home: str) -> list[str]:
+        """What Kueue's log says of writes in a namespace that numalign denied."""
+        lines = self.kueue.log.read_text(errors="replace").splitlines()
+        return [line for line in lines if f'"namespace":"{home}"' in line and "denied the request" in line]
+
+
+def owners(document: Json) -> set[str]:
+    """The names of those that own an object."""
+    return {owner["name"] for owner in document["metadata"].get("ownerReferences", ())}
+
+
+def _object(kind: str, name: str, spec: Json, *, namespace: str = "") -> Json:
+    within = {"namespace": namespace} if namespace else {}
+    return {"apiVersion": VERSION, "kind": kind, "metadata": {"name": name, **within}, "spec": spec}
+
+
+def priority(name: str, value: int) -> Json:
+    """A class of workloads."""
+    return {
+        "apiVersion": VERSION,
+        "kind": "WorkloadPriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
+def _quota(flavor: str, cpus: int) -> Json:
+    amounts = [{"name": "cpu", "nominalQuota": str(cpus)}, {"name": "memory", "nominalQuota": "1Ti"}]
+    return {
+        "namespaceSelector": {},
+        "preemption": {"withinClusterQueue": "LowerPriority"},
+        "resourceGroups": [
+            {
+                "coveredResources": ["cpu", "memory"],
+                "flavors": [{"name": flavor, "resources": amounts}],
+            }
+        ],
+    }
+
+
+def queued(wish: Json, **labels: str) -> Json:
+    """A workload of the queue; a Job is suspended, as Kueue wants it."""
+    metadata = wish["metadata"]
+    suspended = {"spec": {**wish["spec"], "suspend": True}} if wish["kind"] == "Job" else {}
+    return {
+        **wish,
+        "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **OF_QUEUE, **labels}},
+        **suspended,
+    }
+
+
+def job(home: str, name: str, count: int, *, cpus: int, annotations: Mapping[str, str] | None = None) -> Json:
+    """A Job of the queue, whose pods run until they are deleted; it gives up after the first failure."""
+    wish = workloads.template(name, on={}, cpus=cpus, restart="Never")
+    wish["metadata"]["annotations"] |= annotations or {}
+    return queued(workloads.job(home, name, count, wish, backoff=0))
+
+
+def pod(home: str, name: str, *, cpus: int, annotations: Mapping[str, str] | None = None) -> Json:
+    """A pod of the queue."""
+    return queued(bare(home, name, cpus=cpus, annotations=annotations))
+
+
+def bare(home: str, name: str, *, cpus: int, annotations: Mapping[str, str] | None = None) -> Json:
+    """A pod that no queue knows of."""
+    wish = workloads.template(name, on={}, cpus=cpus)
+    metadata = {
+        **wish["metadata"],
+        "namespace": home,
+        "name": name,
+        "annotations": {**wish["metadata"]["annotations"], **(annotations or {})},
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": wish["spec"]}

@@ -1,0 +1,32 @@
+"""What tests of several programs look for."""
+
+from collections.abc import Sequence
+
+from tests.system.workloads.stages import Stage
+from tools.clusters.api_requests import Json
+from tools.clusters.waiting import SELDOM, seconds_until
+
+
+def assert_pinned(pods: Sequence[Json]) -> None:
+    """Assert that numalign chose the node of each pod, and that its own kubelet took it."""
+    for pod in pods:
+        assert "numalign.io/pinned-at" in pod["metadata"]["annotations"]
+        required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        named = {
+            value
+            for term in required["nodeSelectorTerms"]
+            for field in term["matchFields"]
+            for value in field["values"]
+        }
+        assert named == {pod["spec"]["nodeName"]}
+
+
+async def until_told(stage: Stage, home: str, name: str, *reasons: str) -> str:
+    """Wait for an event of an object that has one of these reasons, and return which."""
+
+    async def told() -> set[str]:
+        events = await stage.events(home)
+        return {each["reason"] for each in events if each["involvedObject"]["name"] == name} & {*reasons}
+
+    await seconds_until(told, bool, what=f"{name} was told one of {reasons}", within=30, every=SELDOM)
+    return min(await told())

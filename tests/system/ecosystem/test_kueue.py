@@ -1,0 +1,135 @@
+"""Kueue decides when a workload starts, and numalign where; neither waits for the other."""
+
+from functools import partial
+
+import pytest
+
+from tests.system.ecosystem import queues as kueue
+from tests.system.ecosystem.denying import IMPOSSIBLE
+from tests.system.ecosystem.nodes import POOL
+from tests.system.ecosystem.queues import Queues
+from tests.system.ecosystem.seen import assert_pinned, until_told
+from tests.system.workloads import workloads
+from tests.system.workloads.installed import GATE
+from tests.system.workloads.stages import EACH
+from tests.system.workloads.workloads import WIDE
+from tools.clusters.api_requests import Json
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+GATED = {GATE: "enabled"}
+POOL_A = {POOL: "a"}
+OURS = "numalign.io/placement"
+QUOTA = "kueue.x-k8s.io/admission"
+"""Gates of pods."""
+
+
+async def test_an_admitted_job_is_pinned_to_the_nodes_of_its_flavor(queues: Queues) -> None:
+    stage = queues.ours.stage
+    async with queues.home("admitted", GATED, on=POOL_A, cpus=2 * WIDE) as home:
+        await stage.store.apply(kueue.job(home, "train", 2, cpus=WIDE))
+        await stage.until_running(home, "train", 2)
+        pods = await stage.pods(home, "train")
+
+    assert [pod["spec"]["nodeSelector"] for pod in pods] == [POOL_A] * 2
+    assert_pinned(pods)
+
+
+async def test_patience_begins_when_kueue_admits_a_pod(queues: Queues) -> None:
+    """Another pod, made later, waits in vain for a zone and is released: that takes the whole patience."""
+    stage = queues.ours.stage
+    async with queues.home("patience", GATED, on=POOL_A, cpus=WIDE) as home:
+        await stage.block(home, "strict-1", "strict-2", "large-1", cpus=EACH - WIDE)
+        first, second = (kueue.pod(home, name, cpus=WIDE) for name in ("first", "second"))
+        await stage.store.apply(first)
+        await stage.until_running(home, "first", 1)
+        await stage.store.apply(second)
+        await stage.store.apply(kueue.bare(home, "in-vain", cpus=2 * WIDE))
+        await until_told(stage, home, "in-vain", "NUMAGateLifted")
+        held = await stage.read(second)
+        await stage.store.delete(first)
+        await stage.until_running(home, "second", 1)
+        pods = await stage.pods(home, "second")
+
+    assert {OURS, QUOTA} <= {gate["name"] for gate in held["spec"]["schedulingGates"]}
+    assert "numalign.io/pinned-at" not in held["metadata"]["annotations"]
+    assert_pinned(pods)
+
+
+async def test_pods_of_a_group_keep_their_roles(queues: Queues) -> None:
+    """Kueue admits a group only if each pod is as it was when Kueue saw it first, affinity included."""
+    stage = queues.ours.stage
+    group = {"kueue.x-k8s.io/pod-group-name": "group"}
+    count = {"kueue.x-k8s.io/pod-group-total-count": "2"}
+    async with queues.home("group", GATED, on=POOL_A, cpus=6) as home:
+        for name, cpus in (("driver", 1), ("worker", 5)):
+            wish = workloads.ending(kueue.bare(home, name, cpus=cpus, annotations=count), seconds=1)
+            await stage.store.apply(kueue.queued(wish, **group))
+
+        async def members() -> list[Json]:
+            return [pod for name in ("driver", "worker") for pod in await stage.pods(home, name)]
+
+        await seconds_until(
+            members,
+            lambda pods: [pod["status"]["phase"] for pod in pods] == ["Succeeded"] * 2,
+            what="both pods had run",
+            within=60,
+            every=SELDOM,
+        )
+        pods = await members()
+
+    assert_pinned(pods)
+
+
+async def test_pods_of_deployments_and_statefulsets_are_admitted_one_by_one(queues: Queues) -> None:
+    stage = queues.ours.stage
+    async with queues.home("serving", GATED, on=POOL_A, cpus=6) as home:
+        web = kueue.queued(workloads.deployment(home, "web", 1, workloads.template("web", on={})))
+        db = kueue.queued(workloads.statefulset(home, "db", 2, workloads.template("db", on={})))
+        db["spec"]["podManagementPolicy"] = "OrderedReady"
+        for document in (web, db):
+            await stage.store.apply(document)
+        await stage.until_running(home, "web", 1)
+        await stage.until_running(home, "db", 2)
+        pods = [pod for name in ("web", "db") for pod in await stage.pods(home, name)]
+
+    assert_pinned(pods)
+
+
+async def test_zones_of_a_preempted_job_go_to_the_one_that_preempts_it(queues: Queues) -> None:
+    stage = queues.ours.stage
+    await stage.store.apply(kueue.priority("high", 100))
+    async with queues.home("preempted", GATED, on=POOL_A, cpus=2 * WIDE) as home:
+        # One place in each zone of one node is all that is left.
+        await stage.block(home, "strict-1", cpus=EACH - WIDE)
+        await stage.block(home, "strict-2", cpus=EACH)
+        low = kueue.job(home, "low", 2, cpus=WIDE)
+        high = kueue.job(home, "high", 2, cpus=WIDE)
+        high["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "high"
+        await stage.store.apply(low)
+        await stage.until_running(home, "low", 2)
+        await stage.store.apply(high)
+        await stage.until_running(home, "high", 2)
+        await seconds_until(
+            partial(stage.pods, home, "low"),
+            lambda pods: not pods,
+            what="low had ended",
+            within=30,
+            every=SELDOM,
+        )
+        pods, suspended = await stage.pods(home, "high"), (await stage.read(low))["spec"]["suspend"]
+
+    assert suspended
+    assert_pinned(pods)
+
+
+async def test_of_an_impossible_job_its_author_is_warned_and_its_quota_is_held(queues: Queues) -> None:
+    stage = queues.ours.stage
+    async with queues.home("impossible", {}, on=POOL_A, cpus=IMPOSSIBLE) as home:
+        answer = await stage.store.try_to_apply(kueue.job(home, "train", 1, cpus=IMPOSSIBLE))
+        await until_told(stage, home, "train", "FailedCreate")
+        conditions = await queues.conditions(home, "train")
+
+    assert any("no node can align" in warning for warning in answer.warnings)
+    assert conditions["Admitted"] == "True"

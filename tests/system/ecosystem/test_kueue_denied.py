@@ -1,0 +1,60 @@
+"""With `workloads: deny`, Kueue can still start and evict what its queues hold."""
+
+from functools import partial
+
+import pytest
+
+from tests.system.ecosystem import queues as kueue
+from tests.system.ecosystem.denying import IMPOSSIBLE, Denying
+from tests.system.ecosystem.nodes import POOL
+from tests.system.ecosystem.queues import Queues
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_a_job_that_its_flavor_cannot_align_is_started(queues: Queues, denies: Denying) -> None:
+    """Pool a could align it, so it was accepted; its queue has quota only on a smaller node."""
+    stage = queues.ours.stage
+    small = {"kubernetes.io/hostname": "small-1"}
+    async with queues.home("flavored", {}, on=small, cpus=8) as home:
+        await denies.begin(home)
+        await stage.store.apply(kueue.job(home, "train", 1, cpus=5))
+        await queues.until(home, "train", "Admitted")
+
+        async def told() -> tuple[list[str], set[str]]:
+            events = [each for each in await stage.events(home) if each["involvedObject"]["kind"] == "Job"]
+            return queues.denials(home), {each["reason"] for each in events}
+
+        await seconds_until(
+            told,
+            lambda seen: bool(seen[0]) or "SuccessfulCreate" in seen[1],
+            what="the Job started or was denied",
+            within=30,
+            every=SELDOM,
+        )
+        denials, reasons = await told()
+
+    assert denials == []
+    assert "SuccessfulCreate" in reasons
+
+
+async def test_an_evicted_job_returns_its_quota(queues: Queues, denies: Denying) -> None:
+    """No node could align it: it was accepted before denials were switched on."""
+    async with queues.home("evicted", {}, on={POOL: "a"}, cpus=IMPOSSIBLE) as home:
+        await queues.ours.stage.store.apply(kueue.job(home, "train", 1, cpus=IMPOSSIBLE))
+        await queues.until(home, "train", "Admitted")
+        await denies.begin(home)
+        await queues.deactivate(home, "train")
+        await queues.until(home, "train", "Evicted")
+        await seconds_until(
+            partial(queues.conditions, home, "train"),
+            lambda seen: bool(queues.denials(home)) or seen["QuotaReserved"] == "False",
+            what="the quota was returned, or that was denied",
+            within=30,
+            every=SELDOM,
+        )
+        denials, conditions = queues.denials(home), await queues.conditions(home, "train")
+
+    assert denials == []
+    assert conditions["QuotaReserved"] == "False"

@@ -1,0 +1,112 @@
+"""Kubeflow's Trainer makes a JobSet of a TrainJob and its runtime: what stands in either reaches the pods."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.system.ecosystem.denying import IMPOSSIBLE
+from tests.system.ecosystem.nodes import POOL
+from tests.system.ecosystem.seen import assert_pinned
+from tests.system.workloads import workloads
+from tests.system.workloads.installed import GATE, Numalign
+from tests.system.workloads.workloads import INTENT, WIDE
+from tools.clusters.api_requests import Json
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("training")]
+
+VERSION = "trainer.kubeflow.org/v1alpha1"
+OWN, CLUSTERS = "TrainingRuntime", "ClusterTrainingRuntime"
+NODE = "node"
+"""The name of the training nodes, and of their container, that the Trainer looks for."""
+
+
+async def test_pods_have_the_policy_of_their_runtime_or_of_a_patch_to_it(ours: Numalign) -> None:
+    stage = ours.stage
+    async with ours.home("trained", {GATE: "enabled"}) as home:
+        for document in (
+            runtime(OWN, home, "own", INTENT),
+            train_job(home, "own", OWN),
+            runtime(CLUSTERS, "", "everyones", INTENT),
+            train_job(home, "everyones", CLUSTERS),
+            runtime(OWN, home, "patched", {}),
+            train_job(home, "patched", OWN, runtimePatches=[patch(INTENT)]),
+        ):
+            await stage.store.apply(document)
+        for name in ("own", "everyones", "patched"):
+            await stage.until_running(home, name, 1)
+        pods = [pod for name in ("own", "everyones", "patched") for pod in await stage.pods(home, name)]
+
+    assert [INTENT.items() <= pod["metadata"]["annotations"].items() for pod in pods] == [True] * 3
+    assert_pinned(pods)
+
+
+async def test_of_what_no_node_can_align_whoever_applies_it_is_warned(ours: Numalign) -> None:
+    """The patch has no resources: those of the TrainJob are for each of its training nodes."""
+    stage = ours.stage
+    resources = {"limits": {"cpu": str(IMPOSSIBLE), "memory": "64Mi"}}
+    async with stage.home("untrained", {}) as home:
+        await stage.store.apply(runtime(OWN, home, "plain", {}))
+        job = train_job(home, "plain", OWN, trainer={"resourcesPerNode": resources})
+        job["spec"]["runtimePatches"] = [patch(INTENT)]
+        answers = {
+            document["kind"]: await stage.store.try_to_apply(document, dryRun="All")
+            for document in (
+                runtime(OWN, home, "wide", INTENT, cpus=IMPOSSIBLE),
+                runtime(CLUSTERS, "", "wide", INTENT, cpus=IMPOSSIBLE),
+                job,
+            )
+        }
+
+    template = "replicatedJobs[0].template.spec.template"
+    for kind, where in ((OWN, template), (CLUSTERS, template), ("TrainJob", "numalign: spec.trainer")):
+        told = f"{where}: no node can align the pod as single-numa-node"
+        assert any(told in warning for warning in answers[kind].warnings), answers[kind]
+
+
+async def test_annotations_without_effect_are_named(ours: Numalign) -> None:
+    stage = ours.stage
+    async with stage.home("misplaced", {}) as home:
+        plain = runtime(OWN, home, "plain", {})
+        await stage.store.apply(plain)
+        for wish, right in (
+            (plain, "spec.template.spec.replicatedJobs[0].template.spec.template.metadata.annotations"),
+            (train_job(home, "plain", OWN), "spec.runtimePatches[*].trainingRuntimeSpec.template"),
+        ):
+            wish["metadata"]["annotations"] = {**INTENT}
+            answer = await stage.store.try_to_apply(wish, dryRun="All")
+            told = f"[numalign.io/policy] has no effect on a {wish['kind']}: put it on {right}"
+            assert any(told in warning for warning in answer.warnings), answer
+
+
+def runtime(kind: str, home: str, name: str, annotations: Mapping[str, str], *, cpus: int = WIDE) -> Json:
+    """A runtime of one training node, in a namespace if its kind has one."""
+    wish = workloads.template(name, on={POOL: "a"}, cpus=cpus, restart="Never")
+    wish["metadata"]["annotations"] = {**annotations}
+    wish["spec"]["containers"][0]["name"] = NODE
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    job = {"name": NODE, "template": {"metadata": {"labels": labels}, "spec": {"template": wish}}}
+    spec = {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [job]}}}
+    metadata = {"name": name, **({"namespace": home} if home else {})}
+    return {"apiVersion": VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def train_job(home: str, name: str, runtime_kind: str, **spec: object) -> Json:
+    """A TrainJob with the name of its runtime."""
+    reference = {"name": name, "kind": runtime_kind}
+    metadata = {"namespace": home, "name": name}
+    return {
+        "apiVersion": VERSION,
+        "kind": "TrainJob",
+        "metadata": metadata,
+        "spec": {"runtimeRef": reference, **spec},
+    }
+
+
+def patch(annotations: Mapping[str, str]) -> Json:
+    """What a TrainJob changes in its runtime: annotations of its training nodes."""
+    template = {"metadata": {"annotations": dict(annotations)}}
+    job = {"name": NODE, "template": {"spec": {"template": template}}}
+    return {
+        "manager": "example.com/team",
+        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}},
+    }

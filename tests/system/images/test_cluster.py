@@ -1,0 +1,185 @@
+"""
+The packaged chart is installed into a cluster that runs the images.
+
+All of it is real: API server, controllers, scheduler, kubelet, containerd, runc. The kubelet mounts, probes
+and confines what the pods of the chart ask for, and the API server comes to the webhook through its Service.
+The tests run in this order, and end with an empty cluster.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+
+import pytest
+import pytest_asyncio
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from tests.system.images.helm import NAMESPACE, RELEASE, Helm
+from tests.system.images.test_images import VERSION
+from tools.clusters.api_objects import Store
+from tools.clusters.api_requests import INTENT, Json, ask
+from tools.clusters.containers.clusters import ContainerCluster
+from tools.clusters.containers.nodes import NAME as NODE
+from tools.clusters.processes import run, until
+from tools.release.image.recipes import ROOT
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+INSTALL = ("--set", "agent.enabled=true", "--wait", "--timeout=5m")
+PODS = {
+    "numalign-agent": 1,
+    "numalign-controller": 2,
+    "numalign-webhook": 2,
+}
+GUIDE = ROOT / "docs" / "how-to" / "uninstall.md"
+DEFINITION = "noderesourcetopologies.topology.node.k8s.io"
+"""What Helm keeps, with all topologies: others may publish some."""
+
+COMES_AND_GOES = ("events", "leases", "endpoints", "endpointslices")
+"""What is written all the time, whatever is installed."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def api(containers_cluster: ContainerCluster) -> AsyncIterator[ApiClient]:
+    async with containers_cluster.plane.client("admin") as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def before(api: ApiClient) -> set[str]:
+    """All that the cluster holds before the chart is installed."""
+    return await everything(api)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def installed(helm: Helm, before: set[str]) -> str:
+    """What helm prints of the installation, once all of it is ready."""
+    assert before
+    return await helm("install", RELEASE, str(helm.chart), "--create-namespace", *INSTALL)
+
+
+async def test_all_pods_of_the_chart_become_ready(
+    containers_cluster: ContainerCluster, api: ApiClient, installed: str
+) -> None:
+    """Helm waits for Deployments; a DaemonSet may lack as many pods as are replaced at once."""
+    assert "STATUS: deployed" in installed
+    await until(partial(are_ready, api), what="all were ready", child=containers_cluster.node.child)
+
+
+@pytest.mark.usefixtures("installed")
+async def test_containers_are_confined_as_the_images_allow(api: ApiClient) -> None:
+    """The webhook and the controller run as nobody; the agent as root, whose the kubelet's socket is."""
+    for pod in (await ask(api, "GET", f"/api/v1/namespaces/{NAMESPACE}/pods")).body["items"]:
+        assert pod["spec"]["securityContext"]["runAsUser"] == 65532
+        for container in pod["spec"]["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"]
+
+
+@pytest.mark.usefixtures("installed")
+async def test_the_agent_describes_the_machine_and_the_controller_labels_it(
+    containers_cluster: ContainerCluster, api: ApiClient
+) -> None:
+    await until(partial(is_labelled, api), what="the node was labelled", child=containers_cluster.node.child)
+    [topology] = await Store(api).list("topology.node.k8s.io/v1alpha2", "NodeResourceTopology")
+    assert topology["metadata"]["name"] == NODE
+    assert topology["zones"]
+
+
+@pytest.mark.usefixtures("installed")
+async def test_a_pod_that_no_node_can_align_is_denied(api: ApiClient) -> None:
+    answer = await ask(api, "POST", "/api/v1/namespaces/default/pods", pod("large", cpu="1000"))
+    assert answer.code == HTTPStatus.FORBIDDEN
+    assert "denied the request: numalign: no node can align the pod as single-numa-node" in str(answer)
+
+
+@pytest.mark.usefixtures("installed")
+async def test_a_pod_that_the_node_can_align_is_admitted_and_runs(
+    containers_cluster: ContainerCluster, api: ApiClient
+) -> None:
+    answer = await ask(api, "POST", "/api/v1/namespaces/default/pods", pod("small", cpu="1"))
+    assert answer.code == HTTPStatus.CREATED, str(answer)
+    ended = partial(has_succeeded, api, "small")
+    await until(ended, what="the pod succeeded", child=containers_cluster.node.child)
+
+
+@pytest.mark.usefixtures("installed")
+async def test_the_charts_own_test_passes(helm: Helm) -> None:
+    output = await helm("test", RELEASE, "--timeout=2m")
+    assert "Phase:          Succeeded" in output, output
+
+
+@pytest.mark.usefixtures("installed")
+async def test_nothing_is_left_once_it_is_uninstalled(
+    helm: Helm, api: ApiClient, before: set[str], containers_cluster: ContainerCluster
+) -> None:
+    await ask(api, "DELETE", "/api/v1/namespaces/default/pods/small", gracePeriodSeconds="0")
+    for script in (documented("Remove what Helm installed"), f"kubectl delete crd {DEFINITION}"):
+        code, output = await run("sh", "-euc", script, **helm.environment)
+        assert code == 0, f"{script}\n{output}"
+    with suppress(pytest.fail.Exception):
+        await until(partial(is_as, api, before), what="all was gone", child=containers_cluster.node.child)
+
+    assert await everything(api) - before == set()
+
+
+async def everything(api: ApiClient) -> set[str]:
+    """Every object of every kind that the API server lists, and every label and annotation of ours on any."""
+    listed: set[str] = set()
+    for kind in await Store(api).kinds():
+        if "list" in kind.verbs and kind.plural not in COMES_AND_GOES:
+            for item in (await ask(api, "GET", kind.path())).body.get("items", []):
+                metadata = item["metadata"]
+                name = f"{kind.plural} {metadata.get('namespace', '')}/{metadata['name']}"
+                keys = [*metadata.get("labels", {}), *metadata.get("annotations", {})]
+                listed |= {name, *(f"{name} {key}" for key in keys if "numalign" in key)}
+    return listed
+
+
+def documented(heading: str) -> str:
+    """The commands of a section of the guide."""
+    section = GUIDE.read_text().partition(f"\n## {heading}\n")[2]
+    return section.partition("```sh\n")[2].partition("```")[0]
+
+
+async def is_as(api: ApiClient, before: set[str]) -> bool:
+    return await everything(api) <= before
+
+
+async def is_labelled(api: ApiClient) -> bool:
+    node = (await ask(api, "GET", f"/api/v1/nodes/{NODE}")).body
+    return "numalign.io/class" in node["metadata"]["labels"]
+
+
+async def has_succeeded(api: ApiClient, name: str) -> bool:
+    found = (await ask(api, "GET", f"/api/v1/namespaces/default/pods/{name}")).body
+    return bool(found["status"].get("phase") == "Succeeded")
+
+
+async def are_ready(api: ApiClient) -> bool:
+    return Counter(await ready_pods(api)) == PODS
+
+
+async def ready_pods(api: ApiClient) -> list[str]:
+    """The programs of all pods that are ready, each as often as it has such a pod."""
+    pods = (await ask(api, "GET", "/api/v1/pods")).body["items"]
+    return [each["spec"]["serviceAccountName"] for each in pods if is_ready(each)]
+
+
+def is_ready(pod: Json) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
+
+
+def pod(name: str, *, cpu: str) -> Json:
+    """A pod that asks for whole processors of one zone, and ends at once."""
+    container = {
+        "name": "main",
+        "image": f"numalign-agent:{VERSION}",
+        "args": ["--version"],
+        "resources": {"limits": {"cpu": cpu, "memory": "64Mi"}},
+    }
+    metadata = {"name": name, "namespace": "default", "annotations": INTENT}
+    spec = {"containers": [container], "restartPolicy": "Never"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

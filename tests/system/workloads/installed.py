@@ -1,0 +1,197 @@
+"""Webhook and controller as the chart installs them for gates and healing, as processes of their own."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.system.e2e.clusters import LEASE
+from tests.system.workloads.stages import Stage
+from tests.system.workloads.workloads import WIDE
+from tools.clusters import shipped
+from tools.clusters.api_objects import namespace
+from tools.clusters.api_requests import INTENT, Json, ask, pod, rehearse
+from tools.clusters.controlplane import build as controlplane
+from tools.clusters.helm import build as helm
+from tools.clusters.kubelets import build as kubelets
+from tools.clusters.operators import Operator
+from tools.clusters.processes import program, until
+from tools.clusters.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
+from tools.clusters.waiting import SELDOM, seconds_until
+from tools.generate.manifests import Installation, made, of_test
+
+HELM = pytest.StashKey[Path]()
+
+VALUES = "gates.enabled=true heal.enabled=true"
+"""Of the chart."""
+
+GATE, HEAL = "numalign.io/gate", "numalign.io/heal"
+"""Labels of namespaces."""
+
+GATES = "/spec/schedulingGates"
+ASKS = {"cpu": str(WIDE), "memory": "64Mi"}
+
+KEPT = 1
+"""Refused pods of an owner that are kept: fewer than by default, so that fewer have to be seen."""
+
+_NOT_HERE = {"Deployment"}
+"""Kinds of which this module is the controller: their pods would take the places that tests are about."""
+
+IMPATIENT = {"bind": "127.0.0.1", "tls-names": "127.0.0.1,localhost", "drain-seconds": "0"}
+OWN: Mapping[str, Mapping[str, str]] = {
+    shipped.NAME: IMPATIENT,
+    shipped.CONTROLLER: {
+        **IMPATIENT,
+        "keep-refused": str(KEPT),
+        "heal-per-minute": "60",
+        "heal-owner-seconds": "1",
+        "heal-node-seconds": "1",
+    },
+}
+"""What is different on this machine."""
+
+
+async def programs(*beside: Operator) -> Path:
+    """Have everything built before the time of any test runs; the path of helm."""
+    await kubelets.find()
+    await controlplane.find(kubelets.USUAL)
+    for operator in beside:
+        await operator.find()
+    [program] = await helm.find()
+    return program
+
+
+@dataclass(frozen=True, slots=True)
+class Numalign:
+    """What runs, and what was installed for it."""
+
+    stage: Stage
+    installation: Installation
+    webhooks: Replicas
+    controllers: Replicas
+
+    @asynccontextmanager
+    async def home(self, name: str, labels: Mapping[str, str]) -> AsyncIterator[str]:
+        """A namespace with these labels during the block; all of the webhook's replicas know of its gate."""
+        async with self.stage.home(name, labels) as home:
+            await self.until_gated(home, gated=labels.get(GATE) == "enabled")
+            yield home
+
+    async def label(self, home: str, labels: Mapping[str, str]) -> None:
+        """Have these labels on a namespace, and all of the webhook's replicas know of its gate."""
+        await self.stage.store.apply(namespace(home, labels))
+        await self.until_gated(home, gated=labels.get(GATE) == "enabled")
+
+    async def until_gated(self, home: str, *, gated: bool = True) -> None:
+        """Return when pods with an intent are held in a namespace, or are not."""
+        await seconds_until(
+            partial(self._gated, home),
+            lambda seen: seen == {gated},
+            what=f"pods of {home} were held or let go as they should be",
+            within=30,
+            every=SELDOM,
+        )
+
+    async def _gated(self, home: str) -> set[bool]:
+        """Whether pods are held, as each replica has it.
+
+        Each is asked by itself: the API server calls one of them for as long as its connection lasts.
+        """
+        wish = pod("rehearsal", asks=ASKS, annotations=INTENT)
+        try:
+            changes = [await replica.mutated(wish, namespace=home) for replica in self.webhooks.running]
+        except (aiohttp.ClientError, TimeoutError):
+            return set()
+        return {any(each["path"].startswith(GATES) for each in several) for several in changes}
+
+    async def leader(self) -> Replica | None:
+        """Who holds the lease: the one that calls itself by the name that stands there."""
+        lease = (await ask(self.stage.api, "GET", LEASE)).body
+        holder = lease.get("spec", {}).get("holderIdentity")
+        own = f'"identity":"{holder}"'
+        return next((each for each in self.controllers.running if own in each.log.read_text()), None)
+
+    async def until_led(self, *, within: float = 45, by_other_than: Replica | None = None) -> Replica:
+        """Who leads, once somebody does that runs."""
+        await seconds_until(
+            self.leader,
+            lambda leader: leader is not None and leader is not by_other_than,
+            what="one led",
+            within=within,
+            every=SELDOM,
+        )
+        leader = await self.leader()
+        assert leader
+        return leader
+
+
+@asynccontextmanager
+async def numalign(stage: Stage, helm: Path, values: str = VALUES) -> AsyncIterator[Numalign]:
+    """Everything of ours during the block, with every node labelled and one controller leading."""
+    installation = await made(helm, values)
+    plane, children = stage.cluster.plane, stage.cluster.children
+    folders = {name: plane.folder / name for name in shipped.ACCOUNTS}
+    for folder in folders.values():
+        folder.mkdir()
+    commands = {
+        name: command(installation, name, plane.kubeconfig(user, folders[name]))
+        for name, user in shipped.ACCOUNTS.items()
+    }
+    async with (
+        replicas(children, command=commands[shipped.NAME], name="webhook") as webhooks,
+        replicas(
+            children, command=commands[shipped.CONTROLLER], name="controller", ports=ONLY_METRICS
+        ) as controllers,
+    ):
+        await stage.store.apply(namespace(shipped.NAMESPACE, {}))
+        for document in installation.values():
+            # A pod of `helm test` would take room on one of the nodes.
+            if document["kind"] not in _NOT_HERE and not of_test(document):
+                await stage.store.apply(shipped.by_address(document, webhooks.service.port))
+        for _ in range(2):
+            await controllers.start()
+            await webhooks.add()
+        for each in webhooks.running:
+            await until(each.is_ready, what=f"{each.name} was ready", child=each.child)
+        running = Numalign(stage, installation, webhooks, controllers)
+        await running.until_led()
+        await _until_labelled(stage)
+        await _until_asked(stage)
+        yield running
+
+
+def command(installation: Installation, name: str, kubeconfig: Path) -> tuple[str, ...]:
+    """A program as its Deployment starts it, but for where things are, and its ports."""
+    arguments: list[str] = installation.container(name)["args"]
+    flags: Mapping[str, str] = {
+        **dict(argument.removeprefix("--").split("=", 1) for argument in arguments),
+        "kubeconfig": str(kubeconfig),
+        "namespace": shipped.NAMESPACE,
+        **OWN[name],
+    }
+    return program(name), *(f"--{flag}={value}" for flag, value in flags.items() if flag not in PORTS)
+
+
+async def _until_labelled(stage: Stage) -> None:
+    def labelled(nodes: list[Json]) -> bool:
+        return all(shipped.LABEL in node["metadata"]["labels"] for node in nodes)
+
+    look = partial(stage.store.list, "v1", "Node")
+    await seconds_until(look, labelled, what="every node had a class", within=60, every=SELDOM)
+
+
+async def _until_asked(stage: Stage) -> None:
+    """Return when the API server has learned whom to ask of a pod."""
+    asks = {"cpu": str(1000), "memory": "1Gi"}
+    look = partial(rehearse, stage.api, asks=asks, namespace="default")
+    await seconds_until(
+        look,
+        lambda answer: "numalign:" in answer.body.get("message", ""),
+        what="the webhook was asked",
+        within=60,
+        every=SELDOM,
+    )

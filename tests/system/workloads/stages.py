@@ -1,0 +1,301 @@
+"""A cluster of real programs: kubelets with agents, scheduler, controllers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
+from itertools import product
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from tests.system.workloads import workloads
+from tools.clusters import shipped
+from tools.clusters.api_objects import Store, namespace
+from tools.clusters.api_requests import Json, ask
+from tools.clusters.controlplane import audits, schedulers
+from tools.clusters.controlplane import controllers as managers
+from tools.clusters.controlplane.audits import Use
+from tools.clusters.controlplane.controllers import controllers
+from tools.clusters.controlplane.planes import Users
+from tools.clusters.controlplane.schedulers import scheduler
+from tools.clusters.jobsets import controllers as jobset_controllers
+from tools.clusters.jobsets.controllers import jobsets
+from tools.clusters.kubelets.agents import agents
+from tools.clusters.kubelets.clusters import RealCluster, started
+from tools.clusters.kubelets.kubelets import RealNode
+from tools.clusters.waiting import SELDOM, seconds_until
+
+PART = "part"
+"""The label that says for which tests a node is."""
+
+ZONES = 2
+EACH = 6
+"""CPUs of a zone that pods can have."""
+
+
+def machine(each: int) -> Mapping[str, Any]:
+    """The hardware of a node, with so many CPUs of each zone that pods can have."""
+    return {
+        "zones": [
+            {
+                "id": zone,
+                "socket": zone,
+                "cores": [[zone * (each + 1) + core] for core in range(each + 1)],
+                "memory": 16 * 2**30,
+                "reservedMemory": 2**29,
+                "distances": [10, 21] if zone == 0 else [21, 10],
+            }
+            for zone in range(ZONES)
+        ],
+        "reservedSystemCPUs": f"0,{each + 1}",
+        "devices": {},
+    }
+
+
+MACHINE = machine(EACH)
+
+STRICT, LOOSE = "single-numa-node", "best-effort"
+NODES: Mapping[str, tuple[str, str]] = {
+    "holes-1": ("refused", STRICT),
+    "holes-2": ("refused", STRICT),
+    "whole": ("refused", STRICT),
+    "loose-1": ("moved", LOOSE),
+    "loose-2": ("moved", LOOSE),
+}
+"""By name of each node what it is for, and the policy of its kubelet's topology manager."""
+
+HOLES = ("holes-1", "holes-2")
+
+USERS: Users = {
+    "admin": "system:masters",
+    **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS),
+    **schedulers.USERS,
+    **managers.USERS,
+    **jobset_controllers.USERS,
+}
+
+LOST = {"Failed", "FailureTarget"}
+ENDED = {"Complete", "Completed"} | LOST
+"""Conditions of Jobs and of JobSets."""
+
+
+def node(name: str) -> RealNode:
+    """One of `NODES`."""
+    part, policy = NODES[name]
+    return RealNode(name=name, machine=MACHINE, configuration=configured(policy), labels={PART: part})
+
+
+def configured(policy: str) -> Mapping[str, str]:
+    """What a kubelet is told of its managers."""
+    return {
+        "cpuManagerPolicy": "static",
+        "memoryManagerPolicy": "None",
+        "topologyManagerPolicy": policy,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The cluster, and what is asked of it again and again.
+
+    `left` has the times since when nothing may be made any more in namespaces that tests are through with.
+    """
+
+    cluster: RealCluster
+    store: Store
+    folder: Path
+    left: dict[str, datetime] = field(default_factory=dict)
+
+    @property
+    def api(self) -> ApiClient:
+        """The API server, as the administrator."""
+        return self.store.api
+
+    async def pods(self, home: str, of: str) -> list[Json]:
+        """The pods of a workload that are there now."""
+        path = f"/api/v1/namespaces/{home}/pods"
+        selector = f"{workloads.OF}={of}"
+        answer = await ask(self.api, "GET", path, labelSelector=selector)
+        assert answer.code == HTTPStatus.OK, answer.body
+        items: list[Json] = answer.body["items"]
+        return items
+
+    async def events(self, home: str) -> list[Json]:
+        """What was told in a namespace."""
+        items: list[Json] = (await ask(self.api, "GET", f"/api/v1/namespaces/{home}/events")).body["items"]
+        return items
+
+    async def read(self, document: Json) -> Json:
+        """The object as it is now."""
+        return (await self.store.read(document)).body
+
+    def uses(self, user: str) -> list[Use]:
+        """All that a user asked the API server for."""
+        return audits.uses(self.folder, user=user)
+
+    @asynccontextmanager
+    async def home(self, name: str, labels: Mapping[str, str]) -> AsyncIterator[str]:
+        """A namespace with these labels during the block; none of its pods is on a node afterwards."""
+        await self.store.apply(namespace(name, labels))
+        try:
+            yield name
+        finally:
+            self.left[name] = datetime.now(UTC)
+            await ask(self.api, "DELETE", f"/api/v1/namespaces/{name}")
+            # From now on nobody can make pods there. The namespace controller would delete them 5 s later.
+            pods = f"/api/v1/namespaces/{name}/pods"
+            await ask(self.api, "DELETE", pods)
+            await seconds_until(
+                partial(ask, self.api, "GET", pods),
+                lambda answer: not any("nodeName" in pod["spec"] for pod in answer.body["items"]),
+                what=f"no pod of {name} was on a node",
+                within=60,
+                every=SELDOM,
+            )
+
+    async def block(self, home: str, *nodes: str, cpus: int = EACH - 1) -> None:
+        """Have `cpus` of each zone of these nodes held by pods without an intent."""
+        for node_name, zone in product(nodes, range(ZONES)):
+            wish = workloads.blocker(home, f"{node_name}-{zone}", node_name, cpus=cpus)
+            await self.store.apply(wish)
+            look = partial(self.read, wish)
+            await seconds_until(look, runs, what="a blocker ran", within=120, every=SELDOM)
+
+    async def unblock(self, home: str, node_name: str) -> None:
+        """What `block` put on a node is gone, for its kubelet too."""
+        path = f"/api/v1/namespaces/{home}/pods"
+        mine = [
+            pod for pod in await self.pods(home, workloads.BLOCKERS) if pod["spec"]["nodeName"] == node_name
+        ]
+        for pod in mine:
+            await ask(self.api, "DELETE", f"{path}/{pod['metadata']['name']}")
+        await seconds_until(
+            partial(self.pods, home, workloads.BLOCKERS),
+            lambda left: not {*workloads.names(left)} & {*workloads.names(mine)},
+            what=f"{node_name} was free again",
+            within=30,
+            every=SELDOM,
+        )
+
+    async def until_ended(self, document: Json, *, within: float = 60) -> float:
+        """The seconds until a Job or JobSet is through; fails when it is lost."""
+
+        async def conditions() -> set[str]:
+            status = (await self.read(document)).get("status", {})
+            return {each["type"] for each in status.get("conditions", ()) if each["status"] == "True"}
+
+        seconds = await seconds_until(
+            conditions,
+            lambda seen: bool(seen & ENDED),
+            what=f"{document['kind']} {document['metadata']['name']} ended",
+            within=within,
+            every=SELDOM,
+        )
+        assert not await conditions() & LOST, (await self.read(document))["status"]
+        return seconds
+
+    async def until_running(self, home: str, of: str, count: int, *, within: float = 60) -> float:
+        """The seconds until so many pods of a workload run."""
+        look = partial(self.pods, home, of)
+        return await seconds_until(
+            look,
+            lambda pods: sum(map(runs, pods)) == count,
+            what=f"{count} pods of {of} ran",
+            within=within,
+            every=SELDOM,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """By workload, all pods that were there at any time, by UID, and those that are there now.
+
+    `gated` has the times at which each pod was first and last seen behind a gate.
+    """
+
+    stage: Stage
+    home: str
+    of: tuple[str, ...]
+    seen: dict[str, dict[str, Json]] = field(default_factory=dict)
+    now: dict[str, list[Json]] = field(default_factory=dict)
+    gated: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def longest_gate(self) -> float:
+        """Seconds."""
+        return max((last - first for first, last in self.gated.values()), default=0.0)
+
+    async def look(self) -> dict[str, int]:
+        """How many there were so far, of each."""
+        for each in self.of:
+            self.now[each] = await self.stage.pods(self.home, each)
+            named = {pod["metadata"]["uid"]: pod for pod in self.now[each]}
+            self.seen.setdefault(each, {}).update(named)
+            for uid in (uid for uid, pod in named.items() if pod["spec"].get("schedulingGates")):
+                first, _ = self.gated.get(uid, (monotonic(), 0.0))
+                self.gated[uid] = (first, monotonic())
+        return {of: len(pods) for of, pods in self.seen.items()}
+
+    def kept(self, of: str) -> int:
+        """How many refused pods are there now."""
+        return sum(map(refused, self.now[of]))
+
+    def refused(self, of: str) -> int:
+        """How many were refused, of those that were seen so."""
+        return sum(map(refused, self.seen[of].values()))
+
+
+@asynccontextmanager
+async def looking(stage: Stage, home: str, of: tuple[str, ...]) -> AsyncIterator[Looked]:
+    """Look again and again during the block."""
+    looked = Looked(stage, home, of)
+
+    async def look() -> None:
+        while True:
+            await looked.look()
+            await asyncio.sleep(0.1)
+
+    await looked.look()
+    task = asyncio.create_task(look())
+    try:
+        yield looked
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def runs(pod: Json) -> bool:
+    """Whether its kubelet took it."""
+    return bool(pod.get("status", {}).get("phase") == "Running")
+
+
+def refused(pod: Json) -> bool:
+    """Whether its kubelet said no."""
+    status = pod.get("status", {})
+    return bool(status.get("phase") == "Failed" and status.get("reason") == "TopologyAffinityError")
+
+
+@asynccontextmanager
+async def stage(folder: Path, nodes: Sequence[RealNode], users: Users = USERS) -> AsyncIterator[Stage]:
+    """All that is not ours, with these nodes; programs and the audit write their logs to the folder."""
+    async with AsyncExitStack() as stack:
+        flags = audits.flags(folder, users=tuple(shipped.ACCOUNTS.values()))
+        logs = folder / "logs"
+        logs.mkdir()
+        cluster = await stack.enter_async_context(started(nodes, others=users, flags=flags, logs=logs))
+        api = await stack.enter_async_context(cluster.plane.client("admin"))
+        store = Store(api)
+        for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
+            await store.apply(document)
+        await stack.enter_async_context(agents(cluster))
+        await stack.enter_async_context(scheduler(cluster.children, cluster.plane))
+        await stack.enter_async_context(controllers(cluster.children, cluster.plane))
+        await stack.enter_async_context(jobsets(cluster.children, cluster.plane))
+        yield Stage(cluster, store, folder)

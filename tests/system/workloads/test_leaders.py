@@ -1,0 +1,162 @@
+"""The leading controller is killed in the middle of what it does to pods, and the other one goes on.
+
+Killed as by a machine that loses its power, as soon as the API server noted its first write: it heard the
+answer or not, and did no more.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+from time import monotonic
+
+import pytest
+
+from tests.system.workloads import spreading, workloads
+from tests.system.workloads.installed import GATE, HEAL, KEPT, Numalign
+from tests.system.workloads.stages import HOLES, Looked, Stage, looking, refused, runs
+from tests.system.workloads.test_gates import ON
+from tools.clusters import shipped
+from tools.clusters.controlplane.audits import Use
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LONGEST_GATE = 60
+"""Seconds for which any pod may be held, whoever is killed."""
+
+PATIENCE = 90
+"""Seconds in which the other one has to be through: a third of it passes before it leads."""
+
+MANY = 4
+"""Refused pods of an owner."""
+
+NAMES = ("one", "two", "three")
+
+ANSWERS = {HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GATEWAY_TIMEOUT}
+"""Of deletions. The API server gives up what it does for somebody who is killed, and notes that as a timeout:
+the pod may be gone or not."""
+
+
+async def test_who_pins_is_killed_and_no_gate_stays(ours: Numalign, tell: Callable[[str], None]) -> None:
+    stage = ours.stage
+    async with ours.home("killed-pinning", {GATE: "enabled"}) as home:
+        await stage.block(home, *HOLES)
+        async with looking(stage, home, NAMES) as looked:
+            killing = asyncio.create_task(kill_the_leader(ours, home, "patch", "pods"))
+            for name in NAMES:
+                document = workloads.deployment(home, name, 2, workloads.template(name, on=ON))
+                await stage.store.apply(document)
+            await killing
+            for name in NAMES:
+                await stage.until_running(home, name, 2, within=PATIENCE)
+            counts = await looked.look()
+
+    tell(f"killed while pinning: {counts} pods made, none held for more than {looked.longest_gate:.0f} s")
+    assert counts == dict.fromkeys(NAMES, 2)
+    assert looked.longest_gate < LONGEST_GATE
+    assert {looked.refused(of) for of in NAMES} == {0}
+
+
+async def test_who_removes_refused_pods_is_killed_and_none_that_runs_goes(
+    ours: Numalign, tell: Callable[[str], None]
+) -> None:
+    stage = ours.stage
+    async with ours.home("killed-removing", {}) as home:
+        await stage.block(home, *HOLES, "whole")
+        async with looking(stage, home, NAMES) as looked:
+            for name in NAMES:
+                await stage.store.apply(workloads.replicaset(home, name, 1, workloads.template(name, on=ON)))
+            await seconds_until(
+                looked.look,
+                lambda _: all(looked.kept(of) >= MANY for of in NAMES),
+                what=f"{MANY} pods of each were refused",
+                within=120,
+                every=SELDOM,
+            )
+            await stage.unblock(home, "whole")
+            for name in NAMES:
+                await stage.until_running(home, name, 1)
+            await looked.look()
+            before = {of: looked.kept(of) for of in NAMES}
+            taken = {pod["metadata"]["uid"] for of in looked.now.values() for pod in of if runs(pod)}
+            killing = asyncio.create_task(kill_the_leader(ours, home, "delete", "pods"))
+            await ours.label(home, {HEAL: "failed"})
+            await killing
+            await seconds_until(
+                looked.look,
+                lambda _: all(looked.kept(of) == KEPT for of in NAMES),
+                what=f"{KEPT} refused pods of each were kept",
+                within=PATIENCE,
+                every=SELDOM,
+            )
+            running = {pod["metadata"]["uid"] for of in looked.now.values() for pod in of if runs(pod)}
+            deletions = writes(stage, home, "delete", "pods")
+            removed = gone(looked)
+
+    counted = Counter(use.name for use in deletions if use.code == HTTPStatus.OK)
+    tell(f"killed while removing: of {before} refused pods {len(removed)} were deleted, each once")
+    assert len(removed) == sum(before.values()) - KEPT * len(NAMES)
+    assert running == taken
+    # A pod is gone before the line of its deletion is written, so the last ones may be missing.
+    assert {*counted} <= removed
+    assert {*counted.values()} == {1}
+    assert {use.code for use in deletions} <= ANSWERS
+
+
+async def test_who_moves_pods_is_killed_and_none_is_evicted_twice(
+    ours: Numalign, tell: Callable[[str], None]
+) -> None:
+    stage = ours.stage
+    async with ours.home("killed-moving", {}) as home:
+        documents = [workloads.deployment(home, name, 1, spreading.template(name)) for name in NAMES]
+        await spreading.spread(stage, home, documents)
+        async with looking(stage, home, NAMES) as looked:
+            killing = asyncio.create_task(kill_the_leader(ours, home, "create", "pods/eviction"))
+            await ours.label(home, {GATE: "enabled", HEAL: "running"})
+            await spreading.free(stage, home)
+            await killing
+            for name in NAMES:
+                await seconds_until(
+                    partial(spreading.aligned, stage, home, name),
+                    bool,
+                    what=f"{name} was aligned",
+                    within=PATIENCE,
+                    every=SELDOM,
+                )
+            counts = await looked.look()
+            evictions = writes(stage, home, "create", "pods/eviction")
+
+    tell(f"killed while moving: {counts} pods made, none held for more than {looked.longest_gate:.0f} s")
+    assert counts == dict.fromkeys(NAMES, 2)
+    assert {*Counter(use.name for use in evictions).values()} == {1}
+    assert {use.code for use in evictions} == {HTTPStatus.CREATED}
+    assert looked.longest_gate < LONGEST_GATE
+
+
+def gone(looked: Looked) -> set[str]:
+    """The names of the refused pods that are there no more."""
+    there = {pod["metadata"]["uid"] for of in looked.now.values() for pod in of}
+    seen = {uid: pod for of in looked.seen.values() for uid, pod in of.items()}
+    return {pod["metadata"]["name"] for uid, pod in seen.items() if refused(pod) and uid not in there}
+
+
+def writes(stage: Stage, home: str, verb: str, resource: str) -> list[Use]:
+    """What the controllers wrote so far in a namespace."""
+    return [
+        use
+        for use in stage.uses(shipped.CONTROLLERS)
+        if (use.namespace, use.verb, use.resource) == (home, verb, resource)
+    ]
+
+
+async def kill_the_leader(ours: Numalign, home: str, verb: str, resource: str) -> None:
+    """Kill it as soon as it has written such a thing there, and start another that waits for its turn."""
+    leader = await ours.until_led()
+    deadline = monotonic() + PATIENCE
+    while not writes(ours.stage, home, verb, resource):
+        assert monotonic() < deadline, f"nobody tried to {verb} {resource} in {home}"
+        await asyncio.sleep(0.01)
+    await ours.controllers.kill(leader)
+    await ours.controllers.start()

@@ -1,0 +1,82 @@
+"""Misaligned pods move to a node that aligns them, one at a time, and never against a budget."""
+
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
+
+import pytest
+
+from tests.system.workloads import workloads
+from tests.system.workloads.installed import GATE, HEAL, Numalign
+from tests.system.workloads.spreading import FROM, TO, aligned, free, of_job, spread, template
+from tests.system.workloads.stages import looking, runs
+from tools.clusters import shipped
+from tools.clusters.api_requests import Json
+from tools.clusters.waiting import SELDOM, seconds_until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+MOVED = ("deployment", "statefulset", "job")
+ALL = (*MOVED, "kept")
+
+
+async def test_misaligned_pods_of_all_owners_move(ours: Numalign, tell: Callable[[str], None]) -> None:
+    stage = ours.stage
+    async with ours.home("moved", {}) as home:
+        job = workloads.job(home, "job", 1, of_job("job"), backoff=0)
+        budget = workloads.budget(home, "kept", available=1)
+        await stage.store.apply(budget)
+        await spread(
+            stage,
+            home,
+            [
+                workloads.deployment(home, "deployment", 1, template("deployment")),
+                workloads.statefulset(home, "statefulset", 1, template("statefulset")),
+                job,
+                workloads.deployment(home, "kept", 1, template("kept")),
+            ],
+        )
+        async with looking(stage, home, ALL) as looked:
+            before = {of: [*looked.seen[of]] for of in ALL}
+            await ours.label(home, {GATE: "enabled", HEAL: "running"})
+            await free(stage, home)
+            seconds = [
+                await seconds_until(
+                    partial(aligned, stage, home, of),
+                    bool,
+                    what=f"{of} was aligned",
+                    within=120,
+                    every=SELDOM,
+                )
+                for of in MOVED
+            ]
+            counts = await looked.look()
+            status = (await stage.read(job))["status"]
+            [stays] = looked.now["kept"]
+        asked = [
+            use
+            for use in stage.uses(shipped.CONTROLLERS)
+            if use.namespace == home and use.resource == "pods/eviction"
+        ]
+
+    answers = {of: [use.code for use in asked if use.name in names(looked.seen[of])] for of in ALL}
+    tell(
+        f"moved: {counts} pods were made, all but `kept` aligned after {sum(seconds):.0f} s; asked: {answers}"
+    )
+    assert counts == {**dict.fromkeys(MOVED, 2), "kept": 1}
+    assert {of: answers[of] for of in MOVED} == {of: [HTTPStatus.CREATED] for of in MOVED}
+    # The budget was asked, and had its way.
+    assert {*answers["kept"]} <= {HTTPStatus.TOO_MANY_REQUESTS}
+    assert {pod["spec"]["nodeName"] for of in MOVED for pod in looked.now[of]} == {TO}
+    assert runs(stays)
+    assert [stays["metadata"]["uid"]] == before["kept"]
+    assert stays["spec"]["nodeName"] == FROM
+    assert stays["metadata"]["annotations"]["numalign.io/aligned"] == "false"
+    # That pod was disturbed, and counts for nothing: one failure would have been the end of the Job.
+    assert status["active"] == 1
+    assert not status.get("conditions")
+
+
+def names(pods: dict[str, Json]) -> set[str]:
+    """Of pods by UID."""
+    return {*workloads.names([*pods.values()])}

@@ -1,0 +1,206 @@
+"""What a zone has is what is free and what is held, and nothing is in two places."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.amounts import SeenDevices, held_by, places, zone_amounts, zone_cpus
+from agent.identities import KeptPod, identified
+from agent.observation import Allocatable, ListedDevice, ListedPod, Observation
+from numalign.model.machine import DevicePlace, read_list
+from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
+from tests.unit.agent.observations import (
+    GIB,
+    GPU,
+    KUBELET,
+    at,
+    checkpoints,
+    container,
+    gpus,
+    hardware,
+    listed,
+    memory,
+    observation,
+    observations,
+    pod,
+    zones,
+)
+
+NOTHING = SeenDevices()
+DEVICE_IDS = st.integers(0, 20).map("gpu{}".format)
+
+
+def reckoned(seen: Observation, before: SeenDevices = NOTHING) -> tuple[tuple[KeptPod, ...], SeenDevices]:
+    pods = identified(seen)
+    return pods, before.plus(seen, pods)
+
+
+def with_devices(where: Mapping[str, frozenset[ZoneId]], listed: Iterable[ListedPod] = ()) -> Observation:
+    """A kubelet that lists these devices and no others."""
+    seen = observation(listed=listed)
+    devices = tuple(ListedDevice(GPU, name, at) for name, at in where.items())
+    return replace(seen, allocatable=replace(seen.allocatable, devices=devices))
+
+
+def test_what_is_left_of_a_zone() -> None:
+    web = listed("web", container("main", "1-2", blocks=[memory(4, 0)], devices=[gpus("gpu0")]))
+    pods, devices = reckoned(seen := observation(pod("1", "web"), listed=[web]))
+
+    assert zone_amounts(seen, pods, devices) == {
+        0: {"cpu": (4000, 3000, 1000), GPU: (2, 2, 1), "memory": (16 * GIB, 15 * GIB, 11 * GIB)},
+        1: {"cpu": (4000, 3000, 3000), GPU: (2, 2, 2), "memory": (16 * GIB, 15 * GIB, 15 * GIB)},
+    }
+
+
+def test_a_pod_holds_amounts_of_sets_of_zones() -> None:
+    wide = listed("wide", container("main", "1,5", blocks=[memory(20, 0, 1)], devices=[gpus("x", on=())]))
+    pods, devices = reckoned(seen := observation(pod("1", "wide"), listed=[wide]))
+
+    assert held_by(pods[0], zone_cpus(seen.hardware), devices) == {
+        (): Resources({GPU: 1}),
+        ("node-0",): Resources({"cpu": 1000}),
+        ("node-0", "node-1"): Resources({"memory": 20 * GIB}),
+        ("node-1",): Resources({"cpu": 1000}),
+    }
+
+
+def test_what_containers_share_counts_once() -> None:
+    """Each container of a pod that was served as a whole lists all memory that they share."""
+    shared = [container(name, "2-3", blocks=[memory(3, 0)]) for name in ("one", "two")]
+    whole = listed("whole", container("own", "1", blocks=[memory(1, 0)]), *shared)
+    given = checkpoints({"1": {"own": "1", "one": "2-3", "two": "2-3"}})
+    saved = replace(given, pod_cpus={"1": read_list("1-3")}, pod_memory={"1": (memory(4, 0),)})
+    pods, devices = reckoned(seen := observation(pod("1", "whole"), listed=[whole], saved=saved))
+
+    assert held_by(pods[0], zone_cpus(seen.hardware), devices) == {
+        ("node-0",): Resources({CPU: 3 * MILLI, MEMORY: 4 * GIB})
+    }
+    assert zone_amounts(seen, pods, devices)[ZoneId(0)][MEMORY] == (16 * GIB, 15 * GIB, 11 * GIB)
+
+
+def test_what_a_pod_lists_as_a_whole_includes_what_its_containers_list() -> None:
+    own = container("own", "1", blocks=[memory(1, 0)])
+    whole = replace(listed("whole", own, container("shares")), cpus=read_list("1-3"), memory=(memory(4, 0),))
+    pods, devices = reckoned(seen := observation(pod("1", "whole"), listed=[whole]))
+
+    assert held_by(pods[0], zone_cpus(seen.hardware), devices) == {
+        ("node-0",): Resources({CPU: 3 * MILLI, MEMORY: 4 * GIB})
+    }
+    assert zone_amounts(seen, pods, devices)[ZoneId(0)][MEMORY] == (16 * GIB, 15 * GIB, 11 * GIB)
+
+
+def test_of_memory_in_several_zones_the_lowest_give_first() -> None:
+    wide = listed("wide", container("main", blocks=[memory(20, 0, 1)]))
+    pods, devices = reckoned(seen := observation(listed=[wide]))
+    amounts = zone_amounts(seen, pods, devices)
+
+    assert [amounts[zone][MEMORY][2] for zone in zones(0, 1)] == [0, 10 * GIB]
+
+
+def test_without_managers_zones_have_no_cpus_and_no_memory() -> None:
+    seen = Observation(hardware("0-3"), KUBELET, Allocatable(0, (), ()), (), (), None)
+
+    assert zone_amounts(seen, (), NOTHING) == {0: {}}
+
+
+def test_a_device_that_falls_ill_is_still_built_in() -> None:
+    before = observation()
+    _, known = reckoned(before)
+    ill = tuple(device for device in before.allocatable.devices if device.id != "gpu0")
+    after = Observation(
+        before.hardware, KUBELET, Allocatable(0, (), ill), before.listed, before.pods, before.checkpoints
+    )
+    pods, now = reckoned(after, known)
+
+    assert places(now) == {
+        GPU: (DevicePlace(zones(0), 2, 1), DevicePlace(zones(1), 2, 2)),
+    }
+    assert zone_amounts(after, pods, now)[ZoneId(0)][GPU] == (2, 1, 1)
+
+
+def test_a_device_that_falls_ill_while_a_pod_holds_it_counts_for_that_pod() -> None:
+    """Then what is healthy less what is held is what the kubelet has to give."""
+    web = listed("web", container("main", devices=[gpus("gone")]))
+    pods, devices = reckoned(seen := observation(listed=[web]))
+
+    assert places(devices)[GPU][0] == DevicePlace(zones(0), 3, 3)
+    assert zone_amounts(seen, pods, devices)[ZoneId(0)][GPU] == (3, 3, 2)
+
+
+def test_devices_that_have_new_ids_after_each_start_of_their_plugin_are_as_many_as_before() -> None:
+    known = NOTHING
+    for generation in "abc":
+        names = [f"{generation}{number}" for number in range(2)]
+        web = listed("web", container("main", devices=[gpus(names[0])]))
+        pods, known = reckoned(seen := with_devices(dict.fromkeys(names, at(0)), listed=[web]), known)
+
+        assert places(known) == {GPU: (DevicePlace(zones(0), 2, 2),)}
+        assert zone_amounts(seen, pods, known)[ZoneId(0)][GPU] == (2, 2, 1)
+
+        _, known = reckoned(with_devices({}), known)
+        assert places(known) == {GPU: (DevicePlace(zones(0), 2, 0),)}
+
+
+def test_a_device_that_is_told_to_sit_elsewhere_is_not_in_both_places() -> None:
+    _, known = reckoned(with_devices({"old a": at(), "old b": at()}))
+    _, known = reckoned(with_devices({"a": at(), "b": at()}), known)
+    _, known = reckoned(with_devices({"a": at(0), "b": at()}), known)
+    assert places(known) == {GPU: (DevicePlace((), 1, 1), DevicePlace(zones(0), 1, 1))}
+
+    _, known = reckoned(with_devices({"a": at(0), "b": at(1)}), known)
+    assert places(known) == {GPU: (DevicePlace(zones(0), 1, 1), DevicePlace(zones(1), 1, 1))}
+
+
+@given(st.lists(st.dictionaries(DEVICE_IDS, st.booleans(), max_size=4), min_size=1))
+def test_there_are_as_many_devices_as_were_there_at_once(looks: list[dict[str, bool]]) -> None:
+    """Whatever ids come and go: each is listed, or held by a pod and not listed any more."""
+    known = NOTHING
+    for look in looks:
+        held = [name for name, healthy in look.items() if not healthy]
+        web = listed("web", container("main", devices=[gpus(*held)]))
+        there = with_devices({name: at(0) for name, healthy in look.items() if healthy}, listed=[web])
+        _, known = reckoned(there, known)
+
+    most, last = max(map(len, looks)), len(looks[-1])
+    assert places(known) == ({GPU: (DevicePlace(zones(0), most, last),)} if most else {})
+
+
+def test_zones_that_do_not_exist_are_unknown() -> None:
+    strange = (ListedDevice(GPU, "a", at(0, 7)), ListedDevice(GPU, "b", at(7)))
+    seen = Observation(hardware("0-3"), KUBELET, Allocatable(0, (), strange), (), (), None)
+    _, devices = reckoned(seen)
+
+    assert places(devices) == {GPU: (DevicePlace(zones(-1), 1, 1), DevicePlace(zones(0), 1, 1))}
+
+
+@given(observations())
+def test_what_is_free_and_what_is_held_is_what_may_be_given_out(seen: Observation) -> None:
+    pods, devices = reckoned(seen)
+    amounts = zone_amounts(seen, pods, devices)
+    cpus = zone_cpus(seen.hardware)
+    held = Counter[str]()
+    for each in pods:
+        for resources in held_by(each, cpus, devices).values():
+            held.update(resources)
+
+    def summed(resource: str, column: int) -> int:
+        return sum(zone[resource][column] for zone in amounts.values() if resource in zone)
+
+    for resource in (CPU, MEMORY):
+        assert summed(resource, 2) + held[resource] == summed(resource, 1) <= summed(resource, 0)
+    built = places(devices).get(GPU, ())
+    assert sum(place.healthy for place in built) == len(seen.allocatable.devices)
+    assert held[GPU] == sum(len(devices.ids) for each in pods for devices in each.devices)
+
+
+@given(observations())
+def test_every_cpu_is_in_one_place(seen: Observation) -> None:
+    pods, devices = reckoned(seen)
+    held = [each.cpus for each in pods]
+
+    assert sum(map(int.bit_count, held)) == sum(held).bit_count()
+    free = sum(zone[CPU][2] for zone in zone_amounts(seen, pods, devices).values()) // MILLI
+    assert free + sum(held).bit_count() == seen.allocatable.cpus.bit_count()

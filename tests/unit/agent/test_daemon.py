@@ -1,0 +1,163 @@
+"""The program as it runs on a node: two stages, an API server, and a kubelet's socket."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from numalign.kube.decode import kubelet_reports, nrt
+from numalign.kube.decode.kubelet_reports import MACHINE
+from numalign.model.intent import PLACEMENT_OBSERVED
+from tests.unit.agent.beside import POD, Beside, node
+from tools.clusters.processes import program
+from tools.clusters.waiting import seconds_until, until
+
+HEAVY = {
+    "aiohttp",
+    "click",
+    "cryptography",
+    "grpc",
+    "kubernetes_asyncio",
+    "numpy",
+    "pydantic",
+    "rich",
+    "yaml",
+}
+
+
+@pytest_asyncio.fixture
+async def beside(tmp_path: Path) -> AsyncIterator[Beside]:
+    async with node(tmp_path) as found:
+        yield found
+
+
+async def ended(process: asyncio.subprocess.Process) -> tuple[int, str, list[dict[str, Any]]]:
+    """Its exit code, what it said on standard output, and its log."""
+    out, err = await process.communicate()
+    code = await process.wait()
+    return code, out.decode(), [json.loads(line) for line in err.decode().splitlines()]
+
+
+def test_a_daemon_imports_little() -> None:
+    code = "import agent.daemon, sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own
+
+    assert set(found.stdout.split()) & HEAVY == set()
+    assert "agent" in found.stdout.split()
+
+
+async def test_once_prints_what_it_would_publish_and_writes_nothing(beside: Beside) -> None:
+    code, out, log = await ended(await beside.start_daemon("--once", "--output=-"))
+
+    assert (code, log) == (0, [])
+    topology = json.loads(out)
+    assert [zone.name for zone in nrt.topology(topology).zones] == ["node-0", "node-1"]
+    read = kubelet_reports.read_machine(topology["metadata"]["annotations"][MACHINE], "a")
+    assert (read.version, read.machine.cpus) == ("v1.34.4", 0b11111111)
+    assert beside.topology() is None
+
+
+async def test_once_into_a_file(beside: Beside) -> None:
+    code, out, _ = await ended(await beside.start_daemon("--once", f"--output={beside.folder / 'out.json'}"))
+
+    assert (code, out) == (0, "")
+    assert json.loads((beside.folder / "out.json").read_text())["metadata"]["name"] == "a"
+
+
+async def test_once_publishes_once(beside: Beside) -> None:
+    code, _, _ = await ended(await beside.start("--once"))
+
+    assert code == 0
+    assert beside.cpus() == [0b110]
+    assert (beside.api.get(POD) or {})["metadata"].get("annotations") is None
+
+
+async def test_once_fails_where_the_kubelet_cannot_be_seen(beside: Beside) -> None:
+    code, out, log = await ended(await beside.start_daemon("--once", "--podresources-socket=/nowhere.sock"))
+
+    assert (code, out) == (1, "")
+    [line] = log
+    assert line["event"] == "node.observation_failed"
+
+
+async def test_it_follows_its_kubelet_until_it_is_told_to_end(beside: Beside) -> None:
+    process = await beside.start("--annotate-pods")
+    await until(beside.cpus)
+    beside.hold("5-6", 5, 6)
+    await until(lambda: beside.cpus() == [0b1100000])
+    await until(lambda: "node-1" in _observed(beside))
+
+    process.send_signal(signal.SIGTERM)
+    code, _, log = await ended(process)
+    assert code == 0
+    assert [line["event"] for line in log] == ["server.listening", "server.stopped"]
+
+
+def _observed(beside: Beside) -> str:
+    annotations = (beside.api.get(POD) or {})["metadata"].get("annotations") or {}
+    return str(annotations.get(PLACEMENT_OBSERVED, ""))
+
+
+async def test_it_tells_of_itself(beside: Beside) -> None:
+    process = await beside.start_daemon()
+    assert process.stderr
+    port = json.loads(await process.stderr.readline())["metrics_port"]
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+
+        async def page(path: str) -> tuple[int, str]:
+            async with session.get(path) as answer:
+                return answer.status, await answer.text()
+
+        await seconds_until(
+            lambda: page("/metrics"),
+            lambda seen: 'numalign_agent_writes_total{result="applied"} 1.0' in seen[1],
+            what="it counts its write",
+            within=30,
+        )
+        _, counted = await page("/metrics")
+        assert (await page("/readyz"))[0] == 200
+
+    assert 'program="numalign-agent"' in counted
+    process.send_signal(signal.SIGTERM)
+    assert (await ended(process))[0] == 0
+
+
+async def test_a_port_that_is_taken_is_told(beside: Beside) -> None:
+    port = str(beside.api.port)
+    code, _, log = await ended(await beside.start_daemon(f"--metrics-port={port}"))
+
+    assert code == 2
+    [line] = log
+    assert line["event"] == "server.start_failed"
+    assert port in line["errors"][0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], "--node-name: is required"),
+        (["--node-name=a", "--publish=sometimes"], "expected one of if-absent, always, never"),
+        (["--node-name=a", "--annotate-pods", "--output=-"], "remove one of them"),
+        (["--node-name=a", "--kubeconfig=/nowhere"], "there is no kubeconfig at /nowhere"),
+    ],
+)
+async def test_settings_that_cannot_be_used_are_told_before_anything_is_done(
+    flags: list[str], said: str
+) -> None:
+    environ = {name: value for name, value in os.environ.items() if name != "NODE_NAME"}
+    process = await asyncio.create_subprocess_exec(
+        program("numalign-agent"), *flags, stderr=asyncio.subprocess.PIPE, env=environ
+    )
+    _, err = await process.communicate()
+
+    assert process.returncode == 2
+    assert said in err.decode()

@@ -1,0 +1,337 @@
+"""A machine as its kernel tells it, seen with the eyes of the kubelet."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from errno import ENOENT
+from itertools import count
+from os import strerror
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.hardware import BadHardware, hardware
+from agent.observation import Hardware
+from numalign.kube.decode.machines import DescribedMachine, ZoneMemory
+from numalign.kube.decode.machines import machine as described
+from numalign.model.machine import Core
+from numalign.model.resources import EMPTY, Resources, ZoneId
+from tests.unit.agent.fabricated import Folder, write
+from tools.clusters.kubelets.machines import write as write_for_a_kubelet
+from tools.generate.agreement import recordings
+
+GIB = 2**30
+HUGE = Resources({"hugepages-2Mi": 512 * 2**20, "hugepages-1Gi": GIB})
+
+
+def bank(zone: int, *distances: int, memory: int = 16 * GIB, huge: Resources = HUGE) -> ZoneMemory:
+    return ZoneMemory(ZoneId(zone), memory, None, huge, distances)
+
+
+def core(zone: int, threads: int, *, socket: int = 0, cache: int = 0) -> Core:
+    return Core(ZoneId(zone), socket, cache, threads)
+
+
+TWO_ZONES = Hardware(
+    (bank(0, 10, 21), bank(1, 21, 10)),
+    (
+        core(0, 0b10001, cache=4),
+        core(0, 0b100010, cache=7),
+        core(1, 0b1000100, socket=1, cache=8),
+        core(1, 0b10001000, socket=1, cache=9),
+    ),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return write(TWO_ZONES, tmp_path)
+
+
+def mistakes(folder: Folder) -> list[str]:
+    """What is wrong, without the folder that all of it is in."""
+    with pytest.raises(BadHardware) as bad:
+        hardware(folder.sysfs)
+    return [str(mistake).removeprefix(f"{folder.system}/") for mistake in bad.value.mistakes]
+
+
+def test_a_machine_is_read_as_it_was_written(folder: Folder) -> None:
+    assert hardware(folder.sysfs) == TWO_ZONES
+
+
+def test_this_machine_has_a_core_and_memory() -> None:
+    here = hardware()
+
+    assert here.cores
+    assert here.banks
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Hardware:
+    """Any machine: sparse zones, some without CPUs, cores of one to three threads with ids in any order."""
+    zones = sorted(draw(st.sets(st.integers(0, 1023), min_size=1, max_size=5)))
+    distances = st.lists(st.integers(10, 255), min_size=len(zones), max_size=len(zones)).map(tuple)
+    sizes = st.dictionaries(st.sampled_from(["hugepages-2Mi", "hugepages-1Gi"]), st.integers(0, 9))
+    banks = [
+        ZoneMemory(
+            ZoneId(zone),
+            1024 * draw(st.integers(0, 2**40)),
+            None,
+            Resources(
+                {name: pages * (2**21 if name.endswith("Mi") else GIB) for name, pages in draw(sizes).items()}
+            ),
+            draw(distances),
+        )
+        for zone in zones
+    ]
+    hosts = draw(st.lists(st.sampled_from(zones), min_size=1, max_size=5))
+    threads = draw(st.integers(1, 3))
+    cpus = iter(draw(st.permutations(range(threads * len(hosts)))))
+    cores = [
+        Core(ZoneId(zone), draw(st.integers(0, 3)), 0, sum(1 << next(cpus) for _ in range(threads)))
+        for zone in hosts
+    ]
+    # Caches are of two cores at most, and not of a whole zone: see the examples.
+    numbers = count(100)
+    cached = [replace(each, cache=next(numbers)) for each in cores]
+    alone = {zone for zone in hosts if hosts.count(zone) == 1}
+    seen = (replace(each, cache=each.socket) if each.zone in alone else each for each in cached)
+    return Hardware(tuple(banks), tuple(sorted(seen, key=lambda each: each.threads & -each.threads)))
+
+
+# Each example writes a hundred files.
+@settings(max_examples=25)
+@given(machines())
+def test_any_machine_is_read_as_it_was_written(machine: Hardware) -> None:
+    with TemporaryDirectory() as sysfs:
+        write(machine, Path(sysfs))
+        assert hardware(Path(sysfs)) == machine
+
+
+def recorded_machines() -> list[DescribedMachine]:
+    """Machines of the recordings, unlike each other."""
+    nodes = (recorded.node for recorded in recordings("kubelet-v1.34.4.jsonl.gz", "kubelet-v1.36.3.jsonl.gz"))
+    shapes = {json.dumps(node["machine"]["zones"]): node["machine"] for node in nodes if "machine" in node}
+    return [described(machine) for machine in shapes.values()][::16]
+
+
+def shared(cores: Iterable[Core]) -> set[tuple[ZoneId, int]]:
+    """The CPUs that share a cache within a zone, of zones that have several."""
+    caches = defaultdict[ZoneId, dict[int, int]](dict)
+    for each in cores:
+        caches[each.zone][each.cache] = caches[each.zone].get(each.cache, 0) | each.threads
+    return {(zone, cpus) for zone, of in caches.items() if len(of) > 1 for cpus in of.values()}
+
+
+def test_machines_of_recordings_are_read_as_the_harness_writes_them_for_kubelets(tmp_path: Path) -> None:
+    for number, machine in enumerate(recorded_machines()):
+        folder = tmp_path / str(number)
+        write_for_a_kubelet(machine, folder)
+        read = hardware(folder / "sys")
+
+        assert {(each.zone, each.socket, each.threads) for each in read.cores} == {
+            (each.zone, each.socket, each.threads) for each in machine.cores
+        }
+        assert shared(read.cores) == shared(machine.cores)
+        assert [(each.zone, each.distances) for each in read.banks] == [
+            (each.zone, each.distances) for each in machine.banks
+        ]
+        assert [each.memory >> 10 for each in read.banks] == [each.memory >> 10 for each in machine.banks]
+        assert all(
+            bank.huge.get(name) == pages
+            for bank, told in zip(read.banks, machine.banks, strict=True)
+            for name, pages in told.huge.items()
+        )
+
+
+def cores(*caches: int, zones: int = 1, socket: int = 3) -> Hardware:
+    """A machine of single threads, dealt out to its zones in order; `caches` as the kernel numbers them."""
+    each = len(caches) // zones
+    return Hardware(
+        tuple(bank(zone, *[10] * zones) for zone in range(zones)),
+        tuple(core(at // each, 1 << at, socket=socket, cache=cache) for at, cache in enumerate(caches)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        pytest.param(cores(7, 7, 8, 8), (7, 7, 8, 8), id="two caches in a zone"),
+        pytest.param(cores(7, 7, 7, 7), (3, 3, 3, 3), id="one cache of the whole zone"),
+        pytest.param(cores(7, 7, 7, 7, zones=2), (7, 7, 7, 7), id="one cache of two zones"),
+        pytest.param(cores(7, 7, 8, 9, zones=2), (3, 3, 8, 9), id="zones unlike each other"),
+    ],
+)
+def test_a_cache_of_a_whole_zone_is_told_by_its_socket(
+    tmp_path: Path, written: Hardware, seen: tuple[int, ...]
+) -> None:
+    write(written, tmp_path)
+
+    assert tuple(each.cache for each in hardware(tmp_path).cores) == seen
+
+
+@pytest.mark.parametrize("missing", ["level", "id", "shared_cpu_map"])
+def test_a_cache_that_is_not_told_hides_those_of_later_cores(tmp_path: Path, missing: str) -> None:
+    folder = write(cores(7, 7, 8, 8), tmp_path)
+    (folder.system / f"cpu/cpu1/cache/index3/{missing}").unlink()
+
+    assert [each.cache for each in hardware(tmp_path).cores] == [7, 3, 3, 3]
+
+
+@pytest.mark.parametrize("text", ["", "x", "-", "zz,ff"])
+def test_a_cache_that_is_garbled_is_one_that_is_not_told(tmp_path: Path, text: str) -> None:
+    folder = write(cores(7, 7, 8, 8), tmp_path)
+    folder.write("cpu/cpu0/cache/index3/shared_cpu_map", text)
+
+    assert {each.cache for each in hardware(tmp_path).cores} == {3}
+
+
+def test_a_cpu_that_is_offline_is_none(tmp_path: Path) -> None:
+    write(TWO_ZONES, tmp_path, offline=[8, 15])
+
+    assert hardware(tmp_path) == TWO_ZONES
+
+
+def test_where_no_cpu_can_be_switched_off_all_are_on(folder: Folder) -> None:
+    (folder.system / "cpu/online").unlink()
+
+    assert hardware(folder.sysfs) == TWO_ZONES
+
+
+def test_a_zone_may_have_memory_alone(tmp_path: Path) -> None:
+    machine = Hardware((bank(0, 10, 40), bank(3, 40, 10)), (core(0, 1), core(0, 2)))
+    write(machine, tmp_path)
+
+    assert hardware(tmp_path) == machine
+
+
+def test_a_kernel_without_zones_has_one_for_each_socket(folder: Folder) -> None:
+    for cpu in range(8):
+        (folder.system / f"cpu/cpu{cpu}").mkdir(exist_ok=True)
+    (folder.system / "node").rename(folder.sysfs / "elsewhere")
+
+    read = hardware(folder.sysfs)
+
+    assert read.banks == tuple(ZoneMemory(ZoneId(zone), 0, None, EMPTY, ()) for zone in (0, 1))
+    assert read.cores == TWO_ZONES.cores
+
+
+def test_a_kernel_may_know_neither_distances_nor_hugepages(tmp_path: Path) -> None:
+    machine = Hardware((bank(0, huge=EMPTY),), (core(0, 1),))
+    write(machine, tmp_path)
+
+    assert hardware(tmp_path) == machine
+
+
+def test_firmware_that_knows_no_package_has_one_socket(folder: Folder) -> None:
+    for cpu in range(8):
+        folder.write(f"cpu/cpu{cpu}/topology/physical_package_id", -1)
+
+    assert {each.socket for each in hardware(folder.sysfs).cores} == {0}
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "said"),
+    [
+        ("node/node1/meminfo", "MemTotal: much", "node/node1/meminfo: contains no MemTotal in kB"),
+        (
+            "node/node0/distance",
+            "10",
+            'node/node0/distance: "10" does not have one distance for each of 2 zones',
+        ),
+        (
+            "node/node0/distance",
+            "10 far",
+            'node/node0/distance: "10 far" does not have one distance for each of 2 zones',
+        ),
+        (
+            "node/node0/hugepages/hugepages-2048kB/nr_hugepages",
+            "many",
+            'node/node0/hugepages/hugepages-2048kB/nr_hugepages: "many" is not a number',
+        ),
+        ("cpu/cpu3/topology/core_id", "0x1", 'cpu/cpu3/topology/core_id: "0x1" is not a number'),
+        ("cpu/online", "3-1", 'cpu/online: "3-1" is not a CPU ID or range, as in 0-3,8'),
+        ("cpu/cpu2/topology/core_id", "9" * 70000, "cpu/cpu2/topology/core_id: is longer than 65536 bytes"),
+    ],
+    ids=count(),
+)
+def test_a_file_that_makes_no_sense_is_named(folder: Folder, path: str, text: str, said: str) -> None:
+    folder.write(path, text)
+
+    assert said in mistakes(folder)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["node/node0/meminfo", "cpu/cpu7/topology/core_id", "cpu/cpu7/topology/physical_package_id"],
+)
+def test_a_file_that_is_missing_is_named(folder: Folder, path: str) -> None:
+    (folder.system / path).unlink()
+
+    assert f"{path}: is missing, or cannot be read" in mistakes(folder)
+
+
+def test_every_mistake_is_told_at_once(folder: Folder) -> None:
+    folder.write("node/node0/meminfo", "")
+    folder.write("node/node1/distance", "")
+
+    assert len(mistakes(folder)) == 2
+
+
+def test_a_cpu_in_two_zones_is_a_mistake(folder: Folder) -> None:
+    (folder.system / "node/node1/cpu0").mkdir()
+
+    assert "node: has CPUs that are in two zones, one of them 1" in mistakes(folder)
+
+
+def test_a_machine_without_cpus_is_none(folder: Folder) -> None:
+    folder.write("cpu/online", "4095")
+
+    assert mistakes(folder) == ["cpu: lists no CPU that is online"]
+
+
+def test_ids_beyond_those_of_linux_are_named(folder: Folder) -> None:
+    (folder.system / "node/node0/cpu8192").mkdir()
+    (folder.system / "node/node1024").mkdir()
+
+    said = mistakes(folder)
+
+    assert "node/node0/cpu8192: is above 8191, the highest CPU ID of Linux" in said
+    assert "node/node1024: is above 1023, the highest NUMA node ID of Linux" in said
+
+
+LINKED = ["node/node0/meminfo", "cpu/cpu0/topology", "cpu/cpu0", "node/node1"]
+
+
+@pytest.mark.parametrize("path", LINKED)
+def test_no_link_is_followed_that_leads_out(folder: Folder, path: str) -> None:
+    outside = folder.sysfs / "outside"
+    (folder.system / path).rename(outside)
+    (folder.system / path).symlink_to(outside)
+
+    assert any(said.startswith(path) for said in mistakes(folder))
+
+
+@pytest.mark.parametrize("path", LINKED)
+def test_links_that_stay_inside_are_followed(folder: Folder, path: str) -> None:
+    inside = folder.system / "inside"
+    (folder.system / path).rename(inside)
+    (folder.system / path).symlink_to(inside)
+
+    assert hardware(folder.sysfs) == TWO_ZONES
+
+
+def test_a_link_to_itself_leads_nowhere(folder: Folder) -> None:
+    (folder.system / "node/node0/meminfo").unlink()
+    (folder.system / "node/node0/meminfo").symlink_to("meminfo")
+
+    assert mistakes(folder) == ["node/node0/meminfo: is missing, or cannot be read"]
+
+
+def test_a_folder_that_is_no_sysfs_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadHardware, match=f"{tmp_path}/devices/system: cannot be opened: {strerror(ENOENT)}"):
+        hardware(tmp_path)

@@ -1,0 +1,286 @@
+"""Requests over HTTP/1.1: one kept connection, answers that are bounded in bytes and in time."""
+
+import asyncio
+import gc
+import socket
+import ssl
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from errno import ENOENT
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPResponse, IncompleteRead
+from os import strerror
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from agent.https import HttpsClient, HttpsEndpoint, TokenFile, Unverified, Verified, plain
+from numalign.kube.errors import Unauthorized, Unconfigured, Unreachable
+from tests.unit.agent.scripted import Answer, request, response, scripted
+from tests.unit.runtime.conftest import Mint
+
+
+@asynccontextmanager
+async def client(answer: Answer, within: float = 5) -> AsyncIterator[HttpsClient]:
+    async with scripted(answer) as port:
+        asking = HttpsClient(HttpsEndpoint("127.0.0.1", port, plain), within=within)
+        yield asking
+        asking.close()
+
+
+async def test_what_is_asked_arrives_and_the_answer_comes_back() -> None:
+    heads: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await request(reader))
+        heads.append(await reader.readexactly(4))
+        writer.write(response(b'{"kind":"Status"}', "409 Conflict"))
+
+    async with client(answer) as asking:
+        answered = await asking.request("PATCH", "/apis/x?force=true", b"body", {"Content-Type": "a/b"})
+
+    assert answered == (409, b'{"kind":"Status"}')
+    assert heads[0].startswith(b"PATCH /apis/x?force=true HTTP/1.1\r\n")
+    assert b"Content-Type: a/b\r\n" in heads[0]
+    assert heads[1] == b"body"
+
+
+async def test_one_connection_serves_many_requests() -> None:
+    connections = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            await request(reader)
+            writer.write(response(b"{}"))
+
+    async with client(answer) as asking:
+        await asyncio.gather(*(asking.request("GET", f"/{number}") for number in range(5)))
+
+    assert connections == 1
+
+
+async def test_a_kept_connection_that_has_ended_is_opened_anew() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        # Nothing says that the connection ends with this answer.
+        writer.write(response(b"once"))
+
+    async with client(answer) as asking:
+        assert await asking.request("GET", "/") == (200, b"once")
+        assert await asking.request("GET", "/") == (200, b"once")
+
+
+async def test_a_server_that_always_hangs_up_is_unreachable() -> None:
+    async def answer(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await request(reader)
+
+    async with client(answer) as asking:
+        with pytest.raises(Unreachable, match="closed the connection before it answered GET /"):
+            await asking.request("GET", "/")
+
+
+@pytest.mark.parametrize(
+    "piece", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na"]
+)
+async def test_a_server_that_stops_in_the_middle_costs_the_time_of_one_request(piece: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(piece)
+        await asyncio.Event().wait()
+
+    async with client(answer, within=0.1) as asking:
+        with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
+            await asking.request("GET", "/")
+
+
+async def test_a_server_that_sends_for_ever_byte_by_byte_is_not_waited_for() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+        while True:
+            writer.write(b"x")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    async with client(answer, within=0.2) as asking:
+        with pytest.raises(Unreachable):
+            await asking.request("GET", "/")
+
+
+async def test_after_a_time_out_the_next_request_is_a_fresh_one() -> None:
+    first = True
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal first
+        await request(reader)
+        if first:
+            first = False
+            await asyncio.Event().wait()
+        writer.write(response(b"well"))
+
+    async with client(answer, within=0.2) as asking:
+        with pytest.raises(Unreachable):
+            await asking.request("GET", "/")
+        assert await asking.request("GET", "/") == (200, b"well")
+
+
+async def test_a_request_that_is_cancelled_as_its_answer_arrives_leaves_no_socket_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[HTTPConnection] = []
+    connect = HTTPConnection.connect
+
+    def connected(connection: HTTPConnection) -> None:
+        opened.append(connection)
+        connect(connection)
+
+    monkeypatch.setattr(HTTPConnection, "connect", connected)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            accepted, _ = server.accept()
+            with accepted:
+                accepted.recv(2**16)
+                accepted.sendall(response(b"well"))
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        asking = HttpsClient(HttpsEndpoint("127.0.0.1", server.getsockname()[1], plain))
+        asked = asyncio.create_task(asking.request("GET", "/"))
+        await asyncio.sleep(0)
+        # The loop stands still, so the thread of the request ends before its task is cancelled.
+        answering.join()
+        time.sleep(0.2)  # noqa: ASYNC251
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+    assert [connection.sock for connection in opened] == [None]
+
+
+async def test_a_client_that_is_closed_during_a_request_opens_another_connection_for_the_next() -> None:
+    closed = False
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal closed
+        await request(reader)
+        if not closed:
+            closed = True
+            asking.close()
+            await asyncio.Event().wait()
+        writer.write(response(b"well"))
+
+    async with client(answer) as asking:
+        with pytest.raises(Unreachable, match="closed the connection"):
+            await asking.request("GET", "/")
+        assert await asking.request("GET", "/") == (200, b"well")
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"garbage\r\n\r\n", "garbage"),
+        (b"HTTP/1.1 2000 OK\r\n\r\n", "2000"),
+        (response(b"x" * 101), "longer than 100 bytes"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"x" * 101, "longer than 100 bytes"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + b"x" * 0x65,
+            "longer than 100 bytes",
+        ),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", IncompleteRead.__name__),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", IncompleteRead.__name__),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 101 + b"\r\n", "failed: "),
+        (b"HTTP/1.1 200 OK\r\nA: " + b"b" * 2**17 + b"\r\n\r\n", "failed: "),
+    ],
+)
+async def test_what_is_no_answer_is_told(sent: bytes, said: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(sent)
+        await writer.drain()
+
+    async with client(answer) as asking:
+        with pytest.raises(Unreachable, match=said):
+            await asking.request("GET", "/", most=100)
+        answers = (each for each in gc.get_objects() if isinstance(each, HTTPResponse))
+        assert [each for each in answers if not each.isclosed()] == []
+
+
+async def test_nobody_there_is_told_with_the_address() -> None:
+    async with scripted(lambda *_: asyncio.sleep(0)) as port:
+        pass
+    with pytest.raises(Unreachable, match=f"GET /configz at 127.0.0.1:{port} failed"):
+        await HttpsClient(HttpsEndpoint("127.0.0.1", port, plain)).request("GET", "/configz")
+
+
+async def test_a_path_that_is_none_never_reaches_the_server() -> None:
+    async def answer(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await request(reader)
+
+    async with client(answer) as asking:
+        with pytest.raises(Unreachable, match=r"(?s)^GET / HTTP/1\.1.* at .* failed: "):
+            await asking.request("GET", "/ HTTP/1.1\r\nEvil: header")
+
+
+async def echo_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(response(await request(reader)))
+
+
+async def test_a_token_that_is_renewed_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    async with scripted(echo_headers) as port:
+        asking = HttpsClient(HttpsEndpoint("127.0.0.1", port, plain, TokenFile(token)))
+        assert b"Authorization: Bearer first\r\n" in (await asking.request("GET", "/"))[1]
+        token.write_text("another")
+        assert b"Authorization: Bearer another\r\n" in (await asking.request("GET", "/"))[1]
+        asking.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"a\r\nEvil: b", b"\xff", b"x" * (2**16 + 1)])
+def test_what_is_no_token_is_told(tmp_path: Path, content: bytes) -> None:
+    token = tmp_path / "token"
+    token.write_bytes(content)
+    with pytest.raises(Unauthorized, match=str(token)):
+        TokenFile(token)()
+
+
+def test_a_token_that_is_missing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Unauthorized, match=f"{tmp_path}/token cannot be read: .*{strerror(ENOENT)}"):
+        TokenFile(tmp_path / "token")()
+
+
+async def test_a_server_is_known_by_its_authority(tmp_path: Path) -> None:
+    mint = Mint(tmp_path, rsa.generate_private_key(public_exponent=65537, key_size=2048))
+    pair, other = mint.pair(), mint.pair()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    async with scripted(echo_headers, tls=context) as port:
+        assert await status(HttpsEndpoint("127.0.0.1", port, Verified(pair.cert))) == HTTPStatus.OK
+        assert await status(HttpsEndpoint("127.0.0.1", port, Unverified())) == HTTPStatus.OK
+        with pytest.raises(Unreachable, match=f"GET / at 127.0.0.1:{port} failed: .*"):
+            await status(HttpsEndpoint("127.0.0.1", port, Verified(other.cert)))
+
+
+async def status(endpoint: HttpsEndpoint) -> int:
+    asking = HttpsClient(endpoint)
+    answered, _ = await asking.request("GET", "/")
+    asking.close()
+    return answered
+
+
+async def test_an_authority_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    asking = HttpsClient(HttpsEndpoint("127.0.0.1", 1, Verified(tmp_path / "ca.crt")))
+    with pytest.raises(Unconfigured, match=r"certificates for 127\.0\.0\.1:1 cannot be read"):
+        await asking.request("GET", "/")
+
+
+@pytest.mark.parametrize(("host", "shown"), [("node-1", "node-1:443"), ("fd00::1", "[fd00::1]:443")])
+def test_an_address_is_shown_as_people_write_it(host: str, shown: str) -> None:
+    assert str(HttpsEndpoint(host, 443, plain)) == shown

@@ -1,0 +1,63 @@
+"""The first stage: settings, where the API server is, and what the daemon is told of both."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.__main__ import checked, with_pod_variables
+from agent.publish import Publish
+from agent.settings import AgentSettings
+from numalign.kube.errors import Unconfigured
+from numalign.runtime.settings import SettingsError, load
+from tools.clusters.fake_api import FakeApi
+
+NOWHERE = "/nowhere/kubeconfig"
+
+
+@pytest.fixture(autouse=True)
+def _homeless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+
+
+def settings(*flags: str, **environ: str) -> AgentSettings:
+    return load(AgentSettings, argv=["--node-name=a", *flags], environ=with_pod_variables(environ)).settings
+
+
+def test_a_pod_is_told_its_node_in_variables_without_our_prefix() -> None:
+    environ = with_pod_variables({"NODE_NAME": "b", "NODE_ADDRESS": "10.0.0.2", "OTHER": "c"})
+    found = load(AgentSettings, argv=[], environ=environ).settings
+
+    assert (found.node_name, found.node_address) == ("b", "10.0.0.2")
+    assert with_pod_variables({"NODE_NAME": "b", "NUMALIGN_NODE_NAME": "c"})["NUMALIGN_NODE_NAME"] == "c"
+
+
+def test_a_node_has_to_be_named() -> None:
+    with pytest.raises(SettingsError, match="--node-name: is required"):
+        load(AgentSettings, argv=[], environ={})
+
+
+def test_the_defaults_are_those_of_a_kubelet_and_another_exporter_goes_first() -> None:
+    found = settings()
+
+    assert found.podresources_socket == Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+    assert (found.publish, found.resync_seconds, found.heartbeat_seconds) == (Publish.IF_ABSENT, 60, 300)
+
+
+def test_the_daemon_is_told_all_but_how_its_api_server_was_found(tmp_path: Path) -> None:
+    api = FakeApi(url="https://10.0.0.1:6443", token="let-me-in")  # noqa: S106  of no server
+    path = api.kubeconfig(tmp_path / "kubeconfig")
+    told = checked(settings(f"--kubeconfig={path}", "--publish=always", "--sysfs=sys"), {})
+
+    assert told.access
+    assert (told.access.host, told.access.token) == ("https://10.0.0.1:6443", "let-me-in")
+    assert (told.publish, told.bind) == (Publish.ALWAYS, None)
+    assert told.sysfs == Path.cwd() / "sys"
+
+
+def test_what_is_printed_needs_no_api_server() -> None:
+    assert checked(settings("--output=-"), {}).access is None
+    with pytest.raises(Unconfigured):
+        checked(settings(), {})
+    with pytest.raises(Unconfigured):
+        checked(settings("--output=-", f"--kubeconfig={NOWHERE}"), {})

@@ -1,0 +1,325 @@
+"""One look at a node, put together from all that tells of it."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field, replace
+from errno import ENOENT
+from os import strerror
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from agent.observation import Allocatable, Checkpoints, KubeletPod, ListedPod, Observation, Unobserved
+from agent.observer import REREAD_SECONDS, RETRY_PAUSES, START_SECONDS, YOUNG_SECONDS, NodePaths, Observer
+from agent.podresources_pb2 import (
+    AllocatableResourcesResponse,
+    ContainerMemory,
+    ListPodResourcesResponse,
+    NUMANode,
+    PodResources,
+    TopologyInfo,
+)
+from agent.unary import CallRefused
+from numalign.kube.errors import Unreachable
+from numalign.model.errors import BadInput
+from tests.unit.agent.fabricated import write
+from tests.unit.agent.test_hardware import TWO_ZONES
+from tests.unit.runtime.conftest import Told
+from tools.clusters.podresources import FakePodResources
+
+WEB = KubeletPod("uid-1", "default", "web", "Running", deleted=False)
+OTHER = KubeletPod("uid-3", "default", "other", "Running", deleted=False)
+STATIC = {"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static", "version": "v1.34.4"}
+BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@dataclass
+class FakeKubelet:
+    """What a kubelet answers over HTTPS; `away` is raised in place of its configuration."""
+
+    told: dict[str, object] = field(default_factory=lambda: dict(STATIC))
+    has: tuple[KubeletPod, ...] = (WEB,)
+    away: Unreachable | None = None
+    asked: int = 0
+
+    async def configuration(self) -> dict[str, object]:
+        """What it was told."""
+        self.asked += 1
+        if self.away:
+            raise self.away
+        return self.told
+
+    async def pods(self) -> tuple[KubeletPod, ...]:
+        """Its pods."""
+        return self.has
+
+
+@dataclass
+class World:
+    """A node of which a test can change all; time passes when told, or by sleeping."""
+
+    folder: Path
+    told: Told = field(default_factory=Told)
+    kubelet: FakeKubelet = field(default_factory=FakeKubelet)
+    fake: FakePodResources = field(default_factory=FakePodResources)
+    now: float = 0.0
+    slept: list[float] = field(default_factory=list)
+
+    @property
+    def socket(self) -> Path:
+        """The socket of podresources."""
+        return self.folder / "kubelet.sock"
+
+    def observer(self, **paths: Path | None) -> Observer:
+        """What looks at it, from these paths where they are not its own."""
+        where: dict[str, Any] = {"sysfs": self.folder, "state": self.folder, **paths}
+        return Observer(
+            NodePaths(self.socket, **where),
+            self.kubelet,
+            log=self.told.log,
+            clock=lambda: self.now,
+            sleep=self.sleep,
+            chance=lambda: 0.0,
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        """Time passes at once."""
+        self.now += seconds
+        self.slept.append(seconds)
+
+
+def listing(names: Iterable[str]) -> ListPodResourcesResponse:
+    return ListPodResourcesResponse(
+        pod_resources=[PodResources(name=name, namespace="default") for name in names]
+    )
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """A node of two zones with one pod, whose kubelet runs."""
+    write(TWO_ZONES, tmp_path)
+    (tmp_path / "cpu_manager_state").write_text(json.dumps({"policyName": "static", "defaultCpuSet": "0-7"}))
+    made = World(tmp_path)
+    made.fake.listed = listing(["web"])
+    memory = ContainerMemory(memory_type="memory", size=1, topology=TopologyInfo(nodes=[NUMANode(ID=0)]))
+    made.fake.allocatable = AllocatableResourcesResponse(cpu_ids=[1, 2], memory=[memory])
+    async with made.fake.serving(made.socket):
+        yield made
+
+
+async def test_a_look_puts_together_all_that_tells_of_a_node(world: World) -> None:
+    seen = await world.observer().observe()
+
+    assert seen == Observation(
+        hardware=TWO_ZONES,
+        kubelet=STATIC,
+        allocatable=Allocatable(0b110, seen.allocatable.memory, ()),
+        listed=(ListedPod("default", "web", ()),),
+        pods=(WEB,),
+        checkpoints=Checkpoints({}, {}),
+    )
+
+
+async def test_what_does_not_change_is_asked_for_now_and_then(world: World) -> None:
+    observer = world.observer()
+    for _ in range(3):
+        await observer.observe()
+        world.now += REREAD_SECONDS / 2
+
+    assert world.kubelet.asked == 2
+    assert world.fake.calls == {"List": 3, "GetAllocatableResources": 3}
+
+
+async def test_another_kubelet_behind_the_socket_is_asked_for_all(world: World) -> None:
+    observer = world.observer()
+    await observer.observe()
+    world.socket.unlink()
+    async with world.fake.serving(world.socket):
+        await observer.observe()
+
+    assert world.kubelet.asked == 2
+
+
+async def test_a_configuration_that_cannot_be_read_again_is_the_one_that_was(world: World) -> None:
+    observer = world.observer()
+    await observer.observe()
+    world.now += REREAD_SECONDS
+    world.kubelet.away = Unreachable("the API server is away")
+
+    assert (await observer.observe()).kubelet == STATIC
+    assert world.told.of("kubelet_config.kept")
+
+
+async def test_the_configuration_of_another_kubelet_has_to_be_read(world: World) -> None:
+    observer = world.observer()
+    await observer.observe()
+    world.kubelet.away = Unreachable("the API server is away")
+    world.socket.unlink()
+    async with world.fake.serving(world.socket):
+        with pytest.raises(Unreachable, match="the API server is away"):
+            await observer.observe()
+
+
+@pytest.mark.parametrize("times", [1, len(RETRY_PAUSES)])
+async def test_a_kubelet_that_is_asked_too_often_is_asked_again_later(world: World, times: int) -> None:
+    world.fake.refusals = [(BUSY, "rejected by rate limit")] * times
+
+    await world.observer().observe()
+
+    assert world.slept == list(RETRY_PAUSES[:times])
+
+
+async def test_a_kubelet_that_is_always_asked_too_often_is_given_up_for_now(world: World) -> None:
+    world.fake.refusals = [(BUSY, "rejected by rate limit")] * 100
+
+    with pytest.raises(CallRefused, match="rejected by rate limit"):
+        await world.observer().observe()
+
+    assert world.fake.calls["List"] == len(RETRY_PAUSES) + 1
+
+
+async def test_a_kubelet_that_refuses_otherwise_is_not_asked_again(world: World) -> None:
+    world.fake.refusals = [(grpc.StatusCode.UNIMPLEMENTED, "unknown method")]
+
+    with pytest.raises(CallRefused, match="unknown method"):
+        await world.observer().observe()
+
+    assert world.slept == []
+
+
+@pytest.mark.parametrize(("field", "said"), [("cpu_ids", "no CPUs yet"), ("memory", "no memory yet")])
+async def test_a_kubelet_whose_managers_do_not_run_yet_is_not_believed(
+    world: World, field: str, said: str
+) -> None:
+    world.fake.allocatable.ClearField(field)
+    observer = world.observer()
+
+    with pytest.raises(Unobserved, match=said):
+        await observer.observe()
+    world.now += START_SECONDS
+    await observer.observe()
+
+
+@pytest.mark.parametrize("field", ["cpu_ids", "memory"])
+async def test_managers_that_give_nothing_out_have_nothing(world: World, field: str) -> None:
+    world.kubelet.told = {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
+    world.fake.allocatable.ClearField(field)
+
+    await world.observer().observe()
+
+
+async def test_a_kubelet_that_starts_is_not_believed_before_it_lists_its_pods(world: World) -> None:
+    proxy = replace(WEB, uid="uid-2", name="proxy", static=True)
+    world.kubelet.has = (WEB, OTHER, proxy)
+    world.fake.listed = listing(["web", "other", "proxy"])
+    observer = world.observer()
+    await observer.observe()
+
+    world.socket.touch()
+    for names in ([], ["proxy"], ["proxy", "web"]):
+        world.fake.listed = listing(names)
+        with pytest.raises(Unobserved, match="does not list its pods yet"):
+            await observer.observe()
+    world.fake.listed = listing(["web", "other", "proxy"])
+    await observer.observe()
+    # It runs, and its pods may go.
+    world.fake.listed = listing([])
+    assert (await observer.observe()).listed == ()
+
+
+async def test_a_kubelet_whose_pods_are_all_gone_is_believed_in_the_end(world: World) -> None:
+    observer = world.observer()
+    await observer.observe()
+
+    world.socket.touch()
+    world.fake.listed = listing(["new"])
+    with pytest.raises(Unobserved):
+        await observer.observe()
+    world.now += START_SECONDS
+    assert [pod.name for pod in (await observer.observe()).listed] == ["new"]
+
+
+async def test_a_kubelet_that_starts_is_given_its_time_from_its_first_answers(world: World) -> None:
+    observer = world.observer()
+    await observer.observe()
+
+    world.socket.touch()
+    world.fake.listed = listing([])
+    world.kubelet.away = Unreachable("the API server is away")
+    with pytest.raises(Unreachable):
+        await observer.observe()
+    world.now += START_SECONDS
+    world.kubelet.away = None
+    with pytest.raises(Unobserved):
+        await observer.observe()
+
+
+async def test_a_pod_that_a_kubelet_refuses_as_it_starts_is_not_waited_for(world: World) -> None:
+    world.kubelet.has = (replace(WEB, from_kubelet=True), replace(OTHER, from_kubelet=True))
+    world.fake.listed = listing(["web", "other"])
+    observer = world.observer()
+    await observer.observe()
+
+    world.socket.touch()
+    world.fake.listed = listing(["web"])
+    with pytest.raises(Unobserved):
+        await observer.observe()
+    assert [pod.name for pod in (await observer.observe()).listed] == ["web"]
+
+
+async def test_the_first_look_at_a_kubelet_that_may_be_starting_waits_for_pods_that_run(world: World) -> None:
+    world.kubelet.has = (WEB, OTHER)
+    observer = world.observer()
+
+    with pytest.raises(Unobserved, match="does not list its pods yet"):
+        await observer.observe()
+    world.fake.listed = listing(["web", "other"])
+    await observer.observe()
+
+
+async def test_the_first_look_at_a_kubelet_that_runs_believes_what_is_listed(world: World) -> None:
+    world.fake.listed = listing([])
+    long_ago = world.socket.stat().st_mtime - YOUNG_SECONDS
+    os.utime(world.socket, (long_ago, long_ago))
+
+    assert (await world.observer().observe()).listed == ()
+
+
+async def test_a_kubelet_that_starts_again_meanwhile_is_not_believed(world: World) -> None:
+    class Restarting(FakeKubelet):
+        async def pods(self) -> tuple[KubeletPod, ...]:
+            world.socket.touch()
+            return (WEB,)
+
+    world.kubelet = Restarting()
+
+    with pytest.raises(Unobserved, match="restarted during the observation"):
+        await world.observer().observe()
+
+
+async def test_checkpoints_of_another_version_are_not_read_which_is_said_once(world: World) -> None:
+    (world.folder / "cpu_manager_state").write_text('{"version": 9}')
+    observer = world.observer()
+
+    assert [(await observer.observe()).checkpoints for _ in range(3)] == [None] * 3
+    assert len(world.told.of("checkpoints.unreadable")) == 1
+
+
+async def test_checkpoints_are_not_read_where_nobody_tells_of_them(world: World) -> None:
+    assert (await world.observer(state=None).observe()).checkpoints is None
+    assert not world.told.lines()
+
+
+async def test_a_machine_that_makes_no_sense_is_told(world: World, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be opened"):
+        await world.observer(sysfs=tmp_path / "elsewhere").observe()
+
+
+async def test_a_kubelet_that_is_away_is_told(world: World) -> None:
+    world.socket.unlink()
+
+    with pytest.raises(Unreachable, match=f"{world.socket} failed: .*{strerror(ENOENT)}"):
+        await world.observer().observe()

@@ -1,0 +1,142 @@
+"""Pods are told what they hold, each by its UID and once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import pytest
+import pytest_asyncio
+from prometheus_client import CollectorRegistry
+
+from agent.api_server import ApiServer
+from agent.metrics import AgentMetrics
+from agent.pod_records import PodRecords
+from agent.report import NamedPlacement
+from numalign.kube.access import Access
+from numalign.kube.decode import placement_records
+from numalign.kube.errors import Forbidden
+from numalign.model.intent import PLACEMENT_OBSERVED
+from numalign.model.placement import Held
+from numalign.model.resources import Resources
+from tests.unit.agent.conftest import Connect
+from tests.worlds.served import Told
+from tools.clusters.fake_api import FakeApi
+from tools.clusters.waiting import until
+
+WEB = "/api/v1/namespaces/team/pods/web"
+
+
+@dataclass
+class Desk:
+    """Pods of an API server, and who tells them."""
+
+    fake: FakeApi
+    api: ApiServer
+    told: Told
+    registry: CollectorRegistry
+
+    def __post_init__(self) -> None:
+        self.pauses: list[float] = []
+        self.records = PodRecords(
+            self.api,
+            log=self.told.log,
+            metrics=AgentMetrics(self.registry),
+            sleep=self._pause,
+            chance=lambda: 0.5,
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.fake.failures.clear()
+
+    def made(self) -> str:
+        """A pod of the name, and its UID."""
+        self.fake.delete(WEB)
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "team"}}
+        return str(self.fake.put(pod)["metadata"]["uid"])
+
+    def record(self) -> str | None:
+        """What is written on it."""
+        found = self.fake.get(WEB)
+        assert found
+        text: str | None = found["metadata"].get("annotations", {}).get(PLACEMENT_OBSERVED)
+        return text
+
+
+@pytest_asyncio.fixture
+async def desk(connect: Connect) -> AsyncIterator[Desk]:
+    async with FakeApi() as fake:
+        yield Desk(fake, connect(Access(fake.url)), Told(), CollectorRegistry())
+
+
+def placed(uid: str, cpus: int) -> NamedPlacement:
+    held: Held = {("node-0",): Resources({"cpu": cpus * 1000})} if cpus else {}
+    return NamedPlacement(uid, "team", "web", held)
+
+
+async def test_a_pod_is_told_what_it_holds_in_the_words_of_records(desk: Desk) -> None:
+    desk.records.keep((placed(desk.made(), 2),))
+    await desk.records.write_due()
+
+    assert placement_records.read(desk.record() or "") == placed("", 2).held
+    assert desk.registry.get_sample_value("numalign_agent_pod_writes_total") == 1
+
+
+async def test_a_pod_is_told_once_and_again_when_it_holds_something_else(desk: Desk) -> None:
+    uid = desk.made()
+    for cpus, asked in ((2, 1), (2, 1), (3, 2)):
+        desk.records.keep((placed(uid, cpus),))
+        await desk.records.write_due()
+        assert len(desk.fake.asked("PATCH", WEB)) == asked
+
+
+async def test_a_pod_that_holds_nothing_is_told_so(desk: Desk) -> None:
+    desk.records.keep((placed(desk.made(), 0),))
+    await desk.records.write_due()
+
+    assert desk.record() == "[]"
+
+
+async def test_a_successor_is_never_told_what_its_predecessor_held(desk: Desk) -> None:
+    gone = desk.made()
+    desk.made()
+    desk.records.keep((placed(gone, 2),))
+    await desk.records.write_due()
+
+    assert desk.record() is None
+
+
+async def test_a_pod_that_is_gone_is_no_failure(desk: Desk) -> None:
+    desk.records.keep((placed("gone", 2),))
+    await desk.records.write_due()
+
+    assert desk.fake.asked("PATCH", WEB)
+
+
+async def test_pods_that_are_gone_are_forgotten(desk: Desk) -> None:
+    uid = desk.made()
+    for pods in ((placed(uid, 2),), (), (placed(uid, 2),)):
+        desk.records.keep(pods)
+        await desk.records.write_due()
+
+    assert len(desk.fake.asked("PATCH", WEB)) == 2
+
+
+async def test_a_refusal_is_raised(desk: Desk) -> None:
+    desk.fake.failures[WEB] = HTTPStatus.FORBIDDEN
+    desk.records.keep((placed("1", 2),))
+    with pytest.raises(Forbidden):
+        await desk.records.write_due()
+
+
+async def test_what_fails_is_said_once_and_tried_again(desk: Desk) -> None:
+    uid = desk.made()
+    desk.fake.failures[WEB] = HTTPStatus.FORBIDDEN
+    desk.records.keep((placed(uid, 2),))
+    task = asyncio.create_task(desk.records.run())
+    await until(desk.record)
+    task.cancel()
+
+    assert desk.pauses == [1.0]
+    assert len(desk.told.of("placements.write_failed")) == 1

@@ -1,0 +1,197 @@
+"""What a kubelet lists, as values."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.observation import (
+    Allocatable,
+    HeldDevices,
+    ListedContainer,
+    ListedDevice,
+    ListedPod,
+    MemoryBlock,
+)
+from agent.podresources import PodResources
+from agent.podresources_pb2 import (
+    AllocatableResourcesResponse,
+    ContainerDevices,
+    ContainerMemory,
+    ContainerResources,
+    ListPodResourcesResponse,
+    NUMANode,
+    TopologyInfo,
+)
+from agent.podresources_pb2 import PodResources as Pod
+from numalign.kube.errors import Unreachable
+from numalign.model.resources import ZoneId
+from tools.clusters.podresources import FakePodResources
+
+GPU = "example.com/gpu"
+
+
+def on(*zones: int) -> TopologyInfo:
+    return TopologyInfo(nodes=[NUMANode(ID=zone) for zone in zones])
+
+
+def at(*zones: int) -> frozenset[ZoneId]:
+    return frozenset(map(ZoneId, zones))
+
+
+def gpus(*ids: str, zones: tuple[int, ...] = ()) -> ContainerDevices:
+    return ContainerDevices(resource_name=GPU, device_ids=ids, topology=on(*zones) if zones else None)
+
+
+@pytest.fixture
+def socket(tmp_path: Path) -> Path:
+    return tmp_path / "kubelet.sock"
+
+
+async def listed(
+    socket: Path,
+    *containers: ContainerResources,
+    cpu_ids: Iterable[int] = (),
+    memory: Iterable[ContainerMemory] = (),
+) -> tuple[ListedPod, ...]:
+    web = Pod(name="web", namespace="default", containers=containers, cpu_ids=cpu_ids, memory=memory)
+    pods = ListPodResourcesResponse(pod_resources=[web])
+    async with FakePodResources(listed=pods).serving(socket):
+        return await PodResources(socket).listed()
+
+
+async def allocatable(socket: Path, answer: AllocatableResourcesResponse) -> Allocatable:
+    async with FakePodResources(allocatable=answer).serving(socket):
+        return await PodResources(socket).allocatable()
+
+
+async def test_a_pod_is_listed_with_what_its_containers_hold(socket: Path) -> None:
+    container = ContainerResources(
+        name="app",
+        cpu_ids=[10, 2],
+        memory=[ContainerMemory(memory_type="memory", size=2**30, topology=on(1, 0))],
+        devices=[gpus("b", zones=(0,)), gpus("a", zones=(0,)), gpus("c", zones=(1,))],
+    )
+
+    assert await listed(socket, container, ContainerResources(name="idle")) == (
+        ListedPod(
+            "default",
+            "web",
+            (
+                ListedContainer(
+                    "app",
+                    1 << 2 | 1 << 10,
+                    (MemoryBlock("memory", 2**30, (ZoneId(0), ZoneId(1))),),
+                    (HeldDevices(GPU, ("a", "b"), at(0)), HeldDevices(GPU, ("c",), at(1))),
+                ),
+                ListedContainer("idle", 0, (), ()),
+            ),
+        ),
+    )
+
+
+async def test_a_pod_with_pod_level_resources_is_listed_with_what_it_holds_as_a_whole(socket: Path) -> None:
+    own = ContainerResources(name="own", cpu_ids=[1])
+    blocks = [ContainerMemory(memory_type="memory", size=size, topology=on(0)) for size in (2**30, 0)]
+
+    (pod,) = await listed(socket, own, ContainerResources(name="shares"), cpu_ids=[3, 1, 2], memory=blocks)
+
+    assert (pod.cpus, pod.memory) == (0b1110, (MemoryBlock("memory", 2**30, (ZoneId(0),)),))
+
+
+async def test_a_device_on_two_zones_is_one_device(socket: Path) -> None:
+    container = ContainerResources(name="app", devices=[gpus("a", zones=(1,)), gpus("a", zones=(0,))])
+
+    (pod,) = await listed(socket, container)
+
+    assert pod.containers[0].devices == (HeldDevices(GPU, ("a",), at(0, 1)),)
+
+
+@pytest.mark.parametrize(
+    ("zones", "found"),
+    [((), at()), ((-1,), at(-1)), ((2**40,), at(-1)), ((-1, 1), at(1))],
+    ids=["without a topology", "-1", "an impossible ID", "-1 beside another"],
+)
+async def test_a_device_has_zones(socket: Path, zones: tuple[int, ...], found: frozenset[ZoneId]) -> None:
+    devices = [gpus("a", zones=(zone,)) for zone in zones] or [gpus("a")]
+    (pod,) = await listed(socket, ContainerResources(name="app", devices=devices))
+
+    assert pod.containers[0].devices == (HeldDevices(GPU, ("a",), found),)
+
+
+async def test_memory_that_was_handed_on_is_held_no_more(socket: Path) -> None:
+    block = ContainerMemory(memory_type="memory", size=0, topology=on(0))
+
+    (pod,) = await listed(socket, ContainerResources(name="app", memory=[block]))
+
+    assert pod.containers[0].memory == ()
+
+
+async def test_what_can_be_given_out_is_told_device_by_device(socket: Path) -> None:
+    answer = AllocatableResourcesResponse(
+        cpu_ids=range(1, 4),
+        memory=[ContainerMemory(memory_type="hugepages-1Gi", size=0, topology=on(0))],
+        devices=[gpus("b", zones=(1,)), gpus("a", zones=(0,)), gpus("b", zones=(0,)), gpus("c")],
+    )
+
+    assert await allocatable(socket, answer) == Allocatable(
+        0b1110,
+        (MemoryBlock("hugepages-1Gi", 0, (ZoneId(0),)),),
+        (ListedDevice(GPU, "a", at(0)), ListedDevice(GPU, "b", at(0, 1)), ListedDevice(GPU, "c", at())),
+    )
+
+
+async def test_managers_that_give_out_nothing_have_nothing(socket: Path) -> None:
+    assert await allocatable(socket, AllocatableResourcesResponse()) == Allocatable(0, (), ())
+
+
+@pytest.mark.parametrize(
+    ("container", "said"),
+    [
+        pytest.param(ContainerResources(cpu_ids=[8192]), "8192 is not a CPU ID", id="a CPU beyond all"),
+        pytest.param(ContainerResources(cpu_ids=[-1]), "-1 is not a CPU ID", id="a negative CPU"),
+        pytest.param(
+            ContainerResources(memory=[ContainerMemory(memory_type="cpu", size=1)]),
+            '"cpu" is not a memory type',
+            id="no memory",
+        ),
+        pytest.param(
+            ContainerResources(memory=[ContainerMemory(memory_type="memory", size=1, topology=on(1024))]),
+            "1024 is not a NUMA node ID",
+            id="a zone beyond all",
+        ),
+        pytest.param(
+            ContainerResources(devices=[ContainerDevices(device_ids=["a"])]),
+            "a device is of no resource",
+            id="no resource",
+        ),
+    ],
+)
+async def test_what_makes_no_sense_is_told(socket: Path, container: ContainerResources, said: str) -> None:
+    with pytest.raises(Unreachable, match=f"answer to List is invalid: {said}"):
+        await listed(socket, container)
+
+
+@pytest.mark.parametrize(
+    ("whole", "said"),
+    [
+        ({"cpu_ids": [1, 8192]}, "8192 is not a CPU ID"),
+        ({"memory": [ContainerMemory(memory_type="cpu", size=1)]}, '"cpu" is not a memory type'),
+    ],
+    ids=["a CPU beyond all", "no memory"],
+)
+async def test_what_makes_no_sense_of_a_whole_pod_is_told(
+    socket: Path, whole: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(Unreachable, match=f"answer to List is invalid: {said}"):
+        await listed(socket, ContainerResources(name="app"), **whole)
+
+
+@pytest.mark.parametrize("garbage", [b"\xff", b"\x0a\xff", b"\x0a\x02\x0a\xff", b"\x0a\x03\x0a\x01\xff"])
+async def test_bytes_that_are_no_message_are_told(socket: Path, garbage: bytes) -> None:
+    async with FakePodResources(garbage=garbage).serving(socket):
+        with pytest.raises(Unreachable, match="answer to List is invalid"):
+            await PodResources(socket).listed()
+        with pytest.raises(Unreachable, match="answer to GetAllocatableResources is invalid"):
+            await PodResources(socket).allocatable()

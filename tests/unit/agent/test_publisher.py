@@ -1,0 +1,270 @@
+"""One writer of zones: ours, or another exporter's; the annotations are ours in any case."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from prometheus_client import CollectorRegistry
+
+from agent.amounts import SeenDevices
+from agent.api_server import MANAGER, ApiServer
+from agent.metrics import AgentMetrics
+from agent.publish import Publish
+from agent.publisher import AGAIN_SECONDS, OWNER_SECONDS, Publisher
+from agent.report import NodeReport, report
+from numalign.kube.access import Access
+from numalign.kube.decode.kubelet_reports import MACHINE, OBSERVED_AT, PLACEMENTS
+from numalign.kube.errors import Forbidden, Unreachable
+from tests.unit.agent.conftest import Connect
+from tests.unit.agent.observations import container, listed, observation, pod
+from tests.worlds.served import Told
+from tools.clusters.fake_api import FakeApi, Json
+
+NODE = "/api/v1/nodes/a"
+PATH = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/a"
+NOON = datetime(2026, 11, 22, 12, 0, 0, 999999, UTC)
+
+
+def reported(*names: str) -> NodeReport:
+    """A node on which these pods hold a CPU each."""
+    pods = [pod(name, name) for name in names]
+    held = [listed(name, container("main", str(at))) for at, name in enumerate(names, start=1)]
+    return report(observation(*pods, listed=held), SeenDevices())[0]
+
+
+def of_another(free: str = "2") -> Json:
+    """What another exporter writes."""
+    cpu = {"name": "cpu", "capacity": "4", "allocatable": "3", "available": free}
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": "a", "annotations": {"its": "own"}},
+        "zones": [{"name": "node-0", "type": "Node", "resources": [cpu]}],
+    }
+
+
+@dataclass
+class Desk:
+    """A publisher, the API server that it writes to, and its time."""
+
+    fake: FakeApi
+    api: ApiServer
+    told: Told
+    registry: CollectorRegistry
+    publish: Publish = Publish.IF_ABSENT
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.publisher = Publisher(
+            self.api,
+            "a",
+            self.publish,
+            log=self.told.log,
+            metrics=AgentMetrics(self.registry),
+            now=lambda: NOON,
+            clock=lambda: self.seconds,
+        )
+
+    async def write(self, *names: str) -> None:
+        """Publish that these pods hold a CPU each."""
+        await self.publisher.publish(reported(*names))
+
+    @property
+    def topology(self) -> Json:
+        """The object as it is stored."""
+        stored = self.fake.get(PATH)
+        assert stored
+        return stored
+
+    @property
+    def annotations(self) -> Any:  # noqa: ANN401  JSON
+        """Its annotations."""
+        return self.topology["metadata"]["annotations"]
+
+    def count(self, result: str) -> float | None:
+        """How many writes came to that."""
+        return self.registry.get_sample_value("numalign_agent_writes_total", {"result": result})
+
+
+@pytest_asyncio.fixture
+async def desk(connect: Connect) -> AsyncIterator[Desk]:
+    async with FakeApi() as fake:
+        fake.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
+        yield Desk(fake, connect(Access(fake.url)), Told(), CollectorRegistry())
+
+
+def telling(desk: Desk, publish: Publish) -> Desk:
+    return replace(desk, registry=CollectorRegistry(), publish=publish)
+
+
+async def test_what_is_not_there_is_made_in_one_write(desk: Desk) -> None:
+    await desk.write("web")
+
+    found = desk.topology
+    assert len(desk.fake.asked("PATCH", PATH)) == 1
+    assert found["zones"] == reported("web").zones
+    assert desk.annotations == {**reported("web").annotations, OBSERVED_AT: "2026-11-22T12:00:00Z"}
+    node = desk.fake.get(NODE)
+    assert node
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": node["metadata"]["uid"]}
+    assert found["metadata"]["ownerReferences"] == [owner]
+
+
+async def test_a_change_is_one_write(desk: Desk) -> None:
+    await desk.write()
+    before = len(desk.fake.requests)
+    await desk.write("web")
+
+    assert [asked.method for asked in desk.fake.requests[before:]] == ["PATCH"]
+    assert desk.annotations[PLACEMENTS] == reported("web").annotations[PLACEMENTS]
+    assert desk.count("applied") == 2
+
+
+async def test_the_zones_of_another_exporter_stay_as_they_are(desk: Desk) -> None:
+    desk.fake.put(of_another(), manager="nfd")
+    await desk.write("web")
+    await desk.write("web", "db")
+
+    assert desk.topology["zones"] == of_another()["zones"]
+    assert desk.annotations["its"] == "own"
+    assert desk.annotations[PLACEMENTS] == reported("web", "db").annotations[PLACEMENTS]
+    assert [desk.count(result) for result in ("conflict", "annotated", "applied")] == [1, 2, 0]
+    assert desk.registry.get_sample_value("numalign_agent_zones_of_others") == 1
+
+
+async def test_the_exporter_to_which_it_gives_way_is_named(desk: Desk) -> None:
+    """As recorded, but for the name of the node (tests/unit/kube/data/recorded)."""
+    other = {**of_another(), "attributes": [{"name": "topologyManagerScope", "value": "pod"}]}
+    desk.fake.put(other, manager="node-feature-discovery-topology-updater")
+    await desk.write("web")
+
+    [line] = desk.told.of("topology.other_exporter")
+    assert line["error"] == (
+        "Conflict: the topology of node a was created or changed by another client (Apply failed with 2"
+        ' conflicts: conflicts with "node-feature-discovery-topology-updater": - .attributes - .zones)'
+    )
+
+
+async def test_it_gives_way_to_an_exporter_that_comes_later(desk: Desk) -> None:
+    await desk.write("web")
+    desk.fake.put({**desk.topology, "zones": of_another()["zones"]}, manager="nfd")
+    await desk.write("web", "db")
+
+    assert desk.topology["zones"] == of_another()["zones"]
+    assert desk.annotations[PLACEMENTS] == reported("web", "db").annotations[PLACEMENTS]
+
+
+async def test_zones_are_written_again_once_the_other_object_is_gone(desk: Desk) -> None:
+    desk.fake.put(of_another(), manager="nfd")
+    await desk.write("web")
+    desk.fake.delete(PATH)
+    await desk.write("web", "db")
+
+    assert desk.topology["zones"] == reported("web", "db").zones
+    assert len(desk.told.of("topology.taken_over")) == 1
+    assert desk.registry.get_sample_value("numalign_agent_zones_of_others") == 0
+
+
+async def test_it_asks_again_whether_the_zones_are_still_anothers(desk: Desk) -> None:
+    desk.fake.put(of_another(), manager="nfd")
+    await desk.write("web")
+    assert not desk.publisher.unsettled
+
+    desk.seconds += AGAIN_SECONDS
+    assert desk.publisher.unsettled
+    await desk.write("web")
+    assert not desk.publisher.unsettled
+    assert desk.count("conflict") == 2
+    assert len(desk.told.of("topology.other_exporter")) == 1
+
+
+async def test_always_takes_over(desk: Desk) -> None:
+    always = telling(desk, Publish.ALWAYS)
+    desk.fake.put(of_another(), manager="nfd")
+    await always.write("web")
+
+    assert always.topology["zones"] == reported("web").zones
+    assert always.annotations["its"] == "own"
+
+
+async def test_never_adds_annotations_alone(desk: Desk) -> None:
+    never = telling(desk, Publish.NEVER)
+    await never.write("web")
+    await never.write("web")
+    assert desk.fake.get(PATH) is None
+    assert (never.count("absent"), len(never.told.of("topology.absent"))) == (2, 1)
+    assert never.publisher.unsettled
+
+    desk.fake.put(of_another(), manager="nfd")
+    await never.write("web")
+    assert never.topology["zones"] == of_another()["zones"]
+    assert never.annotations[MACHINE] == reported().annotations[MACHINE]
+    assert not never.publisher.unsettled
+
+
+@pytest.mark.parametrize("before", ["ours", "another's"])
+async def test_an_annotation_that_must_not_stand_is_taken_away(desk: Desk, before: str) -> None:
+    if before == "another's":
+        desk.fake.put(of_another(), manager="nfd")
+    await desk.write("web")
+    found = reported("web")
+    await desk.publisher.publish(replace(found, annotations={**found.annotations, PLACEMENTS: None}))
+
+    assert PLACEMENTS not in desk.annotations
+    assert MACHINE in desk.annotations
+    sizes = [
+        desk.registry.get_sample_value("numalign_agent_annotation_bytes", {"annotation": annotation})
+        for annotation in (MACHINE, PLACEMENTS)
+    ]
+    assert sizes == [len(found.annotations[MACHINE] or ""), 0]
+
+
+async def test_an_object_that_went_with_its_node_belongs_to_the_next_node(desk: Desk) -> None:
+    await desk.write("web")
+    desk.fake.delete(NODE)
+    desk.fake.delete(PATH)
+    made = desk.fake.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
+    await desk.write("web", "db")
+
+    assert [each["uid"] for each in desk.topology["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
+
+
+async def test_the_node_is_read_again_from_time_to_time(desk: Desk) -> None:
+    await desk.write("web")
+    asked = len(desk.fake.asked("GET", NODE))
+    await desk.write("web", "db")
+    assert len(desk.fake.asked("GET", NODE)) == asked
+
+    desk.seconds += OWNER_SECONDS
+    await desk.write("web")
+    assert len(desk.fake.asked("GET", NODE)) == asked + 1
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_node_that_may_not_be_read_owns_nothing(desk: Desk, status: int) -> None:
+    desk.fake.failures["GET", NODE] = HTTPStatus(status)
+    await desk.write("web")
+    desk.seconds += AGAIN_SECONDS
+    await desk.write("web")
+
+    assert "ownerReferences" not in desk.topology["metadata"]
+    assert len(desk.told.of("topology.no_owner")) == 1
+
+
+@pytest.mark.parametrize(("status", "error"), [(403, Forbidden), (500, Unreachable)])
+async def test_a_refusal_is_raised_and_counted(desk: Desk, status: int, error: type[Exception]) -> None:
+    desk.fake.failures["PATCH", PATH] = HTTPStatus(status)
+    with pytest.raises(error):
+        await desk.write("web")
+
+    assert (desk.count("failed"), desk.count("applied")) == (1, 0)
+
+
+async def test_fields_are_ours_by_name(desk: Desk) -> None:
+    await desk.write("web")
+
+    assert {asked.query["fieldManager"] for asked in desk.fake.asked("PATCH", PATH)} == {MANAGER}

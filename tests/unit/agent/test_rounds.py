@@ -1,0 +1,291 @@
+"""What changes is looked at soon, published at most twice a second, and tried again when that fails."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from agent.metrics import AgentMetrics
+from agent.observation import Observation
+from agent.report import NodeReport
+from agent.rounds import (
+    BLIND_SECONDS,
+    MOST_DOUBTS,
+    POLL_SECONDS,
+    REFUSED_SECONDS,
+    UNREACHABLE_SECONDS,
+    WRITE_SECONDS,
+    Intervals,
+    Rounds,
+)
+from numalign.kube.errors import ClusterError, Forbidden, Unreachable
+from numalign.model.errors import BadInput, BadTopology, Mistake
+from tests.unit.agent.observations import container, listed, observation, pod
+from tests.worlds.served import Told
+
+SOON = 2 * POLL_SECONDS
+"""Seconds within which a change is noticed and its files are quiet."""
+
+
+class EndOfTimeError(Exception):
+    """Raised when a test has waited for long enough."""
+
+
+@dataclass
+class World:
+    """A node on which pods come and go at their times, and an API server; its clock turns with each sleep."""
+
+    changes: Mapping[float, tuple[str, ...]] = field(default_factory=dict)
+    end: float = 10.0
+    now: float = 0.0
+    blind: bool = False
+    doubted: frozenset[str] = frozenset()
+    unsettled: bool = False
+    pods: tuple[str, ...] = ()
+    look_error: Callable[[float], ClusterError | BadInput | None] = lambda _: None
+    write_error: Callable[[float], ClusterError | None] = lambda _: None
+    looks: list[float] = field(default_factory=list)
+    writes: list[tuple[float, int]] = field(default_factory=list)
+    observed: list[NodeReport] = field(default_factory=list)
+    told: Told = field(default_factory=Told)
+
+    def __post_init__(self) -> None:
+        self._heard: set[float] = set()
+        self.registry = CollectorRegistry()
+
+    async def sleep(self, seconds: float) -> None:
+        """Time goes by."""
+        self.now = round(self.now + seconds, 6)
+        for moment, pods in self.changes.items():
+            if moment <= self.now:
+                self.pods = pods
+        if self.now >= self.end:
+            raise EndOfTimeError
+
+    def changed(self) -> bool:
+        """Whether any change is new."""
+        come = {moment for moment in self.changes if moment <= self.now}
+        new, self._heard = come - self._heard, come
+        return bool(new)
+
+    async def observe(self) -> Observation:
+        """The pods that are there now, with a CPU each."""
+        self.looks.append(self.now)
+        if error := self.look_error(self.now):
+            raise error
+        held = [listed(name, container("main", str(at))) for at, name in enumerate(self.pods, start=1)]
+        twins = [pod(f"{name}-2", name) for name in self.pods if name in self.doubted]
+        return observation(*(pod(name, name) for name in self.pods), *twins, listed=held)
+
+    async def publish(self, report: NodeReport) -> None:
+        """Take down when how many pods were told of."""
+        if error := self.write_error(self.now):
+            raise error
+        self.writes.append((self.now, len(report.pods)))
+
+    async def live(self, intervals: Intervals = Intervals()) -> Rounds:  # noqa: B008  frozen
+        """Go round until the end."""
+        rounds = Rounds(
+            self,
+            self,
+            self,
+            intervals,
+            log=self.told.log,
+            metrics=AgentMetrics(self.registry, clock=lambda: self.now),
+            observed=self.observed.append,
+            clock=lambda: self.now,
+            sleep=self.sleep,
+            chance=lambda: 0.5,
+        )
+        with pytest.raises(EndOfTimeError):
+            await rounds.run()
+        return rounds
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        """A metric."""
+        return self.registry.get_sample_value(f"numalign_agent_{name}", labels)
+
+
+async def test_at_first_it_looks_and_publishes_at_once() -> None:
+    rounds = await (world := World(end=1)).live()
+
+    assert world.writes == [(0, 0)]
+    assert rounds.waiting_for is None
+
+
+async def test_nothing_new_is_not_written() -> None:
+    world = World({3.0: ()}, end=5)
+    await world.live()
+
+    assert len(world.looks) == 2
+    assert len(world.writes) == 1
+
+
+async def test_a_change_is_published_as_soon_as_the_files_are_quiet() -> None:
+    world = World({3.01: ("web",)}, end=5)
+    await world.live()
+
+    moment, count = world.writes[-1]
+    assert count == 1
+    assert 3.01 < moment < 3.01 + SOON
+
+
+async def test_a_change_that_comes_just_after_one_that_was_nothing_is_not_late() -> None:
+    """A pod's folder may be there before its CPUs are."""
+    world = World({3.0: (), 3.15: ("web",)}, end=5)
+    await world.live()
+
+    assert len([moment for moment in world.looks if moment > 2]) == 2
+    assert world.writes[-1][0] < 3.15 + WRITE_SECONDS
+
+
+async def test_a_pod_that_is_given_one_thing_after_another_is_looked_at_when_it_has_all() -> None:
+    world = World({3.01: ("half",), 3.03: ("half",), 3.05: ("web", "db")}, end=5)
+    await world.live()
+
+    assert [count for _, count in world.writes] == [0, 2]
+
+
+async def test_files_that_are_never_quiet_are_looked_at_all_the_same() -> None:
+    changes = {1 + step / 100: (f"pod-{step}",) for step in range(200)}
+    world = World(changes, end=4)
+    await world.live()
+
+    assert len([moment for moment in world.looks if 1 < moment < 3]) >= 3
+
+
+async def test_there_are_at_most_two_writes_a_second_and_the_last_one_is_the_newest() -> None:
+    changes = {1 + step / 10: tuple(f"pod-{n}" for n in range(step % 3 + 1)) for step in range(50)}
+    world = World(changes, end=8)
+    await world.live()
+
+    moments = [moment for moment, _ in world.writes]
+    assert all(later - earlier >= WRITE_SECONDS for earlier, later in pairwise(moments))
+    assert len(moments) > 8
+    assert world.writes[-1][1] == len(world.pods)
+
+
+async def test_it_looks_without_an_occasion_from_time_to_time() -> None:
+    world = World(end=10)
+    await world.live(Intervals(resync=3))
+
+    assert world.looks == pytest.approx([0, 3, 6, 9], abs=0.3)
+    assert len(world.writes) == 1
+
+
+async def test_a_pod_that_is_left_out_is_looked_at_again_but_not_for_ever() -> None:
+    world = World({3.0: ("web",)}, end=20, doubted=frozenset({"web"}))
+    await world.live()
+
+    assert len(world.looks) == 2 + MOST_DOUBTS
+    assert world.looks[-1] < 6
+    assert world.sample("pods_left_out") == 1
+
+
+async def test_without_files_that_tell_it_looks_each_second() -> None:
+    world = World(end=5, blind=True)
+    await world.live()
+
+    assert world.looks == pytest.approx([BLIND_SECONDS * n for n in range(5)], abs=0.5)
+
+
+async def test_it_writes_from_time_to_time_so_that_readers_know_of_it() -> None:
+    world = World(end=30)
+    await world.live(Intervals(resync=1, heartbeat=10))
+
+    gaps = [b - a for (a, _), (b, _) in pairwise(world.writes)]
+    assert gaps
+    assert all(7 < gap <= 10 for gap in gaps)
+
+
+async def test_what_is_not_settled_is_written_at_each_look() -> None:
+    world = World(end=5, unsettled=True)
+    await world.live(Intervals(resync=1))
+
+    assert len(world.writes) == len(world.looks) >= 4
+
+
+async def test_a_kubelet_that_is_away_is_asked_again_and_that_is_said_once() -> None:
+    gone = Unreachable("it restarts")
+    world = World(end=30, look_error=lambda now: gone if now < 20 else None)
+    rounds = await world.live()
+
+    assert (
+        len(world.told.of("node.observation_failed")) == len(world.told.of("node.observation_recovered")) == 1
+    )
+    gaps = [b - a for a, b in pairwise(world.looks)]
+    assert max(gaps) <= UNREACHABLE_SECONDS + SOON
+    assert gaps[0] < 1
+    assert rounds.waiting_for is None
+    assert world.sample("looks_total", result="failed") == len(world.looks) - 1
+    assert world.sample("look_age_seconds") == pytest.approx(30 - world.looks[-1])
+
+
+async def test_a_kubelet_that_is_back_is_looked_at_when_its_files_change() -> None:
+    denied = Forbidden("it does not know yet who may ask")
+    world = World({20.0: ("web",)}, end=21, look_error=lambda now: denied if now < 20 else None)
+    await world.live()
+
+    assert world.looks[-2] < 16
+    [(moment, count)] = world.writes
+    assert (moment < 20 + SOON, count) == (True, 1)
+
+
+async def test_what_fails_in_another_way_is_said_again() -> None:
+    errors: list[ClusterError | BadInput] = [
+        Unreachable("no"),
+        Forbidden("no"),
+        BadTopology([Mistake("zones", "are none")]),
+    ]
+    world = World(end=20, look_error=lambda _: errors[len(world.looks) % 3])
+    rounds = await world.live()
+
+    assert len(world.told.of("node.observation_failed")) == 3
+    assert world.writes == []
+    assert rounds.waiting_for == "the first report"
+
+
+async def test_while_the_api_server_is_away_only_the_newest_is_kept() -> None:
+    changes = {float(second): tuple(f"pod-{n}" for n in range(second % 4)) for second in range(1, 12)}
+    away = Unreachable("nobody answers")
+    world = World(changes, end=20, write_error=lambda now: away if 2 <= now < 10.5 else None)
+    await world.live()
+
+    during = [count for moment, count in world.writes if moment >= 10.5]
+    assert during[-1] == len(world.pods)
+    first = next(moment for moment, _ in world.writes if moment >= 10.5)
+    assert first < 10.5 + UNREACHABLE_SECONDS * 1.25 + SOON
+    assert len(world.told.of("topology.write_failed")) == len(world.told.of("topology.write_recovered")) == 1
+
+
+async def test_whoever_says_no_is_asked_less_and_less() -> None:
+    denied = Forbidden("you may not")
+    tries: list[float] = []
+
+    def write(now: float) -> ClusterError | None:
+        tries.append(now)
+        return denied
+
+    world = World(end=100, write_error=write)
+    await world.live()
+
+    gaps = [b - a for a, b in pairwise(tries)]
+    assert gaps[-1] == pytest.approx(REFUSED_SECONDS, abs=1)
+    assert len(tries) < 12
+
+
+async def test_each_report_that_differs_is_given_on_once() -> None:
+    world = World({2.0: ("web",), 4.0: ("web",)}, end=6)
+    await world.live(Intervals(heartbeat=1))
+
+    assert [len(each.pods) for each in world.observed] == [0, 1]
+
+
+async def test_what_cannot_be_told_is_said_once() -> None:
+    world = World({1.0: (many := tuple(f"pod-{n:0200}" for n in range(600))), 2.0: (*many, "one")}, end=4)
+    await world.live()
+
+    assert len(world.told.of("topology.incomplete")) >= 1
+    assert world.sample("pods_left_out") == 0

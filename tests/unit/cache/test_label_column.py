@@ -1,0 +1,102 @@
+"""Values are numbered, and a requirement is asked of each of them once."""
+
+from dataclasses import replace
+
+import pytest
+
+from numalign.cache.label_column import LabelColumn
+from numalign.cache.node_table import NodeTable
+from numalign.model.attributes import Attributes, Labels
+from numalign.model.constraints import Operator, Requirement
+from numalign.model.node import Node
+from tests.worlds.notation import node
+
+PLAIN = node("cpu=8 gpu=4")
+TIER = "tier"
+
+
+def labelled(name: str, tier: str | None) -> Node:
+    labels = Labels({} if tier is None else {TIER: tier})
+    return replace(PLAIN, name=name, attributes=Attributes(labels))
+
+
+def tables(*tiers: str | None) -> NodeTable:
+    made = NodeTable()
+    for at, tier in enumerate(tiers):
+        made.put(labelled(f"n{at}", tier))
+    return made
+
+
+def tiers(nodes: NodeTable) -> LabelColumn:
+    return LabelColumn(nodes, lambda node: node.attributes.labels.get(TIER))
+
+
+def test_equal_values_have_one_number_and_what_is_missing_has_none() -> None:
+    values = tiers(tables("gold", None, "silver", "gold"))
+
+    assert values.numbers.tolist() == [1, 0, 2, 1]
+    assert values.kinds == (None, "gold", "silver")
+
+
+def test_what_changes_is_read_again() -> None:
+    nodes = tables("gold", None, "silver", "gold")
+    values = tiers(nodes)
+    assert values.numbers.tolist() == [1, 0, 2, 1]
+
+    nodes.put(labelled("n1", "bronze"))
+    nodes.drop("n0")
+    assert values.numbers.tolist() == [0, 3, 2, 1]
+
+
+def test_values_that_no_node_has_any_more_are_forgotten_when_all_are_read() -> None:
+    nodes = tables("gold", "gold", "gold")
+    values = tiers(nodes)
+    assert values.kinds == (None, "gold")
+
+    for name in ("n0", "n1", "n2"):
+        nodes.put(labelled(name, "silver"))
+    assert values.kinds == (None, "silver")
+
+
+@pytest.mark.full
+def test_names_of_thousands_of_nodes_that_come_and_go_are_not_all_kept() -> None:
+    nodes = tables(*["gold"] * 4)
+    names = LabelColumn(nodes, lambda node: node.name)
+    for at in range(10_000):
+        nodes.drop(f"n{at}")
+        nodes.put(labelled(f"n{at + 4}", "gold"))
+        assert names.numbers.max() < 8192
+
+
+MEETING = [
+    # operator                values            the values that meet it
+    (Operator.IN,             "2 gold",         ["2", "gold"]),
+    (Operator.IN,             "elsewhere",      []),
+    (Operator.NOT_IN,         "2 gold",         [None, "10", "-3", "+4"]),
+    (Operator.EXISTS,         "",               ["2", "10", "-3", "gold", "+4"]),
+    (Operator.DOES_NOT_EXIST, "",               [None]),
+    (Operator.GT,             "2",              ["10", "+4"]),
+    (Operator.GT,             "2 4",            ["10"]),
+    (Operator.GT,             "2 gold",         []),
+    (Operator.LT,             "4",              ["2", "-3"]),
+    (Operator.LT,             "4 2",            ["-3"]),
+    (Operator.LT,             "gold",           []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("operator", "words", "met"), MEETING)
+def test_a_requirement_is_met_by(operator: Operator, words: str, met: list[str | None]) -> None:
+    values = tiers(tables("2", "10", "-3", "gold", None, "+4"))
+    requirement = Requirement(TIER, operator, frozenset(words.split()))
+
+    found = values.meeting(requirement).tolist()
+    assert {kind for kind, meets in zip(values.kinds, found, strict=True) if meets} == set(met)
+
+
+def test_requirements_about_numbers_hold_for_values_that_come_later() -> None:
+    nodes = tables("1", "2", "3", "4", "5")
+    values, more = tiers(nodes), Requirement(TIER, Operator.GT, frozenset({"3"}))
+    assert values.meeting(more)[values.numbers].tolist() == [False, False, False, True, True]
+
+    nodes.put(labelled("n0", "7"))
+    assert values.meeting(more)[values.numbers].tolist() == [True, False, False, True, True]

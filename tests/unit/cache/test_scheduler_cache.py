@@ -1,0 +1,177 @@
+"""Nodes in columns follow the ledger: no answer is stale, and nothing is read twice."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.cache.batch import ADMITTED, UNKNOWN, Batch
+from numalign.cache.question import Question
+from numalign.cache.scheduler_cache import SchedulerCache
+from numalign.ledger.model import AssignedPod, PlacementRecord, Source, Stage
+from numalign.ledger.reservations import LAG_SECONDS, Reservations
+from numalign.model.intent import Intent, Policy
+from numalign.model.node import Node
+from tests.worlds.notation import asks, bag, node
+
+NOW = 1000.0
+PAIR = replace(node("cpu=4", "cpu=4", policy="single-numa-node"), name="pair")
+SMALL = replace(node("cpu=2", "cpu=2", policy="single-numa-node"), name="small")
+FOUR = Question(asks("cpu=4 mem=1Gi"), Intent(Policy.SINGLE_NUMA_NODE))
+
+
+def pod(uid: str, cpus: int = 4, *, stage: Stage = Stage.ADMITTED) -> AssignedPod:
+    """A pod that nothing is recorded of, on its node since now."""
+    return AssignedPod(uid, ("team", uid), asks(f"cpu={cpus} mem=1Gi"), stage, since=NOW)
+
+
+def on(uid: str, zone: int) -> AssignedPod:
+    """A pod of which it is recorded that it has four CPUs of a zone, since long."""
+    return replace(
+        pod(uid), since=NOW - 100, record=PlacementRecord({(f"node-{zone}",): bag("cpu=4")}, Source.RECORDED)
+    )
+
+
+def known(*nodes: Node) -> tuple[Reservations, SchedulerCache]:
+    reservations = Reservations()
+    cache = SchedulerCache(reservations)
+    for each in nodes:
+        reservations.update_node(each)
+    return reservations, cache
+
+
+def takes(cache: SchedulerCache, *names: str, now: float = NOW) -> list[bool]:
+    """Which of the nodes take a pod of four CPUs."""
+    return [bool(taken) for taken in cache.ask(names, FOUR, now=now).admitted]
+
+
+def test_nodes_are_asked_in_the_order_of_the_names() -> None:
+    _, cache = known(PAIR, SMALL)
+    batch = cache.ask(["small", "nobody", "pair"], FOUR, now=NOW)
+    small, *others = batch.codes.tolist()
+
+    assert others == [UNKNOWN, ADMITTED]
+    assert small not in others
+    assert batch.refusals[small].permanent
+
+
+def test_where_nothing_is_known_all_are_strange() -> None:
+    _, cache = known()
+
+    assert cache.ask(["a", "b"], FOUR, now=NOW).codes.tolist() == [UNKNOWN, UNKNOWN]
+    assert cache.ask([], FOUR, now=NOW).codes.tolist() == []
+
+
+def test_what_refuses_for_now_and_for_good_has_different_numbers() -> None:
+    reservations, cache = known(PAIR, replace(PAIR, name="full"), SMALL)
+    reservations.update_pod("full", on("a", 0))
+    reservations.update_pod("full", on("b", 1))
+    first, second = (cache.ask(["full", "small"], FOUR, now=NOW).codes.tolist() for _ in range(2))
+
+    assert first == second
+    assert len({*first, ADMITTED, UNKNOWN}) == 4
+
+
+def test_whatever_happens_counts_at_once() -> None:
+    reservations, cache = known(PAIR)
+    seen = [takes(cache, "pair")]
+    for zone, uid in enumerate("ab"):
+        reservations.update_pod("pair", on(uid, zone))
+        seen.append(takes(cache, "pair"))
+    reservations.remove_pod("a", now=NOW)
+    seen.append(takes(cache, "pair"))
+    reservations.remove_nodes(["pair"])
+    seen.append(takes(cache, "pair"))
+    reservations.update_node(PAIR)
+    seen.append(takes(cache, "pair"))
+
+    assert seen == [[True], [True], [False], [True], [False], [True]]
+
+
+def test_time_alone_changes_what_is_said() -> None:
+    """A topology accounts for a pod after so many seconds; until then all that it could hold is missing."""
+    reservations, cache = known(PAIR)
+    reservations.set_complete(complete=False)
+    reservations.update_pod("pair", pod("stranger"))
+
+    assert takes(cache, "pair", now=NOW) == [False]
+    assert takes(cache, "pair", now=NOW + LAG_SECONDS - 0.1) == [False]
+    assert takes(cache, "pair", now=NOW + LAG_SECONDS) == [True]
+
+
+def test_only_what_is_asked_about_is_read_and_only_once() -> None:
+    reservations, cache = known(PAIR, SMALL)
+    takes(cache, "pair")
+
+    assert left(cache) == [1]
+    assert left(cache) == []
+    reservations.update_pod("small", on("a", 0))
+    takes(cache, "pair")
+    assert left(cache) == [1]
+
+
+def left(cache: SchedulerCache) -> list[int]:
+    """How many nodes are still to be read, as they are read one by one."""
+    return [each + 1 for each in cache.work_ahead(1, lambda: NOW)]
+
+
+def test_what_nobody_asked_about_is_read_ahead_so_many_at_a_time() -> None:
+    _, cache = known(*(replace(PAIR, name=f"n{at}") for at in range(5)))
+
+    assert list(cache.work_ahead(2, lambda: NOW)) == [3, 1, 0]
+    assert list(cache.work_ahead(2, lambda: NOW)) == []
+
+
+def test_who_reads_ahead_notices_time_too() -> None:
+    reservations, cache = known(PAIR)
+    reservations.set_complete(complete=False)
+    reservations.update_pod("pair", pod("stranger"))
+    times = iter([NOW, NOW + LAG_SECONDS])
+    first = list(cache.work_ahead(1, lambda: next(times)))
+    cache.ask([], FOUR, now=NOW + LAG_SECONDS)
+
+    assert (first, list(cache.work_ahead(1, lambda: next(times)))) == ([0], [0])
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "strange", "reserve", "drop", "report", "unreport", "ask", "wait"]),
+              st.integers(0, 3)),
+    max_size=20,
+)  # fmt: skip
+
+
+@given(steps=STEPS)
+def test_they_say_what_others_say_that_never_looked_before(steps: Sequence[tuple[str, int]]) -> None:
+    reservations, cache = known(PAIR)
+    names, now = ["pair", "small", "nobody"], NOW
+    for what, at in steps:
+        place = names[at % 2]
+        if what == "put":
+            reservations.update_pod(place, on(f"p{at}", at % 2))
+        elif what == "strange":
+            reservations.update_pod(place, replace(pod(f"p{at}"), since=now))
+        elif what == "reserve":
+            offer = reservations.predict(place, FOUR.demand, now=now)
+            reservations.reserve(place, replace(pod(f"q{at}", stage=Stage.RESERVED), since=now), offer)
+        elif what == "drop":
+            reservations.remove_pod(f"p{at}", now=now)
+        elif what == "report":
+            reservations.update_node(
+                [PAIR, SMALL, replace(PAIR, name="small"), replace(SMALL, name="pair")][at]
+            )
+        elif what == "unreport":
+            reservations.remove_nodes([place])
+        elif what == "wait":
+            now += at * LAG_SECONDS / 2
+        else:
+            assert same(
+                cache.ask(names, FOUR, now=now), SchedulerCache(reservations).ask(names, FOUR, now=now)
+            )
+    assert same(cache.ask(names, FOUR, now=now), SchedulerCache(reservations).ask(names, FOUR, now=now))
+
+
+def same(one: Batch, other: Batch) -> bool:
+    """Whether two that number in their own way mean the same."""
+    meant = [[batch.refusals.get(code, code) for code in batch.codes.tolist()] for batch in (one, other)]
+    return meant[0] == meant[1]

@@ -1,0 +1,261 @@
+"""The sentence a person reads when no node can take a pod, as exact tables."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.cache import ClusterCache, Group, Question
+from numalign.cache.survey import refusal_text
+from numalign.decision.evaluate import evaluate
+from numalign.decision.wording import LONGEST
+from numalign.model.intent import Intent, Policy
+from numalign.model.node import Node
+from numalign.shapes import KnownShape, UnknownNode
+from numalign.shapes.shape import of
+from tests.worlds.naming import named
+from tests.worlds.notation import asks, means, node, options, table
+
+SINGLE, RESTRICTED = "single-numa-node", "restricted"
+
+TWO_GPUS = node("cpu=16 mem=64Gi gpu=2", "cpu=16 mem=64Gi gpu=2", policy=SINGLE)
+FOUR_GPUS = node("cpu=32 mem=64Gi gpu=4", "cpu=32 mem=64Gi gpu=4", policy=SINGLE)
+NARROW = node("cpu=16 mem=64Gi gpu=4", "cpu=16 mem=64Gi gpu=4", policy=RESTRICTED)
+LOOSE = node("cpu=16 mem=64Gi gpu=4", "cpu=16 mem=64Gi gpu=4", policy="none")
+APART = node("cpu=16 mem=8Gi gpu=0", "cpu=1 mem=8Gi gpu=1", policy=SINGLE)
+WIDE = node("cpu=16 mem=64Gi gpu=8", "cpu=16 mem=64Gi gpu=8", policy=RESTRICTED)
+HALF = node("cpu=32 mem=64Gi gpu=3", "cpu=32 mem=64Gi gpu=5", policy=SINGLE)
+NO_MEMORY = node("cpu=64 gpu=8", "cpu=64 gpu=8", policy=RESTRICTED)
+
+EIGHT = "cpu=8 mem=8Gi gpu=8"
+SIX = "cpu=8 mem=8Gi gpu=6"
+ALIGNED = means(SINGLE)
+
+EIGHT_OF_FOUR = (
+    'no node can align container "c0" as single-numa-node (0 of {} nodes): 1 has at most 4'
+    " nvidia.com/gpu in one NUMA zone"
+)
+AT_MOST_FOUR = ". Request at most 4 nvidia.com/gpu"
+
+WHY_NOT = [
+    # what it shows, the nodes, the containers, the intent, how many are unknown
+    ("one thing is short everywhere",
+        [TWO_GPUS] * 40, ["cpu=8 mem=8Gi gpu=4"], ALIGNED, 0,
+        ('no node can align container "c0" as single-numa-node (0 of 40 nodes): 40 have at most 2'
+         " nvidia.com/gpu in one NUMA zone. Request at most 2 nvidia.com/gpu.")),
+    ("several things are short: no single advice",
+        [FOUR_GPUS], ["cpu=40 mem=80Gi gpu=8"], ALIGNED, 0,
+        ('no node can align container "c0" as single-numa-node (0 of 1 node): 1 has at most 32 cpu, at'
+         " most 64Gi memory and at most 4 nvidia.com/gpu in one NUMA zone.")),
+    ("the container that is refused is named",
+        [TWO_GPUS], ["cpu=4 mem=8Gi gpu=1", "cpu=20 mem=8Gi"], ALIGNED, 0,
+        ('no node can align container "c1" as single-numa-node (0 of 1 node): 1 has at most 16 cpu in one'
+         " NUMA zone. Request at most 16 cpu.")),
+    ("so is what sort of container it is",
+        [TWO_GPUS], ["init cpu=20 mem=8Gi", "cpu=2 mem=8Gi"], ALIGNED, 0,
+        ('no node can align init container "c0" as single-numa-node (0 of 1 node): 1 has at most 16 cpu in'
+         " one NUMA zone. Request at most 16 cpu.")),
+    ("the pod as a whole is refused, and a looser policy helps",
+        [NARROW], ["cpu=12 mem=8Gi", "cpu=12 mem=8Gi"], means(SINGLE, scope="pod"), 0,
+        ("no node can align the pod as single-numa-node (0 of 1 node): 1 has at most 16 cpu in one NUMA zone."
+        ' Request at most 16 cpu, or set annotation numalign.io/policy to "best-effort".')),
+    ("the most telling comes first",
+        [FOUR_GPUS, TWO_GPUS, TWO_GPUS], [SIX], ALIGNED, 0,
+        f"{EIGHT_OF_FOUR.format(3)}, 2 have at most 4 nvidia.com/gpu in total{AT_MOST_FOUR}."),
+    ("nodes that are short of the same are counted together, by the largest amount",
+        [TWO_GPUS, FOUR_GPUS, HALF], ["cpu=8 mem=8Gi gpu=8"], means(SINGLE), 0,
+        ('no node can align container "c0" as single-numa-node (0 of 3 nodes): 2 have at most 5'
+         " nvidia.com/gpu in one NUMA zone, 1 has at most 4 nvidia.com/gpu in total. Request at most 5"
+         " nvidia.com/gpu.")),
+    ("what makes a kubelet refuse whatever is asked has its policy beside it",
+        [FOUR_GPUS, NARROW, TWO_GPUS], [SIX], ALIGNED, 0,
+        (f"{EIGHT_OF_FOUR.format(3)}, 1 would use a different number of NUMA zones per resource (1 for 8"
+         ' cpu and 8Gi memory, 2 for 6 nvidia.com/gpu) (Topology Manager policy "restricted"), 1 has at'
+         f" most 4 nvidia.com/gpu in total{AT_MOST_FOUR}.")),
+    ("nodes that align nothing are counted, and save a looser policy",
+        [FOUR_GPUS] + [LOOSE] * 12, [EIGHT], ALIGNED, 0,
+        (f'{EIGHT_OF_FOUR.format(13)}, 12 have Topology Manager policy "none"{AT_MOST_FOUR}, or set'
+         ' annotation numalign.io/policy to "best-effort".')),
+    ("all nodes align nothing",
+        [LOOSE, LOOSE], [EIGHT], ALIGNED, 0,
+        ('no node can align container "c0" as single-numa-node (0 of 2 nodes): 2 have Topology Manager'
+         ' policy "none". Set annotation numalign.io/policy to "best-effort".')),
+    ("nodes without topology are counted",
+        [FOUR_GPUS], [EIGHT], ALIGNED, 5,
+        f"{EIGHT_OF_FOUR.format(6)}, 5 publish no NUMA topology{AT_MOST_FOUR}."),
+    ("one node without topology",
+        [FOUR_GPUS], [EIGHT], ALIGNED, 1,
+        f"{EIGHT_OF_FOUR.format(2)}, 1 publishes no NUMA topology{AT_MOST_FOUR}."),
+    ("the resources would use a different number of NUMA zones per resource",
+        [WIDE], ["cpu=20 mem=8Gi gpu=1"], means(RESTRICTED), 0,
+        ('no node can align container "c0" as restricted (0 of 1 node): 1 would use a different number of'
+         " NUMA zones per resource (1 for 8Gi memory and 1 nvidia.com/gpu, 2 for 20 cpu).")),
+    ("no zone has everything",
+        [APART], ["cpu=8 mem=1Gi gpu=1"], ALIGNED, 0,
+        ('no node can align container "c0" as single-numa-node (0 of 1 node): 1 has no NUMA zone with 8'
+         " cpu, 1Gi memory and 1 nvidia.com/gpu.")),
+    ("the kubelet asks for more than the pod does",
+        [TWO_GPUS], ["cpu=1 mem=8Gi gpu=3"], means("best-effort"), 0,
+        ('no node can align container "c0" as best-effort (0 of 1 node): 1 has at most 2 nvidia.com/gpu in'
+         ' one NUMA zone (Topology Manager policy "single-numa-node"). Request at most 2 nvidia.com/gpu.')),
+    ("the pod as a whole is larger than the node in several things",
+        [TWO_GPUS], ["cpu=80 mem=8Gi gpu=9"], ALIGNED, 0,
+        ("no node can align the pod as single-numa-node (0 of 1 node): 1 has at most 32 cpu and at most 4"
+         " nvidia.com/gpu in total.")),
+    ("CPUs that are not a container's own cannot be aligned",
+        [TWO_GPUS], ["cpu=1500m mem=8Gi gpu=1"], means("single-numa-node cpu"), 0,
+        ('no node can align container "c0" as single-numa-node (0 of 1 node): 1 cannot pin cpu for the pod,'
+         ' because container "c0" requests 1500m cpu, which is not a whole number. Set annotation'
+         ' numalign.io/policy to "best-effort", or set equal requests and limits and whole CPUs in every'
+         " container.")),
+    ("the kubelet does not align what is named",
+        [NO_MEMORY], ["cpu=1 mem=8Gi gpu=1"], means("restricted memory"), 0,
+        ('no node can align container "c0" as restricted (0 of 1 node): 1 has a kubelet that does not'
+         ' align memory. Set annotation numalign.io/policy to "best-effort".')),
+    ("no node has the very same policy",
+        [TWO_GPUS, TWO_GPUS], ["cpu=1 mem=8Gi"], means(RESTRICTED, match="equal"), 0,
+        ("no node can align the pod as restricted (0 of 2 nodes): 2 have Topology Manager policy"
+         ' "single-numa-node", not "restricted".')),
+]  # fmt: skip
+
+
+def hidden(count: int) -> Mapping[str, UnknownNode]:
+    """So many nodes without topology."""
+    return {f"hidden{at}": UnknownNode(f"hidden{at}") for at in range(count)}
+
+
+@pytest.mark.parametrize(("nodes", "containers", "intent", "unknown", "text"), table(WHY_NOT))
+def test_it_is_said_why_not(
+    nodes: list[Node], containers: list[str], intent: Intent, unknown: int, text: str
+) -> None:
+    cache = ClusterCache.of(named(nodes), unknown=hidden(unknown))
+
+    said = cache.why_not(Question(asks(*containers), intent))
+
+    assert said == text
+
+
+# Whoever reads it must find the advice true.
+
+AMOUNTS = [
+    # what is short                     the node   asked for                advised
+    ("the devices of a zone",           FOUR_GPUS, ("cpu=8 mem=8Gi gpu={}", 8, 4)),
+    ("the CPUs of a zone",              FOUR_GPUS, ("cpu={} mem=8Gi gpu=1", 40, 32)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("member", "asked"), table(AMOUNTS))
+def test_an_amount_that_is_advised_fits(member: Node, asked: tuple[str, int, int]) -> None:
+    container, much, little = asked
+    cache = ClusterCache.of([member])
+
+    text = cache.why_not(Question(asks(container.format(much)), ALIGNED))
+    said = re.search(r"Request at most ([0-9]+)", text)
+
+    assert said
+    assert int(said[1]) == little
+    assert cache.ever(Question(asks(container.format(little)), ALIGNED)).able
+
+
+members = st.sampled_from([TWO_GPUS, FOUR_GPUS, NARROW, LOOSE, APART, WIDE, NO_MEMORY])
+pods = st.builds("cpu={} mem={}Gi gpu={}".format, st.integers(1, 70), st.integers(1, 140), st.integers(0, 17))
+
+
+@given(st.lists(members, min_size=1, max_size=5), pods, st.sampled_from(Policy), st.sampled_from(Policy))
+def test_a_policy_that_is_advised_is_allowed_and_helps(
+    nodes: list[Node], container: str, policy: Policy, floor: Policy
+) -> None:
+    cache = ClusterCache.of(named(nodes))
+    asked = Question(asks(container), means(policy))
+    if cache.ever(asked).able:
+        return
+
+    advised = re.findall(r'se policy "(.*?)"', cache.why_not(asked, floor=floor))
+
+    for word in map(Policy, advised):
+        assert word.at_least(floor)
+        assert cache.ever(Question(asked.demand, means(word))).able
+
+
+FLOORS = [
+    # floor         policies that the text may name for a pod that best-effort would save
+    ("best-effort", ["best-effort"]),
+    ("restricted",  []),
+    (SINGLE,        []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("floor", "advised"), FLOORS, ids=[floor for floor, _ in FLOORS])
+def test_no_policy_below_the_floor_is_advised(floor: str, advised: list[str]) -> None:
+    text = ClusterCache.of(named([FOUR_GPUS, LOOSE])).why_not(
+        Question(asks(EIGHT), ALIGNED), floor=Policy(floor)
+    )
+
+    assert re.findall(r'set annotation numalign.io/policy to "(.*?)"', text) == advised
+
+
+def test_each_namespace_hears_its_own_floor() -> None:
+    cache, asked = ClusterCache.of(named([FOUR_GPUS, LOOSE])), Question(asks(EIGHT), ALIGNED)
+
+    lax, strict = cache.why_not(asked), cache.why_not(asked, floor=Policy.SINGLE_NUMA_NODE)
+
+    assert 'set annotation numalign.io/policy to "best-effort"' in lax
+    assert "set annotation" not in strict
+
+
+# Length.
+
+words = st.text(st.sampled_from("ab-."), min_size=1, max_size=40)
+
+
+@given(st.lists(words, min_size=1, max_size=40, unique=True), st.integers(0, 99))
+def test_it_never_exceeds_what_an_event_can_hold(names: list[str], unknown: int) -> None:
+    devices = [f"example.com/{name}" for name in names]
+    empty = node(" ".join(["cpu=8 mem=8Gi", *(f"{name}=1" for name in devices)]), policy=SINGLE)
+    asked = asks(" ".join(["cpu=1 mem=1Gi", *(f"{name}=2" for name in devices)]))
+
+    text = ClusterCache.of(named([empty] * 3), unknown=hidden(unknown)).why_not(Question(asked, ALIGNED))
+
+    assert len(text) <= LONGEST
+    assert text.startswith("no node can align ")
+    assert f"(0 of {unknown + 3} nodes)" in text
+
+
+def test_a_pod_that_fits_has_no_refusal() -> None:
+    fits = Group(KnownShape(of(FOUR_GPUS)), 1, evaluate(FOUR_GPUS, asks("cpu=1 mem=1Gi"), ALIGNED))
+
+    assert refusal_text([fits], ALIGNED, unknown=0, looser=None, enough=never) == ""
+
+
+def never(_container: str, _resource: str, _amount: int) -> bool:
+    return False
+
+
+def test_an_amount_that_would_not_fit_either_is_not_advised() -> None:
+    """Eight GPUs are in one zone, but with too few CPUs beside them."""
+    apart = node("cpu=8 mem=64Gi gpu=4", "cpu=2 mem=64Gi gpu=8", policy="single-numa-node")
+
+    said = ClusterCache.of([apart]).why_not(Question(asks("cpu=4 mem=8Gi gpu=9"), ALIGNED))
+
+    assert "has at most 8 nvidia.com/gpu in one NUMA zone" in said
+    assert "sk for at most" not in said
+
+
+def test_the_order_of_the_nodes_changes_nothing() -> None:
+    nodes = named([TWO_GPUS, FOUR_GPUS, NARROW, LOOSE])
+    asked = Question(asks(EIGHT), ALIGNED)
+
+    assert ClusterCache.of(nodes).why_not(asked) == ClusterCache.of(nodes[::-1]).why_not(asked)
+
+
+def test_a_pod_that_no_core_can_hold_hears_why() -> None:
+    cores = node("cpu=16", "cpu=16", policy="restricted", options=options("full-pcpus-only"))
+    small = node("cpu=2", policy="restricted")
+    cache = ClusterCache.of([cores, replace(small, name="small")])
+    text = cache.why_not(Question(asks("cpu=3 mem=1Gi"), means("restricted")))
+
+    assert "1 allocates whole cores of 2 CPUs, and 3 cpu is no multiple of that" in text
+    assert "1 has at most 2 cpu in total" in text

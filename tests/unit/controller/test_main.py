@@ -1,0 +1,82 @@
+"""The program itself: started as people start it, ended as a kubelet ends it."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+
+import orjson
+import pytest
+
+from controller.__main__ import PROGRAM, main
+from tests.unit.webhook import conftest
+from tests.worlds.notation import node
+from tools.clusters.fake_api import FakeApi
+
+ROOT = Path(__file__).parents[3]
+SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy="single-numa-node")
+
+
+async def started(*argv: object) -> Process:
+    words = [sys.executable, "-m", "controller", *map(str, argv)]
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("NUMALIGN_")}
+    return await asyncio.create_subprocess_exec(*words, cwd=ROOT, env=environ, stdout=PIPE, stderr=PIPE)
+
+
+async def test_it_labels_and_gives_the_lease_back_on_sigterm(tmp_path: Path) -> None:
+    async with FakeApi() as api:
+        for each in conftest.snapshot({"small": SMALL})["items"]:
+            api.put(each)
+        kubeconfig = api.kubeconfig(tmp_path / "kubeconfig", namespace="numalign-system")
+        process = await started(
+            *("--kubeconfig", kubeconfig, "--bind", "127.0.0.1", "--metrics-port", 0, "--drain-seconds", 0)
+        )
+        assert process.stderr
+        events = []
+        while "node.labelled" not in events:
+            events.append(json.loads(await process.stderr.readline())["event"])
+        process.send_signal(signal.SIGTERM)
+        await process.communicate()
+        lease = api.get("/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases/numalign-controller")
+
+    assert process.returncode == 0
+    assert lease
+    assert lease["spec"]["holderIdentity"] == ""
+
+
+async def test_a_dry_run_is_printed_and_nothing_is_served(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_bytes(orjson.dumps(conftest.snapshot({"small": SMALL})))
+    process = await started("--dry-run", "--snapshot", path)
+    said, logged = await process.communicate()
+
+    assert (process.returncode, logged) == (0, b"")
+    assert said.decode().startswith("small: no label -> 2x8cpu-1gpu-single-numa-node")
+
+
+def test_a_dry_run_that_is_not_possible_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [PROGRAM, "--dry-run", "--kubeconfig", str(tmp_path / "none")])
+
+    assert main() == 2
+    said, complaint = capsys.readouterr()
+    assert said == ""
+    assert complaint.startswith("numalign-controller: ")
+
+
+def test_it_lists_every_mistake_in_its_settings_and_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [PROGRAM, "--metrics-port", "high", "--label-node", "--port", "1"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 2
+    listed = capsys.readouterr().err
+    for flag in ("--metrics-port", "--label-node", "--port"):
+        assert flag in listed
+    assert listed.endswith("numalign-controller --help lists every setting\n")

@@ -1,0 +1,84 @@
+"""A refusal is permanent only if no state of the node admits the pod."""
+
+import pytest
+
+from numalign.decision.evaluate import evaluate
+from numalign.decision.verdict import Verdict
+from numalign.model.node import Node
+from tests.worlds.notation import asks, means, node, table
+
+SINGLE, RESTRICTED, LOOSE = "single-numa-node", "restricted", "best-effort"
+
+
+def of(first: str, second: str, policy: str = SINGLE, scope: str = "container") -> Node:
+    return node(first, second, policy=policy, scope=scope)
+
+
+RESERVING, IN_USE = of("cpu=16/13", "cpu=16"), of("cpu=16/13/0", "cpu=16")
+ANCHORED = ("init cpu=1 mem=1Gi", "cpu=14 mem=1Gi")
+"""The init container gets a CPU of the first zone, in which the other container does not fit."""
+
+IN_SOME_STATE = [
+    ("an init container that anchors", RESERVING, ANCHORED),
+    ("the same in restricted zones", of("cpu=16/13", "cpu=16", RESTRICTED), ANCHORED),
+    ("the same by a kubelet that refuses nothing", of("cpu=16/13", "cpu=16", LOOSE), ANCHORED),
+    (
+        "a reserved CPU, which is taken with zones of different sizes",
+        of("cpu=4/3 gpu=2", "cpu=3 gpu=4", LOOSE),
+        ("init cpu=4 mem=1Gi", "cpu=3 mem=1Gi gpu=1"),
+    ),
+    (
+        "a first container that takes what only another could not do without",
+        of("cpu=6 gpu=2", "cpu=8 gpu=0"),
+        ("cpu=4 mem=1Gi", "cpu=4 mem=1Gi gpu=2"),
+    ),
+]
+IN_NO_STATE = [
+    ("too much for any zone", of("cpu=8", "cpu=8"), ("init cpu=1 mem=1Gi", "cpu=9 mem=1Gi")),
+    (
+        "no zone with both resources",
+        of("cpu=8 gpu=1", "cpu=4 gpu=4"),
+        ("init cpu=1 mem=1Gi", "cpu=6 mem=1Gi gpu=2"),
+    ),
+    ("no zone for the last container", of("cpu=5", "cpu=5"), ("cpu=3 mem=1Gi",) * 3),
+    ("no zone for the largest", of("cpu=4", "cpu=8"), ("cpu=3 mem=1Gi", "cpu=6 mem=1Gi", "cpu=3 mem=1Gi")),
+    ("too much for the node", of("cpu=8", "cpu=8"), ("cpu=6 mem=1Gi",) * 3),
+    (
+        "resources in a different number of zones",
+        of("cpu=4 gpu=4", "cpu=4 gpu=4", RESTRICTED),
+        ("cpu=6 mem=1Gi gpu=2",),
+    ),
+    (
+        "too much for a zone in pod scope",
+        of("cpu=16/13", "cpu=16", scope="pod"),
+        ("init cpu=17 mem=1Gi", "cpu=14 mem=1Gi"),
+    ),
+]
+
+
+def found(empty: Node, containers: tuple[str, ...]) -> Verdict:
+    return evaluate(empty, asks(*containers), means(RESTRICTED if empty.policy == RESTRICTED else SINGLE))
+
+
+@pytest.mark.parametrize(("empty", "containers"), table(IN_SOME_STATE))
+def test_what_a_node_in_use_may_take_is_not_refused_for_ever(
+    empty: Node, containers: tuple[str, ...]
+) -> None:
+    verdict = found(empty, containers)
+
+    assert (verdict.admitted, verdict.permanent, verdict.not_when_empty) == (False, False, True)
+
+
+@pytest.mark.parametrize(("empty", "containers"), table(IN_NO_STATE))
+def test_what_no_state_can_take_is_refused_for_ever(empty: Node, containers: tuple[str, ...]) -> None:
+    verdict = found(empty, containers)
+
+    assert (verdict.admitted, verdict.permanent, verdict.not_when_empty) == (False, True, False)
+
+
+def test_while_other_pods_use_the_first_zone_the_pod_is_admitted() -> None:
+    assert found(IN_USE, ANCHORED).admitted
+
+
+def test_a_node_that_is_full_would_refuse_it_when_empty_too() -> None:
+    assert found(of("cpu=16/13/2", "cpu=16//2"), ANCHORED).not_when_empty

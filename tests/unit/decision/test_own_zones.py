@@ -1,0 +1,128 @@
+"""Whose zones are whose, and who may come to them."""
+
+from dataclasses import replace
+
+import pytest
+
+from numalign.decision.evaluate import evaluate
+from numalign.decision.own_zones import own_zones
+from numalign.decision.verdict import Cause, Refuser
+from numalign.model.intent import Intent
+from numalign.model.node import CpuManager, MemoryManager, Node
+from numalign.model.resources import ZoneId
+from tests.unit.ledger.conftest import held
+from tests.worlds.notation import GPU, asks, means, node, table
+
+SINGLE = "single-numa-node"
+TWO = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
+ONE = node("cpu=8 mem=8Gi", cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
+ALONE, BESIDE = means(SINGLE, exclusive=True), means(SINGLE)
+
+OWN = [
+    # what it shows                        the intent            what the pod holds       its own zones
+    ("all that it holds",                  means(SINGLE),        "0 cpu=1; 1 gpu=1",      {0, 1}),
+    ("only what the intent is about",      means(f"{SINGLE} gpu"), "0 cpu=1; 1 gpu=1",    {1}),
+    ("a block lies on all of its zones",   means("restricted"),  "0,1 mem=9Gi",           {0, 1}),
+    ("it holds nothing",                   means("restricted"),  "",                      set()),
+    ("nothing that the intent is about",   means(f"{SINGLE} gpu"), "0 cpu=1",             set()),
+    ("a device nowhere has no zone",       means("restricted"),  "- gpu=1",               set()),
+    ("at best effort, too",                means("best-effort"), "0 cpu=1",               {0}),
+    ("who asks nothing has none",          means("none"),        "0 cpu=1",               set()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("intent", "holds", "zones"), table(OWN))
+def test_a_pods_own_zones_are_those_that_its_intent_is_about(
+    intent: Intent, holds: str, zones: set[int]
+) -> None:
+    by_id = {tuple(ZoneId(int(name[-1])) for name in names): bag_ for names, bag_ in held(holds).items()}
+
+    assert own_zones(TWO, asks("cpu=1 mem=1Gi gpu=1"), intent, by_id) == zones
+
+
+@pytest.mark.parametrize(
+    ("containers", "intent", "zones"),
+    [
+        ("cpu=1 mem=1Gi", means("restricted"), {0}),
+        ("cpu=1 mem=1Gi", means("restricted gpu"), set()),
+        ("cpu=1..", means("restricted"), set()),
+        ("cpu=1 mem=1Gi", means("none"), set()),
+    ],
+)
+def test_on_a_node_of_one_zone_all_come_from_there_whoever_gives_it_out(
+    containers: str, intent: Intent, zones: set[int]
+) -> None:
+    assert own_zones(ONE, asks(containers), intent, {}) == zones
+
+
+def taken(told: Node, occupied: str, exclusive: str = "") -> Node:
+    """The node with pods with an intent on these zones, some of which are to be alone."""
+    numbers = (frozenset(ZoneId(int(zone)) for zone in zones.split()) for zones in (occupied, exclusive))
+    occupied_zones, exclusive_zones = numbers
+    return replace(told, occupied=occupied_zones, exclusive=exclusive_zones)
+
+
+FIRST_FULL = node("cpu=8//0 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
+ASKED = [
+    # what it shows, the node
+    #     the intent, why not
+    ("nobody is there", TWO,
+         ALONE, None),
+    ("others are in its zone", taken(TWO, "0"),
+         ALONE, (Cause.NOT_ALONE, ("node-0",))),
+    ("others are in another zone", taken(TWO, "1"),
+         ALONE, None),
+    ("where it is predicted counts, not where it could be", taken(FIRST_FULL, "0"),
+         ALONE, None),
+    ("others are there, and it is not to be alone", taken(TWO, "0 1"),
+         BESIDE, None),
+    ("another has the zone to itself", taken(TWO, "0 1", "0"),
+         BESIDE, (Cause.NOT_SHARED, ("node-0",))),
+    ("another has the other zone to itself", taken(TWO, "0 1", "1"),
+         BESIDE, None),
+    ("two that are to be alone", taken(TWO, "0", "0"),
+         ALONE, (Cause.NOT_SHARED, ("node-0",))),
+    ("at best effort it has an intent", taken(TWO, "0", "0"),
+         means("best-effort"), (Cause.NOT_SHARED, ("node-0",))),
+    ("without an intent nobody is kept away", taken(TWO, "0 1", "0 1"),
+         means("none"), None),
+    ("its intent is about what is elsewhere", taken(TWO, "0 1", "0 1"),
+         means(f"{SINGLE} gpu"), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "intent", "why"), table(ASKED))
+def test_who_may_come_to_a_node(
+    told: Node, intent: Intent, why: tuple[Cause, tuple[str, ...]] | None
+) -> None:
+    refusal = evaluate(told, asks("cpu=2 mem=1Gi"), intent).refusal
+
+    assert (refusal and (refusal.cause, refusal.zones)) == why
+
+
+@pytest.mark.parametrize("told", [taken(TWO, "0 1"), taken(TWO, "0 1", "0 1")])
+def test_who_is_there_now_is_no_refusal_for_good(told: Node) -> None:
+    verdict = evaluate(told, asks("cpu=2 mem=1Gi"), ALONE)
+
+    assert verdict.refusal
+    assert (verdict.permanent, verdict.refusal.refuser) == (False, Refuser.INTENT)
+    assert not evaluate(told.emptied(), asks("cpu=2 mem=1Gi"), ALONE).refusal
+
+
+def test_what_could_never_be_is_told_first() -> None:
+    verdict = evaluate(taken(TWO, "0 1", "0 1"), asks("cpu=9 mem=1Gi"), ALONE)
+
+    assert verdict.refusal
+    assert (verdict.permanent, verdict.refusal.cause) == (True, Cause.ZONES_TOO_SMALL)
+
+
+def test_where_the_kubelet_chooses_at_random_a_pod_is_alone_only_if_nobody_is_there() -> None:
+    """Of devices on a node that aligns nothing it is not known which one a pod gets."""
+    aligns_nothing = node("cpu=8 gpu=1", "cpu=8 gpu=1")
+    wanted, alone = asks("cpu=1.. gpu=1"), replace(means("best-effort gpu"), exclusive=True)
+    (grant,) = evaluate(aligns_nothing, wanted).placement.grants
+
+    assert grant.chosen == (GPU,)
+    assert evaluate(aligns_nothing, wanted, alone).admitted
+    assert not evaluate(taken(aligns_nothing, "1"), wanted, alone).admitted
+    assert evaluate(taken(aligns_nothing, "1"), wanted, replace(alone, resources=("cpu",))).admitted

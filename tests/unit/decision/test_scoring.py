@@ -1,0 +1,162 @@
+"""How good a placement is, by each strategy; the formulas are those of scheduler-plugins."""
+
+from dataclasses import replace
+
+import pytest
+
+from numalign.decision.scoring import (
+    HIGHEST,
+    OF_AMOUNTS,
+    Strategy,
+    Weights,
+    aligned,
+    nearest,
+    score,
+)
+from numalign.kubelet.admit import admit
+from numalign.model import demand
+from numalign.model.intent import Policy, Scope
+from numalign.model.node import Node
+from tests.worlds.notation import GPU, Ids, asks, means, node, options, pod, table, zone_ids
+
+FEW, MOST, LEAST, BALANCED = (
+    Strategy.LEAST_NUMA_NODES,
+    Strategy.MOST_ALLOCATED,
+    Strategy.LEAST_ALLOCATED,
+    Strategy.BALANCED_ALLOCATION,
+)
+
+TWO = node("cpu=16//8 mem=8Gi gpu=4", "cpu=16//8 mem=8Gi gpu=4", policy="best-effort")
+FAR: dict[Ids, int] = {(0, 1): 30, (1, 0): 30, (0, 2): 20, (2, 0): 20, (1, 2): 20, (2, 1): 20}
+FAR |= {(zone, zone): 10 for zone in range(3)}
+THREE = node("cpu=8", "cpu=8", "cpu=8", policy="best-effort", costs=FAR)
+
+
+def score_of(strategy: Strategy, told: Node, pods: str, weights: Weights | None = None) -> int:
+    """The score of where this node's kubelet would put the pod."""
+    wanted = asks(pods)
+    return score(strategy, told, wanted, admit(told, wanted).placement, weights or {})
+
+
+SCORES = [
+    # what it shows                              node   pod                      few, most, least, balanced
+    ("one zone",                                 TWO,   "cpu=4 mem=4Gi gpu=2",   (94, 50, 50, 100)),
+    ("a zone filled to the brim",                TWO,   "cpu=8 mem=8Gi gpu=4",   (94, 100, 0, 100)),
+    ("two zones",                                TWO,   "cpu=12 mem=12Gi gpu=6", (82, 75, 25, 100)),
+    ("shares that differ",                       TWO,   "cpu=4 mem=8Gi",         (94, 75, 25, 87)),
+    ("one resource alone is in balance",         TWO,   "gpu=1",                 (94, 25, 75, 100)),
+    ("shared CPUs do not count",                 TWO,   "cpu=7.. gpu=1",         (94, 25, 75, 100)),
+    ("the mean of containers",                   TWO,   "gpu=1 | gpu=2",         (94, 37, 62, 100)),
+    ("containers without anything do not count", TWO,   "gpu=1 | cpu=1..",       (94, 25, 75, 100)),
+    ("the container on most zones counts",       TWO,   "gpu=1 | gpu=5",         (82, 43, 56, 100)),
+    ("nothing to align is as good as anywhere",  TWO,   "cpu=4..",               (100, 100, 100, 100)),
+    ("zones that are far apart",                 THREE, "cpu=16 mem=1Gi",        (76, 100, 0, 100)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "pods", "scores"), table(SCORES))
+def test_a_placement_scores(told: Node, pods: str, scores: tuple[int, ...]) -> None:
+    assert tuple(score_of(strategy, told, pods) for strategy in (FEW, MOST, LEAST, BALANCED)) == scores
+
+
+NEAREST = [
+    # what it shows               zones      nearest
+    ("the two that are closest",  (0, 2),    True),
+    ("others as close as they",   (1, 2),    True),
+    ("two that are not",          (0, 1),    False),
+    ("one of several alike",      (1,),      True),
+    ("all of them",               (0, 1, 2), True),
+    ("none",                      (),        True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("zones", "expected"), table(NEAREST))
+def test_nearest_are(zones: Ids, *, expected: bool) -> None:
+    costs = tuple((zone.id, zone.costs) for zone in THREE.zones)
+
+    assert nearest(costs, zone_ids(*zones)) is expected
+
+
+MANY = 24
+NEIGHBOURS: dict[Ids, int] = {
+    (one, other): 10 if one // 12 == other // 12 else 20 for one in range(MANY) for other in range(MANY)
+}
+TOO_MANY = [
+    # what it shows                free of zones             score
+    ("of one half are closest",    [1] * 12 + [0] * 12,      100 - 12 * 4 + 2),
+    ("of both halves are not",     [1] * 6 + [0] * 12 + [1] * 6, 100 - 12 * 4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("free", "value"), table(TOO_MANY))
+def test_of_more_sets_than_can_be_walked_those_are_closest_that_must_be(free: list[int], value: int) -> None:
+    told = replace(node(*(f"cpu=1//{cpus}" for cpus in free), costs=NEIGHBOURS), max_zones=MANY, name="many")
+
+    assert score_of(FEW, told, "cpu=12 mem=1Gi") == value
+
+
+def test_a_whole_pod_scores_as_one() -> None:
+    together = replace(TWO, scope=Scope.POD)
+
+    assert score_of(MOST, TWO, "gpu=2 | gpu=2") == 50
+    assert score_of(MOST, together, "gpu=2 | gpu=2") == 100
+
+
+@pytest.mark.parametrize("strategy", OF_AMOUNTS)
+def test_a_pod_that_asks_for_nothing_that_zones_have_loses_nothing_by_what_a_container_got(
+    strategy: Strategy,
+) -> None:
+    told = node("cpu=8", "cpu=8", policy="none", scope="pod", options=options("PodLevelResourceManagers"))
+    stated = "cpu=2.75 mem=10Gi"
+    wanted = demand.of(pod("cpu=1 mem=1Gi", "mem=1Gi..", requests=stated, limits=stated))
+    placement = admit(told, wanted).placement
+
+    assert placement.zones == {0}
+    assert score(strategy, told, wanted, placement) == HIGHEST
+
+
+# Whether the kubelet keeps together what it can, without an intent and with one.
+
+LOOSE, SINGLE = replace(TWO, policy=Policy.NONE), replace(TWO, policy=Policy.SINGLE_NUMA_NODE)
+LOST = replace(TWO, uncertain=frozenset({GPU}))
+ONE = node("cpu=8 mem=8Gi gpu=4")
+FREE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy="best-effort")
+TORN = node("cpu=8 mem=8Gi gpu=4//0", "cpu=8//0 mem=8Gi gpu=4", policy="best-effort")
+"""CPUs are free in one NUMA zone, and devices in the other."""
+
+POD, PAIR, WIDE = "cpu=4 mem=4Gi gpu=1", "cpu=4 mem=4Gi | cpu=4 mem=4Gi gpu=1", "cpu=9 mem=9Gi gpu=5"
+
+ALIGNED = [
+    # what it shows                          node    pod        intent               aligned
+    ("it tries, and succeeds",               TWO,    POD,       "none",              True),
+    ("it tries, and fails",                  TORN,   POD,       "none",              False),
+    ("it fails for one container",           TORN,   PAIR,      "none",              False),
+    ("as many zones as are needed",          FREE,   WIDE,      "none",              True),
+    ("it does not try",                      LOOSE,  POD,       "none",              False),
+    ("it has nothing to try",                LOOSE,  "cpu=4..", "none",              True),
+    ("it has one zone",                      ONE,    POD,       "none",              True),
+    ("nobody knows which zones have it",     LOST,   POD,       "best-effort",       False),
+    ("which is no matter to who asks for others", LOST, "cpu=4 mem=4Gi", "best-effort", True),
+    ("it must",                              SINGLE, POD,       "none",              True),
+    ("the intent would be kept",             TWO,    POD,       "best-effort",       True),
+    ("the intent would not be kept",         TORN,   POD,       "best-effort",       False),
+    ("what is named would be kept together", TORN,   POD,       "best-effort gpu",   True),
+    ("nobody aligns what is named",          LOOSE,  POD,       "best-effort gpu",   False),
+    ("the intent is kept",                   TWO,    POD,       "restricted",        True),
+    ("so it is even by a kubelet that fails", TORN,  POD,       "single-numa-node gpu", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "pods", "meant", "expected"), table(ALIGNED))
+def test_a_pod_is_aligned_if(told: Node, pods: str, meant: str, *, expected: bool) -> None:
+    wanted = asks(pods)
+
+    assert aligned(told, wanted, admit(told, wanted).placement, means(meant)) is expected
+
+
+@pytest.mark.parametrize("strategy", [MOST, LEAST, BALANCED])
+def test_a_placement_that_has_no_room_any_more_is_worth_nothing(strategy: Strategy) -> None:
+    wanted = asks("gpu=4")
+    full = node("gpu=4//1 cpu=8", "gpu=4//1 cpu=8", policy="best-effort")
+
+    assert score(strategy, full, wanted, admit(full.emptied(), wanted).placement) == 0

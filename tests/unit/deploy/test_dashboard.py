@@ -1,0 +1,123 @@
+"""The dashboard, as Grafana's own schema reads it, and what its queries ask of the programs."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grafana_foundation_sdk.cog import encoder, plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from tests.unit.deploy.scraped import Page, metrics, missing
+from tools.generate.dashboard import COMMAND, FILE, ROWS, WIDTH, text
+from tools.generate.manifests import HelmError, Object, made, run
+
+# To build promtool takes minutes, once.
+pytestmark = [pytest.mark.packaging, pytest.mark.timeout(1200)]
+
+SHOWN: Object = json.loads(FILE.read_text())
+PANELS: list[Object] = [panel for panel in SHOWN["panels"] if panel["type"] != "row"]
+QUERIES = [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
+
+
+def test_the_file_is_what_its_table_says() -> None:
+    assert FILE.read_text() == text(), f"run {COMMAND}"
+
+
+def read_by_grafana(document: Object) -> Any:  # noqa: ANN401  JSON
+    """A dashboard as Grafana's schema understands it, written again."""
+    plugins.register_default_plugins()
+    return json.loads(json.dumps(Dashboard.from_json(document), cls=encoder.JSONEncoder))
+
+
+def lost(written: object, understood: object, where: str = "") -> Iterator[str]:
+    """The places of what was written and not understood."""
+    match written, understood:
+        case dict(), dict():
+            for name, value in written.items():
+                if name in understood:
+                    yield from lost(value, understood[name], f"{where}.{name}")
+                else:
+                    yield f"{where}.{name}"
+        case list(), list() if len(written) == len(understood):
+            for at, (one, other) in enumerate(zip(written, understood, strict=True)):
+                yield from lost(one, other, f"{where}[{at}]")
+        case _ if written != understood:
+            yield where
+
+
+def test_grafana_understands_all_of_it() -> None:
+    assert [*lost(SHOWN, read_by_grafana(SHOWN))] == []
+
+
+def test_what_grafana_does_not_know_is_noticed() -> None:
+    for broken, place in (
+        ({**SHOWN, "panles": []}, ".panles"),
+        (
+            {**SHOWN, "panels": [{**PANELS[0], "options": {"grafMode": "area"}}]},
+            ".panels[0].options.grafMode",
+        ),
+    ):
+        assert place in [*lost(broken, read_by_grafana(broken))]
+
+
+def test_panels_have_numbers_of_their_own_and_do_not_cover_each_other() -> None:
+    assert max(Counter(panel["id"] for panel in SHOWN["panels"]).values()) == 1
+    cells = Counter(cell for panel in SHOWN["panels"] for cell in covered(**panel["gridPos"]))
+    assert max(cells.values()) == 1
+    assert max(column for column, _ in cells) < WIDTH
+
+
+def covered(*, x: int, y: int, w: int, h: int) -> Iterator[tuple[int, int]]:
+    """The cells of the grid that a panel covers."""
+    return ((column, line) for column in range(x, x + w) for line in range(y, y + h))
+
+
+def test_there_is_a_row_for_each_part() -> None:
+    rows = [panel["title"] for panel in SHOWN["panels"] if panel["type"] == "row"]
+    assert rows == [row.title for row in ROWS]
+    assert {"Admission", "Scheduling", "Agents and predictions", "Gates and healing", "Runtime"} <= {*rows}
+
+
+def test_every_panel_explains_itself() -> None:
+    for panel in PANELS:
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["datasource"]["uid"] == "${datasource}"
+        refs = [target["refId"] for target in panel["targets"]]
+        assert [*dict.fromkeys(refs)] == refs
+
+
+def test_whoever_looks_chooses_data_source_and_namespace() -> None:
+    variables = {each["name"]: each["type"] for each in SHOWN["templating"]["list"]}
+    assert variables == {"datasource": "datasource", "namespace": "query"}
+    for _, query in QUERIES:
+        assert query.count('namespace=~"$namespace"') == len(metrics(query)), query
+
+
+async def test_every_query_is_one_that_prometheus_can_read(promtool: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rules.json"
+    plain = [query.replace("$__rate_interval", "5m") for _, query in QUERIES]
+    rules = [{"record": f"query:{at}", "expr": query} for at, query in enumerate(plain)]
+    file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
+    assert f"SUCCESS: {len(QUERIES)} rules found" in await run(promtool, "check", "rules", file)
+
+
+def test_every_query_asks_for_what_the_programs_tell(page: Page) -> None:
+    asked = {query: [*missing(query, page)] for _, query in QUERIES}
+    assert {query: names for query, names in asked.items() if names} == {}
+
+
+async def test_the_chart_brings_it_where_it_is_wanted(helm: Path) -> None:
+    assert ("ConfigMap", "numalign-dashboard") not in await made(helm)
+    values = "dashboard.enabled=true dashboard.annotations.grafana_folder=numa"
+    found = (await made(helm, values))["ConfigMap", "numalign-dashboard"]
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert found["metadata"]["annotations"] == {"grafana_folder": "numa"}
+    assert json.loads(found["data"]["numalign.json"]) == SHOWN
+
+
+async def test_labels_of_the_chart_stay(helm: Path) -> None:
+    with pytest.raises(HelmError, match="/dashboard/labels"):
+        await made(helm, r"dashboard.enabled=true dashboard.labels.helm\.sh/chart=a")

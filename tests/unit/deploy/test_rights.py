@@ -1,0 +1,401 @@
+"""Each right of docs/explanation/security.md is needed: taken away, the program says so as the page has it.
+
+Each program runs in this process as it does in a cluster, with all that it can be told to do, against an API
+server that refuses one thing. What is asked of a real one, the audit log of `make e2e` shows.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client import CollectorRegistry
+
+from certs import authority, secret
+from certs.secret import PairState
+from controller.program import ControllerProgram
+from controller.settings import ControllerSettings
+from numalign.kube.decode.kubelet_reports import PLACEMENTS, ObservedPlacement, write_placements
+from numalign.kube.reviews import ACCESS_REVIEWS, TOKEN_REVIEWS
+from numalign.model.intent import GATE, HEAL, PLACEMENT_GATE
+from numalign.model.placement import Held
+from numalign.runtime.clock import utc_now
+from numalign.runtime.server import Stop
+from numalign.runtime.settings import load
+from scorer.program import ScorerProgram
+from scorer.settings import ScorerSettings
+from tests.unit.webhook import conftest
+from tests.unit.webhook.conftest import raw
+from tests.worlds import faster, rights
+from tests.worlds.notation import bag, node
+from tests.worlds.pairs import MUTATING, VALIDATING, configuration
+from tests.worlds.rights import NAMESPACE, Right, Row
+from tests.worlds.served import Told
+from tools.clusters.fake_api import RESOURCES, TOPOLOGY, FakeApi, Json
+from webhook.program import WebhookProgram
+from webhook.settings import WebhookSettings
+
+SINGLE = "single-numa-node"
+TOPOLOGIES = f"/apis/{TOPOLOGY}/v1alpha2/noderesourcetopologies"
+ANN = "token-of-ann"
+HOME, TEAM, SECRET = "numalign-system", "team", "numalign-webhook-tls"
+NODE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
+POD = raw("cpu=2 mem=1Gi gpu=1", policy=SINGLE)
+
+VERBS = {"get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH"}
+VERBS |= {"delete": "DELETE"}
+REPORTS = "/apis/wgpolicyk8s.io/v1alpha2"
+REPORT = f"{REPORTS}/namespaces/{TEAM}/policyreports/numalign"
+APPLIED = frozenset({"policyreports", "clusterpolicyreports"})
+"""What is created by applying it."""
+WEB = f"/api/v1/namespaces/{TEAM}/pods/web"
+PARTS = {
+    "get nodes/proxy": "/api/v1/nodes/a/proxy/configz",
+    "create pods/binding": f"{WEB}/binding",
+    "create events": f"/api/v1/namespaces/{TEAM}/events",
+    "create pods/eviction": f"{WEB}/eviction",
+    "get pods": WEB,
+    "get namespaces": f"/api/v1/namespaces/{TEAM}",
+    "patch pods": WEB,
+    "delete pods": f"{WEB}-0",
+    "create tokenreviews": TOKEN_REVIEWS,
+    "create subjectaccessreviews": ACCESS_REVIEWS,
+    "get replicasets": f"/apis/apps/v1/namespaces/{TEAM}/replicasets/set",
+    **dict.fromkeys(("create policyreports", "patch policyreports", "delete policyreports"), REPORT),
+    **{
+        f"{verb} clusterpolicyreports": f"{REPORTS}/clusterpolicyreports/numalign"
+        for verb in ("create", "patch", "delete")
+    },
+}
+"""Where what has no name of its own in a role is asked for."""
+
+PROGRAMS: Mapping[str, tuple[Any, Any, tuple[str, ...]]] = {
+    "webhook": (WebhookProgram, WebhookSettings, ("--port=0", f"--tls-secret={SECRET}")),
+    "controller": (
+        partial(ControllerProgram, clock=faster.clock),
+        ControllerSettings,
+        (
+            f"--tls-secret={SECRET}",
+            *("--map=true", "--map-port=0", "--gates=true", "--heal=true", "--heal-per-minute=600"),
+            *("--policy-reports=true", "--owner-events=true"),
+            *("--heal-owner-seconds=0", "--heal-node-seconds=0"),
+        ),
+    ),
+    "scorer": (ScorerProgram, ScorerSettings, ("--port=0", "--insecure-http")),
+}
+
+NEEDED = [
+    pytest.param(row, right, id=f"{row.program}: {right.verb} {right.resource} {right.name}".rstrip())
+    for row in rights.rows()
+    if row.program in PROGRAMS
+    for right in row.rights
+]
+
+
+def asked(right: Right) -> tuple[str, str]:
+    """The request that the right allows."""
+    path = PARTS.get(f"{right.verb} {right.resource}")
+    if path is None:
+        [found] = [
+            each
+            for each in RESOURCES
+            if (each.plural, each.prefix.split("/")[2] if right.group else "")
+            == (right.resource, right.group)
+            # Of topologies the newer version is asked for.
+            and each.api_version != f"{TOPOLOGY}/v1alpha1"
+        ]
+        home = f"/namespaces/{HOME}" if right.where == NAMESPACE else ""
+        path = f"{found.prefix}{home}/{found.plural}"
+        # Who lists or watches one object asks for all by its name.
+        listed = right.verb in {"list", "watch"}
+        named = "" if listed else right.name or ("a" if right.verb == "patch" else "")
+        path += f"/{named}" if named else ""
+    applied = right.verb == "create" and right.resource in APPLIED
+    return "PATCH" if applied else VERBS[right.verb], path
+
+
+@dataclass(frozen=True)
+class Running:
+    """A program that runs, and what it said."""
+
+    task: asyncio.Task[int]
+    told: Told
+
+    async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
+        """Wait for something that can only be looked at; fails after half a minute."""
+        for _ in range(1_500):
+            if self.task.done():
+                pytest.fail(f"it ended with {self.task.result()}: {self.told.stream.getvalue()}")
+            if await happened():
+                return
+            await asyncio.sleep(0.02)
+        pytest.fail(f"it never happened: {self.told.stream.getvalue()}")
+
+    async def until_said(self, event: str) -> None:
+        """Wait for a line of the log."""
+
+        async def said() -> bool:
+            return bool(self.told.of(event))
+
+        await self.until(said)
+
+    async def ready(self) -> bool:
+        """Whether it says that it is ready."""
+        where = self._where("metrics_port", "/readyz")
+        async with aiohttp.ClientSession() as session, session.get(where) as answer:
+            return answer.status == HTTPStatus.OK
+
+    async def call(self, path: str, said: Json) -> Json:
+        """What a scheduler or an API server is answered."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(self._where("port", path), json=said, ssl=False) as answer,
+        ):
+            found: Json = await answer.json()
+            return found
+
+    async def see(self, path: str, token: str) -> int:
+        """The status of a page of the map."""
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(self._where("port", path), headers=headers) as answer,
+        ):
+            return answer.status
+
+    def _where(self, port: str, path: str) -> str:
+        [listening] = self.told.of("server.listening")
+        scheme = listening["scheme"] if port == "port" else "http"
+        return f"{scheme}://127.0.0.1:{listening[port]}{path}"
+
+
+@asynccontextmanager
+async def running(api: FakeApi, folder: Path, name: str) -> AsyncIterator[Running]:
+    """One of the programs, told to do all that it can."""
+    program, settings, flags = PROGRAMS[name]
+    kubeconfig = api.kubeconfig(folder / "kubeconfig", namespace=HOME)
+    everything = (f"--kubeconfig={kubeconfig}", "--bind=127.0.0.1", "--metrics-port=0", "--drain-seconds=0")
+    told, stop = Told(), Stop()
+    chosen = load(settings, argv=[*everything, "--kubelet-configs=true", *flags], environ={}).settings
+    task = asyncio.create_task(program(chosen, told.log, CollectorRegistry(), sleep=faster.sleep).serve(stop))
+    made = Running(task, told)
+    try:
+        await made.until_said("server.listening")
+        yield made
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def lease(name: str) -> Json:
+    """One that its last holder gave back."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"namespace": HOME, "name": name},
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": 1},
+    }
+
+
+def kept(data: Mapping[str, str] | None) -> Json:
+    """The certificate as it stands in its Secret, or with other data in its place."""
+    pair = authority.issue(names=[f"numalign-webhook.{HOME}.svc"], days=1, now=utc_now())
+    made: Json = dict(secret.render(PairState(pair), namespace=HOME, name=SECRET))
+    return made if data is None else made | {"data": dict(data)}
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    """A node, a pod that waits, both webhook configurations, and nothing of ours yet."""
+    async with FakeApi(people={ANN: "ann"}) as server:
+        for each in conftest.snapshot({"a": NODE}, namespaces={TEAM: {}})["items"]:
+            server.put(each)
+        for kind in (MUTATING, VALIDATING):
+            server.put(configuration(kind))
+        server.documents[REPORTS] = {"resources": [{"name": name} for name in sorted(APPLIED)]}
+        yield server
+
+
+def prepare(api: FakeApi, row: Row, right: Right) -> None:
+    """What has to be there for the right to be used."""
+    if right.resource == "leases" and right.verb != "create":
+        api.put(lease(right.name))
+    if row.program == "webhook":
+        api.put(kept(None))
+    elif right.resource == "secrets" and right.verb != "create":
+        # Ours and empty, so that it has to be written.
+        api.put(kept({}))
+    if right.resource in APPLIED and right.verb == "delete":
+        namespaced = {"namespace": TEAM} if right.resource == "policyreports" else {}
+        labels = {"app.kubernetes.io/managed-by": "numalign"}
+        kind = "PolicyReport" if namespaced else "ClusterPolicyReport"
+        metadata = {"name": "numalign", "labels": labels, **namespaced}
+        api.put({"apiVersion": "wgpolicyk8s.io/v1alpha2", "kind": kind, "metadata": metadata})
+    if right.resource == "configmaps" and right.verb != "create":
+        metadata = {"namespace": HOME, "name": right.name}
+        api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+
+async def bound(api: FakeApi, program: Running) -> Json:
+    """A pod is bound by a scheduler, and the scorer's answer to that."""
+    await program.until(program.ready)
+    made = api.put({**POD, "metadata": {**POD["metadata"], "namespace": TEAM, "name": "web"}})
+    metadata = {"PodName": "web", "PodNamespace": TEAM, "PodUID": made["metadata"]["uid"], "Node": "a"}
+
+    async def answered() -> bool:
+        why = (await program.call("/bind", metadata))["Error"]
+        return not why or "not allowed to" in why
+
+    await program.until(answered)
+    return metadata
+
+
+async def bounced(api: FakeApi, program: Running) -> None:
+    """The kubelet refuses what was bound."""
+    await bound(api, program)
+    found = api.get(f"/api/v1/namespaces/{TEAM}/pods/web")
+    assert found
+    api.put({**found, "status": {"phase": "Failed", "reason": "TopologyAffinityError", "message": "no"}})
+
+
+async def gated(api: FakeApi, program: Running) -> None:
+    """A pod waits behind the gate, where there are gates."""
+    labels = {GATE: "enabled"}
+    api.put({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": TEAM, "labels": labels}})
+    await program.until(program.ready)
+    metadata = {**POD["metadata"], "namespace": TEAM, "name": "web"}
+    api.put(
+        {**POD, "metadata": metadata, "spec": {**POD["spec"], "schedulingGates": [{"name": PLACEMENT_GATE}]}}
+    )
+
+
+async def replaced(api: FakeApi, _program: Running) -> None:
+    """The kubelet refused four pods of a ReplicaSet, and took the fifth, where that is to be healed."""
+    api.put({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": TEAM, "labels": {HEAL: "failed"}}})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": "u1", "controller": True}
+    for number in range(5):
+        since = {"startTime": (utc_now() - timedelta(seconds=10 - number)).isoformat()}
+        failure = {"phase": "Failed", "reason": "TopologyAffinityError"}
+        status = {**since, **({"phase": "Running"} if number == 4 else failure)}
+        metadata = {"namespace": TEAM, "name": f"web-{number}", "ownerReferences": [owner]}
+        api.put({**POD, "metadata": metadata, "spec": {**POD["spec"], "nodeName": "a"}, "status": status})
+
+
+async def misaligned(api: FakeApi, program: Running) -> None:
+    """A pod runs in both zones of its node, and would be aligned on another."""
+    await program.until(program.ready)
+    for each in conftest.snapshot({"b": NODE}, namespaces={})["items"]:
+        api.put(each)
+    labels = {HEAL: "running", GATE: "enabled"}
+    api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM, "labels": labels}})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}
+    metadata = {**POD["metadata"], "namespace": TEAM, "name": "web", "ownerReferences": [owner]}
+    status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+    made = api.put({**POD, "metadata": metadata, "spec": {**POD["spec"], "nodeName": "a"}, "status": status})
+    held: Held = {("node-0",): bag("cpu=2 mem=1Gi"), ("node-1",): bag("gpu=1")}
+    seen = write_placements({made["metadata"]["uid"]: ObservedPlacement(held, 0)})
+    [topology] = [each for each in api.all(TOPOLOGIES) if each["metadata"]["name"] == "a"]
+    api.put({**topology, "metadata": {**topology["metadata"], "annotations": {PLACEMENTS: seen}}})
+
+
+async def below(api: FakeApi, _program: Running) -> None:
+    """A pod of a ReplicaSet runs in a namespace that wants more of it."""
+    labels = {"numalign.io/warn": SINGLE}
+    api.put({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": TEAM, "labels": labels}})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": "u1", "controller": True}
+    metadata = {"namespace": TEAM, "name": "lax", "ownerReferences": [owner]}
+    spec = {**POD["spec"], "nodeName": "a"}
+    api.put({**POD, "metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+
+
+async def unreported(api: FakeApi, _program: Running) -> None:
+    """There are reports of which nothing is to be said any more."""
+    for node_name in ("a", "b"):
+        api.delete(f"/api/v1/nodes/{node_name}")
+
+
+async def unheard_of(api: FakeApi, program: Running) -> None:
+    """A pod is created in a namespace of which the webhook has not heard."""
+    await program.until(program.ready)
+    api.delete(f"/api/v1/namespaces/{TEAM}")
+
+    async def reviewed() -> bool:
+        return "error" in await program.call("/validate", conftest.request(POD))
+
+    await program.until(reviewed)
+
+
+async def looked_at(_api: FakeApi, program: Running) -> None:
+    """Somebody looks at the map."""
+    await program.until(program.ready)
+    await program.see("/api/fleet", ANN)
+
+
+OCCASIONS: Mapping[str, Callable[[FakeApi, Running], Awaitable[object]]] = {
+    "webhook: get namespaces": unheard_of,
+    "scorer: create pods/binding": bound,
+    "scorer: create events": bounced,
+    "controller: create tokenreviews": looked_at,
+    "controller: create subjectaccessreviews": looked_at,
+    "controller: get pods": gated,
+    "controller: patch pods": gated,
+    "controller: create events": gated,
+    "controller: delete pods": replaced,
+    "controller: get namespaces": replaced,
+    "controller: create pods/eviction": misaligned,
+    "controller: get replicasets": below,
+    "controller: create policyreports": below,
+    "controller: patch policyreports": below,
+    "controller: delete clusterpolicyreports": unreported,
+}
+"""What has to happen for the right to be used."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("row", "right"), NEEDED)
+async def test_without_a_right_the_program_says_so(
+    api: FakeApi, tmp_path: Path, row: Row, right: Right
+) -> None:
+    prepare(api, row, right)
+    api.failures[asked(right)] = HTTPStatus.FORBIDDEN
+    async with running(api, tmp_path, row.program) as program:
+        if happen := OCCASIONS.get(f"{row.program}: {right.verb} {right.resource}"):
+            await happen(api, program)
+        for event in row.events:
+            await program.until_said(event)
+
+        assert row.events
+        # Who may list and not watch has been ready once, and goes on with what he knows.
+        if "not ready" in row.without and right.verb != "watch":
+            assert not await program.ready()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+async def test_with_all_its_rights_no_program_says_that_one_is_missing(
+    api: FakeApi, tmp_path: Path, name: str
+) -> None:
+    if name == "webhook":
+        api.put(kept(None))
+    events = {event for row in rights.rows() if row.program == name for event in row.events}
+    async with running(api, tmp_path, name) as program:
+        await program.until(program.ready)
+        if name == "scorer":
+            await bounced(api, program)
+        if name == "controller":
+            assert await program.see("/api/fleet", ANN) == HTTPStatus.OK
+            await gated(api, program)
+            await program.until_said("gate.lifted")
+            await replaced(api, program)
+            await program.until_said("refused.removed")
+            await misaligned(api, program)
+            await program.until_said("healing.evicted")
+        await asyncio.sleep(0.1)
+
+    assert {event for event in events if program.told.of(event)} <= {"bind.refused"}

@@ -1,0 +1,129 @@
+"""docs/explanation/security.md has every right that the chart gives, under those values, and no other."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.worlds import rights
+from tests.worlds.rights import PROGRAMS, Right, Row
+from tools.generate.manifests import EVERY_PART, Object, everything, made, of_test
+
+ROWS = rights.rows()
+
+# How each value of the tables is met, and how it is not.
+VALUES = {
+    "labelNodes": ("labelNodes=true", "labelNodes=false"),
+    "countPods": ("countPods=true", "countPods=false"),
+    "kubeletConfigs.enabled": ("kubeletConfigs.enabled=true", "kubeletConfigs.enabled=false"),
+    "tls.source: own": ("tls.source=own", "tls.source=cert-manager"),
+    "gates.enabled": ("gates.enabled=true", "gates.enabled=false"),
+    "heal.enabled": ("heal.enabled=true", "heal.enabled=false"),
+    "map.enabled": ("map.enabled=true", "map.enabled=false"),
+    "policyReports.enabled": ("policyReports.enabled=true", "policyReports.enabled=false"),
+    "ownerEvents.enabled": ("ownerEvents.enabled=true", "ownerEvents.enabled=false"),
+    "scorer.reserveAt: bind": ("scorer.reserveAt=bind", "scorer.reserveAt=prioritize"),
+    "agent.kubeletConfig": ("agent.kubeletConfig=/etc/kubelet.yaml", "agent.kubeletConfig="),
+    "agent.nodeProxy": ("agent.nodeProxy=true", "agent.nodeProxy=false"),
+    "agent.annotatePods": ("agent.annotatePods=true", "agent.annotatePods=false"),
+    "helm test": ("", ""),
+}
+BY_DEFAULT = VALUES.keys() - {
+    *(
+        "kubeletConfigs.enabled",
+        "gates.enabled",
+        "heal.enabled",
+        "map.enabled",
+        "policyReports.enabled",
+        "ownerEvents.enabled",
+        "agent.kubeletConfig",
+        "agent.nodeProxy",
+        "agent.annotatePods",
+        "helm test",
+    )
+}
+# What is given without one of them.
+WITHOUT = {'agent.kubeletConfig: ""': "agent.kubeletConfig"}
+SETS = [frozenset(each) for each in (VALUES.keys(), *(VALUES.keys() - {each} for each in VALUES), ())]
+
+
+def account(program: str) -> str:
+    return f"numalign-{program}"
+
+
+def given(found: list[Object], program: str) -> tuple[Counter[Right], set[str]]:
+    """The rights of a program's account, and the roles of others that it is bound to."""
+    roles = {
+        (each["kind"], each["metadata"]["name"]): each for each in found if each["kind"].endswith("Role")
+    }
+    counted, foreign = Counter[Right](), set[str]()
+    for binding in (each for each in found if each["kind"].endswith("RoleBinding")):
+        if [subject["name"] for subject in binding["subjects"]] != [account(program)]:
+            continue
+        ref = binding["roleRef"]["kind"], binding["roleRef"]["name"]
+        if ref in roles:
+            counted.update(rights.of_role(roles[ref]))
+        else:
+            foreign.add(ref[1])
+    return counted, foreign
+
+
+def told(program: str, values: frozenset[str]) -> tuple[Counter[Right], set[str]]:
+    """What the page says of it."""
+    met = values | {said for said, value in WITHOUT.items() if value not in values}
+    rows = [row for row in ROWS if row.program == program and row.given_with(met)]
+    return Counter(right for row in rows for right in row.rights), {r for row in rows for r in row.roles}
+
+
+def test_every_value_of_the_tables_is_one_that_is_tried() -> None:
+    assert {value for row in ROWS for value in row.values} == VALUES.keys() | WITHOUT.keys()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_every_right_has_a_reason_and_is_missed(row: Row) -> None:
+    assert row.reason
+    assert row.without
+    assert row.rights or row.roles
+
+
+def test_every_write_of_the_controller_is_told_and_needs_a_right() -> None:
+    written = {
+        (right.verb, right.resource)
+        for row in ROWS
+        for right in row.rights
+        if row.program == "controller" and right.verb in rights.WRITES
+    }
+    assert rights.writes_of_the_controller() == written
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_page_tells_the_rights_that_are_shipped_and_no_others(program: str) -> None:
+    assert given(everything(), program) == told(program, frozenset(BY_DEFAULT))
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("values", SETS, ids=lambda values: ", ".join(sorted(values)) or "none")
+async def test_the_page_tells_the_rights_that_the_chart_gives_whatever_the_values(
+    helm: Path, values: frozenset[str]
+) -> None:
+    chosen = [pair[name not in values] for name, pair in VALUES.items()]
+    rendered = (await made(helm, " ".join((EVERY_PART, *chosen)))).values()
+    found = [each for each in rendered if "helm test" in values or not of_test(each)]
+    for program in PROGRAMS:
+        assert given(found, program) == told(program, values)
+
+
+def test_every_role_is_bound_to_one_account_of_the_page() -> None:
+    """What is bound to somebody else, or to nobody, would stand in no table."""
+    found = everything()
+    bound = {
+        (each["roleRef"]["kind"], each["roleRef"]["name"]): [subject["name"] for subject in each["subjects"]]
+        for each in found
+        if each["kind"].endswith("RoleBinding")
+    }
+    roles = {(each["kind"], each["metadata"]["name"]) for each in found if each["kind"].endswith("Role")}
+    assert roles <= bound.keys()
+    assert {name for names in bound.values() for name in names} == {
+        account(program) for program in PROGRAMS
+    } - {account("test")}

@@ -1,0 +1,246 @@
+"""When API servers ask: each pod at most once, and none of which nobody asks anything."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any
+
+import pytest
+
+from numalign.decision import taints
+from numalign.kube.decode import templates
+from numalign.model import intent
+from tests.unit.deploy.selectors import CONDITIONS, NAME, Object, Request, called, selects
+from tests.worlds.notation import table
+from tools.generate.manifests import AGENT_NAMESPACE, NAMESPACE, installed
+from webhook.handlers import _ENDPOINTS
+
+SHIPPED = installed(".")
+EVERY_MUTATING = SHIPPED["MutatingWebhookConfiguration", "zz-numalign"]
+VALIDATING = SHIPPED["ValidatingWebhookConfiguration", "zz-numalign"]
+WORKLOADS, JOBS = "workloads.validate.numalign.io", "jobs.mutate.numalign.io"
+MUTATING, OF_JOBS = (
+    EVERY_MUTATING | {"webhooks": [e for e in EVERY_MUTATING["webhooks"] if (e["name"] == JOBS) is jobs]}
+    for jobs in (False, True)
+)
+OF_PODS = VALIDATING | {"webhooks": [e for e in VALIDATING["webhooks"] if e["name"] != WORKLOADS]}
+OF_WORKLOADS = VALIDATING | {"webhooks": [e for e in VALIDATING["webhooks"] if e["name"] == WORKLOADS]}
+EVERY_ENTRY = SHIPPED.entries
+
+EXCLUDED = ("kube-system", "kube-node-lease", NAMESPACE, AGENT_NAMESPACE)
+LABELS = (intent.ENFORCE, intent.DEFAULT, intent.WARN, intent.AUDIT, intent.EXCLUSIVE_CPUS)
+"""Those for which every pod of a namespace is looked at."""
+OURS = (intent.POLICY, intent.VOLCANO_POLICY, intent.RESOURCES, "numalign.io/polcy")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pod that is created in a namespace."""
+
+    namespace: Mapping[str, str]
+    request: Request
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether numalign may look at all."""
+        return (
+            self.namespace[NAME] not in EXCLUDED
+            and self.namespace.get(intent.ADMISSION) != "disabled"
+            and "system:nodes" not in self.request.groups
+        )
+
+    @property
+    def is_annotated(self) -> bool:
+        """Whether the pod says anything to numalign."""
+        return not self.request.object["metadata"].get("annotations", {}).keys().isdisjoint(OURS)
+
+    @property
+    def is_tolerating(self) -> bool:
+        """Whether the pod says by a toleration which nodes it is for."""
+        return any(each.get("key") in taints.KEYS for each in self.request.object["spec"]["tolerations"])
+
+    def called(self, configuration: Object) -> list[str]:
+        """The names of the configuration's webhooks that would be called."""
+        return called(configuration, namespace=self.namespace, request=self.request)
+
+
+def every_case() -> Iterator[Case]:
+    """Each way in which namespaces and pods can differ for a webhook, with each other way: all there is."""
+    labelled = [set(some) for count in range(len(LABELS) + 1) for some in combinations(LABELS, count)]
+    admissions = [{}, {intent.ADMISSION: "disabled"}, {intent.ADMISSION: "enabled"}]
+    silent = [
+        {},
+        {"annotations": {}},
+        {"annotations": {"volcano.sh/queue": "x", "example.com/numalign.io": "x"}},
+    ]
+    metadata = [*silent, *({"annotations": {key: "x"}} for key in OURS)]
+    tolerations = [
+        [],
+        [{"operator": "Exists"}, {"key": "x"}],
+        [{"key": taints.KEYS[0], "value": "dedicated"}],
+    ]
+    users = [("system:authenticated",), ("system:nodes", "system:authenticated")]
+    for labels, admission, name in product(labelled, admissions, ("team", *EXCLUDED)):
+        namespace = dict.fromkeys(labels, "restricted") | admission | {NAME: name}
+        for meta, groups, tolerated in product(metadata, users, tolerations):
+            spec = {"tolerations": tolerated}
+            yield Case(namespace, Request({"metadata": meta, "spec": spec}, groups=groups))
+
+
+CASES = tuple(every_case())
+
+
+def test_a_pod_is_steered_by_exactly_one_entry_or_by_none_where_it_asks_for_nothing() -> None:
+    def wanted(case: Case) -> bool:
+        return case.is_ours and (case.is_annotated or intent.DEFAULT in case.namespace)
+
+    assert [case for case in CASES if len(case.called(MUTATING)) != wanted(case)] == []
+
+
+def test_a_pod_is_validated_by_exactly_one_entry_or_by_none_where_nobody_asks_anything() -> None:
+    def wanted(case: Case) -> bool:
+        says = case.is_annotated or case.is_tolerating
+        return case.is_ours and (says or not case.namespace.keys().isdisjoint(LABELS))
+
+    assert [case for case in CASES if len(case.called(OF_PODS)) != wanted(case)] == []
+
+
+def test_creation_fails_without_us_exactly_where_a_namespace_enforces() -> None:
+    closed = {entry["name"] for entry in EVERY_ENTRY if entry["failurePolicy"] != "Ignore"}
+
+    def asked(case: Case) -> set[str]:
+        return {*case.called(MUTATING), *case.called(VALIDATING)}
+
+    def wanted(case: Case) -> bool:
+        return case.is_ours and intent.ENFORCE in case.namespace
+
+    assert [case for case in CASES if bool(asked(case) & closed) != wanted(case)] == []
+
+
+TEAM = {NAME: "team"}
+DEPLOYMENT: dict[str, Any] = {"metadata": {"labels": {"a": "1"}}, "spec": {"template": {}, "replicas": 1}}
+ANNOTATED = DEPLOYMENT | {"metadata": {"annotations": {intent.POLICY: "restricted", "x": "y"}}}
+POD_TEMPLATE: dict[str, Any] = {"metadata": {}, "template": {}}
+OF = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+
+NEW_SPEC = Request(DEPLOYMENT | {"spec": {"template": {"x": 1}}}, DEPLOYMENT, "UPDATE")
+UNLABELLED = Request(DEPLOYMENT | {"metadata": {}}, DEPLOYMENT, "UPDATE")
+NEW_TEMPLATE = Request(POD_TEMPLATE | {"template": {"x": 1}}, POD_TEMPLATE, "UPDATE")
+
+
+def owned(**owner: object) -> Request:
+    return Request({"metadata": {"ownerReferences": [OF | owner]}, "spec": {}})
+
+
+REQUESTS = [
+    # what happens                  to the namespace   the request, and is it sent
+    ("created",                     TEAM,              Request(DEPLOYMENT), True),
+    ("another template",            TEAM,              NEW_SPEC, True),
+    ("another label",               TEAM,              UNLABELLED, False),
+    ("annotated for us",            TEAM,              Request(ANNOTATED, DEPLOYMENT, "UPDATE"), True),
+    ("annotated before",            TEAM,              Request(ANNOTATED, ANNOTATED, "UPDATE"), False),
+    ("a template without a spec",   TEAM,              NEW_TEMPLATE, True),
+    ("made by a Deployment",        TEAM,              owned(controller=True), False),
+    ("owned but not controlled",    TEAM,              owned(), True),
+    ("made by what is not known",   TEAM, owned(apiVersion="tekton.dev/v1", controller=True), True),
+    ("in our own namespace",        {NAME: NAMESPACE}, Request(DEPLOYMENT), False),
+    ("disabled",                    TEAM | {intent.ADMISSION: "disabled"}, Request(DEPLOYMENT), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("namespace", "request_", "asked"), table(REQUESTS))
+def test_a_workload_is_sent_when_it_says_something_new_of_its_pods(
+    namespace: Mapping[str, str], request_: Request, *, asked: bool
+) -> None:
+    assert called(OF_WORKLOADS, namespace=namespace, request=request_) == [WORKLOADS] * asked
+
+
+@pytest.mark.parametrize(
+    ("namespace", "asked"),
+    [
+        (TEAM, False),
+        (TEAM | {intent.JOB_AFFINITY: "enabled"}, True),
+        (TEAM | {intent.JOB_AFFINITY: "enabled", intent.ADMISSION: "disabled"}, False),
+        ({NAME: NAMESPACE, intent.JOB_AFFINITY: "enabled"}, False),
+    ],
+)
+def test_jobs_are_changed_only_in_namespaces_that_ask_for_it(
+    namespace: Mapping[str, str], *, asked: bool
+) -> None:
+    [entry] = OF_JOBS["webhooks"]
+    selector = entry["namespaceSelector"]
+
+    assert selects(selector, namespace) is asked
+    assert [(rule["apiGroups"], rule["resources"]) for rule in entry["rules"]] == [(["batch"], ["jobs"])]
+
+
+def test_of_kubernetes_own_kinds_all_that_run_pods_are_sent() -> None:
+    [entry] = OF_WORKLOADS["webhooks"]
+    groups = ("", "apps", "batch")
+    rules = [rule for rule in entry["rules"] if rule["apiGroups"][0] in groups]
+    sent = {(rule["apiGroups"][0], each) for rule in rules for each in rule["resources"]}
+    # A PodTemplate runs nothing: whoever wants it looked at adds it to workloadRules.
+    own = {sort for sort in templates.TEMPLATES if sort[0] in groups}
+    running = own - {templates.POD, ("", "PodTemplate")}
+    assert sent == {(group, f"{kind.lower()}s") for group, kind in running}
+
+
+def test_of_other_projects_all_known_kinds_are_sent() -> None:
+    [entry] = OF_WORKLOADS["webhooks"]
+    sent = {(rule["apiGroups"][0], each) for rule in entry["rules"] for each in rule["resources"]}
+    foreign = {sort for sort in templates.TEMPLATES if sort[0] not in {"", "apps", "batch"}}
+    assert sent >= {(group, f"{kind.lower()}s") for group, kind in foreign}
+
+
+def test_whoever_is_left_out_as_an_owner_is_of_a_group_whose_kinds_are_looked_at() -> None:
+    """The condition goes by group; every kind of these groups that controls pods must be known."""
+    known = {kind for group, kind in templates.TEMPLATES if group in {"apps", "batch"}}
+    assert known == {"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "CronJob", "Job"}
+
+
+def test_every_path_is_one_that_the_webhook_serves() -> None:
+    paths = {entry["clientConfig"]["service"]["path"] for entry in EVERY_ENTRY}
+    assert paths == {f"/{name}" for name in _ENDPOINTS}
+
+
+def test_every_entry_calls_the_service_that_is_installed() -> None:
+    service = SHIPPED["Service", "numalign-webhook"]
+    [port] = service["spec"]["ports"]
+    wanted = (service["metadata"]["name"], service["metadata"]["namespace"], port["port"])
+    called_services = (entry["clientConfig"]["service"] for entry in EVERY_ENTRY)
+    assert {(each["name"], each["namespace"], each["port"]) for each in called_services} == {wanted}
+
+
+def test_no_manifest_speaks_of_the_authority_that_the_program_keeps_there() -> None:
+    """What stands in no manifest is taken away by no apply, no upgrade and no rollback."""
+    assert [entry["name"] for entry in EVERY_ENTRY if "caBundle" in entry["clientConfig"]] == []
+
+
+def test_nobody_waits_for_us_long_and_entries_have_no_side_effects() -> None:
+    assert {entry["timeoutSeconds"] for entry in MUTATING["webhooks"]} == {2}
+    assert {entry["timeoutSeconds"] for entry in VALIDATING["webhooks"]} == {3}
+    assert {entry["reinvocationPolicy"] for entry in MUTATING["webhooks"]} == {"IfNeeded"}
+    for entry in EVERY_ENTRY:
+        assert (entry["sideEffects"], entry["matchPolicy"]) == ("None", "Equivalent")
+        assert entry["admissionReviewVersions"] == ["v1"]
+        # Pods are sent when they are created, and workloads when they change.
+        wanted = ("CREATE", "UPDATE") if entry["name"] == WORKLOADS else ("CREATE",)
+        assert {tuple(rule["operations"]) for rule in entry["rules"]} == {wanted}
+        assert {rule["scope"] for rule in entry["rules"]} == {
+            "*" if entry["name"] == WORKLOADS else "Namespaced"
+        }
+
+
+def test_names_are_unique_and_have_a_domain() -> None:
+    for configuration in (MUTATING, VALIDATING):
+        listed = [entry["name"] for entry in configuration["webhooks"]]
+        assert len(set(listed)) == len(listed)
+        assert all(name.count(".") >= 2 for name in listed)
+
+
+def test_every_condition_that_is_evaluated_here_is_shipped() -> None:
+    shipped = {
+        " ".join(c["expression"].split()) for entry in EVERY_ENTRY for c in entry.get("matchConditions", ())
+    }
+    assert shipped == CONDITIONS.keys()

@@ -1,0 +1,91 @@
+"""What the how-to guides say: their sections, and the commands and examples in these."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import yaml
+
+from tests.unit.docs.blocks import ROOT, SHELL, Fence, fences
+
+HOW_TO = ROOT / "docs" / "how-to"
+EXAMPLES = "yaml"
+
+_CONTINUED = re.compile(r"\s*\\\n\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """A page below docs/how-to; `name` is that of its file, without the ending."""
+
+    name: str
+    text: str
+
+    @classmethod
+    def read(cls, name: str) -> "Guide":
+        """The page of a name."""
+        return cls(name, (HOW_TO / f"{name}.md").read_text(encoding="utf-8"))
+
+    def blocks(self, heading: str, language: str) -> list[str]:
+        """The blocks in a language of a section, without those of the sections below it."""
+        headings = [*self._headings(), (len(self.text), "")]
+        [(begin, end)] = [
+            (line, headings[index + 1][0]) for index, (line, text) in enumerate(headings) if text == heading
+        ]
+        return [
+            fence.text for fence in self.fences() if fence.language == language and begin < fence.line < end
+        ]
+
+    def fences(self) -> list[Fence]:
+        """All blocks of the page."""
+        return list(fences(self.text))
+
+    def commands(self, heading: str) -> list[str]:
+        """The commands of the shell blocks of a section, each in a line."""
+        return [line for block in self.blocks(heading, SHELL) for line in _lines(block)]
+
+    def all_commands(self) -> list[str]:
+        """The commands of all shell blocks of the page, each in a line."""
+        return [line for fence in self.fences() if fence.language == SHELL for line in _lines(fence.text)]
+
+    def example(self, heading: str) -> Any:  # noqa: ANN401 whatever stands there
+        """What the first block in YAML of a section says."""
+        return yaml.safe_load(self.blocks(heading, EXAMPLES)[0])
+
+    def examples(self) -> list[Any]:
+        """Every document in YAML of the page."""
+        return [
+            document
+            for fence in self.fences()
+            if fence.language == EXAMPLES
+            for document in yaml.safe_load_all(fence.text)
+        ]
+
+    def _headings(self) -> Iterator[tuple[int, str]]:
+        inside = {
+            line
+            for fence in self.fences()
+            for line in range(fence.line, fence.line + fence.text.count("\n") + 1)
+        }
+        for number, line in enumerate(self.text.splitlines(), 1):
+            if line.startswith("#") and number not in inside:
+                yield number, line.lstrip("#").strip()
+
+
+def _lines(block: str) -> list[str]:
+    return _CONTINUED.sub(" ", block).splitlines()
+
+
+def guides() -> list[Guide]:
+    """Every how-to guide."""
+    return [Guide.read(page.stem) for page in sorted(HOW_TO.glob("*.md"))]
+
+
+def helm_values(command: str) -> list[str]:
+    """The flags with values that a `helm` command sets, as `--set=name=value`; a file is left out."""
+    # What a shell puts in is not to be split.
+    words = shlex.split(command.replace(r"$(base64 < ca.crt | tr -d '\n')", "Q0E="))
+    return [f"{flag}={value}" for flag, value in pairwise(words) if flag in {"--set", "--set-string"}]

@@ -1,0 +1,100 @@
+"""Links in every Markdown file lead to files and headings that are there; no merge is left half done."""
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.unit.docs.blocks import ROOT, name
+from tests.unit.docs.tree import files
+
+TEMPLATES = frozenset({"tools/bench/kep_6007_page.md", "tools/bench/replay_page.md"})
+"""Become pages elsewhere, which are looked at there."""
+
+PAGES = [page for page in files("*.md") if name(page) not in TEMPLATES]
+
+_FENCED = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
+_LINK = re.compile(r"\]\((?P<target>[^()\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} (?P<text>.+?)\s*$", re.MULTILINE)
+_CONFLICT = re.compile(rb"^(?:<{7}|>{7}|\|{7})(?: |$)", re.MULTILINE)
+
+
+def links(page: str) -> list[str]:
+    """Where a page links to, outside code."""
+    return _LINK.findall(_CODE.sub("", _FENCED.sub("", page)))
+
+
+def anchor(heading: str) -> str:
+    """The anchor that forges and the site give a heading."""
+    shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", shown.lower()).replace(" ", "-")
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Those of all headings of a page; a heading that is there again gets a number."""
+    counts: dict[str, int] = {}
+    found: set[str] = set()
+    for heading in _HEADING.findall(_FENCED.sub("", page.read_text())):
+        slug = anchor(heading)
+        number = counts.get(slug, 0)
+        counts[slug] = number + 1
+        found.add(f"{slug}-{number}" if number else slug)
+    return frozenset(found)
+
+
+def mistake(page: Path, target: str) -> str:
+    """What is wrong with a link, or nothing."""
+    address = urlsplit(target)
+    if address.scheme:
+        right = address.scheme == "mailto" or (address.scheme == "https" and "." in address.netloc)
+        return "" if right else "want https:// and a host, or a path"
+    to = (page.parent / address.path).resolve() if address.path else page
+    if not to.is_relative_to(ROOT) or not to.exists():
+        return "no such file"
+    if address.fragment and (to.suffix != ".md" or address.fragment not in anchors(to)):
+        return "no such heading"
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    wrong = {target: mistake(page, target) for target in links(page.read_text())}
+    assert {target: why for target, why in wrong.items() if why} == {}
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("CONTRIBUTING.md", ""),
+        ("CONTRIBUTING.md#the-tree", ""),
+        ("#no-heading-of-this-name", "no such heading"),
+        ("CONTRIBUTING.md#nowhere", "no such heading"),
+        ("nowhere.md", "no such file"),
+        ("../outside.md", "no such file"),
+        ("https://kubernetes.io/docs/", ""),
+        ("http://kubernetes.io/docs/", "want https:// and a host, or a path"),
+        ("https://nohost/", "want https:// and a host, or a path"),
+        ("htps://kubernetes.io", "want https:// and a host, or a path"),
+    ],
+)
+def test_what_is_wrong_with_a_link_is_seen(target: str, why: str) -> None:
+    assert mistake(ROOT / "README.md", target) == why
+
+
+def test_links_in_code_are_none() -> None:
+    assert links("[a](b.md) `[c](d.md)`\n```sh\n[e](f.md)\n```\n[g](h.md#i)") == ["b.md", "h.md#i"]
+
+
+def test_a_heading_has_the_anchor_that_forges_give_it() -> None:
+    assert anchor("EKS, GKE and AKS") == "eks-gke-and-aks"
+    assert anchor("The file [`a.yaml`](a.yaml): why?") == "the-file-ayaml-why"
+
+
+def test_no_merge_is_left_half_done() -> None:
+    half_done = [name(path) for path in files() if _CONFLICT.search(path.read_bytes())]
+    assert half_done == []
+    assert _CONFLICT.search(b"a\n" + b"<" * 7 + b" HEAD\n")

@@ -1,0 +1,33 @@
+"""What the README, the tutorial and the how-tos tell readers to type does what they say."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.unit.docs.blocks import Block, Needs, name, pages, read
+from tests.unit.docs.conftest import COUNTS
+from tests.unit.docs.shell import follow, shell
+
+
+def here(page: Path) -> list[Block]:
+    """The blocks of a page that need nothing but this machine."""
+    return [block for block in read(page.read_text()) if not block.reason and block.needs is Needs.NOTHING]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", [page for page in pages() if here(page)], ids=name)
+async def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    async with shell(tmp_path) as reader:
+        for block in here(page):
+            await follow(reader, block, name(page))
+
+
+def test_every_block_is_run_or_says_why_not(pytestconfig: pytest.Config) -> None:
+    """Reading a page fails where this is left open; how many are run and why others are not is printed."""
+    blocks = [block for page in pages() for block in read(page.read_text())]
+    counts = Counter(
+        f"not run: {block.reason}" if block.reason else f"run with {block.needs}" for block in blocks
+    )
+    assert counts[f"run with {Needs.NOTHING}"]
+    pytestconfig.stash[COUNTS] = counts

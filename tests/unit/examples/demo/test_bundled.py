@@ -1,0 +1,50 @@
+"""What stands above a bundled pod is read as a person reads it."""
+
+import pytest
+
+from examples.demo import bundled
+from examples.demo.bundled import BadStory, Story
+from tests.worlds.notation import table
+
+KNOWN = {"cpu-1", "dgx-1", "dgx-2", "legacy-1"}
+
+
+@pytest.mark.parametrize(
+    ("expected", "outcome", "away"),
+    table(
+        [
+            ("denied", "denied; no node could.", {"denied"}, set()),
+            ("admitted", "admitted; nothing to keep away from.", {"admitted"}, set()),
+            (
+                "nodes by name",
+                "admitted, patched; keeps away from cpu-1 (no GPU, not dgx-1) and legacy-1.",
+                {"admitted", "patched"},
+                {"cpu-1", "legacy-1"},
+            ),
+            (
+                "all but some",
+                "admitted, patched, warned; keeps away from all known nodes except dgx-1 and dgx-2.",
+                {"admitted", "patched", "warned"},
+                {"cpu-1", "legacy-1"},
+            ),
+        ]
+    ),
+)
+def test_an_expectation_is_understood(expected: str, outcome: set[str], away: set[str]) -> None:
+    story = Story({}, "", expected)
+    assert story.outcome == outcome
+    assert story.keeps_away_from(KNOWN) == away
+
+
+def test_every_bundled_pod_tells_its_story() -> None:
+    stories = list(bundled.stories(bundled.read(bundled.PODS)))
+    assert len(stories) == 22
+    words = {"admitted", "patched", "warned", "denied"}
+    assert all(story.shows and story.outcome and story.outcome <= words for story in stories)
+    assert stories[0].manifest["metadata"]["name"] == "inference-7b"
+    assert stories[0].expected.endswith("legacy-1 (aligns nothing).")
+
+
+def test_a_pod_without_a_story_is_a_mistake() -> None:
+    with pytest.raises(BadStory, match=r"pods.yaml, document 2: needs a comment"):
+        list(bundled.stories("# Shows: a.\n# Expected: denied.\nkind: Pod\n---\nkind: Pod\n"))

@@ -1,0 +1,93 @@
+"""Many pods: how far it is, what became of them, and how long it took."""
+
+import io
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+from rich.console import Console
+
+from examples.demo import large
+from examples.demo.calls import Post
+from examples.demo.large import Reviewed
+from examples.demo.tally import OutcomeCounts
+from kubectl_numa.lines import TextWriter
+from tests.unit.kubectl_numa.objects import manifest
+
+Fake = Callable[..., Post]
+
+
+def text(sheet: TextWriter) -> str:
+    file = sheet.console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+@pytest.fixture
+def clock() -> Callable[[], float]:
+    """A clock that is a second later whenever somebody looks."""
+    seconds: Iterator[int] = count()
+    return lambda: float(next(seconds))
+
+
+async def test_a_pipe_sees_a_line_for_every_tenth(
+    fake: Fake,
+    sheet: TextWriter,
+    clock: Callable[[], float],
+) -> None:
+    pods = [manifest(f"a-{number}", "1", namespace="default") for number in range(40)]
+    reviewed = await large.review(pods, fake(), sheet, clock=clock)
+    lines = text(sheet).splitlines()
+    assert lines[0] == "   10%       4 of 40 pods    1.0 s"
+    assert lines[-1] == "  100%      40 of 40 pods   10.0 s"
+    assert len(lines) == 10
+    assert str(reviewed.counts) == "40 reviewed, 40 admitted (0 patched, 0 warned), 0 denied"
+    assert reviewed.seconds == 12
+
+
+async def test_fewer_pods_than_tenths_have_a_line_each(
+    fake: Fake,
+    sheet: TextWriter,
+) -> None:
+    await large.review([manifest("a", "1", namespace="default")] * 3, fake(), sheet)
+    assert [line.split()[0] for line in text(sheet).splitlines()] == ["33%", "66%", "100%"]
+
+
+async def test_a_terminal_sees_a_bar(fake: Fake, sheet: TextWriter) -> None:
+    terminal = TextWriter(Console(file=sheet.console.file, width=80, force_terminal=True, color_system=None))
+    await large.review([manifest("a", "1", namespace="default")] * 3, fake(), terminal)
+    assert "3/3" in text(sheet)
+    assert "%" not in text(sheet)
+
+
+def test_the_summary_to_the_letter(sheet: TextWriter) -> None:
+    tally = OutcomeCounts()
+    tally.words.update(reviewed=1000, admitted=990, untouched=10, patched=980, warned=5, denied=10)
+    tally.causes.update({"too large": 7, "a mistake": 3})
+    tally.warnings.update({"later": 5})
+    large.show(Reviewed(tally, 4.0), sheet)
+    assert text(sheet) == (
+        "\n"
+        "  admitted        990\n"
+        "    untouched      10\n"
+        "    patched       980\n"
+        "    warned          5\n"
+        "  denied           10\n"
+        "\n"
+        "  warned, by message (a pod may have several warnings)\n"
+        "        5  later\n"
+        "\n"
+        "  denied, by cause\n"
+        "        7  too large\n"
+        "        3  a mistake\n"
+        "\n"
+        "  2,000 reviews (mutate, then validate) in 4.0 s: 500 per second\n"
+    )
+
+
+def test_many_causes_are_cut_and_none_is_lost(sheet: TextWriter) -> None:
+    tally = OutcomeCounts()
+    tally.causes.update({f"cause {number}": 100 - number for number in range(large.CAUSES_SHOWN + 3)})
+    large.show(Reviewed(tally, 0), sheet)
+    rest = sum(100 - number for number in range(large.CAUSES_SHOWN, large.CAUSES_SHOWN + 3))
+    assert f"{rest:>9,}  3 other causes\n" in text(sheet)

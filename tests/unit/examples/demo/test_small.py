@@ -1,0 +1,117 @@
+"""The bundled pods come out as the comments above them say: through the real webhook, over HTTPS."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from examples.demo import bundled, small, webhook
+from examples.demo.bundled import Story
+from examples.demo.calls import PodOutcome, Post, line_to
+from examples.demo.story import DemoFiles
+from kubectl_numa.lines import TextWriter
+from kubectl_numa.questions import ClusterView
+from numalign.kube.files import snapshot
+from numalign.model.node import node_class
+from numalign.scheduling.scheduler_state import SchedulerState
+from tests.unit.kubectl_numa.objects import state
+from tests.worlds.notation import table
+
+Fake = Callable[..., Post]
+
+STORIES = {story.manifest["metadata"]["name"]: story for story in bundled.stories(bundled.read(bundled.PODS))}
+
+
+def text(sheet: TextWriter) -> str:
+    file = sheet.console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+@pytest.fixture
+def nodes(stage: DemoFiles) -> ClusterView:
+    """The bundled cluster."""
+    return ClusterView(snapshot.load(stage.cluster))
+
+
+@pytest.fixture
+def pods(nodes: ClusterView) -> SchedulerState:
+    """The pods on it: none."""
+    return state(nodes)
+
+
+async def test_every_bundled_pod_comes_out_as_expected(
+    stage: DemoFiles, nodes: ClusterView, pods: SchedulerState, sheet: TextWriter
+) -> None:
+    stories = list(STORIES.values())
+    async with webhook.running(stage.cluster, stage.pair) as running, line_to(running, connections=1) as post:
+        tally, differing = await small.review(stories, nodes, pods, post, sheet)
+    assert running.process.returncode == 0
+    assert differing == 0, text(sheet)
+    assert str(tally) == "22 reviewed, 17 admitted (12 patched, 7 warned), 5 denied"
+    told = text(sheet)
+    assert told.startswith(
+        "1/22  default/inference-7b\n"
+        "  shows     the simple case, one GPU with its CPUs and memory in one zone.\n"
+        "  pod       requests single-numa-node alignment. Guaranteed: container server 8\n"
+        "            cpu, 48Gi memory, 1 nvidia.com/gpu\n"
+        "  verdict   admitted, patched\n"
+        "  affinity  nodeAffinity:\n"
+        "              requiredDuringSchedulingIgnoredDuringExecution:\n"
+        "                nodeSelectorTerms:\n"
+    )
+    assert "                         ^\n" in told
+    assert max(map(len, told.splitlines())) <= 110
+
+
+async def test_an_outcome_that_differs_is_shown(
+    fake: Fake, nodes: ClusterView, pods: SchedulerState, sheet: TextWriter
+) -> None:
+    _, differing = await small.review([STORIES["inference-7b"]], nodes, pods, fake(), sheet)
+    assert differing == 1
+    told = " ".join(text(sheet).split())
+    assert "But the outcome is admitted, not admitted, patched, and it keeps away from no node" in told
+
+
+def answered(affinity: dict[str, Any], *, outcome: dict[str, Any] | None = None) -> PodOutcome:
+    pod = {"spec": {"affinity": affinity}}
+    return PodOutcome(pod, pod, **(outcome or {}))
+
+
+def requiring(*values: str) -> dict[str, Any]:
+    expression = {"key": "numalign.io/class", "operator": "NotIn", "values": list(values)}
+    terms = [{}, {"matchExpressions": [expression, {"key": "x", "operator": "Exists"}]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def test_the_nodes_behind_the_classes_are_named(nodes: ClusterView) -> None:
+    dgx = next(node for node in nodes.snapshot.nodes if node.name == "dgx-1")
+    away = small.excluded(answered(requiring(node_class(dgx), "no-such-class")), nodes)
+    assert away == {"dgx-1", "dgx-2"}
+    assert small.excluded(answered({}), nodes) == frozenset()
+
+
+def test_nodes_that_are_excluded_by_mistake_are_a_difference(
+    nodes: ClusterView, pods: SchedulerState
+) -> None:
+    story = Story(STORIES["metrics-cache"].manifest, "", "admitted, patched; nothing to keep away from.")
+    dgx = next(node for node in nodes.snapshot.nodes if node.name == "dgx-1")
+    answer = answered(requiring(node_class(dgx)), outcome={"operations": ({"op": "add"},)})
+    assert small.compare(story, answer, nodes, pods).differences == (
+        "it keeps away from dgx-1, dgx-2, not none",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "node"),
+    table(
+        [
+            ("a scheduler chooses", "inference-7b", None),
+            ("the pod names its node", "pinned-benchmark", "legacy-1"),
+            ("a DaemonSet's controller has", "gpu-exporter-x7k2p", "dgx-1"),
+        ]
+    ),
+)
+def test_who_has_placed_the_pod(name: str, node: str | None) -> None:
+    assert small.placed_on(STORIES[name].manifest) == node

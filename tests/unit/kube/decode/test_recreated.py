@@ -1,0 +1,150 @@
+"""What a pod that runs would say about nodes if its owner made it anew."""
+
+from typing import Any
+
+import pytest
+
+from numalign.cache.pod_question import ExceededLimit, Pin, PinReason
+from numalign.kube.decode.recreated import RecreatedScheduling, without_classes
+from numalign.kube.decode.scheduling import Scheduling
+from numalign.model.constraints import ANYWHERE, NAME_FIELD, Constraints, Operator, Requirement, Term
+from tests.worlds.notation import table
+
+Json = dict[str, Any]
+
+DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}
+NODE = {"apiVersion": "v1", "kind": "Node", "controller": True}
+PINNED = {"numalign.io/pinned-at": "2026-11-20T00:00:00Z"}
+
+
+def pod(*terms: Json, owner: Json | None = None, annotations: Json | None = None, **spec: object) -> Json:
+    """A pod that runs on the node `n`, with these required terms."""
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*terms]}}
+    affinity = {"affinity": {"nodeAffinity": required}} if terms else {}
+    metadata = {"annotations": annotations or {}, "ownerReferences": [owner] if owner else []}
+    return {"metadata": metadata, "spec": {"nodeName": "n", **affinity, **spec}}
+
+
+def named(node: str) -> Json:
+    """A requirement on the name of a node."""
+    return {"key": "metadata.name", "operator": "In", "values": [node]}
+
+
+FAST = {"key": "disk", "operator": "In", "values": ["fast"]}
+ON_N = Requirement(NAME_FIELD, Operator.IN, frozenset({"n"}))
+
+
+def recreated(raw: Json) -> Scheduling:
+    """What is read of it."""
+    return RecreatedScheduling().of(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "pin"),
+    table(
+        [
+            ("a scheduler's choice does not count", pod(), None),
+            ("nor does the controller's pin", pod({"matchFields": [named("n")]}, annotations=PINNED), None),
+            (
+                "an owner's own affinity stays",
+                pod({"matchFields": [named("n")]}),
+                Pin("n", PinReason.NODE_FIELD),
+            ),
+            (
+                "a DaemonSet's stays",
+                pod({"matchFields": [named("n")]}, owner=DAEMON_SET),
+                Pin("n", PinReason.DAEMON_SET),
+            ),
+            ("so does a kubelet's own pod", pod(owner=NODE), Pin("n", PinReason.NODE_NAME)),
+        ]
+    ),
+)
+def test_who_has_placed_it(raw: Json, pin: Pin | None) -> None:
+    assert recreated(raw).pin == pin
+
+
+def test_what_else_a_pinned_pod_asks_stays() -> None:
+    raw = pod(
+        {"matchExpressions": [FAST], "matchFields": [named("n")]},
+        annotations=PINNED,
+        nodeSelector={"pool": "gpu"},
+    )
+
+    constraints = recreated(raw).constraints
+
+    assert constraints.terms == (Term((Requirement("disk", Operator.IN, frozenset({"fast"})),)),)
+    assert constraints.selector == (Requirement("pool", Operator.IN, frozenset({"gpu"})),)
+
+
+KEPT_OFF = {"key": "numalign.io/node", "operator": "NotIn", "values": ["m"]}
+
+
+@pytest.mark.parametrize("others", [[], [FAST]])
+def test_nodes_that_were_excluded_with_the_gate_do_not_count(others: list[Json]) -> None:
+    excluding = pod({"matchExpressions": [*others, KEPT_OFF]})
+    without = pod({"matchExpressions": others}) if others else pod()
+
+    assert recreated(excluding) == recreated(without)
+
+
+def test_a_node_that_its_owner_names_by_our_label_counts() -> None:
+    named_by_label = {**KEPT_OFF, "operator": "In"}
+
+    assert recreated(pod({"matchExpressions": [named_by_label]})).constraints.terms
+
+
+def test_a_pin_to_another_node_than_its_own_is_its_owners() -> None:
+    raw = pod({"matchFields": [named("m")]}, annotations=PINNED)
+
+    assert recreated(raw).pin == Pin("m", PinReason.NODE_FIELD)
+
+
+def test_the_pods_of_a_template_share_one_value() -> None:
+    reader = RecreatedScheduling()
+    first, second = pod(nodeSelector={"pool": "gpu"}), pod(nodeSelector={"pool": "gpu"})
+    second["spec"]["nodeName"] = "m"
+
+    assert reader.of(first) is reader.of(second)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    table(
+        [
+            ("nothing", {}),
+            ("no objects", {"metadata": [], "spec": "x"}),
+            ("owners that are none", {"metadata": {"ownerReferences": ["x", None]}, "spec": {}}),
+            ("a number no API server stores", {"metadata": {}, "spec": {"nodeSelector": {"a": 2**70}}}),
+        ]
+    ),
+)
+def test_what_makes_no_sense_is_read_as_far_as_it_does(raw: Json) -> None:
+    assert recreated(raw).pin is None
+
+
+CLASS = Requirement("numalign.io/class", Operator.NOT_IN, frozenset({"small"}))
+OTHER = Requirement("disk", Operator.IN, frozenset({"fast"}))
+CLASSES: list[tuple[str, tuple[Term, ...] | None, tuple[Term, ...] | None]] = [
+    ("no terms",                None,                              None),
+    ("ours alone",              (Term((CLASS,)),),                 None),
+    ("ours in one of several",  (Term((CLASS,)), Term((OTHER,))),  None),
+    ("ours and the owner's",    (Term((OTHER, CLASS), (ON_N,)),),  (Term((OTHER,), (ON_N,)),)),
+    ("the owner's",             (Term((OTHER,)),),                 (Term((OTHER,)),)),
+    # Such a term matches no node, and still does.
+    ("a term of nothing",       (Term(),),                         (Term(),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("terms", "left"), table(CLASSES))
+def test_without_classes_a_pod_may_go_where_its_owner_lets_it(
+    terms: tuple[Term, ...] | None, left: tuple[Term, ...] | None
+) -> None:
+    assert without_classes(Constraints(terms=terms)).terms == left
+
+
+def test_constraints_too_large_to_be_kept_are_any_and_say_so() -> None:
+    terms = [
+        {"matchExpressions": [{**FAST, "values": [f"{at}-{v}" for v in range(16)]}]} for at in range(100)
+    ]
+
+    assert recreated(pod(*terms)) == Scheduling(ANYWHERE, None, ExceededLimit.SIZE)

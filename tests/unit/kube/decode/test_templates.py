@@ -1,0 +1,775 @@
+"""Pods out of workloads of every kind, known or not."""
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.kube.decode import templates
+from numalign.kube.decode.templates import (
+    NO_TEMPLATES,
+    GroupKind,
+    PodTemplate,
+    TemplatePath,
+    TemplatePaths,
+    TemplateScan,
+)
+from numalign.model.errors import AND_MORE, MOST_MISTAKES, BadPod, Mistake
+from numalign.model.pod import Container, Pod
+from tests.unit.kube.objects import mistakes
+
+
+def container(name: str = "main", **fields: object) -> dict[str, Any]:
+    return {"name": name, **fields}
+
+
+def pods_of(written: dict[str, Any], *, extra: TemplatePaths = NO_TEMPLATES) -> tuple[PodTemplate, ...]:
+    """The pods that an object is or would make."""
+    seen = templates.scan(written, templates.group_kind(written), extra=extra)
+    return templates.pod_templates(seen, owner=written)
+
+
+def raw(*containers: object, metadata: object = None) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": list(containers)}}
+
+
+POD_SPEC = {"spec": {"containers": [container()]}}
+INTENT = {"numalign.io/policy": "restricted"}
+
+PLAIN = ["spec.template"]
+
+MANIFESTS = [
+    # each kind, as its project shows it, its spec, where its pods are
+    ("v1", "ReplicationController",               "template: T", PLAIN),
+    ("apps/v1", "DaemonSet",                      "template: T", PLAIN),
+    ("apps/v1", "Deployment",                     "{replicas: 2, template: T}", PLAIN),
+    ("apps/v1", "ReplicaSet",                     "template: T", PLAIN),
+    ("apps/v1", "StatefulSet",                    "{serviceName: s, template: T}", PLAIN),
+    ("apps.kruise.io/v1alpha1", "CloneSet",       "template: T", PLAIN),
+    ("argoproj.io/v1alpha1", "Rollout",           "{strategy: {canary: {}}, template: T}", PLAIN),
+    ("argoproj.io/v1alpha1", "Rollout",           "workloadRef: {kind: Deployment}",         []),
+    ("batch/v1", "Job",                           "{parallelism: 2, template: T}", PLAIN),
+    ("batch/v1", "CronJob",
+        "{schedule: '@daily', jobTemplate: {spec: {template: T}}}", ["spec.jobTemplate.spec.template"]),
+    ("batch.volcano.sh/v1alpha1", "Job",
+        "tasks: [{name: ps, replicas: 1, template: T}, {name: worker, template: T}]",
+        ["spec.tasks[0].template", "spec.tasks[1].template"]),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet",
+        "replicatedJobs: [{name: w, template: {spec: {template: T}}}]",
+        ["spec.replicatedJobs[0].template.spec.template"]),
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet",
+        "leaderWorkerTemplate: {size: 4, workerTemplate: T}",
+        ["spec.leaderWorkerTemplate.workerTemplate"]),
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet",
+        "leaderWorkerTemplate: {leaderTemplate: T, workerTemplate: T}",
+        ["spec.leaderWorkerTemplate.leaderTemplate", "spec.leaderWorkerTemplate.workerTemplate"]),
+    ("ray.io/v1", "RayCluster",
+        "{headGroupSpec: {template: T}, workerGroupSpecs: [{groupName: g, template: T}]}",
+        ["spec.headGroupSpec.template", "spec.workerGroupSpecs[0].template"]),
+    ("ray.io/v1", "RayJob",
+        "{rayClusterSpec: {headGroupSpec: {template: T}}, submitterPodTemplate: T}",
+        ["spec.rayClusterSpec.headGroupSpec.template", "spec.submitterPodTemplate"]),
+    ("ray.io/v1", "RayService",
+        "rayClusterConfig: {headGroupSpec: {template: T}, workerGroupSpecs: [{template: T}]}",
+        ["spec.rayClusterConfig.headGroupSpec.template",
+         "spec.rayClusterConfig.workerGroupSpecs[0].template"]),
+    ("ray.io/v1", "RayCronJob",
+        "{schedule: '@daily', jobTemplate: {rayClusterSpec: {headGroupSpec: {template: T}}}}",
+        ["spec.jobTemplate.rayClusterSpec.headGroupSpec.template"]),
+    ("grove.io/v1alpha1", "PodClique",            "{roleName: r, podSpec: S}", ["spec.podSpec"]),
+    ("grove.io/v1alpha1", "PodCliqueSet",
+        "template: {cliques: [{name: a, spec: {podSpec: S}}, {name: b, spec: {podSpec: S}}]}",
+        ["spec.template.cliques[0].spec.podSpec", "spec.template.cliques[1].spec.podSpec"]),
+    ("kubeflow.org/v1", "JAXJob",     "jaxReplicaSpecs: {Worker: {template: T}}",
+        ["spec.jaxReplicaSpecs.Worker.template"]),
+    ("kubeflow.org/v2beta1", "MPIJob", "mpiReplicaSpecs: {Launcher: {template: T}, Worker: {template: T}}",
+        ["spec.mpiReplicaSpecs.Launcher.template", "spec.mpiReplicaSpecs.Worker.template"]),
+    ("kubeflow.org/v1", "PaddleJob",  "paddleReplicaSpecs: {Worker: {template: T}}",
+        ["spec.paddleReplicaSpecs.Worker.template"]),
+    ("kubeflow.org/v1", "PyTorchJob", "pytorchReplicaSpecs: {Master: {template: T}, Worker: {template: T}}",
+        ["spec.pytorchReplicaSpecs.Master.template", "spec.pytorchReplicaSpecs.Worker.template"]),
+    ("kubeflow.org/v1", "TFJob",      "tfReplicaSpecs: {PS: {template: T}}",
+        ["spec.tfReplicaSpecs.PS.template"]),
+    ("kubeflow.org/v1", "XGBoostJob", "xgbReplicaSpecs: {Master: {template: T}}",
+        ["spec.xgbReplicaSpecs.Master.template"]),
+    ("serving.knative.dev/v1", "Configuration", "template: T", PLAIN),
+    ("serving.knative.dev/v1", "Service", "{traffic: [], template: T}", PLAIN),
+    ("serving.kserve.io/v1beta1", "InferenceService",
+        "{predictor: S, transformer: S, explainer: {minReplicas: 1}}",
+        ["spec.predictor", "spec.transformer"]),
+]  # fmt: skip
+
+
+def filled(value: Any) -> Any:  # noqa: ANN401 - any YAML
+    """The same, with a pod template in place of each T, and the spec of a pod in place of each S."""
+    if isinstance(value, dict):
+        return {key: filled(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [filled(inner) for inner in value]
+    return {"T": POD_SPEC, "S": POD_SPEC["spec"]}.get(value, value) if isinstance(value, str) else value
+
+
+def workload(version: str, kind: str, spec: object) -> dict[str, Any]:
+    metadata = {"name": "web", "namespace": "team"}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize(("version", "kind", "spec", "where"), MANIFESTS, ids=lambda value: str(value)[:40])
+def test_each_workload_has_pods_named_after_it(version: str, kind: str, spec: str, where: list[str]) -> None:
+    made = pods_of(workload(version, kind, filled(yaml.safe_load(spec))))
+
+    assert [each.where for each in made] == where
+    assert all(each.pod == Pod("web", "team", containers=(Container("main"),)) for each in made)
+
+
+def test_a_pod_template_has_its_pod_beside_its_metadata() -> None:
+    written = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "web"}, "template": POD_SPEC}
+
+    assert [(each.where, each.pod) for each in pods_of(written)] == [
+        ("template", Pod("web", "default", containers=(Container("main"),)))
+    ]
+
+
+def test_every_kind_of_the_table_has_a_manifest_here() -> None:
+    shown = {(version.rpartition("/")[0], kind) for version, kind, *_ in MANIFESTS}
+
+    assert shown | {("", "Pod"), ("", "PodTemplate"), *PARTIAL} == {*templates.TEMPLATES}
+
+
+def test_a_pod_is_its_own() -> None:
+    (made,) = pods_of(raw(container(), metadata={"name": "a"}))
+
+    assert (made.where, made.pod) == ("", Pod("a", "default", containers=(Container("main"),)))
+
+
+def test_a_mistake_in_a_name_is_told_once_for_all_templates() -> None:
+    job = workload("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": POD_SPEC}] * 2})
+
+    for written in (raw(container()), job):
+        assert mistakes(BadPod, pods_of, {**written, "metadata": {"name": 1}}) == [
+            "metadata.name: must be a string, not a number"
+        ]
+
+
+TASKS = [{"template": {"spec": {"containers": [{}]}}}, {"template": [1]}]
+
+ASTRAY = {
+    # situation: (the sort, its spec, every mistake in order)
+    "in the template": (
+        ("batch/v1", "CronJob", {"jobTemplate": {"spec": {"template": {"spec": {"containers": [{}]}}}}}),
+        ["spec.jobTemplate.spec.template.spec.containers[0].name: is missing"]),
+    "in every template": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": TASKS}),
+        ["spec.tasks[0].template.spec.containers[0].name: is missing",
+            "spec.tasks[1].template: must be an object, not a list",
+            "spec.tasks[1].template.spec: is missing"]),
+    "a spec that is a list": (("apps/v1", "Deployment", []), ["spec: must be an object, not a list"]),
+    "tasks that are an object": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": {}}),
+        ["spec.tasks: must be a list, not an object"]),
+    "tasks that are none": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": [None, "a"]}),
+        ["spec.tasks[0]: must be an object, not null", 'spec.tasks[1]: must be an object, not "a"']),
+    "replicas that are a list": (("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": [1]}),
+        ["spec.tfReplicaSpecs: must be an object, not a list"]),
+    "a replica that is a number": (("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": {"PS": 1}}),
+        ["spec.tfReplicaSpecs.PS: must be an object, not a number"]),
+    "more tasks than anybody has": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": [None] * 1_000_000}),
+        ["spec.tasks: has 1000000 entries: numalign supports at most 100"]),
+    "more templates than anybody has": (
+        ("ray.io/v1", "RayCluster",
+            {"headGroupSpec": {"template": {}}, "workerGroupSpecs": [{"template": {}}] * 100}),
+        ["has 101 pod templates: numalign supports at most 100"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "expected"), ASTRAY.values(), ids=ASTRAY)
+def test_mistakes_in_workloads_have_the_path_from_the_top(
+    written: tuple[str, str, object], expected: list[str]
+) -> None:
+    assert mistakes(BadPod, pods_of, workload(*written)) == expected
+
+
+ABSENT: dict[str, tuple[str, str, object]] = {
+    "no spec": ("apps/v1", "Deployment", None),
+    "no template": ("apps/v1", "Deployment", {}),
+    "a template that is null": ("apps/v1", "Deployment", {"template": None}),
+    "no tasks": ("batch.volcano.sh/v1alpha1", "Job", {"tasks": []}),
+    "a task without template": ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{}]}),
+    "no replicas": ("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": {"PS": None}}),
+}
+
+
+@pytest.mark.parametrize("written", ABSENT.values(), ids=ABSENT)
+def test_what_is_absent_is_no_mistake(written: tuple[str, str, object]) -> None:
+    assert pods_of(workload(*written)) == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [("v1", "Service"), ("example.com/v1", "Job"), ("v1", "Deployment")],
+    ids=["a service", "a job of somebody else", "a deployment of no group"],
+)
+def test_other_kinds_make_no_pod(version: str, kind: str) -> None:
+    assert pods_of(workload(version, kind, {"template": POD_SPEC})) == ()
+
+
+def test_kinds_can_be_added_and_built_in_ones_extended() -> None:
+    extra = {
+        ("example.com", "Train"): (TemplatePath.read("spec.roles.*.template"),),
+        ("apps", "Deployment"): (TemplatePath.read("spec.template"), TemplatePath.read("spec.canary")),
+    }
+    train = workload("example.com/v2", "Train", {"roles": {"a": {"template": POD_SPEC}}})
+    web = workload("apps/v1", "Deployment", {"template": POD_SPEC, "canary": POD_SPEC})
+
+    found = [[each.where for each in pods_of(written, extra=extra)] for written in (train, web)]
+
+    assert found == [["spec.roles.a.template"], ["spec.template", "spec.canary"]]
+
+
+@pytest.mark.parametrize(
+    "text", ["template", "spec.template", "spec.tasks[*].template", "a.*.b", "*", "a[*]"]
+)
+def test_a_path_is_written_as_it_was_read(text: str) -> None:
+    assert str(TemplatePath.read(text)) == text
+
+
+NO_PATHS = {
+    "nothing": ("", "a name is missing"),
+    "no name": ("spec..template", "a name is missing"),
+    "a list without a name": ("[*]", "a name is missing"),
+    "a dot at the end": ("spec.", "a name is missing"),
+    "a number": ("spec.tasks[0].template", r'"tasks\[0\]" is not a valid step'),
+    "a list in a list": ("spec.tasks[*][*]", r'"tasks\[\*\]" is not a valid step'),
+    "a prefix": ("spec.rep*.template", r'"rep\*" is not a valid step'),
+    "a dollar": ("$.spec.template", r'"\$" is not a valid step'),
+    "spaces": ("spec. template", '" template" is not a valid step'),
+    "a slash": ("spec/template", '"spec/template" is not a valid step'),
+    "too many steps": (".".join("a" * 17), "has 17 steps: at most 16 are allowed"),
+    "too many stars": ("a[*].b[*].*", r"has \[\*\] and \* 3 times: at most 2 are allowed"),
+    "a name without end": ("a" * 10_000, '^"a{64}" is not a valid step'),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), NO_PATHS.values(), ids=NO_PATHS)
+def test_what_is_no_path_is_told(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TemplatePath.read(text)
+
+
+def test_what_says_no_kind_is_a_mistake() -> None:
+    with pytest.raises(BadPod) as raised:
+        pods_of({"spec": {}})
+    assert str(raised.value) == "kind: is missing\napiVersion: is missing"
+
+
+def test_of_many_templates_with_mistakes_the_first_are_told() -> None:
+    tasks = [
+        {"template": {"spec": {"containers": [container(f"{number}", resources=1), 2]}}}
+        for number in range(60)
+    ]
+    job = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"tasks": tasks}, "metadata": 1}
+
+    with pytest.raises(BadPod) as raised:
+        pods_of(job)
+    told = [str(each) for each in raised.value.mistakes]
+    assert (len(told), told[-1]) == (MOST_MISTAKES + 1, str(AND_MORE))
+    assert [each for each in told if each.startswith("metadata")] == [
+        "metadata: must be an object, not a number"
+    ]
+
+
+# Kinds whose controllers make of a template what it does not say.
+
+
+def look(version: str, kind: str, spec: object, annotations: object = None) -> TemplateScan:
+    written = {**workload(version, kind, spec), "metadata": {"name": "web", "annotations": annotations}}
+    return templates.scan(written, templates.group_kind(written))
+
+
+VOLCANO = "volcano.sh/numa-topology-policy"
+
+
+def job(policy: object, **own: str) -> TemplateScan:
+    template = {"metadata": {"annotations": own}, **POD_SPEC}
+    tasks = [{"template": template, "topologyPolicy": policy}]
+    return look("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks})
+
+
+@pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
+def test_the_topology_policy_of_a_task_is_an_annotation_of_its_pods(policy: str) -> None:
+    (place,) = job(policy, mine="kept", **{VOLCANO: "overwritten"}).places
+
+    assert place.raw == {"metadata": {"annotations": {"mine": "kept", VOLCANO: policy}}, **POD_SPEC}
+
+
+@pytest.mark.parametrize("policy", [None, ""], ids=repr)
+def test_a_task_without_topology_policy_keeps_its_template(policy: object) -> None:
+    assert job(policy).places[0].raw == {"metadata": {"annotations": {}}, **POD_SPEC}
+
+
+def test_a_topology_policy_that_is_none_is_a_mistake() -> None:
+    (mistake,) = job("strict").mistakes
+
+    assert str(mistake).startswith('spec.tasks[0].topologyPolicy: "strict" is not a known value')
+
+
+@pytest.mark.parametrize("template", [7, {"metadata": 7}, {"metadata": {"annotations": [7]}}], ids=repr)
+def test_a_template_that_takes_no_annotation_is_left_for_its_reader(template: object) -> None:
+    tasks = [{"template": template, "topologyPolicy": "restricted"}]
+
+    assert look("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}).places[0].raw == template
+
+
+def service(predictor: object, **annotations: str) -> TemplateScan:
+    return look("serving.kserve.io/v1beta1", "InferenceService", {"predictor": predictor}, annotations)
+
+
+def test_pods_of_an_inference_service_have_its_annotations_and_those_of_the_component() -> None:
+    containers = [{"image": "a"}, {"name": "b"}]
+    (place,) = service({"containers": containers, "annotations": {"b": "2", "c": "2"}}, a="1", b="1").places
+
+    assert (place.where, place.guessed) == ("spec.predictor", False)
+    assert place.raw["metadata"] == {"annotations": {"a": "1", "b": "2", "c": "2"}}  # type: ignore[index]
+    assert place.raw["spec"]["containers"] == [  # type: ignore[index]
+        {"name": "containers-0", "image": "a"},
+        {"name": "b"},
+    ]
+
+
+def test_of_a_model_the_resources_are_read_and_that_its_runtime_was_not() -> None:
+    limits = {"limits": {"nvidia.com/gpu": "4"}}
+    seen = service({"model": {"runtime": "vllm", "resources": limits}})
+
+    (place,) = seen.places
+    assert place.guessed
+    assert place.raw["spec"]["containers"] == [{"name": "kserve-container", "resources": limits}]  # type: ignore[index]
+    (how,) = seen.guesses
+    assert how.startswith("spec.predictor of InferenceService.serving.kserve.io is not the whole pod")
+
+
+def test_workers_of_a_predictor_have_its_annotations() -> None:
+    worker = {"containers": [container()]}
+    places = service({"workerSpec": worker, "annotations": {"a": "1"}, "model": {}}).places
+
+    assert [place.where for place in places] == ["spec.predictor", "spec.predictor.workerSpec"]
+    assert places[1].raw["metadata"] == {"annotations": {"a": "1"}}  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("spec.containers[0].name", "spec.predictor.containers[0].name"),
+        ("metadata.annotations[numalign.io/policy]", "metadata.annotations[numalign.io/policy]"),
+        ("spec", "spec.predictor"),
+        ("specific", "spec.predictor.specific"),
+    ],
+)
+def test_a_mistake_in_an_embedded_pod_has_its_place_in_the_object(where: str, told: str) -> None:
+    (place,) = service({"containers": [container()]}).places
+
+    assert place.in_object(Mistake(where, "is wrong")) == Mistake(told, "is wrong")
+
+
+@pytest.mark.parametrize("predictor", [7, [], {}, {"containers": 7}, {"model": 7}], ids=repr)
+def test_a_component_without_pod_is_none(predictor: object) -> None:
+    assert service(predictor).places == ()
+
+
+def cliques(*specs: object, startup: str | None = None) -> TemplateScan:
+    listed = [{"annotations": {"a": str(at)}, "spec": spec} for at, spec in enumerate(specs)]
+    template = {"cliques": listed, "cliqueStartupType": startup}
+    return look("grove.io/v1alpha1", "PodCliqueSet", {"template": template})
+
+
+CLIQUE = {"podSpec": POD_SPEC["spec"]}
+
+
+def test_pods_of_a_clique_have_its_annotations() -> None:
+    _, second = cliques(CLIQUE, CLIQUE).places
+
+    assert second.raw == {"metadata": {"annotations": {"a": "1"}}, "spec": CLIQUE["podSpec"]}
+    assert not second.guessed
+    wheres = ["metadata.annotations[numalign.io/policy]", "spec.containers[0].name"]
+    assert [second.in_object(Mistake(where, "")).where for where in wheres] == [
+        "spec.template.cliques[1].annotations[numalign.io/policy]",
+        "spec.template.cliques[1].spec.podSpec.containers[0].name",
+    ]
+
+
+def test_pods_of_a_clique_alone_have_the_annotations_of_the_object() -> None:
+    (place,) = look("grove.io/v1alpha1", "PodClique", CLIQUE, {"a": "1"}).places
+
+    assert place.raw == {"metadata": {"annotations": {"a": "1"}}, "spec": CLIQUE["podSpec"]}
+
+
+@pytest.mark.parametrize(
+    ("startup", "more", "waiting"),
+    [
+        (None, {}, [False, False]),
+        ("CliqueStartupTypeInOrder", {}, [False, True]),
+        ("CliqueStartupTypeExplicit", {"startsAfter": ["c0"]}, [False, True]),
+    ],
+)
+def test_a_clique_that_starts_after_others_has_a_container_that_waits(
+    startup: str | None, more: dict[str, object], waiting: list[bool]
+) -> None:
+    places = cliques(CLIQUE, {**CLIQUE, **more}, startup=startup).places
+
+    assert ["grove-initc" in str(place.raw) for place in places] == waiting
+
+
+def workflow(*steps: object, **spec: object) -> TemplateScan:
+    return look("argoproj.io/v1alpha1", "Workflow", {"templates": [*steps], **spec})
+
+
+MAIN, SIDE, WAIT = {"image": "a"}, {"name": "s", "image": "b"}, {"name": "wait"}
+NAMED = {**MAIN, "name": "main"}
+
+STEPS = {
+    # situation: (a template of a workflow, the containers of its pod)
+    "a container": ({"container": MAIN}, [NAMED, WAIT]),
+    "a container that has a name": ({"container": {**MAIN, "name": "m"}}, [NAMED, WAIT]),
+    "a script": ({"script": MAIN}, [NAMED, WAIT]),
+    "with a sidecar": ({"container": MAIN, "sidecars": [SIDE]}, [NAMED, SIDE, WAIT]),
+    "several containers": ({"containerSet": {"containers": [SIDE]}}, [SIDE, WAIT]),
+    "other templates": ({"steps": [[{"template": "x"}]]}, None),
+    "what is no template": ({"container": 7, "containerSet": [], "sidecars": 7}, None),
+}
+
+
+@pytest.mark.parametrize(("step", "containers"), STEPS.values(), ids=STEPS)
+def test_a_template_of_a_workflow_runs(step: object, containers: list[object] | None) -> None:
+    places = workflow(step).places
+
+    assert [place.raw["spec"]["containers"] for place in places] == ([containers] if containers else [])  # type: ignore[index]
+
+
+def test_a_template_overrides_what_its_workflow_says() -> None:
+    own = {"metadata": {"annotations": {"a": "1"}}, "nodeSelector": {"x": "y"}}
+    scan = workflow(
+        {"container": MAIN},
+        {"script": MAIN, **own},
+        podMetadata={"annotations": {"a": "0", "b": "0"}},
+        nodeSelector={"pool": "a"},
+    )
+
+    assert [place.raw["metadata"]["annotations"] for place in scan.places] == [  # type: ignore[index]
+        {"a": "0", "b": "0"},
+        {"a": "1", "b": "0"},
+    ]
+    assert [place.raw["spec"]["nodeSelector"] for place in scan.places] == [{"pool": "a"}, {"x": "y"}]  # type: ignore[index]
+    (told,) = scan.guesses
+    assert told.startswith("spec.templates[0] and 1 more of Workflow.argoproj.io are not the whole pods")
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("spec.containers[0].resources", "container.resources"),
+        ("spec.containers[1].name", "sidecars[0].name"),
+        ("spec.initContainers[0].name", "initContainers[0].name"),
+        ("metadata.annotations[a]", "metadata.annotations[a]"),
+    ],
+)
+def test_a_mistake_in_a_step_has_its_place_in_the_workflow(where: str, told: str) -> None:
+    (place,) = workflow({"container": MAIN, "sidecars": [SIDE]}).places
+
+    assert place.in_object(Mistake(where, "is wrong")).where == f"spec.templates[0].{told}"
+
+
+RUNTIME = {"template": {"spec": {"replicatedJobs": [{"template": {"spec": {"template": POD_SPEC}}}]}}}
+RUNTIME_AT = "spec.template.spec.replicatedJobs[0].template.spec.template"
+
+PARTIAL: dict[GroupKind, tuple[object, str]] = {
+    # a kind that runs the templates of workflows: its spec, where they are
+    ("argoproj.io", "Workflow"): ({"templates": [{"container": MAIN}]}, "spec.templates[0]"),
+    ("argoproj.io", "WorkflowTemplate"): ({"templates": [{"container": MAIN}]}, "spec.templates[0]"),
+    ("argoproj.io", "CronWorkflow"): (
+        {"workflowSpec": {"templates": [{"container": MAIN}]}}, "spec.workflowSpec.templates[0]"),
+    # kinds of Kubeflow Trainer: a TrainJob and its runtime are one pod together
+    ("trainer.kubeflow.org", "TrainingRuntime"): (RUNTIME, RUNTIME_AT),
+    ("trainer.kubeflow.org", "ClusterTrainingRuntime"): (RUNTIME, RUNTIME_AT),
+    ("trainer.kubeflow.org", "TrainJob"): ({"trainer": {"resourcesPerNode": {}}}, "spec.trainer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sort", PARTIAL, ids=lambda sort: sort[1])
+def test_each_kind_whose_pods_another_object_completes_has_pods_that_are_guessed(sort: GroupKind) -> None:
+    spec, where = PARTIAL[sort]
+    places = look(f"{sort[0]}/v1alpha1", sort[1], spec).places
+
+    assert [(place.where, place.guessed) for place in places] == [(where, True)]
+
+
+def train_job(spec: dict[str, object], **annotations: str) -> TemplateScan:
+    return look("trainer.kubeflow.org/v1alpha1", "TrainJob", spec, annotations)
+
+
+def patch(annotations: dict[str, str], *, name: str = "node", **selector: str) -> dict[str, Any]:
+    """A patch of a runtime's pod template, as Trainer 2.2 takes it."""
+    changes = {"metadata": {"annotations": annotations}, "spec": {"nodeSelector": selector}}
+    job = {"name": name, "template": {"spec": {"template": changes}}}
+    return {"manager": "me", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+
+
+NODE = {"resourcesPerNode": {"limits": {"cpu": "9"}}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"runtimePatches": [patch(INTENT), patch({"x": "1"}, pool="a"), patch({"x": "2"}, name="launcher")]},
+        {
+            "podTemplateOverrides": [
+                {
+                    "targetJobs": [{"name": "launcher"}, {"name": "node"}],
+                    "metadata": {"annotations": {**INTENT, "x": "1"}},
+                    "spec": {"nodeSelector": {"pool": "a"}},
+                },
+                {"targetJobs": [{"name": "launcher"}], "metadata": {"annotations": {"x": "2"}}},
+            ]
+        },
+    ],
+    ids=["2.2", "2.1"],
+)
+def test_nodes_of_a_train_job_have_what_it_changes_in_its_runtime(changes: dict[str, object]) -> None:
+    seen = train_job({"trainer": NODE, **changes})
+
+    (place,) = seen.places
+    assert place.raw == {
+        "metadata": {"annotations": {**INTENT, "x": "1"}},
+        "spec": {
+            "nodeSelector": {"pool": "a"},
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "node", "resources": NODE["resourcesPerNode"]}],
+        },
+    }
+    assert not seen.misplaced
+
+
+PATCHED = (
+    "spec.runtimePatches[*].trainingRuntimeSpec.template.spec.replicatedJobs[*]"
+    ".template.spec.template.metadata.annotations"
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("spec.containers[0].resources.limits.cpu", "spec.trainer.resourcesPerNode.limits.cpu"),
+        ("metadata.annotations[a]", f"{PATCHED}[a]"),
+    ],
+)
+def test_a_mistake_in_the_nodes_of_a_train_job_has_its_place_in_it(where: str, told: str) -> None:
+    (place,) = train_job({"trainer": NODE}).places
+
+    assert place.in_object(Mistake(where, "is wrong")).where == told
+
+
+@pytest.mark.parametrize("trainer", [None, 7, {}, {"resourcesPerNode": 7}], ids=repr)
+def test_a_train_job_that_leaves_resources_to_its_runtime_is_no_pod(trainer: object) -> None:
+    seen = train_job({"trainer": trainer, "runtimePatches": [patch(INTENT)]})
+
+    assert seen.places == ()
+    assert seen.guesses[0].startswith("the pods of a TrainJob.trainer.kubeflow.org cannot be read from it")
+
+
+@pytest.mark.parametrize("trainer", [NODE, None], ids=["resources", "none"])
+def test_an_annotation_without_effect_on_a_train_job_is_told(trainer: object) -> None:
+    told = f"has no effect on a TrainJob: put it on {PATCHED}, or on the template of its runtime"
+    seen = train_job({"annotations": {**INTENT, "other": "x"}, "trainer": trainer}, **INTENT)
+
+    assert seen.misplaced == tuple(
+        f"{above}.annotations[numalign.io/policy] {told}" for above in ("metadata", "spec")
+    )
+    assert train_job({"trainer": trainer, "runtimePatches": [patch(INTENT)]}, **INTENT).misplaced == ()
+
+
+def test_what_train_jobs_change_in_a_runtime_is_told_to_be_unknown() -> None:
+    (told,) = look("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", RUNTIME).guesses
+
+    assert told.endswith("is not the whole pod: what TrainJobs change is unknown")
+
+
+# Kinds that nobody knows.
+
+POD = {"spec": {"containers": [container(image="a")]}}
+
+FOUND = {
+    # situation: (the spec of the object, where its pods are)
+    "a template": ({"template": POD}, ["spec.template"]),
+    "a template of another name": ({"server": {"podTemplate": POD}}, ["spec.server.podTemplate"]),
+    "templates in lists": ({"roles": [{"a": POD}, {"a": POD}]}, ["spec.roles[0].a", "spec.roles[1].a"]),
+    "a list of lists": ([[{"a": POD}]], ["spec[0][0].a"]),
+    "the spec of a pod without template": ({"podSpec": POD["spec"]}, ["spec.podSpec"]),
+    "the spec of a pod as the spec of the object": (POD["spec"], ["spec"]),
+    "one that asks and names no image": ({"template": {"spec": {"containers": [{"resources": {}}]}}},
+        ["spec.template"]),
+    "a template inside of another's spec": (
+        {"template": {"spec": {"jobTemplate": {"spec": {"template": POD}}}}},
+        ["spec.template.spec.jobTemplate.spec.template"]),
+    "nothing inside of a pod": ({"template": {"spec": {**POD["spec"], "x": POD}}}, ["spec.template"]),
+    "containers that are no list": ({"template": {"spec": {"containers": {"type": "array"}}}}, []),
+    "no containers": ({"template": {"spec": {"containers": []}}}, []),
+    "containers that are texts": ({"template": {"spec": {"containers": ["a", "b"]}}}, []),
+    "patches of containers": ({"template": {"spec": {"containers": [{"name": "a", "env": []}]}}}, []),
+    "sixteen levels": ("a" * 14, ["spec" + ".a" * 14 + ".template"]),
+    "seventeen levels": ("a" * 15, []),
+}  # fmt: skip
+
+
+def nested(steps: str) -> object:
+    inner: object = {"template": POD}
+    for step in steps:
+        inner = {step: inner}
+    return inner
+
+
+@pytest.mark.parametrize(("spec", "where"), FOUND.values(), ids=FOUND)
+def test_what_looks_like_a_pod_is_found(spec: object, where: list[str]) -> None:
+    seen = look("x.io/v1", "Thing", nested(spec) if isinstance(spec, str) else spec)
+
+    assert [place.where for place in seen.places] == where
+    assert all(place.guessed for place in seen.places)
+    assert seen.mistakes == ()
+
+
+def test_how_an_object_of_an_unknown_kind_was_read_is_told() -> None:
+    roles = {f"r{number}": POD for number in range(5)}
+    first = ["spec.r0", "spec.r1", "spec.r2"]
+
+    assert look("x.io/v1", "Thing", {"template": POD}).guesses == (
+        "Thing.x.io is an unknown kind: found a pod template at spec.template",
+    )
+    assert look("v1", "Thing", roles).guesses == (
+        f"Thing is an unknown kind: found a pod template at {', '.join(first)} and 2 more places",
+    )
+    assert look("v1", "Service", {"ports": [{"port": 80}]}).guesses == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("apps.nvidia.com/v1alpha1", "NIMService"),
+        ("kubevirt.io/v1", "VirtualMachine"),
+        ("nvidia.com/v1alpha1", "DynamoGraphDeployment"),
+        ("sparkoperator.k8s.io/v1beta2", "SparkApplication"),
+        ("tekton.dev/v1", "TaskRun"),
+    ],
+)
+def test_of_kinds_that_compute_their_pods_it_is_told(version: str, kind: str) -> None:
+    (told,) = look(version, kind, {"template": {"metadata": {"annotations": INTENT}}}).guesses
+
+    group = version.partition("/")[0]
+    assert told.startswith(f"the pods of a {kind}.{group} cannot be read from it and were not checked: ")
+
+
+def test_annotations_for_pods_that_no_template_has_are_told() -> None:
+    assert look("x.io/v1", "Thing", {"server": {"annotations": INTENT, "gpus": 8}}).guesses == (
+        "Thing.x.io is an unknown kind: found no pod template for spec.server.annotations",
+    )
+    assert look("x.io/v1", "Thing", {"server": {"annotations": {"example.com/policy": "x"}}}).guesses == ()
+    assert len(look("x.io/v1", "Thing", {"a": {"annotations": INTENT}, "b": POD}).guesses) == 1
+
+
+def test_metadata_and_status_hold_no_template() -> None:
+    written = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"a": POD}, "status": {"a": POD}}
+
+    assert pods_of({**written, "template": POD})[0].where == "template"
+    assert pods_of(written) == ()
+
+
+def test_a_guess_that_makes_no_sense_is_no_mistake_of_the_object() -> None:
+    pattern = container(image="*", resources={"limits": {"memory": "?*"}})
+    rules = [{"pattern": {"spec": {"containers": [pattern]}}}]
+    policy = workload("kyverno.io/v1", "Policy", {"rules": rules})
+
+    (found,) = pods_of(policy)
+
+    assert found.pod is None
+    assert [mistake.where for mistake in found.mistakes] == [
+        "spec.rules[0].pattern.spec.containers[0].resources.limits.memory"
+    ]
+
+
+HOSTILE: dict[str, object] = {
+    "deep": nested("a" * 900),
+    "wide": {str(number): {} for number in range(templates.MOST_SEARCHED + 1)},
+    "a long list": [{}] * (templates.MOST_SEARCHED + 1),
+    "wide below": [[{}] * 200] * 200,
+}
+
+
+@pytest.mark.parametrize("spec", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_too_much_to_search_is_told(spec: object) -> None:
+    assert look("x.io/v1", "Thing", spec).guesses == (
+        "Thing.x.io is an unknown kind, too large or too deeply nested to search completely",
+    )
+
+
+def test_of_more_guesses_than_anybody_has_templates_the_first_are_read() -> None:
+    seen = look("x.io/v1", "Thing", [POD] * 10_000)
+
+    assert len(seen.places) == templates.MOST_TEMPLATES
+    assert seen.mistakes == ()
+    assert seen.guesses[1:] == (
+        "Thing.x.io is an unknown kind, too large or too deeply nested to search completely",
+    )
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.sampled_from(["spec", "template", "containers", "image", "metadata", "a"]), inner),
+    ),
+    max_leaves=30,
+)
+SORTS = [*templates.TEMPLATES, ("x.io", "Thing")]
+
+
+@given(st.sampled_from(SORTS), JSON, JSON)
+def test_nothing_that_anybody_writes_stops_the_search(
+    sort: GroupKind, metadata: object, spec: object
+) -> None:
+    seen = templates.scan({"metadata": metadata, "spec": spec, "template": spec}, sort)
+
+    assert len(seen.places) <= templates.MOST_TEMPLATES
+
+
+# Annotations on the object that makes the pods.
+
+ON_POD = {"template": {"metadata": {"annotations": INTENT}, **POD}}
+PUT, TASK = "put it on spec.template.metadata.annotations", "spec.tasks[0]"
+WHETHER = "it is unknown whether a Thing passes it on to its pods"
+
+ASTRAY_ANNOTATIONS = {
+    # situation: (kind, its spec, its own annotations, what is told)
+    "ours": (("apps/v1", "Deployment", {"template": POD}, INTENT),
+        [f"metadata.annotations[numalign.io/policy] has no effect on a Deployment: {PUT}"]),
+    "Volcano's": (("apps/v1", "StatefulSet", {"template": POD}, {VOLCANO: "restricted"}),
+        [f"metadata.annotations[{VOLCANO}] has no effect on a StatefulSet: {PUT}"]),
+    "on a job of Volcano": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": POD}]}, INTENT),
+        [f"metadata.annotations[numalign.io/policy] has no effect on a Job: {PUT.replace('spec', TASK)}"]),
+    "on a kind that nobody knows": (("x.io/v1", "Thing", {"template": POD}, INTENT),
+        [f"metadata.annotations[numalign.io/policy] may have no effect: {WHETHER}"]),
+    "somebody else's": (("apps/v1", "Deployment", {"template": POD}, {"example.com/policy": "x"}), []),
+    "the template's too": (("apps/v1", "Deployment", ON_POD, INTENT), []),
+    "where it is handed on": (
+        ("serving.kserve.io/v1beta1", "InferenceService", {"predictor": POD["spec"]}, INTENT), []),
+    "on a pod": (("v1", "Pod", POD["spec"], INTENT), []),
+    "on a set of cliques": (
+        ("grove.io/v1alpha1", "PodCliqueSet", {"template": {"cliques": [{"spec": CLIQUE}]}}, INTENT),
+        [("metadata.annotations[numalign.io/policy] has no effect on a PodCliqueSet: put it on"
+          " spec.template.cliques[0].annotations")]),
+    "on a clique": (("grove.io/v1alpha1", "PodClique", CLIQUE, INTENT), []),
+    "on what makes no pod": (("v1", "ConfigMap", {}, INTENT), []),
+    "annotations that are none": (("apps/v1", "Deployment", {"template": POD}, [7]), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "told"), ASTRAY_ANNOTATIONS.values(), ids=ASTRAY_ANNOTATIONS)
+def test_an_annotation_for_pods_on_the_object_that_makes_them_is_told(
+    written: tuple[str, str, object, object], told: list[str]
+) -> None:
+    assert list(look(*written).misplaced) == told

@@ -1,0 +1,76 @@
+"""Files that people edit; what can be wrong inside one is in the tests of policy files."""
+
+from errno import ENAMETOOLONG, ENOENT
+from os import strerror
+from pathlib import Path
+
+import pytest
+
+from numalign.kube.decode.parts import Part
+from numalign.kube.files import edited
+from numalign.model.errors import BadInput, Mistake
+from tests.unit.kube.objects import mistakes
+from tests.worlds.notation import table
+
+
+class BadMenu(BadInput):
+    """What these tests raise."""
+
+
+def menu(part: Part) -> str:
+    edited.only(part, "dish", "price")
+    return part["dish"].required_text()
+
+
+def parse(data: bytes) -> str:
+    return edited.parse(data, menu, what="menu", error=BadMenu)
+
+
+def test_a_document_is_decoded() -> None:
+    assert parse(b"dish: soup") == "soup"
+
+
+BAD = [
+    # what is wrong            the file                   every mistake
+    ("it is empty",            b"",                       ["is empty: write {} for no menu"]),
+    ("it contains two documents", b"dish: a\n---\ndish: b",
+        ["contains 2 documents: a menu is a single one"]),
+    ("it is too large",        b"#" * (2**20 + 1),        ["has more than 1048576 bytes"]),
+    ("all that is wrong",      b"dsh: a\npirce:",         [
+        'dsh: unknown key; did you mean "dish"?',
+        'pirce: unknown key; did you mean "price"?',
+        "dish: is missing",
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "expected"), table(BAD))
+def test_a_document_is_refused_if(data: bytes, expected: list[str]) -> None:
+    assert mistakes(BadMenu, parse, data) == expected
+
+
+def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "menu.yaml"
+    path.write_text("dish: 1\n", encoding="utf-8")
+
+    with pytest.raises(BadMenu, match=r"menu\.yaml: dish: must be a string, not a number$"):
+        edited.read(path, parse, error=BadMenu)
+
+
+def test_what_is_no_file_is_told(tmp_path: Path) -> None:
+    for path, message in (
+        (tmp_path, "is not a regular file"),
+        (tmp_path / "none", f"cannot be read: {strerror(ENOENT)}"),
+        (tmp_path / ("x" * 300), f"cannot be read: {strerror(ENAMETOOLONG)}"),
+    ):
+        with pytest.raises(BadMenu) as raised:
+            edited.read(path, parse, error=BadMenu)
+        assert raised.value.mistakes == (Mistake(f"{path}", message),)
+
+
+def test_a_thousand_keys_that_nobody_knows_are_not_all_told() -> None:
+    part = Part({f"dish-{number}": 1 for number in range(1000)})
+
+    edited.only(part, "dish")
+
+    assert len(part.mistakes) == 16

@@ -1,0 +1,66 @@
+"""Which API server is asked, and as whom."""
+
+import pytest
+
+from numalign.kube.connection import FROM_KUBECONFIG, Connection
+from numalign.model.errors import BadInput
+from tests.worlds.notation import table
+
+WRONG = [
+    # what it shows                    what was said                                        what is wrong
+    ("a server without a scheme",      {"server": "10.0.0.1:6443"},                         "--server"),
+    ("a server of another scheme",     {"server": "ftp://api.example"},                     "--server"),
+    ("a server without a host",        {"server": "https://:6443"},                         "--server"),
+    ("a server with no such port",     {"server": "https://api:port"},                      "--server"),
+    ("an empty token",                 {"token": ""},                                       "--token"),
+    ("a token of two lines",           {"token": "a\nX-Other: b"},                          "--token"),
+    ("a token that is not ASCII",      {"token": "\N{SNOWMAN}"},                            "--token"),
+    ("an empty user",                  {"user": ""},                                        "--as"),
+    ("a user of two lines",            {"user": "jane\r\nX-Other: b"},                      "--as"),
+    ("a group without a user",         {"groups": ("dev",)},                                "--as-group"),
+    ("an empty group",                 {"user": "jane", "groups": ("dev", "")},             "--as-group"),
+    ("an authority that nobody reads", {"certificate_authority": "ca", "insecure": True},
+     "--certificate-authority"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "option"), table(WRONG))
+def test_what_makes_no_sense_is_a_mistake_of_its_flag(said: dict[str, object], option: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        Connection(**said)  # type: ignore[arg-type]
+
+    assert [mistake.where for mistake in raised.value.mistakes] == [option]
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(BadInput) as raised:
+        Connection(server="api", token="", groups=("dev",))
+
+    assert [mistake.where for mistake in raised.value.mistakes] == ["--server", "--token", "--as-group"]
+
+
+def test_nobody_is_impersonated_unless_somebody_says_so() -> None:
+    assert FROM_KUBECONFIG.impersonation == ()
+    assert Connection(user="jane", groups=("dev", "ops")).impersonation == (
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Group", "dev"),
+        ("Impersonate-Group", "ops"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("connection", "named"),
+    [
+        (FROM_KUBECONFIG, False),
+        (Connection(token="secret", user="jane"), False),  # noqa: S106 - of no server
+        (Connection("kubeconfig"), True),
+        (Connection(context="other"), True),
+        (Connection(server="https://api.example"), True),
+    ],
+)
+def test_a_cluster_is_named_by_file_context_or_address(connection: Connection, named: bool) -> None:  # noqa: FBT001
+    assert connection.named is named
+
+
+def test_a_token_is_never_shown() -> None:
+    assert "secret" not in repr(Connection(token="secret"))  # noqa: S106 - of no server

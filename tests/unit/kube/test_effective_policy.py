@@ -1,0 +1,89 @@
+"""What is asked of the pods in a namespace, and which pods are left alone."""
+
+import pytest
+
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.effective_policy import DISABLED, EffectivePolicy
+from numalign.kube.files.policy import NAME_LABEL, ClusterPolicy, Default, Exemptions
+from numalign.model.constraints import Operator, Requirement
+from numalign.model.intent import UNRULED, NamespaceRules, Policy
+from tests.worlds.notation import table
+
+SINGLE, RESTRICTED = Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED
+GOLD = Default((Requirement("tier", Operator.IN, frozenset({"gold"})),), NamespaceRules(default=SINGLE))
+NAMED = Default((Requirement(NAME_LABEL, Operator.IN, frozenset({"new"})),), NamespaceRules(warn=SINGLE))
+FILE = ClusterPolicy((GOLD, NAMED), Exemptions(("ci:*",), frozenset({"batch", "away"}), frozenset({"kata"})))
+FOUND = Snapshot(
+    namespaces={
+        "plain": UNRULED,
+        "gold": UNRULED,
+        "own": NamespaceRules(default=RESTRICTED),
+        "away": NamespaceRules(disabled=True),
+    },
+    namespace_labels={"gold": {"tier": "gold"}, "own": {"tier": "gold"}, "away": {"tier": "gold"}},
+)
+
+RULED = [
+    ("nothing is asked",                        "plain", UNRULED),
+    ("the policy asks",                         "gold",  NamespaceRules(default=SINGLE)),
+    ("its own labels come first",               "own",   NamespaceRules(default=RESTRICTED)),
+    ("it is disabled",                          "away",  NamespaceRules(disabled=True)),
+    ("it is not known, and the policy asks",    "new",   NamespaceRules(warn=SINGLE)),
+    ("it is not known",                         "other", UNRULED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("namespace", "rules"), table(RULED))
+def test_in_a_namespace(namespace: str, rules: NamespaceRules) -> None:
+    assert EffectivePolicy.of(FOUND, FILE).rules_for(namespace) == rules
+
+
+def test_without_a_namespace_nothing_is_asked_even_where_every_namespace_is() -> None:
+    everywhere = ClusterPolicy((Default((), NamespaceRules(warn=SINGLE)),))
+    rules_for = EffectivePolicy.of(FOUND, everywhere).rules_for
+
+    assert (rules_for(""), rules_for("any")) == (UNRULED, NamespaceRules(warn=SINGLE))
+
+
+EXEMPT = [
+    # why                                     namespace runtime class user      reason
+    ("its namespace is disabled",             "away",   "kata",       "ci:x",   DISABLED),
+    ("its namespace stands in the policy",    "batch",  "",           "",       "namespaces: batch"),
+    ("its runtime class stands there",        "plain",  "kata",       "",       "runtimeClasses: kata"),
+    ("its user does",                         "plain",  "runc",       "ci:x",   "users: ci:*"),
+    ("nothing of it does",                    "gold",   "runc",       "me",     None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("namespace", "runtime_class", "user", "reason"), table(EXEMPT))
+def test_a_pod_is_left_alone_if(namespace: str, runtime_class: str, user: str, reason: str | None) -> None:
+    asked = EffectivePolicy.of(FOUND, FILE)
+
+    assert asked.exemption(namespace, runtime_class=runtime_class, user=user) == reason
+
+
+LIMITS = Snapshot(
+    namespaces={
+        "own": NamespaceRules(exclusive_cpus=8),
+        "away": NamespaceRules(exclusive_cpus=50, disabled=True),
+        "batch": NamespaceRules(exclusive_cpus=8),
+    }
+)
+EVERYWHERE = ClusterPolicy(
+    (Default((), NamespaceRules(exclusive_cpus=20)),), Exemptions(namespaces=frozenset({"batch"}))
+)
+
+LIMITED = [
+    # why                                          namespace  by labels  with the policy
+    ("its label is stricter",                      "own",     8,         8),
+    ("whoever labels it cannot switch it off",     "away",    50,        20),
+    ("the policy exempts it",                      "batch",   8,         None),
+    ("the policy limits all",                      "other",   None,      20),
+    ("nothing is known of where the pods will be", "",        None,      None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("namespace", "alone", "both"), table(LIMITED))
+def test_exclusive_cpus_are_limited_as(namespace: str, alone: int | None, both: int | None) -> None:
+    assert EffectivePolicy.of(LIMITS).exclusive_cpus(namespace) == alone
+    assert EffectivePolicy.of(LIMITS, EVERYWHERE).exclusive_cpus(namespace) == both

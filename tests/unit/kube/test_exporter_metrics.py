@@ -1,0 +1,48 @@
+"""What is counted of the exporters."""
+
+from dataclasses import replace
+
+from prometheus_client import CollectorRegistry
+
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.exporter_metrics import ExporterMetrics
+from tests.worlds.notation import node
+
+NOW = 1_790_000_000.0
+NODE = node("cpu=8 mem=8Gi")
+FLEET = Snapshot(
+    tuple(replace(NODE, name=name) for name in ("fresh", "old", "other")),
+    ("bare", "hidden"),
+    observed_at={"fresh": NOW - 5, "old": NOW - 700, "other": None, "gone": NOW - 9000},
+)
+
+
+def scraped(snapshot: Snapshot | None) -> dict[str, float]:
+    """What a scraper is told, by name and labels."""
+    registry = CollectorRegistry(auto_describe=True)
+    registry.register(ExporterMetrics(lambda: snapshot, lambda: NOW))
+    samples = (sample for family in registry.collect() for sample in family.samples)
+    return {"/".join((sample.name, *sample.labels.values())): sample.value for sample in samples}
+
+
+def test_nodes_count_by_who_tells_of_them_and_of_agents_the_oldest_shows() -> None:
+    assert scraped(FLEET) == {
+        "numalign_topology_nodes/agent": 2,
+        "numalign_topology_nodes/exporter": 1,
+        "numalign_topology_nodes/none": 2,
+        "numalign_topology_stale_nodes": 1,
+        "numalign_topology_oldest_seconds": 700,
+    }
+
+
+def test_where_there_is_no_agent_no_age_is_told() -> None:
+    assert scraped(Snapshot((NODE,))) == {
+        "numalign_topology_nodes/agent": 0,
+        "numalign_topology_nodes/exporter": 1,
+        "numalign_topology_nodes/none": 0,
+        "numalign_topology_stale_nodes": 0,
+    }
+
+
+def test_before_there_is_a_snapshot_nothing_is_told() -> None:
+    assert scraped(None) == {}

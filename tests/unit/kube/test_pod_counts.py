@@ -1,0 +1,199 @@
+"""Pods are counted as they come and go, by what a judge says of their summary."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_request import MOST_CHARACTERS, MOST_NAMES, PodRequest
+from numalign.kube.pod_counts import Judge, PodCounts
+from tests.worlds.notation import table
+
+Json = dict[str, Any]
+
+
+def pod(*, cpu: object = "2", policy: str | None = None, phase: str = "Running", **more: str) -> Json:
+    """A pod with more annotations, and more resources."""
+    written = {"numalign.io/policy": policy} if policy else {}
+    resources = {"limits": {"cpu": cpu, "memory": "1Gi", **{k: v for k, v in more.items() if k[0] == "x"}}}
+    return {
+        "metadata": {"annotations": {**written, **{k: v for k, v in more.items() if k[0] == "n"}}},
+        "spec": {"nodeName": "n", "containers": [{"name": "main", "resources": resources}]},
+        "status": {"phase": phase},
+    }
+
+
+def by_policy(_namespace: str, request: PodRequest) -> tuple[str, ...]:
+    return (request.written.policy or "silent",)
+
+
+def counting(judge: Judge = by_policy) -> PodCounts:
+    pod_counts = PodCounts(PodReader())
+    assert [*pod_counts.judge_by(judge)] == []
+    return pod_counts
+
+
+def test_pods_are_counted_by_namespace_and_by_what_they_ask_for() -> None:
+    pod_counts = counting()
+    for name in "abc":
+        pod_counts.put(("team", name), pod(policy="restricted"))
+    pod_counts.put(("team", "d"), pod())
+    pod_counts.put(("other", "a"), pod(policy="restricted"))
+
+    assert pod_counts.sums == {("other", "restricted"): 1, ("team", "silent"): 1, ("team", "restricted"): 3}
+
+
+def test_pods_with_one_summary_share_it_whatever_else_they_ask_for() -> None:
+    seen: list[PodRequest] = []
+
+    def judge(_namespace: str, request: PodRequest) -> tuple[str, ...]:
+        seen.append(request)
+        return ()
+
+    pod_counts = counting(judge)
+    pod_counts.put(("team", "a"), pod())
+    pod_counts.put(("team", "b"), pod(cpu="4"))
+    pod_counts.put(("other", "c"), pod(**{"numalign.io/placement": "[]"}))
+
+    assert len({*map(id, seen)}) == 1
+
+
+def test_another_judge_counts_all_again_one_pod_in_a_step() -> None:
+    pod_counts = counting()
+    for name in "abc":
+        pod_counts.put(("team", name), pod())
+    steps = pod_counts.judge_by(lambda *_: ("new",))
+    next(steps)
+    pod_counts.drop(("team", "b"))
+    between = dict(pod_counts.sums)
+    finished = [*steps]
+
+    assert (between, len(finished)) == ({("team", "new"): 1, ("team", "silent"): 1}, 2)
+    assert pod_counts.sums == {("team", "new"): 2}
+
+
+def test_a_pod_that_names_too_much_is_only_known_to_be_there() -> None:
+    pod_counts = counting()
+    pod_counts.put(("team", "a"), pod(**{f"x.io/{at}": "1" for at in range(MOST_NAMES)}))
+    long = f"x{'n' * 250}.io/"
+    pod_counts.put(("team", "b"), pod(**{f"{long}{at}": "1" for at in range(MOST_CHARACTERS // len(long))}))
+
+    assert (len(pod_counts), pod_counts.too_large, pod_counts.sums) == (2, {("team", "a"), ("team", "b")}, {})
+    pod_counts.put(("team", "a"), pod())
+    pod_counts.keep({("team", "a")})
+    assert (len(pod_counts), pod_counts.too_large, pod_counts.sums) == (1, set(), {("team", "silent"): 1})
+
+
+def test_a_pod_that_is_gone_or_has_ended_is_not_counted() -> None:
+    pod_counts = counting()
+    for name in "abcd":
+        pod_counts.put(("team", name), pod())
+    pod_counts.drop(("team", "a"))
+    pod_counts.drop(("team", "a"))
+    pod_counts.put(("team", "b"), pod(phase="Succeeded"))
+    pod_counts.put(("team", "c"), pod(phase="Failed"))
+
+    assert pod_counts.sums == {("team", "silent"): 1}
+
+
+def test_a_pod_counts_as_what_it_was_last() -> None:
+    pod_counts = counting()
+    pod_counts.put(("team", "a"), pod())
+    pod_counts.put(("team", "a"), pod(policy="restricted"))
+
+    assert pod_counts.sums == {("team", "restricted"): 1}
+
+
+def test_after_a_whole_list_no_other_pods_are_there() -> None:
+    pod_counts = counting()
+    for name in "abc":
+        pod_counts.put(("team", name), pod(cpu={"c": "3"}.get(name, "2")))
+    pod_counts.keep({("team", "a"), ("team", "never heard of")})
+
+    assert (len(pod_counts), pod_counts.sums) == (1, {("team", "silent"): 1})
+
+
+BROKEN: list[tuple[str, Json]] = [
+    ("nothing", {}),
+    ("no containers", {"spec": {}}),
+    ("an amount that is none", pod(cpu="many")),
+    ("an amount that only YAML can write", pod(cpu=10**20)),
+    ("annotations that are no object", {**pod(), "metadata": {"annotations": [1]}}),
+    ("a spec that is no object", {"spec": "x"}),
+    ("a phase that is no text", {"status": {"phase": 1}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("raw", table(BROKEN))
+def test_a_pod_that_cannot_be_read_is_not_counted_and_harms_nobody(raw: Json) -> None:
+    pod_counts = counting()
+    pod_counts.put(("team", "good"), pod())
+    pod_counts.put(("team", "bad"), raw)
+
+    pod_counts.drop(("team", "bad"))
+    assert pod_counts.sums == {("team", "silent"): 1}
+
+
+names = st.sampled_from("abcd")
+steps = st.one_of(
+    st.tuples(st.just("put"), names, st.sampled_from(["restricted", "best-effort"])),
+    st.tuples(st.just("drop"), names, st.none()),
+    st.tuples(st.just("keep"), st.sets(names), st.none()),
+)
+
+
+@given(st.lists(steps))
+def test_the_count_is_the_number_of_pods_that_are_there(story: list[tuple[str, Any, Any]]) -> None:
+    pod_counts, there = counting(), dict[str, str]()
+    for what, which, policy in story:
+        if what == "put":
+            pod_counts.put(("team", which), pod(policy=policy))
+            there[which] = policy
+        elif what == "drop":
+            pod_counts.drop(("team", which))
+            there.pop(which, None)
+        else:
+            pod_counts.keep({("team", name) for name in which})
+            there = {name: policy for name, policy in there.items() if name in which}
+
+    assert pod_counts.sums == Counter(("team", policy) for policy in there.values())
+
+
+def on_node(node: str, cpu: object) -> Json:
+    made = pod(cpu=cpu, phase="Running" if node else "Pending")
+    return {**made, "spec": {**made["spec"], "nodeName": node}}
+
+
+def cpus(pod_counts: PodCounts, namespace: str = "team", *, without: str = "") -> tuple[int, int]:
+    """The exclusive CPUs on nodes, of which `shared` pins none, and those of pods without one."""
+    return pod_counts.exclusive_cpus(namespace, unpinned=frozenset({"shared"}), without=(namespace, without))
+
+
+def test_exclusive_cpus_are_summed_of_pods_on_nodes_that_pin_and_of_pods_without_a_node() -> None:
+    pod_counts = counting()
+    pod_counts.put(("team", "a"), on_node("n", "4"))
+    pod_counts.put(("team", "b"), on_node("", "2"))
+    pod_counts.put(("team", "c"), on_node("n", "1500m"))
+    pod_counts.put(("team", "d"), on_node("shared", "16"))
+    pod_counts.put(("other", "a"), on_node("n", "8"))
+    pod_counts.put(("team", "done"), pod(cpu="4", phase="Succeeded"))
+
+    assert (cpus(pod_counts), cpus(pod_counts, "other"), cpus(pod_counts, "none")) == ((4, 2), (8, 0), (0, 0))
+    assert [cpus(pod_counts, without=name) for name in "abcd"] == [(0, 2), (4, 0), (4, 2), (4, 2)]
+
+
+def test_exclusive_cpus_follow_the_pods_and_no_judge() -> None:
+    pod_counts = counting()
+    pod_counts.put(("team", "a"), on_node("", "4"))
+    pod_counts.put(("team", "a"), on_node("n", "4"))
+    pod_counts.put(("team", "b"), on_node("n", "2"))
+    assert [*pod_counts.judge_by(by_policy)]
+    assert cpus(pod_counts) == (6, 0)
+
+    pod_counts.put(("team", "b"), pod(cpu="2", phase="Failed"))
+    assert cpus(pod_counts) == (4, 0)
+    pod_counts.keep(set())
+    assert cpus(pod_counts) == (0, 0)

@@ -1,0 +1,120 @@
+"""What other exporters wrote beside real kubelets, alone and on an agent's object, is read as what it is."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from numalign.kube import kinds
+from numalign.kube.cluster_state import ClusterState, Snapshot
+from numalign.kube.decode.fingerprints import Method
+from numalign.ledger.model import AssignedPod
+from numalign.model.node import CpuManager, Known, MemoryManager, node_class
+from numalign.scheduling.fingerprint_reader import PodFingerprintReader
+from tests.unit.kube.objects import Json, node
+from tests.unit.ledger.conftest import on
+from tests.worlds.notation import free_of, table
+
+RECORDED = Path(__file__).parent / "data" / "recorded"
+NAMES = ["agent", "nfd", "rte", "rte-no-memory", "nfd-over-agent", "rte-over-agent"]
+
+
+def recorded(name: str) -> Json:
+    read: Json = yaml.safe_load((RECORDED / f"{name}.yaml").read_text())
+    return read
+
+
+def seen(*objects: Json, complete: bool = False) -> Snapshot:
+    state = ClusterState(complete=complete)
+    state.nodes.put("other", node("other"))
+    for each in objects:
+        name = each["metadata"]["name"]
+        state.topologies.put(name, kinds.TOPOLOGIES[0].described(each))
+        if not complete:
+            state.nodes.put(name, node(name))
+    return state.snapshot()
+
+
+def without_annotations(topology: Json) -> Json:
+    return {**topology, "metadata": {"name": topology["metadata"]["name"]}}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_in_it_is_odd(name: str) -> None:
+    assert not seen(recorded(name)).problems
+
+
+def test_all_exporters_tell_the_same_node() -> None:
+    nodes = [seen(without_annotations(recorded(name))).nodes[0] for name in ("agent", "nfd", "rte")]
+
+    assert len({node_class(each) for each in nodes}) == 1
+    assert {(each.cpu_manager, each.memory_manager) for each in nodes} == {
+        (CpuManager.STATIC, MemoryManager.STATIC)
+    }
+    assert [free_of(each, "cpu") for each in nodes] == [[1, 4]] * 3
+    assert [[zone.free for zone in each.zones] for each in nodes[1:]] == [
+        [zone.free for zone in nodes[0].zones]
+    ] * 2
+    assert len({tuple(zone.costs for zone in each.zones) for each in nodes}) == 1
+
+
+ASKS = {
+    "web": "cpu=2 mem=1Gi example.com/gpu=1",
+    "small": "cpu=500m mem=64Mi",
+    "idle": "",
+    "late": "cpu=1 mem=64Mi",
+}
+IN_FINGERPRINTS = [
+    # what it shows                        recording         the method       the pods in its fingerprint
+    ("all, as the agent says",             "agent",          Method.ALL,      "web small idle"),
+    ("all, as nobody says",                "nfd",            Method.ALL,      "web small idle"),
+    ("all, beside an agent",               "nfd-over-agent", Method.ALL,      "web small idle late"),
+    ("those with exclusive resources",     "rte",            Method.WITH_EXCLUSIVE_RESOURCES, "web small"),
+    ("the same without a Memory Manager",  "rte-no-memory",  Method.WITH_EXCLUSIVE_RESOURCES, "web"),
+    ("the same beside an agent",  "rte-over-agent", Method.WITH_EXCLUSIVE_RESOURCES, "web small late"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "method", "pods"), table(IN_FINGERPRINTS))
+def test_the_pods_of_a_fingerprint_are_those_of_its_method(name: str, method: Method, pods: str) -> None:
+    found = seen(recorded(name))
+    worker = next(each for each in found.nodes if each.name.startswith("worker"))
+    number = worker.name.removeprefix("worker-")
+    fingerprint = found.fingerprints[worker.name]
+    here = [there(pod, number) for pod in ASKS]
+
+    assert fingerprint.method is method
+    # It may or may not account for any of them.
+    accounted = PodFingerprintReader(fingerprint)(worker, (), here)
+    assert accounted == frozenset(("default", f"{pod}-{number}") for pod in pods.split())
+
+
+def there(pod: str, number: str) -> AssignedPod:
+    return replace(on(pod, ASKS[pod]), name=("default", f"{pod}-{number}"))
+
+
+@pytest.mark.parametrize(("name", "owners"), [("nfd-over-agent", 2), ("rte-over-agent", 1)])
+def test_an_object_of_which_another_took_the_zones_keeps_what_its_agent_told(name: str, owners: int) -> None:
+    topology = recorded(name)
+    [worker] = [each for each in seen(topology).nodes if each.known is Known.MACHINE]
+    written = {
+        manager["manager"]
+        for manager in topology["metadata"]["managedFields"]
+        if "f:zones" in manager["fieldsV1"]
+    }
+
+    assert len(topology["metadata"]["ownerReferences"]) == owners
+    assert "numalign-agent" not in written
+    assert free_of(worker, "cpu") == [0, 4]
+    assert len(seen(topology).placements[worker.name]) == 4
+
+
+def test_an_object_that_outlives_its_node_counts_no_more() -> None:
+    left = recorded("nfd-after-node")
+    found = seen(left, complete=True)
+
+    assert [owner["kind"] for owner in left["metadata"]["ownerReferences"]] == ["Namespace"]
+    assert (found.nodes, found.placements, found.fingerprints) == ((), {}, {})
+    assert [*found.shapes] == []
+    assert [problem.name for problem in found.problems] == ["worker-1"]

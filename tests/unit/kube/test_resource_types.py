@@ -1,0 +1,69 @@
+"""Types of objects, as people name them, and where they are served."""
+
+import pytest
+
+from numalign.kube import resource_types
+from numalign.kube.decode.templates import TEMPLATES
+from numalign.kube.resource_types import NODE, POD, ResourceType
+from numalign.model.errors import BadInput
+from tests.worlds.notation import table
+
+
+def test_whatever_makes_pods_has_a_name() -> None:
+    types = {(type_.group, type_.kind) for type_ in resource_types.BY_NAME.values()}
+
+    assert types == {("", "Node"), *TEMPLATES}
+
+
+PATHS = [
+    # what it shows          the name                   where it is
+    ("a pod",                "po",                      "/api/v1/namespaces/team/pods"),
+    ("a node",               "no",                      "/api/v1/nodes"),
+    ("a deployment",         "deploy",                  "/apis/apps/v1/namespaces/team/deployments"),
+    ("of another project",   "jobset",                  "/apis/jobset.x-k8s.io/v1/namespaces/team/jobsets"),
+    ("of no namespace",      "clustertrainingruntime",
+     "/apis/trainer.kubeflow.org/v1/clustertrainingruntimes"),
+    ("of nobody we know",    "trainers.example.com",    "/apis/example.com/v1/namespaces/team/trainers"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "path"), table(PATHS))
+def test_where_it_is_served(name: str, path: str) -> None:
+    assert resource_types.named(name, where="x").path("v1", "team") == path
+
+
+WRONG = [
+    # what it shows          the text                   what is said
+    ("misspelt",             "deplyoment",              "did you mean deployment?"),
+    ("like nothing",         "xyzzy",                   "write pod, deployment, job, ... or PLURAL.GROUP"),
+    ("no group",             "trainers.",               "there is no resource type"),
+    ("a path",               "a.b/../c",                "there is no resource type"),
+    ("a query",              "a.b?c",                   "there is no resource type"),
+    ("too long",             f"a.{'b' * 300}",          "there is no resource type"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), table(WRONG))
+def test_what_is_no_type_is_told(text: str, said: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        resource_types.named(text, where="here")
+
+    assert said in str(raised.value)
+    assert raised.value.mistakes[0].where == "here"
+
+
+JOB, POLICY = ResourceType("batch", "jobs", "Job"), ResourceType("x.io", "policies")
+
+OF = [
+    # what it shows                type      the object               whether it is of the type
+    ("its kind",                   POD,      ("", "Pod"),             True),
+    ("another kind",               NODE,     ("", "Pod"),             False),
+    ("another group",              JOB,      ("other", "Job"),        False),
+    ("a kind that is not known",   POLICY,   ("x.io", "Policy"),      True),
+    ("another one",                POLICY,   ("x.io", "Police"),      False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("type_", "object_", "expected"), table(OF))
+def test_an_object_is_of_a_type(type_: ResourceType, object_: tuple[str, str], expected: bool) -> None:  # noqa: FBT001
+    assert type_.is_of(*object_) is expected

@@ -1,0 +1,59 @@
+"""Who is to place a pod, by itself and by its namespace."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numalign.cache.pod_question import Pin, PinReason, PodQuestion
+from numalign.kube import routing
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.model.intent import UNRULED, Gate, NamespaceRules
+from tests.worlds.manifests import pod_spec
+from tests.worlds.notation import table
+
+GATE = "numalign.io/placement"
+NAMED = NamespaceRules(scheduler="second")
+GATED = NamespaceRules(gate=Gate.ENABLED)
+BOTH = NamespaceRules(scheduler="second", gate=Gate.ENABLED)
+
+
+def question(policy: str | None, rules: NamespaceRules) -> PodQuestion:
+    pod = {
+        "metadata": {"annotations": {"numalign.io/policy": policy} if policy else {}},
+        "spec": pod_spec("cpu=2 mem=1Gi"),
+    }
+    read = PodReader().read(pod, "team", EffectivePolicy(rules={"team": rules}))
+    assert isinstance(read, PodQuestion)
+    return read
+
+
+ASKED = question("restricted", UNRULED)
+WAITS = {"schedulingGates": [{"name": GATE}]}
+PLACED = replace(ASKED, pin=Pin("n1", PinReason.NODE_NAME))
+
+PLACERS: list[tuple[str, dict[str, Any], PodQuestion, NamespaceRules, str | None, str | None]] = [
+    # whom, its spec, what it asks, its namespace's rules, then its scheduler and its gate
+    ("a pod of a namespace that says nothing", {}, ASKED, UNRULED, None, None),
+    ("one whose namespace names a scheduler",  {}, ASKED, NAMED, "second", None),
+    ("one whose namespace has gates",          {}, ASKED, GATED, None, GATE),
+    ("one whose namespace has both",           {}, ASKED, BOTH, "second", None),
+    ("one that names a scheduler",             {"schedulerName": "volcano"}, ASKED, BOTH, None, None),
+    ("one that was routed before",             {"schedulerName": "second"}, ASKED, BOTH, None, None),
+    ("one that names the default",
+        {"schedulerName": "default-scheduler"}, ASKED, BOTH, "second", None),
+    ("one that waits at the gate",             WAITS, ASKED, GATED, None, None),
+    ("one that waits at the gate, routed", WAITS, ASKED, BOTH, "second", None),
+    ("one that is placed",                     {}, PLACED, BOTH, None, None),
+    ("one that asks for nothing",              {}, question("none", UNRULED), BOTH, None, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "asks", "rules", "scheduler", "gate"), table(PLACERS))
+def test_who_is_to_place(
+    spec: dict[str, Any], asks: PodQuestion, rules: NamespaceRules, scheduler: str | None, gate: str | None
+) -> None:
+    asked = replace(asks, rules=rules)
+
+    assert (routing.scheduler(spec, asked), routing.gate(spec, asked)) == (scheduler, gate)

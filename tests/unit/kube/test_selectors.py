@@ -1,0 +1,164 @@
+"""Label selectors as they are typed after -l. Many cases are those of kubectl's own reader."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.kube import selectors
+from numalign.kube.selectors import EVERYTHING, LONGEST, BadSelector, LabelSelector
+from numalign.model.constraints import Operator, Requirement
+from tests.worlds.notation import table
+
+IN, NOT_IN, GT, LT = Operator.IN, Operator.NOT_IN, Operator.GT, Operator.LT
+EXISTS, ABSENT = Operator.EXISTS, Operator.DOES_NOT_EXIST
+
+GOOD = [
+    # what it shows                          the text              key, operator, values
+    ("an equality",                          "tier=gold",          [("tier", IN, ["gold"])]),
+    ("with two signs",                       "tier==gold",         [("tier", IN, ["gold"])]),
+    ("an inequality",                        "tier!=gold",         [("tier", NOT_IN, ["gold"])]),
+    ("an empty value",                       "tier=",              [("tier", IN, [""])]),
+    ("an empty value, then another",         "tier= ,b=c",         [("tier", IN, [""]), ("b", IN, ["c"])]),
+    ("a label that is there",                "tier",               [("tier", EXISTS, [])]),
+    ("a label that is not",                  "!tier",              [("tier", ABSENT, [])]),
+    ("with space around it",                 " ! tier\t",          [("tier", ABSENT, [])]),
+    ("one of several values",                "tier in (a, b)",     [("tier", IN, ["a", "b"])]),
+    ("none of several values",               "tier notin (a,b)",   [("tier", NOT_IN, ["a", "b"])]),
+    ("without a space",                      "tier in(a)",         [("tier", IN, ["a"])]),
+    ("an empty value among them",            "tier in (a,)",       [("tier", IN, ["a", ""])]),
+    ("an empty value before them",           "tier in (,a)",       [("tier", IN, ["a", ""])]),
+    ("an empty value alone",                 "tier in (,)",        [("tier", IN, [""])]),
+    ("more than a number",                   "count>7",            [("count", GT, ["7"])]),
+    ("less than a number",                   "count < 7",          [("count", LT, ["7"])]),
+    ("a key that is an operator elsewhere",  "in in (notin)",      [("in", IN, ["notin"])]),
+    ("a key with a domain",                  "a.io/b=a.b_c-d",     [("a.io/b", IN, ["a.b_c-d"])]),
+    ("several requirements",                 "a!=b,!c,d",
+     [("a", NOT_IN, ["b"]), ("c", ABSENT, []), ("d", EXISTS, [])]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), table(GOOD))
+def test_a_selector_is_read_as_kubectl_reads_it(
+    text: str, expected: list[tuple[str, Operator, list[str]]]
+) -> None:
+    assert selectors.parse(text).requirements == tuple(
+        Requirement(key, operator, frozenset(values)) for key, operator, values in expected
+    )
+
+
+@pytest.mark.parametrize("text", ["", " ", "\t\r\n"])
+def test_an_empty_one_selects_everything(text: str) -> None:
+    assert selectors.parse(text) == EVERYTHING
+    assert EVERYTHING.matches({})
+
+
+SEPARATOR, CLOSING = '"," or the end', '"," or ")"'
+KEY, OPERATOR = "the key of a label", "one of =, ==, !=, >, <, in, notin"
+
+UNEXPECTED = [
+    # what it shows                 the text          what is expected, what is there, and where
+    ("two values",                  "x==a==b",        SEPARATOR,  '"=="',     4),
+    ("a value of what is not",      "!x=a",           SEPARATOR,  '"="',      2),
+    ("two words",                   "x y",            OPERATOR,   '"y"',      2),
+    ("a comma at the end",          "x=a,",           KEY,        "the end",  4),
+    ("a comma at the beginning",    ",x=a",           KEY,        '","',      0),
+    ("no values",                   "x in ()",        "a value",  '")"',      6),
+    ("values without parentheses",  "x in a",         '"("',      '"a"',      5),
+    ("values without an end",       "x in (a",        CLOSING,    "the end",  7),
+    ("values side by side",         "x in (a b)",     CLOSING,    '"b"',      8),
+    ("a sign for a value",          "x=(a)",          "a value",  '"("',      2),
+    ("nothing denied",              "!",              KEY,        "the end",  1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected", "there", "at"), table(UNEXPECTED))
+def test_what_cannot_be_read_is_told_with_its_place(text: str, expected: str, there: str, at: int) -> None:
+    with pytest.raises(BadSelector) as raised:
+        selectors.parse(text, where="--selector")
+
+    said = f"expected {expected} instead of {there}"
+    assert str(raised.value) == f"--selector: {said}\n  {text}\n  {' ' * at}^"
+
+
+IMPOSSIBLE = [
+    # what it shows                 the text      what is said
+    ("a number that is none",   "a=b,x<a",   "'a' is not a whole number, which > and < require"),
+    ("a key that no label has",     "a=b,-x=c",   "no label can have the key '-x'"),
+    ("a value that no label has",   "a=b,x=_",   "no label can have the value '_'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), table(IMPOSSIBLE))
+def test_what_no_label_could_meet_is_a_mistake(text: str, said: str) -> None:
+    with pytest.raises(BadSelector) as raised:
+        selectors.parse(text)
+
+    assert str(raised.value) == f"-l: {said}\n  {text}\n      ^"
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(BadSelector) as raised:
+        selectors.parse("-a=b,c=-d,e f")
+
+    assert [mistake.at for mistake in raised.value.mistakes] == [0, 5, 12]
+
+
+def test_one_that_is_too_long_is_not_read() -> None:
+    with pytest.raises(BadSelector, match="is 8,193 characters long; at most 8,192 are allowed"):
+        selectors.parse("a" * (LONGEST + 1))
+
+
+@pytest.mark.parametrize("repeated", ["a,", ",", "(", "!", " ", "a in (", "a in (,,,),", "=-"])
+def test_reading_takes_time_in_proportion(repeated: str) -> None:
+    text = (repeated * LONGEST)[:LONGEST]
+    begun = time.process_time()
+    try:
+        selectors.parse(text)
+    except BadSelector as error:
+        assert len(str(error)) < 100_000  # noqa: PT017 - most are wrong, and some are not
+    assert time.process_time() - begun < 1
+
+
+LABELS = {"tier": "gold", "spot": "", "count": "8"}
+
+SELECTED = [
+    # what it shows                        the selector                whether it selects these labels
+    ("all requirements hold",              "tier=gold,spot,!other",    True),
+    ("one of them does not",               "tier=gold,!spot",          False),
+    ("another value than a missing one",   "other!=gold",              True),
+    ("not among values, and missing",      "other notin (gold)",       True),
+    ("a value of a missing one",           "other=gold",               False),
+    ("an empty value is none",             "spot=",                    True),
+    ("a missing one is not empty",         "other=",                   False),
+    ("numbers",                            "count>7,count<10",         True),
+    ("numbers of other labels",            "tier>7",                   False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "selected"), table(SELECTED))
+def test_labels_are_selected(text: str, selected: bool) -> None:  # noqa: FBT001 - a column of the table
+    assert selectors.parse(text).matches(LABELS) is selected
+
+
+KEYS = st.from_regex(r"[a-z]([a-z0-9.-]{0,5}[a-z0-9])?", fullmatch=True)
+VALUES = st.one_of(st.just(""), KEYS)
+COMPARING = st.builds(
+    lambda key, operator, number: Requirement(key, operator, frozenset({str(number)})),
+    KEYS,
+    st.sampled_from([Operator.GT, Operator.LT]),
+    st.integers(0, 10**9),
+)
+AMONG = st.builds(
+    Requirement,
+    KEYS,
+    st.sampled_from([Operator.IN, Operator.NOT_IN]),
+    st.frozensets(VALUES, min_size=1, max_size=3),
+)
+BEING = st.builds(Requirement, KEYS, st.sampled_from([Operator.EXISTS, Operator.DOES_NOT_EXIST]))
+
+
+@given(st.lists(st.one_of(COMPARING, AMONG, BEING), max_size=4).map(tuple).map(LabelSelector))
+def test_a_selector_that_is_written_reads_as_the_same(selector: LabelSelector) -> None:
+    assert selectors.parse(str(selector)) == selector

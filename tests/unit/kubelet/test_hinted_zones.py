@@ -1,0 +1,84 @@
+"""Which zones can be part of a hint."""
+
+from dataclasses import replace
+
+import pytest
+
+from numalign.decision.evaluate import evaluate
+from numalign.decision.verdict import Cause
+from numalign.kubelet.admit import admit
+from numalign.kubelet.hinted_zones import apart, together
+from numalign.model.intent import Intent, Policy
+from numalign.model.node import Node, node_class
+from numalign.model.options import Options
+from numalign.model.resources import CPU, MEMORY
+from tests.worlds.notation import GPU, asks, machine, node, table
+
+SILENT = [""] * 32
+TRAY = node("cpu=72/71 gpu=2", "cpu=72/71 gpu=2", *SILENT, policy="restricted")
+
+
+@pytest.mark.parametrize(
+    ("whole", "ids", "others"),
+    table(
+        [
+            ("zones with CPUs", node("cpu=4/3", "", "cpu=4", policy="restricted"), (0, 2), (1,)),
+            ("a zone with a device", node("cpu=4/3", "", "gpu=1", policy="restricted"), (0, 2), (1,)),
+            ("a machine", machine("cpu=0-3", "", "", reserved="0", devices="gpu=2"), (0, 2), (1,)),
+            ("a device between zones", machine("cpu=0-3", "", "", devices="gpu=12"), (0, 1, 2), ()),
+            ("a zone all of whose CPUs are reserved", node("cpu=4", "", "cpu=4", ""), (0, 1, 2), (3,)),
+        ]
+    ),
+)
+def test_hinted_are(whole: Node, ids: tuple[int, ...], others: tuple[int, ...]) -> None:
+    split = apart(replace(whole, memory_manager=TRAY.memory_manager))
+
+    assert (split.ids, tuple(zone.id for zone in split.others)) == (ids, others)
+
+
+@pytest.mark.parametrize(
+    "whole",
+    table(
+        [
+            (
+                "a memory manager, which visits all zones",
+                node("cpu=4 mem=1Gi", "mem=1Gi", policy="restricted"),
+            ),
+            ("hints of 1.35", replace(TRAY, options=Options(minor=35))),
+            ("nothing but bare zones", node("", "", policy="restricted")),
+            ("CPUs that no zone lists", node("gpu=4", "", policy="none")),
+            (
+                "an uncertain resource that no zone lists",
+                replace(node("cpu=4/3", "", policy="restricted"), uncertain=frozenset({GPU})),
+            ),
+        ]
+    ),
+)
+def test_all_zones_are_kept_for(whole: Node) -> None:
+    assert apart(whole) is whole
+
+
+def test_zones_apart_are_put_together_again() -> None:
+    whole = machine(
+        "cpu=0-3", "", "cpu=4-7", reserved="0", devices="gpu=2,0x", memory_manager=TRAY.memory_manager
+    )
+
+    assert together(apart(whole)) == whole
+
+
+def test_memory_may_come_from_the_other_zones_of_a_machine() -> None:
+    one = apart(node("cpu=72/71 gpu=1", *SILENT, policy="restricted"))
+    verdict = evaluate(one, asks("cpu=8 mem=500Gi"), Intent(Policy.SINGLE_NUMA_NODE, (CPU, MEMORY)))
+
+    assert verdict.refusal is not None
+    assert verdict.refusal.cause is Cause.NOT_ALIGNED
+
+
+def test_zones_apart_belong_to_the_class() -> None:
+    assert node_class(apart(TRAY)) == node_class(TRAY)
+
+
+def test_a_pod_without_hints_has_an_affinity_to_all_zones() -> None:
+    [grant] = admit(apart(TRAY), asks("mem=1Gi")).placement.grants
+
+    assert grant.affinity == tuple(range(34))

@@ -1,0 +1,215 @@
+"""
+Which of equally good zones a kubelet with an option of KEP-6007 takes.
+
+The first part restates the KEP's own suites for its first text: the signal of CPUs, that of memory, how both
+are combined, and the merge. (Its suite of feature gates is about which kubelets start: `doctor` tells that.)
+The second part is about scores.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.kubelet.admit import admit, charge
+from numalign.kubelet.managers_state import read_state
+from numalign.kubelet.numa_scores import Use, better, mean, tie_break
+from numalign.model.node import CpuManager, MemoryManager, Node
+from tests.worlds.notation import asks, node, options, table
+
+PACKED = options("prefer-most-allocated-numa-node", minor=38)
+SMALL = "cpu=1 mem=1Gi"
+
+
+def taken(start: Node, *pods: str) -> list[Sequence[int] | None]:
+    """The zones of the affinity of each pod, one after another; each pod has one container."""
+    zones = list[Sequence[int] | None]()
+    for pod in pods:
+        admission = admit(start, asks(pod))
+        start = charge(start, admission)
+        zones.append(admission.placement.grants[0].affinity)
+    return zones
+
+
+def packed(*zones: str) -> Node:
+    return node(*zones, policy="single-numa-node", options=PACKED)
+
+
+SIGNALS = [
+    # what it shows                           zones                                                    taken
+    ("nothing is allocated",                  ["cpu=8 mem=8Gi", "cpu=8 mem=8Gi"],                       (0,)),
+    ("equal shares of CPUs decide nothing",   ["cpu=8//6 mem=8Gi", "cpu=8//6 mem=8Gi"],                 (0,)),
+    ("more CPUs in use",                      ["cpu=8//6 mem=8Gi", "cpu=8//4 mem=8Gi"],                 (1,)),
+    ("more CPUs in use in the current zone",  ["cpu=8//4 mem=8Gi", "cpu=8//6 mem=8Gi"],                 (0,)),
+    ("as many, but more are reserved",        ["cpu=8/8/6 mem=8Gi", "cpu=8/4/2 mem=8Gi"],               (1,)),
+    ("reserved CPUs alone are not in use",    ["cpu=8 mem=8Gi", "cpu=8/4 mem=8Gi"],                     (0,)),
+    ("equal shares of memory decide nothing", ["cpu=8 mem=8Gi//4Gi", "cpu=8 mem=8Gi//4Gi"],             (0,)),
+    ("more memory in use",                    ["cpu=8 mem=8Gi//6Gi", "cpu=8 mem=8Gi//4Gi"],             (1,)),
+    ("as much, but more is reserved",         ["cpu=8 mem=8Gi/8Gi/6Gi", "cpu=8 mem=8Gi/4Gi/2Gi"],       (1,)),
+    ("both agree",                            ["cpu=8 mem=8Gi", "cpu=8//4 mem=8Gi//4Gi"],               (1,)),
+    ("both disagree",                         ["cpu=8 mem=8Gi//4Gi", "cpu=8//4 mem=8Gi"],               (0,)),
+    ("shares are whole percents",             ["cpu=400//399 mem=8Gi", "cpu=400//397 mem=8Gi"],         (0,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("zones", "chosen"), table(SIGNALS))
+def test_signals(zones: list[str], chosen: tuple[int, ...]) -> None:
+    assert taken(packed(*zones), SMALL) == [chosen]
+
+
+def test_a_manager_of_policy_none_decides_nothing() -> None:
+    busy = packed("cpu=8 mem=8Gi//4Gi", "cpu=8//4 mem=8Gi")
+    assert taken(replace(busy, memory_manager=MemoryManager.NONE), SMALL) == [(1,)]
+    assert taken(replace(busy, cpu_manager=CpuManager.NONE), SMALL) == [(0,)]
+
+
+def test_memory_that_is_not_requested_decides_too() -> None:
+    assert taken(packed("mem=8Gi gpu=2", "mem=8Gi//4Gi gpu=2"), "gpu=1") == [(1,)]
+
+
+def test_combine() -> None:
+    """-1 is the current zone, 1 the candidate; 0 leaves the narrowest mask, which is the current zone."""
+    combined = {pair: better(*pair) for pair in product((-5, 0, 5), repeat=2)}
+    assert combined == {
+        (0, 0): 0,
+        (5, 0): 1,
+        (-5, 0): -1,
+        (0, 5): 1,
+        (0, -5): -1,
+        (5, 5): 1,
+        (-5, -5): -1,
+        (5, -5): 0,
+        (-5, 5): 0,
+    }
+
+
+def test_of_three_zones_each_can_be_better_than_another() -> None:
+    """Zone 1 beats zone 0, zone 2 disagrees with zone 1, and would have beaten zone 0."""
+    zones = ["cpu=10 mem=10Gi", "cpu=10//8 mem=10Gi//4Gi", "cpu=10//4 mem=10Gi//6Gi"]
+    assert taken(packed(*zones), SMALL) == [(1,)]
+
+
+def test_the_option_is_of_single_numa_node_only() -> None:
+    busy = packed("cpu=8 mem=8Gi", "cpu=8//4 mem=8Gi//4Gi")
+    assert taken(replace(busy, policy=node(policy="restricted").policy), SMALL) == [(0,)]
+
+
+def test_the_illustration_of_the_kep() -> None:
+    """A pod that stands on zone 1 leaves room for a large one on zone 0 only if small ones join it."""
+    start = ["cpu=16 mem=64Gi", "cpu=16//10 mem=64Gi"]
+    small, large = "cpu=4 mem=1Gi", "cpu=16 mem=1Gi"
+    without = node(*start, policy="single-numa-node")
+
+    assert admit(charge(without, admit(without, asks(small))), asks(large)).refusal
+    assert taken(packed(*start), small, large) == [(1,), (0,)]
+
+
+# Scores.
+
+
+@given(st.integers(-5, 400), st.integers(0, 400))
+def test_a_score_is_a_percentage_and_0_only_where_there_is_nothing(most: int, used: int) -> None:
+    use = Use([0b1], (most,), (most - min(used, max(most, 0)),))
+    expected = max(1, min(used, most) * 100 // most) if most > 0 else 0
+    assert use.score(0b1) == expected
+
+
+def test_several_zones_are_one_pool_and_no_mean_of_zones() -> None:
+    use = Use([0b01, 0b10, 0b11], (10, 90, 20), (0, 90, 20))
+    assert [use.score(mask) for mask in (0b01, 0b10, 0b11)] == [33, 1, 8]
+
+
+MEANS = [
+    ("all weigh 1", {"cpu": 40, "memory": 81}, {}, 60),
+    ("named weights", {"cpu": 80, "memory": 20, "gpu": 10}, {"cpu": 3, "memory": 1, "gpu": 6}, 32),
+    ("only ratios count", {"cpu": 80, "memory": 20}, {"cpu": 30, "memory": 10}, 65),
+    ("who is not named weighs 1", {"cpu": 80, "memory": 20}, {"cpu": 3}, 65),
+    ("0 leaves a resource out", {"cpu": 80, "memory": 20}, {"cpu": 0}, 20),
+    ("a resource without a score does not count", {"cpu": 0, "memory": 21}, {"cpu": 9}, 21),
+    ("nothing has a score", {"cpu": 0}, {}, 0),
+    ("nothing has a weight", {"cpu": 80}, {"cpu": 0}, 0),
+]
+
+
+@pytest.mark.parametrize(("scores", "weights", "expected"), table(MEANS))
+def test_means(scores: dict[str, int], weights: dict[str, int], expected: int) -> None:
+    assert mean(scores, weights) == expected
+
+
+HALF = "cpu=8//4 mem=8Gi"
+CHOICES = [
+    # what it shows           strategy           weights        zones                                 taken
+    ("the fuller zone",       "most-allocated",  "",            [HALF, "cpu=8//2 mem=8Gi"],           (1,)),
+    ("the emptier zone",      "least-allocated", "",            [HALF, "cpu=8//6 mem=8Gi"],           (1,)),
+    ("equal scores",          "most-allocated",  "",            [HALF, HALF],                         (0,)),
+    ("the mean of resources", "most-allocated",  "",            [HALF, "cpu=8//6 mem=8Gi//2Gi"],      (1,)),
+    ("weighed",               "most-allocated",  "cpu=9",       [HALF, "cpu=8//6 mem=8Gi//2Gi"],      (0,)),
+    ("all are left out",      "most-allocated",  "cpu=0 mem=0", ["cpu=8 mem=8Gi", HALF],              (0,)),
+    ("no strategy",           "none",            "cpu=9",       ["cpu=8 mem=8Gi", HALF],              (0,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
+@pytest.mark.parametrize(("strategy", "weights", "zones", "chosen"), table(CHOICES))
+def test_choices(policy: str, strategy: str, weights: str, zones: list[str], chosen: object) -> None:
+    scored = options(minor=38, strategy=strategy, weights=weights)
+    assert taken(node(*zones, policy=policy, options=scored), SMALL) == [chosen]
+
+
+def test_scores_come_after_the_width_and_the_distance() -> None:
+    costs: dict[tuple[int, ...], int] = {(at, at): 10 for at in range(3)}
+    costs |= {(0, 1): 12, (0, 2): 21, (1, 2): 12}
+    wide = node(
+        "cpu=4 mem=9Gi",
+        "cpu=4 mem=9Gi",
+        "cpu=4//2 mem=9Gi//5Gi",
+        policy="best-effort",
+        costs=costs,
+        options=options("prefer-closest-numa-nodes", minor=38, strategy="most-allocated"),
+    )
+    assert taken(wide, "cpu=6 mem=12Gi") == [(1, 2)]
+
+
+def test_of_what_is_not_preferred_the_better_scores_win_too() -> None:
+    """CPUs need both zones and memory one of them, so each zone is as good as the other."""
+    start = node(
+        "cpu=4 mem=8Gi",
+        "cpu=4//3 mem=8Gi",
+        policy="best-effort",
+        options=options(minor=38, strategy="most-allocated"),
+    )
+    split = replace(start, zones=(replace(start.zones[0], assignments=1), start.zones[1]))
+    assert taken(start, "cpu=6 mem=1Gi") == [(0, 1)]
+    assert taken(split, "cpu=6 mem=1Gi") == [(0,)]
+
+
+def test_a_mask_keeps_the_score_with_which_it_was_first() -> None:
+    """Zone 0 has 25 and could have 65, and zone 1 has 55."""
+    busy = node(
+        "cpu=10 mem=10Gi//0",
+        "cpu=10//4 mem=10Gi",
+        policy="best-effort",
+        options=options(strategy="most-allocated"),
+    )
+    choose = tie_break(busy, read_state(busy, set()))
+    assert choose
+    assert choose(["cpu", "memory"], [(0b01, 0b11), (0b11, 0b01), (0b10, 0b11)]) == 0b10
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 16), st.integers(0, 16)), min_size=2, max_size=4),
+    st.sampled_from(["restricted", "single-numa-node"]),
+    st.sampled_from(["most-allocated", "least-allocated"]),
+    st.integers(1, 8),
+)
+def test_no_strategy_changes_whether_a_container_is_admitted(
+    sizes: list[tuple[int, int]], policy: str, strategy: str, request: int
+) -> None:
+    zones = [f"cpu={size}//{min(size, free)}" for size, free in sizes]
+    plain = node(*zones, policy=policy)
+    scored = replace(plain, options=options(strategy=strategy))
+    outcomes = [admit(each, asks(f"cpu={request}")) for each in (plain, scored)]
+    assert (outcomes[0].refusal is None) is (outcomes[1].refusal is None)

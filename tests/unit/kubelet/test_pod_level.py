@@ -1,0 +1,128 @@
+"""How the containers of a pod divide what it was given as a whole."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.kubelet import cpu_manager, pod_level
+from numalign.kubelet.admission_errors import RejectionReason
+from numalign.model import demand
+from numalign.model.demand import PodLevel
+from numalign.model.machine import read_list, render_list
+from numalign.model.pod import Role
+from numalign.model.resources import Resources
+from tests.worlds.notation import bag, machine, pod, table
+
+NODE = machine("cpu=0-7 mem=10Gi", threads=2, reserved="7")
+WHOLE = "cpu=6 mem=6Gi"
+SHARES = "cpu=1.. mem=1Gi.."
+
+
+def stated(*containers: str) -> PodLevel:
+    level = demand.of(pod(*containers, requests=WHOLE, limits=WHOLE)).pod_level
+    assert level
+    return level
+
+
+DIVIDED = [
+    # what it shows
+    #     containers, CPUs of each
+    ("each takes its own",
+         ["cpu=4 mem=4Gi", "cpu=2 mem=2Gi"], {"c0": "0-1,4-5", "c1": "2,6"}),
+    ("who shares has none of its own",
+         ["cpu=4 mem=4Gi", SHARES], {"c0": "0-1,4-5"}),
+    ("an init container's come back",
+         ["init cpu=6 mem=6Gi", "cpu=6 mem=6Gi"], {"c0": "0-2,4-6", "c1": "0-2,4-6"}),
+    ("a sidecar's do not",
+         ["sidecar cpu=2 mem=1Gi", "cpu=4 mem=4Gi"], {"c0": "0,4", "c1": "1-2,5-6"}),
+    ("an init container beside a sidecar",
+         ["sidecar cpu=2 mem=1Gi", "init cpu=2 mem=1Gi", "cpu=2 mem=1Gi"],
+         {"c0": "0,4", "c1": "1,5", "c2": "1,5"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("containers", "shares"), table(DIVIDED))
+def test_cpus(containers: list[str], shares: Mapping[str, str]) -> None:
+    cpus = cpu_manager.state(NODE)
+    assert cpus
+    found = pod_level.divide_cpus(cpus, read_list("0-2,4-6"), stated(*containers).steps, 1)
+
+    assert not isinstance(found, RejectionReason)
+    assert {name: render_list(held) for name, held in found.items()} == shares
+
+
+def test_a_container_that_asks_for_more_than_the_pod_has() -> None:
+    cpus = cpu_manager.state(NODE)
+    assert cpus
+    asked = stated("cpu=4 mem=4Gi").steps
+
+    assert pod_level.divide_cpus(cpus, read_list("0,4"), asked, 1) is RejectionReason.UNEXPECTED_ADMISSION
+
+
+MEMORY = [
+    # what it shows
+    #     containers, memory of each
+    ("each has its own",
+         ["cpu=4 mem=4Gi", "cpu=2 mem=2Gi"], {"c0": "mem=4Gi", "c1": "mem=2Gi"}),
+    ("who shares sees all that is left",
+         ["cpu=4 mem=4Gi", SHARES, SHARES], {"c0": "mem=4Gi", "c1": "mem=2Gi", "c2": "mem=2Gi"}),
+    ("an init container that shares sees all",
+         [f"init {SHARES}", "cpu=4 mem=4Gi"], {"c0": "mem=6Gi", "c1": "mem=4Gi"}),
+    ("but what a sidecar has",
+         ["sidecar cpu=1 mem=1Gi", f"init {SHARES}", "cpu=4 mem=4Gi"],
+         {"c0": "mem=1Gi", "c1": "mem=5Gi", "c2": "mem=4Gi"}),
+    ("nothing is left",
+         ["cpu=5 mem=6Gi", f"sidecar {SHARES}"], {"c0": "mem=6Gi", "c1": ""}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("containers", "shares"), table(MEMORY))
+def test_memory(containers: list[str], shares: Mapping[str, str]) -> None:
+    found = pod_level.divide_memory(Resources(bag("mem=6Gi")), stated(*containers).steps)
+
+    assert dict(found) == {name: bag(text) for name, text in shares.items()}
+
+
+CROWDED = [
+    # what it shows
+    #     containers, of what nothing is left
+    ("some is left",                                ["cpu=4 mem=4Gi", SHARES], set()),
+    ("nobody shares",                               ["cpu=6 mem=6Gi"], set()),
+    ("of neither",                                  ["cpu=6 mem=6Gi", SHARES], {"cpu", "memory"}),
+    ("of memory alone",                             ["cpu=4 mem=6Gi", SHARES], {"memory"}),
+    ("a part of a CPU is pinned nowhere",           ["cpu=5500m mem=6Gi", SHARES], {"memory"}),
+    ("an init container before all others",         [f"init {SHARES}", "cpu=6 mem=6Gi"], set()),
+    ("an init container beside a sidecar with all",
+         ["sidecar cpu=6 mem=6Gi", f"init {SHARES}", "cpu=1 mem=1Gi"], {"cpu", "memory"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("containers", "names"), table(CROWDED))
+def test_what_pinned_containers_leave_to_the_others(containers: list[str], names: set[str]) -> None:
+    assert stated(*containers).crowded == names
+
+
+PINNED = [f"cpu={cpus} mem={memory}Gi" for cpus in (1, 3) for memory in (1, 6)]
+CONTAINERS = st.builds(
+    str.__add__, st.sampled_from(["", "init ", "sidecar "]), st.sampled_from([SHARES, *PINNED])
+)
+
+
+@given(st.lists(CONTAINERS, min_size=1, max_size=5))
+def test_crowded_is_what_any_container_that_shares_finds_taken(containers: list[str]) -> None:
+    level = stated(*containers)
+
+    def crowded(name: str) -> bool:
+        held, shared, most = 0, False, level.whole.requests[name]
+        for step in level.steps:
+            own = step.exclusive.get(name, 0)
+            if step.role is not Role.INIT:
+                shared |= not own
+                held += own
+            elif not own and held >= most:
+                return True
+        return shared and held >= most
+
+    assert level.crowded == {name for name in level.whole.requests if crowded(name)}

@@ -1,0 +1,139 @@
+"""Which zones of a node pods with an intent hold, and what counts where that is not known."""
+
+from dataclasses import replace
+
+import pytest
+
+from numalign.ledger.free import free_capacity
+from numalign.ledger.model import AssignedPod, Basis, NodeInfo, PlacementRecord, Source
+from numalign.ledger.occupancy import nowhere_alone, sharing, with_occupants
+from numalign.model.intent import Intent
+from tests.unit.ledger.conftest import LAG, NOW, STRANGER, TWO, held, on
+from tests.worlds.notation import means, node, table
+
+RESTRICTED, ALONE = means("restricted"), means("restricted", exclusive=True)
+
+
+def meaning(intent: Intent, pod: AssignedPod) -> AssignedPod:
+    return replace(pod, intent=intent)
+
+
+def guessed(text: str) -> AssignedPod:
+    """A pod of which it was predicted without certainty what it holds."""
+    return replace(on("guessed"), guess=held(text))
+
+
+UNREADABLE = AssignedPod("unreadable", ("team", "unreadable"), None, on("any").stage)
+HALF_KNOWN = replace(
+    on("half", "cpu=1 mem=1Gi gpu=1"),
+    record=PlacementRecord(held("0 cpu=1"), Source.RECORDED, frozenset({"nvidia.com/gpu"})),
+)
+GPUS = node("cpu=8 gpu=1", "cpu=8 gpu=1", policy="restricted")
+
+HELD = [
+    # what it shows, the pod
+    #     the zones that count as occupied, and those that it has to itself
+    ("nobody asks anything of it", on("a", has="0 cpu=4"),
+         "", ""),
+    ("it has an intent", meaning(RESTRICTED, on("a", has="0 cpu=4")),
+         "0", ""),
+    ("it is to be alone", meaning(ALONE, on("a", has="1 cpu=4")),
+         "1", "1"),
+    ("it holds nothing that its intent is about",
+         meaning(means("restricted gpu", exclusive=True), on("a", has="0 cpu=4")),
+         "", ""),
+    ("it holds nothing at all", meaning(ALONE, on("a", "cpu=4..", has="")),
+         "", ""),
+    ("nobody knows where it is: it may be anywhere, and keeps nobody away", meaning(ALONE, on("a")),
+         "0 1", ""),
+    ("it was predicted, and that is not certain", meaning(ALONE, guessed("1 cpu=4")),
+         "0 1", "1"),
+    ("of what its intent is about all is known", meaning(replace(ALONE, resources=("cpu",)), HALF_KNOWN),
+         "0", "0"),
+    ("of what its intent is about not all is known", meaning(ALONE, HALF_KNOWN),
+         "0 1", "0"),
+    ("nobody knows what it asks for", meaning(RESTRICTED, UNREADABLE),
+         "0 1", ""),
+    ("its record names a zone that is not there", meaning(ALONE, on("a", has="7 cpu=4")),
+         "0 1", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "occupied", "exclusive"), table(HELD))
+def test_what_is_not_known_counts_against_who_wants_to_be_alone_and_nobody_else(
+    pod: AssignedPod, occupied: str, exclusive: str
+) -> None:
+    found = with_occupants(GPUS, [pod], exact=True)
+
+    assert (shown(found.occupied), shown(found.exclusive)) == (occupied, exclusive)
+
+
+def shown(zones: frozenset[int]) -> str:
+    return " ".join(map(str, sorted(zones)))
+
+
+def test_a_node_of_one_zone_has_all_of_its_pods_there() -> None:
+    one = node("cpu=8", policy="restricted")
+    found = with_occupants(one, [meaning(ALONE, on("a"))], exact=True)
+
+    assert (shown(found.occupied), shown(found.exclusive)) == ("0", "0")
+
+
+def test_where_it_is_not_certain_what_is_free_nobody_can_be_sure_to_be_alone() -> None:
+    found = with_occupants(TWO, [meaning(ALONE, on("a", has="0 cpu=4"))], exact=False)
+
+    assert (shown(found.occupied), shown(found.exclusive)) == ("0 1", "0")
+    assert with_occupants(TWO, [on("a", has="0 cpu=4")], exact=False) is TWO
+
+
+def test_for_a_pod_that_may_come_anywhere_one_occupied_zone_is_all_of_them() -> None:
+    found = with_occupants(TWO, [meaning(RESTRICTED, on("a", has="0 cpu=4"))], exact=True)
+
+    assert shown(nowhere_alone(found).occupied) == "0 1"
+    assert nowhere_alone(TWO) is TWO
+
+
+def test_those_are_known_that_share_the_zones_of_a_pod() -> None:
+    alone = meaning(ALONE, on("alone", has="0 cpu=4"))
+    pods = (
+        alone,
+        meaning(RESTRICTED, on("beside", has="0,1 cpu=4")),
+        meaning(RESTRICTED, on("away", has="1 cpu=4")),
+        meaning(RESTRICTED, on("anywhere")),
+        on("quiet", has="0 cpu=4"),
+    )
+
+    assert [pod.uid for pod in sharing(TWO, pods, alone)] == ["beside"]
+
+
+# What is free, and for whom.
+
+A_ALONE = meaning(ALONE, on("a", has="0 cpu=4"))
+
+
+def test_who_is_there_stands_on_what_is_free() -> None:
+    info = NodeInfo(TWO, (A_ALONE, on("b", has="1 cpu=4")))
+    free = free_capacity(info, now=NOW, lag=LAG)
+
+    assert (free.basis, shown(free.node.occupied), shown(free.node.exclusive)) == (Basis.OBSERVED, "0", "0")
+
+
+def test_beside_a_stranger_the_zones_of_a_pod_are_known_and_not_who_may_be_alone() -> None:
+    free = free_capacity(NodeInfo(TWO, (A_ALONE, STRANGER)), now=NOW, lag=LAG)
+
+    assert (free.exact, shown(free.node.occupied), shown(free.node.exclusive)) == (False, "0 1", "0")
+
+
+def test_what_somebody_asks_by_now_is_not_taken_for_what_was_asked_before() -> None:
+    before = NodeInfo(TWO, (on("a", has="0 cpu=4"),))
+    was = free_capacity(before, now=NOW, lag=LAG)
+    free = free_capacity(NodeInfo(TWO, (A_ALONE,)), now=NOW, lag=LAG, before=(before, was))
+
+    assert (shown(was.node.exclusive), shown(free.node.exclusive)) == ("", "0")
+
+
+def test_an_emptied_node_has_nobody() -> None:
+    node_ = with_occupants(TWO, [A_ALONE], exact=True)
+
+    assert node_.emptied() == TWO.emptied()
+    assert node_.in_health() == TWO.in_health()

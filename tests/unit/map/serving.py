@@ -1,0 +1,212 @@
+"""
+A map that is served in this process: a small cluster, and people who may see different parts of it.
+
+Ann may see everything, Bob the names of pods in the namespace `team`, Cid no names at all, Eve no map.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+import orjson
+from prometheus_client import CollectorRegistry
+from yarl import URL
+
+from numalign.kube.decode.kubelet_reports import PLACEMENTS, ObservedPlacement, write_placements
+from numalign.kube.files import snapshot
+from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.kube.pod_informer import PodInformer
+from numalign.ledger.reservations import Reservations
+from numalign.map import http
+from numalign.map.access import MapAccess, TokenAccess
+from numalign.map.events import Streams
+from numalign.map.http import MapService
+from numalign.map.state import MapState
+from numalign.model.intent import Match
+from numalign.model.placement import Held
+from numalign.runtime import server
+from numalign.scheduling.scheduler_state import SchedulerState
+from tests.unit.map.reviewing import ALL_PODS, TOPOLOGIES, ReviewingApi
+from tests.unit.runtime.conftest import Told
+from tests.unit.webhook import conftest
+from tests.unit.webhook.conftest import Clock, Raw, raw
+from tests.worlds.houses import plain, until
+from tests.worlds.notation import bag, node
+
+ANN, BOB, CID, EVE = "token.of-ann", "token.of-bob", "token.of-cid", "token.of-eve"
+TEAM, SECRET = "team", "secret-space"
+
+SINGLE = "single-numa-node"
+NODE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
+
+OF_THE_SECRET = (SECRET, "hidden-pod", "hidden-owner", "hidden-container", "hidden-uid", "hidden-message")
+"""Whatever tells of the pods in the namespace that Bob and Cid may not see."""
+
+
+def pod(namespace: str, word: str, on: str = "a") -> Raw:
+    """A pod on a node, in which each name has this word."""
+    made = raw("cpu=2 mem=1Gi gpu=1", policy=SINGLE)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{word}-owner", "uid": f"{word}-uid-2"}
+    metadata = {
+        **made["metadata"],
+        "namespace": namespace,
+        "name": f"{word}-pod",
+        "uid": f"{word}-uid",
+        "ownerReferences": [{**owner, "controller": True}],
+        "labels": {"app": f"{word}-owner"},
+    }
+    [container] = made["spec"]["containers"]
+    spec = {**made["spec"], "nodeName": on, "containers": [{**container, "name": f"{word}-container"}]}
+    status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z", "message": f"{word}-message"}
+    return {**made, "metadata": metadata, "spec": spec, "status": status}
+
+
+def cluster() -> list[Raw]:
+    """Two nodes, one without topology, and on the first a pod of each namespace, observed in two zones."""
+    items: list[Raw] = conftest.snapshot(
+        {"a": NODE, "b": NODE, "bare": node()}, namespaces={TEAM: {}, SECRET: {"warn": "restricted"}}
+    )["items"]
+    [topology] = [each for each in items if each["kind"] != "Node" and each["metadata"]["name"] == "a"]
+    both: Held = {("node-0",): bag("cpu=2 mem=1Gi"), ("node-1",): bag("gpu=1")}
+    observed = {uid: ObservedPlacement(both, 0) for uid in ("shown-uid", "hidden-uid")}
+    topology["metadata"]["annotations"] = {PLACEMENTS: write_placements(observed)}
+    return items
+
+
+@dataclass
+class MapHouse:
+    """What a served map is made of; what is changed counts from the next call on."""
+
+    api: ReviewingApi = field(default_factory=ReviewingApi)
+    clock: Clock = field(default_factory=lambda: Clock(1e6))
+    told: Told = field(default_factory=Told)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    waiting_for: str | None = None
+
+    def __post_init__(self) -> None:
+        self.api.knows(ANN, "ann", TOPOLOGIES, ALL_PODS)
+        self.api.knows(BOB, "bob", TOPOLOGIES, ("pods", TEAM))
+        self.api.knows(CID, "cid", TOPOLOGIES)
+        self.api.knows(EVE, "eve", ALL_PODS)
+        policy = PolicyKeeper(None, log=self.told.log, registry=self.registry)
+        self.state = SchedulerState(
+            Reservations(), policy=policy, match=Match.SATISFIES, clock=self.clock, wall=time.time
+        )
+        self.informer = PodInformer(
+            self.state, self.state.reader, log=self.told.log, registry=CollectorRegistry()
+        )
+
+    def token_access(self) -> TokenAccess:
+        """Lets in whom the API server knows."""
+        return TokenAccess(self.api, log=self.told.log, registry=self.registry, clock=self.clock)
+
+    async def fill(self) -> None:
+        """Know of the cluster."""
+        await self.state.update_snapshot(snapshot.of(cluster(), where="a test"))
+        for each in (pod(TEAM, "shown"), pod(SECRET, "hidden")):
+            self.informer.put(each)
+
+    @contextlib.asynccontextmanager
+    async def serving(self, access: MapAccess | None = None) -> AsyncIterator["Browser"]:
+        """Somebody before the map."""
+        await self.fill()
+        self.streams = Streams(self.registry)
+        service = MapService(
+            MapState(self.state),
+            access or self.token_access(),
+            self.streams,
+            log=self.told.log,
+            waiting_for=lambda: self.waiting_for,
+        )
+        app = server.application(
+            [],
+            log=self.told.log,
+            registry=self.registry,
+            checks={},
+            limits=http.LIMITS,
+            timeouts=http.TIMEOUTS,
+        )
+        service.install(app)
+        stop = server.Stop()
+        task = asyncio.create_task(
+            server.serve(app, plain(), stop=stop, tasks={"map": service.follow}, grace=1)
+        )
+        await until(lambda: self.told.of("server.listening"))
+        port = self.told.of("server.listening")[0]["port"]
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+            yield Browser(session, f"http://127.0.0.1:{port}", stop)
+        stop.ask()
+        assert await task == 0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An answer."""
+
+    status: int
+    text: str
+    headers: Any
+
+    def json(self) -> Any:  # noqa: ANN401  any document
+        """What a program reads."""
+        return orjson.loads(self.text)
+
+
+@dataclass(frozen=True)
+class EventStream:
+    """What changes, as a page hears it."""
+
+    answer: aiohttp.ClientResponse
+
+    async def until(self, word: str) -> str:
+        """All that is said until an event with this word has come."""
+        said = ""
+        while word not in said or not said.endswith("\n\n"):
+            piece = await self.answer.content.readany()
+            assert piece, f"it ended with: {said}"
+            said += piece.decode()
+        return said
+
+    async def rest(self) -> str:
+        """All that is said until it ends."""
+        return (await self.answer.read()).decode().removeprefix(": \n\n")
+
+
+@dataclass(frozen=True)
+class Browser:
+    """Asks a map, with a token in a header, and follows nothing by itself."""
+
+    session: aiohttp.ClientSession
+    origin: str
+    stop: server.Stop
+
+    async def get(self, path: str, token: str | None = None, **headers: str) -> Seen:
+        """What a path shows."""
+        return await self.ask("GET", path, token, headers=headers)
+
+    async def post(self, path: str, token: str | None = None, **options: Any) -> Seen:  # noqa: ANN401  of aiohttp
+        """What is answered to a form, or to anything else."""
+        return await self.ask("POST", path, token, **options)
+
+    async def ask(self, method: str, path: str, token: str | None = None, **options: Any) -> Seen:  # noqa: ANN401
+        """Any call."""
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {**shown, **options.pop("headers", {})}
+        url = URL(f"{self.origin}{path}", encoded=True)
+        async with self.session.request(
+            method, url, headers=headers, allow_redirects=False, **options
+        ) as answer:
+            return Seen(answer.status, await answer.text(), answer.headers)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, token: str, query: str = "", last: str = "") -> AsyncIterator[EventStream]:
+        """A stream of what changes, which has begun."""
+        headers = {"Authorization": f"Bearer {token}"} | ({"Last-Event-ID": last} if last else {})
+        async with self.session.get(f"{self.origin}/events{query}", headers=headers) as answer:
+            assert answer.status == HTTPStatus.OK
+            yield EventStream(answer)

@@ -1,0 +1,155 @@
+"""What drawings are made of: lengths, levels, letters and places."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.map import drawing
+from numalign.map.views import CacheBox, Condition, CoreBox, CpuBox, CpuUse, DeviceBox, HeldInZones, PodOnNode
+from numalign.model.resources import Resources, ZoneId
+from tests.unit.map.example_views import GPU, node_view, pod, tile, zone
+from tests.worlds.notation import table
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "free", "level"),
+    table(
+        [
+            ("all is free",           62, 62, 0),
+            ("most is free",          62, 61, 1),
+            ("three quarters are",    64, 48, 1),
+            ("less than that",        64, 47, 2),
+            ("half is free",          64, 32, 2),
+            ("a quarter is free",     64, 16, 3),
+            ("just less",             64, 15, 4),
+            ("little is free",        62,  1, 4),
+            ("nothing is free",       62,  0, 5),
+            ("more is given out",     62, -3, 5),
+        ]
+    ),
+)  # fmt: skip
+def test_the_less_is_free_the_higher_the_level(allocatable: int, free: int, level: int) -> None:
+    assert drawing.level(allocatable, free) == level
+
+
+@given(whole=st.integers(1, 2**50), part=st.integers(0, 2**50), width=st.integers(2, 500))
+def test_only_nothing_looks_empty_and_only_the_whole_looks_full(whole: int, part: int, width: int) -> None:
+    part = min(part, whole)
+    length = drawing.length(part, whole, width)
+
+    assert 0 <= length <= width
+    assert (length == 0) == (part == 0)
+    assert (length == width) == (part == whole)
+
+
+def test_a_bar_for_each_zone_by_level() -> None:
+    bars = drawing.bars([zone(0, 62, 31), zone(1, 62, 0), zone(2, 62, 62), zone(3, 0, 0)], "cpu")
+
+    assert bars.paths == ((2, "M0 3h48"), (5, "M0 9h96"))
+    assert bars.lacking == "M0 21h96"
+    assert bars.words == "zone 0: 31 of 62, zone 1: 0 of 62, zone 2: 62 of 62, zone 3: 0 of 0"
+
+
+def test_zones_go_by_their_ids() -> None:
+    assert drawing.zone_words([zone(0, free=30), zone(3)], "cpu") == "zone 0: 30 of 62, zone 3: 62 of 62"
+
+
+def test_a_row_for_each_zone_with_its_figure() -> None:
+    first, second = drawing.zone_rows([zone(0, 62, 31), zone(3, 0, 0)], "cpu")
+
+    assert (first.id, first.free, first.level, first.length * 2) == (0, "31", 2, first.track)
+    assert (second.id, second.free, second.length) == (3, "", 0)
+
+
+def test_conditions_have_letters_and_words() -> None:
+    ill = tile(conditions=frozenset({Condition.STALE, Condition.MISALIGNED}))
+
+    assert drawing.letters(ill) == "MS"
+    assert drawing.words(ill.conditions) == "misaligned, stale"
+    assert drawing.MARKS.keys() == set(Condition)
+    assert len({letter for letter, _ in drawing.MARKS.values()}) == len(Condition)
+
+
+def test_forty_pods_differ_in_colour_or_pattern() -> None:
+    assert len({(drawing.colour(at), drawing.pattern(at)) for at in range(40)}) == 40
+
+
+@given(st.lists(st.integers(1, 8), max_size=130))
+def test_no_two_cpus_lie_on_each_other(threads: list[int]) -> None:
+    cores = tuple(
+        CoreBox(at, tuple(CpuBox(100 * at + one, CpuUse.FREE) for one in range(count)))
+        for at, count in enumerate(threads)
+    )
+    drawn = drawing.cores(CacheBox(0, cores))
+    cells = [cell for core in drawn.cores for cell in core.cpus]
+
+    assert len({(cell.x, cell.y) for cell in cells}) == len(cells) == sum(threads)
+    for cell in cells:
+        assert 0 <= cell.x <= drawn.width - drawing.CPU_WIDTH
+        assert 0 <= cell.y <= drawn.height - drawing.CPU_HEIGHT
+
+
+def test_pods_stand_beside_each_other_and_then_who_is_not_known() -> None:
+    pods = [pod(0), pod(1, "trainer-1")]
+    cpu = drawing.resource_bars(zone(0, 62, 30), pods)[0]
+
+    assert [(share.pod, share.amount) for share in cpu.held] == [(0, 8000), (1, 8000), (None, 16000)]
+    assert [(share.pod, share.amount) for share in cpu.predicted] == [(0, 8000), (1, 8000)]
+    assert (cpu.mine, cpu.others) == (16000, 16000)
+    assert [share.x for share in cpu.held] == sorted(share.x for share in cpu.held)
+
+
+def test_what_several_zones_hold_together_is_no_part_of_either() -> None:
+    both = (HeldInZones(("node-0", "node-1"), Resources({"cpu": 8000})),)
+    bars = drawing.resource_bars(zone(0, 62, 62), [_holding(both)])
+
+    assert all(bar.held == () for bar in bars)
+
+
+@given(st.lists(st.integers(0, 2**45), max_size=20), st.integers(1, 2**45))
+def test_shares_stay_in_their_bar(amounts: list[int], free: int) -> None:
+    pods = [_holding((HeldInZones(("node-0",), Resources({"memory": amount})),)) for amount in amounts]
+    for bar in drawing.resource_bars(zone(0, 62, min(free, 62)), pods):
+        for share in bar.held:
+            assert 0 <= share.x <= drawing.SHARE_WIDTH
+            assert share.width >= 1
+
+
+def test_devices_are_held_then_taken_then_free_then_ill() -> None:
+    box = DeviceBox(GPU, (ZoneId(0),), total=5, healthy=4, free=2)
+    pieces = drawing.pieces(box, zone(0), [pod(0)])
+
+    assert [(piece.state, piece.pod) for piece in pieces] == [
+        (CpuUse.HELD, 0),
+        (CpuUse.TAKEN, None),
+        (CpuUse.FREE, None),
+        (CpuUse.FREE, None),
+        (CpuUse.UNKNOWN, None),
+    ]
+
+
+@given(
+    total=st.integers(0, 64),
+    ill=st.integers(0, 64),
+    free=st.none() | st.integers(-3, 64),
+    held=st.integers(0, 99),
+)
+def test_there_are_as_many_pieces_as_devices(total: int, ill: int, free: int | None, held: int) -> None:
+    box = DeviceBox(GPU, (ZoneId(0),), total, max(total - ill, 0), free)
+    holder = _holding((HeldInZones(("node-0",), Resources({GPU: held})),))
+
+    assert len(drawing.pieces(box, zone(0), [holder])) <= total
+
+
+def test_devices_of_a_machine_that_nobody_described_are_those_of_its_zones() -> None:
+    box = node_view().sockets[0].zones[0]
+    bare = type(box)(box.use, (), (), ())
+
+    assert drawing.device_boxes(box) == box.devices
+    assert [(each.resource, each.total, each.free) for each in drawing.device_boxes(bare)] == [(GPU, 4, 1)]
+
+
+def _holding(held: tuple[HeldInZones, ...]) -> PodOnNode:
+    return replace(pod(0), observed=held, predicted=None)

@@ -1,0 +1,69 @@
+"""What of a node says who may go there."""
+
+import pytest
+
+from numalign.model.attributes import NO_LABELS, UNSCHEDULABLE, Attributes, Labels, Taint
+from tests.worlds.notation import table
+
+
+def test_labels_are_a_mapping_in_the_order_of_their_keys() -> None:
+    labels = Labels({"b": "2", "a": "1"})
+
+    assert [*labels] == [*labels.keys()] == ["a", "b"]
+    assert [*labels.items()] == [("a", "1"), ("b", "2")]
+    assert (labels["b"], labels.get("c"), "a" in labels, "c" in labels, len(labels)) == (
+        "2",
+        None,
+        True,
+        False,
+        2,
+    )
+    assert repr(labels) == "Labels({'a': '1', 'b': '2'})"
+
+
+def test_labels_that_are_equal_are_one_key_and_others_are_not() -> None:
+    one, same, other = (
+        Labels({"a": "1", "b": "2"}),
+        Labels({"b": "2", "a": "1"}),
+        Labels({"a": "2", "b": "1"}),
+    )
+
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert Labels({"a": "1"}) != Labels({"b": "1"})
+    assert {one, same, other, NO_LABELS} == {one, other, Labels()}
+    assert (one == {"a": "1", "b": "2"}) is False
+
+
+PASSING = [
+    # what it shows                     key                                          passing
+    ("a node that is not ready",        "node.kubernetes.io/not-ready",              True),
+    ("a cordoned one",                  "node.kubernetes.io/unschedulable",          True),
+    ("one that a cloud still makes",    "node.cloudprovider.kubernetes.io/uninitialized", True),
+    ("one that an autoscaler removes",  "ToBeDeletedByClusterAutoscaler",            True),
+    ("one that Karpenter removes",      "karpenter.sh/disrupted",                    True),
+    ("one without its network",         "node.cilium.io/agent-not-ready",            True),
+    ("one that is still made ready",    "startup-taint.cluster-autoscaler.kubernetes.io/x", True),
+    ("one that Cluster API still makes", "node.cluster.x-k8s.io/uninitialized",      True),
+    ("one without its volumes",         "ebs.csi.aws.com/agent-not-ready",           True),
+    ("one that is being repaired",      "medik8s.io/remediation",                    True),
+    ("a pool of its own",               "dedicated",                                 False),
+    ("devices",                         "nvidia.com/gpu",                            False),
+    ("a control plane",                 "node-role.kubernetes.io/control-plane",     False),
+    ("a startup taint of an agent",         "example.com/agent-not-ready",               True),
+    ("one of a site",                       "example.com/Uninitialized",                 True),
+    ("a repair",                            "example.com/maintenance",                   True),
+    ("one that waits for DaemonSets",       "nidhogg.uswitch.com/kube-system.kiam",      True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "passing"), table(PASSING))
+def test_some_taints_come_and_go_with_the_condition_of_a_node(key: str, passing: bool) -> None:  # noqa: FBT001
+    assert Taint(key).passing is passing
+
+
+def test_what_lasts_of_taints_stands_in_order() -> None:
+    taints = (Taint("b"), UNSCHEDULABLE, Taint("a", "x", "NoExecute"), Taint("a", "x"))
+
+    assert Attributes(taints=taints).lasting == (Taint("a", "x", "NoExecute"), Taint("a", "x"), Taint("b"))

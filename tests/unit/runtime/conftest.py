@@ -1,0 +1,110 @@
+"""What the tests of a process share: a log that can be read, and certificates."""
+
+import io
+import json
+import ssl
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from prometheus_client import CollectorRegistry
+
+from numalign.runtime import logs
+from numalign.runtime.tls import PairFiles
+from tests.worlds.houses import Door, House
+from tools.clusters.certificates import certificate, key_pem
+
+
+@dataclass
+class Told:
+    """A log, and what was said to it."""
+
+    stream: io.StringIO = field(default_factory=io.StringIO)
+
+    def __post_init__(self) -> None:
+        self.log = logs.to(self.stream, level="debug", form="json")
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Every line, as the object it is."""
+        return [json.loads(line) for line in self.stream.getvalue().splitlines()]
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """The lines of one event."""
+        return [line for line in self.lines() if line["event"] == event]
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def house(told: Told, registry: CollectorRegistry) -> House:
+    return House(told, registry, Door())
+
+
+@dataclass(frozen=True)
+class Mint:
+    """Makes serving pairs that vouch for themselves: the certificate is its own authority."""
+
+    folder: Path
+    rsa_key: rsa.RSAPrivateKey
+
+    def pair(
+        self, kind: str = "ec", *, since: datetime | None = None, until: datetime | None = None
+    ) -> PairFiles:
+        """A new pair in files of its own, valid around now unless said otherwise."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        pair = PairFiles(folder / "tls.crt", folder / "tls.key")
+        key = self.key(kind)
+        now = datetime.now(UTC)
+        since, until = since or now - timedelta(days=1), until or now + timedelta(days=1)
+        pair.cert.write_bytes(certificate(key, since=since, until=until))
+        pair.key.write_bytes(key_pem(key))
+        return pair
+
+    def key(self, kind: str) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
+        """A key: `ec`, `rsa`, or `weak`."""
+        if kind == "weak":
+            return rsa.generate_private_key(65537, 1024)  # noqa: S505 it is to be refused
+        return self.rsa_key if kind == "rsa" else ec.generate_private_key(ec.SECP256R1())
+
+    @staticmethod
+    def renew(old: PairFiles, new: PairFiles) -> None:
+        """Put the new pair where the old one is, each file in one step."""
+        for source, target in ((new.cert, old.cert), (new.key, old.key)):
+            temporary = target.with_suffix(".new")
+            temporary.write_bytes(source.read_bytes())
+            temporary.replace(target)
+
+
+@pytest.fixture(scope="session")
+def rsa_key() -> rsa.RSAPrivateKey:
+    """One RSA key for all tests: making one is slow."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@pytest.fixture
+def mint(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> Mint:
+    return Mint(tmp_path, rsa_key)
+
+
+@pytest.fixture
+def trusting() -> Callable[..., ssl.SSLContext]:
+    """Contexts of clients that trust some certificates and nothing else."""
+
+    def trust(*certificates: Path) -> ssl.SSLContext:
+        bundle = "".join(path.read_text() for path in certificates)
+        return ssl.create_default_context(cadata=bundle)
+
+    return trust

@@ -1,0 +1,405 @@
+"""Who is let in, and what becomes of those who dawdle at the door."""
+
+import asyncio
+import contextlib
+import gc
+import json
+import socket
+from collections.abc import Callable, Iterator
+from errno import ENOENT
+from os import strerror
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from numalign.runtime import listener, server
+from numalign.runtime.connections import NEW_TURNS
+from numalign.runtime.limits import Timeouts
+from numalign.runtime.server_state import SERVER_STATE
+from tests.worlds.houses import Caller, House, Mint, Trust, calling, client, until, with_pair
+from tests.worlds.notation import table
+from tools.clusters.http_calls import LOOPBACK
+
+ELSEWHERE = "127.0.0.2"
+THING = b"GET /things/a HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def closed(caller: Caller) -> bool:
+    """Whether the other side has ended a connection, without a word."""
+    with contextlib.suppress(ConnectionError):
+        return await caller.reader.read() == b""
+    return True
+
+
+# Those who dawdle.
+
+
+async def test_headers_that_do_not_come_close_the_connection(house: House) -> None:
+    async with house.place(timeouts=Timeouts(headers=0.05)) as place:
+        async with calling(place.port) as slow:
+            await slow.say(b"POST /echo HTTP/1.1\r\nHost")
+            assert await closed(slow)
+        async with calling(place.port) as slow:
+            await slow.say(THING)
+            assert (await slow.heard())[0] == 200
+            await slow.say(THING[:20])
+            assert await closed(slow)
+
+    assert house.count("numalign_http_slow_total", part="headers") == 2
+    assert [line["part"] for line in house.told.of("request.slow")] == ["headers"]
+
+
+async def test_headers_that_come_drop_by_drop_have_one_deadline(house: House) -> None:
+    async with house.port(timeouts=Timeouts(headers=0.1)) as port, calling(port) as slow:
+
+        async def drip() -> None:
+            with contextlib.suppress(ConnectionError):
+                for letter in THING * 9:
+                    await slow.say(bytes([letter]))
+                    await asyncio.sleep(0.02)
+
+        dripping = asyncio.create_task(drip())
+        assert await closed(slow)
+        dripping.cancel()
+
+
+async def test_a_connection_over_which_nothing_came_yet_is_idle_and_not_slow(house: House) -> None:
+    """An API server dials ahead, and does not repeat a call whose connection was closed meanwhile."""
+    patience = Timeouts(headers=0.02, idle=60)
+    async with house.port(timeouts=patience) as port, calling(port) as early:
+        for _ in range(2):
+            await asyncio.sleep(0.06)
+            await early.say(THING)
+            assert (await early.heard())[0] == 200
+
+
+async def test_a_connection_that_stays_idle_is_closed_at_last(house: House) -> None:
+    async with house.port(timeouts=Timeouts(idle=0.03)) as port, calling(port) as idle:
+        assert await closed(idle)
+
+
+async def test_a_handshake_that_does_not_come_is_given_up(house: House, mint: Mint, trusting: Trust) -> None:
+    pair = mint.pair()
+    app = house.app(timeouts=Timeouts(handshake=0.05))
+    async with server.listening(app, with_pair(pair)) as place:
+        async with calling(place.port) as silent:
+            assert await closed(silent)
+        async with client(place.port, tls=trusting(pair.cert)) as session, session.get("/things/a") as said:
+            assert said.status == 200
+        await until(lambda: house.count("numalign_http_connections") == 0)
+
+    assert house.count("numalign_http_slow_total", part="handshake") == 1
+
+
+# Invalid calls.
+
+NONSENSE = [
+    ("no HTTP",             b"nonsense\r\n\r\n"),
+    ("a newer HTTP",        b"GET / HTTP/9.9\r\n\r\n"),
+    ("TLS",                 b"\x16\x03\x01\x00\xff\x01\x00\x00\xfb\x03\x03\r\n\r\n"),
+    ("no URL",              b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n"),
+    ("two lengths",         b"POST /echo HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"),
+    ("a negative length",   b"POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n"),
+    ("one long header",     b"GET /things/a HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n"),
+    ("many headers",        b"GET /things/a HTTP/1.1\r\n" + b"X: y\r\n" * 2_000 + b"\r\n"),
+    ("a header of nothing", b"GET /things/a HTTP/1.1\r\n\x00: y\r\n\r\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", table(NONSENSE))
+async def test_what_is_no_http_is_told_so_and_counted_and_no_error_of_ours(
+    house: House, call: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with house.port() as port:
+        for _ in range(20):
+            async with calling(port) as caller:
+                await caller.say(call)
+                assert (await caller.heard())[0] == 400
+                assert await closed(caller)
+        async with client(port) as session, session.get("/things/a") as answer:
+            assert answer.status == 200
+
+    assert house.count("numalign_http_malformed_total") == 20
+    assert [line["event"] for line in house.told.lines()] == ["server.listening", "request.malformed"]
+    # Nothing of it reaches the logs of libraries.
+    assert caplog.records == []
+
+
+async def test_headers_without_end_are_cut_off(house: House) -> None:
+    async with house.port() as port, calling(port) as caller:
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                await caller.say(
+                    b"GET /things/a HTTP/1.1\r\n" if _ == 0 else b"X-%d: %s\r\n" % (_, b"x" * 4000)
+                )
+                await asyncio.sleep(0)
+        assert await closed(caller)
+    assert house.count("numalign_http_malformed_total") == 1
+
+
+async def test_several_requests_at_once_are_cut_off(house: House) -> None:
+    async with house.port() as port, calling(port) as caller:
+        await caller.say(THING * 3)
+        assert await closed(caller)
+
+
+async def test_while_a_call_is_handled_nothing_more_is_read(house: House) -> None:
+    async with house.port() as port, calling(port) as caller:
+        await caller.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await house.door.entered.wait()
+        caller.writer.write(b"x" * 2**24)
+        await asyncio.sleep(0.05)
+        sent = 2**24 - caller.writer.transport.get_write_buffer_size()
+        # What the sockets of this machine hold; nothing of it is here.
+        assert sent < 2**23
+        caller.writer.transport.abort()
+        house.door.opened.set()
+
+
+async def test_what_came_while_a_call_was_handled_is_heard_after_it(house: House) -> None:
+    body = b"x" * 100_000
+    async with house.port() as port, calling(port) as caller:
+        await caller.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await house.door.entered.wait()
+        await caller.say(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", body)
+        await asyncio.sleep(0.02)
+        house.door.opened.set()
+        assert (await caller.heard())[0] == 200
+        assert json.loads((await caller.heard())[2]) == {"length": len(body)}
+
+
+async def test_over_tls_too(house: House, mint: Mint, trusting: Trust) -> None:
+    pair = mint.pair()
+    async with (
+        server.listening(house.app(), with_pair(pair)) as place,
+        calling(place.port, tls=trusting(pair.cert)) as caller,
+    ):
+        await caller.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await house.door.entered.wait()
+        await caller.say(THING)
+        await asyncio.sleep(0.02)
+        house.door.opened.set()
+        for _ in range(2):
+            assert (await caller.heard())[0] == 200
+
+
+# Those who are many.
+
+
+async def test_newcomers_come_in_and_the_one_idle_longest_goes(house: House) -> None:
+    async with house.port(connections=20) as port, contextlib.AsyncExitStack() as stack:
+        hoard = [await stack.enter_async_context(calling(port)) for _ in range(20)]
+        await until(lambda: house.count("numalign_http_connections") == 20)
+        honest = await stack.enter_async_context(calling(port, come_from=ELSEWHERE))
+        assert await closed(hoard[0])
+        for _ in range(40):
+            await stack.enter_async_context(calling(port))
+            await honest.say(THING)
+            assert (await honest.heard())[0] == 200
+        assert house.count("numalign_http_connections") == 20
+
+    assert house.count("numalign_http_connections_displaced_total") == 41
+
+
+async def test_a_new_address_comes_in_among_many_connections_of_one_that_was_served(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, set_up = list[str](), listener.Listener._set_up  # noqa: SLF001  where a handshake begins
+
+    async def noted(at: listener.Listener, connection: listener.HttpConnection) -> None:
+        began.append(connection.peer.address)
+        await set_up(at, connection)
+
+    monkeypatch.setattr(listener.Listener, "_set_up", noted)
+    async with house.port(connections=64) as port, contextlib.AsyncExitStack() as stack:
+        known = await stack.enter_async_context(calling(port))
+        await known.say(THING)
+        assert (await known.heard())[0] == 200
+        # All of them are in the kernel's queue before the first is accepted.
+        for address in [LOOPBACK] * 30 + [ELSEWHERE]:
+            stack.enter_context(socket.create_connection((LOOPBACK, port), source_address=(address, 0)))
+        await until(lambda: len(began) == 32)
+
+    assert began.index(ELSEWHERE) <= NEW_TURNS
+
+
+@pytest.fixture
+def uncollected() -> Iterator[Callable[[], int]]:
+    """How many connections of this test the process holds, when only what nobody refers to is released."""
+
+    def held() -> int:
+        return sum(isinstance(each, listener.HttpConnection) for each in gc.get_objects())
+
+    before = held()
+    gc.disable()
+    try:
+        yield lambda: held() - before
+    finally:
+        gc.enable()
+
+
+async def test_those_closed_before_they_were_set_up_are_not_kept(
+    house: House, uncollected: Callable[[], int]
+) -> None:
+    app = house.app(connections=8)
+    state, opened = app[SERVER_STATE], socket.create_server((LOOPBACK, 0))
+    async with server.answering(app, opened), contextlib.AsyncExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(opened.getsockname()))
+        await until(lambda: house.count("numalign_http_connections_displaced_total") == 92)
+        await until(lambda: uncollected() <= len(state.connections))
+
+
+async def test_those_closed_during_their_handshake_are_not_kept(
+    house: House, mint: Mint, uncollected: Callable[[], int]
+) -> None:
+    async with (
+        server.listening(house.app(connections=8), with_pair(mint.pair())) as place,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for _ in range(50):
+            await stack.enter_async_context(calling(place.port))
+        await until(lambda: house.count("numalign_http_connections_displaced_total") == 42)
+        await until(lambda: uncollected() <= 8)
+
+
+async def test_over_tls_the_silent_count_too(house: House, mint: Mint, trusting: Trust) -> None:
+    pair = mint.pair()
+    async with (
+        server.listening(house.app(connections=8), with_pair(pair)) as place,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for _ in range(50):
+            await stack.enter_async_context(calling(place.port))
+        async with client(place.port, tls=trusting(pair.cert)) as session, session.get("/things/a") as said:
+            assert said.status == 200
+        assert (house.count("numalign_http_connections") or 0) <= 8
+
+
+async def test_one_peer_leaves_room_for_another(house: House) -> None:
+    async with house.port(calls=8) as port, contextlib.AsyncExitStack() as stack:
+        for _ in range(8):
+            greedy = await stack.enter_async_context(calling(port))
+            await greedy.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: house.count("numalign_http_shed_total", reason="calls") == 2)
+        honest = await stack.enter_async_context(calling(port, come_from=ELSEWHERE))
+        await honest.say(THING)
+        assert (await honest.heard())[0] == 200
+        house.door.opened.set()
+
+
+async def test_a_door_without_files_waits_for_some(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "PAUSE_SECONDS", 0.02)
+    full = [OSError(24, "Too many open files")]
+
+    def accept(one: socket.socket) -> tuple[socket.socket, object]:
+        if full:
+            raise full.pop()
+        return accepted(one)
+
+    accepted = socket.socket.accept
+    async with house.port() as port:
+        monkeypatch.setattr(socket.socket, "accept", accept)
+        async with calling(port) as caller:
+            await caller.say(THING)
+            assert (await caller.heard())[0] == 200
+    assert len(house.told.of("server.full")) == 1
+
+
+# Those who are proven.
+
+
+async def test_whoever_shows_a_certificate_is_proven_and_whoever_does_not_is_served(
+    house: House, mint: Mint, trusting: Trust
+) -> None:
+    ours, caller, stranger = mint.pair(), mint.pair(), mint.pair()
+    settings = with_pair(ours, client_ca=caller.cert)
+    async with server.listening(house.app(), settings) as place:
+        for shown, proven in ((None, 0), (caller, 1)):
+            tls = trusting(ours.cert)
+            if shown:
+                tls.load_cert_chain(shown.cert, shown.key)
+            async with client(place.port, tls=tls) as session, session.get("/things/a") as answer:
+                assert answer.status == 200
+            assert house.count("numalign_http_proven_total") == proven
+        tls = trusting(ours.cert)
+        tls.load_cert_chain(stranger.cert, stranger.key)
+        async with client(place.port, tls=tls) as session:
+            with pytest.raises((OSError, aiohttp.ClientError)):
+                await session.get("/things/a")
+        await until(lambda: house.told.of("tls.handshake_failed"))
+    assert (house.count("numalign_tls_handshake_failures_total") or 0) >= 1
+
+
+async def test_nobody_is_asked_without_an_authority(house: House, mint: Mint, trusting: Trust) -> None:
+    ours, caller = mint.pair(), mint.pair()
+    tls = trusting(ours.cert)
+    tls.load_cert_chain(caller.cert, caller.key)
+    async with (
+        server.listening(house.app(), with_pair(ours)) as place,
+        client(place.port, tls=tls) as session,
+        session.get("/things/a") as answer,
+    ):
+        assert answer.status == 200
+    assert house.count("numalign_http_proven_total") == 0
+
+
+async def test_the_proven_have_their_reserve_even_behind_the_same_address(
+    house: House, mint: Mint, trusting: Trust
+) -> None:
+    ours, caller = mint.pair(), mint.pair()
+    app = house.app(calls=8, connections=8, reserve=True)
+    async with (
+        server.listening(app, with_pair(ours, client_ca=caller.cert)) as place,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        tls = trusting(ours.cert)
+        tls.load_cert_chain(caller.cert, caller.key)
+        proven = await stack.enter_async_context(calling(place.port, tls=tls))
+        for _ in range(30):
+            greedy = await stack.enter_async_context(calling(place.port, tls=trusting(ours.cert)))
+            await greedy.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: (house.count("numalign_http_shed_total", reason="calls") or 0) > 0)
+        await proven.say(THING)
+        assert (await proven.heard())[0] == 200
+        house.door.opened.set()
+
+
+async def test_an_authority_is_replaced_under_open_connections(
+    house: House, mint: Mint, trusting: Trust
+) -> None:
+    ours, old, new = mint.pair(), mint.pair(), mint.pair()
+    settings = with_pair(ours, client_ca=old.cert, tls_reload_seconds=0.01)
+    async with house.serving(settings, stop=server.Stop()) as (port, _):
+        mint.renew(old, new)
+        await until(lambda: house.loaded(1))
+        tls = trusting(ours.cert)
+        tls.load_cert_chain(new.cert, new.key)
+        async with client(port, tls=tls) as session, session.get("/things/a") as answer:
+            assert answer.status == 200
+        assert house.count("numalign_http_proven_total") == 1
+        old.cert.write_text("garbage")
+        await until(lambda: house.told.of("tls.reload_failed"))
+        async with client(port, tls=tls) as session, session.get("/things/a") as answer:
+            assert answer.status == 200
+        assert house.count("numalign_http_proven_total") == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, f"cannot be read: {strerror(ENOENT)}"),
+        ("", "contains no PEM certificate (-----BEGIN CERTIFICATE-----)"),
+    ],
+)
+async def test_a_bad_authority_ends_the_start(
+    house: House, mint: Mint, tmp_path: Path, content: str | None, said: str
+) -> None:
+    path = tmp_path / "ca.crt"
+    if content is not None:
+        path.write_text(content)
+    settings = with_pair(mint.pair(), client_ca=path)
+    assert await server.serve(house.app(), settings, stop=server.Stop()) == 2
+    (line,) = house.told.of("server.start_failed")
+    assert line["errors"] == [f"{path}: {said}"]

@@ -1,0 +1,195 @@
+"""Traces on the wire: a real receiver, and what it is told."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from numalign.model.errors import BadInput
+from numalign.runtime import otlp, tracing
+from numalign.runtime.otlp import MOST_WAITING, OtlpTracer
+from numalign.runtime.tracing import TRACEPARENT
+from tests.worlds.houses import Told
+from tools.clusters.otlp import OtlpReceiver, receiving
+
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+SAMPLED = {TRACEPARENT: f"00-{TRACE}-{PARENT}-01"}
+NOT_SAMPLED = {TRACEPARENT: f"00-{TRACE}-{PARENT}-00"}
+SERVER, CLIENT = 2, 3
+
+
+@pytest.fixture
+def receiver() -> Iterator[OtlpReceiver]:
+    with receiving() as found:
+        yield found
+
+
+@pytest.fixture
+def exporting(receiver: OtlpReceiver, told: Told, registry: CollectorRegistry) -> Callable[..., Any]:
+    """Makes a tracer that sends to the receiver, inside a `with`."""
+
+    def made(ratio: float = 1.0, endpoint: str = "") -> Any:  # noqa: ANN401  a context manager
+        return tracing.exporting(
+            endpoint or receiver.endpoint,
+            ratio=ratio,
+            program="numalign-test",
+            log=told.log,
+            registry=registry,
+        )
+
+    return made
+
+
+def test_a_call_is_a_span_of_the_callers_trace(receiver: OtlpReceiver, exporting: Callable[..., Any]) -> None:
+    with exporting() as tracer, tracer.called("POST /validate", SAMPLED) as span:
+        span.add({"k8s.pod.name": "web", "numalign.review.dry_run": True})
+        span.end_with(200)
+
+    [found] = receiver.spans
+    assert (found.name, found.kind, found.trace, found.parent) == ("POST /validate", SERVER, TRACE, PARENT)
+    assert found.attributes == {
+        "k8s.pod.name": "web",
+        "numalign.review.dry_run": True,
+        "http.response.status_code": 200,
+    }
+    assert (found.service, found.failed, receiver.paths) == ("numalign-test", False, {"/v1/traces"})
+
+
+def test_a_write_within_a_call_belongs_to_it_and_passes_the_trace_on(
+    receiver: OtlpReceiver, exporting: Callable[..., Any]
+) -> None:
+    headers: dict[str, str] = {}
+    with (
+        exporting() as tracer,
+        tracer.called("POST /bind", SAMPLED),
+        tracer.writing("POST pods/binding", {"numalign.object": "pod a/b"}, headers),
+    ):
+        pass
+
+    [write], [call] = receiver.named("POST pods/binding"), receiver.named("POST /bind")
+    assert (write.kind, write.trace, write.parent) == (CLIENT, TRACE, call.id)
+    assert headers == {TRACEPARENT: f"00-{TRACE}-{write.id}-01"}
+
+
+@pytest.mark.parametrize(
+    ("ratio", "headers", "spans"),
+    [(1.0, {}, 1), (0.0, {}, 0), (0.0, SAMPLED, 1), (1.0, NOT_SAMPLED, 0), (1.0, {TRACEPARENT: "00-x"}, 1)],
+)
+def test_the_caller_decides_what_is_sampled_and_otherwise_a_share_is(
+    receiver: OtlpReceiver,
+    exporting: Callable[..., Any],
+    ratio: float,
+    headers: dict[str, str],
+    spans: int,
+) -> None:
+    with exporting(ratio) as tracer, tracer.called("a", headers) as span:
+        assert (span is not None, tracing.current() is not None) == (bool(spans), bool(spans))
+
+    assert len(receiver.spans) == spans
+    assert tracing.current() is None
+
+
+def test_what_is_not_sampled_is_passed_on_as_such(exporting: Callable[..., Any]) -> None:
+    headers: dict[str, str] = {}
+    with exporting() as tracer, tracer.called("a", NOT_SAMPLED), tracer.writing("b", {}, headers):
+        pass
+    assert headers[TRACEPARENT].startswith(f"00-{TRACE}-")
+    assert headers[TRACEPARENT].endswith("-00")
+
+
+def test_a_failure_is_told_without_its_text(receiver: OtlpReceiver, exporting: Callable[..., Any]) -> None:
+    with exporting() as tracer:
+        with pytest.raises(ValueError, match="secret"), tracer.called("raised", {}):
+            raise ValueError("secret")
+        with tracer.called("answered", {}) as span:
+            span.end_with(500)
+
+    assert [span.failed for span in receiver.spans] == [True, True]
+    assert "secret" not in str(receiver.spans)
+
+
+def test_texts_and_their_number_are_bounded(receiver: OtlpReceiver, exporting: Callable[..., Any]) -> None:
+    with exporting() as tracer, tracer.called("a", {}) as span:
+        span.add({f"k{number}": "x" * 100_000 for number in range(1000)})
+
+    [found] = receiver.spans
+    assert len(found.attributes) == otlp.MOST_ATTRIBUTES
+    assert {len(str(value)) for value in found.attributes.values()} == {otlp.LONGEST_TEXT}
+
+
+def test_spans_are_counted(
+    receiver: OtlpReceiver, exporting: Callable[..., Any], registry: CollectorRegistry
+) -> None:
+    with exporting() as tracer:
+        for _ in range(3):
+            with tracer.called("a", {}):
+                pass
+    assert len(receiver.spans) == 3
+    counted = [
+        registry.get_sample_value("numalign_spans_total", {"result": fate}) for fate in otlp.SpanResult
+    ]
+    assert counted == [3, 3, 0]
+
+
+def test_a_receiver_that_is_gone_is_said_once_and_nobody_waits(
+    exporting: Callable[..., Any], told: Told, registry: CollectorRegistry
+) -> None:
+    # Nobody listens there.
+    with exporting(endpoint="http://127.0.0.1:9") as tracer:
+        began = time.perf_counter()
+        for _ in range(3 * MOST_WAITING):
+            with tracer.called("a", SAMPLED):
+                pass
+        took = time.perf_counter() - began
+
+    # Not a second for thousands; sending one would be given up after five.
+    assert took < otlp.SEND_SECONDS
+    assert len(told.of("tracing.failed")) <= 1
+    assert told.of("library") == []
+    assert registry.get_sample_value("numalign_spans_total", {"result": "ended"}) == 3 * MOST_WAITING
+    assert registry.get_sample_value("numalign_spans_total", {"result": "exported"}) == 0
+
+
+def test_a_receiver_that_says_no_is_counted(
+    receiver: OtlpReceiver, exporting: Callable[..., Any], told: Told, registry: CollectorRegistry
+) -> None:
+    receiver.status = HTTPStatus.BAD_REQUEST
+    with exporting() as tracer, tracer.called("a", {}):
+        pass
+    assert registry.get_sample_value("numalign_spans_total", {"result": "failed"}) == 1
+    [said] = told.of("tracing.failed")
+    assert (said["level"], said["spans"]) == ("warning", 1)
+
+
+def test_where_the_library_is_missing_it_is_said_what_to_install(
+    exporting: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+    monkeypatch.delitem(sys.modules, "numalign.runtime.otlp")
+    monkeypatch.delattr("numalign.runtime.otlp")
+    with pytest.raises(BadInput, match=r"--otlp-endpoint: opentelemetry.* pip install 'numalign\[tracing\]'"):
+        exporting()
+
+
+LOADED = """
+import importlib, sys
+for program in ("webhook", "scorer", "controller"):
+    importlib.import_module(f"{program}.__main__")
+    print(program, *sorted({"opentelemetry", "requests"} & sys.modules.keys()))
+"""
+
+
+def test_a_program_that_traces_nothing_loads_none_of_it() -> None:
+    found = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)  # noqa: S603  our own
+    assert found.stdout.split() == ["webhook", "scorer", "controller"]
+
+
+def test_a_tracer_is_what_others_know_of_it(exporting: Callable[..., Any]) -> None:
+    with exporting() as tracer:
+        known: tracing.Tracer = tracer
+        assert isinstance(known, OtlpTracer)

@@ -1,0 +1,877 @@
+"""A server on a real socket: what it answers, what it survives, how it ends."""
+
+import asyncio
+import contextlib
+import gzip
+import io
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from http.client import HTTPConnection
+from pathlib import Path
+from types import MappingProxyType
+
+import aiohttp
+import pytest
+
+from numalign.runtime import server
+from numalign.runtime.limits import Timeouts
+from numalign.runtime.listener import HttpConnection
+from numalign.runtime.server_settings import ServingSettings
+from numalign.runtime.tls import PairFiles
+from tests.worlds.houses import (
+    MIB,
+    TELLING,
+    House,
+    Mint,
+    Trust,
+    calling,
+    client,
+    plain,
+    takes_connections,
+    until,
+    with_pair,
+)
+from tests.worlds.notation import table
+
+# Health, readiness, metrics.
+
+
+@pytest.mark.parametrize("waiting", [{}, {"snapshot": "not read yet"}], ids=["ready", "waiting"])
+async def test_readiness_tells_what_is_waited_for_and_health_does_not(
+    house: House, waiting: dict[str, str]
+) -> None:
+    house.checks = {"nothing": lambda: None, **{name: lambda: waiting["snapshot"] for name in waiting}}
+    async with house.watched() as (_, watching):
+        async with watching.get("/healthz") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok\n")
+        async with watching.get("/readyz") as answer:
+            assert answer.status == (503 if waiting else 200)
+            assert await answer.json() == {"ready": not waiting, "waiting_for": waiting}
+
+
+async def test_a_check_that_breaks_is_not_ready(house: House) -> None:
+    def broken() -> str | None:
+        raise RuntimeError("no")
+
+    house.checks = {"snapshot": broken}
+    async with house.watched() as (_, watching), watching.get("/readyz") as answer:
+        assert answer.status == 500
+
+
+async def test_metrics_count_answers_by_declared_route(house: House) -> None:
+    async with house.watched() as (session, watching):
+        for path in ("/things/a", "/things/b", "/nowhere/1", "/nowhere/2"):
+            async with session.get(path):
+                pass
+        async with watching.get("/metrics") as answer:
+            text = await answer.text()
+
+    assert 'numalign_http_requests_total{code="200",route="/things/{name}"} 2.0' in text
+    assert 'numalign_http_requests_total{code="404",route="unmatched"} 2.0' in text
+    assert "numalign_http_in_flight 0.0" in text
+
+
+@pytest.mark.parametrize("path", TELLING)
+async def test_each_port_serves_its_own(house: House, path: str) -> None:
+    """Who may call must not be who may watch: a rule of the network tells ports apart, not paths."""
+    async with house.watched(state=dict) as (session, watching):
+        async with session.get(path) as answer:
+            assert answer.status == 404
+        async with watching.get(path) as answer:
+            assert answer.status == 200
+        async with watching.get("/things/a") as answer:
+            assert answer.status == 404
+
+
+async def test_a_program_without_calls_serves_health_alone(house: House) -> None:
+    app = server.application([], log=house.told.log, registry=house.registry, checks={}, state=dict)
+    settings = ServingSettings(bind="127.0.0.1", metrics_port=0)
+    async with server.listening(app, settings) as place, client(place.metrics_port) as watching:
+        for path in TELLING:
+            async with watching.get(path) as answer:
+                assert answer.status == 200
+
+    (line,) = house.told.of("server.listening")
+    assert line.keys() == {"time", "level", "event", "bind", "metrics_port"}
+
+
+# Bad calls and our own faults.
+
+BAD_CALLS = [
+    ("an unknown path", "GET", "/nowhere", 404, "404: Not Found"),
+    ("the wrong method", "PUT", "/echo", 405, "405: Method Not Allowed"),
+    ("our own fault", "GET", "/fail", 500, "internal error: see the log of this server"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "status", "text"), table(BAD_CALLS))
+async def test_every_refusal_is_short_json(
+    house: House, method: str, path: str, status: int, text: str
+) -> None:
+    async with house.open() as session, session.request(method, path) as answer:
+        assert answer.status == status
+        assert await answer.json() == {"error": text}
+        # Whoever asks in the wrong way is told the right one.
+        assert answer.headers.get("Allow") == ("POST" if status == 405 else None)
+
+
+async def test_what_a_handler_raises_stays_in_the_log(house: House) -> None:
+    async with house.open() as session:
+        async with session.get("/fail") as answer:
+            assert "secret" not in await answer.text()
+        async with session.get("/things/after") as answer:
+            assert answer.status == 200
+
+    (line,) = house.told.of("request.failed")
+    assert (line["route"], line["error"]) == ("/fail", "RuntimeError: the secret of the house")
+    assert "in fail" in line["traceback"]
+    assert house.count("numalign_http_failures_total", route="/fail") == 1
+    assert house.count("numalign_http_requests_total", route="/fail", code="500") == 1
+
+
+@pytest.mark.parametrize(("size", "status"), [(4 * MIB, 200), (4 * MIB + 1, 413)])
+async def test_bodies_up_to_4_mib(house: House, size: int, status: int) -> None:
+    async with house.open() as session:
+        async with session.post("/echo", data=io.BytesIO(bytes(size))) as answer:
+            assert answer.status == status
+        async with session.get("/things/a") as answer:
+            assert answer.status == 200
+
+
+DENSE = [
+    # what a body is           bytes           status
+    ("long text",              b'"x"' * 2**21, 200),
+    ("many values",            b"1,,," * 2**20 + b"1", 413),
+    ("as many, but short",     b",,,," * 2**20, 200),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sent", "status"), table(DENSE))
+async def test_a_long_body_has_few_values(house: House, sent: bytes, status: int) -> None:
+    async with (
+        house.open(body=8 * MIB, values=2**21) as session,
+        session.post("/echo", data=io.BytesIO(sent)) as answer,
+    ):
+        assert answer.status == status
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "identity, gzip", ""])
+async def test_a_packed_body_is_not_taken(house: House, coding: str) -> None:
+    """A few kilobytes would become megabytes, and nobody who has to call packs anything."""
+    body = gzip.compress(bytes(64 * MIB))
+    async with house.port() as port, calling(port) as caller:
+        await caller.say(
+            f"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Encoding: {coding}\r\n".encode(),
+            f"Content-Length: {len(body)}\r\n\r\n".encode(),
+            body,
+        )
+        status, _, said = await caller.heard()
+        assert status == 415
+        assert json.loads(said) == {
+            "error": f"content encoding {coding} is not supported: send the body without one"
+        }
+
+
+async def test_a_caller_who_hangs_up_is_not_our_failure(house: House) -> None:
+    async with server.listening(house.app(), plain()) as place:
+        reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+        writer.write(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+        writer.close()
+        await writer.wait_closed()
+        await until(lambda: house.told.of("request.unreadable"))
+
+    assert reader.at_eof()
+    assert house.told.of("request.failed") == []
+
+
+async def test_nor_is_one_who_is_cut_off_as_the_body_comes(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has to go for others may have sent something in that very moment."""
+    hear = HttpConnection.data_received
+
+    def hear_and_cut(connection: HttpConnection, data: bytes) -> None:
+        hear(connection, data)
+        if data == b"more":
+            connection.cut()
+
+    monkeypatch.setattr(HttpConnection, "data_received", hear_and_cut)
+    async with house.port() as port, calling(port) as caller:
+        await caller.say(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf")
+        await asyncio.sleep(0.02)
+        await caller.say(b"more")
+        await until(lambda: house.told.of("request.unreadable"))
+
+    assert house.told.of("request.failed") == []
+
+
+# Too much at once.
+
+
+async def test_one_call_too_many_is_asked_to_come_again(house: House) -> None:
+    async with house.open(calls=1) as session:
+        first = asyncio.create_task(session.get("/wait"))
+        await house.door.entered.wait()
+        async with session.get("/things/a") as answer:
+            assert answer.status == 503
+            assert answer.headers["Retry-After"] == "1"
+            assert answer.headers["Connection"] == "close"
+            assert await answer.json() == {"error": "too many calls in flight: try again"}
+        house.door.opened.set()
+        assert (await first).status == 200
+        async with session.get("/things/a") as answer:
+            assert answer.status == 200
+
+    assert house.count("numalign_http_shed_total", reason="calls") == 1
+    assert house.count("numalign_http_shed_total", reason="bytes") == 0
+    assert house.count("numalign_http_in_flight") == 0
+
+
+@pytest.mark.parametrize("path", TELLING)
+async def test_probes_are_answered_under_overload(house: House, path: str) -> None:
+    async with house.watched(calls=1, state=dict) as (session, watching):
+        first = asyncio.create_task(session.get("/wait"))
+        await house.door.entered.wait()
+        async with watching.get(path) as answer:
+            assert answer.status == 200
+        house.door.opened.set()
+        await first
+
+
+async def test_a_call_that_breaks_leaves_its_place_and_gives_its_bytes_back(house: House) -> None:
+    async with house.open(calls=1, bytes=100) as session:
+        for _ in range(3):
+            async with session.get("/fail", data=b"x" * 100) as answer:
+                assert answer.status == 500
+        assert arrived(house, 0)()
+
+
+async def test_zero_sets_no_bound(house: House) -> None:
+    async with house.open(calls=0) as session:
+        calls = [asyncio.create_task(session.get("/wait")) for _ in range(20)]
+        await until(lambda: house.count("numalign_http_in_flight") == 20)
+        house.door.opened.set()
+        answers = await asyncio.gather(*calls)
+
+    assert [answer.status for answer in answers] == [200] * 20
+
+
+# Too many bytes at once.
+
+
+def arrived(house: House, count: int) -> Callable[[], bool]:
+    return lambda: house.count("numalign_http_bytes_in_flight") == count
+
+
+async def test_what_is_announced_holds_nothing(house: House) -> None:
+    """Eight sockets that announce megabytes, and four hundred that announce ten bytes: all stay silent."""
+    async with contextlib.AsyncExitStack() as stack:
+        port = await stack.enter_async_context(house.port(calls=32, bytes=16 * MIB))
+        for length in (*[4 * MIB] * 8, *[10] * 400):
+            silent = await stack.enter_async_context(calling(port))
+            await silent.begin(length)
+            await silent.say(b"x")
+        await until(arrived(house, 408))
+        session = await stack.enter_async_context(client(port))
+        for _ in range(20):
+            async with session.post("/echo", data=b"x" * 1000) as answer:
+                assert answer.status == 200
+        assert house.count("numalign_http_in_flight") == 0
+
+
+async def test_bytes_count_as_they_come(house: House) -> None:
+    async with house.port() as port, calling(port) as caller:
+        await caller.begin(100)
+        await caller.say(b"x" * 60)
+        await until(arrived(house, 60))
+        await caller.say(b"x" * 40)
+        assert (await caller.heard())[0] == 200
+        assert arrived(house, 0)()
+
+
+async def test_a_body_that_becomes_too_much_is_asked_to_come_again(house: House) -> None:
+    async with house.port(bytes=100) as port, calling(port) as one, calling(port) as two:
+        await one.begin(70)
+        await one.say(b"x" * 60)
+        await until(arrived(house, 60))
+        await two.begin(60)
+        await two.say(b"x" * 50)
+        status, headers, body = await two.heard()
+        assert (status, headers["Retry-After"], headers["Connection"]) == (503, "1", "close")
+        assert json.loads(body) == {"error": "too many bytes in flight: try again"}
+        await one.say(b"x" * 10)
+        assert (await one.heard())[::2] == (200, b'{"length": 70}')
+        await until(arrived(house, 0))
+
+    assert house.count("numalign_http_shed_total", reason="bytes") == 1
+    assert house.count("numalign_http_shed_total", reason="calls") == 0
+
+
+async def test_a_call_without_a_body_needs_no_room(house: House) -> None:
+    async with house.port(bytes=100) as port, calling(port) as one, client(port) as session:
+        await one.begin(101)
+        await one.say(b"x" * 100)
+        await until(arrived(house, 100))
+        async with session.get("/things/a") as answer:
+            assert answer.status == 200
+
+
+async def test_a_body_longer_than_all_together_is_taken_while_it_is_alone(house: House) -> None:
+    async with house.open(bytes=100) as session:
+        for _ in range(2):
+            async with session.post("/echo", data=b"x" * MIB) as answer:
+                assert await answer.json() == {"length": MIB}
+
+
+async def test_a_body_in_chunks_counts_as_it_comes_and_has_an_end(house: House) -> None:
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with house.port(body=10) as port, calling(port) as caller:
+        await caller.say(head, b"5\r\nhello\r\n")
+        await until(arrived(house, 5))
+        await caller.say(b"0\r\n\r\n")
+        assert json.loads((await caller.heard())[2]) == {"length": 5}
+        await caller.say(head, b"5\r\nhello\r\n", b"6\r\nhello!\r\n")
+        assert (await caller.heard())[0] == 413
+
+
+async def test_a_body_announced_too_large_is_refused_before_it_comes(house: House) -> None:
+    async with house.port() as port, calling(port) as caller:
+        await caller.begin(4 * MIB + 1)
+        status, _, body = await caller.heard()
+        assert status == 413
+        assert json.loads(body)["error"] == "the request body has more than 4194304 bytes"
+
+
+async def test_what_no_route_takes_is_refused_unread(house: House) -> None:
+    async with house.port(bytes=1) as port, calling(port) as caller:
+        await caller.say(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 999\r\n\r\n")
+        assert (await caller.heard())[0] == 404
+
+
+async def test_many_at_once_hold_no_more_than_was_set(house: House) -> None:
+    """Forty senders of nearly a mebibyte each: one peer gets three quarters of the room for four."""
+    async with house.port(bytes=4 * MIB) as port, contextlib.AsyncExitStack() as stack:
+        callers = [await stack.enter_async_context(calling(port)) for _ in range(40)]
+        for caller in callers:
+            await caller.begin(MIB)
+        await asyncio.gather(*(caller.say(b"x" * (MIB - 1)) for caller in callers), return_exceptions=True)
+        await until(lambda: (house.count("numalign_http_shed_total", reason="bytes") or 0) >= 36)
+        assert 0 < (house.count("numalign_http_bytes_in_flight") or 0) <= 4 * MIB
+
+
+async def test_a_caller_who_hangs_up_gives_its_bytes_back(house: House) -> None:
+    async with house.port(bytes=100) as port:
+        async with calling(port) as caller:
+            await caller.begin(100)
+            await caller.say(b"x" * 50)
+            await until(arrived(house, 50))
+        await until(arrived(house, 0))
+
+
+async def test_an_answer_that_nobody_takes_is_given_up(house: House) -> None:
+    async with house.port(timeouts=Timeouts(answer=0.05)) as port, calling(port) as deaf:
+        await deaf.say(b"GET /much HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until(lambda: house.count("numalign_http_slow_total", part="answer") == 1)
+        await until(lambda: house.count("numalign_http_in_flight") == 0)
+
+
+async def test_long_bodies_are_handled_one_at_a_time_and_short_ones_beside_them(house: House) -> None:
+    async with house.open() as session:
+        long = [asyncio.create_task(session.get("/wait", data=b"x" * MIB)) for _ in range(3)]
+        await until(lambda: house.count("numalign_http_in_flight") == 3)
+        for _ in range(5):
+            async with session.post("/echo", data=b"x") as answer:
+                assert answer.status == 200
+        assert house.door.most == 1
+        house.door.opened.set()
+        assert [(await each).status for each in long] == [200] * 3
+        assert house.door.most == 1
+
+
+# Too slow.
+
+
+async def test_a_body_that_does_not_come_is_given_up(house: House) -> None:
+    limits = {"timeouts": Timeouts(body=0.03), "bytes": 100}
+    async with house.port(**limits) as port, calling(port) as slow, client(port) as session:
+        await slow.begin(100)
+        await slow.say(b"some of it")
+        status, headers, body = await slow.heard()
+        assert (status, headers["Connection"]) == (408, "close")
+        assert json.loads(body) == {"error": "the request body did not arrive within 0.03 s"}
+        async with session.post("/echo", data=b"x" * 100) as answer:
+            assert answer.status == 200
+
+    (line,) = house.told.of("request.slow")
+    assert (line["route"], line["part"], line["seconds"]) == ("/echo", "body", 0.03)
+    assert house.count("numalign_http_slow_total", part="body") == 1
+    assert house.count("numalign_http_requests_total", route="/echo", code="408") == 1
+
+
+async def test_a_body_that_comes_drop_by_drop_is_given_up_too(house: House) -> None:
+    async with house.port(timeouts=Timeouts(body=0.05)) as port, calling(port) as slow:
+        await slow.begin(1000)
+
+        async def drip() -> None:
+            while True:
+                await slow.say(b"x")
+                await asyncio.sleep(0.005)
+
+        dripping = asyncio.create_task(drip())
+        assert (await slow.heard())[0] == 408
+        dripping.cancel()
+
+
+async def test_a_handler_may_take_longer_than_a_body(house: House) -> None:
+    async with house.open(timeouts=Timeouts(body=0.01)) as session:
+        call = asyncio.create_task(session.get("/wait", data=b"x"))
+        await house.door.entered.wait()
+        await asyncio.sleep(0.03)
+        house.door.opened.set()
+        async with await call as answer:
+            assert answer.status == 200
+
+
+# What the process knows.
+
+
+async def test_the_state_is_not_shown_unless_it_is_asked_for(house: House) -> None:
+    async with house.watched() as (_, watching), watching.get("/debug/state") as answer:
+        assert answer.status == 404
+
+
+async def test_the_state_is_what_the_program_says_and_what_the_server_knows(house: House) -> None:
+    house.checks = {"snapshot": lambda: "not read yet"}
+    state = {"nodes": {"a": Path("/x")}, "classes": frozenset({"c"}), 7: MappingProxyType({"since": None})}
+    async with house.watched(state=lambda: state) as (session, watching):
+        call = asyncio.create_task(session.get("/wait", data=b"12345"))
+        await house.door.entered.wait()
+        async with watching.get("/debug/state") as answer:
+            assert (answer.status, answer.content_type) == (200, "application/json")
+            assert await answer.json() == {
+                "nodes": {"a": "/x"},
+                "classes": ["c"],
+                "7": {"since": None},
+                "server": {
+                    "draining": False,
+                    "waiting_for": {"snapshot": "not read yet"},
+                    "in_flight": 1,
+                    "bytes_in_flight": 5,
+                    "connections": 1,
+                },
+            }
+        house.door.opened.set()
+        await call
+
+
+async def test_a_state_that_cannot_be_told_is_our_fault(house: House) -> None:
+    async with (
+        house.watched(state=lambda: {"n": 2**70}) as (_, watching),
+        watching.get("/debug/state") as answer,
+    ):
+        assert answer.status == 500
+    assert len(house.told.of("request.failed")) == 1
+
+
+# The end.
+
+
+async def test_while_draining_calls_are_answered_and_connections_closed(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(drain_seconds=600), stop=stop) as (port, running):
+        async with client(port) as session:
+            async with session.get("/things/a") as answer:
+                assert "Connection" not in answer.headers
+            stop.ask()
+            await until(lambda: house.told.of("server.draining"))
+            async with session.get("/things/a") as answer:
+                assert (answer.status, answer.headers["Connection"]) == (200, "close")
+        async with client(house.metrics_port()) as watching:
+            async with watching.get("/readyz") as answer:
+                assert answer.status == 503
+                assert (await answer.json())["waiting_for"] == {"server": "draining"}
+            async with watching.get("/healthz") as answer:
+                assert answer.status == 200
+        stop.ask()
+        assert await running == 0
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+    assert [line["failed_tasks"] for line in house.told.of("server.stopped")] == [[]]
+
+
+async def test_draining_takes_the_time_that_was_set(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(drain_seconds=0.2), stop=stop) as (_, running):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        stop.ask()
+        assert await running == 0
+        assert 0.2 <= loop.time() - began < 2
+
+
+async def test_a_call_in_flight_is_answered_before_the_end(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop) as (port, running), client(port) as session:
+        call = asyncio.create_task(session.get("/wait"))
+        await house.door.entered.wait()
+        stop.ask()
+        await asyncio.sleep(0.05)
+        assert not running.done()
+        house.door.opened.set()
+        async with await call as answer:
+            assert (answer.status, await answer.text()) == (200, "done")
+        assert await running == 0
+
+
+async def test_the_port_that_tells_is_the_last_to_close(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop) as (port, running), client(port) as session:
+        call = asyncio.create_task(session.get("/wait"))
+        await house.door.entered.wait()
+        stop.ask()
+        await until(lambda: not takes_connections(port))
+        async with client(house.metrics_port()) as watching, watching.get("/readyz") as answer:
+            assert answer.status == 503
+        house.door.opened.set()
+        await call
+        assert await running == 0
+        assert not takes_connections(house.metrics_port())
+
+
+async def test_a_body_on_its_way_is_taken_before_the_end(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop) as (port, running), calling(port) as caller:
+        await caller.begin(4)
+        await until(lambda: house.count("numalign_http_reading") == 1)
+        stop.ask()
+        await until(lambda: house.told.of("server.draining"))
+        await caller.say(b"body")
+        status, headers, body = await caller.heard()
+        assert (status, headers["Connection"], body) == (200, "close", b'{"length": 4}')
+        assert await running == 0
+
+
+async def test_idle_connections_are_closed_at_the_end(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop) as (port, running):
+        async with calling(port) as used, calling(port) as fresh:
+            await used.say(b"GET /things/a HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await used.heard())[0] == 200
+            stop.ask()
+            assert (await used.reader.read(), await fresh.reader.read()) == (b"", b"")
+        assert await running == 0
+
+
+async def test_a_call_that_is_never_answered_does_not_hold_up_the_end(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop, grace=0.05) as (port, running), calling(port) as caller:
+        await caller.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
+        await house.door.entered.wait()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        stop.ask()
+        assert await running == 0
+        assert 0.05 <= loop.time() - began < 1
+
+
+async def test_a_body_that_never_comes_does_not_hold_up_the_end(house: House) -> None:
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop, grace=0.05) as (port, running), calling(port) as caller:
+        await caller.begin(100)
+        await until(lambda: house.count("numalign_http_reading") == 1)
+        stop.ask()
+        async with asyncio.timeout(2):
+            assert await running == 0
+
+
+async def test_tasks_run_beside_the_server_and_end_with_it(house: House) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def beside() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    stop = server.Stop()
+    async with house.serving(plain(), stop=stop, tasks={"beside": beside}) as (_, running):
+        await began.wait()
+        stop.ask()
+        assert await running == 0
+    assert ended.is_set()
+
+
+async def test_a_task_that_fails_ends_the_program_with_a_reason(house: House) -> None:
+    async def broken() -> None:
+        raise RuntimeError("lost the snapshot")
+
+    async with house.serving(plain(), stop=server.Stop(), tasks={"snapshot": broken}) as (_, run):
+        assert await run == 1
+
+    (line,) = house.told.of("task.failed")
+    assert (line["task"], line["error"]) == ("snapshot", "RuntimeError: lost the snapshot")
+    assert [line["failed_tasks"] for line in house.told.of("server.stopped")] == [["snapshot"]]
+
+
+async def test_a_task_that_is_done_is_no_reason_to_end(house: House) -> None:
+    done = asyncio.Event()
+
+    async def brief() -> None:
+        done.set()
+
+    async with house.serving(plain(), stop=server.Stop(), tasks={"brief": brief}) as (_, running):
+        await done.wait()
+        await asyncio.sleep(0.02)
+        assert not running.done()
+
+
+# Sockets.
+
+
+async def test_the_port_really_taken_is_told_once(house: House) -> None:
+    async with server.listening(house.app(), plain()) as place:
+        assert place.port > 0
+    (line,) = house.told.of("server.listening")
+
+    assert {key: line[key] for key in ("bind", "port", "scheme", "metrics_port")} == {
+        "bind": "127.0.0.1", "port": place.port, "scheme": "http", "metrics_port": place.metrics_port,
+    }  # fmt: skip
+
+
+async def test_everywhere_is_one_port_for_both_families(house: House) -> None:
+    hosts = ["127.0.0.1", *(["::1"] if socket.has_dualstack_ipv6() else [])]
+    async with server.listening(house.app(), plain(bind="*")) as place:
+        for host in hosts:
+            _, writer = await asyncio.open_connection(host, place.port)
+            writer.close()
+            await writer.wait_closed()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+async def test_an_address_of_ipv6_alone(house: House) -> None:
+    async with server.listening(house.app(), plain(bind="::1")) as place:
+        _, writer = await asyncio.open_connection("::1", place.port)
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize(("name", "flag"), [("port", "--port"), ("metrics_port", "--metrics-port")])
+async def test_a_port_in_use_ends_the_start(house: House, name: str, flag: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code = await server.serve(house.app(), plain(**{name: port}), stop=server.Stop())
+
+    assert code == 2
+    assert [line["errors"] for line in house.told.of("server.start_failed")] == [
+        [f"--bind 127.0.0.1 {flag} {port}: cannot listen: Address already in use"]
+    ]
+    assert house.told.of("server.listening") == []
+
+
+@pytest.mark.parametrize("bind", ["192.0.2.1", "no.such.host.invalid", "a b", "1:2", ".."])
+async def test_an_address_that_is_not_ours_ends_the_start(house: House, bind: str) -> None:
+    with pytest.raises(server.CannotListen, match=r"--metrics-port 0: cannot listen: [a-zA-Z]"):
+        async with server.listening(house.app(), plain(bind=bind)):
+            pass
+
+
+def test_connections_are_kept_longer_than_the_api_server_keeps_them() -> None:
+    assert Timeouts().idle >= 180
+
+
+# TLS.
+
+
+async def test_everything_over_tls(house: House, mint: Mint, trusting: Trust) -> None:
+    pair = mint.pair()
+    async with server.listening(house.app(), with_pair(pair)) as place:
+        assert place.scheme == "https"
+        async with client(place.port, tls=trusting(pair.cert)) as session:
+            async with session.get("/things/a") as answer:
+                assert answer.status == 200
+            async with session.post("/echo", data=b"x" * MIB) as answer:
+                assert await answer.json() == {"length": MIB}
+
+
+async def test_plain_http_to_a_tls_port_is_refused_and_harmless(
+    house: House, mint: Mint, trusting: Trust
+) -> None:
+    pair = mint.pair()
+    async with server.listening(house.app(), with_pair(pair)) as place:
+        async with client(place.port) as session:
+            with pytest.raises(aiohttp.ClientError):
+                await session.get("/things/a")
+        assert await asyncio.to_thread(shown, place.port, trusting(pair.cert)) == der(pair)
+
+
+async def test_a_bad_pair_ends_the_start(house: House, mint: Mint) -> None:
+    pair = mint.pair()
+    pair.key.write_text("")
+
+    assert await server.serve(house.app(), with_pair(pair), stop=server.Stop()) == 2
+    (line,) = house.told.of("server.start_failed")
+    assert line["errors"] == [f"{pair.key}: contains no PEM private key (-----BEGIN PRIVATE KEY-----)"]
+
+
+async def test_an_expired_certificate_is_not_ready(house: House, mint: Mint) -> None:
+    times = [datetime.now(UTC)]
+    pair = mint.pair(until=times[0] + timedelta(hours=1))
+    async with (
+        server.listening(house.app(), with_pair(pair), clock=lambda: times[-1]) as place,
+        client(place.metrics_port) as watching,
+    ):
+        async with watching.get("/readyz") as answer:
+            assert answer.status == 200
+        times.append(times[0] + timedelta(hours=2))
+        async with watching.get("/readyz") as answer:
+            assert answer.status == 503
+            assert "expired" in (await answer.json())["waiting_for"]["certificate"]
+
+
+def shown(port: int, context: ssl.SSLContext) -> bytes:
+    """The certificate that a new connection is shown."""
+    with (
+        socket.create_connection(("127.0.0.1", port)) as raw,
+        context.wrap_socket(raw, server_hostname="127.0.0.1") as connection,
+    ):
+        return connection.getpeercert(binary_form=True) or b""
+
+
+def der(pair: PairFiles) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pair.cert.read_text())
+
+
+async def test_the_certificate_changes_under_an_open_connection(
+    house: House, mint: Mint, trusting: Trust
+) -> None:
+    first, second, third = mint.pair("ec"), mint.pair("rsa"), mint.pair("ec")
+    context = trusting(first.cert, second.cert, third.cert)
+    pairs = {"rsa": (second, der(second)), "ec": (third, der(third))}
+    settings = with_pair(first, tls_reload_seconds=0.01)
+    async with house.serving(settings, stop=server.Stop()) as (port, _):
+        assert await asyncio.to_thread(shown, port, context) == der(first)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        for number, (pair, expected) in enumerate(pairs.values(), start=1):
+            mint.renew(first, pair)
+            await until(partial(house.loaded, number))
+            assert await asyncio.to_thread(shown, port, context) == expected
+            writer.write(b"GET /things/ok HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200 OK")
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_zero_never_looks_for_a_new_pair(house: House, mint: Mint) -> None:
+    pair = mint.pair()
+    async with house.serving(with_pair(pair, tls_reload_seconds=0), stop=server.Stop()):
+        mint.renew(pair, mint.pair())
+        await asyncio.sleep(0.1)
+    assert house.told.of("tls.loaded") == []
+
+
+# A whole process.
+
+PROGRAM = """
+import asyncio, os, sys
+from aiohttp import web
+from numalign.runtime import logs, metrics, server, settings
+from numalign.runtime.server_settings import ServerSettings
+
+chosen = settings.from_command_line(ServerSettings, prog="toy", argv=sys.argv[1:], environ=os.environ)
+log = logs.to(sys.stderr, level=chosen.log_level, form=chosen.log_format)
+registry = metrics.registry(program="toy")
+
+async def slow(request):
+    log.info("toy.asked")
+    await asyncio.sleep(0.4)
+    return web.Response(text="late")
+
+app = server.application([web.get("/slow", slow)], log=log, registry=registry, checks={})
+sys.exit(server.run(lambda stop: server.serve(app, chosen, stop=stop), log=log))
+"""
+
+
+def program(*argv: str) -> subprocess.Popen[str]:
+    root = Path(server.__file__).parents[2]
+    return subprocess.Popen(  # noqa: S603 our own program
+        [sys.executable, "-c", PROGRAM, "--bind=127.0.0.1", "--port=0", "--metrics-port=0", *argv],
+        cwd=root,
+        env={"PATH": os.environ["PATH"]},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def events(process: subprocess.Popen[str]) -> list[str]:
+    _, err = process.communicate(timeout=20)
+    return [json.loads(line)["event"] for line in err.splitlines()]
+
+
+def test_a_process_ends_gracefully_on_sigterm_and_at_once_on_the_second(mint: Mint, trusting: Trust) -> None:
+    pair = mint.pair()
+    with program(f"--tls-cert={pair.cert}", f"--tls-key={pair.key}", "--drain-seconds=60") as process:
+        assert process.stderr is not None
+        line = json.loads(process.stderr.readline())
+        assert (line["event"], line["scheme"]) == ("server.listening", "https")
+        assert shown(line["port"], trusting(pair.cert)) == der(pair)
+        process.send_signal(signal.SIGTERM)
+        assert json.loads(process.stderr.readline())["event"] == "server.draining"
+        assert shown(line["port"], trusting(pair.cert)) == der(pair)
+        process.send_signal(signal.SIGTERM)
+        assert events(process) == ["server.stopped"]
+        assert process.returncode == 0
+
+
+def test_a_process_answers_what_it_has_begun_however_often_it_is_told_to_end() -> None:
+    with program("--insecure-http", "--drain-seconds=60") as process:
+        assert process.stderr is not None
+        port = json.loads(process.stderr.readline())["port"]
+        with socket.create_connection(("127.0.0.1", port)) as idle, http(port) as call:
+            call.request("GET", "/slow")
+            assert json.loads(process.stderr.readline())["event"] == "toy.asked"
+            process.send_signal(signal.SIGTERM)
+            assert json.loads(process.stderr.readline())["event"] == "server.draining"
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGTERM)
+            answer = call.getresponse()
+            assert (answer.status, answer.headers["Connection"], answer.read()) == (200, "close", b"late")
+            assert idle.recv(1) == b""
+        assert events(process) == ["server.stopped"]
+        assert process.returncode == 0
+
+
+def http(port: int) -> contextlib.closing[HTTPConnection]:
+    return contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=10))
+
+
+TUNED = [
+    # what holds for a process         how it is seen                            expected
+    ("it looks for cycles seldom",     "gc.get_threshold()[1]",                  server.COLLECTED_AFTER[1]),
+    ("TLS takes a record at a time",   "asyncio.sslproto.SSLProtocol.max_size",  server.TLS_RECORD),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("seen", "expected"), table(TUNED))
+def test_a_process_is_tuned_as_it_starts(seen: str, expected: int) -> None:
+    """In a process of its own, for it holds for the whole of it."""
+    said = (
+        "import asyncio, gc, sys; from numalign.runtime import logs, server\n"
+        f"async def look(stop): return {seen} // 1000\n"
+        "sys.exit(server.run(look, log=logs.to(sys.stderr, level='info', form='json')))"
+    )
+    root = Path(server.__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", said], cwd=root, check=False)  # noqa: S603 our own program
+
+    assert done.returncode == expected // 1000

@@ -1,0 +1,61 @@
+"""What every server can be told, and the one thing it must be told."""
+
+import pytest
+
+from numalign.runtime import settings
+from numalign.runtime.server_settings import ServerSettings
+from tests.worlds.notation import table
+
+
+def load(*argv: str, **environ: str) -> ServerSettings:
+    return settings.load(ServerSettings, argv=argv, environ=environ).settings
+
+
+GOOD = [
+    ("a pair", ["--tls-cert", "c", "--tls-key", "k"], {}),
+    ("a pair from two sources", ["--tls-cert", "c"], {"NUMALIGN_TLS_KEY": "k"}),
+    ("plain HTTP", ["--insecure-http"], {}),
+    ("plain HTTP refused in so many words", ["--tls-cert", "c", "--tls-key", "k", "--insecure-http=no"], {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("argv", "environ"), table(GOOD))
+def test_a_pair_or_plain_http(argv: list[str], environ: dict[str, str]) -> None:
+    loaded = load(*argv, **environ)
+
+    assert loaded.insecure_http == (loaded.tls_cert is None)
+
+
+@pytest.mark.parametrize("port", ["8080", "0"])
+def test_each_port_is_its_own(port: str) -> None:
+    argv = ["--insecure-http", "--port", port, "--metrics-port", port]
+    if port == "0":
+        assert load(*argv).metrics_port == load(*argv).port == 0
+        return
+    with pytest.raises(settings.SettingsError) as caught:
+        load(*argv)
+    assert str(caught.value) == ("flag --port, flag --metrics-port: must be different ports")
+
+
+NEITHER = (
+    "--tls-cert, --tls-key, --insecure-http: set --tls-cert and --tls-key, or --insecure-http for local tests"
+)
+CLASH = "plain HTTP and a certificate cannot be combined: remove one of them"
+BAD = [
+    ("neither", [], {}, NEITHER),
+    ("no key", ["--tls-cert", "c"], {}, "flag --tls-cert: --tls-cert requires --tls-key"),
+    ("no certificate", [], {"NUMALIGN_TLS_KEY": "k"},
+     "environment NUMALIGN_TLS_KEY: --tls-key requires --tls-cert"),
+    ("both", ["--tls-cert", "c", "--tls-key", "k", "--insecure-http"], {},
+     f"flag --tls-cert, flag --tls-key, flag --insecure-http: {CLASH}"),
+    ("half a pair and plain HTTP", ["--insecure-http"], {"NUMALIGN_TLS_KEY": "k"},
+     f"environment NUMALIGN_TLS_KEY, flag --insecure-http: {CLASH}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("argv", "environ", "expected"), table(BAD))
+def test_exactly_one_of_the_two(argv: list[str], environ: dict[str, str], expected: str) -> None:
+    with pytest.raises(settings.SettingsError) as caught:
+        load(*argv, **environ)
+
+    assert str(caught.value) == expected

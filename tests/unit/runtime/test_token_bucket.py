@@ -1,0 +1,44 @@
+"""So many at once, then so many in a second; never more, whatever the clock does."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.runtime.token_bucket import TokenBucket
+from tests.unit.webhook.conftest import Clock
+
+
+def test_what_is_saved_up_may_be_taken_at_once_and_then_at_the_rate() -> None:
+    clock = Clock()
+    bucket = TokenBucket(2.0, burst=3, clock=clock)
+
+    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
+    clock.seconds += 0.5
+    assert [bucket.take() for _ in range(2)] == [True, False]
+    clock.seconds += 1000
+    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
+
+
+def test_a_clock_that_is_set_back_gives_nothing() -> None:
+    clock = Clock(100.0)
+    bucket = TokenBucket(1.0, burst=1, clock=clock)
+    assert bucket.take()
+
+    clock.seconds = 0.0
+    assert not bucket.take()
+    clock.seconds = 1.0
+    assert bucket.take()
+
+
+@given(st.lists(st.floats(0, 10), max_size=50), st.floats(0.1, 10), st.integers(1, 10))
+def test_nobody_takes_more_than_was_saved_up_and_came_since(
+    pauses: list[float], per_second: float, burst: int
+) -> None:
+    clock = Clock()
+    bucket = TokenBucket(per_second, burst=burst, clock=clock)
+    taken = 0
+    for pause in pauses:
+        clock.seconds += pause
+        while bucket.take():
+            taken += 1
+
+    assert taken <= burst + per_second * clock.seconds + 1e-6

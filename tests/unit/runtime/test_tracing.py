@@ -1,0 +1,81 @@
+"""What the running programs tell a receiver of traces, and that tenants' annotations are not in it."""
+
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+import orjson
+import pytest
+
+from numalign.runtime.tracing import TRACEPARENT
+from tests.system.attack import objects
+from tools.clusters import programs
+from tools.clusters.http_calls import JSON, Connection, Door, once, request
+from tools.clusters.otlp import OtlpReceiver, receiving
+from tools.clusters.programs import Running, soon
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+HEADERS = {"Content-Type": JSON, TRACEPARENT: f"00-{TRACE}-b7ad6b7169203331-01"}
+SECRET = "xyzzy"  # noqa: S105  a word to look for
+POD = objects.pod("web", placement=SECRET)
+BIND = {"Content-Type": JSON, TRACEPARENT: f"00-{TRACE[::-1]}-b7ad6b7169203331-01"}
+
+# Three programs are started, on a machine that may be busy.
+pytestmark = [pytest.mark.full, pytest.mark.timeout(120)]
+
+
+async def test_programs_tell_of_calls_and_writes_in_the_traces_of_their_callers(tmp_path: Path) -> None:
+    with receiving() as receiver:
+        async with programs.site(tmp_path) as here:
+            nodes = objects.nodes(2)
+            names = objects.names(nodes)
+            api = await here.api_server([*nodes, POD])
+            flags = ("--kubeconfig", str(api.kubeconfig), "--otlp-endpoint", receiver.endpoint)
+            webhook = await here.webhook(*flags, "--trace-ratio", "0")
+            scorer = await here.scorer(*flags, "--trace-ratio", "0")
+            controller = await here.controller(*flags, "--trace-ratio", "1")
+            await asked(webhook.door, "/validate", objects.review(POD), HEADERS)
+            await asked(webhook.door, "/validate", objects.review(POD), {"Content-Type": JSON})
+            await asked(scorer.door, "/filter", objects.filtering(POD, names), HEADERS)
+            stored = orjson.loads((await once(api.door, "GET", objects.path(POD))).body)
+            await asked(scorer.door, "/bind", objects.binding(stored, names[0]), BIND)
+            for program, span in (
+                (webhook, "POST /validate"),
+                (scorer, "POST pods/binding"),
+                (controller, "PATCH nodes"),
+            ):
+                await received(receiver, program, span)
+
+    [review] = receiver.named("POST /validate")
+    assert (review.service, review.trace, review.failed) == ("numalign-webhook", TRACE, False)
+    assert {key: review.attributes[key] for key in ("numalign.decision", "k8s.pod.name", "http.route")} == {
+        "numalign.decision": "admitted",
+        "k8s.pod.name": "web",
+        "http.route": "/validate",
+    }
+    [filtered], [bind], [binding] = map(receiver.named, ("POST /filter", "POST /bind", "POST pods/binding"))
+    assert filtered.attributes["k8s.namespace.name"] == objects.TEAM
+    assert (bind.attributes["k8s.node.name"], bind.trace) == (names[0], TRACE[::-1])
+    assert (binding.service, binding.trace, binding.parent) == ("numalign-scorer", TRACE[::-1], bind.id)
+    assert {span.service for span in receiver.named("PATCH nodes")} == {"numalign-controller"}
+    # A lease is renewed every two seconds, which nobody needs to see.
+    assert [span for span in receiver.spans if "leases" in span.name] == []
+    assert SECRET not in str(receiver.spans)
+
+
+async def asked(door: Door, path: str, body: bytes, headers: dict[str, str]) -> None:
+    """A call that is answered well."""
+    connection = await Connection.open(door)
+    connection.send(request("POST", path, body, headers))
+    answer = await connection.answer()
+    assert answer.status == HTTPStatus.OK, answer.body
+    connection.close()
+
+
+async def received(receiver: OtlpReceiver, program: Running, span: str) -> None:
+    """Wait until a span has come."""
+
+    async def seen() -> bool:
+        return bool(receiver.named(span))
+
+    await soon(partial(seen), what=span, child=program.child)

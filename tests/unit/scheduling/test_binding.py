@@ -1,0 +1,906 @@
+"""A pod is bound with its zones kept for it, or it is told why not and nothing is kept."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from numalign.kube.bindings import BIND_SECONDS
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unreachable
+from numalign.kube.files.policy import parse
+from numalign.ledger.model import Source, Stage
+from numalign.ledger.reservations import NOTIFICATION_SECONDS
+from numalign.model.intent import PLACEMENT
+from numalign.model.node import CpuManager
+from numalign.runtime.logs import MANY_LINES
+from numalign.scheduling.binding import FEW, LOOK_SECONDS, BindOutcome
+from numalign.scheduling.cpu_quota import UNCOUNTED
+from numalign.scheduling.reasons import WAITING
+from tests.unit.scorer.conftest import (
+    ALL,
+    BOTH,
+    EMPTY,
+    FOUR,
+    LARGE,
+    SINGLE,
+    SMALL,
+    Raw,
+    Scorer,
+    Writes,
+    on,
+    raw,
+    refused,
+    running,
+    uid,
+)
+from tests.worlds.notation import node, table
+
+ONE = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
+
+OLDER = "2027-01-15T07:58:00Z"
+"""When a pod was created for which no other one has to wait."""
+
+SEVEN, TWO = "cpu=7 mem=1Gi", "cpu=2 mem=1Gi"
+"""On two zones of eight CPUs each finds another place if the other comes first."""
+
+
+def outcomes(scorer: Scorer) -> dict[str, float]:
+    """What became of calls, by outcome."""
+    counts = {each.value: scorer.count("binds_total", outcome=each.value) for each in BindOutcome}
+    return {outcome: count for outcome, count in counts.items() if count}
+
+
+def bound(scorer: Scorer) -> list[tuple[str, str]]:
+    """The pods that were bound, and where."""
+    return [(each["name"], each["node"]) for each in scorer.writes.made]
+
+
+@pytest.fixture
+async def scorer() -> Scorer:
+    """Two nodes with all free, and one pod that waits."""
+    made = Scorer()
+    await made.know({"a": EMPTY, "b": EMPTY, "one": ONE, "small": SMALL}, unknown=["bare"])
+    made.see(raw(FOUR))
+    return made
+
+
+def placed(amount: dict[str, str], *zones: str) -> list[dict[str, Any]]:
+    return [{"zones": [*zones], "amount": amount}]
+
+
+# It is bound.
+
+
+async def test_a_pod_is_bound_and_its_placement_written_in_one_call(scorer: Scorer) -> None:
+    assert await scorer.bind(raw(FOUR), "a") == ""
+
+    [written] = scorer.writes.made
+    record = json.loads(written["annotations"].pop(PLACEMENT))
+    assert record == placed({"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}, "node-0")
+    assert written == {
+        "namespace": "team",
+        "name": "web",
+        "uid": uid("web"),
+        "node": "a",
+        "annotations": {},
+    }
+    assert outcomes(scorer) == {"bound": 1}
+    assert scorer.count("bind_seconds_count") == 1
+    [line] = scorer.told.of("bind.done")
+    assert (line["pod"], line["node"]) == ("team/web", "a")
+
+
+@pytest.mark.parametrize("policy", [SINGLE, None])
+async def test_a_pod_that_is_too_large_to_keep_is_bound_as_it_was_asked_about(
+    scorer: Scorer, policy: str | None
+) -> None:
+    large = raw(*LARGE, name="large", policy=policy)
+    scorer.see(large)
+    scorer.subject(large)
+
+    assert scorer.state.pods[uid("large")].demand is None
+    assert await scorer.bind(large, "a") == ""
+    assert bound(scorer) == [("large", "a")]
+    assert scorer.kept() == {"large": "a"}
+
+
+async def test_a_pod_that_is_too_large_to_keep_gets_no_more_than_it_has(scorer: Scorer) -> None:
+    scorer.see(raw(*LARGE, name="large"))
+    scorer.subject(raw(*LARGE[:-1], ALL, name="large"))
+
+    assert "its requests are invalid or too large" in await scorer.bind(raw(name="large"), "a")
+    assert scorer.kept() == {}
+
+
+async def test_the_reservation_stands_before_anything_is_written_and_until_the_pod_is_seen(
+    scorer: Scorer,
+) -> None:
+    during: list[dict[str, str | None]] = []
+    scorer.writes.first = lambda: during.append(scorer.kept())
+    await scorer.bind(raw(FOUR), "a")
+    after = scorer.kept()
+    scorer.see(on("a", raw(FOUR)))
+    found = scorer.reservations.assigned_pod(uid("web"))
+
+    assert (during, after, scorer.kept()) == ([{"web": "a"}], {"web": "a"}, {})
+    assert found
+    assert found.record
+    assert (found.stage, found.record.source) == (Stage.BOUND, Source.PREDICTED)
+
+
+async def test_a_pod_that_holds_nothing_of_its_own_is_bound_with_an_empty_record(scorer: Scorer) -> None:
+    small = raw("cpu=0.5", policy=None, name="small")
+    scorer.see(small)
+
+    assert await scorer.bind(small, "a") == ""
+    assert scorer.writes.made[0]["annotations"] == {PLACEMENT: "[]"}
+
+
+async def test_where_nobody_is_certain_nothing_is_written_down(scorer: Scorer) -> None:
+    """A pod of another scheduler is there, and nobody knows on which zone."""
+    scorer.see(running(on("a", raw(FOUR, name="stranger"))))
+
+    assert await scorer.bind(raw(FOUR), "a") == ""
+    assert scorer.writes.made[0]["annotations"] == {}
+    found = scorer.reservations.assigned_pod(uid("web"))
+    assert found
+    assert (found.record, found.guess is None) == (None, False)
+
+
+VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
+"""More zones than anybody answers for."""
+
+SILENT = raw(FOUR, policy=None)
+NO_TOPOLOGY, NO_ANSWER = "publish no NUMA topology", "too many NUMA zones to evaluate in time"
+
+WITHOUT_ANSWER = [
+    # what it shows                       unknown nodes  the node  the pod    why it is not bound
+    ("who asks for nothing, and no zones", "cannot-fit", "bare",   SILENT,    ""),
+    ("who must be aligned, and no zones",  "cannot-fit", "bare",   raw(FOUR), NO_TOPOLOGY),
+    ("unless such nodes may fit",          "may-fit",    "bare",   raw(FOUR), ""),
+    ("who asks for nothing, no answer",    "cannot-fit", "vast",   SILENT,    ""),
+    ("who must be aligned, no answer",     "cannot-fit", "vast",   raw(FOUR), NO_ANSWER),
+    ("unless such nodes may fit, again",   "may-fit",    "vast",   raw(FOUR), ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("unknown", "place", "made", "why"), table(WITHOUT_ANSWER))
+async def test_where_nobody_can_say_a_pod_is_bound_without_a_record(
+    unknown: str, place: str, made: Raw, why: str
+) -> None:
+    scorer = Scorer(unknown=unknown)
+    await scorer.know({"vast": VAST}, unknown=["bare"])
+    scorer.see(made)
+
+    answer = await scorer.bind(made, place)
+
+    assert (why in answer, bool(answer)) == (True, bool(why))
+    assert outcomes(scorer) == {"lost" if why else "bound": 1}
+    assert scorer.kept() == ({} if why else {"web": place})
+    assert [written["annotations"] for written in scorer.writes.made] == ([] if why else [{}])
+
+
+# It is not.
+
+Arrange = Callable[[Scorer], object]
+
+
+def follows(scorer: Scorer) -> None:
+    scorer.leads = False
+
+
+REFUSED: list[tuple[str, Arrange, str, str, str]] = [
+    # what it shows                what happens before                                  the node
+    # then what is said, and how it is counted
+    ("without the lease",          follows,                                             "a",
+     "does not hold the lease",    "not_leading"),
+    ("a pod that is gone",         lambda scorer: scorer.lose("web"),              "a",
+     "no pending pod has this UID",       "unknown_pod"),
+    ("a pod that runs elsewhere",  lambda scorer: scorer.see(on("b", raw(FOUR))),  "a",
+     "is already on node b",       "bound_already"),
+    ("a pod that runs there",      lambda scorer: scorer.see(on("a", raw(FOUR))),  "a",
+     "is already on node a",       "bound_already"),
+    ("a node that never can",      lambda _: None,                                      "small",
+     "no NUMA zone with 4 cpu",         "lost"),
+    ("a race that was lost",
+     lambda scorer: scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH))),
+     "a", "have no NUMA zone with 4 cpu", "lost"),
+    ("zones reserved to another",
+     lambda scorer: scorer.reserve(raw(ALL, name="first"), "one"),                "one",
+     "have no NUMA zone with 4 cpu",    "lost"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arrange", "place", "said", "outcome"), table(REFUSED))
+async def test_a_bind_is_refused_for(
+    scorer: Scorer, arrange: Arrange, place: str, said: str, outcome: str
+) -> None:
+    arrange(scorer)
+    before = scorer.kept()
+    why = await scorer.bind(raw(FOUR), place)
+
+    assert why.startswith("numalign: ")
+    assert said in why
+    assert (outcomes(scorer), bound(scorer), scorer.kept()) == ({outcome: 1}, [], before)
+    [line] = scorer.told.of("bind.refused")
+    assert (line["level"], line["outcome"], line["reason"]) == ("warning", outcome, why)
+
+
+async def test_whoever_calls_again_and_again_fills_no_log(scorer: Scorer) -> None:
+    for _ in range(MANY_LINES + 5):
+        await scorer.bind(raw(FOUR), "small")
+
+    assert outcomes(scorer) == {"lost": MANY_LINES + 5}
+    assert len(scorer.told.of("bind.refused")) == MANY_LINES
+
+
+@pytest.mark.parametrize(("key", "value"), [("name", "other"), ("namespace", "default")])
+async def test_a_name_that_is_not_of_this_uid_is_refused(scorer: Scorer, key: str, value: str) -> None:
+    why = await scorer.bind(raw(FOUR), "a", **{key: value})
+
+    assert "the pod with this uid is team/web" in why
+    assert (outcomes(scorer), scorer.kept(), bound(scorer)) == ({"unknown_pod": 1}, {}, [])
+
+
+FAILURES: list[tuple[str, ClusterError, str, bool]] = [
+    # what the API server does   the error                      how it is counted  whether the zones are kept
+    ("409",                      Conflict("is assigned"),       "bound_already",   False),
+    ("404",                      NotFound("is not there"),       "unknown_pod",     False),
+    ("403",                      Forbidden("you may not"),      "refused",         False),
+    ("401",                      Unauthorized("who are you"),        "refused",         False),
+    ("nothing",                  Unreachable("cannot be"),      "uncertain",       True),
+    ("a word that nobody knows", Gone("is too old"),            "uncertain",       True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "outcome", "kept"), table(FAILURES))
+async def test_what_stays_reserved_when_the_api_server_answers(
+    scorer: Scorer, error: ClusterError, outcome: str, *, kept: bool
+) -> None:
+    scorer.writes.error = error
+    why = await scorer.bind(raw(FOUR), "a")
+
+    assert why == f"numalign: {error}"
+    assert outcomes(scorer) == {outcome: 1}
+    assert scorer.kept() == ({"web": "a"} if kept else {})
+
+
+async def test_after_a_definite_no_the_next_node_may_be_tried(scorer: Scorer) -> None:
+    scorer.writes.error = Forbidden("you may not")
+    await scorer.bind(raw(FOUR), "a")
+    scorer.writes.error = None
+
+    assert await scorer.bind(raw(FOUR), "b") == ""
+    assert scorer.kept() == {"web": "b"}
+
+
+# In turn.
+
+
+@dataclass
+class Slow:
+    """An API server that refuses the first bind, and only once somebody lets it."""
+
+    may_answer: asyncio.Event
+    writes: Writes
+
+    async def __call__(self, **told: object) -> None:
+        """Bind a pod."""
+        if told["name"] == "first":
+            await self.may_answer.wait()
+            raise Forbidden("you may not")
+        await self.writes(**told)
+
+
+async def test_a_pod_that_waited_for_another_gets_what_is_left_when_its_turn_comes() -> None:
+    slow = Slow(asyncio.Event(), Writes())
+    scorer = Scorer(write=slow)
+    await scorer.know({"a": EMPTY})
+    first = raw("cpu=8 mem=1Gi", name="first", creationTimestamp=OLDER)
+    second = raw("cpu=8 mem=1Gi", name="second")
+    scorer.see(first, second)
+
+    scorer.time.after(0.05, slow.may_answer.set)
+    answers = await asyncio.gather(scorer.bind(first, "a"), scorer.bind(second, "a"))
+
+    assert [*answers] == ["numalign: you may not", ""]
+    [written] = slow.writes.made
+    assert json.loads(written["annotations"][PLACEMENT]) == placed({"cpu": "8", "memory": "1Gi"}, "node-0")
+
+
+async def test_nobody_waits_longer_than_patience_for_an_api_server_that_is_slow_about_others() -> None:
+    slow = Slow(asyncio.Event(), Writes())
+    scorer = Scorer(write=slow)
+    await scorer.know({"a": EMPTY})
+    first, second, third = (raw(TWO, name=name) for name in ("first", "second", "third"))
+    scorer.see(first, second, third)
+    began = scorer.time()
+
+    held_up = asyncio.ensure_future(scorer.bind(first, "a"))
+    answers = await asyncio.gather(scorer.bind(second, "a"), scorer.bind(third, "a"))
+
+    assert [why[-len(WAITING) :] for why in answers] == [WAITING, WAITING]
+    assert scorer.time() - began == pytest.approx(3.0)
+    assert scorer.kept() == {"first": "a"}
+    slow.may_answer.set()
+    assert await held_up == "numalign: you may not"
+    assert [await scorer.bind(second, "a"), scorer.binder.remembered] == ["", (0, 1)]
+
+
+async def test_a_pod_that_is_reserved_anew_comes_after_those_that_were_reserved_meanwhile(
+    scorer: Scorer,
+) -> None:
+    smaller = node("cpu=8/1 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
+    await scorer.know({"a": smaller})
+    scorer.reserve(raw(FOUR), "a")
+    await scorer.know({"a": EMPTY})
+    scorer.reserve(raw("cpu=8 mem=1Gi", name="other", creationTimestamp=OLDER), "a")
+
+    assert await scorer.bind(raw(FOUR), "a") == ""
+    record = json.loads(scorer.writes.made[0]["annotations"][PLACEMENT])
+    assert [each["zones"] for each in record] == [["node-1"]]
+
+
+# Twice.
+
+
+async def test_two_calls_at_once_bind_a_pod_once(scorer: Scorer) -> None:
+    answers = await asyncio.gather(*(scorer.bind(raw(FOUR), place) for place in ("a", "b")))
+
+    assert answers == ["", "numalign: another call is binding this pod at the moment"]
+    assert (bound(scorer), scorer.kept()) == ([("web", "a")], {"web": "a"})
+    assert outcomes(scorer) == {"bound": 1, "being_bound": 1}
+
+
+@pytest.mark.parametrize("place", ["a", "b"], ids=["there", "elsewhere"])
+async def test_a_pod_that_was_bound_a_moment_ago_is_not_bound_again(scorer: Scorer, place: str) -> None:
+    """Its reservation must outlive the second call: nobody has seen the pod on its node yet."""
+    first = await scorer.bind(raw(FOUR), "a")
+    scorer.writes.error = Conflict("is assigned already")
+    again = await scorer.bind(raw(FOUR), place)
+
+    assert (first, scorer.kept()) == ("", {"web": "a"})
+    assert again == "numalign: the pod was bound to node a a moment ago"
+    assert outcomes(scorer) == {"bound": 1, "bound_already": 1}
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(None, "bound"), (Conflict("is assigned"), "bound_already"), (Unreachable("still"), "uncertain")],
+    ids=["it was not", "it was", "who knows"],
+)
+async def test_what_may_have_been_bound_is_tried_again_on_its_node(
+    scorer: Scorer, error: ClusterError | None, outcome: str
+) -> None:
+    scorer.writes.error = Unreachable("cannot be reached")
+    await scorer.bind(raw(FOUR), "a")
+    scorer.writes.error = error
+    await scorer.bind(raw(FOUR), "a")
+
+    elsewhere = await scorer.bind(raw(FOUR), "b")
+
+    assert scorer.kept() == {"web": "a"}
+    assert scorer.count("binds_total", outcome=outcome) >= 1
+    assert "node a" in elsewhere
+
+
+async def test_what_may_have_been_bound_is_bound_nowhere_else_until_its_reservation_expires(
+    scorer: Scorer,
+) -> None:
+    scorer.writes.error = Unreachable("cannot be reached")
+    await scorer.bind(raw(FOUR), "a")
+    scorer.writes.error = None
+    early = await scorer.bind(raw(FOUR), "b")
+    kept = scorer.kept()
+    scorer.time.seconds += 60
+    scorer.reservations.expire(scorer.time())
+    late = await scorer.bind(raw(FOUR), "b")
+
+    assert early == "numalign: it is not yet known whether the pod was bound to node a"
+    assert (kept, late, scorer.kept()) == ({"web": "a"}, "", {"web": "b"})
+
+
+async def unconfirmed(scorer: Scorer) -> tuple[Raw, Raw]:
+    """A pod that may have been bound, and one that was created later and would find other zones before it."""
+    first = raw(SEVEN, name="first", creationTimestamp="2027-01-15T07:59:00Z")
+    second = raw(TWO, name="second", creationTimestamp="2027-01-15T07:59:01Z")
+    scorer.see(first, second)
+    scorer.writes.error = Unreachable("cannot be reached")
+    await scorer.bind(first, "a")
+    scorer.writes.error = None
+    return first, second
+
+
+async def test_nobody_is_bound_before_a_pod_that_may_have_been_bound_if_that_makes_a_difference(
+    scorer: Scorer,
+) -> None:
+    """Though it was created earlier: it may still come last."""
+    first, second = await unconfirmed(scorer)
+    early = await scorer.bind(second, "a")
+    scorer.see(running(on("a", first)))
+    late = await scorer.bind(second, "a")
+
+    assert "are still admitting pods" in early
+    assert (late, bound(scorer)) == ("", [("second", "a")])
+    assert record_of(scorer) == placed({"cpu": "2", "memory": "1Gi"}, "node-1")
+
+
+async def test_what_may_have_been_bound_is_bound_again_with_the_same_record_and_waits_for_nobody(
+    scorer: Scorer,
+) -> None:
+    first, second = await unconfirmed(scorer)
+    asked: list[str] = []
+    scorer.writes.first = lambda: asked.append("")
+    await scorer.bind(second, "a")
+    began = scorer.time()
+
+    assert asked == []
+    assert await scorer.bind(first, "a") == ""
+    assert scorer.time() == began
+    assert record_of(scorer) == placed({"cpu": "7", "memory": "1Gi"}, "node-0")
+
+
+# In its turn.
+
+
+async def rivals(scorer: Scorer) -> Raw:
+    """A pod of seven CPUs is on its way to a node, and one of two comes after it."""
+    first = raw(SEVEN, name="first")
+    second = raw(TWO, name="second")
+    scorer.see(first, second)
+    assert await scorer.bind(first, "a") == ""
+    scorer.see(on("a", first))
+    return second
+
+
+def record_of(scorer: Scorer, at: int = -1) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(scorer.writes.made[at]["annotations"][PLACEMENT])
+    return found
+
+
+async def test_a_pod_waits_for_one_that_is_on_its_way_until_that_is_admitted(scorer: Scorer) -> None:
+    second = await rivals(scorer)
+    began = scorer.time()
+    scorer.time.after(1.0, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
+
+    assert await scorer.bind(second, "a") == ""
+    assert 1.0 <= scorer.time() - began <= 1.0 + 2 * LOOK_SECONDS
+    assert record_of(scorer) == placed({"cpu": "2", "memory": "1Gi"}, "node-1")
+
+
+@pytest.mark.parametrize(
+    ("containers", "created"),
+    [(TWO, "2027-01-15T07:59:01Z"), ("cpu=1 mem=1Gi", "2027-01-15T07:59:00Z")],
+    ids=["created later", "of the same zones in any order"],
+)
+async def test_nobody_waits_for_whom_the_order_makes_no_difference(
+    scorer: Scorer, containers: str, created: str
+) -> None:
+    await rivals(scorer)
+    third = raw(containers, name="third", creationTimestamp=created)
+    scorer.see(third)
+    began = scorer.time()
+
+    assert await scorer.bind(third, "a") == ""
+    assert scorer.time() == began
+    assert [entry["zones"] for entry in record_of(scorer)] == [
+        ["node-1"] if containers == TWO else ["node-0"]
+    ]
+
+
+async def test_patience_ends_and_nothing_stays_reserved(scorer: Scorer) -> None:
+    second = await rivals(scorer)
+    began = scorer.time()
+    why = await scorer.bind(second, "a")
+
+    assert why == "numalign: a: node(s) are still admitting pods that were bound earlier (numalign)"
+    assert 3.0 <= scorer.time() - began <= 3.0 + 2 * LOOK_SECONDS
+    assert (bound(scorer), scorer.kept()) == ([("first", "a")], {})
+    assert outcomes(scorer) == {"bound": 1, "waited": 1}
+
+
+async def test_several_that_wait_on_one_node_are_all_answered_in_time(scorer: Scorer) -> None:
+    """A scheduler gives a call up after five seconds, whoever was before it."""
+    await rivals(scorer)
+    others = [raw(TWO, name=f"other-{at}") for at in range(4)]
+    scorer.see(*others)
+    began, ended = scorer.time(), []
+
+    async def bind(made: Raw) -> None:
+        await scorer.bind(made, "a")
+        ended.append(scorer.time() - began)
+
+    await asyncio.gather(*map(bind, others))
+
+    assert outcomes(scorer) == {"bound": 1, "waited": 4}
+    assert max(ended) <= 3.0 + 8 * LOOK_SECONDS
+
+
+async def test_pods_of_one_node_are_bound_in_the_order_in_which_they_were_reserved(scorer: Scorer) -> None:
+    await rivals(scorer)
+    others = [raw(TWO, name=f"other-{at}") for at in range(3)]
+    scorer.see(*others)
+    scorer.time.after(0.5, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
+    for each in others:
+        scorer.time.after(1.0, partial(scorer.see, running(on("a", each))))
+    await asyncio.gather(*(scorer.bind(each, "a") for each in others))
+
+    assert bound(scorer) == [(name, "a") for name in ("first", "other-0", "other-1", "other-2")]
+
+
+async def test_nobody_waits_for_who_was_reserved_later(scorer: Scorer) -> None:
+    """One CPU is left on the first zone: whoever comes first has it, and the other goes to the second."""
+    scorer.see(
+        running(on("a", raw(SEVEN, name="there"), record=placed({"cpu": "7", "memory": "1Gi"}, "node-0")))
+    )
+    before, one, other = raw("cpu=0.5", name="before"), *(raw("cpu=1 mem=1Gi", name=name) for name in "xy")
+    scorer.see(before, one, other)
+    began = scorer.time()
+    scorer.time.after(1.0, partial(scorer.see, running(on("a", one))))
+    answers = await asyncio.gather(*(scorer.bind(each, "a") for each in (before, one, other)))
+
+    assert (answers, [name for name, _ in bound(scorer)]) == (["", "", ""], ["before", "x", "y"])
+    assert 1.0 <= scorer.time() - began < 1.5
+    assert record_of(scorer, 1) == placed({"cpu": "1", "memory": "1Gi"}, "node-0")
+    assert record_of(scorer, 2) == placed({"cpu": "1", "memory": "1Gi"}, "node-1")
+
+
+async def test_what_is_kept_in_the_end_is_what_was_offered_last(scorer: Scorer) -> None:
+    second = await rivals(scorer)
+    scorer.time.after(0.5, lambda: scorer.lose("first"))
+    await scorer.bind(second, "a")
+    found = scorer.reservations.assigned_pod(uid("second"))
+
+    assert found
+    assert found.expected
+    assert [*found.expected] == [("node-0",)]
+    assert record_of(scorer) == placed({"cpu": "2", "memory": "1Gi"}, "node-0")
+
+
+@pytest.mark.parametrize(
+    ("goes", "waited", "records"),
+    [(1.0, 1.0, [placed({"cpu": "2", "memory": "1Gi"}, "node-0")]), (None, 3.0, [])],
+    ids=["it goes", "it takes its time"],
+)
+async def test_while_another_leaves_a_pod_waits_and_is_bound_in_any_case(
+    scorer: Scorer, goes: float | None, waited: float, records: list[object]
+) -> None:
+    """The pod has room beside the other, and better room after it: nobody can say which its kubelet sees."""
+    leaver = raw(SEVEN, name="leaver", deletionTimestamp="2027-01-15T08:00:30Z")
+    scorer.see(running(on("a", leaver, record=placed({"cpu": "7"}, "node-0"))), raw(TWO, name="next"))
+    if goes:
+        scorer.time.after(goes, lambda: scorer.lose("leaver"))
+    began = scorer.time()
+
+    assert await scorer.bind(raw(TWO, name="next"), "a") == ""
+    assert waited <= scorer.time() - began <= waited + 2 * LOOK_SECONDS
+    assert [record_of(scorer) for each in scorer.writes.made if each["annotations"]] == records
+
+
+async def test_a_pod_of_another_node_is_not_held_up(scorer: Scorer) -> None:
+    second = await rivals(scorer)
+    waiting = asyncio.create_task(scorer.bind(second, "a"))
+    await asyncio.sleep(0)
+
+    assert await scorer.bind(raw(FOUR), "b") == ""
+    assert not waiting.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_lead_that_is_lost_while_a_pod_waits_binds_nothing(scorer: Scorer) -> None:
+    second = await rivals(scorer)
+    scorer.time.after(0.5, lambda: follows(scorer))
+    scorer.time.after(1.0, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
+    why = await scorer.bind(second, "a")
+
+    assert "lost the lease" in why
+    assert (bound(scorer), scorer.kept()) == ([("first", "a")], {})
+
+
+async def test_a_race_that_is_lost_while_a_pod_waits_is_a_refusal(scorer: Scorer) -> None:
+    second = await rivals(scorer)
+    scorer.time.after(
+        0.5, lambda: scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH)))
+    )
+
+    assert "have no NUMA zone with 2 cpu" in await scorer.bind(second, "a")
+    assert (bound(scorer), scorer.kept()) == ([("first", "a")], {})
+
+
+async def test_a_pod_that_goes_while_it_waits_leaves_nothing(scorer: Scorer) -> None:
+    second = await rivals(scorer)
+    scorer.writes.error = NotFound("the pod is not there")
+    scorer.time.after(0.5, lambda: scorer.lose("second"))
+    scorer.time.after(1.0, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
+    await scorer.bind(second, "a")
+
+    assert scorer.kept() == {}
+    assert scorer.reservations.node_of(uid("second")) is None
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_keeps_nothing(scorer: Scorer) -> None:
+    second = await rivals(scorer)
+    waiting = asyncio.create_task(scorer.bind(second, "a"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    during = scorer.kept()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+    assert (during, scorer.kept(), waiting.cancelled()) == ({"second": "a"}, {}, True)
+    scorer.see(running(on("a", raw(SEVEN, name="first"))))
+    assert await scorer.bind(second, "a") == ""
+
+
+async def test_a_call_that_is_cancelled_while_it_writes_keeps_what_may_be_bound() -> None:
+    """The connection is cut, and nobody knows whether the API server has heard of it."""
+    writing, never = asyncio.Event(), asyncio.Event()
+
+    async def write(**_told: object) -> None:
+        writing.set()
+        await never.wait()
+
+    scorer = Scorer(write=write)
+    await scorer.know({"a": EMPTY})
+    scorer.see(raw(FOUR))
+    call = asyncio.create_task(scorer.bind(raw(FOUR), "a"))
+    await writing.wait()
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+
+    assert (scorer.kept(), call.cancelled()) == ({"web": "a"}, True)
+
+
+UNEVEN = node("cpu=4 mem=16Gi gpu=1", "cpu=3 mem=16Gi", "cpu=3 mem=16Gi gpu=1", policy=SINGLE)
+FIRST_GPU = [{"zones": ["node-0"], "amount": {"nvidia.com/gpu": "1"}}]
+
+
+async def test_a_pod_waits_while_an_end_that_nobody_heard_of_could_have_it_refused(scorer: Scorer) -> None:
+    """Had the holder of the first GPU ended, the pod with the other one would sit in its zone."""
+    await scorer.know({"a": UNEVEN})
+    first = raw("cpu=1 mem=1Gi gpu=1", name="first")
+    second = raw("cpu=4 mem=1Gi", name="second", creationTimestamp="2027-01-15T07:59:30Z")
+    holder = on("a", raw("gpu=1", name="holder", policy=None), record=FIRST_GPU)
+    scorer.see(running(holder), first, second)
+    scorer.time.seconds += NOTIFICATION_SECONDS + 1
+    assert await scorer.bind(first, "a") == ""
+    scorer.see({**on("a", first), "status": {"phase": "Running"}})
+    began = scorer.time()
+
+    assert await scorer.bind(second, "a") == ""
+    assert scorer.time() - began >= NOTIFICATION_SECONDS
+
+
+# Many at once.
+
+
+class Counted:
+    """Counts how often nodes are asked, and how often between two turns of everybody else."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.asked = self.most = self._since = 0
+        self._predict = scorer.state.predict
+        scorer.state.predict = self  # type: ignore[method-assign]
+
+    def __call__(self, *asked: Any, **told: Any) -> Any:  # noqa: ANN401  as `SchedulerState.predict`
+        """Ask."""
+        self.asked += 1
+        self._since += 1
+        self.most = max(self.most, self._since)
+        return self._predict(*asked, **told)
+
+    async def everybody_else(self) -> None:
+        """Has a turn again and again."""
+        while True:
+            self._since = 0
+            await asyncio.sleep(0)
+
+
+async def test_of_many_pods_one_is_worked_on_before_everybody_else_has_a_turn(scorer: Scorer) -> None:
+    pods = [raw("cpu=1 mem=1Gi", name=f"web-{at}") for at in range(60)]
+    await scorer.know({f"node-{at}": EMPTY for at in range(10)})
+    scorer.see(*pods)
+    counted = Counted(scorer)
+    beside = asyncio.create_task(counted.everybody_else())
+    await asyncio.gather(*(scorer.bind(each, f"node-{at % 10}") for at, each in enumerate(pods)))
+    beside.cancel()
+
+    assert len(bound(scorer)) >= 10
+    assert (counted.most, counted.asked >= len(pods)) == (1, True)
+
+
+async def test_a_pod_that_waits_asks_again_when_something_has_happened_on_its_node_alone(
+    scorer: Scorer,
+) -> None:
+    second = await rivals(scorer)
+    counted = Counted(scorer)
+    for at in range(10):
+        elsewhere = running(on("b", raw("cpu=1 mem=1Gi", name=f"other-{at}")))
+        scorer.time.after(0.2 * at, partial(scorer.see, elsewhere))
+    scorer.time.after(1.5, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
+
+    assert await scorer.bind(second, "a") == ""
+    assert counted.asked <= 4
+
+
+async def test_news_that_come_at_once_are_looked_at_once(scorer: Scorer) -> None:
+    second = await rivals(scorer)
+    counted = Counted(scorer)
+    for at in range(20):
+        small = running(on("a", raw("cpu=100m", name=f"small-{at}", policy=None)))
+        scorer.time.after(1.0 + at / 2000, partial(scorer.see, small))
+
+    assert "still admitting pods" in await scorer.bind(second, "a")
+    assert counted.asked <= 5
+
+
+@pytest.mark.full
+async def test_nothing_is_remembered_of_pods_that_are_seen(scorer: Scorer) -> None:
+    await scorer.know({"wide": node("cpu=999 mem=999Gi", policy=SINGLE)})
+    most = 0
+    for at in range(4 * FEW):
+        web = raw("cpu=1 mem=1Gi", name=f"web-{at}", creationTimestamp=OLDER)
+        scorer.see(web)
+        assert await scorer.bind(web, "wide") == ""
+        scorer.see(
+            running(on("wide", web, record=json.loads(scorer.writes.made[-1]["annotations"][PLACEMENT])))
+        )
+        scorer.lose(f"web-{at}")
+        most = max(most, scorer.binder.remembered[1])
+        scorer.time.seconds += 15
+
+    assert most <= FEW + 1
+    assert scorer.binder.remembered[0] == 0
+
+
+async def test_nothing_is_begun_that_might_outlive_the_lead(scorer: Scorer) -> None:
+    scorer.proved = BIND_SECONDS
+
+    assert "does not hold the lease" in await scorer.bind(raw(FOUR), "a")
+    scorer.proved = BIND_SECONDS + 0.1
+    assert await scorer.bind(raw(FOUR), "a") == ""
+
+
+# Quotas.
+
+
+SHARED = replace(EMPTY, cpu_manager=CpuManager.NONE)
+
+
+async def limited(cpus: str, *pods: Raw) -> Scorer:
+    """Nodes, of which `shared` pins no CPUs, and pods of a namespace that may have so many exclusive CPUs."""
+    made = Scorer()
+    await made.know({"a": EMPTY, "b": EMPTY, "shared": SHARED}, team={"exclusive-cpus": cpus})
+    made.see(*pods)
+    return made
+
+
+SIX = "cpu=6 mem=1Gi"
+
+
+async def test_a_pod_beyond_the_quota_of_its_namespace_is_not_bound_and_told_what_is_in_use() -> None:
+    scorer = await limited("8", raw(SIX, name="first"), raw(SIX, name="second"))
+    await scorer.bind(raw(SIX, name="first"), "a")
+
+    assert await scorer.bind(raw(SIX, name="second"), "b") == (
+        "numalign: 6 of 8 exclusive CPUs of namespace team are in use, and the pod requests 6"
+    )
+    assert (bound(scorer), scorer.kept()) == ([("first", "a")], {"first": "a"})
+    assert outcomes(scorer) == {"bound": 1, "over_quota": 1}
+
+
+async def test_of_many_that_are_bound_at_once_as_many_are_as_the_quota_has_cpus() -> None:
+    pods = [raw("cpu=1 mem=1Gi", name=f"pod-{at}") for at in range(12)]
+    scorer = await limited("5", *pods)
+
+    await asyncio.gather(*(scorer.bind(each, "ab"[at % 2]) for at, each in enumerate(pods)))
+
+    assert len(bound(scorer)) == 5
+    assert outcomes(scorer) == {"bound": 5, "over_quota": 7}
+
+
+OTHERS: list[tuple[str, Raw, bool]] = [
+    # what uses the quota                             the other pod                              bound?
+    ("a pod that another scheduler bound",            on("b", raw(SIX, name="other", policy=None)), False),
+    ("one that waits uses nothing",                   raw(SIX, name="other"), True),
+    ("one that has ended does not",                   refused(on("b", raw(SIX, name="other"))), True),
+    ("one that is being deleted does",
+        on("b", raw(SIX, name="other", deletionTimestamp=OLDER)), False),
+    ("one of another namespace does not",
+        on("b", raw(SIX, name="other", namespace="others")), True),
+    ("one without exclusive CPUs does not",           on("b", raw("cpu=6500m mem=1Gi", name="other")), True),
+    ("one on a node that pins none does not",         on("shared", raw(SIX, name="other")), True),
+    ("one on an unknown node does",                   on("new", raw(SIX, name="other")), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("other", "fits"), table(OTHERS))
+async def test_a_quota_is_used_by(other: Raw, *, fits: bool) -> None:
+    scorer = await limited("8", raw(SIX), other)
+
+    assert (await scorer.bind(raw(SIX), "a") == "") is fits
+
+
+ASKING: list[tuple[str, str, str, bool]] = [
+    # what the pod asks                  containers             limit bound?
+    ("all that is left",                 "cpu=8 mem=1Gi",       "8", True),
+    ("one more",                         "cpu=8 mem=1Gi",       "7", False),
+    ("nothing is limited to nothing",    "cpu=1 mem=1Gi",       "0", False),
+    ("only a fraction",                  "cpu=1500m mem=1Gi",   "0", True),
+    ("what is no limit",                 "cpu=8 mem=1Gi",       "x", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("containers", "limit", "fits"), table(ASKING))
+async def test_within_its_quota_is_a_pod_that_asks(containers: str, limit: str, *, fits: bool) -> None:
+    scorer = await limited(limit, raw(containers))
+
+    assert (await scorer.bind(raw(containers), "a") == "") is fits
+
+
+async def test_beyond_its_quota_a_pod_is_bound_where_no_cpus_are_pinned() -> None:
+    scorer = await limited("0", raw(SIX))
+
+    assert await scorer.bind(raw(SIX), "shared") == ""
+
+
+async def test_a_pod_of_a_disabled_namespace_keeps_to_the_quota_of_the_policy() -> None:
+    scorer = Scorer()
+    await scorer.know({"a": EMPTY}, team={"admission": "disabled", "exclusive-cpus": "100"})
+    scorer.obey(parse(b"defaults: [{exclusiveCPUs: 4}]"))
+    scorer.see(raw(SIX))
+
+    assert "0 of 4 exclusive CPUs" in await scorer.bind(raw(SIX), "a")
+
+
+async def test_a_quota_that_is_raised_lets_the_next_try_through() -> None:
+    scorer = await limited("4", raw(SIX))
+    await scorer.bind(raw(SIX), "a")
+    await scorer.know({"a": EMPTY, "b": EMPTY}, team={"exclusive-cpus": "6"})
+
+    assert await scorer.bind(raw(SIX), "a") == ""
+
+
+async def test_a_bind_that_fails_gives_back_what_it_used_of_the_quota() -> None:
+    scorer = await limited("6", raw(SIX, name="first"), raw(SIX, name="second"))
+    scorer.writes.error = Forbidden("no")
+    await scorer.bind(raw(SIX, name="first"), "a")
+    scorer.writes.error = None
+
+    assert await scorer.bind(raw(SIX, name="second"), "b") == ""
+
+
+async def test_a_bind_that_is_repeated_counts_once() -> None:
+    scorer = await limited("6", raw(SIX))
+    scorer.writes.error = Unreachable("no answer")
+    await scorer.bind(raw(SIX), "a")
+    scorer.writes.error = None
+
+    assert await scorer.bind(raw(SIX), "a") == ""
+
+
+async def test_a_pod_that_is_too_large_to_keep_counts_as_what_it_may_hold_at_most() -> None:
+    large = raw(*LARGE, name="large")
+    scorer = await limited("1", large)
+    scorer.subject(large)
+
+    assert "0 of 1 exclusive CPUs of namespace team are in use" in await scorer.bind(large, "a")
+
+
+@pytest.mark.parametrize("admission", ["enabled", "disabled"])
+async def test_a_pod_that_cannot_be_read_evades_no_quota(admission: str) -> None:
+    """An API server accepts any number of resources with an amount of 0."""
+    scorer, hidden = Scorer(), raw(SIX, policy=None)
+    await scorer.know({"a": EMPTY, "shared": SHARED}, team={"admission": admission})
+    scorer.obey(parse(b"defaults: [{exclusiveCPUs: 4}]"))
+    for amounts in hidden["spec"]["containers"][0]["resources"].values():
+        amounts |= {f"example.com/none-{at}": "0" for at in range(300)}
+    scorer.see(hidden)
+
+    assert await scorer.bind(hidden, "a") == f"numalign: {UNCOUNTED}"
+    assert await scorer.bind(hidden, "shared") == ""

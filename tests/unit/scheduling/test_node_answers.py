@@ -1,0 +1,226 @@
+"""What nodes say to a pod at the moment, and that nobody is told what was true a moment ago."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.cache import ClusterCache
+from numalign.cache.ranking import Ranking
+from numalign.decision.scoring import Strategy
+from numalign.ledger.model import Prediction
+from numalign.ledger.ordering import predict
+from numalign.ledger.reservations import LAG_SECONDS
+from numalign.model.node import Node
+from numalign.scheduling import reasons
+from numalign.scheduling.ranking import Ranker, RankingRules
+from numalign.scheduling.scheduler_state import PendingPod
+from scorer.extender_protocol import Candidates, answer_filter
+from tests.unit.scorer.conftest import (
+    ALL,
+    BORN,
+    BOTH,
+    EMPTY,
+    FOUR,
+    LOOSE,
+    SINGLE,
+    SMALL,
+    Raw,
+    Scorer,
+    filtered,
+    on,
+    raw,
+    running,
+    uid,
+)
+from tests.worlds.notation import node, table
+
+ONE = BOTH[:1]
+
+SILENT = raw(FOUR, policy=None)
+
+
+VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
+"""More zones than anybody answers for."""
+
+SILENT_NODES = [
+    ("a pod that must be aligned", "cannot-fit", raw(FOUR), False),
+    ("a pod that tries", "cannot-fit", raw(FOUR, policy="best-effort"), True),
+    ("one that must, where nobody minds", "may-fit", raw(FOUR), True),
+]
+
+
+@pytest.mark.parametrize(("unknown", "made", "fits"), table(SILENT_NODES))
+async def test_a_node_that_does_not_answer_is_taken_for_an_unknown_one(
+    unknown: str, made: Raw, *, fits: bool
+) -> None:
+    scorer = Scorer(unknown=unknown)
+    await scorer.know({"a": EMPTY, "vast": VAST})
+    known, found = scorer.ask(made, "a", "vast")
+
+    assert (known.answered, found.answered) == (True, False)
+    assert (found.fits, found.permanent, found.prediction) == (fits, False, None)
+    assert "too many NUMA zones to evaluate in time" in found.reason
+
+
+async def test_what_takes_long_is_found_out_in_steps_before_all_are_asked(scorer: Scorer) -> None:
+    large = node(*["cpu=8 mem=8Gi gpu=2"] * 12, policy=SINGLE)
+    await scorer.know({"a": EMPTY, "b": large, "c": large})
+    subject = scorer.subject(raw("cpu=1 mem=1Gi | cpu=1 mem=1Gi | cpu=1 mem=1Gi"))
+    steps = list(scorer.nodes.work(["a", "b", "c"], subject))
+
+    # Of the two large nodes, which are alike and take the pod: the containers once, and each node. And a step
+    # for the columns of all others.
+    assert len(steps) == 2 + 2 + 1
+    assert list(scorer.nodes.work(["a", "b", "c"], subject)) == []
+    assert scorer.fits(raw("cpu=1 mem=1Gi | cpu=1 mem=1Gi | cpu=1 mem=1Gi"), "a", "b", "c") == [True] * 3
+
+
+UNKNOWN_NODES = [
+    # what it shows                           what they may do  the pod, and whether it fits
+    ("a pod that must be aligned",            "cannot-fit",     raw(FOUR),                       False),
+    ("as much as can be restricted",          "cannot-fit",     raw(FOUR, policy="restricted"),  False),
+    ("a pod that tries",                      "cannot-fit",     raw(FOUR, policy="best-effort"), True),
+    ("a pod that says nothing",               "cannot-fit",     SILENT,                          True),
+    ("one that must, where nobody minds",     "may-fit",        raw(FOUR),                       True),
+    ("one that does not, where nobody minds", "may-fit",        SILENT,                          True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("unknown", "made", "fits"), table(UNKNOWN_NODES))
+@pytest.mark.parametrize("name", ["bare", "never-heard-of"])
+async def test_on_a_node_that_publishes_nothing(unknown: str, made: Raw, name: str, *, fits: bool) -> None:
+    scorer = Scorer(unknown=unknown)
+    await scorer.know({"a": EMPTY}, unknown=["bare"])
+    [found] = scorer.ask(made, name)
+
+    # No eviction makes a topology appear, so the scheduler must not try one.
+    assert (found.fits, found.permanent, found.prediction) == (fits, not fits, None)
+    assert found.reason == ("" if fits else reasons.UNKNOWN)
+
+
+async def test_a_namespace_asks_for_those_that_say_nothing(scorer: Scorer) -> None:
+    await scorer.know({"loose": LOOSE}, unknown=["bare"], team={"default": SINGLE})
+
+    assert scorer.fits(SILENT, "loose", "bare") == [False, False]
+    assert scorer.fits(raw(FOUR, policy="best-effort"), "loose", "bare") == [True, True]
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["it runs there", "it has a reservation"])
+async def test_what_a_pod_has_stands_in_everybodys_way_but_its_own(scorer: Scorer, *, there: bool) -> None:
+    """`kubectl get pod -o json` of a pod that runs can be ranked, and says nothing to the next pod."""
+    await scorer.know({"one": node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)})
+    if there:
+        scorer.see(running(on("one", raw(ALL), record=ONE)))
+    else:
+        scorer.reserve(raw(ALL), "one")
+
+    assert scorer.fits(raw(ALL), "one") == [True]
+    assert scorer.fits(raw(ALL, name="twin"), "one") == [False]
+    assert scorer.fits(raw(ALL), "one") == [True]
+
+
+async def test_whom_a_pod_waits_for_depends_on_when_it_was_created(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.reserve(raw("cpu=7 mem=1Gi", name="first", creationTimestamp="2027-01-15T07:30:00Z"), "a")
+
+    def waits_for(minute: int) -> list[str]:
+        born = f"2027-01-15T07:{minute}:00Z"
+        [found] = scorer.ask(raw("cpu=2 mem=1Gi", name=f"at-{minute}", creationTimestamp=born), "a")
+        assert found.prediction
+        return [each.name[1] for each in found.prediction.waits_for]
+
+    assert [waits_for(minute) for minute in (29, 31, 30, 31)] == [["first"], [], ["first"], []]
+
+
+# A law: whatever happened, all nodes asked at once say what each says by itself, and what a ledger says that
+# has never been asked before.
+
+NODES = ["a", "b", "c"]
+TOPOLOGIES = [EMPTY, SMALL, node("cpu=8 mem=16Gi gpu=2", policy=SINGLE), LOOSE, None]
+SIZES = ["cpu=2 mem=1Gi gpu=1", "cpu=8 mem=1Gi", "cpu=6 mem=1Gi gpu=2", "cpu=1 mem=1Gi"]
+NAMES = ["a", "b", "c", "bare", "never-heard-of"]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["run", "leave", "lose", "reserve", "take", "wait", "ask"]),
+        st.sampled_from(NODES),
+        st.integers(0, 4),
+    ),
+    max_size=16,
+)
+LEAVING: dict[str, Any] = {"deletionTimestamp": BORN}
+
+
+class Life:
+    """A scorer, and a cluster of a few nodes that has a few pods."""
+
+    def __init__(self) -> None:
+        self.scorer = Scorer()
+        self.members: dict[str, Node] = dict.fromkeys(NODES, EMPTY)
+
+    async def step(self, what: str, place: str, at: int) -> None:
+        """Something happens."""
+        scorer, name = self.scorer, f"p{at}"
+        made = raw(SIZES[at % 4], name=name)
+        place = scorer.reservations.node_of(uid(name)) or place
+        if what in {"run", "leave"}:
+            scorer.see(
+                running(on(place, raw(SIZES[at % 4], name=name, **(LEAVING if what == "leave" else {}))))
+            )
+        elif what == "lose":
+            scorer.lose(name)
+        elif what == "reserve" and uid(name) not in scorer.state.pods and scorer.fits(made, place)[0]:
+            scorer.reserve(made, place)
+        elif what == "take":
+            others = {each: known for each, known in self.members.items() if each != place}
+            self.members = {**others, **({place: found} if (found := TOPOLOGIES[at]) else {})}
+            await scorer.know(self.members, unknown=["bare"])
+        elif what == "wait":
+            await scorer.time.sleep(20.0 * at)
+
+
+@given(steps=STEPS, ahead=st.booleans())
+async def test_all_at_once_they_say_what_each_says_by_itself(
+    steps: list[tuple[str, str, int]], *, ahead: bool
+) -> None:
+    life = Life()
+    await life.scorer.know(life.members, unknown=["bare"])
+    for what, place, at in steps:
+        await life.step(what, place, at)
+        # As a person does who ranks a pod that is there, or a scheduler that comes back with one.
+        if ahead:
+            agree(life.scorer, raw(SIZES[at % 4], name=f"p{at}"))
+    for size in SIZES:
+        for policy in (SINGLE, None):
+            agree(life.scorer, raw(size, name="asked", policy=policy))
+
+
+def agree(scorer: Scorer, made: Raw) -> None:
+    """Fails unless both ways lead to the same bytes."""
+    call, subject = Candidates(made, tuple(NAMES)), scorer.subject(made)
+    answers = scorer.nodes.of(NAMES, subject)
+    fresh = [fresh_prediction(scorer, subject, name) for name in NAMES]
+
+    assert [each.prediction for each in answers] == fresh
+    assert answer_filter(call, scorer.nodes.filtered(NAMES, subject)[0]) == answer_filter(
+        call, filtered(answers)
+    )
+    ranker, labels = Ranker(RankingRules(Ranking(tuple(Strategy)))), scorer.state.labels
+    at_once = ranker.ranks(scorer.nodes.batch(NAMES, subject), labels, opted_out=subject.opted_out)
+    for at, each in enumerate(fresh):
+        one = ClusterCache.of([replace(each.node, name=NAMES[at])] if each else [])
+        alone = ranker.ranks(one.ask([NAMES[at]], subject.question), labels, opted_out=subject.opted_out)
+        assert at_once.score(at) == alone.score(0)
+
+
+def fresh_prediction(scorer: Scorer, subject: PendingPod, name: str) -> Prediction | None:
+    """What a node says where nothing was worked out before."""
+    found = scorer.reservations.node_info(name)
+    if found is None:
+        return None
+    if scorer.reservations.node_of(subject.uid) == name:
+        return scorer.state.predict(name, subject, without=[subject.uid])
+    demand, intent = subject.question.demand, subject.question.intent
+    return predict(found, demand, intent, created=subject.created, now=scorer.time(), lag=LAG_SECONDS)

@@ -1,0 +1,94 @@
+"""What one node says: the answer in a word, the reason in a sentence, and how often the rules are asked."""
+
+from dataclasses import replace
+
+import pytest
+
+from numalign.cache import Question
+from numalign.decision.evaluate import evaluate
+from numalign.decision.verdict import Verdict
+from numalign.kube.exporters import ExporterHealth, TopologySource
+from numalign.model.constraints import Unmet
+from numalign.model.demand import Demand
+from numalign.model.intent import Intent, Policy
+from numalign.model.node import Node
+from numalign.model.steps import finished
+from numalign.scheduling import node_explanation
+from numalign.scheduling.node_explanation import Chance, NodeExplanation, NodeResult, Rules, counted_by_reason
+from numalign.scheduling.reasons import kept_away
+from tests.worlds.notation import asks, node
+
+QUESTION = Question(asks("cpu=4 mem=1Gi"), Intent(Policy.SINGLE_NUMA_NODE))
+EXPORTER = ExporterHealth(TopologySource.EXPORTER)
+
+EMPTY = node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy="single-numa-node")
+FULL = node("cpu=8//2 mem=8Gi", "cpu=8//2 mem=8Gi", policy="single-numa-node")
+SMALL = node("cpu=2 mem=8Gi", "cpu=2 mem=8Gi", policy="single-numa-node")
+
+
+def explained(made: Node, unmet: Unmet | None = None, *, lasting: bool = False) -> NodeExplanation:
+    """What a node says that is asked by itself."""
+    verdict = evaluate(made, QUESTION.demand, QUESTION.intent)
+    refused = (verdict, "have too little") if verdict.refused else ()
+    result = NodeResult(made, None, *refused) if refused else NodeResult(made, 50)
+    return NodeExplanation(result, Rules(QUESTION), EXPORTER, unmet, lasting)
+
+
+CORDONED = Unmet.CORDONED
+
+
+@pytest.mark.parametrize(
+    ("says", "chance", "score"),
+    [
+        (explained(EMPTY), Chance.FITS, 50),
+        (explained(FULL), Chance.LATER, None),
+        (explained(SMALL), Chance.NEVER, None),
+        (explained(EMPTY, CORDONED), Chance.LATER, None),
+        (explained(EMPTY, CORDONED, lasting=True), Chance.NEVER, None),
+    ],
+)
+def test_the_answer_in_a_word(says: NodeExplanation, chance: Chance, score: int | None) -> None:
+    assert (says.chance, says.score) == (chance, score)
+    assert (says.placement is not None) is (chance is Chance.FITS)
+    assert (says.reason is None) is (chance is Chance.FITS)
+
+
+def test_what_stands_in_the_way_is_told_in_one_sentence_each() -> None:
+    assert explained(FULL, CORDONED).reason == (
+        f"{explained(EMPTY, CORDONED).reason}; {explained(FULL).reason}"
+    )
+    assert explained(FULL, CORDONED).kind_of_reason == f"{CORDONED} and have too little"
+    assert kept_away(CORDONED) == f"node(s) {CORDONED}"
+
+
+def test_nodes_are_counted_by_their_kind_of_reason_the_best_first() -> None:
+    every = [explained(SMALL), explained(FULL), explained(FULL), explained(EMPTY)]
+
+    assert counted_by_reason(every) == [
+        (1, Chance.FITS, ""),
+        (2, Chance.LATER, "have too little"),
+        (1, Chance.NEVER, "have too little"),
+    ]
+
+
+def test_nodes_in_the_same_state_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counting(made: Node, demand: Demand, intent: Intent) -> Verdict:
+        asked.append(made.name)
+        return evaluate(made, demand, intent)
+
+    monkeypatch.setattr(node_explanation, "evaluate", counting)
+    rules = Rules(QUESTION)
+
+    verdicts = {id(rules.verdict(replace(EMPTY, name=name))) for name in "abc"}
+
+    assert (asked, len(verdicts)) == (["a"], 1)
+
+
+def test_what_is_worked_out_in_steps_is_the_same() -> None:
+    rules = Rules(QUESTION)
+
+    finished(rules.work(FULL))
+
+    assert rules.verdict(FULL) == evaluate(FULL, QUESTION.demand, QUESTION.intent)

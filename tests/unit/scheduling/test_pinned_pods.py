@@ -1,0 +1,223 @@
+"""A pod that a controller pinned has its zones for everybody, and who forges that keeps nothing for long."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.ledger.model import Source
+from numalign.model.intent import PINNED_AT, PLACEMENT_GATE
+from numalign.runtime.clock import SKEW_SECONDS
+from numalign.scheduling.pinned_pods import PIN_SECONDS
+from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, LARGE, NOW, SMALL, TEAM, Raw, Scorer, on, raw, uid
+from tests.worlds.notation import table
+
+NEW = "2027-01-15T07:59:58Z"
+"""When pods here are created: two seconds before the tests begin."""
+
+LONG_AGO = "2027-01-15T07:00:00Z"
+
+GATED = {"gate": "enabled"}
+OTHER_ZONE = [{"zones": ["node-1"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
+
+
+def at(seconds: float) -> str:
+    """A moment, so many seconds after the tests begin."""
+    return datetime.fromtimestamp(NOW + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def pinned(  # noqa: PLR0913  one keyword for each fact of a pod
+    node: str = "a",
+    *,
+    when: str = at(-1),
+    name: str = "web",
+    gates: tuple[str, ...] = (),
+    asks: str = FOUR,
+    created: str = NEW,
+) -> Raw:
+    """A pod that was pinned to a node, as the controller writes it."""
+    requirement = {"key": "metadata.name", "operator": "In", "values": [node]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [requirement]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    spec = {"affinity": affinity, "schedulingGates": [{"name": gate} for gate in gates]}
+    return raw(asks, name=name, annotations={PINNED_AT: when}, spec=spec, creationTimestamp=created)
+
+
+def recorded(made: Raw, record: object) -> Raw:
+    """The pod with a record of its placement."""
+    [written] = [on("nowhere", made, record=record)]  # type: ignore[arg-type]
+    return {**made, "metadata": written["metadata"]}
+
+
+@pytest.fixture
+async def scorer() -> Scorer:
+    """Two nodes, and a namespace whose pods wait behind the gate."""
+    made = Scorer()
+    await made.know({"a": EMPTY, "b": EMPTY, "small": SMALL}, **{TEAM: GATED})
+    return made
+
+
+async def test_a_pin_reserves_what_was_recorded_until_the_pod_is_bound(scorer: Scorer) -> None:
+    scorer.see(recorded(pinned(), OTHER_ZONE))
+    assert scorer.kept() == {"web": "a"}
+    reserved = scorer.reservations.assigned_pod(uid("web"))
+    assert reserved
+    assert reserved.record
+    assert (reserved.unconfirmed, reserved.record.source) == (True, Source.RECORDED)
+    assert {zone for zones in reserved.record.held for zone in zones} == {"node-1"}
+
+    scorer.see(on("a", recorded(pinned(), OTHER_ZONE)))
+    assert scorer.kept() == {}
+    assert scorer.reservations.node_of(uid("web")) == "a"
+
+
+@pytest.mark.parametrize("seconds", [-2 - SKEW_SECONDS, SKEW_SECONDS])
+async def test_clocks_that_differ_by_minutes_make_no_pin_from_before_a_restart_unbelievable(
+    scorer: Scorer, seconds: float
+) -> None:
+    """Its creation, two seconds before the tests begin, is written by the clock of an API server."""
+    scorer.see(pinned(when=at(seconds)))
+    assert scorer.kept() == {"web": "a"}
+
+
+@given(pinned_at=st.integers(-(10**6), 10**6), created=st.integers(-(10**6), 10**6))
+async def test_for_a_pin_that_is_seen_to_be_written_no_clock_of_another_machine_counts(
+    pinned_at: int, created: int
+) -> None:
+    scorer, when, born = Scorer(), at(pinned_at), at(created)
+    await scorer.know({"a": EMPTY}, **{TEAM: GATED})
+    scorer.see(pinned(when=when, created=born, gates=(PLACEMENT_GATE,)))
+    scorer.see(pinned(when=when, created=born))
+    assert scorer.kept() == {"web": "a"}
+
+    scorer.time.seconds += PIN_SECONDS
+    scorer.state.expire()
+    assert scorer.kept() == {}
+
+
+async def test_a_pin_that_is_written_on_a_pod_without_a_gate_is_not_believed(scorer: Scorer) -> None:
+    scorer.see(pinned(when="never"))
+    scorer.see(pinned())
+    assert scorer.kept() == {}
+
+
+async def test_a_pod_that_is_too_large_to_keep_has_its_zones_too(scorer: Scorer) -> None:
+    made = pinned()
+    made["spec"]["containers"] = raw(*LARGE)["spec"]["containers"]
+    scorer.see(made)
+    assert scorer.state.pods[uid("web")].demand is None
+    assert scorer.kept() == {"web": "a"}
+
+
+async def test_without_a_record_it_is_guessed(scorer: Scorer) -> None:
+    scorer.see(pinned())
+    reserved = scorer.reservations.assigned_pod(uid("web"))
+    assert reserved
+    assert (reserved.record, bool(reserved.guess)) == (None, True)
+
+
+FORGED: list[tuple[str, Raw]] = [
+    ("too long ago",                    pinned(when=at(-SKEW_SECONDS - PIN_SECONDS), created=LONG_AGO)),
+    ("in the future",                   pinned(when=at(SKEW_SECONDS + 2))),
+    ("before it was created",           pinned(when=at(-SKEW_SECONDS - 5))),
+    ("no time at all",                  pinned(when="yesterday")),
+    ("behind a gate",                   pinned(gates=(PLACEMENT_GATE,))),
+    ("behind somebody else's gate",     pinned(gates=("other",))),
+    ("to a node that nobody knows",     pinned("nowhere")),
+    ("to a node that cannot take it",   pinned("small")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", table([(what, made) for what, made in FORGED]))
+async def test_a_pin_is_not_believed(scorer: Scorer, made: Raw) -> None:
+    scorer.see(recorded(made, HALF))
+    assert scorer.kept() == {}
+
+
+async def test_where_no_gates_are_used_no_pin_is_believed(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY}, **{TEAM: {}})
+    scorer.see(pinned())
+    assert scorer.kept() == {}
+
+
+async def test_what_was_not_known_when_it_came_is_looked_at_again() -> None:
+    made = Scorer()
+    made.see(pinned())
+    assert made.kept() == {}
+    await made.know({"a": EMPTY}, **{TEAM: GATED})
+    assert made.kept() == {"web": "a"}
+
+
+async def test_after_a_minute_it_is_given_up_and_not_believed_again(scorer: Scorer) -> None:
+    scorer.see(pinned())
+    scorer.time.seconds += PIN_SECONDS - 2
+    scorer.state.expire()
+    assert scorer.kept() == {"web": "a"}
+    scorer.time.seconds += 2
+    scorer.state.expire()
+    assert scorer.kept() == {}
+
+    scorer.see(pinned(when=at(PIN_SECONDS)))
+    scorer.see(pinned("b", when=at(PIN_SECONDS)))
+    assert scorer.kept() == {}
+
+
+async def test_who_writes_it_again_and_again_does_not_keep_it_longer(scorer: Scorer) -> None:
+    for second in range(0, 90, 5):
+        scorer.see(pinned(when=at(second)))
+        scorer.time.seconds += 5
+        scorer.state.expire()
+    assert scorer.kept() == {}
+
+
+async def test_a_reservation_of_whoever_pinned_it_stays_as_it_is(scorer: Scorer) -> None:
+    scorer.see(raw(FOUR, creationTimestamp=NEW))
+    before = scorer.reserve(raw(FOUR, creationTimestamp=NEW), "a")
+    scorer.see(recorded(pinned(), OTHER_ZONE))
+    assert scorer.reservations.assigned_pod(uid("web")) == before
+
+
+async def test_a_bind_at_that_very_moment_is_not_taken_away(scorer: Scorer) -> None:
+    scorer.see(pinned())
+    scorer.time.seconds += PIN_SECONDS - 1.5
+    scorer.reserve(pinned(), "a")
+    scorer.time.seconds += 2
+    scorer.state.expire()
+    assert scorer.kept() == {"web": "a"}
+
+
+async def test_a_pod_that_is_gone_leaves_nothing(scorer: Scorer) -> None:
+    scorer.see(pinned())
+    scorer.lose("web")
+    assert scorer.kept() == {}
+    scorer.see(pinned())
+    assert scorer.kept() == {"web": "a"}
+
+
+async def test_a_forged_record_of_more_than_it_asks_takes_no_more(scorer: Scorer) -> None:
+    both = [{"zones": [f"node-{zone}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for zone in (0, 1)]
+    scorer.see(recorded(pinned(), both))
+    other = raw(FOUR, name="other")
+    scorer.see(other)
+    assert scorer.fits(other, "a") == [True]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b", "small", "nowhere"]), st.integers(-100, 100), st.booleans()),
+        max_size=12,
+    )
+)
+async def test_whatever_a_tenant_writes_nothing_is_kept_for_longer_than_a_minute(
+    written: list[tuple[str, int, bool]],
+) -> None:
+    scorer = Scorer()
+    await scorer.know({"a": EMPTY, "b": EMPTY, "small": SMALL}, **{TEAM: GATED})
+    for node, when, gated in written:
+        scorer.see(pinned(node, when=at(when), gates=(PLACEMENT_GATE,) if gated else ()))
+        scorer.time.seconds += 1
+        scorer.state.expire()
+    scorer.time.seconds += PIN_SECONDS
+    scorer.state.expire()
+    assert scorer.kept() == {}

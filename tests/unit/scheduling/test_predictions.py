@@ -1,0 +1,182 @@
+"""What pods were predicted to get, beside what the agent of their node shows: counted, and told once."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from numalign.kube.decode.kubelet_reports import ObservedPlacement
+from numalign.kube.events import LONGEST_MESSAGE, Type
+from numalign.scheduling.outcomes import EVENT
+from numalign.scheduling.predictions import PATIENCE_SECONDS, PredictionResult
+from tests.unit.scorer.conftest import FOUR, HALF, TEAM, Raw, Scorer, on, raw, refused, running, uid
+from tests.worlds.notation import bag, node, table
+
+PLACE = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy="single-numa-node")
+NOBODY = ObservedPlacement({}, 0)
+AS_PREDICTED = ObservedPlacement({("node-0",): bag("cpu=4 mem=1Gi gpu=1")}, 0)
+ELSEWHERE = ObservedPlacement({("node-1",): bag("cpu=4 mem=1Gi gpu=1")}, 0)
+LESS = ObservedPlacement({("node-0",): bag("cpu=4 mem=1Gi")}, 0)
+
+
+def results(scorer: Scorer) -> dict[str, float]:
+    """How many predictions were counted, by what became of them; 0 aside."""
+    counts = {result.value: scorer.count("predictions_total", result=result) for result in PredictionResult}
+    return {result: count for result, count in counts.items() if count}
+
+
+async def show(scorer: Scorer, **pods: ObservedPlacement) -> None:
+    """The agent of the one node shows these pods, and somebody looks."""
+    observed = {uid(name): placement for name, placement in pods.items()}
+    await scorer.know({"a": PLACE}, placements={"a": {"uid-of-another": NOBODY, **observed}})
+    scorer.predictions.look()
+
+
+@pytest.fixture
+async def scorer() -> Scorer:
+    """A scorer that knows a node with an agent."""
+    made = Scorer()
+    await show(made)
+    return made
+
+
+async def bound(scorer: Scorer, made: Raw, *, record: Sequence[Mapping[str, object]] | None = None) -> None:
+    """A pod comes, is bound, and its bind is seen."""
+    scorer.see(made)
+    assert await scorer.bind(made, "a") == ""
+    scorer.see(on("a", made, record=record))
+    scorer.predictions.look()
+
+
+async def test_a_pod_that_gets_what_was_predicted_agrees(scorer: Scorer) -> None:
+    await bound(scorer, raw(FOUR), record=HALF)
+    assert results(scorer) == {}
+    await show(scorer, web=AS_PREDICTED)
+
+    assert (results(scorer), scorer.teller) == ({"agreed": 1}, [])
+
+
+async def test_a_pod_that_gets_something_else_reads_what_was_predicted_and_what_it_has(
+    scorer: Scorer,
+) -> None:
+    await bound(scorer, raw(FOUR), record=HALF)
+    await show(scorer, web=ELSEWHERE)
+
+    assert results(scorer) == {"differed": 1}
+    [event] = scorer.teller
+    assert (event.namespace, event.pod, event.uid) == (TEAM, "web", uid("web"))
+    assert (event.type, event.reason) == (Type.WARNING, EVENT)
+    assert event.message == (
+        "numalign predicted that the pod gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 on a;"
+        " the kubelet of a allocated 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 1"
+    )
+    [line] = scorer.told.of("prediction.wrong")
+    assert (line["pod"], line["node"], line["message"]) == ("team/web", "a", event.message)
+
+
+async def test_it_counts_once_however_often_the_agent_says_it(scorer: Scorer) -> None:
+    await bound(scorer, raw(FOUR), record=HALF)
+    for placement in (ELSEWHERE, LESS, ELSEWHERE):
+        await show(scorer, web=placement)
+    scorer.see(running(on("a", raw(FOUR), record=HALF)))
+    await show(scorer, web=AS_PREDICTED)
+
+    assert (results(scorer), len(scorer.teller)) == ({"differed": 1}, 1)
+
+
+async def test_it_is_no_matter_who_is_heard_first(scorer: Scorer) -> None:
+    """The agent may be faster than the news of the bind."""
+    scorer.see(raw(FOUR))
+    assert await scorer.bind(raw(FOUR), "a") == ""
+    await show(scorer, web=AS_PREDICTED)
+    scorer.see(running(on("a", raw(FOUR), record=HALF)))
+    scorer.predictions.look()
+
+    assert results(scorer) == {"agreed": 1}
+
+
+async def test_a_pod_of_which_nothing_was_certain_is_unpredicted(scorer: Scorer) -> None:
+    """Another scheduler bound it, once it had asked."""
+    scorer.ask(raw(FOUR), "a")
+    scorer.see(raw(FOUR))
+    scorer.see(on("a", raw(FOUR)))
+    await show(scorer, web=AS_PREDICTED)
+
+    assert (results(scorer), scorer.teller) == ({"unpredicted": 1}, [])
+
+
+async def test_a_pod_that_its_kubelet_refuses_counts_too(scorer: Scorer) -> None:
+    await bound(scorer, raw(FOUR), record=HALF)
+    scorer.see(refused(on("a", raw(FOUR), record=HALF)))
+    scorer.predictions.look()
+
+    assert results(scorer) == {"refused": 1}
+
+
+async def test_a_pod_that_the_agent_does_not_show_in_time_is_unobserved(scorer: Scorer) -> None:
+    await bound(scorer, raw(FOUR), record=HALF)
+    scorer.time.seconds += PATIENCE_SECONDS - 1
+    scorer.predictions.look()
+    assert results(scorer) == {}
+
+    scorer.time.seconds += 1
+    scorer.predictions.look()
+    await show(scorer, web=AS_PREDICTED)
+    assert results(scorer) == {"unobserved": 1}
+
+
+async def test_a_pod_that_is_gone_before_it_is_shown_is_unobserved(scorer: Scorer) -> None:
+    await bound(scorer, raw(FOUR), record=HALF)
+    scorer.lose("web")
+    scorer.predictions.look()
+
+    assert results(scorer) == {"unobserved": 1}
+
+
+NOT_COUNTED = [
+    # what it shows,                                  what is done,           what the agent shows then
+    ("nobody asked about it here",     lambda scorer: scorer.see(on("a", raw(FOUR))), {"web": AS_PREDICTED}),
+    ("it ran before this process came",
+     lambda scorer: scorer.see(running(on("a", raw(FOUR), record=HALF))), {"web": AS_PREDICTED}),
+    ("it never came to a node",        lambda scorer: scorer.see(raw(FOUR)), {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("do", "pods"), table(NOT_COUNTED))
+async def test_nothing_is_counted_where(
+    scorer: Scorer, do: Callable[[Scorer], object], pods: Mapping[str, ObservedPlacement]
+) -> None:
+    do(scorer)
+    await show(scorer, **pods)
+
+    assert results(scorer) == {}
+
+
+async def test_a_pod_that_gets_nothing_of_its_own_is_not_counted(scorer: Scorer) -> None:
+    shares = raw("cpu=1.. mem=1Gi..", policy=None)
+    scorer.ask(shares, "a")
+    await bound(scorer, shares, record=[])
+    await show(scorer, web=NOBODY)
+
+    assert results(scorer) == {}
+
+
+async def test_without_an_agent_nothing_is_counted(scorer: Scorer) -> None:
+    await scorer.know({"a": PLACE})
+    await bound(scorer, raw(FOUR), record=HALF)
+    scorer.time.seconds += PATIENCE_SECONDS
+    scorer.predictions.look()
+
+    assert (results(scorer), len(scorer.predictions.caches()["unobserved"])) == ({}, 0)
+
+
+async def test_a_long_story_is_cut(scorer: Scorer) -> None:
+    many = " ".join(f"example.com/{'x' * 40}{at}=1" for at in range(40))
+    place = node(f"cpu=8 mem=16Gi {many}", policy="single-numa-node")
+    await scorer.know({"a": place}, placements={"a": {"uid-of-another": NOBODY}})
+    await bound(scorer, raw("cpu=4 mem=1Gi"))
+    much = ObservedPlacement({("node-0",): bag(f"cpu=4 mem=1Gi {many}")}, 0)
+    await scorer.know({"a": place}, placements={"a": {uid("web"): much}})
+    scorer.predictions.look()
+
+    [event] = scorer.teller
+    assert (len(event.message), event.message[-3:]) == (LONGEST_MESSAGE, "...")

@@ -1,0 +1,191 @@
+"""Which strategies rank a node, by its labels, and how people write them."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from numalign.cache.batch import Batch
+from numalign.cache.ranking import Ranking, Relative
+from numalign.decision.scoring import Strategy
+from numalign.model.constraints import Operator, Requirement
+from numalign.scheduling.ranking import (
+    HEAVIEST,
+    MEASURES,
+    Choice,
+    Ranker,
+    RankingRules,
+    parse_strategies,
+    parse_weights,
+)
+from tests.worlds.batches import batch
+from tests.worlds.notation import node, table
+
+FEW, MOST, LEAST = Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED, Strategy.LEAST_ALLOCATED
+RELATIVE = Relative.NUMA_NODES
+
+
+def test_every_strategy_has_a_name() -> None:
+    assert {*MEASURES} == {*map(str, Strategy), *map(str, Relative)}
+
+
+# Choices.
+
+POOL = Requirement("pool", Operator.IN, frozenset({"gpu"}))
+RACKED = (Requirement("rack", Operator.EXISTS), Requirement("pool", Operator.DOES_NOT_EXIST))
+RULES = RankingRules(Ranking((FEW,)), (Choice((POOL,), Ranking((MOST,))), Choice(RACKED, Ranking((LEAST,)))))
+
+CHOSEN = [
+    # what it shows                  labels                         ranking
+    ("one that is selected",         {"pool": "gpu"},               MOST),
+    ("another",                      {"rack": "7"},                 LEAST),
+    ("the first of several",         {"pool": "gpu", "rack": "7"},  MOST),
+    ("all requirements are to hold", {"pool": "cpu", "rack": "7"},  FEW),
+    ("nothing that is selected",     {},                            FEW),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("labels", "measure"), table(CHOSEN))
+def test_a_ranking_is_chosen_by_labels(labels: dict[str, str], measure: Strategy) -> None:
+    assert RULES.rankings[RULES.number_of(labels)] == Ranking((measure,))
+
+
+# Nodes.
+
+HALF = node("cpu=8//4 mem=8Gi", policy="best-effort")
+POD = "cpu=1 mem=1Gi"
+BY_MEASURE = {FEW: (94,), MOST: (18,), LEAST: (81,)}
+"""What the pod is worth there."""
+
+Labels = Mapping[str, Mapping[str, str]]
+
+
+def values(ranker: Ranker, answer: Batch, names: list[str], labels: Labels) -> list[tuple[int, ...]]:
+    """What these nodes are worth under these names."""
+    found = ranker.ranks(replace(answer, names=names), labels)
+    return [found.score(place).values for place in range(len(names))]
+
+
+def test_each_node_is_ranked_by_its_labels() -> None:
+    labels = {"a": {"pool": "gpu"}, "b": {"rack": "7"}, "elsewhere": {"rack": "8"}}
+    found = values(Ranker(RULES), batch([HALF] * 3, POD), ["b", "c", "a"], labels)
+
+    assert found == [BY_MEASURE[measure] for measure in (LEAST, FEW, MOST)]
+
+
+def test_a_choice_may_concern_nodes_without_any_labels() -> None:
+    bare = (Requirement("pool", Operator.DOES_NOT_EXIST),)
+    ranker = Ranker(RankingRules(Ranking((FEW,)), (Choice(bare, Ranking((MOST,))),)))
+
+    found = values(ranker, batch([HALF] * 2, POD), ["a", "b"], {"b": {"pool": "x"}})
+    assert found == [BY_MEASURE[MOST], BY_MEASURE[FEW]]
+
+
+def test_labels_that_change_choose_anew() -> None:
+    ranker, answer = Ranker(RULES), batch([HALF] * 2, POD)
+    first: Labels = {"a": {"pool": "gpu"}, "b": {"pool": "gpu"}}
+    second: Labels = {**first, "a": {"rack": "7"}}
+
+    assert values(ranker, answer, ["a", "b"], first) == [BY_MEASURE[MOST]] * 2
+    assert values(ranker, answer, ["a", "b"], second) == [BY_MEASURE[LEAST], BY_MEASURE[MOST]]
+    assert values(ranker, answer, ["a", "b"], {}) == [BY_MEASURE[FEW]] * 2
+
+
+class Read(dict[str, str]):
+    """Labels that count how often somebody looks at them."""
+
+    looks = 0
+
+    def get(self, key: str, default: object = None) -> object:  # type: ignore[override]
+        """As a dict does."""
+        self.looks += 1
+        return super().get(key, default)
+
+
+def test_labels_are_not_looked_at_again_until_they_change() -> None:
+    ranker, answer, kept = Ranker(RULES), batch([HALF], POD), Read(pool="gpu")
+    values(ranker, answer, ["a"], first := {"a": kept})
+    looked = kept.looks
+    for labels in (first, {"a": kept, "b": {"rack": "7"}}):
+        assert values(ranker, answer, ["a"], labels) == [BY_MEASURE[MOST]]
+
+    assert kept.looks == looked > 0
+
+
+def test_the_own_node_of_a_pod_is_ranked_by_its_labels_too() -> None:
+    answer = batch([None, None], POD, own=(1, HALF))
+
+    assert values(Ranker(RULES), answer, ["a", "b"], {"b": {"pool": "gpu"}}) == [(0,), BY_MEASURE[MOST]]
+
+
+# What people write.
+
+
+def test_strategies_are_read_in_order() -> None:
+    assert parse_strategies(" MostAllocated ,RelativeNUMANodes,LeastNUMANodes") == (MOST, RELATIVE, FEW)
+
+
+KNOWN = "LeastNUMANodes, MostAllocated, LeastAllocated, BalancedAllocation, RelativeNUMANodes"
+
+NO_STRATEGIES = [
+    # what is wrong       text                             what is told
+    ("nothing",           "",                              f"a name is missing: one of {KNOWN}"),
+    ("a comma too many",  "MostAllocated,",                f"a name is missing: one of {KNOWN}"),
+    ("a habit",           "leastNumaNodes",
+        '"leastNumaNodes" is not a strategy; did you mean "LeastNUMANodes"?'),
+    ("another word",      "x",                             f'"x" is not a strategy; expected one of {KNOWN}'),
+    ("one twice",         "MostAllocated,MostAllocated",   '"MostAllocated" is named twice'),
+    ("all that is wrong", "Balanced,x",
+        ('"Balanced" is not a strategy; did you mean "BalancedAllocation"?; "x" is not a strategy;'
+        f' expected one of {KNOWN}')),
+    ("a thousand",        "," * 999,                       "1000 strategies are listed, and only 5 exist"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "told"), table(NO_STRATEGIES))
+def test_strategies_cannot_be_read_if(text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=r"^") as raised:
+        parse_strategies(text)
+
+    assert str(raised.value) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "weights"),
+    [
+        ("nvidia.com/gpu=3,cpu=1", {"nvidia.com/gpu": 3, "cpu": 1}),
+        (f" hugepages-1Gi = {HEAVIEST} ", {"hugepages-1Gi": HEAVIEST}),
+        ("", {}),
+        (" ", {}),
+    ],
+)
+def test_weights_are_read(text: str, weights: dict[str, int]) -> None:
+    assert parse_weights(text) == weights
+
+
+NEEDS = "needs a weight, a whole number from 1 to 100"
+
+NO_WEIGHTS = [
+    # what is wrong       text               what is told
+    ("no weight",         "cpu",             f'"cpu" {NEEDS}, like cpu=1'),
+    ("an empty one",      "cpu=",            f'"cpu" {NEEDS}, like cpu=1'),
+    ("nothing",           "cpu=0",           f'"cpu" {NEEDS}, like cpu=1'),
+    ("less than nothing", "cpu=-1",          f'"cpu" {NEEDS}, like cpu=1'),
+    ("too much",          "cpu=101",         f'"cpu" {NEEDS}, like cpu=1'),
+    ("half of one",       "cpu=0.5",         f'"cpu" {NEEDS}, like cpu=1'),
+    ("two signs",         "cpu==1",          f'"cpu" {NEEDS}, like cpu=1'),
+    ("other digits",      "cpu=٣",           f'"cpu" {NEEDS}, like cpu=1'),
+    ("no name",           "=1",              '"" is not a resource name, like cpu or nvidia.com/gpu'),
+    ("a pattern",         "rdma/*=1",        '"rdma/*" is not a resource name, like cpu or nvidia.com/gpu'),
+    ("one twice",         "cpu=1,cpu=2",     '"cpu" is named twice'),
+    ("all that is wrong", "a b=1,cpu",
+        f'"a b" is not a resource name, like cpu or nvidia.com/gpu; "cpu" {NEEDS}, like cpu=1'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "told"), table(NO_WEIGHTS))
+def test_weights_cannot_be_read_if(text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=r"^") as raised:
+        parse_weights(text)
+
+    assert str(raised.value) == told

@@ -1,0 +1,180 @@
+"""Which nodes are avoided by whom, for how long, and that nobody fills what is kept of others."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.kube.decode.pod_request import PodRequest
+from numalign.kube.pod_informer import Phase, PodInfo
+from numalign.model.demand import Demand
+from numalign.model.intent import IntentAnnotations
+from numalign.runtime.clock import SKEW_SECONDS
+from numalign.scheduling.recent_refusals import (
+    AVOID_SECONDS,
+    MOST_DEMANDS,
+    MOST_NAMESPACES,
+    MOST_NODES,
+    RecentRefusals,
+)
+from tests.unit.webhook.conftest import Clock
+from tests.worlds.notation import asks, table
+
+NOW = 1_000_000.0
+SMALL, LARGE = asks("cpu=2 mem=1Gi"), asks("cpu=4 mem=1Gi")
+RUNNING = PodInfo(
+    uid="p1",
+    namespace="team",
+    name="web-1-x",
+    node="a",
+    scheduler="default-scheduler",
+    created=int(NOW) - 5,
+    started=int(NOW),
+    phase=Phase.RUNNING,
+    acknowledged=True,
+    leaving=False,
+    reason="",
+    message="",
+    request=PodRequest(SMALL, IntentAnnotations()),
+    record=None,
+)
+UNREADABLE = PodRequest(None, IntentAnnotations())
+REFUSED = replace(RUNNING, phase=Phase.FAILED, reason="TopologyAffinityError")
+OLD = replace(REFUSED, created=int(NOW) - 605)
+
+
+class Memory:
+    """What is remembered, by clocks that only move when they are told to."""
+
+    def __init__(self) -> None:
+        self.clock, self.wall = Clock(50.0), Clock(NOW)
+        self.refusals = RecentRefusals(clock=self.clock, wall=self.wall)
+
+    def see(self, pod: PodInfo, before: PodInfo | None = RUNNING) -> None:
+        """A pod becomes this."""
+        self.refusals.update_pod(pod, before)
+
+    def avoided(self, *, namespace: str = "team", demand: Demand = SMALL) -> tuple[str, ...]:
+        """The nodes that such a pod avoids."""
+        return self.refusals.nodes(namespace, demand)
+
+    def later(self, seconds: float) -> None:
+        """Time passes."""
+        self.clock.seconds += seconds
+        self.wall.seconds += seconds
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+def test_a_node_that_refused_a_pod_is_avoided_by_the_next_like_it(memory: Memory) -> None:
+    memory.see(REFUSED)
+
+    assert memory.avoided() == ("a",)
+
+
+def test_only_pods_of_the_namespace_that_ask_for_the_same_avoid_it(memory: Memory) -> None:
+    memory.see(REFUSED)
+
+    assert memory.avoided(namespace="other") == ()
+    assert memory.avoided(demand=LARGE) == ()
+
+
+def test_it_is_avoided_for_a_while_from_when_it_refused(memory: Memory) -> None:
+    memory.see(REFUSED)
+
+    memory.later(AVOID_SECONDS - 0.5)
+    assert memory.avoided() == ("a",)
+    memory.later(1)
+    assert memory.avoided() == ()
+
+
+def test_another_refusal_makes_it_count_for_longer(memory: Memory) -> None:
+    memory.see(REFUSED)
+    memory.later(200)
+    memory.see(replace(REFUSED, uid="p2", started=int(NOW) + 200))
+    memory.see(replace(REFUSED, uid="p3", started=int(NOW) + 100), None)
+    memory.later(200)
+
+    assert memory.avoided() == ("a",)
+
+
+OTHERS: list[tuple[str, PodInfo, PodInfo | None]] = [
+    ("it runs",                           RUNNING,                                       None),
+    ("it fails by itself",                replace(REFUSED, reason="Error"),              RUNNING),
+    ("it succeeds with such a word",      replace(REFUSED, phase=Phase.SUCCEEDED),       RUNNING),
+    ("it was on no node",                 replace(REFUSED, node=""),                     RUNNING),
+    ("it cannot be read",                 replace(REFUSED, request=UNREADABLE),          RUNNING),
+    ("it was refused long ago",           replace(OLD, started=int(NOW) - 600),          None),
+    ("it was made long ago, nobody says when it was refused", replace(OLD, started=0),   None),
+    ("nobody says when it was made",      replace(REFUSED, started=0, created=0),        None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "before"), table(OTHERS))
+def test_nothing_is_avoided_for_a_pod_when(memory: Memory, pod: PodInfo, before: PodInfo | None) -> None:
+    memory.see(pod, before)
+
+    assert memory.avoided() == ()
+    assert memory.refusals.caches()["avoided"].bytes == 0
+
+
+def test_after_a_restart_a_recent_refusal_counts_for_what_is_left_of_its_time(memory: Memory) -> None:
+    """Less what clocks may differ by."""
+    memory.see(replace(OLD, started=int(NOW - SKEW_SECONDS) - 250), None)
+
+    assert memory.avoided() == ("a",)
+    memory.later(50)
+    assert memory.avoided() == ()
+
+
+@given(created=st.integers(-(10**6), 10**6), started=st.integers(-(10**6), 10**6))
+def test_no_clock_of_another_machine_changes_for_how_long_a_refusal_counts_that_was_seen(
+    created: int, started: int
+) -> None:
+    memory = Memory()
+    memory.see(replace(REFUSED, created=int(NOW) + created, started=int(NOW) + started))
+    memory.later(AVOID_SECONDS - 0.5)
+    assert memory.avoided() == ("a",)
+    memory.later(1)
+    assert memory.avoided() == ()
+
+
+def test_a_refusal_is_counted_when_it_is_new_not_with_every_word_of_it(memory: Memory) -> None:
+    memory.see(REFUSED)
+    memory.later(AVOID_SECONDS)
+    memory.see(replace(REFUSED, leaving=True, started=int(NOW) + 300), REFUSED)
+
+    assert memory.avoided() == ()
+
+
+def test_so_many_nodes_are_avoided_those_that_refused_last(memory: Memory) -> None:
+    """Where all refuse, one has to be tried again."""
+    for number in range(MOST_NODES + 2):
+        memory.see(replace(REFUSED, node=f"n{number}", started=int(NOW) + number))
+        memory.later(1)
+
+    assert memory.avoided() == tuple(f"n{number}" for number in reversed(range(2, MOST_NODES + 2)))
+
+
+def test_nobody_takes_the_room_of_another_namespace(memory: Memory) -> None:
+    memory.see(REFUSED)
+    demands = [asks(f"cpu={number + 1} mem=1Gi") for number in range(10 * MOST_DEMANDS)]
+    for demand in demands:
+        memory.see(replace(REFUSED, namespace="crowd", request=PodRequest(demand, IntentAnnotations())))
+
+    assert memory.avoided() == ("a",)
+    assert [memory.avoided(namespace="crowd", demand=demand) for demand in demands] == (
+        [()] * (9 * MOST_DEMANDS) + [("a",)] * MOST_DEMANDS
+    )
+
+
+def test_all_of_it_together_has_a_limit(memory: Memory) -> None:
+    for number in range(MOST_NAMESPACES + 10):
+        memory.see(replace(REFUSED, namespace=f"n{number}"))
+
+    assert len(memory.refusals.caches()["avoided"]) == MOST_NAMESPACES
+    assert memory.refusals.caches()["avoided"].bytes > MOST_NAMESPACES * 500

@@ -1,0 +1,116 @@
+"""Which pods count as rejected by their kubelet, read from an API server's object or from a watch alike."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.pod_informer import PodInfo, PodInformer
+from numalign.kubelet.admission_errors import RejectionReason
+from numalign.scheduling import rejected_pods
+from numalign.scheduling.rejected_pods import RejectedPod
+from tests.worlds.notation import table
+from tests.worlds.served import Told
+
+SAID = "Pod was rejected: Resources cannot be allocated with Topology locality"
+NOW = 1_800_000_000
+STARTED = "2027-01-15T08:00:00Z"
+REASONS = [*map(str, RejectionReason), "OutOfcpu", "NodeAffinity", "Error", ""]
+
+
+def pod(*, node: str = "a", started: str | None = STARTED, **status: str) -> dict[str, Any]:
+    """A pod of a ReplicaSet with this status."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
+    return {
+        "metadata": {
+            "name": "web-x",
+            "namespace": "team",
+            "uid": "u2",
+            "creationTimestamp": "2027-01-15T07:59:00Z",
+            "ownerReferences": [owner],
+        },
+        "spec": {"nodeName": node, "runtimeClassName": "kata", "containers": []},
+        "status": {"phase": "Failed", **({"startTime": started} if started else {}), **status},
+    }
+
+
+def a_pod(**changes: Any) -> RejectedPod:  # noqa: ANN401  those of `pod`
+    """Such a pod as it is read."""
+    found = rejected_pods.read(pod(**changes))
+    assert found
+    return found
+
+
+STATUS: list[tuple[str, dict[str, str], bool]] = [
+    ("no zone has enough",       {"reason": "TopologyAffinityError"},             True),
+    ("the CPUs are no cores",    {"reason": "SMTAlignmentError"},                 True),
+    ("a device is missing",      {"reason": "UnexpectedAdmissionError"},          True),
+    ("the node is full",         {"reason": "OutOfnvidia.com/gpu"},               True),
+    ("another reason",           {"reason": "NodeAffinity", "message": SAID},     True),
+    ("its container failed",     {"reason": "Error"},                             False),
+    ("it was evicted later",     {"reason": "Evicted", "message": "The node was low on memory"}, False),
+    ("it runs",                  {"phase": "Running", "reason": "TopologyAffinityError"}, False),
+    ("it has no node",           {"node": "", "reason": "TopologyAffinityError"}, False),
+    ("it gives no reason",       {"message": SAID},                               False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "is_one"), table(STATUS))
+def test_a_pod_counts_as_rejected_if(status: dict[str, str], *, is_one: bool) -> None:
+    assert (rejected_pods.read(pod(**status)) is not None) is is_one
+
+
+WORDS: list[tuple[str, dict[str, str | None], float, str]] = [
+    ("what it said follows", {"message": SAID}, NOW + 250,
+     "rejected by a 4 min ago: TopologyAffinityError: Resources cannot be allocated with Topology locality"),
+    ("an old kubelet begins otherwise", {"message": "no"}, NOW,
+     "rejected by a less than a minute ago: TopologyAffinityError: no"),
+    ("it writes no line of its own", {"message": "no\nok"}, NOW,
+     "rejected by a less than a minute ago: TopologyAffinityError: no\ufffdok"),
+    ("its clock is ahead", {}, NOW - 90, "rejected by a less than a minute ago: TopologyAffinityError"),
+    ("it did not start", {"started": None}, NOW, "rejected by a 1 min ago: TopologyAffinityError"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "now", "said"), table(WORDS))
+def test_it_is_told_by_whom_when_and_why(changes: dict[str, str | None], now: float, said: str) -> None:
+    assert a_pod(reason="TopologyAffinityError", **changes).sentence(now) == said
+
+
+@pytest.mark.parametrize("reason", REASONS[:-2])
+def test_some_reasons_are_about_zones(reason: str) -> None:
+    assert a_pod(reason=reason, message=SAID).about_zones is (reason in [*RejectionReason])
+
+
+class Last:
+    """The pod that was seen last."""
+
+    seen: PodInfo
+
+    def update_pod(self, pod: PodInfo) -> None:
+        """Take it."""
+        self.seen = pod
+
+    def remove_pod(self, uid: str) -> None:
+        """There is only one."""
+        raise AssertionError(uid)
+
+
+@given(
+    st.sampled_from(["Failed", "Running", "Pending"]),
+    st.sampled_from(REASONS),
+    st.sampled_from(["", "said", SAID, "x" * 5000]),
+    st.sampled_from([STARTED, None]),
+    st.sampled_from(["", "a"]),
+)
+def test_a_watched_pod_and_a_stored_one_say_the_same(
+    phase: str, reason: str, message: str, started: str | None, node: str
+) -> None:
+    raw = pod(phase=phase, reason=reason, message=message, started=started, node=node)
+    last = Last()
+    PodInformer(last, PodReader(), log=Told().log, registry=CollectorRegistry()).put(raw)
+
+    assert rejected_pods.of_pod(last.seen) == rejected_pods.read(raw)

@@ -1,0 +1,212 @@
+"""What comes of each rule for pods that run."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from unittest.mock import Mock
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from numalign.cache.admission import AdmissionDecision, AdmissionState
+from numalign.cache.pod_question import PodQuestion
+from numalign.decision.alignment import ALIGNED, Alignment, Judgement
+from numalign.decision.pinning import PartialAlignment
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.recreated import RecreatedScheduling
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.kinds import Object
+from numalign.kube.pod_informer import PodInfo, PodInformer
+from numalign.model.intent import NamespaceRules, Policy
+from numalign.scheduling.running_pods import PodRule, RuleOutcome, RuleResult, RunningPodJudge, runs
+from tests.unit.runtime.conftest import Told
+from tests.worlds.notation import table
+
+ADMITTED = AdmissionDecision(AdmissionState.FITS)
+MISALIGNED = Alignment(Judgement.MISALIGNED)
+NOT_CLEAR = Alignment(Judgement.NOT_CLEAR)
+STRICT = NamespaceRules(enforce=Policy.RESTRICTED, warn=Policy.RESTRICTED, audit=Policy.SINGLE_NUMA_NODE)
+
+
+def pod(
+    policy: str | None = None, *, name: str = "p", cpu: str = "2", resources: str = "", **spec: object
+) -> PodInfo:
+    """A pod that runs, as the informer tells of it."""
+    annotations = {"numalign.io/policy": policy} if policy else {}
+    annotations |= {"numalign.io/resources": resources} if resources else {}
+    container = {"name": "main", "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}}}
+    raw: Object = {
+        "metadata": {"name": name, "namespace": "team", "uid": name, "annotations": annotations},
+        "spec": {"nodeName": "n", "containers": [container], **spec},
+        "status": {"phase": "Running"},
+    }
+    listener = Mock()
+    informer = PodInformer(
+        listener, READER, recreated=RECREATED, log=Told().log, registry=CollectorRegistry()
+    )
+    informer.put(raw)
+    told: PodInfo = listener.update_pod.call_args.args[0]
+    return told
+
+
+READER, RECREATED = PodReader(), RecreatedScheduling()
+
+
+def judge(decision: AdmissionDecision = ADMITTED, *, rules: NamespaceRules | None = None) -> RunningPodJudge:
+    """One that hears this decision of every pod."""
+    policy = EffectivePolicy(rules={"team": rules} if rules else {})
+    return RunningPodJudge(READER, policy, lambda _pod: decision)
+
+
+def outcomes(
+    one: PodInfo,
+    alignment: Alignment | None = None,
+    decision: AdmissionDecision = ADMITTED,
+    *,
+    rules: NamespaceRules | None = None,
+) -> Mapping[str, str]:
+    """What comes of each rule, by its name."""
+    results = judge(decision, rules=rules).judge(one, alignment).results
+    return {str(result.rule): str(result.outcome) for result in results}
+
+
+@pytest.mark.parametrize(
+    ("policy", "alignment", "outcome"),
+    table(
+        [
+            ("aligned", "restricted", ALIGNED, "pass"),
+            ("misaligned", "restricted", MISALIGNED, "fail"),
+            ("a wish unmet", "best-effort", MISALIGNED, "warn"),
+            ("not clear", "restricted", NOT_CLEAR, "skip"),
+            ("nobody looked", "restricted", None, "skip"),
+        ]
+    ),
+)
+def test_how_a_pod_sits(policy: str, alignment: Alignment | None, outcome: str) -> None:
+    assert outcomes(pod(policy), alignment)["aligned"] == outcome
+
+
+def test_a_pod_that_is_aligned_in_part_passes_and_says_what_is_not() -> None:
+    partial = PartialAlignment(Policy.RESTRICTED, ("x/gpu",), ("cpu",), "")
+    running = judge().judge(pod("restricted"), replace(ALIGNED, partial=partial))
+
+    assert running.partial is partial
+    assert running.result(PodRule.ALIGNED) == RuleResult(PodRule.ALIGNED, RuleOutcome.PASS, str(partial))
+
+
+def test_each_level_of_its_namespace_is_a_rule() -> None:
+    assert outcomes(pod(), rules=STRICT) == {
+        "level-enforce": "fail",
+        "level-warn": "warn",
+        "level-audit": "warn",
+        "admitted-today": "pass",
+    }
+    assert outcomes(pod("restricted"), ALIGNED, rules=STRICT) == {
+        "aligned": "pass",
+        "level-enforce": "pass",
+        "level-warn": "pass",
+        "level-audit": "warn",
+        "admitted-today": "pass",
+    }
+
+
+def test_a_pod_that_leaves_something_out_is_below_its_levels() -> None:
+    running = judge(rules=STRICT).judge(pod("single-numa-node", resources="memory"), None)
+
+    assert running.below == ("enforce", "warn", "audit")
+    message = "this namespace expects NUMA alignment restricted; numalign.io/resources lacks cpu"
+    assert running.result(PodRule.ENFORCE) == RuleResult(PodRule.ENFORCE, RuleOutcome.FAIL, message)
+
+
+@pytest.mark.parametrize(
+    ("decision", "outcome", "message"),
+    table(
+        [
+            ("admitted", ADMITTED, "pass", ""),
+            ("refused", AdmissionDecision(AdmissionState.NEVER, "too large"), "fail", "too large"),
+            ("not pinned", AdmissionDecision(AdmissionState.FITS, unpinned="cpu"), "warn", "cpu"),
+            (
+                "waived",
+                AdmissionDecision(AdmissionState.NEVER, waived="too large. Ask."),
+                "warn",
+                "too large",
+            ),
+            (
+                "warned",
+                AdmissionDecision(
+                    AdmissionState.FITS,
+                    warnings=(
+                        "this namespace expects NUMA alignment restricted; the pod requests nothing",
+                        "beware",
+                    ),
+                ),
+                "warn",
+                "beware",
+            ),
+        ]
+    ),
+)
+def test_what_admission_would_say(decision: AdmissionDecision, outcome: str, message: str) -> None:
+    running = judge(decision, rules=STRICT).judge(pod(), None)
+    admitted = running.result(PodRule.ADMITTED)
+
+    assert admitted is not None
+    assert (admitted.outcome, admitted.message) == (outcome, message)
+
+
+def test_of_a_pod_that_nobody_asks_anything_of_nothing_is_said() -> None:
+    running = judge().judge(pod(), ALIGNED)
+
+    assert (running.results, running.outcome, running.judgement) == ((), "pass", "not-asked")
+
+
+def test_who_opts_out_is_not_asked_how_it_sits() -> None:
+    assert outcomes(pod("none"), MISALIGNED) == {"admitted-today": "pass"}
+
+
+def test_a_pod_that_cannot_be_read_is_an_error_with_its_mistakes() -> None:
+    running = judge().judge(pod("tight"), None)
+
+    assert [(result.rule, result.outcome) for result in running.results] == [("admitted-today", "error")]
+    assert '"tight" is not a known value' in running.results[0].message
+
+
+def test_the_worst_outcome_is_that_of_the_pod() -> None:
+    assert judge(rules=STRICT).judge(pod(), None).outcome is RuleOutcome.FAIL
+    assert judge(rules=STRICT).judge(pod(), None).below == ("enforce", "warn", "audit")
+    assert judge().judge(pod("restricted"), None).outcome is RuleOutcome.SKIP
+
+
+def test_admission_is_asked_once_for_all_pods_that_ask_for_the_same() -> None:
+    decide = Mock(return_value=ADMITTED)
+    asked = RunningPodJudge(READER, EffectivePolicy(rules={"team": STRICT}), decide)
+
+    for name in ("a", "b", "c"):
+        asked.judge(pod("restricted", name=name), ALIGNED)
+    asked.judge(pod("restricted", cpu="4"), ALIGNED)
+    asked.judge(pod("restricted", nodeSelector={"a": "b"}), ALIGNED)
+
+    assert decide.call_count == 3
+
+
+def test_admission_is_asked_as_if_nobody_had_placed_the_pod() -> None:
+    decide = Mock(return_value=ADMITTED)
+    RunningPodJudge(READER, EffectivePolicy(), decide).judge(pod("restricted", nodeSelector={"a": "b"}), None)
+
+    asked: PodQuestion = decide.call_args.args[0]
+    assert asked.pin is None
+    assert [str(requirement) for requirement in asked.constraints.selector] == ["a in (b)"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "running"),
+    table(
+        [
+            ("on its node", {}, True),
+            ("waiting", {"node": ""}, False),
+            ("on its way out", {"leaving": True}, False),
+            ("ended", {"phase": "Succeeded"}, False),
+        ]
+    ),
+)
+def test_which_pods_run(changed: dict[str, object], running: bool) -> None:  # noqa: FBT001  a value of a table
+    assert runs(replace(pod(), **changed)) is running  # type: ignore[arg-type]

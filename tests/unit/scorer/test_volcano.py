@@ -1,0 +1,263 @@
+"""Volcano's extender protocol: what its own client sends, what is refused and how, what it reads."""
+
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scorer.extender_protocol import BadCall
+from scorer.volcano.protocol import (
+    Code,
+    Task,
+    Vote,
+    answer_predicate,
+    answer_preemptable,
+    answer_prioritize,
+    answer_task,
+    read_predicate,
+    read_preemptable,
+    read_prioritize,
+    read_task,
+)
+from tests.unit.scorer.wire import Raw, Read, anything, refusal
+from tests.worlds.notation import table
+
+RECORDED = Path(__file__).parent / "data" / "volcano-v1.10.0"
+
+READERS: Mapping[str, Read] = {
+    "predicate": read_predicate,
+    "prioritize": read_prioritize,
+    "preemptable": read_preemptable,
+    "allocate": read_task,
+}
+
+every_reader = pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+
+TASK: Raw = {"UID": "u-0", "Name": "web-0", "Namespace": "team", "NodeName": "", "Pod": {"spec": {}}}
+READ = Task("u-0", "web-0", "team", {"spec": {}})
+
+
+def recorded(verb: str) -> Raw:
+    """A call as Volcano's own client sent it."""
+    call: Raw = orjson.loads((RECORDED / f"{verb}.json").read_bytes())
+    return call
+
+
+# What Volcano's own client sends.
+
+
+def test_of_a_predicate_the_task_and_the_name_of_the_node_are_read() -> None:
+    call = recorded("predicate")
+    task, node = read_predicate(orjson.dumps(call))
+
+    assert node == "node-b.example"
+    assert task == Task(
+        uid="5b0a8c1e-0000-4000-8000-000000000010",
+        name="newcomer-0",
+        namespace="team",
+        pod=call["task"]["Pod"],
+    )
+    assert task.pod["metadata"]["uid"] == task.uid
+
+
+def test_evictees_are_where_they_run_and_go_back_as_they_came() -> None:
+    call = recorded("preemptable")
+    evictor, evictees = read_preemptable(orjson.dumps(call))
+    answer = orjson.loads(answer_preemptable(Vote.PERMIT, evictees))
+
+    assert evictor.name == "newcomer-1"
+    assert [(task.name, task.node_name) for task in evictees] == [("resident-2", "node-b.example")]
+    assert answer == {"status": 1, "victims": call["evictees"]}
+
+
+def test_a_task_that_is_given_a_node_says_which() -> None:
+    task = {**recorded("predicate")["task"], "NodeName": "node-a.example"}
+
+    assert read_task(orjson.dumps({"task": task})).node_name == "node-a.example"
+
+
+# What else may come.
+
+
+def test_only_what_is_needed_of_a_node_is_looked_at() -> None:
+    node = {"Name": "n1", "Node": 7, "Tasks": [], "NumaInfo": "?"}
+
+    assert read_predicate(orjson.dumps({"task": TASK, "node": node})) == (READ, "n1")
+
+
+@pytest.mark.parametrize("empty", [None, []], ids=["null", "empty"])
+def test_nothing_in_a_list_is_null_in_go(empty: object) -> None:
+    assert read_prioritize(orjson.dumps({"task": TASK, "nodes": empty})) == (READ, ())
+    assert read_preemptable(orjson.dumps({"evictor": TASK, "evictees": empty})) == (READ, ())
+
+
+@pytest.mark.parametrize("absent", ["Namespace", "NodeName"])
+def test_a_task_can_do_without_namespace_and_node(absent: str) -> None:
+    kept = {key: value for key, value in TASK.items() if key != absent}
+
+    assert (read_task(orjson.dumps({"task": kept})).namespace == "") == (absent == "Namespace")
+    assert read_task(orjson.dumps({"task": kept})).node_name == ""
+
+
+# Bad input.
+
+
+BAD_TASKS: list[tuple[str, object, list[str]]] = [
+    # what it is       the task                           what is said of it
+    ("nothing",        {}, ["UID: is missing", "Name: is missing", "Pod: is missing"]),
+    ("no pod",         {**TASK, "Pod": None},             ["Pod: is missing"]),
+    ("a pod's name",   {**TASK, "Pod": "web-0"},          ['Pod: must be an object, not "web-0"']),
+    ("another kind",   {**TASK, "Pod": {"kind": "Job"}},  ['Pod.kind: must be Pod, not "Job"']),
+    ("no uid",         {**TASK, "UID": ""},               ["UID: is empty"]),
+    ("a number",       {**TASK, "UID": 7},                ["UID: must be a string, not a number"]),
+    ("a node's list",  {**TASK, "NodeName": ["n"]},       ["NodeName: must be a string, not a list"]),
+    ("a space's list", {**TASK, "Namespace": []},         ["Namespace: must be a string, not a list"]),
+    ("nodeName",       {**TASK, "nodeName": "n"},         ["nodeName: must be spelled NodeName"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("task", "said"), table(BAD_TASKS))
+@pytest.mark.parametrize(
+    ("read", "call", "where"),
+    [
+        (read_predicate, lambda task: {"task": task, "node": {"Name": "n"}}, "task"),
+        (read_prioritize, lambda task: {"task": task, "nodes": []}, "task"),
+        (read_preemptable, lambda task: {"evictor": task, "evictees": []}, "evictor"),
+        (read_preemptable, lambda task: {"evictor": TASK, "evictees": [TASK, task]}, "evictees[1]"),
+        (read_task, lambda task: {"task": task}, "task"),
+    ],
+    ids=["predicate", "prioritize", "evictor", "evictee", "allocate"],
+)
+def test_a_task_that_is_none_is_unprocessable(
+    read: Read, call: Callable[[object], Raw], where: str, task: object, said: list[str]
+) -> None:
+    status, lines = refusal(read, call(task))
+
+    assert status == HTTPStatus.UNPROCESSABLE_ENTITY
+    assert sorted(lines) == sorted(f"{where}.{line}" for line in said)
+
+
+EVICTEES = {"evictor": TASK, "evictees": [TASK]}
+
+BAD_CALLS: list[tuple[str, Read, Raw, list[str]]] = [
+    # what it is           what reads it    the call                       what is said of it
+    ("no node",            read_predicate,  {"task": TASK},                ["node: is missing"]),
+    ("a node's name",      read_predicate,  {"task": TASK, "node": "n"},
+     ['node: must be an object, not "n"']),
+    ("a nameless node",    read_predicate,  {"task": TASK, "node": {}},    ["node.Name: is missing"]),
+    ("name",               read_predicate,  {"task": TASK, "node": {"name": "n"}},
+     ["node.name: must be spelled Name", "node.Name: is missing"]),
+    ("Task",               read_predicate,  {"Task": TASK, "node": {"Name": "n"}},
+     ["task: is missing", "Task: must be spelled task"]),
+    ("a key of the other", read_predicate,  {"Pod": {}, "node": {"Name": "n"}},
+     ["task: is missing", "Pod: is not a known field: expected one of task, node"]),
+    ("no nodes",           read_prioritize, {"task": TASK},                ["nodes: is missing"]),
+    ("one node",           read_prioritize, {"task": TASK, "nodes": {}},
+     ["nodes: must be a list, not an object"]),
+    ("names of nodes",     read_prioritize, {"task": TASK, "nodes": ["n"]},
+     ['nodes[0]: must be an object, not "n"']),
+    ("a number for name",  read_prioritize, {"task": TASK, "nodes": [{"Name": 1}]},
+     ["nodes[0].Name: must be a string, not a number"]),
+    ("no evictees",        read_preemptable, {"evictor": TASK},            ["evictees: is missing"]),
+    ("uids of evictees",   read_preemptable, {"evictor": TASK, "evictees": ["u"]},
+     ['evictees[0]: must be an object, not "u"']),
+    ("nothing",            read_task,       {},                            ["task: is missing"]),
+    ("a list of tasks",    read_task,       {"task": [TASK]},
+     ["task: must be an object, not a list"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("read", "call", "said"), table(BAD_CALLS))
+def test_a_call_that_is_none_is_unprocessable(read: Read, call: Raw, said: list[str]) -> None:
+    status, lines = refusal(read, call)
+
+    assert status == HTTPStatus.UNPROCESSABLE_ENTITY
+    assert sorted(lines) == sorted(said)
+
+
+def test_an_evictee_that_could_be_read_but_not_be_sent_back_is_told() -> None:
+    nested = b'{"a":' * 500 + b"{}" + b"}" * 500
+    call = orjson.dumps(EVICTEES).replace(b'"evictees":[{', b'"evictees":[{"Others":' + nested + b",")
+
+    assert refusal(read_preemptable, call)[1] == ["evictees[0]: is nested too deeply"]
+
+
+tasks = st.one_of(anything, st.dictionaries(st.sampled_from([*TASK]), anything), st.just(TASK))
+keys = st.sampled_from(["task", "node", "nodes", "evictor", "evictees", "Task"])
+
+
+@every_reader
+@given(call=st.dictionaries(keys, st.one_of(tasks, st.lists(tasks))))
+def test_any_value_anywhere_is_read_or_refused(read: Read, call: Raw) -> None:
+    try:
+        told: object = read(orjson.dumps(call))
+    except BadCall as refused:
+        told = refused.mistakes
+
+    assert told
+
+
+# Answers.
+
+
+def test_a_node_fits_or_is_refused_for_now_or_for_good() -> None:
+    assert answer_predicate() == b'{"status":"","code":0}'
+    assert answer_predicate("no zone is free", Code.BUSY) == b'{"status":"no zone is free","code":2}'
+    assert answer_predicate("no zone is so large", Code.NEVER) == b'{"status":"no zone is so large","code":3}'
+    assert answer_predicate("task: is missing", Code.BROKEN) == b'{"status":"task: is missing","code":1}'
+
+
+@pytest.mark.parametrize(("status", "code"), [("no", Code.FITS), ("", Code.BUSY), ("", Code.NEVER)])
+def test_a_refusal_has_both_a_text_and_a_code(status: str, code: Code) -> None:
+    with pytest.raises(ValueError, match="a refusal has a text and a code"):
+        answer_predicate(status, code)
+
+
+def test_scores_are_an_object_though_it_be_empty() -> None:
+    assert answer_prioritize({"a": 75.0, "b": 0}) == b'{"nodeScore":{"a":75.0,"b":0},"errorMessage":""}'
+    assert answer_prioritize({}) == b'{"nodeScore":{},"errorMessage":""}'
+    assert answer_prioritize({}, "no") == b'{"nodeScore":{},"errorMessage":"no"}'
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), float("-inf")])
+def test_a_score_that_json_does_not_have_is_not_sent(score: float) -> None:
+    with pytest.raises(ValueError, match=r"the scores of \['b'\] are no numbers"):
+        answer_prioritize({"a": 1, "b": score})
+
+
+@pytest.mark.parametrize(("vote", "status"), [(Vote.REJECT, -1), (Vote.ABSTAIN, 0), (Vote.PERMIT, 1)])
+def test_nobody_is_a_victim_of_any_vote(vote: Vote, status: int) -> None:
+    assert orjson.loads(answer_preemptable(vote)) == {"status": status, "victims": []}
+
+
+@pytest.mark.parametrize("vote", [Vote.REJECT, Vote.ABSTAIN])
+def test_there_are_victims_only_where_they_may_go(vote: Vote) -> None:
+    with pytest.raises(ValueError, match="1 victims cannot go with the vote"):
+        answer_preemptable(vote, read_preemptable(orjson.dumps(EVICTEES))[1])
+
+
+def test_an_event_is_taken_note_of_or_says_why_not() -> None:
+    assert answer_task() == b'{"errorMessage":""}'
+    assert answer_task("task: is missing") == b'{"errorMessage":"task: is missing"}'
+
+
+# Laws.
+
+
+@given(st.lists(st.text(min_size=1), max_size=20))
+def test_names_keep_their_order_and_each_is_there_once(sent: list[str]) -> None:
+    call = {"task": TASK, "nodes": [{"Name": name} for name in sent]}
+
+    assert read_prioritize(orjson.dumps(call))[1] == tuple(dict.fromkeys(sent))
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=5).map("x{}".format), anything), max_size=3))
+def test_whatever_an_evictee_carries_comes_back(extras: list[Raw]) -> None:
+    sent = [{**extra, **TASK, "UID": str(at)} for at, extra in enumerate(extras)]
+    _, evictees = read_preemptable(orjson.dumps({"evictor": TASK, "evictees": sent}))
+
+    assert orjson.loads(answer_preemptable(Vote.PERMIT, evictees))["victims"] == sent

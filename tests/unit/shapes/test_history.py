@@ -1,0 +1,465 @@
+"""Which shapes there are, and which nodes are ill, as nodes come, fall ill, are mended, rebuilt and go."""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from numalign.memory_size import weight
+from numalign.model.attributes import Attributes, Labels, Taint
+from numalign.model.node import Node, node_class
+from numalign.shapes import Declared, Identity, KnownShape, LeftOut, RememberedShapes, ShapeHistory, history
+from numalign.shapes.history import LOSS_SECONDS, MOST_REMEMBERED, REMEMBER_SECONDS
+from numalign.shapes.shape import of, without_machine
+from tests.worlds.notation import GPU, bag, machine, node, table
+
+HOUR = 3600.0
+MACHINE = Identity("u", "s", "m")
+WELL = replace(node("cpu=4 gpu=4", "cpu=4 gpu=4", policy="restricted", totals="cpu=8 gpu=8"), name="a")
+DOWN = replace(node("cpu=4 gpu=0", "cpu=4 gpu=0", policy="restricted", totals="cpu=8 gpu=0"), name="a")
+GONE = replace(node("cpu=4", "cpu=4", policy="restricted", totals="cpu=8"), name="a")
+BROKEN = replace(node("cpu=4 gpu=4/3", "cpu=4 gpu=4", policy="restricted", totals="cpu=8 gpu=7"), name="a")
+UNCOUNTED = replace(WELL, totals=bag("cpu=8 gpu=0"))
+BLUE = node_class(WELL)
+
+
+@dataclass
+class Cluster:
+    """A history, and a clock that is set by hand."""
+
+    now: float = 1e9
+    remember: float = REMEMBER_SECONDS
+    history: ShapeHistory = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.history = ShapeHistory(remember=self.remember, wall=lambda: self.now)
+
+    def see(self, made: Node, identity: Identity = MACHINE) -> Node:
+        """A node is there like this."""
+        return self.history.update_node(made, identity=identity)
+
+    def falls_ill(self) -> None:
+        """A node is there in health, and then without its devices."""
+        self.see(WELL)
+        self.see(DOWN)
+
+    def restarted(self) -> "Cluster":
+        """Another process, which is told what this one remembers."""
+        other = Cluster(self.now, self.remember)
+        other.history.load(self.history.to_remember())
+        return other
+
+    def counts(self) -> list[tuple[str, int]]:
+        """How many nodes the shapes have."""
+        return [(each.shape.node_class, each.nodes) for each in self.history.shapes()]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+ILL = [
+    # what it shows                            the node
+    ("its plugin is down",                     DOWN),
+    ("and its devices are out of sight",       GONE),
+    ("one device is broken",                   BROKEN),
+    ("only the Node says so",                  UNCOUNTED),
+    ("it was tainted as well",                 replace(DOWN, attributes=Attributes(taints=(Taint("x"),)))),
+    ("it lost its labels as well",             replace(DOWN, attributes=Attributes(Labels({"a": "b"})))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("ill", table(ILL))
+def test_a_node_that_lacks_devices_is_what_it_was(cluster: Cluster, ill: Node) -> None:
+    before, found, again = map(cluster.see, (WELL, ill, WELL))
+
+    assert (before.health, again.health) == (None, None)
+    assert found.health
+    assert (found.zones, found.totals) == (ill.zones, ill.totals)
+    assert (found.health.zones, found.health.totals) == (WELL.zones, WELL.totals)
+    assert found.health.attributes == ill.attributes
+    assert node_class(found) == BLUE
+
+
+OTHERS = [
+    # what it shows the node
+    ("it has more devices", node("cpu=4 gpu=8", "cpu=4", policy="restricted", totals="cpu=8 gpu=8")),
+    ("it has other zones", node("cpu=4", policy="restricted", totals="cpu=4")),
+    ("it has fewer CPUs", node("cpu=3", "cpu=4", policy="restricted", totals="cpu=8")),
+    ("its kubelet was told otherwise", node("cpu=4", "cpu=4", policy="none", totals="cpu=8")),
+    ("it has another device", node("cpu=4 nic=1", "cpu=4", policy="restricted", totals="cpu=8")),
+    ("only what no zone lists is gone", replace(WELL, totals=bag("cpu=8 gpu=8"))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("other", table(OTHERS))
+def test_a_node_that_differs_in_anything_else_is_another_one(cluster: Cluster, other: Node) -> None:
+    cluster.see(replace(WELL, totals=bag("cpu=8 gpu=8 nic=3")))
+
+    assert cluster.see(replace(other, name="a")).health is None
+
+
+MACHINES = [
+    # what it shows                    the machine                    another one
+    ("another Node object",            Identity("v", "s", "m"),       True),
+    ("other hardware",                 Identity("u", "t", "m"),       True),
+    ("another system on it",           Identity("u", "s", "n"),       True),
+    ("the same",                       MACHINE,                       False),
+    ("nothing is told of it any more", Identity(),                    False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("identity", "another"), table(MACHINES))
+def test_a_machine_that_was_replaced_is_another_node(
+    cluster: Cluster, identity: Identity, *, another: bool
+) -> None:
+    labelled = Attributes(Labels({"numalign.io/class": BLUE}))
+    cluster.see(replace(WELL, label=BLUE, attributes=labelled))
+    found = cluster.see(replace(DOWN, label=BLUE, attributes=labelled), identity)
+    again = cluster.see(replace(DOWN, label=BLUE, attributes=labelled), identity)
+
+    assert [each.health is None for each in (found, again)] == [another] * 2
+
+
+LABELLED = [
+    # what it shows                                      the label                seen before     ill
+    ("the label says what it was",                       BLUE,                    (),             True),
+    ("a label that says what it is is believed",         node_class(DOWN),        (WELL,),        False),
+    ("what was seen says it where there is no label",    None,                    (WELL,),        True),
+    ("and where the label is of a class that none knows", "red",                  (WELL,),        True),
+    ("and where the label is of another kind",           "1x1cpu",                (WELL,),        True),
+    ("nobody says anything",                             None,                    (),             False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("label", "before", "ill"), table(LABELLED))
+def test_a_label_or_the_past_says_what_a_node_was(
+    cluster: Cluster, label: str | None, before: tuple[Node, ...], *, ill: bool
+) -> None:
+    cluster.see(replace(WELL, name="another"))
+    cluster.see(replace(node("cpu=1"), name="third", label=None))
+    for each in before:
+        cluster.see(each)
+
+    assert (cluster.see(replace(DOWN, label=label)).health is not None) is ill
+
+
+def test_a_class_that_becomes_known_makes_nodes_stale_once(cluster: Cluster) -> None:
+    labelled = replace(DOWN, label=BLUE)
+    steps = [cluster.see(labelled).health is None, cluster.history.pop_stale()]
+    version = cluster.history.version
+    cluster.see(replace(WELL, name="b"))
+
+    assert cluster.history.version > version
+    assert [*steps, cluster.history.pop_stale(), cluster.history.pop_stale()] == [True, set(), {"a"}, set()]
+    assert cluster.see(labelled).health
+
+
+def test_a_class_that_turns_out_to_have_more_as_a_whole_makes_nodes_stale(cluster: Cluster) -> None:
+    cluster.see(UNCOUNTED)
+    cluster.see(replace(WELL, name="b"))
+
+    assert cluster.history.pop_stale() == {"a"}
+    assert cluster.see(UNCOUNTED).health
+
+
+def test_a_loss_is_real_after_a_week_and_then_the_node_is_what_it_has(cluster: Cluster) -> None:
+    cluster.falls_ill()
+    cluster.now += LOSS_SECONDS - 1
+    cluster.history.expire()
+    before = cluster.history.pop_stale()
+    cluster.now += 1
+    cluster.history.expire()
+
+    assert [before, cluster.history.pop_stale()] == [set(), {"a"}]
+    assert [cluster.see(DOWN).health, cluster.see(DOWN).health] == [None, None]
+    assert cluster.counts() == sorted([(BLUE, 0), (node_class(DOWN), 1)])
+    # What it loses from then on is a loss again.
+    assert cluster.see(replace(GONE, label=node_class(DOWN))).health is None
+    assert cluster.see(WELL).health is None
+
+
+def test_a_node_that_nobody_saw_in_health_is_what_its_node_says_for_a_week(cluster: Cluster) -> None:
+    most = bag("cpu=8 gpu=8")
+    first = cluster.history.update_node(DOWN, identity=MACHINE, most=most)
+    shapes = cluster.counts()
+    cluster.now += LOSS_SECONDS
+    cluster.history.expire()
+    stale = cluster.history.pop_stale()
+    later = [cluster.history.update_node(DOWN, identity=MACHINE, most=most) for _ in range(2)]
+
+    assert first.health
+    assert first.health.totals == most
+    # Nobody knows on which zones its devices are, so they make no shape.
+    assert shapes == [(node_class(DOWN), 1)]
+    assert all(each.shape.node.totals == DOWN.totals for each in cluster.history.shapes())
+    assert stale == {"a"}
+    assert [each.health for each in later] == [None, None]
+
+
+def test_what_a_node_was_is_believed_before_what_its_node_says(cluster: Cluster) -> None:
+    cluster.see(WELL)
+    found = cluster.history.update_node(DOWN, identity=MACHINE, most=bag("cpu=8 gpu=6"))
+
+    assert found.health
+    assert found.health.zones == WELL.zones
+
+
+def test_since_when_a_node_is_ill_outlives_the_process(cluster: Cluster) -> None:
+    cluster.falls_ill()
+    cluster.now += LOSS_SECONDS - HOUR
+    labelled, other = replace(DOWN, label=BLUE), cluster.restarted()
+    steps = [other.see(labelled).health is not None]
+    other.now += HOUR
+    steps.append(other.see(labelled).health is not None)
+
+    assert steps == [True, False]
+
+
+def test_a_loss_that_others_know_of_longer_is_heard(cluster: Cluster) -> None:
+    cluster.falls_ill()
+    cluster.history.load(RememberedShapes(losses={"a": cluster.now - LOSS_SECONDS, "other": 0.0}))
+
+    assert cluster.history.pop_stale() == {"a"}
+    assert cluster.see(DOWN).health is None
+
+
+def test_a_node_that_is_mended_is_forgotten_as_ill(cluster: Cluster) -> None:
+    losses = []
+    for made, seconds in ((WELL, 0), (DOWN, 0), (WELL, LOSS_SECONDS), (DOWN, 0)):
+        cluster.see(made)
+        losses.append(dict(cluster.history.to_remember().losses))
+        cluster.now += seconds
+
+    assert losses == [{}, {"a": 1e9}, {}, {"a": 1e9 + LOSS_SECONDS}]
+
+
+# What is remembered.
+
+
+@pytest.mark.parametrize("remember", [REMEMBER_SECONDS, HOUR, 0])
+def test_a_shape_is_remembered_after_its_last_node_for_so_long(remember: float) -> None:
+    cluster = Cluster(remember=remember)
+    cluster.see(WELL)
+    steps = [cluster.history.shapes()]
+    cluster.history.retain_nodes(set())
+    versions = []
+    for seconds in (max(0.0, remember - 1), 1, 1):
+        cluster.now += seconds
+        steps.append(cluster.history.shapes())
+        cluster.history.expire()
+        versions.append(cluster.history.version)
+
+    remembered = (KnownShape(of(WELL), seen=1e9),) if remember else ()
+    assert steps == [(KnownShape(of(WELL), nodes=1),), remembered, (), ()]
+    assert (versions[0] < versions[1]) is bool(remember)
+    assert versions[1] == versions[2]
+
+
+def test_with_nothing_to_remember_an_ill_node_is_known_by_what_others_remember_all_the_same() -> None:
+    before, after = Cluster(remember=0), Cluster(remember=0)
+    before.see(WELL)
+    after.history.load(before.history.to_remember())
+    after.history.expire()
+
+    assert after.counts() == []
+    assert node_class(after.see(replace(DOWN, label=BLUE))) == BLUE
+
+
+def test_a_node_that_comes_back_makes_a_memory_a_shape_that_is_here(cluster: Cluster) -> None:
+    cluster.see(WELL)
+    cluster.see(replace(WELL, name="b"))
+    cluster.history.retain_nodes({"b"})
+    one = cluster.history.shapes()
+    cluster.history.retain_nodes(set())
+    cluster.see(WELL)
+
+    assert [each.nodes for each in one] == [1]
+    assert cluster.history.shapes() == (KnownShape(of(WELL), nodes=1),)
+
+
+def test_what_is_remembered_outlives_the_process_with_its_time(cluster: Cluster) -> None:
+    cluster.see(WELL)
+    cluster.see(replace(node("cpu=1"), name="b"))
+    cluster.history.retain_nodes({"b"})
+    cluster.now += HOUR
+    seen = {each.shape.node_class: each.seen for each in cluster.restarted().history.shapes()}
+
+    # Of nodes that are here, those who come next know that they were here a moment ago.
+    assert seen == {BLUE: 1e9, node_class(node("cpu=1")): 1e9 + HOUR}
+
+
+def test_a_memory_of_tomorrow_is_one_of_now_and_one_of_long_ago_is_none(cluster: Cluster) -> None:
+    cluster.history.load(RememberedShapes((KnownShape(of(WELL), seen=1e12), KnownShape(of(GONE), seen=0.0))))
+
+    assert [each.seen for each in cluster.history.shapes()] == [1e9]
+
+
+def test_of_too_many_memories_the_latest_are_kept(cluster: Cluster) -> None:
+    many = [
+        KnownShape(of(replace(WELL, max_zones=8 + at)), seen=1e9 - at) for at in range(MOST_REMEMBERED + 9)
+    ]
+    cluster.history.load(RememberedShapes(tuple(many)))
+
+    known = cluster.history.shapes()
+    assert {each.shape.name for each in known} == {each.shape.name for each in many[:MOST_REMEMBERED]}
+
+
+def test_a_node_of_many_shapes_pushes_out_none_of_another_node(cluster: Cluster) -> None:
+    cluster.see(replace(WELL, name="b"))
+    cluster.history.retain_nodes(frozenset())
+    for at in range(MOST_REMEMBERED + 9):
+        cluster.now += 1
+        cluster.see(replace(GONE, max_zones=9 + at))
+    cluster.history.retain_nodes(frozenset())
+    cluster.history.expire()
+
+    for known in (cluster.history, cluster.restarted().history):
+        assert of(WELL).name in {each.shape.name for each in known.shapes()}
+        assert len(known.shapes()) == MOST_REMEMBERED
+        assert known.left_out == LeftOut(1e9 + 11, frozenset())
+
+
+def test_what_was_left_out_is_forgotten_as_all_else(cluster: Cluster) -> None:
+    cluster.history.load(RememberedShapes(left_out=LeftOut(math.inf, frozenset("a"))))
+    cluster.history.load(RememberedShapes(left_out=LeftOut(0.0, frozenset("b"))))
+    version = cluster.history.version
+
+    assert cluster.history.left_out == LeftOut(1e9, frozenset("ab"))
+    cluster.now += REMEMBER_SECONDS - 1
+    cluster.history.expire()
+    assert cluster.history.left_out is not None
+    cluster.now += 1
+    cluster.history.expire()
+    assert cluster.history.left_out is None
+    assert cluster.history.version > version
+
+
+HAD = [
+    # what it shows                         the nodes that had a shape, the only one
+    ("one",                                 ["a"],       "a"),
+    ("one, time and again",                 ["a", "a"],  "a"),
+    ("two",                                 ["a", "b"],  ""),
+    ("two, and the first one again",        ["a", "b", "a"], ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "only"), table(HAD))
+def test_it_is_known_whether_only_one_node_had_a_shape(cluster: Cluster, nodes: list[str], only: str) -> None:
+    for name in nodes:
+        cluster.see(replace(WELL, name=name))
+        cluster.history.retain_nodes(frozenset())
+
+    for known in (cluster.history, cluster.restarted().history):
+        assert [each.only_node for each in known.shapes()] == [only]
+
+
+def told(sockets: tuple[int, int], devices: str = "gpu=0,1") -> Node:
+    """A node as an agent tells of it; of one class, whatever its sockets are."""
+    made = machine("cpu=0-3", "cpu=4-7", sockets=sockets, reserved="0", devices=devices, policy="restricted")
+    return replace(made, name="a")
+
+
+TOLD = tuple(told((0, at)) for at in range(4))
+
+
+@pytest.fixture
+def two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than the machines of two shapes are remembered."""
+    monkeypatch.setattr(history, "MOST_MACHINE_BYTES", 2 * max(weight(each.machine) for each in TOLD))
+
+
+@pytest.mark.usefixtures("two_machines")
+def test_what_is_too_much_of_machines_is_remembered_by_its_amounts(cluster: Cluster) -> None:
+    for each in TOLD:
+        cluster.see(each)
+        cluster.now += 1
+    before = cluster.history.shapes()
+    cluster.history.retain_nodes(set())
+
+    plain = of(without_machine(TOLD[0]))
+    assert {each.shape.name: (each.nodes, each.seen) for each in before} == {
+        plain.name: (0, 1e9 + 1),
+        of(TOLD[1]).name: (0, 1e9 + 2),
+        of(TOLD[2]).name: (0, 1e9 + 3),
+        of(TOLD[3]).name: (1, None),
+    }
+    assert {each.shape.name: each.seen for each in cluster.history.shapes()} == {
+        plain.name: 1e9 + 2,
+        of(TOLD[2]).name: 1e9 + 3,
+        of(TOLD[3]).name: 1e9 + 4,
+    }
+    assert {each.shape for each in cluster.restarted().history.shapes()} == {
+        plain,
+        of(TOLD[2]),
+        of(TOLD[3]),
+    }
+
+
+@pytest.mark.usefixtures("two_machines")
+def test_a_node_whose_machine_is_here_keeps_it_however_many_are_gone(cluster: Cluster) -> None:
+    cluster.see(replace(TOLD[0], name="b"))
+    for each in (*TOLD, *TOLD):
+        cluster.see(each)
+    found = cluster.see(told((0, 0), "gpu=0"))
+    labelled = cluster.see(replace(found, label=node_class(TOLD[0]), health=None))
+
+    assert labelled.health
+    assert labelled.health.machine == TOLD[0].machine
+    assert {each.nodes for each in cluster.history.shapes() if each.shape == of(TOLD[0])} == {2}
+
+
+def test_a_node_is_ill_whether_or_not_the_machine_of_its_class_is_remembered(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MOST_MACHINE_BYTES", 0)
+    cluster.see(TOLD[0])
+    cluster.history.retain_nodes(set())
+    found = cluster.see(replace(told((0, 0), "gpu=0"), label=node_class(TOLD[0])))
+
+    assert found.health == replace(TOLD[0], label=found.label)
+
+
+def test_what_others_remember_adds_to_what_is_here_and_takes_nothing_away(cluster: Cluster) -> None:
+    cluster.see(replace(WELL, attributes=Attributes(Labels({"pool": "a"}))))
+    other = of(replace(WELL, attributes=Attributes(Labels({"pool": "b"}))))
+    cluster.history.load(RememberedShapes((KnownShape(other, seen=0.0),)))
+
+    [known] = cluster.history.shapes()
+    assert known.nodes == 1
+    assert known.shape.labels["pool"].known == frozenset({"a", "b"})
+
+
+def test_declared_shapes_stand_last_and_are_forgotten_when_they_are_not_declared(cluster: Cluster) -> None:
+    cluster.see(GONE)
+    version = cluster.history.version
+    cluster.history.declare(Declared((of(WELL),)))
+    declared = cluster.history.version
+    cluster.history.declare(Declared((of(WELL),)))
+
+    assert version < declared == cluster.history.version
+    assert cluster.history.shapes()[1] == KnownShape(of(WELL), declared=True)
+    # What is declared says what a label means.
+    assert cluster.see(replace(GONE, label=BLUE)).health
+    cluster.history.declare(Declared())
+    assert not any(each.declared for each in cluster.history.shapes())
+    assert not any(each.declared for each in cluster.history.to_remember().shapes)
+
+
+def test_what_a_node_shows_that_is_new_grows_the_version_and_the_rest_does_not(cluster: Cluster) -> None:
+    versions = []
+    for name, host in (("a", "a"), ("b", "a"), ("c", "c")):
+        cluster.see(replace(WELL, name=name, attributes=Attributes(Labels({"host": host}))))
+        versions.append(cluster.history.version)
+
+    assert versions[0] == versions[1] < versions[2]
+
+
+def test_an_ill_node_has_the_devices_that_it_had_with_nothing_on_it(cluster: Cluster) -> None:
+    used = replace(WELL.zones[0], free=bag("cpu=1 gpu=0"))
+    cluster.see(replace(WELL, zones=(used, WELL.zones[1])))
+    found = cluster.see(DOWN)
+
+    assert found.health
+    assert [zone.free[GPU] for zone in found.health.zones] == [4, 4]

@@ -1,0 +1,118 @@
+"""What one may ask for on the command line, and what comes of nonsense."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from numalign.model.errors import BadInput
+from tools.clusters.sim.__main__ import fleet, main
+from tools.clusters.sim.shapes import SHAPES, Policy
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "nodes", "expected"),
+    [
+        pytest.param("small=2", None, ["small-00", "small-01"], id="a number"),
+        pytest.param("small", 2, ["small-00", "small-01"], id="a shape for all nodes"),
+        pytest.param(
+            "two-by-four=1,small",
+            3,
+            ["two-by-four-00", "small-00", "small-01"],
+            id="a shape for what is left",
+        ),
+        pytest.param(
+            "small,eight-zones", 3, ["small-00", "small-01", "eight-zones-00"], id="shapes that share"
+        ),
+        pytest.param("small=1,two-by-four=1", 2, ["small-00", "two-by-four-00"], id="a sum that is right"),
+    ],
+)
+def test_shapes_are_given_out_over_nodes(shapes: str, nodes: int | None, expected: list[str]) -> None:
+    assert [node.name for node in fleet(shapes, nodes=nodes)] == expected
+
+
+@pytest.mark.parametrize(
+    ("shapes", "nodes", "said"),
+    [
+        pytest.param("tiny", None, "'tiny': want each of two-by-four", id="no such shape"),
+        pytest.param("small=1,small=2", None, "'small=2': want each of", id="a shape twice"),
+        pytest.param("small=x", None, "'small=x': want a number", id="no number"),
+        pytest.param("small=²", None, "want a number", id="a digit that is no number"),
+        pytest.param("", None, "'': want each of", id="nothing"),
+        pytest.param("small=2", 3, "3 is not the sum", id="another sum"),
+        pytest.param("small=20,two-by-four", None, "too few", id="nothing left"),
+        pytest.param("small=0", None, "one node at least", id="no node"),
+    ],
+)
+def test_shapes_that_make_no_sense_are_refused(shapes: str, nodes: int | None, said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        fleet(shapes, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(["--shape", "tiny"], "--shape: 'tiny'", id="shape"),
+        pytest.param(["--nodes", "0"], "want one node at least", id="nodes"),
+        pytest.param(["--kubelets", "virtual"], "invalid choice: 'virtual'", id="kubelets"),
+        pytest.param(["--kubelets", "real", "--kubernetes", "v1.2.3"], "choice: 'v1.2.3'", id="version"),
+        pytest.param(
+            ["--kubelets", "real", "--delay", "3", "--observe"],
+            "--delay, --observe: not with real kubelets",
+            id="real kubelets and simulated exporters",
+        ),
+        pytest.param(
+            ["--kubelets", "real", "--with", "numalign"], "--with: not with real kubelets", id="numalign"
+        ),
+        pytest.param(
+            ["--kubeconfig", "a", "--with", "scheduler", "--write-kubeconfig", "b"],
+            "--with, --write-kubeconfig: not with --kubeconfig",
+            id="programs beside somebody's nodes",
+        ),
+        pytest.param(["--with", "volcano"], "invalid choice: 'volcano'", id="with"),
+        pytest.param(["--delay", "soon"], "'soon': want seconds", id="delay"),
+        pytest.param(["--jitter", "-1"], "want seconds, 0 or more", id="jitter"),
+        pytest.param(["--delay", "nan"], "want seconds, 0 or more", id="no number"),
+        pytest.param(["--period", "0"], "want more than 0 seconds", id="period"),
+        pytest.param(["--policy", "single"], "invalid choice: 'single'", id="policy"),
+        pytest.param(["--fingerprint", "some"], "invalid choice: 'some'", id="fingerprint"),
+        pytest.param(["--kubeconfig", "/nowhere"], "there is no kubeconfig at /nowhere", id="kubeconfig"),
+    ],
+)
+def test_a_mistake_in_the_arguments_is_told_with_exit_code_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_help_and_version_are_told(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([argument])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out
+
+
+async def test_where_there_is_no_go_and_nothing_was_built_the_exit_code_says_so(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tools.clusters.sim", "--nodes=1", "--shape=small"),
+        cwd=ROOT,
+        env={**os.environ, "PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "KUBEBUILDER_ASSETS": ""},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, said = await process.communicate()
+    assert process.returncode == os.EX_UNAVAILABLE
+    assert b"install Go" in said
+
+
+def test_the_readme_names_every_shape_and_policy() -> None:
+    readme = (ROOT / "tools/clusters" / "sim" / "README.md").read_text()
+    assert [name for name in (*SHAPES, *Policy) if f"`{name}`" not in readme] == []

@@ -1,0 +1,106 @@
+"""No change of a pod takes back what its namespace enforces, and every other change is nobody's business."""
+
+from typing import Any
+
+import pytest
+
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.files.policy import parse
+from tests.unit.webhook.conftest import TEAM, UID, Webhook, asked, cluster, raw
+from tests.worlds.notation import table
+from webhook import changes
+from webhook.changes import is_change
+from webhook.review import Denied
+from webhook.subject import SkipReason
+
+SINGLE, RESTRICTED = "single-numa-node", "restricted"
+POLICY, VOLCANO, RESOURCES = "numalign.io/policy", "volcano.sh/numa-topology-policy", "numalign.io/resources"
+
+SAME, EXEMPT, BOTH = SkipReason.UNCHANGED, SkipReason.EXEMPT, [POLICY, RESOURCES]
+ENFORCED = {"enforce": RESTRICTED}
+STRICT, FEW = {POLICY: SINGLE}, {RESOURCES: "cpu"}
+
+DISABLED = {**ENFORCED, "admission": "disabled"}
+DEFAULT, NONE = {"default": RESTRICTED}, {"enforce": "none"}
+CHANGES: list[tuple[str, dict[str, str], dict[str, str], dict[str, str], object]] = [
+    # what it shows             where     before             after                    weakened
+    ("another annotation",      ENFORCED, STRICT,            {**STRICT, "a": "b"},    SAME),
+    ("a pod without any",       ENFORCED, {},                {"a": "b"},              SAME),
+    ("removed",                 ENFORCED, STRICT,            {},                      [POLICY]),
+    ("looser than the level",   ENFORCED, STRICT,            {POLICY: "best-effort"}, [POLICY]),
+    ("no policy at all",        ENFORCED, STRICT,            {POLICY: "strictly"},    [POLICY]),
+    ("looser, and meets it",    ENFORCED, STRICT,            {POLICY: RESTRICTED},    []),
+    ("stricter",                ENFORCED, {POLICY: "none"},  STRICT,                  []),
+    ("added",                   ENFORCED, {},                STRICT,                  []),
+    ("an opt-out",              ENFORCED, {},                {POLICY: "none"},        [POLICY]),
+    ("Volcano's is removed",    ENFORCED, {VOLCANO: SINGLE}, {},                      [VOLCANO]),
+    ("Volcano's is an opt-out", ENFORCED, {},                {VOLCANO: "none"},       [VOLCANO]),
+    ("less is aligned",         ENFORCED, STRICT,            {**STRICT, **FEW},       [RESOURCES]),
+    ("all is aligned",          ENFORCED, {**STRICT, **FEW}, STRICT,                  []),
+    ("all is lost",             ENFORCED, STRICT,            FEW,                     BOTH),
+    ("nothing is enforced",     DEFAULT,  STRICT,            {},                      []),
+    ("the level is none",       NONE,     STRICT,            FEW,                     []),
+    ("numalign is off",         DISABLED, STRICT,            {},                      EXEMPT),
+]  # fmt: skip
+
+
+def changed(before: dict[str, str], after: dict[str, str], **more: Any) -> Any:  # noqa: ANN401  as JSON
+    old, new = (raw("cpu=2 mem=1Gi gpu=1", annotations=each) for each in (before, after))
+    return asked(new, **{"operation": "UPDATE", "oldObject": old, **more})
+
+
+@pytest.mark.parametrize("part", ["", "status", "resize", "ephemeralcontainers"])
+@pytest.mark.parametrize(("labels", "before", "after", "weakened"), table(CHANGES))
+def test_of_an_existing_pod(
+    labels: dict[str, str], before: dict[str, str], after: dict[str, str], weakened: object, part: str
+) -> None:
+    review = changed(before, after, subResource=part)
+    judged = changes.judge(review, EffectivePolicy.of(cluster(labels=labels).snapshot))
+
+    assert is_change(review)
+    if not isinstance(judged, Denied):
+        assert weakened in (judged, []), judged
+        return
+    assert judged.audit == {"verdict": "denied", "state": "below-enforced", "level": RESTRICTED}
+    assert f"the annotation {', '.join(weakened)} of" in judged.message  # type: ignore[arg-type]
+
+
+BOUND = {
+    "kind": {"group": "", "version": "v1", "kind": "Binding"},
+    "operation": "CREATE",
+    "subResource": "binding",
+}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "admitted"),
+    [({"numalign.io/placement": "[]"}, True), (STRICT, True), ({POLICY: "none"}, False), (FEW, False)],
+)
+def test_the_annotations_of_a_binding_come_to_its_pod(annotations: dict[str, str], *, admitted: bool) -> None:
+    review = changed({}, annotations, **BOUND, oldObject=None)
+    judged = changes.judge(review, EffectivePolicy.of(cluster(labels=ENFORCED).snapshot))
+
+    assert is_change(review)
+    assert (not isinstance(judged, Denied)) is admitted
+
+
+def test_what_the_policy_file_enforces_is_kept_and_who_is_exempt_may_change_it() -> None:
+    policy = parse(b"defaults: [{enforce: restricted}]\nexemptions: {users: [ci]}")
+    effective = EffectivePolicy.of(cluster(labels={}).snapshot, policy)
+
+    assert isinstance(changes.judge(changed(STRICT, {}), effective), Denied)
+    exempt = changed(STRICT, {}, userInfo={"username": "ci"})
+    assert changes.judge(exempt, effective) is SkipReason.EXEMPT
+
+
+async def test_a_change_is_answered_as_a_review(webhook: Webhook) -> None:
+    webhook.put({}, team=ENFORCED)
+    await webhook.load()
+    old, new = (raw("cpu=2 mem=1Gi gpu=1", policy=each) for each in (SINGLE, None))
+    async with webhook.open() as caller:
+        denied = await caller.ask("/validate", new, operation="UPDATE", oldObject=old)
+        same = await caller.ask("/validate", old, operation="UPDATE", oldObject=old)
+
+    assert denied["status"]["code"] == 403
+    assert f'namespace "{TEAM}" enforces NUMA alignment restricted' in denied["status"]["message"]
+    assert same == {"uid": UID, "allowed": True}

@@ -1,0 +1,763 @@
+"""The webhook on a real socket: reviews, and everything that is none."""
+
+import asyncio
+import json
+import random
+from base64 import b64decode
+from dataclasses import replace
+from typing import cast
+
+import orjson
+import pytest
+
+from numalign.cache.admission import AdmissionState
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode import server_version
+from numalign.kube.files.policy import ClusterPolicy, Default
+from numalign.model.attributes import Attributes, Labels
+from numalign.model.intent import NamespaceRules, Policy
+from numalign.model.node import Node, node_class
+from numalign.runtime import cooperative
+from numalign.shapes import UnknownNode
+from tests.unit.kube.objects import configuration, listed
+from tests.unit.webhook.conftest import UID, Caller, Raw, Webhook, raw, request, snapshot, with_spec
+from tests.worlds.json_patch import applied
+from tests.worlds.notation import bag, node, table
+
+SINGLE = "single-numa-node"
+MIB = 2**20
+
+SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
+LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
+FULL = node("cpu=8/8/0 mem=8Gi gpu=4", "cpu=8/8/0 mem=8Gi gpu=4", policy=SINGLE)
+CLUSTER = {"small-1": SMALL, "small-2": SMALL, "large-1": LARGE}
+
+FITS = raw("cpu=2 mem=1Gi gpu=2", policy=SINGLE)
+NEVER = raw("cpu=2 mem=1Gi gpu=8", policy=SINGLE)
+SILENT = raw("cpu=2 mem=1Gi gpu=2")
+FOR_DEDICATED = with_spec(raw("cpu=500m mem=1Gi"), tolerations=[{"key": "CPUAffinity", "value": "dedicated"}])
+BROKEN = raw("cpu=2 mem=1Gi gpu=2", policy="strictly")
+
+
+@pytest.fixture
+async def served(webhook: Webhook) -> Webhook:
+    """A webhook with a cluster of two small nodes and a large one."""
+    webhook.put(CLUSTER, team={})
+    await webhook.load()
+    return webhook
+
+
+# Reviews.
+
+
+async def test_a_pod_is_patched_and_then_admitted(served: Webhook) -> None:
+    async with served.open() as caller:
+        first = await caller.ask("/mutate", FITS)
+        stored = applied(FITS, orjson.loads(b64decode(first["patch"])))
+        again = await caller.ask("/mutate", stored)
+        checked = await caller.ask("/validate", stored)
+
+    assert first == {
+        "uid": UID,
+        "allowed": True,
+        "patchType": "JSONPatch",
+        "patch": first["patch"],
+        "auditAnnotations": {"classes": f"NotIn {node_class(SMALL)}"},
+    }
+    assert again == {"uid": UID, "allowed": True}
+    assert checked == {
+        "uid": UID,
+        "allowed": True,
+        "auditAnnotations": {"verdict": "admitted with single-numa-node"},
+    }
+
+
+NARROW = node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy=SINGLE, scope="pod")
+INCOMPLETE = with_spec(
+    raw("cpu=5 mem=1Gi", "cpu=5 mem=1Gi", policy=SINGLE),
+    resources={"requests": {"cpu": "10", "memory": "2Gi"}},
+)
+"""A pod that is Guaranteed only with the limits that newer API servers set."""
+
+
+@pytest.mark.parametrize(
+    ("version", "excluded", "warned"),
+    [
+        ("v1.36.4", {}, True),
+        ("v1.37.2", {"classes": f"NotIn {node_class(NARROW)}"}, False),
+        (None, {"classes": f"NotIn {node_class(NARROW)}"}, False),
+    ],
+    ids=["no limits before 1.37", "limits since 1.37", "limits if the version is unknown"],
+)
+async def test_a_pod_is_judged_as_the_api_server_will_store_it(
+    webhook: Webhook, version: str | None, excluded: Raw, *, warned: bool
+) -> None:
+    members = {"wide": node("cpu=16 mem=8Gi", "cpu=16 mem=8Gi", policy=SINGLE, scope="pod"), "narrow": NARROW}
+    items = snapshot(members, namespaces={"team": {}})["items"]
+    items += [configuration(name, featureGates={"PodLevelResourceManagers": True}) for name in members]
+    items += [server_version.described({"gitVersion": version})] if version else []
+    webhook.put_bytes(orjson.dumps(listed(*items)))
+    await webhook.load()
+    async with webhook.open() as caller:
+        created = await caller.ask("/mutate", INCOMPLETE)
+        of_workload = await caller.ask("/validate-workloads", deployment(INCOMPLETE), kind=DEPLOYMENTS)
+        stored = await caller.ask("/validate", INCOMPLETE)
+
+    assert created.get("auditAnnotations", {}) == excluded
+    assert ["(the pod is Burstable)" in str(of_workload), "(the pod is Burstable)" in str(stored)] == [
+        warned,
+        True,
+    ]
+
+
+async def test_classes_are_excluded_in_jobs_of_namespaces_that_ask_for_it(webhook: Webhook) -> None:
+    webhook.put(CLUSTER, team={"job-affinity": "enabled"})
+    await webhook.load()
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": FITS}}
+    async with webhook.open() as caller:
+        first = await caller.ask("/mutate", job, kind={"group": "batch", "version": "v1", "kind": "Job"})
+        pod = applied(job, orjson.loads(b64decode(first["patch"])))["spec"]["template"]
+        again = await caller.ask("/mutate", pod)
+
+    assert first["auditAnnotations"] == {"classes": f"NotIn {node_class(SMALL)}"}
+    assert again == {"uid": UID, "allowed": True}
+
+
+async def test_a_pod_that_fits_nowhere_passes_mutation_and_ends_at_validation(served: Webhook) -> None:
+    async with served.open() as caller:
+        mutated = await caller.ask("/mutate", NEVER)
+        checked = await caller.ask("/validate", NEVER)
+
+    assert mutated == {"uid": UID, "allowed": True}
+    assert not checked["allowed"]
+    assert (checked["status"]["code"], checked["status"]["reason"]) == (403, "Forbidden")
+    assert checked["status"]["message"].startswith('numalign: no node can align container "c0" as')
+
+
+async def test_nobody_is_refused_for_half_of_a_cluster_and_half_of_the_next(
+    served: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cooperative, "SECONDS", 0.0)
+    names = [f"unknown-{number:04}" for number in range(4000)]
+    first = served.holder.snapshot or Snapshot()
+
+    def with_large(large: str) -> Snapshot:
+        """Nodes without topology that have all changed, one of which is large enough for the pod."""
+        attributes = Attributes(Labels({"large": large}))
+        amounts = {name: bag(f"cpu=8 mem=8Gi gpu={8 * (name == large)}") for name in names}
+        return replace(
+            first, bare={name: UnknownNode(name, has, attributes) for name, has in amounts.items()}
+        )
+
+    await served.holder.take(with_large(names[0]))
+    async with served.open() as caller:
+        update = asyncio.create_task(served.holder.take(with_large(names[-1])))
+        reviews = [await caller.ask("/validate", NEVER) for _ in range(3)]
+        await update
+
+    assert [review["allowed"] for review in reviews] == [True] * 3
+
+
+async def test_nobody_is_kept_from_a_class_for_half_of_a_cluster_and_half_of_the_next(
+    served: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A label that one small node has moves from a large node to another."""
+    monkeypatch.setattr(cooperative, "SECONDS", 0.0)
+    first, nodes = served.holder.snapshot or Snapshot(), [SMALL, LARGE, *[SMALL] * 400, LARGE]
+
+    def with_large(large: int) -> Snapshot:
+        """All nodes have changed, and this is the large one of the class `ours`."""
+        attributes = Attributes(Labels({"large": str(large)}))
+        return replace(
+            first,
+            nodes=tuple(
+                replace(
+                    each,
+                    name=f"n{at:03}",
+                    label="ours" if at in {0, large} else None,
+                    attributes=attributes,
+                )
+                for at, each in enumerate(nodes)
+            ),
+        )
+
+    await served.holder.take(with_large(1))
+    async with served.open() as caller:
+        update = asyncio.create_task(served.holder.take(with_large(402)))
+        reviews = [await caller.ask("/mutate", FITS) for _ in range(3)]
+        await update
+
+    assert [review["auditAnnotations"] for review in reviews] == [
+        {"classes": f"NotIn {node_class(SMALL)}"}
+    ] * 3
+
+
+async def test_a_pod_that_cannot_be_read_is_invalid_at_validation_only(served: Webhook) -> None:
+    async with served.open() as caller:
+        mutated = await caller.ask("/mutate", BROKEN)
+        checked = await caller.ask("/validate", BROKEN)
+
+    assert mutated == {"uid": UID, "allowed": True}
+    assert (checked["status"]["code"], checked["status"]["reason"]) == (422, "Invalid")
+    [cause] = checked["status"]["details"]["causes"]
+    assert cause["field"] == "metadata.annotations[numalign.io/policy]"
+
+
+OFF = {"admission": "disabled"}
+ANYWHERE = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+TERMS = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ANYWHERE] * 513}}
+CROWDED = with_spec(FITS, affinity={"nodeAffinity": TERMS})
+
+DECIDED = [
+    # what it shows                   the path     the pod its namespace the decision
+    ("a pod of nobody's concern",     "/mutate",   SILENT, {},                  "skipped"),
+    ("the same, to be checked",       "/validate", SILENT, {},                  "skipped"),
+    ("one for nodes that it is not for", "/validate", FOR_DEDICATED, {},        "warned"),
+    ("which nobody steers",           "/mutate",   FOR_DEDICATED, {},           "admitted"),
+    ("where nobody looks",            "/validate", FOR_DEDICATED, {"admission": "disabled"}, "skipped"),
+    ("one that is kept from a class", "/mutate",   FITS,   {},                  "patched"),
+    ("one that fits",                 "/validate", FITS,   {},                  "admitted"),
+    ("one with too many terms",       "/mutate",   CROWDED, {},                 "unsteered"),
+    ("one that fits nowhere",         "/mutate",   NEVER,  {},                  "admitted"),
+    ("one that is refused",           "/validate", NEVER,  {},                  "denied"),
+    ("one that is routed only",       "/mutate",   NEVER,  {"scheduler": "x"},  "patched"),
+    ("a scheduler that is none",      "/mutate",   NEVER,  {"scheduler": "X!"}, "admitted"),
+    ("one that cannot be read",       "/mutate",   BROKEN, {"scheduler": "x"},  "invalid"),
+    ("one that is refused as such",   "/validate", BROKEN, {},                  "invalid"),
+    ("one that is warned of",         "/validate", SILENT, {"warn": SINGLE},    "warned"),
+    ("a default",                     "/mutate",   SILENT, {"default": SINGLE}, "patched"),
+    ("a level that is enforced",      "/validate", SILENT, {"enforce": SINGLE}, "denied"),
+    ("a namespace that is left out",  "/validate", NEVER,  OFF,                 "skipped"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "made", "labels", "decision"), table(DECIDED))
+async def test_each_decision_is_counted_and_timed(
+    webhook: Webhook, path: str, made: Raw, labels: dict[str, str], decision: str
+) -> None:
+    webhook.put(CLUSTER, team=labels)
+    await webhook.load()
+    name = path.removeprefix("/")
+    async with webhook.open() as caller:
+        await caller.ask(path, made)
+        counted = await caller.metric("numalign_reviews_total", webhook=name, decision=decision)
+        timed = await caller.metric("numalign_review_seconds_count", webhook=name)
+
+    assert (counted, timed) == (1, 1)
+
+
+def deployment(template: Raw) -> Raw:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"template": {"metadata": template["metadata"], "spec": template["spec"]}},
+    }
+
+
+DEPLOYMENTS = {"group": "apps", "version": "v1", "kind": "Deployment"}
+
+
+@pytest.mark.parametrize(
+    ("template", "mode", "decision"),
+    [
+        (FITS, "warn", "admitted"),
+        (NEVER, "warn", "warned"),
+        (NEVER, "deny", "denied"),
+        (NEVER, "off", "skipped"),
+        (BROKEN, "warn", "warned"),
+        (BROKEN, "deny", "denied"),
+        (SILENT, "deny", "skipped"),
+    ],
+    ids=["fits", "never", "never, denied", "never, off", "broken", "broken, denied", "silent"],
+)
+async def test_a_workload_is_judged_by_its_template(
+    served: Webhook, template: Raw, mode: str, decision: str
+) -> None:
+    async with served.open(workloads=mode) as caller:
+        answer = await caller.ask("/validate-workloads", deployment(template), kind=DEPLOYMENTS)
+        counted = await caller.metric(
+            "numalign_reviews_total", webhook="validate-workloads", decision=decision
+        )
+
+    assert answer["allowed"] is (decision != "denied")
+    assert bool(answer.get("warnings")) is (decision == "warned")
+    assert "patch" not in answer
+    assert counted == 1
+
+
+async def test_pods_below_the_levels_of_their_namespace_are_counted(webhook: Webhook) -> None:
+    webhook.put(CLUSTER, team={"audit": SINGLE, "warn": "best-effort"})
+    await webhook.load()
+    async with webhook.open(named_namespaces=1) as caller:
+        await caller.ask("/validate", SILENT)
+        await caller.ask("/validate", raw("cpu=2 mem=1Gi gpu=2", policy="best-effort"))
+        counts = [
+            await caller.metric("numalign_reviews_below_total", namespace="team", level=level)
+            for level in ("audit", "warn", "enforce")
+        ]
+
+    assert counts == [2, 1, 0]
+
+
+ENFORCED = ClusterPolicy((Default((), NamespaceRules(enforce=Policy(SINGLE), warn=Policy(SINGLE))),))
+
+
+def strange(dice: random.Random) -> dict[str, object]:
+    """What a caller who means harm says of a review."""
+    word = "".join(dice.choices("abcdefgh.-/", k=dice.randrange(1, 30)))
+    kind = {"group": word, "version": word, "kind": word}
+    sayings: list[dict[str, object]] = [
+        {"namespace": word},
+        {"namespace": word, "name": word, "userInfo": {"username": word}},
+        {"kind": kind},
+        {"resource": {"group": word, "version": word, "resource": word}},
+        {"operation": word},
+        {"subResource": word},
+        {"uid": word * 10},
+    ]
+    return dice.choice(sayings)
+
+
+async def harass(caller: Caller, seed: int) -> None:
+    """Reviews, and calls that are none, of names that nobody knows."""
+    dice = random.Random(seed)  # noqa: S311 - it makes input, not secrets
+    for _ in range(100):
+        path, made = dice.choice(["/mutate", "/validate", "/validate-workloads"]), dice.choice([SILENT, FITS])
+        await caller.send(path, orjson.dumps(request(made, **strange(dice))))
+        method = dice.choice(["DELETE", "OPTIONS", "PATCH", "PROPFIND", "PUT"])
+        async with caller.client.request(method, f"/{dice.random()}") as answer:
+            await answer.read()
+
+
+async def test_whoever_makes_up_names_adds_no_series(served: Webhook) -> None:
+    served.policy.now = ENFORCED
+    async with served.open() as caller:
+        await harass(caller, 0)
+        await caller.get("/metrics")
+        _, before = await caller.get("/metrics")
+        for seed in range(1, 4):
+            await harass(caller, seed)
+        _, after = await caller.get("/metrics")
+
+    assert 'numalign_reviews_below_total{level="enforce",namespace=""}' in before
+    assert len(after.splitlines()) == len(before.splitlines())
+
+
+async def test_what_it_knows_can_be_read_where_that_is_wanted(served: Webhook) -> None:
+    async with served.open() as caller:
+        closed, _ = await caller.get("/debug/state")
+    async with Webhook(served.path).open(debug_state=True) as caller:
+        empty, _ = await caller.get("/debug/state")
+    other = Webhook(served.path)
+    await other.load()
+    async with other.open(debug_state=True) as caller:
+        opened, said = await caller.get("/debug/state")
+
+    assert [closed, empty, opened] == [404, 200, 200]
+    state = json.loads(said)
+    assert {name: facts["label"] for name, facts in state["nodes"].items()} == dict.fromkeys(CLUSTER)
+    assert state["nodes"]["large-1"]["known"] == "counts"
+    assert (state["nodes_without_topology"], [*state["namespaces"]]) == (0, ["team"])
+    assert state["policy"]["exemptions"] == {"users": [], "namespaces": [], "runtimeClasses": []}
+
+
+async def test_a_log_line_carries_the_uid_of_the_review(served: Webhook) -> None:
+    async with served.open() as caller:
+        await caller.ask("/validate", NEVER)
+        await caller.ask("/validate", FITS, name="web-1", dryRun=True)
+
+    denied, admitted = served.told.of("review.decided")
+    assert denied.pop("message").startswith("numalign: no node can align")
+    assert {
+        key: denied[key] for key in ("level", "uid", "webhook", "namespace", "kind", "name", "decision")
+    } == {
+        "level": "info",
+        "uid": UID,
+        "webhook": "validate",
+        "namespace": "team",
+        "kind": "Pod",
+        "name": "web-",
+        "decision": "denied",
+    }
+    assert {key: admitted[key] for key in ("level", "name", "dry_run")} == {
+        "level": "debug",
+        "name": "web-1",
+        "dry_run": True,
+    }
+
+
+TIGHT = raw("cpu=2 mem=1Gi", policy="restricted")
+
+SETTINGS = [
+    # a setting, its value, the path, the pod, then a part of the answer
+    ("injection",     "off",        "/mutate",   FITS,  "patch",    False),
+    ("injection",     "prefer",     "/mutate",   FITS,  "patch",    True),
+    ("policy_match",  "equal",      "/validate", TIGHT, "status",   True),
+    ("policy_match",  "satisfies",  "/validate", TIGHT, "status",   False),
+    ("unknown_nodes", "may-fit",    "/validate", NEVER, "warnings", True),
+    ("unknown_nodes", "cannot-fit", "/validate", NEVER, "status",   True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "path", "made", "part", "there"),
+    SETTINGS,
+    ids=[f"{row[0]}={row[1]}" for row in SETTINGS],
+)
+async def test_settings_reach_the_decision(  # noqa: PLR0913, PLR0917 - the columns of the table
+    webhook: Webhook, setting: str, value: str, path: str, made: Raw, part: str, *, there: bool
+) -> None:
+    webhook.put({**CLUSTER, "bare": Node("bare", zones=())})
+    await webhook.load()
+    async with webhook.open(**{"unknown_nodes": "cannot-fit", setting: value}) as caller:
+        response = await caller.ask(path, made)
+
+    assert (part in response) is there
+
+
+@pytest.mark.parametrize("gates", [True, False], ids=["gates are lifted", "nobody lifts gates"])
+@pytest.mark.parametrize("injection", ["off", "exclude"])
+async def test_a_gate_is_added_only_where_somebody_lifts_it(
+    webhook: Webhook, injection: str, *, gates: bool
+) -> None:
+    webhook.put(CLUSTER, team={"gate": "enabled"})
+    await webhook.load()
+    async with webhook.open(gates=gates, injection=injection) as caller:
+        response = await caller.ask("/mutate", FITS, dryRun=True)
+
+    audit = {"gate": "numalign.io/placement"} if gates else {}
+    audit |= {} if injection == "off" else {"classes": f"NotIn {node_class(SMALL)}"}
+    assert response.get("auditAnnotations", {}) == audit
+
+
+async def test_pods_are_routed_while_no_class_is_written(webhook: Webhook) -> None:
+    webhook.put(CLUSTER, team={"scheduler": "numalign-scheduler"})
+    await webhook.load()
+    async with webhook.open(injection="off") as caller:
+        response = await caller.ask("/mutate", FITS)
+
+        counts = [
+            await caller.metric("numalign_pods_handed_over_total", by=by) for by in ("scheduler", "gate")
+        ]
+
+    assert counts == [1, 0]
+    [line] = webhook.told.of("review.decided")
+    assert (line["level"], line["scheduler"], "gate" in line) == ("info", "numalign-scheduler", False)
+    routed = {"op": "add", "path": "/spec/schedulerName", "value": "numalign-scheduler"}
+    assert json.loads(b64decode(response["patch"])) == [routed]
+    assert response["auditAnnotations"] == {"scheduler": "numalign-scheduler"}
+
+
+@pytest.mark.parametrize(
+    ("own", "scheduler"),
+    [({}, "second"), ({"scheduler": "third"}, "third"), ({"scheduler": "default-scheduler"}, None)],
+    ids=["a namespace that says nothing", "one with a label", "one that stays as it is"],
+)
+async def test_the_policy_of_the_cluster_routes_where_a_namespace_says_nothing(
+    webhook: Webhook, own: dict[str, str], scheduler: str | None
+) -> None:
+    webhook.policy.now = ClusterPolicy((Default((), NamespaceRules(scheduler="second")),))
+    webhook.put(CLUSTER, team=own)
+    await webhook.load()
+    async with webhook.open(injection="off") as caller:
+        response = await caller.ask("/mutate", FITS)
+
+    assert response.get("auditAnnotations", {}).get("scheduler") == scheduler
+
+
+async def test_what_decisions_rest_on_is_counted(webhook: Webhook) -> None:
+    webhook.put(CLUSTER)
+    await webhook.load()
+    async with webhook.open() as caller:
+        for made in (FITS, FITS, NEVER):
+            await caller.ask("/validate", made)
+        await caller.ask("/validate-workloads", deployment(NEVER), kind=DEPLOYMENTS)
+        counts = [await caller.metric("numalign_decisions_total", state=state) for state in AdmissionState]
+
+    assert dict(zip(AdmissionState, counts, strict=True)) == {
+        **dict.fromkeys(AdmissionState, 0), AdmissionState.FITS: 2, AdmissionState.NEVER: 2
+    }  # fmt: skip
+
+
+# Bad calls.
+
+GOOD = orjson.dumps(request(FITS))
+
+
+def nested(levels: int) -> bytes:
+    return b'{"a":' * levels + b"1" + b"}" * levels
+
+
+def without_request() -> bytes:
+    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"})
+
+
+BAD_CALLS = [
+    # what it is                  the body                             status what is said
+    ("no request in it",          without_request(),                   422, "request: is missing"),
+    ("not JSON",                  b"hello",                            400, "is not JSON"),
+    ("empty",                     b"",                                 400, "is empty"),
+    ("nested as deep as it gets", nested(MIB // 2),                    400, "is nested deeper than"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/validate"])
+@pytest.mark.parametrize(("body", "status", "said"), table(BAD_CALLS))
+async def test_what_is_no_review_is_told_so_and_counted(
+    served: Webhook, path: str, body: bytes, status: int, said: str
+) -> None:
+    async with served.open() as caller:
+        answered, document = await caller.send(path, body)
+        counted = await caller.metric(
+            "numalign_bad_calls_total", webhook=path.removeprefix("/"), code=str(status)
+        )
+        after = await caller.ask("/mutate", FITS)
+
+    assert (answered, counted) == (status, 1)
+    assert said in document["error"]
+    assert after["allowed"]
+    assert len(served.told.of("review.unreadable")) == 1
+
+
+async def test_metrics_tell_the_size_of_all_that_is_remembered(served: Webhook) -> None:
+    async with served.open() as caller:
+        await caller.ask("/mutate", FITS)
+        await caller.ask("/validate", FITS)
+        names = ("readings", "questions", "shapes", "askings")
+        sizes = {name: await caller.metric("numalign_cache_entries", cache=name) for name in names}
+        taken = await caller.metric("numalign_cache_bytes", cache="readings")
+
+    assert sizes == dict.fromkeys(names, 1)
+    assert taken > 1000
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/yaml"])
+async def test_another_content_type_is_refused_and_counted(served: Webhook, content_type: str) -> None:
+    async with served.open() as caller:
+        status, document = await caller.send("/validate", GOOD, content_type=content_type)
+        counted = await caller.metric("numalign_bad_calls_total", webhook="validate", code="415")
+
+    assert (status, counted) == (415, 1)
+    assert (
+        document["error"] == f"Content-Type: unsupported content type {content_type}: send application/json"
+    )
+
+
+@pytest.mark.parametrize(("size", "status"), [(19 * MIB, 200), (21 * MIB, 413)])
+async def test_a_body_of_mebibytes(served: Webhook, size: int, status: int) -> None:
+    padded = {**FITS, "metadata": {**FITS["metadata"], "managedFields": [{"x": "y" * size}]}}
+    async with served.open() as caller:
+        answered, _ = await caller.send("/validate", orjson.dumps(request(padded)))
+        counted = await caller.metric("numalign_http_requests_total", route="/validate", code=str(status))
+        after = await caller.ask("/validate", FITS)
+
+    assert (answered, counted) == (status, 1)
+    assert after["allowed"]
+
+
+# Pods that are wrong: the call is good, the answer is no.
+
+
+def with_limit(amount: object) -> Raw:
+    made = raw("cpu=2 mem=1Gi gpu=2", policy=SINGLE)
+    made["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = amount
+    return made
+
+
+def twins() -> Raw:
+    made = raw("cpu=2 mem=1Gi", "cpu=2 mem=1Gi", policy=SINGLE)
+    made["spec"]["containers"][1]["name"] = "c0"
+    return made
+
+
+GPU_LIMIT = "spec.containers[0].resources.limits[nvidia.com/gpu]"
+
+BAD_PODS = [
+    # what is wrong              the pod                              where
+    ("an endless amount",        with_limit("1" * MIB),               GPU_LIMIT),
+    ("two of one name",          twins(),                             "spec.containers[1].name"),
+    ("containers of no kind",    {**FITS, "spec": {"containers": 3}}, "spec.containers"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "where"), table(BAD_PODS))
+async def test_a_pod_that_is_wrong_is_refused_at_its_place(served: Webhook, made: Raw, where: str) -> None:
+    async with served.open() as caller:
+        mutated = await caller.ask("/mutate", made)
+        checked = await caller.ask("/validate", made)
+        counted = await caller.metric("numalign_reviews_total", webhook="validate", decision="invalid")
+        failures = await caller.metric("numalign_http_failures_total", route="/validate")
+
+    assert mutated == {"uid": UID, "allowed": True}
+    assert (checked["allowed"], checked["status"]["code"], counted, failures) == (False, 422, 1, 0)
+    assert checked["status"]["details"]["causes"][0]["field"] == where
+    assert len(checked["status"]["message"]) <= 900
+
+
+async def test_an_object_of_another_shape_does_not_break_the_webhook(served: Webhook) -> None:
+    shapes: list[Raw] = [{}, {"metadata": 3}, {"metadata": {"annotations": [1]}}, {"spec": None}]
+    async with served.open() as caller:
+        answers = [await caller.ask(path, shape) for shape in shapes for path in ("/mutate", "/validate")]
+
+    assert all(answer["allowed"] for answer in answers)
+
+
+async def test_a_label_that_no_label_can_be_does_not_break_the_webhook(webhook: Webhook) -> None:
+    odd = replace(node("cpu=8 mem=8Gi gpu=1", policy=SINGLE), label="not a label!")
+    webhook.put({**CLUSTER, "odd": odd})
+    await webhook.load()
+    async with webhook.open() as caller:
+        response = await caller.ask("/mutate", FITS)
+
+    assert response["allowed"]
+
+
+# Health and readiness.
+
+
+async def test_before_the_snapshot_it_lives_but_is_not_ready(webhook: Webhook) -> None:
+    await webhook.load()
+    async with webhook.open() as caller:
+        health = await caller.get("/healthz")
+        ready, waiting = await caller.get("/readyz")
+        status, document = await caller.send("/mutate", GOOD)
+        bad, _ = await caller.send("/mutate", b"hello")
+        async with caller.client.post("/mutate", json=request({})) as answer:
+            again = answer.headers["Retry-After"]
+
+    assert health == (200, "ok\n")
+    assert ready == 503
+    assert orjson.loads(waiting)["waiting_for"] == {"snapshot": f"a valid snapshot at {webhook.path}"}
+    assert (status, document) == (503, {"error": "the state of the cluster is not known yet"})
+    assert (bad, again) == (400, "1")
+
+
+async def test_the_page_of_metrics_tells_the_cluster(served: Webhook) -> None:
+    served.clock.seconds = 7
+    async with served.open() as caller:
+        told = [
+            await caller.metric("numalign_nodes", topology="known"),
+            await caller.metric("numalign_nodes", topology="unknown"),
+            await caller.metric("numalign_classes"),
+            await caller.metric("numalign_snapshot_problems"),
+            await caller.metric("numalign_snapshot_failures_total"),
+            await caller.metric("numalign_snapshot_age_seconds"),
+        ]
+
+    assert told == [3, 0, 2, 0, 0, 7]
+
+
+# Patience.
+
+
+UNEVEN = {
+    f"n{number}": node(f"cpu=8 mem={8000 + number}Mi gpu=1", "cpu=2 mem=1Gi", policy=SINGLE)
+    for number in range(400)
+}
+"""Nodes whose zones differ in size have to be asked one by one."""
+
+
+def tied(*nodes: str) -> Raw:
+    """A pod that fits, and wants to run on one of these nodes."""
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [*nodes]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return with_spec(FITS, affinity={"nodeAffinity": required})
+
+
+LARGE_MACHINE = node(*["cpu=16 mem=64Gi gpu=4"] * 16, policy="restricted", max_zones=16)
+CROWD = raw(" | ".join(["init cpu=1 mem=1Gi"] * 60 + ["cpu=1 mem=1Gi"] * 60), policy="restricted")
+"""So many containers that one node takes longer to answer than a review may keep others waiting."""
+
+
+HUGE = {"one": LARGE_MACHINE}
+PATIENT = [
+    # the first review                    its path     the nodes the pod
+    ("of many nodes",                     "/validate", UNEVEN, FITS),
+    ("of many nodes that it names",       "/validate", UNEVEN, tied("n1", "n2")),
+    ("of many containers, to be steered", "/mutate",   HUGE,   CROWD),
+    ("of many containers, to be checked", "/validate", HUGE,   CROWD),
+    ("of many containers on their node",  "/validate", HUGE,   with_spec(CROWD, nodeName="one")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "nodes", "made"), table(PATIENT))
+async def test_a_first_review_lets_others_pass(
+    webhook: Webhook, path: str, nodes: dict[str, Node], made: Raw
+) -> None:
+    webhook.put(nodes)
+    await webhook.load()
+    finished: list[str] = []
+
+    async with webhook.open() as caller:
+
+        async def ask(name: str, made: Raw) -> None:
+            await caller.ask(path, made)
+            finished.append(name)
+
+        await ask("connected", SILENT)
+        await asyncio.gather(ask("first of its template", made), ask("quick", SILENT))
+
+    assert finished == ["connected", "quick", "first of its template"]
+
+
+async def test_questions_that_are_not_answered_are_counted(webhook: Webhook) -> None:
+    large = node(*["cpu=16 mem=64Gi gpu=4"] * 16, policy="best-effort", max_zones=16)
+    merged = raw(" | ".join(["cpu=1 mem=1Gi gpu=0"] * 80), policy="best-effort")
+    webhook.put({**CLUSTER, "large": large})
+    await webhook.load()
+    async with webhook.open() as caller:
+        answers = [await caller.ask("/validate", made) for made in (FITS, merged, merged, SILENT)]
+        counted = await caller.metric("numalign_questions_not_answered_total")
+
+    warned = "numalign: 1 node was not evaluated: placing 80 containers on so many NUMA zones takes too long"
+    assert [answer["allowed"] for answer in answers] == [True] * 4
+    assert [answer.get("warnings") for answer in answers] == [None, [warned], [warned], None]
+    assert counted == 2
+
+
+async def test_our_own_fault_is_logged_with_the_review(webhook: Webhook) -> None:
+    """A cluster that is none stands for whatever we may have overlooked."""
+    webhook.holder.snapshot = cast("Snapshot", object())
+    async with webhook.open() as caller:
+        status, _ = await caller.send("/validate", GOOD)
+
+    assert status == 500
+    assert UID in str(webhook.told.of("request.failed"))
+
+
+# Devices that come by DRA.
+
+
+def classes_of(*names: str) -> list[Raw]:
+    """A DeviceClass for each of these extended resources."""
+    version = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
+    return [
+        {**version, "metadata": {"name": f"c{at}"}, "spec": {"extendedResourceName": name}}
+        for at, name in enumerate(names)
+    ]
+
+
+HINTS = "DRA devices give the kubelet no topology hints"
+NO_HINTS = f"numalign: {HINTS}: alignment of nvidia.com/gpu is unknown"
+SINGLE = "single-numa-node"
+ONE_GPU = {
+    "large": node("cpu=8 mem=8Gi gpu=1", policy=SINGLE),
+    "small": node("cpu=2 mem=2Gi gpu=1", policy=SINGLE),
+}
+EIGHT_GPUS = raw("cpu=4 mem=4Gi gpu=8", policy=SINGLE)
+
+
+async def test_nobody_is_refused_or_kept_away_for_devices_that_dra_serves(webhook: Webhook) -> None:
+    webhook.put(ONE_GPU, pods=classes_of("nvidia.com/gpu"))
+    await webhook.load()
+    async with webhook.open() as caller:
+        valid, steered = await caller.ask("/validate", EIGHT_GPUS), await caller.ask("/mutate", EIGHT_GPUS)
+        too_large = await caller.ask("/validate", raw("cpu=16 mem=4Gi gpu=8", policy=SINGLE))
+
+    assert (valid["allowed"], valid["warnings"]) == (True, [NO_HINTS])
+    # What the nodes lack besides still counts.
+    assert "1 has at most 8 cpu in total" in too_large["status"]["message"]
+    [operation] = json.loads(b64decode(steered["patch"]))
+    assert node_class(ONE_GPU["small"]) in str(operation)
+    assert node_class(ONE_GPU["large"]) not in str(operation)

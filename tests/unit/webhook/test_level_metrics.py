@@ -1,0 +1,219 @@
+"""The pods that run already, held against what their namespaces ask."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_request import MOST_NAMES
+from numalign.kube.files.policy_keeper import PolicyKeeper
+from tests.unit.webhook.conftest import Raw, Webhook, raw, with_spec
+from tests.worlds.notation import table
+from webhook.handlers import PODS_BELOW
+from webhook.level_metrics import LOOK_SECONDS, PodsBelow, ReviewsBelow
+
+SINGLE = "single-numa-node"
+ALIGNABLE = "cpu=2 mem=1Gi gpu=1"
+NAMED = 10
+
+
+def running(namespace: str, name: str, made: Raw, **status: str) -> Raw:
+    metadata = {**made["metadata"], "name": name, "namespace": namespace}
+    return {**made, "metadata": metadata, "status": {"phase": "Running", **status}}
+
+
+async def counted(webhook: Webhook) -> dict[tuple[str, str], float]:
+    await webhook.load()
+    return await counts_of(PodsBelow(webhook.holder, webhook.policy, PodReader(), most=NAMED))
+
+
+async def counts_of(below: PodsBelow) -> dict[tuple[str, str], float]:
+    """What is scraped once the rules were looked at."""
+    await below.update()
+    family, *_ = below.collect()
+    return {(each.labels["namespace"], each.labels["level"]): each.value for each in family.samples}
+
+
+SILENT = raw(ALIGNABLE)
+BURSTABLE = with_spec(SILENT, containers=[{"name": "main", "resources": {"requests": {"cpu": "100m"}}}])
+PODS = [
+    running("team", "silent", SILENT),
+    running("team", "loose", raw(ALIGNABLE, policy="best-effort")),
+    running("team", "tight", raw(ALIGNABLE, policy=SINGLE)),
+    running("other", "silent", SILENT),
+]
+BROKEN: list[Raw] = [
+    {**spec, "apiVersion": "v1", "kind": "Pod"} for spec in ({}, {"spec": 1}, {"spec": {"containers": "x"}})
+]
+ENDED = [running("team", "done", SILENT, phase="Succeeded"), running("away", "a", SILENT)]
+BY_DEFAULT = {"team": {"audit": "restricted", "default": SINGLE}}
+TEAM = {"team": {"audit": SINGLE}}
+AWAY = {"away": {"audit": SINGLE, "admission": "disabled"}}
+LEVELS = {"team": {"audit": "restricted", "warn": "best-effort"}, "other": {}, "calm": {"enforce": SINGLE}}
+NONE = {("team", "audit"): 0}
+
+COUNTED: list[tuple[str, list[Raw], dict[str, dict[str, str]], dict[tuple[str, str], int]]] = [
+    # what it shows                               the pods, the namespaces, what is counted
+    ("pods by namespace and level",
+        PODS, LEVELS, {("calm", "enforce"): 0, ("team", "audit"): 2, ("team", "warn"): 1}),
+    ("none that a kubelet would not align",       [running("team", "small", BURSTABLE)], TEAM, NONE),
+    ("none for which a default speaks",           PODS[:1], BY_DEFAULT, NONE),
+    ("none that ended, or in disabled namespaces", ENDED, TEAM | AWAY, NONE),
+    ("none that cannot be read",                  BROKEN, TEAM, NONE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pods", "namespaces", "counts"), table(COUNTED))
+async def test_pods_that_fall_short_are_counted(
+    webhook: Webhook,
+    pods: list[Raw],
+    namespaces: dict[str, dict[str, str]],
+    counts: dict[tuple[str, str], int],
+) -> None:
+    webhook.put({}, pods=pods, **namespaces)
+
+    assert await counted(webhook) == counts
+
+
+async def test_the_policy_of_the_cluster_is_heard(webhook: Webhook, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("defaults:\n- audit: restricted\nexemptions: {namespaces: [free]}\n")
+    webhook.policy = PolicyKeeper(path, log=webhook.told.log, registry=CollectorRegistry())
+    webhook.policy.load()
+    pods = [running(name, "a", raw(ALIGNABLE)) for name in ("team", "free")]
+    webhook.put({}, pods=pods, team={}, free={})
+
+    assert await counted(webhook) == {("team", "audit"): 1}
+
+
+async def test_before_there_is_a_snapshot_nothing_is_counted(webhook: Webhook) -> None:
+    assert await counted(webhook) == {}
+
+
+async def test_it_stands_on_the_page_of_metrics(webhook: Webhook) -> None:
+    webhook.put({}, pods=[running("team", "a", raw(ALIGNABLE))], team={"audit": SINGLE})
+    await webhook.load()
+    app = webhook.app(named_namespaces=NAMED)
+    await app[PODS_BELOW].update()
+
+    assert webhook.count("numalign_pods_below", namespace="team", level="audit") == 1
+
+
+async def test_rules_that_change_count_every_pod_again(webhook: Webhook) -> None:
+    webhook.put({}, pods=PODS, team=TEAM["team"])
+    await webhook.load()
+    below = PodsBelow(webhook.holder, webhook.policy, PodReader(), most=NAMED)
+    before = await counts_of(below)
+    webhook.put({}, pods=PODS, team={"audit": "best-effort"})
+    await webhook.load()
+
+    assert (before, await counts_of(below)) == ({("team", "audit"): 2}, {("team", "audit"): 1})
+
+
+async def test_counting_every_pod_again_takes_a_fifth_of_the_time_at_most(webhook: Webhook) -> None:
+    slept = list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise asyncio.CancelledError
+
+    webhook.put({}, pods=PODS, team=TEAM["team"])
+    await webhook.load()
+    below = PodsBelow(webhook.holder, webhook.policy, PodReader(), most=NAMED)
+    with pytest.raises(asyncio.CancelledError):
+        await below.follow(sleep=sleep, clock=iter([0.0, 2.0, 10.0, 10.0]).__next__)
+
+    assert slept == [8.0, LOOK_SECONDS]
+
+
+async def test_only_so_many_namespaces_are_named(webhook: Webhook) -> None:
+    webhook.put({}, pods=PODS, team=TEAM["team"], other=TEAM["team"])
+    await webhook.load()
+    counts = [
+        await counts_of(PodsBelow(webhook.holder, webhook.policy, PodReader(), most=most)) for most in (0, 1)
+    ]
+
+    assert counts == [{("", "audit"): 3}, {("other", "audit"): 1, ("", "audit"): 2}]
+
+
+async def test_a_pod_that_names_too_much_is_counted_by_itself(webhook: Webhook) -> None:
+    many = raw(ALIGNABLE + "".join(f" x.io/{at}=1" for at in range(MOST_NAMES)))
+    webhook.put({}, pods=[running("team", "many", many)], team=TEAM["team"])
+    await webhook.load()
+    app = webhook.app()
+    await app[PODS_BELOW].update()
+
+    assert webhook.count("numalign_pods_too_large") == 1
+    assert webhook.count("numalign_pods_below", namespace="", level="audit") == 0
+
+
+# Reviews.
+
+
+def below(webhook: Webhook) -> dict[tuple[str, str], float]:
+    """What is counted of reviews, as it is scraped."""
+    found = (sample for family in webhook.registry.collect() for sample in family.samples)
+    return {
+        (each.labels["namespace"], each.labels["level"]): each.value
+        for each in found
+        if each.name == "numalign_reviews_below_total"
+    }
+
+
+async def test_namespaces_that_nobody_knows_are_counted_together(webhook: Webhook) -> None:
+    webhook.put({}, team={})
+    await webhook.load()
+    counted = ReviewsBelow(webhook.holder, webhook.registry, most=NAMED)
+
+    for name in ("team", "phantom", "ghost", "team"):
+        counted.count(name, ("warn", "audit"))
+
+    assert below(webhook) == {
+        ("team", "warn"): 2,
+        ("team", "audit"): 2,
+        ("", "warn"): 2,
+        ("", "audit"): 2,
+    }
+
+
+async def test_reviews_of_further_namespaces_are_counted_together(webhook: Webhook) -> None:
+    webhook.put({}, team={}, other={})
+    await webhook.load()
+    counted = ReviewsBelow(webhook.holder, webhook.registry, most=1)
+    for name in ("team", "other", "team"):
+        counted.count(name, ("warn",))
+
+    assert below(webhook) == {("team", "warn"): 2, ("", "warn"): 1}
+
+
+async def test_before_there_is_a_snapshot_no_namespace_is_known(webhook: Webhook) -> None:
+    ReviewsBelow(webhook.holder, webhook.registry, most=NAMED).count("team", ("warn",))
+
+    assert below(webhook) == {("", "warn"): 1}
+
+
+async def test_a_namespace_that_is_gone_takes_its_counts_with_it(webhook: Webhook) -> None:
+    webhook.put({}, team={}, other={})
+    await webhook.load()
+    counted = ReviewsBelow(webhook.holder, webhook.registry, most=NAMED)
+    for name in ("team", "other"):
+        counted.count(name, ("warn", "enforce"))
+    webhook.put({}, other={})
+    await webhook.load()
+
+    assert below(webhook) == {("other", "warn"): 1, ("other", "enforce"): 1}
+
+
+async def test_namespaces_that_come_and_go_leave_nothing_though_nobody_looks(webhook: Webhook) -> None:
+    counter = ReviewsBelow(webhook.holder, webhook.registry, most=2)
+    for number in range(20):
+        webhook.put({}, **{f"team-{number}": {}, "other": {}})
+        await webhook.load()
+        counter.count(f"team-{number}", ("warn",))
+
+    assert len(list(counter.describe())) == 1
+    series = [sample for family in counter._counter.collect() for sample in family.samples]  # noqa: SLF001  before anybody scrapes
+    assert len({sample.labels["namespace"] for sample in series}) <= 3

@@ -1,0 +1,471 @@
+"""What is written into which pod, as it would be stored."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from numalign.cache import ClusterCache
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.model.intent import CLASS_LABEL
+from numalign.model.node import node_class
+from numalign.shapes import KnownShape, shape
+from tests.unit.webhook.conftest import Cluster, Raw, asked, cluster, raw, read, with_spec
+from tests.worlds.json_patch import applied
+from tests.worlds.naming import named
+from tests.worlds.notation import node, table
+from webhook.mutate import Steering, mutate, mutate_job, needs_survey
+from webhook.patch import Mode
+from webhook.review import Allowed, Patched
+from webhook.subject import ReviewedPod, SkipReason, job_template, subject
+
+SINGLE = "single-numa-node"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
+LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
+BUSY = node("cpu=8/8/0 mem=8Gi gpu=4", "cpu=8/8/0 mem=8Gi gpu=4", policy=SINGLE)
+SMALL_CLASS, LARGE_CLASS = node_class(SMALL), node_class(LARGE)
+
+BOTH = cluster([SMALL, SMALL, LARGE])
+
+TWO_GPUS = "cpu=2 mem=1Gi gpu=2"
+ASKING = raw(TWO_GPUS, policy=SINGLE)
+
+
+def rule(operator: str, *values: str) -> Raw:
+    return {"key": CLASS_LABEL, "operator": operator, "values": sorted(values)}
+
+
+def required(*expressions: Raw) -> Raw:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
+    return {"nodeAffinity": {REQUIRED: terms}}
+
+
+NOT_SMALL = required(rule("NotIn", SMALL_CLASS))
+ONLY_LARGE = required(rule("In", LARGE_CLASS))
+RATHER = {
+    "nodeAffinity": {
+        PREFERRED: [{"weight": 100, "preference": {"matchExpressions": [rule("In", LARGE_CLASS)]}}]
+    }
+}
+ZONE = {"key": "zone", "operator": "In", "values": ["z"]}
+
+
+def affinity_of(made: Raw, now: Cluster, mode: Mode) -> Any:  # noqa: ANN401 - JSON, to compare with literals
+    """The affinity of the pod as it would be stored; None if nothing was written."""
+    answer = mutate(read(made, now), now.cache, Steering(mode))
+    if isinstance(answer, Allowed):
+        return None
+    return applied(made, answer.operations)["spec"]["affinity"]
+
+
+EXCLUDE, INCLUDE, PREFER, OFF = "exclude", "include", "prefer", "off"
+FITS, TIGHT, FULL, BARE = cluster([LARGE]), cluster([SMALL]), cluster([SMALL, BUSY]), cluster([])
+PINNED = with_spec(ASKING, nodeName="n1")
+
+VAST = node(*["cpu=8 mem=8Gi gpu=4"] * 18, policy=SINGLE)
+"""More zones than anybody answers for."""
+
+VASTLY, MAY = cluster([SMALL, LARGE, VAST]), required(rule("In", LARGE_CLASS, node_class(VAST)))
+
+REMEMBERED, DECLARED = KnownShape(shape.of(LARGE), seen=1.0), KnownShape(shape.of(LARGE), declared=True)
+WAS, COMES = (Cluster(ClusterCache.of([SMALL], [each])) for each in (REMEMBERED, DECLARED))
+GREW = Cluster(ClusterCache.of([LARGE], [KnownShape(shape.of(SMALL), seen=1.0)]))
+ILL = Cluster(ClusterCache.of(named([SMALL, replace(SMALL, health=LARGE)])))
+CHOOSY = with_spec(ASKING, nodeSelector={"pool": "elsewhere"})
+
+WRITTEN = [
+    # how, the pod, the cluster, its affinity then
+    ("exclude keeps a pod from what cannot",      ASKING, BOTH,  EXCLUDE, NOT_SMALL),
+    ("include keeps it to what can",              ASKING, BOTH,  INCLUDE, ONLY_LARGE),
+    ("prefer leaves it a choice",                 ASKING, BOTH,  PREFER,  RATHER),
+    ("off writes nothing",                        ASKING, BOTH,  OFF,     None),
+    ("exclude has nothing to say where all can",  ASKING, FITS,  EXCLUDE, None),
+    ("include names what can even where all can", ASKING, FITS,  INCLUDE, ONLY_LARGE),
+    ("what is merely in use can",                 ASKING, FULL,  EXCLUDE, NOT_SMALL),
+    ("a pod that fits nowhere is left as it is",  ASKING, TIGHT, EXCLUDE, None),
+    ("so it is when it must be included",         ASKING, TIGHT, INCLUDE, None),
+    ("nothing is known of an empty cluster",      ASKING, BARE,  INCLUDE, None),
+    ("a class that was not asked may take it",    ASKING, VASTLY, EXCLUDE, NOT_SMALL),
+    ("and is named with those that can",          ASKING, VASTLY, INCLUDE, MAY),
+    ("one that is remembered can, too",           ASKING, WAS,   EXCLUDE, NOT_SMALL),
+    ("and is named",                              ASKING, WAS,   INCLUDE, ONLY_LARGE),
+    ("one that is declared can, too",             ASKING, COMES, EXCLUDE, NOT_SMALL),
+    ("one that could not is kept away from",      ASKING, GREW,  EXCLUDE, NOT_SMALL),
+    ("an ill node is what it is in health",       ASKING, ILL,   EXCLUDE, NOT_SMALL),
+    ("where the pod may go does not matter",      CHOOSY, BOTH,  EXCLUDE, NOT_SMALL),
+    ("unknown nodes are not written about",
+        ASKING, cluster([SMALL, LARGE], unknown=3), EXCLUDE, NOT_SMALL),
+    ("a default asks as the pod itself would",
+        raw(TWO_GPUS), cluster([SMALL, LARGE], labels={"default": SINGLE}), EXCLUDE, NOT_SMALL),
+    ("none opts out of a default",
+        raw(TWO_GPUS, policy="none"), cluster([SMALL, LARGE], labels={"default": SINGLE}), EXCLUDE, None),
+    ("a level alone writes nothing",
+        raw(TWO_GPUS), cluster([SMALL, LARGE], labels={"warn": SINGLE}), EXCLUDE, None),
+    ("Volcano's words ask as well",
+        raw(TWO_GPUS, annotations={"volcano.sh/numa-topology-policy": SINGLE}), BOTH, EXCLUDE, NOT_SMALL),
+    ("best effort keeps from what its kubelet would refuse",
+        raw(TWO_GPUS, policy="best-effort"), BOTH, EXCLUDE, NOT_SMALL),
+    ("it is added to what the owner asks",
+        with_spec(ASKING, affinity=required(ZONE)), BOTH, EXCLUDE,
+        required(ZONE, rule("NotIn", SMALL_CLASS))),
+    ("a pod on its node is left alone",           PINNED, BOTH,  EXCLUDE, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "now", "mode", "affinity"), table(WRITTEN))
+def test_the_affinity_that_is_stored(made: Raw, now: Cluster, mode: str, affinity: object) -> None:
+    assert affinity_of(made, now, Mode(mode)) == affinity
+
+
+CROWDED = with_spec(ASKING, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [ZONE] * 513}}})
+
+
+@pytest.mark.parametrize("mode", [EXCLUDE, INCLUDE, PREFER])
+def test_a_pod_with_more_terms_than_are_read_is_left_alone_and_the_audit_log_says_so(mode: str) -> None:
+    assert mutate(read(CROWDED, BOTH), BOTH.cache, Steering(Mode(mode))) == Allowed(
+        audit={"unsteered": "its node affinity has more than 512 terms"}
+    )
+
+
+AUDITED = [
+    # mode      what the audit log keeps
+    ("exclude", f"NotIn {SMALL_CLASS}"),
+    ("include", f"In {LARGE_CLASS}"),
+    ("prefer",  f"In {LARGE_CLASS}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "written"), AUDITED, ids=[mode for mode, _ in AUDITED])
+def test_the_audit_log_keeps_what_was_written(mode: str, written: str) -> None:
+    answer = mutate(read(ASKING, BOTH), BOTH.cache, Steering(Mode(mode)))
+
+    assert (dict(answer.audit), answer.warnings) == ({"classes": written}, ())
+
+
+def test_equal_reviews_get_equal_answers_whatever_the_order_of_the_nodes() -> None:
+    others = [node(f"cpu={cpus} mem=8Gi gpu=1", policy=SINGLE) for cpus in range(1, 60)]
+    one, other = cluster([LARGE, *others]), cluster([*reversed(others), LARGE])
+
+    first = mutate(read(ASKING, one), one.cache, Steering(Mode.EXCLUDE))
+    second = mutate(read(ASKING, other), other.cache, Steering(Mode.EXCLUDE))
+
+    assert first == second
+    assert len(first.audit["classes"]) <= 1000
+
+
+def test_a_pod_that_was_patched_by_a_smaller_cluster_is_kept_from_new_classes_too() -> None:
+    single = node("cpu=8 mem=8Gi gpu=1", policy=SINGLE)
+    later = cluster([SMALL, LARGE, single])
+    stored = with_spec(ASKING, affinity=NOT_SMALL)
+
+    assert affinity_of(stored, later, Mode.EXCLUDE) == required(
+        rule("NotIn", SMALL_CLASS, node_class(single))
+    )
+
+
+SECOND = "numalign-scheduler"
+GATE = "numalign.io/placement"
+GATED = [{"name": GATE}]
+OTHER_GATE = {"name": "example.com/quota"}
+
+ROUTING, GATING = {"scheduler": SECOND}, {"gate": "enabled"}
+NONE_ASKED = raw(TWO_GPUS, policy="none")
+DEFAULTED = with_spec(ASKING, schedulerName="default-scheduler")
+VOLCANOS = with_spec(ASKING, schedulerName="volcano")
+DAEMON = {**ASKING, "metadata": {**ASKING["metadata"], "ownerReferences": [
+    {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
+]}}  # fmt: skip
+ON_NODE = with_spec(
+    ASKING,
+    affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    ]}}},
+)  # fmt: skip
+
+
+def handed(made: Raw, now: Cluster, steering: Steering) -> tuple[object, object]:
+    """The scheduler and the gates of the pod as it would be stored."""
+    answer = mutate(read(made, now), now.cache, steering)
+    spec = (made if isinstance(answer, Allowed) else applied(made, answer.operations))["spec"]
+    return spec.get("schedulerName"), spec.get("schedulingGates")
+
+
+LIFTED, UNLIFTED = Steering(Mode.OFF, gates=True), Steering(Mode.OFF)
+HANDED_OVER = [
+    # whom, the pod, the labels of its namespace, what may be written, its scheduler and gates then
+    ("a pod that names nobody is routed",      ASKING,     ROUTING, UNLIFTED, (SECOND, None)),
+    ("so is one that the API server defaulted", DEFAULTED, ROUTING, UNLIFTED, (SECOND, None)),
+    ("an empty name names nobody",
+        with_spec(ASKING, schedulerName=""), ROUTING, UNLIFTED, (SECOND, None)),
+    ("null names nobody",
+        with_spec(ASKING, schedulerName=None), ROUTING, UNLIFTED, (SECOND, None)),
+    ("one that names another stays there",     VOLCANOS,   ROUTING, UNLIFTED, ("volcano", None)),
+    ("what is no name is left as it is",
+        with_spec(ASKING, schedulerName=[SECOND]), ROUTING, UNLIFTED, ([SECOND], None)),
+    ("no label routes nobody",                 ASKING,     {},      LIFTED,   (None, None)),
+    ("the default's own name routes nobody",
+        ASKING, {"scheduler": "default-scheduler"}, LIFTED, (None, None)),
+    ("a name that no scheduler has routes nobody",
+        ASKING, {"scheduler": "not a name!"}, LIFTED, (None, None)),
+    ("a pod that opted out is left alone",     NONE_ASKED, {**ROUTING, **GATING}, LIFTED, (None, None)),
+    ("one of whom a level is asked is left alone",
+        raw(TWO_GPUS), {"warn": SINGLE, **ROUTING, **GATING}, LIFTED, (None, None)),
+    ("one that asks by default is routed",
+        raw(TWO_GPUS), {"default": SINGLE, **ROUTING}, UNLIFTED, (SECOND, None)),
+    ("one on its node is left alone",          PINNED,     {**ROUTING, **GATING}, LIFTED, (None, None)),
+    ("one of a DaemonSet is left alone",       DAEMON,     {**ROUTING, **GATING}, LIFTED, (None, None)),
+    ("one whose affinity names a node is left alone", ON_NODE, {**ROUTING, **GATING}, LIFTED, (None, None)),
+
+    ("a pod waits at the gate",                ASKING,     GATING,  LIFTED,   (None, GATED)),
+    ("so does one that the API server defaulted", DEFAULTED, GATING, LIFTED,  ("default-scheduler", GATED)),
+    ("nobody waits where nobody lifts gates",  ASKING,     GATING,  UNLIFTED, (None, None)),
+    ("nor where the namespace says so",        ASKING, {"gate": "disabled"}, LIFTED, (None, None)),
+    ("nor where it says nothing clear",        ASKING, {"gate": "yes"}, LIFTED, (None, None)),
+    ("nor for another scheduler",              VOLCANOS,   GATING,  LIFTED,   ("volcano", None)),
+    ("a routed pod needs no gate",             ASKING, {**ROUTING, **GATING}, LIFTED, (SECOND, None)),
+    ("one that stays with the default needs one",
+        ASKING, {"scheduler": "default-scheduler", **GATING}, LIFTED, (None, GATED)),
+    ("it is added behind others",
+        with_spec(ASKING, schedulingGates=[OTHER_GATE]), GATING, LIFTED, (None, [OTHER_GATE, *GATED])),
+    ("an empty list takes it",
+        with_spec(ASKING, schedulingGates=[]), GATING, LIFTED, (None, GATED)),
+    ("null takes it",
+        with_spec(ASKING, schedulingGates=None), GATING, LIFTED, (None, GATED)),
+    ("it stands there once",
+        with_spec(ASKING, schedulingGates=[*GATED, OTHER_GATE]), GATING, LIFTED,
+        (None, [*GATED, OTHER_GATE])),
+    ("what is no list of gates is left as it is",
+        with_spec(ASKING, schedulingGates={"name": "x"}), GATING, LIFTED, (None, {"name": "x"})),
+    ("what is no gate is passed over",
+        with_spec(ASKING, schedulingGates=[7, {}]), GATING, LIFTED, (None, [7, {}, *GATED])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "labels", "steering", "stored"), table(HANDED_OVER))
+def test_who_places_a_pod(
+    made: Raw, labels: dict[str, str], steering: Steering, stored: tuple[object, object]
+) -> None:
+    now = cluster([SMALL, LARGE], labels=labels)
+
+    assert handed(made, now, steering) == stored
+    # Nor does it depend on how classes are written.
+    assert handed(made, now, replace(steering, injection=Mode.EXCLUDE)) == stored
+
+
+def test_a_pod_that_fits_nowhere_is_routed_all_the_same_and_waits_at_no_gate() -> None:
+    tight = cluster([SMALL], labels=ROUTING), cluster([SMALL], labels=GATING)
+    bare = cluster(unknown=3, labels=ROUTING), cluster(unknown=3, labels=GATING)
+
+    for routed, gated in (tight, bare):
+        assert handed(ASKING, routed, LIFTED) == (SECOND, None)
+        assert handed(ASKING, gated, LIFTED) == (None, None)
+
+
+def test_a_pod_waits_at_the_gate_for_nodes_that_may_come() -> None:
+    rules = cluster([], labels=GATING).snapshot
+    for known in (REMEMBERED, DECLARED):
+        now = Cluster(ClusterCache.of([SMALL], [known]), rules)
+        assert handed(ASKING, now, LIFTED) == (None, GATED)
+
+
+def test_whoever_exempts_a_namespace_exempts_it_from_routing() -> None:
+    now = cluster([LARGE], labels={"admission": "disabled", **ROUTING, **GATING})
+
+    assert subject(asked(ASKING), now.snapshot, reader=PodReader()) is SkipReason.EXEMPT
+
+
+def test_one_patch_holds_all_and_the_audit_log_says_all_of_it() -> None:
+    routed, gated = (cluster([SMALL, LARGE], labels=labels) for labels in (ROUTING, GATING))
+    classes = {"classes": f"NotIn {SMALL_CLASS}"}
+
+    for now, more in ((routed, {"scheduler": SECOND}), (gated, {"gate": GATE})):
+        answer = mutate(read(DEFAULTED, now), now.cache, Steering(gates=True))
+        assert isinstance(answer, Patched)
+        assert dict(answer.audit) == classes | more
+        stored = applied(DEFAULTED, answer.operations)
+        assert stored["spec"]["affinity"] == NOT_SMALL
+        # A second pass.
+        assert mutate(read(stored, now), now.cache, Steering(gates=True)) == Allowed()
+
+
+def test_a_pod_with_more_in_it_than_is_read_is_neither_routed_nor_gated_and_the_audit_log_says_so() -> None:
+    for labels in (ROUTING, GATING):
+        now = cluster([LARGE], labels=labels)
+        assert mutate(read(CROWDED, now), now.cache, LIFTED) == Allowed(
+            audit={"unsteered": "its node affinity has more than 512 terms"}
+        )
+
+
+def test_a_pod_whose_patch_would_be_too_long_is_not_routed_either() -> None:
+    exists = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+    crowded = with_spec(ASKING, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [exists] * 512}}})
+    classes = [node(f"cpu={cpus} mem=8Gi gpu=1", policy=SINGLE) for cpus in range(1, 40)]
+    now = cluster([LARGE, *classes], labels=ROUTING)
+
+    assert mutate(read(crowded, now), now.cache, Steering()) == Allowed(
+        audit={"unsteered": "its patch would be longer than 524288 bytes"}
+    )
+
+
+def test_nothing_is_asked_of_the_nodes_for_a_pod_that_cannot_be_patched() -> None:
+    free = raw("cpu=2 mem=1Gi", policy="single-numa-node")
+    now, gated, routed = (
+        cluster([node("cpu=8 mem=8Gi", policy="single-numa-node")], labels=labels)
+        for labels in ({}, GATING, {**ROUTING, **GATING})
+    )
+
+    assert needs_survey(read(free, now), Steering(Mode.EXCLUDE))
+    assert not needs_survey(read(free, now), LIFTED)
+    assert needs_survey(read(free, gated), LIFTED)
+    assert not needs_survey(read(free, gated), UNLIFTED)
+    assert not needs_survey(read(free, routed), LIFTED)
+    assert not needs_survey(read(with_spec(free, nodeName="a"), gated), Steering(Mode.EXCLUDE, gates=True))
+
+
+# Pods that Karpenter must not evict.
+
+DISRUPTED = "karpenter.sh/do-not-disrupt"
+KEPT = cluster([SMALL, LARGE], labels={"do-not-disrupt": "enabled"})
+POLICIES = ["single-numa-node", "restricted"]
+
+
+def noted(pod: Raw, **annotations: str) -> Raw:
+    return {**pod, "metadata": {**pod["metadata"], "annotations": annotations}}
+
+
+def mutated(pod: Raw, now: Cluster) -> Allowed | Patched:
+    found = subject(asked(pod), now.snapshot, reader=PodReader())
+    return mutate(found, now.cache, Steering(Mode.OFF)) if isinstance(found, ReviewedPod) else Allowed()
+
+
+def annotations(pod: Raw, now: Cluster) -> Raw:
+    """Those of the pod as it is stored; a second pass adds nothing."""
+    answer = mutated(pod, now)
+    stored = applied(pod, answer.operations) if isinstance(answer, Patched) else pod
+    assert mutated(stored, now) == Allowed()
+    found: Raw = stored["metadata"]["annotations"]
+    return found
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_pod_that_a_kubelet_may_reject_is_not_to_be_disrupted(policy: str) -> None:
+    asking = {"numalign.io/policy": policy}
+
+    assert annotations(noted(ASKING, **asking), KEPT) == {**asking, DISRUPTED: "true"}
+
+
+def test_a_pod_without_annotations_gets_its_first() -> None:
+    now = cluster([SMALL, LARGE], labels={"do-not-disrupt": "enabled", "default": "restricted"})
+
+    for bare in ({"name": "p"}, {"name": "p", "annotations": None}):
+        assert annotations({**ASKING, "metadata": bare}, now) == {DISRUPTED: "true"}
+
+
+UNKEPT = [
+    # why                               the pod, the cluster
+    ("its namespace has no label",      ASKING, BOTH),
+    ("the label says so",               ASKING, cluster([LARGE], labels={"do-not-disrupt": "disabled"})),
+    ("no kubelet rejects it",           noted(ASKING, **{"numalign.io/policy": "best-effort"}), KEPT),
+    ("it requests no alignment",        noted(ASKING, **{"numalign.io/policy": "none"}), KEPT),
+    ("there is nothing to align",       noted(ASKING, **{"numalign.io/policy": "restricted",
+                                                         "numalign.io/resources": "example.com/nic"}), KEPT),
+    ("it has a node already",           PINNED, KEPT),
+    ("its owner says something else",   noted(ASKING, **{"numalign.io/policy": "restricted",
+                                                         DISRUPTED: "false"}), KEPT),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "now"), table(UNKEPT))
+def test_a_pod_may_be_disrupted_if(pod: Raw, now: Cluster) -> None:
+    assert annotations(pod, now) == pod["metadata"]["annotations"]
+
+
+# Jobs, whose template queues read before there are pods.
+
+JOBS = {"group": "batch", "version": "v1", "kind": "Job"}
+LABELLED = {"job-affinity": "enabled"}
+QUEUED = cluster([SMALL, LARGE], labels=LABELLED)
+
+
+def job(pod: Raw) -> Raw:
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {**pod, "kind": None}}}
+
+
+def created(pod: Raw, now: Cluster, mode: Mode = Mode.EXCLUDE) -> Allowed | Patched:
+    """The answer to a Job that is created."""
+    found = job_template(asked(job(pod), kind=JOBS), now.snapshot, reader=PodReader())
+    assert isinstance(found, ReviewedPod)
+    return mutate_job(found, now.cache, Steering(mode, gates=True))
+
+
+@pytest.mark.parametrize("mode", [Mode.EXCLUDE, Mode.INCLUDE])
+def test_a_job_is_kept_off_classes_that_could_never_take_its_pods(mode: Mode) -> None:
+    answer = created(ASKING, QUEUED, mode)
+
+    assert isinstance(answer, Patched)
+    assert applied(job(ASKING), answer.operations)["spec"]["template"]["spec"] == {
+        **ASKING["spec"],
+        "affinity": NOT_SMALL,
+    }
+    assert answer.audit == {"classes": f"NotIn {SMALL_CLASS}"}
+
+
+@pytest.mark.parametrize(("server", "qos"), [(36, "Burstable"), (37, "Guaranteed")])
+def test_the_pods_of_a_job_are_what_the_api_server_will_store(server: int, qos: str) -> None:
+    requests = {"cpu": "2", "memory": "1Gi"}
+    lacking = with_spec(raw("cpu=2 mem=1Gi", policy=SINGLE), resources={"requests": requests})
+    now = replace(QUEUED.snapshot, server=server)
+
+    found = job_template(asked(job(lacking), kind=JOBS), now, reader=PodReader())
+
+    assert isinstance(found, ReviewedPod)
+    assert found.request.question.demand.qos == qos
+
+
+UNLABELLED = cluster([SMALL, LARGE], labels={"job-affinity": "disabled"})
+TO_SCHEDULER = {**LABELLED, "scheduler": "numalign-scheduler", "gate": "enabled"}
+
+UNCHANGED = [
+    # why                                     the pod, the cluster, the mode
+    ("its namespace has no label",            ASKING, BOTH, Mode.EXCLUDE),
+    ("the label says so",                     ASKING, UNLABELLED, Mode.EXCLUDE),
+    ("pods are only to prefer classes",       ASKING, QUEUED, Mode.PREFER),
+    ("nothing is written",                    ASKING, QUEUED, Mode.OFF),
+    ("no class could take it",                ASKING, cluster([SMALL], labels=LABELLED), Mode.EXCLUDE),
+    ("all classes could",                     ASKING, cluster([LARGE], labels=LABELLED), Mode.EXCLUDE),
+    ("it names its node",                     PINNED, QUEUED, Mode.EXCLUDE),
+    ("nothing else is written into it",       ASKING, cluster([LARGE], labels=TO_SCHEDULER), Mode.EXCLUDE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "now", "mode"), table(UNCHANGED))
+def test_a_job_is_left_as_it_is_if(pod: Raw, now: Cluster, mode: Mode) -> None:
+    assert created(pod, now, mode) == Allowed()
+
+
+def test_terms_that_are_applied_with_a_job_are_left_as_they_are() -> None:
+    """Its template is immutable: whoever applied it again would change the terms back, and fail."""
+    answer = created(with_spec(ASKING, affinity=required(ZONE)), QUEUED)
+
+    assert answer == Allowed(audit={"unsteered": "its template has required node affinity"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "skip"),
+    [
+        ({"template": 7}, {}, "kind"),
+        ({}, {}, "kind"),
+        ({"template": ASKING}, {"operation": "UPDATE"}, "operation"),
+        ({"template": ASKING}, {"subResource": "status"}, "operation"),
+        ({"template": raw(TWO_GPUS)}, {}, "silent"),
+    ],
+)
+def test_only_templates_of_new_jobs_that_request_something_are_read(
+    spec: Raw, changes: Raw, skip: str
+) -> None:
+    review = asked({"spec": spec}, kind=JOBS, **changes)
+
+    assert job_template(review, QUEUED.snapshot, reader=PodReader()) is SkipReason(skip)

@@ -1,0 +1,386 @@
+"""What is written into which pod, as tables: read them to learn the patch."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from numalign.cache.pod_question import MOST_TERMS, ExceededLimit, Pin, PinReason
+from numalign.kube.decode.scheduling import scheduling
+from numalign.model.constraints import Operator, Requirement
+from numalign.model.errors import BadPod
+from numalign.model.intent import NODE_LABEL
+from numalign.model.node import node_label
+from tests.worlds.json_patch import applied
+from tests.worlds.notation import table
+from webhook.patch import LONGEST_PATCH, Mode, Operation, Unsteered, avoid, hold, inject, route, whole
+
+CLASS = "numalign.io/class"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+AFFINITY = "spec.affinity.nodeAffinity"
+TERMS = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
+
+Raw = dict[str, Any]
+
+
+def said(key: str, operator: str, *values: str) -> Raw:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def all_of(*expressions: Raw) -> Raw:
+    return {"matchExpressions": list(expressions)}
+
+
+def on_node(*names: str, operator: str = "In") -> Raw:
+    return {"matchFields": [said("metadata.name", operator, *names)]}
+
+
+def not_on(name: str) -> Raw:
+    return on_node(name, operator="NotIn")
+
+
+def with_affinity(affinity: object) -> Raw:
+    return {"spec": {"affinity": affinity}}
+
+
+def with_nodes(node_affinity: object) -> Raw:
+    return with_affinity({"nodeAffinity": node_affinity})
+
+
+def required(*terms: Raw) -> Raw:
+    return with_nodes({REQUIRED: {"nodeSelectorTerms": list(terms)}})
+
+
+def preferred(*terms: Raw) -> Raw:
+    return with_nodes({PREFERRED: list(terms)})
+
+
+def owned_by(kind: str, version: str, *, controller: object = True) -> Raw:
+    owner = {"kind": kind, "apiVersion": version, "controller": controller}
+    return {"metadata": {"ownerReferences": [owner]}, "spec": {}}
+
+
+def wire(operations: tuple[Operation, ...]) -> Any:  # noqa: ANN401 - JSON, to compare with literals
+    return orjson.loads(orjson.dumps(operations))
+
+
+NOT_AB = Requirement(CLASS, Operator.NOT_IN, frozenset("ab"))
+IN_AB = Requirement(CLASS, Operator.IN, frozenset("ab"))
+
+no_ab = said(CLASS, "NotIn", "a", "b")
+in_ab = said(CLASS, "In", "a", "b")
+zone = said("zone", "In", "z")
+
+OUR_TERMS = {"nodeSelectorTerms": [{"matchExpressions": [no_ab]}]}
+OUR_REQUIRED = {REQUIRED: OUR_TERMS}
+OUR_AFFINITY = {"nodeAffinity": OUR_REQUIRED}
+OUR_WISH = {"weight": 100, "preference": {"matchExpressions": [in_ab]}}
+
+MISSING_PARENTS = [
+    # what the pod has          its spec                      added below the spec
+    ("no affinity",             {"spec": {}},                 "affinity", OUR_AFFINITY),
+    ("null for affinity",       with_affinity(None),          "affinity", OUR_AFFINITY),
+    ("an empty affinity",       with_affinity({}),            "affinity/nodeAffinity", OUR_REQUIRED),
+    ("affinity to pods only",   with_affinity({"p": {}}),     "affinity/nodeAffinity", OUR_REQUIRED),
+    ("null for node affinity",  with_nodes(None),             "affinity/nodeAffinity", OUR_REQUIRED),
+    ("an empty node affinity",  with_nodes({}),               f"affinity/nodeAffinity/{REQUIRED}", OUR_TERMS),
+    ("preferences only",        preferred({"weight": 1}),     f"affinity/nodeAffinity/{REQUIRED}", OUR_TERMS),
+    ("null for required terms", with_nodes({REQUIRED: None}), f"affinity/nodeAffinity/{REQUIRED}", OUR_TERMS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "path", "value"), table(MISSING_PARENTS))
+def test_missing_parents_are_made_in_one_operation(pod: Raw, path: str, value: Raw) -> None:
+    assert wire(inject(pod, NOT_AB, mode=Mode.EXCLUDE)) == [
+        {"op": "add", "path": f"/spec/{path}", "value": value}
+    ]
+
+
+TIGHTENED = [
+    # what happens, the owner's terms, what is asked, operations below nodeSelectorTerms
+    ("is appended to a term", [all_of(zone)], NOT_AB, [("add", "/0/matchExpressions/-", no_ab)]),
+    ("is appended to every term", [all_of(zone), all_of(zone, zone)], NOT_AB,
+        [("add", "/0/matchExpressions/-", no_ab), ("add", "/1/matchExpressions/-", no_ab)]),
+    ("leaves an empty term alone", [{}, all_of(zone), all_of()], NOT_AB,
+        [("add", "/1/matchExpressions/-", no_ab)]),
+    ("leaves a null term alone", [None, all_of(zone)], NOT_AB, [("add", "/1/matchExpressions/-", no_ab)]),
+    ("leaves a pod alone whose terms are all empty", [{}, {"matchExpressions": None}], NOT_AB, []),
+    ("leaves a pod alone that has no terms", [], NOT_AB, []),
+    ("makes the list in a term of fields only", [not_on("n")], NOT_AB,
+        [("add", "/0/matchExpressions", [no_ab])]),
+    ("replaces null in a term of fields only", [{**not_on("n"), "matchExpressions": None}], NOT_AB,
+        [("add", "/0/matchExpressions", [no_ab])]),
+    ("appends to an empty list beside fields", [{**not_on("n"), "matchExpressions": []}], NOT_AB,
+        [("add", "/0/matchExpressions/-", no_ab)]),
+
+    ("finds its own work of an earlier pass", [all_of(zone, no_ab)], NOT_AB, []),
+    ("finds its own inclusion of an earlier pass", [all_of(in_ab)], IN_AB, []),
+    ("finds the values in another order", [all_of(said(CLASS, "NotIn", "b", "a"))], NOT_AB, []),
+    ("patches only the term that lacks it", [all_of(no_ab), all_of(zone)], NOT_AB,
+        [("add", "/1/matchExpressions/-", no_ab)]),
+
+    ("widens an exclusion by what is new", [all_of(zone, said(CLASS, "NotIn", "c", "a"))], NOT_AB,
+        [("replace", "/0/matchExpressions/1", said(CLASS, "NotIn", "a", "b", "c"))]),
+    ("sorts what it widens", [all_of(said(CLASS, "NotIn", *"zyxwvut"))], NOT_AB,
+        [("replace", "/0/matchExpressions/0", said(CLASS, "NotIn", *"abtuvwxyz"))]),
+    ("never takes values out of an exclusion", [all_of(said(CLASS, "NotIn", "a", "b", "c"))], NOT_AB, []),
+    ("leaves an exclusion without values to be refused", [all_of(said(CLASS, "NotIn"))], NOT_AB,
+        [("add", "/0/matchExpressions/-", no_ab)]),
+    ("leaves the owner's wider inclusion and stands beside it", [all_of(said(CLASS, "In", "a", "b", "c"))],
+        IN_AB, [("add", "/0/matchExpressions/-", in_ab)]),
+    ("is needless beside a narrower inclusion", [all_of(said(CLASS, "In", "a"))], IN_AB, []),
+    ("stands beside an inclusion of what it excludes", [all_of(said(CLASS, "In", "a", "c"))], NOT_AB,
+        [("add", "/0/matchExpressions/-", no_ab)]),
+    ("is needless where the owner includes only others", [all_of(said(CLASS, "In", "c"))], NOT_AB, []),
+    ("stands beside an exclusion", [all_of(no_ab)], IN_AB, [("add", "/0/matchExpressions/-", in_ab)]),
+    ("stands beside a test for presence", [all_of({"key": CLASS, "operator": "Exists"})], IN_AB,
+        [("add", "/0/matchExpressions/-", in_ab)]),
+    ("minds its own key only", [all_of(said("zone", "NotIn", "a", "b"))], NOT_AB,
+        [("add", "/0/matchExpressions/-", no_ab)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("terms", "requirement", "expected"), table(TIGHTENED))
+def test_the_requirement(
+    terms: list[Raw], requirement: Requirement, expected: list[tuple[str, str, object]]
+) -> None:
+    mode = Mode.EXCLUDE if requirement.operator is Operator.NOT_IN else Mode.INCLUDE
+
+    assert wire(inject(required(*terms), requirement, mode=mode)) == [
+        {"op": op, "path": TERMS + path, "value": value} for op, path, value in expected
+    ]
+
+
+PREFERENCES = [
+    # what happens                          the pod                               path, value
+    ("is the first preference",             with_nodes({}),                       PREFERRED, [OUR_WISH]),
+    ("replaces null",                       with_nodes({PREFERRED: None}),        PREFERRED, [OUR_WISH]),
+    ("leaves required terms alone",         required(all_of(zone)),               PREFERRED, [OUR_WISH]),
+    ("stands beside the owner's",           preferred({"weight": 1}),             f"{PREFERRED}/-", OUR_WISH),
+    ("stands beside one of another weight", preferred({**OUR_WISH, "weight": 1}), f"{PREFERRED}/-", OUR_WISH),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "path", "value"), table(PREFERENCES))
+def test_a_preference(pod: Raw, path: str, value: object) -> None:
+    assert wire(inject(pod, IN_AB, mode=Mode.PREFER)) == [
+        {"op": "add", "path": f"/spec/affinity/nodeAffinity/{path}", "value": value}
+    ]
+
+
+OTHERS = {
+    "weight": 100,
+    "preference": {"matchFields": [said("metadata.name", "NotIn", "a"), said("metadata.name", "NotIn", "b")]},
+}
+AVOIDED = [
+    # what happens               the pod                     path, value
+    ("is the first affinity",    {"spec": {"affinity": {}}}, "", {PREFERRED: [OTHERS]}),
+    ("is the first preference",  required(all_of(zone)),     f"/{PREFERRED}", [OTHERS]),
+    ("stands beside the owner's", preferred({"weight": 100}), f"/{PREFERRED}/-", OTHERS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "path", "value"), table(AVOIDED))
+def test_a_preference_for_all_other_nodes(pod: Raw, path: str, value: object) -> None:
+    """Each name in a requirement of its own: of several in one, an API server refuses the pod."""
+    assert wire(avoid(pod, ["a", "b"])) == [
+        {"op": "add", "path": f"/spec/affinity/nodeAffinity{path}", "value": value}
+    ]
+
+
+LONG = "worker-" * 10 + "1"
+
+
+def test_a_preference_names_nodes_by_their_label_if_they_have_it() -> None:
+    [wish] = wire(avoid({"spec": {}}, ["a", "b", LONG], labelled={"a", LONG}))
+
+    [term] = wish["value"]["nodeAffinity"][PREFERRED]
+    assert term["preference"] == {
+        "matchExpressions": [said(NODE_LABEL, "NotIn", "a", node_label(LONG))],
+        "matchFields": [said("metadata.name", "NotIn", "b")],
+    }
+
+
+@pytest.mark.parametrize("mode", [Mode.EXCLUDE, Mode.PREFER])
+def test_what_is_planted_in_the_same_patch_stays(mode: Mode) -> None:
+    first = inject({"spec": {}}, NOT_AB, mode=mode)
+
+    [wish] = wire(avoid({"spec": {}}, ["a", "b"], after=first))
+
+    assert wish["path"] == f"/spec/affinity/nodeAffinity/{PREFERRED}" + ("/-" if mode is Mode.PREFER else "")
+
+
+def test_without_nodes_to_avoid_nothing_is_written() -> None:
+    assert avoid({"spec": {}}, []) == ()
+
+
+def test_a_pod_with_more_in_it_than_is_read_avoids_nothing() -> None:
+    with pytest.raises(Unsteered, match=f"^{ExceededLimit.TERMS}$"):
+        avoid(required(*[EXISTS] * (MOST_TERMS + 1)), ["a"])
+
+
+NOTHING: list[tuple[str, Raw, Requirement, Mode]] = [
+    ("is off",              {"spec": {}}, NOT_AB, Mode.OFF),
+    ("excludes no class",   {"spec": {}}, Requirement(CLASS, Operator.NOT_IN), Mode.EXCLUDE),
+    ("includes no class",   {"spec": {}}, Requirement(CLASS, Operator.IN), Mode.INCLUDE),
+    ("prefers no class",    {"spec": {}}, Requirement(CLASS, Operator.IN), Mode.PREFER),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "requirement", "mode"), table(NOTHING))
+def test_nothing_is_written_when_it(pod: Raw, requirement: Requirement, mode: Mode) -> None:
+    assert inject(pod, requirement, mode=mode) == ()
+
+
+DAEMON = owned_by("DaemonSet", "apps/v1")
+node_and_zone = {**on_node("n"), **all_of(zone)}
+PINNED = [
+    # who placed it            the pod                                            node, why
+    ("somebody, by name",       {"spec": {"nodeName": "n"}},                      "n", PinReason.NODE_NAME),
+    ("a DaemonSet",             DAEMON | required(on_node("n")),                  "n", PinReason.DAEMON_SET),
+    ("a bound DaemonSet",       DAEMON | {"spec": {"nodeName": "n"}},             "n", PinReason.NODE_NAME),
+    ("a DaemonSet, anywhere",   DAEMON,                                          None, PinReason.DAEMON_SET),
+    ("OpenKruise's DaemonSet",  owned_by("DaemonSet", "apps.kruise.io/v1alpha1"),None, PinReason.DAEMON_SET),
+    ("affinity to a name",      required(on_node("n")),                           "n", PinReason.NODE_FIELD),
+    ("one name in all terms",   required(on_node("n"), node_and_zone),            "n", PinReason.NODE_FIELD),
+    ("a name and an empty term", required({}, on_node("n")),                       "n", PinReason.NODE_FIELD),
+    ("two names",               required(on_node("n"), on_node("m")),            None, PinReason.NODE_FIELD),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "node", "why"), table(PINNED))
+def test_a_pod_is_pinned_and_not_patched_when_placed_by(pod: Raw, node: str | None, why: PinReason) -> None:
+    assert scheduling(pod).pin == Pin(node, why)
+    for requirement, mode in [(NOT_AB, Mode.EXCLUDE), (IN_AB, Mode.INCLUDE), (IN_AB, Mode.PREFER)]:
+        assert inject(pod, requirement, mode=mode) == ()
+
+
+FREE = [
+    ("of a ReplicaSet",                      owned_by("ReplicaSet", "apps/v1")),
+    ("of a DaemonSet that does not control", owned_by("DaemonSet", "apps/v1", controller=False)),
+    ("of another group's DaemonSet",         owned_by("DaemonSet", "example.com/v1")),
+    ("with an empty node name",              {"spec": {"nodeName": ""}}),
+    ("that may not run on one node",         required(not_on("n"))),
+    ("that prefers a node by name",          preferred({"weight": 1, "preference": on_node("n")})),
+    ("that names a node, or else a zone",    required(on_node("n"), all_of(zone))),
+    ("with null everywhere",                 {"metadata": None, "spec": {"nodeName": None}}),
+    ("with null for owners",                 {"metadata": {"ownerReferences": None}, "spec": {}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pod", table(FREE))
+def test_a_pod_is_not_pinned(pod: Raw) -> None:
+    assert scheduling(pod).pin is None
+    assert inject(pod, NOT_AB, mode=Mode.EXCLUDE) != ()
+
+
+EXISTS = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+
+
+def test_a_pod_with_more_in_it_than_is_read_is_left_as_it_is() -> None:
+    with pytest.raises(Unsteered, match=f"^{ExceededLimit.TERMS}$"):
+        inject(required(*[EXISTS] * (MOST_TERMS + 1)), NOT_AB, mode=Mode.EXCLUDE)
+
+
+def test_a_patch_may_be_so_long_and_no_longer() -> None:
+    few, many = (
+        Requirement(CLASS, Operator.NOT_IN, frozenset(f"{number:063}" for number in range(count)))
+        for count in (10, 100)
+    )
+    pod = required(*[EXISTS] * MOST_TERMS)
+
+    assert len(inject(pod, few, mode=Mode.EXCLUDE)) == MOST_TERMS
+    with pytest.raises(Unsteered, match="longer than 524288 bytes"):
+        inject(pod, many, mode=Mode.EXCLUDE)
+
+
+def test_a_scheduler_is_written_over_what_the_api_server_wrote() -> None:
+    assert wire((route("second"),)) == [{"op": "add", "path": "/spec/schedulerName", "value": "second"}]
+    for spec in ({}, {"schedulerName": "default-scheduler"}, {"schedulerName": None}):
+        assert applied({"spec": spec}, [route("second")]) == {"spec": {"schedulerName": "second"}}
+
+
+OURS, OTHER = {"name": "ours"}, {"name": "example.com/quota"}
+GATES = [
+    # what the pod has     its spec                       path and value
+    ("no gates",           {},                            "/spec/schedulingGates", [OURS]),
+    ("null for gates",     {"schedulingGates": None},     "/spec/schedulingGates", [OURS]),
+    ("an empty list",      {"schedulingGates": []},       "/spec/schedulingGates/-", OURS),
+    ("a gate of others",   {"schedulingGates": [OTHER]},  "/spec/schedulingGates/-", OURS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "path", "value"), table(GATES))
+def test_a_gate_is_added_behind_what_is_there(spec: Raw, path: str, value: object) -> None:
+    assert wire((hold(spec, "ours"),)) == [{"op": "add", "path": path, "value": value}]
+
+
+def test_parts_of_a_patch_are_as_long_together_as_one() -> None:
+    half = Operation("add", "/spec/x", "v" * (LONGEST_PATCH // 2 - 100))
+
+    assert whole([half, half]) == (half, half)
+    with pytest.raises(Unsteered):
+        whole([half, half, route("n" * 200)])
+
+
+SELECTOR = f"{AFFINITY}.{REQUIRED}.nodeSelectorTerms"
+BAD: list[tuple[Raw, str]] = [
+    # the pod                                            what is said
+    ({},                                                 "spec: is missing"),
+    ({"spec": []},                                       "spec: must be an object"),
+    ({"spec": {"nodeName": 5}},                          "spec.nodeName: must be a string"),
+    ({"spec": {}, "metadata": "m"},                      "metadata: must be an object"),
+    ({"spec": {}, "metadata": {"ownerReferences": {}}},  "metadata.ownerReferences: must be a list"),
+    (with_affinity([]),                                  "spec.affinity: must be an object"),
+    (with_nodes("no"),                                   f"{AFFINITY}: must be an object"),
+    (with_nodes({REQUIRED: []}),                         f"{AFFINITY}.{REQUIRED}: must be an object"),
+    (with_nodes({REQUIRED: {"nodeSelectorTerms": {}}}),  f"{SELECTOR}: must be a list"),
+    (with_nodes({PREFERRED: {}}),                        f"{AFFINITY}.{PREFERRED}: must be a list"),
+    (with_nodes({PREFERRED: [1]}),                       f"{AFFINITY}.{PREFERRED}[0]: must be an object"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "message"), BAD, ids=[message for _, message in BAD])
+def test_a_pod_of_another_shape_is_refused(pod: Raw, message: str) -> None:
+    with pytest.raises(BadPod) as caught:
+        inject(pod, NOT_AB, mode=Mode.EXCLUDE)
+
+    assert caught.value.mistakes == scheduling(pod).mistakes
+    [mistake] = caught.value.mistakes
+    assert str(mistake).partition(", not ")[0] == message
+
+
+IMPOSSIBLE = [
+    ("numalign.io/class/x", ("a",),        "no label can have the key 'numalign.io/class/x'"),
+    ("",                    ("a",),        "no label can have the key ''"),
+    ("-x",                  ("a",),        "no label can have the key '-x'"),
+    ("UPPER.io/class",      ("a",),        "no label can have the key 'UPPER.io/class'"),
+    (f"{'d' * 254}/class",  ("a",),        f"no label can have the key '{'d' * 254}/class'"),
+    (CLASS,                 ("a b", "c,"), "no label can have the value 'a b', value 'c,'"),
+    (CLASS,                 ("é",),        "no label can have the value 'é'"),
+    (CLASS,                 ("v" * 64,),   f"no label can have the value '{'v' * 64}'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "message"),
+    IMPOSSIBLE,
+    ids=[f"{key[:20]} {values[0][:9]}" for key, values, _ in IMPOSSIBLE],
+)
+def test_what_no_label_can_hold_is_no_requirement(key: str, values: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ValueError, match="no label") as caught:
+        inject({"spec": {}}, Requirement(key, Operator.IN, frozenset(values)), mode=Mode.INCLUDE)
+
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("value", ["", "v" * 63, "dgx-2x4gpu-0a1b2c3d", "A.b_c-9"])
+def test_what_a_label_can_hold_is_a_requirement(value: str) -> None:
+    assert inject({"spec": {}}, Requirement(CLASS, Operator.IN, frozenset({value})), mode=Mode.INCLUDE)
+
+
+@pytest.mark.parametrize(("requirement", "mode"), [(IN_AB, Mode.EXCLUDE), (NOT_AB, Mode.INCLUDE)])
+def test_a_mode_and_its_opposite_do_not_mix(requirement: Requirement, mode: Mode) -> None:
+    with pytest.raises(ValueError, match=f"mode {mode} cannot write {requirement.operator}"):
+        inject({"spec": {}}, requirement, mode=mode)

@@ -1,0 +1,286 @@
+"""How many exclusive CPUs a namespace may have, as far as that can be known when a pod is created."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.files.policy_keeper import PolicyKeeper
+from tests.unit.webhook.conftest import TEAM, UID, Clock, Raw, Webhook, raw, request
+from tests.worlds.notation import node
+from webhook.handlers import LONGEST_NAME
+from webhook.level_metrics import PodsBelow
+from webhook.quota import RECENT_SECONDS, RecentlyAdmitted
+
+FOUR = "cpu=4 mem=1Gi"
+WARNED = (
+    "numalign: namespace team may have 8 exclusive CPUs, its pods request 8 and this one 4:"
+    " it gets them once others end"
+)
+
+
+def named(name: str, *containers: str, **metadata: str) -> Raw:
+    made = raw(*containers)
+    return {**made, "metadata": {**made["metadata"], "name": name, "namespace": TEAM, **metadata}}
+
+
+def pending(name: str, *containers: str) -> Raw:
+    return {**named(name, *containers), "status": {"phase": "Pending"}}
+
+
+def obey(webhook: Webhook, folder: Path, policy: str) -> None:
+    path = folder / "policy.yaml"
+    path.write_text(policy)
+    webhook.policy = PolicyKeeper(path, log=webhook.told.log, registry=CollectorRegistry())
+    webhook.policy.load()
+
+
+async def limited(webhook: Webhook, *pods: Raw, **labels: str) -> Webhook:
+    """The namespace `team` with eight CPUs and these pods."""
+    webhook.put({}, pods=pods, team={"exclusive-cpus": "8", **labels})
+    await webhook.load()
+    return webhook
+
+
+async def test_a_pod_beyond_the_limit_gets_a_warning(webhook: Webhook) -> None:
+    await limited(webhook, pending("old", "cpu=6 mem=1Gi"))
+    async with webhook.open() as caller:
+        within = await caller.ask("/validate", named("small", "cpu=2 mem=1Gi"))
+        shared = await caller.ask("/validate", named("shared", "cpu=4500m mem=1Gi"))
+        beyond = await caller.ask("/validate", named("new", FOUR))
+
+    assert beyond == {"uid": UID, "allowed": True, "warnings": [WARNED]}
+    assert within == shared == {"uid": UID, "allowed": True}
+
+
+async def test_the_policy_may_deny_it(webhook: Webhook, tmp_path: Path) -> None:
+    obey(webhook, tmp_path, "overQuota: deny")
+    await limited(webhook, pending("old", "cpu=6 mem=1Gi"))
+    async with webhook.open() as caller:
+        beyond = await caller.ask("/validate", named("new", FOUR))
+
+    assert (beyond["allowed"], beyond["status"]["reason"]) == (False, "Forbidden")
+    assert beyond["status"]["message"] == (
+        "numalign: namespace team may have 8 exclusive CPUs, its pods request 6 and this one 4. Delete pods"
+        " that are not needed, or ask your platform team for a higher limit: the label"
+        " numalign.io/exclusive-cpus of the namespace, or exclusiveCPUs in the policy file."
+    )
+    assert beyond["auditAnnotations"] == {"verdict": "denied", "state": "over-quota"}
+    assert webhook.count("numalign_reviews_total", webhook="validate", decision="denied") == 1
+
+
+async def test_the_policy_may_say_nothing(webhook: Webhook, tmp_path: Path) -> None:
+    obey(webhook, tmp_path, "overQuota: ignore")
+    await limited(webhook, pending("old", "cpu=6 mem=1Gi"))
+    async with webhook.open() as caller:
+        assert await caller.ask("/validate", named("new", FOUR)) == {"uid": UID, "allowed": True}
+
+
+async def test_a_pod_that_is_larger_than_the_limit_is_told_so(webhook: Webhook) -> None:
+    await limited(webhook)
+    async with webhook.open() as caller:
+        [warning] = (await caller.ask("/validate", named("new", "cpu=9 mem=1Gi")))["warnings"]
+
+    assert warning.endswith("its pods request 0 and this one 9: it never gets them")
+
+
+async def test_a_pod_that_comes_again_by_its_name_takes_the_place_of_the_first(
+    webhook: Webhook, tmp_path: Path
+) -> None:
+    """The API server admits no two of a name, so that the first is gone, whatever the watch has shown."""
+    obey(webhook, tmp_path, "overQuota: deny")
+    await limited(webhook, pending("web-0", "cpu=8 mem=1Gi"))
+    async with webhook.open() as caller:
+        again = await caller.ask("/validate", named("web-0", "cpu=8 mem=1Gi"))
+        other = await caller.ask("/validate", named("web-1", "cpu=8 mem=1Gi"))
+
+    assert (again["allowed"], other["allowed"]) == (True, False)
+
+
+async def test_a_pod_that_exists_and_is_created_again_counts_once(webhook: Webhook, tmp_path: Path) -> None:
+    """The API server finds only after the review that the name is taken, as of a controller that retries."""
+    obey(webhook, tmp_path, "overQuota: deny")
+    await limited(webhook, pending("web-0", "cpu=2 mem=1Gi"))
+    async with webhook.open() as caller:
+        await caller.ask("/validate", named("web-0", FOUR))
+        other = await caller.ask("/validate", named("web-1", FOUR))
+        beyond = await caller.ask("/validate", named("web-2", "cpu=1 mem=1Gi"))
+
+    assert (other["allowed"], beyond["allowed"]) == (True, False)
+
+
+async def test_pods_on_nodes_that_pin_no_cpus_do_not_count(webhook: Webhook, tmp_path: Path) -> None:
+    obey(webhook, tmp_path, "overQuota: deny")
+    old = named("old", "cpu=8 mem=1Gi")
+    old["spec"]["nodeName"] = "n"
+    allowed = []
+    async with webhook.open() as caller:
+        for nodes in ({}, {"n": node("gpu=1")}, {"n": node("cpu=8")}):
+            webhook.put(nodes, pods=[old], team={"exclusive-cpus": "8"})
+            await webhook.load()
+            answer = await caller.ask("/validate", named("new", FOUR), dryRun=True)
+            allowed.append(answer["allowed"])
+
+    assert allowed == [False, True, False]
+
+
+async def test_a_pod_for_a_node_that_pins_no_cpus_is_within_any_quota(
+    webhook: Webhook, tmp_path: Path
+) -> None:
+    """As the pods of a DaemonSet are, each for its node."""
+    obey(webhook, tmp_path, "overQuota: deny")
+    webhook.put({"shared": node("gpu=1"), "n": node("cpu=8")}, team={"exclusive-cpus": "0"})
+    await webhook.load()
+    allowed = []
+    async with webhook.open() as caller:
+        for name in ("shared", "n"):
+            made = named("new", FOUR)
+            term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+            required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+            made["spec"]["affinity"] = {"nodeAffinity": required}
+            allowed.append((await caller.ask("/validate", made))["allowed"])
+
+    assert allowed == [True, False]
+
+
+async def test_what_was_admitted_a_moment_ago_counts(webhook: Webhook, tmp_path: Path) -> None:
+    obey(webhook, tmp_path, "overQuota: deny")
+    await limited(webhook)
+    async with webhook.open() as caller:
+        answers = [await caller.ask("/validate", named(f"pod-{at}", FOUR)) for at in range(4)]
+        again = await caller.ask("/validate", named("pod-0", FOUR))
+
+    assert [answer["allowed"] for answer in answers] == [True, True, False, False]
+    assert again["allowed"]
+
+
+async def test_pods_whose_names_are_generated_later_count_one_by_one(
+    webhook: Webhook, tmp_path: Path
+) -> None:
+    obey(webhook, tmp_path, "overQuota: deny")
+    await limited(webhook)
+    async with webhook.open() as caller:
+        reviews = [orjson.dumps(request(raw(FOUR), uid=f"review-{at}")) for at in range(3)]
+        answers = [await caller.send("/validate", review) for review in reviews]
+
+    assert [answer["response"]["allowed"] for _, answer in answers] == [True, True, False]
+
+
+@pytest.mark.parametrize(("reaction", "warnings"), [("deny", None), ("warn", 1), ("ignore", 0)])
+async def test_a_pod_that_cannot_be_read_evades_no_quota(
+    webhook: Webhook, tmp_path: Path, reaction: str, warnings: int | None
+) -> None:
+    """An API server accepts any number of resources with an amount of 0."""
+    obey(webhook, tmp_path, f"overQuota: {reaction}")
+    await limited(webhook)
+    hidden = named("hidden", FOUR)
+    for amounts in hidden["spec"]["containers"][0]["resources"].values():
+        amounts |= {f"example.com/none-{at}": "0" for at in range(300)}
+    async with webhook.open() as caller:
+        answer = await caller.ask("/validate", hidden)
+
+    said = str(answer.get("warnings") or answer.get("status"))
+    assert (len(answer.get("warnings", ())) if answer["allowed"] else None) == warnings
+    assert ("those of this pod cannot be counted: spec.containers[0].resources" in said) is (warnings != 0)
+
+
+async def test_what_is_only_tried_does_not_count(webhook: Webhook, tmp_path: Path) -> None:
+    obey(webhook, tmp_path, "overQuota: deny")
+    await limited(webhook)
+    async with webhook.open() as caller:
+        answers = [await caller.ask("/validate", named(f"pod-{at}", FOUR), dryRun=True) for at in range(4)]
+
+    assert all(answer["allowed"] for answer in answers)
+
+
+async def test_a_pod_that_is_denied_for_another_reason_does_not_count(
+    webhook: Webhook, tmp_path: Path
+) -> None:
+    obey(webhook, tmp_path, "overQuota: deny")
+    await limited(webhook, enforce="restricted")
+    async with webhook.open() as caller:
+        denied = [await caller.ask("/validate", named(f"loose-{at}", FOUR)) for at in range(4)]
+
+    assert {"below" in each["auditAnnotations"]["state"] for each in denied} == {True}
+
+
+async def test_the_limit_and_its_use_stand_on_the_page_of_metrics(webhook: Webhook) -> None:
+    on_node = named("old", "cpu=6 mem=1Gi")
+    on_node["spec"]["nodeName"] = "n"
+    webhook.put(
+        {}, pods=[on_node, pending("new", FOUR)], team={"exclusive-cpus": "8"}, zoo={"exclusive-cpus": "3"}
+    )
+    await webhook.load()
+    below = PodsBelow(webhook.holder, webhook.policy, PodReader(), most=1)
+    await below.update()
+    _, _, *families = below.collect()
+    found = {
+        (family.name.removeprefix("numalign_exclusive_cpus_"), sample.labels["namespace"]): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+    assert found == {
+        ("used", ""): 0,
+        ("used", "team"): 6,
+        ("requested", ""): 0,
+        ("requested", "team"): 10,
+        ("limit", ""): 3,
+        ("limit", "team"): 8,
+    }
+
+
+def test_what_was_admitted_counts_until_it_is_seen_or_a_few_seconds_later() -> None:
+    time = Clock()
+    recent = RecentlyAdmitted(time)
+    recent.add(("team", "a"), 4)
+    recent.add(("team", "b"), 2)
+    recent.add(("other", "a"), 8)
+    assert recent.beside(("team", "a")) == 2
+    assert recent.beside(("team", "new")) == 6
+
+    recent.forget(("team", "b"))
+    assert recent.beside(("team", "new")) == 4
+    time.seconds += RECENT_SECONDS
+    assert recent.beside(("team", "new")) == 0
+    assert len(recent) == 0
+
+
+NAMES = st.tuples(st.sampled_from(["x", "y"]), st.sampled_from("abc"))
+
+
+@given(st.lists(st.tuples(NAMES, st.integers(0, 3), st.floats(0, RECENT_SECONDS), st.booleans())))
+def test_the_sum_is_that_of_the_pods_whatever_happened(
+    events: list[tuple[tuple[str, str], int, float, bool]],
+) -> None:
+    time = Clock()
+    recent, expected = RecentlyAdmitted(time), dict[tuple[str, str], tuple[int, float]]()
+    for key, cpus, later, seen in events:
+        time.seconds += later
+        if seen:
+            recent.forget(key)
+            expected.pop(key, None)
+        else:
+            recent.add(key, cpus)
+            expected[key] = cpus, time() + RECENT_SECONDS
+        alive = {name: cpus for name, (cpus, until) in expected.items() if until > time()}
+        for namespace in "xy":
+            assert recent.beside((namespace, "a")) == sum(
+                cpus for (of, name), cpus in alive.items() if of == namespace and name != "a"
+            )
+
+
+@pytest.mark.parametrize("length", [LONGEST_NAME, 10_000])
+async def test_a_name_that_a_caller_invents_is_kept_only_as_far_as_names_go(
+    webhook: Webhook, length: int
+) -> None:
+    await limited(webhook)
+    async with webhook.open() as caller:
+        await caller.ask("/validate", named("n" * length, FOUR))
+
+    assert len(webhook.recent) == 1
+    assert webhook.recent.beside(("team", "n" * LONGEST_NAME)) == 0

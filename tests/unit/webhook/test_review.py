@@ -1,0 +1,487 @@
+"""The wire: which calls are reviews, what is said of the others, and what is answered."""
+
+import base64
+import unicodedata
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.model.errors import MOST_MISTAKES, Mistake
+from tests.worlds.notation import table
+from webhook.patch import Operation
+from webhook.review import (
+    AdmissionOperation,
+    Allowed,
+    BadReview,
+    Denied,
+    GroupVersionKind,
+    GroupVersionResource,
+    Patched,
+    Review,
+    StatusReason,
+    UserInfo,
+    answer_mutation,
+    answer_validation,
+    read,
+)
+
+Raw = dict[str, Any]
+
+POD: Raw = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"generateName": "web-"},
+    "spec": {"containers": []},
+}
+
+# As kube-apiserver sends it, members that nobody here reads included.
+REQUEST: Raw = {
+    "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+    "kind": {"group": "", "version": "v1", "kind": "Pod"},
+    "resource": {"group": "", "version": "v1", "resource": "pods"},
+    "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+    "requestResource": {"group": "", "version": "v1", "resource": "pods"},
+    "namespace": "team",
+    "operation": "CREATE",
+    "userInfo": {
+        "username": "system:serviceaccount:kube-system:replicaset-controller",
+        "uid": "1",
+        "groups": ["system:serviceaccounts", "system:authenticated"],
+        "extra": {"x": ["y"]},
+    },
+    "object": POD,
+    "oldObject": None,
+    "dryRun": False,
+    "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+}
+
+
+def body(*, without: str | None = None, **changes: Any) -> bytes:  # noqa: ANN401 - any JSON
+    """A review whose request has some members changed or left out."""
+    kept = {key: value for key, value in {**REQUEST, **changes}.items() if key != without}
+    document = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": kept}
+    return orjson.dumps(document)
+
+
+def refusal(call: bytes) -> tuple[int, str]:
+    with pytest.raises(BadReview) as caught:
+        read(call)
+    return int(caught.value.status), str(caught.value)
+
+
+def test_a_call_is_read_whole() -> None:
+    assert read(body(name="web-0", subResource="resize", dryRun=True)) == Review(
+        uid="705ab4f5-6393-11e8-b7cc-42010a800002",
+        operation=AdmissionOperation.CREATE,
+        kind=GroupVersionKind("", "v1", "Pod"),
+        resource=GroupVersionResource("", "v1", "pods"),
+        sub_resource="resize",
+        namespace="team",
+        name="web-0",
+        dry_run=True,
+        user=UserInfo(
+            "system:serviceaccount:kube-system:replicaset-controller",
+            ("system:serviceaccounts", "system:authenticated"),
+        ),
+        object=POD,
+        old={},
+    )
+
+
+def test_an_update_carries_what_was_there_before() -> None:
+    before = {"kind": "Deployment", "spec": {"replicas": 1}}
+
+    assert read(body(operation="UPDATE", oldObject=before)).old == before
+
+
+OPTIONAL = [
+    ("name", "name", ""),
+    ("subResource", "sub_resource", ""),
+    ("namespace", "namespace", ""),
+    ("dryRun", "dry_run", False),
+    ("userInfo", "user", UserInfo("", ())),
+    ("oldObject", "old", {}),
+]
+
+
+@pytest.mark.parametrize(("member", "field", "empty"), OPTIONAL, ids=[row[0] for row in OPTIONAL])
+def test_absent_and_null_are_empty_as_in_go(member: str, field: str, empty: object) -> None:
+    assert getattr(read(body(without=member)), field) == empty
+    assert getattr(read(body(**{member: None})), field) == empty
+
+
+def test_a_user_without_groups_is_read() -> None:
+    assert read(body(userInfo={"username": "u", "groups": None})).user == UserInfo("u", ())
+
+
+def test_the_core_group_may_be_left_out() -> None:
+    review = read(body(kind={"version": "v1", "kind": "Pod"}, resource={"version": "v1", "resource": "pods"}))
+
+    assert (review.kind, review.resource) == (
+        GroupVersionKind("", "v1", "Pod"),
+        GroupVersionResource("", "v1", "pods"),
+    )
+
+
+@pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
+def test_an_operation_that_carries_no_object_needs_none(operation: str) -> None:
+    assert read(body(operation=operation, object=None)).object == {}
+
+
+def test_members_of_newer_api_servers_are_ignored() -> None:
+    assert read(body(fromTheFuture={"a": [1]})) == read(body())
+
+
+def test_what_nobody_looks_at_may_be_as_deep_as_the_parser_reads() -> None:
+    # The library that writes JSON here goes less deep than it reads.
+    nested = b'{"a":' * 1000 + b"{}" + b"}" * 1000
+
+    assert read(body(object={"deep": 0}).replace(b'"deep":0', b'"deep":' + nested)).object.keys() == {"deep"}
+
+
+NOT_JSON = [
+    # what it is             the body
+    ("white space",          b" \n"),
+    ("a word",               b"pod"),
+    ("YAML",                 b"kind: AdmissionReview"),
+    ("half a document",      body()[:-20]),
+    ("two documents",        body() * 2),
+    ("bytes, not UTF-8",     b'{"kind": "\xff"}'),
+    ("half a surrogate",     b'{"kind": "\\ud800"}'),
+    ("NaN",                  b'{"request": NaN}'),
+    ("Infinity",             b'{"request": -Infinity}'),
+    ("a number beyond all",  b'{"request": 1e999}'),
+    ("400 digits",           b'{"n": ' + b"9" * 400 + b"}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", table(NOT_JSON))
+def test_what_is_no_json_is_a_bad_request(call: bytes) -> None:
+    status, message = refusal(call)
+
+    assert status == HTTPStatus.BAD_REQUEST
+    assert message.startswith("the body is not JSON: ")
+
+
+def test_what_is_nested_too_deep_is_a_bad_request() -> None:
+    assert refusal(b"[" * 5000 + b"]" * 5000) == (
+        HTTPStatus.BAD_REQUEST,
+        "the body is nested deeper than 100 levels",
+    )
+
+
+def test_nothing_is_a_bad_request() -> None:
+    assert refusal(b"") == (HTTPStatus.BAD_REQUEST, "the body is empty")
+
+
+NO_OBJECT = [
+    (b"[]", "a list"),
+    (b"5", "a number"),
+    (b"null", "null"),
+    (b"true", "true or false"),
+    (b'"A"', '"A"'),
+]
+
+
+@pytest.mark.parametrize(("call", "found"), NO_OBJECT, ids=[found for _, found in NO_OBJECT])
+def test_json_that_is_no_object_is_a_bad_request(call: bytes, found: str) -> None:
+    said = f"the body must be an AdmissionReview, a JSON object, not {found}"
+
+    assert refusal(call) == (HTTPStatus.BAD_REQUEST, said)
+
+
+MISSING_OBJECT = "object: is missing: CREATE and UPDATE require it"
+UNKNOWN_VERB = 'operation: must be one of CREATE, UPDATE, DELETE, CONNECT, not "PATCH"'
+
+GROUPS = "userInfo.groups"
+
+NOT_A_REVIEW: list[tuple[str, Raw, str]] = [
+    # what it is             members of the request        what is said of it
+    ("null for uid",         {"uid": None},                "uid: is missing"),
+    ("an empty uid",         {"uid": ""},                  "uid: is empty"),
+    ("a number for uid",     {"uid": 7},                   "uid: must be a string, not a number"),
+    ("a book for uid",       {"uid": "u" * 129},           "uid: is longer than 128 characters"),
+    ("another operation",    {"operation": "PATCH"},       UNKNOWN_VERB),
+    ("a text for kind",      {"kind": "Pod"},              'kind: must be an object, not "Pod"'),
+    ("half a kind",          {"kind": {"kind": "Pod"}},    "kind.version: is missing"),
+    ("half a resource",      {"resource": {"version": "v1"}}, "resource.resource: is missing"),
+    ("a list for namespace", {"namespace": []},            "namespace: must be a string, not a list"),
+    ("a text for dryRun",    {"dryRun": "no"},             'dryRun: must be true or false, not "no"'),
+    ("a number for dryRun",  {"dryRun": 1},                "dryRun: must be true or false, not a number"),
+    ("a list for userInfo",  {"userInfo": []},             "userInfo: must be an object, not a list"),
+    ("a text for groups",    {"userInfo": {"groups": "a"}}, f'{GROUPS}: must be a list, not "a"'),
+    ("a number in groups",   {"userInfo": {"groups": [0]}}, f"{GROUPS}[0]: must be a string, not a number"),
+    ("null to create",       {"object": None},             MISSING_OBJECT),
+    ("null to update",       {"object": None, "operation": "UPDATE"}, MISSING_OBJECT),
+    ("a list for object",    {"object": [POD]},            "object: must be an object, not a list"),
+    ("a text for object",    {"object": "p" * 99},         f'object: must be an object, not "{"p" * 61}..."'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "said"), table(NOT_A_REVIEW))
+def test_what_is_no_review_is_unprocessable(changes: Raw, said: str) -> None:
+    assert refusal(body(**changes)) == (HTTPStatus.UNPROCESSABLE_ENTITY, f"request.{said}")
+
+
+@pytest.mark.parametrize("member", ["uid", "operation", "kind", "resource"])
+def test_a_review_cannot_do_without(member: str) -> None:
+    assert refusal(body(without=member)) == (HTTPStatus.UNPROCESSABLE_ENTITY, f"request.{member}: is missing")
+
+
+V1 = "admission.k8s.io/v1"
+NO_V1 = f"apiVersion: must be '{V1}', not"
+NO_REVIEW = "kind: must be 'AdmissionReview', not"
+NO_REQUEST = "request: must be an object, not"
+
+FRAMES = [
+    # what it is            members of the frame         what is said
+    ("the version before",  {"apiVersion": f"{V1}beta1"}, f'{NO_V1} "{V1}beta1"'),
+    ("no version",          {"apiVersion": None},        "apiVersion: is missing"),
+    ("a pod",               {"kind": "Pod"},             f'{NO_REVIEW} "Pod"'),
+    ("a list of kinds",     {"kind": ["Pod"]},           "kind: must be a string, not a list"),
+    ("null for request",    {"request": None},           "request: is missing"),
+    ("a list for request",  {"request": [1]},            f"{NO_REQUEST} a list"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("frame", "said"), table(FRAMES))
+def test_another_frame_is_unprocessable(frame: Raw, said: str) -> None:
+    call = orjson.dumps({"apiVersion": V1, "kind": "AdmissionReview", "request": REQUEST} | frame)
+
+    assert refusal(call) == (HTTPStatus.UNPROCESSABLE_ENTITY, said)
+
+
+def test_an_empty_object_lacks_everything() -> None:
+    said = "apiVersion: is missing\nkind: is missing\nrequest: is missing"
+
+    assert refusal(b"{}") == (HTTPStatus.UNPROCESSABLE_ENTITY, said)
+
+
+def test_every_mistake_of_a_call_is_said_at_once() -> None:
+    call = orjson.dumps({"apiVersion": "v1", "request": {**REQUEST, "uid": "", "kind": {}, "object": None}})
+
+    assert refusal(call)[1].splitlines() == [
+        "apiVersion: must be 'admission.k8s.io/v1', not \"v1\"",
+        "kind: is missing",
+        "request.uid: is empty",
+        "request.kind.version: is missing",
+        "request.kind.kind: is missing",
+        "request.object: is missing: CREATE and UPDATE require it",
+    ]
+
+
+def test_a_body_of_nothing_but_mistakes_gets_a_short_answer() -> None:
+    first, *others = refusal(body(userInfo={"groups": [1] * 100_000}))[1].splitlines()
+
+    assert first == f"request.{GROUPS}[0]: must be a string, not a number"
+    assert len(others) == MOST_MISTAKES
+
+
+texts = st.text(max_size=5)
+anything = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), st.text()
+    ),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(texts, inner)),
+    max_leaves=10,
+)
+
+
+@given(member=st.sampled_from([*REQUEST, "subResource", "name"]), value=anything)
+def test_any_value_anywhere_is_read_or_refused_with_its_place(member: str, value: object) -> None:
+    changes: Raw = {member: value}
+    try:
+        places = ["request", read(body(**changes)).uid]
+    except BadReview as refused:
+        places = [mistake.where for mistake in refused.mistakes]
+
+    assert all(places)
+    assert places[0].startswith("request")
+
+
+@given(st.binary())
+def test_any_bytes_are_answered(noise: bytes) -> None:
+    assert refusal(noise)[1]
+
+
+# Answers.
+
+
+ADD = Operation("add", "/spec/affinity", {"nodeAffinity": {}})
+
+
+def response(answer: bytes) -> Raw:
+    """The response, once its frame is found to be a review."""
+    review: Raw = orjson.loads(answer)
+    assert {key: review[key] for key in review if key != "response"} == {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+    }
+    return dict(review["response"])
+
+
+def test_yes_is_short() -> None:
+    assert response(answer_validation("u", Allowed())) == {"uid": "u", "allowed": True}
+    assert answer_mutation("u", Allowed()) == answer_validation("u", Allowed())
+
+
+def test_a_patch_is_carried_as_the_api_server_reads_it() -> None:
+    carried = response(answer_mutation("u", Patched(operations=(ADD,))))
+    patch = orjson.loads(base64.b64decode(carried.pop("patch"), validate=True))
+
+    assert carried == {"uid": "u", "allowed": True, "patchType": "JSONPatch"}
+    assert patch == [{"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": {}}}]
+
+
+def test_a_patch_of_nothing_is_left_out() -> None:
+    assert answer_mutation("u", Patched(operations=())) == answer_mutation("u", Allowed())
+
+
+CODES = {StatusReason.FORBIDDEN: 403, StatusReason.INVALID: 422}
+"""None of them is one that clients take for "try again"."""
+
+
+@pytest.mark.parametrize("reason", StatusReason)
+@pytest.mark.parametrize("answer", [answer_validation, answer_mutation], ids=["validation", "mutation"])
+def test_a_refusal_has_the_code_of_its_reason(reason: StatusReason, answer: Callable[..., bytes]) -> None:
+    assert response(answer("u", Denied(reason=reason, message="numalign: no."))) == {
+        "uid": "u",
+        "allowed": False,
+        "status": {"code": CODES[reason], "reason": reason.value, "message": "numalign: no."},
+    }
+
+
+def test_causes_show_the_place_in_the_manifest_and_in_the_text() -> None:
+    where = "metadata.annotations[numalign.io/policy]"
+    causes = (Mistake(where, "unknown", "singel", 0), Mistake("", "and more"))
+    denied = Denied(reason=StatusReason.INVALID, message="no", causes=causes)
+
+    assert response(answer_validation("u", denied))["status"]["details"]["causes"] == [
+        {"reason": "FieldValueInvalid", "field": where, "message": "unknown\n  singel\n  ^"},
+        {"reason": "FieldValueInvalid", "field": "", "message": "and more"},
+    ]
+
+
+def test_of_very_many_causes_the_first_are_shown() -> None:
+    denied = Denied(reason=StatusReason.INVALID, message="no", causes=(Mistake("x", "y" * 5000),) * 1000)
+    causes = response(answer_validation("u", denied))["status"]["details"]["causes"]
+
+    assert len(causes) == 32
+    assert {len(cause["message"]) for cause in causes} == {900}
+
+
+CUTS = [
+    # how it ends                     the message                          what is left
+    ("whole, at the limit",           "a" * 900,                           "a" * 900),
+    ("at the last sentence",          "b" * 600 + ". C. " + "d" * 300,     "b" * 600 + ". C."),
+    ("at a sentence on the limit",    "b" * 899 + ". And more",            "b" * 899 + "."),
+    ("not within a number",           "b" * 880 + " 1.5 " + "c" * 99,      "b" * 880 + " 1.5…"),
+    ("at a line",                     "b" * 880 + "\n" + "c" * 99,         "b" * 880 + "…"),
+    ("not at an early sentence",      "No. " + "b" * 880 + " " + "c" * 99, "No. " + "b" * 880 + "…"),
+    ("within a word of great length", "e" * 901,                           "e" * 899 + "…"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "left"), table(CUTS))
+def test_a_long_refusal_ends(message: str, left: str) -> None:
+    denied = Denied(reason=StatusReason.FORBIDDEN, message=message)
+
+    assert response(answer_validation("u", denied))["status"]["message"] == left
+
+
+@given(st.lists(st.sampled_from(["a ", "b. ", "\n", "c" * 100, "d" * 440]), max_size=20).map("".join))
+def test_a_refusal_is_never_too_long_and_says_how_it_began(message: str) -> None:
+    cut = response(answer_validation("u", Denied(reason=StatusReason.FORBIDDEN, message=message)))["status"][
+        "message"
+    ]
+
+    assert len(cut) <= 900
+    assert message.startswith(cut.removesuffix("…"))
+    assert cut == message or len(cut) >= 450
+
+
+WARNINGS = [
+    # what happens                the warnings              what is carried
+    ("nothing to say",            ("", " \n"),              []),
+    ("as they are",               ("a b", "c"),             ["a b", "c"]),
+    ("said twice",                ("a", "b", "a"),          ["a", "b"]),
+    ("control characters",        ("a\n  b\x00c\x7f\u0085d\te",), ["a b c d e"]),
+    ("other alphabets",           ("Ж" * 256,),             ["Ж" * 256]),
+    ("a long word",               ("a" * 257,),             ["a" * 255 + "…"]),
+    ("too long",                  ("a" * 200 + " " + "b" * 99,), ["a" * 200 + "…"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "carried"), table(WARNINGS))
+def test_warnings(said: tuple[str, ...], carried: list[str]) -> None:
+    for allowed in (
+        answer_validation("u", Allowed(warnings=said)),
+        answer_mutation("u", Allowed(warnings=said)),
+    ):
+        assert response(allowed).get("warnings", []) == carried
+
+
+def test_warnings_go_with_a_refusal_and_a_patch_too() -> None:
+    denied = Denied(reason=StatusReason.FORBIDDEN, message="no", warnings=("w",), audit={"verdict": "v"})
+    patched = Patched(operations=(ADD,), warnings=("w",), audit={"verdict": "v"})
+
+    for answer in (response(answer_validation("u", denied)), response(answer_mutation("u", patched))):
+        assert (answer["warnings"], answer["auditAnnotations"]) == (["w"], {"verdict": "v"})
+
+
+def test_warnings_beyond_the_budget_are_counted() -> None:
+    carried = response(answer_validation("u", Allowed(warnings=tuple(f"{n:0256}" for n in range(40)))))[
+        "warnings"
+    ]
+
+    assert carried == [*(f"{n:0256}" for n in range(15)), "25 more warnings are not shown"]
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=400), max_size=60))
+def test_the_api_server_never_cuts_or_drops_a_warning(said: list[str]) -> None:
+    carried = response(answer_validation("u", Allowed(warnings=tuple(said)))).get("warnings", [])
+
+    assert all(0 < len(warning) <= 256 for warning in carried)
+    assert sum(map(len, carried)) <= 4096
+    assert "Cc" not in {unicodedata.category(character) for warning in carried for character in warning}
+
+
+KEYS = ["numalign.io/verdict", "", "-x", "x" * 64, "a b"]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=["slash", "empty", "dash", "long", "space"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda audit: Allowed(audit=audit),
+        lambda audit: Patched(operations=(), audit=audit),
+        lambda audit: Denied(reason=StatusReason.FORBIDDEN, message="no", audit=audit),
+    ],
+    ids=["allowed", "patched", "denied"],
+)
+def test_an_audit_key_that_the_api_server_would_drop_is_a_fault(key: str, build: Any) -> None:  # noqa: ANN401
+    with pytest.raises(ValueError, match="audit annotations cannot have the keys"):
+        build({"verdict": "fine", key: "v"})
+
+
+def test_the_same_answer_has_the_same_bytes() -> None:
+    def answer(audit: Mapping[str, str]) -> bytes:
+        return answer_mutation("u", Patched(operations=(ADD,), warnings=("w",), audit=audit))
+
+    assert answer({"verdict": "v", "classes": "c"}) == answer({"classes": "c", "verdict": "v"})
+
+
+def test_a_refusal_cannot_steer_a_terminal_and_keeps_its_lines() -> None:
+    wrong = Mistake("spec\x1b[2J", "no\x07", "text", 2)
+    denied = Denied(reason=StatusReason.INVALID, message="a\x1b[31mred\nline", causes=(wrong,))
+
+    status = response(answer_validation("u", denied))["status"]
+
+    assert status["message"] == "a [31mred\nline"
+    [cause] = status["details"]["causes"]
+    assert (cause["field"], cause["message"]) == ("spec [2J", "no \n  text\n    ^")

@@ -1,0 +1,179 @@
+"""What the webhook makes of the snapshots that it is given, one after another."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from numalign.cache import Question
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.feed import Take
+from numalign.kube.files import snapshot
+from numalign.kube.pod_counts import PodCounts
+from numalign.lru import Caches
+from numalign.model.intent import UNRULED, NamespaceRules, Policy
+from numalign.model.node import Node, node_class
+from numalign.shapes import KnownShape, shape
+from tests.unit.webhook import conftest
+from tests.worlds.notation import asks, means, node
+from tests.worlds.served import Told
+from webhook.snapshot_holder import SnapshotHolder
+
+SINGLE = "single-numa-node"
+SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
+LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
+
+
+def shown(members: dict[str, Node], **namespaces: dict[str, str]) -> Snapshot:
+    """The snapshot of these nodes and namespaces."""
+    return snapshot.of([conftest.snapshot(members, namespaces=namespaces)])
+
+
+@dataclass
+class Fed:
+    """A feed that says what it is told to."""
+
+    snapshots: list[Snapshot] = field(default_factory=list)
+    waiting: str | None = "something"
+    seconds: float = float("inf")
+
+    def waiting_for(self) -> str | None:
+        """As told."""
+        return self.waiting
+
+    def age(self) -> float:
+        """As told."""
+        return self.seconds
+
+    def caches(self) -> Caches:
+        """Nothing."""
+        return {}
+
+    def pod_counts(self) -> PodCounts:
+        """Nobody."""
+        return PodCounts(PodReader())
+
+    async def follow(self, take: Take) -> None:
+        """Give all that there is."""
+        for each in self.snapshots:
+            await take(each)
+
+
+@dataclass
+class Followed:
+    """A holder, its feed, and what it said and counted."""
+
+    feed: Fed = field(default_factory=Fed)
+    told: Told = field(default_factory=Told)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    settled: list[Snapshot | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.holder = SnapshotHolder(
+            self.feed,
+            log=self.told.log,
+            registry=self.registry,
+            settled=lambda: self.settled.append(self.holder.snapshot),
+        )
+
+    async def take(self, *snapshots: Snapshot) -> SnapshotHolder:
+        """Follow the feed through these; what is held at the end."""
+        self.feed.snapshots = list(snapshots)
+        await self.holder.follow()
+        return self.holder
+
+    def count(self, name: str, **labels: str) -> float:
+        """What a metric says; 0 if it was never touched."""
+        return self.registry.get_sample_value(name, labels) or 0
+
+
+@pytest.fixture
+def followed() -> Followed:
+    return Followed()
+
+
+async def test_it_is_called_once_before_anybody_is_answered_from_the_first_snapshot(
+    followed: Followed,
+) -> None:
+    first = shown({"n1": SMALL})
+    await followed.take(first, shown({"n1": SMALL, "n2": LARGE}))
+
+    assert followed.settled == [None]
+
+
+async def test_a_snapshot_is_a_cache_and_the_rules_of_namespaces(followed: Followed) -> None:
+    members = {"a": SMALL, "b": LARGE, "c": Node("c", zones=())}
+    now = await followed.take(shown(members, team={"enforce": SINGLE}, quiet={}))
+
+    assert [member.name for member in now.cache.nodes] == ["a", "b"]
+    assert now.cache.unknown == 1
+    assert now.snapshot
+    assert now.snapshot.namespaces["team"] == NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)
+    assert now.snapshot.namespaces["quiet"] == UNRULED
+    assert now.snapshot.namespace_labels["team"] == {"numalign.io/enforce": SINGLE}
+    assert followed.told.of("snapshot.loaded")[0]["nodes"] == 2
+
+
+async def test_shapes_and_nodes_without_topology_are_in_it_too(followed: Followed) -> None:
+    known = KnownShape(shape.of(LARGE), seen=1.0)
+    found = replace(shown({"a": SMALL, "c": Node("c", zones=())}), shapes=(known,))
+    asked = Question(asks("cpu=1 mem=1Gi gpu=4"), means(SINGLE))
+    surveys = [(await followed.take(each)).cache.ever(asked) for each in (found, replace(found, shapes=()))]
+
+    assert [(each.fallback, each.bare, each.unknown) for each in surveys] == [(known, 1, 1), (None, 1, 1)]
+
+
+async def test_what_is_counted_is_what_was_read(followed: Followed) -> None:
+    labelled = replace(SMALL, label="3402240076448895094")
+    members = {"a": labelled, "b": SMALL, "c": Node("c", zones=())}
+    now = await followed.take(shown(members, team={"enforce": "strictly"}))
+
+    assert followed.count("numalign_nodes", topology="known") == 2
+    assert followed.count("numalign_nodes", topology="unknown") == 1
+    assert followed.count("numalign_topology_nodes", source="exporter") == 2
+    assert followed.count("numalign_topology_nodes", source="none") == 1
+    assert followed.count("numalign_classes") == 1
+    assert now.cache.classes == (node_class(SMALL),)
+    assert followed.count("numalign_snapshot_problems") == 1
+    assert 'numalign.io/enforce]: "strictly"' in followed.told.of("snapshot.problem")[0]["error"]
+
+
+async def test_the_age_is_what_the_feed_says(followed: Followed) -> None:
+    before = followed.count("numalign_snapshot_age_seconds")
+    followed.feed.seconds = 7
+
+    assert [before, followed.count("numalign_snapshot_age_seconds")] == [float("inf"), 7]
+
+
+async def test_readiness_waits_for_what_the_feed_waits_for_and_for_the_first_snapshot(
+    followed: Followed,
+) -> None:
+    waiting = [followed.holder.waiting_for()]
+    followed.feed.waiting = None
+    waiting.append(followed.holder.waiting_for())
+    await followed.take(shown({"a": SMALL}))
+    waiting.append(followed.holder.waiting_for())
+
+    assert waiting == ["something", "the first complete state of the cluster", None]
+
+
+async def test_a_feed_that_lost_its_way_later_leaves_the_last_snapshot_ready(followed: Followed) -> None:
+    await followed.take(shown({"a": SMALL}))
+    followed.feed.waiting = "the API server"
+
+    assert followed.holder.waiting_for() is None
+
+
+async def test_what_is_new_is_logged_once_and_again_when_it_comes_again(followed: Followed) -> None:
+    short = replace(SMALL, zones=tuple(replace(zone, name="zone") for zone in SMALL.zones))
+    broken, more = shown({"a": short, "b": LARGE}), shown({"a": short, "b": LARGE, "c": LARGE})
+    now = await followed.take(broken, broken, more, broken)
+
+    # One broken object does not hide the others.
+    assert ([member.name for member in now.cache.nodes], now.cache.unknown) == (["b"], 1)
+    assert len(followed.told.of("snapshot.problem")) == 1
+    levels = [line["level"] for line in followed.told.of("snapshot.loaded")]
+    assert levels == ["info", "debug", "info", "info"]
+    await followed.take(shown({"a": SMALL}), broken)
+    assert len(followed.told.of("snapshot.problem")) == 2

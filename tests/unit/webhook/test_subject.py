@@ -1,0 +1,120 @@
+"""Whose business a review is, and what of a broken pod is said."""
+
+import pytest
+
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.files.policy import ClusterPolicy, Exemptions
+from tests.unit.webhook.conftest import POLICY, Raw, asked, cluster, raw, read, with_spec
+from tests.worlds.notation import table
+from webhook.subject import InvalidPod, SkipReason, subject
+
+SINGLE = "single-numa-node"
+GUARANTEED = "cpu=4 mem=1Gi gpu=1"
+
+SILENT = raw(GUARANTEED)
+SPEAKING = raw(GUARANTEED, policy=SINGLE)
+BROKEN = raw(GUARANTEED)
+BROKEN["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "-1"
+OUT = {**BROKEN, "metadata": raw(GUARANTEED, policy="none")["metadata"]}
+
+
+def op(verb: str) -> Raw:
+    return {"operation": verb}
+
+
+OFF = {"admission": "disabled"}
+OFF_ENFORCED = {**OFF, "enforce": SINGLE}
+OFF_DEFAULT = {**OFF, "default": SINGLE}
+BINDING = {"subResource": "binding"}
+
+SKIPPED = [
+    # why                                      the pod   the review     labels        what it is
+    ("nobody asks anything",                   SILENT,   {},            {},           "silent"),
+    ("nobody asks anything of a broken pod",   BROKEN,   {},            {},           "silent"),
+    ("nobody asks anything of what is no pod", {"x": 1}, {},            {},           "silent"),
+    ("it opts out, and is broken",             OUT,      {},            {},           "silent"),
+    ("the namespace is disabled",              SPEAKING, {},            OFF,          "exempt"),
+    ("it is disabled, whatever else it asks",  SILENT,   {},            OFF_ENFORCED, "exempt"),
+    ("it is disabled, and the pod broken",     BROKEN,   {},            OFF_DEFAULT,  "exempt"),
+    ("it is an update",                        SPEAKING, op("UPDATE"),  {},           "operation"),
+    ("it is a deletion",                       None,     op("DELETE"),  {},           "operation"),
+    ("it is a connection",                     None,     op("CONNECT"), {},           "operation"),
+    ("it is a binding of a pod",               SPEAKING, BINDING,       {},           "operation"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "changes", "labels", "skip"), table(SKIPPED))
+def test_a_review_is_left_when(pod: object, changes: Raw, labels: dict[str, str], skip: str) -> None:
+    assert subject(asked(pod, **changes), cluster(labels=labels).snapshot, reader=PodReader()) is SkipReason(
+        skip
+    )
+
+
+# What the cluster's own policy adds.
+
+BY_CI = {"userInfo": {"username": "system:serviceaccount:ci:builder"}}
+BY_KATA = with_spec(SPEAKING, runtimeClassName="kata")
+BROKEN_BY_KATA = with_spec(BROKEN, runtimeClassName="kata")
+EXEMPT = ClusterPolicy(
+    exemptions=Exemptions(("system:serviceaccount:ci:*",), frozenset({"batch"}), frozenset({"kata"}))
+)
+EXEMPTED = [
+    # why                            the pod          the review                  what it is
+    ("its user is exempt",            SPEAKING,        BY_CI,                      SkipReason.EXEMPT),
+    ("its namespace is exempt",       SPEAKING,        {"namespace": "batch"},     SkipReason.EXEMPT),
+    ("its runtime class is exempt",   BY_KATA,         {},                         SkipReason.EXEMPT),
+    ("it is broken, and exempt",      BROKEN_BY_KATA,  {},                         SkipReason.EXEMPT),
+    ("it is no creation",             SPEAKING,        {**BY_CI, **op("UPDATE")},  SkipReason.OPERATION),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "changes", "skip"), table(EXEMPTED))
+def test_a_review_is_left_by_the_policy_when(pod: Raw, changes: Raw, skip: SkipReason) -> None:
+    assert subject(asked(pod, **changes), cluster().snapshot, reader=PodReader(), policy=EXEMPT) is skip
+
+
+# Pods that cannot be read.
+
+
+def annotated(**words: str) -> Raw:
+    return raw(GUARANTEED, annotations={f"numalign.io/{key}": word for key, word in words.items()})
+
+
+TWINS = raw(GUARANTEED, "cpu=1 mem=1Gi", policy=SINGLE)
+TWINS["spec"]["containers"][1]["name"] = "c0"
+
+NO_SPEC = {"metadata": {"annotations": {POLICY: SINGLE}}}
+
+
+def note(key: str) -> str:
+    return f"metadata.annotations[numalign.io/{key}]"
+
+
+MISTAKES = [
+    # what is wrong                   the pod                                    where it is said to be
+    ("an amount",                      with_spec(SPEAKING, containers=BROKEN["spec"]["containers"]),
+        ["spec.containers[0].resources.limits.cpu"]),
+    ("containers of one name",        TWINS,                                     ["spec.containers[1].name"]),
+    ("no spec",                       NO_SPEC,                                   ["spec"]),
+    ("a key that nobody knows",       annotated(polcy=SINGLE),                   [note("polcy")]),
+    ("everything at once",
+        with_spec(annotated(policy="x", scope="y"), containers=TWINS["spec"]["containers"], nodeName=3),
+        [note("policy"), note("scope"), "spec.containers[1].name", "spec.nodeName"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "places"), table(MISTAKES))
+def test_each_mistake_is_named_once_at_its_place(pod: Raw, places: list[str]) -> None:
+    with pytest.raises(InvalidPod) as caught:
+        read(pod, cluster())
+
+    assert [mistake.where for mistake in caught.value.mistakes] == places
+
+
+def test_other_kinds_are_none_of_our_business() -> None:
+    """A rule that is too broad must not refuse Deployments for having no containers."""
+    kind = {"group": "apps", "version": "v1", "kind": "Deployment"}
+
+    assert subject(
+        asked({}, kind=kind), cluster(labels={"enforce": "restricted"}).snapshot, reader=PodReader()
+    ) == (SkipReason.KIND)

@@ -1,0 +1,62 @@
+"""What the notation of the tables says, as it stands in the documents of a cluster."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from numalign.model.node import Node
+from numalign.model.pod import Container, Role
+from numalign.model.resources import Resources, render
+from tests.worlds.notation import pod
+
+Raw = dict[str, Any]
+
+
+def pod_spec(*containers: str) -> Raw:
+    """The spec of a v1 Pod."""
+    parsed = pod(*containers)
+    roles = {role: [_container(one) for one in parsed.containers if one.role is role] for role in Role}
+    for sidecar in roles[Role.SIDECAR]:
+        sidecar["restartPolicy"] = "Always"
+    return {"initContainers": [*roles[Role.INIT], *roles[Role.SIDECAR]], "containers": roles[Role.APP]}
+
+
+def topology(name: str, node: Node) -> Raw:
+    """The NodeResourceTopology of a node."""
+    attributes = {"topologyManagerPolicy": node.policy, "topologyManagerScope": node.scope}
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": name},
+        "attributes": [{"name": key, "value": value} for key, value in attributes.items()],
+        "zones": [
+            {
+                "name": zone.name,
+                "type": "Node",
+                "resources": [
+                    {
+                        "name": key,
+                        "capacity": render(key, zone.capacity[key]),
+                        "allocatable": render(key, zone.allocatable[key]),
+                        "available": render(key, zone.free[key]),
+                    }
+                    for key in zone.capacity
+                ],
+            }
+            for zone in node.zones
+        ],
+    }
+
+
+def labelled(kind: str, name: str, labels: Mapping[str, str]) -> Raw:
+    """An object of the core API that has nothing but labels."""
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "labels": labels}}
+
+
+def _container(container: Container) -> Raw:
+    amounts = {"requests": container.requests, "limits": container.limits}
+    resources = {key: _rendered(bag) for key, bag in amounts.items() if bag}
+    return {"name": container.name, "resources": resources}
+
+
+def _rendered(bag: Resources) -> dict[str, str]:
+    return {name: render(name, amount) for name, amount in bag.items()}

@@ -1,0 +1,1 @@
+"""The workshop: what developers use and users do not install."""

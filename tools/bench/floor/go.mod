@@ -1,0 +1,3 @@
+module numalign/tools/bench/floor
+
+go 1.22

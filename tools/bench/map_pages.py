@@ -1,0 +1,126 @@
+"""
+Screenshots of the map for docs/how-to/map.md, and the figures in it: `make map-screenshots`.
+
+A Chromium shows the bundled cluster and 5,000 nodes, which this process serves. The figures are those of this
+machine; they are between two lines of the page, and the rest of the page is not changed.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.async_api import Browser, Page
+
+from tools.bench.map_figures import PageFigures, page_figures, update_latency
+from tools.bench.map_nodes import many
+from tools.clusters.maps import clusters, sites
+from tools.clusters.maps.browsers import chromium, opened
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "how-to" / "map.md"
+BEGIN, END = "<!-- figures: make map-screenshots -->\n", "<!-- end of figures -->\n"
+
+NODES = 5000
+
+ASKED = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: trainer
+  namespace: team-a
+  annotations:
+    numalign.io/policy: single-numa-node
+spec:
+  containers:
+  - name: main
+    resources:
+      requests: {cpu: "24", memory: 64Gi, nvidia.com/gpu: "2"}
+      limits: {cpu: "24", memory: 64Gi, nvidia.com/gpu: "2"}
+"""
+
+Preparation = Callable[[Page], Awaitable[None]]
+
+
+async def _as_it_is(_page: Page) -> None:
+    """Do nothing."""
+
+
+async def _ask(page: Page) -> None:
+    """Evaluate replicas of a pod on the what-if page."""
+    await page.get_by_label("Pod or workload").fill(ASKED)
+    await page.get_by_label("Replicas").fill("8")
+    await page.get_by_role("button", name="Evaluate").click()
+    await page.locator("#result").evaluate("(heading) => heading.scrollIntoView()")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A file below docs, and what it shows: a path of the map, in a colour scheme, after a preparation."""
+
+    name: str
+    path: str
+    scheme: str = "light"
+    height: int = 800
+    prepare: Preparation = _as_it_is
+
+
+PICTURES = (
+    Picture("map-fleet", "/", height=1190),
+    Picture("map-node", f"/nodes/{clusters.AGENT_NODE}", height=1180),
+    Picture("map-node-dark", f"/nodes/{clusters.AGENT_NODE}", "dark", height=1180),
+    Picture("map-pod", "/pods/prod/ranker", height=950),
+    Picture("map-what-if", "/what-if", height=1000, prepare=_ask),
+)
+PICTURES_OF_MANY = (Picture("map-many", "/"),)
+
+
+async def _take(browser: Browser, address: str, picture: Picture) -> None:
+    viewport = {"width": 1280, "height": picture.height}
+    options = {"color_scheme": picture.scheme, "viewport": viewport}
+    async with opened(browser, address + picture.path, **options) as watched:
+        await picture.prepare(watched.page)
+        await watched.page.wait_for_timeout(500)
+        await watched.page.screenshot(path=DOCS / "images" / f"{picture.name}.png")
+
+
+def table(pages: list[PageFigures], latencies: list[float]) -> str:
+    """Return the figures as a table of the page."""
+    columns = ("nodes", "HTML of the fleet", "first paint", "complete", "a change is seen after")
+    head = f"| {' | '.join(columns)} |\n{'|--:' * len(columns)}|\n"
+    return head + "".join(
+        f"| {figures.nodes:,} | {figures.html / 1000:,.0f} KB | {figures.first_paint:,.0f} ms "
+        f"| {figures.complete:,.0f} ms | {latency:,.0f} ms |\n"
+        for figures, latency in zip(pages, latencies, strict=True)
+    )
+
+
+def with_table(page: str, drawn: str) -> str:
+    """Return the page with other figures; raise `ValueError` if it has no lines to put them between."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}")
+    return before + begin + "\n" + drawn + "\n" + end + after
+
+
+async def main() -> None:
+    """Take all screenshots and write all figures."""
+    bundled, crowd = sites.ShownCluster(clusters.bundled(now=time.time())), sites.ShownCluster(many(NODES))
+    pages, latencies = list[PageFigures](), list[float]()
+    async with chromium() as browser:
+        for cluster, pictures, nodes, changed in (
+            (bundled, PICTURES, 10, "cpu-1"),
+            (crowd, PICTURES_OF_MANY, NODES, "node-00001"),
+        ):
+            async with sites.serving(cluster) as address:
+                for picture in pictures:
+                    await _take(browser, address, picture)
+                pages.append(await page_figures(browser, address, nodes))
+                latencies.append(await update_latency(browser, cluster, address, changed))
+    PAGE.write_text(with_table(PAGE.read_text(), table(pages, latencies)))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

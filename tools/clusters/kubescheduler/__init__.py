@@ -1,0 +1,26 @@
+"""Builds a kube-scheduler alone, with Go: of a version whose other programs need not be built to test it.
+
+`python -m tools.clusters.kubescheduler` prints its path. Its `go.mod` replaces one module by the version
+before it, because the Go proxy does not serve the version that Kubernetes requires.
+"""
+
+from pathlib import Path
+
+from tools.clusters.gotools import KUBERNETES, KUBERNETES_VERSION, Workshop
+
+WORKSHOP = Workshop("kube-scheduler", Path(__file__).resolve().parent, variables=KUBERNETES_VERSION)
+VERSION = WORKSHOP.required(KUBERNETES)
+PROGRAM = WORKSHOP.cache(VERSION, WORKSHOP.name)
+"""Its path, whether or not it was built."""
+
+
+async def find() -> list[Path]:
+    """Return the path of the program, built first if necessary; that takes minutes, once."""
+    if not PROGRAM.is_file():
+        await WORKSHOP.build(
+            f"{KUBERNETES}/cmd/{WORKSHOP.name}",
+            into=PROGRAM,
+            begins=f"building {WORKSHOP.name} {VERSION}: once, and it takes minutes",
+            otherwise=f"no {WORKSHOP.name} {VERSION}: install Go to build it",
+        )
+    return [PROGRAM]

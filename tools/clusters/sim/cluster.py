@@ -1,0 +1,273 @@
+"""Many kubelets and exporters at one API server, for tests and benchmarks.
+
+One watch delivers all pods to their kubelets. Only the cluster knows when everything is handled, so tests
+wait for `Cluster.idle`, and not for a period of time.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from types import MappingProxyType
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from numalign.kube.client import Api
+from numalign.kube.errors import ClusterError
+from numalign.kube.informer import Informer, WatchMetrics
+from numalign.kube.kinds import Collection, Key
+from numalign.model.errors import BadInput, Mistake
+from numalign.runtime.clock import Sleep
+from numalign.runtime.logs import Log
+from tools.clusters.sim import documents
+from tools.clusters.sim.accounts import Held, Zones
+from tools.clusters.sim.desk import ApiDesk, Desk
+from tools.clusters.sim.exporter import Exporter, Publisher, Sample, Timing
+from tools.clusters.sim.fingerprints import Fingerprint
+from tools.clusters.sim.kubelet import GRACE_SECONDS, Decision, Kubelet, Managers, News
+from tools.clusters.sim.oracles import oracles
+from tools.clusters.sim.shapes import SimNode
+
+Json = dict[str, Any]
+
+PODS = Collection(
+    "Pod", "v1", "/api/v1/pods", MappingProxyType({"metadata": True, "spec": True, "status": True})
+)
+LOOK_SECONDS = 0.02
+
+
+class Delivery:
+    """Delivers the events of the one watch to the kubelets of the pods."""
+
+    def __init__(self, kubelets: Mapping[str, Kubelet]) -> None:
+        self._kubelets = kubelets
+        self._bound: dict[Key, tuple[str, Kubelet, str]] = {}
+
+    @property
+    def versions(self) -> dict[Key, str]:
+        """The last delivered version of each pod."""
+        return {key: version for key, (_, _, version) in self._bound.items()}
+
+    def put(self, found: Json) -> None:
+        """Deliver a new or changed pod."""
+        metadata = found["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        if key in self._bound and self._bound[key][0] != metadata["uid"]:
+            self.drop(key)
+        if kubelet := self._kubelets.get(found["spec"].get("nodeName", "")):
+            self._bound[key] = (metadata["uid"], kubelet, metadata["resourceVersion"])
+            kubelet.tell(News(metadata["uid"], found))
+
+    def drop(self, key: Key) -> None:
+        """Deliver that a pod is gone."""
+        if key in self._bound:
+            uid, kubelet, _ = self._bound.pop(key)
+            kubelet.tell(News(uid))
+
+    def keep(self, keys: AbstractSet[Key]) -> None:
+        """Drop all pods but these."""
+        for key in self._bound.keys() - keys:
+            self.drop(key)
+
+    def current(self, pods: Sequence[Json]) -> bool:
+        """Return whether exactly these pods were delivered, in these versions."""
+        ours = (pod for pod in pods if pod["spec"].get("nodeName") in self._kubelets)
+        there = {
+            (pod["metadata"]["namespace"], pod["metadata"]["name"]): pod["metadata"]["resourceVersion"]
+            for pod in ours
+        }
+        return there == self.versions
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """The two programs of a node."""
+
+    kubelet: Kubelet
+    exporter: Exporter
+
+
+class Cluster:
+    """A running simulation: the decisions of its kubelets, and what their machines hold."""
+
+    def __init__(
+        self,
+        api: Api,
+        nodes: Mapping[str, Simulated],
+        decisions: list[Decision],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.decisions = decisions
+        self.nodes = nodes
+        self.delivery = Delivery({name: node.kubelet for name, node in nodes.items()})
+        self.tasks: list[asyncio.Task[None]] = []
+        self._api = api
+        self._clock = clock
+        self._sleep = sleep
+
+    @property
+    def rejections(self) -> list[Decision]:
+        """The decisions to reject a pod."""
+        return [decision for decision in self.decisions if not decision.admitted]
+
+    def held(self, node: str) -> dict[str, Held]:
+        """Return what each active pod (`namespace/name`) holds, by zones."""
+        active = self.nodes[node].kubelet.active
+        return {"{namespace}/{name}".format_map(one.pod["metadata"]): one.held for one in active}
+
+    def available(self, node: str) -> Zones:
+        """Return what an exporter sees as available now, by zone: thousandths of CPUs, bytes, devices."""
+        return self.nodes[node].kubelet.available()
+
+    def largest_slot(self, resource: str) -> int:
+        """Return the most of a resource that any one zone has left."""
+        zones = (zone for node in self.nodes for zone in self.available(node).values())
+        return max((zone.get(resource, 0) for zone in zones), default=0)
+
+    async def idle(self, *, seconds: float = 60, published: bool = True) -> None:
+        """Return when all pods of the API server are handled, and with `published`, topologies are published.
+
+        Raise `TimeoutError` with the nodes that are not done, or the error of a kubelet or exporter.
+        """
+        deadline = self._clock() + seconds
+        while not await self._settled(published=published):
+            if self._clock() > deadline:
+                raise TimeoutError(f"after {seconds:g} s still at work: {self._at_work(published=published)}")
+            await self._sleep(LOOK_SECONDS)
+
+    def check(self) -> None:
+        """Raise the error of a kubelet or an exporter, if one failed."""
+        for task in self.tasks:
+            if task.done():
+                task.result()
+
+    async def serve(self) -> None:
+        """Wait for ever; raise the error of a kubelet or an exporter as soon as one fails."""
+        await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
+        self.check()
+
+    async def _settled(self, *, published: bool) -> bool:
+        """Return whether nothing is left to do, and nothing arrived during this check."""
+        self.check()
+        if self._at_work(published=published):
+            return False
+        try:
+            found: Any = await self._api.get(PODS.path, what="pods")
+        except ClusterError:
+            return False
+        self.check()
+        return self.delivery.current(found["items"]) and not self._at_work(published=published)
+
+    def _at_work(self, *, published: bool) -> list[str]:
+        return [
+            name
+            for name, node in self.nodes.items()
+            if not (node.kubelet.quiet and (node.exporter.quiet or not published))
+        ]
+
+
+@asynccontextmanager
+async def simulated(  # noqa: PLR0913  the parameters of a simulation, each with a default
+    api: Api,
+    machines: Sequence[SimNode],
+    *,
+    delay: float = 0,
+    jitter: float = 0,
+    period: float | None = None,
+    fingerprint: Fingerprint | None = None,
+    observe: bool = False,
+    seed: int = 0,
+    grace: float = GRACE_SECONDS,
+) -> AsyncIterator[Cluster]:
+    """Run these nodes at an API server during the block; what they wrote stays there.
+
+    Exporters publish `delay` seconds after each change, and up to `jitter` more at random by `seed`; with a
+    `period`, they observe only every so many seconds. With `observe`, they write to each pod what it holds.
+    `grace` is how many seconds a deleted pod takes to end. Raise `BadInput` for duplicate names, and
+    `SimulationError` if a kubelet does not start.
+    """
+    _distinct(machines)
+    desk = ApiDesk(api)
+    await desk.learn()
+    chance = Random(seed)  # noqa: S311  nothing secret
+    timings = (
+        Timing(delay, jitter, period, Random(chance.random()))  # noqa: S311  as above
+        for _ in machines
+    )
+    decisions: list[Decision] = []
+    async with oracles(machines) as managers:
+        nodes = {
+            machine.name: assembled(
+                machine,
+                managers[machine.name],
+                desk,
+                timing,
+                decisions=decisions,
+                publish=Publisher(machine, desk, method=fingerprint, observe=observe),
+                grace=grace,
+            )
+            for machine, timing in zip(machines, timings, strict=True)
+        }
+        await asyncio.gather(*(_register(desk, machine, nodes[machine.name]) for machine in machines))
+        async with running(Cluster(api, nodes, decisions), api, polling=period is not None) as cluster:
+            yield cluster
+
+
+def _distinct(machines: Sequence[SimNode]) -> None:
+    names = [machine.name for machine in machines]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadInput([Mistake("machines", f"{name} is there twice") for name in twice])
+
+
+def assembled(  # noqa: PLR0913  the parts of a node
+    machine: SimNode,
+    managers: Managers,
+    desk: Desk,
+    timing: Timing,
+    *,
+    decisions: list[Decision],
+    publish: Publisher,
+    grace: float = GRACE_SECONDS,
+) -> Simulated:
+    """Make a kubelet, and the exporter that observes it."""
+    kubelet: Kubelet
+    exporter = Exporter(lambda: Sample(kubelet.available(), kubelet.active), publish, timing)
+    kubelet = Kubelet(machine, managers, desk, changed=exporter.changed, decisions=decisions, grace=grace)
+    return Simulated(kubelet, exporter)
+
+
+async def _register(desk: ApiDesk, machine: SimNode, node: Simulated) -> None:
+    """Create the node and its topology, before anything else."""
+    await desk.register(documents.node(machine))
+    await node.exporter.now()
+
+
+@asynccontextmanager
+async def running(cluster: Cluster, api: Api, *, polling: bool) -> AsyncIterator[Cluster]:
+    """Run all programs during the block; raise the error of one that failed at its end."""
+    log = Log(logging.getLogger("numalign.sim"))
+    pods = Informer(api, (PODS,), cluster.delivery, log=log, metrics=WatchMetrics.of(CollectorRegistry()))
+    exporters = [node.exporter for node in cluster.nodes.values()]
+    runs = [
+        pods.run,
+        *(node.kubelet.run for node in cluster.nodes.values()),
+        *(exporter.run for exporter in exporters),
+        *(exporter.poll for exporter in exporters if polling),
+    ]
+    tasks = [asyncio.create_task(run()) for run in runs]
+    cluster.tasks.extend(tasks)
+    try:
+        yield cluster
+        cluster.check()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""Generate what is committed from what it describes: manifests, pages, the dashboard, recordings."""

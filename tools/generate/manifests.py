@@ -1,0 +1,265 @@
+"""Writes the plain manifests, because two descriptions of one installation would drift apart.
+
+`python -m tools.generate.manifests` writes deploy/manifests anew: what helm makes of deploy/chart with the
+values that stand there, without what only helm needs, and with the namespace that helm would make itself.
+What the values leave out (the scorer, a scheduler that asks it, the agent) comes into a folder of its own
+each, and so does what older clusters do not know.
+"""
+
+import asyncio
+import re
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from numalign.runtime import settings
+from numalign.runtime.process_settings import ProcessSettings
+from tools.clusters.gotools import UnavailableError
+from tools.clusters.helm import build
+
+S = TypeVar("S", bound=ProcessSettings)
+
+Object = dict[str, Any]
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+CHART = DEPLOY / "chart"
+MANIFESTS = DEPLOY / "manifests"
+NAMESPACE = "numalign-system"
+AGENT_NAMESPACE = "numalign-agent"
+TOPOLOGIES = "topology.node.k8s.io/v1alpha2"
+KUBERNETES = "v1.34.4"
+"""The cluster that is assumed where nobody names one; the plain manifests have its scheduler."""
+COMMAND = "python -m tools.generate.manifests"
+
+PARTS = ("scorer", "scheduler", "agent")
+"""What is installed only where it is wanted: a value that enables it, and a folder."""
+
+GUARD, SCORER_GUARD, AGENT_GUARD = GUARDS = ("guard", "scorer/guard", "agent/guard")
+"""What is installed everywhere but on clusters that are too old for it, and so in folders of their own."""
+
+EVERY_PART = ",".join(f"{part}.enabled=true" for part in PARTS)
+"""For `--set`."""
+
+_KUSTOMIZATION = "kustomization.yaml"
+_MADE = f"# Made from deploy/chart by `{COMMAND}`.\n"
+_ONLY_HELM = re.compile(
+    r"^(# Source: .*| +(app\.kubernetes\.io/managed-by|helm\.sh/chart): .*)\n", re.MULTILINE
+)
+
+_NAMESPACE_TEXT = f"""\
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {NAMESPACE}
+  labels:
+    # What runs here needs no privilege, and nothing that does may be put here.
+    pod-security.kubernetes.io/enforce: restricted
+"""
+
+_KUSTOMIZATION_TEXT = """\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources:
+{resources}
+"""
+
+_IMAGES_TEXT = """\
+images:
+  # newName is where {where}.
+  - name: {image}
+    newName: {image}
+    newTag: "{version}"
+"""
+
+# Of all programs but two, the image is the same.
+_OURS = "you pushed what deploy/Dockerfile makes"
+_WHERE = {
+    "scheduler": "you keep a copy, and newTag a version that fits your cluster",
+    "agent": f"{_OURS} with `--target agent`",
+}
+
+
+class HelmError(Exception):
+    """Helm refused; the text is what it said."""
+
+
+async def run(program: Path | str, *arguments: str | Path, cwd: Path | None = None) -> str:
+    """What a program prints; raises `HelmError` with its complaint where it fails."""
+    process = await asyncio.create_subprocess_exec(
+        program, *arguments, cwd=cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    output, complaint = await process.communicate()
+    if process.returncode:
+        raise HelmError(complaint.decode())
+    return output.decode()
+
+
+async def template(program: Path, *arguments: str | Path) -> str:
+    """What the chart comes to on a cluster of `KUBERNETES`, with further arguments of `helm template`."""
+    # Of two the last one holds.
+    flags = (f"--namespace={NAMESPACE}", f"--kube-version={KUBERNETES}")
+    return await run(program, "template", "numalign", CHART, *flags, *arguments)
+
+
+async def manifests(program: Path) -> dict[str, str]:
+    """The plain manifests: name of the file below its folder, and its text."""
+    with tempfile.TemporaryDirectory() as folder:
+        # The definition stands by itself: `kubectl delete -k` would take every topology along.
+        await template(
+            program, f"--output-dir={folder}", f"--set={EVERY_PART}", f"--api-versions={TOPOLOGIES}"
+        )
+        files = {"namespace.yaml": _NAMESPACE_TEXT, **_rendered(Path(folder))}
+    return {name: _MADE + text for name, text in (files | _kustomizations(files)).items()}
+
+
+def _rendered(folder: Path) -> dict[str, str]:
+    [templates] = folder.glob("*/templates")
+    return {
+        str(file.relative_to(templates)): _plain(file.read_text())
+        for file in sorted(templates.rglob("*.yaml"))
+        # Only helm runs its tests.
+        if file.parent.name != "tests"
+    }
+
+
+def _kustomizations(files: Mapping[str, str]) -> dict[str, str]:
+    """Of every folder one, with all that stands there, and where the image of its pods is to be had."""
+    folders = defaultdict[str, list[str]](list)
+    for name in files:
+        folder, _, file = name.rpartition("/")
+        folders[folder].append(file)
+    texts = {}
+    for folder, names in folders.items():
+        text = _KUSTOMIZATION_TEXT.format(resources="\n".join(f"  - {name}" for name in names))
+        of_pods = (files.get(str(Path(folder, f"{kind}.yaml"))) for kind in ("deployment", "daemonset"))
+        if controller := next(filter(None, of_pods), None):
+            [container] = yaml.safe_load(controller)["spec"]["template"]["spec"]["containers"]
+            image, _, version = container["image"].partition(":")
+            text += _IMAGES_TEXT.format(where=_WHERE.get(folder, _OURS), image=image, version=version)
+        texts[str(Path(folder, _KUSTOMIZATION))] = text
+    return texts
+
+
+def _plain(text: str) -> str:
+    """A rendered template without what helm needs to know its own."""
+    return _ONLY_HELM.sub("", text).removeprefix("---\n")
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml, where it is
+    """Takes for a number what Kubernetes does (sigs.k8s.io/yaml), 1e3 among it."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def parsed(text: str) -> list[Object]:
+    """The objects of a text in YAML, empty documents left out."""
+    return [document for document in yaml.load_all(text, Loader=_Loader) if document]
+
+
+def objects(folder: Path = MANIFESTS) -> list[Object]:
+    """All objects of a folder of plain manifests, namespaces first; what `kubectl apply -k` would send."""
+    files = sorted(file for file in folder.glob("*.yaml") if file.name != _KUSTOMIZATION)
+    documents = [document for file in files for document in parsed(file.read_text())]
+    return sorted(documents, key=lambda document: document["kind"] != "Namespace")
+
+
+def of_test(document: Object) -> bool:
+    """Whether helm makes it for the time of `helm test` alone."""
+    annotations: Mapping[str, str] = document["metadata"].get("annotations", {})
+    return annotations.get("helm.sh/hook") == "test"
+
+
+class Installation(dict[tuple[str, str], Object]):
+    """Objects by kind and name, and what stands in them that tests ask for."""
+
+    def __init__(self, documents: Iterable[Object]) -> None:
+        super().__init__({(each["kind"], each["metadata"]["name"]): each for each in documents})
+
+    @property
+    def entries(self) -> list[Object]:
+        """The webhooks of all configurations."""
+        return [entry for document in self.values() for entry in document.get("webhooks", ())]
+
+    def of_kind(self, *kinds: str) -> dict[str, Object]:
+        """Objects by name."""
+        return {name: document for (kind, name), document in self.items() if kind in kinds}
+
+    @property
+    def of_pods(self) -> dict[str, Object]:
+        """What makes pods, by name."""
+        return self.of_kind("Deployment", "DaemonSet")
+
+    def pod(self, name: str) -> Any:  # noqa: ANN401 whatever stands there
+        """The spec of the pods of a Deployment or DaemonSet."""
+        return self.of_pods[name]["spec"]["template"]["spec"]
+
+    def container(self, name: str) -> Any:  # noqa: ANN401 whatever stands there
+        """The only container of these pods."""
+        [container] = self.pod(name)["containers"]
+        return container
+
+    def settings(self, name: str, model: type[S]) -> S:
+        """What the program in it is told, by its arguments."""
+        return settings.load(model, argv=self.container(name)["args"], environ={}).settings
+
+    def scheduler_configuration(self) -> Any:  # noqa: ANN401 whatever stands there
+        """The KubeSchedulerConfiguration of the scheduler."""
+        return yaml.safe_load(self["ConfigMap", "numalign-scheduler"]["data"]["scheduler.yaml"])
+
+
+def installed(*folders: str) -> Installation:
+    """What stands in folders of the plain manifests; `.` is the first."""
+    return Installation(document for folder in folders for document in objects(MANIFESTS / folder))
+
+
+_RENDERED: dict[str, Installation] = {}
+
+
+async def made(helm: Path, values: str = "", *arguments: str) -> Installation:
+    """What the chart comes to with these values of `--set`; rendered once for all tests, none changes it."""
+    key = " ".join((values, *arguments))
+    if key not in _RENDERED:
+        flags = (("--set-literal" if "expression" in value else "--set", value) for value in values.split())
+        _RENDERED[key] = Installation(parsed(await template(helm, *arguments, *chain.from_iterable(flags))))
+    return _RENDERED[key]
+
+
+def everything() -> list[Object]:
+    """The objects of all folders."""
+    return [document for folder in (".", *GUARDS, *PARTS) for document in objects(MANIFESTS / folder)]
+
+
+def written(folder: Path = MANIFESTS) -> dict[str, str]:
+    """The texts that are there now, as `manifests` names them."""
+    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*.yaml")}
+
+
+def write(wanted: Mapping[str, str], folder: Path) -> None:
+    """Brings a folder up to date; what the chart no longer makes is deleted."""
+    for name in written(folder).keys() - wanted.keys():
+        (folder / name).unlink()
+    for name, text in wanted.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+async def made_now() -> dict[str, str]:
+    """The plain manifests, with helm from wherever it can be had."""
+    [program] = await build.find()
+    return await manifests(program)
+
+
+if __name__ == "__main__":
+    try:
+        write(asyncio.run(made_now()), MANIFESTS)
+    except UnavailableError as error:
+        sys.exit(str(error))

@@ -1,0 +1,189 @@
+"""
+Records what the kubelet's managers do, so that every run of the tests can ask them without Go.
+
+    python -m tools.generate.recordings.record --version v1.36.3 [--scenarios N] [--seed S]
+
+writes tests/kubelet/data/kubelet-v1.36.3.jsonl.gz: scenarios in the shape of the other recordings there.
+Each is recorded several times, and ends before the first step that was not always the same, since no
+prediction can be right about what is chance. Pods that do not fit the node as a whole are left out: no
+scheduler sends them. The same seed (0 and 260 scenarios if not given) writes the same file, but for what is
+chance. Exit code 69 says that there is no Go, 70 that building went wrong.
+"""
+
+import argparse
+import gzip
+import json
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tools.clusters.oracle.build import USUAL, versions
+from tools.clusters.oracle.managers import Managers
+from tools.generate.recordings import scenarios
+from tools.generate.recordings.compare import drawn, record
+from tools.generate.recordings.hardware import PAGES, for_pods
+from tools.generate.recordings.search import built
+
+Json = dict[str, Any]
+
+FOLDER = Path(__file__).resolve().parents[3] / "tests" / "kubelet" / "data"
+TIMES = 10
+"""How often a scenario is recorded; what is chance then shows, but for one case in hundreds."""
+
+LEAST = 2
+"""A scenario with fewer decisions shows nothing that others do not."""
+
+
+def recordings(managers: Managers, version: str, *, count: int, seed: int) -> Iterator[Json]:
+    """So many scenarios with what the kubelet did, of each kind in turn."""
+    kinds = [kind for kind in scenarios.kinds(version) if kind != "startup"]
+    for number in range(count):
+        first = drawn(managers, seed + number // len(kinds), kinds[number % len(kinds)], version)
+        if "refused" in first:
+            continue
+        found = recorded(managers, first)
+        if sum("create" in step for step in found["steps"]) >= LEAST:
+            yield found
+
+
+def recorded(managers: Managers, scenario: Json) -> Json:
+    """A scenario as far as the kubelet always does the same."""
+    unfit = {step["create"]["metadata"]["name"] for step in scenario["steps"] if not step.get("fits", True)}
+    steps = [step for step in scenario["steps"] if _pod_of(step) not in unfit]
+    fitting = scenario | {"steps": steps}
+    first, *others = (record(managers, fitting)["steps"] for _ in range(TIMES))
+    same = min(_alike(first, other) for other in others)
+    steps = [_brief(step) for step in first[:same]]
+    told = {key: value for key, value in scenario.items() if key not in ("steps", "ended")}
+    return told | {"nrt": published(scenario, _free_at_first(managers, scenario)), "steps": steps}
+
+
+def _alike(steps: list[Json], others: list[Json]) -> int:
+    """How many steps are the same from the first one on."""
+    pairs = zip(steps, others, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(steps), len(others)))
+
+
+def _pod_of(step: Json) -> str:
+    return str(step["delete"] if "delete" in step else step["create"]["metadata"]["name"])
+
+
+def _brief(step: Json) -> Json:
+    """A step without what is said elsewhere, or for people only."""
+    if "delete" in step:
+        return step
+    unsaid = ("pod", "message")
+    expect = {
+        name: value for name, value in step["expect"].items() if name not in unsaid and value is not None
+    }
+    return {"create": step["create"], "expect": expect}
+
+
+def _free_at_first(managers: Managers, scenario: Json) -> Json:
+    """What the kubelet calls free while the node is empty, by zone."""
+    nothing = {"containers": [{"name": "c", "image": "busybox", "resources": {}}]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "nobody"},
+        "spec": nothing,
+    }
+    steps = record(managers, scenario | {"steps": [{"create": pod}]})["steps"]
+    return dict(steps[0]["expect"]["free"])
+
+
+def published(scenario: Json, free: Json) -> Json:
+    """The NodeResourceTopology that an exporter publishes while the node is empty; `free` is by zone.
+
+    Managers that are off are not listed, nor devices that are unhealthy or of no zone. The order is random.
+    """
+    rng = random.Random(scenario["name"])  # noqa: S311 - only an order
+    config, zones = scenario["kubeletConfig"], scenario["machine"]["zones"]
+    words = ("topologyManagerPolicy", "topologyManagerScope")
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": scenario["name"]},
+        "attributes": [{"name": word, "value": config[word]} for word in words],
+        "zones": _shuffled(rng, [_zone(rng, scenario, zone, free[str(zone["id"])]) for zone in zones]),
+    }
+
+
+def _zone(rng: random.Random, scenario: Json, zone: Json, free: Json) -> Json:
+    ids = [each["id"] for each in scenario["machine"]["zones"]]
+    found = {"name": f"node-{zone['id']}", "type": "Node"}
+    others = {**_memory(scenario, zone), **_devices(scenario, zone)}
+    amounts = {**_cpus(scenario, zone, free, alone=not any(size for size, _ in others.values())), **others}
+    listed = [
+        {"name": name, "capacity": str(capacity), "allocatable": str(left), "available": str(left)}
+        for name, (capacity, left) in amounts.items()
+        if capacity
+    ]
+    costs = [
+        {"name": f"node-{other}", "value": far}
+        for other, far in zip(ids, zone.get("distances", []), strict=False)
+    ]
+    return found | {"resources": _shuffled(rng, listed)} | ({"costs": costs} if costs else {})
+
+
+Amounts = dict[str, tuple[int, int]]
+"""Capacity and what is allocatable, by name."""
+
+
+def _cpus(scenario: Json, zone: Json, free: Json, *, alone: bool) -> Amounts:
+    """A zone of which all CPUs are reserved lists them only if it has nothing else to list."""
+    left = free.get("cpu", 0) // 1000
+    if scenario["kubeletConfig"]["cpuManagerPolicy"] != "static" or not (left or alone):
+        return {}
+    return {"cpu": (sum(map(len, zone["cores"])), left)}
+
+
+def _memory(scenario: Json, zone: Json) -> Amounts:
+    if scenario["kubeletConfig"]["memoryManagerPolicy"] != "Static":
+        return {}
+    huge = {f"hugepages-{size}": PAGES[size] * count for size, count in zone["hugepages"].items()}
+    return {"memory": (zone["memory"], for_pods(zone)), **{name: (size, size) for name, size in huge.items()}}
+
+
+def _devices(scenario: Json, zone: Json) -> Amounts:
+    found = {}
+    for name, listed in scenario["machine"]["devices"].items():
+        here = sum(zone["id"] in device["zones"] and device.get("healthy", True) for device in listed)
+        found[name] = (here, here)
+    return found
+
+
+def _shuffled(rng: random.Random, listed: list[Json]) -> list[Json]:
+    return rng.sample(listed, len(listed))
+
+
+def write(path: Path, found: Sequence[Json]) -> None:
+    """One scenario a line; the same scenarios make the same bytes."""
+    lines = "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in found)
+    path.write_bytes(gzip.compress(lines.encode(), compresslevel=9, mtime=0))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The script."""
+    parser = argparse.ArgumentParser(prog="python -m tools.generate.recordings.record")
+    parser.add_argument(
+        "--version", choices=versions(), default=USUAL, help=f"of Kubernetes; {USUAL} if not given"
+    )
+    parser.add_argument("--scenarios", type=int, default=260, help="drawn; %(default)s if not given")
+    parser.add_argument("--seed", type=int, default=0, help="the first one; %(default)s if not given")
+    options = parser.parse_args(arguments)
+    with Managers(built(options.version)) as managers:
+        found = list(recordings(managers, options.version, count=options.scenarios, seed=options.seed))
+    path = FOLDER / f"kubelet-{options.version}.jsonl.gz"
+    write(path, found)
+    decided = [step["expect"]["admitted"] for one in found for step in one["steps"] if "create" in step]
+    size = path.stat().st_size // 1024
+    counts = f"{len(found)} scenarios, {len(decided)} decisions, {sum(decided)} admitted, {size} KiB"
+    sys.stdout.write(f"{path}: {counts}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

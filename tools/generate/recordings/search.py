@@ -1,0 +1,283 @@
+"""
+Looks for a scenario in which the rules and the kubelet disagree.
+
+    python -m tools.generate.recordings.search --minutes 5 [--seed N] [--version v1.34.4] [--kinds
+    plain,groups]
+
+Agreement with recordings only ever says that nobody has recorded the mistake yet. So this draws new scenarios
+of every kind until the time is up, and makes the first disagreement as small as it can: it is printed as a
+test that fails. Exit code 0 says that there was none, 1 that there was one, 69 that there is no Go, and 70
+that the search itself went wrong or looked at nothing.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import pprint
+import random
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.queues import Queue
+from pathlib import Path
+from queue import Empty
+from time import monotonic
+from typing import Any
+
+from numalign.model.errors import BadInput
+from tools.clusters.gotools import BrokenError, UnavailableError
+from tools.clusters.oracle.build import USUAL, find, versions
+from tools.clusters.oracle.managers import Ended, Hung, Managers, Mistaken
+from tools.generate.recordings import scenarios
+from tools.generate.recordings.compare import Difference, differences, drawn, random_here, record
+from tools.generate.recordings.shrink import shrink
+
+Json = dict[str, Any]
+
+EVERY = 5.0
+"""Seconds between two lines of progress."""
+
+SHRINKING = 120.0
+"""Seconds after which a disagreement is small enough."""
+
+COLUMNS = ("scenarios", "decisions", "admitted", "refused", "chosen", "reordered", "random", "ended")
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What became of one scenario; `found` is its recording where rules and kubelet disagree in it."""
+
+    kind: str
+    counts: Counter[str]
+    found: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fallen:
+    """Why a worker cannot go on."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to draw, with which program, and until when (in the time of `monotonic`)."""
+
+    binary: Path
+    version: str
+    kinds: tuple[str, ...]
+    seed: int
+    end: float
+
+
+def built(version: str) -> Path:
+    """The program of a version; without it the script is over, with the exit code that says why."""
+    try:
+        return asyncio.run(find(version))
+    except UnavailableError as missing:
+        _say(str(missing))
+        raise SystemExit(os.EX_UNAVAILABLE) from missing
+    except BrokenError as broken:
+        _say(str(broken))
+        raise SystemExit(os.EX_SOFTWARE) from broken
+
+
+def look(managers: Managers, recorded: Json) -> tuple[Counter[str], Json | None]:
+    """Put a recording to the rules; it comes back if they disagree and chance does not explain it."""
+    counts = Counter(scenarios=1)
+    counts["ended"] += "ended" in recorded
+    for difference in differences(recorded, counts):
+        if not random_here(managers, recorded, difference):
+            return counts, recorded
+        counts["random"] += 1
+    return counts, None
+
+
+def disagreement(managers: Managers, scenario: Json) -> tuple[Json, Difference] | None:
+    """The recording of a scenario and its first disagreement, if there is one."""
+    recorded = record(managers, scenario)
+    for difference in differences(recorded, Counter()):
+        if not random_here(managers, recorded, difference):
+            return recorded, difference
+    return None
+
+
+def smallest(managers: Managers, scenario: Json, *, seconds: float = SHRINKING) -> Json:
+    """The smallest scenario found in this time that still disagrees."""
+    end = monotonic() + seconds
+    first = disagreement(managers, scenario)
+
+    def holds(candidate: Json) -> bool:
+        if monotonic() > end or first is None:
+            return False
+        try:
+            told = disagreement(managers, candidate)
+        except (Hung, Ended, Mistaken, BadInput, LookupError, ValueError):
+            # Smaller is not always sound: what no longer is a scenario shows nothing.
+            return False
+        # To disagree about the start of a kubelet is another matter than to disagree about a pod.
+        return told is not None and (told[1].what == "start") == (first[1].what == "start")
+
+    return shrink(scenario, holds)
+
+
+def work(search: Search, first: int, step: int, reports: "Queue[Looked | Fallen]") -> None:
+    """Look at every `step`-th seed from the `first` on, one scenario of each kind, until the time is up."""
+    with Managers(search.binary) as managers:
+        for seed in range(search.seed + first, sys.maxsize, step):
+            for kind in search.kinds:
+                if monotonic() > search.end:
+                    return
+                try:
+                    counts, found = look(managers, drawn(managers, seed, kind, search.version))
+                except (Ended, Hung, Mistaken) as error:
+                    reports.put(Fallen(f"{kind}-{seed}: {search.binary}: {str(error).splitlines()[0]}"))
+                    return
+                reports.put(Looked(kind, counts, found))
+
+
+def reported(search: Search, workers: int) -> Iterator[Looked | None]:
+    """What the workers saw, as it comes; None every now and then. BrokenError if a worker fell over."""
+    context = multiprocessing.get_context("spawn")
+    reports: Queue[Looked | Fallen] = context.Queue()
+    with ExitStack() as open_:
+        started = [
+            context.Process(target=work, args=(search, number, workers, reports), daemon=True)
+            for number in range(workers)
+        ]
+        for worker in started:
+            worker.start()
+            open_.callback(worker.terminate)
+        while monotonic() < search.end + 1:
+            if any(worker.exitcode for worker in started):
+                raise BrokenError("a worker fell over; what it said stands above")
+            try:
+                said = reports.get(timeout=1)
+            except Empty:
+                said = None
+            if isinstance(said, Fallen):
+                raise BrokenError(f"a worker fell over: {said.why}")
+            yield said
+
+
+def run(search: Search, *, workers: int) -> Json | None:
+    """Look until the time is up, or for the first recording that shows a disagreement.
+
+    BrokenError if a worker fell over, or no scenario was looked at: that none disagrees then says nothing.
+    """
+    tallies: dict[str, Counter[str]] = defaultdict(Counter)
+    due = monotonic() + EVERY
+    for looked in reported(search, workers):
+        if looked:
+            tallies[looked.kind].update(looked.counts)
+        if looked and looked.found:
+            _say(table(tallies))
+            return looked.found
+        if monotonic() > due:
+            _say(_progress(tallies, search))
+            due = monotonic() + EVERY
+    if not tallies:
+        raise BrokenError("no scenario was looked at: give it more minutes, and a worker at least")
+    sys.stdout.write(f"{table(tallies)}\n")
+    return None
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _progress(tallies: dict[str, Counter[str]], search: Search) -> str:
+    total: Counter[str] = sum(tallies.values(), Counter())
+    share = total["admitted"] / max(1, total["decisions"])
+    left = max(0.0, search.end - monotonic())
+    counts = f"{total['scenarios']} scenarios, {total['decisions']} decisions, {share:.0%} admitted"
+    return f"{counts}, no disagreement; {left:.0f} s left"
+
+
+def table(tallies: dict[str, Counter[str]]) -> str:
+    """What was looked at, a line a kind. `reordered` and `random` are what only chance explains."""
+    rows = [*sorted(tallies.items()), ("all", sum(tallies.values(), Counter()))]
+    lines = [f"{'kind':<12}" + "".join(f"{name:>11}" for name in COLUMNS)]
+    lines += [f"{kind:<12}" + "".join(f"{counts[name]:>11}" for name in COLUMNS) for kind, counts in rows]
+    return "\n".join(lines)
+
+
+def as_test(recorded: Json, difference: Difference) -> str:
+    """A recording as a test that fails for as long as the rules disagree with it."""
+    name = recorded["name"].replace("-", "_")
+    literal = pprint.pformat(recorded, width=108, compact=True, sort_dicts=False)
+    return "\n".join(
+        (
+            "from collections import Counter",
+            "from tools.generate.recordings.compare import differences",
+            "",
+            f"# {difference.mode}, step {difference.step}, {difference.what}:",
+            f"#   ours   {json.dumps(difference.ours)}",
+            f"#   theirs {json.dumps(difference.theirs)}",
+            f"SCENARIO = {literal}",
+            "",
+            "",
+            f"def test_{name}() -> None:",
+            "    assert list(differences(SCENARIO, Counter())) == []",
+        )
+    )
+
+
+def report(search: Search, found: Json) -> None:
+    """Make a disagreement small and print it."""
+    _say(f"disagreement in {found['name']}; making it smaller")
+    with Managers(search.binary) as managers:
+        small = smallest(managers, found)
+        told = disagreement(managers, small) or disagreement(managers, found)
+    # A disagreement that chance brought about can stay away for once; what was recorded still shows it.
+    shown = as_test(*told) if told else json.dumps(found)
+    sys.stdout.write(f"{shown}\n")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The script."""
+    options = _parser().parse_args(arguments)
+    binary = built(options.version)
+    known = scenarios.kinds(options.version)
+    kinds = tuple(options.kinds.split(",")) if options.kinds else known
+    if strange := sorted({*kinds} - {*known}):
+        _say(f"no such kind: {', '.join(strange)}; there are {', '.join(known)}")
+        return os.EX_USAGE
+    _say(f"seed {options.seed}, kubelet {options.version}")
+    search = Search(binary, options.version, kinds, options.seed, monotonic() + 60 * options.minutes)
+    return searched(search, workers=options.workers)
+
+
+def searched(search: Search, *, workers: int) -> int:
+    """Look, and tell what was found; the exit code."""
+    try:
+        found = run(search, workers=workers)
+    except BrokenError as broken:
+        _say(str(broken))
+        return os.EX_SOFTWARE
+    if found is None:
+        return 0
+    report(search, found)
+    return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tools.generate.recordings.search")
+    parser.add_argument("--minutes", type=float, default=5.0)
+    chance = random.SystemRandom().randrange(10**6)
+    parser.add_argument("--seed", type=int, default=chance, help="the first one; at random if not given")
+    parser.add_argument(
+        "--version", choices=versions(), default=USUAL, help=f"of Kubernetes; {USUAL} if not given"
+    )
+    parser.add_argument("--kinds", default="", help="joined by commas; every kind if not given")
+    parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

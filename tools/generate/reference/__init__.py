@@ -1,0 +1,1 @@
+"""Write the generated pages of docs/reference: `python -m tools.generate.reference`."""

@@ -1,0 +1,178 @@
+"""Writes the lock, requirements/*.txt: exact versions, with hashes, for each use of the tree.
+
+    python -m tools.release.locks --uv PROGRAM [--as-of TIME]    renew all versions: make lock
+    python -m tools.release.locks --check                        see whether the files and pyproject.toml
+    agree
+
+uv resolves pyproject.toml once, for every Python and platform, as if nothing had been released after
+`--as-of` (default: now). It writes that time into pyproject.toml, so that `uv sync` resolves to the same
+versions. The files are subsets of this one resolution. The check needs only the standard library and no
+network: it runs before anything is installed. Exit code 1: uv failed, or the files do not agree.
+"""
+
+import argparse
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = "requirements"
+
+LOCKS = {
+    "programs": ("--no-default-groups",),
+    "image": ("--no-default-groups", "--extra", "tracing"),
+    "agent": ("--only-group", "agent"),
+    "build": ("--only-group", "build"),
+    "release": ("--only-group", "release"),
+    "installers": ("--only-group", "installers"),
+    "test": ("--no-default-groups", "--extra", "tracing", "--group", "test"),
+    "dev": ("--extra", "tracing", "--group", "dev"),
+}
+"""The options of `uv export` by the name of the file."""
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+PLATFORMS = ("x86_64-manylinux_2_28", "aarch64-manylinux_2_28", "aarch64-apple-darwin")
+"""Where every package must have a wheel, in the words of `uv pip install --python-platform`."""
+
+_HEAD = """\
+# Written by `make lock`. Do not edit: change pyproject.toml and run `make lock`.
+# pyproject.toml: sha256 {declared}
+# lines below: sha256 {pinned}
+"""
+_WRITTEN = re.compile(re.escape(_HEAD).replace(r"\{declared\}", "(.*)").replace(r"\{pinned\}", "(.*)"))
+_AS_OF = re.compile(r'^exclude-newer = ".*"$', re.MULTILINE)
+
+
+class LockError(Exception):
+    """Raised if uv fails; contains its output."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program, and return its exit code."""
+    options = _parser().parse_args(arguments)
+    if options.check:
+        disagreements = list(check(ROOT))
+        sys.stderr.writelines(f"{line}\n" for line in disagreements)
+        return bool(disagreements)
+    try:
+        counts = renew(ROOT, options.uv, options.as_of)
+    except LockError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.writelines(f"{FOLDER}/{name}.txt: {count} packages\n" for name, count in counts.items())
+    return 0
+
+
+def check(root: Path) -> Iterator[str]:
+    """Yield sentences about files that were changed by hand or do not belong to pyproject.toml."""
+    declared = _declared(root)
+    others: list[str] = []
+    for name in LOCKS:
+        file = root / FOLDER / f"{name}.txt"
+        text = file.read_text() if file.exists() else ""
+        head = _WRITTEN.match(text)
+        if head is None:
+            yield f"{FOLDER}/{name}.txt is missing or was not written by `make lock`: run `make lock`"
+        elif head[2] != _sha256(text[head.end() :]):
+            yield (
+                f"{FOLDER}/{name}.txt was changed by hand: restore it with `git checkout {FOLDER}`; to "
+                "change a version, change pyproject.toml and run `make lock`"
+            )
+        elif head[1] != declared:
+            others.append(f"{name}.txt")
+    if others:
+        yield (
+            f"{FOLDER}: {', '.join(others)} written for other dependencies than pyproject.toml declares: "
+            "run `make lock`, and commit both"
+        )
+
+
+def renew(root: Path, uv: str, as_of: str) -> dict[str, int]:
+    """Resolve pyproject.toml as of a time, write all files, and return the number of packages of each.
+
+    Nothing is written unless every package has a wheel for each of `PYTHONS` and `PLATFORMS`. Raise
+    `LockError` if uv fails, or if pyproject.toml does not say as of when it is resolved.
+    """
+    project = root / "pyproject.toml"
+    resolved, found = _AS_OF.subn(f'exclude-newer = "{as_of}"', project.read_text())
+    if not found:
+        raise LockError(f'{project}: add exclude-newer = "{as_of}" below [tool.uv]: a lock is as of a time')
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / project.name).write_text(resolved)
+        _run(uv, "lock", "--quiet", folder=folder)
+        declared = _declared(folder)
+        for name, options in LOCKS.items():
+            plain = ("--frozen", "--quiet", "--no-emit-project", "--no-annotate", "--no-header")
+            pinned = _run(uv, "export", *plain, *options, folder=folder)
+            head = _HEAD.format(declared=declared, pinned=_sha256(pinned))
+            (folder / f"{name}.txt").write_text(head + pinned)
+        for name in LOCKS:
+            _require_wheels(uv, folder / f"{name}.txt")
+        project.write_text(resolved)
+        for name in LOCKS:
+            shutil.copy(folder / f"{name}.txt", root / FOLDER)
+    return {name: len(packages(root / FOLDER / f"{name}.txt")) for name in LOCKS}
+
+
+def packages(lock: Path) -> set[str]:
+    """Return the names of the packages in a file of the lock."""
+    return set(re.findall(r"^([a-z0-9-]+)==", lock.read_text(), re.MULTILINE))
+
+
+def _require_wheels(uv: str, lock: Path) -> None:
+    sys.stdout.write(
+        f"looking for wheels of {lock.name} for {len(PYTHONS)} Pythons on {len(PLATFORMS)} platforms\n"
+    )
+    for python in PYTHONS:
+        for platform in PLATFORMS:
+            _run(
+                *(uv, "pip", "install", "--quiet", "--dry-run", "--no-deps", "--require-hashes"),
+                *("--only-binary", ":all:", "--target", str(lock.parent / "wheels")),
+                *("--python-version", python, "--python-platform", platform, "--requirement", lock.name),
+                folder=lock.parent,
+            )
+
+
+def _declared(root: Path) -> str:
+    """Return the digest of what decides the versions: Python, dependencies, extras, groups, uv settings."""
+    content = tomllib.loads((root / "pyproject.toml").read_text())
+    project = content["project"]
+    keys = ("requires-python", "dependencies", "optional-dependencies")
+    deciding = [[project[key] for key in keys], content["dependency-groups"], content["tool"]["uv"]]
+    return _sha256(repr(deciding))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _run(*command: str, folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  uv
+    if done.returncode:
+        raise LockError(f"exit code {done.returncode} from: {' '.join(command)}\n{done.stderr.strip()}")
+    return done.stdout
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.release.locks", description="Write or check the lock."
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="only see whether the files and pyproject.toml agree"
+    )
+    parser.add_argument("--uv", default="uv", help="the uv program (default: %(default)s)")
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    parser.add_argument("--as-of", default=now, metavar="TIME", help="ignore later releases (default: now)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
