@@ -22,8 +22,9 @@ from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
 from numalign.kube.errors import Unreachable
 from numalign.kube.lease import LEASE_DURATION_SECONDS, RENEW_DEADLINE_SECONDS, Handover, LeaderElector
 from numalign.ledger.reservations import NOTIFICATION_SECONDS
-from tests.unit.kube.test_lease import TURN, Clock, Store, Wire
-from tests.worlds.served import Told
+from tests.unit.kube.test_lease import TURN, Store, Wire
+from tests.worlds.clock import Clock
+from tests.worlds.log import RecordedLog
 
 REPLICAS = 3
 Event = tuple[Any, ...]
@@ -74,7 +75,7 @@ class World:
             namespace="numalign-system",
             name="numalign-webhook",
             identity=f"replica-{at}",
-            log=Told().log,
+            log=RecordedLog().log,
             registry=CollectorRegistry(),
             clock=self.clock,
             now=self.clock.wall,

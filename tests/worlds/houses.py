@@ -19,23 +19,12 @@ from numalign.runtime.limits import Limits, Timeouts
 from numalign.runtime.server_settings import ServerSettings
 from numalign.runtime.server_state import Check, DebugState
 from numalign.runtime.tls import PairFiles
+from tests.worlds.log import RecordedLog
 
 MIB = 2**20
 Trust = Callable[..., ssl.SSLContext]
 TELLING = (health.HEALTH, health.READINESS, health.METRICS, health.STATE)
 Watched = tuple[aiohttp.ClientSession, aiohttp.ClientSession]
-
-
-class Told(Protocol):
-    """What the fixture `told` can do."""
-
-    log: Any
-
-    def lines(self) -> list[dict[str, Any]]:
-        """Every line, as the object it is."""
-
-    def of(self, event: str) -> list[dict[str, Any]]:
-        """The lines of one event."""
 
 
 class Mint(Protocol):
@@ -108,7 +97,7 @@ class Door:
 class House:
     """Builds servers from the same parts."""
 
-    told: Told
+    told: RecordedLog
     registry: CollectorRegistry
     door: Door
     checks: dict[str, Check] = field(default_factory=dict)

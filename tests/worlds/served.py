@@ -1,11 +1,9 @@
 """A program that runs in the process of its tests, and what it writes into its log."""
 
 import asyncio
-import io
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol, Self
 
@@ -13,23 +11,8 @@ import aiohttp
 import orjson
 import pytest
 
-from numalign.runtime import logs
 from numalign.runtime.server import Stop
-
-
-@dataclass
-class Told:
-    """A log, and its lines."""
-
-    stream: io.StringIO = field(default_factory=io.StringIO)
-
-    def __post_init__(self) -> None:
-        self.log = logs.to(self.stream, level="debug", form="json")
-
-    def of(self, event: str) -> list[dict[str, Any]]:
-        """The lines of one event."""
-        lines = map(json.loads, self.stream.getvalue().splitlines())
-        return [line for line in lines if line["event"] == event]
+from tests.worlds.log import RecordedLog
 
 
 class Program(Protocol):
@@ -43,12 +26,12 @@ class Program(Protocol):
 class Served:
     """A program that runs, and its log."""
 
-    told: Told
+    told: RecordedLog
     task: asyncio.Task[int]
 
     @classmethod
     @asynccontextmanager
-    async def running(cls, program: Program, told: Told) -> AsyncIterator[Self]:
+    async def running(cls, program: Program, told: RecordedLog) -> AsyncIterator[Self]:
         """It listens by now; ended in order, with exit code 0."""
         stop = Stop()
         task = asyncio.create_task(program.serve(stop))

@@ -25,8 +25,8 @@ from numalign.kube.errors import ClusterError, Unreachable
 from numalign.model.bitset import members
 from numalign.model.machine import read_list
 from tests.kubelet.machines.pods import Json, container, devices, remove, send, settled
-from tests.unit.runtime.conftest import Told
 from tests.worlds.asked_for import KUBELETS
+from tests.worlds.log import RecordedLog
 from tools.clusters.kubelets.build import versions
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealKubelet, RealNode
@@ -143,7 +143,7 @@ def access(cluster: RealCluster, token: str) -> Access:
 
 def observing(kubelet: RealKubelet, api: KubeletApi) -> Observer:
     paths = NodePaths(kubelet.podresources, kubelet.sysfs, kubelet.state)
-    return Observer(paths, api, log=Told().log)
+    return Observer(paths, api, log=RecordedLog().log)
 
 
 async def first_look(observer: Observer) -> Observation:

@@ -20,7 +20,8 @@ from scorer.program import ScorerProgram
 from scorer.settings import ScorerSettings
 from tests.unit.webhook.conftest import request
 from tests.worlds.json_patch import applied
-from tests.worlds.served import Served, Told
+from tests.worlds.log import RecordedLog
+from tests.worlds.served import Served
 from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
 
@@ -121,7 +122,7 @@ def ranked(snapshot: Path, documents: Sequence[Raw], names: Iterable[str]) -> An
 
     async def ask() -> Answers:
         settings = load(ScorerSettings, argv=[*_HERE, "--snapshot", str(snapshot)], environ={}).settings
-        told = Told()
+        told = RecordedLog()
         async with Served.running(ScorerProgram(settings, told.log, CollectorRegistry()), told) as served:
             return {name: _ranked(*await _sent(served, "/v1/rank", pod)) for name, pod in pods.items()}
 
@@ -138,7 +139,7 @@ def reviewed(snapshot: Path, documents: Sequence[Raw], others: Sequence[Raw]) ->
 
     async def ask() -> tuple[Answers, list[bool]]:
         settings = load(WebhookSettings, argv=[*_HERE, "--snapshot", str(snapshot)], environ={}).settings
-        told = Told()
+        told = RecordedLog()
         async with Served.running(WebhookProgram(settings, told.log, CollectorRegistry()), told) as served:
             answers = {_name(each): await _created(served, each) for each in documents}
             return answers, [await _allowed(served, documents, **each) for each in others]

@@ -9,8 +9,8 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from numalign.map.standalone import export, fleet_svg
-from tests.unit.kube.objects import node, nrt
 from tests.unit.map.example_views import ANY, HOSTILE, fleet, node_view, pod, tile
+from tests.worlds.objects import node, nrt
 from tools.clusters.maps import clusters, sites
 from tools.clusters.maps.browsers import WatchedPage, opened
 

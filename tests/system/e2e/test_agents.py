@@ -27,7 +27,7 @@ from numalign.kube.client import Patch
 from numalign.runtime.logs import Log
 from tests.unit.agent.observations import container, listed, observation
 from tests.unit.agent.observations import pod as pod_of
-from tests.worlds.served import Told as Written
+from tests.worlds.log import RecordedLog as Written
 from tools.clusters import agents, fleets, shipped
 from tools.clusters.agents import ACCOUNT, AGENT, HOME, TOPOLOGIES
 from tools.clusters.api_objects import Store, namespace

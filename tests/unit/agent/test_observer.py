@@ -27,7 +27,7 @@ from numalign.kube.errors import Unreachable
 from numalign.model.errors import BadInput
 from tests.unit.agent.fabricated import write
 from tests.unit.agent.test_hardware import TWO_ZONES
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 from tools.clusters.podresources import FakePodResources
 
 WEB = KubeletPod("uid-1", "default", "web", "Running", deleted=False)
@@ -62,7 +62,7 @@ class World:
     """A node of which a test can change all; time passes when told, or by sleeping."""
 
     folder: Path
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
     kubelet: FakeKubelet = field(default_factory=FakeKubelet)
     fake: FakePodResources = field(default_factory=FakePodResources)
     now: float = 0.0

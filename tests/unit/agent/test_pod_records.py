@@ -20,7 +20,7 @@ from numalign.model.intent import PLACEMENT_OBSERVED
 from numalign.model.placement import Held
 from numalign.model.resources import Resources
 from tests.unit.agent.conftest import Connect
-from tests.worlds.served import Told
+from tests.worlds.log import RecordedLog
 from tools.clusters.fake_api import FakeApi
 from tools.clusters.waiting import until
 
@@ -33,7 +33,7 @@ class Desk:
 
     fake: FakeApi
     api: ApiServer
-    told: Told
+    told: RecordedLog
     registry: CollectorRegistry
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class Desk:
 @pytest_asyncio.fixture
 async def desk(connect: Connect) -> AsyncIterator[Desk]:
     async with FakeApi() as fake:
-        yield Desk(fake, connect(Access(fake.url)), Told(), CollectorRegistry())
+        yield Desk(fake, connect(Access(fake.url)), RecordedLog(), CollectorRegistry())
 
 
 def placed(uid: str, cpus: int) -> NamedPlacement:

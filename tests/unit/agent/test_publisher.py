@@ -21,7 +21,7 @@ from numalign.kube.decode.kubelet_reports import MACHINE, OBSERVED_AT, PLACEMENT
 from numalign.kube.errors import Forbidden, Unreachable
 from tests.unit.agent.conftest import Connect
 from tests.unit.agent.observations import container, listed, observation, pod
-from tests.worlds.served import Told
+from tests.worlds.log import RecordedLog
 from tools.clusters.fake_api import FakeApi, Json
 
 NODE = "/api/v1/nodes/a"
@@ -53,7 +53,7 @@ class Desk:
 
     fake: FakeApi
     api: ApiServer
-    told: Told
+    told: RecordedLog
     registry: CollectorRegistry
     publish: Publish = Publish.IF_ABSENT
     seconds: float = 0.0
@@ -94,7 +94,7 @@ class Desk:
 async def desk(connect: Connect) -> AsyncIterator[Desk]:
     async with FakeApi() as fake:
         fake.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
-        yield Desk(fake, connect(Access(fake.url)), Told(), CollectorRegistry())
+        yield Desk(fake, connect(Access(fake.url)), RecordedLog(), CollectorRegistry())
 
 
 def telling(desk: Desk, publish: Publish) -> Desk:

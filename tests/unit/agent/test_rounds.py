@@ -23,7 +23,7 @@ from agent.rounds import (
 from numalign.kube.errors import ClusterError, Forbidden, Unreachable
 from numalign.model.errors import BadInput, BadTopology, Mistake
 from tests.unit.agent.observations import container, listed, observation, pod
-from tests.worlds.served import Told
+from tests.worlds.log import RecordedLog
 
 SOON = 2 * POLL_SECONDS
 """Seconds within which a change is noticed and its files are quiet."""
@@ -49,7 +49,7 @@ class World:
     looks: list[float] = field(default_factory=list)
     writes: list[tuple[float, int]] = field(default_factory=list)
     observed: list[NodeReport] = field(default_factory=list)
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
 
     def __post_init__(self) -> None:
         self._heard: set[float] = set()

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from certs.keeper import Certificates
 from certs.reader import SharedCertificate
 from numalign.kube.client import Api
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 from tests.worlds.pairs import CONFIGURATION, MUTATING, NAMES, PLACE, VALIDATING, Time, configuration
 from tools.clusters.fake_api import FakeApi
 
@@ -19,8 +19,8 @@ Reader = Callable[..., SharedCertificate]
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def told() -> RecordedLog:
+    return RecordedLog()
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ async def client(cluster: FakeApi) -> AsyncIterator[Api]:
 
 
 @pytest.fixture
-def fields(told: Told, time: Time) -> Mapping[str, Any]:
+def fields(told: RecordedLog, time: Time) -> Mapping[str, Any]:
     """What keeper and reader are made of."""
     secret = {"namespace": PLACE.namespace, "secret": PLACE.name, "names": NAMES}
     return {**secret, "log": told.log, "now": time.now}

@@ -19,7 +19,7 @@ from numalign.runtime import server
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server_settings import ServerSettings
 from tests.unit.certs.conftest import Keeper, Reader
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 from tests.worlds.pairs import NAMES, PLACE, VALIDATING, Time, bundles
 from tools.clusters.fake_api import FakeApi
 
@@ -42,7 +42,7 @@ async def answer(request: web.Request) -> web.Response:
 
 
 @pytest.fixture
-def replica(reader: Reader, told: Told, tmp_path: Path) -> Start:
+def replica(reader: Reader, told: RecordedLog, tmp_path: Path) -> Start:
     """Starts replicas."""
 
     @asynccontextmanager

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from certs import secret as secrets
 from certs.secret import PairState
 from tests.unit.certs.conftest import Keeper
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 from tests.worlds.pairs import (
     CONFIGURATION,
     MUTATING,
@@ -93,7 +93,7 @@ async def test_the_next_leader_knows_for_how_long_a_step_has_been_known(
 
 
 async def test_a_secret_of_somebody_else_that_is_not_good_is_said_and_never_written(
-    cluster: FakeApi, keeper: Keeper, told: Told
+    cluster: FakeApi, keeper: Keeper, told: RecordedLog
 ) -> None:
     cluster.put(secret(files(pair("x")), ours=False))
     certificates = keeper()
@@ -108,7 +108,7 @@ async def test_a_secret_of_somebody_else_that_is_not_good_is_said_and_never_writ
 
 
 async def test_bundles_that_cannot_be_kept_are_said_once(
-    cluster: FakeApi, keeper: Keeper, told: Told
+    cluster: FakeApi, keeper: Keeper, told: RecordedLog
 ) -> None:
     cluster.failures["PATCH", configuration_path(MUTATING)] = HTTPStatus.FORBIDDEN
     cluster.delete(configuration_path(VALIDATING))
@@ -123,7 +123,7 @@ async def test_bundles_that_cannot_be_kept_are_said_once(
 
 
 async def test_a_bundle_that_somebody_overwrites_or_that_is_missing_is_put_back(
-    cluster: FakeApi, keeper: Keeper, told: Told
+    cluster: FakeApi, keeper: Keeper, told: RecordedLog
 ) -> None:
     cluster.delete(configuration_path(VALIDATING))
     certificates = keeper()
@@ -138,7 +138,7 @@ async def test_a_bundle_that_somebody_overwrites_or_that_is_missing_is_put_back(
 
 
 async def test_steps_and_the_next_rotation_are_said_and_counted(
-    keeper: Keeper, registry: CollectorRegistry, time: Time, told: Told
+    keeper: Keeper, registry: CollectorRegistry, time: Time, told: RecordedLog
 ) -> None:
     certificates = keeper()
     assert math.isnan(registry.get_sample_value(ROTATION) or 0)

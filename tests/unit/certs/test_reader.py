@@ -11,7 +11,7 @@ from certs.reader import SharedCertificate, start_pair
 from numalign.model.errors import BadInput
 from numalign.runtime import tls
 from tests.unit.certs.conftest import Reader
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 from tests.worlds.pairs import NAMES, PLACE, START, Time, files, pair, secret
 from tools.clusters.fake_api import FakeApi
 
@@ -35,7 +35,7 @@ def test_a_start_pair_for_names_that_cannot_be_certified(tmp_path: Path) -> None
 
 
 async def test_what_is_shared_is_served_once_and_nothing_is_written(
-    cluster: FakeApi, reader: Reader, told: Told
+    cluster: FakeApi, reader: Reader, told: RecordedLog
 ) -> None:
     shared, changes = pair(), list[set[str]]()
     cluster.put(secret(files(shared)))
@@ -74,7 +74,7 @@ async def test_a_secret_that_is_deleted_takes_nothing_away(cluster: FakeApi, rea
 
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "somebody else's"])
 async def test_a_secret_that_breaks_is_refused_and_the_old_pair_goes_on(
-    cluster: FakeApi, reader: Reader, told: Told, *, ours: bool
+    cluster: FakeApi, reader: Reader, told: RecordedLog, *, ours: bool
 ) -> None:
     good = pair()
     cluster.put(secret(files(good), ours=ours))
@@ -106,7 +106,7 @@ async def test_a_secret_of_somebody_else_that_was_never_good_is_waited_for(
 
 
 async def test_a_folder_that_cannot_be_written_is_said(
-    cluster: FakeApi, reader: Reader, told: Told, tmp_path: Path
+    cluster: FakeApi, reader: Reader, told: RecordedLog, tmp_path: Path
 ) -> None:
     (tmp_path / "tls").write_text("no folder")
     cluster.put(secret(files(pair())))
@@ -129,7 +129,7 @@ def full_disk() -> Iterator[None]:
 
 
 async def test_a_full_disk_takes_nothing_away_and_is_tried_again(
-    cluster: FakeApi, reader: Reader, told: Told
+    cluster: FakeApi, reader: Reader, told: RecordedLog
 ) -> None:
     old, new = pair(), pair()
     cluster.put(secret(files(old)))
@@ -148,7 +148,7 @@ async def test_a_full_disk_takes_nothing_away_and_is_tried_again(
 
 
 async def test_a_pair_from_the_future_is_not_served_before_its_time(
-    cluster: FakeApi, reader: Reader, time: Time, told: Told
+    cluster: FakeApi, reader: Reader, time: Time, told: RecordedLog
 ) -> None:
     now, later = pair(), pair(days=60)
     cluster.put(secret(files(now)))

@@ -9,7 +9,7 @@ import pytest
 
 from certs.watcher import SecretWatcher
 from tests.unit.certs.conftest import Keeper, Reader
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 from tests.worlds.pairs import files, pair, secret
 from tools.clusters.fake_api import FakeApi
 
@@ -41,7 +41,7 @@ async def test_readiness_waits_for_what_is_shared(cluster: FakeApi, watcher: Wat
 
 
 async def test_a_cluster_that_is_gone_takes_nothing_away_and_is_said_once(
-    cluster: FakeApi, watcher: Watcher, told: Told, tmp_path: Path
+    cluster: FakeApi, watcher: Watcher, told: RecordedLog, tmp_path: Path
 ) -> None:
     made = watcher()
     await made.check()
@@ -56,7 +56,7 @@ async def test_a_cluster_that_is_gone_takes_nothing_away_and_is_said_once(
 
 
 async def test_the_same_failure_is_said_again_after_it_was_over(
-    cluster: FakeApi, watcher: Watcher, told: Told
+    cluster: FakeApi, watcher: Watcher, told: RecordedLog
 ) -> None:
     made = watcher()
     for status in (HTTPStatus.FORBIDDEN, None, HTTPStatus.FORBIDDEN):
@@ -67,7 +67,7 @@ async def test_the_same_failure_is_said_again_after_it_was_over(
     assert len(told.of("certificates.failing")) == 2
 
 
-async def test_what_is_served_is_never_in_a_log(watcher: Watcher, told: Told) -> None:
+async def test_what_is_served_is_never_in_a_log(watcher: Watcher, told: RecordedLog) -> None:
     made = watcher()
     await made.check()
 

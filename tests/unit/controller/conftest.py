@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from controller.node_classes import NodeClasses
 from numalign.model.node import Node, node_class
-from tests.unit.webhook.conftest import Clock
-from tests.worlds.served import Told
+from tests.worlds.clock import Clock
+from tests.worlds.log import RecordedLog
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Steps:
     It `leads`, but only the first `leads_for` times that it is asked.
     """
 
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     clock: Clock = field(default_factory=lambda: Clock(1e6))
     leads: bool = True

@@ -19,7 +19,7 @@ from numalign.kube.errors import ClusterError, Forbidden, NotFound, Unreachable
 from numalign.model.intent import CLASS_LABEL, NODE_LABEL
 from numalign.model.node import Node, node_class
 from tests.unit.controller.conftest import Steps, seen
-from tests.unit.webhook.conftest import Clock
+from tests.worlds.clock import Clock
 from tests.worlds.notation import node, table
 from tools.clusters.fake_api import FakeApi
 

@@ -35,8 +35,8 @@ from numalign.runtime.settings import load
 from numalign.shapes import Identity, ShapeHistory
 from tests.unit.webhook import conftest
 from tests.worlds import faster
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import node, table
-from tests.worlds.served import Told
 from tools.clusters.fake_api import FakeApi
 
 SINGLE = "single-numa-node"
@@ -63,7 +63,7 @@ NO_LABELS = ("--label-nodes=false",)
 class Running:
     """A controller that runs, and what it said."""
 
-    told: Told
+    told: RecordedLog
     task: asyncio.Task[int]
 
     async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
@@ -102,7 +102,7 @@ class Bench:
 
     folder: Path
     api: FakeApi
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
 
     def settings(self, *argv: str) -> ControllerSettings:
         """Settings that lead to the API server, on any free port of this machine."""
@@ -115,7 +115,7 @@ class Bench:
     @asynccontextmanager
     async def running(self, *argv: str, **changes: Any) -> AsyncIterator[Running]:  # noqa: ANN401  fields of a Controller
         """A controller with these flags; ended in order, with exit code 0."""
-        stop, told = Stop(), Told()
+        stop, told = Stop(), RecordedLog()
         program = ControllerProgram(
             self.settings(*argv),
             told.log,

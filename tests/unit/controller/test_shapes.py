@@ -18,7 +18,7 @@ from numalign.shapes import LeftOut, ShapeHistory
 from numalign.shapes.history import RememberedShapes
 from numalign.shapes.identity import Identity
 from tests.unit.controller.conftest import Steps
-from tests.unit.webhook.conftest import Clock
+from tests.worlds.clock import Clock
 from tests.worlds.notation import node, table
 
 HOME = "/api/v1/namespaces/numalign-system/configmaps"

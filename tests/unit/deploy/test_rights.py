@@ -34,10 +34,10 @@ from scorer.settings import ScorerSettings
 from tests.unit.webhook import conftest
 from tests.unit.webhook.conftest import raw
 from tests.worlds import faster, rights
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
 from tests.worlds.pairs import MUTATING, VALIDATING, configuration
 from tests.worlds.rights import NAMESPACE, Right, Row
-from tests.worlds.served import Told
 from tools.clusters.fake_api import RESOURCES, TOPOLOGY, FakeApi, Json
 from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
@@ -126,7 +126,7 @@ class Running:
     """A program that runs, and what it said."""
 
     task: asyncio.Task[int]
-    told: Told
+    told: RecordedLog
 
     async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
         """Wait for something that can only be looked at; fails after half a minute."""
@@ -182,7 +182,7 @@ async def running(api: FakeApi, folder: Path, name: str) -> AsyncIterator[Runnin
     program, settings, flags = PROGRAMS[name]
     kubeconfig = api.kubeconfig(folder / "kubeconfig", namespace=HOME)
     everything = (f"--kubeconfig={kubeconfig}", "--bind=127.0.0.1", "--metrics-port=0", "--drain-seconds=0")
-    told, stop = Told(), Stop()
+    told, stop = RecordedLog(), Stop()
     chosen = load(settings, argv=[*everything, "--kubelet-configs=true", *flags], environ={}).settings
     task = asyncio.create_task(program(chosen, told.log, CollectorRegistry(), sleep=faster.sleep).serve(stop))
     made = Running(task, told)

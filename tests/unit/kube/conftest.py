@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.kube.objects import namespace, node, nrt, pod
+from tests.worlds.objects import namespace, node, nrt, pod
 from tools.clusters.fake_api import FakeApi
 
 TOKEN = "let-me-in"  # noqa: S105  of a server that lives as long as a test

@@ -18,9 +18,9 @@ from numalign.model.intent import Policy
 from numalign.model.machine import MOST_CPUS, Stock
 from numalign.model.node import Known, node_class
 from numalign.shapes.history import MOST_MACHINE_BYTES
-from tests.unit.kube.objects import GIB, STATIC_KUBELET, Json, configuration, machine_zone, node, reported
-from tests.unit.kube.objects import nrt as topology
 from tests.worlds.notation import bag, free_of, table
+from tests.worlds.objects import GIB, STATIC_KUBELET, Json, configuration, machine_zone, node, reported
+from tests.worlds.objects import nrt as topology
 
 ZONES = ("node-0", "node-1")
 MACHINE: Json = {

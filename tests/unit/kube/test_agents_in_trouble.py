@@ -18,8 +18,8 @@ from numalign.kube.decode import shapes
 from numalign.model.constraints import Constraints
 from numalign.model.intent import UNRULED
 from numalign.model.node import node_class
-from tests.unit.kube.objects import GIB, STATIC_KUBELET, Json, machine_zone, node, nrt, reported
 from tests.worlds.notation import asks, means, table
+from tests.worlds.objects import GIB, STATIC_KUBELET, Json, machine_zone, node, nrt, reported
 
 GPU = "nvidia.com/gpu"
 LARGE = asks("cpu=2 mem=1Gi gpu=4")

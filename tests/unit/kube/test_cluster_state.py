@@ -19,7 +19,8 @@ from numalign.model.node import CpuManager, Known
 from numalign.model.steps import finished
 from numalign.shapes import ShapeHistory, UnknownNode
 from numalign.shapes.history import LOSS_SECONDS
-from tests.unit.kube.objects import (
+from tests.worlds.notation import bag
+from tests.worlds.objects import (
     Json,
     configuration,
     machine_zone,
@@ -29,7 +30,6 @@ from tests.unit.kube.objects import (
     numatopology,
     reported,
 )
-from tests.worlds.notation import bag
 
 DRA = "deviceclass.resource.kubernetes.io"
 BLUE = {"numalign.io/class": "blue"}

@@ -26,7 +26,7 @@ from numalign.kube.kinds import PODS
 from numalign.kube.resource_types import POD
 from numalign.model.options import NEWEST
 from tests.unit.kube.conftest import Kubeconfig
-from tests.unit.kube.objects import node, nrt, numatopology, pod
+from tests.worlds.objects import node, nrt, numatopology, pod
 from tools.clusters.fake_api import FakeApi
 
 V1ALPHA1 = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"

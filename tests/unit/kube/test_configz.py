@@ -19,7 +19,7 @@ from numalign.kube.configz import ConfigzReader, Progress
 from numalign.kube.decode import kubelet_config
 from numalign.kube.errors import ClusterError, Forbidden, NotFound, Unreachable
 from numalign.model.errors import BadInput, BadTopology
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 from tools.clusters.fake_api import FakeApi
 
 Json = dict[str, Any]
@@ -69,7 +69,7 @@ class Desk:
 
     api: FakeApi
     client: Api
-    told: Told
+    told: RecordedLog
     registry: CollectorRegistry
     nodes: list[str] = field(default_factory=list)
     taken: dict[str, Json] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Desk:
 
 @pytest.fixture
 def desk(api: FakeApi, client: Api) -> Desk:
-    desk = Desk(api, client, Told(), CollectorRegistry(), nodes=["a", "b"])
+    desk = Desk(api, client, RecordedLog(), CollectorRegistry(), nodes=["a", "b"])
     api.documents.update({path(node): ANSWER for node in ("a", "b", "c")})
     return desk
 

@@ -26,7 +26,7 @@ from numalign.kube.events import (
     Type,
     written,
 )
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 from tools.clusters.fake_api import FakeApi
 from tools.clusters.waiting import until
 
@@ -50,7 +50,7 @@ class Recording:
     meanwhile: Callable[[], object] = lambda: None
     seconds: float = 0
     slept: list[float] = field(default_factory=list)
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:

@@ -30,9 +30,9 @@ from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.options import NEWEST
 from numalign.runtime import logs
 from numalign.shapes import Declared, GrowablePools, KnownShape, RememberedShapes, ShapeHistory
-from tests.unit.kube import objects
-from tests.unit.kube.objects import Json, listed, namespace, node, numatopology, reported
+from tests.worlds import objects
 from tests.worlds.notation import table
+from tests.worlds.objects import Json, listed, namespace, node, numatopology, reported
 from tools.clusters.fake_api import FakeApi
 
 SOON = 0.01

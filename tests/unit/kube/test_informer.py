@@ -27,7 +27,7 @@ from numalign.kube.errors import Unreachable
 from numalign.kube.informer import PAGE, Informer, WatchMetrics
 from numalign.kube.kinds import Collection, Key, Object
 from numalign.runtime import cooperative
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 from tools.clusters.fake_api import FakeApi, line, verb
 
 Json = dict[str, Any]
@@ -91,7 +91,7 @@ class Following:
     server: FakeApi
     shelf: Shelf = field(default_factory=Shelf)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-    log: Told = field(default_factory=Told)
+    log: RecordedLog = field(default_factory=RecordedLog)
     pauses: list[float] = field(default_factory=list)
     now: float = 1000.0
     chance: float = 1.0

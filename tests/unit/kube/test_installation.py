@@ -8,8 +8,8 @@ from numalign.kube import installation
 from numalign.kube.connection import Connection
 from numalign.kube.errors import Forbidden, Unconfigured
 from tests.unit.kube.conftest import Kubeconfig
-from tests.unit.kube.objects import Json
 from tests.worlds.notation import table
+from tests.worlds.objects import Json
 from tools.clusters.fake_api import FakeApi
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"

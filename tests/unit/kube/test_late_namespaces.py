@@ -10,7 +10,7 @@ from numalign.kube import late_namespaces
 from numalign.kube.errors import ClusterError, Throttled, Unreachable
 from numalign.kube.late_namespaces import BURST, KEPT_SECONDS, MOST_KEPT, PER_SECOND, LateNamespaces
 from numalign.model.intent import ENFORCE, Policy
-from tests.unit.webhook.conftest import Clock
+from tests.worlds.clock import Clock
 from tools.clusters.fake_api import FakeApi
 
 STRICT = "/api/v1/namespaces/strict"

@@ -5,7 +5,6 @@ import copy
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -26,7 +25,8 @@ from numalign.kube.lease import (
     LeaderElector,
     Leases,
 )
-from tests.unit.runtime.conftest import Told
+from tests.worlds.clock import Clock
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
 from tools.clusters.fake_api import FakeApi
 
@@ -34,27 +34,6 @@ Json = dict[str, Any]
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
 LEASE = f"{LEASES}/numalign-webhook"
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-
-
-@dataclass
-class Clock:
-    """A monotonic clock that moves when it is told to, and wall clocks that go with it."""
-
-    seconds: float = 1000.0
-    jump: float = 0.0
-
-    def __call__(self) -> float:
-        """The time now."""
-        return self.seconds
-
-    def passes(self, seconds: float) -> None:
-        """Let time pass."""
-        self.seconds += seconds
-
-    def wall(self) -> datetime:
-        """The wall clock, which is as wrong as a test wants it."""
-        return NOON + timedelta(seconds=self.seconds - 1000 + self.jump)
 
 
 @dataclass
@@ -78,7 +57,7 @@ class Candidate:
     """An election that runs, turn by turn."""
 
     clock: Clock
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     naps: Naps = field(default_factory=Naps)
     chance: float = 0.5
@@ -808,7 +787,7 @@ def _holder_is_erased(world: World) -> None:
 HAPPENINGS: dict[str, Callable[..., Awaitable[None] | None]] = {
     "steps": World.steps,
     "lost": partial(World.steps, arrives=False),
-    "pass": lambda world, seconds: world.clock.passes(seconds),
+    "pass": lambda world, seconds: world.clock.advance(seconds),
     "wall": lambda world, seconds: setattr(world.clock, "jump", world.clock.jump + seconds),
     "delete": lambda world: setattr(world.store, "lease", None),
     "erase": _holder_is_erased,

@@ -13,8 +13,8 @@ from numalign.model.bitset import bits
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import Stock
 from numalign.model.node import Known
-from tests.unit.kube.objects import STATIC_KUBELET, Json, machine_zone, reported
 from tests.worlds.notation import free_of
+from tests.worlds.objects import STATIC_KUBELET, Json, machine_zone, reported
 
 DATA = Path(__file__).parent / "data"
 GPU = "nvidia.com/gpu"

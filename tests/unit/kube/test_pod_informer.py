@@ -37,7 +37,7 @@ from numalign.model.intent import (
     Policy,
 )
 from numalign.runtime.logs import MANY_LINES
-from tests.unit.runtime.conftest import Told as LogTold
+from tests.worlds.log import RecordedLog as LogTold
 from tests.worlds.notation import asks, bag, table
 
 Json = dict[str, Any]

@@ -12,9 +12,9 @@ from numalign.kube.decode.fingerprints import Method
 from numalign.ledger.model import AssignedPod
 from numalign.model.node import CpuManager, Known, MemoryManager, node_class
 from numalign.scheduling.fingerprint_reader import PodFingerprintReader
-from tests.unit.kube.objects import Json, node
 from tests.unit.ledger.conftest import on
 from tests.worlds.notation import free_of, table
+from tests.worlds.objects import Json, node
 
 RECORDED = Path(__file__).parent / "data" / "recorded"
 NAMES = ["agent", "nfd", "rte", "rte-no-memory", "nfd-over-agent", "rte-over-agent"]

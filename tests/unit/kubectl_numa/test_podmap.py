@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tests.unit.kube.objects import machine_zone, node, nrt, reported
+from tests.worlds.objects import machine_zone, node, nrt, reported
 
 Run = Callable[..., Result]
 

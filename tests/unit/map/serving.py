@@ -32,10 +32,11 @@ from numalign.model.placement import Held
 from numalign.runtime import server
 from numalign.scheduling.scheduler_state import SchedulerState
 from tests.unit.map.reviewing import ALL_PODS, TOPOLOGIES, ReviewingApi
-from tests.unit.runtime.conftest import Told
 from tests.unit.webhook import conftest
-from tests.unit.webhook.conftest import Clock, Raw, raw
+from tests.unit.webhook.conftest import Raw, raw
+from tests.worlds.clock import Clock
 from tests.worlds.houses import plain, until
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
 
 ANN, BOB, CID, EVE = "token.of-ann", "token.of-bob", "token.of-cid", "token.of-eve"
@@ -84,7 +85,7 @@ class MapHouse:
 
     api: ReviewingApi = field(default_factory=ReviewingApi)
     clock: Clock = field(default_factory=lambda: Clock(1e6))
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     waiting_for: str | None = None
 

@@ -21,8 +21,8 @@ from numalign.map.access import (
 )
 from numalign.map.views import Visible
 from tests.unit.map.reviewing import ALL_PODS, TOPOLOGIES, ReviewingApi, namespaces_asked
-from tests.unit.runtime.conftest import Told
-from tests.unit.webhook.conftest import Clock
+from tests.worlds.clock import Clock
+from tests.worlds.log import RecordedLog
 
 ANN, BOB, EVE = "token.of-ann", "token.of-bob", "token.of-eve"
 
@@ -35,7 +35,7 @@ class House:
         self.api.knows(ANN, "ann", TOPOLOGIES, ALL_PODS)
         self.api.knows(BOB, "bob", TOPOLOGIES, ("pods", "team"))
         self.api.knows(EVE, "eve", ALL_PODS)
-        self.clock, self.told, self.registry = Clock(1000.0), Told(), CollectorRegistry()
+        self.clock, self.told, self.registry = Clock(1000.0), RecordedLog(), CollectorRegistry()
         self.access = TokenAccess(
             self.api, audience=audience, log=self.told.log, registry=self.registry, clock=self.clock
         )

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.map import events
 from numalign.map.events import Stream, Streams, TooManyStreams
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 
 ANN, BOB = b"ann", b"bob"
 
@@ -103,7 +103,7 @@ async def test_whoever_follows_tells_what_changed_and_ends_all_when_it_ends(stre
     async def look() -> int:
         return revisions[-1]
 
-    task = asyncio.create_task(streams.follow(look, changes, log=Told().log, sleep=sleep))
+    task = asyncio.create_task(streams.follow(look, changes, log=RecordedLog().log, sleep=sleep))
     with streams.opened(ANN) as stream:
         await asyncio.sleep(0.01)
         assert stream.take(5) == b""
@@ -119,7 +119,7 @@ async def test_whoever_follows_tells_what_changed_and_ends_all_when_it_ends(stre
 
 
 async def test_what_breaks_while_it_looks_is_said_and_ends_nothing(streams: Streams) -> None:
-    told, looks = Told(), list[int]()
+    told, looks = RecordedLog(), list[int]()
 
     async def look() -> int:
         looks.append(len(looks))

@@ -106,10 +106,10 @@ class Tags(HTMLParser):
         self.text = ""
         self.feed(page)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: D102  as HTMLParser has it
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
 
-    def handle_data(self, data: str) -> None:  # noqa: D102  as HTMLParser has it
+    def handle_data(self, data: str) -> None:
         self.text += data
 
 

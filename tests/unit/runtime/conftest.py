@@ -1,46 +1,25 @@
 """What the tests of a process share: a log that can be read, and certificates."""
 
-import io
-import json
 import ssl
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from prometheus_client import CollectorRegistry
 
-from numalign.runtime import logs
 from numalign.runtime.tls import PairFiles
 from tests.worlds.houses import Door, House
+from tests.worlds.log import RecordedLog
 from tools.clusters.certificates import certificate, key_pem
 
 
-@dataclass
-class Told:
-    """A log, and what was said to it."""
-
-    stream: io.StringIO = field(default_factory=io.StringIO)
-
-    def __post_init__(self) -> None:
-        self.log = logs.to(self.stream, level="debug", form="json")
-
-    def lines(self) -> list[dict[str, Any]]:
-        """Every line, as the object it is."""
-        return [json.loads(line) for line in self.stream.getvalue().splitlines()]
-
-    def of(self, event: str) -> list[dict[str, Any]]:
-        """The lines of one event."""
-        return [line for line in self.lines() if line["event"] == event]
-
-
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def told() -> RecordedLog:
+    return RecordedLog()
 
 
 @pytest.fixture
@@ -49,7 +28,7 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def house(told: Told, registry: CollectorRegistry) -> House:
+def house(told: RecordedLog, registry: CollectorRegistry) -> House:
     return House(told, registry, Door())
 
 

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Counter
 from numalign.model.errors import BadInput
 from numalign.runtime import logs
 from numalign.runtime.line_writer import MOST_WAITING, LineResult, LineWriter, line_writer, standard_error
-from tests.worlds.houses import Told
+from tests.worlds.log import RecordedLog
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def soon(seen: Callable[[], bool]) -> None:
 
 
 def test_lines_come_into_the_file_in_order_and_behind_what_is_there(
-    tmp_path: Path, lines: Counter, told: Told, count: Callable[[LineResult], float]
+    tmp_path: Path, lines: Counter, told: RecordedLog, count: Callable[[LineResult], float]
 ) -> None:
     file = tmp_path / "audit.log"
     file.write_text("before\n")
@@ -51,13 +51,13 @@ def test_lines_come_into_the_file_in_order_and_behind_what_is_there(
     assert [count(result) for result in LineResult] == [500, 0, 0]
 
 
-def test_a_file_that_is_made_is_not_for_everybody(tmp_path: Path, lines: Counter, told: Told) -> None:
+def test_a_file_that_is_made_is_not_for_everybody(tmp_path: Path, lines: Counter, told: RecordedLog) -> None:
     with line_writer(str(tmp_path / "audit.log"), flag="--x", lines=lines, log=told.log):
         assert (tmp_path / "audit.log").stat().st_mode & 0o007 == 0
 
 
 def test_a_file_that_was_moved_away_is_made_anew(
-    tmp_path: Path, lines: Counter, told: Told, count: Callable[[LineResult], float]
+    tmp_path: Path, lines: Counter, told: RecordedLog, count: Callable[[LineResult], float]
 ) -> None:
     file, rotated = tmp_path / "audit.log", tmp_path / "audit.log.1"
     with line_writer(str(file), flag="--x", lines=lines, log=told.log) as writer:
@@ -73,7 +73,7 @@ def test_a_file_that_was_moved_away_is_made_anew(
 
 
 def test_a_path_that_cannot_be_written_is_refused_with_its_flag(
-    tmp_path: Path, lines: Counter, told: Told
+    tmp_path: Path, lines: Counter, told: RecordedLog
 ) -> None:
     for path in (tmp_path, tmp_path / "nowhere" / "audit.log"):
         with (
@@ -83,7 +83,7 @@ def test_a_path_that_cannot_be_written_is_refused_with_its_flag(
             pass
 
 
-def test_a_pipe_that_nobody_reads_is_refused(tmp_path: Path, lines: Counter, told: Told) -> None:
+def test_a_pipe_that_nobody_reads_is_refused(tmp_path: Path, lines: Counter, told: RecordedLog) -> None:
     os.mkfifo(tmp_path / "pipe")
     with (
         pytest.raises(BadInput, match=f"cannot be written: {strerror(ENXIO)}"),
@@ -93,7 +93,7 @@ def test_a_pipe_that_nobody_reads_is_refused(tmp_path: Path, lines: Counter, tol
 
 
 def test_what_cannot_be_written_is_counted_and_said_once_a_minute(
-    tmp_path: Path, lines: Counter, told: Told, count: Callable[[LineResult], float]
+    tmp_path: Path, lines: Counter, told: RecordedLog, count: Callable[[LineResult], float]
 ) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -114,7 +114,7 @@ def test_what_cannot_be_written_is_counted_and_said_once_a_minute(
 
 
 def test_nobody_waits_for_a_pipe_that_stands_still(
-    lines: Counter, told: Told, count: Callable[[LineResult], float], monkeypatch: pytest.MonkeyPatch
+    lines: Counter, told: RecordedLog, count: Callable[[LineResult], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
 
@@ -154,7 +154,9 @@ def test_nobody_waits_for_a_standard_error_that_stands_still(
     assert numbers == sorted(set(numbers))
 
 
-def test_of_a_full_pipe_only_whole_lines_are_missing(tmp_path: Path, lines: Counter, told: Told) -> None:
+def test_of_a_full_pipe_only_whole_lines_are_missing(
+    tmp_path: Path, lines: Counter, told: RecordedLog
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     with line_writer(str(tmp_path / "pipe"), flag="--x", lines=lines, log=told.log) as writer:
@@ -171,7 +173,7 @@ def test_of_a_full_pipe_only_whole_lines_are_missing(tmp_path: Path, lines: Coun
 
 
 def test_after_a_line_that_was_cut_off_the_next_stands_on_one_of_its_own(
-    tmp_path: Path, lines: Counter, told: Told, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, lines: Counter, told: RecordedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = os.write
     disk: list[int | OSError] = [3, OSError(28, "No space left on device")]
@@ -192,7 +194,7 @@ def test_after_a_line_that_was_cut_off_the_next_stands_on_one_of_its_own(
 
 
 def test_a_write_that_never_ends_does_not_keep_the_program_from_ending(
-    lines: Counter, told: Told, monkeypatch: pytest.MonkeyPatch
+    lines: Counter, told: RecordedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
     monkeypatch.setattr("numalign.runtime.line_writer.CLOSING_SECONDS", 0.05)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.runtime import logs
-from tests.worlds.houses import Told
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
 
 
@@ -115,7 +115,7 @@ def raised() -> Exception:
     return caught.value
 
 
-def test_a_failure_carries_its_traceback(told: Told) -> None:
+def test_a_failure_carries_its_traceback(told: RecordedLog) -> None:
     told.log.failed("task.failed", raised(), task="t")
     [line] = told.lines()
 
@@ -146,7 +146,7 @@ def test_from_a_level_up(level: str) -> None:
     assert [line["level"] for line in lines] == LEVELS[LEVELS.index(level) :]
 
 
-def test_a_bound_log_adds_its_fields_and_leaves_the_first_alone(told: Told) -> None:
+def test_a_bound_log_adds_its_fields_and_leaves_the_first_alone(told: RecordedLog) -> None:
     told.log.bound(uid="u", step=1).bound(step=2).info("a", more=True)
     told.log.info("b")
     first, second = told.lines()
@@ -167,7 +167,7 @@ def root_logger() -> Iterator[logging.Logger]:
 
 
 @pytest.mark.usefixtures("root_logger")
-def test_libraries_are_heard_from_warnings_up(told: Told) -> None:
+def test_libraries_are_heard_from_warnings_up(told: RecordedLog) -> None:
     logs.adopt_libraries(told.log)
     logging.getLogger("asyncio").info("chatter")
     logging.getLogger("asyncio").warning("slow callback of %s s", 3)
@@ -185,7 +185,7 @@ QUIET = [
 
 @pytest.mark.parametrize(("lines", "times", "expected"), table(QUIET))
 def test_what_a_peer_can_repeat_is_said_seldom_with_how_often_it_was_not(
-    told: Told, lines: int, times: list[float], expected: list[tuple[int, int | None]]
+    told: RecordedLog, lines: int, times: list[float], expected: list[tuple[int, int | None]]
 ) -> None:
     log = logs.QuietLog(told.log, every=60, lines=lines, clock=iter(times).__next__)
     for number in range(len(times)):
@@ -195,7 +195,7 @@ def test_what_a_peer_can_repeat_is_said_seldom_with_how_often_it_was_not(
     assert {line["level"] for line in told.lines()} == {"warning"}
 
 
-def test_one_event_does_not_silence_another(told: Told) -> None:
+def test_one_event_does_not_silence_another(told: RecordedLog) -> None:
     log = logs.QuietLog(told.log, clock=lambda: 0.0)
     for event in ("request.slow", "request.unreadable", "request.slow"):
         log.info(event)

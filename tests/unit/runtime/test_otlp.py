@@ -14,7 +14,7 @@ from numalign.model.errors import BadInput
 from numalign.runtime import otlp, tracing
 from numalign.runtime.otlp import MOST_WAITING, OtlpTracer
 from numalign.runtime.tracing import TRACEPARENT
-from tests.worlds.houses import Told
+from tests.worlds.log import RecordedLog
 from tools.clusters.otlp import OtlpReceiver, receiving
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -30,7 +30,7 @@ def receiver() -> Iterator[OtlpReceiver]:
 
 
 @pytest.fixture
-def exporting(receiver: OtlpReceiver, told: Told, registry: CollectorRegistry) -> Callable[..., Any]:
+def exporting(receiver: OtlpReceiver, told: RecordedLog, registry: CollectorRegistry) -> Callable[..., Any]:
     """Makes a tracer that sends to the receiver, inside a `with`."""
 
     def made(ratio: float = 1.0, endpoint: str = "") -> Any:  # noqa: ANN401  a context manager
@@ -137,7 +137,7 @@ def test_spans_are_counted(
 
 
 def test_a_receiver_that_is_gone_is_said_once_and_nobody_waits(
-    exporting: Callable[..., Any], told: Told, registry: CollectorRegistry
+    exporting: Callable[..., Any], told: RecordedLog, registry: CollectorRegistry
 ) -> None:
     # Nobody listens there.
     with exporting(endpoint="http://127.0.0.1:9") as tracer:
@@ -156,7 +156,7 @@ def test_a_receiver_that_is_gone_is_said_once_and_nobody_waits(
 
 
 def test_a_receiver_that_says_no_is_counted(
-    receiver: OtlpReceiver, exporting: Callable[..., Any], told: Told, registry: CollectorRegistry
+    receiver: OtlpReceiver, exporting: Callable[..., Any], told: RecordedLog, registry: CollectorRegistry
 ) -> None:
     receiver.status = HTTPStatus.BAD_REQUEST
     with exporting() as tracer, tracer.called("a", {}):

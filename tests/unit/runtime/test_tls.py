@@ -20,7 +20,8 @@ from prometheus_client import CollectorRegistry
 
 from numalign.runtime import tls
 from numalign.runtime.tls import PairFiles
-from tests.worlds.houses import Mint, Told, Trust
+from tests.worlds.houses import Mint, Trust
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
 
 EXPIRY = "numalign_tls_certificate_expiry_timestamp_seconds"
@@ -190,7 +191,7 @@ def der(cert: Path) -> bytes:
 
 
 @pytest.fixture
-def keeper(mint: Mint, told: Told, registry: CollectorRegistry) -> tls.Keeper:
+def keeper(mint: Mint, told: RecordedLog, registry: CollectorRegistry) -> tls.Keeper:
     return tls.Keeper(mint.pair(), log=told.log, registry=registry)
 
 
@@ -240,7 +241,7 @@ def test_nothing_older_than_tls_1_2_is_spoken(keeper: tls.Keeper) -> None:
 
 
 def test_a_bad_new_pair_is_refused_and_the_old_one_stays(
-    keeper: tls.Keeper, mint: Mint, told: Told, registry: CollectorRegistry, trusting: Trust
+    keeper: tls.Keeper, mint: Mint, told: RecordedLog, registry: CollectorRegistry, trusting: Trust
 ) -> None:
     old = der(keeper.files.cert)
     client = trusting(keeper.files.cert)
@@ -256,7 +257,7 @@ def test_a_bad_new_pair_is_refused_and_the_old_one_stays(
 
 
 def test_a_good_new_pair_is_counted_and_logged(
-    keeper: tls.Keeper, mint: Mint, told: Told, registry: CollectorRegistry
+    keeper: tls.Keeper, mint: Mint, told: RecordedLog, registry: CollectorRegistry
 ) -> None:
     until = (now() + timedelta(days=7)).replace(microsecond=0)
     mint.renew(keeper.files, mint.pair(until=until))
@@ -268,7 +269,7 @@ def test_a_good_new_pair_is_counted_and_logged(
 
 
 def test_an_expired_pair_is_trouble_until_the_clock_jumps_back(
-    mint: Mint, told: Told, registry: CollectorRegistry
+    mint: Mint, told: RecordedLog, registry: CollectorRegistry
 ) -> None:
     times = [now()]
     until = (times[0] + timedelta(hours=1)).replace(microsecond=0)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.runtime.token_bucket import TokenBucket
-from tests.unit.webhook.conftest import Clock
+from tests.worlds.clock import Clock
 
 
 def test_what_is_saved_up_may_be_taken_at_once_and_then_at_the_rate() -> None:

@@ -18,7 +18,7 @@ from numalign.scheduling.recent_refusals import (
     MOST_NODES,
     RecentRefusals,
 )
-from tests.unit.webhook.conftest import Clock
+from tests.worlds.clock import Clock
 from tests.worlds.notation import asks, table
 
 NOW = 1_000_000.0

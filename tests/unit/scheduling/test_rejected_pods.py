@@ -12,8 +12,8 @@ from numalign.kube.pod_informer import PodInfo, PodInformer
 from numalign.kubelet.admission_errors import RejectionReason
 from numalign.scheduling import rejected_pods
 from numalign.scheduling.rejected_pods import RejectedPod
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
-from tests.worlds.served import Told
 
 SAID = "Pod was rejected: Resources cannot be allocated with Topology locality"
 NOW = 1_800_000_000
@@ -111,6 +111,6 @@ def test_a_watched_pod_and_a_stored_one_say_the_same(
 ) -> None:
     raw = pod(phase=phase, reason=reason, message=message, started=started, node=node)
     last = Last()
-    PodInformer(last, PodReader(), log=Told().log, registry=CollectorRegistry()).put(raw)
+    PodInformer(last, PodReader(), log=RecordedLog().log, registry=CollectorRegistry()).put(raw)
 
     assert rejected_pods.of_pod(last.seen) == rejected_pods.read(raw)

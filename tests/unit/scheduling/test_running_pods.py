@@ -18,7 +18,7 @@ from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo, PodInformer
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.scheduling.running_pods import PodRule, RuleOutcome, RuleResult, RunningPodJudge, runs
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
 
 ADMITTED = AdmissionDecision(AdmissionState.FITS)
@@ -41,7 +41,7 @@ def pod(
     }
     listener = Mock()
     informer = PodInformer(
-        listener, READER, recreated=RECREATED, log=Told().log, registry=CollectorRegistry()
+        listener, READER, recreated=RECREATED, log=RecordedLog().log, registry=CollectorRegistry()
     )
     informer.put(raw)
     told: PodInfo = listener.update_pod.call_args.args[0]

@@ -39,9 +39,9 @@ from scorer.context import CallContext, CallMetrics
 from scorer.handlers import application
 from scorer.preempting import Preemption
 from scorer.settings import ReserveAt, ScorerSettings
+from tests.worlds.log import RecordedLog
 from tests.worlds.manifests import labelled, pod_spec, topology
 from tests.worlds.notation import node
-from tests.worlds.served import Told
 
 Raw = dict[str, Any]
 
@@ -232,7 +232,7 @@ class Scorer:
     binds: bool = True
     leads: bool = True
     proved: float = 10.0
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
     time: Time = field(default_factory=Time)
     teller: list[Event] = field(default_factory=list)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)

@@ -41,8 +41,9 @@ from tests.unit.scorer.conftest import (
     running,
 )
 from tests.worlds import faster
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import GPU, node, table
-from tests.worlds.served import Served, Told
+from tests.worlds.served import Served
 from tools.clusters.fake_api import FakeApi
 
 ROOT = Path(__file__).parents[3]
@@ -97,7 +98,7 @@ class Bench:
 
     folder: Path
     api: FakeApi
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
 
     def kubeconfig(self) -> tuple[str, str]:
         """Flags that lead to the API server."""

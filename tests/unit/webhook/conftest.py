@@ -28,9 +28,10 @@ from numalign.runtime import server
 from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.shapes import UnknownNode
 from numalign.shapes.hints import unhinted
+from tests.worlds.clock import Clock
+from tests.worlds.log import RecordedLog
 from tests.worlds.manifests import labelled, pod_spec, topology
 from tests.worlds.naming import named
-from tests.worlds.served import Told
 from webhook import review
 from webhook.avoidance import Avoidance
 from webhook.handlers import application
@@ -137,22 +138,11 @@ def snapshot(
 
 
 @dataclass
-class Clock:
-    """A time that only moves when it is told to."""
-
-    seconds: float = 0.0
-
-    def __call__(self) -> float:
-        """The time now."""
-        return self.seconds
-
-
-@dataclass
 class Webhook:
     """A webhook in this process, its snapshot file, and a client of it."""
 
     path: Path
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     clock: Clock = field(default_factory=Clock)
     audit: RefusalAudit | None = None

@@ -28,8 +28,8 @@ from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from tests.unit.webhook import conftest
 from tests.unit.webhook.conftest import TEAM, Raw, raw, request
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import node, table
-from tests.worlds.served import Told
 from tools.clusters.fake_api import FakeApi
 from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
@@ -52,7 +52,7 @@ def pair() -> Pair:
 class Running:
     """A webhook that runs, and what it said."""
 
-    told: Told
+    told: RecordedLog
     stop: Stop
     task: asyncio.Task[int]
     scheme: str
@@ -107,7 +107,7 @@ class Bench:
 
     folder: Path
     api: FakeApi
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
     settled: list[str] = field(default_factory=list)
 
     def settings(self, *argv: str) -> WebhookSettings:

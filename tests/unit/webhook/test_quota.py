@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.policy_keeper import PolicyKeeper
-from tests.unit.webhook.conftest import TEAM, UID, Clock, Raw, Webhook, raw, request
+from tests.unit.webhook.conftest import TEAM, UID, Raw, Webhook, raw, request
+from tests.worlds.clock import Clock
 from tests.worlds.notation import node
 from webhook.handlers import LONGEST_NAME
 from webhook.level_metrics import PodsBelow

@@ -16,8 +16,8 @@ from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.model.node import Node, node_class
 from numalign.shapes import KnownShape, shape
 from tests.unit.webhook import conftest
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import asks, means, node
-from tests.worlds.served import Told
 from webhook.snapshot_holder import SnapshotHolder
 
 SINGLE = "single-numa-node"
@@ -65,7 +65,7 @@ class Followed:
     """A holder, its feed, and what it said and counted."""
 
     feed: Fed = field(default_factory=Fed)
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     settled: list[Snapshot | None] = field(default_factory=list)
 

@@ -38,8 +38,8 @@ from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import SchedulerState
 from tests.unit.scorer.conftest import SINGLE, TEAM, Raw, Time, raw, running, snapshot
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
-from tests.worlds.served import Told
 
 HEALED = {"gate": "enabled", "heal": "running"}
 """The labels of a namespace that wants misaligned pods moved."""
@@ -253,7 +253,7 @@ class Leader:
     leads: bool = True
     gates: bool = True
     rates: Rates = Rates(owner=600, node=300, cluster=6)  # noqa: RUF009  frozen
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
     events: list[Event] = field(default_factory=list)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 

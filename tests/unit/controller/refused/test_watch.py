@@ -12,7 +12,7 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.events import Event
 from numalign.kube.kinds import Key
 from numalign.runtime.clock import utc_now
-from tests.worlds.served import Told
+from tests.worlds.log import RecordedLog
 
 KEY = ("team", "web")
 
@@ -27,7 +27,7 @@ class World:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.registry = CollectorRegistry()
-        told = Told()
+        told = RecordedLog()
         self.watch = FailedPodWatch(
             ControllerSettings(),
             leading=lambda: True,

@@ -14,7 +14,7 @@ from numalign.kube.errors import NotFound
 from numalign.kube.pod_informer import Owner, Phase, PodInfo
 from numalign.model.intent import IntentAnnotations
 from numalign.scheduling.running_pods import RuleOutcome
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 
 Json = dict[str, Any]
 
@@ -132,7 +132,7 @@ class Site:
         self.seconds = 0.0
         self.leads = True
         self.wanted: Mapping[str, PolicyReport] | None = {}
-        self.told, self.registry = Told(), CollectorRegistry()
+        self.told, self.registry = RecordedLog(), CollectorRegistry()
         self.writer = self.replica()
 
     def replica(self) -> ReportWriter:

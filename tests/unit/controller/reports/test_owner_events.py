@@ -10,7 +10,7 @@ from numalign.kube.errors import Forbidden, NotFound, Unreachable
 from numalign.kube.events import Event, Type
 from tests.unit.controller.healing.conftest import ROOMY, Cluster, Leader, owned
 from tests.unit.scorer.conftest import TEAM, raw
-from tests.worlds.served import Told
+from tests.worlds.log import RecordedLog
 
 Json = dict[str, Any]
 
@@ -52,7 +52,7 @@ class Site:
     """The events of a cluster with one node, whose namespace wants something of pods."""
 
     def __init__(self, apps: Apps, **labels: str) -> None:
-        self.apps, self.told, self.events = apps, Told(), list[Event]()
+        self.apps, self.told, self.events = apps, RecordedLog(), list[Event]()
         self.cluster = Cluster({"a": ROOMY}, namespaces={TEAM: labels or WANTS})
         self.leader = Leader(self.cluster)
         self.leads = True

@@ -21,8 +21,8 @@ from numalign.model.intent import Policy, Scope
 from numalign.model.node import CpuManager, MemoryManager
 from numalign.model.options import CpuOption, FeatureGate, NumaStrategy, TopologyOption
 from numalign.model.resources import Resources, ZoneId
-from tests.unit.kube.objects import mistakes
 from tests.worlds.notation import table
+from tests.worlds.objects import mistakes
 
 MIB = 2**20
 GIB = 2**30

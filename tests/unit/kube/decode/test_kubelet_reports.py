@@ -30,8 +30,8 @@ from numalign.model.machine import MOST_CPUS, Core, DevicePlace, all_places
 from numalign.model.node import CpuManager
 from numalign.model.options import CpuOption
 from numalign.model.resources import Resources, ZoneId
-from tests.unit.kube.objects import GIB, Json, mistakes
 from tests.worlds.notation import bag, table, zone_ids
+from tests.worlds.objects import GIB, Json, mistakes
 
 KUBELET = {"version": "v1.34.4", "cpuManagerPolicy": "static", "topologyManagerPolicy": "restricted"}
 

@@ -24,10 +24,10 @@ from numalign.model.machine import DevicePlace
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
 from numalign.model.options import CpuOption, Options, TopologyOption
 from numalign.model.resources import Resources, ZoneId
-from tests.unit.kube.objects import GIB, Json, mistakes
-from tests.unit.kube.objects import described_machine as raw
-from tests.unit.kube.objects import machine_zone as zone
 from tests.worlds.notation import table
+from tests.worlds.objects import GIB, Json, mistakes
+from tests.worlds.objects import described_machine as raw
+from tests.worlds.objects import machine_zone as zone
 
 STATIC = KubeletConfiguration("n", cpu_manager=CpuManager.STATIC, memory_manager=MemoryManager.STATIC)
 OFF = KubeletConfiguration("n", cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)

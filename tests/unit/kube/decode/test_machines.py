@@ -7,10 +7,10 @@ from numalign.model.bitset import bits
 from numalign.model.errors import BadTopology
 from numalign.model.machine import Core, DevicePlace
 from numalign.model.resources import Resources, ZoneId
-from tests.unit.kube.objects import GIB, Json, mistakes
-from tests.unit.kube.objects import described_machine as raw
-from tests.unit.kube.objects import machine_zone as zone
 from tests.worlds.notation import table, zone_ids
+from tests.worlds.objects import GIB, Json, mistakes
+from tests.worlds.objects import described_machine as raw
+from tests.worlds.objects import machine_zone as zone
 
 
 def test_all_of_a_machine_is_read() -> None:

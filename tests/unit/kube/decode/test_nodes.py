@@ -14,8 +14,8 @@ from numalign.model.options import CpuOption, FeatureGate, Options, TopologyOpti
 from numalign.model.resources import Resources, ZoneId
 from numalign.shapes.identity import Identity
 from numalign.shapes.unknown_node import UnknownNode
-from tests.unit.kube.objects import mistakes
 from tests.worlds.notation import bag, table
+from tests.worlds.objects import mistakes
 
 
 def zone(number: int = 0, **amounts: int) -> Zone:

@@ -18,8 +18,8 @@ from numalign.model.intent import Policy, Scope
 from numalign.model.node import CpuManager, MemoryManager, Zone
 from numalign.model.options import CpuOption
 from numalign.model.resources import Resources, ZoneId
-from tests.unit.kube.objects import mistakes
 from tests.worlds.notation import table
+from tests.worlds.objects import mistakes
 
 Json = dict[str, Any]
 

@@ -8,8 +8,8 @@ from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy
 from numalign.model.machine import MOST_CPUS
 from numalign.model.node import Zone
-from tests.unit.kube.objects import Json, mistakes, numatopology
 from tests.worlds.notation import GPU, table, zone
+from tests.worlds.objects import Json, mistakes, numatopology
 
 
 def test_cpus_are_read_zone_by_zone_and_a_zero_may_be_left_out() -> None:

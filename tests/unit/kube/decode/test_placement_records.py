@@ -24,8 +24,8 @@ from numalign.model.errors import Mistake
 from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED
 from numalign.model.placement import Held, ZoneSet
 from numalign.model.resources import Resources
-from tests.unit.kube.objects import mistakes
 from tests.worlds.notation import GPU, asks, bag, machine, node, table, zone_ids
+from tests.worlds.objects import mistakes
 
 SPARSE = node("cpu=4 mem=8Gi", "cpu=16 mem=32Gi gpu=2", policy="single-numa-node", ids=(0, 3))
 

@@ -8,8 +8,8 @@ from numalign.kube.decode import pods
 from numalign.model.errors import AND_MORE, MOST_MISTAKES, BadPod
 from numalign.model.pod import Container, Pod, Role
 from numalign.model.resources import Resources
-from tests.unit.kube.objects import mistakes
 from tests.worlds.notation import table
+from tests.worlds.objects import mistakes
 
 GIB = 2**30
 

@@ -18,7 +18,7 @@ from numalign.kube.decode.templates import (
 )
 from numalign.model.errors import AND_MORE, MOST_MISTAKES, BadPod, Mistake
 from numalign.model.pod import Container, Pod
-from tests.unit.kube.objects import mistakes
+from tests.worlds.objects import mistakes
 
 
 def container(name: str = "main", **fields: object) -> dict[str, Any]:

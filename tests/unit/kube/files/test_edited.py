@@ -9,8 +9,8 @@ import pytest
 from numalign.kube.decode.parts import Part
 from numalign.kube.files import edited
 from numalign.model.errors import BadInput, Mistake
-from tests.unit.kube.objects import mistakes
 from tests.worlds.notation import table
+from tests.worlds.objects import mistakes
 
 
 class BadMenu(BadInput):

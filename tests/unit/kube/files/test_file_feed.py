@@ -17,9 +17,9 @@ from prometheus_client import CollectorRegistry
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.informer import Sink
-from tests.unit.kube.objects import listed, nrt
-from tests.unit.runtime.conftest import Told
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
+from tests.worlds.objects import listed, nrt
 from tools.clusters.waiting import until
 
 SOON = 0.01
@@ -37,7 +37,7 @@ class Followed:
     every: float = SOON
     seconds: float = 0
     seen: list[Snapshot] = field(default_factory=list)
-    told: Told = field(default_factory=Told)
+    told: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     pods: Sink | None = None
 

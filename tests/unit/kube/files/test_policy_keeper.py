@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.kube.files.policy import NO_POLICY, BadPolicy, ClusterPolicy, parse
 from numalign.kube.files.policy_keeper import PolicyKeeper
-from tests.worlds.served import Told
+from tests.worlds.log import RecordedLog
 
 
 class Kept:
@@ -16,7 +16,7 @@ class Kept:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.told = Told()
+        self.told = RecordedLog()
         self.registry = CollectorRegistry()
         self.keeper = PolicyKeeper(path, log=self.told.log, registry=self.registry)
 
@@ -63,7 +63,7 @@ FIRST, SECOND, WRONG = "defaults: [{warn: none}]", "defaults: [{warn: restricted
 
 
 def test_without_a_file_nothing_is_asked() -> None:
-    told = Told()
+    told = RecordedLog()
     keeper = PolicyKeeper(None, log=told.log, registry=CollectorRegistry())
 
     keeper.load()
@@ -73,7 +73,7 @@ def test_without_a_file_nothing_is_asked() -> None:
 
 
 async def test_there_must_be_a_file_to_follow_one() -> None:
-    keeper = PolicyKeeper(None, log=Told().log, registry=CollectorRegistry())
+    keeper = PolicyKeeper(None, log=RecordedLog().log, registry=CollectorRegistry())
 
     with pytest.raises(ValueError, match="no file"):
         await keeper.follow(every=1)

@@ -21,7 +21,7 @@ from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.node import Known
 from numalign.model.resources import Resources
 from numalign.shapes import Declared, RememberedShapes, ShapeHistory
-from tests.unit.kube.objects import Json, configuration, listed, namespace, node, nrt
+from tests.worlds.objects import Json, configuration, listed, namespace, node, nrt
 
 BUNDLED = DATA / "cluster.yaml"
 

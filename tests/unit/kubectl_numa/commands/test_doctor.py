@@ -9,9 +9,9 @@ import pytest
 from click.testing import Result
 
 from numalign.kube.kinds import READY_KEY
-from tests.unit.kube.objects import STATIC_KUBELET, described_machine, listed, machine_zone, nrt, reported
 from tests.unit.kubectl_numa.objects import known, manifest
 from tests.worlds.notation import table
+from tests.worlds.objects import STATIC_KUBELET, described_machine, listed, machine_zone, nrt, reported
 
 Run = Callable[..., Result]
 Write = Callable[..., Path]

@@ -25,7 +25,7 @@ from numalign.model.intent import Match
 from numalign.runtime.server import Stop
 from tests.unit.kubectl_numa.commands.test_pods import PODS, placed
 from tests.unit.kubectl_numa.objects import ITEMS
-from tests.worlds.served import Told
+from tests.worlds.log import RecordedLog
 from tools.clusters.fake_api import FakeApi
 
 Run = Callable[..., Result]
@@ -111,7 +111,7 @@ def test_standard_input_cannot_be_read_again(run: Run) -> None:
 @asynccontextmanager
 async def served(source: ClusterSource, path: str = "/") -> AsyncIterator[str]:
     """The address of a map that is served; it ends in order."""
-    told, stop, urls = Told(), Stop(), asyncio.Queue[str]()
+    told, stop, urls = RecordedLog(), Stop(), asyncio.Queue[str]()
     made = LocalMap(source, NO_POLICY, Match.SATISFIES, 0, path, urls.put_nowait, told.log)
     task = asyncio.create_task(made.serve(stop))
     try:
