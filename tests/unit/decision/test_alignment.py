@@ -95,13 +95,13 @@ def test_a_pod_sits_on_another_node(told: Node, pod: str, observed: str, judged:
     assert alignment(told, wants(pod), means(SINGLE), held(observed)).judgement is judged
 
 
-def test_devices_of_which_nobody_knows_the_place_are_in_nobodys_way() -> None:
+def test_devices_without_a_known_zone_never_misalign() -> None:
     observed = {(): bag("gpu=1"), **held("a cpu=4")}
 
     assert alignment(TWO, wants("cpu=4 gpu=1"), means("restricted"), observed) == Alignment(ALIGNED)
 
 
-def test_who_asks_for_nothing_is_not_judged() -> None:
+def test_pod_without_requests_is_not_judged() -> None:
     judged = alignment(TWO, wants("cpu=4"), means("none"), held("a cpu=2, b cpu=2"))
 
     assert judged == Alignment(Judgement.NOT_ASKED)
@@ -121,7 +121,7 @@ def test_what_is_not_known_of_a_pod_could_be_anywhere() -> None:
     assert judged == Alignment(NOT_CLEAR)
 
 
-def test_what_is_not_known_and_not_asked_about_does_not_matter() -> None:
+def test_unknown_resource_outside_the_intent_is_ignored() -> None:
     observed = held("a cpu=2, b cpu=2")
 
     judged = alignment(
@@ -131,7 +131,7 @@ def test_what_is_not_known_and_not_asked_about_does_not_matter() -> None:
     assert judged.misaligned
 
 
-def test_the_intent_says_what_is_aligned_as_one() -> None:
+def test_scope_of_the_intent_decides_what_is_one_unit() -> None:
     observed = held("a cpu=2, b cpu=4")
 
     assert alignment(TWO, wants("cpu=2 | cpu=4"), means("restricted", scope="pod"), observed).misaligned
@@ -144,7 +144,7 @@ def test_a_node_that_is_ill_is_judged_as_it_was() -> None:
     assert alignment(ill, asks("gpu=2"), means("restricted"), held("a gpu=1, b gpu=1")).misaligned
 
 
-def test_containers_that_nobody_can_part_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_split_beyond_the_work_limit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "MOST_TRIED", 1)
 
     judged = alignment(TWO, wants("cpu=2 | cpu=4"), means("single-numa-node"), held("a cpu=3, b cpu=3"))
@@ -222,9 +222,7 @@ def test_why_a_part_is_not_pinned() -> None:
 
 
 @pytest.mark.parametrize(("scope", "partial"), [(Scope.POD, False), (Scope.CONTAINER, True)])
-def test_containers_of_a_pod_with_its_own_resources_share_them_in_pod_scope(
-    scope: Scope, *, partial: bool
-) -> None:
+def test_pod_scope_shares_pod_level_resources(scope: Scope, *, partial: bool) -> None:
     whole = demand.of(
         pod("cpu=2 mem=1Gi | cpu=500m mem=1Gi", requests="cpu=4 mem=4Gi", limits="cpu=4 mem=4Gi")
     )
@@ -235,12 +233,12 @@ def test_containers_of_a_pod_with_its_own_resources_share_them_in_pod_scope(
 
 
 @pytest.mark.parametrize("judgement", NOT_JUDGED)
-def test_why_nothing_is_said(judgement: Judgement) -> None:
+def test_reason_for_no_judgement(judgement: Judgement) -> None:
     assert why(Alignment(judgement)) == NOT_JUDGED[judgement]
 
 
 @given(st.text(max_size=400), st.integers(1, 40), st.integers(1, 40))
-def test_words_are_short_whatever_tenants_call_things(name: str, resources: int, zones: int) -> None:
+def test_words_are_bounded_for_long_names(name: str, resources: int, zones: int) -> None:
     places = tuple(
         (f"{name}-{at}", tuple(f"{name}-{zone}" for zone in range(zones))) for at in range(resources)
     )

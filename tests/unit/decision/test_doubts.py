@@ -85,13 +85,13 @@ def test_doubts(start: Node, pod: str, named: set[Doubt]) -> None:
     assert set(doubts(start, asks(pod))) == named
 
 
-def test_a_pod_of_which_only_a_gate_would_pin_anything_depends_on_what_was_told() -> None:
+def test_pod_pinned_only_by_a_gate_is_doubted() -> None:
     asked = demand.of(pod("cpu=1.. mem=1Gi..", requests="cpu=2 mem=2Gi", limits="cpu=2 mem=2Gi"))
 
     assert doubts(node("cpu=8", "cpu=8"), asked) == (Doubt.OPTIONS, Doubt.NO_VERSION)
 
 
-def test_a_kubelet_that_knows_no_pod_level_resources_may_do_otherwise() -> None:
+def test_kubelet_without_pod_level_resources_is_doubted() -> None:
     asked = demand.of(pod("cpu=2 mem=1Gi", requests="cpu=2 mem=2Gi", limits="cpu=2 mem=2Gi"))
 
     assert doubts(told(PLAIN, minor=32), asked) == (Doubt.POD_LEVEL,)

@@ -88,9 +88,7 @@ BY_DRA = [
 
 
 @pytest.mark.parametrize(("asked", "container", "expected"), table(BY_DRA))
-def test_a_node_is_asked_for_devices_of_dra_that_its_zones_list(
-    asked: Node, container: str, expected: str
-) -> None:
+def test_devices_of_dra_listed_by_zones_are_evaluated(asked: Node, container: str, expected: str) -> None:
     found = evaluate(asked, replace(asks(container), by_dra=frozenset({GPU})), means(SINGLE))
 
     assert (found.admitted, found.permanent) == (expected == "admitted", expected == "never")
@@ -168,7 +166,7 @@ WHY_SHARED = [
 
 @pytest.mark.parametrize(("asked", "because"), table(WHY_SHARED))
 @pytest.mark.parametrize("name", ["cpu", "*"])
-def test_a_refusal_says_why_cpus_are_shared(asked: Pod, because: str, name: str) -> None:
+def test_refusal_names_why_cpus_are_shared(asked: Pod, because: str, name: str) -> None:
     verdict = evaluate(LOOSE, demand.of(asked), means(f"restricted {name}"))
 
     assert because in wording.of_node(verdict)
@@ -209,7 +207,7 @@ def test_what_sits_together(told: str, scope: str | None, *, admitted: bool) -> 
     assert verdict.admitted is admitted
 
 
-def test_the_kubelet_refuses_whatever_the_pod_says() -> None:
+def test_kubelet_refusal_precedes_the_intent() -> None:
     verdict = evaluate(TIGHT, asks(TALL))
 
     assert refused(verdict) == Refusal(
@@ -262,7 +260,7 @@ def test_half_a_core_is_refused_with_the_size_of_one() -> None:
     assert verdict.permanent
 
 
-def test_cores_that_keep_a_thread_for_the_system_are_not_whole() -> None:
+def test_core_with_a_reserved_thread_is_not_whole() -> None:
     verdict = evaluate(replace(CORES, totals=None), asks("cpu=14 mem=1Gi"))
     too_many = evaluate(
         node("cpu=8/7", "cpu=8", options=CORES.options, threads=2, totals="cpu=16 mem=9Gi"),
@@ -290,7 +288,7 @@ REUSED = [
 
 
 @pytest.mark.parametrize(("zones", "policy", "init", "app", "reused"), table(REUSED))
-def test_an_init_container_is_named_if_only_its_cpus_are_in_the_way(
+def test_init_container_with_too_many_cpus_is_named(
     zones: tuple[str, str], policy: str, init: str, app: str, reused: str
 ) -> None:
     stated = SPREAD if policy == SPREAD else SINGLE
@@ -299,7 +297,7 @@ def test_an_init_container_is_named_if_only_its_cpus_are_in_the_way(
     assert (why.cause, why.reused, why.zones) == (Cause.SPREAD, reused, ("node-0",) if reused else ())
 
 
-def test_a_pod_that_leaves_nothing_to_share_within_itself_is_refused() -> None:
+def test_pod_without_shared_cpus_for_the_rest_is_refused() -> None:
     heeds = node(*TWO, policy="best-effort", scope="pod", options=options("PodLevelResourceManagers"))
     verdict = evaluate(
         heeds, demand.of(pod("cpu=4 mem=4Gi", "cpu=1.. mem=1Gi..", requests=STATED, limits=STATED))
@@ -313,7 +311,7 @@ def test_a_pod_that_leaves_nothing_to_share_within_itself_is_refused() -> None:
     assert [need.resource for need in refused(verdict).needs] == ["cpu"]
 
 
-def test_who_names_a_device_and_asks_for_none_can_be_refused_for_it() -> None:
+def test_intent_names_a_device_that_is_not_requested() -> None:
     """An init container's devices hold the app to both zones, and none of it takes but one."""
     verdict = evaluate(node("gpu=1", "gpu=2", policy="restricted"), asks("init gpu=3 | gpu=0"))
 
@@ -340,7 +338,7 @@ def test_why_a_named_resource_is_not_pinned(told: Node, stated: str | None, why:
     assert why in refused(evaluate(told, asked, means("restricted cpu"))).detail
 
 
-def test_a_verdict_says_what_it_rests_on_and_what_could_make_it_wrong() -> None:
+def test_verdict_has_its_knowledge_and_its_doubts() -> None:
     verdict = evaluate(LOOSE, asks(SMALL))
 
     assert verdict.known is Known.COUNTS
@@ -366,7 +364,7 @@ def test_the_node_as_a_whole(told: Node, container: str, reason: str | None) -> 
     assert (verdict.refusal and verdict.refusal.reason) == reason
 
 
-def test_what_a_runtime_class_adds_is_named_where_it_is_too_much() -> None:
+def test_overhead_of_a_runtime_class_is_named_if_too_much() -> None:
     verdict = evaluate(LOOSE, demand.of(pod("cpu=32 mem=1Gi", overhead="cpu=1 mem=64Mi")))
 
     assert wording.of_node(verdict) == (
@@ -374,7 +372,7 @@ def test_what_a_runtime_class_adds_is_named_where_it_is_too_much() -> None:
     )
 
 
-def test_reserved_cpus_are_whole_and_what_the_node_gives_out_need_not_be() -> None:
+def test_reserved_cpus_are_rounded_up_to_whole_cpus() -> None:
     """500m reserved are one CPU of a zone, yet the scheduler may fill 31500m of the node."""
     told = node("cpu=16/15", "cpu=16", policy="restricted")
 
@@ -398,13 +396,13 @@ def test_now_or_never(container: str, *, admitted: bool, permanent: bool) -> Non
     assert (verdict.admitted, verdict.permanent) == (admitted, permanent)
 
 
-def test_what_is_so_now_is_told_of_now() -> None:
+def test_temporary_shortage_is_of_the_node_in_use() -> None:
     shortages = refused(evaluate(USED, asks("cpu=8 mem=1Gi"))).shortages
 
     assert [(shortage.zone, shortage.free) for shortage in shortages] == [(0, 4000), (1, 6000)]
 
 
-def test_what_is_so_for_ever_is_told_of_the_empty_node() -> None:
+def test_permanent_shortage_is_of_the_empty_node() -> None:
     needs = refused(evaluate(USED, asks("cpu=20 mem=1Gi"))).needs
 
     assert [need.most for need in needs if need.resource == "cpu"] == [32_000]

@@ -61,9 +61,7 @@ def found(empty: Node, containers: tuple[str, ...]) -> Verdict:
 
 
 @pytest.mark.parametrize(("empty", "containers"), table(IN_SOME_STATE))
-def test_what_a_node_in_use_may_take_is_not_refused_for_ever(
-    empty: Node, containers: tuple[str, ...]
-) -> None:
+def test_pod_that_fits_in_some_state_is_feasible(empty: Node, containers: tuple[str, ...]) -> None:
     verdict = found(empty, containers)
 
     assert (verdict.admitted, verdict.permanent, verdict.not_when_empty) == (False, False, True)
@@ -76,7 +74,7 @@ def test_what_no_state_can_take_is_refused_for_ever(empty: Node, containers: tup
     assert (verdict.admitted, verdict.permanent, verdict.not_when_empty) == (False, True, False)
 
 
-def test_while_other_pods_use_the_first_zone_the_pod_is_admitted() -> None:
+def test_pod_is_admitted_while_the_first_zone_is_used() -> None:
     assert found(IN_USE, ANCHORED).admitted
 
 

@@ -32,9 +32,7 @@ OWN = [
 
 
 @pytest.mark.parametrize(("intent", "holds", "zones"), table(OWN))
-def test_a_pods_own_zones_are_those_that_its_intent_is_about(
-    intent: Intent, holds: str, zones: set[int]
-) -> None:
+def test_own_zones_are_those_of_the_intent(intent: Intent, holds: str, zones: set[int]) -> None:
     by_id = {tuple(ZoneId(int(name[-1])) for name in names): bag_ for names, bag_ in held(holds).items()}
 
     assert own_zones(TWO, asks("cpu=1 mem=1Gi gpu=1"), intent, by_id) == zones
@@ -49,9 +47,7 @@ def test_a_pods_own_zones_are_those_that_its_intent_is_about(
         ("cpu=1 mem=1Gi", means("none"), set()),
     ],
 )
-def test_on_a_node_of_one_zone_all_come_from_there_whoever_gives_it_out(
-    containers: str, intent: Intent, zones: set[int]
-) -> None:
+def test_single_zone_provides_every_resource(containers: str, intent: Intent, zones: set[int]) -> None:
     assert own_zones(ONE, asks(containers), intent, {}) == zones
 
 
@@ -109,14 +105,14 @@ def test_who_is_there_now_is_no_refusal_for_good(told: Node) -> None:
     assert not evaluate(told.emptied(), asks("cpu=2 mem=1Gi"), ALONE).refusal
 
 
-def test_what_could_never_be_is_told_first() -> None:
+def test_permanent_refusal_comes_first() -> None:
     verdict = evaluate(taken(TWO, "0 1", "0 1"), asks("cpu=9 mem=1Gi"), ALONE)
 
     assert verdict.refusal
     assert (verdict.permanent, verdict.refusal.cause) == (True, Cause.ZONES_TOO_SMALL)
 
 
-def test_where_the_kubelet_chooses_at_random_a_pod_is_alone_only_if_nobody_is_there() -> None:
+def test_random_zone_is_exclusive_only_on_an_empty_node() -> None:
     """Of devices on a node that aligns nothing it is not known which one a pod gets."""
     aligns_nothing = node("cpu=8 gpu=1", "cpu=8 gpu=1")
     wanted, alone = asks("cpu=1.. gpu=1"), replace(means("best-effort gpu"), exclusive=True)

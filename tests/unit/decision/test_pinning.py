@@ -84,7 +84,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize(("asked", "names"), table(WHOLE))
-def test_a_policy_applies_to_all_that_is_asked(asked: Pod, names: str) -> None:
+def test_policy_applies_to_all_requests(asked: Pod, names: str) -> None:
     assert partial(demand.of(asked), means(f"{SINGLE} {names}")) is None
 
 
@@ -108,7 +108,7 @@ def test_why_a_policy_has_no_effect(asked: Pod, names: str, text: str) -> None:
     assert no_effect(demand.of(asked), means(f"{SINGLE} {names}")) == f"{SINGLE} has no effect: {text}"
 
 
-def test_whatever_a_tenant_writes_the_text_is_short() -> None:
+def test_pinning_text_is_bounded() -> None:
     devices = " ".join(f"{'d' * 300}{at}.example/x=1" for at in range(50))
     huge = " ".join(f"hugepages-{at}{'0' * 60}=1" for at in range(50))
     asked = pod(f"cpu=1.. mem=1Gi {huge} {devices}")
@@ -150,7 +150,7 @@ def sum_of(bags: Iterable[Resources]) -> Resources:
 
 
 @given(drawn(fleets.pod).map(with_a_device))
-def test_nothing_is_said_if_and_only_if_the_kubelet_pins_all_that_stays(asked: Pod) -> None:
+def test_no_warning_iff_all_lasting_containers_are_pinned(asked: Pod) -> None:
     wanted = demand.of(asked)
     admission = admit(ROOMY, wanted)
     assume(admission.refusal is None)

@@ -34,13 +34,13 @@ def test_what_helps(empty: Node, containers: list[str], helps: tuple[str, ...]) 
     assert remedies(empty, asked, intent) == helps
 
 
-def test_an_intent_that_names_cpus_is_not_met_by_shared_ones() -> None:
+def test_shared_cpus_do_not_meet_an_intent_for_cpus() -> None:
     asked = asks("init cpu=1 mem=1Gi", "cpu=14 mem=1Gi")
 
     assert remedies(RESERVING, asked, means("single-numa-node cpu")) == (SCOPE,)
 
 
-def test_what_helps_fits_into_a_warning_whatever_the_name() -> None:
+def test_remedy_fits_into_a_warning_for_long_names() -> None:
     made = pod("init cpu=1 mem=1Gi", "cpu=14 mem=1Gi")
     preparing, main = made.containers
     named = replace(made, containers=(replace(preparing, name="n" * 63), main))

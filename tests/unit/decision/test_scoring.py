@@ -89,7 +89,7 @@ TOO_MANY = [
 
 
 @pytest.mark.parametrize(("free", "value"), table(TOO_MANY))
-def test_of_more_sets_than_can_be_walked_those_are_closest_that_must_be(free: list[int], value: int) -> None:
+def test_closest_zones_beyond_the_walk_limit(free: list[int], value: int) -> None:
     told = replace(node(*(f"cpu=1//{cpus}" for cpus in free), costs=NEIGHBOURS), max_zones=MANY, name="many")
 
     assert score_of(FEW, told, "cpu=12 mem=1Gi") == value
@@ -103,7 +103,7 @@ def test_a_whole_pod_scores_as_one() -> None:
 
 
 @pytest.mark.parametrize("strategy", OF_AMOUNTS)
-def test_a_pod_that_asks_for_nothing_that_zones_have_loses_nothing_by_what_a_container_got(
+def test_pod_without_zone_resources_scores_in_full(
     strategy: Strategy,
 ) -> None:
     told = node("cpu=8", "cpu=8", policy="none", scope="pod", options=options("PodLevelResourceManagers"))
@@ -155,7 +155,7 @@ def test_a_pod_is_aligned_if(told: Node, pods: str, meant: str, *, expected: boo
 
 
 @pytest.mark.parametrize("strategy", [MOST, LEAST, BALANCED])
-def test_a_placement_that_has_no_room_any_more_is_worth_nothing(strategy: Strategy) -> None:
+def test_placement_without_room_scores_zero(strategy: Strategy) -> None:
     wanted = asks("gpu=4")
     full = node("gpu=4//1 cpu=8", "gpu=4//1 cpu=8", policy="best-effort")
 

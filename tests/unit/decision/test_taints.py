@@ -60,7 +60,7 @@ DEMANDED = [
 
 
 @pytest.mark.parametrize(("taint", "containers", "intent", "lacks"), DEMANDED)
-def test_a_pod_has_to_ask_for_what_a_taint_says_that_it_tolerates(
+def test_toleration_without_its_request_is_named(
     taint: tuple[str, str], containers: str, intent: Intent, lacks: str | None
 ) -> None:
     found = contradictions(asks(*containers.split("|")), intent, [tolerating(*taint)])
@@ -85,13 +85,11 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("toleration", "counts"), table(NAMED))
-def test_only_a_toleration_that_names_the_taint_says_what_a_pod_is_for(
-    toleration: Toleration, *, counts: bool
-) -> None:
+def test_toleration_of_all_taints_has_no_meaning(toleration: Toleration, *, counts: bool) -> None:
     assert bool(contradictions(asks(BURSTABLE), means("none"), [toleration])) is counts
 
 
-def test_of_a_pod_that_states_resources_as_a_whole_nobody_knows_what_it_gets() -> None:
+def test_pod_level_resources_are_not_contradicted() -> None:
     whole, shared = asks(WHOLE), asks(BURSTABLE)
     stated = replace(shared, pod_level=PodLevel(whole.steps, whole.whole, frozenset()))
 
@@ -99,7 +97,7 @@ def test_of_a_pod_that_states_resources_as_a_whole_nobody_knows_what_it_gets() -
     assert contradictions(stated, means("none"), [tolerating(*DEDICATED)]) == ()
 
 
-def test_every_taint_is_told_once_with_what_to_change() -> None:
+def test_each_taint_is_named_once_with_its_remedy() -> None:
     every = [tolerating(*taint) for taint in (STRICT_MEMORY, DEDICATED, PREFERRED, STRICT_CPUS, DEDICATED)]
     first, *others = contradictions(asks(BURSTABLE), means("none"), every)
 
@@ -112,7 +110,7 @@ def test_every_taint_is_told_once_with_what_to_change() -> None:
     assert "Set numalign.io/policy to single-numa-node or restricted" in others[0].refusal
 
 
-def test_however_much_a_tenant_writes_little_is_said() -> None:
+def test_taint_text_is_bounded() -> None:
     named = asks(*[BURSTABLE] * 9)
     long = replace(named, steps=tuple(replace(step, container="x" * 9999) for step in named.steps))
     every = [tolerating(key, value) for key in KEYS for value in ("strict", "dedicated")] * MOST_TOLERATIONS
@@ -137,7 +135,7 @@ names = st.sampled_from([(), ("cpu",), ("memory",), ("cpu", "memory"), ("*",), (
 
 
 @given(pods, st.sampled_from(Policy), names, tolerations)
-def test_who_asks_for_more_contradicts_no_more(
+def test_request_for_more_is_no_contradiction(
     beside: list[str], policy: Policy, resources: tuple[str, ...], every: list[Toleration]
 ) -> None:
     demand, intent = asks(*beside, WHOLE), Intent(policy, resources)

@@ -160,7 +160,7 @@ def test_every_cause_has_its_words() -> None:
 
 
 @pytest.mark.parametrize("cause", Cause)
-def test_no_cause_needs_amounts_to_be_told(cause: Cause) -> None:
+def test_every_cause_has_a_text_without_amounts(cause: Cause) -> None:
     assert wording.sentence(verdict(refusal(cause)))
     assert wording.reason(verdict(refusal(cause)))
 
@@ -179,7 +179,7 @@ NOW = [
 
 
 @pytest.mark.parametrize(("refused", "own", "alike"), table(NOW))
-def test_what_may_change_is_told_as_it_stands(refused: Refusal, own: str, alike: str) -> None:
+def test_temporary_cause_is_worded_as_temporary(refused: Refusal, own: str, alike: str) -> None:
     now = verdict(refused, permanent=False)
 
     assert wording.sentence(now) == f'container "main": the node {own}'
@@ -187,7 +187,7 @@ def test_what_may_change_is_told_as_it_stands(refused: Refusal, own: str, alike:
     assert wording.refused(refused) == wording.sentence(now)
 
 
-def test_a_kubelet_that_refuses_by_its_own_policy_has_it_beside() -> None:
+def test_refusal_by_node_policy_names_the_policy() -> None:
     refused = replace(
         refusal(Cause.ZONES_TOO_SMALL, ONE_GPU),
         refuser=Refuser.KUBELET,
@@ -199,7 +199,7 @@ def test_a_kubelet_that_refuses_by_its_own_policy_has_it_beside() -> None:
     )
 
 
-def test_who_has_to_reuse_cpus_is_told_how_to_have_none() -> None:
+def test_reused_init_cpus_are_explained() -> None:
     refused = verdict(replace(refusal(Cause.SPREAD, CPUS), zones=("node-0",), reused="prep"))
 
     assert wording.sentence(refused) == (
@@ -311,7 +311,7 @@ def test_nodes_are_counted_by_reason(tally: Tally, text: str) -> None:
     assert wording.first_sentence(told(tally)) == text
 
 
-def test_what_can_be_done_stands_last() -> None:
+def test_remedy_comes_last() -> None:
     text = wording.refusal_text(
         Tally((Counted(1, FOUR),)), Intent(SINGLE), looser=Policy.RESTRICTED, enough=always
     )
@@ -321,7 +321,7 @@ def test_what_can_be_done_stands_last() -> None:
     )
 
 
-def test_somebody_must_refuse() -> None:
+def test_wording_of_an_admitted_pod_raises() -> None:
     with pytest.raises(ValueError, match="nothing refuses"):
         told(Tally(unknown=3))
 
@@ -343,7 +343,7 @@ counted = st.lists(st.builds(Counted, st.integers(1, 5000), refusals), min_size=
 
 
 @given(counted, counted, st.integers(0, 3))
-def test_it_is_short_whatever_is_asked(
+def test_reason_is_bounded_for_any_request(
     nodes: tuple[Counted, ...], shapes: tuple[Counted, ...], unknown: int
 ) -> None:
     text = wording.refusal_text(

@@ -32,7 +32,7 @@ def test_what_makes_no_sense_is_a_mistake_of_its_flag(said: dict[str, object], o
     assert [mistake.where for mistake in raised.value.mistakes] == [option]
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_listed_at_once() -> None:
     with pytest.raises(BadInput) as raised:
         Connection(server="api", token="", groups=("dev",))
 

@@ -238,7 +238,7 @@ def test_the_name_in_a_refusal_is_the_same_every_time() -> None:
     assert admission.refusal.resources == ("example.com/a",)
 
 
-def test_a_refused_pod_leaves_parts_of_free_cpus_as_they_are() -> None:
+def test_refused_pod_leaves_free_cpus_unchanged() -> None:
     told = node("cpu=16//7500m", "cpu=16")
     [refused] = outcomes(told, "restricted", "cpu=40")
 
@@ -271,7 +271,7 @@ def test_ids_of_zones_need_not_be_positions() -> None:
     assert list(grant.amounts) == [zone_ids(0), zone_ids(7)]
 
 
-def test_containers_served_before_a_refusal_hold_on_until_the_next_admission() -> None:
+def test_served_containers_hold_until_the_next_admission() -> None:
     [refused] = outcomes(TEN, "restricted", "cpu=2 mem=1Gi | cpu=40 mem=1Gi")
 
     held = after_admission(TEN, refused)
@@ -309,21 +309,21 @@ def test_a_pod_that_states_its_resources_as_a_whole(
         assert written(admit(replace(kubelet, policy=policy), asked), like=like) == like
 
 
-def test_from_1_37_on_a_container_without_memory_needs_no_block() -> None:
+def test_since_1_37_no_memory_request_needs_no_block() -> None:
     asked = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
     kubelet = replace(TEN, options=options("PodLevelResourceManagers", minor=37))
 
     assert admit(kubelet, asked).placement.grants[1].amounts == {}
 
 
-def test_from_1_38_on_memory_of_init_containers_counts_in_pod_scope() -> None:
+def test_since_1_38_pod_scope_counts_init_memory() -> None:
     asked = demand.of(pod("init cpu=1 mem=1Gi huge=1Gi", "cpu=1 mem=1Gi"))
     for minor, counted in ((37, False), (38, True)):
         kubelet = replace(TEN, options=options(minor=minor))
         assert (HUGE in effective_demand(kubelet, asked).whole.memory) is counted
 
 
-def test_a_pod_as_a_whole_holds_what_it_states_until_it_is_gone() -> None:
+def test_pod_level_resources_are_held_until_deletion() -> None:
     asked = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
     kubelet = replace(TEN, scope=Scope.POD, policy=Policy.RESTRICTED, options=HEEDS)
     admission = admit(kubelet, asked)
@@ -344,7 +344,7 @@ def test_a_pod_as_a_whole_is_given_no_devices() -> None:
 
 
 @pytest.mark.parametrize("policy", [Policy.BEST_EFFORT, Policy.RESTRICTED])
-def test_a_pod_that_states_its_resources_as_a_whole_is_left_alone_by_default(policy: Policy) -> None:
+def test_pod_level_resources_are_ignored_by_default(policy: Policy) -> None:
     asked = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
     admission = admit(replace(TEN, policy=policy), asked)
 

@@ -116,7 +116,7 @@ strategies = st.builds(
 
 
 @given(asked(), strategies)
-def test_as_many_as_asked_are_taken_of_what_is_available(
+def test_take_returns_the_requested_number_of_free_cpus(
     question: tuple[CpuTopology, CpuSet, int], strategy: StaticPolicyOptions
 ) -> None:
     layout, available, count = question
@@ -128,7 +128,7 @@ def test_as_many_as_asked_are_taken_of_what_is_available(
 
 
 @given(asked(), strategies)
-def test_whoever_asks_for_everything_gets_it_and_nobody_gets_more(
+def test_take_all_cpus_and_not_more(
     question: tuple[CpuTopology, CpuSet, int], strategy: StaticPolicyOptions
 ) -> None:
     layout, available, _ = question
@@ -149,7 +149,7 @@ def test_packing_splits_no_core_while_there_is_a_whole_one(question: tuple[CpuTo
 
 
 @given(asked())
-def test_whole_cores_are_distributed_where_there_are_only_whole_ones(
+def test_whole_cores_are_distributed_evenly(
     question: tuple[CpuTopology, CpuSet, int],
 ) -> None:
     layout, available, count = question
@@ -164,9 +164,7 @@ def test_whole_cores_are_distributed_where_there_are_only_whole_ones(
 
 
 @given(machines(), st.integers(1, 48))
-def test_on_an_empty_machine_no_zone_gives_more_than_one_group_more_than_another(
-    layout: CpuTopology, count: int
-) -> None:
+def test_distribution_differs_by_at_most_one_group(layout: CpuTopology, count: int) -> None:
     taken = take_by_topology(layout, layout.everything, min(count, layout.everything.bit_count()), EVENLY)
 
     shares = [share for zone in layout.zones if (share := (zone & taken).bit_count())]

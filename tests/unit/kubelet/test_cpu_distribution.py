@@ -30,7 +30,7 @@ def request(
     return DistributionRequest(room, count, group, widths, options(minor=minor).changes)
 
 
-def test_three_groups_are_not_looked_for_in_two_zones_for_ever() -> None:
+def test_three_groups_in_two_zones_end_the_search() -> None:
     plan = cpu_distribution.distribution(request([4, 4, 5, 5], 14, group=2))
 
     assert plan
@@ -211,7 +211,7 @@ def test_the_plan_is_what_the_walk_remembers(asked: DistributionRequest) -> None
         assert (plan and (plan.zones, plan.remainder, plan.share)) == expected
 
 
-def test_a_search_without_end_needs_four_zones_and_two_with_a_part_of_a_group() -> None:
+def test_endless_search_needs_four_zones_and_partial_groups() -> None:
     endless = [
         room
         for count in range(1, 6)

@@ -67,7 +67,7 @@ KEPT = node("cpu=8", "mem=10Gi", "cpu=8")
         ]
     ),
 )
-def test_with_nothing_given_out_the_cpus_are_those_of_the_node(told: Node) -> None:
+def test_unused_node_has_all_its_cpus(told: Node) -> None:
     assert cpus_of(told).emptied() == cpus_of(told.emptied())
 
 
@@ -125,7 +125,7 @@ def test_hints_by_socket(told: Node, cpus: int, aligned: str, plain: str) -> Non
     assert written(cpu_manager.topology_hints(cpus_of(told), wants(cpus))) == plain
 
 
-def test_no_hint_is_aligned_by_socket_where_a_zone_has_several() -> None:
+def test_zone_of_several_sockets_is_not_aligned_by_socket() -> None:
     cores = [Core(zone_ids(0)[0], socket, 0, 1 << socket) for socket in (0, 1)]
     layout = cpu_topology(cores, zone_ids(0))
 
@@ -138,7 +138,7 @@ def test_a_manager_that_is_off_knows_of_no_cpu() -> None:
     assert cpu_manager.state(machine("cpu=0-7", cpu_manager=CpuManager.NONE)) is None
 
 
-def test_what_was_charged_to_an_assumed_machine_is_not_assumed_again() -> None:
+def test_assumed_machine_is_charged_once() -> None:
     told = node("cpu=6//4", "cpu=6")
 
     assert cpus_of(replace(told, stock=machine("cpu=0-5", "cpu=6-11", free="0,7").stock)).free == 1 | 1 << 7

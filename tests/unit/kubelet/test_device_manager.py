@@ -65,9 +65,7 @@ NEAR = [
 
 
 @pytest.mark.parametrize(("told", "gpus", "since", "before"), table(NEAR))
-def test_since_1_36_hints_hold_only_zones_that_have_a_device(
-    told: Node, gpus: int, since: str, before: str
-) -> None:
+def test_since_1_36_hints_have_only_zones_of_devices(told: Node, gpus: int, since: str, before: str) -> None:
     hints = [
         written(
             device_manager.topology_hints(
@@ -80,7 +78,7 @@ def test_since_1_36_hints_hold_only_zones_that_have_a_device(
     assert hints == [{GPU: since}, {GPU: before}]
 
 
-def test_devices_of_which_nobody_knows_where_they_sit_give_no_hint() -> None:
+def test_devices_without_topology_give_no_hint() -> None:
     assert device_manager.topology_hints(pools_of(on("gpu=-,-")), wants("gpu=1")) == []
     assert given(pools_of(on("gpu=-,-")), "gpu=1", 0b01)[1] == {GPU: Allocation((0, 0, 1), chosen=False)}
 

@@ -46,7 +46,7 @@ def test_masks_that_have_enough(amounts: tuple[int, ...], asked: int) -> None:
 
 
 @given(AMOUNTS, ASKED, st.lists(st.tuples(st.integers(0, 127), st.integers(0, 3)), max_size=4))
-def test_what_sits_between_zones_counts_once_for_each_mask_that_touches_it(
+def test_device_between_zones_counts_for_each_mask(
     amounts: tuple[int, ...], asked: int, places: list[Between]
 ) -> None:
     between = tuple((place & bitmask.full(len(amounts)), count) for place, count in places)

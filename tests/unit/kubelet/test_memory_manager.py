@@ -80,7 +80,7 @@ def test_memory_is_allocated_from(told: Node, asked: str, affinity: str, mask: i
     assert [block.mask for block in held.blocks] == [mask] if held else mask is None
 
 
-def test_who_asks_for_no_memory_without_an_affinity_is_refused() -> None:
+def test_no_memory_request_without_affinity_is_refused() -> None:
     """The kubelet looks for the best hint, and there is none."""
     [step] = asks("cpu=1 mem=1Gi").steps
     nothing = replace(step, memory=bag(""))

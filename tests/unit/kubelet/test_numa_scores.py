@@ -111,7 +111,7 @@ def test_the_illustration_of_the_kep() -> None:
 
 
 @given(st.integers(-5, 400), st.integers(0, 400))
-def test_a_score_is_a_percentage_and_0_only_where_there_is_nothing(most: int, used: int) -> None:
+def test_score_is_a_percentage_and_zero_only_for_nothing(most: int, used: int) -> None:
     use = Use([0b1], (most,), (most - min(used, max(most, 0)),))
     expected = max(1, min(used, most) * 100 // most) if most > 0 else 0
     assert use.score(0b1) == expected
@@ -205,7 +205,7 @@ def test_a_mask_keeps_the_score_with_which_it_was_first() -> None:
     st.sampled_from(["most-allocated", "least-allocated"]),
     st.integers(1, 8),
 )
-def test_no_strategy_changes_whether_a_container_is_admitted(
+def test_strategies_do_not_change_admission(
     sizes: list[tuple[int, int]], policy: str, strategy: str, request: int
 ) -> None:
     zones = [f"cpu={size}//{min(size, free)}" for size, free in sizes]

@@ -52,7 +52,7 @@ APP = asks("cpu=2 mem=6Gi gpu=1")
 TWICE = asks("init cpu=2 mem=6Gi", "cpu=2 mem=4Gi")
 
 
-def test_counts_lose_as_many_cpus_of_the_zones_that_were_seen() -> None:
+def test_observed_cpus_are_taken_from_their_zones() -> None:
     after, held = observe(COUNTS, APP, seen("1:cpu=2 mem=6Gi gpu=1"))
 
     assert [free_of(after, name) for name in ("cpu", "mem", "gpu")] == [[3, 2], [10, 4], [2, 1]]
@@ -68,7 +68,7 @@ def test_cpus_of_an_init_container_are_used_again_first() -> None:
     assert free_of(after, "mem") == [6, 10], "the init container's block is gone"
 
 
-def test_what_an_init_container_keeps_and_nobody_used_again_is_held() -> None:
+def test_unused_init_cpus_stay_held() -> None:
     later = seen("1-2 / 0:mem=6Gi", "5-6 / 1:mem=4Gi")
     after, held = observe(TWO, TWICE, later)
 
@@ -122,7 +122,7 @@ def test_no_reserved_cpu_is_ever_left() -> None:
     assert cpus_left(after) == "1-3,5-7"
 
 
-def test_cpus_that_are_known_by_their_ids_are_not_counted_again() -> None:
+def test_cpus_known_by_id_are_counted_once() -> None:
     after, _ = observe(TWO, APP, seen("1-2 / 0:cpu=2"), by_zones("0:cpu=3 1:cpu=4"))
 
     assert cpus_left(after) == "3-7"

@@ -53,7 +53,7 @@ def test_cpus(containers: list[str], shares: Mapping[str, str]) -> None:
     assert {name: render_list(held) for name, held in found.items()} == shares
 
 
-def test_a_container_that_asks_for_more_than_the_pod_has() -> None:
+def test_container_with_more_than_its_pod_is_refused() -> None:
     cpus = cpu_manager.state(NODE)
     assert cpus
     asked = stated("cpu=4 mem=4Gi").steps
@@ -111,7 +111,7 @@ CONTAINERS = st.builds(
 
 
 @given(st.lists(CONTAINERS, min_size=1, max_size=5))
-def test_crowded_is_what_any_container_that_shares_finds_taken(containers: list[str]) -> None:
+def test_crowded_counts_cpus_of_sharing_containers(containers: list[str]) -> None:
     level = stated(*containers)
 
     def crowded(name: str) -> bool:

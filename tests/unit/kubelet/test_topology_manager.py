@@ -55,7 +55,7 @@ def written(decision: Decision) -> str:
     return zones + "p" * decision.affinity.preferred
 
 
-def test_on_a_single_zone_no_affinity_is_stored_by_single_numa_node() -> None:
+def test_single_zone_stores_no_affinity() -> None:
     [one] = offers_of("0p")
 
     assert merge(Policy.SINGLE_NUMA_NODE, [one], NumaInfo(1)) == Decision(
@@ -70,7 +70,7 @@ def highest(_resources: Sequence[str], permutations: Iterable[Permutation]) -> i
     return max(reduce(and_, masks) for masks in permutations)
 
 
-def test_of_more_preferred_equals_than_are_compared_the_lowest_is_taken() -> None:
+def test_lowest_of_too_many_preferred_equals_wins() -> None:
     def chosen(count: int, width: int) -> int | None:
         masks = hint_sets.of_width(hint_sets.every(count), width)
         hints = [ResourceHints("cpu", masks, masks)]
@@ -79,7 +79,7 @@ def test_of_more_preferred_equals_than_are_compared_the_lowest_is_taken() -> Non
     assert (chosen(10, 5), chosen(11, 5)) == (0b1111100000, 0b11111)
 
 
-def test_of_more_permutations_than_are_visited_the_lowest_is_taken() -> None:
+def test_lowest_of_too_many_permutations_wins() -> None:
     def chosen(lists: int) -> int | None:
         hints = [ResourceHints(f"r{at}", hint_sets.every(4), hint_sets.NONE) for at in range(lists)]
         return merge(Policy.BEST_EFFORT, hints, NumaInfo(4), highest).affinity.mask
@@ -87,7 +87,7 @@ def test_of_more_permutations_than_are_visited_the_lowest_is_taken() -> None:
     assert (chosen(3), chosen(4)) == (0b1000, 0b1)
 
 
-def test_eight_zones_and_eight_resources_are_no_walk_over_permutations() -> None:
+def test_merge_of_eight_zones_does_not_walk_permutations() -> None:
     """There are 255^8 of them: whoever walks them never ends."""
     every = ResourceHints("r", hint_sets.every(EIGHT.count), hint_sets.NONE)
 
@@ -177,9 +177,7 @@ def distances(count: int) -> st.SearchStrategy[Distances | None]:
 
 
 @given(st.data(), st.integers(1, 4), st.randoms(use_true_random=False))
-def test_the_merge_is_what_the_walk_over_all_permutations_finds(
-    data: st.DataObject, count: int, shuffle: Random
-) -> None:
+def test_merge_equals_the_walk_over_permutations(data: st.DataObject, count: int, shuffle: Random) -> None:
     drawn, zones = data.draw(hint_lists(count)), NumaInfo(count, data.draw(distances(count)))
     offers = [
         ResourceHints(f"r{at}", hint_sets.of(told), hint_sets.of(mask for mask in told if told[mask]))

@@ -137,7 +137,7 @@ def test_two_options_exclude_each_other(pair: tuple[CpuOption, CpuOption]) -> No
     )
 
 
-def test_every_reason_is_told() -> None:
+def test_every_reason_is_produced() -> None:
     wrong = told(
         node(*[ZONE] * 9, policy="single-numa-node"), *CpuOption, closest=TopologyOption, sockets=[0]
     )
@@ -151,7 +151,7 @@ def test_every_reason_is_told() -> None:
     ]
 
 
-def test_a_manager_that_is_off_asks_for_nothing() -> None:
+def test_disabled_manager_needs_nothing() -> None:
     off = node("gpu=1", cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
     bare = replace(off, machine=Machine((ZoneId(0),), (Core(ZoneId(0), 0, 0, bits([0])),)))
     assert start_errors(bare, kept(zone_5="huge=1Gi")) == []

@@ -64,7 +64,7 @@ def test_what_the_choice_between_equals_takes(zones: int, policy: str, pod: str,
     assert (scored.choices, scored) == (units, plain._replace(choices=units))
 
 
-def test_devices_between_zones_are_looked_at_for_each_choice_of_them() -> None:
+def test_work_counts_devices_between_zones() -> None:
     zones = ["cpu=0-3", "cpu=4-7"]
     plain, wide = (
         machine(*zones, devices=f"gpu={places}", policy="restricted") for places in ("0,1", "0,1,01")
@@ -139,7 +139,7 @@ SHARED = {"options": options("distribute-cpus-across-numa"), "policy": "none"}
 HALF_FREE = node(*["cpu=16/16/3 mem=9Gi"] * 16, **SHARED)  # type: ignore[arg-type]
 
 
-def test_cpus_that_could_be_distributed_in_too_many_ways_are_not() -> None:
+def test_distribution_beyond_the_work_limit_is_refused() -> None:
     """Five zones in sixteen, and in each of 4,368 choices the ones that give one CPU more."""
     eight = node(*["cpu=16/16/3 mem=9Gi"] * 8, **SHARED)  # type: ignore[arg-type]
 
@@ -148,7 +148,7 @@ def test_cpus_that_could_be_distributed_in_too_many_ways_are_not() -> None:
     assert not evaluate(HALF_FREE, asks("cpu=13 mem=1Gi"), means("none")).answered
 
 
-def test_what_the_empty_node_refuses_is_not_answered_as_long_as_the_node_in_use_does_not() -> None:
+def test_unknown_in_use_leaves_the_empty_node_unanswered() -> None:
     """Blocks of memory take whole zones here: eight of them, and nine are not left."""
     verdict = evaluate(HALF_FREE, asks("cpu=13 mem=64Gi | cpu=1 mem=73Gi"), means("none"))
 
@@ -183,7 +183,7 @@ def test_widths_of_too_many_zones_are_not_known() -> None:
     assert min_widths(vast, asks("cpu=9 mem=9Gi gpu=2").whole).keys() == {"cpu", GPU}
 
 
-def test_a_node_of_64_zones_that_is_too_small_as_a_whole_may_fit_later() -> None:
+def test_too_small_node_of_64_zones_may_fit_later() -> None:
     vast = node(*["gpu=1/0"] * 60, *["gpu=1"] * 4, policy="none", totals="gpu=8 cpu=8 mem=8Gi")
 
     verdict = evaluate(vast, asks("cpu=1.. mem=1Gi.. gpu=6"))

@@ -100,7 +100,7 @@ CLAIMS = [
 
 
 @pytest.mark.parametrize(("where", "containers", "record", "refuted", "left"), table(CLAIMS))
-def test_a_record_is_believed_as_far_as_the_pod_asks_for_it(
+def test_record_counts_up_to_the_requests(
     where: Node, containers: str, record: str, refuted: list[str], left: str
 ) -> None:
     demand = asks(*containers.split("|"))
@@ -109,7 +109,7 @@ def test_a_record_is_believed_as_far_as_the_pod_asks_for_it(
     assert (sorted(found.refuted), found.held) == (sorted(refuted), held(left))
 
 
-def test_of_a_pod_that_is_served_as_a_whole_the_whole_counts() -> None:
+def test_pod_level_resources_are_claimed_as_one() -> None:
     gated = replace(PAIR, scope=PAIR.scope.POD, options=options("PodLevelResourceManagers", minor=36))
     demand = demands.of(pod("cpu=2 mem=1Gi gpu=1", "", requests="cpu=6 mem=4Gi", limits="cpu=6 mem=4Gi"))
 
@@ -121,7 +121,7 @@ def test_of_a_pod_that_is_served_as_a_whole_the_whole_counts() -> None:
     )
 
 
-def test_a_belief_stands_as_long_as_its_ground_does() -> None:
+def test_claim_lasts_as_long_as_its_evidence() -> None:
     busy = replace(PAIR, zones=tuple(replace(zone, free=bag("cpu=1")) for zone in PAIR.zones))
 
     assert static_facts(busy) == static_facts(PAIR)
@@ -132,7 +132,7 @@ def test_a_belief_stands_as_long_as_its_ground_does() -> None:
     )
 
 
-def test_a_pod_that_managers_ignore_takes_no_time_however_many_containers_it_has(
+def test_ignored_pod_costs_no_time_per_container(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A scheduler asks about thousands of nodes at once."""

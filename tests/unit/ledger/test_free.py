@@ -188,7 +188,7 @@ def test_it_is_no_matter_what_was_known_before(info: NodeInfo) -> None:
     assert found == [free(info)] * len(earlier)
 
 
-def test_of_pods_that_come_to_another_stage_nothing_is_counted_anew() -> None:
+def test_change_of_stage_recounts_nothing() -> None:
     info = known(FULL, [A, B])
     before = info, free(info)
     bound = replace(info, assigned_pods=(A, replace(B, stage=Stage.BOUND)))
@@ -198,7 +198,7 @@ def test_of_pods_that_come_to_another_stage_nothing_is_counted_anew() -> None:
     assert found == free(bound)
 
 
-def test_a_file_that_tells_of_no_pods_leaves_the_topology_as_the_only_word() -> None:
+def test_file_without_pods_relies_on_the_topology() -> None:
     told_of_none = replace(known(FULL, [STRANGER]), complete=False)
 
     assert free_of(free(told_of_none).node, "cpu") == [0, 0]
@@ -225,9 +225,7 @@ EXCLUSIVE = [
 
 
 @pytest.mark.parametrize(("zone", "containers", "counts"), table(EXCLUSIVE))
-def test_exporters_count_pods_by_what_their_running_containers_have(
-    zone: str, containers: str, *, counts: bool
-) -> None:
+def test_exporter_counts_running_containers(zone: str, containers: str, *, counts: bool) -> None:
     assert exclusive(node(zone), asks(*containers.split("|"))) is counts
 
 
@@ -237,7 +235,7 @@ WIDE = node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy="restricte
 BLOCK = on("block", "cpu=1 mem=12Gi", has="0 cpu=1; 0,1 mem=12Gi")
 
 
-def test_a_block_over_two_zones_is_drawn_from_the_first_and_makes_them_a_group() -> None:
+def test_memory_over_two_zones_groups_them() -> None:
     found = free(NodeInfo(WIDE, (BLOCK,)))
 
     assert free_of(found.node, "mem") == [0, 4, 8]
@@ -258,7 +256,7 @@ def test_no_topology_tells_of_groups_but_records_do() -> None:
     assert predicted(info, "cpu=2 mem=1Gi").held == held("2 cpu=2 mem=1Gi")
 
 
-def test_of_a_pod_that_may_hold_a_group_it_is_not_known_which_zones_serve_others() -> None:
+def test_possible_memory_group_makes_zones_uncertain() -> None:
     published = node("cpu=8 mem=8Gi//0", "cpu=8 mem=8Gi//4Gi", "cpu=8 mem=8Gi", policy="restricted")
     somewhere = on("somewhere", "cpu=1 mem=12Gi")
     strict = NodeInfo(published, (somewhere,), fingerprint=of("somewhere"))
@@ -270,7 +268,7 @@ def test_of_a_pod_that_may_hold_a_group_it_is_not_known_which_zones_serve_others
     assert not free(lenient).exact
 
 
-def test_of_pods_that_nobody_saw_come_the_last_that_their_kubelet_started_may_be_in_no_topology_yet() -> None:
+def test_last_started_unseen_pod_may_be_uncounted() -> None:
     pods = tuple(replace(on(f"p{at}", since=NOW), started=10 - at) for at in range(10))
 
     assert free(known(HALF, pods, told=of(*(pod.uid for pod in pods[1:])))).basis is Basis.ANCHORED

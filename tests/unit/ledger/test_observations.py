@@ -66,13 +66,13 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize("record", table(IMPOSSIBLE))
-def test_what_cannot_be_is_believed_of_no_pod_and_all_else_is(record: PlacementRecord) -> None:
+def test_impossible_observation_is_dropped_alone(record: PlacementRecord) -> None:
     other = told("1 cpu=1", "5")
 
     assert is_believed(TWO, a=record, b=other) == {"b": other}
 
 
-def test_of_pods_that_hold_too_much_together_none_is_believed() -> None:
+def test_observations_beyond_capacity_are_all_dropped() -> None:
     half = told("0 mem=6Gi")
 
     assert is_believed(TWO, a=half) == {"a": half}
@@ -134,7 +134,7 @@ class Walked(tuple[Any, ...]):  # noqa: SLOT001  a tuple can have none but empty
         return super().__iter__()
 
 
-def test_the_places_of_devices_are_not_gone_through_for_each_pod() -> None:
+def test_device_zones_are_read_once_for_all_pods() -> None:
     """Whoever has taken over a node can have its agent name a thousand of both."""
     assert TWO.machine
     walked = Walked(TWO.machine.devices)

@@ -60,7 +60,7 @@ HELD = [
 
 
 @pytest.mark.parametrize(("pod", "occupied", "exclusive"), table(HELD))
-def test_what_is_not_known_counts_against_who_wants_to_be_alone_and_nobody_else(
+def test_unknown_use_counts_against_exclusive_pods_only(
     pod: AssignedPod, occupied: str, exclusive: str
 ) -> None:
     found = with_occupants(GPUS, [pod], exact=True)
@@ -79,14 +79,14 @@ def test_a_node_of_one_zone_has_all_of_its_pods_there() -> None:
     assert (shown(found.occupied), shown(found.exclusive)) == ("0", "0")
 
 
-def test_where_it_is_not_certain_what_is_free_nobody_can_be_sure_to_be_alone() -> None:
+def test_uncertain_free_amounts_exclude_exclusive_pods() -> None:
     found = with_occupants(TWO, [meaning(ALONE, on("a", has="0 cpu=4"))], exact=False)
 
     assert (shown(found.occupied), shown(found.exclusive)) == ("0 1", "0")
     assert with_occupants(TWO, [on("a", has="0 cpu=4")], exact=False) is TWO
 
 
-def test_for_a_pod_that_may_come_anywhere_one_occupied_zone_is_all_of_them() -> None:
+def test_one_occupied_zone_blocks_a_pod_of_any_zone() -> None:
     found = with_occupants(TWO, [meaning(RESTRICTED, on("a", has="0 cpu=4"))], exact=True)
 
     assert shown(nowhere_alone(found).occupied) == "0 1"
@@ -111,20 +111,20 @@ def test_those_are_known_that_share_the_zones_of_a_pod() -> None:
 A_ALONE = meaning(ALONE, on("a", has="0 cpu=4"))
 
 
-def test_who_is_there_stands_on_what_is_free() -> None:
+def test_occupants_are_part_of_free() -> None:
     info = NodeInfo(TWO, (A_ALONE, on("b", has="1 cpu=4")))
     free = free_capacity(info, now=NOW, lag=LAG)
 
     assert (free.basis, shown(free.node.occupied), shown(free.node.exclusive)) == (Basis.OBSERVED, "0", "0")
 
 
-def test_beside_a_stranger_the_zones_of_a_pod_are_known_and_not_who_may_be_alone() -> None:
+def test_unknown_pod_leaves_exclusivity_uncertain() -> None:
     free = free_capacity(NodeInfo(TWO, (A_ALONE, STRANGER)), now=NOW, lag=LAG)
 
     assert (free.exact, shown(free.node.occupied), shown(free.node.exclusive)) == (False, "0 1", "0")
 
 
-def test_what_somebody_asks_by_now_is_not_taken_for_what_was_asked_before() -> None:
+def test_resized_request_is_not_the_admitted_one() -> None:
     before = NodeInfo(TWO, (on("a", has="0 cpu=4"),))
     was = free_capacity(before, now=NOW, lag=LAG)
     free = free_capacity(NodeInfo(TWO, (A_ALONE,)), now=NOW, lag=LAG, before=(before, was))
@@ -132,7 +132,7 @@ def test_what_somebody_asks_by_now_is_not_taken_for_what_was_asked_before() -> N
     assert (shown(was.node.exclusive), shown(free.node.exclusive)) == ("", "0")
 
 
-def test_an_emptied_node_has_nobody() -> None:
+def test_emptied_node_has_no_occupants() -> None:
     node_ = with_occupants(TWO, [A_ALONE], exact=True)
 
     assert node_.emptied() == TWO.emptied()

@@ -58,7 +58,7 @@ def test_a_pod_waits_for_those_that_may_be_taken_after_it(
     assert found.reservable is not bool(waits)
 
 
-def test_nobody_waits_who_gets_nothing_of_its_own() -> None:
+def test_pod_without_exclusive_resources_never_waits() -> None:
     assert predicted(NodeInfo(PAIR, (coming("a", "0 cpu=3", cpu=3),)), "cpu=4..").reservable
 
 
@@ -68,7 +68,7 @@ def test_a_pod_waits_where_it_is_not_known_what_others_hold() -> None:
     assert [each.uid for each in predicted(NodeInfo(TWO, beside), "cpu=1 mem=1Gi").waits_for] == ["a"]
 
 
-def test_nobody_waits_for_a_pod_that_somebody_else_sent() -> None:
+def test_pod_of_another_scheduler_is_not_waited_for() -> None:
     """What it may hold counts in full on every zone, so whichever is first, there is room."""
     unsent = replace(STRANGER, stage=Stage.BOUND, created=11)
     found = predicted(NodeInfo(TWO, (unsent,)), "cpu=4 mem=1Gi")
@@ -77,7 +77,7 @@ def test_nobody_waits_for_a_pod_that_somebody_else_sent() -> None:
     assert not predicted(NodeInfo(TWO, (unsent,)), "cpu=5 mem=1Gi").verdict.admitted
 
 
-def test_an_offer_says_what_the_pod_would_hold() -> None:
+def test_offer_has_what_the_pod_would_hold() -> None:
     account = NodeInfo(TWO, (on("a", "cpu=6 mem=1Gi", has="0 cpu=6"),))
     found = predicted(account, "cpu=4 mem=1Gi")
 
@@ -109,7 +109,7 @@ def test_a_node_refuses_now_or_for_ever() -> None:
     assert (now.held, now.record) == (None, None)
 
 
-def test_the_intent_of_a_pod_counts_beside_the_policy_of_the_node() -> None:
+def test_intent_counts_beside_the_node_policy() -> None:
     spread = NodeInfo(replace(PAIR, policy=Policy.BEST_EFFORT), (on("a", "cpu=2 mem=1Gi", has="0 cpu=2"),))
     wanted = asks("cpu=6 mem=1Gi")
 
@@ -120,7 +120,7 @@ def test_the_intent_of_a_pod_counts_beside_the_policy_of_the_node() -> None:
 # Pods that leave.
 
 
-def test_a_pod_comes_elsewhere_if_a_leaving_one_is_gone_by_then() -> None:
+def test_placement_changes_if_a_leaving_pod_is_gone() -> None:
     leaves = on("a", has="0 cpu=4", terminating=True)
     found = predicted(NodeInfo(PAIR, (leaves,)), "cpu=4 mem=1Gi")
 
@@ -129,13 +129,13 @@ def test_a_pod_comes_elsewhere_if_a_leaving_one_is_gone_by_then() -> None:
     assert (found.held, found.record) == (held("1 cpu=4"), None)
 
 
-def test_a_leaving_pod_is_no_matter_to_who_comes_to_the_same_zones_anyway() -> None:
+def test_leaving_pod_is_ignored_if_zones_stay_the_same() -> None:
     leaves = on("a", has="1 cpu=4", terminating=True)
 
     assert predicted(NodeInfo(PAIR, (leaves,)), "cpu=4 mem=1Gi").record
 
 
-def test_an_account_without_a_pod_is_as_if_it_had_never_come() -> None:
+def test_account_without_a_pod_equals_one_never_seen() -> None:
     a, b = on("a"), on("b")
     info = NodeInfo(TWO, (a, b))
 
@@ -195,7 +195,7 @@ DOUBTS = [
 
 
 @pytest.mark.parametrize(("where", "pods", "uids"), table(DOUBTS))
-def test_when_a_pod_leaves_it_is_doubted_where_those_are_that_came_last(
+def test_leaving_pod_makes_the_last_arrivals_uncertain(
     where: Node, pods: Sequence[AssignedPod], uids: str
 ) -> None:
     info = NodeInfo(where, tuple(pods))
@@ -233,7 +233,7 @@ RISKS = [
 
 
 @pytest.mark.parametrize(("pods", "containers", "waits"), table(RISKS))
-def test_a_pod_waits_where_what_nobody_has_heard_of_would_have_it_refused(
+def test_pod_waits_if_an_unseen_pod_would_have_it_rejected(
     pods: tuple[AssignedPod, ...], containers: str, waits: list[str]
 ) -> None:
     info = NodeInfo(UNEVEN, pods)
@@ -283,7 +283,7 @@ BY_THEN = [
 
 
 @pytest.mark.parametrize(("pods", "containers", "intent", "why"), table(BY_THEN))
-def test_it_counts_to_whom_a_pod_would_come_once_some_have_left(
+def test_zones_after_departures_count(
     pods: tuple[AssignedPod, ...], containers: str, intent: Intent, why: Cause | None
 ) -> None:
     verdict = predict(NodeInfo(PAIR, pods), asks(containers), intent, now=NOW, lag=LAG).verdict
@@ -292,7 +292,7 @@ def test_it_counts_to_whom_a_pod_would_come_once_some_have_left(
     assert not verdict.permanent
 
 
-def test_a_pod_that_is_to_be_alone_waits_until_it_is_heard_where_others_came_to() -> None:
+def test_exclusive_pod_waits_for_reports_of_others() -> None:
     """If the holder had ended, the early one would sit where nobody expects it."""
     elsewhere = on("early", "cpu=3 mem=1Gi", has="1 cpu=3", stage=Stage.BOUND, created=1, turn=1)
     holder = on("holder", "cpu=4 mem=1Gi", has="0 cpu=4")
@@ -316,7 +316,7 @@ def on_its_way(uid: str, containers: str, has: str) -> AssignedPod:
 
 
 @pytest.mark.parametrize(("beside", "waits"), [(1, []), (25, ["crowd"])])
-def test_the_more_pods_may_have_left_the_sooner_a_large_one_waits(beside: int, waits: list[str]) -> None:
+def test_more_possible_departures_make_large_pods_wait(beside: int, waits: list[str]) -> None:
     asked = [f"cpu=1 mem={1 + at}Mi" for at in range(beside)]
     holders = [on(f"h{at}", asks_for, has=f"2 {asks_for}") for at, asks_for in enumerate(asked)]
     crowd = on_its_way("crowd", CROWD, "0 cpu=100 mem=100Mi")
@@ -324,7 +324,7 @@ def test_the_more_pods_may_have_left_the_sooner_a_large_one_waits(beside: int, w
     assert risked(NodeInfo(SIXTEEN, (*holders, crowd)), CROWD) == waits
 
 
-def test_of_pods_that_would_leave_the_same_behind_one_is_tried() -> None:
+def test_equal_departures_are_tried_once() -> None:
     holders = [on(f"h{at}", "cpu=1 mem=1Mi", has="2 cpu=1 mem=1Mi") for at in range(25)]
     crowd = on_its_way("crowd", CROWD, "0 cpu=100 mem=100Mi")
 

@@ -46,7 +46,7 @@ def test_who_has_come_holds_what_was_predicted() -> None:
     assert not admits(after)
 
 
-def test_who_is_on_the_way_need_not_be_waited_for_once_it_is_taken() -> None:
+def test_taken_pod_is_not_waited_for() -> None:
     then = full().leaving(TWO.name, ["pod-1"])
     four = asks("cpu=4 mem=1Gi")
     first = then.predict(TWO.name, four)
@@ -62,7 +62,7 @@ def test_who_is_on_the_way_need_not_be_waited_for_once_it_is_taken() -> None:
     assert Rearrangement(Reservations(), NOW).predict_settled("x", SIX) is None
 
 
-def test_who_comes_back_is_told_from_who_has_left() -> None:
+def test_returning_pod_differs_from_a_departed_one() -> None:
     then = full().leaving(TWO.name, ["pod-1"])
     prediction = then.predict(TWO.name, asks("cpu=4 mem=1Gi"))
     assert prediction
@@ -80,7 +80,7 @@ def test_the_ledger_hears_of_nothing() -> None:
     assert then.reservations.node_info(TWO.name) is before
 
 
-def test_of_a_node_that_nobody_knows_nothing_is_said() -> None:
+def test_unknown_node_has_no_rearrangement() -> None:
     then = Rearrangement(Reservations(), NOW)
     prediction = full().leaving(TWO.name, ["pod-1"]).predict(TWO.name, SIX)
 

@@ -63,7 +63,7 @@ def test_where_a_pod_may_spread_all_are_looked_at_together() -> None:
     assert len([*added_up(A, B, C, D, wanted="cpu=9 mem=1Gi", policy=LOOSE).choices(2)]) == 6
 
 
-def test_who_may_hold_something_in_every_zone_is_looked_at_once() -> None:
+def test_pod_in_every_zone_is_examined_once() -> None:
     assert [[each.uid for each in chosen] for chosen in added_up(UNKNOWN, C).choices(1)] == [["u"], ["c"]]
 
 

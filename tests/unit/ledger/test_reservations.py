@@ -143,7 +143,7 @@ def test_what_is_reserved_follows_the_choice_of_the_kubelet(
     assert asked(reservations, pod("b", 4, created=2)).verdict.admitted is wide
 
 
-def test_a_reservation_that_is_removed_is_as_if_it_had_never_been_made(reservations: Reservations) -> None:
+def test_removed_reservation_leaves_no_trace(reservations: Reservations) -> None:
     keep(reservations, pod("a"))
     reservations.unreserve("a")
 
@@ -177,7 +177,7 @@ def test_a_second_reservation_takes_the_place_of_the_first(reservations: Reserva
     assert agree(reservations)
 
 
-def test_a_reservation_expires_when_its_pod_is_not_seen_in_time(reservations: Reservations) -> None:
+def test_reservation_of_an_unseen_pod_expires(reservations: Reservations) -> None:
     keep(reservations, pod("a"))
     keep(reservations, pod("b", since=NOW + 1))
 
@@ -186,7 +186,7 @@ def test_a_reservation_expires_when_its_pod_is_not_seen_in_time(reservations: Re
     assert (reservations.node_of("a"), reservations.node_of("b")) == (None, "pair")
 
 
-def test_a_reservation_of_a_pod_that_was_seen_does_not_expire(reservations: Reservations) -> None:
+def test_reservation_of_a_seen_pod_does_not_expire(reservations: Reservations) -> None:
     keep(reservations, pod("a"))
     reservations.update_pod("pair", pod("a", stage=Stage.BOUND))
 
@@ -194,7 +194,7 @@ def test_a_reservation_of_a_pod_that_was_seen_does_not_expire(reservations: Rese
     assert free(reservations) == [0, 4]
 
 
-def test_a_node_without_a_topology_predicts_nothing_and_can_be_reserved(reservations: Reservations) -> None:
+def test_node_without_topology_can_be_reserved(reservations: Reservations) -> None:
     reservations.reserve("dark", pod("a"), None)
 
     assert reservations.predict("dark", asks("cpu=1 mem=1Gi"), now=NOW) is None
@@ -218,7 +218,7 @@ def test_a_reservation_is_updated_by_a_later_prediction(reservations: Reservatio
     assert not known(reservations, "a").doubtful
 
 
-def test_those_after_a_pod_are_those_with_a_later_reservation_there(reservations: Reservations) -> None:
+def test_later_pods_are_those_reserved_later_on_the_node(reservations: Reservations) -> None:
     for uid in "abc":
         keep(reservations, pod(uid, 1))
     keep(reservations, pod("elsewhere", 1), "other")
@@ -231,7 +231,7 @@ def test_those_after_a_pod_are_those_with_a_later_reservation_there(reservations
     assert reservations.reserved_since("nobody") == ()
 
 
-def test_a_pod_is_asked_about_beside_those_after_it_as_if_they_were_not_there(
+def test_pod_is_evaluated_without_later_pods(
     reservations: Reservations,
 ) -> None:
     for uid in "ab":
@@ -262,7 +262,7 @@ def test_a_victim_is_credited_once(reservations: Reservations) -> None:
     assert free(reservations) == [4, 0]
 
 
-def test_nobodys_place_depends_on_a_pod_of_which_it_is_uncertain_whether_it_was_bound(
+def test_uncertain_bind_moves_no_other_prediction(
     reservations: Reservations,
 ) -> None:
     keep(reservations, pod("a", created=1))
@@ -308,7 +308,7 @@ def test_a_pod_comes_to_its_stage_only_once(reservations: Reservations) -> None:
     assert capacity(reservations) is before
 
 
-def test_a_pod_with_a_reservation_on_one_node_and_bound_to_another_counts_there_alone(
+def test_bound_pod_counts_only_where_it_is_bound(
     reservations: Reservations,
 ) -> None:
     keep(reservations, pod("a"))
@@ -364,7 +364,7 @@ def doubtful(reservations: Reservations) -> Reservations:
     return reservations
 
 
-def test_a_pod_that_may_have_found_the_room_of_a_leaver_is_not_believed(doubtful: Reservations) -> None:
+def test_pod_that_may_reuse_departed_room_is_doubted(doubtful: Reservations) -> None:
     found = known(doubtful, "late")
 
     assert (found.record, found.guess, found.doubtful) == (None, held(1, 4), True)
@@ -372,7 +372,7 @@ def test_a_pod_that_may_have_found_the_room_of_a_leaver_is_not_believed(doubtful
     assert free(doubtful) == [0, 0]
 
 
-def test_a_pod_with_only_a_reservation_may_have_come_and_gone(reservations: Reservations) -> None:
+def test_reserved_pod_may_have_come_and_gone(reservations: Reservations) -> None:
     """Of one that was bound and ended while nobody could watch, nothing is heard but its end."""
     keep(reservations, pod("brief", created=1))
     keep(reservations, pod("late", created=2))
@@ -402,7 +402,7 @@ def test_a_pod_that_came_long_before_is_believed(reservations: Reservations) -> 
     assert (capacity(reservations).basis, free(reservations)) == (Basis.OBSERVED, [4, 0])
 
 
-def test_on_a_node_without_a_topology_there_is_nothing_to_doubt() -> None:
+def test_node_without_topology_has_no_doubts() -> None:
     reservations = Reservations()
     reservations.update_pod("dark", on("leaver", 0))
     reservations.update_pod("dark", on("late", 1))
@@ -435,7 +435,7 @@ def test_what_is_worked_out_is_kept_until_something_changes(reservations: Reserv
     assert capacity(reservations) is not first
 
 
-def test_what_is_worked_out_is_kept_when_a_node_is_labelled_and_cordoned(reservations: Reservations) -> None:
+def test_labels_and_cordon_recompute_nothing(reservations: Reservations) -> None:
     heard = list[str]()
     reservations.update_pod("pair", on("a", 0))
     first = capacity(reservations)
@@ -453,7 +453,7 @@ def test_what_is_worked_out_is_kept_when_a_node_is_labelled_and_cordoned(reserva
     assert free(reservations) == [0, 0]
 
 
-def test_what_is_free_on_a_node_that_falls_ill_is_worked_out_anew(reservations: Reservations) -> None:
+def test_free_is_recomputed_when_a_device_fails(reservations: Reservations) -> None:
     reservations.update_pod("pair", on("a", 0))
     assert free(reservations) == [0, 4]
 
@@ -481,7 +481,7 @@ CHANGES: list[tuple[Callable[[Reservations], None], list[str]]] = [
 ]
 
 
-def test_whoever_listens_is_told_of_which_node_nothing_holds_any_more(reservations: Reservations) -> None:
+def test_listener_gets_a_node_that_lost_its_last_pod(reservations: Reservations) -> None:
     heard = set[str]()
     reservations.on_change(heard.add)
     for change, names in CHANGES:
@@ -490,7 +490,7 @@ def test_whoever_listens_is_told_of_which_node_nothing_holds_any_more(reservatio
         heard.clear()
 
 
-def test_whoever_listens_is_told_of_a_node_where_a_pod_is_no_longer_believed(
+def test_listener_gets_a_node_with_a_new_doubt(
     reservations: Reservations,
 ) -> None:
     heard = list[str]()
@@ -502,7 +502,7 @@ def test_whoever_listens_is_told_of_a_node_where_a_pod_is_no_longer_believed(
     assert heard == ["pair"]
 
 
-def test_what_time_alone_changes_says_when(reservations: Reservations) -> None:
+def test_change_by_time_alone_has_its_due_time(reservations: Reservations) -> None:
     reservations.update_pod("pair", pod("a", stage=Stage.ADMITTED))
     assert (reservations.valid_until("pair"), reservations.valid_until("nobody")) == (math.inf, math.inf)
 
@@ -514,7 +514,7 @@ def test_what_time_alone_changes_says_when(reservations: Reservations) -> None:
     )
 
 
-def test_a_new_fingerprint_says_something_new_of_the_same_amounts(reservations: Reservations) -> None:
+def test_new_fingerprint_of_equal_amounts_is_news(reservations: Reservations) -> None:
     reservations.update_pod("pair", pod("stranger", stage=Stage.ADMITTED))
     assert capacity(reservations).basis is Basis.REPORTED
 
@@ -532,7 +532,7 @@ def test_a_node_that_loses_its_topology_keeps_its_pods(reservations: Reservation
     assert (free(reservations), list(reservations.node_names())) == ([0, 4], ["pair"])
 
 
-def test_where_pods_are_not_told_of_the_topology_is_the_only_word(reservations: Reservations) -> None:
+def test_unwatched_pods_leave_only_the_topology(reservations: Reservations) -> None:
     reservations.update_node(FULL)
     assert free(reservations) == [4, 4]
 
@@ -555,7 +555,7 @@ STAGES = [(str(stage), stage) for stage in Stage]
 
 
 @pytest.mark.parametrize("stage", table(STAGES))
-def test_nothing_is_left_of_a_node_that_is_gone_with_its_pods(stage: Stage) -> None:
+def test_removed_node_leaves_nothing(stage: Stage) -> None:
     reservations = Reservations()
     if stage is Stage.RESERVED:
         reservations.reserve("dark", pod("a"), None)
@@ -568,7 +568,7 @@ def test_nothing_is_left_of_a_node_that_is_gone_with_its_pods(stage: Stage) -> N
     assert info(reservations, "dark") == NodeInfo(replace(PAIR, name="dark"))
 
 
-def test_a_reservation_that_moves_is_guessed_where_its_pod_is(reservations: Reservations) -> None:
+def test_moved_reservation_follows_its_pod(reservations: Reservations) -> None:
     keep(reservations, pod("a"), "pair")
     reservations.update_pod("other", pod("a", stage=Stage.BOUND))
 
@@ -577,7 +577,7 @@ def test_a_reservation_that_moves_is_guessed_where_its_pod_is(reservations: Rese
     assert (free(reservations, "pair"), reservations.node_of("a")) == ([4, 4], "other")
 
 
-def test_from_its_deletion_on_a_pod_is_believed_by_nobody_that_came_late(reservations: Reservations) -> None:
+def test_deleted_pod_is_not_counted_for_later_pods(reservations: Reservations) -> None:
     reservations.update_pod("pair", on("old", 0, since=NOW - 100))
     keep(reservations, pod("late"))
     reservations.update_pod("pair", pod("late", stage=Stage.ADMITTED))
@@ -590,11 +590,11 @@ def test_from_its_deletion_on_a_pod_is_believed_by_nobody_that_came_late(reserva
     )
 
 
-def test_nothing_is_at_risk_on_a_node_that_nobody_knows() -> None:
+def test_unknown_node_puts_nothing_at_risk() -> None:
     assert Reservations().at_risk("nowhere", asks("cpu=1 mem=1Gi"), now=NOW) == ()
 
 
-def test_a_pod_is_at_risk_for_those_that_came_before_it_alone(reservations: Reservations) -> None:
+def test_pod_is_at_risk_only_from_earlier_pods(reservations: Reservations) -> None:
     uneven = node("cpu=4 gpu=1", "cpu=3", "cpu=3 gpu=1", policy="single-numa-node")
     reservations.update_node(replace(uneven, name="pair"))
     record = PlacementRecord({("node-0",): bag("gpu=1")}, Source.RECORDED)
@@ -649,7 +649,7 @@ def cpus_left(reservations: Reservations) -> str:
 A, B = said("0 cpu=2 mem=1Gi", "1,3"), said("1 cpu=2 mem=1Gi", "4-5")
 
 
-def test_a_pod_that_the_agent_shows_is_admitted_and_holds_what_it_says() -> None:
+def test_pod_in_an_agent_report_holds_what_it_lists() -> None:
     found = observing(a=A)
 
     assert (counted(found, "a").stage, counted(found, "a").record) == (Stage.ADMITTED, A)
@@ -659,7 +659,7 @@ def test_a_pod_that_the_agent_shows_is_admitted_and_holds_what_it_says() -> None
     assert found.count_by_source(["made"]) == {"kubelet": 1}
 
 
-def test_the_kubelets_own_word_counts_before_what_stands_on_the_pod() -> None:
+def test_agent_report_precedes_the_pod_annotation() -> None:
     found = observing()
     liar = PlacementRecord(zones("0 cpu=2 mem=1Gi"), Source.OBSERVED)
     found.update_pod("made", replace(bound("a"), record=liar))
@@ -668,7 +668,7 @@ def test_the_kubelets_own_word_counts_before_what_stands_on_the_pod() -> None:
     assert counted(found, "a").record == B
 
 
-def test_it_is_no_matter_what_the_pod_asks_for() -> None:
+def test_agent_report_counts_for_any_request() -> None:
     """It was resized since, or served in a way that nobody has restated."""
     found = observing()
     found.update_pod("made", bound("resized"))
@@ -713,7 +713,7 @@ def test_an_agent_is_not_believed_of_pods_of_other_nodes() -> None:
     assert (found.observed("a"), free(found)) == (None, [0, 4])
 
 
-def test_of_a_node_that_nobody_knows_nothing_is_kept() -> None:
+def test_unknown_node_is_not_stored() -> None:
     found = Reservations()
     found.update_observed("made", {"a": A}, now=NOW)
 
@@ -739,7 +739,7 @@ LEFT_OUT = [
 
 
 @pytest.mark.parametrize(("change", "then", "left"), table(LEFT_OUT))
-def test_a_pod_of_which_the_agent_says_nothing_more_keeps_what_it_had_until(
+def test_pod_missing_from_reports_keeps_its_claim(
     change: Callable[[Reservations], None], then: Mapping[str, PlacementRecord] | None, left: str
 ) -> None:
     found = observing(a=A, b=B)
@@ -773,7 +773,7 @@ def test_nothing_of_a_pod_is_remembered_beyond_its_end() -> None:
     assert counted(found, "a").record is None
 
 
-def test_what_cannot_be_is_counted_and_what_stands_on_the_pod_is_good_enough() -> None:
+def test_impossible_report_falls_back_to_the_annotation() -> None:
     found = observing()
     recorded = PlacementRecord(zones("0 cpu=2 mem=1Gi"), Source.RECORDED)
     found.update_pod("made", replace(bound("a"), record=recorded))
@@ -787,7 +787,7 @@ def test_what_cannot_be_is_counted_and_what_stands_on_the_pod_is_good_enough() -
     assert (counted(found, "a").record, found.count_refuted()) == (A, 0)
 
 
-def test_what_was_believed_stays_so_when_the_agent_says_nonsense() -> None:
+def test_invalid_report_keeps_the_last_claim() -> None:
     found = observing(a=A)
     found.update_pod("made", replace(bound("a"), terminating=True))
     found.update_observed("made", {"a": said("9 cpu=2", "1,3")}, now=NOW)
@@ -805,7 +805,7 @@ def test_it_is_judged_by_the_node_as_it_is() -> None:
     assert (found.observed("a"), found.count_refuted()) == (A, 0)
 
 
-def test_a_node_that_comes_back_has_the_pods_that_were_seen_on_it() -> None:
+def test_returning_node_has_its_pods() -> None:
     found = observing(a=A)
     found.remove_nodes(["made"])
     assert not found.is_observed("made")
@@ -821,14 +821,14 @@ def test_what_the_agent_shows_ends_the_doubt_of_a_pod(doubtful: Reservations) ->
     assert (capacity(doubtful).basis, free(doubtful)) == (Basis.OBSERVED, [0, 4])
 
 
-def test_nobody_doubts_what_the_agent_showed() -> None:
+def test_agent_report_has_no_doubt() -> None:
     found = observing(leaver=A, late=B)
     found.remove_pod("leaver", now=NOW + 1)
 
     assert (capacity(found, "made").basis, cpus_left(found)) == (Basis.OBSERVED, "1-3,6-7")
 
 
-def test_whoever_listens_is_told_of_what_changed_alone() -> None:
+def test_listener_gets_only_changed_nodes() -> None:
     found = observing(a=A)
     told = list[str]()
     found.on_change(told.append)
@@ -847,7 +847,7 @@ def test_what_is_predicted_of_a_machine_has_its_cpus() -> None:
     assert cpus_left(found) == "2"
 
 
-def test_a_pod_that_is_bound_keeps_the_cpus_that_were_predicted() -> None:
+def test_bound_pod_keeps_its_predicted_cpus() -> None:
     found = observing(a=A)
     prediction = keep(found, pod("b", 2), "made")
     assert prediction.record
@@ -857,7 +857,7 @@ def test_a_pod_that_is_bound_keeps_the_cpus_that_were_predicted() -> None:
     assert known(found, "b").record == replace(written, cpus=read_list("4-5"))
 
 
-def test_cpus_that_were_predicted_and_that_another_pod_got_are_any_others() -> None:
+def test_predicted_cpus_of_another_pod_are_replaced() -> None:
     found = observing()
     prediction = keep(found, pod("b", 2), "made")
     found.update_pod("made", bound("a"))
@@ -867,7 +867,7 @@ def test_cpus_that_were_predicted_and_that_another_pod_got_are_any_others() -> N
     assert (capacity(found, "made").exact, cpus_left(found)) == (True, "4-7")
 
 
-def test_without_a_word_of_a_pod_the_machine_is_counted_up_in_amounts() -> None:
+def test_machine_without_reports_counts_in_amounts() -> None:
     found = observing(a=A)
     found.update_pod("made", bound("new"))
 
@@ -877,7 +877,7 @@ def test_without_a_word_of_a_pod_the_machine_is_counted_up_in_amounts() -> None:
     assert (capacity(found, "made").basis, cpus_left(found)) == (Basis.OBSERVED, "2,6-7")
 
 
-def test_exclusive_cpus_of_a_namespace_are_those_on_nodes_and_reserved(reservations: Reservations) -> None:
+def test_exclusive_cpus_count_bound_and_reserved_pods(reservations: Reservations) -> None:
     reservations.update_pod("pair", on("a", 0, 2))
     reservations.reserve("pair", pod("b", 3), None)
     reservations.update_pod("unknown", replace(pod("c", 4, stage=Stage.BOUND), name=("other", "c")))
@@ -912,7 +912,7 @@ def test_a_node_that_pins_no_cpus_counts_none_until_it_does(reservations: Reserv
     assert reservations.exclusive_cpus("team") == 2
 
 
-def test_the_same_uid_in_another_namespace_counts_there_alone(reservations: Reservations) -> None:
+def test_equal_uid_in_another_namespace_counts_apart(reservations: Reservations) -> None:
     """As files may say."""
     reservations.update_pod("pair", on("a", 0, 2))
     reservations.update_pod("other", replace(on("a", 0, 3), name=("else", "a")))
@@ -922,7 +922,7 @@ def test_the_same_uid_in_another_namespace_counts_there_alone(reservations: Rese
     assert [reservations.exclusive_cpus(each) for each in ("team", "else")] == [0, 0]
 
 
-def test_the_exclusive_cpus_of_a_pod_as_a_whole_count_where_the_kubelet_pins_them(
+def test_pod_level_cpus_count_where_they_are_pinned(
     reservations: Reservations,
 ) -> None:
     level = "cpu=4 mem=1Gi"

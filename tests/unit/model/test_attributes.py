@@ -21,7 +21,7 @@ def test_labels_are_a_mapping_in_the_order_of_their_keys() -> None:
     assert repr(labels) == "Labels({'a': '1', 'b': '2'})"
 
 
-def test_labels_that_are_equal_are_one_key_and_others_are_not() -> None:
+def test_equal_labels_are_one_key() -> None:
     one, same, other = (
         Labels({"a": "1", "b": "2"}),
         Labels({"b": "2", "a": "1"}),
@@ -59,11 +59,11 @@ PASSING = [
 
 
 @pytest.mark.parametrize(("key", "passing"), table(PASSING))
-def test_some_taints_come_and_go_with_the_condition_of_a_node(key: str, passing: bool) -> None:  # noqa: FBT001
+def test_taints_of_node_conditions_are_temporary(key: str, passing: bool) -> None:  # noqa: FBT001
     assert Taint(key).passing is passing
 
 
-def test_what_lasts_of_taints_stands_in_order() -> None:
+def test_lasting_taints_are_sorted() -> None:
     taints = (Taint("b"), UNSCHEDULABLE, Taint("a", "x", "NoExecute"), Taint("a", "x"))
 
     assert Attributes(taints=taints).lasting == (Taint("a", "x", "NoExecute"), Taint("a", "x"), Taint("b"))

@@ -27,7 +27,7 @@ STEPS = [
 
 
 @pytest.mark.parametrize(("container", "own", "loose"), table(STEPS))
-def test_a_container_asks_for_itself(container: str, own: str, loose: str) -> None:
+def test_demand_of_a_container(container: str, own: str, loose: str) -> None:
     [step] = asks(container).steps
 
     assert (step.requests, step.loose) == (bag(own), bag(loose))
@@ -82,7 +82,7 @@ def test_exclusive_cpus_are(containers: str, cpus: int) -> None:
 
 
 @pytest.mark.parametrize(("containers", "asked"), table(WHOLE))
-def test_a_pod_asks_as_a_whole(containers: str, asked: str) -> None:
+def test_demand_of_a_pod(containers: str, asked: str) -> None:
     whole = asks(containers).whole
 
     assert whole.requests == bag(asked)
@@ -108,7 +108,7 @@ def test_cpus_and_memory_that_a_pod_shares(asked: Pod, shared: str) -> None:
     assert demand.of(asked).whole.loose == bag(shared)
 
 
-def test_where_the_pod_level_is_heeded_a_pod_shares_only_a_fraction() -> None:
+def test_pod_level_shares_only_a_fraction() -> None:
     [whole, broken] = (
         demand.of(pod("gpu=1", requests=stated, limits=stated)).pod_level
         for stated in ("cpu=4 mem=4Gi", "cpu=3500m mem=4Gi")
@@ -128,7 +128,7 @@ BY_PLUGINS = [
 
 
 @pytest.mark.parametrize(("listed", "asked"), table(BY_PLUGINS))
-def test_a_node_is_asked_for_devices_of_dra_that_its_zones_list(listed: set[str], asked: str) -> None:
+def test_devices_of_dra_listed_by_zones_are_evaluated(listed: set[str], asked: str) -> None:
     whole = replace(asks("cpu=4 mem=1Gi nic=1 gpu=2"), by_dra=frozenset({GPU}))
 
     left = demand.by_plugins(whole, listed)
@@ -153,7 +153,7 @@ def test_the_scheduler_reserves(asked: Pod, reserved: str) -> None:
     assert demand.of(asked).total == bag(reserved)
 
 
-def test_another_amount_changes_the_container_the_pod_and_the_total() -> None:
+def test_amount_changes_container_pod_and_total() -> None:
     two = asks("cpu=4 mem=8Gi gpu=3", "cpu=2 mem=1Gi gpu=1")
 
     less = demand.with_request(two, "c0", GPU, 1)
@@ -168,7 +168,7 @@ def test_exclusive_cpus_stay_whole() -> None:
     assert demand.with_request(asks("cpu=4 mem=1Gi"), "c0", "cpu", 2500).steps[0].cpu == 2000
 
 
-def test_the_whole_pod_asks_as_one_container() -> None:
+def test_pod_demand_as_one_container() -> None:
     one = demand.with_request(asks("cpu=4 mem=8Gi gpu=3", "cpu=2 mem=1Gi gpu=1"), WHOLE_POD, GPU, 2)
 
     assert [step.requests for step in one.steps] == [bag("cpu=6 mem=9Gi gpu=2")]
@@ -205,12 +205,12 @@ def work(containers: int, role: Role, limits: Resources | None = None) -> int:
 
 
 @pytest.mark.parametrize("role", Role)
-def test_twice_as_many_containers_take_twice_as_long_to_read(role: Role) -> None:
+def test_demand_is_linear_in_containers(role: Role) -> None:
     assert work(100, role) < 2.1 * work(50, role)
 
 
 @pytest.mark.parametrize("role", Role)
-def test_resources_of_the_pod_as_a_whole_take_no_longer_for_each_container(role: Role) -> None:
+def test_pod_level_demand_is_linear_in_containers(role: Role) -> None:
     stated = bag("cpu=400 mem=400Gi").plus({Named(f"{HUGE}{at}"): 1 for at in range(200)})
 
     assert work(100, role, stated) < 2.1 * work(50, role, stated)

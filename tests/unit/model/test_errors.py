@@ -55,7 +55,7 @@ def test_a_door_catches_every_kind_as_bad_input(kind: type[BadInput]) -> None:
 HUGE = "x" * 3 * 2**20
 
 
-def test_a_mistake_is_short_whatever_it_tells_of() -> None:
+def test_mistake_is_bounded() -> None:
     mistake = Mistake(HUGE, HUGE, HUGE, len(HUGE) // 2)
 
     assert (len(mistake.where), len(mistake.message), len(mistake.text)) == (
@@ -67,7 +67,7 @@ def test_a_mistake_is_short_whatever_it_tells_of() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 90, 150, 5000, 9850, 9998, 9999])
-def test_of_a_long_text_what_stands_around_the_place_is_shown(at: int) -> None:
+def test_long_text_is_cut_around_the_place(at: int) -> None:
     text = f"{'-' * at}!{'-' * (9999 - at)}"
 
     mistake = Mistake("here", "is wrong", text, at)
@@ -80,13 +80,13 @@ def test_of_a_long_text_what_stands_around_the_place_is_shown(at: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, MOST_MISTAKES])
-def test_as_many_mistakes_as_anybody_reads_are_all_told(count: int) -> None:
+def test_few_mistakes_are_all_listed(count: int) -> None:
     mistakes = tuple(Mistake(str(number), "is wrong") for number in range(count))
 
     assert BadInput(mistakes).mistakes == mistakes
 
 
-def test_of_more_mistakes_it_is_said_that_there_are_others() -> None:
+def test_many_mistakes_are_cut_with_a_count() -> None:
     many = (Mistake(str(number), "is wrong") for number in range(10**6))
 
     *told, last = BadInput(many).mistakes

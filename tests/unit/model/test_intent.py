@@ -92,7 +92,7 @@ def test_annotations_mean(written: str, intent: Intent | None) -> None:
     assert parse(annotations(written)) == intent
 
 
-def test_a_default_speaks_where_the_pod_says_nothing() -> None:
+def test_default_applies_to_pods_without_intent() -> None:
     assert parse({}, default=RESTRICTED) == means("restricted")
 
 
@@ -109,12 +109,12 @@ def test_a_default_that_binds_gives_a_pod_zones_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("default", [NONE, BEST_EFFORT])
-def test_a_default_that_binds_nobody_gives_no_pod_zones_of_its_own(default: Policy) -> None:
+def test_default_of_none_gives_no_own_zones(default: Policy) -> None:
     with pytest.raises(BadIntent, match=r"has no effect with the namespace's default: set numalign.io/"):
         parse({EXCLUSIVE: "zone"}, default=default)
 
 
-def test_the_default_is_not_blamed_for_a_policy_that_cannot_be_read() -> None:
+def test_unreadable_policy_is_not_the_default() -> None:
     (mistake,) = read({POLICY: "x", EXCLUSIVE: "zone"}).wrong(BEST_EFFORT)
 
     assert mistake.where == f"metadata.annotations[{POLICY}]"
@@ -161,7 +161,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("written", "places", "said"), table(WRONG))
-def test_every_mistake_is_told_with_its_place(written: str, places: str, said: str) -> None:
+def test_each_mistake_has_its_place(written: str, places: str, said: str) -> None:
     with pytest.raises(BadIntent) as caught:
         parse(annotations(written))
 
@@ -170,7 +170,7 @@ def test_every_mistake_is_told_with_its_place(written: str, places: str, said: s
     assert said in str(caught.value)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_listed_at_once() -> None:
     with pytest.raises(BadIntent) as caught:
         parse(annotations("policy=x; scope=y; resources=a*b,; z="))
 
@@ -178,7 +178,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert found == ["z", "policy", "resources", "resources", "scope"]
 
 
-def test_a_scope_without_a_policy_is_told_beside_other_mistakes() -> None:
+def test_scope_without_policy_is_one_of_the_mistakes() -> None:
     with pytest.raises(BadIntent) as caught:
         parse({RESOURCES: "cpu,", SCOPE: "pod"})
 
@@ -195,7 +195,7 @@ POINTED_AT = [
 
 
 @pytest.mark.parametrize(("written", "at"), table(POINTED_AT))
-def test_the_caret_stands_under(written: str, at: int) -> None:
+def test_caret_is_under_the_mistake(written: str, at: int) -> None:
     with pytest.raises(BadIntent) as caught:
         parse(annotations(written))
 
@@ -250,7 +250,7 @@ def test_labels_mean(labels: Written, rules: NamespaceRules) -> None:
     assert parse_namespace(labels) == (rules, ())
 
 
-def test_every_mistake_in_labels_is_told_with_its_place() -> None:
+def test_each_mistake_in_labels_has_its_place() -> None:
     rules, mistakes = parse_namespace(
         {
             ENFORCE: "strict",
@@ -282,7 +282,7 @@ def test_a_label_limits_the_exclusive_cpus_of_a_namespace(cpus: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", " 20", "20.0", "2k", "-1", "1000000001", "9" * 5000, "²", "٢"])
-def test_what_is_no_number_of_cpus_limits_nothing_and_is_told(text: str) -> None:
+def test_invalid_cpu_limit_is_a_mistake_and_no_limit(text: str) -> None:
     rules, [mistake] = parse_namespace({EXCLUSIVE_CPUS: text, WARN: "none"})
 
     assert rules == NamespaceRules(warn=Policy.NONE)
@@ -293,7 +293,7 @@ def test_what_is_no_number_of_cpus_limits_nothing_and_is_told(text: str) -> None
 
 
 @pytest.mark.parametrize("rules", [NamespaceRules(gate=Gate.ENABLED), NamespaceRules(heal=Heal.FAILED)])
-def test_what_is_done_about_pods_asks_nothing_of_them(rules: NamespaceRules) -> None:
+def test_reaction_is_no_part_of_the_intent(rules: NamespaceRules) -> None:
     assert not rules.has_policy
 
 
@@ -307,7 +307,7 @@ def test_no_scheduler_can_be_called(name: str) -> None:
     assert "is not a scheduler name" in str(not_a_scheduler(name))
 
 
-def test_a_list_of_more_resources_than_a_pod_can_mean_is_one_mistake() -> None:
+def test_too_many_resources_are_one_mistake() -> None:
     with pytest.raises(BadIntent) as caught:
         parse({POLICY: "restricted", RESOURCES: ",".join(["a"] * 65)})
 
@@ -315,7 +315,7 @@ def test_a_list_of_more_resources_than_a_pod_can_mean_is_one_mistake() -> None:
     assert mistake.message == "names 65 resources: at most 64 are allowed"
 
 
-def test_of_a_thousand_unknown_keys_the_first_ones_are_told() -> None:
+def test_first_of_many_unknown_keys_are_listed() -> None:
     with pytest.raises(BadIntent) as caught:
         parse({f"numalign.io/polic{number}": "none" for number in range(1000)})
 
@@ -335,7 +335,7 @@ def test_a_policy_goes_by_its_name(policy: Policy) -> None:
         ("", "one of none, "),
     ],
 )
-def test_what_is_no_policy_is_told_with_the_one_that_is_meant(text: str, meant: str) -> None:
+def test_misspelt_policy_has_a_suggestion(text: str, meant: str) -> None:
     with pytest.raises(BadIntent) as raised:
         intent.policy(text, where="defaults[0].warn")
 
@@ -368,7 +368,7 @@ def test_a_text_of_megabytes_is_answered_shortly(written: dict[str, str], said: 
     assert len(str(mistake)) < 1500
 
 
-def test_of_a_long_text_no_more_than_its_beginning_is_compared_with_the_known_words(
+def test_suggestion_compares_a_bounded_prefix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compared: list[int] = []

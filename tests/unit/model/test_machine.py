@@ -69,7 +69,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("one", "cpus", "firsts"), table(PAIRS))
-def test_whole_cores_are_told_by_their_first_threads(one: Node, cpus: str, firsts: list[int]) -> None:
+def test_whole_cores_are_found_by_first_threads(one: Node, cpus: str, firsts: list[int]) -> None:
     assert one.machine
     assert [*members(one.machine.topology.whole_pairs(read_list(cpus)))] == firsts
 
@@ -127,7 +127,7 @@ def test_a_list_longer_than_any_is_not_read() -> None:
         read_list("0-8191," * 14285 + "0-819")
 
 
-def test_a_long_text_that_is_no_list_is_told_shortly() -> None:
+def test_invalid_cpu_list_is_quoted_in_part() -> None:
     with pytest.raises(ValueError, match="is not a CPU ID") as caught:
         read_list("x" * LONGEST_LIST)
 

@@ -22,7 +22,7 @@ LIKE = "cpu=16/15 mem=10Gi/9Gi gpu=2"
 TWO = node("cpu=16/15/4 mem=10Gi/9Gi/1Gi gpu=2", "cpu=16/15 mem=10Gi/9Gi gpu=2//1", policy="restricted")
 
 
-def test_what_is_not_told_is_the_kubelets_default() -> None:
+def test_missing_fact_is_the_kubelet_default() -> None:
     untold = Node("node", ())
 
     assert (untold.policy, untold.scope) == (Policy.NONE, Scope.CONTAINER)
@@ -30,7 +30,7 @@ def test_what_is_not_told_is_the_kubelets_default() -> None:
     assert (untold.max_zones, untold.totals, untold.known) == (DEFAULT_MAX_ZONES, None, Known.COUNTS)
 
 
-def test_zones_stand_by_their_ids_however_they_were_told() -> None:
+def test_zones_are_sorted_by_id() -> None:
     told = node("cpu=1", "cpu=2", "cpu=3", ids=(4, 0, 2))
 
     assert [zone.id for zone in told.zones] == [0, 2, 4]
@@ -47,7 +47,7 @@ def test_a_class_is_the_same_in_every_process() -> None:
 
 
 @given(st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?", fullmatch=True))
-def test_the_name_of_a_node_is_a_label_value_and_stays_what_it_is_if_that_is_possible(name: str) -> None:
+def test_node_name_becomes_a_label_value(name: str) -> None:
     label = node_label(name)
 
     assert label_syntax.VALUE.fullmatch(label)

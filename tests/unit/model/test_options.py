@@ -21,7 +21,7 @@ from tests.worlds.notation import options, table
 MANAGERS = FeatureGate.POD_LEVEL_MANAGERS
 
 
-def test_a_kubelet_of_which_nobody_told_anything_is_the_newest_one_without_options() -> None:
+def test_unknown_kubelet_is_the_newest_without_options() -> None:
     assert Options() == DEFAULTS
     assert DEFAULTS.minor is None
     assert DEFAULTS.changes == options(minor=NEWEST).changes

@@ -78,7 +78,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "said"), table(REFUSED))
-def test_refuses_what_is_no_amount_and_says_why(text: object, said: str) -> None:
+def test_invalid_quantity_is_refused_with_the_reason(text: object, said: str) -> None:
     for read in (units, millis):
         with pytest.raises(BadQuantity) as caught:
             read(text)

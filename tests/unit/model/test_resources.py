@@ -78,7 +78,7 @@ def test_bags_add_up_name_by_name(one: str, other: str, plus: str, most: str) ->
     assert bag(one).most(bag(other)) == bag(most)
 
 
-def test_equal_bags_are_the_same_key_in_whatever_order_they_were_written() -> None:
+def test_equal_bags_are_one_key_in_any_order() -> None:
     one, other = bag("cpu=1 gpu=0"), bag("gpu=0 cpu=1")
 
     assert one == other

@@ -4,7 +4,7 @@ from numalign.model.sharing import shared
 from tests.worlds.notation import node, zone
 
 
-def test_the_first_of_equal_values_stands_for_all() -> None:
+def test_equal_values_share_the_first() -> None:
     first, second = zone("cpu=7 mem=77Gi"), zone("cpu=7 mem=77Gi")
     assert first is not second
 

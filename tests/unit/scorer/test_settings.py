@@ -109,7 +109,7 @@ def test_what_only_the_webhook_does_cannot_be_said_here(flag: str) -> None:
     assert f"flag {flag}" in mistakes(flag, "x")
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_listed_at_once() -> None:
     found = mistakes("--reserve-at", "never", "--weights", "cpu", "--rankings", "x", "--port", "high")
 
     assert {*found} == {"flag --reserve-at", "flag --weights", "flag --rankings", "flag --port"}

@@ -117,7 +117,7 @@ GROWN = [
 
 
 @pytest.mark.parametrize(("pools", "seen", "pod", "pool"), table(GROWN))
-def test_a_pool_may_get_a_node_for_a_pod_that_is_like_those_it_had_but_for_its_hardware(
+def test_pool_may_grow_a_node_that_differs_in_hardware(
     pools: GrowablePools, seen: Shape, pod: Constraints, pool: Pool | None
 ) -> None:
     assert pools.grown_by(seen, pod) == pool
@@ -129,7 +129,7 @@ BARE = Attributes(
 )
 
 
-def test_a_node_without_a_topology_shows_its_pool_the_keys_of_its_labels_and_its_lasting_taints() -> None:
+def test_node_without_topology_shows_labels_and_taints() -> None:
     [alike, seen] = [BUILT_IN.node(each) for each in (Attributes(BARE.labels, (GPU_TAINT,)), BARE)]
 
     assert seen is not None

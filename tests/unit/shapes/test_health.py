@@ -49,7 +49,7 @@ COMPLETED = [
 
 
 @pytest.mark.parametrize(("zones", "totals", "most", "expected", "given"), table(COMPLETED))
-def test_what_a_node_is_in_health_by_what_its_own_objects_tell(
+def test_healthy_shape_from_the_objects_of_the_node(
     zones: list[str], totals: str, most: str, expected: list[str], given: str
 ) -> None:
     found = with_all_devices(node(*zones, totals=totals), bag(most))
@@ -68,7 +68,7 @@ COMPLETE = [
 
 
 @pytest.mark.parametrize(("made", "most"), table(COMPLETE))
-def test_a_node_that_lacks_nothing_by_what_its_own_objects_tell(made: Node, most: str | None) -> None:
+def test_complete_node_is_its_own_healthy_shape(made: Node, most: str | None) -> None:
     assert with_all_devices(made, None if most is None else bag(most)) is None
 
 
@@ -91,14 +91,14 @@ ILL = [
 
 
 @pytest.mark.parametrize(("ill", "well"), table(ILL))
-def test_a_machine_is_what_it_lists_with_all_of_it_in_health(ill: str, well: str) -> None:
+def test_described_machine_is_healthy_as_listed(ill: str, well: str) -> None:
     assert with_whole_machine(described(ill)) == described(well)
     assert with_whole_machine(described(ill, totals="cpu=7 gpu=0")) == described(
         well, totals=f"cpu=7 gpu={well.split(maxsplit=1)[0].count(',') + 1}"
     )
 
 
-def test_a_machine_that_lacks_nothing_and_one_that_nobody_described_are_in_health() -> None:
+def test_complete_and_undescribed_machines_are_healthy() -> None:
     assert with_whole_machine(described("gpu=0,0*,1")) is None
     assert with_whole_machine(node("cpu=8 gpu=4/3")) is None
 
@@ -114,27 +114,25 @@ BACK = [
 
 
 @pytest.mark.parametrize(("ill", "full", "expected"), table(BACK))
-def test_a_machine_that_lacks_devices_of_its_class_has_them_in_health(
-    ill: str, full: str, expected: str
-) -> None:
+def test_devices_of_the_class_are_added_in_health(ill: str, full: str, expected: str) -> None:
     assert with_devices_of(described(ill), described(full)) == described(expected)
 
 
-def test_where_the_devices_of_a_class_sit_may_be_known_by_zones_alone() -> None:
+def test_zones_alone_place_the_devices_of_a_class() -> None:
     full = replace(described("gpu=0,0,01,1"), machine=None, stock=None, known=Known.COUNTS)
 
     assert with_devices_of(described("gpu=0,01x"), full) == described("gpu=0,0,01,1")
     assert with_devices_of(described(""), described("gpu=0,0,1")) == described("gpu=0,0,1")
 
 
-def test_a_machine_with_more_of_any_device_or_of_other_cpus_is_another_one() -> None:
+def test_more_devices_or_other_cpus_are_another_machine() -> None:
     assert with_devices_of(described("gpu=0,0,0"), described("gpu=0,0,1")) is None
     other = machine("cpu=0-3", "cpu=4-6", reserved="0", devices="gpu=0,1", policy="restricted")
     assert with_devices_of(described("gpu=0"), other) is None
     assert with_devices_of(described("gpu=0,1"), described("gpu=0,1")) is None
 
 
-def test_devices_that_a_machine_does_not_list_count_for_the_node_as_a_whole() -> None:
+def test_unlisted_devices_count_for_the_whole_node() -> None:
     made = described("gpu=0,1 nic=0", totals="cpu=7 gpu=2 nic=1")
     found = with_all_devices(made, bag("cpu=8 gpu=3 nic=1"))
 
@@ -143,7 +141,7 @@ def test_devices_that_a_machine_does_not_list_count_for_the_node_as_a_whole() ->
     assert with_all_devices(described("gpu=01", totals="cpu=7 gpu=1"), bag("gpu=1")) is None
 
 
-def test_devices_of_which_the_zones_are_uncertain_are_not_gone() -> None:
+def test_devices_of_uncertain_zones_are_not_lost() -> None:
     lost = replace(node("cpu=8", "cpu=8"), uncertain=frozenset({GPUS}))
 
     assert with_devices_of(lost, WELL) is None

@@ -94,7 +94,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("other", table(OTHERS))
-def test_a_node_that_differs_in_anything_else_is_another_one(cluster: Cluster, other: Node) -> None:
+def test_any_other_difference_is_another_shape(cluster: Cluster, other: Node) -> None:
     cluster.see(replace(WELL, totals=bag("cpu=8 gpu=8 nic=3")))
 
     assert cluster.see(replace(other, name="a")).health is None
@@ -134,7 +134,7 @@ LABELLED = [
 
 
 @pytest.mark.parametrize(("label", "before", "ill"), table(LABELLED))
-def test_a_label_or_the_past_says_what_a_node_was(
+def test_label_or_history_gives_the_former_shape(
     cluster: Cluster, label: str | None, before: tuple[Node, ...], *, ill: bool
 ) -> None:
     cluster.see(replace(WELL, name="another"))
@@ -156,7 +156,7 @@ def test_a_class_that_becomes_known_makes_nodes_stale_once(cluster: Cluster) -> 
     assert cluster.see(labelled).health
 
 
-def test_a_class_that_turns_out_to_have_more_as_a_whole_makes_nodes_stale(cluster: Cluster) -> None:
+def test_grown_class_makes_nodes_stale(cluster: Cluster) -> None:
     cluster.see(UNCOUNTED)
     cluster.see(replace(WELL, name="b"))
 
@@ -164,7 +164,7 @@ def test_a_class_that_turns_out_to_have_more_as_a_whole_makes_nodes_stale(cluste
     assert cluster.see(UNCOUNTED).health
 
 
-def test_a_loss_is_real_after_a_week_and_then_the_node_is_what_it_has(cluster: Cluster) -> None:
+def test_loss_is_permanent_after_a_week(cluster: Cluster) -> None:
     cluster.falls_ill()
     cluster.now += LOSS_SECONDS - 1
     cluster.history.expire()
@@ -180,7 +180,7 @@ def test_a_loss_is_real_after_a_week_and_then_the_node_is_what_it_has(cluster: C
     assert cluster.see(WELL).health is None
 
 
-def test_a_node_that_nobody_saw_in_health_is_what_its_node_says_for_a_week(cluster: Cluster) -> None:
+def test_never_healthy_node_uses_its_allocatable_for_a_week(cluster: Cluster) -> None:
     most = bag("cpu=8 gpu=8")
     first = cluster.history.update_node(DOWN, identity=MACHINE, most=most)
     shapes = cluster.counts()
@@ -198,7 +198,7 @@ def test_a_node_that_nobody_saw_in_health_is_what_its_node_says_for_a_week(clust
     assert [each.health for each in later] == [None, None]
 
 
-def test_what_a_node_was_is_believed_before_what_its_node_says(cluster: Cluster) -> None:
+def test_history_precedes_the_allocatable(cluster: Cluster) -> None:
     cluster.see(WELL)
     found = cluster.history.update_node(DOWN, identity=MACHINE, most=bag("cpu=8 gpu=6"))
 
@@ -217,7 +217,7 @@ def test_since_when_a_node_is_ill_outlives_the_process(cluster: Cluster) -> None
     assert steps == [True, False]
 
 
-def test_a_loss_that_others_know_of_longer_is_heard(cluster: Cluster) -> None:
+def test_older_loss_of_another_replica_counts(cluster: Cluster) -> None:
     cluster.falls_ill()
     cluster.history.load(RememberedShapes(losses={"a": cluster.now - LOSS_SECONDS, "other": 0.0}))
 
@@ -239,7 +239,7 @@ def test_a_node_that_is_mended_is_forgotten_as_ill(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("remember", [REMEMBER_SECONDS, HOUR, 0])
-def test_a_shape_is_remembered_after_its_last_node_for_so_long(remember: float) -> None:
+def test_shape_is_remembered_for_a_time_after_its_last_node(remember: float) -> None:
     cluster = Cluster(remember=remember)
     cluster.see(WELL)
     steps = [cluster.history.shapes()]
@@ -257,7 +257,7 @@ def test_a_shape_is_remembered_after_its_last_node_for_so_long(remember: float) 
     assert versions[1] == versions[2]
 
 
-def test_with_nothing_to_remember_an_ill_node_is_known_by_what_others_remember_all_the_same() -> None:
+def test_ill_node_uses_shapes_of_other_replicas() -> None:
     before, after = Cluster(remember=0), Cluster(remember=0)
     before.see(WELL)
     after.history.load(before.history.to_remember())
@@ -267,7 +267,7 @@ def test_with_nothing_to_remember_an_ill_node_is_known_by_what_others_remember_a
     assert node_class(after.see(replace(DOWN, label=BLUE))) == BLUE
 
 
-def test_a_node_that_comes_back_makes_a_memory_a_shape_that_is_here(cluster: Cluster) -> None:
+def test_returning_node_makes_a_remembered_shape_present(cluster: Cluster) -> None:
     cluster.see(WELL)
     cluster.see(replace(WELL, name="b"))
     cluster.history.retain_nodes({"b"})
@@ -279,7 +279,7 @@ def test_a_node_that_comes_back_makes_a_memory_a_shape_that_is_here(cluster: Clu
     assert cluster.history.shapes() == (KnownShape(of(WELL), nodes=1),)
 
 
-def test_what_is_remembered_outlives_the_process_with_its_time(cluster: Cluster) -> None:
+def test_remembered_shapes_survive_a_restart(cluster: Cluster) -> None:
     cluster.see(WELL)
     cluster.see(replace(node("cpu=1"), name="b"))
     cluster.history.retain_nodes({"b"})
@@ -290,7 +290,7 @@ def test_what_is_remembered_outlives_the_process_with_its_time(cluster: Cluster)
     assert seen == {BLUE: 1e9, node_class(node("cpu=1")): 1e9 + HOUR}
 
 
-def test_a_memory_of_tomorrow_is_one_of_now_and_one_of_long_ago_is_none(cluster: Cluster) -> None:
+def test_remembered_time_is_clamped_to_now(cluster: Cluster) -> None:
     cluster.history.load(RememberedShapes((KnownShape(of(WELL), seen=1e12), KnownShape(of(GONE), seen=0.0))))
 
     assert [each.seen for each in cluster.history.shapes()] == [1e9]
@@ -306,7 +306,7 @@ def test_of_too_many_memories_the_latest_are_kept(cluster: Cluster) -> None:
     assert {each.shape.name for each in known} == {each.shape.name for each in many[:MOST_REMEMBERED]}
 
 
-def test_a_node_of_many_shapes_pushes_out_none_of_another_node(cluster: Cluster) -> None:
+def test_node_of_many_shapes_evicts_only_its_own(cluster: Cluster) -> None:
     cluster.see(replace(WELL, name="b"))
     cluster.history.retain_nodes(frozenset())
     for at in range(MOST_REMEMBERED + 9):
@@ -371,7 +371,7 @@ def two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_machines")
-def test_what_is_too_much_of_machines_is_remembered_by_its_amounts(cluster: Cluster) -> None:
+def test_too_many_machines_are_kept_as_amounts(cluster: Cluster) -> None:
     for each in TOLD:
         cluster.see(each)
         cluster.now += 1
@@ -398,7 +398,7 @@ def test_what_is_too_much_of_machines_is_remembered_by_its_amounts(cluster: Clus
 
 
 @pytest.mark.usefixtures("two_machines")
-def test_a_node_whose_machine_is_here_keeps_it_however_many_are_gone(cluster: Cluster) -> None:
+def test_present_machine_is_never_evicted(cluster: Cluster) -> None:
     cluster.see(replace(TOLD[0], name="b"))
     for each in (*TOLD, *TOLD):
         cluster.see(each)
@@ -410,9 +410,7 @@ def test_a_node_whose_machine_is_here_keeps_it_however_many_are_gone(cluster: Cl
     assert {each.nodes for each in cluster.history.shapes() if each.shape == of(TOLD[0])} == {2}
 
 
-def test_a_node_is_ill_whether_or_not_the_machine_of_its_class_is_remembered(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_illness_needs_no_remembered_machine(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MOST_MACHINE_BYTES", 0)
     cluster.see(TOLD[0])
     cluster.history.retain_nodes(set())
@@ -421,7 +419,7 @@ def test_a_node_is_ill_whether_or_not_the_machine_of_its_class_is_remembered(
     assert found.health == replace(TOLD[0], label=found.label)
 
 
-def test_what_others_remember_adds_to_what_is_here_and_takes_nothing_away(cluster: Cluster) -> None:
+def test_remembered_shapes_only_add(cluster: Cluster) -> None:
     cluster.see(replace(WELL, attributes=Attributes(Labels({"pool": "a"}))))
     other = of(replace(WELL, attributes=Attributes(Labels({"pool": "b"}))))
     cluster.history.load(RememberedShapes((KnownShape(other, seen=0.0),)))
@@ -431,7 +429,7 @@ def test_what_others_remember_adds_to_what_is_here_and_takes_nothing_away(cluste
     assert known.shape.labels["pool"].known == frozenset({"a", "b"})
 
 
-def test_declared_shapes_stand_last_and_are_forgotten_when_they_are_not_declared(cluster: Cluster) -> None:
+def test_declared_shapes_come_last_and_can_be_withdrawn(cluster: Cluster) -> None:
     cluster.see(GONE)
     version = cluster.history.version
     cluster.history.declare(Declared((of(WELL),)))
@@ -447,7 +445,7 @@ def test_declared_shapes_stand_last_and_are_forgotten_when_they_are_not_declared
     assert not any(each.declared for each in cluster.history.to_remember().shapes)
 
 
-def test_what_a_node_shows_that_is_new_grows_the_version_and_the_rest_does_not(cluster: Cluster) -> None:
+def test_only_news_raises_the_version(cluster: Cluster) -> None:
     versions = []
     for name, host in (("a", "a"), ("b", "a"), ("c", "c")):
         cluster.see(replace(WELL, name=name, attributes=Attributes(Labels({"host": host}))))
@@ -456,7 +454,7 @@ def test_what_a_node_shows_that_is_new_grows_the_version_and_the_rest_does_not(c
     assert versions[0] == versions[1] < versions[2]
 
 
-def test_an_ill_node_has_the_devices_that_it_had_with_nothing_on_it(cluster: Cluster) -> None:
+def test_ill_node_keeps_its_devices_when_empty(cluster: Cluster) -> None:
     used = replace(WELL.zones[0], free=bag("cpu=1 gpu=0"))
     cluster.see(replace(WELL, zones=(used, WELL.zones[1])))
     found = cluster.see(DOWN)

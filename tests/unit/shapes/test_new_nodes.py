@@ -56,9 +56,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize(("key", "varies", "later"), KEYS)
-def test_the_key_of_a_label_tells_whether_a_new_node_may_differ(
-    key: str, *, varies: bool, later: bool
-) -> None:
+def test_label_key_decides_if_new_nodes_may_differ(key: str, *, varies: bool, later: bool) -> None:
     assert (varied(key), set_later(key)) == (varies, later)
 
 
@@ -100,7 +98,5 @@ LOOSENED = [
 
 
 @pytest.mark.parametrize(("said", "lasting"), table(LOOSENED))
-def test_what_new_nodes_need_not_have_in_common_is_not_asked_of_them(
-    said: Constraints, lasting: Constraints
-) -> None:
+def test_varying_labels_do_not_bind_new_nodes(said: Constraints, lasting: Constraints) -> None:
     assert loosened(said) == lasting

@@ -44,7 +44,7 @@ def test_a_shape_is_a_node_without_name_pods_and_attributes() -> None:
     assert of(made).labels == {"pool": LabelValues(frozenset({"gpu"}))}
 
 
-def test_of_the_label_with_its_class_only_the_value_counts_that_it_should_have() -> None:
+def test_class_label_counts_by_its_expected_value() -> None:
     random = frozenset({"3402240076448895094"})
     [value] = random
     made = replace(standing(), attributes=Attributes(Labels({CLASS_LABEL: value})))
@@ -102,7 +102,7 @@ def test_of_amounts_the_largest_are_kept() -> None:
     assert found.joined(of(standing())) is found
 
 
-def test_of_a_label_all_values_are_kept_and_of_many_that_there_are_many() -> None:
+def test_label_values_are_kept_up_to_a_limit() -> None:
     few, many = (
         joined(*(standing(host=f"h{at}") for at in range(count))) for count in (MOST_VALUES, MOST_VALUES + 1)
     )
@@ -120,7 +120,7 @@ def test_a_label_that_some_nodes_lack_is_not_always_there() -> None:
     }
 
 
-def test_of_too_many_labels_some_are_kept_and_any_other_may_be() -> None:
+def test_too_many_labels_are_kept_in_part() -> None:
     labels = {f"k{at:03}": LabelValues(frozenset("a")) for at in range(MOST_LABELS + 1)}
     found = shape(bare(PLAIN), (), labels)
 

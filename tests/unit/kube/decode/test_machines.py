@@ -178,5 +178,5 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("written", "said"), table(WRONG))
-def test_every_mistake_is_told_with_its_place(written: Json, said: list[str]) -> None:
+def test_each_mistake_has_its_place(written: Json, said: list[str]) -> None:
     assert mistakes(BadTopology, machine, written) == said

@@ -518,7 +518,7 @@ MISTAKEN = {
 
 
 @pytest.mark.parametrize(("text", "mistakes"), MISTAKEN.values(), ids=MISTAKEN)
-def test_every_mistake_is_told_with_its_place(text: str, mistakes: list[str]) -> None:
+def test_each_mistake_has_its_place(text: str, mistakes: list[str]) -> None:
     with pytest.raises(BadPolicy) as raised:
         parse(text.encode())
 
