@@ -1,5 +1,5 @@
 # Every target first sets up a virtual environment in the tree, if necessary, with the versions and hashes of
-# requirements/: docs/decisions/0077.
+# requirements/: docs/decisions/0026.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

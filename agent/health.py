@@ -4,7 +4,7 @@ Health, readiness and metrics of an agent, with just enough HTTP for probes and 
 An HTTP server takes as much memory as all the rest, and three pages do not need one. Anyone who can connect
 to the node can send requests: so connections are limited, callers have a few seconds, and only the head of a
 request is read. A new caller always gets in, and has time to be answered: for it the one that has waited for
-longest goes, of the address with most (docs/decisions/0087).
+longest goes, of the address with most (docs/decisions/0020).
 """
 
 import asyncio

@@ -5,7 +5,7 @@ A connection over TLS takes some 50 KB, so there is a limit; and a caller that i
 a failed review. So a new connection is always accepted, and an idle one is closed: of the group that holds
 most in relation to how often its address was served. A group is the connections of one address that have been
 served, or the others: behind one address, those that only wait do not push out those that work. Callers with
-a proven certificate keep theirs, and so does every call that is being handled (docs/decisions/0087).
+a proven certificate keep theirs, and so does every call that is being handled (docs/decisions/0020).
 """
 
 from collections import Counter

@@ -21,7 +21,7 @@ RENEWED_BY_DEPENDABOT = {
 }
 RENEWED_BY_MAKE_LOCK = ("requirements/*.txt", "deploy/image-lock.json")
 RENEWED_WITH_A_KUBERNETES_VERSION = "tools/clusters/*/go.1.*.sum"
-"""What recordings and tests of one version use; decision 0076 says which versions, and why."""
+"""What recordings and tests of one version use; decision 0005 says which versions, and why."""
 
 
 def pinned() -> list[str]:
