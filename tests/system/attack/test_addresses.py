@@ -94,7 +94,7 @@ async def crowd(door: Door, sent: bytes = b"") -> AsyncIterator[None]:
             made.close()
 
 
-async def test_many_addresses_cut_no_connection_of_an_api_server_and_keep_no_probe_waiting(
+async def test_many_addresses_cut_no_api_server_or_probe(
     arena: Arena,
 ) -> None:
     webhook = await arena.webhook()

@@ -46,7 +46,7 @@ NODES = [
 ]  # fmt: skip
 
 
-async def test_no_zone_that_new_pods_hold_is_offered_whichever_clock_is_wrong(arena: Arena) -> None:
+async def test_wrong_clocks_offer_no_zone_of_new_pods(arena: Arena) -> None:
     """Of 64 CPUs two pods hold 40: 12 are left in each zone, and a topology that knows neither has 32."""
     for at, (_, free, created, bound, started, _) in enumerate(NODES):
         place = f"node-{at}"

@@ -74,7 +74,7 @@ def kept() -> Json:
     return {"apiVersion": "v1", "kind": shapes.KIND, "metadata": {"name": shapes.NAME}, "data": data}
 
 
-async def test_nodes_of_long_names_push_no_pool_out_of_what_outlives_a_restart(arena: Arena) -> None:
+async def test_long_node_names_evict_no_remembered_pool(arena: Arena) -> None:
     arena.objects[:] = [*labelled("cpu-1", 0, POOL), kept()]
     webhook = await arena.webhook()
 

@@ -49,7 +49,7 @@ async def test_pods_of_many_resources_keep_no_scheduler_waiting(arena: Arena) ->
             await send(scorer.door, path, bodies * ROUNDS, at_once=AT_ONCE)
 
 
-async def test_pods_of_many_resources_that_change_all_the_time_cost_no_lease(arena: Arena) -> None:
+async def test_changing_pods_of_many_resources_keep_the_lease(arena: Arena) -> None:
     pods = [
         objects.on(arena.names[at], objects.of_many_names(f"many-{at}", count))
         for at, (_, count) in enumerate(NAMES)

@@ -27,7 +27,7 @@ LISTED = [
 
 
 @pytest.mark.parametrize(("names", "admitted"), table(LISTED))
-async def test_nobody_walks_around_a_level(arena: Arena, names: str, *, admitted: bool) -> None:
+async def test_level_cannot_be_bypassed(arena: Arena, names: str, *, admitted: bool) -> None:
     arena.put(
         objects.namespace(STRICT, enforce=SINGLE),
         *objects.node("two", zones=2, amounts=AMOUNTS, free=100),
@@ -44,7 +44,7 @@ async def allowed(door: Door, review: bytes) -> bool:
     return bool(orjson.loads(answer.body)["response"]["allowed"])
 
 
-async def test_a_pod_keeps_its_policy_where_only_the_webhook_judges_changes(arena: Arena) -> None:
+async def test_webhook_alone_keeps_the_policy_of_a_pod(arena: Arena) -> None:
     arena.put(objects.namespace(STRICT, enforce=SINGLE))
     webhook = await arena.webhook()
     before, after = objects.pod("sly", ASKED), objects.pod("sly", ASKED, policy=None)
@@ -55,7 +55,7 @@ async def test_a_pod_keeps_its_policy_where_only_the_webhook_judges_changes(aren
         assert not await allowed(webhook.door, objects.review(after, namespace=STRICT, **change))
 
 
-async def test_a_pod_without_its_policy_is_placed_as_its_namespace_enforces(arena: Arena) -> None:
+async def test_pod_without_its_policy_gets_the_enforced_one(arena: Arena) -> None:
     arena.put(
         objects.namespace(STRICT, enforce=SINGLE),
         *objects.node("two", zones=2, amounts=AMOUNTS, free=100),
@@ -69,7 +69,7 @@ async def test_a_pod_without_its_policy_is_placed_as_its_namespace_enforces(aren
     assert orjson.loads(answer.body)["NodeNames"] == ["two"]
 
 
-async def test_nobody_is_faster_than_the_watch_of_namespaces(arena: Arena) -> None:
+async def test_new_level_applies_before_the_watch_delivers_it(arena: Arena) -> None:
     api = await arena.api_server()
     webhook = await arena.webhook(api=api)
     fast, strict = objects.pod("fast", ASKED, policy=None), objects.namespace(STRICT, enforce=SINGLE)

@@ -60,7 +60,7 @@ def of_long_uid(number: int) -> Json:
     return {**made, "metadata": {**made["metadata"], "uid": f"{number}-{'u' * LONG_UID}"}}
 
 
-async def test_long_keys_of_labels_that_no_node_can_have_are_not_kept(arena: Arena) -> None:
+async def test_long_impossible_label_keys_are_not_stored(arena: Arena) -> None:
     webhook = await arena.webhook()
     async with arena.honest(webhook, most=MOST_MIB):
         await send(webhook.door, "/validate", map(of_long_key, range(KEYS)), at_once=1)

@@ -28,7 +28,7 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("written", table(GARBAGE))
-async def test_a_thousand_calls_that_are_no_http_do_not_flood_the_log(arena: Arena, written: bytes) -> None:
+async def test_invalid_http_does_not_flood_the_log(arena: Arena, written: bytes) -> None:
     scorer = await arena.scorer()
     before = scorer.log.stat().st_size
     async with arena.honest(scorer, most=MOST_MIB):
@@ -48,7 +48,7 @@ async def test_a_thousand_slow_bodies_do_not_flood_the_log(arena: Arena) -> None
     assert len(scorer.events("request.slow")) <= MOST_LINES
 
 
-async def test_a_topology_of_a_thousand_zones_keeps_nobody_waiting(arena: Arena) -> None:
+async def test_topology_of_a_thousand_zones_delays_no_caller(arena: Arena) -> None:
     api = await arena.api_server()
     webhook, scorer = await arena.webhook(api=api), await arena.scorer(api=api)
     amounts = {"cpu": 8, "memory": 2**30}
@@ -63,7 +63,7 @@ async def test_a_topology_of_a_thousand_zones_keeps_nobody_waiting(arena: Arena)
             await asyncio.sleep(1)
 
 
-async def test_a_thousand_binds_at_once_leave_health_and_others_their_turn(arena: Arena) -> None:
+async def test_thousand_binds_delay_neither_health_nor_reviews(arena: Arena) -> None:
     arena.put(*objects.node("target", zones=8, amounts={"cpu": 64, "memory": 2**38}, free=100))
     api = await arena.api_server()
     scorer = await arena.scorer(api=api)

@@ -30,7 +30,7 @@ def refusals(count: int) -> Iterator[bytes]:
     return (body for _ in range(count))
 
 
-async def test_a_pipe_that_nobody_reads_keeps_no_review_waiting(arena: Arena, tmp_path: Path) -> None:
+async def test_unread_pipe_delays_no_review(arena: Arena, tmp_path: Path) -> None:
     pipe = tmp_path / "audit"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -48,7 +48,7 @@ async def test_a_pipe_that_nobody_reads_keeps_no_review_waiting(arena: Arena, tm
     assert "\n" in {json.loads(line)["name"][:1] for line in lines}
 
 
-async def test_a_standard_error_that_nobody_reads_keeps_no_review_waiting(arena: Arena) -> None:
+async def test_unread_standard_error_delays_no_review(arena: Arena) -> None:
     pipe = arena.here.children.logs / WEBHOOK
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -102,7 +102,7 @@ async def silent_receiver() -> AsyncIterator[str]:
         server.close()
 
 
-async def test_a_receiver_that_never_answers_keeps_no_review_waiting(arena: Arena) -> None:
+async def test_silent_trace_receiver_delays_no_review(arena: Arena) -> None:
     async with silent_receiver() as endpoint:
         webhook = await arena.webhook("--otlp-endpoint", endpoint, "--trace-ratio", "1")
         async with arena.honest(webhook, most=MOST_MIB):

@@ -44,7 +44,7 @@ async def bound(api: ApiServer) -> int:
     return sum(bool(each["spec"].get("nodeName")) for each in listed)
 
 
-async def test_of_fifty_pods_at_once_two_webhooks_admit_the_limit_once_each_and_one_scorer_binds_it_once(
+async def test_fifty_pods_exceed_no_quota_once_bound(
     arena: Arena,
 ) -> None:
     places = [f"n{at}" for at in range(5)]

@@ -54,7 +54,7 @@ async def bound(scorer: Running, api: ApiServer, made: Json, place: str) -> tupl
 
 
 @pytest.mark.parametrize("key", table(KEYS))
-async def test_a_small_pod_that_claims_a_node_does_not_close_it_for_others(arena: Arena, key: str) -> None:
+async def test_false_large_claim_closes_no_node(arena: Arena, key: str) -> None:
     arena.put(*objects.node("target", zones=2, amounts=CPUS, free=100))
     tiny = objects.pod("tiny", {"cpu": "100m", "memory": "1Gi"}, policy=None)
     arena.put(objects.on("target", claiming(tiny, key, "node-0", "node-1")))
@@ -72,7 +72,7 @@ LARGE = [
 
 
 @pytest.mark.parametrize(("key", "zones", "amount"), table(LARGE))
-async def test_large_pods_that_claim_little_do_not_open_a_full_node(
+async def test_false_small_claim_opens_no_full_node(
     arena: Arena, key: str, zones: tuple[str, ...], amount: object
 ) -> None:
     arena.put(*objects.node("target", zones=2, amounts=CPUS, free=0))

@@ -64,7 +64,7 @@ async def make_pods_up(scorer: Running) -> None:
     assert {answer.status for answer in await asyncio.gather(*calls)} == {200}
 
 
-async def test_zones_are_not_kept_for_pods_that_nobody_binds_or_that_are_made_up(arena: Arena) -> None:
+async def test_no_zone_is_held_for_unbound_or_invented_pods(arena: Arena) -> None:
     spaces = (objects.namespace(name, gate="enabled") for name in (GATED, SQUATTERS))
     squatters = [gated(f"s{at}", SQUATTERS, schedulerName="nobody") for at in range(20)]
     plain = [gated(f"p{at}", PLAIN, schedulerName="nobody") for at in range(4)]

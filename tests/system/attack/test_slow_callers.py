@@ -89,7 +89,7 @@ async def test_idle_connections_keep_no_review_waiting(arena: Arena) -> None:
         await asyncio.sleep(SECONDS)
 
 
-async def test_thousands_of_idle_connections_keep_no_scheduler_waiting(arena: Arena) -> None:
+async def test_idle_connections_delay_no_scheduler(arena: Arena) -> None:
     scorer = await arena.scorer()
     async with arena.honest(scorer, most=MOST_MIB), held(scorer.door, b"", sockets=3000):
         await asyncio.sleep(SECONDS)
@@ -102,7 +102,7 @@ async def test_who_calls_all_the_time_keeps_no_review_waiting(arena: Arena) -> N
         await send(webhook.door, "/validate", itertools.repeat(body, 2000), at_once=100)
 
 
-async def test_proven_callers_go_before_all_others_behind_their_address(arena: Arena) -> None:
+async def test_proven_callers_precede_others_at_their_address(arena: Arena) -> None:
     webhook = await arena.webhook("--client-ca", str(arena.here.caller.cert))
     whole = objects.review({"filling": "x" * 2 * MIB})
     begun = announced("/validate", len(whole), whole[:MIB])

@@ -22,7 +22,7 @@ def waiting(number: int) -> Json:
     return {**made, "status": {"phase": "Pending"}}
 
 
-async def test_pods_that_all_differ_take_no_more_memory_than_others(arena: Arena) -> None:
+async def test_distinct_pods_take_bounded_memory(arena: Arena) -> None:
     api = await arena.api_server()
     webhook, scorer = await arena.webhook(api=api), await arena.scorer(api=api)
     written = [orjson.dumps(waiting(at)) for at in range(PODS)]

@@ -82,9 +82,7 @@ def hostile(written: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("written", table(HOSTILE))
-async def test_seven_bodies_of_the_largest_size_at_once_stay_below_the_limit(
-    arena: Arena, written: bytes
-) -> None:
+async def test_seven_largest_bodies_stay_below_the_memory_limit(arena: Arena, written: bytes) -> None:
     webhook = await arena.webhook()
     body = hostile(written)
     statuses = []
@@ -103,9 +101,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("written", table(TEXTS))
-async def test_a_pod_that_json_makes_six_times_as_long_is_reviewed_and_keeps_no_review_waiting(
-    arena: Arena, written: bytes
-) -> None:
+async def test_escaped_text_of_a_pod_delays_no_review(arena: Arena, written: bytes) -> None:
     webhook = await arena.webhook()
     filling = b'["' + b"x" * PADDING + written * ((LONGEST - PADDING) // len(written)) + b'"]'
     body = objects.review({"filling": "HERE"}).replace(b'"HERE"', filling)
@@ -134,7 +130,7 @@ def train_job() -> Json:
     return {"metadata": {"name": "train"}, "spec": {"trainer": trainer, "runtimePatches": patches}}
 
 
-async def test_ten_thousand_patches_of_a_train_job_keep_no_review_waiting(arena: Arena) -> None:
+async def test_ten_thousand_patches_delay_no_review(arena: Arena) -> None:
     webhook = await arena.webhook()
     kind = {"group": "trainer.kubeflow.org", "version": "v1alpha1", "kind": "TrainJob"}
     async with arena.honest(webhook, most=MOST_MIB):

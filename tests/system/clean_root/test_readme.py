@@ -83,9 +83,7 @@ def test_readme_begins_with_two_commands() -> None:
     assert first_commands() == ["make demo", "make test"]
 
 
-def test_the_first_command_of_readme_shows_what_numalign_does(
-    root: roots.Root, typed: Timed, measured: Measured
-) -> None:
+def test_first_command_of_the_readme_runs(root: roots.Root, typed: Timed, measured: Measured) -> None:
     [first, _] = first_commands()
     assert "denied" in typed(root, first)
     measured(root)
@@ -103,7 +101,7 @@ def test_the_second_command_of_readme_passes_all_tests(
     measured(root)
 
 
-def test_the_tutorial_does_what_it_says_from_top_to_end(root: roots.Root, typed: Timed) -> None:
+def test_tutorial_runs_from_top_to_end(root: roots.Root, typed: Timed) -> None:
     """With Go and kubectl, which it asks for. What this machine has not built yet is built on the way."""
     kubectl, go = Path(path_of("kubectl")), Path(path_of("go")).resolve().parents[1]
     root.install(kubectl, "usr/local/bin/kubectl")
@@ -115,7 +113,7 @@ def test_the_tutorial_does_what_it_says_from_top_to_end(root: roots.Root, typed:
     assert "1 passed" in output
 
 
-def test_the_wheel_is_installed_into_an_environment_of_its_own(root: roots.Root, tmp_path: Path) -> None:
+def test_wheel_installs_into_its_own_environment(root: roots.Root, tmp_path: Path) -> None:
     wheel = built_wheel(tmp_path)
     root.give(wheel)
     root.run(f"python3 -m venv bare && bare/bin/pip install --quiet ./{wheel.name}", seconds=600)

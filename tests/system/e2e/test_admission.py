@@ -64,9 +64,7 @@ def denied_by(hook: str) -> str:
 # ---- pods that say what they need
 
 
-async def test_a_pod_that_fits_is_kept_from_nodes_that_could_never_align_it(
-    api: ApiClient, classes: Mapping[str, str]
-) -> None:
+async def test_possible_pod_gets_node_affinity(api: ApiClient, classes: Mapping[str, str]) -> None:
     answer = await create(api, pod("fits", asks=FITS, annotations=INTENT))
 
     assert (answer.code, answer.warnings) == (201, [])
@@ -101,7 +99,7 @@ async def test_a_pod_that_was_patched_before_is_not_patched_again(
     assert answer.body["spec"]["affinity"] == wish["spec"]["affinity"]
 
 
-async def test_a_pod_that_never_fits_is_refused_and_told_why(api: ApiClient) -> None:
+async def test_impossible_pod_is_denied_with_the_reason(api: ApiClient) -> None:
     answer = await create(api, pod("never", asks=NEVER_FITS, annotations=INTENT))
 
     assert answer.code == 403
@@ -123,7 +121,7 @@ async def test_every_mistake_in_the_annotations_is_named_at_once(api: ApiClient)
     assert all(key in fields for key in mistakes)
 
 
-async def test_a_pod_that_fits_only_later_is_stored_and_its_creator_warned(api: ApiClient) -> None:
+async def test_pod_that_fits_later_is_stored_with_a_warning(api: ApiClient) -> None:
     answer = await create(api, pod("later", asks=FITS_LATER, annotations=INTENT))
 
     assert answer.code == 201
@@ -194,7 +192,7 @@ async def test_a_dry_run_shows_what_would_be_and_stores_nothing(
     assert (await read(api, "rehearsed")).code == 404
 
 
-async def test_what_we_add_belongs_to_nobody_so_applying_again_changes_nothing(api: ApiClient) -> None:
+async def test_applying_again_changes_nothing(api: ApiClient) -> None:
     wish = pod("applied", asks=FITS, annotations=INTENT)
 
     first, second = await apply(api, wish, manager="ci"), await apply(api, wish, manager="ci")
@@ -238,7 +236,7 @@ async def test_kubectl_apply_a_second_time_finds_nothing_to_do(
 # ---- pods that say nothing
 
 
-async def test_a_pod_that_says_nothing_is_left_as_it_is(api: ApiClient) -> None:
+async def test_pod_without_intent_is_unchanged(api: ApiClient) -> None:
     answer = await create(api, pod("silent", asks=NEVER_FITS))
 
     assert (answer.code, answer.warnings) == (201, [])
@@ -246,7 +244,7 @@ async def test_a_pod_that_says_nothing_is_left_as_it_is(api: ApiClient) -> None:
     assert "numalign" not in json.dumps(answer.body)
 
 
-async def test_a_pod_that_says_nothing_but_by_a_toleration_is_warned_if_it_asks_for_something_else(
+async def test_toleration_without_its_request_warns(
     api: ApiClient,
 ) -> None:
     named = [{"key": "NUMACPUAffinity", "operator": "Exists", "effect": "NoSchedule"}]
@@ -281,7 +279,7 @@ async def test_a_namespace_that_warns_stores_the_pod(api: ApiClient) -> None:
     assert [text for text in answer.warnings if "single-numa-node" in text]
 
 
-async def test_a_namespace_that_enforces_refuses_pods_that_ask_for_less(api: ApiClient) -> None:
+async def test_enforcing_namespace_denies_weaker_pods(api: ApiClient) -> None:
     lax = await create(api, pod("lax", asks=FITS), namespace="enforced")
     strict = await create(api, pod("strict", asks=FITS, annotations=INTENT), namespace="enforced")
 
@@ -382,9 +380,7 @@ async def test_a_topology_without_zones_is_refused(api: ApiClient) -> None:
     "document",
     [pytest.param(document, id=document["kind"]) for document in shipped.webhooks()],
 )
-async def test_the_configuration_that_is_shipped_names_a_service_and_is_valid(
-    api: ApiClient, document: Json
-) -> None:
+async def test_shipped_webhook_configuration_is_valid(api: ApiClient, document: Json) -> None:
     path = f"/apis/admissionregistration.k8s.io/v1/{document['kind'].lower()}s"
     copy = document | {"metadata": {"name": "copy"}}
 
@@ -412,7 +408,7 @@ async def test_kubectl_reads_what_is_shipped(kubectl: Kubectl, how: str, holds: 
 # ---- who calls
 
 
-async def test_the_api_server_proves_itself_by_the_certificate_that_the_guide_has_it_show(
+async def test_api_server_authenticates_by_client_certificate(
     admin: ApiClient, proven: Callable[[], Awaitable[float]]
 ) -> None:
     before = await proven()

@@ -192,7 +192,7 @@ async def test_the_api_server_takes_every_object_that_is_shipped(clients: Client
 @pytest.mark.parametrize(
     ("level", "code"), [("privileged", HTTPStatus.CREATED), ("baseline", HTTPStatus.FORBIDDEN)]
 )
-async def test_its_pods_are_let_into_no_namespace_that_is_restricted(
+async def test_agent_pods_violate_pod_security_restricted(
     clients: Clients, level: str, code: HTTPStatus
 ) -> None:
     """So it has one of its own, and that of the webhook stays as it is."""
@@ -234,7 +234,7 @@ async def test_an_agent_publishes_its_node_with_that_as_the_owner(clients: Clien
     assert again.body["zones"] == fleets.topology(HERE, fleets.LARGER)["zones"]
 
 
-async def test_zones_are_of_whoever_wrote_them_first_and_annotations_of_the_agent(clients: Clients) -> None:
+async def test_zones_belong_to_their_first_writer(clients: Clients) -> None:
     """Lists of topologies are written as wholes, so two exporters of different zones conflict."""
     wrote = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={"a": "b"}))
     assert wrote.code == HTTPStatus.CREATED, wrote.body
@@ -269,7 +269,7 @@ async def stored(clients: Clients) -> Json:
 
 
 @pytest.mark.parametrize("publish", [Publish.IF_ABSENT, Publish.ALWAYS])
-async def test_the_program_publishes_its_node_and_what_changes_there(
+async def test_agent_publishes_its_node_and_changes(
     clients: Clients, program: Told, publish: Publish
 ) -> None:
     publisher = program.publisher(publish)
@@ -284,9 +284,7 @@ async def test_the_program_publishes_its_node_and_what_changes_there(
     ]
 
 
-async def test_the_program_gives_way_to_an_exporter_and_takes_over_if_told_so(
-    clients: Clients, program: Told
-) -> None:
+async def test_agent_yields_to_an_exporter_unless_configured(clients: Clients, program: Told) -> None:
     first = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={"a": "b"}))
     assert first.code == HTTPStatus.CREATED, first
     beside = program.publisher(Publish.IF_ABSENT)
@@ -302,9 +300,7 @@ async def test_the_program_gives_way_to_an_exporter_and_takes_over_if_told_so(
     assert wanted.annotations.items() <= found["metadata"]["annotations"].items()
 
 
-async def test_the_program_writes_the_zones_once_the_exporter_and_its_object_are_gone(
-    clients: Clients, program: Told
-) -> None:
+async def test_agent_writes_zones_after_the_exporter_is_gone(clients: Clients, program: Told) -> None:
     first = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={}))
     assert first.code == HTTPStatus.CREATED, first
     publisher = program.publisher(Publish.IF_ABSENT)
@@ -435,7 +431,7 @@ async def test_an_agent_annotates_pods_of_its_node_and_no_others(clients: Client
     )
 
 
-async def test_a_pod_that_took_the_name_of_another_is_not_annotated(clients: Clients) -> None:
+async def test_pod_with_a_reused_name_is_not_annotated(clients: Clients) -> None:
     other = {"metadata": {"uid": "00000000-0000-0000-0000-000000000000", "annotations": {OBSERVED: "[]"}}}
     answer = await patched(clients, "near", other)
     assert answer.code == HTTPStatus.UNPROCESSABLE_ENTITY
@@ -461,7 +457,7 @@ async def test_of_a_pod_an_agent_changes_nothing_else(clients: Clients, what: st
 
 
 @pytest.mark.parametrize("key", SAID)
-async def test_nobody_else_says_what_a_kubelet_knows(clients: Clients, key: str) -> None:
+async def test_only_the_agent_may_write_its_node_report(clients: Clients, key: str) -> None:
     lie = {"annotations": {key: "lie"}}
     new = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, **lie))
     assert denied(new, f"the annotation {key} may be written by {ACCOUNT} and by members of system:masters")

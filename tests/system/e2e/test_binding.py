@@ -70,9 +70,7 @@ async def changes(server: Api, before: Json, after: Json) -> list[Json]:
     return seen
 
 
-async def test_a_binding_gives_a_pod_its_node_and_its_record_in_one_write(
-    api: ApiClient, server: Api
-) -> None:
+async def test_binding_writes_node_and_record_at_once(api: ApiClient, server: Api) -> None:
     uid = await made(api, "bound")
     before = await stored(api, "bound")
 
@@ -130,7 +128,7 @@ async def test_a_pod_that_is_gone_is_missing(server: Api) -> None:
         await bound(server, "never", uid="6a1f6f0c-0000-4000-8000-000000000000")
 
 
-async def test_an_event_stands_beside_its_pod_once(api: ApiClient, server: Api) -> None:
+async def test_event_is_created_once(api: ApiClient, server: Api) -> None:
     uid = await made(api, "bounced")
     registry, written = CollectorRegistry(), asyncio.Semaphore(0)
     log = logs.to(io.StringIO(), level="debug", form="json")

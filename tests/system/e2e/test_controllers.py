@@ -135,9 +135,7 @@ async def test_a_jobset_gets_jobs_and_these_get_pods(children: Children, plane: 
     assert names == {"ours-workers-0-0", "ours-workers-0-1", "ours-workers-1-0", "ours-workers-1-1"}
 
 
-async def test_where_there_is_no_such_program_it_is_said(
-    children: Children, tmp_path: Path, pair: authority.Files
-) -> None:
+async def test_missing_program_is_reported(children: Children, tmp_path: Path, pair: authority.Files) -> None:
     bare = Plane(children, Place(tmp_path, tmp_path, pair), users={})
     with pytest.raises(UnavailableError, match="has no kube-controller-manager"):
         async with controllers.controllers(children, bare):

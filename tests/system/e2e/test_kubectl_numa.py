@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 Numa = Callable[..., Awaitable[tuple[int, str]]]
 
 
-async def test_a_snapshot_of_the_cluster_holds_what_the_rules_need(
+async def test_snapshot_has_all_that_rules_need(
     kubectl_numa: Numa, classes: Mapping[str, str], tmp_path: Path
 ) -> None:
     file = tmp_path / "cluster.json.gz"
@@ -33,16 +33,14 @@ async def test_a_snapshot_of_the_cluster_holds_what_the_rules_need(
     assert {node["name"]: node["class"] for node in json.loads(said)} == classes
 
 
-async def test_the_cluster_can_be_asked_without_a_file(
-    kubectl_numa: Numa, classes: Mapping[str, str]
-) -> None:
+async def test_commands_read_the_live_cluster(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
     code, said = await kubectl_numa("nodes", "-o", "json")
 
     assert code == 0, said
     assert {node["name"]: node["class"] for node in json.loads(said)} == classes
 
 
-async def test_what_nodes_lack_is_told_of_every_one(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
+async def test_missing_facts_are_listed_per_node(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
     code, said = await kubectl_numa("doctor", "-o", "json")
 
     assert code == 1, said
@@ -85,7 +83,7 @@ async def test_a_pod_that_is_stored_is_explained_by_its_name(api: ApiClient, kub
     assert any(node["verdict"] == "fits" for node in explained["nodes"])
 
 
-async def test_a_context_that_is_not_there_is_told(kubectl_numa: Numa) -> None:
+async def test_unknown_context_is_an_error(kubectl_numa: Numa) -> None:
     code, said = await kubectl_numa("nodes", "--context", "elsewhere")
 
     assert code == 2
@@ -96,7 +94,7 @@ async def test_a_context_that_is_not_there_is_told(kubectl_numa: Numa) -> None:
 # Flags that mean what they mean to kubectl.
 
 
-async def test_somebody_else_is_impersonated(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
+async def test_impersonation_is_passed_on(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
     code, said = await kubectl_numa("nodes", "--as=stranger", "-o", "name")
     assert (code, "not allowed to read the list of nodes" in said) == (2, True), said
 
@@ -119,7 +117,7 @@ async def test_a_server_and_a_token_need_no_kubeconfig(
         assert f"node/{next(iter(classes))}" in said.split()
 
 
-async def test_a_token_that_nobody_gave_is_refused(kubectl_numa: Numa) -> None:
+async def test_invalid_token_is_refused(kubectl_numa: Numa) -> None:
     code, said = await kubectl_numa("nodes", "--token=nobodys", "-o", "name")
 
     assert (code, "does not accept your credentials" in said) == (2, True), said
@@ -164,9 +162,7 @@ async def test_a_workload_is_explained_by_its_type_and_name(api: ApiClient, kube
     assert said.startswith("node/")
 
 
-async def test_versions_are_those_of_the_server_and_of_pods_of_ours(
-    api: ApiClient, kubectl_numa: Numa
-) -> None:
+async def test_version_shows_server_and_programs(api: ApiClient, kubectl_numa: Numa) -> None:
     made = pod("agent", asks={"cpu": "1"})
     made["metadata"]["labels"] = {
         "app.kubernetes.io/name": "numalign",

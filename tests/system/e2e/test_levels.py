@@ -132,7 +132,7 @@ WEAKENED: dict[str, Mapping[str, str | None]] = {
 
 @pytest.mark.parametrize("what", WEAKENED)
 @pytest.mark.parametrize("gates", [False, True], ids=["", "gated"])
-async def test_nobody_weakens_what_a_pod_asked(
+async def test_intent_of_a_pod_cannot_be_weakened(
     admin: ApiClient, clients: Clients, what: str, *, gates: bool
 ) -> None:
     path = await made(admin, "web", gates=gates)
@@ -167,9 +167,7 @@ def binding(annotations: Mapping[str, str]) -> Json:
 
 
 @pytest.mark.parametrize("path", [f"{PODS}/web/binding", f"/api/v1/namespaces/{STRICT}/bindings"])
-async def test_nobody_weakens_it_by_a_binding_but_a_scheduler_may_copy(
-    admin: ApiClient, clients: Clients, path: str
-) -> None:
+async def test_binding_cannot_weaken_an_intent(admin: ApiClient, clients: Clients, path: str) -> None:
     await made(admin, "web")
     for weaker in ({POLICY: "none"}, {RESOURCES: "memory"}):
         assert denied(await ask(clients[TENANT], "POST", path, binding(weaker), dryRun="All"))

@@ -190,14 +190,14 @@ async def test_a_token_of_an_account_signs_in_by_the_form(site: MapSite) -> None
             assert after.status == HTTPStatus.UNAUTHORIZED
 
 
-async def test_without_the_role_nobody_looks(site: MapSite) -> None:
+async def test_map_needs_its_role(site: MapSite) -> None:
     token = await site.person("outsider", looks=False, pods_of=[TEAM])
     status, text = await site.see("/api/fleet", token)
 
     assert (status, VIEWER in text, '"groups"' in text) == (HTTPStatus.FORBIDDEN, True, False)
 
 
-async def test_who_may_list_pods_in_one_namespace_sees_the_names_of_that_alone(site: MapSite) -> None:
+async def test_pod_names_are_limited_to_readable_namespaces(site: MapSite) -> None:
     token = await site.person("member", pods_of=[TEAM])
 
     async def known() -> bool:
@@ -249,7 +249,7 @@ async def test_a_token_that_is_taken_back_ends_the_stream(site: MapSite) -> None
     assert (await site.see("/api/fleet", token))[0] == HTTPStatus.UNAUTHORIZED
 
 
-async def test_a_change_in_the_cluster_is_told_to_whoever_looks(site: MapSite) -> None:
+async def test_open_map_shows_changes(site: MapSite) -> None:
     token = await site.person("watcher")
     headers = {"Authorization": f"Bearer {token}"}
     async with (
@@ -263,7 +263,7 @@ async def test_a_change_in_the_cluster_is_told_to_whoever_looks(site: MapSite) -
         assert b"newcomer" not in said
 
 
-async def test_the_rights_that_the_map_brings_are_used_and_nothing_else_is_asked_for(site: MapSite) -> None:
+async def test_map_uses_all_its_rights_and_no_other(site: MapSite) -> None:
     # What the tests above asked: the site is theirs, and goes with this file.
     asked = [use for use in audits.uses(site.plane.folder, user=shipped.CONTROLLERS) if use.resource]
     allowed = rights_of(shipped.CONTROLLER, site.roles)

@@ -258,7 +258,7 @@ REASONS = sorted(REFUSALS - {"NotAnswered"})
 
 @pytest.mark.parametrize("reason", REASONS)
 @pytest.mark.parametrize("where", ["failed", "running"])
-async def test_a_pod_that_its_kubelet_refused_is_deleted_where_the_namespace_says_so(
+async def test_rejected_pod_is_deleted_only_if_labelled(
     admin: ApiClient, thief: ApiClient, where: str, reason: str
 ) -> None:
     path = await ended(admin, where, {"phase": "Failed", "reason": reason})
@@ -292,7 +292,7 @@ async def test_nor_are_all_at_once(admin: ApiClient, thief: ApiClient) -> None:
 
 
 @pytest.mark.parametrize("where", NAMESPACES)
-async def test_a_pod_is_evicted_only_where_the_namespace_says_so(
+async def test_pod_is_evicted_only_in_labelled_namespaces(
     admin: ApiClient, thief: ApiClient, where: str
 ) -> None:
     path = await ended(admin, where, {"phase": "Running"})
@@ -308,7 +308,7 @@ async def test_a_pod_is_evicted_only_where_the_namespace_says_so(
         assert denied(answer, by="evict no Pod but in a namespace whose label numalign.io/heal is running")
 
 
-async def test_nobody_else_is_guarded(admin: ApiClient) -> None:
+async def test_other_writers_are_not_guarded(admin: ApiClient) -> None:
     """A person may do what he may."""
     path = await gated(admin, "waits")
     assert (await patch(admin, path, CHANGES["an image"])).code == HTTPStatus.OK

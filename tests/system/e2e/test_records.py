@@ -114,7 +114,7 @@ def annotated(found: Json, annotations: Mapping[str, str | None]) -> Json:
 
 @pytest.mark.parametrize("key", GUARDED)
 @pytest.mark.parametrize("who", [TENANT, "administrator", CONTROLLER, KUBELET])
-async def test_nobody_makes_a_pod_with_a_record(clients: Clients, who: str, key: str) -> None:
+async def test_pod_cannot_be_created_with_a_record(clients: Clients, who: str, key: str) -> None:
     answer = await create(clients[who], pod("liar", asks={}, annotations={key: "[]"}))
 
     assert denied(answer), answer
@@ -137,7 +137,9 @@ CHANGES: dict[str, Mapping[str, str | None]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("part", ["", "/status"])
-async def test_nobody_changes_a_record(clients: Clients, part: str, change: Mapping[str, str | None]) -> None:
+async def test_record_cannot_be_changed(
+    clients: Clients, part: str, change: Mapping[str, str | None]
+) -> None:
     found = await bound(clients, "kept")
     answer = await ask(clients[TENANT], "PUT", f"{PODS}/kept{part}", annotated(found, change))
 
@@ -157,7 +159,7 @@ async def test_what_changes_something_else_changes_no_record(clients: Clients, p
 
 @pytest.mark.parametrize("part", ["pods/waits/binding", "bindings"])
 @pytest.mark.parametrize("who", [TENANT, "administrator", CONTROLLER])
-async def test_nobody_binds_a_pod_with_a_record(clients: Clients, who: str, part: str) -> None:
+async def test_record_cannot_be_set_by_a_binding(clients: Clients, who: str, part: str) -> None:
     await create(clients[TENANT], pod("waits", asks={}))
     path = f"/api/v1/namespaces/team/{part}"
     answer = await ask(clients[who], "POST", path, binding("waits", LIE))
@@ -179,7 +181,7 @@ async def test_an_eviction_carries_none(clients: Clients) -> None:
     ).code == HTTPStatus.CREATED
 
 
-async def test_whoever_is_named_writes_them(clients: Clients) -> None:
+async def test_named_accounts_may_write_records(clients: Clients) -> None:
     found = await bound(clients, "observed")
     observed = annotated(found, CHANGES["add"])
     answer = await ask(clients[EXPORTER], "PUT", f"{PODS}/observed", observed)
@@ -200,7 +202,7 @@ async def test_a_kubelet_tells_of_a_pod_with_a_record(clients: Clients) -> None:
     )
 
 
-async def test_a_tenant_changes_what_else_stands_on_a_pod(clients: Clients) -> None:
+async def test_tenant_may_change_other_annotations(clients: Clients) -> None:
     found = await bound(clients, "labelled")
     answer = await ask(clients[TENANT], "PUT", f"{PODS}/labelled", annotated(found, {"team": "blue"}))
 

@@ -120,7 +120,7 @@ async def test_a_scheduler_without_an_extender_binds_by_itself(
     assert seen["spec"]["nodeName"] in NODES
 
 
-async def test_an_extender_is_asked_for_each_verb_it_is_told_of(
+async def test_extender_gets_each_configured_verb(
     children: Children, cluster: tuple[Plane, ApiClient], choosy: Choosy
 ) -> None:
     plane, api = cluster

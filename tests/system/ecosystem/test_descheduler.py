@@ -23,7 +23,7 @@ LABEL = "desk"
 Evict = Callable[[Json], Awaitable[list[str]]]
 
 
-async def test_pods_with_a_pin_stay_where_their_node_is_still_right(ours: Numalign, evict: Evict) -> None:
+async def test_pinned_pods_stay_on_a_matching_node(ours: Numalign, evict: Evict) -> None:
     """A pod that requires a label is evicted when its node has lost it."""
     stage = ours.stage
     affinity = {"nodeAffinityType": ["requiredDuringSchedulingIgnoredDuringExecution"]}
@@ -43,9 +43,7 @@ async def test_pods_with_a_pin_stay_where_their_node_is_still_right(ours: Numali
     assert evicted == [f"{home}/{left['metadata']['name']}"]
 
 
-async def test_pods_with_a_pin_stay_on_a_crowded_node_with_node_fit_alone(
-    ours: Numalign, evict: Evict
-) -> None:
+async def test_node_fit_keeps_pinned_pods_on_a_crowded_node(ours: Numalign, evict: Evict) -> None:
     """Another node is empty, and the pin allows no other."""
     stage = ours.stage
     shares = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 50}}

@@ -26,7 +26,7 @@ BOTH_ZONES = 12
 """CPUs that no node has in a zone, and nodes of the NodePool have in two."""
 
 
-async def test_a_node_is_made_for_a_pod_and_known_only_by_its_topology(pools: Pools) -> None:
+async def test_new_node_is_known_by_its_topology(pools: Pools) -> None:
     """Karpenter itself sets a random class on its nodes, because the webhook's affinity has this label."""
     stage = pools.stage
     async with pools.pool(consolidate_after=NEVER), stage.home("launched", {}) as home:
@@ -107,7 +107,7 @@ WISHES = [
 
 @pytest.mark.usefixtures("scored")
 @pytest.mark.parametrize(("field", "key", "claims"), WISHES)
-async def test_a_preference_against_a_node_counts_for_karpenter_if_that_is_named_by_its_label(
+async def test_karpenter_counts_preferences_by_node_label(
     pools: Pools, tell: Callable[[str], None], field: str, key: str, claims: int
 ) -> None:
     """The pod waits for its scheduler, because its node has four CPUs free, and two in each zone."""
@@ -140,7 +140,7 @@ async def test_a_preference_against_a_node_counts_for_karpenter_if_that_is_named
 
 
 @pytest.mark.usefixtures("scored")
-async def test_consolidation_evicts_pods_for_which_no_zone_is_free(pools: Pools) -> None:
+async def test_consolidation_evicts_pods_without_a_free_zone(pools: Pools) -> None:
     """Two nodes have four CPUs free, two in each zone. In namespaces that ask for it, pods stay."""
     stage = pools.stage
     by_scorer = {"numalign.io/scheduler": "numalign-scheduler"}

@@ -25,7 +25,7 @@ QUOTA = "kueue.x-k8s.io/admission"
 """Gates of pods."""
 
 
-async def test_an_admitted_job_is_pinned_to_the_nodes_of_its_flavor(queues: Queues) -> None:
+async def test_admitted_job_is_pinned_to_its_flavor(queues: Queues) -> None:
     stage = queues.ours.stage
     async with queues.home("admitted", GATED, on=POOL_A, cpus=2 * WIDE) as home:
         await stage.store.apply(kueue.job(home, "train", 2, cpus=WIDE))
@@ -82,7 +82,7 @@ async def test_pods_of_a_group_keep_their_roles(queues: Queues) -> None:
     assert_pinned(pods)
 
 
-async def test_pods_of_deployments_and_statefulsets_are_admitted_one_by_one(queues: Queues) -> None:
+async def test_kueue_admits_deployment_pods_one_by_one(queues: Queues) -> None:
     stage = queues.ours.stage
     async with queues.home("serving", GATED, on=POOL_A, cpus=6) as home:
         web = kueue.queued(workloads.deployment(home, "web", 1, workloads.template("web", on={})))
@@ -97,7 +97,7 @@ async def test_pods_of_deployments_and_statefulsets_are_admitted_one_by_one(queu
     assert_pinned(pods)
 
 
-async def test_zones_of_a_preempted_job_go_to_the_one_that_preempts_it(queues: Queues) -> None:
+async def test_preempting_job_gets_the_zones_of_its_victim(queues: Queues) -> None:
     stage = queues.ours.stage
     await stage.store.apply(kueue.priority("high", 100))
     async with queues.home("preempted", GATED, on=POOL_A, cpus=2 * WIDE) as home:
@@ -124,7 +124,7 @@ async def test_zones_of_a_preempted_job_go_to_the_one_that_preempts_it(queues: Q
     assert_pinned(pods)
 
 
-async def test_of_an_impossible_job_its_author_is_warned_and_its_quota_is_held(queues: Queues) -> None:
+async def test_impossible_job_warns_and_holds_its_quota(queues: Queues) -> None:
     stage = queues.ours.stage
     async with queues.home("impossible", {}, on=POOL_A, cpus=IMPOSSIBLE) as home:
         answer = await stage.store.try_to_apply(kueue.job(home, "train", 1, cpus=IMPOSSIBLE))

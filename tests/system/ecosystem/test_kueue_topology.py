@@ -39,7 +39,7 @@ async def test_with_the_scorer_a_pod_waits_for_a_zone_of_its_host(queues: Queues
     assert (runs["metadata"]["uid"], runs["spec"]["nodeName"]) == (pod["metadata"]["uid"], "strict-1")
 
 
-async def test_kueue_sees_excluded_classes_in_pods_but_not_in_jobs(queues: Queues) -> None:
+async def test_kueue_sees_excluded_classes_only_in_pods(queues: Queues) -> None:
     """The webhook adds its affinity to pods, and Kueue chooses the host of a Job before it has any."""
     stage = queues.ours.stage
     async with queues.home("assigned", {}, on={POOL: "b"}, cpus=2 * WIDE, topology=True) as home:

@@ -20,7 +20,7 @@ NODE = "node"
 """The name of the training nodes, and of their container, that the Trainer looks for."""
 
 
-async def test_pods_have_the_policy_of_their_runtime_or_of_a_patch_to_it(ours: Numalign) -> None:
+async def test_pods_have_the_policy_of_their_runtime_or_patch(ours: Numalign) -> None:
     stage = ours.stage
     async with ours.home("trained", {GATE: "enabled"}) as home:
         for document in (
@@ -40,7 +40,7 @@ async def test_pods_have_the_policy_of_their_runtime_or_of_a_patch_to_it(ours: N
     assert_pinned(pods)
 
 
-async def test_of_what_no_node_can_align_whoever_applies_it_is_warned(ours: Numalign) -> None:
+async def test_impossible_train_job_warns_at_apply(ours: Numalign) -> None:
     """The patch has no resources: those of the TrainJob are for each of its training nodes."""
     stage = ours.stage
     resources = {"limits": {"cpu": str(IMPOSSIBLE), "memory": "64Mi"}}

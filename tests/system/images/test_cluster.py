@@ -78,7 +78,7 @@ async def test_containers_are_confined_as_the_images_allow(api: ApiClient) -> No
 
 
 @pytest.mark.usefixtures("installed")
-async def test_the_agent_describes_the_machine_and_the_controller_labels_it(
+async def test_agent_describes_and_controller_labels_the_node(
     containers_cluster: ContainerCluster, api: ApiClient
 ) -> None:
     await until(partial(is_labelled, api), what="the node was labelled", child=containers_cluster.node.child)

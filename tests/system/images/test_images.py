@@ -146,7 +146,7 @@ def test_the_agents_image_starts_the_agent(agent: Bundle, context: dict[str, Any
     assert (code, output) == (0, f"numalign-agent {VERSION}\n")
 
 
-def test_the_agents_image_lacks_what_only_other_programs_need(webhook: Bundle, agent: Bundle) -> None:
+def test_agent_image_lacks_libraries_of_other_programs(webhook: Bundle, agent: Bundle) -> None:
     packages = "opt/numalign/lib/python3.11/site-packages"
     assert (webhook.root / packages / "numpy").is_dir()
     assert not (agent.root / packages / "numpy").exists()
@@ -165,7 +165,7 @@ def test_nothing_of_the_image_can_be_written(confined: Run, path: str) -> None:
     assert "Read-only file system" in output or "Permission denied" in output
 
 
-def test_the_folder_for_passing_files_can_be_written_by_nobody_in_particular(confined: Run) -> None:
+def test_shared_folder_is_writable_by_any_user(confined: Run) -> None:
     script = "import os; open('/tmp/written', 'a'); print(os.getuid(), os.getgid(), os.getgroups())"
     assert confined(f"{BIN}/python", "-c", script) == (0, "65532 65532 []\n")
 
@@ -196,7 +196,7 @@ def test_the_base_knows_authorities(confined: Run) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_the_webhook_serves_from_a_root_that_cannot_be_written(
+async def test_webhook_runs_on_a_read_only_root(
     webhook: Bundle, context: dict[str, Any], tmp_path: Path, children: Children
 ) -> None:
     shutil.copy(SNAPSHOT, tmp_path)

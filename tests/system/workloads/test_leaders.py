@@ -59,9 +59,7 @@ async def test_who_pins_is_killed_and_no_gate_stays(ours: Numalign, tell: Callab
     assert {looked.refused(of) for of in NAMES} == {0}
 
 
-async def test_who_removes_refused_pods_is_killed_and_none_that_runs_goes(
-    ours: Numalign, tell: Callable[[str], None]
-) -> None:
+async def test_killed_remover_deletes_no_running_pod(ours: Numalign, tell: Callable[[str], None]) -> None:
     stage = ours.stage
     async with ours.home("killed-removing", {}) as home:
         await stage.block(home, *HOLES, "whole")

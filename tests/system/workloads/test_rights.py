@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.last, pytest.mark.asyncio(loop_scope="session")]
 TO_PODS = {("patch", "pods"), ("delete", "pods"), ("create", "pods/eviction")}
 
 
-async def test_the_controllers_did_to_pods_what_the_page_says_and_nothing_else(ours: Numalign) -> None:
+async def test_controllers_write_only_documented_pod_changes(ours: Numalign) -> None:
     listed = {
         (right.verb, right.resource)
         for row in rights.rows()

@@ -233,7 +233,7 @@ async def test_helm_test_fails_until_api_servers_call_the_webhook(release: Relea
     assert not [each for each in await release.traces() if each.endswith(f"/{NAME}")]
 
 
-async def test_calls_of_the_programs_have_their_own_share_of_the_api_server(release: Release) -> None:
+async def test_programs_have_their_own_flow_schema(release: Release) -> None:
     flow = (await ask(release.store.api, "GET", FLOWS)).body["metadata"]["uid"]
 
     async def classified(user: str) -> str:
@@ -252,7 +252,7 @@ async def test_calls_of_the_programs_have_their_own_share_of_the_api_server(rele
 
 
 @pytest.mark.last
-async def test_helm_uninstall_leaves_what_the_programs_made_and_nothing_else(release: Release) -> None:
+async def test_helm_uninstall_leaves_only_runtime_objects(release: Release) -> None:
     definition = "customresourcedefinitions/noderesourcetopologies.topology.node.k8s.io"
     assert "deployments/numalign-webhook" in await release.traces()
     await release.programs.end()

@@ -147,7 +147,7 @@ async def until_labels_count(kubeconfig: Path) -> None:
 
 
 @pytest.mark.parametrize(("page", "needs"), SESSIONS)
-async def test_a_page_does_what_it_says(
+async def test_commands_of_a_page_run(
     page: Path, needs: Needs, kubeconfig_for: KubeconfigFor, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     try:

@@ -35,7 +35,7 @@ def pinned_to(node: str) -> Json:
     return {"key": "metadata.name", "operator": "In", "values": [node]}
 
 
-async def test_of_a_crowd_none_is_refused_and_each_sits_where_it_was_recorded(site: GatedSite) -> None:
+async def test_crowd_runs_where_recorded_without_rejection(site: GatedSite) -> None:
     dice = Random(7)  # noqa: S311  nothing secret
     wishes = [gated(f"crowd-{n:02}", cpu=dice.randint(2, 8), gpu=dice.choice((0, 0, 1))) for n in range(24)]
     async with site.nodes(*FLEET) as cluster:
@@ -70,7 +70,7 @@ TERMS: dict[str, tuple[Mapping[str, object], int]] = {
 
 
 @pytest.mark.parametrize("what", TERMS)
-async def test_a_pod_is_pinned_whatever_it_asks_of_nodes(site: GatedSite, what: str) -> None:
+async def test_pod_with_any_node_affinity_is_pinned(site: GatedSite, what: str) -> None:
     spec, pins = TERMS[what]
     async with site.nodes(WIDE, SimNode("other", "two-by-four")):
         await site.create(gated("asks", cpu=4, gpu=1, **spec))
@@ -124,7 +124,7 @@ async def test_what_comes_free_goes_to_the_most_important_one(site: GatedSite) -
         assert PINNED_AT not in low["metadata"]["annotations"]
 
 
-async def test_a_pod_that_only_a_node_to_come_could_take_is_unschedulable_and_not_gated(
+async def test_pod_for_a_future_node_is_not_gated(
     site: GatedSite,
 ) -> None:
     async with site.nodes(SimNode("small", "two-by-four")):
@@ -140,7 +140,7 @@ async def test_a_pod_that_only_a_node_to_come_could_take_is_unschedulable_and_no
         await seconds_until(unschedulable, lambda seen: seen == "Unschedulable", what="it was", within=30)
 
 
-async def test_a_pin_that_the_scheduler_cannot_follow_is_told(site: GatedSite) -> None:
+async def test_unschedulable_pin_is_reported(site: GatedSite) -> None:
     """What nobody here can see: another pod's anti-affinity keeps it away."""
     keeps = {
         "podAntiAffinity": {
@@ -163,7 +163,7 @@ async def test_a_pin_that_the_scheduler_cannot_follow_is_told(site: GatedSite) -
         assert (await site.fates())["unwanted"] == "pending"
 
 
-async def test_when_the_leader_is_killed_in_the_middle_no_gate_stays_and_none_is_refused(
+async def test_killed_leader_leaves_no_gate_and_no_rejection(
     site: GatedSite,
 ) -> None:
     await site.controllers.start()

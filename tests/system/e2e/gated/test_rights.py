@@ -26,7 +26,7 @@ def uses(site: GatedSite) -> list[Use]:
     return asked
 
 
-async def test_the_chart_gives_these_for_gates_and_none_to_remove_pods(site: GatedSite) -> None:
+async def test_chart_grants_gates_and_no_removal(site: GatedSite) -> None:
     everywhere = {right[1:4] for right in rights_of(shipped.CONTROLLER, site.roles) if not right[0]}
     usual = {right[1:4] for right in rights_of(shipped.CONTROLLER, shipped.objects()) if not right[0]}
     assert everywhere - usual == OF_GATES
@@ -37,7 +37,7 @@ async def test_each_of_them_was_used(site: GatedSite) -> None:
     assert OF_GATES - made == set()
 
 
-async def test_it_asked_for_nothing_else_and_was_refused_nothing(site: GatedSite) -> None:
+async def test_gates_use_all_their_rights_and_no_other(site: GatedSite) -> None:
     allowed = rights_of(shipped.CONTROLLER, site.roles)
     assert {use for use in uses(site) if not any(exercises(use, right) for right in allowed)} == set()
     assert [use for use in uses(site) if use.code in {401, 403} and not site.plane.starting(use.at)] == []

@@ -15,7 +15,7 @@ NEW = [f"new-{at}" for at in range(50)]
 
 
 @pytest.mark.timeout(1800)
-async def test_a_thousand_misaligned_pods_heal_at_the_rate_of_the_bucket(site: HealedSite) -> None:
+async def test_thousand_pods_heal_at_the_limited_rate(site: HealedSite) -> None:
     every = OWNERS * EACH
     await site.add(*OLD)
     for at in range(OWNERS):

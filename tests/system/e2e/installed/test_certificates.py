@@ -15,7 +15,7 @@ from tools.clusters.controlplane.reviews import reviews
 from tools.clusters.waiting import SELDOM, seconds_until
 
 
-def test_all_replicas_show_one_certificate_and_every_webhook_s_callers_trust_one_authority(
+def test_replicas_share_certificate_and_ca(
     rotation: Rotation,
 ) -> None:
     assert len(rotation.before.served) == 1
@@ -31,7 +31,7 @@ def test_no_review_fails_while_the_certificate_is_rotated(
     tell(f"certificate rotated: 0 failed of {rotation.reviews.asked} reviews ({rotation.load.right} pods)")
 
 
-def test_after_a_rotation_everybody_shows_the_new_certificate_and_only_its_authority_is_trusted(
+def test_rotation_replaces_certificate_and_ca_everywhere(
     rotation: Rotation,
 ) -> None:
     assert rotation.code == 0, rotation.said
@@ -43,9 +43,7 @@ def test_after_a_rotation_everybody_shows_the_new_certificate_and_only_its_autho
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_a_secret_that_somebody_spoils_is_made_good_again_and_no_review_fails(
-    rotation: Rotation, cluster: Cluster
-) -> None:
+async def test_spoilt_secret_is_repaired_without_failed_reviews(rotation: Rotation, cluster: Cluster) -> None:
     path = f"/api/v1/namespaces/{shipped.NAMESPACE}/secrets/{shipped.SECRET}"
     secret = (await ask(cluster.api, "GET", path)).body
     spoiled = secret | {"data": {"tls.crt": "", "tls.key": ""}}

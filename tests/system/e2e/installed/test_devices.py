@@ -260,9 +260,7 @@ async def test_no_pod_is_refused_for_an_outage(
     tell(f"{what}: nobody refused, all replicas restarted; {monotonic() - began:.0f} s")
 
 
-async def test_a_node_that_is_rebuilt_with_other_hardware_gets_its_class_at_once(
-    cluster: Cluster, classes: dict[str, str | None]
-) -> None:
+async def test_rebuilt_node_gets_its_class_at_once(cluster: Cluster, classes: dict[str, str | None]) -> None:
     name = LARGE_NODES[0]
     for shape, alike in ((SMALL, SMALL_NODES[0]), (LARGE, name)):
         await cluster.leave(name)

@@ -70,7 +70,7 @@ async def test_the_next_pod_sees_every_change_of_a_node_soon(
         assert is_soon(each), what
 
 
-async def test_a_node_that_is_gone_counts_no_more_even_while_its_topology_stays(cluster: Cluster) -> None:
+async def test_deleted_node_with_a_topology_does_not_count(cluster: Cluster) -> None:
     """Who published it is gone; nfd-gc, where it runs at all, looks for what it missed once an hour."""
     async with cluster.guest("ghost", LARGE):
         await cluster.until_answered(admitted, asks=gpus(6))
@@ -79,7 +79,7 @@ async def test_a_node_that_is_gone_counts_no_more_even_while_its_topology_stays(
         await cluster.until_answered(warned, asks=gpus(6))
 
 
-async def test_the_next_pod_sees_what_a_namespace_asks_soon(
+async def test_new_namespace_policy_applies_to_the_next_pod(
     cluster: Cluster, tell: Callable[[str], None]
 ) -> None:
     """A pod that says nothing: refused where a namespace enforces, and only there."""
@@ -96,7 +96,7 @@ async def test_the_next_pod_sees_what_a_namespace_asks_soon(
     assert is_soon(took[1:]), took
 
 
-async def test_the_next_pod_sees_soon_that_a_node_refused_one_like_it(
+async def test_next_pod_avoids_a_node_that_rejected_one(
     cluster: Cluster, tell: Callable[[str], None]
 ) -> None:
     """The API server takes what is written then; each node stands in a requirement of its own."""

@@ -134,7 +134,7 @@ async def with_changes(cluster: Cluster, path: str, changes: Json) -> Json:
 
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=KINDS)
 @pytest.mark.parametrize("what", ENTRIES)
-async def test_of_a_webhook_configuration_it_changes_nothing_but_the_bundle(
+async def test_only_the_ca_bundle_may_change(
     cluster: Cluster, thief: ApiClient, path: str, what: str
 ) -> None:
     body = await with_changes(cluster, path, ENTRIES[what])
@@ -142,7 +142,7 @@ async def test_of_a_webhook_configuration_it_changes_nothing_but_the_bundle(
     assert denied(await patch(thief, path, body), by="nothing of a webhook configuration but caBundle")
 
 
-async def test_nor_whether_a_webhook_is_asked_again(cluster: Cluster, thief: ApiClient) -> None:
+async def test_reinvocation_policy_may_not_change(cluster: Cluster, thief: ApiClient) -> None:
     path = next(each for each in CONFIGURATIONS if "mutating" in each)
     first, *others = (await ask(cluster.api, "GET", path)).body["webhooks"]
     body = {"webhooks": [first | {"reinvocationPolicy": OTHER[first["reinvocationPolicy"]]}, *others]}
@@ -278,7 +278,7 @@ async def test_the_shapes_themselves_it_may_write(cluster: Cluster, thief: ApiCl
     assert answer.code == HTTPStatus.OK, answer.body
 
 
-async def test_nobody_else_writes_them_but_administrators(
+async def test_only_administrators_may_write_them_besides(
     cluster: Cluster, editor: ApiClient, kept: str
 ) -> None:
     body = {"data": {"a": "{}"}}
@@ -288,7 +288,7 @@ async def test_nobody_else_writes_them_but_administrators(
     assert other.code == HTTPStatus.CREATED
 
 
-async def test_nobody_else_is_guarded(cluster: Cluster) -> None:
+async def test_other_writers_are_not_guarded(cluster: Cluster) -> None:
     """A person may do what he may."""
     node = fleets.node("cpu-00", fleets.SHAPES["cpu"])
     assert (await cluster.store.try_to_apply(node, dryRun="All", force="true")).code == HTTPStatus.OK

@@ -26,7 +26,7 @@ async def classes_by_shape(cluster: Cluster) -> dict[str, set[str | None]]:
     return {kind: {now[name] for name in fleets.names(kind)} for kind in fleets.SHAPES}
 
 
-async def test_nodes_of_one_shape_have_one_class_and_it_is_theirs_alone(cluster: Cluster) -> None:
+async def test_one_class_per_node_shape(cluster: Cluster) -> None:
     assert len(await cluster.classes()) >= 50
     found = await classes_by_shape(cluster)
 
@@ -48,7 +48,7 @@ async def test_the_labels_are_what_a_person_is_shown(cluster: Cluster, kubectl_n
     assert shown == {name: label for name, label in (await cluster.classes()).items() if label}
 
 
-async def test_a_pod_is_kept_from_the_classes_that_could_never_align_it(cluster: Cluster) -> None:
+async def test_pod_avoids_classes_that_cannot_align_it(cluster: Cluster) -> None:
     found = await classes_by_shape(cluster)
     never = set().union(*(found[kind] for kind in PUBLISHED if kind not in fleets.WITH_FOUR_GPUS))
 
@@ -107,7 +107,7 @@ async def test_a_label_follows_when_a_node_becomes_another(
     tell(f"class label: {first:.1f} s after a node joined, {second:.1f} s after it became another")
 
 
-async def test_a_label_that_somebody_else_changed_is_put_right(cluster: Cluster) -> None:
+async def test_changed_class_label_is_restored(cluster: Cluster) -> None:
     label = (await cluster.classes())["cpu-00"]
     mistaken = {"metadata": {"labels": {shipped.LABEL: "mistaken"}}}
 

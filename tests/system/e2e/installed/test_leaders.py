@@ -51,7 +51,7 @@ async def test_no_review_fails_when_a_replica_is_ended(cluster: Cluster, tell: C
     tell(f"replica ended by SIGTERM: 0 failed of {asked.asked} reviews ({count.right} pods)")
 
 
-async def test_when_a_replica_is_killed_nothing_fails_once_the_service_knows(
+async def test_killed_replica_fails_no_review_after_endpoints(
     cluster: Cluster, tell: Callable[[str], None]
 ) -> None:
     """Calls that are under way on its connections are lost: nothing that runs can answer them."""
@@ -74,9 +74,7 @@ async def test_when_a_replica_is_killed_nothing_fails_once_the_service_knows(
 # ---- the controller
 
 
-async def test_no_review_fails_when_the_leader_is_ended_and_the_other_goes_on_labelling(
-    cluster: Cluster, tell: Callable[[str], None]
-) -> None:
+async def test_stopped_leader_fails_no_review(cluster: Cluster, tell: Callable[[str], None]) -> None:
     leader = (await cluster.until_led()).by
     before = await reviews(cluster.api)
     async with loaded(cluster) as count:
@@ -119,9 +117,7 @@ async def test_no_review_fails_when_the_lead_is_taken_away(
     )
 
 
-async def test_no_review_fails_when_the_leader_is_killed_and_the_other_takes_the_lease(
-    cluster: Cluster, tell: Callable[[str], None]
-) -> None:
+async def test_killed_leader_fails_no_review(cluster: Cluster, tell: Callable[[str], None]) -> None:
     leader = (await cluster.until_led()).by
     before = await reviews(cluster.api)
     async with loaded(cluster) as count:
@@ -138,7 +134,7 @@ async def test_no_review_fails_when_the_leader_is_killed_and_the_other_takes_the
     )
 
 
-async def test_a_leader_that_was_frozen_does_not_lead_when_it_wakes(cluster: Cluster) -> None:
+async def test_frozen_leader_does_not_lead_when_it_wakes(cluster: Cluster) -> None:
     leader = (await cluster.until_led()).by
 
     leader.child.send(signal.SIGSTOP)
@@ -150,7 +146,7 @@ async def test_a_leader_that_was_frozen_does_not_lead_when_it_wakes(cluster: Clu
     assert (await leader.metric("numalign_leader"), await other.metric("numalign_leader")) == (0, 1)
 
 
-async def test_no_review_fails_while_no_controller_runs_and_a_replica_that_starts_gets_ready(
+async def test_webhook_gets_ready_without_a_controller(
     cluster: Cluster,
 ) -> None:
     before = await reviews(cluster.api)

@@ -63,7 +63,7 @@ def lost(cluster: Cluster) -> int:
     return sum(replica.lost for replica in cluster.replicas.running)
 
 
-async def test_when_the_api_server_dies_under_load_not_one_answer_is_wrong(
+async def test_api_server_death_under_load_wrongs_no_answer(
     cluster: Cluster, tell: Callable[[str], None]
 ) -> None:
     before = lost(cluster)
@@ -87,7 +87,7 @@ async def test_when_the_api_server_dies_under_load_not_one_answer_is_wrong(
 
 
 @pytest.mark.parametrize("away", [cut_off, forgotten, frozen])
-async def test_what_happened_while_the_cluster_could_not_be_seen_is_known_afterwards(
+async def test_changes_during_an_outage_are_known_afterwards(
     cluster: Cluster,
     tell: Callable[[str], None],
     away: Callable[[Cluster], AbstractAsyncContextManager[None]],

@@ -8,7 +8,7 @@ from tools.clusters import fleets
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_a_rehearsal_names_every_node_that_would_be_labelled(rehearsal: Rehearsal) -> None:
+async def test_dry_run_lists_every_node_to_label(rehearsal: Rehearsal) -> None:
     assert rehearsal.code == 0, rehearsal.said
     published = [topology["metadata"]["name"] for topology in fleets.topologies()]
     assert [name for name in published if name not in rehearsal.said] == []

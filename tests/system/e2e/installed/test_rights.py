@@ -49,15 +49,13 @@ async def test_every_right_that_is_granted_was_used(cluster: Cluster, name: str)
 
 @of_each_program
 @pytest.mark.asyncio(loop_scope="session")
-async def test_every_request_was_allowed_by_what_is_shipped_and_by_nothing_else(
-    cluster: Cluster, name: str
-) -> None:
+async def test_shipped_roles_allow_every_request(cluster: Cluster, name: str) -> None:
     allowed, asked = granted(name), {use for use in uses(cluster, name) if use.resource}
     assert {use for use in asked if not any(exercises(use, right) for right in allowed)} == set()
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_the_webhook_wrote_nothing_and_read_no_secret_but_its_own(cluster: Cluster) -> None:
+async def test_webhook_writes_nothing_and_reads_only_its_secret(cluster: Cluster) -> None:
     found = uses(cluster, shipped.NAME)
     assert [use for use in found if use.writes] == []
     secrets = {(use.verb, use.namespace, use.name) for use in found if use.resource == "secrets"}

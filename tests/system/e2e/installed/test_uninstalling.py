@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.last]
 APPLIED = "Remove what kubectl applied"
 
 
-async def test_nothing_of_ours_is_left_after_the_uninstall_that_is_documented(
+async def test_documented_uninstall_leaves_nothing(
     cluster: Cluster, shell: Callable[[str], Awaitable[tuple[int, str]]]
 ) -> None:
     assert await traces(cluster)

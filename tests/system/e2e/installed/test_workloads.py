@@ -50,9 +50,7 @@ MAKERS = {"deployment.apps/trainer": deployment, "cronjob.batch/nightly": cron_j
 
 @pytest.mark.parametrize("named", MAKERS)
 @pytest.mark.usefixtures("cluster")
-async def test_a_workload_whose_pods_could_never_run_warns_at_apply(
-    kubectl: Kubectl, tmp_path: Path, named: str
-) -> None:
+async def test_impossible_workload_warns_at_apply(kubectl: Kubectl, tmp_path: Path, named: str) -> None:
     file = tmp_path / "workload.yaml"
     file.write_text(yaml.safe_dump(MAKERS[named](asks=gpus(64))))
 
@@ -65,7 +63,7 @@ async def test_a_workload_whose_pods_could_never_run_warns_at_apply(
 
 
 @pytest.mark.parametrize("named", MAKERS)
-async def test_a_workload_whose_pods_can_run_is_stored_as_it_came_without_a_word(
+async def test_possible_workload_is_stored_unchanged(
     cluster: Cluster, kubectl: Kubectl, tmp_path: Path, named: str
 ) -> None:
     wish = MAKERS[named](asks=gpus(2))
@@ -80,9 +78,7 @@ async def test_a_workload_whose_pods_can_run_is_stored_as_it_came_without_a_word
 
 
 @pytest.mark.usefixtures("cluster")
-async def test_an_intent_on_the_workload_itself_is_told_when_it_is_added(
-    kubectl: Kubectl, tmp_path: Path
-) -> None:
+async def test_intent_on_the_workload_itself_warns(kubectl: Kubectl, tmp_path: Path) -> None:
     wish = deployment(asks=gpus(2))
     wish["metadata"]["name"] = "annotated"
     del wish["spec"]["template"]["metadata"]["annotations"]

@@ -50,7 +50,7 @@ EXPECTED = {
 }
 
 
-async def test_without_the_definitions_nothing_is_written_and_nothing_is_wrong(site: ReportedSite) -> None:
+async def test_missing_report_definitions_are_no_error(site: ReportedSite) -> None:
     await site.add_node("a")
     for name, policy in (("good", "restricted"), ("bad", "restricted"), ("lax", None)):
         await site.deploy(name, policy)
@@ -108,7 +108,7 @@ async def test_nodes_stand_in_a_report_of_the_cluster(site: ReportedSite) -> Non
     ]
 
 
-async def test_check_says_the_same_of_the_running_cluster(site: ReportedSite) -> None:
+async def test_check_agrees_with_the_reports(site: ReportedSite) -> None:
     kubeconfig = site.plane.kubeconfig("admin", site.plane.folder)
     code, said = await run(
         program("kubectl-numa"), "check", "-A", "--all", "-o", "json", f"--kubeconfig={kubeconfig}"
@@ -124,7 +124,7 @@ async def test_check_says_the_same_of_the_running_cluster(site: ReportedSite) ->
     assert shown == EXPECTED
 
 
-async def test_what_somebody_else_reports_is_not_ours_to_write(site: ReportedSite) -> None:
+async def test_reports_of_others_are_left_alone(site: ReportedSite) -> None:
     body = {
         "apiVersion": "wgpolicyk8s.io/v1alpha2",
         "kind": "PolicyReport",

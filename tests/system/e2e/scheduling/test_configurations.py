@@ -109,9 +109,7 @@ async def test_the_api_server_takes_every_object_that_is_shipped(cluster: Cluste
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-async def test_pods_of_a_deployment_may_run_in_a_namespace_that_is_restricted(
-    cluster: Cluster, name: str
-) -> None:
+async def test_deployment_meets_pod_security_restricted(cluster: Cluster, name: str) -> None:
     template = DEPLOYMENTS[name]["spec"]["template"]
     wish = {**template, "apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], "name": name}}
     answer = await create(cluster.api, wish, namespace=shipped.NAMESPACE, dryRun="All")
@@ -122,9 +120,7 @@ async def test_pods_of_a_deployment_may_run_in_a_namespace_that_is_restricted(
 # ---- a second scheduler
 
 
-async def test_a_second_scheduler_has_its_own_pods_ranked_and_bound_and_leaves_all_others_alone(
-    tidy: Cluster, second: Asking
-) -> None:
+async def test_second_scheduler_handles_only_its_pods(tidy: Cluster, second: Asking) -> None:
     extender = Noting(tidy.api)
     async with serving(extender, second.port):
         await tidy.create("stranger", scheduler="default-scheduler", asks=gpus(1))
@@ -136,9 +132,7 @@ async def test_a_second_scheduler_has_its_own_pods_ranked_and_bound_and_leaves_a
     assert not is_bound(await tidy.pod("stranger"))
 
 
-async def test_a_pod_whose_bind_is_refused_is_tried_again_and_never_bound_by_the_scheduler_itself(
-    tidy: Cluster, second: Asking
-) -> None:
+async def test_refused_bind_is_retried_through_the_scorer(tidy: Cluster, second: Asking) -> None:
     extender = Noting(tidy.api, refusals=["the zone has gone to another pod"])
     async with serving(extender, second.port):
         await tidy.create("late", scheduler=second.name, asks={})
@@ -147,7 +141,7 @@ async def test_a_pod_whose_bind_is_refused_is_tried_again_and_never_bound_by_the
     assert extender.verbs("late") == ["filter", "prioritize", "bind"] * 2
 
 
-async def test_pods_of_a_second_scheduler_wait_while_nobody_answers(tidy: Cluster, second: Asking) -> None:
+async def test_pods_of_a_second_scheduler_wait_for_the_scorer(tidy: Cluster, second: Asking) -> None:
     await tidy.create("patient", scheduler=second.name, asks={})
     await tidy.until_told("patient", "connection refused")
     assert not is_bound(await tidy.pod("patient"))
@@ -155,7 +149,7 @@ async def test_pods_of_a_second_scheduler_wait_while_nobody_answers(tidy: Cluste
         assert (await tidy.until_bound("patient"))["metadata"]["annotations"] == BY
 
 
-async def test_a_second_scheduler_asks_whom_to_evict(tidy: Cluster, second: Asking) -> None:
+async def test_second_scheduler_calls_preempt(tidy: Cluster, second: Asking) -> None:
     extender = Noting(tidy.api)
     async with serving(extender, second.port):
         for number in range(4):
@@ -179,7 +173,7 @@ async def test_a_second_scheduler_holds_the_lease_that_is_its_own(tidy: Cluster,
     assert others.code == HTTPStatus.NOT_FOUND
 
 
-async def test_metrics_of_a_second_scheduler_are_for_whom_the_api_server_says(second: Asking) -> None:
+async def test_metrics_of_a_second_scheduler_are_authorized(second: Asking) -> None:
     """Though client certificates are looked up nowhere, tokens are."""
     url = f"https://127.0.0.1:{second.scheduler.port}/metrics"
     async with aiohttp.ClientSession() as session:
@@ -207,7 +201,7 @@ ranks = pytest.mark.parametrize("own", ["rank"], indirect=True, scope="module")
 
 
 @binds
-async def test_pods_that_ask_for_a_managed_resource_are_ranked_and_bound_by_the_scorer(
+async def test_pods_with_a_managed_resource_use_the_scorer(
     tidy: Cluster, own: Asking, trusted: authority.Files
 ) -> None:
     extender = Noting(tidy.api)
@@ -232,9 +226,7 @@ async def test_no_call_is_made_for_any_other_pod(
 
 
 @binds
-async def test_while_nobody_answers_the_pods_of_the_scorer_itself_are_placed(
-    tidy: Cluster, own: Asking
-) -> None:
+async def test_scorer_pods_are_placed_without_a_scorer(tidy: Cluster, own: Asking) -> None:
     await tidy.create("device", scheduler=own.name, asks=gpus(1))
     await tidy.until_told("device", "connection refused")
     template = DEPLOYMENTS["numalign-scorer"]["spec"]["template"]
@@ -244,7 +236,7 @@ async def test_while_nobody_answers_the_pods_of_the_scorer_itself_are_placed(
 
 
 @binds
-async def test_somebody_else_at_the_address_of_the_scorer_is_not_asked(
+async def test_impostor_at_the_scorer_address_is_not_trusted(
     tidy: Cluster, own: Asking, tmp_path: Path
 ) -> None:
     issued = authority.issue(names=[SERVICE], days=1, now=utc_now())
@@ -269,8 +261,6 @@ async def test_every_pod_is_ranked_and_the_scheduler_binds_it(
 
 
 @ranks
-async def test_while_nobody_answers_every_pod_is_placed_as_without_a_scorer(
-    tidy: Cluster, own: Asking
-) -> None:
+async def test_ignorable_extender_places_pods_without_a_scorer(tidy: Cluster, own: Asking) -> None:
     await tidy.create("plain", scheduler=own.name, asks=gpus(1))
     await tidy.until_bound("plain")

@@ -38,9 +38,7 @@ async def scorer(
 
 
 @each_configuration
-async def test_a_pod_is_placed_where_a_zone_can_hold_it_and_recorded_by_who_binds_it(
-    tidy: Cluster, own: Asking, scorer: Replica
-) -> None:
+async def test_pod_is_placed_and_recorded_in_its_zone(tidy: Cluster, own: Asking, scorer: Replica) -> None:
     assert scorer.child.running()
     await tidy.create("aligned", scheduler=own.name, asks=gpus(3), annotations=INTENT)
     seen = await tidy.until_bound("aligned")

@@ -60,7 +60,7 @@ def start(children: Children, published: Cluster, tmp_path_factory: pytest.TempP
     return started
 
 
-async def test_a_scheduler_that_is_connected_to_the_one_that_led_comes_to_the_one_that_leads(
+async def test_scheduler_reconnects_to_the_new_leader(
     published: Cluster, service: Service, asking: Asking, start: Start
 ) -> None:
     async with wire() as uplink:

@@ -90,7 +90,7 @@ async def scorer(children: Children, kubeconfig: Path, grouping: Asking) -> Asyn
     await running.child.end()
 
 
-async def test_a_gang_is_bound_once_each_of_its_members_has_a_zone(
+async def test_gang_is_bound_once_each_member_has_a_zone(
     tidy: Cluster, grouping: Asking, scorer: Replica, served: Served
 ) -> None:
     """Nodes as a whole have room for two members each, but as long as others run there one zone has."""

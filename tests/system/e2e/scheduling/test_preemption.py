@@ -65,7 +65,7 @@ async def classes(published: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("classes")
-async def test_the_least_important_pod_goes_for_one_that_needs_its_zone(
+async def test_least_important_pod_is_evicted_for_its_zone(
     tidy: Cluster, newest: Asking, scorer: Replica
 ) -> None:
     """Each zone of each node has a pod and a free device, so that the node has two, and no zone has."""

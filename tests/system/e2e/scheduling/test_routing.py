@@ -140,7 +140,7 @@ async def site(  # noqa: PLR0913, PLR0917  all that a cluster has
     await published.clear()
 
 
-async def test_a_pod_with_an_intent_is_placed_by_the_scheduler_of_its_namespace(site: Site) -> None:
+async def test_intent_routes_to_the_scheduler_of_the_namespace(site: Site) -> None:
     stored = await site.made("routed", "aligned")
     bound = await site.bound("routed", "aligned")
 
@@ -157,7 +157,7 @@ async def test_a_pod_that_names_another_scheduler_is_left_to_that(site: Site) ->
     assert "schedulingGates" not in stored["spec"]
 
 
-async def test_a_pod_that_asks_for_nothing_is_placed_as_ever(site: Site) -> None:
+async def test_pod_without_intent_keeps_its_scheduler(site: Site) -> None:
     for name, asks in (("silent", {}), ("none", {"numalign.io/policy": "none"})):
         stored = await site.made("both", name, asks)
         bound = await site.bound("both", name)
@@ -166,7 +166,7 @@ async def test_a_pod_that_asks_for_nothing_is_placed_as_ever(site: Site) -> None
         assert PLACEMENT not in bound["metadata"].get("annotations", {})
 
 
-async def test_so_is_one_of_a_namespace_that_says_nothing(site: Site) -> None:
+async def test_namespace_without_a_scheduler_routes_no_pod(site: Site) -> None:
     assert (await site.made("plain", "aligned"))["spec"]["schedulerName"] == DEFAULT
     await site.bound("plain", "aligned")
 
@@ -199,7 +199,7 @@ async def test_gates_of_others_stay(site: Site) -> None:
     assert stored["spec"]["schedulingGates"] == [other, *GATES]
 
 
-async def test_a_pod_that_is_created_at_its_gate_is_not_held_twice(site: Site) -> None:
+async def test_pod_created_with_the_gate_is_gated_once(site: Site) -> None:
     assert (await site.made("gated", "again", schedulingGates=GATES))["spec"]["schedulingGates"] == GATES
 
 
@@ -224,7 +224,7 @@ async def test_pods_wait_for_a_scheduler_that_is_not_there(site: Site) -> None:
     assert not is_bound(await site.seen("astray", "waiting"))
 
 
-async def test_a_label_that_no_scheduler_is_called_routes_nobody(site: Site, children: Children) -> None:
+async def test_unknown_scheduler_label_routes_no_pod(site: Site, children: Children) -> None:
     assert (await site.made("mistaken", "aligned"))["spec"]["schedulerName"] == DEFAULT
     await site.bound("mistaken", "aligned")
     log = (children.logs / "numalign-webhook-routing").read_text()

@@ -64,7 +64,7 @@ async def until_told(cluster: Cluster, of: Json) -> None:
     await seconds_until(events, told, what="an event told it", within=60, every=SELDOM)
 
 
-async def test_a_pod_with_an_intent_is_bound_to_where_its_zones_are_reserved(
+async def test_pod_is_bound_where_its_zones_are_reserved(
     tidy: Cluster, second: Asking, scorer: Replica
 ) -> None:
     assert scorer.child.running()
@@ -75,7 +75,7 @@ async def test_a_pod_with_an_intent_is_bound_to_where_its_zones_are_reserved(
     assert len(grant["zones"]) == 1
 
 
-async def test_a_pod_that_no_zone_can_hold_waits_and_says_why(
+async def test_pod_without_a_zone_waits_with_the_reason(
     tidy: Cluster, second: Asking, scorer: Replica
 ) -> None:
     assert scorer.child.running()
@@ -97,7 +97,7 @@ async def standby(published: Cluster, tmp_path_factory: pytest.TempPathFactory) 
     return published.plane.kubeconfig(STANDBY, tmp_path_factory.mktemp("standby"))
 
 
-async def test_a_second_replica_is_alive_not_ready_and_writes_nothing(
+async def test_standby_replica_is_live_and_not_ready(
     tidy: Cluster, children: Children, standby: Path, scorer: Replica, second: Asking
 ) -> None:
     """The Service must not lead to it: it would refuse to bind. Of its rights it uses those to read."""
@@ -122,9 +122,7 @@ async def test_a_second_replica_is_alive_not_ready_and_writes_nothing(
     assert [use for use in used if use.writes] == []
 
 
-async def test_the_owner_of_a_pod_that_a_kubelet_refused_reads_what_was_predicted(
-    published: Cluster, refused: Json
-) -> None:
+async def test_owner_of_a_rejected_pod_gets_the_prediction(published: Cluster, refused: Json) -> None:
     await until_told(published, refused)
 
 
@@ -157,9 +155,7 @@ async def test_the_scorer_used_every_right_that_it_is_granted(published: Cluster
     await seconds_until(unused, lambda seen: not seen, what="every right was used", within=60, every=SELDOM)
 
 
-async def test_every_request_of_the_scorer_was_allowed_by_what_is_shipped(
-    published: Cluster, refused: Json
-) -> None:
+async def test_shipped_role_allows_every_scorer_request(published: Cluster, refused: Json) -> None:
     await until_told(published, refused)
     found = set(audits.uses(published.plane.folder, user=SCORER))
     asked, allowed = {use for use in found if use.resource}, granted()

@@ -34,9 +34,7 @@ def by_zone(pods: Mapping[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("published", PUBLISHED)
-async def test_of_pods_of_3_3_and_2_cpus_two_zones_of_4_run_two_and_the_third_when_one_ends(
-    site: Site, published: str
-) -> None:
+async def test_third_pod_binds_once_a_zone_is_free(site: Site, published: str) -> None:
     # A pod of the same name that was on the same node before would be one more thing to tell apart.
     node = SimNode(f"two-{[*PUBLISHED].index(published)}", "small")
     async with site.nodes(node, **PUBLISHED[published]) as cluster:
@@ -55,7 +53,7 @@ async def test_of_pods_of_3_3_and_2_cpus_two_zones_of_4_run_two_and_the_third_wh
         assert cluster.rejections == []
 
 
-async def test_who_came_before_another_left_sits_nobody_knows_where_until_the_topology_tells(
+async def test_unknown_zones_are_held_until_the_topology_shows(
     site: Site,
 ) -> None:
     async with site.nodes(SimNode("doubted", "small"), delay=2, fingerprint=Fingerprint.ALL) as cluster:
@@ -78,7 +76,7 @@ async def test_who_came_before_another_left_sits_nobody_knows_where_until_the_to
         assert cluster.rejections == []
 
 
-async def test_node_and_placement_are_written_at_once_and_are_what_the_kubelet_gives(site: Site) -> None:
+async def test_bind_writes_the_placement_of_the_kubelet(site: Site) -> None:
     machines = [SimNode("wide", "two-by-four"), SimNode("narrow", "eight-zones")]
     async with site.nodes(*machines, fingerprint=Fingerprint.ALL) as cluster:
         version = await site.version()

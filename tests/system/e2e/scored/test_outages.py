@@ -92,7 +92,7 @@ async def test_when_the_scorer_ends_the_next_one_goes_on(site: Site, end: Ending
         assert seconds < within
 
 
-async def test_when_the_api_server_dies_all_are_placed_once_it_is_back(site: Site) -> None:
+async def test_all_pods_are_placed_after_an_outage(site: Site) -> None:
     async with site.nodes(*FLEET, fingerprint=Fingerprint.ALL) as cluster:
         await site.create(*FIRST)
         await site.until_run(NAMES[0])
@@ -105,7 +105,7 @@ async def test_when_the_api_server_dies_all_are_placed_once_it_is_back(site: Sit
         await all_run_where_they_were_reserved(site, cluster)
 
 
-async def test_a_scorer_that_starts_anew_says_what_the_last_one_said(site: Site) -> None:
+async def test_restarted_scorer_gives_the_same_answers(site: Site) -> None:
     questions = [pod("probe", cpu=cpu, gpu=gpu) for cpu, gpu in ((1, 0), (4, 1), (16, 4), (30, 0))]
     async with site.nodes(*FLEET, fingerprint=Fingerprint.ALL) as cluster:
         await site.create(*WISHES)

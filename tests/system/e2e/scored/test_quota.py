@@ -121,7 +121,7 @@ async def create(site: Site, name: str) -> bool:
     return answer.code == HTTPStatus.CREATED
 
 
-async def test_of_fifty_pods_at_once_each_replica_admits_the_quota_once_and_one_quota_runs(
+async def test_fifty_pods_at_once_run_within_the_quota(
     limited: Site,
     children: Children,
     pair: authority.Files,

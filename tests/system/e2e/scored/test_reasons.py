@@ -60,6 +60,6 @@ async def motley(site: Site) -> AsyncIterator[Site]:
         ),
     ],
 )
-async def test_a_pod_that_waits_says_why(motley: Site, wish: Json, told: str) -> None:
+async def test_pending_pod_has_the_reason(motley: Site, wish: Json, told: str) -> None:
     await motley.create(wish)
     await motley.until_told(wish["metadata"]["name"], "FailedScheduling", told)

@@ -43,7 +43,7 @@ def fits(cluster: Cluster, wish: Json) -> bool:
     return any(all(zone[name] >= amount for name, amount in wanted.items()) for zone in zones)
 
 
-async def test_of_a_crowd_all_run_that_fit_and_no_kubelet_says_no(site: Site) -> None:
+async def test_crowd_fills_the_nodes_without_rejection(site: Site) -> None:
     before = await binds(site)
     async with site.nodes(*FLEET, delay=1, jitter=0.5, fingerprint=Fingerprint.ALL) as cluster:
         wishes = {wish["metadata"]["name"]: wish for wish in crowd(seed=6)}
@@ -136,7 +136,7 @@ async def test_pods_are_evicted_only_from_where_that_frees_a_zone(site: Site) ->
         assert cluster.rejections == []
 
 
-async def test_nobody_is_evicted_for_a_pod_that_could_not_run_then(site: Site) -> None:
+async def test_no_eviction_for_a_pod_that_would_not_run(site: Site) -> None:
     async with site.nodes(SimNode("across", "small"), fingerprint=Fingerprint.ALL) as cluster:
         everyone = await fill(site, "across", "low", "middle", "low", "middle")
         asked = await preemptions(site)
@@ -158,7 +158,7 @@ async def preemptions(site: Site) -> float:
 # ---- a kubelet that says no
 
 
-async def test_a_kubelet_that_was_predicted_wrongly_is_counted_and_the_owner_is_told(site: Site) -> None:
+async def test_wrong_prediction_is_counted_and_reported(site: Site) -> None:
     async with site.nodes(SimNode("liar", "small"), fingerprint=Fingerprint.ALL) as cluster:
         await lie(site, "liar", zone="node-0", cpu="8")
         before = await wrong(site)

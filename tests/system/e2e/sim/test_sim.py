@@ -117,7 +117,7 @@ async def test_a_deleted_pod_makes_room_for_the_next(server: Api, grace: int) ->
         assert cluster.held(node).keys() == {f"default/{node}-b", f"default/{node}-c"}
 
 
-async def test_a_pod_whose_phase_says_that_it_has_ended_makes_room(server: Api) -> None:
+async def test_finished_pod_makes_room(server: Api) -> None:
     async with simulated(server, [SimNode("done", "small")]) as cluster:
         await send(server, "done-a", container("c", cpu="4"), node="done")
         await cluster.idle()
@@ -142,7 +142,7 @@ async def test_who_needs_no_zone_is_refused_when_the_node_is_full(server: Api) -
         assert await left(server, "full") == ["4", "4"]
 
 
-async def test_the_kubelet_knows_of_an_init_container_what_no_exporter_shows(server: Api) -> None:
+async def test_kubelet_reuses_init_cpus_unlike_exporters(server: Api) -> None:
     async with simulated(server, [SimNode("init", "small")]) as cluster:
         first = container("i", cpu="4")
         await send(server, "init-a", container("c", cpu="1"), node="init", initContainers=[first])
@@ -234,16 +234,14 @@ async def test_pods_that_run_when_nodes_start_are_admitted_again(server: Api) ->
         assert await left(server, "again") == ["1", "4"]
 
 
-async def test_a_kubelet_that_does_not_start_is_told(server: Api) -> None:
+async def test_kubelet_that_does_not_start_is_reported(server: Api) -> None:
     wide = Shape(zones=9, cpus=1, gib=1)
     with pytest.raises(SimulationError, match=r"of wide does not start: .* more than 8 NUMA Nodes"):
         async with simulated(server, [SimNode("wide", wide)]):
             pass
 
 
-async def test_the_program_tells_every_decision_until_it_is_interrupted(
-    server: Api, plane: Plane, tmp_path: Path
-) -> None:
+async def test_program_prints_decisions_until_interrupted(server: Api, plane: Plane, tmp_path: Path) -> None:
     kubeconfig = plane.kubeconfig("admin", tmp_path)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tools.clusters.sim", "--shape=small=1", f"--kubeconfig={kubeconfig}"),

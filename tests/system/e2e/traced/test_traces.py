@@ -124,7 +124,7 @@ async def spans_of(traced: Traced, name: str) -> list[ReceivedSpan]:
     return of_pod()
 
 
-async def test_both_reviews_of_a_pod_are_in_the_trace_of_its_creation(traced: Traced) -> None:
+async def test_both_reviews_join_the_trace_of_a_creation(traced: Traced) -> None:
     answer = await create(traced.api, pod("traced", asks={"cpu": "2", "memory": "1Gi"}, annotations=INTENT))
     assert answer.code == HTTPStatus.CREATED, answer.body
     spans = await spans_of(traced, "traced")
@@ -144,7 +144,7 @@ async def test_another_pod_has_another_trace(traced: Traced) -> None:
     assert len(traces) == 2
 
 
-async def test_a_refusal_stands_in_our_audit_log_and_in_the_api_servers(traced: Traced) -> None:
+async def test_denial_is_in_both_audit_logs(traced: Traced) -> None:
     answer = await create(traced.api, pod("denied", asks=gpus(500), annotations=INTENT))
     assert answer.code == HTTPStatus.FORBIDDEN
 

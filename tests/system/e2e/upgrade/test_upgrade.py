@@ -453,13 +453,13 @@ async def test_the_controller_goes_on_where_the_webhook_left_off(upgrade: Upgrad
     assert upgrade.old_lease["metadata"]["name"] == shipped.NAME
 
 
-async def test_old_replicas_say_what_they_may_write_no_more_and_go_on_answering(upgrade: Upgrade) -> None:
+async def test_old_replicas_report_lost_rights_and_answer(upgrade: Upgrade) -> None:
     assert '"event":"lease.failed"' in upgrade.said
     assert '"event":"task.failed"' not in upgrade.said
     assert '"event":"request.failed"' not in upgrade.said
 
 
-async def test_renamed_values_stop_helm_before_it_changes_anything(upgrade: Upgrade) -> None:
+async def test_renamed_values_stop_helm_first(upgrade: Upgrade) -> None:
     assert upgrade.refused.exit_code != 0
     for old, new in (
         ("replicas", "webhook.replicas"),
