@@ -81,7 +81,7 @@ def test_what_containers_share_counts_once() -> None:
     assert zone_amounts(seen, pods, devices)[ZoneId(0)][MEMORY] == (16 * GIB, 15 * GIB, 11 * GIB)
 
 
-def test_what_a_pod_lists_as_a_whole_includes_what_its_containers_list() -> None:
+def test_pod_level_amounts_include_the_containers() -> None:
     own = container("own", "1", blocks=[memory(1, 0)])
     whole = replace(listed("whole", own, container("shares")), cpus=read_list("1-3"), memory=(memory(4, 0),))
     pods, devices = reckoned(seen := observation(pod("1", "whole"), listed=[whole]))
@@ -121,7 +121,7 @@ def test_a_device_that_falls_ill_is_still_built_in() -> None:
     assert zone_amounts(after, pods, now)[ZoneId(0)][GPU] == (2, 1, 1)
 
 
-def test_a_device_that_falls_ill_while_a_pod_holds_it_counts_for_that_pod() -> None:
+def test_held_unhealthy_device_counts_for_its_pod() -> None:
     """Then what is healthy less what is held is what the kubelet has to give."""
     web = listed("web", container("main", devices=[gpus("gone")]))
     pods, devices = reckoned(seen := observation(listed=[web]))
@@ -130,7 +130,7 @@ def test_a_device_that_falls_ill_while_a_pod_holds_it_counts_for_that_pod() -> N
     assert zone_amounts(seen, pods, devices)[ZoneId(0)][GPU] == (3, 3, 2)
 
 
-def test_devices_that_have_new_ids_after_each_start_of_their_plugin_are_as_many_as_before() -> None:
+def test_new_device_ids_do_not_change_the_count() -> None:
     known = NOTHING
     for generation in "abc":
         names = [f"{generation}{number}" for number in range(2)]
@@ -144,7 +144,7 @@ def test_devices_that_have_new_ids_after_each_start_of_their_plugin_are_as_many_
         assert places(known) == {GPU: (DevicePlace(zones(0), 2, 0),)}
 
 
-def test_a_device_that_is_told_to_sit_elsewhere_is_not_in_both_places() -> None:
+def test_moved_device_counts_in_one_zone() -> None:
     _, known = reckoned(with_devices({"old a": at(), "old b": at()}))
     _, known = reckoned(with_devices({"a": at(), "b": at()}), known)
     _, known = reckoned(with_devices({"a": at(0), "b": at()}), known)
@@ -177,7 +177,7 @@ def test_zones_that_do_not_exist_are_unknown() -> None:
 
 
 @given(observations())
-def test_what_is_free_and_what_is_held_is_what_may_be_given_out(seen: Observation) -> None:
+def test_free_plus_held_is_allocatable(seen: Observation) -> None:
     pods, devices = reckoned(seen)
     amounts = zone_amounts(seen, pods, devices)
     cpus = zone_cpus(seen.hardware)

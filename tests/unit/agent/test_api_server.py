@@ -61,9 +61,7 @@ async def test_what_is_applied_is_made_and_then_changed(fake: FakeApi, api: ApiS
     assert fake.asked("PATCH", TOPOLOGY)[0].query == {"fieldManager": MANAGER, "force": "false"}
 
 
-async def test_what_is_somebody_elses_is_taken_over_only_if_it_shall_be(
-    fake: FakeApi, api: ApiServer
-) -> None:
+async def test_fields_of_others_are_taken_over_only_if_forced(fake: FakeApi, api: ApiServer) -> None:
     fake.put(topology("x"), manager="nfd")
     with pytest.raises(Conflict, match="nfd"):
         await api.apply(TOPOLOGY, topology("y"), conflicts=GIVE_WAY, what="t")

@@ -64,11 +64,11 @@ def read(folder: Path, state: object = STATE, given: object = None, memory: obje
     return checkpoints(folder)
 
 
-def test_cpus_are_told_by_pod_and_container(tmp_path: Path) -> None:
+def test_cpu_checkpoint_lists_pods_and_containers(tmp_path: Path) -> None:
     assert read(tmp_path) == Checkpoints(CONTAINERS, {})
 
 
-def test_a_manager_without_a_policy_tells_of_nobody(tmp_path: Path) -> None:
+def test_manager_without_policy_lists_no_pod(tmp_path: Path) -> None:
     assert read(tmp_path, {"policyName": "none", "defaultCpuSet": "", "checksum": 1}) == Checkpoints({}, {})
 
 
@@ -76,7 +76,7 @@ def test_a_pod_served_as_a_whole_has_cpus_of_its_own(tmp_path: Path) -> None:
     assert read(tmp_path, STATE | {"podEntries": POD_ENTRIES}).pod_cpus == {"uid-2": 0b1100000}
 
 
-def test_what_is_signed_counts_before_what_is_there_for_older_kubelets(tmp_path: Path) -> None:
+def test_signed_checkpoint_data_come_first(tmp_path: Path) -> None:
     data = {
         "policyName": "static",
         "defaultCpuSet": "0",
@@ -90,7 +90,7 @@ def test_what_is_signed_counts_before_what_is_there_for_older_kubelets(tmp_path:
     assert read(tmp_path, state) == Checkpoints(CONTAINERS, {}, {"uid-2": 0b1100000})
 
 
-def test_of_memory_pods_served_as_a_whole_are_told(tmp_path: Path) -> None:
+def test_memory_checkpoint_lists_pod_level_blocks(tmp_path: Path) -> None:
     block = MemoryBlock("memory", 4, (ZoneId(0), ZoneId(1)))
     signed = json.dumps({name: MEMORY[name] for name in MEMORY if name != "checksum"})
 
@@ -111,14 +111,12 @@ def test_of_memory_pods_served_as_a_whole_are_told(tmp_path: Path) -> None:
     ],
     ids=map(str, range(5)),
 )
-def test_a_checkpoint_of_memory_of_another_version_is_not_read(
-    tmp_path: Path, memory: object, said: str
-) -> None:
+def test_memory_checkpoint_of_another_version_is_rejected(tmp_path: Path, memory: object, said: str) -> None:
     with pytest.raises(BadCheckpoint, match=said):
         read(tmp_path, memory=memory)
 
 
-def test_devices_are_told_by_pod_and_container(tmp_path: Path) -> None:
+def test_device_checkpoint_lists_pods_and_containers(tmp_path: Path) -> None:
     given = devices(entry(DeviceIDs={"1": ["gpu-3", "gpu-2"], "0": ["gpu-0"]}), entry(ContainerName="init"))
 
     assert read(tmp_path, given=given).devices == {
@@ -148,7 +146,7 @@ def test_a_device_may_sit_nowhere_in_particular(tmp_path: Path) -> None:
         devices(entry(DeviceIDs=None)),
     ],
 )
-def test_nobody_may_hold_a_device(tmp_path: Path, given: object) -> None:
+def test_device_checkpoint_without_holders(tmp_path: Path, given: object) -> None:
     assert not any(held for pod in read(tmp_path, given=given).devices.values() for held in pod.values())
 
 
@@ -190,19 +188,17 @@ def test_a_checkpoint_of_another_version_is_not_read(tmp_path: Path, state: obje
     ],
     ids=map(str, range(10)),
 )
-def test_a_checkpoint_of_devices_of_another_version_is_not_read(
-    tmp_path: Path, given: object, said: str
-) -> None:
+def test_device_checkpoint_of_another_version_is_rejected(tmp_path: Path, given: object, said: str) -> None:
     with pytest.raises(BadCheckpoint, match=said):
         read(tmp_path, given=given)
 
 
-def test_a_checkpoint_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_missing_checkpoint_raises(tmp_path: Path) -> None:
     with pytest.raises(BadCheckpoint, match=f"{tmp_path}/cpu_manager_state: is missing"):
         checkpoints(tmp_path)
 
 
-def test_a_checkpoint_that_is_no_file_is_told(tmp_path: Path) -> None:
+def test_checkpoint_that_is_no_file_raises(tmp_path: Path) -> None:
     (tmp_path / "cpu_manager_state").mkdir()
     with pytest.raises(BadCheckpoint, match=f"cannot be read: {strerror(EISDIR)}"):
         checkpoints(tmp_path)

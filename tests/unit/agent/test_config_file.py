@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-async def test_what_counts_is_kept_and_what_need_not_be_said_is_added(file: Path) -> None:
+async def test_config_file_gets_the_kubelet_defaults(file: Path) -> None:
     assert await config_file.read(file) == {
         **DEFAULTS,
         "cpuManagerPolicy": "static",
@@ -56,7 +56,7 @@ def test_a_file_may_be_json() -> None:
     ],
     ids=map(str, range(6)),
 )
-def test_what_is_no_configuration_is_told(
+def test_invalid_config_file_raises(
     file: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
 ) -> None:
     file.write_text(content)
@@ -77,7 +77,7 @@ async def test_a_file_that_never_ends_is_given_up(tmp_path: Path) -> None:
         await config_file.read(tmp_path, within=0)
 
 
-async def test_whoever_stops_waiting_leaves_no_process(file: Path) -> None:
+async def test_cancelled_read_leaves_no_process(file: Path) -> None:
     reading = asyncio.create_task(config_file.read(file))
     await asyncio.sleep(0.05)
     reading.cancel()

@@ -55,7 +55,7 @@ def test_a_daemon_imports_little() -> None:
     assert "agent" in found.stdout.split()
 
 
-async def test_once_prints_what_it_would_publish_and_writes_nothing(beside: Beside) -> None:
+async def test_once_prints_the_objects_and_writes_nothing(beside: Beside) -> None:
     code, out, log = await ended(await beside.start_daemon("--once", "--output=-"))
 
     assert (code, log) == (0, [])
@@ -89,7 +89,7 @@ async def test_once_fails_where_the_kubelet_cannot_be_seen(beside: Beside) -> No
     assert line["event"] == "node.observation_failed"
 
 
-async def test_it_follows_its_kubelet_until_it_is_told_to_end(beside: Beside) -> None:
+async def test_daemon_follows_its_kubelet_until_stopped(beside: Beside) -> None:
     process = await beside.start("--annotate-pods")
     await until(beside.cpus)
     beside.hold("5-6", 5, 6)
@@ -131,7 +131,7 @@ async def test_it_tells_of_itself(beside: Beside) -> None:
     assert (await ended(process))[0] == 0
 
 
-async def test_a_port_that_is_taken_is_told(beside: Beside) -> None:
+async def test_taken_port_is_an_error(beside: Beside) -> None:
     port = str(beside.api.port)
     code, _, log = await ended(await beside.start_daemon(f"--metrics-port={port}"))
 
@@ -150,9 +150,7 @@ async def test_a_port_that_is_taken_is_told(beside: Beside) -> None:
         (["--node-name=a", "--kubeconfig=/nowhere"], "there is no kubeconfig at /nowhere"),
     ],
 )
-async def test_settings_that_cannot_be_used_are_told_before_anything_is_done(
-    flags: list[str], said: str
-) -> None:
+async def test_unusable_settings_are_reported_first(flags: list[str], said: str) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "NODE_NAME"}
     process = await asyncio.create_subprocess_exec(
         program("numalign-agent"), *flags, stderr=asyncio.subprocess.PIPE, env=environ

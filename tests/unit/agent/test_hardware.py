@@ -127,7 +127,7 @@ def shared(cores: Iterable[Core]) -> set[tuple[ZoneId, int]]:
     return {(zone, cpus) for zone, of in caches.items() if len(of) > 1 for cpus in of.values()}
 
 
-def test_machines_of_recordings_are_read_as_the_harness_writes_them_for_kubelets(tmp_path: Path) -> None:
+def test_recorded_machines_are_read_from_sysfs(tmp_path: Path) -> None:
     for number, machine in enumerate(recorded_machines()):
         folder = tmp_path / str(number)
         write_for_a_kubelet(machine, folder)
@@ -166,7 +166,7 @@ def cores(*caches: int, zones: int = 1, socket: int = 3) -> Hardware:
         pytest.param(cores(7, 7, 8, 9, zones=2), (3, 3, 8, 9), id="zones unlike each other"),
     ],
 )
-def test_a_cache_of_a_whole_zone_is_told_by_its_socket(
+def test_cache_of_a_whole_zone_is_named_by_its_socket(
     tmp_path: Path, written: Hardware, seen: tuple[int, ...]
 ) -> None:
     write(written, tmp_path)
@@ -175,7 +175,7 @@ def test_a_cache_of_a_whole_zone_is_told_by_its_socket(
 
 
 @pytest.mark.parametrize("missing", ["level", "id", "shared_cpu_map"])
-def test_a_cache_that_is_not_told_hides_those_of_later_cores(tmp_path: Path, missing: str) -> None:
+def test_missing_cache_hides_those_of_later_cores(tmp_path: Path, missing: str) -> None:
     folder = write(cores(7, 7, 8, 8), tmp_path)
     (folder.system / f"cpu/cpu1/cache/index3/{missing}").unlink()
 
@@ -183,7 +183,7 @@ def test_a_cache_that_is_not_told_hides_those_of_later_cores(tmp_path: Path, mis
 
 
 @pytest.mark.parametrize("text", ["", "x", "-", "zz,ff"])
-def test_a_cache_that_is_garbled_is_one_that_is_not_told(tmp_path: Path, text: str) -> None:
+def test_garbled_cache_counts_as_missing(tmp_path: Path, text: str) -> None:
     folder = write(cores(7, 7, 8, 8), tmp_path)
     folder.write("cpu/cpu0/cache/index3/shared_cpu_map", text)
 
@@ -275,7 +275,7 @@ def test_a_file_that_is_missing_is_named(folder: Folder, path: str) -> None:
     assert f"{path}: is missing, or cannot be read" in mistakes(folder)
 
 
-def test_every_mistake_is_told_at_once(folder: Folder) -> None:
+def test_all_mistakes_are_listed_at_once(folder: Folder) -> None:
     folder.write("node/node0/meminfo", "")
     folder.write("node/node1/distance", "")
 

@@ -72,7 +72,7 @@ async def test_it_is_ready_once_nothing_is_waited_for(
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
-async def test_what_is_counted_is_told_in_the_form_that_is_accepted(place: Place, accept: str) -> None:
+async def test_metrics_have_the_accepted_format(place: Place, accept: str) -> None:
     async with (
         aiohttp.ClientSession(headers={"Accept": accept}) as session,
         session.get(f"{place.url}/metrics?name=all") as answer,
@@ -107,13 +107,13 @@ async def test_what_is_no_request_is_not_answered(
     assert caplog.messages == []
 
 
-async def test_whoever_says_nothing_is_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_caller_is_disconnected(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "CALLER_SECONDS", 0.05)
 
     assert await place.sent(b"GET /healthz HTTP/1.1\r\n") == b""
 
 
-async def test_of_too_many_callers_the_one_that_waited_for_longest_goes(place: Place) -> None:
+async def test_oldest_of_too_many_callers_is_disconnected(place: Place) -> None:
     silent = [await asyncio.open_connection("127.0.0.1", place.port) for _ in range(MOST_CONNECTIONS)]
 
     assert (await place.sent(b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")

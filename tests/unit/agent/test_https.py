@@ -31,7 +31,7 @@ async def client(answer: Answer, within: float = 5) -> AsyncIterator[HttpsClient
         asking.close()
 
 
-async def test_what_is_asked_arrives_and_the_answer_comes_back() -> None:
+async def test_request_and_answer_arrive() -> None:
     heads: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -87,7 +87,7 @@ async def test_a_server_that_always_hangs_up_is_unreachable() -> None:
 @pytest.mark.parametrize(
     "piece", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na"]
 )
-async def test_a_server_that_stops_in_the_middle_costs_the_time_of_one_request(piece: bytes) -> None:
+async def test_stalled_answer_costs_one_timeout(piece: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(piece)
@@ -98,7 +98,7 @@ async def test_a_server_that_stops_in_the_middle_costs_the_time_of_one_request(p
             await asking.request("GET", "/")
 
 
-async def test_a_server_that_sends_for_ever_byte_by_byte_is_not_waited_for() -> None:
+async def test_endless_slow_answer_times_out() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\nX: ")
@@ -129,7 +129,7 @@ async def test_after_a_time_out_the_next_request_is_a_fresh_one() -> None:
         assert await asking.request("GET", "/") == (200, b"well")
 
 
-async def test_a_request_that_is_cancelled_as_its_answer_arrives_leaves_no_socket_open(
+async def test_cancelled_request_leaves_no_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: list[HTTPConnection] = []
@@ -163,7 +163,7 @@ async def test_a_request_that_is_cancelled_as_its_answer_arrives_leaves_no_socke
     assert [connection.sock for connection in opened] == [None]
 
 
-async def test_a_client_that_is_closed_during_a_request_opens_another_connection_for_the_next() -> None:
+async def test_client_closed_during_a_request_reconnects() -> None:
     closed = False
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -198,7 +198,7 @@ async def test_a_client_that_is_closed_during_a_request_opens_another_connection
         (b"HTTP/1.1 200 OK\r\nA: " + b"b" * 2**17 + b"\r\n\r\n", "failed: "),
     ],
 )
-async def test_what_is_no_answer_is_told(sent: bytes, said: str) -> None:
+async def test_invalid_answer_raises(sent: bytes, said: str) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(sent)
@@ -211,7 +211,7 @@ async def test_what_is_no_answer_is_told(sent: bytes, said: str) -> None:
         assert [each for each in answers if not each.isclosed()] == []
 
 
-async def test_nobody_there_is_told_with_the_address() -> None:
+async def test_unreachable_server_is_named() -> None:
     async with scripted(lambda *_: asyncio.sleep(0)) as port:
         pass
     with pytest.raises(Unreachable, match=f"GET /configz at 127.0.0.1:{port} failed"):
@@ -244,14 +244,14 @@ async def test_a_token_that_is_renewed_is_the_one_that_is_shown(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"a\r\nEvil: b", b"\xff", b"x" * (2**16 + 1)])
-def test_what_is_no_token_is_told(tmp_path: Path, content: bytes) -> None:
+def test_invalid_token_raises(tmp_path: Path, content: bytes) -> None:
     token = tmp_path / "token"
     token.write_bytes(content)
     with pytest.raises(Unauthorized, match=str(token)):
         TokenFile(token)()
 
 
-def test_a_token_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_missing_token_raises(tmp_path: Path) -> None:
     with pytest.raises(Unauthorized, match=f"{tmp_path}/token cannot be read: .*{strerror(ENOENT)}"):
         TokenFile(tmp_path / "token")()
 
@@ -275,7 +275,7 @@ async def status(endpoint: HttpsEndpoint) -> int:
     return answered
 
 
-async def test_an_authority_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+async def test_unreadable_ca_raises(tmp_path: Path) -> None:
     asking = HttpsClient(HttpsEndpoint("127.0.0.1", 1, Verified(tmp_path / "ca.crt")))
     with pytest.raises(Unconfigured, match=r"certificates for 127\.0\.0\.1:1 cannot be read"):
         await asking.request("GET", "/")

@@ -28,7 +28,7 @@ def test_what_the_checkpoints_say_otherwise_is_another_pod() -> None:
     assert uids(observation(pod("2", "web"), listed=[web], saved=saved)) == [None]
 
 
-def test_two_pods_of_a_name_are_told_apart_by_what_they_hold() -> None:
+def test_pods_of_one_name_differ_by_their_resources() -> None:
     old, new = listed("web", container("main", "1-2")), listed("web", container("main", "5-6"))
     saved = checkpoints({"1": {"main": "1-2"}, "2": {"main": "5-6"}})
     both = [pod("2", "web"), pod("1", "web")]
@@ -46,7 +46,7 @@ def test_devices_tell_them_apart_as_well() -> None:
 
 
 @pytest.mark.parametrize("saved", [None, checkpoints()], ids=["unread", "of neither"])
-def test_two_pods_of_a_name_that_nothing_tells_apart_are_left_out(saved: None) -> None:
+def test_indistinguishable_pods_of_one_name_are_left_out(saved: None) -> None:
     web = listed("web", container("main"))
 
     assert uids(observation(pod("1", "web"), pod("2", "web"), listed=[web], saved=saved)) == [None]
@@ -69,7 +69,7 @@ def test_pods_that_have_ended_hold_nothing(phase: str) -> None:
     assert uids(observation(pod("1", "web", phase), pod("2", "web", "Pending"), listed=[web])) == ["2"]
 
 
-def test_a_pod_of_which_nobody_knows_holds_what_is_listed_and_has_no_uid() -> None:
+def test_unknown_pod_holds_its_listed_amounts() -> None:
     web = listed("web", container("main", "1-2"))
     [found] = identified(observation(listed=[web]))
 
@@ -87,13 +87,13 @@ def test_finished_init_containers_keep_cpus_and_devices() -> None:
     assert found.devices == (gpus("gpu0"), gpus("gpu1"))
 
 
-def test_without_checkpoints_nobody_knows_what_init_containers_keep() -> None:
+def test_without_checkpoints_init_resources_are_unknown() -> None:
     web = listed("web", container("main", "1"))
 
     assert uids(observation(pod("1", "web", init=["setup"]), listed=[web])) == [None]
 
 
-def test_containers_that_share_cpus_are_told_of_by_checkpoints_alone() -> None:
+def test_shared_cpus_come_from_checkpoints() -> None:
     """A pod that was served as a whole holds more than they list, and nobody else knows how much."""
     whole = listed("whole", container("one", "1-2"), container("two", "1-2"))
     given = checkpoints({"1": {"one": "1-2", "two": "1-2"}})
@@ -114,7 +114,7 @@ WHOLE = replace(
 SHARED = {"own": "1", "one": "2-3", "two": "2-3"}
 
 
-def test_a_pod_that_lists_what_it_holds_as_a_whole_is_known_by_its_checkpoints() -> None:
+def test_pod_level_listing_is_matched_by_checkpoints() -> None:
     saved = replace(checkpoints({"1": SHARED}), pod_cpus={"1": read_list("1-3")})
     gone = replace(checkpoints({"2": {**SHARED, "own": "5"}}), pod_cpus={"2": read_list("1-3,5")})
 
@@ -137,13 +137,13 @@ def test_a_container_shares_only_what_its_pod_lists(recorded: dict[str, str]) ->
     assert uids(observation(pod("1", "whole"), listed=[WHOLE], saved=saved)) == [None]
 
 
-def test_a_pod_of_which_something_else_is_recorded_as_a_whole_is_another() -> None:
+def test_other_pod_level_record_is_another_pod() -> None:
     saved = replace(checkpoints({"1": SHARED}), pod_cpus={"1": read_list("1-4")})
 
     assert uids(observation(pod("1", "whole"), listed=[WHOLE], saved=saved)) == [None]
 
 
-def test_without_checkpoints_a_pod_holds_what_it_lists_as_a_whole() -> None:
+def test_without_checkpoints_pod_level_listing_counts() -> None:
     (kept,) = identified(observation(pod("1", "whole"), listed=[WHOLE]))
 
     assert kept.pod == pod("1", "whole")
@@ -163,7 +163,7 @@ GIVEN = container("main", "1-2", blocks=[memory(1, 0)], devices=[gpus("gpu0")])
         pytest.param(replace(GIVEN, name="other"), id="a container"),
     ],
 )
-def test_a_pod_that_was_not_given_all_yet_is_not_admitted_yet(lacking: ListedContainer) -> None:
+def test_partly_served_pod_is_not_admitted_yet(lacking: ListedContainer) -> None:
     """A kubelet lists a pod as soon as it hears of it, and gives it one thing after another."""
     asking = replace(pod("1", "web"), phase="Pending", asking=(ASKS,))
 

@@ -98,7 +98,7 @@ async def test_the_kubelet_itself_tells_its_configuration() -> None:
     assert api.asked == ["/api/v1/nodes/n1"]
 
 
-async def test_where_it_may_not_be_asked_the_api_server_asks_it() -> None:
+async def test_forbidden_kubelet_is_read_through_the_api_server() -> None:
     api = FakeApiServer({"/api/v1/nodes/n1": NODE, "/api/v1/nodes/n1/proxy/configz": CONFIGZ})
 
     async with asking(refusing(), api) as kubelet:
@@ -107,7 +107,7 @@ async def test_where_it_may_not_be_asked_the_api_server_asks_it() -> None:
         assert await kubelet.configuration() == TOLD
 
 
-async def test_where_nobody_may_ask_it_each_way_says_why() -> None:
+async def test_all_ways_forbidden_lists_each_reason() -> None:
     api = FakeApiServer({"/api/v1/nodes/n1/proxy/configz": Forbidden("not allowed to read it: nodes/proxy")})
 
     async with asking(refusing(), api) as kubelet:
@@ -115,7 +115,7 @@ async def test_where_nobody_may_ask_it_each_way_says_why() -> None:
             await kubelet.configuration()
 
 
-async def test_where_nobody_is_known_that_is_said() -> None:
+async def test_no_known_way_is_an_error() -> None:
     async with asking() as kubelet:
         with pytest.raises(Unconfigured, match="set --node-address or configure an API server"):
             await kubelet.configuration()
@@ -123,7 +123,7 @@ async def test_where_nobody_is_known_that_is_said() -> None:
             await kubelet.pods()
 
 
-async def test_a_file_counts_and_nobody_is_asked(tmp_path: Path) -> None:
+async def test_config_file_replaces_requests(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text('{"kind": "KubeletConfiguration", "cpuManagerPolicy": "static"}')
 
@@ -168,7 +168,7 @@ async def test_the_kubelet_itself_tells_its_pods() -> None:
     assert api.asked == []
 
 
-async def test_a_way_that_was_found_is_taken_until_the_configuration_is_asked_for() -> None:
+async def test_working_way_is_reused_for_pods() -> None:
     port = refusing()
     api = FakeApiServer({"/api/v1/nodes/n1": NODE, "/api/v1/pods": pods(pod())})
 
@@ -190,7 +190,7 @@ async def test_a_way_that_closes_is_left() -> None:
         assert await kubelet.pods() == ()
 
 
-async def test_a_pod_is_told_with_its_age_and_by_whom() -> None:
+async def test_pod_has_its_start_and_its_source() -> None:
     own, bound = pod("own"), pod("bound")
     own["metadata"]["annotations"] = {"kubernetes.io/config.source": "api"}
     own["metadata"]["creationTimestamp"] = "1970-01-01T00:01:40Z"
@@ -202,7 +202,7 @@ async def test_a_pod_is_told_with_its_age_and_by_whom() -> None:
         ]
 
 
-async def test_pods_are_told_with_what_matters_of_them() -> None:
+async def test_pods_are_read_with_their_relevant_fields() -> None:
     ending = pod("ending", status={"phase": "Failed"})
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
@@ -263,7 +263,7 @@ async def test_a_pod_from_a_file_is_a_static_one(annotations: object, *, static:
     ["", "[", "[]", {}, {"kubeletconfig": None}, {"kubeletconfig": ["static"]}],
     ids=map(str, range(6)),
 )
-async def test_a_configuration_that_makes_no_sense_is_told(answer: object) -> None:
+async def test_invalid_configuration_raises(answer: object) -> None:
     async with asking(direct(configz=answer)) as kubelet:
         with pytest.raises(Unreachable, match="the kubelet's configuration is invalid"):
             await kubelet.configuration()
@@ -284,7 +284,7 @@ async def test_a_configuration_that_makes_no_sense_is_told(answer: object) -> No
     ],
     ids=map(str, range(9)),
 )
-async def test_pods_that_make_no_sense_are_told(answer: object) -> None:
+async def test_invalid_pods_raise(answer: object) -> None:
     async with asking(direct(pods=answer)) as kubelet:
         with pytest.raises(Unreachable, match="list of the kubelet's pods is invalid"):
             await kubelet.pods()
@@ -299,7 +299,7 @@ async def test_pods_that_make_no_sense_are_told(answer: object) -> None:
         ("503 Service Unavailable", Unreachable),
     ],
 )
-async def test_a_refusal_is_told_by_its_kind(status: str, error: type[ClusterError]) -> None:
+async def test_refusal_has_its_kind(status: str, error: type[ClusterError]) -> None:
     async with asking(refusing(status, "x" * 1000)) as kubelet:
         with pytest.raises(
             error, match=f"answered {status[:3]} for the list of the kubelet's pods .x{{197}}"
@@ -323,7 +323,7 @@ async def test_the_name_of_a_node_leads_nowhere_else() -> None:
     assert told == TOLD
 
 
-async def test_what_the_containers_of_a_guaranteed_pod_ask_for_is_told() -> None:
+async def test_requests_of_guaranteed_containers_are_read() -> None:
     spec = {
         "initContainers": [
             {"name": "init", "resources": {"limits": {"cpu": "1"}}},
@@ -351,7 +351,7 @@ async def test_what_the_containers_of_a_guaranteed_pod_ask_for_is_told() -> None
     assert [each.resources for each in read[2].asking] == [frozenset({"cpu"}), every, frozenset()]
 
 
-async def test_a_pod_that_asks_for_hundreds_of_resources_hides_no_other_pod() -> None:
+async def test_pod_of_many_resources_hides_no_other_pod() -> None:
     """Whoever may make pods can name any number of them: of zero of each every node has enough."""
     limits = {f"example.com/none-{number}": "0" for number in range(300)} | {"example.com/gpu": "1"}
     container = {"name": "app", "resources": {"limits": limits, "requests": limits}}

@@ -31,7 +31,7 @@ def whole(body: bytes) -> dict[str, Any]:
 
 
 @given(LISTS, st.sampled_from([None, 2]))
-def test_a_list_is_what_json_says(listed: dict[str, Any], indent: int | None) -> None:
+def test_list_equals_json(listed: dict[str, Any], indent: int | None) -> None:
     assert whole(json.dumps(listed, indent=indent).encode()) == listed
 
 
@@ -57,12 +57,12 @@ def test_what_is_cut_off_is_no_list(listed: dict[str, Any], data: st.DataObject)
         b'{"items": ' + b"[" * 100_000,
     ],
 )
-def test_what_is_no_list_is_told(body: bytes) -> None:
+def test_invalid_list_raises(body: bytes) -> None:
     with pytest.raises(NoList):
         whole(body)
 
 
-def test_what_is_nested_too_deep_is_told() -> None:
+def test_too_deep_nesting_is_refused() -> None:
     with pytest.raises(NoList, match="is nested deeper than"):
         whole(b'{"items": [' + b"[" * 100_000)
 

@@ -24,7 +24,7 @@ def settings(*flags: str, **environ: str) -> AgentSettings:
     return load(AgentSettings, argv=["--node-name=a", *flags], environ=with_pod_variables(environ)).settings
 
 
-def test_a_pod_is_told_its_node_in_variables_without_our_prefix() -> None:
+def test_node_name_comes_from_the_downward_api() -> None:
     environ = with_pod_variables({"NODE_NAME": "b", "NODE_ADDRESS": "10.0.0.2", "OTHER": "c"})
     found = load(AgentSettings, argv=[], environ=environ).settings
 
@@ -37,14 +37,14 @@ def test_a_node_has_to_be_named() -> None:
         load(AgentSettings, argv=[], environ={})
 
 
-def test_the_defaults_are_those_of_a_kubelet_and_another_exporter_goes_first() -> None:
+def test_defaults_fit_a_kubelet_and_yield_to_exporters() -> None:
     found = settings()
 
     assert found.podresources_socket == Path("/var/lib/kubelet/pod-resources/kubelet.sock")
     assert (found.publish, found.resync_seconds, found.heartbeat_seconds) == (Publish.IF_ABSENT, 60, 300)
 
 
-def test_the_daemon_is_told_all_but_how_its_api_server_was_found(tmp_path: Path) -> None:
+def test_daemon_gets_all_settings_but_the_kubeconfig(tmp_path: Path) -> None:
     api = FakeApi(url="https://10.0.0.1:6443", token="let-me-in")  # noqa: S106  of no server
     path = api.kubeconfig(tmp_path / "kubeconfig")
     told = checked(settings(f"--kubeconfig={path}", "--publish=always", "--sysfs=sys"), {})

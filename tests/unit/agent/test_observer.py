@@ -123,7 +123,7 @@ async def test_a_look_puts_together_all_that_tells_of_a_node(world: World) -> No
     )
 
 
-async def test_what_does_not_change_is_asked_for_now_and_then(world: World) -> None:
+async def test_constant_data_are_read_at_intervals(world: World) -> None:
     observer = world.observer()
     for _ in range(3):
         await observer.observe()
@@ -133,7 +133,7 @@ async def test_what_does_not_change_is_asked_for_now_and_then(world: World) -> N
     assert world.fake.calls == {"List": 3, "GetAllocatableResources": 3}
 
 
-async def test_another_kubelet_behind_the_socket_is_asked_for_all(world: World) -> None:
+async def test_new_kubelet_is_read_completely(world: World) -> None:
     observer = world.observer()
     await observer.observe()
     world.socket.unlink()
@@ -143,7 +143,7 @@ async def test_another_kubelet_behind_the_socket_is_asked_for_all(world: World) 
     assert world.kubelet.asked == 2
 
 
-async def test_a_configuration_that_cannot_be_read_again_is_the_one_that_was(world: World) -> None:
+async def test_unreadable_configuration_keeps_the_last(world: World) -> None:
     observer = world.observer()
     await observer.observe()
     world.now += REREAD_SECONDS
@@ -153,7 +153,7 @@ async def test_a_configuration_that_cannot_be_read_again_is_the_one_that_was(wor
     assert world.told.of("kubelet_config.kept")
 
 
-async def test_the_configuration_of_another_kubelet_has_to_be_read(world: World) -> None:
+async def test_new_kubelet_needs_its_configuration(world: World) -> None:
     observer = world.observer()
     await observer.observe()
     world.kubelet.away = Unreachable("the API server is away")
@@ -164,7 +164,7 @@ async def test_the_configuration_of_another_kubelet_has_to_be_read(world: World)
 
 
 @pytest.mark.parametrize("times", [1, len(RETRY_PAUSES)])
-async def test_a_kubelet_that_is_asked_too_often_is_asked_again_later(world: World, times: int) -> None:
+async def test_rate_limited_request_is_retried(world: World, times: int) -> None:
     world.fake.refusals = [(BUSY, "rejected by rate limit")] * times
 
     await world.observer().observe()
@@ -172,7 +172,7 @@ async def test_a_kubelet_that_is_asked_too_often_is_asked_again_later(world: Wor
     assert world.slept == list(RETRY_PAUSES[:times])
 
 
-async def test_a_kubelet_that_is_always_asked_too_often_is_given_up_for_now(world: World) -> None:
+async def test_lasting_rate_limit_gives_up_for_now(world: World) -> None:
     world.fake.refusals = [(BUSY, "rejected by rate limit")] * 100
 
     with pytest.raises(CallRefused, match="rejected by rate limit"):
@@ -181,7 +181,7 @@ async def test_a_kubelet_that_is_always_asked_too_often_is_given_up_for_now(worl
     assert world.fake.calls["List"] == len(RETRY_PAUSES) + 1
 
 
-async def test_a_kubelet_that_refuses_otherwise_is_not_asked_again(world: World) -> None:
+async def test_other_refusal_is_not_retried(world: World) -> None:
     world.fake.refusals = [(grpc.StatusCode.UNIMPLEMENTED, "unknown method")]
 
     with pytest.raises(CallRefused, match="unknown method"):
@@ -191,9 +191,7 @@ async def test_a_kubelet_that_refuses_otherwise_is_not_asked_again(world: World)
 
 
 @pytest.mark.parametrize(("field", "said"), [("cpu_ids", "no CPUs yet"), ("memory", "no memory yet")])
-async def test_a_kubelet_whose_managers_do_not_run_yet_is_not_believed(
-    world: World, field: str, said: str
-) -> None:
+async def test_kubelet_without_running_managers_is_not_used(world: World, field: str, said: str) -> None:
     world.fake.allocatable.ClearField(field)
     observer = world.observer()
 
@@ -211,7 +209,7 @@ async def test_managers_that_give_nothing_out_have_nothing(world: World, field: 
     await world.observer().observe()
 
 
-async def test_a_kubelet_that_starts_is_not_believed_before_it_lists_its_pods(world: World) -> None:
+async def test_starting_kubelet_is_used_once_it_lists_its_pods(world: World) -> None:
     proxy = replace(WEB, uid="uid-2", name="proxy", static=True)
     world.kubelet.has = (WEB, OTHER, proxy)
     world.fake.listed = listing(["web", "other", "proxy"])
@@ -230,7 +228,7 @@ async def test_a_kubelet_that_starts_is_not_believed_before_it_lists_its_pods(wo
     assert (await observer.observe()).listed == ()
 
 
-async def test_a_kubelet_whose_pods_are_all_gone_is_believed_in_the_end(world: World) -> None:
+async def test_empty_kubelet_is_used_after_the_grace_period(world: World) -> None:
     observer = world.observer()
     await observer.observe()
 
@@ -242,7 +240,7 @@ async def test_a_kubelet_whose_pods_are_all_gone_is_believed_in_the_end(world: W
     assert [pod.name for pod in (await observer.observe()).listed] == ["new"]
 
 
-async def test_a_kubelet_that_starts_is_given_its_time_from_its_first_answers(world: World) -> None:
+async def test_grace_period_begins_with_the_first_answer(world: World) -> None:
     observer = world.observer()
     await observer.observe()
 
@@ -257,7 +255,7 @@ async def test_a_kubelet_that_starts_is_given_its_time_from_its_first_answers(wo
         await observer.observe()
 
 
-async def test_a_pod_that_a_kubelet_refuses_as_it_starts_is_not_waited_for(world: World) -> None:
+async def test_rejected_pod_is_not_waited_for(world: World) -> None:
     world.kubelet.has = (replace(WEB, from_kubelet=True), replace(OTHER, from_kubelet=True))
     world.fake.listed = listing(["web", "other"])
     observer = world.observer()
@@ -270,7 +268,7 @@ async def test_a_pod_that_a_kubelet_refuses_as_it_starts_is_not_waited_for(world
     assert [pod.name for pod in (await observer.observe()).listed] == ["web"]
 
 
-async def test_the_first_look_at_a_kubelet_that_may_be_starting_waits_for_pods_that_run(world: World) -> None:
+async def test_first_look_waits_for_running_pods(world: World) -> None:
     world.kubelet.has = (WEB, OTHER)
     observer = world.observer()
 
@@ -280,7 +278,7 @@ async def test_the_first_look_at_a_kubelet_that_may_be_starting_waits_for_pods_t
     await observer.observe()
 
 
-async def test_the_first_look_at_a_kubelet_that_runs_believes_what_is_listed(world: World) -> None:
+async def test_first_look_at_a_running_kubelet_uses_its_list(world: World) -> None:
     world.fake.listed = listing([])
     long_ago = world.socket.stat().st_mtime - YOUNG_SECONDS
     os.utime(world.socket, (long_ago, long_ago))
@@ -288,7 +286,7 @@ async def test_the_first_look_at_a_kubelet_that_runs_believes_what_is_listed(wor
     assert (await world.observer().observe()).listed == ()
 
 
-async def test_a_kubelet_that_starts_again_meanwhile_is_not_believed(world: World) -> None:
+async def test_restart_during_a_look_discards_it(world: World) -> None:
     class Restarting(FakeKubelet):
         async def pods(self) -> tuple[KubeletPod, ...]:
             world.socket.touch()
@@ -300,7 +298,7 @@ async def test_a_kubelet_that_starts_again_meanwhile_is_not_believed(world: Worl
         await world.observer().observe()
 
 
-async def test_checkpoints_of_another_version_are_not_read_which_is_said_once(world: World) -> None:
+async def test_checkpoints_of_another_version_are_logged_once(world: World) -> None:
     (world.folder / "cpu_manager_state").write_text('{"version": 9}')
     observer = world.observer()
 
@@ -308,17 +306,17 @@ async def test_checkpoints_of_another_version_are_not_read_which_is_said_once(wo
     assert len(world.told.of("checkpoints.unreadable")) == 1
 
 
-async def test_checkpoints_are_not_read_where_nobody_tells_of_them(world: World) -> None:
+async def test_checkpoints_are_optional(world: World) -> None:
     assert (await world.observer(state=None).observe()).checkpoints is None
     assert not world.told.lines()
 
 
-async def test_a_machine_that_makes_no_sense_is_told(world: World, tmp_path: Path) -> None:
+async def test_invalid_machine_is_reported(world: World, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be opened"):
         await world.observer(sysfs=tmp_path / "elsewhere").observe()
 
 
-async def test_a_kubelet_that_is_away_is_told(world: World) -> None:
+async def test_absent_kubelet_is_reported(world: World) -> None:
     world.socket.unlink()
 
     with pytest.raises(Unreachable, match=f"{world.socket} failed: .*{strerror(ENOENT)}"):

@@ -75,7 +75,7 @@ def placed(uid: str, cpus: int) -> NamedPlacement:
     return NamedPlacement(uid, "team", "web", held)
 
 
-async def test_a_pod_is_told_what_it_holds_in_the_words_of_records(desk: Desk) -> None:
+async def test_placement_is_written_as_a_record(desk: Desk) -> None:
     desk.records.keep((placed(desk.made(), 2),))
     await desk.records.write_due()
 
@@ -83,7 +83,7 @@ async def test_a_pod_is_told_what_it_holds_in_the_words_of_records(desk: Desk) -
     assert desk.registry.get_sample_value("numalign_agent_pod_writes_total") == 1
 
 
-async def test_a_pod_is_told_once_and_again_when_it_holds_something_else(desk: Desk) -> None:
+async def test_record_is_rewritten_only_on_change(desk: Desk) -> None:
     uid = desk.made()
     for cpus, asked in ((2, 1), (2, 1), (3, 2)):
         desk.records.keep((placed(uid, cpus),))
@@ -91,14 +91,14 @@ async def test_a_pod_is_told_once_and_again_when_it_holds_something_else(desk: D
         assert len(desk.fake.asked("PATCH", WEB)) == asked
 
 
-async def test_a_pod_that_holds_nothing_is_told_so(desk: Desk) -> None:
+async def test_pod_without_resources_gets_an_empty_record(desk: Desk) -> None:
     desk.records.keep((placed(desk.made(), 0),))
     await desk.records.write_due()
 
     assert desk.record() == "[]"
 
 
-async def test_a_successor_is_never_told_what_its_predecessor_held(desk: Desk) -> None:
+async def test_successor_never_gets_the_record_of_its_name(desk: Desk) -> None:
     gone = desk.made()
     desk.made()
     desk.records.keep((placed(gone, 2),))
@@ -130,7 +130,7 @@ async def test_a_refusal_is_raised(desk: Desk) -> None:
         await desk.records.write_due()
 
 
-async def test_what_fails_is_said_once_and_tried_again(desk: Desk) -> None:
+async def test_failed_record_is_logged_once_and_retried(desk: Desk) -> None:
     uid = desk.made()
     desk.fake.failures[WEB] = HTTPStatus.FORBIDDEN
     desk.records.keep((placed(uid, 2),))

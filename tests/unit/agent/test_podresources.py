@@ -91,7 +91,7 @@ async def test_a_pod_is_listed_with_what_its_containers_hold(socket: Path) -> No
     )
 
 
-async def test_a_pod_with_pod_level_resources_is_listed_with_what_it_holds_as_a_whole(socket: Path) -> None:
+async def test_pod_level_resources_are_listed(socket: Path) -> None:
     own = ContainerResources(name="own", cpu_ids=[1])
     blocks = [ContainerMemory(memory_type="memory", size=size, topology=on(0)) for size in (2**30, 0)]
 
@@ -128,7 +128,7 @@ async def test_memory_that_was_handed_on_is_held_no_more(socket: Path) -> None:
     assert pod.containers[0].memory == ()
 
 
-async def test_what_can_be_given_out_is_told_device_by_device(socket: Path) -> None:
+async def test_allocatable_lists_each_device(socket: Path) -> None:
     answer = AllocatableResourcesResponse(
         cpu_ids=range(1, 4),
         memory=[ContainerMemory(memory_type="hugepages-1Gi", size=0, topology=on(0))],
@@ -168,7 +168,7 @@ async def test_managers_that_give_out_nothing_have_nothing(socket: Path) -> None
         ),
     ],
 )
-async def test_what_makes_no_sense_is_told(socket: Path, container: ContainerResources, said: str) -> None:
+async def test_invalid_podresources_raise(socket: Path, container: ContainerResources, said: str) -> None:
     with pytest.raises(Unreachable, match=f"answer to List is invalid: {said}"):
         await listed(socket, container)
 
@@ -181,15 +181,13 @@ async def test_what_makes_no_sense_is_told(socket: Path, container: ContainerRes
     ],
     ids=["a CPU beyond all", "no memory"],
 )
-async def test_what_makes_no_sense_of_a_whole_pod_is_told(
-    socket: Path, whole: dict[str, Any], said: str
-) -> None:
+async def test_invalid_pod_level_podresources_raise(socket: Path, whole: dict[str, Any], said: str) -> None:
     with pytest.raises(Unreachable, match=f"answer to List is invalid: {said}"):
         await listed(socket, ContainerResources(name="app"), **whole)
 
 
 @pytest.mark.parametrize("garbage", [b"\xff", b"\x0a\xff", b"\x0a\x02\x0a\xff", b"\x0a\x03\x0a\x01\xff"])
-async def test_bytes_that_are_no_message_are_told(socket: Path, garbage: bytes) -> None:
+async def test_invalid_message_raises(socket: Path, garbage: bytes) -> None:
     async with FakePodResources(garbage=garbage).serving(socket):
         with pytest.raises(Unreachable, match="answer to List is invalid"):
             await PodResources(socket).listed()

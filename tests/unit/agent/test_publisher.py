@@ -158,7 +158,7 @@ async def test_it_gives_way_to_an_exporter_that_comes_later(desk: Desk) -> None:
     assert desk.annotations[PLACEMENTS] == reported("web", "db").annotations[PLACEMENTS]
 
 
-async def test_zones_are_written_again_once_the_other_object_is_gone(desk: Desk) -> None:
+async def test_zones_are_rewritten_once_the_other_object_is_gone(desk: Desk) -> None:
     desk.fake.put(of_another(), manager="nfd")
     await desk.write("web")
     desk.fake.delete(PATH)
@@ -169,7 +169,7 @@ async def test_zones_are_written_again_once_the_other_object_is_gone(desk: Desk)
     assert desk.registry.get_sample_value("numalign_agent_zones_of_others") == 0
 
 
-async def test_it_asks_again_whether_the_zones_are_still_anothers(desk: Desk) -> None:
+async def test_ownership_of_zones_is_checked_again(desk: Desk) -> None:
     desk.fake.put(of_another(), manager="nfd")
     await desk.write("web")
     assert not desk.publisher.unsettled
@@ -223,7 +223,7 @@ async def test_an_annotation_that_must_not_stand_is_taken_away(desk: Desk, befor
     assert sizes == [len(found.annotations[MACHINE] or ""), 0]
 
 
-async def test_an_object_that_went_with_its_node_belongs_to_the_next_node(desk: Desk) -> None:
+async def test_object_is_recreated_for_the_next_node(desk: Desk) -> None:
     await desk.write("web")
     desk.fake.delete(NODE)
     desk.fake.delete(PATH)

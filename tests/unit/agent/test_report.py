@@ -70,7 +70,7 @@ def test_a_topology_is_what_other_exporters_write() -> None:
     }
 
 
-def test_attributes_are_the_kubelets_words_and_the_fingerprint_of_its_pods() -> None:
+def test_attributes_have_the_configuration_and_fingerprint() -> None:
     found = attributes(observation(pod("1", "web"), listed=[WEB]))
 
     assert found == {
@@ -98,7 +98,7 @@ def test_a_kernel_that_tells_no_distances_costs_nothing() -> None:
     assert "costs" not in reported(seen).zones[0]
 
 
-def test_a_placement_says_by_uid_what_a_pod_was_given() -> None:
+def test_placement_has_the_resources_by_uid() -> None:
     idle = listed("idle", container("main"))
     found = reported(observation(pod("1", "web"), pod("2", "idle"), listed=[WEB, idle]))
     read = kubelet_reports.read_placements(text(found, PLACEMENTS))
@@ -125,7 +125,7 @@ def test_without_a_manager_no_cpu_is_kept() -> None:
     assert read.machine.reserved is None
 
 
-def test_what_is_too_long_is_not_written_and_said() -> None:
+def test_too_long_report_is_not_written_but_logged() -> None:
     many = [pod(f"{number:036}", f"pod-{number}") for number in range(3000)]
     pods = [listed(f"pod-{number}", container("main")) for number in range(3000)]
     found = reported(observation(*many, listed=pods))
@@ -143,7 +143,7 @@ def with_devices(*devices: ListedDevice) -> Observation:
     return replace(seen, allocatable=replace(seen.allocatable, devices=devices))
 
 
-def test_the_machine_stays_the_same_when_its_devices_have_new_ids() -> None:
+def test_new_device_ids_do_not_change_the_machine() -> None:
     known, told = SeenDevices(), set[str]()
     for generation in range(3):
         named = [ListedDevice(GPU, f"{generation}-{zone}", at(zone)) for zone in range(2)]
@@ -154,7 +154,7 @@ def test_the_machine_stays_the_same_when_its_devices_have_new_ids() -> None:
 
 
 @pytest.mark.full
-def test_devices_of_ever_new_resources_are_not_remembered_for_ever() -> None:
+def test_devices_of_old_resources_are_forgotten() -> None:
     known = SeenDevices()
     for generation in range(3):
         many = (ListedDevice(f"x/{generation}", str(number), at(0)) for number in range(2**15 + 1))
@@ -177,7 +177,7 @@ def pages(seen: Observation) -> list[int]:
     return [bank.huge["hugepages-2Mi"] for bank in read.machine.banks]
 
 
-def test_hugepages_that_were_made_since_the_kubelet_started_are_not_told_and_take_no_memory() -> None:
+def test_later_hugepages_are_not_counted() -> None:
     seen = observation()
     blocks = (*seen.allocatable.memory, MemoryBlock("hugepages-2Mi", 2 * GIB, zones(1)))
     started_with = replace(seen, allocatable=replace(seen.allocatable, memory=blocks))
@@ -187,7 +187,7 @@ def test_hugepages_that_were_made_since_the_kubelet_started_are_not_told_and_tak
 
 
 @pytest.mark.parametrize("shape", ["no memory manager", "pages that are kept"])
-def test_where_the_kubelet_does_not_tell_of_its_hugepages_the_kernel_does(shape: str) -> None:
+def test_missing_hugepages_are_read_from_the_kernel(shape: str) -> None:
     seen = with_pages(observation(), 4 * GIB, 0)
     kept = [{"numaNode": 0, "limits": {"memory": "1Gi", "hugepages-2Mi": "1Gi"}}]
     shapes = {
@@ -242,7 +242,7 @@ def test_placements_are_read_back_pod_by_pod(seen: Observation) -> None:
 
 
 @given(NONSENSE)
-def test_whatever_a_kubelet_tells_is_reported_or_told_of(seen: Observation) -> None:
+def test_every_kubelet_answer_is_reported_or_logged(seen: Observation) -> None:
     """An agent that fell over it would fall over it for ever."""
     found = reported(seen)
 

@@ -63,7 +63,7 @@ async def running(node: Beside) -> AsyncIterator[asyncio.StreamReader]:
 
 @pytest.mark.full
 @pytest.mark.parametrize(("row", "right"), NEEDED)
-async def test_without_a_right_the_agent_says_so(node: Beside, row: Row, right: Right) -> None:
+async def test_missing_right_is_logged(node: Beside, row: Row, right: Right) -> None:
     assert row.events
     node.api.failures[REQUESTS[right.verb, right.resource]] = HTTPStatus.FORBIDDEN
     async with running(node) as log:
@@ -73,7 +73,7 @@ async def test_without_a_right_the_agent_says_so(node: Beside, row: Row, right: 
             missing.discard(line["event"])
 
 
-async def test_with_all_its_rights_it_says_of_none_that_it_is_missing(node: Beside) -> None:
+async def test_complete_rights_log_nothing(node: Beside) -> None:
     async with running(node) as log:
         await until(lambda: PLACEMENT_OBSERVED in json.dumps(node.api.get(POD)))
         said = [json.loads(line)["event"] async for line in _so_far(log)]

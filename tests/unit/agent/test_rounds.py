@@ -123,7 +123,7 @@ async def test_nothing_new_is_not_written() -> None:
     assert len(world.writes) == 1
 
 
-async def test_a_change_is_published_as_soon_as_the_files_are_quiet() -> None:
+async def test_change_is_published_once_files_are_quiet() -> None:
     world = World({3.01: ("web",)}, end=5)
     await world.live()
 
@@ -132,7 +132,7 @@ async def test_a_change_is_published_as_soon_as_the_files_are_quiet() -> None:
     assert 3.01 < moment < 3.01 + SOON
 
 
-async def test_a_change_that_comes_just_after_one_that_was_nothing_is_not_late() -> None:
+async def test_change_after_an_empty_one_is_not_late() -> None:
     """A pod's folder may be there before its CPUs are."""
     world = World({3.0: (), 3.15: ("web",)}, end=5)
     await world.live()
@@ -141,14 +141,14 @@ async def test_a_change_that_comes_just_after_one_that_was_nothing_is_not_late()
     assert world.writes[-1][0] < 3.15 + WRITE_SECONDS
 
 
-async def test_a_pod_that_is_given_one_thing_after_another_is_looked_at_when_it_has_all() -> None:
+async def test_changes_in_a_row_are_published_once() -> None:
     world = World({3.01: ("half",), 3.03: ("half",), 3.05: ("web", "db")}, end=5)
     await world.live()
 
     assert [count for _, count in world.writes] == [0, 2]
 
 
-async def test_files_that_are_never_quiet_are_looked_at_all_the_same() -> None:
+async def test_busy_files_are_read_all_the_same() -> None:
     changes = {1 + step / 100: (f"pod-{step}",) for step in range(200)}
     world = World(changes, end=4)
     await world.live()
@@ -156,7 +156,7 @@ async def test_files_that_are_never_quiet_are_looked_at_all_the_same() -> None:
     assert len([moment for moment in world.looks if 1 < moment < 3]) >= 3
 
 
-async def test_there_are_at_most_two_writes_a_second_and_the_last_one_is_the_newest() -> None:
+async def test_writes_are_limited_and_the_last_is_newest() -> None:
     changes = {1 + step / 10: tuple(f"pod-{n}" for n in range(step % 3 + 1)) for step in range(50)}
     world = World(changes, end=8)
     await world.live()
@@ -175,7 +175,7 @@ async def test_it_looks_without_an_occasion_from_time_to_time() -> None:
     assert len(world.writes) == 1
 
 
-async def test_a_pod_that_is_left_out_is_looked_at_again_but_not_for_ever() -> None:
+async def test_left_out_pod_is_read_again_for_a_while() -> None:
     world = World({3.0: ("web",)}, end=20, doubted=frozenset({"web"}))
     await world.live()
 
@@ -191,7 +191,7 @@ async def test_without_files_that_tell_it_looks_each_second() -> None:
     assert world.looks == pytest.approx([BLIND_SECONDS * n for n in range(5)], abs=0.5)
 
 
-async def test_it_writes_from_time_to_time_so_that_readers_know_of_it() -> None:
+async def test_report_is_refreshed_at_intervals() -> None:
     world = World(end=30)
     await world.live(Intervals(resync=1, heartbeat=10))
 
@@ -207,7 +207,7 @@ async def test_what_is_not_settled_is_written_at_each_look() -> None:
     assert len(world.writes) == len(world.looks) >= 4
 
 
-async def test_a_kubelet_that_is_away_is_asked_again_and_that_is_said_once() -> None:
+async def test_absent_kubelet_is_retried_and_logged_once() -> None:
     gone = Unreachable("it restarts")
     world = World(end=30, look_error=lambda now: gone if now < 20 else None)
     rounds = await world.live()
@@ -223,7 +223,7 @@ async def test_a_kubelet_that_is_away_is_asked_again_and_that_is_said_once() -> 
     assert world.sample("look_age_seconds") == pytest.approx(30 - world.looks[-1])
 
 
-async def test_a_kubelet_that_is_back_is_looked_at_when_its_files_change() -> None:
+async def test_returned_kubelet_is_read_on_change() -> None:
     denied = Forbidden("it does not know yet who may ask")
     world = World({20.0: ("web",)}, end=21, look_error=lambda now: denied if now < 20 else None)
     await world.live()
@@ -233,7 +233,7 @@ async def test_a_kubelet_that_is_back_is_looked_at_when_its_files_change() -> No
     assert (moment < 20 + SOON, count) == (True, 1)
 
 
-async def test_what_fails_in_another_way_is_said_again() -> None:
+async def test_new_failure_is_logged_again() -> None:
     errors: list[ClusterError | BadInput] = [
         Unreachable("no"),
         Forbidden("no"),
@@ -247,7 +247,7 @@ async def test_what_fails_in_another_way_is_said_again() -> None:
     assert rounds.waiting_for == "the first report"
 
 
-async def test_while_the_api_server_is_away_only_the_newest_is_kept() -> None:
+async def test_outage_keeps_only_the_newest_report() -> None:
     changes = {float(second): tuple(f"pod-{n}" for n in range(second % 4)) for second in range(1, 12)}
     away = Unreachable("nobody answers")
     world = World(changes, end=20, write_error=lambda now: away if 2 <= now < 10.5 else None)
@@ -260,7 +260,7 @@ async def test_while_the_api_server_is_away_only_the_newest_is_kept() -> None:
     assert len(world.told.of("topology.write_failed")) == len(world.told.of("topology.write_recovered")) == 1
 
 
-async def test_whoever_says_no_is_asked_less_and_less() -> None:
+async def test_refused_writes_back_off() -> None:
     denied = Forbidden("you may not")
     tries: list[float] = []
 
@@ -283,7 +283,7 @@ async def test_each_report_that_differs_is_given_on_once() -> None:
     assert [len(each.pods) for each in world.observed] == [0, 1]
 
 
-async def test_what_cannot_be_told_is_said_once() -> None:
+async def test_unwritable_report_is_logged_once() -> None:
     world = World({1.0: (many := tuple(f"pod-{n:0200}" for n in range(600))), 2.0: (*many, "one")}, end=4)
     await world.live()
 

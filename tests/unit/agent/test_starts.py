@@ -55,19 +55,19 @@ def test_a_pod_that_was_listed_may_go() -> None:
 
 
 @pytest.mark.parametrize(("created", "said"), [(300, ""), (200, LATE), (0, LATE)])
-def test_the_kubelet_lists_what_is_older_before_what_is_younger(created: int, said: str) -> None:
+def test_kubelet_lists_older_pods_first(created: int, said: str) -> None:
     young = replace(NEW, created=created)
 
     assert lacking(Start(KNOWN), look(OLD, young, names=["old", "new"])) == [said]
 
 
-def test_a_static_pod_says_nothing_of_others() -> None:
+def test_static_pod_proves_nothing_about_others() -> None:
     static = replace(NEW, static=True)
 
     assert lacking(Start(KNOWN), look(static, names=["new"])) == [LATE]
 
 
-def test_a_pod_of_which_nobody_knows_the_age_is_waited_for() -> None:
+def test_pod_of_unknown_age_is_waited_for() -> None:
     assert lacking(Start({("team", "web"): 0}), look(NEW, names=["new"])) == [LATE]
 
 
@@ -78,7 +78,7 @@ def test_a_pod_that_has_ended_is_not_waited_for() -> None:
     assert lacking(Start(KNOWN), look(OLD, ended, WEB, names=["old"])) == [LATE]
 
 
-def test_a_pod_that_the_kubelet_has_and_does_not_list_then_is_refused() -> None:
+def test_unlisted_pod_counts_as_rejected() -> None:
     both = look(*own(OLD, WEB), names=["old"])
 
     assert lacking(Start(KNOWN), both, both) == [LATE, ""]
@@ -90,7 +90,7 @@ def test_a_pod_that_only_the_api_server_has_is_waited_for() -> None:
     assert lacking(Start(KNOWN), both, both) == [LATE, LATE]
 
 
-def test_where_nothing_is_known_pods_that_run_are_waited_for() -> None:
+def test_unknown_start_waits_for_running_pods() -> None:
     pending, leaving = replace(OLD, phase="Pending"), replace(NEW, deleted=True)
 
     assert lacking(Start(None), look(pending, WEB, leaving), look(WEB, names=["web"])) == [LATE, ""]
@@ -98,7 +98,7 @@ def test_where_nothing_is_known_pods_that_run_are_waited_for() -> None:
     assert lacking(Start(None), look(replace(WEB, static=True))) == [""]
 
 
-def test_where_nothing_is_known_pods_that_have_cpus_are_waited_for() -> None:
+def test_unknown_start_waits_for_pods_with_cpus() -> None:
     saved = checkpoints({"uid-web": {"app": "2-3"}, "uid-idle": {"app": ""}})
     alone, known = look(), look(*own(WEB), names=["web"])
 
@@ -122,7 +122,7 @@ def test_a_static_pod_is_known_by_its_cpus() -> None:
     assert lacking(Start(None), seen) == [""]
 
 
-def test_a_static_pod_is_known_by_the_cpus_that_its_containers_share() -> None:
+def test_static_pod_is_recognized_by_shared_cpus() -> None:
     saved = replace(
         checkpoints({"uid-of-the-kubelet": {"app": "2-3"}}), pod_cpus={"uid-of-the-kubelet": 0b1100}
     )
@@ -132,7 +132,7 @@ def test_a_static_pod_is_known_by_the_cpus_that_its_containers_share() -> None:
     assert lacking(Start(None), seen) == [""]
 
 
-def test_known_are_those_that_are_listed_and_did_not_come_from_a_file() -> None:
+def test_known_pods_are_listed_and_not_static() -> None:
     static, ended = replace(OLD, static=True), replace(NEW, phase="Succeeded")
 
     seen = look(static, WEB, ended, aged("bound", 400), names=["old", "web", "new", "gone"])
@@ -179,7 +179,7 @@ def startings(draw: st.DrawFn) -> Starting:
 
 
 @given(startings())
-def test_no_list_is_believed_before_every_known_pod_was_taken(case: Starting) -> None:
+def test_list_counts_after_all_known_pods(case: Starting) -> None:
     said = lacking(Start(case.known), *(case.look(*each) for each in case.looks))
 
     for (at_list, _), early in zip(case.looks, said, strict=True):
@@ -188,7 +188,7 @@ def test_no_list_is_believed_before_every_known_pod_was_taken(case: Starting) ->
 
 
 @given(startings())
-def test_a_list_is_believed_once_all_are_taken_and_the_kubelet_tells_of_them(case: Starting) -> None:
+def test_complete_list_is_used(case: Starting) -> None:
     whole = replace(
         case, way=True, known={name: at for name, at in case.known.items() if _was_sent(case, name)}
     )

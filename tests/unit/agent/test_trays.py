@@ -47,7 +47,7 @@ def known(folder: Path, zones: int) -> Node:
 
 
 @pytest.mark.parametrize("zones", [34, 64])
-def test_zones_without_cpus_and_devices_are_known_and_kept_apart(tmp_path: Path, zones: int) -> None:
+def test_zones_without_cpus_and_devices_are_separate(tmp_path: Path, zones: int) -> None:
     node = known(tmp_path, zones)
 
     assert (node.ids, len(node.others)) == ((0, 1), zones - 2)

@@ -74,13 +74,13 @@ async def test_a_kubelet_that_hangs_is_not_waited_for(socket: Path) -> None:
             await unary.call(socket, METHOD, b"", within=0.1)
 
 
-async def test_nobody_behind_the_socket_is_told_with_its_path(socket: Path) -> None:
+async def test_unreachable_socket_is_named(socket: Path) -> None:
     said = f"call to the kubelet's socket {socket} failed: {METHOD}: .*{strerror(ENOENT)}"
     with pytest.raises(Unreachable, match=said):
         await unary.call(socket, METHOD, b"")
 
 
-async def test_a_path_that_no_socket_can_have_is_told(tmp_path: Path) -> None:
+async def test_impossible_socket_path_raises(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="path too long"):
         await unary.call(tmp_path / ("x" * 108), METHOD, b"")
 
@@ -132,16 +132,14 @@ async def test_an_answer_in_frames_is_put_together(socket: Path) -> None:
         ),
     ],
 )
-async def test_frames_that_are_no_answer_are_told(
-    socket: Path, send: Callable[[H2Connection], None], said: str
-) -> None:
+async def test_invalid_frames_raise(socket: Path, send: Callable[[H2Connection], None], said: str) -> None:
     async with listening(socket, framing(send)):
         with pytest.raises(Unreachable, match=said):
             await unary.call(socket, METHOD, b"")
 
 
 @pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(100), b"\xff" * 2**17])
-async def test_what_is_no_http_2_is_told(socket: Path, garbage: bytes) -> None:
+async def test_invalid_http2_raises_unreachable(socket: Path, garbage: bytes) -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(garbage)
         await writer.drain()

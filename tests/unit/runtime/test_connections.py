@@ -47,7 +47,7 @@ def cut(everyone: list[Someone]) -> list[int]:
     return [number for number, each in enumerate(everyone) if each.is_cut]
 
 
-def test_the_peer_that_holds_most_loses_the_one_that_rests_for_longest() -> None:
+def test_largest_peer_loses_its_longest_idle_connection() -> None:
     assert cut(entered(ConnectionTable(4), B, A, A, A, B)) == [1]
     assert cut(entered(ConnectionTable(4), A, A, B, B, A)) == [0]
 
@@ -68,7 +68,7 @@ def served(connections: ConnectionTable, everyone: list[Someone], calls: int = 1
     return everyone
 
 
-def test_many_addresses_that_only_wait_do_not_push_out_the_one_that_works() -> None:
+def test_idle_addresses_do_not_evict_an_active_one() -> None:
     connections = ConnectionTable(32)
     working = served(connections, entered(connections, *[A] * 12), calls=3)
     for _ in range(20):
@@ -78,7 +78,7 @@ def test_many_addresses_that_only_wait_do_not_push_out_the_one_that_works() -> N
     assert cut(working) == []
 
 
-def test_many_addresses_that_work_once_do_not_push_out_the_one_that_works_all_the_time() -> None:
+def test_once_active_addresses_do_not_evict_a_busy_one() -> None:
     connections = ConnectionTable(32)
     working = served(connections, entered(connections, *[A] * 12), calls=3)
     for _ in range(20):
@@ -87,14 +87,14 @@ def test_many_addresses_that_work_once_do_not_push_out_the_one_that_works_all_th
     assert cut(working) == []
 
 
-def test_behind_one_address_those_that_only_wait_go_before_those_that_work() -> None:
+def test_idle_connections_of_an_address_go_first() -> None:
     connections = ConnectionTable(16)
     working = served(connections, entered(connections, A, A, A))
     entered(connections, *[A] * 100)
     assert cut(working) == []
 
 
-def test_beside_many_addresses_those_of_the_one_that_holds_most_are_not_ranked_for_each_new_one(
+def test_largest_peer_is_not_sorted_for_each_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ranked, rank = list[int](), ConnectionTable._ranked  # noqa: SLF001  what takes long
@@ -119,7 +119,7 @@ def test_one_over_which_a_call_is_coming_is_passed_over() -> None:
     assert cut(everyone) == [1]
 
 
-def test_those_over_which_calls_never_stop_coming_make_room_too() -> None:
+def test_busy_connections_make_room_too() -> None:
     connections = ConnectionTable(4)
     everyone = entered(connections, A, A, B, B)
     for each in everyone:
@@ -129,9 +129,7 @@ def test_those_over_which_calls_never_stop_coming_make_room_too() -> None:
 
 
 @given(st.integers(2, 9), st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=60))
-def test_a_new_one_has_time_until_half_of_all_places_were_taken_again(
-    size: int, addresses: list[str]
-) -> None:
+def test_new_connection_survives_half_a_turnover(size: int, addresses: list[str]) -> None:
     connections = ConnectionTable(size)
     everyone = [*served(connections, entered(connections, *[Peer("x")] * size))]
     for address in addresses:
@@ -174,7 +172,7 @@ def test_zero_sets_no_bound() -> None:
 
 
 @given(st.integers(1, 6), st.lists(st.tuples(st.sampled_from("ewrlps"), st.integers(0, 9)), max_size=60))
-def test_the_count_is_right_whatever_happens(size: int, steps: list[tuple[str, int]]) -> None:
+def test_connection_count_stays_right(size: int, steps: list[tuple[str, int]]) -> None:
     told = []
     connections = ConnectionTable(size, displaced=lambda: told.append(1))
     everyone: list[Someone] = []
@@ -222,7 +220,7 @@ def test_addresses_take_turns() -> None:
     assert order(queue) == ["a", "b", "p", "a", "a"]
 
 
-def test_one_of_few_turns_is_for_addresses_that_were_not_served_however_many_come_from_the_others() -> None:
+def test_unserved_addresses_get_their_turn() -> None:
     connections = ConnectionTable(99)
     served(connections, entered(connections, A))
     queue, _ = accepted(connections, *[A] * 40, B, B)
@@ -232,7 +230,7 @@ def test_one_of_few_turns_is_for_addresses_that_were_not_served_however_many_com
     assert turns[: 2 * NEW_TURNS].count("a") == 2 * NEW_TURNS - 2
 
 
-def test_of_those_that_were_closed_before_their_turn_nothing_is_left() -> None:
+def test_closed_connections_leave_nothing() -> None:
     connections = ConnectionTable(9)
     served(connections, entered(connections, A))
     queue, everyone = accepted(connections, A, B, A, B)

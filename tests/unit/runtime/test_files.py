@@ -58,7 +58,7 @@ async def test_an_untouched_file_is_no_change(path: Path) -> None:
     assert await changes(path, nothing, nothing) == []
 
 
-async def test_each_change_is_told_once(path: Path) -> None:
+async def test_each_change_is_seen_once(path: Path) -> None:
     steps = (lambda: path.write_text("newer"), nothing, lambda: path.write_text("newest!"))
 
     assert await changes(path, *steps) == ["newer", "newest!"]
@@ -71,7 +71,7 @@ async def test_a_missing_file_is_a_change_and_so_is_its_return(path: Path) -> No
     ]
 
 
-async def test_a_replacement_of_the_same_size_and_time_is_a_change(path: Path) -> None:
+async def test_replacement_of_equal_size_and_time_is_a_change(path: Path) -> None:
     def replace() -> None:
         times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
         other = path.with_name("other")

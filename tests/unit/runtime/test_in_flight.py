@@ -111,7 +111,7 @@ def after(limits: Limits, steps: list[tuple[Peer, int, int]]) -> Crowd:
 
 
 @given(LIMITS, STEPS)
-def test_what_is_counted_is_what_has_arrived_and_all_of_it_is_given_back(
+def test_counted_bytes_have_arrived_and_are_returned(
     limits: Limits, steps: list[tuple[Peer, int, int]]
 ) -> None:
     crowd = after(limits, steps)
@@ -136,9 +136,7 @@ def test_no_more_is_taken_on_than_was_set(limits: Limits, steps: list[tuple[Peer
 
 
 @given(st.integers(4, 40), STEPS)
-def test_whatever_others_do_a_proven_caller_is_let_in_below_its_reserve(
-    calls: int, steps: list[tuple[Peer, int, int]]
-) -> None:
+def test_proven_caller_has_its_reserve(calls: int, steps: list[tuple[Peer, int, int]]) -> None:
     crowd = after(Limits(calls=calls, bytes=0, reserve=True), steps)
     proven = sum(usage.calls for _, usage in crowd.visits if usage.peer.proven)
     with crowd.load.usage(PROVEN) as usage:
@@ -147,7 +145,7 @@ def test_whatever_others_do_a_proven_caller_is_let_in_below_its_reserve(
 
 
 @given(st.integers(4, 400), st.integers(1, 3))
-def test_peers_that_take_all_they_get_leave_room_for_another_one(calls: int, greedy: int) -> None:
+def test_greedy_peers_leave_room_for_another(calls: int, greedy: int) -> None:
     load = Load.of(Limits(calls=calls))
     peers = [Peer(str(number)) for number in range(greedy)]
     with contextlib.ExitStack() as stack:
@@ -160,7 +158,7 @@ def test_peers_that_take_all_they_get_leave_room_for_another_one(calls: int, gre
             stack.enter_context(load.usage(Peer("another"))).begin()
 
 
-def test_a_body_longer_than_all_together_is_taken_while_it_is_alone() -> None:
+def test_body_beyond_the_limit_is_accepted_alone() -> None:
     load = Load.of(Limits(bytes=100))
     with load.usage(A) as first:
         first.arrived(1000)
@@ -222,7 +220,7 @@ async def test_small_ones_begin_together_and_large_ones_alone() -> None:
     assert [[amount for _, amount in each] for each in found] == expected
 
 
-async def test_whoever_sends_a_thousand_is_followed_by_whoever_sends_one() -> None:
+async def test_peer_of_one_call_follows_a_peer_of_thousand() -> None:
     began = await order(*[A] * 1000, B, *[A] * 10, C)
     assert began.index(B) <= 3
     assert began.index(C) <= 3
@@ -238,7 +236,7 @@ async def test_the_proven_go_first() -> None:
     assert (await order(*[A] * 10, *[B] * 10, *[PROVEN] * 3))[1:4] == [PROVEN] * 3
 
 
-async def test_nobody_waits_who_is_alone() -> None:
+async def test_single_caller_never_waits() -> None:
     turns = Turns()
     waiting = turns.wait(A)
     with pytest.raises(StopIteration):
@@ -246,7 +244,7 @@ async def test_nobody_waits_who_is_alone() -> None:
     await asyncio.sleep(0)
 
 
-async def test_whoever_gives_up_waiting_holds_up_nobody() -> None:
+async def test_cancelled_wait_delays_no_other_call() -> None:
     turns = Turns()
     tasks = [asyncio.create_task(turns.wait(peer)) for peer in (A, A, B, C)]
     await asyncio.sleep(0)
@@ -285,7 +283,7 @@ async def test_one_passes_at_a_time_and_no_peer_holds_the_gate() -> None:
 
 
 @given(st.lists(st.integers(0, 9), max_size=6))
-def test_the_gate_is_open_again_whoever_gave_up(given_up: list[int]) -> None:
+def test_gate_reopens_after_cancellation(given_up: list[int]) -> None:
     async def scene() -> None:
         road = Road()
         tasks = [asyncio.create_task(road.drive(Peer(str(n % 3)))) for n in range(10)]
@@ -301,7 +299,7 @@ def test_the_gate_is_open_again_whoever_gave_up(given_up: list[int]) -> None:
     asyncio.run(scene())
 
 
-async def test_as_many_pass_as_there_is_room_for_and_another_peer_finds_some() -> None:
+async def test_gate_admits_its_room_and_another_peer() -> None:
     gate, held = BudgetQueue(Budget(100)), list[Peer]()
 
     async def hold(peer: Peer) -> None:
@@ -326,7 +324,7 @@ async def test_as_many_pass_as_there_is_room_for_and_another_peer_finds_some() -
     assert gate.budget == Budget(100)
 
 
-async def test_whoever_is_large_does_not_wait_for_as_long_as_small_ones_come() -> None:
+async def test_large_call_is_not_starved_by_small_ones() -> None:
     gate, passed = BudgetQueue(Budget(100)), list[str]()
     small = [Peer(f"10.0.0.{number}") for number in range(30)]
     leave = {peer: asyncio.Event() for peer in small}

@@ -38,7 +38,7 @@ def soon(seen: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_lines_come_into_the_file_in_order_and_behind_what_is_there(
+def test_lines_are_appended_in_order(
     tmp_path: Path, lines: Counter, told: RecordedLog, count: Callable[[LineResult], float]
 ) -> None:
     file = tmp_path / "audit.log"
@@ -72,9 +72,7 @@ def test_a_file_that_was_moved_away_is_made_anew(
     assert (rotated.read_text(), file.read_text()) == ("first\n", "third\n")
 
 
-def test_a_path_that_cannot_be_written_is_refused_with_its_flag(
-    tmp_path: Path, lines: Counter, told: RecordedLog
-) -> None:
+def test_unwritable_path_is_refused_with_its_flag(tmp_path: Path, lines: Counter, told: RecordedLog) -> None:
     for path in (tmp_path, tmp_path / "nowhere" / "audit.log"):
         with (
             pytest.raises(BadInput, match=f"--audit-log {path}: cannot be written"),
@@ -83,7 +81,7 @@ def test_a_path_that_cannot_be_written_is_refused_with_its_flag(
             pass
 
 
-def test_a_pipe_that_nobody_reads_is_refused(tmp_path: Path, lines: Counter, told: RecordedLog) -> None:
+def test_pipe_without_a_reader_is_refused(tmp_path: Path, lines: Counter, told: RecordedLog) -> None:
     os.mkfifo(tmp_path / "pipe")
     with (
         pytest.raises(BadInput, match=f"cannot be written: {strerror(ENXIO)}"),
@@ -92,7 +90,7 @@ def test_a_pipe_that_nobody_reads_is_refused(tmp_path: Path, lines: Counter, tol
         pass
 
 
-def test_what_cannot_be_written_is_counted_and_said_once_a_minute(
+def test_lost_lines_are_counted_and_logged_each_minute(
     tmp_path: Path, lines: Counter, told: RecordedLog, count: Callable[[LineResult], float]
 ) -> None:
     folder = tmp_path / "folder"
@@ -113,7 +111,7 @@ def test_what_cannot_be_written_is_counted_and_said_once_a_minute(
     assert (said["level"], strerror(ENOENT) in said["error"]) == ("error", True)
 
 
-def test_nobody_waits_for_a_pipe_that_stands_still(
+def test_full_pipe_delays_no_caller(
     lines: Counter, told: RecordedLog, count: Callable[[LineResult], float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
@@ -133,7 +131,7 @@ def test_nobody_waits_for_a_pipe_that_stands_still(
     assert count(LineResult.WRITTEN) + count(LineResult.DROPPED) == 3 * MOST_WAITING
 
 
-def test_nobody_waits_for_a_standard_error_that_stands_still(
+def test_full_standard_error_delays_no_caller(
     registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, writing = os.pipe()
@@ -172,7 +170,7 @@ def test_of_a_full_pipe_only_whole_lines_are_missing(
     assert len(told.of("audit.failed")) == 1
 
 
-def test_after_a_line_that_was_cut_off_the_next_stands_on_one_of_its_own(
+def test_line_after_a_cut_one_is_whole(
     tmp_path: Path, lines: Counter, told: RecordedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = os.write
@@ -193,7 +191,7 @@ def test_after_a_line_that_was_cut_off_the_next_stands_on_one_of_its_own(
     assert (tmp_path / "audit.log").read_text() == "fir\nsecond\nthird\n"
 
 
-def test_a_write_that_never_ends_does_not_keep_the_program_from_ending(
+def test_endless_write_does_not_block_exit(
     lines: Counter, told: RecordedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()

@@ -64,7 +64,7 @@ async def test_headers_that_come_drop_by_drop_have_one_deadline(house: House) ->
         dripping.cancel()
 
 
-async def test_a_connection_over_which_nothing_came_yet_is_idle_and_not_slow(house: House) -> None:
+async def test_connection_without_bytes_is_idle(house: House) -> None:
     """An API server dials ahead, and does not repeat a call whose connection was closed meanwhile."""
     patience = Timeouts(headers=0.02, idle=60)
     async with house.port(timeouts=patience) as port, calling(port) as early:
@@ -108,7 +108,7 @@ NONSENSE = [
 
 
 @pytest.mark.parametrize("call", table(NONSENSE))
-async def test_what_is_no_http_is_told_so_and_counted_and_no_error_of_ours(
+async def test_invalid_http_is_answered_and_counted(
     house: House, call: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with house.port() as port:
@@ -157,7 +157,7 @@ async def test_while_a_call_is_handled_nothing_more_is_read(house: House) -> Non
         house.door.opened.set()
 
 
-async def test_what_came_while_a_call_was_handled_is_heard_after_it(house: House) -> None:
+async def test_pipelined_call_is_handled_next(house: House) -> None:
     body = b"x" * 100_000
     async with house.port() as port, calling(port) as caller:
         await caller.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -202,7 +202,7 @@ async def test_newcomers_come_in_and_the_one_idle_longest_goes(house: House) -> 
     assert house.count("numalign_http_connections_displaced_total") == 41
 
 
-async def test_a_new_address_comes_in_among_many_connections_of_one_that_was_served(
+async def test_new_address_is_accepted_among_served_ones(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, set_up = list[str](), listener.Listener._set_up  # noqa: SLF001  where a handshake begins
@@ -310,9 +310,7 @@ async def test_a_door_without_files_waits_for_some(house: House, monkeypatch: py
 # Those who are proven.
 
 
-async def test_whoever_shows_a_certificate_is_proven_and_whoever_does_not_is_served(
-    house: House, mint: Mint, trusting: Trust
-) -> None:
+async def test_client_certificate_proves_the_caller(house: House, mint: Mint, trusting: Trust) -> None:
     ours, caller, stranger = mint.pair(), mint.pair(), mint.pair()
     settings = with_pair(ours, client_ca=caller.cert)
     async with server.listening(house.app(), settings) as place:
@@ -332,7 +330,9 @@ async def test_whoever_shows_a_certificate_is_proven_and_whoever_does_not_is_ser
     assert (house.count("numalign_tls_handshake_failures_total") or 0) >= 1
 
 
-async def test_nobody_is_asked_without_an_authority(house: House, mint: Mint, trusting: Trust) -> None:
+async def test_no_client_certificate_is_requested_without_a_ca(
+    house: House, mint: Mint, trusting: Trust
+) -> None:
     ours, caller = mint.pair(), mint.pair()
     tls = trusting(ours.cert)
     tls.load_cert_chain(caller.cert, caller.key)
@@ -345,7 +345,7 @@ async def test_nobody_is_asked_without_an_authority(house: House, mint: Mint, tr
     assert house.count("numalign_http_proven_total") == 0
 
 
-async def test_the_proven_have_their_reserve_even_behind_the_same_address(
+async def test_proven_callers_keep_their_reserve_at_one_address(
     house: House, mint: Mint, trusting: Trust
 ) -> None:
     ours, caller = mint.pair(), mint.pair()

@@ -125,7 +125,7 @@ def test_a_failure_carries_its_traceback(told: RecordedLog) -> None:
     assert line["traceback"].endswith("ValueError: bad\nnews")
 
 
-def test_a_traceback_stands_indented_under_its_text_line() -> None:
+def test_traceback_is_indented_below_its_line() -> None:
     stream = io.StringIO()
     logs.to(stream, level="info", form="text").failed("task.failed", raised())
     first, *rest = stream.getvalue().splitlines()
@@ -146,7 +146,7 @@ def test_from_a_level_up(level: str) -> None:
     assert [line["level"] for line in lines] == LEVELS[LEVELS.index(level) :]
 
 
-def test_a_bound_log_adds_its_fields_and_leaves_the_first_alone(told: RecordedLog) -> None:
+def test_bound_log_adds_its_fields(told: RecordedLog) -> None:
     told.log.bound(uid="u", step=1).bound(step=2).info("a", more=True)
     told.log.info("b")
     first, second = told.lines()
@@ -167,7 +167,7 @@ def root_logger() -> Iterator[logging.Logger]:
 
 
 @pytest.mark.usefixtures("root_logger")
-def test_libraries_are_heard_from_warnings_up(told: RecordedLog) -> None:
+def test_libraries_log_from_warnings_up(told: RecordedLog) -> None:
     logs.adopt_libraries(told.log)
     logging.getLogger("asyncio").info("chatter")
     logging.getLogger("asyncio").warning("slow callback of %s s", 3)
@@ -184,7 +184,7 @@ QUIET = [
 
 
 @pytest.mark.parametrize(("lines", "times", "expected"), table(QUIET))
-def test_what_a_peer_can_repeat_is_said_seldom_with_how_often_it_was_not(
+def test_repeatable_lines_are_limited_with_a_count(
     told: RecordedLog, lines: int, times: list[float], expected: list[tuple[int, int | None]]
 ) -> None:
     log = logs.QuietLog(told.log, every=60, lines=lines, clock=iter(times).__next__)

@@ -44,7 +44,7 @@ async def test_each_tick_counts_by_how_late_it_is() -> None:
     assert [value(registry, "bucket", le=bound) for bound in ("0.001", "0.005", "0.05")] == [1, 2, 3]
 
 
-async def test_ticks_that_pass_while_the_loop_stands_still_count_as_well() -> None:
+async def test_ticks_during_a_stall_count() -> None:
     """Whoever calls in the middle of a stall waits for the rest of it."""
     registry = await counted(4.5 * TICK_SECONDS)
 
@@ -52,7 +52,7 @@ async def test_ticks_that_pass_while_the_loop_stands_still_count_as_well() -> No
     assert value(registry, "sum") == pytest.approx((4.5 + 3.5 + 2.5 + 1.5 + 0.5) * TICK_SECONDS)
 
 
-async def test_after_a_stall_ticks_are_due_when_they_would_have_been() -> None:
+async def test_ticks_keep_their_schedule_after_a_stall() -> None:
     registry = await counted(2.5 * TICK_SECONDS, 0.0)
 
     assert value(registry, "count") == 4

@@ -13,7 +13,7 @@ from numalign.runtime import about, metrics
 from numalign.runtime.metrics import CacheSizes, EvaluatedNodes, MetricsPage
 
 
-def test_a_registry_says_which_program_it_is() -> None:
+def test_registry_has_the_program_info() -> None:
     labels = {
         "program": "numalign-toy",
         "version": about.version(),
@@ -103,7 +103,7 @@ async def test_however_many_ask_at_once_the_page_is_written_once() -> None:
     assert b"numalign_written 2.0" in (await page.written(""))[0]
 
 
-async def test_a_scraper_that_hangs_up_takes_the_page_from_nobody() -> None:
+async def test_disconnected_scraper_affects_no_other() -> None:
     page = MetricsPage(CollectorRegistry())
     hasty, patient = (asyncio.create_task(page.written("")) for _ in range(2))
     await asyncio.sleep(0)

@@ -60,9 +60,7 @@ def test_a_call_is_a_span_of_the_callers_trace(receiver: OtlpReceiver, exporting
     assert (found.service, found.failed, receiver.paths) == ("numalign-test", False, {"/v1/traces"})
 
 
-def test_a_write_within_a_call_belongs_to_it_and_passes_the_trace_on(
-    receiver: OtlpReceiver, exporting: Callable[..., Any]
-) -> None:
+def test_write_within_a_call_joins_its_trace(receiver: OtlpReceiver, exporting: Callable[..., Any]) -> None:
     headers: dict[str, str] = {}
     with (
         exporting() as tracer,
@@ -80,7 +78,7 @@ def test_a_write_within_a_call_belongs_to_it_and_passes_the_trace_on(
     ("ratio", "headers", "spans"),
     [(1.0, {}, 1), (0.0, {}, 0), (0.0, SAMPLED, 1), (1.0, NOT_SAMPLED, 0), (1.0, {TRACEPARENT: "00-x"}, 1)],
 )
-def test_the_caller_decides_what_is_sampled_and_otherwise_a_share_is(
+def test_caller_or_the_ratio_decides_sampling(
     receiver: OtlpReceiver,
     exporting: Callable[..., Any],
     ratio: float,
@@ -102,7 +100,7 @@ def test_what_is_not_sampled_is_passed_on_as_such(exporting: Callable[..., Any])
     assert headers[TRACEPARENT].endswith("-00")
 
 
-def test_a_failure_is_told_without_its_text(receiver: OtlpReceiver, exporting: Callable[..., Any]) -> None:
+def test_failure_is_traced_without_its_text(receiver: OtlpReceiver, exporting: Callable[..., Any]) -> None:
     with exporting() as tracer:
         with pytest.raises(ValueError, match="secret"), tracer.called("raised", {}):
             raise ValueError("secret")
@@ -136,7 +134,7 @@ def test_spans_are_counted(
     assert counted == [3, 3, 0]
 
 
-def test_a_receiver_that_is_gone_is_said_once_and_nobody_waits(
+def test_lost_receiver_is_logged_once_without_delay(
     exporting: Callable[..., Any], told: RecordedLog, registry: CollectorRegistry
 ) -> None:
     # Nobody listens there.
@@ -155,7 +153,7 @@ def test_a_receiver_that_is_gone_is_said_once_and_nobody_waits(
     assert registry.get_sample_value("numalign_spans_total", {"result": "exported"}) == 0
 
 
-def test_a_receiver_that_says_no_is_counted(
+def test_refusing_receiver_is_counted(
     receiver: OtlpReceiver, exporting: Callable[..., Any], told: RecordedLog, registry: CollectorRegistry
 ) -> None:
     receiver.status = HTTPStatus.BAD_REQUEST
@@ -166,7 +164,7 @@ def test_a_receiver_that_says_no_is_counted(
     assert (said["level"], said["spans"]) == ("warning", 1)
 
 
-def test_where_the_library_is_missing_it_is_said_what_to_install(
+def test_missing_library_names_what_to_install(
     exporting: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)

@@ -45,9 +45,7 @@ from tests.worlds.notation import table
 
 
 @pytest.mark.parametrize("waiting", [{}, {"snapshot": "not read yet"}], ids=["ready", "waiting"])
-async def test_readiness_tells_what_is_waited_for_and_health_does_not(
-    house: House, waiting: dict[str, str]
-) -> None:
+async def test_readiness_lists_what_it_waits_for(house: House, waiting: dict[str, str]) -> None:
     house.checks = {"nothing": lambda: None, **{name: lambda: waiting["snapshot"] for name in waiting}}
     async with house.watched() as (_, watching):
         async with watching.get("/healthz") as answer:
@@ -218,7 +216,7 @@ async def test_nor_is_one_who_is_cut_off_as_the_body_comes(
 # Too much at once.
 
 
-async def test_one_call_too_many_is_asked_to_come_again(house: House) -> None:
+async def test_call_beyond_the_limit_gets_retry_after(house: House) -> None:
     async with house.open(calls=1) as session:
         first = asyncio.create_task(session.get("/wait"))
         await house.door.entered.wait()
@@ -248,7 +246,7 @@ async def test_probes_are_answered_under_overload(house: House, path: str) -> No
         await first
 
 
-async def test_a_call_that_breaks_leaves_its_place_and_gives_its_bytes_back(house: House) -> None:
+async def test_broken_call_returns_its_place_and_bytes(house: House) -> None:
     async with house.open(calls=1, bytes=100) as session:
         for _ in range(3):
             async with session.get("/fail", data=b"x" * 100) as answer:
@@ -299,7 +297,7 @@ async def test_bytes_count_as_they_come(house: House) -> None:
         assert arrived(house, 0)()
 
 
-async def test_a_body_that_becomes_too_much_is_asked_to_come_again(house: House) -> None:
+async def test_growing_body_beyond_the_limit_gets_retry_after(house: House) -> None:
     async with house.port(bytes=100) as port, calling(port) as one, calling(port) as two:
         await one.begin(70)
         await one.say(b"x" * 60)
@@ -326,7 +324,7 @@ async def test_a_call_without_a_body_needs_no_room(house: House) -> None:
             assert answer.status == 200
 
 
-async def test_a_body_longer_than_all_together_is_taken_while_it_is_alone(house: House) -> None:
+async def test_body_beyond_the_limit_is_accepted_alone(house: House) -> None:
     async with house.open(bytes=100) as session:
         for _ in range(2):
             async with session.post("/echo", data=b"x" * MIB) as answer:
@@ -344,7 +342,7 @@ async def test_a_body_in_chunks_counts_as_it_comes_and_has_an_end(house: House) 
         assert (await caller.heard())[0] == 413
 
 
-async def test_a_body_announced_too_large_is_refused_before_it_comes(house: House) -> None:
+async def test_announced_large_body_is_refused_first(house: House) -> None:
     async with house.port() as port, calling(port) as caller:
         await caller.begin(4 * MIB + 1)
         status, _, body = await caller.heard()
@@ -378,14 +376,14 @@ async def test_a_caller_who_hangs_up_gives_its_bytes_back(house: House) -> None:
         await until(arrived(house, 0))
 
 
-async def test_an_answer_that_nobody_takes_is_given_up(house: House) -> None:
+async def test_unread_answer_is_dropped(house: House) -> None:
     async with house.port(timeouts=Timeouts(answer=0.05)) as port, calling(port) as deaf:
         await deaf.say(b"GET /much HTTP/1.1\r\nHost: x\r\n\r\n")
         await until(lambda: house.count("numalign_http_slow_total", part="answer") == 1)
         await until(lambda: house.count("numalign_http_in_flight") == 0)
 
 
-async def test_long_bodies_are_handled_one_at_a_time_and_short_ones_beside_them(house: House) -> None:
+async def test_long_bodies_are_handled_one_at_a_time(house: House) -> None:
     async with house.open() as session:
         long = [asyncio.create_task(session.get("/wait", data=b"x" * MIB)) for _ in range(3)]
         await until(lambda: house.count("numalign_http_in_flight") == 3)
@@ -445,12 +443,12 @@ async def test_a_handler_may_take_longer_than_a_body(house: House) -> None:
 # What the process knows.
 
 
-async def test_the_state_is_not_shown_unless_it_is_asked_for(house: House) -> None:
+async def test_debug_state_needs_its_flag(house: House) -> None:
     async with house.watched() as (_, watching), watching.get("/debug/state") as answer:
         assert answer.status == 404
 
 
-async def test_the_state_is_what_the_program_says_and_what_the_server_knows(house: House) -> None:
+async def test_debug_state_joins_program_and_server(house: House) -> None:
     house.checks = {"snapshot": lambda: "not read yet"}
     state = {"nodes": {"a": Path("/x")}, "classes": frozenset({"c"}), 7: MappingProxyType({"since": None})}
     async with house.watched(state=lambda: state) as (session, watching):
@@ -474,7 +472,7 @@ async def test_the_state_is_what_the_program_says_and_what_the_server_knows(hous
         await call
 
 
-async def test_a_state_that_cannot_be_told_is_our_fault(house: House) -> None:
+async def test_unserializable_state_is_an_internal_error(house: House) -> None:
     async with (
         house.watched(state=lambda: {"n": 2**70}) as (_, watching),
         watching.get("/debug/state") as answer,
@@ -486,7 +484,7 @@ async def test_a_state_that_cannot_be_told_is_our_fault(house: House) -> None:
 # The end.
 
 
-async def test_while_draining_calls_are_answered_and_connections_closed(house: House) -> None:
+async def test_draining_answers_calls_and_closes_connections(house: House) -> None:
     stop = server.Stop()
     async with house.serving(plain(drain_seconds=600), stop=stop) as (port, running):
         async with client(port) as session:
@@ -573,7 +571,7 @@ async def test_idle_connections_are_closed_at_the_end(house: House) -> None:
         assert await running == 0
 
 
-async def test_a_call_that_is_never_answered_does_not_hold_up_the_end(house: House) -> None:
+async def test_endless_call_does_not_block_shutdown(house: House) -> None:
     stop = server.Stop()
     async with house.serving(plain(), stop=stop, grace=0.05) as (port, running), calling(port) as caller:
         await caller.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -640,7 +638,7 @@ async def test_a_task_that_is_done_is_no_reason_to_end(house: House) -> None:
 # Sockets.
 
 
-async def test_the_port_really_taken_is_told_once(house: House) -> None:
+async def test_bound_port_is_logged_once(house: House) -> None:
     async with server.listening(house.app(), plain()) as place:
         assert place.port > 0
     (line,) = house.told.of("server.listening")
@@ -687,7 +685,7 @@ async def test_an_address_that_is_not_ours_ends_the_start(house: House, bind: st
             pass
 
 
-def test_connections_are_kept_longer_than_the_api_server_keeps_them() -> None:
+def test_keepalive_exceeds_that_of_the_api_server() -> None:
     assert Timeouts().idle >= 180
 
 
@@ -819,7 +817,7 @@ def events(process: subprocess.Popen[str]) -> list[str]:
     return [json.loads(line)["event"] for line in err.splitlines()]
 
 
-def test_a_process_ends_gracefully_on_sigterm_and_at_once_on_the_second(mint: Mint, trusting: Trust) -> None:
+def test_second_sigterm_ends_at_once(mint: Mint, trusting: Trust) -> None:
     pair = mint.pair()
     with program(f"--tls-cert={pair.cert}", f"--tls-key={pair.key}", "--drain-seconds=60") as process:
         assert process.stderr is not None
@@ -834,7 +832,7 @@ def test_a_process_ends_gracefully_on_sigterm_and_at_once_on_the_second(mint: Mi
         assert process.returncode == 0
 
 
-def test_a_process_answers_what_it_has_begun_however_often_it_is_told_to_end() -> None:
+def test_begun_calls_are_answered_despite_many_sigterms() -> None:
     with program("--insecure-http", "--drain-seconds=60") as process:
         assert process.stderr is not None
         port = json.loads(process.stderr.readline())["port"]

@@ -195,9 +195,7 @@ def declared(name: str, **field: Any) -> type:  # noqa: ANN401 whatever Field ta
     ],
     ids=["no description", "no default", "the file's name", "a question's name"],
 )
-def test_a_declaration_that_cannot_explain_itself_is_refused(
-    name: str, field: dict[str, Any], complaint: str
-) -> None:
+def test_setting_without_help_is_refused(name: str, field: dict[str, Any], complaint: str) -> None:
     declared("fine", default=1, description="Fine.")
     with pytest.raises(TypeError, match=complaint):
         declared(name, **field)
@@ -207,7 +205,7 @@ def start(*argv: str, **environ: str) -> Toy:
     return settings.from_command_line(Toy, prog="toy", argv=argv, environ=environ)
 
 
-def test_a_good_start_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_valid_settings_print_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert start("--port", "1").port == 1
     assert capsys.readouterr() == ("", "")
 
@@ -256,7 +254,7 @@ def test_print_config_shows_values_and_where_they_come_from(
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["-h", "--port", "x"], ["--version", "--help", "--unknown"]])
-def test_help_is_given_whatever_else_is_wrong(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
+def test_help_works_with_other_mistakes(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
     with pytest.raises(SystemExit) as left:
         start(*argv)
 

@@ -122,14 +122,14 @@ def test_a_certificate_of_another_time(mint: Mint, since: int, expected: str) ->
     assert refusal(pair) == [f"tls.crt: {expected}"]
 
 
-def test_expired_and_mismatched_are_told_together(mint: Mint) -> None:
+def test_expired_and_mismatched_are_listed_together(mint: Mint) -> None:
     old = mint.pair(since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2021, 1, 1, tzinfo=UTC))
     mistakes = refusal(PairFiles(old.cert, mint.pair().key))
 
     assert [line.rpartition(": ")[2][:14] for line in mistakes] == ["expired at 202", "does not match"]
 
 
-def test_a_key_on_a_curve_that_nobody_knows(mint: Mint) -> None:
+def test_key_on_an_unknown_curve(mint: Mint) -> None:
     pair = mint.pair()
     p256 = bytes.fromhex("06082a8648ce3d030107")
     strange = der(pair.cert).replace(p256, p256[:-1] + b"\x7f")
@@ -195,9 +195,7 @@ def keeper(mint: Mint, told: RecordedLog, registry: CollectorRegistry) -> tls.Ke
     return tls.Keeper(mint.pair(), log=told.log, registry=registry)
 
 
-def test_another_kind_of_key_takes_over_and_open_connections_stay(
-    keeper: tls.Keeper, mint: Mint, trusting: Trust
-) -> None:
+def test_other_kind_of_key_keeps_open_connections(keeper: tls.Keeper, mint: Mint, trusting: Trust) -> None:
     shown, meetings = [], []
     pairs = [keeper.files, mint.pair("rsa"), mint.pair("ec")]
     expected = [der(pair.cert) for pair in pairs]
@@ -268,7 +266,7 @@ def test_a_good_new_pair_is_counted_and_logged(
     assert [line["serial"] for line in told.of("tls.loaded")] == [keeper.current.serial]
 
 
-def test_an_expired_pair_is_trouble_until_the_clock_jumps_back(
+def test_expired_pair_is_a_problem_until_the_clock_is_right(
     mint: Mint, told: RecordedLog, registry: CollectorRegistry
 ) -> None:
     times = [now()]

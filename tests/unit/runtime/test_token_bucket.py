@@ -7,7 +7,7 @@ from numalign.runtime.token_bucket import TokenBucket
 from tests.worlds.clock import Clock
 
 
-def test_what_is_saved_up_may_be_taken_at_once_and_then_at_the_rate() -> None:
+def test_bucket_allows_its_burst_then_its_rate() -> None:
     clock = Clock()
     bucket = TokenBucket(2.0, burst=3, clock=clock)
 
@@ -30,9 +30,7 @@ def test_a_clock_that_is_set_back_gives_nothing() -> None:
 
 
 @given(st.lists(st.floats(0, 10), max_size=50), st.floats(0.1, 10), st.integers(1, 10))
-def test_nobody_takes_more_than_was_saved_up_and_came_since(
-    pauses: list[float], per_second: float, burst: int
-) -> None:
+def test_bucket_never_exceeds_burst_plus_rate(pauses: list[float], per_second: float, burst: int) -> None:
     clock = Clock()
     bucket = TokenBucket(per_second, burst=burst, clock=clock)
     taken = 0

@@ -24,7 +24,7 @@ BIND = {"Content-Type": JSON, TRACEPARENT: f"00-{TRACE[::-1]}-b7ad6b7169203331-0
 pytestmark = [pytest.mark.full, pytest.mark.timeout(120)]
 
 
-async def test_programs_tell_of_calls_and_writes_in_the_traces_of_their_callers(tmp_path: Path) -> None:
+async def test_calls_and_writes_join_the_traces_of_callers(tmp_path: Path) -> None:
     with receiving() as receiver:
         async with programs.site(tmp_path) as here:
             nodes = objects.nodes(2)

@@ -32,13 +32,13 @@ async def order(*calls: tuple[str, Tenant, float], took: float = 0.0) -> list[st
     return begun
 
 
-async def test_the_long_calls_of_a_namespace_do_not_keep_that_of_another_waiting() -> None:
+async def test_long_calls_delay_no_other_namespace() -> None:
     long = [(f"evil-{at}", EVIL, LONG) for at in range(20)]
 
     assert "team" in (await order(*long, ("team", TEAM, LONG), took=1.0))[:3]
 
 
-async def test_a_short_call_comes_before_long_ones_of_however_many_namespaces() -> None:
+async def test_short_call_precedes_long_ones() -> None:
     long = [(f"evil-{at}", Tenant(proven=False, namespace=f"evil-{at}"), LONG) for at in range(50)]
 
     assert "team" in (await order(*long, ("team", TEAM, 0.0), took=1.0))[:3]
@@ -56,7 +56,7 @@ async def test_callers_with_a_certificate_come_first() -> None:
     assert (await order(*calls, ("proven", Tenant(proven=True), LONG)))[0] == "proven"
 
 
-async def test_a_namespace_that_asked_nothing_has_saved_no_turns() -> None:
+async def test_idle_namespace_saves_no_turns() -> None:
     queue, begun = WorkQueue(), list[str]()
 
     async def ask(name: str, tenant: Tenant) -> None:
@@ -81,7 +81,7 @@ async def test_a_call_that_was_given_up_takes_no_turn() -> None:
     await other
 
 
-async def test_steps_of_a_call_take_turns_for_the_namespace_that_it_is_about() -> None:
+async def test_steps_take_turns_by_namespace() -> None:
     long_ago = 0.0
     call = CallWork(WorkQueue(), Tenant(proven=False), began=long_ago)
     CALL.set(call)

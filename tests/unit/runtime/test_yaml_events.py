@@ -32,13 +32,13 @@ def events(text: str) -> list[yaml.Event]:
 
 @pytest.mark.parametrize("nested", table(NESTED))
 @pytest.mark.parametrize("levels", [DEEPEST + 1, 1000, 3000])
-def test_what_is_nested_too_deep_is_told(nested: Nested, levels: int) -> None:
+def test_too_deep_nesting_is_refused(nested: Nested, levels: int) -> None:
     with pytest.raises(NestedTooDeep, match=f"^{TOO_DEEP}$"):
         events(nested(levels))
 
 
 @pytest.mark.parametrize("text", ["a: " + "[" * 100_000, "{a: " * 100_000, "- " * 100_000, "? " * 100_000])
-def test_what_is_nested_very_deep_is_told(text: str) -> None:
+def test_very_deep_nesting_is_refused(text: str) -> None:
     with pytest.raises(NestedTooDeep):
         events(text)
 
@@ -59,7 +59,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("text", table(WRONG))
-def test_another_mistake_is_told_with_its_place(text: str) -> None:
+def test_other_mistake_has_its_place(text: str) -> None:
     with pytest.raises(yaml.MarkedYAMLError) as raised:
         events(text)
 
