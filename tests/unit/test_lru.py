@@ -29,7 +29,7 @@ def test_what_is_remembered_is_not_made_again() -> None:
     assert (len(recent), recent.bytes, "a" in recent, recent.peek("b")) == (1, HUNDRED, True, None)
 
 
-def test_the_least_recently_asked_goes_first_when_there_are_too_many_bytes() -> None:
+def test_least_recently_used_entry_is_evicted_first() -> None:
     recent = measured(entries=3)
     for key in "abc":
         recent.put(key, 100)
@@ -41,7 +41,7 @@ def test_the_least_recently_asked_goes_first_when_there_are_too_many_bytes() -> 
     assert [key for key in "acde" if key in recent] == ["d", "e"]
 
 
-def test_one_that_is_larger_than_all_may_be_is_kept_until_there_is_another() -> None:
+def test_entry_beyond_the_limit_stays_until_the_next() -> None:
     recent = measured(entries=3)
     recent.put("a", 100)
     assert recent.get("large", lambda: 10_000) == 10_000
@@ -73,7 +73,7 @@ def test_what_is_forgotten_takes_nothing() -> None:
     assert (len(recent), recent.bytes, recent.peek("a")) == (0, 0, None)
 
 
-def test_without_a_scale_of_its_own_it_weighs_keys_and_values() -> None:
+def test_default_weight_is_that_of_key_and_value() -> None:
     recent = LRU[bytes, str](9, most_bytes=10**6)
     recent.put(b"k" * 1000, "v" * 1000)
 

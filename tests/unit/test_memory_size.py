@@ -84,9 +84,7 @@ WRITTEN: dict[str, tuple[Callable[[bytes], object], bytes]] = {
 
 
 @pytest.mark.parametrize(("read", "written"), WRITTEN.values(), ids=WRITTEN)
-def test_what_is_read_of_a_pod_is_weighed_as_the_interpreter_does(
-    read: Callable[[bytes], object], written: bytes
-) -> None:
+def test_weight_of_a_pod_is_its_size_in_memory(read: Callable[[bytes], object], written: bytes) -> None:
     # What is read of any pod is kept once for all, and is no part of what is weighed.
     read(written)
     gc.collect()

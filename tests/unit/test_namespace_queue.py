@@ -21,7 +21,7 @@ def test_namespaces_take_turns() -> None:
     assert [key for key, _ in taken(queue)] == ["a1", "b1", "c1", "a2", "c2", "a3"]
 
 
-def test_an_entry_with_the_same_key_is_replaced_and_waits_anew() -> None:
+def test_equal_key_is_replaced_and_queued_again() -> None:
     queue = NamespaceQueue[str, int](MOST)
     for key, value in (("a1", 1), ("a2", 2), ("a1", 3)):
         assert queue.put("a", key, value)

@@ -43,7 +43,7 @@ make serve
 """
 
 
-def test_a_block_is_its_commands_how_they_are_run_and_what_they_print() -> None:
+def test_block_has_commands_mode_and_output() -> None:
     assert read(PAGE) == (
         Block(3, "echo one\n", shown=("one",)),
         Block(17, "kubectl apply -f pod.yaml\n  indented\n", needs=Needs.CLUSTER, exit_code=1),
@@ -96,7 +96,5 @@ def test_an_output_is_shown_in_paragraphs() -> None:
         ("pod-.* on", ["pod-.* on"]),
     ],
 )
-def test_what_is_shown_must_be_printed_and_dots_stand_for_anything_in_a_line(
-    shown: str, absent: list[str]
-) -> None:
+def test_output_is_compared_with_dots_as_wildcards(shown: str, absent: list[str]) -> None:
     assert missing([shown], "pod-x7 on node-1  \n  second\n") == absent

@@ -126,12 +126,12 @@ def declared() -> list[Metric]:
     return found
 
 
-def test_every_metric_has_its_line_and_every_line_its_metric() -> None:
+def test_metrics_page_lists_every_metric() -> None:
     documented = {Metric(words(row[0])[0], row[1], words(row[2])) for row in rows("metrics.md")}
     assert documented == set(declared())
 
 
-def test_every_metric_is_declared_in_one_place_and_told_in_one_line() -> None:
+def test_every_metric_is_declared_once() -> None:
     names = [metric.name for metric in declared()]
     told = [words(row[0])[0] for row in rows("metrics.md")]
     assert (max(Counter(names).values()), max(Counter(told).values())) == (1, 1)
@@ -259,7 +259,7 @@ def test_every_event_has_its_line_and_every_line_its_event() -> None:
     assert {words(row[0])[0] for row in rows("logs.md")} == {*logged(), "library"}
 
 
-def test_each_event_has_the_levels_that_are_told() -> None:
+def test_log_events_have_the_documented_levels() -> None:
     seen = {event: levels for event, levels in logged().items() if levels}
     told = {words(row[0])[0]: set(row[1].split(", ")) for row in rows("logs.md")}
     assert {event: told.get(event) for event in seen} == seen

@@ -17,13 +17,13 @@ def here(page: Path) -> list[Block]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [page for page in pages() if here(page)], ids=name)
-async def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+async def test_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     async with shell(tmp_path) as reader:
         for block in here(page):
             await follow(reader, block, name(page))
 
 
-def test_every_block_is_run_or_says_why_not(pytestconfig: pytest.Config) -> None:
+def test_every_block_runs_or_has_a_reason(pytestconfig: pytest.Config) -> None:
     """Reading a page fails where this is left open; how many are run and why others are not is printed."""
     blocks = [block for page in pages() for block in read(page.read_text())]
     counts = Counter(

@@ -20,7 +20,7 @@ def paragraphs() -> Iterator[tuple[str, str]]:
             yield text.where, paragraph
 
 
-def test_a_version_that_is_not_released_is_called_a_pre_release() -> None:
+def test_unreleased_version_is_called_pre_release() -> None:
     found = [(where, paragraph) for where, paragraph in paragraphs() if VERSION.search(paragraph)]
 
     assert found

@@ -66,7 +66,7 @@ def said(text: str) -> str:
 # ---- what is quoted is printed
 
 
-def test_every_block_of_text_says_where_it_is_from() -> None:
+def test_every_text_block_has_its_source() -> None:
     assert len(QUOTES) == blocks(TEXT)
 
 
@@ -81,7 +81,7 @@ def test_every_line_is_a_text_of_the_file_that_is_named(quote: Quote) -> None:
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.text)
-def test_a_message_in_a_table_is_a_text_of_a_file_that_is_named(cell: Cell) -> None:
+def test_message_in_a_table_is_in_the_named_file(cell: Cell) -> None:
     assert any(from_template(cell.text, ROOT / file) for file in cell.files)
 
 
@@ -153,7 +153,7 @@ def test_every_cause_of_a_refusal_has_its_row() -> None:
 
 
 @pytest.mark.parametrize("file", REVIEWERS)
-def test_whatever_a_review_can_say_is_quoted(file: str) -> None:
+def test_every_text_of_a_review_is_quoted(file: str) -> None:
     quoted = "\n".join((*(said(each.text) for each in QUOTES), *in_tables(TEXT)))
     texts = [each for each in templates(ROOT / file) if len(each.split(r"\ ")) >= FEWEST_WORDS]
     assert texts

@@ -30,12 +30,12 @@ def test_every_flag_of_every_program_is_there() -> None:
     assert flags <= set(re.findall(r"^\| `(--[\w-]+)", page(), re.MULTILINE))
 
 
-def test_a_default_that_differs_between_programs_has_a_row_for_each() -> None:
+def test_differing_default_has_a_row_per_program() -> None:
     rows = re.findall(r"^\| `--max-body-bytes NUMBER` \| `(\d+)` \| `([\w-]+)`: ", page(), re.MULTILINE)
     assert rows == [(str(20 * 2**20), "numalign-webhook"), (str(8 * 2**20), "numalign-scorer")]
 
 
-def test_a_page_leaves_commands_with_the_help_that_their_program_gives_them() -> None:
+def test_page_leaves_the_help_of_commands_unchanged() -> None:
     group = click.Group("planted", context_settings={"help_option_names": ["-h", "--help"]})
     group.add_command(click.Command("run", help="Run it."))
 

@@ -16,7 +16,7 @@ def helm(folder: Path, script: str) -> Path:
     return program
 
 
-def test_definitions_are_asked_for(tmp_path: Path) -> None:
+def test_chart_includes_its_definitions(tmp_path: Path) -> None:
     program = helm(tmp_path, 'echo "asked: $*"; echo ---; echo "kind: Role"; echo ---')
 
     documents = charts.rendered(program, Path("charts/operator"), namespace="system")
@@ -25,7 +25,7 @@ def test_definitions_are_asked_for(tmp_path: Path) -> None:
     assert documents == [{"asked": asked}, {"kind": "Role"}]
 
 
-def test_a_complaint_of_helm_is_told(tmp_path: Path) -> None:
+def test_error_of_helm_is_passed_on(tmp_path: Path) -> None:
     program = helm(tmp_path, 'echo "Error: no such chart" >&2; exit 1')
 
     with pytest.raises(BrokenError, match="helm does not render missing: Error: no such chart"):

@@ -22,7 +22,7 @@ def ca(tmp_path: Path) -> Path:
 BUNDLE = b64encode(b"certificate").decode()
 
 
-def test_admission_is_asked_of_a_port_of_this_machine(ca: Path) -> None:
+def test_webhooks_call_a_local_port(ca: Path) -> None:
     service = {"service": {"name": "operator", "path": "/mutate"}}
 
     moved = installing.called(
@@ -33,7 +33,7 @@ def test_admission_is_asked_of_a_port_of_this_machine(ca: Path) -> None:
     assert moved == {"kind": "Hooks", "webhooks": [{"name": "one", "clientConfig": here}]}
 
 
-def test_conversion_is_asked_of_a_port_of_this_machine(ca: Path) -> None:
+def test_conversion_calls_a_local_port(ca: Path) -> None:
     webhook = {"clientConfig": {"service": {"path": "/convert"}}, "conversionReviewVersions": ["v1"]}
     definition = {"spec": {"group": "example.com", "conversion": {"strategy": "Webhook", "webhook": webhook}}}
 
@@ -49,7 +49,7 @@ def test_other_objects_stay_as_they_are(document: dict[str, object], ca: Path) -
     assert installing.called(document, PORT, ca) is document
 
 
-def test_subjects_are_of_the_namespace_of_the_operator_by_default() -> None:
+def test_subjects_default_to_the_operator_namespace() -> None:
     account, elsewhere, user = (
         {"kind": "ServiceAccount", "name": "operator"},
         {"kind": "ServiceAccount", "name": "other", "namespace": "elsewhere"},
@@ -62,7 +62,7 @@ def test_subjects_are_of_the_namespace_of_the_operator_by_default() -> None:
     assert installing.bound({"kind": "Role"}, "home") == {"kind": "Role"}
 
 
-def test_a_manager_serves_on_this_machine_and_is_the_only_one(tmp_path: Path) -> None:
+def test_manager_serves_locally_and_alone(tmp_path: Path) -> None:
     place = Place(tmp_path / "operator", tmp_path, tmp_path, tmp_path, webhooks=PORT, probes=PROBES)
 
     written = place.manager({"kind": "Configuration", "webhook": {"certDir": "/tls", "port": 9443}})

@@ -59,7 +59,7 @@ async def test_program_and_files_lie_in_one_folder(
     }
 
 
-async def test_without_go_it_is_said_where_it_would_be(
+async def test_missing_go_names_the_cache_folder(
     operator: Operator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -69,9 +69,7 @@ async def test_without_go_it_is_said_where_it_would_be(
 
 
 @pytest.mark.parametrize(("line", "toolchain"), [("", "auto"), ("toolchain go1.26.8\n", "go1.26.8")])
-def test_a_toolchain_that_a_module_names_is_not_replaced_by_a_newer_one(
-    tmp_path: Path, line: str, toolchain: str
-) -> None:
+def test_named_toolchain_is_not_replaced(tmp_path: Path, line: str, toolchain: str) -> None:
     (tmp_path / "go.mod").write_text(f"module ours\n\ngo 1.26.0\n{line}")
 
     assert Workshop("operator", tmp_path).environment["GOTOOLCHAIN"] == toolchain

@@ -54,7 +54,7 @@ def test_every_reason_has_a_row() -> None:
     ]
 
 
-def test_what_was_not_asked_for_has_a_row_with_its_command() -> None:
+def test_unselected_tests_have_a_row_with_their_command() -> None:
     assert [*not_run.left_out({"oracle": 14, "release": 0})] == [
         ("14", "the kubelet's own managers", "needs the kubelet's own managers", "make oracle-test")
     ]

@@ -54,9 +54,7 @@ async def test_an_empty_cache_is_filled(compiled: list[str], cache: Path) -> Non
     assert names(cache) == {*build.PACKAGES}
 
 
-async def test_a_cache_from_before_a_program_was_asked_for_is_completed(
-    compiled: list[str], cache: Path
-) -> None:
+async def test_incomplete_cache_is_completed(compiled: list[str], cache: Path) -> None:
     fill(cache, "etcd", "kube-apiserver", "kube-scheduler")
 
     assert await build.find(VERSION) == [cache]
@@ -71,7 +69,7 @@ async def test_a_full_cache_needs_no_go(cache: Path, monkeypatch: pytest.MonkeyP
     assert await build.find() == [cache]
 
 
-async def test_without_go_it_is_said_what_was_looked_for(
+async def test_missing_go_names_what_was_searched(
     cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -80,7 +78,7 @@ async def test_without_go_it_is_said_what_was_looked_for(
         await build.find()
 
 
-async def test_of_the_folder_of_others_only_what_every_test_needs_is_asked(
+async def test_given_folder_needs_only_the_common_programs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))

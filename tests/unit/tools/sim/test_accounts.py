@@ -28,7 +28,7 @@ def test_a_pod_holds_what_its_containers_and_sidecars_got() -> None:
     assert held(asked("a", "b", sidecars=("s",)), got) == expected
 
 
-def test_what_an_init_container_had_is_not_held_once_it_has_ended() -> None:
+def test_ended_init_container_holds_nothing() -> None:
     got = answer(i={"0": {"cpu": 4000}}, a={"0": {"cpu": 2000}})
     assert held(asked("a", inits=("i",)), got) == {(0,): {"cpu": 2000}}
 
@@ -63,5 +63,5 @@ ZONES = {0: {"cpu": 4000, "memory": 10}, 1: {"cpu": 4000, "memory": 10}}
         pytest.param([{(0,): {"example.com/nic": 1}}], ZONES, id="what exporters do not list"),
     ],
 )
-def test_what_is_left_is_what_nobody_holds(pods: list[Held], expected: dict[int, dict[str, int]]) -> None:
+def test_free_is_what_no_pod_holds(pods: list[Held], expected: dict[int, dict[str, int]]) -> None:
     assert available(ZONES, pods) == expected

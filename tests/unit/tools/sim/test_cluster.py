@@ -91,9 +91,7 @@ def phases(server: FakeApi) -> Iterator[tuple[str, str]]:
         yield found["metadata"]["name"], found["status"]["phase"]
 
 
-async def test_every_kubelet_handles_the_pods_of_its_node_and_of_no_other(
-    server: FakeApi, cluster: Cluster
-) -> None:
+async def test_kubelet_handles_only_pods_of_its_node(server: FakeApi, cluster: Cluster) -> None:
     for name, cpu, node in (("a", 4, "n"), ("b", 4, "n"), ("c", 1, "n"), ("d", 2, "m"), ("e", 1, "other")):
         server.put(pod(name, cpu=cpu, node=node))
     await cluster.idle()
@@ -132,7 +130,7 @@ async def test_the_largest_slot_is_that_of_one_zone(server: FakeApi, cluster: Cl
 
 
 @pytest.mark.parametrize("wait", [Cluster.serve, Cluster.idle], ids=["serve", "idle"])
-async def test_who_waits_for_a_cluster_or_leaves_it_is_told_what_it_fell_over(
+async def test_failure_of_a_cluster_reaches_its_callers(
     server: FakeApi, api: Api, wait: Callable[[Cluster], Awaitable[None]]
 ) -> None:
     nonsense = pod("a")
@@ -144,7 +142,7 @@ async def test_who_waits_for_a_cluster_or_leaves_it_is_told_what_it_fell_over(
                 await wait(cluster)
 
 
-async def test_a_name_given_twice_is_refused_before_anything_starts(api: Api) -> None:
+async def test_duplicate_node_name_is_refused(api: Api) -> None:
     with pytest.raises(BadInput, match="machines: n is there twice"):
         async with simulated(api, [SimNode("n", "small"), SimNode("n", "two-by-four")]):
             pass

@@ -33,7 +33,7 @@ class Bench:
         self.exporter.changed()
 
 
-async def test_what_was_seen_is_published_after_the_delay_whatever_happened_since() -> None:
+async def test_observation_is_published_after_its_delay() -> None:
     bench = Bench(Timing(delay=10))
     bench.change(3, at=100)
     bench.change(2, at=104)
@@ -54,7 +54,7 @@ async def test_of_what_is_due_together_only_the_last_is_published() -> None:
     assert bench.exporter.quiet
 
 
-async def test_jitter_makes_no_publication_earlier_than_one_seen_before_it() -> None:
+async def test_jitter_keeps_publications_in_order() -> None:
     bench = Bench(Timing(delay=1, jitter=5, chance=seeded(3)))
     for number in range(20):
         bench.change(number, at=100 + number / 10)
@@ -66,7 +66,7 @@ async def test_jitter_makes_no_publication_earlier_than_one_seen_before_it() -> 
     assert seen[-1] == 19
 
 
-async def test_with_a_period_a_change_is_seen_only_at_the_next_look() -> None:
+async def test_period_delays_a_change_to_the_next_look() -> None:
     bench = Bench(Timing(delay=1, period=10))
     bench.change(3, at=100)
     assert not bench.exporter.quiet
@@ -97,7 +97,7 @@ ALIGNED, SHARING = active("a", {(0,): {"cpu": 3000}}), active("b", {})
         pytest.param(Fingerprint.EXCLUSIVE, [("team", "a")], id="those that hold something"),
     ],
 )
-def test_a_fingerprint_is_of_the_pods_that_its_method_counts(
+def test_fingerprint_covers_the_pods_of_its_method(
     method: Fingerprint, expected: list[tuple[str, str]]
 ) -> None:
     assert attributes([ALIGNED, SHARING], method) == {

@@ -104,14 +104,14 @@ def told(batch: list[News]) -> list[str]:
         ),
     ],
 )
-def test_what_arrives_together_is_taken_in_the_kubelets_order(batch: list[News], expected: list[str]) -> None:
+def test_simultaneous_pods_are_admitted_in_kubelet_order(batch: list[News], expected: list[str]) -> None:
     assert told(ordered(batch, ["uid-old", "uid-gone"])) == expected
 
 
 # ---- admission
 
 
-async def test_the_managers_are_asked_before_sums_are_checked_and_forget_who_fails_these(
+async def test_managers_forget_pods_that_fail_node_resources(
     bench: Bench,
 ) -> None:
     bench.managers.free[0] = 20
@@ -122,7 +122,7 @@ async def test_the_managers_are_asked_before_sums_are_checked_and_forget_who_fai
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-async def test_a_pod_that_has_ended_before_it_is_seen_is_not_admitted(bench: Bench, phase: str) -> None:
+async def test_ended_pod_is_not_admitted(bench: Bench, phase: str) -> None:
     seen = pod("a")
     seen["status"]["phase"] = phase
     await bench.hear(News("uid-a", seen))
@@ -132,7 +132,7 @@ async def test_a_pod_that_has_ended_before_it_is_seen_is_not_admitted(bench: Ben
 # ---- the end
 
 
-async def test_a_pod_that_is_deleted_is_released_before_the_api_server_forgets_it(bench: Bench) -> None:
+async def test_deleted_pod_is_released_before_its_object_goes(bench: Bench) -> None:
     await bench.hear(there("a", cpu=3))
     await bench.hear(there("a", cpu=3, deletionTimestamp=NOW))
     assert bench.left == [1, 4]
@@ -143,7 +143,7 @@ async def test_a_pod_that_is_deleted_is_released_before_the_api_server_forgets_i
     assert bench.desk.lines == ["a Running", "a removed"]
 
 
-async def test_a_pod_that_is_gone_before_its_grace_is_over_is_released_once(bench: Bench) -> None:
+async def test_vanished_pod_is_released_once(bench: Bench) -> None:
     await bench.hear(there("a", cpu=3))
     await bench.hear(there("a", cpu=3, deletionTimestamp=NOW))
     await bench.hear(gone("a"))
@@ -152,7 +152,7 @@ async def test_a_pod_that_is_gone_before_its_grace_is_over_is_released_once(benc
     assert bench.desk.lines == ["a Running"]
 
 
-async def test_a_pod_that_is_deleted_before_it_is_seen_is_admitted_and_ends(bench: Bench) -> None:
+async def test_pod_deleted_before_admission_ends(bench: Bench) -> None:
     await bench.hear(there("a", deletionTimestamp=NOW))
     await bench.end()
     assert bench.desk.lines == ["a Running", "a removed"]

@@ -83,7 +83,7 @@ def test_shapes_that_make_no_sense_are_refused(shapes: str, nodes: int | None, s
         pytest.param(["--kubeconfig", "/nowhere"], "there is no kubeconfig at /nowhere", id="kubeconfig"),
     ],
 )
-def test_a_mistake_in_the_arguments_is_told_with_exit_code_2(
+def test_invalid_arguments_exit_with_2(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -93,14 +93,14 @@ def test_a_mistake_in_the_arguments_is_told_with_exit_code_2(
 
 
 @pytest.mark.parametrize("argument", ["--help", "--version"])
-def test_help_and_version_are_told(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_version_are_printed(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([argument])
     assert ended.value.code == 0
     assert capsys.readouterr().out
 
 
-async def test_where_there_is_no_go_and_nothing_was_built_the_exit_code_says_so(tmp_path: Path) -> None:
+async def test_missing_go_exits_with_69(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tools.clusters.sim", "--nodes=1", "--shape=small"),
         cwd=ROOT,

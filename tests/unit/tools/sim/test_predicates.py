@@ -68,7 +68,7 @@ FULL = [pod(container(cpu="3")), pod(container(cpu="3500m", gpu="2"))]
         ),
     ],
 )
-def test_a_pod_fits_or_the_first_resource_that_is_short_is_told(
+def test_first_short_resource_is_named(
     asked: dict[str, str], others: list[Json], expected: Refusal | None
 ) -> None:
     assert refusal(pod(container(**asked)), others, NODE) == expected
@@ -107,5 +107,5 @@ def test_a_pod_fits_or_the_first_resource_that_is_short_is_told(
         ),
     ],
 )
-def test_a_pod_asks_for_what_its_containers_need_at_once(asking: Json, expected: int) -> None:
+def test_pod_requests_are_those_needed_at_once(asking: Json, expected: int) -> None:
     assert requests(asking)["cpu"] == expected
