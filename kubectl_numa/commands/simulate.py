@@ -178,8 +178,7 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
 
     stock is kube-scheduler without numalign; webhook adds the webhook's node affinity; scorer is
     kube-scheduler with the scorer as an extender. gate places pods as the controller does; the name of a
-    strategy does so with that strategy alone. FragmentationGradient, which the scorer does not have, looks
-    ahead and takes ten times as long.
+    strategy does so with that strategy alone.
     """
     if nodes is None:
         made_up.none_without_a_table()

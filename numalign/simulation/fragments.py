@@ -12,16 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.cache.arrays import Bools
 from numalign.simulation.gpu_columns import GpuColumns
 from numalign.simulation.trace import TracePod
 
 POPULAR = 0.95
 """The most frequent shapes that together make up this share of all pods are typical."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +54,16 @@ def _size(pod: TracePod) -> tuple[int, int, int, tuple[str, ...], int, bool]:
     return pod.cpu, pod.share, pod.gpus, tuple(sorted(pod.models)), pod.memory, pod.guaranteed
 
 
-class FragmentMeasure:
-    """The fragments of nodes for typical pods; to those without GPUs, every idle GPU is a fragment."""
+def fragments(columns: GpuColumns, admitting: Iterable[tuple[TypicalPod, Bools]]) -> tuple[float, float]:
+    """Return the fragments, and those of them that zones cause, in thousandths of GPUs.
 
-    def __init__(self, typical: Iterable[TypicalPod], columns: GpuColumns) -> None:
-        every = list(typical)
-        asking = [each for each in every if each.pod.gpus]
-        self._of_others = sum(each.frequency for each in every if not each.pod.gpus)
-        self._frequency = np.array([each.frequency for each in asking])
-        self._cpu = np.array([each.pod.cpu for each in asking], dtype=np.int64)
-        self._count = np.array([each.pod.gpus for each in asking], dtype=np.int64)
-        self._shares = np.array(sorted({each.pod.share for each in asking}), dtype=np.int64)
-        self._share = np.searchsorted(self._shares, [each.pod.share for each in asking])
-        accessible = [columns.accessible(each.pod) for each in asking]
-        self._accessible = np.array(accessible, dtype=np.bool_).reshape(len(asking), len(columns)).T
-
-    def __call__(self, rows: Rows, cpu: Ints, gpus: Ints) -> Floats:
-        """Return the fragments, in thousandths of GPUs, of these nodes if so much is left of them.
-
-        `rows`, `cpu` and the result have shape (n,), `gpus` has shape (n, slots).
-        """
-        idle = gpus.sum(axis=1)
-        large = gpus[:, :, None] >= self._shares
-        count, usable = large.sum(axis=1), np.einsum("ns,nsk->nk", gpus, large)
-        takes: Bools = (cpu[:, None] >= self._cpu) & (count[:, self._share] >= self._count)
-        takes &= self._accessible[rows]
-        of_typical = (idle[:, None] - np.where(takes, usable[:, self._share], 0)) @ self._frequency
-        fragments: Floats = of_typical + self._of_others * idle
-        return fragments
-
-    def total(self, columns: GpuColumns) -> float:
-        """Return the fragments of all nodes together, in thousandths of GPUs."""
-        return float(self(np.arange(len(columns)), columns.cpu, columns.gpus).sum())
+    With each typical pod come the nodes whose kubelet admits it. It fits on those that have enough left too.
+    """
+    gpus, idle, total, stranded = columns.gpus, columns.gpus.sum(axis=1), 0.0, 0.0
+    for typical, admitted in admitting:
+        pod = typical.pod
+        usable = np.where(gpus >= pod.share, gpus, 0).sum(axis=1) if pod.gpus else np.zeros_like(idle)
+        fits = columns.fits(pod) & columns.accessible(pod)
+        total += typical.frequency * float((idle - usable * (fits & admitted)).sum())
+        stranded += typical.frequency * float(usable[fits & ~admitted].sum())
+    return total, stranded

@@ -1,76 +1,88 @@
 """
-A cluster whose scheduler ignores zones: each pod goes to the best node that has enough left, or to none.
+Replays on nodes without zones: the check that a replay reproduces published figures.
 
-Scores are cached for each shape of pods, and worked out again only for nodes on which a pod was placed since.
+Random and BestFit are policies of "Beware of Fragmentation" (USENIX ATC 2023), restated from the published
+simulator (hkust-adsl/kubernetes-scheduler-simulator at 8f3d641, pkg/simulator/plugin). Each chooses a node
+that has enough left, and GPUs on it; of equally good nodes, the first gets the pod.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
-from numalign.cache.arrays import Bools, Ints
-from numalign.simulation.arrivals import arrivals
-from numalign.simulation.fragments import FragmentMeasure, typical_pods, without_memory
+from numalign.cache.arrays import Rows
+from numalign.simulation.arrivals import Dice, arrivals
+from numalign.simulation.fragments import TypicalPod, fragments, typical_pods, without_memory
 from numalign.simulation.gpu_columns import GpuColumns
-from numalign.simulation.node_policies import NODE_POLICIES, NodePolicy
 from numalign.simulation.replay import Sample, replay, shares
-from numalign.simulation.trace import Trace, TracePod
+from numalign.simulation.trace import WHOLE_GPU, Trace, TracePod
 
-_NO_FIT = -1
+_MOST_CPU, _MOST_GPU = 128_000, 8000
+"""Millicores and thousandths of GPUs that count as a whole node."""
+
+NodePolicy = Callable[[GpuColumns, TracePod, Rows, Dice], tuple[int, int | None]]
+"""Chooses one of the rows, on all of which the pod fits, and the GPU to share if the pod shares one."""
+
+
+def random_node(columns: GpuColumns, pod: TracePod, rows: Rows, dice: Dice) -> tuple[int, int | None]:
+    """Choose a random node, and a random one of its GPUs to share."""
+    row = int(dice.choice(rows))
+    return row, int(dice.choice(_large(columns, pod, row))) if pod.shares else None
+
+
+def best_fit(columns: GpuColumns, pod: TracePod, rows: Rows, _dice: Dice) -> tuple[int, int | None]:
+    """Choose the node with the least left, CPUs and GPUs together, and its GPU with the least left."""
+    cpu = (columns.cpu[rows] - pod.cpu) / _MOST_CPU
+    gpu = (columns.gpus[rows].sum(axis=1) - pod.gpu_milli) / _MOST_GPU
+    scores = ((1 - (0.5 * cpu + 0.5 * gpu)) * 100).astype(np.int64)
+    row = int(rows[scores.argmax()])
+    slots = _large(columns, pod, row)
+    return row, int(slots[columns.gpus[row, slots].argmin()]) if pod.shares else None
+
+
+def _large(columns: GpuColumns, pod: TracePod, row: int) -> Rows:
+    """Return the GPUs of a node of which the pod could get a share."""
+    return np.flatnonzero(columns.gpus[row] >= pod.share)
+
+
+NODE_POLICIES: Mapping[str, NodePolicy] = MappingProxyType({"Random": random_node, "BestFit": best_fit})
+"""Policies by their names in the published tables."""
 
 
 def replay_on_nodes(trace: Trace, policy: str, *, ratio: float, seed: int) -> Iterator[Sample]:
     """Replay pods of a trace that request `ratio` times its GPUs; `policy` is one of `NODE_POLICIES`.
 
-    The seed shuffles pods and nodes: of equally good nodes, the first gets the pod.
+    The seed shuffles pods and nodes.
     """
     dice = np.random.default_rng(seed)
     pods = arrivals(trace, ratio, dice)
     columns = GpuColumns([trace.nodes[at] for at in dice.permutation(len(trace.nodes))])
-    measure = FragmentMeasure(typical_pods(map(without_memory, trace.pods)), columns)
-    yield from replay(ScoredNodes(columns, measure, NODE_POLICIES[policy](columns, measure, dice)), pods)
+    typical = typical_pods(map(without_memory, trace.pods))
+    yield from replay(NodeCluster(columns, typical, NODE_POLICIES[policy], dice), pods)
 
 
-class ScoredNodes:
-    """Nodes, and their scores for the shapes of pods that have arrived so far."""
+class NodeCluster:
+    """Nodes without zones, on which a policy places pods."""
 
-    def __init__(self, columns: GpuColumns, measure: FragmentMeasure, policy: NodePolicy) -> None:
+    def __init__(
+        self, columns: GpuColumns, typical: Sequence[TypicalPod], policy: NodePolicy, dice: Dice
+    ) -> None:
         self.columns = columns
-        self._measure = measure
+        self._typical = typical
         self._policy = policy
-        self._scores: dict[int, ShapeScores] = {}
+        self._dice = dice
 
     def sample(self, asked: int) -> Sample:
         """Return the current state; there is no kubelet that could refuse a pod."""
-        return Sample(*shares(self.columns, asked, self._measure.total(self.columns)))
+        every = np.ones(len(self.columns), dtype=np.bool_)
+        found, _ = fragments(self.columns, ((each, every) for each in self._typical))
+        return Sample(*shares(self.columns, asked, found))
 
-    def place(self, shape: int, pod: TracePod) -> None:
+    def place(self, shape: int, pod: TracePod) -> None:  # noqa: ARG002 the pod is enough
         """Place a pod on the node that the policy chooses, if it fits on any."""
-        if shape not in self._scores:
-            self._scores[shape] = ShapeScores(pod, self.columns, self._policy)
-        scores = self._scores[shape].current()
-        if scores.max(initial=_NO_FIT) > _NO_FIT:
-            row = self._policy.choose(scores)
-            self.columns.take(row, pod, self._policy.slots(pod, row))
-
-
-class ShapeScores:
-    """The scores of nodes for one shape of pods, kept up to date."""
-
-    def __init__(self, pod: TracePod, columns: GpuColumns, policy: NodePolicy) -> None:
-        self._pod = pod
-        self._columns = columns
-        self._policy = policy
-        self._accessible: Bools = columns.accessible(pod)
-        self._scores: Ints = np.full(len(columns), _NO_FIT, dtype=np.int64)
-        self._version = -1
-
-    def current(self) -> Ints:
-        """Return the score of every node, -1 where the pod does not fit."""
-        stale = self._columns.changed_since(self._version)
-        self._version = self._columns.version
-        self._scores[stale] = _NO_FIT
-        fitting = stale[self._accessible[stale] & self._columns.fits(self._pod, stale)]
-        if len(fitting):
-            self._scores[fitting] = self._policy.scores(self._pod, fitting)
-        return self._scores
+        rows = np.flatnonzero(self.columns.fits(pod) & self.columns.accessible(pod))
+        if len(rows):
+            row, shared = self._policy(self.columns, pod, rows, self._dice)
+            whole = np.flatnonzero(self.columns.gpus[row] == WHOLE_GPU)[: pod.gpus].tolist()
+            self.columns.take(row, pod, whole if shared is None else [shared])

@@ -68,11 +68,6 @@ class TracePod:
         """Whether it leaves the rest of its GPU to other pods."""
         return 0 < self.share < WHOLE_GPU
 
-    @property
-    def kind(self) -> int:
-        """A bit for how it requests GPUs: a share, or a number of whole ones; no bit without GPUs."""
-        return 1 << (self.gpus - self.shares) if self.gpus else 0
-
 
 @dataclass(frozen=True, slots=True)
 class Trace:

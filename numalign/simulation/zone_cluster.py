@@ -5,14 +5,14 @@ Kubelets are those of `numalign.kubelet`, and `numalign.cache` evaluates nodes f
 Columns hold what any scheduler counts: CPUs, memory, and what is left of each GPU.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from numalign.cache import ClusterCache, Question
-from numalign.cache.arrays import Bools, Rows
+from numalign.cache.arrays import Rows
 from numalign.cache.evaluation import Evaluation
 from numalign.kubelet import admit as kubelet
 from numalign.kubelet.admit import PodAdmitResult
@@ -20,7 +20,7 @@ from numalign.kubelet.managers_state import Assignments, assignments_since
 from numalign.model.node import Node
 from numalign.model.placement import Placement
 from numalign.model.resources import CPU, MILLI
-from numalign.simulation.fragments import TypicalPod
+from numalign.simulation.fragments import TypicalPod, fragments
 from numalign.simulation.gpu_columns import GpuColumns
 from numalign.simulation.replay import Sample, shares
 from numalign.simulation.trace import TraceNode, TracePod
@@ -100,40 +100,20 @@ class ZoneNodes:
             if node.held != NOTHING:
                 self.columns.take(row, node.held, node.held_gpus)
         self._gpu_zones = [node.gpu_zones for node in nodes]
-        kinds = dict[Hashable, int]()
-        self._kinds = [
-            kinds.setdefault((node.zoned.emptied(), node.counted, tuple(node.gpu_zones)), len(kinds))
-            for node in nodes
-        ]
 
     def evaluation(self, question: Question) -> Evaluation:
         """Return the evaluation of all nodes for a pod, by their numbers."""
         return self.cache.ask([], question).evaluation
 
-    def state(self, row: int) -> Hashable:
-        """Return a value that is equal for nodes that are alike and have the same left."""
-        zones = self.cache.nodes.node(row).zones
-        columns = self.columns
-        counted = int(columns.cpu[row]), int(columns.memory[row]), columns.gpus[row].tobytes()
-        return self._kinds[row], counted, tuple((zone.free, zone.cells, zone.assignments) for zone in zones)
-
     def admission(self, row: int, question: Question) -> PodAdmitResult:
         """Return how the kubelet of a node decides on a pod."""
         return kubelet.admit(self.cache.nodes.node(row), question.demand)
 
-    def after(self, row: int, pod: TracePod, admission: PodAdmitResult) -> tuple[Node, Sequence[int]]:
-        """Return the node with a pod that it admits, and the GPUs that the pod has there."""
-        slots, gpus = self._slots(row, pod, admission.placement), self.columns.gpus[row].copy()
-        gpus[slots] -= pod.share
-        zones = self._gpu_zones[row]
-        charged = kubelet.charge(self.cache.nodes.node(row), admission)
-        return with_free_gpus(charged, zones, gpus[: len(zones)].tolist()), slots
-
     def put(self, row: int, pod: TracePod, admission: PodAdmitResult) -> PlacedPod:
         """Place a pod on a node that admits it."""
-        node, slots = self.after(row, pod, admission)
+        slots = self._slots(row, pod, admission.placement)
         self.columns.take(row, pod, slots)
-        self.cache.nodes.put(node)
+        self._store(kubelet.charge(self.cache.nodes.node(row), admission), row)
         return PlacedPod(row, pod, slots, admission)
 
     def end(self, placed: PlacedPod) -> None:
@@ -149,9 +129,13 @@ class ZoneNodes:
             else zone
             for zone in node.zones
         )
-        gpu_zones, gpus = self._gpu_zones[row], self.columns.gpus[row]
-        freed = with_free_gpus(replace(node, zones=zones), gpu_zones, gpus[: len(gpu_zones)].tolist())
-        self.cache.nodes.put(freed)
+        self._store(replace(node, zones=zones), row)
+
+    def _store(self, node: Node, row: int) -> None:
+        """Store a node with what its columns have left of each GPU."""
+        zones = self._gpu_zones[row]
+        gpus = self.columns.gpus[row, : len(zones)].tolist()
+        self.cache.nodes.put(with_free_gpus(node, zones, gpus))
 
     def largest(self, resource: str) -> float:
         """Return how much of a resource is free in the zone of a node that has most, as the mean of nodes."""
@@ -202,12 +186,12 @@ class ZoneCluster:
         self._scheduler = scheduler
         self._typical = [(each, question(each.pod)) for each in typical]
         self._questions: dict[TracePod, Question] = {}
-        self._every = np.arange(len(nodes.names))
         self._refusals = self._pods = self._aligned = self._turned_away = 0
 
     def place(self, shape: int, pod: TracePod) -> PlacedPod | None:  # noqa: ARG002 the pod is enough
         """Let the scheduler choose until a kubelet admits the pod, at most `ATTEMPTS` times."""
-        asked = AskedPod(pod, self._question(pod), np.flatnonzero(self._fits(pod)))
+        fitting = self.columns.fits(pod) & self.columns.accessible(pod)
+        asked = AskedPod(pod, self._question(pod), np.flatnonzero(fitting))
         placed = self._placed(asked) if len(asked.rows) else None
         self._pods += 1
         self._turned_away += placed is None and len(asked.rows) > 0
@@ -246,22 +230,9 @@ class ZoneCluster:
         )
 
     def fragments(self) -> tuple[float, float]:
-        """Return the current fragments, and those of them that zones cause, in thousandths of GPUs.
-
-        A typical pod fits on a node that has enough left and whose kubelet admits it.
-        """
-        idle, total, stranded = self.columns.gpus.sum(axis=1), 0.0, 0.0
-        for typical, asked in self._typical:
-            pod, gpus = typical.pod, self.columns.gpus
-            usable = np.where(gpus >= pod.share, gpus, 0).sum(axis=1) if pod.gpus else np.zeros_like(idle)
-            fits = self._fits(pod)
-            admitted = fits & self._nodes.evaluation(asked).admitted()
-            total += typical.frequency * float((idle - usable * admitted).sum())
-            stranded += typical.frequency * float(usable[fits & ~admitted].sum())
-        return total, stranded
-
-    def _fits(self, pod: TracePod) -> Bools:
-        return self.columns.fits(pod, self._every) & self.columns.accessible(pod)
+        """Return the current fragments, and those of them that zones cause, in thousandths of GPUs."""
+        admitting = ((each, self._nodes.evaluation(asked).admitted()) for each, asked in self._typical)
+        return fragments(self.columns, admitting)
 
     def _question(self, pod: TracePod) -> Question:
         if pod not in self._questions:

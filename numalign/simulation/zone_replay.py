@@ -96,4 +96,4 @@ def _begun(
     pods = arrivals(counted, ratio, dice)
     shuffled = ZoneNodes([nodes[at] for at in dice.permutation(len(nodes))])
     typical = typical_pods(trace.pods)
-    return ZoneCluster(shuffled, ZONE_SCHEDULERS[scheduler](dice, typical), typical), pods
+    return ZoneCluster(shuffled, ZONE_SCHEDULERS[scheduler](dice), typical), pods

@@ -8,7 +8,7 @@ by its own scores and the scorer's. A strategy alone is the scorer's own order o
 as for gates and `/v1/rank`; `gate` is that of its default strategies.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -17,11 +17,9 @@ from numalign.cache.arrays import Bools, Ints, Rows
 from numalign.cache.ranking import Ranking, Ranks, ranks
 from numalign.decision.scoring import Strategy
 from numalign.simulation.arrivals import Dice
-from numalign.simulation.fragments import TypicalPod
 from numalign.simulation.gpu_columns import GpuColumns
 from numalign.simulation.trace import TracePod
 from numalign.simulation.zone_cluster import AskedPod, ZoneNodes, ZoneScheduler
-from numalign.simulation.zone_gradient import ZoneGradient
 
 _HUNDRED = 100
 
@@ -106,18 +104,13 @@ def stock_points(columns: GpuColumns, pod: TracePod, rows: Rows) -> Ints:
     return least + balanced
 
 
-def _gate(*strategies: Strategy) -> Callable[[Dice, Sequence[TypicalPod]], ZoneScheduler]:
-    return lambda _dice, _typical: ScorerOrder(Ranking(strategies))
-
-
-ZONE_SCHEDULERS: Mapping[str, Callable[[Dice, Sequence[TypicalPod]], ZoneScheduler]] = MappingProxyType(
+ZONE_SCHEDULERS: Mapping[str, Callable[[Dice], ZoneScheduler]] = MappingProxyType(
     {
-        "stock": lambda dice, _: KubeScheduler(dice),
-        "webhook": lambda dice, _: Webhook(dice),
-        "scorer": lambda dice, _: Extender(dice, Ranking()),
-        "gate": lambda _dice, _typical: ScorerOrder(Ranking()),
-        **{str(strategy): _gate(strategy) for strategy in Strategy},
-        "FragmentationGradient": lambda _, typical: ZoneGradient(typical),
+        "stock": KubeScheduler,
+        "webhook": Webhook,
+        "scorer": lambda dice: Extender(dice, Ranking()),
+        "gate": lambda _: ScorerOrder(Ranking()),
+        **{str(each): lambda _, each=each: ScorerOrder(Ranking((each,))) for each in Strategy},
     }
 )
 """Schedulers by their names in tables."""

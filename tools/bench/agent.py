@@ -1,204 +1,231 @@
 """
-Measure the agent's memory and CPU time on a node, and how late it reports.
+Measure the agent's memory and CPU time on a node.
 
-    python -m tools.bench.agent              at rest, then with 110 pods, of which ten change every second
-    python -m tools.bench.agent --imports    memory of libraries, including those that the agent avoids
-
-Memory is the resident memory and CPU time the processor time of the agent's process alone. The delay is from
-the moment when the kubelet writes the exclusive CPUs of a pod into its checkpoint until a watch of topologies
-shows them. The kubelet is a real one on a simulated machine. Where no real one is available, the kubelet and
-the API server are simulated.
+The agent runs at rest, then with pods, then while some of them change every second. Memory is the resident
+memory and CPU time the processor time of its process alone. Kubelet and API server are played by this
+process: pod resources, checkpoints and the machine are as a real kubelet's on 128 CPUs.
 """
 
-import argparse
 import asyncio
-import os
-import subprocess
+import json
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from argparse import Namespace
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
-from tools.bench import agent_sites, command_line
-from tools.bench.agent_sites import AgentSite
-from tools.bench.figures import quantile, table
-from tools.clusters.gotools import UnavailableError
-from tools.clusters.kubelets.build import USUAL
-
-KIB_IN_MIB = 1024
-PERCENT = 100
-
-IMPORTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "the daemon": ("agent.daemon",),
-        "the first stage": ("agent.__main__",),
-        "Python alone": ("sys",),
-        "asyncio": ("asyncio",),
-        "aiohttp": ("aiohttp",),
-        "kubernetes_asyncio": ("kubernetes_asyncio",),
-        "pydantic and PyYAML": ("pydantic", "yaml"),
-        "h2 and protobuf": ("h2.connection", "google.protobuf.message"),
-        "grpcio": ("grpc.aio",),
-        "http.client with TLS": ("http.client", "ssl"),
-    }
+from agent.podresources_pb2 import (
+    AllocatableResourcesResponse,
+    ContainerMemory,
+    ContainerResources,
+    ListPodResourcesResponse,
+    PodResources,
 )
-"""Modules to import, by their name in the table of `--imports`."""
+from numalign.kube.decode.machines import machine as read_machine
+from tools.bench.calls import Json, processor_seconds
+from tools.bench.tables import Measurement, program, row
+from tools.clusters.fake_api import FakeApi
+from tools.clusters.kubelets import machines
+from tools.clusters.podresources import FakePodResources
+from tools.clusters.processes import Child, Children
+from tools.clusters.processes import program as installed
+from tools.clusters.waiting import seconds_until
 
-_RESIDENT = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmRSS')))"
+NODE, GPU = "bench", "example.com/gpu"
+PODS = "/api/v1/namespaces/default/pods"
+TOPOLOGY = f"/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{NODE}"
+CPUS, GIB = 128, 1 << 30
+CORES = CPUS // 2
+RESERVED = {0, CORES}
+
+MOST_MIB = {"at rest": 40}
+MOST_PERCENT = {"at rest": 0.5, "changing": 10}
+
+MACHINE: Json = {
+    "zones": [
+        {
+            "id": zone,
+            "socket": zone,
+            "cores": [[core, core + CORES] for core in range(32 * zone, 32 * zone + 32)],
+            "memory": 256 * GIB,
+            "reservedMemory": GIB,
+            "distances": [10 if other == zone else 21 for other in (0, 1)],
+        }
+        for zone in (0, 1)
+    ],
+    "reservedSystemCPUs": f"0,{CORES}",
+    "devices": {GPU: [{"id": f"gpu{zone}{at}", "zones": [zone]} for zone in (0, 1) for at in range(4)]},
+}
+CONFIGURATION: Json = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+    "kind": "KubeletConfiguration",
+    "cpuManagerPolicy": "static",
+    "memoryManagerPolicy": "Static",
+    "topologyManagerPolicy": "single-numa-node",
+    "maxPods": 200,
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Usage of a process: resident MiB, and percent of one processor."""
+@dataclass
+class Kubelet:
+    """A socket, checkpoints and an API server; `held` are the UIDs and CPUs of pods by name."""
 
-    mib: float
-    percent: float
+    folder: Path
+    api: FakeApi
+    resources: FakePodResources
+    children: Children
+    held: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def document(self) -> dict[str, float]:
-        """Return the figures for a file."""
-        return {"mib": self.mib, "percent": self.percent}
+    async def start(self) -> Child:
+        """Start the agent with the kubelet's configuration from a file; return once it has published."""
+        child = await self.children.start(
+            installed("numalign-agent"),
+            f"--node-name={NODE}",
+            f"--podresources-socket={self.folder / 'kubelet.sock'}",
+            f"--kubelet-state={self.folder}",
+            f"--sysfs={self.folder / 'sys'}",
+            f"--kubelet-config={self.folder / 'kubelet.json'}",
+            f"--kubeconfig={self.api.kubeconfig(self.folder / 'kubeconfig')}",
+            "--metrics-port=0",
+        )
+
+        async def topology() -> Json | None:
+            return self.api.get(TOPOLOGY)
+
+        await seconds_until(topology, bool, what="the agent had published", within=60)
+        return child
+
+    def add(self, name: str) -> None:
+        """Add a pod that gets the first free CPU and runs at once."""
+        busy = {cpu for _, cpu in self.held.values()} | RESERVED
+        cpu = next(number for number in range(CPUS) if number not in busy)
+        amounts = {"cpu": "1", "memory": "64Mi"}
+        container = {"name": "main", "image": "a", "resources": {"requests": amounts, "limits": amounts}}
+        stored = self.api.put(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name},
+                "spec": {"nodeName": NODE, "containers": [container]},
+                "status": {"phase": "Running"},
+            }
+        )
+        self.held[name] = stored["metadata"]["uid"], cpu
+        self._write()
+
+    def remove(self, name: str) -> None:
+        """Remove that pod; its CPU is free at once."""
+        self.api.delete(f"{PODS}/{name}")
+        del self.held[name]
+        self._write()
+
+    def _write(self) -> None:
+        """Update the pod resources first, then the checkpoint, in the order of a kubelet."""
+        memory = [ContainerMemory(memory_type="memory", size=1 << 26)]
+        self.resources.listed = ListPodResourcesResponse(
+            pod_resources=[
+                PodResources(
+                    name=name,
+                    namespace="default",
+                    containers=[ContainerResources(name="main", cpu_ids=[cpu], memory=memory)],
+                )
+                for name, (_, cpu) in self.held.items()
+            ]
+        )
+        entries = {uid: {"main": str(cpu)} for uid, cpu in self.held.values()}
+        new = self.folder / "cpu_manager_state.new"
+        new.write_text(json.dumps({"policyName": "static", "entries": entries}))
+        new.replace(self.folder / "cpu_manager_state")
+
+    async def change(self, rate: float, seconds: float) -> None:
+        """Remove the oldest pod and add one in turn, at `rate` changes a second."""
+        due, number = time.monotonic(), len(self.held)
+        for turn in range(2 * round(rate * seconds / 2)):
+            if turn % 2:
+                self.add(f"pod-{number}")
+                number += 1
+            else:
+                self.remove(next(iter(self.held)))
+            due += 1 / rate
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
 
 
-def processor_seconds(pid: int) -> float:
-    """Return the user and system time of a process so far, in seconds (proc(5), utime and stime)."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+@asynccontextmanager
+async def kubelet(folder: Path) -> AsyncIterator[Kubelet]:
+    """Run a node without pods."""
+    (folder / "logs").mkdir()
+    machines.write(read_machine(MACHINE), folder)
+    (folder / "kubelet.json").write_text(json.dumps(CONFIGURATION))
+    memory = [ContainerMemory(memory_type="memory", size=255 * GIB) for _ in (0, 1)]
+    for zone, block in enumerate(memory):
+        block.topology.nodes.add(ID=zone)
+    free = [cpu for cpu in range(CPUS) if cpu not in RESERVED]
+    resources = FakePodResources(allocatable=AllocatableResourcesResponse(cpu_ids=free, memory=memory))
+    children = Children(logs=folder / "logs")
+    async with FakeApi() as api, resources.serving(folder / "kubelet.sock"):
+        status = {"nodeInfo": {"kubeletVersion": "v1.34.4"}}
+        api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}, "status": status})
+        try:
+            yield Kubelet(folder, api, resources, children)
+        finally:
+            await children.end()
 
 
-def resident_mib(pid: int) -> float:
-    """Return the resident memory of a process, in MiB."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) / KIB_IN_MIB for line in lines if line.startswith("VmRSS"))
-
-
-async def usage(pid: int, seconds: float) -> Usage:
-    """Return the usage over so many seconds, with the memory at their end."""
+async def _usage(pid: int, seconds: float) -> tuple[float, float]:
+    """Return the resident MiB and the percent of one processor over so many seconds."""
     began, before = time.monotonic(), processor_seconds(pid)
     await asyncio.sleep(seconds)
-    spent = processor_seconds(pid) - before
-    return Usage(resident_mib(pid), PERCENT * spent / (time.monotonic() - began))
+    return _resident_mib(pid), 100 * (processor_seconds(pid) - before) / (time.monotonic() - began)
 
 
-async def change(site: AgentSite, names: list[str], rate: float, seconds: float) -> None:
-    """Remove the oldest pod and add one in turn, at `rate` changes a second; keep the number of pods."""
-    due, number = time.monotonic(), len(names)
-    for turn in range(2 * round(rate * seconds / 2)):
-        if turn % 2:
-            names.append(f"pod-{number}")
-            number += 1
-            await site.add(names[-1])
-        else:
-            await site.remove(names.pop(0))
-        due += 1 / rate
-        await asyncio.sleep(max(0.0, due - time.monotonic()))
+def _resident_mib(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 
-async def measured(site: AgentSite, args: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures at rest, with pods, and while pods change."""
-    pid = (await site.start(*args.flag)).process.pid
-    # The start is not part of the figures at rest.
-    await asyncio.sleep(args.settling)
-    rest = await usage(pid, args.seconds)
-    names = [f"pod-{number}" for number in range(args.pods)]
-    for name in names:
-        await site.add(name)
-    await site.running(len(names))
-    full = await usage(pid, args.seconds)
-    site.lateness.forget()
-    changing = asyncio.create_task(change(site, names, args.rate, args.seconds))
-    busy = await usage(pid, args.seconds)
-    await changing
-    # The last changes are published in the next round.
-    await asyncio.sleep(1)
-    late = site.lateness.seconds()
-    return {
-        "kubelet": site.kubelet,
-        "pods": args.pods,
-        "rate": args.rate,
-        "rest": rest.document(),
-        "full": full.document(),
-        "busy": busy.document(),
-        "told": len(late),
-        "late_ms": {key: 1000 * quantile(late, share) for key, share in (("p50", 0.5), ("p99", 0.99))},
-    }
+def measure(chosen: Namespace) -> Iterator[Measurement]:
+    """Measure at rest, with pods, and while pods change."""
+    with tempfile.TemporaryDirectory(prefix="agent-") as folder:
+        yield asyncio.run(_measure(chosen, Path(folder)))
 
 
-async def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Measure beside a real kubelet, or a played one if that is requested or there is no real one."""
-    if not args.played:
-        try:
-            async with agent_sites.real(args.version) as site:
-                return await measured(site, args)
-        except UnavailableError as error:
-            sys.stderr.write(f"NO REAL KUBELET IS AVAILABLE, SO IT IS SIMULATED: {error}\n")
-    async with agent_sites.played() as place:
-        return await measured(place, args)
-
-
-def imported() -> dict[str, float]:
-    """Return the resident MiB after each import, by its name."""
-    return {what: _imported(modules) for what, modules in IMPORTS.items()}
-
-
-def _imported(modules: Sequence[str]) -> float:
-    code = f"import {', '.join(modules)}\n{_RESIDENT}"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own
-    return int(found.stdout) / KIB_IN_MIB
-
-
-def rows(found: Mapping[str, Any]) -> Iterator[Sequence[str]]:
-    """Yield the rows of the table."""
-    for key, what in (
-        ("rest", "at rest"),
-        ("full", f"{found['pods']} pods, none of which change"),
-        ("busy", f"{found['pods']} pods, {found['rate']:g} changes per second"),
-    ):
-        yield what, f"{found[key]['mib']:.1f} MiB", f"{found[key]['percent']:.2f} %"
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print the figures; return 0."""
-    args = _parser().parse_args(arguments)
-    if args.imports:
-        print(table(("imported", "MiB"), [(what, f"{mib:.1f}") for what, mib in imported().items()]))
-        return 0
-    found = asyncio.run(measure(args))
-    print(table((f"kubelet: {found['kubelet']}", "resident memory", "of one processor"), rows(found)))
-    late = found["late_ms"]
-    print(
-        f"from the kubelet's checkpoint to a watch, {found['told']} pods: p50 {late['p50']:.0f} ms,"
-        f" p99 {late['p99']:.0f} ms"
+async def _measure(chosen: Namespace, folder: Path) -> Measurement:
+    async with kubelet(folder) as node:
+        pid = (await node.start()).process.pid
+        # The start is not part of the figures at rest.
+        await asyncio.sleep(chosen.settling)
+        found = {"at rest": await _usage(pid, chosen.seconds)}
+        for number in range(chosen.pods):
+            node.add(f"pod-{number}")
+        found["pods"] = await _usage(pid, chosen.seconds)
+        changing = asyncio.create_task(node.change(chosen.rate, chosen.seconds))
+        found["changing"] = await _usage(pid, chosen.seconds)
+        await changing
+    pods = f"with {chosen.pods} pods"
+    titles = {"at rest": "at rest", "pods": pods, "changing": f"{pods}, {chosen.rate:g} changes a second"}
+    rows = []
+    for key, (mib, percent) in found.items():
+        rows.append(row(f"resident, {titles[key]}", mib, "MiB", most=MOST_MIB.get(key)))
+        rows.append(row(f"of one processor, {titles[key]}", percent, "%", most=MOST_PERCENT.get(key)))
+    return Measurement(
+        "The agent on its node",
+        rows,
+        "On a simulated machine of 128 CPUs, with a simulated kubelet.",
     )
-    command_line.write(found, args.json)
-    return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command_line.parser("tools.bench.agent", __doc__)
-    parser.add_argument("--imports", action="store_true", help="measure the memory of libraries instead")
-    parser.add_argument("--played", action="store_true", help="simulate the kubelet and the API server")
-    parser.add_argument("--version", default=USUAL, help=f"version of the real kubelet (default {USUAL})")
-    parser.add_argument(
-        "--pods", type=command_line.number, default=110, help="pods on the node (default 110)"
-    )
-    parser.add_argument("--rate", type=float, default=10.0, help="changes of pods per second (default 10)")
-    parser.add_argument(
-        "--seconds", type=float, default=30.0, help="duration of each measurement (default 30)"
-    )
-    parser.add_argument(
-        "--settling",
-        type=float,
-        default=5.0,
-        help="seconds from the start to the measurement at rest (default 5)",
-    )
-    parser.add_argument(
-        "--flag", action="append", default=[], help="a flag for the agent; repeat it for several"
-    )
-    return parser
-
+main = program(
+    "agent",
+    __doc__,
+    measure,
+    pods=(110, 4, "pods on the node"),
+    rate=(10.0, 4.0, "changes of pods per second"),
+    seconds=(30.0, 1.0, "duration of each measurement"),
+    settling=(5.0, 0.0, "seconds from the start to the measurement at rest"),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

@@ -6,10 +6,8 @@ one class then have different shapes, which is the worst case for a cache of ans
 """
 
 import itertools
-import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 Raw = dict[str, Any]
@@ -18,7 +16,6 @@ ZONES = 4
 CLASSES = 20
 GPU = "nvidia.com/gpu"
 POLICY = "numalign.io/policy"
-PLACEMENT = "numalign.io/placement"
 
 EVERY = 8
 TOO_MANY = 8
@@ -30,13 +27,6 @@ _ASKED = ("single-numa-node", "restricted", "single-numa-node", "best-effort")
 _MODELS = tuple(itertools.product((16, 24, 32, 48, 64), (0, 1, 2, 4)))
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
-    """A workload: the pod that its controller creates again and again."""
-
-    pod: Raw
-
-
 def snapshot(nodes: int) -> Raw:
     """Return so many nodes of twenty models as kubectl prints them, most of them partly in use."""
     dice = _dice()
@@ -44,40 +34,12 @@ def snapshot(nodes: int) -> Raw:
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
-def occupied(listed: Raw) -> Raw:
-    """Return the same cluster with the pods that use it: one in each zone where anything is in use."""
-    topologies = [item for item in listed["items"] if item["kind"] == "NodeResourceTopology"]
-    pods = [pod for topology in topologies for zone in topology["zones"] for pod in _occupant(topology, zone)]
-    return {**listed, "items": [*listed["items"], *pods]}
-
-
-def _occupant(topology: Raw, zone: Raw) -> Iterator[Raw]:
-    used = {each["name"]: int(each["allocatable"]) - int(each["available"]) for each in zone["resources"]}
-    amounts = {name: str(amount) for name, amount in used.items() if amount}
-    if not amounts:
-        return
-    node, asked = topology["metadata"]["name"], {"requests": amounts, "limits": amounts}
-    name = f"{node}-{zone['name']}"
-    yield {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "team",
-            "uid": name,
-            "annotations": {PLACEMENT: json.dumps([{"zones": [zone["name"]], "amount": amounts}])},
-        },
-        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": asked}]},
-        "status": {"phase": "Running"},
-    }
-
-
-def templates(number: int) -> Iterator[Template]:
+def templates(number: int) -> Iterator[Raw]:
     """Yield so many different workloads; every eighth requests more GPUs than any zone has, in one zone."""
     dice = _dice()
     for index in range(number):
         gpus = TOO_MANY if index % EVERY == EVERY - 1 else dice.choice((0, 0, 1, 1, 2, 4))
-        yield Template(_pod(index, dice, gpus=gpus))
+        yield _pod(index, dice, gpus=gpus)
 
 
 def _dice() -> random.Random:

@@ -5,381 +5,318 @@ Cold is a new question: each requests one byte of memory more than the previous 
 Warm is a question that was answered before some of the nodes changed. With scores, the nodes that take the
 pod are also scored by two strategies. Everything runs on one thread, and times are processor times.
 
-The run checks itself: plain Go must find as many nodes and the same scores, the rules must give the same
-verdicts for a sample of nodes, and an updated cluster must give the same result as a new one that is built
-from the changed nodes.
+The run checks itself: the rules must give the same verdicts for a sample of nodes, and an updated cluster
+the same result as a new one that is built from the changed nodes.
 """
 
-import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from time import process_time
-from typing import NamedTuple
 
 import numpy as np
-import orjson
 from numpy.typing import NDArray
 
 from numalign.cache import ClusterCache, Question
-from numalign.cache.evaluation import Evaluation
 from numalign.decision.evaluate import evaluate
 from numalign.decision.scoring import EVEN, Strategy
 from numalign.model.intent import Policy
-from numalign.model.node import Known, Node
-from tools.bench import command_line, floor, growth
-from tools.bench.figures import MILLI, table
-from tools.bench.fleets import MOST_MAKES, Case, Raw
-from tools.bench.floor import MIXED, Floor, Load, Pass, Scores
-from tools.bench.rows import digits
-from tools.bench.timing import DIGITS, Times, timed, undisturbed
-from tools.clusters.gotools import UnavailableError
+from numalign.model.node import Node
+from tools.bench.fleets import Case
+from tools.bench.spreads import MILLI, quantile, timed, undisturbed
+from tools.bench.tables import Measurement, program, row
 
 STRATEGIES = (Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED)
-
+SAMPLE = 40
+"""Nodes that the rules evaluate one by one."""
+SOME = 200
+"""Nodes, in addition to one of each make, from which the time to score all of them is estimated."""
 PATIENCE = 0.5
 """The longest estimated time to score all nodes, in seconds; beyond it, scores are not measured."""
-SOME = 200
-"""Nodes, in addition to one of each make, from which that time is estimated."""
+BUDGET = 3.0
+"""Seconds after which nothing is repeated for the sake of a median."""
 
-Say = Callable[[str], None]
-"""Takes a line of progress."""
-
-
-class CheckFailed(Exception):
-    """Raised if a measurement did other work than it should have; the text says what differs."""
+ASKED = {
+    Policy.NONE: "pods without a policy",
+    Policy.SINGLE_NUMA_NODE: "pods that need one zone",
+}
+"""Pods in mixed fleets: not all of these nodes enforce that policy themselves."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """What is measured, and how often.
+class Aimed:
+    """A fleet of one make with targets in milliseconds, by zones, policy and zones that the pod needs."""
 
-    `questions` new questions are asked for verdicts, and as many for scores; a `share` of the nodes changes
-    `turns` times. The rules evaluate `sample` nodes, one by one. Fleets of several makes have the middle one
-    of the numbers `nodes`, those of `usual` makes have each of them.
-    """
-
-    nodes: tuple[int, ...] = (1000, 5000, 15_000)
-    usual: int = 36
-    zones: tuple[int, ...] = (2, 4, 8)
-    needed: int = 4
-    """Zones that the pod takes in one more case, on nodes with the most zones."""
-    questions: int = 15
-    turns: int = 15
-    share: float = 0.01
-    sample: int = 40
-    rounds: int = 3
-    budget: float = 3.0
-    """Seconds after which nothing is repeated for the sake of a median."""
-
-    @property
-    def judged_at(self) -> int:
-        """The number of nodes that targets apply to."""
-        return sorted(self.nodes)[len(self.nodes) // 2]
+    zones: int
+    policy: Policy
+    needed: int
+    verdicts: float
+    scores: float
+    title: str
 
 
-QUICK = Sizes(
-    nodes=(10, 20, 30),
-    usual=6,
-    zones=(2, 8),
-    questions=2,
-    turns=2,
-    share=0.1,
-    sample=3,
-    rounds=1,
+AIMED = (
+    Aimed(2, Policy.SINGLE_NUMA_NODE, 1, 0.8, 3, "2 zones, single-numa-node"),
+    Aimed(8, Policy.RESTRICTED, 1, 2.3, 4, "8 zones, restricted, one is enough"),
+    Aimed(8, Policy.RESTRICTED, 4, 8, 12, "8 zones, restricted, four needed"),
 )
-"""A short run, which only shows that everything works."""
-
-ASKED = (Policy.NONE, Policy.SINGLE_NUMA_NODE)
-"""Policies of the pods in mixed fleets: none, like most pods, and one that not all nodes enforce."""
-
-
-def measure(sizes: Sizes, program: Floor | None, say: Say) -> Raw:
-    """Measure every cell, and the memory of the largest fleets; raise `CheckFailed` if results differ."""
-    most = max(sizes.zones)
-    plan = [(zones, 1, tuple(Policy)) for zones in sizes.zones]
-    plan.append((most, min(sizes.needed, most), (Policy.RESTRICTED,)))
-    cells: list[Raw] = []
-    for zones, needed, policies in plan:
-        largest = Case.alike(max(sizes.nodes), zones, Policy.NONE, needed)
-        cells += _cells(sizes, largest, policies, program, say)
-    say("columns: memory")
-    memory = [growth.measure(max(sizes.nodes), zones) for zones in sizes.zones]
-    return {
-        "share": sizes.share,
-        "questions": sizes.questions,
-        "judged_at": sizes.judged_at,
-        "cells": cells,
-        "memory": memory,
-    }
+WARM_MS = 0.3
+"""The target for verdicts after 1 % of the nodes changed."""
+MAKES_RATIO = 2
+"""The target: how many times as long as with one make anything may take with many."""
 
 
-def measure_makes(sizes: Sizes, counts: Sequence[int], program: Floor | None, say: Say) -> Raw:
-    """Measure fleets of so many makes; raise `CheckFailed` if results differ."""
-    return {
-        "share": sizes.share,
-        "questions": sizes.questions,
-        "judged_at": sizes.judged_at,
-        "usual": sizes.usual,
-        "mixed": list(_mixed(sizes, counts, program, say)),
-        "described": list(_described(sizes, program, say)),
-    }
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Milliseconds for all nodes, medians; None if scoring takes too long. `updates` are nodes per second."""
+
+    feasible: int
+    verdicts: float
+    scores: float | None
+    by_rules: float
+    warm: float
+    warm_scores: float | None
+    updates: float
 
 
-def _mixed(sizes: Sizes, counts: Sequence[int], program: Floor | None, say: Say) -> Iterator[Raw]:
-    plan = [(sizes.judged_at, makes) for makes in counts]
-    if sizes.usual in counts:
-        plan += [(nodes, sizes.usual) for nodes in sizes.nodes if nodes != sizes.judged_at]
-    for nodes, makes in plan:
-        say(f"columns: {nodes:,} nodes, {makes} makes")
-        yield from _asked(sizes, Case.mixed(nodes, makes, ASKED[0]), program)
+def evaluated(case: Case, nodes: Sequence[Node], questions: int, share: float) -> Found:
+    """Measure a case, in which a share of the nodes changes; raise `RuntimeError` if results differ."""
+    cluster = ClusterCache.of(nodes)
+    _admitted(cluster, case.question(-1))
+    scored = _scored if _scoring(case, nodes) <= PATIENCE else None
+    plain, others = ([case.question(at + first) for at in range(questions)] for first in (0, questions))
+    admitted, verdicts = timed(partial(_admitted, cluster), plain, budget=BUDGET)
+    scores = timed(partial(scored, cluster), others, budget=BUDGET)[1] if scored else []
+    by_rules = _by_rules(case, cluster, nodes[:SAMPLE])
+    puts, warm, warm_scores = list[float](), list[float](), list[float]()
+    latest, question = {node.name: node for node in nodes}, case.question(0)
+    for turn in range(questions):
+        changed = case.changed(nodes, share, turn)
+        latest |= {node.name: node for node in changed}
+        puts.append(sum(timed(cluster.nodes.put, changed)[1]))
+        warm += timed(partial(_admitted, cluster), [question])[1]
+        warm_scores += timed(partial(scored, cluster), [question])[1] if scored else []
+        if sum(puts) + sum(warm) + sum(warm_scores) > BUDGET:
+            break
+    anew = ClusterCache.of(latest.values())
+    _same(
+        f"{case}: a cluster that was changed and a new one", _names(cluster, question), _names(anew, question)
+    )
+    return Found(
+        feasible=int(np.count_nonzero(admitted[0])),
+        verdicts=_median(verdicts),
+        scores=_median(scores) if scored else None,
+        by_rules=by_rules * MILLI * case.nodes,
+        warm=_median(warm),
+        warm_scores=_median([sum(both) for both in zip(warm, warm_scores, strict=False)]) if scored else None,
+        updates=round(len(puts) * len(changed) / (sum(puts) + sum(warm))),
+    )
 
 
-def _described(sizes: Sizes, program: Floor | None, say: Say) -> Iterator[Raw]:
-    """Yield the cells of the usual fleet with its machines described."""
-    say(f"columns: {sizes.judged_at:,} nodes, {sizes.usual} makes, machines described")
-    case = replace(Case.mixed(sizes.judged_at, sizes.usual, ASKED[0]), known=Known.MACHINE)
-    yield from _asked(sizes, case, program)
+def _median(seconds: Sequence[float]) -> float:
+    return quantile(seconds, 0.5) * MILLI
 
 
-def _asked(sizes: Sizes, case: Case, program: Floor | None) -> Iterator[Raw]:
-    """Yield the cells of a mixed fleet, by the policy of the pods."""
-    members, load = case.members(), Load(2 * sizes.questions, sizes.rounds)
-    # Plain Go ignores the policies of pods.
-    passes = program.passes(case, members, (MIXED,), load) if program else {}
-    for asks in ASKED:
-        found = passes.get(MIXED) if asks is ASKED[0] else None
-        with undisturbed():
-            measured = cell(replace(case, asks=asks), members, sizes, found)
-        yield {"makes": len(case.makes), "known": case.known, "asks": asks, **measured}
+def _admitted(cluster: ClusterCache, question: Question) -> "NDArray[np.bool_]":
+    return cluster.ask([], question).evaluation.admitted()
 
 
-def _cells(
-    sizes: Sizes, largest: Case, policies: Sequence[Policy], program: Floor | None, say: Say
-) -> Iterator[Raw]:
-    """Yield the cells of nodes with the same zones; smaller fleets are the first nodes of the largest."""
-    every, zones, needed = largest.members(), largest.makes[0].zones, largest.needed
-    load = Load(2 * sizes.questions, sizes.rounds)
-    for count in sizes.nodes:
-        say(f"columns: {count:,} nodes, {zones} zones, {needed} needed")
-        some = replace(largest, nodes=count)
-        passes = program.passes(some, every[:count], policies, load) if program else {}
-        for policy in policies:
-            case = Case.alike(count, zones, policy, needed)
-            nodes = [replace(node, policy=policy) for node in every[:count]]
-            with undisturbed():
-                found = cell(case, nodes, sizes, passes.get(policy))
-            yield {"zones": zones, "policy": policy, "needed": needed, **found}
-
-
-def cell(case: Case, nodes: Sequence[Node], sizes: Sizes, found: Pass | None) -> Raw:
-    """Measure a case: cold, warm and with scores, in milliseconds; raise `CheckFailed` if results differ."""
-    cluster = ClusterCache()
-    _, puts = _timed(cluster.nodes.put, nodes)
-    _, [first] = _timed(partial(_admitted, cluster), [case.question(-1)])
-    patient = _scoring(case, nodes) <= PATIENCE
-    cold = _cold(case, cluster, sizes, patient=patient)
-    if found:
-        _agree(case, cold, found, sizes.questions)
-    by_rules = _by_rules(case, cluster, nodes[: sizes.sample])
-    return {
-        "nodes": case.nodes,
-        "feasible": cold.feasible[0],
-        "building_ms": round((sum(puts) + first) * MILLI, DIGITS),
-        "verdicts_ms": Times.of(cold.verdicts).millis(),
-        "scores_ms": _millis(cold.scored),
-        "rules_ms": round(by_rules * MILLI * case.nodes, DIGITS),
-        "floor": found and {"verdicts_ms": found.verdicts.millis(), "scores_ms": _millis(found.scored)},
-        **_warm(case, cluster, nodes, sizes, patient=patient),
-    }
-
-
-_timed = partial(timed, clock=process_time)
-
-
-def _millis(seconds: Sequence[float]) -> dict[str, float] | None:
-    """Return a summary in milliseconds; None if nothing was measured."""
-    return Times.of(seconds).millis() if seconds else None
+def _scored(cluster: ClusterCache, question: Question) -> None:
+    """Score the nodes by each strategy; verdicts come first, as for every caller that scores."""
+    _admitted(cluster, question)
+    evaluation = cluster.ask([], question).evaluation
+    for strategy in STRATEGIES:
+        evaluation.scores(strategy, EVEN)
 
 
 def _scoring(case: Case, nodes: Sequence[Node]) -> float:
     """Estimate the seconds to score all nodes, by what each of some nodes costs more than a few."""
-    makes = len(case.makes)
-    few, some = nodes[: makes + SOME // 10], nodes[: makes + SOME]
+    few, some = (nodes[: len(case.makes) + more] for more in (SOME // 10, SOME))
+    questions = [case.question(at) for at in range(3)]
     least, most = (
-        min(_timed(partial(_scored, ClusterCache.of(each)), _new(case, 3))[1][1:]) for each in (few, some)
+        min(timed(partial(_scored, ClusterCache.of(each)), questions)[1][1:]) for each in (few, some)
     )
     return (most - least) / max(len(some) - len(few), 1) * len(nodes)
-
-
-def _new(case: Case, count: int) -> list[Question]:
-    return [case.question(number) for number in range(count)]
-
-
-class _Cold(NamedTuple):
-    """The results of new questions, and the seconds of each."""
-
-    feasible: Sequence[int]
-    scores: Sequence[Scores]
-    verdicts: Sequence[float]
-    scored: Sequence[float]
-
-
-def _cold(case: Case, cluster: ClusterCache, sizes: Sizes, *, patient: bool) -> _Cold:
-    """Ask the first questions for verdicts, and as many after them for scores."""
-    count, budget = sizes.questions, sizes.budget
-    plain, with_scores = ([case.question(first + at) for at in range(count)] for first in (0, count))
-    admitted, verdicts = _timed(partial(_admitted, cluster), plain, budget=budget)
-    answers, scored = _timed(partial(_scored, cluster), with_scores if patient else [], budget=budget)
-    return _Cold(
-        feasible=[int(np.count_nonzero(each)) for each in admitted],
-        scores=[Scores(*(int(found[found > 0].sum()) for found in each)) for each in answers],
-        verdicts=verdicts,
-        scored=scored,
-    )
-
-
-def _evaluation(cluster: ClusterCache, question: Question) -> Evaluation:
-    """Return the evaluation of all nodes."""
-    return cluster.ask([], question).evaluation
-
-
-def _admitted(cluster: ClusterCache, question: Question) -> "NDArray[np.bool_]":
-    return _evaluation(cluster, question).admitted()
-
-
-def _scored(cluster: ClusterCache, question: Question) -> "list[NDArray[np.int16]]":
-    """Return the scores of nodes by each strategy; verdicts come first, as for every caller that scores."""
-    _admitted(cluster, question)
-    answer = _evaluation(cluster, question)
-    return [answer.scores(strategy, EVEN) for strategy in STRATEGIES]
-
-
-def _agree(case: Case, ours: _Cold, theirs: Pass, questions: int) -> None:
-    """Compare with plain Go, which was asked the same questions in the same order."""
-    feasible = theirs.feasible[: len(ours.feasible)]
-    _same(f"{case}: nodes that take the pod, here and in Go", ours.feasible, feasible)
-    if theirs.scores:
-        scores = theirs.scores[questions:][: len(ours.scores)]
-        _same(f"{case}: scores of all nodes together, here and in Go", ours.scores, scores)
-
-
-def _same(what: str, ours: object, theirs: object) -> None:
-    if ours != theirs:
-        raise CheckFailed(f"{what}: {ours} and {theirs}")
 
 
 def _by_rules(case: Case, cluster: ClusterCache, some: Sequence[Node]) -> float:
     """Return the seconds per node of evaluation by the rules alone, after a comparison of the verdicts."""
     question = case.question(0)
-    verdicts, seconds = _timed(lambda node: evaluate(node, question.demand, question.intent).admitted, some)
+    verdicts, seconds = timed(lambda node: evaluate(node, question.demand, question.intent).admitted, some)
     found = cluster.ask([node.name for node in some], question).admitted
     _same(f"{case}: verdicts in columns and by the rules", found.tolist(), verdicts)
     return sum(seconds) / len(seconds)
 
 
-def _warm(case: Case, cluster: ClusterCache, nodes: Sequence[Node], sizes: Sizes, *, patient: bool) -> Raw:
-    """Repeat one question, with other nodes changed each time."""
-    question = case.question(0)
-    latest = {node.name: node for node in nodes}
-    again = _timed(partial(_scored if patient else _admitted, cluster), [question] * 2)[1][1:]
-    putting, asking, scoring = list[float](), list[float](), list[float]()
-    changes = (case.changed(nodes, sizes.share, turn) for turn in range(sizes.turns))
-    for changed in changes:
-        latest |= {node.name: node for node in changed}
-        putting.append(sum(_timed(cluster.nodes.put, changed)[1]))
-        asking += _timed(partial(_admitted, cluster), [question])[1]
-        scoring += _timed(partial(_scored, cluster), [question] if patient else [])[1]
-        if sum(putting) + sum(asking) + sum(scoring) > sizes.budget:
-            break
-    ours, anew = _yes(cluster, question), _yes(ClusterCache.of(latest.values()), question)
-    _same(f"{case}: a cluster that was changed and a new one", ours, anew)
-    return {
-        "again_ms": _millis(again),
-        "putting_ms": _millis(putting),
-        "warm_ms": _millis(asking),
-        "warm_scores_ms": _millis([sum(both) for both in zip(asking, scoring, strict=False)]),
-        "updates_per_s": round(len(putting) * len(changed) / (sum(putting) + sum(asking))),
-    }
+def _names(cluster: ClusterCache, question: Question) -> set[str]:
+    return {cluster.nodes.node(int(at)).name for at in np.flatnonzero(_admitted(cluster, question))}
 
 
-def _yes(cluster: ClusterCache, question: Question) -> set[str]:
-    return {cluster.nodes.node(int(row)).name for row in np.flatnonzero(_admitted(cluster, question))}
+def _same(what: str, ours: object, theirs: object) -> None:
+    if ours != theirs:
+        raise RuntimeError(f"{what}: {ours} and {theirs}")
 
 
-def main() -> int:
-    """Measure as the flags say; return 0 however slow it was, or 1 if results differ."""
-    chosen = _parser().parse_args()
-    sizes, program = QUICK if chosen.quick else Sizes(), _floor()
-    try:
-        if chosen.makes:
-            found = measure_makes(sizes, chosen.makes, program, _say)
-            print(mixed_text([*found["mixed"], *found["described"]]))
-        else:
-            found = measure(sizes, program, _say)
-            print(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
-    except CheckFailed as error:
-        _say(str(error))
-        return 1
-    command_line.write(found, chosen.json)
-    return 0
+def measure(chosen: Namespace) -> Iterator[Measurement]:
+    """Measure fleets of several makes, then those of one make."""
+    yield _mixed(dict(_makes(chosen)), chosen)
+    found = dict(_alike(chosen))
+    yield from _tables(found, chosen)
+    yield grid(found)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = command_line.parser("tools.bench.columns", __doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="use a few nodes, only to check that everything works"
+Fleet = tuple[int, int, Policy]
+"""The number of nodes, the number of makes, and the policy of the pods."""
+Alike = tuple[int, int, Policy, int]
+"""The zones of all nodes, the zones that the pod needs, the policy, and the number of nodes."""
+
+
+def _makes(chosen: Namespace) -> Iterator[tuple[Fleet, Found]]:
+    *_, usual = chosen.makes
+    judged = _judged_at(chosen)
+    sizes = [(judged, makes) for makes in chosen.makes]
+    sizes += [(nodes, usual) for nodes in chosen.nodes if nodes != judged]
+    for nodes, makes in sizes:
+        _tell(f"{nodes:,} nodes of {makes} makes")
+        case = Case.mixed(nodes, makes, Policy.NONE)
+        members = case.members()
+        for asks in ASKED:
+            with undisturbed():
+                yield (
+                    (nodes, makes, asks),
+                    evaluated(replace(case, asks=asks), members, chosen.questions, chosen.share),
+                )
+
+
+def _alike(chosen: Namespace) -> Iterator[tuple[Alike, Found]]:
+    """Yield fleets of one make; smaller ones are the first nodes of the largest."""
+    most = max(chosen.zones)
+    plan = [*((zones, 1, tuple(Policy)) for zones in chosen.zones), (most, most // 2, (Policy.RESTRICTED,))]
+    for zones, needed, policies in plan:
+        every = Case.alike(max(chosen.nodes), zones, Policy.NONE, needed).members()
+        for count in chosen.nodes:
+            _tell(f"{count:,} nodes of {zones} zones, {needed} needed")
+            for policy in policies:
+                case = Case.alike(count, zones, policy, needed)
+                nodes = [replace(node, policy=policy) for node in every[:count]]
+                with undisturbed():
+                    yield (
+                        (zones, needed, policy, count),
+                        evaluated(case, nodes, chosen.questions, chosen.share),
+                    )
+
+
+def _judged_at(chosen: Namespace) -> int:
+    return sorted(chosen.nodes)[len(chosen.nodes) // 2]
+
+
+def _mixed(found: Mapping[Fleet, Found], chosen: Namespace) -> Measurement:
+    one, usual = chosen.makes[0], chosen.makes[-1]
+    judged, rows = _judged_at(chosen), []
+    for asks, of_pods in ASKED.items():
+        few, many = (found[judged, makes, asks] for makes in (one, usual))
+        for what, mine, other in (
+            ("cold verdicts", many.verdicts, few.verdicts),
+            ("cold, with scores", many.scores, few.scores),
+            ("warm verdicts", many.warm, few.warm),
+            ("warm, with scores", many.warm_scores, few.warm_scores),
+        ):
+            beside = other, f"of {one} make{'s' * (one > 1)}"
+            aim = MAKES_RATIO * other if other else None
+            rows.append(row(f"{what}, {usual} makes, {of_pods}", mine, "ms", beside, most=aim))
+        rows += [
+            row(f"cold verdicts, {nodes:,} nodes, {usual} makes, {of_pods}", each.verdicts)
+            for (nodes, _, policy), each in found.items()
+            if nodes != judged and policy is asks
+        ]
+    return Measurement(
+        f"Mixed fleets: {judged:,} nodes of {usual} makes",
+        rows,
+        "Nodes of a make have the same number of zones, policy, scope and hardware model. Makes alternate,"
+        " and no two nodes are alike. A pod of one container requests CPUs, memory and a device; about half"
+        f" of the nodes can take it. Processor time of one thread: the median of {chosen.questions}"
+        f" new questions and, warm, of repeated ones after {chosen.share:.0%} of the nodes changed.",
     )
-    parser.add_argument(
-        "--makes",
-        type=command_line.numbers(most=MOST_MAKES),
-        default=(),
-        metavar="N,...",
-        help="measure fleets of so many makes instead of fleets of one make",
+
+
+def _tables(found: Mapping[Alike, Found], chosen: Namespace) -> Iterator[Measurement]:
+    judged = _judged_at(chosen)
+    here = [(aimed, found.get((aimed.zones, aimed.needed, aimed.policy, judged))) for aimed in AIMED]
+    cold, rules, warm = [], [], []
+    for aimed, each in here:
+        if each:
+            cold += [
+                row(f"verdicts, {aimed.title}", each.verdicts, most=aimed.verdicts),
+                row(f"with scores, {aimed.title}", each.scores, most=aimed.scores),
+                row(f"by the rules, {aimed.title}", each.by_rules, "ms", (each.verdicts, "in columns")),
+            ]
+            warm += [
+                row(f"verdicts, {aimed.title}", each.warm, "ms", (each.verdicts, "cold"), most=WARM_MS),
+                row(f"with scores, {aimed.title}", each.warm_scores, "ms", (each.scores, "cold")),
+                row(f"updates, {aimed.title}", each.updates, "nodes/s"),
+            ]
+            rules += [_growth(found, aimed, chosen)]
+    yield Measurement(
+        "Cold: new questions",
+        cold,
+        f"A pod of one container that requests CPUs, memory and a device, and {judged:,} different nodes, of"
+        f" which about half can take it. One thread, the median of {chosen.questions} questions, compared"
+        " with the rules of `numalign.decision`, which evaluate a sample of the nodes one by one, scaled up.",
     )
-    return parser
+    yield Measurement(
+        f"Warm: repeated questions after {chosen.share:.0%} of the nodes changed",
+        warm,
+        "An update replaces a node, and includes its part of the question after it.",
+    )
+    yield Measurement(
+        "Growth", rules, "The time per node in the largest fleet, compared with that in the smallest."
+    )
 
 
-_MIXED = {
-    "verdicts": "verdicts_ms",
-    "scores": "scores_ms",
-    "warm": "warm_ms",
-    "warm, scores": "warm_scores_ms",
-}
+def _growth(found: Mapping[Alike, Found], aimed: Aimed, chosen: Namespace) -> Sequence[float | str | None]:
+    least, most = min(chosen.nodes), max(chosen.nodes)
+    few, many = (
+        found[aimed.zones, aimed.needed, aimed.policy, size].verdicts * MILLI / size for size in (least, most)
+    )
+    what = f"a node of {most:,}, verdicts, {aimed.title}"
+    return row(what, many, "µs", (few, f"of {least:,}"), most=few)
 
 
-def mixed_text(cells: Sequence[Raw]) -> str:
-    """Return the table of fleets of several makes, in milliseconds of processor time."""
-    head = ["makes, ms", "nodes", "known", "asks", *_MIXED, "in Go", "by the rules"]
-    return table(head, map(_mixed_row, cells))
+def grid(found: Mapping[Alike, Found]) -> Measurement:
+    """Return the table of all fleets of one make."""
+    return Measurement(
+        "Cold verdicts by nodes, zones and policy",
+        [
+            (
+                f"{zones} zones, {policy}{f', {needed} needed' if needed > 1 else ''}",
+                nodes,
+                each.feasible,
+                each.verdicts,
+                "too long" if each.scores is None else each.scores,
+                each.warm,
+            )
+            for (zones, needed, policy, nodes), each in found.items()
+        ],
+        "Milliseconds.",
+        ("zones, policy", "nodes", "take it", "verdicts", "with scores", "warm"),
+    )
 
 
-def _mixed_row(cell: Raw) -> list[str]:
-    times = [cell[key] for key in _MIXED.values()] + [(cell["floor"] or {}).get("verdicts_ms")]
-    shown = [digits(each["median"]) if each else "-" for each in times]
-    return [
-        str(cell["makes"]),
-        f"{cell['nodes']:,}",
-        cell["known"],
-        cell["asks"],
-        *shown,
-        digits(cell["rules_ms"]),
-    ]
+def _tell(line: str) -> None:
+    sys.stderr.write(f"columns: {line}\n")
 
 
-def _floor() -> Floor | None:
-    try:
-        return floor.find()
-    except UnavailableError as error:
-        _say(str(error))
-        return None
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
-
+main = program(
+    "columns",
+    __doc__,
+    measure,
+    nodes=((1000, 5000, 15_000), (10, 20, 30), "sizes of fleets; targets apply to the middle one"),
+    makes=((1, 36), (1, 6), "makes of mixed fleets; the first is compared with the last"),
+    zones=((2, 4, 8), (2, 8), "zones of the nodes of fleets of one make"),
+    questions=(15, 2, "new questions of each kind, and updates"),
+    share=(0.01, 0.1, "the share of nodes that change in an update"),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

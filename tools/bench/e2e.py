@@ -10,63 +10,51 @@ takes days in the trace takes seconds here. Only the delay of topologies is as l
 weighs much more.
 """
 
-import argparse
 import asyncio
-import itertools
-import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TypeVar
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 
-from tools.bench import command_line, e2e_workload
-from tools.bench.e2e_cells import AGENTS, COLUMNS, Case, Delay, measure
-from tools.bench.e2e_tables import Measured, Outcome
-from tools.bench.e2e_workload import Task
-from tools.clusters.kubelets.build import USUAL, versions
+from tools.bench.e2e_cells import AGENTS, COLUMNS, Case, Cell
+from tools.bench.e2e_cells import measure as measure_cell
+from tools.bench.e2e_workload import Task, tasks
+from tools.bench.tables import CellValue, Measurement, one_of, program
+from tools.clusters.kubelets.build import versions
 from tools.clusters.sim.shapes import SimNode
 
-N = TypeVar("N", int, float)
-
-SMALL_PATIENCE = 8.0
-SMALL_CPUS = (3, 3, 2)
+NEVER = "-"
+SMALL_PATIENCE, SMALL_CPUS = 8.0, (3, 3, 2)
+"""The small case: two zones of four CPUs, and pods of so many CPUs, two of which have room."""
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """The load of each column; `life` is how many seconds pods run on average, those that end."""
+class Measured:
+    """A cell, and the name of its column, its delay and its seed."""
 
-    nodes: int
-    pods: int
-    seconds: float
-    life: float
-    patience: float
-
-    def case(self, *, delay: Delay, seed: int, kubelets: str = "") -> Case:
-        """Return the case of a delay and a seed, on simulated kubelets or on real ones of a version."""
-        tasks = e2e_workload.tasks(seed, pods=self.pods, seconds=self.seconds, life=self.life)
-        return Case(machines(self.nodes), tasks, delay, self.patience, seed, kubelets=kubelets)
+    name: str
+    delay: str
+    seed: int
+    cell: Cell
 
 
 def machines(nodes: int) -> list[SimNode]:
     """Return nodes of eight zones with one GPU each, and of two zones with four GPUs each, in turn."""
-    return [_machine(number) for number in range(nodes)]
-
-
-def _machine(number: int) -> SimNode:
-    if number % 2:
-        return SimNode(f"two-{number:02}", "two-by-four")
-    # Both policies reject pods; restricted admits a pod to several NUMA zones only if no fewer can hold it.
-    policy = ("single-numa-node", "restricted")[number // 2 % 2]
-    return SimNode(f"eight-{number:02}", "eight-zones", policy=policy)
+    # Both policies reject pods; restricted admits a pod to several zones only if no fewer can hold it.
+    policies = ("single-numa-node", "restricted")
+    return [
+        SimNode(f"two-{number:02}", "two-by-four")
+        if number % 2
+        else SimNode(f"eight-{number:02}", "eight-zones", policy=policies[number // 2 % 2])
+        for number in range(nodes)
+    ]
 
 
 def small() -> Case:
-    """Return two zones of four CPUs, and pods of three, three and two CPUs, two of which have room."""
-    tasks = [
+    """Return the small case."""
+    arriving = [
         Task(
             name=f"small-{number}",
             at=number / 4,
@@ -77,142 +65,141 @@ def small() -> Case:
         )
         for number, cpus in enumerate(SMALL_CPUS)
     ]
-    return Case([SimNode("small", "small")], tasks, delay=0, patience=SMALL_PATIENCE, resource="cpu")
+    return Case([SimNode("small", "small")], arriving, "0", SMALL_PATIENCE, resource="cpu")
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """The folder of the control plane's programs, and the folder for logs, if they are wanted."""
-
-    binaries: Path
-    logs: Path | None
-
-    def measured(self, name: str, case: Case, *, called: str = "") -> Measured:
-        """Measure one cell, and report it on standard error."""
-        began = time.monotonic()
-        keep = self.logs / f"{called}{name}-{case.delay}-{case.seed}" if self.logs else None
-        cell = asyncio.run(measure(COLUMNS[name], case, binaries=self.binaries, keep=keep))
-        found = Measured(name, case.delay, case.seed, cell)
-        sys.stderr.write(f"{called}{found} ({time.monotonic() - began:.0f} s)\n")
-        return found
-
-
-def binaries() -> Path | None:
-    """Return the folder of the control plane's programs, built first if necessary; None if it cannot be."""
-    search = [sys.executable, "-m", "tools.clusters.controlplane.build"]
-    found = subprocess.run(search, stdout=subprocess.PIPE, check=False, text=True)  # noqa: S603 - our own
-    return None if found.returncode else Path(found.stdout.strip())
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure as the flags say; return 0 whatever the result, or 69 if there is no control plane."""
-    parser = _parser()
-    chosen = parser.parse_args(arguments)
-    if AGENTS in chosen.delays and not chosen.kubelets:
-        parser.error(f"--delays {AGENTS}: agents need real kubelets, as with --kubelets {USUAL}")
-    folder = binaries()
-    if folder is None:
-        return os.EX_UNAVAILABLE
-    load = Load(chosen.nodes, chosen.pods, chosen.seconds, chosen.life, chosen.patience)
-    numbers = {**asdict(load), "delays": chosen.delays, "seeds": chosen.seeds, "kubelets": chosen.kubelets}
-    outcome = Outcome(numbers)
-    try:
-        _fill(outcome, Bench(folder, chosen.logs), load, runs=chosen.runs)
-    finally:
-        # Report what has been measured, even after an interrupt or a failure.
-        _tell(outcome, json=chosen.json, markdown=chosen.markdown)
-    return 0
+def measure(chosen: Namespace) -> Iterator[Measurement]:
+    """Measure the small case and every delay, seed and run."""
+    for name in chosen.runs:
+        one_of(name, COLUMNS)
+    if chosen.kubelets:
+        one_of(chosen.kubelets, versions())
+    elif AGENTS in chosen.delays:
+        sys.exit(f"--delays {AGENTS}: agents need real kubelets, see --kubelets")
+    tried = [] if chosen.kubelets else [_measured(chosen, name, small()) for name in chosen.runs]
+    found = []
+    for delay in chosen.delays:
+        for seed in chosen.seeds:
+            arriving = tasks(seed, pods=chosen.pods, seconds=chosen.seconds, life=chosen.life)
+            case = Case(
+                machines(chosen.nodes), arriving, delay, chosen.patience, seed, kubelets=chosen.kubelets
+            )
+            found += [_measured(chosen, name, case) for name in chosen.runs]
+    made = list(tables(found, tried))
+    if chosen.markdown:
+        pages = ["\n".join((f"{each.name}:", "", *each.markdown())) for each in made]
+        legend = "\n".join(f"* {name}: {meaning}" for name, (meaning, _) in FIGURES.items())
+        chosen.markdown.write_text("\n\n".join((*pages, legend)) + "\n", encoding="utf-8")
+    yield from made
 
 
-def _fill(outcome: Outcome, bench: Bench, load: Load, *, runs: Sequence[str]) -> None:
-    kubelets = outcome.numbers["kubelets"]
-    for name in () if kubelets else runs:
-        outcome.small.append(bench.measured(name, small(), called="small "))
-    for seed in outcome.numbers["seeds"]:
-        sys.stderr.write(f"seed {seed}: {e2e_workload.described(load.case(delay=0, seed=seed).tasks)}\n")
-    delays, seeds = outcome.numbers["delays"], outcome.numbers["seeds"]
-    for delay, seed, name in itertools.product(delays, seeds, runs):
-        case = load.case(delay=delay, seed=seed, kubelets=kubelets)
-        outcome.cells.append(bench.measured(name, case))
-
-
-def _tell(outcome: Outcome, *, json: Path | None, markdown: Path | None) -> None:
-    print(outcome.text())
-    command_line.write(outcome.document(), json)
-    if markdown:
-        markdown.write_text(outcome.markdown(), encoding="utf-8")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command_line.parser("tools.bench.e2e", __doc__)
-    numbers = (
-        ("nodes", int, 20, "nodes, half with eight zones and half with two"),
-        ("pods", int, 400, "pods that arrive"),
-        ("seconds", float, 20.0, "seconds in which the pods arrive"),
-        ("life", float, 10.0, "seconds that pods run on average, if they end"),
-        ("patience", float, 25.0, "seconds to wait after the last arrival"),
+def _measured(chosen: Namespace, name: str, case: Case) -> Measured:
+    """Measure one cell, and report it on standard error."""
+    began = time.monotonic()
+    logs = chosen.logs / f"{name}-{case.delay}-{case.seed}" if chosen.logs else None
+    cell = asyncio.run(measure_cell(COLUMNS[name], case, logs))
+    sys.stderr.write(
+        f"{COLUMNS[name].title}, {case.delay} late, seed {case.seed}: {cell.rejected} rejected,"
+        f" {cell.placed} of {cell.pods} placed ({time.monotonic() - began:.0f} s)\n"
     )
-    for name, kind, default, said in numbers:
-        said_by_default = f"{said} (default {default:g})"
-        parser.add_argument(f"--{name}", type=_positive(kind), default=default, help=said_by_default)
-    parser.add_argument(
-        "--delays",
-        type=_delays,
-        default=(0.0, 1.0, 10.0),
-        metavar=f"SECONDS,...,{AGENTS}",
-        help=f"delay of exporters in seconds; {AGENTS}: agents publish instead (default 0,1,10)",
-    )
-    parser.add_argument(
-        "--kubelets",
-        choices=[*versions()],
-        default="",
-        help="use real kubelets of this version (default: simulated, with the managers of real ones)",
-    )
-    parser.add_argument(
-        "--seeds",
-        type=_several(int),
-        default=(1, 2, 3),
-        metavar="SEED,...",
-        help="random seeds (default 1,2,3)",
-    )
-    parser.add_argument("--quick", action="store_const", const=(1,), dest="seeds", help="use only seed 1")
-    parser.add_argument(
-        "--runs",
-        type=command_line.several(COLUMNS, "runs"),
-        default=tuple(COLUMNS),
-        metavar=",".join(COLUMNS),
-        help="what to compare (default: all)",
-    )
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here, as Markdown")
-    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep the output of every program here")
-    return parser
+    return Measured(name, case.delay, case.seed, cell)
 
 
-def _positive(kind: Callable[[str], N]) -> Callable[[str], N]:
-    def read(text: str) -> N:
-        found = kind(text)
-        if found <= 0:
-            raise argparse.ArgumentTypeError(f"{text} is not above zero")
-        return found
+def tables(found: Sequence[Measured], tried: Sequence[Measured]) -> Iterator[Measurement]:
+    """Yield a table for each delay, and that of the small case.
 
-    return read
+    Figures that depend on the seed are shown for each seed; the rest are means over all seeds.
+    """
+    for delay in dict.fromkeys(each.delay for each in found):
+        rows: list[Sequence[CellValue]] = []
+        for name, column in COLUMNS.items():
+            cells = [each.cell for each in found if (each.name, each.delay) == (name, delay)]
+            if cells:
+                rows.append((column.title, *(show(cells) for _, show in FIGURES.values())))
+        source = "by agents" if delay == AGENTS else f"{delay} s late"
+        yield Measurement(f"Topologies {source}", rows, head=("", *FIGURES))
+    if tried:
+        small_rows = [
+            (
+                COLUMNS[each.name].title,
+                *map(str, (each.cell.rejected, each.cell.placed, each.cell.pods - each.cell.placed)),
+            )
+            for each in tried
+        ]
+        yield Measurement("The small case", small_rows, head=("", "rejected", "run", "wait"))
 
 
-def _delays(text: str) -> tuple[Delay, ...]:
-    seconds = [each for each in text.split(",") if each != AGENTS]
-    told = iter(_several(float)(",".join(seconds)) if seconds else ())
-    return tuple(AGENTS if each == AGENTS else next(told) for each in text.split(","))
+def _each(of: Callable[[Cell], object]) -> Callable[[Sequence[Cell]], str]:
+    return lambda seeds: " ".join(str(of(cell)) for cell in seeds)
 
 
-def _several(kind: Callable[[str], N]) -> Callable[[str], tuple[N, ...]]:
-    def read(text: str) -> tuple[N, ...]:
-        found = tuple(kind(each) for each in text.split(","))
-        if any(each < 0 for each in found):
-            raise argparse.ArgumentTypeError(f"{text} has a number below zero")
-        return found
+def _mean(of: Callable[[Cell], float]) -> Callable[[Sequence[Cell]], str]:
+    return lambda seeds: f"{fmean(map(of, seeds)):.1f}"
 
-    return read
 
+def _rejected(cell: Cell) -> str:
+    return str(cell.rejected) if cell.pinned is None else f"{cell.pinned}+{cell.rejected - cell.pinned}"
+
+
+def _wrong(cell: Cell) -> str:
+    if not cell.recorded:
+        return NEVER
+    wrong = f"{cell.believed}+{cell.wrong - cell.believed}" if cell.pinned is None else str(cell.wrong)
+    return f"{wrong}/{cell.recorded}"
+
+
+FIGURES: dict[str, tuple[str, Callable[[Sequence[Cell]], str]]] = {
+    "rejected": (
+        "pods that a kubelet rejected, per seed; with gates, those whose node the controller chose + others",
+        _each(_rejected),
+    ),
+    "placed": (
+        "pods that a kubelet admitted, at once or after they were created again, per seed",
+        _each(lambda cell: cell.placed),
+    ),
+    "until all ran, s": (
+        f"seconds from the first arrival until every pod had run, per seed; {NEVER} if some never ran",
+        _each(lambda cell: NEVER if cell.seconds is None else f"{cell.seconds:.0f}"),
+    ),
+    "writes a pod": (
+        "creations, patches and deletions of pods and Events by all programs, per requested pod",
+        _mean(lambda cell: cell.writes / cell.pods),
+    ),
+    "largest slot": (
+        "the most free GPUs in one zone of any node, on average until all pods ran",
+        _mean(lambda cell: cell.slot),
+    ),
+    "whole zones left": (
+        "zones of four GPUs without an allocation, when only the pods that stay until the end are left",
+        _mean(lambda cell: cell.whole),
+    ),
+    "unaligned": (
+        "pods that requested a single zone and got several, per seed",
+        _each(lambda cell: cell.unaligned),
+    ),
+    "records wrong": (
+        "recorded placements that are not what the kubelet did, of all, per seed: believed + withdrawn",
+        _each(_wrong),
+    ),
+}
+"""The figures of the comparison: their meaning, and how they are shown for all seeds."""
+
+main = program(
+    "e2e",
+    __doc__,
+    measure,
+    nodes=(20, 4, "nodes, half with eight zones and half with two"),
+    pods=(400, 10, "pods that arrive"),
+    seconds=(20.0, 3.0, "seconds in which the pods arrive"),
+    life=(10.0, 3.0, "seconds that pods run on average, if they end"),
+    patience=(25.0, 15.0, "seconds to wait after the last arrival"),
+    delays=(("0", "1", "10"), ("0",), f"delays of exporters in seconds; {AGENTS}: agents publish instead"),
+    kubelets=("", "", "use real kubelets of this version, as root, in place of simulated ones"),
+    seeds=((1, 2, 3), (1,), "random seeds"),
+    runs=(tuple(COLUMNS), ("stock", "bind"), "what to compare"),
+    markdown=(None, None, "write the tables here, as Markdown"),
+    logs=(None, None, "keep the output of every program in this folder"),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

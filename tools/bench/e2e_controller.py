@@ -10,18 +10,15 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
 
 import orjson
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from numalign.kube.client import Api
 from numalign.model.intent import PINNED_AT
-from numalign.runtime.clock import Sleep
+from tools.bench.calls import Json
 from tools.bench.e2e_workload import NAMESPACE, Task
 from tools.clusters.api_requests import ask
-
-Raw = dict[str, Any]
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 BACKOFF_SECONDS = (0.5, 1.0, 2.0, 4.0)
@@ -31,21 +28,16 @@ SILENCE = 300.0
 
 @dataclass(slots=True)
 class Fate:
-    """The state of a task: the reason for each refusal, and the second `at` which a pod of it ran.
+    """The state of a task: how often kubelets refused it, and the second `at` which a pod of it ran.
 
     `pinned` is how often it was refused by a node that the controller of numalign had chosen.
     """
 
     task: Task
-    reasons: list[str] = field(default_factory=list)
+    refused: int = 0
     at: float | None = None
-    pod: Raw = field(default_factory=dict)
+    pod: Json = field(default_factory=dict)
     pinned: int = 0
-
-    @property
-    def refused(self) -> int:
-        """How often a kubelet has refused it."""
-        return len(self.reasons)
 
 
 class Controller:
@@ -54,42 +46,29 @@ class Controller:
     `alive` are the UIDs of all existing pods.
     """
 
-    def __init__(
-        self,
-        client: ApiClient,
-        tasks: Iterable[Task],
-        *,
-        placed: Callable[[Fate], None],
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
+    def __init__(self, client: ApiClient, tasks: Iterable[Task], placed: Callable[[Fate], None]) -> None:
         self.fates = [Fate(task) for task in tasks]
         self.alive: set[str] = set()
         self._client = client
         self._placed = placed
-        self._clock = clock
-        self._sleep = sleep
-        self._decided: dict[str, asyncio.Future[Raw]] = {}
+        self._decided: dict[str, asyncio.Future[Json]] = {}
         self._all_run = asyncio.Event()
-
-    @property
-    def waiting(self) -> list[Fate]:
-        """The tasks that have not run yet."""
-        return [fate for fate in self.fates if fate.at is None]
 
     async def run(self, *, patience: float) -> None:
         """Return once every task has run, or `patience` seconds after the last one arrived."""
         within = max(fate.task.at for fate in self.fates) + patience
         listed = (await ask(self._client, "GET", PODS)).body
         async with asyncio.TaskGroup() as group:
-            began = self._clock()
-            watch = group.create_task(self._watch(listed["metadata"]["resourceVersion"]))
-            lives = [group.create_task(self._live(fate, began)) for fate in self.fates]
-            ends = [asyncio.ensure_future(each) for each in (self._all_run.wait(), self._sleep(within))]
+            began = time.monotonic()
+            working = [group.create_task(self._watch(listed["metadata"]["resourceVersion"]))]
+            working += [group.create_task(self._live(fate, began)) for fate in self.fates]
             try:
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                async with asyncio.timeout(within):
+                    await self._all_run.wait()
+            except TimeoutError:
+                pass
             finally:
-                for each in (watch, *lives, *ends):
+                for each in working:
                     each.cancel()
 
     async def end(self) -> None:
@@ -100,27 +79,27 @@ class Controller:
         await asyncio.gather(*(self._delete(name) for name in names - stay))
 
     async def _live(self, fate: Fate, began: float) -> None:
-        await self._sleep(began + fate.task.at - self._clock())
-        while not _runs(pod := await self._made(fate.task.pod(fate.refused))):
+        await asyncio.sleep(began + fate.task.at - time.monotonic())
+        while (pod := await self._made(fate.task.pod(fate.refused)))["status"]["phase"] != "Running":
             wait = BACKOFF_SECONDS[min(fate.refused, len(BACKOFF_SECONDS) - 1)]
-            fate.reasons.append(pod["status"].get("reason", ""))
+            fate.refused += 1
             fate.pinned += PINNED_AT in pod["metadata"].get("annotations", {})
-            await self._sleep(wait)
-        fate.at, fate.pod = self._clock() - began, pod
+            await asyncio.sleep(wait)
+        fate.at, fate.pod = time.monotonic() - began, pod
         self._placed(fate)
-        if not self.waiting:
+        if all(each.at is not None for each in self.fates):
             self._all_run.set()
         if fate.task.life is not None:
-            await self._sleep(fate.task.life)
+            await asyncio.sleep(fate.task.life)
             await self._delete(pod["metadata"]["name"])
 
-    async def _made(self, wish: Raw) -> Raw:
+    async def _made(self, wish: Json) -> Json:
         """Create a pod; return it once a kubelet has admitted or refused it."""
         decided = self._decided[wish["metadata"]["name"]] = asyncio.get_running_loop().create_future()
         answer = await ask(self._client, "POST", PODS, wish)
         if answer.code != HTTPStatus.CREATED:
             raise RuntimeError(f"{wish['metadata']['name']} was not created: {answer}")
-        found: Raw = await decided
+        found: Json = await decided
         return found
 
     async def _delete(self, name: str) -> None:
@@ -136,15 +115,11 @@ class Controller:
                 if line:
                     event = orjson.loads(line)
                     version = event["object"]["metadata"]["resourceVersion"]
-                    self._hear(event["type"], event["object"])
+                    self._note(event["type"], event["object"])
 
-    def _hear(self, change: str, pod: Raw) -> None:
-        there = self.alive.discard if change == "DELETED" else self.alive.add
-        there(pod["metadata"]["uid"])
+    def _note(self, change: str, pod: Json) -> None:
+        note = self.alive.discard if change == "DELETED" else self.alive.add
+        note(pod["metadata"]["uid"])
         decided = self._decided.get(pod["metadata"]["name"])
         if decided and not decided.done() and pod.get("status", {}).get("phase") in {"Running", "Failed"}:
             decided.set_result(pod)
-
-
-def _runs(pod: Raw) -> bool:
-    return bool(pod["status"]["phase"] == "Running")

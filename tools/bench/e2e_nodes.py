@@ -1,23 +1,25 @@
-"""The nodes of a cell, simulated or real, as an observer sees them."""
+"""The nodes of a cell, simulated or real, as an observer sees them, and what they gave to pods."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
+import orjson
 from kubernetes_asyncio.client.api_client import ApiClient
 
+from numalign.model.quantity import millis, units
 from tools.clusters.api_requests import ask
 from tools.clusters.kubelets.clusters import RealCluster
 from tools.clusters.kubelets.kept import Amounts, kept, taken
 from tools.clusters.sim.cluster import Cluster
 from tools.clusters.waiting import SELDOM, seconds_until
 
-PODS = "/api/v1/pods"
-
 Raw = dict[str, Any]
-Slots = Sequence[tuple[int, int]]
+Slots = Iterator[tuple[int, int]]
 """What each zone has left of a resource, and what it has in total."""
+
+PLACEMENT = "numalign.io/placement"
 
 
 class Nodes(Protocol):
@@ -29,7 +31,7 @@ class Nodes(Protocol):
         """Return what a kubelet gave a running pod by sets of zones: CPUs in thousandths, others in units."""
 
     def slots(self, resource: str) -> Slots:
-        """Return the slots of every zone of every node."""
+        """Yield the slots of every zone of every node."""
 
     async def idle(self) -> None:
         """Return once deleted pods are gone."""
@@ -50,9 +52,6 @@ class SimulatedNodes:
 
     def slots(self, resource: str) -> Slots:
         """See `Nodes.slots`."""
-        return [*self._slots(resource)]
-
-    def _slots(self, resource: str) -> Iterator[tuple[int, int]]:
         for name, node in self._cluster.nodes.items():
             most = node.kubelet.machine.make.allocatable().get(resource, 0)
             yield from ((zone.get(resource, 0), most) for zone in self._cluster.available(name).values())
@@ -74,14 +73,11 @@ class RealNodes:
     def held(self, pod: Raw) -> Amounts:
         """See `Nodes.held`."""
         kubelet = self._cluster.kubelets[pod["spec"]["nodeName"]]
-        machine = kubelet.node.machine
-        return kept(kubelet.state, pod["metadata"]["uid"], kubelet.node.devices).total(machine)
+        held = kept(kubelet.state, pod["metadata"]["uid"], kubelet.node.devices)
+        return held.total(kubelet.node.machine)
 
     def slots(self, resource: str) -> Slots:
         """See `Nodes.slots`."""
-        return [*self._slots(resource)]
-
-    def _slots(self, resource: str) -> Iterator[tuple[int, int]]:
         for kubelet in self._cluster.kubelets.values():
             devices = kubelet.node.devices
             gone = taken(kubelet.state, resource, self.alive, devices)
@@ -93,8 +89,25 @@ class RealNodes:
         """See `Nodes.idle`."""
 
         async def leaving() -> int:
-            pods = (await ask(self._api, "GET", PODS)).body["items"]
+            pods = (await ask(self._api, "GET", "/api/v1/pods")).body["items"]
             self.alive = {pod["metadata"]["uid"] for pod in pods}
             return sum("deletionTimestamp" in pod["metadata"] for pod in pods)
 
         await seconds_until(leaving, lambda count: not count, what="pods were gone", within=60, every=SELDOM)
+
+
+def agrees(pod: Raw, held: Mapping[tuple[int, ...], Mapping[str, int]]) -> bool | None:
+    """Return whether the recorded placement of a pod is what it holds; None if there is no record."""
+    record: str | None = pod["metadata"].get("annotations", {}).get(PLACEMENT)
+    if record is None:
+        return None
+    given = {
+        tuple(sorted(f"node-{zone}" for zone in zones)): dict(each) for zones, each in held.items() if each
+    }
+    found: dict[tuple[str, ...], dict[str, int]] = {}
+    for part in orjson.loads(record):
+        amounts = found.setdefault(tuple(sorted(part["zones"])), {})
+        for name, amount in part["amount"].items():
+            read = millis(amount) if name == "cpu" else units(amount)
+            amounts[name] = amounts.get(name, 0) + read
+    return found == given

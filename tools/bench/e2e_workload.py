@@ -69,11 +69,6 @@ class Task:
             "spec": {"containers": [{"name": "main", "image": "openb:2023", "resources": resources}]},
         }
 
-    def __str__(self) -> str:
-        """Return its requests and its policy in a line."""
-        amounts = " ".join(f"{name}={amount}" for name, amount in self.requests.items())
-        return f"{self.name}: {amounts} {self.policy or 'no policy'}"
-
     @property
     def policy(self) -> str:
         """The requested policy; empty if there is none."""
@@ -140,14 +135,3 @@ def _annotations(pod: Raw) -> dict[str, str]:
 
 
 _POLICIES = ("single-numa-node", "restricted", "best-effort")
-
-
-def described(all_tasks: Sequence[Task]) -> str:
-    """Return a summary of all tasks in a sentence, to show progress."""
-    gpus = [task.requests.get(GPU, 0) for task in all_tasks]
-    services = sum(task.life is None for task in all_tasks)
-    wanted = sum(bool(task.policy) for task in all_tasks)
-    return (
-        f"{len(all_tasks)} pods, {services} of them until the end; {sum(map(bool, gpus))} ask for GPUs,"
-        f" {sum(gpu > 1 for gpu in gpus)} for several; {wanted} say how they want to be aligned"
-    )

@@ -10,7 +10,7 @@ The nodes are of one make, or of several makes in turn, as in clusters that have
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from sys import intern
@@ -18,18 +18,15 @@ from typing import Any
 
 from numalign.cache import Question
 from numalign.model import demand
-from numalign.model.bitset import bits, members
 from numalign.model.intent import Intent, Policy, Scope
-from numalign.model.machine import Core, DevicePlace, Machine, Stock
 from numalign.model.node import Known, Node, Zone
 from numalign.model.pod import Container, Pod
-from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
+from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId, render
 from numalign.model.sharing import shared
 
 Raw = dict[str, Any]
 
 GPU, HCA = "nvidia.com/gpu", "rdma/hca"
-SMALL_PAGES, LARGE_PAGES = "hugepages-2Mi", "hugepages-1Gi"
 NAMES = (CPU, MEMORY, GPU)
 
 CPUS = 32
@@ -43,7 +40,7 @@ HERE = 10
 """The cost of a zone from itself."""
 
 _SEED = 7
-_KIB, _MIB, _GIB = 2**10, 2**20, 2**30
+_KIB, _MIB = 2**10, 2**20
 _UNLIKE_KIB = 2**20
 
 
@@ -62,17 +59,7 @@ class Hardware:
     far: int = 32
 
 
-MODELS = (
-    Hardware(),
-    Hardware(cpus=48, memory_mib=192 * 1024, gpus=2, more=((HCA, 1),)),
-    Hardware(cpus=64, memory_mib=256 * 1024, gpus=4, more=((HCA, 4), (LARGE_PAGES, 16 * _GIB)), near=11),
-    Hardware(cpus=24, memory_mib=96 * 1024, far=21),
-    Hardware(cpus=28, memory_mib=112 * 1024, more=((SMALL_PAGES, 2 * _GIB),), far=21),
-    Hardware(cpus=56, memory_mib=256 * 1024, gpus=2, far=20),
-    Hardware(cpus=40, memory_mib=160 * 1024, gpus=2, more=((LARGE_PAGES, 8 * _GIB),), near=11),
-    Hardware(cpus=96, memory_mib=384 * 1024, gpus=8, more=((HCA, 8),)),
-    Hardware(cpus=36, memory_mib=144 * 1024, more=((SMALL_PAGES, _GIB), (LARGE_PAGES, 4 * _GIB)), far=21),
-)
+MODELS = Hardware(), Hardware(cpus=48, memory_mib=192 * 1024, gpus=2, more=((HCA, 1),))
 """Any zone of these models, while it is empty, has room for a pod that needs one zone."""
 
 ZONES = (2, 4, 8, 1)
@@ -114,7 +101,7 @@ def makes(count: int) -> tuple[Make, ...]:
     """Return the first `count` of `MOST_MAKES` makes; policy and scope vary first, then zones, then models.
 
     1 is single-numa-node on two zones, 6 are all configurations of nodes with two zones, 24 all makes of one
-    model, 36 those and half of another model, 216 all.
+    model, 36 those and half of another model.
     """
     every = product(MODELS, ZONES, Scope, ALIGNING)
     return tuple(Make(zones, policy, scope, model) for model, zones, scope, policy in islice(every, count))
@@ -122,16 +109,12 @@ def makes(count: int) -> tuple[Make, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Nodes of several makes in turn, and a pod that needs `needed` zones of a node and requests a policy.
-
-    If `known` is `Known.MACHINE`, the cores, the free CPUs and the zones of devices are known.
-    """
+    """Nodes of several makes in turn, and a pod that needs `needed` zones of a node and requests a policy."""
 
     nodes: int
     makes: tuple[Make, ...]
     asks: Policy
     needed: int = 1
-    known: Known = Known.CONFIGURED
 
     @classmethod
     def alike(cls, nodes: int, zones: int, policy: Policy, needed: int = 1) -> "Case":
@@ -143,13 +126,6 @@ class Case:
         """Return nodes of `count` makes."""
         return cls(nodes, makes(count), asks)
 
-    def __str__(self) -> str:
-        """Return the case as a table shows it."""
-        make = self.makes[0]
-        of_what = f"{make.zones} zones, {make.policy}" if len(self.makes) == 1 else f"{len(self.makes)} makes"
-        takes = "" if self.needed == 1 else f", {self.needed} needed"
-        return f"{self.nodes:,} nodes, {of_what}, asked for {self.asks}{takes}"
-
     def members(self) -> list[Node]:
         """Return the nodes; the same for the same case, and with the same zones for every policy."""
         dice = self._dice()
@@ -159,10 +135,7 @@ class Case:
         """Return some of these nodes with other free amounts; a different selection each turn."""
         dice = self._dice(turn)
         chosen = dice.sample(range(len(nodes)), max(1, round(share * len(nodes))))
-        return [
-            self._told(replace(nodes[at], zones=tuple(self._used(nodes[at].zones, dice))), dice)
-            for at in chosen
-        ]
+        return [replace(nodes[at], zones=tuple(self._used(nodes[at].zones, dice))) for at in chosen]
 
     def question(self, number: int) -> Question:
         """Return a pod of one container; each number requests a byte more, so no answer is cached."""
@@ -185,19 +158,14 @@ class Case:
         machine = make.machine(dice)
         names = machine[0].allocatable
         totals = {name: sum(zone.allocatable[name] for zone in machine) for name in names}
-        node = Node(
+        return Node(
             f"node-{number:05}",
             tuple(self._used(machine, dice)),
             policy=make.policy,
             scope=make.scope,
             totals=Resources({**totals, "pods": 110}),
-            known=self.known,
+            known=Known.CONFIGURED,
         )
-        return self._told(node, dice)
-
-    def _told(self, node: Node, dice: random.Random) -> Node:
-        """Return the node as it is known, with its machine if the case has it described."""
-        return described(node, dice) if self.known is Known.MACHINE else node
 
     def _used(self, machine: Sequence[Zone], dice: random.Random) -> Iterator[Zone]:
         """Yield the zones with pods on them."""
@@ -225,39 +193,49 @@ class Case:
         )
 
 
-def described(node: Node, dice: random.Random) -> Node:
-    """Return the node with its machine: two sockets, cores of two threads, each device in one zone.
-
-    Linux numbers the first threads of all cores before the second ones. The free CPUs are random.
-    """
-    machine = node.machine or _machine(node)
-    names = [name for name, _ in machine.devices]
-    free = 0
-    for zone, cpus in zip(node.zones, machine.topology.zones, strict=True):
-        given_out = [*members(cpus & ~machine.reserved)]
-        free |= bits(dice.sample(given_out, zone.free[CPU] // MILLI))
-    left = tuple((name, tuple(zone.free[name] for zone in node.zones)) for name in names)
-    return replace(node, machine=machine, stock=Stock(free, left))
-
-
-def _machine(node: Node) -> Machine:
-    count = len(node.zones)
-    sizes = [zone.capacity[CPU] // MILLI for zone in node.zones]
-    half = sum(sizes) // 2
-    starts = [sum(sizes[:at]) // 2 for at in range(count)]
-    cores = (
-        Core(zone.id, at * 2 // count, zone.id, bits([first, half + first]))
-        for at, zone in enumerate(node.zones)
-        for first in range(starts[at], starts[at] + sizes[at] // 2)
-    )
-    devices = tuple((name, tuple(_places(node, name))) for name in sorted(node.devices))
-    return Machine(node.ids, tuple(cores), bits(starts), devices)
-
-
-def _places(node: Node, name: str) -> Iterator[DevicePlace]:
-    for zone in node.zones:
-        yield DevicePlace((zone.id,), zone.capacity[name], zone.allocatable[name])
-
-
 def _drawn(dice: random.Random, least: int, most: int, *, short: bool) -> int:
     return dice.randrange(least // 2) if short else dice.randint(least, most)
+
+
+def objects(nodes: Iterable[Node]) -> Iterator[Raw]:
+    """Yield a Node and a NodeResourceTopology for each of these nodes."""
+    for node in nodes:
+        totals = {name: render(name, amount) for name, amount in (node.totals or {}).items()}
+        labels = {"kubernetes.io/hostname": node.name}
+        yield {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": node.name, "labels": labels},
+            "status": {"capacity": totals, "allocatable": totals},
+        }
+        yield topology(node)
+
+
+def topology(node: Node) -> Raw:
+    """Return the topology of a node, as an exporter publishes it."""
+    return {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": node.name},
+        "attributes": [
+            {"name": "topologyManagerPolicy", "value": node.policy.value},
+            {"name": "topologyManagerScope", "value": node.scope.value},
+        ],
+        "zones": [
+            {
+                "name": zone.name,
+                "type": "Node",
+                "costs": [{"name": f"node-{to}", "value": cost} for to, cost in zone.costs],
+                "resources": [
+                    {
+                        "name": name,
+                        "capacity": render(name, capacity),
+                        "allocatable": render(name, zone.allocatable[name]),
+                        "available": render(name, zone.free[name]),
+                    }
+                    for name, capacity in zone.capacity.items()
+                ],
+            }
+            for zone in node.zones
+        ],
+    }

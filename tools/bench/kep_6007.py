@@ -7,33 +7,32 @@ figures, from which the page is generated. It takes some minutes of one processo
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
-from types import MappingProxyType
 
+from numalign.curves import Axis, Chart, Line
+from numalign.kubelet.admit import admit, charge
+from numalign.model import demand
 from numalign.model.intent import Policy
+from numalign.model.node import Known, Node, Zone
 from numalign.model.options import DEFAULTS, NumaStrategy, Options, TopologyOption
+from numalign.model.pod import Container, Pod
+from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from numalign.simulation.replay_summary import mean_curve, mean_of, to_document
-from numalign.simulation.trace import Trace, read_trace
+from numalign.simulation.trace import Trace
 from numalign.simulation.zone_cluster import ZoneSample
 from numalign.simulation.zone_replay import Zoning, replay_on_zones, turnover_on_zones
-from tools.bench import command_line, kep_6007_page
-from tools.bench.kep_6007_cases import CASES, outcome
-from tools.bench.replay_page import Raw
-from tools.bench.replays import FIRST_SEED, ZONES, files
+from tools.bench.replays import FIRST_SEED, ZONES, Raw, bundled, described, replayed
+from tools.bench.tables import Measurement, parsed, write_page
 
-KUBELETS: Mapping[str, Options] = MappingProxyType(
-    {
-        "none": DEFAULTS,
-        "most-allocated": Options(strategy=NumaStrategy.MOST_ALLOCATED),
-        "least-allocated": Options(strategy=NumaStrategy.LEAST_ALLOCATED),
-        "prefer-most-allocated": Options(topology=frozenset({TopologyOption.PREFER_MOST_ALLOCATED})),
-    }
-)
+KUBELETS: Mapping[str, Options] = {
+    "none": DEFAULTS,
+    "most-allocated": Options(strategy=NumaStrategy.MOST_ALLOCATED),
+    "least-allocated": Options(strategy=NumaStrategy.LEAST_ALLOCATED),
+    "prefer-most-allocated": Options(topology=frozenset({TopologyOption.PREFER_MOST_ALLOCATED})),
+}
 """The kubelets that are compared, by their option; the last is that of the KEP's first text."""
 
 SCHEDULERS = "stock", "scorer"
@@ -57,9 +56,10 @@ class Day:
     every: int
 
 
-DAYS: Mapping[str, Day] = MappingProxyType(
-    {"filling": Day(1.3, None, 50, 100, 5), "turnover": Day(2.5, 0.9, 100, 250, 10)}
-)
+DAYS: Mapping[str, Day] = {
+    "filling": Day(1.3, None, 50, 100, 5),
+    "turnover": Day(2.5, 0.9, 100, 250, 10),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,39 +77,33 @@ class Run:
         pinned, day = fleet().pinned(), DAYS[self.day]
         zoning = Zoning(self.zones, Policy.SINGLE_NUMA_NODE, options=KUBELETS[self.kubelet])
         nodes = zoning.nodes_of(pinned)
-        replayed = partial(turnover_on_zones, load=day.load) if day.load else replay_on_zones
-        samples = replayed(nodes, pinned, self.scheduler, ratio=day.ratio, seed=self.seed, every=day.every)
-        return list(samples)
+        replay = partial(turnover_on_zones, load=day.load) if day.load else replay_on_zones
+        return list(replay(nodes, pinned, self.scheduler, ratio=day.ratio, seed=self.seed, every=day.every))
 
 
 def fleet() -> Trace:
     """Return the trace with a part of its nodes."""
-    trace = read_trace(*files(None)).with_gpus()
+    trace = bundled()
     return Trace(trace.nodes[::ONE_OF], trace.pods)
 
 
 def measure(seeds: int) -> Raw:
     """Run all replays on all processors; return the document of the run."""
-    numbers, trace = [FIRST_SEED + at for at in range(seeds)], fleet()
+    numbers = [FIRST_SEED + at for at in range(seeds)]
     kinds = list(product(DAYS, ZONES, SCHEDULERS, KUBELETS))
-    runs = [Run(*kind, seed) for kind in kinds for seed in numbers]
-    found = dict(zip(runs, _replayed(runs), strict=True))
+    found = dict(replayed([Run(*kind, seed) for kind in kinds for seed in numbers]))
     return {
         "one_of": ONE_OF,
         "seeds": numbers,
-        "trace": {
-            "nodes": len(trace.nodes),
-            "gpus": sum(node.gpus for node in trace.nodes),
-            "pods": len(trace.pods),
-        },
+        "trace": described(fleet()),
         "days": {name: {"ratio": day.ratio, "load": day.load} for name, day in DAYS.items()},
         "cases": [
             {
-                "title": case.title,
-                "pods": [pod.name for pod in case.pods],
-                "zones": {name: outcome(case, options) for name, options in KUBELETS.items()},
+                "title": title,
+                "pods": [pod.name for pod in pods],
+                "zones": {name: outcome(devices, pods, options) for name, options in KUBELETS.items()},
             }
-            for case in CASES
+            for title, devices, pods in CASES
         ],
         "replays": [
             {
@@ -121,66 +115,182 @@ def measure(seeds: int) -> Raw:
     }
 
 
-def _replayed(runs: Sequence[Run]) -> Iterator[list[ZoneSample]]:
-    """Yield the samples of all replays, in order; report on standard error which are done."""
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        for run, samples in zip(runs, pool.map(Run.samples, runs), strict=True):
-            sys.stderr.write(
-                f"{run.day}, {run.zones} zones, {run.scheduler}, {run.kubelet}, seed {run.seed}:"
-                f" {samples[-1].turned_away:,.0f} of {samples[-1].pods:,.0f} pods turned away\n"
-            )
-            yield samples
-
-
 def summed_up(day: Day, replays: Sequence[Sequence[ZoneSample]]) -> Raw:
     """Return the figures of each replay in the part of the day that counts, and the mean curve."""
+    counted = ([each for each in samples if day.first <= each.arrived <= day.last] for samples in replays)
     return {
-        "runs": [_figures([sample for sample in samples if _counts(day, sample)]) for samples in replays],
+        "runs": [_figures(samples) for samples in counted],
         "curve": [to_document(sample) for sample in mean_curve(replays)],
     }
-
-
-def _counts(day: Day, sample: ZoneSample) -> bool:
-    return day.first <= sample.arrived <= day.last
 
 
 def _figures(samples: Sequence[ZoneSample]) -> Raw:
     """Return what happened between the first sample and the last per 100 pods, and the mean state."""
     first, last, mean = samples[0], samples[-1], mean_of(samples)
     pods = (last.pods - first.pods) / 100
+    events, states = (
+        ("aligned", "turned_away", "refusals"),
+        ("free_cpus", "free_gpus", "stranded", "allocated"),
+    )
+    happened = {name: round((getattr(last, name) - getattr(first, name)) / pods, 3) for name in events}
+    return {**happened, **{name: round(getattr(mean, name), 3) for name in states}}
+
+
+# ---- the smallest cases in which the options differ: one node, and three pods in turn
+
+DEVICE = "example.com/nic"
+GIB = 2**30
+
+
+def _pod(name: str, cpus: int, devices: int = 0) -> Pod:
+    """Return a Guaranteed pod of so many CPUs, each with 1 GiB of memory, and of devices."""
+    more = {DEVICE: devices} if devices else {}
+    amounts = Resources({CPU: cpus * MILLI, MEMORY: cpus * GIB, **more})
+    return Pod(name, containers=(Container("main", requests=amounts, limits=amounts),))
+
+
+SMALL, LARGE = _pod("4 CPUs", 4), _pod("8 CPUs", 8)
+PINNED = _pod("4 CPUs and a device of zone 1", 4, 1)
+CASES = (
+    ("A pod is pinned to zone 1 by its device, as in the KEP's figures", 1, (PINNED, SMALL, LARGE)),
+    ("The same, but the last pod needs the other device of zone 1", 2, (PINNED, SMALL, PINNED)),
+    ("Nothing is pinned", 0, (SMALL, SMALL, LARGE)),
+)
+"""Titles, the devices in the second zone of a node of two zones of 8 CPUs, and the pods that arrive."""
+
+
+def outcome(devices: int, pods: Sequence[Pod], options: Options) -> list[int | None]:
+    """Return the zone that each pod gets, None if the kubelet rejects it."""
+    amounts = [Resources({CPU: 8 * MILLI, MEMORY: 16 * GIB, DEVICE: count}) for count in (0, devices)]
+    members = tuple(
+        Zone(ZoneId(at), f"node-{at}", each, each, each, ((ZoneId(at), 10), (ZoneId(1 - at), 21)))
+        for at, each in enumerate(amounts)
+    )
+    node = Node("node", members, policy=Policy.SINGLE_NUMA_NODE, known=Known.CONFIGURED, options=options)
+    zones: list[int | None] = []
+    for pod in pods:
+        admission = admit(node, demand.of(pod))
+        node = charge(node, admission)
+        zones.append(None if admission.refusal else min(admission.placement.zones))
+    return zones
+
+
+# ---- the page
+
+_TEMPLATE = Path(__file__).with_name("kep_6007_page.md")
+_HEAD = (
+    *("scheduler", "kubelets", "in one zone, %", "turned away, %", "by seed"),
+    *("rejections per 100", "free CPUs", "free GPUs", "stranded, %", "allocated, %"),
+)
+CHARTED = {"turned-away": "Pods turned away so far, %", "free-gpus": "Largest free block of GPUs"}
+"""The charts of each replay, with their titles."""
+
+
+def tables(found: Raw) -> dict[str, Measurement]:
+    """Return the tables of the replays, by day and zones."""
     return {
-        **{
-            name: round((getattr(last, name) - getattr(first, name)) / pods, 3)
-            for name in ("aligned", "turned_away", "refusals")
-        },
-        **{
-            name: round(getattr(mean, name), 3)
-            for name in ("free_cpus", "free_gpus", "stranded", "allocated")
-        },
+        f"{day}_{zones}": Measurement(
+            f"{day}, {zones} zones", [_row(each) for each in _replays(found, day, zones)], head=_HEAD
+        )
+        for day, zones in _parts(found)
     }
 
 
-def main() -> int:
-    """Replay as the flags say; return 0."""
-    parser = command_line.parser("tools.bench.kep_6007", __doc__)
-    parser.add_argument("--seeds", type=command_line.number, default=5, help="number of seeds (default 5)")
-    parser.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="write the page here, with its charts and figures"
+def _parts(found: Raw) -> list[tuple[str, int]]:
+    return list(dict.fromkeys((each["day"], each["zones"]) for each in found["replays"]))
+
+
+def _replays(found: Raw, day: str, zones: int) -> list[Raw]:
+    return [each for each in found["replays"] if (each["day"], each["zones"]) == (day, zones)]
+
+
+def _row(each: Raw) -> Sequence[str]:
+    runs = each["runs"]
+    mean = {name: sum(run[name] for run in runs) / len(runs) for name in runs[0]}
+    return (
+        each["scheduler"],
+        each["kubelet"],
+        f"{mean['aligned']:.2f}",
+        f"{mean['turned_away']:.2f}",
+        ", ".join(f"{run['turned_away']:.2f}" for run in runs),
+        f"{mean['refusals']:.1f}",
+        f"{mean['free_cpus']:.1f}",
+        f"{mean['free_gpus']:.2f}",
+        f"{mean['stranded']:.2f}",
+        f"{mean['allocated']:.2f}",
     )
-    chosen = parser.parse_args()
+
+
+def page(found: Raw) -> str:
+    """Return the page; it depends on these figures only."""
+    days = found["days"]
+    return _TEMPLATE.read_text(encoding="utf-8").format(
+        **found["trace"],
+        one_of=found["one_of"],
+        seeds=", ".join(map(str, found["seeds"])),
+        filled=round(days["filling"]["ratio"] * 100),
+        turned=round(days["turnover"]["ratio"] * 100),
+        load=round(days["turnover"]["load"] * 100),
+        cases="\n".join(_cases(found)),
+        **{place: "\n".join(table.markdown()) for place, table in tables(found).items()},
+    )
+
+
+def _cases(found: Raw) -> Iterator[str]:
+    for case in found["cases"]:
+        rows = [
+            (name, *("rejected" if zone is None else f"zone {zone}" for zone in zones))
+            for name, zones in case["zones"].items()
+        ]
+        table = Measurement("", rows, head=("kubelet", *case["pods"]))
+        yield from (f"**{case['title']}.**", "", *table.markdown(), "")
+
+
+def charts(found: Raw) -> dict[str, Chart]:
+    """Return the charts, by what they show."""
+    return {
+        f"{day}-{zones}-zones-{figure}": _chart(_replays(found, day, zones), figure, f"{day}, {zones} zones")
+        for day, zones in _parts(found)
+        for figure in CHARTED
+    }
+
+
+def _chart(some: Sequence[Raw], figure: str, of_what: str) -> Chart:
+    """Return a chart with a colour for each kind of kubelets, dashed without the scorer."""
+    lines = [
+        Line(
+            f"{each['kubelet']}, {each['scheduler']}",
+            [(sample["arrived"], _value(sample, figure)) for sample in each["curve"]],
+            [*KUBELETS].index(each["kubelet"]),
+            dashed=each["scheduler"] == "stock",
+        )
+        for each in some
+    ]
+    most = round(max(x for line in lines for x, _ in line.points))
+    ticks = range(0, most + 1, 10 if most < 200 else 50)  # noqa: PLR2004  as many as fit below the axis
+    across = Axis("asked for, % of all GPUs", logarithmic=False, ticks=ticks)
+    return Chart(f"{CHARTED[figure]}: {of_what}", across, Axis("", logarithmic=False), lines)
+
+
+def _value(sample: Raw, figure: str) -> float:
+    return float(
+        sample["free_gpus"] if figure == "free-gpus" else 100 * sample["turned_away"] / sample["pods"]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Replay as the flags say; return 0."""
+    chosen = parsed(
+        "kep_6007",
+        __doc__,
+        arguments,
+        seeds=(5, 1, "number of seeds"),
+        markdown=(None, None, "write the page here, with its charts and figures"),
+    )
     found = measure(chosen.seeds)
-    print(kep_6007_page.text(found))
-    command_line.write(found, chosen.json)
-    if chosen.markdown:
-        _write(found, chosen.markdown)
+    print("\n\n".join(table.printed() for table in tables(found).values()))
+    write_page(page(found), found, charts(found), chosen.markdown)
     return 0
-
-
-def _write(found: Raw, file: Path) -> None:
-    file.write_text(kep_6007_page.page(found), encoding="utf-8")
-    command_line.write(found, file.with_suffix(".json"))
-    for name, chart in kep_6007_page.charts(found).items():
-        (file.parent / name).write_text(chart, encoding="utf-8")
 
 
 if __name__ == "__main__":

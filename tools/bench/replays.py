@@ -1,5 +1,5 @@
 """
-Replay the openb trace: with the published policies, which validates the simulator, and on nodes with zones.
+Replay the openb trace: without zones, to check published figures, and with zones, to compare strategies.
 
 `make simulate` writes docs/measurements/simulate.md with its charts, and next to it simulate.json with all
 figures, from which the page is generated.
@@ -7,151 +7,271 @@ By default, the trace is the bundled tables of shapes. With `--trace`, it is the
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from examples import DATA
 from examples.openb import shapes
+from numalign.curves import Axis, Chart, Line
 from numalign.model.errors import BadInput
 from numalign.model.intent import Policy
-from numalign.simulation.node_policies import NODE_POLICIES
-from numalign.simulation.node_replay import replay_on_nodes
-from numalign.simulation.replay import Sample
+from numalign.simulation.node_replay import NODE_POLICIES, replay_on_nodes
+from numalign.simulation.replay import PER_CENT, Sample
+from numalign.simulation.replay_charts import CHARTED
 from numalign.simulation.replay_summary import mean_curve, mean_of, to_document
 from numalign.simulation.trace import Trace, read_trace
 from numalign.simulation.zone_replay import Zoning, replay_on_zones
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
-from tools.bench import command_line, replay_page
-from tools.bench.replay_page import Raw
+from tools.bench.tables import Measurement, parsed, write_page
+
+Raw = dict[str, Any]
+SampleT_co = TypeVar("SampleT_co", bound=Sample, covariant=True)
 
 FIRST_SEED = 42
 """The first seed of the published runs, which count up from it."""
-
 RATIO = 1.3
-
+ZONES = 2, 4
+"""Numbers of zones into which nodes are split."""
 LISTS = "openb_node_list_all_node.csv", "openb_pod_list_default.csv"
 """The files of the published trace: nodes and pods."""
 
+PUBLISHED: Mapping[str, Mapping[str, Sequence[float]]] = {
+    "Random": {
+        "allocated": (
+            10.01,
+            20.0,
+            30.02,
+            40.01,
+            49.97,
+            59.73,
+            69.21,
+            78.66,
+            85.02,
+            86.3,
+            86.88,
+            87.28,
+            87.47,
+        ),
+        "fragments": (
+            14.43,
+            14.67,
+            14.81,
+            14.93,
+            15.1,
+            15.45,
+            15.9,
+            15.92,
+            14.48,
+            13.49,
+            12.97,
+            12.61,
+            12.43,
+        ),
+    },
+    "BestFit": {
+        "allocated": (10.01, 20.0, 30.02, 40.01, 50.01, 60.0, 70.0, 80.02, 89.99, 92.86, 92.94, 93.0, 93.08),
+        "fragments": (14.25, 13.38, 12.5, 11.68, 10.81, 9.97, 9.13, 8.29, 7.41, 7.05, 6.98, 6.92, 6.85),
+    },
+}
+"""
+Means of the ten seeds for `openb_pod_list_default` at tuning ratio 1.3, in per cent of all GPUs, once 10 to
+130 per cent are requested, from hkust-adsl/kubernetes-scheduler-simulator at 8f3d641,
+experiments/analysis/expected_results (analysis_allo_discrete.csv and analysis_frag_discrete.csv).
+"""
 
-ZONES = 2, 4
-"""Numbers of zones into which nodes are split."""
+_DRAWN = ("stock", "webhook", "scorer", "LeastNUMANodes", "MostAllocated")
+_TICKS = range(0, 131, 10)
+_TEMPLATE = Path(__file__).with_name("replay_page.md")
 
-POLICY = Policy.RESTRICTED
+
+class Run(Protocol[SampleT_co]):
+    """One replay, which can be done in another process."""
+
+    def samples(self) -> list[SampleT_co]:
+        """Run the replay and return its samples."""
+
+
+RunT = TypeVar("RunT", bound=Run[Any])
+
+
+def replayed(runs: Sequence[RunT]) -> Iterator[tuple[RunT, list[Any]]]:
+    """Yield replays with their samples, from all processors; report on standard error which are done."""
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        for run, samples in zip(runs, pool.map(type(runs[0]).samples, runs), strict=True):
+            sys.stderr.write(f"{run}: {samples[-1].allocated:.2f} % allocated\n")
+            yield run, samples
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """One replay; on nodes without zones if `zones` is 0."""
+class Replay:
+    """One replay of the trace in a folder; on nodes without zones if `zones` is 0."""
 
+    folder: Path | None
     zones: int
     name: str
     seed: int
 
-    def samples(self, trace: Trace) -> list[Sample]:
+    def samples(self) -> list[Sample]:
         """Run the replay and return its samples; with zones, all pods get exclusive CPUs."""
+        trace = bundled(self.folder)
         if not self.zones:
             return list(replay_on_nodes(trace, self.name, ratio=RATIO, seed=self.seed))
         pinned = trace.pinned()
-        nodes = Zoning(self.zones, POLICY).nodes_of(pinned)
+        nodes = Zoning(self.zones, Policy.RESTRICTED).nodes_of(pinned)
         return list(replay_on_zones(nodes, pinned, self.name, ratio=RATIO, seed=self.seed))
 
 
-def measure(trace: Trace, *, seeds: int, zone_seeds: int) -> Raw:
-    """Run all replays on all processors; return the document of the run."""
-    nodes = trace.with_gpus()
-    names = {0: NODE_POLICIES, **dict.fromkeys(ZONES, ZONE_SCHEDULERS)}
-    every = [
-        Replayed(zones, name, FIRST_SEED + at)
-        for zones, each in names.items()
-        for name in each
-        for at in range(zone_seeds if zones else seeds)
+def bundled(folder: Path | None = None) -> Trace:
+    """Return the trace of the published lists in a folder, or of the bundled tables, without other nodes."""
+    files = LISTS if folder else (shapes.NODES, shapes.PODS)
+    nodes, pods = ((folder or DATA) / name for name in files)
+    return read_trace(nodes, pods).with_gpus()
+
+
+def measure(folder: Path | None, *, seeds: int, zone_seeds: int) -> Raw:
+    """Run all replays; return the document of the run."""
+    trace, numbers = bundled(folder), {0: seeds, **dict.fromkeys(ZONES, zone_seeds)}
+    runs = [
+        Replay(folder, zones, name, FIRST_SEED + at)
+        for zones, count in numbers.items()
+        for name in (ZONE_SCHEDULERS if zones else NODE_POLICIES)
+        for at in range(count)
     ]
-    found = dict(zip(every, _replayed(nodes, every), strict=True))
-    by_zones = {
-        zones: {
-            name: summed_up([found[one] for one in every if (one.zones, one.name) == (zones, name)])
-            for name in each
+    found: dict[tuple[int, str], list[list[Sample]]] = {}
+    for run, samples in replayed(runs):
+        found.setdefault((run.zones, run.name), []).append(samples)
+    summaries: dict[int, Raw] = {zones: {} for zones in numbers}
+    for (zones, name), several in found.items():
+        last = [samples[-1] for samples in several]
+        summaries[zones][name] = {
+            "mean": to_document(mean_of(last)),
+            "runs": [to_document(sample) for sample in last],
+            "curve": [to_document(sample) for sample in mean_curve(several)],
         }
-        for zones, each in names.items()
-    }
     return {
         "ratio": RATIO,
         "seeds": [FIRST_SEED + at for at in range(seeds)],
         "zone_seeds": [FIRST_SEED + at for at in range(zone_seeds)],
-        "trace": {
-            "nodes": len(nodes.nodes),
-            "gpus": sum(node.gpus for node in nodes.nodes),
-            "pods": len(nodes.pods),
-        },
-        "policies": by_zones[0],
-        "zoned": {str(zones): by_zones[zones] for zones in ZONES},
+        "trace": described(trace),
+        "policies": summaries[0],
+        "zoned": {str(zones): summaries[zones] for zones in ZONES},
     }
 
 
-def _replayed(trace: Trace, every: Sequence[Replayed]) -> Iterator[list[Sample]]:
-    """Yield the samples of all replays, in order; report on standard error which are done."""
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        for one, samples in zip(every, pool.map(Replayed.samples, every, repeat(trace)), strict=True):
-            where = f"{one.zones} zones" if one.zones else "no zones"
-            sys.stderr.write(f"{where}, {one.name}, seed {one.seed}: {samples[-1].allocated:.2f} %\n")
-            yield samples
+def described(trace: Trace) -> Raw:
+    """Return the numbers of nodes, GPUs and pods of a trace."""
+    gpus = sum(node.gpus for node in trace.nodes)
+    return {"nodes": len(trace.nodes), "gpus": gpus, "pods": len(trace.pods)}
 
 
-def summed_up(replays: list[list[Sample]]) -> Raw:
-    """Return the last sample of each replay, their mean, and the mean curve."""
-    last = [samples[-1] for samples in replays]
-    return {
-        "mean": to_document(mean_of(last)),
-        "runs": [to_document(sample) for sample in last],
-        "curve": [to_document(sample) for sample in mean_curve(replays)],
-    }
+def tables(found: Raw) -> dict[str, Measurement]:
+    """Return the tables of a run, by their places in the page."""
+    rows = [
+        (
+            name,
+            *(
+                cell
+                for each in ("allocated", "fragments")
+                for cell in _beside(name, each, policy["mean"][each])
+            ),
+            _range(policy),
+        )
+        for name, policy in found["policies"].items()
+    ]
+    head = ("policy", "allocated, %", "published", "fragments, %", "published", "range allocated, %")
+    made = {"policies": Measurement("no zones", rows, head=head)}
+    for zones, strategies in found["zoned"].items():
+        zone_rows = [
+            (
+                name,
+                *(f"{each['mean'][figure]:.2f}" for figure in CHARTED),
+                f"{each['mean']['refusals']:,.0f}",
+                _range(each),
+            )
+            for name, each in strategies.items()
+        ]
+        zone_head = ("strategy", *(f"{figure}, %" for figure in CHARTED), "rejections", "range allocated, %")
+        made[f"zones_{zones}"] = Measurement(f"{zones} zones", zone_rows, head=zone_head)
+    return made
 
 
-def main() -> int:
+def _beside(policy: str, figure: str, mean: float) -> tuple[str, str]:
+    return f"{mean:.2f}", f"{PUBLISHED[policy][figure][-1]:.2f}"
+
+
+def _range(found: Raw) -> str:
+    allocated = [run["allocated"] for run in found["runs"]]
+    return f"{min(allocated):.2f} to {max(allocated):.2f}"
+
+
+def page(found: Raw) -> str:
+    """Return the page; it depends on these figures only."""
+    return _TEMPLATE.read_text(encoding="utf-8").format(
+        **found["trace"],
+        seeds=len(found["seeds"]),
+        first=found["seeds"][0],
+        last=found["seeds"][-1],
+        zone_seeds=", ".join(map(str, found["zone_seeds"])),
+        asked=round(found["ratio"] * PER_CENT),
+        **{place: "\n".join(table.markdown()) for place, table in tables(found).items()},
+    )
+
+
+def charts(found: Raw) -> dict[str, Chart]:
+    """Return the charts, by what they show."""
+    made = {}
+    for figure in ("allocated", "fragments"):
+        lines = []
+        for colour, (name, policy) in enumerate(found["policies"].items()):
+            theirs = list(zip(_TICKS[1:], PUBLISHED[name][figure], strict=True))
+            lines += [
+                Line(name, _points(policy, figure), colour),
+                Line(f"{name}, published", theirs, colour, dashed=True),
+            ]
+        made[f"nodes-{figure}"] = _chart(
+            f"{CHARTED[figure]} by what was asked for, nodes without zones", lines
+        )
+    for zones, strategies in found["zoned"].items():
+        for figure, title in CHARTED.items():
+            lines = [
+                Line(name, _points(strategies[name], figure), colour) for colour, name in enumerate(_DRAWN)
+            ]
+            made[f"{zones}-zones-{figure}"] = _chart(f"{title}, {zones} zones", lines)
+    return made
+
+
+def _points(found: Raw, figure: str) -> list[tuple[float, float]]:
+    return [(sample["arrived"], sample[figure]) for sample in found["curve"]]
+
+
+def _chart(title: str, lines: Sequence[Line]) -> Chart:
+    across = Axis("asked for, % of all GPUs", logarithmic=False, ticks=_TICKS)
+    return Chart(title, across, Axis("%", logarithmic=False), lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Replay as the flags say; return 0, or 2 with the mistakes of a trace on standard error."""
-    parser = command_line.parser("tools.bench.replays", __doc__)
-    parser.add_argument(
-        "--trace", type=Path, metavar="FOLDER", help="read the published lists in this folder"
+    chosen = parsed(
+        "replays",
+        __doc__,
+        arguments,
+        trace=(None, None, "read the published lists in this folder"),
+        seeds=(10, 1, "number of seeds without zones"),
+        zone_seeds=(1, 1, "number of seeds with zones"),
+        markdown=(None, None, "write the page here, with its charts and figures"),
     )
-    parser.add_argument(
-        "--seeds", type=command_line.number, default=10, help="number of seeds without zones (default 10)"
-    )
-    parser.add_argument(
-        "--zone-seeds", type=command_line.number, default=1, help="number of seeds with zones (default 1)"
-    )
-    parser.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="write the page here, with its charts and figures"
-    )
-    chosen = parser.parse_args()
     try:
-        trace = read_trace(*files(chosen.trace))
-        found = measure(trace, seeds=chosen.seeds, zone_seeds=chosen.zone_seeds)
+        found = measure(chosen.trace, seeds=chosen.seeds, zone_seeds=chosen.zone_seeds)
     except (BadInput, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    print(replay_page.text(found))
-    command_line.write(found, chosen.json)
-    if chosen.markdown:
-        _write(found, chosen.markdown)
+    print("\n\n".join(table.printed() for table in tables(found).values()))
+    write_page(page(found), found, charts(found), chosen.markdown)
     return 0
-
-
-def files(folder: Path | None) -> tuple[Path, Path]:
-    """Return the files of nodes and pods: the published lists in a folder, or the bundled tables."""
-    names = LISTS if folder else (shapes.NODES, shapes.PODS)
-    nodes, pods = ((folder or DATA) / name for name in names)
-    return nodes, pods
-
-
-def _write(found: Raw, file: Path) -> None:
-    file.write_text(replay_page.page(found), encoding="utf-8")
-    command_line.write(found, file.with_suffix(".json"))
-    for name, chart in replay_page.charts(found).items():
-        (file.parent / replay_page.chart_file(name)).write_text(chart, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,9 +3,7 @@ Measure how many pods per second the real kube-scheduler binds: with the scorer,
 
 Every extender has the cost of its protocol: JSON, a round trip in the middle of a scheduling cycle, and one
 more program that needs processor time. The empty extender shows that cost: it is written in Go, evaluates
-nothing, and treats all nodes alike. The rest is the cost of numalign: partly that of Python and its HTTP,
-which an empty extender on numalign's own server shows (`tools.bench.empty_server`), and partly that of the
-answers.
+nothing, and treats all nodes alike. The rest is the cost of numalign.
 
 In every cell, the same pods are in the queue before the scheduler starts, on the same nodes. A pod counts as
 bound when a watch of the API server shows its node. On one machine, all programs share the processors, and
@@ -14,219 +12,85 @@ on a separate host. The cells of a round run one after another on one control pl
 them in reverse order. A ratio compares two cells of one round; the median over all rounds is shown. The
 scheduler may send 1,000 requests per second to the API server. With its default limit of 50, it would bind
 only that many with any extender.
-
-`--json FILE` writes: {"numbers": {"nodes", "pods", "repeats", "cores"}, "cells": {NAME: {"title",
-"binds_per_second", "runs": [pods/s, ...], "steady": [pods/s, ...], "to_empty": ratio, "to_python": ratio,
-"to_none": ratio, "beside_empty": NAME, "beside_python": NAME, "beside_none": NAME,
-"cpu_ms_per_pod": {PROGRAM: ms}, "cores_for_others"}}, "aims": {SENTENCE: met}}. NAME is one of
-`scheduling_cells.CELLS`. A ratio is null if it is not defined, or if the other cell was not run. If other
-work on the machine used much of the cores (`cores_for_others`), no rate is meaningful.
 """
 
-import argparse
 import asyncio
-import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any
 
-from tools.bench import command_line, scheduling_site
-from tools.bench.e2e import binaries
-from tools.bench.figures import table
-from tools.bench.scheduling_cells import BASE, CELLS, Cell
-from tools.bench.scheduling_site import Run, Site
-from tools.bench.targets import AIMED_AT, BINDS
-from tools.clusters.gotools import UnavailableError
+from tools.bench import scheduling_site
+from tools.bench.scheduling_cells import CELLS
+from tools.bench.scheduling_site import Run
+from tools.bench.tables import MET, MISSED, Measurement, one_of, program
 
-Raw = dict[str, Any]
-
+LEAST = 0.9
+"""The least ratio of pods bound per second to those with the empty extender."""
+AIMED = ("numalign-rank", "numalign-bind", "numalign-rank-apart", "numalign-bind-apart")
 WARM_UP = "none"
 """A cell that runs before all others and does not count: an API server is slow at first."""
 
-AIM = f"at least {BINDS:.0%} as many pods per second as with the empty extender"
+_PROGRAMS = (("kube-scheduler",), ("extender",), ("kube-apiserver", "etcd"))
+HEAD = (
+    *("", "pods/s", "to empty", "to none"),
+    *("scheduler, ms per pod", "extender", "API server, etcd", "target", ""),
+)
 
-QUICK = {"nodes": 50, "pods": 50, "repeats": 1, "cells": tuple(BASE)}
-NONE = "-"
-_PROGRAMS = {
-    "CPU ms/pod: scheduler": ("kube-scheduler",),
-    "extender": ("extender",),
-    "API server, etcd": ("kube-apiserver", "etcd"),
-    "kubelets": ("kubelets",),
-}
-_HEAD = ("", "pods/s", "least", "most", ": empty", ": Python", ": none", *_PROGRAMS, "cores for others")
+Runs = dict[str, list[Run]]
+"""The rounds of each cell."""
 
 
-@dataclass(slots=True)
-class Outcome:
-    """All rounds of all cells, by name; a cell has one run for each round."""
-
-    numbers: Mapping[str, int]
-    runs: dict[str, list[Run]] = field(default_factory=dict)
-
-    def add(self, name: str, run: Run) -> None:
-        """Add the next round of a cell."""
-        self.runs.setdefault(name, []).append(run)
-
-    def ratio(self, name: str, other: str) -> float | None:
-        """Return the median over the rounds of the ratio of two rates; None if either cell was not run."""
-        pairs = zip(self.runs.get(name, ()), self.runs.get(other, ()), strict=False)
-        ratios = [run.rate / beside.rate for run, beside in pairs]
-        return median(ratios) if ratios else None
-
-    def aims(self) -> dict[str, bool]:
-        """Return the targets and whether they are met, as far as they were measured."""
-        found = {name: self.ratio(name, CELLS[name].empty) for name in AIMED_AT}
-        return {
-            f"{CELLS[name].title}: {AIM}": ratio >= BINDS
-            for name, ratio in found.items()
-            if ratio is not None
-        }
-
-    def document(self) -> Raw:
-        """Return all results for a program."""
-        cells = {name: self._cell(name, CELLS[name]) for name in self.runs}
-        return {"numbers": dict(self.numbers), "cells": cells, "aims": self.aims()}
-
-    def _cell(self, name: str, cell: Cell) -> Raw:
-        runs = self.runs[name]
-        return {
-            "title": cell.title,
-            "binds_per_second": median(run.rate for run in runs),
-            "runs": [run.rate for run in runs],
-            "steady": [run.steady for run in runs],
-            "to_empty": self.ratio(name, cell.empty),
-            "to_python": self.ratio(name, cell.python),
-            "to_none": self.ratio(name, cell.none),
-            "beside_empty": cell.empty or None,
-            "beside_python": cell.python or None,
-            "beside_none": cell.none or None,
-            "cpu_ms_per_pod": self.cpu(name),
-            "cores_for_others": median(run.others for run in runs),
-        }
-
-    def cpu(self, name: str) -> dict[str, float]:
-        """Return milliseconds of a processor per pod, by program: the median over the rounds."""
-        each = [run.cpu() for run in self.runs[name]]
-        programs = dict.fromkeys(program for used in each for program in used)
-        return {program: median(used.get(program, 0.0) for used in each) for program in programs}
-
-    def text(self) -> str:
-        """Return the table for a terminal."""
-        head = "{pods} pods, {nodes} nodes, {repeats} rounds, {cores} cores".format_map(self.numbers)
-        aims = (f"target {'met' if met else 'MISSED'}: {aim}" for aim, met in self.aims().items())
-        return "\n".join([head, "", table(_HEAD, self._rows()), "", *aims])
-
-    def _rows(self) -> Iterator[Sequence[str]]:
-        for name, runs in self.runs.items():
-            rates, cell, cpu = [run.rate for run in runs], CELLS[name], self.cpu(name)
-            ratios = [self.ratio(name, other) for other in (cell.empty, cell.python, cell.none)]
-            yield (
-                cell.title,
-                *(f"{shown:.1f}" for shown in (median(rates), min(rates), max(rates))),
-                *(NONE if ratio is None else f"{ratio:.2f}" for ratio in ratios),
-                *(f"{sum(cpu.get(each, 0.0) for each in programs):.1f}" for programs in _PROGRAMS.values()),
-                f"{median(run.others for run in runs):.1f}",
-            )
-
-
-def rounds(names: Sequence[str], repeats: int) -> Iterator[str]:
-    """Yield the cells in the order in which they run, which is reversed in every other round."""
-    for number in range(repeats):
-        yield from names if number % 2 == 0 else reversed(names)
-
-
-async def measure(site: Site, outcome: Outcome, names: Sequence[str]) -> None:
-    """Run cells one after another, and keep their results."""
-    await _told(site, WARM_UP, "warming up: ")
-    for name in rounds(names, outcome.numbers["repeats"]):
-        outcome.add(name, await _told(site, name))
-
-
-async def _told(site: Site, name: str, called: str = "") -> Run:
-    began = time.monotonic()
-    run = await site.measure(name)
-    took = time.monotonic() - began
-    sys.stderr.write(f"{called}{CELLS[name].title}: {run.rate:.1f} pods/s ({took:.0f} s)\n")
-    return run
-
-
-async def _run(chosen: argparse.Namespace, outcome: Outcome, folder: Path) -> None:
-    async with scheduling_site.site(
-        binaries=folder,
-        empty=scheduling_site.built(),
-        nodes=chosen.nodes,
-        pods=chosen.pods,
-        logs=chosen.logs,
-    ) as site:
-        await measure(site, outcome, chosen.cells)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure as the flags say; return 0 however slow it was, or 69 if the programs are not available."""
-    chosen = _parser().parse_args(arguments)
-    vars(chosen).update(QUICK if chosen.quick else {})
-    folder = binaries()
-    if folder is None:
-        return os.EX_UNAVAILABLE
-    numbers = {"nodes": chosen.nodes, "pods": chosen.pods, "repeats": chosen.repeats}
-    outcome = Outcome({**numbers, "cores": len(os.sched_getaffinity(0))})
-    try:
-        asyncio.run(_run(chosen, outcome, folder))
-    except UnavailableError as error:
-        sys.stderr.write(f"{error}\n")
-        return os.EX_UNAVAILABLE
-    finally:
-        # Report what has been measured, even after an interrupt or a failure.
-        if outcome.runs:
-            _tell(outcome, json=chosen.json)
-    return 0
-
-
-def _tell(outcome: Outcome, *, json: Path | None) -> None:
-    print(outcome.text())
-    command_line.write(outcome.document(), json)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = command_line.parser("tools.bench.scheduling_rate", __doc__)
-    numbers = (
-        ("nodes", 1000, 1, "nodes of the cluster"),
-        ("pods", 500, 10, "pods in each cell"),
-        ("repeats", 3, 1, "rounds"),
+def measure(chosen: Namespace) -> Iterator[Measurement]:
+    """Run the cells, round after round."""
+    for name in chosen.cells:
+        one_of(name, CELLS)
+    runs = asyncio.run(_measure(chosen, chosen.cells))
+    yield Measurement(
+        f"The real kube-scheduler: {chosen.nodes:,} nodes, {chosen.pods} pods, {chosen.repeats} rounds",
+        [_row(name, runs) for name in runs],
+        "Pods bound per second, starting with a queue of pods, and processor time per pod. The empty extender"
+        " is written in Go and answers at once, so its cost is that of the protocol. All programs share the"
+        " processors of one machine; in some rows the extender has one of its own, as on a separate host.",
+        HEAD,
     )
-    for name, default, least, said in numbers:
-        said_by_default = f"{said} (default {default})"
-        parser.add_argument(f"--{name}", type=_at_least(least), default=default, help=said_by_default)
-    parser.add_argument(
-        "--cells",
-        type=_cells,
-        default=tuple(CELLS),
-        metavar="all|base|NAME,...",
-        help=f"cells to run: all, base, or some of {' '.join(CELLS)}",
-    )
-    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep the output of every program here")
-    said = "use 50 nodes, 50 pods, one round and the base cells; ignore the flags for these"
-    parser.add_argument("--quick", action="store_true", help=said)
-    return parser
 
 
-def _at_least(least: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text} is not a number of at least {least}")
-        return int(text)
+async def _measure(chosen: Namespace, cells: Sequence[str]) -> Runs:
+    runs: Runs = {name: [] for name in cells}
+    async with scheduling_site.site(nodes=chosen.nodes, pods=chosen.pods) as site:
+        await site.measure(WARM_UP)
+        for turn in range(chosen.repeats):
+            for name in cells[:: -1 if turn % 2 else 1]:
+                runs[name].append(await site.measure(name))
+                sys.stderr.write(f"{CELLS[name].title}: {runs[name][-1].rate:.1f} pods/s\n")
+    return runs
 
-    return read
+
+def _row(name: str, runs: Runs) -> Sequence[float | str | None]:
+    cell, mine = CELLS[name], runs[name]
+    cpu = (median(sum(run.cpu.get(each, 0) for each in programs) for run in mine) for programs in _PROGRAMS)
+    ratio = _ratio(mine, runs.get(cell.empty, []))
+    aimed = name in AIMED and ratio is not None
+    verdict = ("to empty ≥ 0.9", MET if (ratio or 0) >= LEAST else MISSED) if aimed else ("", "")
+    rate = median(run.rate for run in mine)
+    return cell.title, rate, ratio, _ratio(mine, runs.get(cell.none, [])), *cpu, *verdict
 
 
-def _cells(text: str) -> tuple[str, ...]:
-    named = {"all": tuple(CELLS), "base": tuple(BASE)}
-    return named.get(text) or command_line.several(CELLS, "cells")(text)
+def _ratio(mine: Sequence[Run], others: Sequence[Run]) -> float | None:
+    """Return the median over the rounds of the ratio of two rates; None if the other cell was not run."""
+    return median(one.rate / other.rate for one, other in zip(mine, others, strict=True)) if others else None
 
+
+main = program(
+    "scheduling_rate",
+    __doc__,
+    measure,
+    nodes=(1000, 50, "nodes of the cluster"),
+    pods=(500, 50, "pods in each cell"),
+    repeats=(3, 1, "rounds"),
+    cells=(tuple(CELLS), tuple(CELLS), "ways to schedule"),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

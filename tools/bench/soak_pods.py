@@ -9,11 +9,8 @@ no node has, are in namespaces that do not exist, or are invalid.
 import random
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
-
-import orjson
 
 Json = dict[str, Any]
 
@@ -31,30 +28,14 @@ LONG = 20_000
 """Bytes of an annotation, more than is remembered of a pod."""
 
 _POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
-_POD = ("", "Pod", "pods")
-_DEPLOYMENT = ("apps", "Deployment", "deployments")
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A pod, and whether it is invalid."""
-
-    pod: Json
-    broken: bool
-
-    @property
-    def namespace(self) -> str:
-        """The namespace of the pod."""
-        return str(self.pod["metadata"]["namespace"])
-
-
-def made(number: int) -> Made:
+def made(number: int) -> Json:
     """Return the pod of this number."""
     template = number // OF_ONE_TEMPLATE
     dice = random.Random(template)  # noqa: S311 - it makes input, not secrets
-    broken = _is("broken", template)
     containers = [_container(at, template, dice) for at in range(dice.choice((1, 1, 2, 3)))]
-    if broken:
+    if broken(number):
         containers[0]["resources"]["requests"] = {"cpu": f"{template}q"}
     metadata = {
         "name": f"soak-{template}-{number}",
@@ -65,7 +46,12 @@ def made(number: int) -> Made:
         "annotations": _annotations(template, dice),
     }
     spec = {"containers": containers, "restartPolicy": "Always", "schedulerName": "default-scheduler"}
-    return Made({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, broken)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def broken(number: int) -> bool:
+    """Return whether the pod of this number is invalid."""
+    return _is("broken", number // OF_ONE_TEMPLATE)
 
 
 def _is(kind: str, template: int) -> bool:
@@ -103,39 +89,18 @@ def _container(at: int, template: int, dice: random.Random) -> Json:
     }
 
 
-def review(path: str, pod: Made) -> bytes:
-    """Return the AdmissionReview of a pod, or of the Deployment that creates it."""
-    workload = path == "validate-workloads"
-    group, kind, plural = _DEPLOYMENT if workload else _POD
-    metadata = pod.pod["metadata"]
-    asked = {
-        "uid": metadata["uid"],
-        "kind": {"group": group, "version": "v1", "kind": kind},
-        "resource": {"group": group, "version": "v1", "resource": plural},
-        "namespace": pod.namespace,
-        "name": metadata["name"],
-        "operation": "CREATE",
-        "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
-        "object": _deployment(pod) if workload else pod.pod,
-        "dryRun": False,
-    }
-    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
-
-
-def _deployment(pod: Made) -> Json:
-    metadata = pod.pod["metadata"]
-    names = {key: metadata[key] for key in ("name", "namespace", "labels")}
-    template = {
-        "metadata": {key: metadata[key] for key in ("labels", "annotations")},
-        "spec": pod.pod["spec"],
-    }
-    return {
+def deployment(pod: Json) -> tuple[Json, tuple[str, str, str]]:
+    """Return the Deployment that creates a pod, with its group, kind and resource."""
+    metadata = pod["metadata"]
+    template = {"metadata": {key: metadata[key] for key in ("labels", "annotations")}, "spec": pod["spec"]}
+    made = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": names,
+        "metadata": {key: metadata[key] for key in ("name", "namespace", "labels")},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": {"app": metadata["name"]}},
             "template": template,
         },
     }
+    return made, ("apps", "Deployment", "deployments")

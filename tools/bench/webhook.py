@@ -2,396 +2,266 @@
 Measure the webhook as an API server sees it: the real process, TLS, and keep-alive connections.
 
 Reviews are sent at a fixed rate, however long the previous answer took. If a late answer delays the next
-review, that delay counts as latency (`from due`). The time in the handler comes from the server's own
-histogram, as the difference between two scrapes of /metrics, so the measurement adds nothing to the server.
+review, that delay counts as latency (`from due`). The time in the handler comes from the webhook's own
+histogram, as the difference between two scrapes of /metrics, so the measurement adds nothing to it.
+
+The last run is repeated while topologies change, as exporters publish what is free when pods come and go. One
+node, the canary, has a device that no other node has. The device is removed and restored, and a pod that
+requests it is reviewed repeatedly until the answer shows the change: the staleness is the time from the
+change at the API server to that answer. Client and API server share the processors with the webhook.
 """
 
+import asyncio
 import base64
-import contextlib
-import functools
-import http.client
-import re
 import sys
+import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import orjson
 
-from tools.bench import churn_server, cluster, coldstart, command_line
-from tools.bench.cluster import Raw
-from tools.bench.figures import MILLI, Histogram, Spread, ms, table
-from tools.bench.fleets import MOST_MAKES
-from tools.bench.servers import Webhook
-from tools.bench.targets import HANDLER_MS, WEBHOOK_MIB
-
-SHARES = {"p50": 0.50, "p99": 0.99}
+from tools.bench import api_server, cluster
+from tools.bench.api_server import CANARY
+from tools.bench.calls import Caller, Calls, Json, processor_seconds, review
+from tools.bench.spreads import SHARES, Histogram, millis
+from tools.bench.tables import Measurement, program, row
+from tools.clusters import programs
+from tools.clusters.programs import MIB, ApiServer, Running
 
 PATHS = ("/mutate", "/validate")
 REPEATS = 5
 CONNECTIONS = 4
 """Kept alive and used in turn, so that a late answer does not delay all reviews that are due."""
+LOOK_SECONDS, PAUSE_SECONDS = 0.02, 0.2
+"""Seconds between two reviews of the pod that requests the canary, and from an answer to the next change."""
 
-_UID = b"00000000-0000-0000-0000-%012d"
-_HOLE = "uid-of-this-review"
-_BUCKET = re.compile(r'numalign_review_seconds_bucket\{le="([^"]+)",webhook="(\w+)"\} (\S+)')
+KEPT_UP = 0.99
+"""The least share of the requested rate; a run below it was not sent at that rate."""
+MOST_MIB = 256
+HANDLER_MS = {"p50": 1, "p99": 5}
+FIRST_MS = {"p99": 25}
+"""Round trips of reviews that are the first of their template."""
+CHANGING_MS = {"p50": 2, "p99": 8}
+STALENESS_MS = {"p99": 1000}
+CORES = 0.6
+
+Review = tuple[str, Json]
+"""A path and the pod to review there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A review with a gap for its uid."""
-
-    path: str
-    before: bytes
-    after: bytes
-
-    @classmethod
-    def of(cls, path: str, pod: Raw) -> "Call":
-        """Return the review of a pod that is created."""
-        asked = {
-            "uid": _HOLE,
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "namespace": "team-0",
-            "operation": "CREATE",
-            "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
-            "object": pod,
-            "dryRun": False,
-        }
-        body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
-        before, _, after = orjson.dumps(body).partition(_HOLE.encode())
-        return cls(path, before, after)
-
-    @property
-    def size(self) -> int:
-        """Bytes on the wire, without headers."""
-        return len(self.before) + len(_UID % 0) + len(self.after)
-
-
-@dataclass(slots=True)
-class Client:
-    """One connection that is kept alive."""
-
-    connection: http.client.HTTPSConnection
-    sent: int = 0
-
-    def ask(self, call: Call) -> Raw:
-        """Return the response to a review; raise `RuntimeError` for any status but 200."""
-        uid = _UID % self.sent
-        self.sent += 1
-        body = b"".join((call.before, uid, call.after))
-        self.connection.request("POST", call.path, body, {"Content-Type": "application/json"})
-        answer = self.connection.getresponse()
-        content = answer.read()
-        if answer.status != http.HTTPStatus.OK:
-            raise RuntimeError(f"{call.path} answered {answer.status}: {content[:200]!r}")
-        response: Raw = orjson.loads(content)["response"]
-        return response
-
-    def timed(self, call: Call) -> float:
-        """Return the seconds from sending a review to the last byte of the answer."""
-        began = time.perf_counter()
-        self.ask(call)
-        return time.perf_counter() - began
-
-
-@dataclass(slots=True)
-class Cost:
-    """Round trips of reviews that are the first of their template, and of later ones, in seconds."""
-
-    first: list[float] = field(default_factory=list)
-    repeated: list[float] = field(default_factory=list)
-
-    @property
-    def ratio(self) -> float:
-        """The median of first reviews divided by that of repeated ones."""
-        return Spread.of(self.first).p50 / Spread.of(self.repeated).p50
-
-
-def handled(webhook: Webhook) -> dict[str, Histogram]:
-    """Return the histogram of each path so far."""
-    totals: dict[str, dict[float, float]] = {path: {} for path in PATHS}
-    for bound, name, count in _BUCKET.findall(webhook.metrics()):
-        totals[f"/{name}"][float(bound)] = float(count)
-    return {path: Histogram.cumulative(found) for path, found in totals.items()}
-
-
-def introduce(client: Client, pods: Iterable[Raw], costs: dict[str, Cost]) -> list[Call]:
-    """Send each pod through both paths as if new, then again; return the calls that repeat it.
-
-    The pod that is validated is the one that would be stored, with the patch of the webhook.
-    """
-    calls = []
-    for pod in pods:
-        made = Call.of("/mutate", pod)
-        costs["/mutate"].first.append(client.timed(made))
-        stored = Call.of("/validate", _patched(pod, client.ask(made)))
-        costs["/validate"].first.append(client.timed(stored))
-        for call in (made, stored):
-            costs[call.path].repeated += [client.timed(call) for _ in range(REPEATS)]
-        calls += [made, stored]
-    return calls
-
-
-def _patched(pod: Raw, response: Raw) -> Raw:
-    """Return the pod with the affinity of the patch; synthetic pods have none of their own."""
-    operations = orjson.loads(base64.b64decode(response.get("patch", "W10=")))
-    written = {operation["path"].rpartition("/")[2]: operation["value"] for operation in operations}
-    return {**pod, "spec": {**pod["spec"], **written}}
-
-
-@dataclass(slots=True)
 class Run:
-    """The result of a paced run; durations are in seconds, `handler` is what the server counted."""
+    """The result of a paced run: milliseconds by quantile, and the processors that the webhook used."""
 
     asked: int
-    round_trips: list[float] = field(default_factory=list)
-    from_due: list[float] = field(default_factory=list)
-    decisions: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0
-    handler: Histogram = field(default_factory=Histogram)
-
-    @property
-    def answered(self) -> int:
-        """The number of answered reviews."""
-        return len(self.round_trips)
-
-    @property
-    def rate(self) -> float:
-        """Answered reviews per second."""
-        return self.answered / self.seconds
+    rate: float
+    trips: dict[str, float]
+    from_due: dict[str, float]
+    handler: dict[str, float]
+    lag: dict[str, float]
+    cores: float
+    changes: float = 0
+    staleness: Sequence[float] = ()
 
 
-def paced(
-    clients: Sequence[Client],
-    calls: Sequence[Call],
-    *,
-    rate: int,
-    seconds: float,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Run:
-    """Send a review at each tick of the clock; repeat the calls, and use the clients in turn.
+@dataclass(slots=True)
+class Bench:
+    """A running webhook, its API server, and connections."""
 
-    Reviews that were not sent in time are not sent at all.
-    """
-    run, began = Run(rate), clock()
-    turns = [range(first, round(rate * seconds), len(clients)) for first in range(len(clients))]
-    with ThreadPoolExecutor(len(clients)) as threads:
-        for each in threads.map(
-            lambda one, turn: _sent(one, calls, turn, rate, began, began + seconds, clock), clients, turns
-        ):
-            run.round_trips += each.round_trips
-            run.from_due += each.from_due
-            run.decisions += each.decisions
-    run.seconds = clock() - began
-    return run
+    webhook: Running
+    api: ApiServer
+    calls: Calls
+    callers: Sequence[Caller]
+    watcher: Caller
+    sent: int = 0
 
+    async def ask(self, kind: str, at: Review, caller: Caller) -> Json:
+        """Return the response to a review, with a uid of its own; raise `RuntimeError` if it fails."""
+        self.sent += 1
+        uid = f"00000000-0000-0000-0000-{self.sent:012}"
+        answer = await caller.post(kind, at[0], review(at[1], uid=uid))
+        self.calls.check()
+        response: Json = answer["response"]
+        return response
 
-def _sent(  # noqa: PLR0913, PLR0917  what a client needs to keep time
-    client: Client,
-    calls: Sequence[Call],
-    turns: Iterable[int],
-    rate: int,
-    began: float,
-    until: float,
-    clock: Callable[[], float],
-) -> Run:
-    run = Run(rate)
-    for number in turns:
-        due = began + number / rate
-        time.sleep(max(due - clock(), 0))
-        sent = clock()
-        if sent > until:
-            break
-        response = client.ask(calls[number % len(calls)])
-        done = clock()
-        run.round_trips.append(done - sent)
-        run.from_due.append(done - due)
-        run.decisions[_decision(response)] += 1
-    return run
+    async def introduce(self, pods: Sequence[Json]) -> list[Review]:
+        """Send each pod through both paths as if new, then again; return the reviews that repeat it.
 
+        The pod that is validated is the one that would be stored, with the patch of the webhook.
+        """
+        found: list[Review] = []
+        for pod in pods:
+            mutated = await self.ask("/mutate, first", ("/mutate", pod), self.callers[0])
+            stored = {**pod, "spec": {**pod["spec"], **_written(mutated)}}
+            await self.ask("/validate, first", ("/validate", stored), self.callers[0])
+            both = [("/mutate", pod), ("/validate", stored)]
+            for at in both * REPEATS:
+                await self.ask(f"{at[0]}, again", at, self.callers[0])
+            found += both
+        return found
 
-def _decision(response: Raw) -> str:
-    if not response["allowed"]:
-        return "denied"
-    return "patched" if "patch" in response else "warned" if response.get("warnings") else "admitted"
+    async def run(self, reviews: Sequence[Review], rate: int, seconds: float, changes: float = 0) -> Run:
+        """Send a review at each tick of the clock, while so many topologies change each second.
 
+        Reviews that were not sent in time are not sent at all.
+        """
+        await api_server.told(self.api, "/pace", changes)
+        kind = f"{rate} a second, {changes} changes"
+        page, cpu = await self.webhook.metrics(), processor_seconds(self.webhook.child.process.pid)
+        before, from_due, staleness = await api_server.changed(self.api), list[float](), list[float]()
+        began = time.perf_counter()
 
-def counted(
-    webhook: Webhook, clients: Sequence[Client], calls: Sequence[Call], *, rate: int, seconds: float
-) -> Run:
-    """Return a paced run with what the server counted of it."""
-    before = handled(webhook)
-    run = paced(clients, calls, rate=rate, seconds=seconds)
-    after = handled(webhook)
-    run.handler = functools.reduce(Histogram.plus, (after[path].since(before[path]) for path in PATHS))
-    return run
+        async def send(first: int, caller: Caller) -> None:
+            for number in range(first, round(rate * seconds), len(self.callers)):
+                due = began + number / rate
+                await asyncio.sleep(max(due - time.perf_counter(), 0))
+                if time.perf_counter() > began + seconds:
+                    break
+                await self.ask(kind, reviews[number % len(reviews)], caller)
+                from_due.append(time.perf_counter() - due)
 
+        async with asyncio.TaskGroup() as group:
+            for first, caller in enumerate(self.callers):
+                group.create_task(send(first, caller))
+            if changes:
+                group.create_task(self._look(began + seconds, staleness))
+        took = time.perf_counter() - began
+        after = await self.webhook.metrics()
+        handler, lag = (
+            Histogram.of(f"numalign_{name}_seconds", after).since(
+                Histogram.of(f"numalign_{name}_seconds", page)
+            )
+            for name in ("review", "event_loop_lag")
+        )
+        return Run(
+            asked=rate,
+            rate=len(from_due) / took,
+            trips=millis([*self.calls.seconds[kind]]),
+            from_due=millis(from_due),
+            handler=handler.millis(),
+            lag=lag.millis() if any(lag.counts.values()) else {},
+            cores=(processor_seconds(self.webhook.child.process.pid) - cpu) / took,
+            changes=(await api_server.changed(self.api) - before) / took,
+            staleness=staleness,
+        )
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """All figures; there is a run for each rate, the highest last."""
-
-    nodes: int
-    makes: int
-    templates: int
-    bytes_per_review: int
-    starting: float
-    costs: dict[str, Cost]
-    first_lag: Histogram
-    runs: Sequence[Run]
-    memory: dict[str, float]
-
-    @property
-    def aims(self) -> dict[str, bool]:
-        """The targets, and whether each is met; those of handling a review at the highest rate."""
-        fastest = self.runs[-1]
-        within = {}
-        for name, aim in HANDLER_MS.items():
-            share = SHARES[name]
-            said = f"{share:.0%} of {fastest.asked} reviews per second handled in at most {aim:g} ms"
-            within[said] = fastest.handler.share_within(aim / MILLI) >= share
-        return {**within, f"at most {WEBHOOK_MIB} MiB resident": self.memory["now"] <= WEBHOOK_MIB}
-
-    def document(self) -> Raw:
-        """Return the figures for a file, in milliseconds, MiB and reviews per second."""
-        costs = {
-            path: {
-                "first_ms": Spread.of(cost.first).millis(),
-                "repeated_ms": Spread.of(cost.repeated).millis(),
-                "ratio": cost.ratio,
-            }
-            for path, cost in self.costs.items()
-        }
-        return {
-            "nodes": self.nodes,
-            "makes": self.makes,
-            "templates": self.templates,
-            "bytes_per_review": self.bytes_per_review,
-            "starting_s": self.starting,
-            "templates_ms": costs,
-            "first_lag_ms": self.first_lag.spread().millis() if self.first_lag.observed else None,
-            "runs": [_run_document(run) for run in self.runs],
-            "rss_mib": self.memory,
-            "aims": self.aims,
-        }
-
-    def __str__(self) -> str:
-        """Return the tables."""
-        runs = [line for run in self.runs for line in (*_of_run(run), "")]
-        return "\n".join([*self._of_input(), "", self._of_templates(), "", *runs, *self._of_aims()])
-
-    def _of_input(self) -> Iterator[str]:
-        yield f"{self.nodes} nodes of {self.makes} makes"
-        yield f"{self.templates} templates, {self.bytes_per_review} bytes per review"
-        yield f"start to ready: {self.starting:.2f} s"
-
-    def _of_templates(self) -> str:
-        head = [
-            "round trip, ms",
-            "first p50",
-            "first p99",
-            "first max",
-            "again p50",
-            "again max",
-            "first : again",
-        ]
-        rows = []
-        for path, cost in self.costs.items():
-            first, again = Spread.of(cost.first), Spread.of(cost.repeated)
-            figures = map(ms, (first.p50, first.p99, first.most, again.p50, again.most))
-            rows.append([path, *figures, f"{cost.ratio:.0f} : 1"])
-        lag = self.first_lag.spread()
-        late = f"\nlag of the event loop meanwhile: p99 {ms(lag.p99)} ms, at most {ms(lag.most)} ms"
-        return table(head, rows) + (late if self.first_lag.observed else "")
-
-    def _of_aims(self) -> Iterator[str]:
-        yield f"resident: {self.memory['now']:.0f} MiB, peak {self.memory['most']:.0f} MiB"
-        for aim, met in self.aims.items():
-            yield f"target {'met' if met else 'MISSED'}: {aim}"
+    async def _look(self, until: float, staleness: list[float]) -> None:
+        """Take the canary away and give it back until then; note the seconds until answers show it."""
+        free = 1
+        while time.perf_counter() < until:
+            free = 1 - free
+            changed = float(await api_server.told(self.api, "/canary", free))
+            while True:
+                response = await self.ask("canary", ("/validate", _canary_pod()), self.watcher)
+                if (response["allowed"] and not response.get("warnings")) == bool(free):
+                    break
+                await asyncio.sleep(LOOK_SECONDS)
+            staleness.append(time.perf_counter() - changed)
+            await asyncio.sleep(PAUSE_SECONDS)
 
 
-def _run_document(run: Run) -> Raw:
-    return {
-        "asked_per_s": run.asked,
-        "reviews_per_s": run.rate,
-        "reviews": run.answered,
-        "decisions": dict(run.decisions),
-        "handler_ms": run.handler.spread().millis(),
-        "handler_buckets_s": {str(bound): count for bound, count in run.handler.counts.items()},
-        "round_trip_ms": Spread.of(run.round_trips).millis(),
-        "from_due_ms": Spread.of(run.from_due).millis(),
-    }
+def _written(response: Json) -> Json:
+    """Return what a patch adds to the spec of a pod; synthetic pods have no affinity of their own."""
+    operations = orjson.loads(base64.b64decode(response.get("patch", "W10=")))
+    return {operation["path"].rpartition("/")[2]: operation["value"] for operation in operations}
 
 
-def _of_run(run: Run) -> Iterator[str]:
-    decisions = ", ".join(f"{count} {name}" for name, count in sorted(run.decisions.items()))
-    yield f"{run.answered} reviews in {run.seconds:.1f} s: {run.rate:.1f}/s, {decisions}"
-    handler = run.handler.spread()
-    exact = {"round trip": Spread.of(run.round_trips), "from due": Spread.of(run.from_due)}
-    rows = [["handler", ms(handler.p50), ms(handler.p99), f"<= {ms(handler.most)}"]]
-    rows += [[name, ms(each.p50), ms(each.p99), ms(each.most)] for name, each in exact.items()]
-    yield table(["ms", "p50", "p99", "max"], rows)
+def _canary_pod() -> Json:
+    amounts = {"cpu": "1", "memory": "1Gi", CANARY: "1"}
+    container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+    metadata = {"name": "canary", "annotations": {cluster.POLICY: "single-numa-node"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
 
 
-def measure(*, nodes: int, makes: int, templates: int, rates: Sequence[int], seconds: float) -> Outcome:
+def measure(chosen: Namespace) -> Iterator[Measurement]:
     """Start a webhook, send it every template for the first time, then send at each rate for so long."""
-    pods = [template.pod for template in cluster.templates(templates)]
-    costs = {path: Cost() for path in PATHS}
-    with (
-        churn_server.serving(nodes, makes) as api,
-        coldstart.started(api.port, ()) as webhook,
-        contextlib.ExitStack() as stack,
-    ):
-        connections = (
-            stack.enter_context(contextlib.closing(webhook.connection())) for _ in range(CONNECTIONS)
-        )
-        clients = [Client(connection) for connection in connections]
-        lag = webhook.server.loop_lag()
-        calls = introduce(clients[0], pods, costs)
-        first_lag = webhook.server.loop_lag().since(lag)
-        return Outcome(
-            nodes=nodes,
-            makes=makes,
-            templates=templates,
-            bytes_per_review=round(sum(call.size for call in calls) / len(calls)),
-            starting=webhook.server.starting,
-            costs=costs,
-            first_lag=first_lag,
-            runs=[counted(webhook, clients, calls, rate=rate, seconds=seconds) for rate in sorted(rates)],
-            memory=webhook.server.memory(),
-        )
+    with tempfile.TemporaryDirectory() as folder:
+        yield from asyncio.run(_measure(chosen, Path(folder)))
 
 
-def main() -> int:
-    """Measure as the flags say; return 0 however slow it was."""
-    parser = command_line.parser("tools.bench.webhook", __doc__)
-    parser.add_argument("--nodes", type=int, default=15_000, help="nodes of the cluster (default 15000)")
-    parser.add_argument("--makes", type=int, default=36, help="makes of the nodes (default 36)")
-    parser.add_argument("--templates", type=int, default=100, help="workloads that create pods (default 100)")
-    parser.add_argument(
-        "--rate", default="100,250,500", help="reviews per second, one run for each (default 100,250,500)"
-    )
-    parser.add_argument("--seconds", type=float, default=10, help="seconds at each rate (default 10)")
-    chosen = parser.parse_args()
-    rates = [int(word) if word.isdecimal() else 0 for word in chosen.rate.split(",")]
-    if min(chosen.nodes, chosen.templates, *rates, chosen.seconds) <= 0:
-        parser.error("every number must be above zero")
-    if not 0 < chosen.makes <= MOST_MAKES:
-        parser.error(f"--makes must be from 1 to {MOST_MAKES}")
-    outcome = measure(
-        nodes=chosen.nodes,
-        makes=chosen.makes,
-        templates=chosen.templates,
-        rates=rates,
-        seconds=chosen.seconds,
-    )
-    print(outcome)
-    command_line.write(outcome.document(), chosen.json)
-    return 0
+async def _measure(chosen: Namespace, folder: Path) -> list[Measurement]:
+    async with programs.site(folder / "site") as here:
+        api = await api_server.started(here, nodes=chosen.nodes, makes=chosen.makes)
+        began = time.perf_counter()
+        webhook = await here.webhook("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
+        starting, calls = time.perf_counter() - began, Calls()
+        watcher, *callers = (calls.caller(webhook.door) for _ in range(CONNECTIONS + 1))
+        bench = Bench(webhook, api, calls, callers, watcher)
+        reviews = await bench.introduce(list(cluster.templates(chosen.templates)))
+        quiet = [await bench.run(reviews, rate, chosen.seconds) for rate in sorted(chosen.rate)]
+        changing = await bench.run(reviews, quiet[-1].asked, 2 * chosen.seconds, chosen.changes)
+        memory = webhook.memory()
+        calls.close()
+    what = f"{chosen.nodes:,} nodes of {chosen.makes} makes"
+    resident = memory.now / MIB, (memory.most / MIB, "at the peak")
+    return [
+        Measurement(
+            f"Webhook: {what}, {chosen.templates} templates",
+            [
+                row("from start to ready", starting, "s"),
+                *_first(calls),
+                *(each for run in quiet for each in _rows(run, fastest=run is quiet[-1])),
+                row("resident", resident[0], "MiB", resident[1], most=MOST_MIB),
+            ],
+            "AdmissionReviews over TLS: half are mutations of new pods, half validations of the same pods."
+            " The round trip is from sending the request to the last byte of the answer. The handler's time"
+            " is that of its own histogram, from the first byte of the request to the encoded answer.",
+        ),
+        Measurement(
+            f"Webhook: {what}, {chosen.changes} topologies change each second",
+            list(_while_changing(changing, quiet[-1])),
+            "Reviews over TLS as above, while an API server sends changes over a watch. A pod whose answer"
+            " depends on one node, where a device is taken and given back, shows how late the webhook is.",
+        ),
+    ]
 
+
+def _first(calls: Calls) -> Iterator[Sequence[float | str | None]]:
+    for path in PATHS:
+        first, again = (millis([*calls.seconds[f"{path}, {phase}"]]) for phase in ("first", "again"))
+        for key in ("p50", "p99"):
+            what = f"{path}, first of a template, round trip {key}"
+            yield row(what, first[key], "ms", (again[key], "again"), most=FIRST_MS.get(key))
+
+
+def _rows(run: Run, *, fastest: bool) -> Iterator[Sequence[float | str | None]]:
+    at, aims = f"at {run.asked} reviews/s", HANDLER_MS if fastest else {}
+    yield row(f"answered {at}", run.rate, "per s", least=KEPT_UP * run.asked if fastest else None)
+    for key in ("p50", "p99"):
+        yield row(f"round trip {at}, {key}", run.trips[key], "ms", (run.from_due[key], "from due"))
+        yield row(f"handler {at}, {key}", run.handler[key], most=aims.get(key))
+
+
+def _while_changing(run: Run, quiet: Run) -> Iterator[Sequence[float | str | None]]:
+    still = "if nothing changes"
+    yield row("changes", run.changes, "per s")
+    yield row(f"answered of {run.asked} reviews/s", run.rate, "per s", least=KEPT_UP * run.asked)
+    for key in SHARES:
+        beside = quiet.trips[key], still
+        yield row(f"round trip, {key}", run.trips[key], "ms", beside, most=CHANGING_MS.get(key))
+    for key in ("p50", "p99"):
+        yield row(f"handler, {key}", run.handler[key], "ms", (quiet.handler[key], still))
+    for key, late in millis(run.staleness).items():
+        yield row(f"from a change to the answer that shows it, {key}", late, most=STALENESS_MS.get(key))
+    yield row("processors, webhook", run.cores, "cores", (quiet.cores, still), most=CORES)
+    if run.lag:
+        yield row("lag of the webhook's loop, p99", run.lag["p99"])
+
+
+main = program(
+    "webhook",
+    __doc__,
+    measure,
+    nodes=(15_000, 24, "nodes of the cluster"),
+    makes=(36, 6, "makes of the nodes"),
+    templates=(100, 2, "workloads, all different; every eighth fits no node"),
+    rate=((100, 250, 500), (10, 20), "reviews per second, one run for each"),
+    seconds=(10.0, 0.5, "seconds at each rate; twice as long while topologies change"),
+    changes=(250, 40, "topologies that change each second"),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

@@ -135,7 +135,7 @@ class Site:
         child = await self.children.start(*words, name="apiserver")
         door = Door(port)
         await soon(partial(answers, door), what="listening", child=child)
-        return ApiServer(child, door, self._kubeconfig(port))
+        return ApiServer(child, door, self.kubeconfig(port))
 
     @cached_property
     def caller(self) -> PairFiles:
@@ -193,7 +193,8 @@ class Site:
     def _trust(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(self.pair.ca))
 
-    def _kubeconfig(self, port: int) -> Path:
+    def kubeconfig(self, port: int) -> Path:
+        """Write a kubeconfig for an API server at a port, and return its path."""
         content = {
             "clusters": [{"name": "c", "cluster": {"server": f"http://{LOOPBACK}:{port}"}}],
             "users": [{"name": "u", "user": {"token": "none"}}],

@@ -1,4 +1,4 @@
-"""Who arrives: the trace in another order, until enough GPUs are asked for."""
+"""Pods arrive in another order than in the trace, until enough GPUs are requested."""
 
 from collections import Counter
 
@@ -20,45 +20,45 @@ def trace(gpus: int, *pods: TracePod) -> Trace:
     return Trace([TraceNode(1000, 0, gpus)], pods)
 
 
-def arrived(found: Trace, ratio: float, seed: int = 1) -> list[TracePod]:
-    pods = arrivals(found, ratio, np.random.default_rng(seed))
+def arrived(result: Trace, ratio: float, seed: int = 1) -> list[TracePod]:
+    pods = arrivals(result, ratio, np.random.default_rng(seed))
     return [pods.shapes[shape] for shape in pods.order]
 
 
-def test_a_trace_that_asks_for_as_much_comes_whole_and_shuffled() -> None:
+def test_trace_with_the_wanted_requests_is_shuffled() -> None:
     every = [SHARE, SHARE, WHOLE, TWO, NO_GPU, NO_GPU]
     orders = [arrived(trace(4, *every), 1.0, seed) for seed in range(5)]
     assert all(Counter(order) == Counter(every) for order in orders)
     assert len(set(map(tuple, orders))) > 1
 
 
-def test_the_same_seed_gives_the_same_order() -> None:
+def test_same_seed_gives_the_same_order() -> None:
     every = trace(10, SHARE, WHOLE, TWO, NO_GPU)
     assert arrived(every, 1.3, 7) == arrived(every, 1.3, 7)
 
 
-def test_pods_are_drawn_from_the_trace_where_more_is_wanted() -> None:
+def test_pods_are_drawn_until_enough_is_requested() -> None:
     order = arrived(trace(10, SHARE, WHOLE), 2.0)
     assert {*order[:2]} == {SHARE, WHOLE}
     assert 19_000 < sum(pod.gpu_milli for pod in order) <= 20_000
 
 
-def test_the_last_one_that_is_drawn_may_ask_for_several_gpus_too_many() -> None:
-    """As in the published runs, where only one of its GPUs is held against what is wanted."""
+def test_last_drawn_pod_may_request_too_many_gpus() -> None:
+    """As in the published runs, where only one of its GPUs counts."""
     assert sum(pod.gpu_milli for pod in arrived(trace(3, TWO), 1.0)) == 4000
 
 
-def test_pods_are_left_out_where_less_is_wanted() -> None:
+def test_pods_are_dropped_if_less_is_wanted() -> None:
     order = arrived(trace(10, *[WHOLE] * 10, *[NO_GPU] * 10), 0.5)
     assert sum(pod.gpu_milli for pod in order) == 5000
 
 
 @pytest.mark.parametrize("ratio", [0.5, 2.0])
-def test_pods_without_gpus_are_neither_drawn_nor_left_out_for_themselves(ratio: float) -> None:
+def test_trace_without_gpus_arrives_unchanged(ratio: float) -> None:
     assert arrived(trace(2, NO_GPU, NO_GPU), ratio) == [NO_GPU, NO_GPU]
 
 
-def test_a_flood_of_tiny_shares_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_arrivals_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arriving, "MOST_ARRIVALS", 100)
     with pytest.raises(BadInput, match="more than 100 would arrive: lower the ratio"):
         arrived(trace(10, TracePod(1, 0, 1, 1)), 1.0)

@@ -23,23 +23,23 @@ def node(*zones: Zone) -> Node:
     return Node("n", zones, policy=Policy.RESTRICTED, attributes=attributes)
 
 
-def test_what_is_not_free_is_taken_in_whole_gpus() -> None:
-    found = gpu_node(node(zone(0, 16_000, 3, 1), zone(3, 4000, 2, 2)), "amd.com/gpu", "model")
-    assert found.counted == TraceNode(32_000, 128, 5, "MI300X")
-    assert found.gpu_zones == [0, 0, 0, 1, 1]
-    assert (found.held, found.held_gpus) == (TracePod(12_000, 0, 2, 1000), [1, 2])
-    nodes = ZoneNodes([found])
+def test_amounts_in_use_count_as_whole_gpus() -> None:
+    result = gpu_node(node(zone(0, 16_000, 3, 1), zone(3, 4000, 2, 2)), "amd.com/gpu", "model")
+    assert result.counted == TraceNode(32_000, 128, 5, "MI300X")
+    assert result.gpu_zones == [0, 0, 0, 1, 1]
+    assert (result.held, result.held_gpus) == (TracePod(12_000, 0, 2, 1000), [1, 2])
+    nodes = ZoneNodes([result])
     assert nodes.columns.gpus.tolist() == [[1000, 0, 0, 1000, 1000]]
     assert nodes.columns.cpu.tolist() == [20_000]
 
 
-def test_zones_have_gpus_and_shares_of_them_and_nothing_else() -> None:
-    found = gpu_node(node(zone(0, 16_000, 1, 0), zone(1, 16_000, None)), "amd.com/gpu", "model").zoned
-    assert dict(found.zones[0].allocatable) == {"cpu": 16_000, "memory": 64, GPU: 1, GPU_SHARE: 1000}
-    assert dict(found.zones[0].free) == {"cpu": 16_000, "memory": 64, GPU: 0, GPU_SHARE: 0}
-    assert dict(found.zones[1].allocatable) == {"cpu": 16_000, "memory": 64}
+def test_zones_keep_gpus_and_shares_only() -> None:
+    result = gpu_node(node(zone(0, 16_000, 1, 0), zone(1, 16_000, None)), "amd.com/gpu", "model").zoned
+    assert dict(result.zones[0].allocatable) == {"cpu": 16_000, "memory": 64, GPU: 1, GPU_SHARE: 1000}
+    assert dict(result.zones[0].free) == {"cpu": 16_000, "memory": 64, GPU: 0, GPU_SHARE: 0}
+    assert dict(result.zones[1].allocatable) == {"cpu": 16_000, "memory": 64}
 
 
-def test_a_node_without_such_gpus_has_none() -> None:
-    found = gpu_node(node(zone(0, 16_000, 1, 1)), GPU, "other")
-    assert (found.counted, found.gpu_zones) == (TraceNode(16_000, 64), [])
+def test_node_without_the_gpu_resource_has_no_gpu() -> None:
+    result = gpu_node(node(zone(0, 16_000, 1, 1)), GPU, "other")
+    assert (result.counted, result.gpu_zones) == (TraceNode(16_000, 64), [])

@@ -4,11 +4,11 @@ from numalign.simulation.replay import Sample
 from numalign.simulation.replay_summary import mean_curve, mean_of, to_document
 
 
-def test_the_mean_is_that_of_each_figure() -> None:
+def test_mean_is_taken_of_every_figure() -> None:
     assert mean_of([Sample(10, 8, 1), Sample(20, 10, 4)]) == Sample(15, 9, 2.5)
 
 
-def test_a_curve_goes_on_with_what_was_sampled_last() -> None:
+def test_curve_continues_with_the_latest_sample() -> None:
     one = [Sample(0.5, 0, 9), Sample(10, 2, 8)]
     other = [Sample(0.1, 0, 7), Sample(5, 1, 6), Sample(15, 3, 5)]
     assert [(at.allocated, at.fragments) for at in mean_curve([one, other])] == [
@@ -18,6 +18,6 @@ def test_a_curve_goes_on_with_what_was_sampled_last() -> None:
     ]
 
 
-def test_a_document_has_three_digits() -> None:
-    found = to_document(Sample(1 / 3, 2, 3, 4, 5))
-    assert found == {"arrived": 0.333, "allocated": 2, "fragments": 3, "stranded": 4, "refusals": 5}
+def test_document_has_three_decimal_places() -> None:
+    result = to_document(Sample(1 / 3, 2, 3, 4, 5))
+    assert result == {"arrived": 0.333, "allocated": 2, "fragments": 3, "stranded": 4, "refusals": 5}

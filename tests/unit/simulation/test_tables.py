@@ -1,4 +1,4 @@
-"""Tables of a trace: what is read of them, and that every mistake is told at once."""
+"""Tables of a trace: their rows, and all mistakes at once."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def mistakes(folder: Path, text: str) -> list[str]:
     return [str(mistake).removeprefix(str(folder / "table.csv")) for mistake in caught.value.mistakes]
 
 
-def test_a_row_has_the_columns_of_the_layout_and_its_line(tmp_path: Path) -> None:
+def test_row_has_the_columns_of_the_layout_and_its_line(tmp_path: Path) -> None:
     path = written(tmp_path, "# counted\nmodel,other,cpu\nA10,x,4000\n")
     (row,) = read_table(path, LAYOUT)
     assert row.where == f"{path}:3"
@@ -31,7 +31,7 @@ def test_a_row_has_the_columns_of_the_layout_and_its_line(tmp_path: Path) -> Non
     assert row.words == {"model": "A10", "remark": "-"}
 
 
-def test_a_mark_of_byte_order_is_no_part_of_the_first_name(tmp_path: Path) -> None:
+def test_byte_order_mark_is_no_part_of_a_column(tmp_path: Path) -> None:
     (row,) = read_table(written(tmp_path, "\ufeffcpu,model\n1,a\n"), LAYOUT)
     assert row.figures["cpu"] == 1
 
@@ -73,22 +73,22 @@ def test_a_mark_of_byte_order_is_no_part_of_the_first_name(tmp_path: Path) -> No
         pytest.param('cpu,model\n"1,a\n', [": not a CSV file: "], id="an open quote"),
     ],
 )
-def test_what_is_wrong_is_told(text: str, expected: list[str], tmp_path: Path) -> None:
-    found = mistakes(tmp_path, text)
+def test_every_mistake_of_a_table_is_reported(text: str, expected: list[str], tmp_path: Path) -> None:
+    result = mistakes(tmp_path, text)
     # The reason that follows is the library's.
     assert [
-        line if not line.startswith(": not a CSV") else ": not a CSV file: " for line in found
+        line if not line.startswith(": not a CSV") else ": not a CSV file: " for line in result
     ] == expected
 
 
-def test_what_is_no_text_is_told(tmp_path: Path) -> None:
+def test_file_that_is_not_utf_8_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_bytes(b"cpu,model\n\xff,a\n")
     with pytest.raises(BadInput, match="not a CSV file in UTF-8"):
         read_table(path, LAYOUT)
 
 
-def test_what_is_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_rows_or_bytes_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "cpu,model\n1,a\n2,b\n"
     monkeypatch.setattr(tables, "MOST_ROWS", 1)
     assert mistakes(tmp_path, text) == [": more than 1 rows"]

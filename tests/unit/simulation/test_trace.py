@@ -1,4 +1,4 @@
-"""A trace is read from the published lists or from tables of shapes, and its mistakes are told together."""
+"""A trace is read from the published lists or from tables of shapes, with all mistakes reported at once."""
 
 from collections import Counter
 from pathlib import Path
@@ -27,7 +27,7 @@ def lists(folder: Path, nodes: str = NODES, pods: str = PODS) -> tuple[Path, Pat
     return files
 
 
-def test_the_published_lists_are_read(tmp_path: Path) -> None:
+def test_published_lists_are_read(tmp_path: Path) -> None:
     trace = read_trace(*lists(tmp_path))
     assert trace.nodes == [TraceNode(8000, 1024 * MIB, 2, "T4"), TraceNode(4000, 512 * MIB)]
     assert trace.pods == [
@@ -37,7 +37,7 @@ def test_the_published_lists_are_read(tmp_path: Path) -> None:
     ]
 
 
-def test_tables_of_shapes_count(tmp_path: Path) -> None:
+def test_row_with_a_count_is_repeated(tmp_path: Path) -> None:
     pods = "cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count\n1000,64,1,500,1,3\n"
     trace = read_trace(*lists(tmp_path, pods=pods))
     shape = TracePod(1000, 64 * MIB, 1, 500)
@@ -45,7 +45,7 @@ def test_tables_of_shapes_count(tmp_path: Path) -> None:
     assert trace.pods[0] == shape
 
 
-def test_the_bundled_tables_are_the_whole_trace() -> None:
+def test_bundled_tables_have_all_nodes_and_pods() -> None:
     trace = read_trace(DATA / shapes.NODES, DATA / shapes.PODS)
     assert (len(trace.nodes), len(trace.with_gpus().nodes), len(trace.pods)) == (1523, 1213, 8152)
     assert sum(node.gpus for node in trace.nodes) == 6212
@@ -53,7 +53,7 @@ def test_the_bundled_tables_are_the_whole_trace() -> None:
     assert Counter(pod.guaranteed for pod in trace.pods) == {True: 4654, False: 3498}
 
 
-def test_mistakes_of_both_lists_are_told_at_once(tmp_path: Path) -> None:
+def test_mistakes_of_both_tables_are_reported_together(tmp_path: Path) -> None:
     nodes = "cpu_milli,memory_mib,gpu\n8000,x,2\n8000,1,33\n"
     pods = """\
 cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count
@@ -75,12 +75,12 @@ cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count
     ]
 
 
-def test_a_count_can_be_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_nodes_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traces, "MOST_NODES", 1)
     with pytest.raises(BadInput, match="more than 1 in all: a smaller trace is needed"):
         read_trace(*lists(tmp_path))
 
 
-def test_a_node_has_no_more_gpus_than_columns_have_room_for(tmp_path: Path) -> None:
+def test_node_with_33_gpus_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="gpu is 33: the maximum is 32"):
         read_trace(*lists(tmp_path, "cpu_milli,memory_mib,gpu\n8000,1,33\n"))

@@ -15,18 +15,18 @@ def turnover(load: float, scheduler: str = "gate", seed: int = 42) -> list[ZoneS
     return list(turnover_on_zones(nodes, TRACE, scheduler, ratio=20, seed=seed, load=load, every=10))
 
 
-def test_pods_that_are_alive_request_as_much_as_was_said() -> None:
-    found = [sample for sample in turnover(0.5) if sample.arrived > 200]
-    assert sum(sample.allocated for sample in found) / len(found) == pytest.approx(50, abs=10)
+def test_running_pods_request_the_load_on_average() -> None:
+    result = [sample for sample in turnover(0.5) if sample.arrived > 200]
+    assert sum(sample.allocated for sample in result) / len(result) == pytest.approx(50, abs=10)
 
 
-def test_it_is_sampled_at_even_distances() -> None:
-    found = turnover(0.5)
-    assert [sample.arrived for sample in found[:3]] == [10, 20, 30]
-    assert found[-1].pods == found[-1].aligned == 20 * 20
+def test_samples_are_at_even_distances() -> None:
+    result = turnover(0.5)
+    assert [sample.arrived for sample in result[:3]] == [10, 20, 30]
+    assert result[-1].pods == result[-1].aligned == 20 * 20
 
 
-def test_how_long_a_pod_lives_depends_on_the_seed_alone() -> None:
+def test_life_of_a_pod_depends_on_the_seed_alone() -> None:
     allocated = [[sample.allocated for sample in turnover(0.5, name)] for name in ("stock", "scorer")]
     assert allocated[0] == allocated[1]
     assert [sample.allocated for sample in turnover(0.5, seed=43)] != allocated[0]

@@ -1,4 +1,4 @@
-"""Whom each scheduler chooses of nodes that have enough left."""
+"""The nodes that each scheduler chooses."""
 
 import numpy as np
 import pytest
@@ -17,10 +17,10 @@ TEN_CPUS = TracePod(10_000, 100 * MIB, 1, 500)
 
 
 def chosen(name: str, nodes: ZoneNodes, pod: TracePod) -> set[int | None]:
-    """Whom it chooses, asked thirty times."""
+    """The choices of a scheduler in thirty calls."""
     every = np.arange(len(nodes.names))
-    asked = AskedPod(pod, question(pod), every[nodes.columns.fits(pod, every)])
-    scheduler = ZONE_SCHEDULERS[name](np.random.default_rng(1), [])
+    asked = AskedPod(pod, question(pod), every[nodes.columns.fits(pod)])
+    scheduler = ZONE_SCHEDULERS[name](np.random.default_rng(1))
     return {scheduler.choose(nodes, asked) for _ in range(30)}
 
 
@@ -32,38 +32,36 @@ def three_nodes() -> ZoneNodes:
     return nodes
 
 
-def test_stock_prefers_what_is_empty_and_in_balance() -> None:
+def test_stock_points_are_unused_share_and_balance() -> None:
     """Left are 75 % and 90 %, so (75 + 90) // 2 and 100 (1 - 0.15 / 2)."""
     columns = GpuColumns([NODE, TraceNode(16_000, 200 * MIB, 1)])
     # Of the small one 50 % and 50 % are left.
     assert stock_points(columns, POD, np.arange(2)).tolist() == [82 + 92, 50 + 100]
 
 
-def test_stock_takes_any_of_the_emptiest() -> None:
+def test_stock_chooses_any_of_the_emptiest_nodes() -> None:
     nodes = ZoneNodes(Zoning(2, Policy.RESTRICTED).nodes_of(Trace([NODE] * 3, [])))
     nodes.put(1, TEN_CPUS, nodes.admission(1, question(TEN_CPUS)))
     assert chosen("stock", nodes, POD) == {0, 2}
 
 
 @pytest.mark.parametrize("name", ["gate", "MostAllocated"])
-def test_the_scorers_order_prefers_what_is_taken_already(name: str) -> None:
+def test_most_allocated_order_prefers_nodes_in_use(name: str) -> None:
     assert chosen(name, three_nodes(), TracePod(4000, 100 * MIB, 1, 500)) == {1}
 
 
-@pytest.mark.parametrize(
-    "name", ["scorer", "gate", "LeastAllocated", "LeastNUMANodes", "FragmentationGradient"]
-)
-def test_nobody_goes_where_a_kubelet_would_refuse(name: str) -> None:
+@pytest.mark.parametrize("name", ["scorer", "gate", "LeastAllocated", "LeastNUMANodes"])
+def test_node_whose_kubelet_rejects_is_not_chosen(name: str) -> None:
     assert 2 not in chosen(name, three_nodes(), TEN_CPUS)
 
 
 @pytest.mark.parametrize("name", sorted(ZONE_SCHEDULERS))
-def test_where_nobody_has_room_nobody_is_chosen(name: str) -> None:
+def test_no_node_is_chosen_without_room(name: str) -> None:
     nodes = ZoneNodes(Zoning(2, Policy.RESTRICTED).nodes_of(Trace([NODE], [])))
     assert chosen(name, nodes, TracePod(8000, MIB, 3, 1000)) == {None}
 
 
-def test_of_nodes_that_are_as_good_a_gate_takes_the_first() -> None:
+def test_gate_chooses_the_first_of_equal_nodes() -> None:
     nodes = ZoneNodes(Zoning(2, Policy.RESTRICTED).nodes_of(Trace([NODE] * 3, [])))
     assert chosen("gate", nodes, POD) == {0}
     assert chosen("scorer", nodes, POD) == {0, 1, 2}

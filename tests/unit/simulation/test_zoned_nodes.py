@@ -14,7 +14,7 @@ def zoned(node: TraceNode, zones: int) -> Node:
     return zoned_node("n", node, zones=zones, policy=Policy.RESTRICTED, scope=Scope.POD)
 
 
-def test_a_node_is_split_evenly() -> None:
+def test_node_is_split_evenly() -> None:
     node = zoned(TraceNode(96_000, 1024 * MIB, 8), 2)
     half = Resources({"cpu": 48_000, "memory": 512 * MIB, GPU: 4, GPU_SHARE: 1000})
     assert [zone.allocatable for zone in node.zones] == [half, half]
@@ -22,7 +22,7 @@ def test_a_node_is_split_evenly() -> None:
     assert (node.policy, node.scope) == (Policy.RESTRICTED, Scope.POD)
 
 
-def test_what_does_not_divide_is_spread_in_whole_pieces() -> None:
+def test_remainders_are_spread_in_whole_pieces() -> None:
     node = zoned(TraceNode(34_500, 7 * MIB, 2), 4)
     assert [zone.allocatable["cpu"] // MILLI for zone in node.zones] == [8, 9, 8, 9]
     assert [zone.allocatable["memory"] // MIB for zone in node.zones] == [1, 2, 2, 2]
@@ -31,7 +31,7 @@ def test_what_does_not_divide_is_spread_in_whole_pieces() -> None:
     assert gpu_zones(TraceNode(34_500, 7 * MIB, 2), 4) == [1, 3]
 
 
-def test_a_small_node_is_one_zone() -> None:
+def test_small_node_is_one_zone() -> None:
     assert len(zoned(TraceNode(16_000, 1024 * MIB, 2), 4).zones) == 1
     assert len(zoned(TraceNode(17_000, 1024 * MIB, 2), 4).zones) == 4
 
@@ -41,7 +41,7 @@ def test_zones_of_one_socket_are_near() -> None:
     assert [cost for _, cost in first.costs] == [10, 12, 21, 21]
 
 
-def test_a_share_is_free_as_far_as_one_gpu_of_the_zone_is() -> None:
+def test_free_share_of_a_zone_is_that_of_its_emptiest_gpu() -> None:
     node = with_free_gpus(zoned(TraceNode(96_000, 1024 * MIB, 4), 2), [0, 0, 1, 1], [1000, 300, 200, 700])
     assert [(zone.free[GPU], zone.free[GPU_SHARE]) for zone in node.zones] == [(1, 1000), (0, 700)]
 
@@ -62,7 +62,7 @@ def test_a_share_is_free_as_far_as_one_gpu_of_the_zone_is() -> None:
         pytest.param(TracePod(2000, MIB), Qos.GUARANTEED, {"cpu": 2000, "memory": MIB}, id="no GPU"),
     ],
 )
-def test_what_a_kubelet_is_asked_to_align(pod: TracePod, qos: Qos, asks: dict[str, int]) -> None:
+def test_pod_requests_from_the_kubelet(pod: TracePod, qos: Qos, asks: dict[str, int]) -> None:
     demand = question(pod).demand
     assert demand.qos is qos
     assert dict(demand.whole.requests) == asks

@@ -1,0 +1,102 @@
+"""Every part of the benchmarks runs, and the pages are what their generators make of the stored figures."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from numalign.curves import svg
+from tools.bench import __main__ as bench
+from tools.bench import (
+    agent,
+    coldstart,
+    columns,
+    commands,
+    cpu_per_pod,
+    e2e,
+    kep_6007,
+    replays,
+    rules,
+    soak,
+    tables,
+    webhook,
+)
+from tools.bench.e2e_cells import Cell
+from tools.bench.spreads import Histogram
+from tools.bench.tables import Measurement, row
+
+PAGES = Path(__file__).parents[4] / "docs" / "measurements"
+GENERATORS: dict[str, Any] = {"speed": bench, "simulate": replays, "kep-6007": kep_6007}
+PARTS: dict[str, Callable[..., int]] = {
+    "agent": agent.main,
+    "coldstart": coldstart.main,
+    "columns": columns.main,
+    "commands": commands.main,
+    "cpu_per_pod": cpu_per_pod.main,
+    "rules": rules.main,
+    "soak": soak.main,
+    "webhook": webhook.main,
+}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("part", PARTS)
+def test_quick_run_writes_its_measurements(part: str, tmp_path: Path) -> None:
+    file = tmp_path / "found.json"
+    assert PARTS[part](["--quick", "--json", str(file)]) == 0
+    measurements = [Measurement(**each) for each in orjson.loads(file.read_bytes())]
+    assert measurements
+    assert all(len(cells) == len(each.head) for each in measurements for cells in each.cells)
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_page_and_charts_follow_from_stored_figures(name: str) -> None:
+    generator, stored = GENERATORS[name], (PAGES / f"{name}.json").read_bytes()
+    found = orjson.loads(stored)
+    assert tables.dumped(found) == stored
+    assert generator.page(found) == (PAGES / f"{name}.md").read_text()
+    charts = {f"{name}-{what}.svg": svg(chart) for what, chart in generator.charts(found).items()}
+    assert charts == {file.name: file.read_text() for file in PAGES.glob(f"{name}-*.svg")}
+
+
+def test_replay_of_one_seed_gives_the_stored_figures() -> None:
+    run = kep_6007.Run("filling", 2, "stock", "none", replays.FIRST_SEED)
+    found = kep_6007.summed_up(kep_6007.DAYS["filling"], [run.samples()])
+    stored = orjson.loads((PAGES / "kep-6007.json").read_bytes())["replays"][0]
+    assert found["runs"][0] == stored["runs"][0]
+
+
+def test_parts_of_the_whole_run_are_written_to_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "speed.md"
+    assert bench.main(["--quick", "--only", "rules", "--markdown", str(page)]) == 0
+    assert re.search(r"\| the longest verdict \| \S+ \| ms \|", page.read_text())
+
+
+def test_negative_number_in_a_flag_is_an_error() -> None:
+    with pytest.raises(SystemExit):
+        columns.main(["--nodes", "-1"])
+
+
+def test_row_has_a_ratio_and_a_verdict() -> None:
+    assert row("a", 3.0, "ms", (2.0, "of b"), most=4)[3:] == (2.0, "of b", 1.5, "≤ 4", "met")
+    assert row("a", 0.5, "", least=0.9)[-2:] == ("≥ 0.9", "MISSED")
+    assert row("a", None, most=4)[1] == "too long"
+
+
+def test_histogram_is_the_difference_of_two_pages() -> None:
+    page = 'x_seconds_bucket{le="1"} 1\nx_seconds_bucket{le="2"} %d\n'
+    pages = (page % count for count in (1, 5))
+    earlier, later = (Histogram.of("x_seconds", page) for page in pages)
+    assert later.since(earlier).millis() == {"p50": 1500, "p99": 1990, "max": 2000}
+
+
+def test_e2e_table_has_a_figure_for_each_seed() -> None:
+    figures = {"placed": 4, "pods": 4, "rejected": 0, "whole": 7, "unaligned": 0, "recorded": 3, "wrong": 1}
+    cell = Cell(**figures, seconds=12.3, writes=8, slot=3.5, believed=0, pinned=None)
+    [table] = e2e.tables([e2e.Measured("bind", "1", seed, cell) for seed in (1, 2)], [])
+    assert table.cells == [
+        ("+ scorer with bind", "0 0", "4 4", "12 12", "2.0", "3.5", "7.0", "0 0", "0+1/3 0+1/3")
+    ]

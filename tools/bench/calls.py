@@ -1,0 +1,174 @@
+"""Calls of programs: reviews of an API server, and pods that a scheduler places with the scorer."""
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tools.clusters.http_calls import JSON, Connection, Door
+
+Json = dict[str, Any]
+
+MERGE = "application/merge-patch+json"
+TIMED = 100_000
+"""How many of the latest durations of each kind of calls are remembered."""
+MOST_FAILURES = 15
+
+
+@dataclass(slots=True)
+class Calls:
+    """Calls and outcomes so far, durations by kind of calls, and a description of the first failures."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    seconds: "defaultdict[str, deque[float]]" = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=TIMED))
+    )
+    failures: list[str] = field(default_factory=list)
+    callers: "list[Caller]" = field(default_factory=list)
+
+    def caller(self, door: Door) -> "Caller":
+        """Return a caller of a program, whose calls count here."""
+        self.callers.append(Caller(door, self))
+        return self.callers[-1]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for each in self.callers:
+            each.close()
+
+    def clear(self) -> None:
+        """Count from now on."""
+        self.counts.clear()
+        self.outcomes.clear()
+        self.seconds.clear()
+
+    def fail(self, what: str) -> None:
+        """Note a call that failed."""
+        self.outcomes["failed"] += 1
+        if len(self.failures) < MOST_FAILURES:
+            self.failures.append(what)
+
+    def check(self) -> None:
+        """Raise `RuntimeError` if a call failed."""
+        if self.failures:
+            raise RuntimeError(f"{self.outcomes['failed']} calls failed: {self.failures[0]}")
+
+
+@dataclass(slots=True)
+class Caller:
+    """A connection that is opened again after it ended; a call fails if its answer is not 200 or 201."""
+
+    door: Door
+    calls: Calls
+    _open: Connection | None = None
+
+    async def call(self, kind: str, method: str, path: str, said: object, content: str = JSON) -> Any:  # noqa: ANN401  JSON
+        """Return the content of a successful answer; else note a failure and return None."""
+        body = said if isinstance(said, bytes) else orjson.dumps(said)
+        began = time.perf_counter()
+        try:
+            self._open = self._open or await Connection.open(self.door)
+            answer = await self._open.call(method, path, body, content)
+        except OSError as error:
+            self.close()
+            self.calls.fail(f"{method} {path}: {error!r}")
+            return None
+        self.calls.seconds[kind].append(time.perf_counter() - began)
+        self.calls.counts[kind] += 1
+        if answer.closes:
+            self.close()
+        if not answer.well:
+            self.calls.fail(f"{method} {path}: {answer.status} {answer.body[:200]!r}")
+            return None
+        return orjson.loads(answer.body)
+
+    async def post(self, kind: str, path: str, said: object) -> Any:  # noqa: ANN401  JSON
+        """Post JSON; return as `call`."""
+        return await self.call(kind, "POST", path, said)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._open:
+            self._open.close()
+            self._open = None
+
+
+def review(pod: Json, of: tuple[str, str, str] = ("", "Pod", "pods"), *, uid: str) -> bytes:
+    """Return the AdmissionReview of an object that is created; `of` are its group, kind and resource."""
+    group, kind, plural = of
+    asked = {
+        "uid": uid,
+        "kind": {"group": group, "version": "v1", "kind": kind},
+        "resource": {"group": group, "version": "v1", "resource": plural},
+        "namespace": pod["metadata"].get("namespace", "team-0"),
+        "operation": "CREATE",
+        "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
+        "object": pod,
+        "dryRun": False,
+    }
+    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """A scheduler with the scorer as its extender, and the kubelet of the pods that it binds.
+
+    Schedulers with the same `cycle` filter and rank one pod at a time, like the threads of kube-scheduler.
+    """
+
+    api: Caller
+    scorer: Caller
+    nodes: Sequence[str]
+    names: int
+    dice: random.Random
+    cycle: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def schedule(self, pod: Json, path: str) -> bool:
+        """Create a pod at a path, and take it to its kubelet; return whether a node took it."""
+        stored = await self.api.post("create", path, pod)
+        async with self.cycle:
+            node = await self._chosen(stored) if stored else None
+        return bool(node) and await self._bound(stored, str(node), path)
+
+    async def fitting(self, pod: Json) -> list[str]:
+        """Return those of some random nodes on which a pod fits."""
+        names = self.dice.sample(self.nodes, self.names)
+        answer = await self.scorer.post("filter", "/filter", {"Pod": pod, "Nodes": None, "NodeNames": names})
+        return (answer["NodeNames"] or []) if answer else []
+
+    async def _chosen(self, pod: Json) -> str | None:
+        if not (fit := await self.fitting(pod)):
+            self.scorer.calls.outcomes["fits nowhere"] += 1
+            return None
+        asked = {"Pod": pod, "Nodes": None, "NodeNames": fit}
+        scores = await self.scorer.post("prioritize", "/prioritize", asked) or []
+        best = max((each["Score"] for each in scores), default=0)
+        hosts = [each["Host"] for each in scores if each["Score"] == best]
+        return self.dice.choice(hosts) if hosts else None
+
+    async def _bound(self, pod: Json, node: str, path: str) -> bool:
+        metadata = pod["metadata"]
+        names = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"]}
+        asked = {**names, "PodUID": metadata["uid"], "Node": node}
+        answer = await self.scorer.post("bind", "/bind", asked)
+        taken = bool(answer) and not answer["Error"]
+        self.scorer.calls.outcomes["bound" if taken else "not bound"] += 1
+        if taken:
+            running = {"status": {"phase": "Running", "startTime": metadata["creationTimestamp"]}}
+            await self.api.call("run", "PATCH", f"{path}/{metadata['name']}", running, MERGE)
+        return taken
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the user and system time of a process so far, in seconds (proc(5), `stat`)."""
+    # The name of the program, in parentheses, may contain anything.
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,3 +1,0 @@
-module numalign/tools/bench/floor
-
-go 1.22
