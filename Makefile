@@ -172,7 +172,7 @@ docs-linkcheck: $(READY)
 
 # Update the screenshots and figures of docs/how-to/map.md, with the same Chromium.
 map-screenshots: $(READY)
-	$(BIN)/python -m tools.bench.map_pages
+	$(BIN)/python -m tools.generate.map_pages
 
 # Test the chart, its alerts and the steps of the image; needs Go the first time, for helm and promtool. HELM and
 # PROMTOOL name existing ones.

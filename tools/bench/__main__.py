@@ -19,21 +19,12 @@ from typing import Any
 import numpy as np
 import orjson
 
-from numalign.curves import Axis, Chart, Line
 from tools.bench.tables import MET, MISSED, Measurement, one_of, parsed, write_page
 
 PARTS = (
     *("columns", "webhook", "cpu_per_pod", "coldstart", "scheduling_rate"),
     *("agent", "commands", "rules"),
 )
-GRID = "Cold verdicts by nodes, zones and policy"
-CHARTED = (
-    "2 zones, restricted",
-    "4 zones, restricted",
-    "8 zones, restricted",
-    "8 zones, restricted, 4 needed",
-)
-
 Raw = dict[str, Any]
 
 
@@ -89,22 +80,7 @@ def page(found: Raw) -> str:
         lines += ["", f"Not measured: {', '.join(found['missing'])}."]
     for table in made:
         lines += ["", f"## {table.name}", "", *([table.text, ""] if table.text else []), *table.markdown()]
-        if table.name == GRID:
-            lines += ["", "![time by nodes](speed-nodes.svg)"]
     return "\n".join(lines) + "\n"
-
-
-def charts(found: Raw) -> dict[str, Chart]:
-    """Return the chart of time against nodes, if that was measured."""
-    grids = [table for table in tables(found) if table.name == GRID]
-    lines = []
-    for grid in grids:
-        for colour, title in enumerate(CHARTED):
-            for at, name in ((3, title), (4, f"{title}, with scores")):
-                points = [(float(cells[1] or 0), cells[at]) for cells in grid.cells if cells[0] == title]
-                timed = [(nodes, ms) for nodes, ms in points if isinstance(ms, float)]
-                lines.append(Line(name, timed, colour, dashed=at == 4))  # noqa: PLR2004  the column of scores
-    return {"nodes": Chart("Cold verdicts by nodes", Axis("nodes"), Axis("ms"), lines)} if grids else {}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -114,13 +90,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         __doc__,
         arguments,
         only=(PARTS, PARTS, "parts to run"),
-        markdown=(None, None, "write the page here, with its chart and figures"),
+        markdown=(None, None, "write the page here, and its figures next to it"),
     )
     for name in chosen.only:
         one_of(name, PARTS)
     found = measure(chosen.only, ["--quick"] if chosen.quick else [])
     print("\n\n".join(table.printed() for table in tables(found)))
-    write_page(page(found), found, charts(found), chosen.markdown)
+    write_page(page(found), found, {}, chosen.markdown)
     return 0
 
 

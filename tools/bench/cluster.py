@@ -1,19 +1,11 @@
-"""
-A synthetic cluster and the pods that arrive in it, the same for the same numbers.
+"""A synthetic cluster and the pods that arrive in it, the same for the same numbers."""
 
-Machines of one model never report the same bytes, so the memory of each zone varies by a few MiB: nodes of
-one class then have different shapes, which is the worst case for a cache of answers.
-"""
-
-import itertools
 import random
 from collections.abc import Iterator
-from typing import Any
 
-Raw = dict[str, Any]
+from numalign.model.intent import Policy
+from tools.bench.fleets import Case, Raw, objects
 
-ZONES = 4
-CLASSES = 20
 GPU = "nvidia.com/gpu"
 POLICY = "numalign.io/policy"
 
@@ -21,75 +13,21 @@ EVERY = 8
 TOO_MANY = 8
 
 _SEED = 20
-_MIB = 2**20
-_POLICIES = ("single-numa-node", "restricted", "best-effort", "single-numa-node", "none")
 _ASKED = ("single-numa-node", "restricted", "single-numa-node", "best-effort")
-_MODELS = tuple(itertools.product((16, 24, 32, 48, 64), (0, 1, 2, 4)))
 
 
 def snapshot(nodes: int) -> Raw:
-    """Return so many nodes of twenty models as kubectl prints them, most of them partly in use."""
-    dice = _dice()
-    items = [each for number in range(nodes) for each in _node(number, dice)]
+    """Return so many nodes of 36 makes as kubectl prints them, most of them partly in use."""
+    items = list(objects(Case.mixed(nodes, 36, Policy.NONE).members()))
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
 def templates(number: int) -> Iterator[Raw]:
     """Yield so many different workloads; every eighth requests more GPUs than any zone has, in one zone."""
-    dice = _dice()
+    dice = random.Random(_SEED)  # noqa: S311 - it makes input, not secrets
     for index in range(number):
         gpus = TOO_MANY if index % EVERY == EVERY - 1 else dice.choice((0, 0, 1, 1, 2, 4))
         yield _pod(index, dice, gpus=gpus)
-
-
-def _dice() -> random.Random:
-    return random.Random(_SEED)  # noqa: S311 - it makes input, not secrets
-
-
-def _node(number: int, dice: random.Random) -> tuple[Raw, Raw]:
-    model = number % CLASSES
-    cpus, gpus = _MODELS[model]
-    name = f"node-{number:05}"
-    policy = _POLICIES[model % len(_POLICIES)]
-    zones = [_zone(at, cpus, gpus, dice) for at in range(ZONES)]
-    allocatable = {
-        "cpu": str(cpus * ZONES),
-        "memory": str(sum(int(zone["resources"][1]["allocatable"]) for zone in zones)),
-        "pods": "110",
-        **({GPU: str(gpus * ZONES)} if gpus else {}),
-    }
-    topology = {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": name},
-        "attributes": [
-            {"name": "topologyManagerPolicy", "value": policy},
-            {"name": "topologyManagerScope", "value": "pod" if model % 2 else "container"},
-        ],
-        "zones": zones,
-    }
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-    return {**node, "status": {"allocatable": allocatable}}, topology
-
-
-def _zone(at: int, cpus: int, gpus: int, dice: random.Random) -> Raw:
-    memory = (4 * cpus * 1024 + 500 + dice.randrange(16)) * _MIB
-    used = dice.choice((0, 0, 1, 2, 4))
-    amounts = {"cpu": cpus, "memory": memory, **({GPU: gpus} if gpus else {})}
-    return {
-        "name": f"node-{at}",
-        "type": "Node",
-        "costs": [{"name": f"node-{to}", "value": 10 if to == at else 21} for to in range(ZONES)],
-        "resources": [
-            {
-                "name": name,
-                "capacity": str(amount),
-                "allocatable": str(amount),
-                "available": str(amount - amount * used // 4),
-            }
-            for name, amount in amounts.items()
-        ],
-    }
 
 
 def _pod(index: int, dice: random.Random, *, gpus: int) -> Raw:

@@ -9,16 +9,13 @@ counts, at the peak and after a pause.
 
 import asyncio
 import sys
-import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator
-from pathlib import Path
 
 from tools.bench import api_server
+from tools.bench.site import at_site
 from tools.bench.tables import Measurement, one_of, program, row
-from tools.clusters import programs
-from tools.clusters.programs import MIB, soon
+from tools.clusters.programs import MIB, Site, soon
 
 LONGEST_START = 300
 PODS_READ = 'numalign_watch_lists_total{kind="Pod"}'
@@ -27,45 +24,36 @@ FLAGS = {"webhook": (), "controller": ("--gates", "true", "--heal", "true")}
 """Programs that follow pods, with the flags of all their features."""
 
 
-def measure(chosen: Namespace) -> Iterator[Measurement]:
+async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     """Start a program on such a cluster; measure when it is ready, and its memory once it has settled."""
     one_of(chosen.program, FLAGS)
-    with tempfile.TemporaryDirectory() as folder:
-        yield asyncio.run(_measure(chosen, Path(folder)))
+    api = await api_server.started(here, nodes=chosen.nodes, makes=chosen.makes, pods=chosen.pods)
+    start = {"webhook": here.webhook, "controller": here.controller}
+    began = time.perf_counter()
+    running = await start[chosen.program]("--kubeconfig", str(api.kubeconfig), *FLAGS[chosen.program])
+    ready = time.perf_counter() - began
 
+    async def read() -> bool:
+        return PODS_READ in await running.metrics()
 
-async def _measure(chosen: Namespace, folder: Path) -> Measurement:
-    async with programs.site(folder / "site") as here:
-        api = await api_server.started(here, nodes=chosen.nodes, makes=chosen.makes, pods=chosen.pods)
-        start = {"webhook": here.webhook, "controller": here.controller}
-        began = time.perf_counter()
-        running = await start[chosen.program]("--kubeconfig", str(api.kubeconfig), *FLAGS[chosen.program])
-        ready = time.perf_counter() - began
-
-        async def read() -> bool:
-            return PODS_READ in await running.metrics()
-
-        await soon(read, what="the pods were read", child=running.child, seconds=LONGEST_START)
-        counted = time.perf_counter() - began
-        await asyncio.sleep(chosen.settling)
-        memory = running.memory()
-    peak = row("resident at the peak", memory.most / MIB, "MiB", most=MOST_MIB)
-    return Measurement(
-        f"Start of the {chosen.program}: {chosen.nodes:,} nodes of 26 KB, {chosen.pods:,} pods",
-        [
-            row("from start to ready", ready, "s", most=READY_S),
-            row("until the pods are read too", counted, "s"),
-            peak,
-            row("resident after a pause", memory.now / MIB, "MiB"),
-        ],
-        "A separate process plays the API server.",
-    )
+    await soon(read, what="the pods were read", child=running.child, seconds=LONGEST_START)
+    counted = time.perf_counter() - began
+    await asyncio.sleep(chosen.settling)
+    memory = running.memory()
+    rows = [
+        row("from start to ready", ready, "s", most=READY_S),
+        row("until the pods are read too", counted, "s"),
+        row("resident at the peak", memory.most / MIB, "MiB", most=MOST_MIB),
+        row("resident after a pause", memory.now / MIB, "MiB"),
+    ]
+    title = f"Start of the {chosen.program}: {chosen.nodes:,} nodes of 26 KB, {chosen.pods:,} pods"
+    return [Measurement(title, rows, "A separate process plays the API server.")]
 
 
 main = program(
     "coldstart",
     __doc__,
-    measure,
+    at_site(measure),
     program=("webhook", "webhook", f"one of {', '.join(FLAGS)}"),
     nodes=(5000, 20, "nodes of the cluster"),
     makes=(36, 6, "makes of the nodes"),

@@ -243,7 +243,7 @@ def _mixed(found: Mapping[Fleet, Found], chosen: Namespace) -> Measurement:
 def _tables(found: Mapping[Alike, Found], chosen: Namespace) -> Iterator[Measurement]:
     judged = _judged_at(chosen)
     here = [(aimed, found.get((aimed.zones, aimed.needed, aimed.policy, judged))) for aimed in AIMED]
-    cold, rules, warm = [], [], []
+    cold, warm = [], []
     for aimed, each in here:
         if each:
             cold += [
@@ -256,7 +256,6 @@ def _tables(found: Mapping[Alike, Found], chosen: Namespace) -> Iterator[Measure
                 row(f"with scores, {aimed.title}", each.warm_scores, "ms", (each.scores, "cold")),
                 row(f"updates, {aimed.title}", each.updates, "nodes/s"),
             ]
-            rules += [_growth(found, aimed, chosen)]
     yield Measurement(
         "Cold: new questions",
         cold,
@@ -269,18 +268,6 @@ def _tables(found: Mapping[Alike, Found], chosen: Namespace) -> Iterator[Measure
         warm,
         "An update replaces a node, and includes its part of the question after it.",
     )
-    yield Measurement(
-        "Growth", rules, "The time per node in the largest fleet, compared with that in the smallest."
-    )
-
-
-def _growth(found: Mapping[Alike, Found], aimed: Aimed, chosen: Namespace) -> Sequence[float | str | None]:
-    least, most = min(chosen.nodes), max(chosen.nodes)
-    few, many = (
-        found[aimed.zones, aimed.needed, aimed.policy, size].verdicts * MILLI / size for size in (least, most)
-    )
-    what = f"a node of {most:,}, verdicts, {aimed.title}"
-    return row(what, many, "µs", (few, f"of {least:,}"), most=few)
 
 
 def grid(found: Mapping[Alike, Found]) -> Measurement:

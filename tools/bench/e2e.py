@@ -76,7 +76,7 @@ def measure(chosen: Namespace) -> Iterator[Measurement]:
         one_of(chosen.kubelets, versions())
     elif AGENTS in chosen.delays:
         sys.exit(f"--delays {AGENTS}: agents need real kubelets, see --kubelets")
-    tried = [] if chosen.kubelets else [_measured(chosen, name, small()) for name in chosen.runs]
+    tried = [] if chosen.kubelets else [_measured(name, small()) for name in chosen.runs]
     found = []
     for delay in chosen.delays:
         for seed in chosen.seeds:
@@ -84,7 +84,7 @@ def measure(chosen: Namespace) -> Iterator[Measurement]:
             case = Case(
                 machines(chosen.nodes), arriving, delay, chosen.patience, seed, kubelets=chosen.kubelets
             )
-            found += [_measured(chosen, name, case) for name in chosen.runs]
+            found += [_measured(name, case) for name in chosen.runs]
     made = list(tables(found, tried))
     if chosen.markdown:
         pages = ["\n".join((f"{each.name}:", "", *each.markdown())) for each in made]
@@ -93,11 +93,10 @@ def measure(chosen: Namespace) -> Iterator[Measurement]:
     yield from made
 
 
-def _measured(chosen: Namespace, name: str, case: Case) -> Measured:
+def _measured(name: str, case: Case) -> Measured:
     """Measure one cell, and report it on standard error."""
     began = time.monotonic()
-    logs = chosen.logs / f"{name}-{case.delay}-{case.seed}" if chosen.logs else None
-    cell = asyncio.run(measure_cell(COLUMNS[name], case, logs))
+    cell = asyncio.run(measure_cell(COLUMNS[name], case))
     sys.stderr.write(
         f"{COLUMNS[name].title}, {case.delay} late, seed {case.seed}: {cell.rejected} rejected,"
         f" {cell.placed} of {cell.pods} placed ({time.monotonic() - began:.0f} s)\n"
@@ -198,7 +197,6 @@ main = program(
     seeds=((1, 2, 3), (1,), "random seeds"),
     runs=(tuple(COLUMNS), ("stock", "bind"), "what to compare"),
     markdown=(None, None, "write the tables here, as Markdown"),
-    logs=(None, None, "keep the output of every program in this folder"),
 )
 
 if __name__ == "__main__":

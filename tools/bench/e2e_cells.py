@@ -166,24 +166,19 @@ class Watcher:
             await asyncio.sleep(SAMPLE_SECONDS)
 
 
-async def measure(column: Column, case: Case, keep: Path | None) -> Cell:
-    """Run a case in one of `COLUMNS`; logs go to the folder `keep`, if it is given.
-
-    Raise whatever fails, but nothing for pods that were never placed.
-    """
+async def measure(column: Column, case: Case) -> Cell:
+    """Run a case in one of `COLUMNS`; raise whatever fails, but nothing for pods that were never placed."""
     with tempfile.TemporaryDirectory(prefix="numalign-bench-") as made:
-        folder = Path(made)
-        logs = keep or folder / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
-        async with (_real if case.kubelets else _simulated)(case, folder, logs) as (site, nodes):
+        place = _real if case.kubelets else _simulated
+        async with place(case, Path(made)) as (site, nodes):
             return await _measured(column, case, site, nodes)
 
 
 @asynccontextmanager
-async def _simulated(case: Case, folder: Path, logs: Path) -> AsyncIterator[tuple[Site, Nodes]]:
+async def _simulated(case: Case, folder: Path) -> AsyncIterator[tuple[Site, Nodes]]:
     flags = audits.flags(folder, users=tuple(USERS))
     async with (
-        control_plane(folder, logs, users=USERS, flags=flags, client=CONTROLLER) as site,
+        control_plane(folder, users=USERS, flags=flags, client=CONTROLLER) as site,
         site.plane.client(KUBELETS) as client,
         simulated(
             Api(client, namespace="default"),
@@ -198,7 +193,7 @@ async def _simulated(case: Case, folder: Path, logs: Path) -> AsyncIterator[tupl
 
 
 @asynccontextmanager
-async def _real(case: Case, folder: Path, logs: Path) -> AsyncIterator[tuple[Site, Nodes]]:
+async def _real(case: Case, folder: Path) -> AsyncIterator[tuple[Site, Nodes]]:
     lines = [(machine.name, machine.line()) for machine in case.machines]
     real = [
         RealNode(name=name, machine=line["machine"], configuration=line["kubeletConfig"])
@@ -206,7 +201,7 @@ async def _real(case: Case, folder: Path, logs: Path) -> AsyncIterator[tuple[Sit
     ]
     flags, others = audits.flags(folder, users=tuple(USERS)), {**USERS, "admin": "system:masters"}
     async with (
-        started(real, version=case.kubelets, others=others, flags=flags, logs=logs) as cluster,
+        started(real, version=case.kubelets, others=others, flags=flags) as cluster,
         cluster.plane.client(CONTROLLER) as client,
     ):
         site = Site(cluster.plane, cluster.children, certificate(folder), Store(client))

@@ -2,10 +2,9 @@
 Measure how long one verdict by the rules takes, by policy and by number of zones.
 
 The pod has one container, so each figure is the cost of a container. `ordinary` is the usual case of each
-policy: an empty node takes the pod. The other two are the worst cases: every zone has different amounts of
-everything, and each resource needs a different number of zones. `unlike` is such a node while it is empty, as
-at admission. `in use` is the same node in use. It rejects the pod, so it is evaluated twice, in use and
-empty.
+policy: an empty node takes the pod. `in use` is the worst case: every zone has different amounts of
+everything, and each resource needs a different number of zones. The node rejects the pod, so it is evaluated
+twice, in use and empty.
 """
 
 import sys
@@ -63,14 +62,8 @@ def ordinary(policy: Policy, zones: int, resources: int) -> Case:
     return Case(Node("node", members, policy=policy), asked, Intent(policy))
 
 
-def unlike(policy: Policy, zones: int, resources: int) -> Case:
-    """Return an empty node that could never take the pod, and whose zones are all different."""
-    busy = in_use(policy, zones, resources)
-    return replace(busy, node=busy.node.emptied())
-
-
 def in_use(policy: Policy, zones: int, resources: int) -> Case:
-    """Return the same node in use; it is judged once more, as an empty one."""
+    """Return a node in use whose zones are all different; it is judged once more, as an empty one."""
     members = tuple(
         _zone(
             at,
@@ -86,7 +79,6 @@ def in_use(policy: Policy, zones: int, resources: int) -> Case:
 
 CASES: dict[str, tuple[Callable[[Policy, int, int], Case], int]] = {
     "ordinary": (ordinary, 1),
-    "unlike": (unlike, 1),
     "in use": (in_use, 2),
 }
 """Cases, and how often a node is judged in a verdict."""

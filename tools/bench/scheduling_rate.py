@@ -1,10 +1,6 @@
 """
 Measure how many pods per second the real kube-scheduler binds: with the scorer, an empty extender, or none.
 
-Every extender has the cost of its protocol: JSON, a round trip in the middle of a scheduling cycle, and one
-more program that needs processor time. The empty extender shows that cost: it is written in Go, evaluates
-nothing, and treats all nodes alike. The rest is the cost of numalign.
-
 In every cell, the same pods are in the queue before the scheduler starts, on the same nodes. A pod counts as
 bound when a watch of the API server shows its node. On one machine, all programs share the processors, and
 each takes time from the others. So in some cells the extender, empty or not, has a processor of its own, as
@@ -21,8 +17,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from tools.bench import scheduling_site
-from tools.bench.scheduling_cells import CELLS
-from tools.bench.scheduling_site import Run
+from tools.bench.scheduling_site import CELLS, Run
 from tools.bench.tables import MET, MISSED, Measurement, one_of, program
 
 LEAST = 0.9

@@ -3,7 +3,12 @@ One cell of the scheduling rate: a queue of pods, a scheduler that starts, and w
 
 All programs are real: etcd, kube-apiserver, kube-scheduler, the scorer of numalign. Nodes exist only as
 objects, and their kubelets do only what a binder waits for: as soon as a pod is bound, they write into its
-status that it runs. They do so in every cell, with or without an extender.
+status that it runs. They do so in every cell, with or without an extender. Half of the nodes have two zones,
+the other half eight zones with one GPU each, and there is room for far more pods than arrive.
+
+Each way with the scorer of numalign has a counterpart with an extender that does nothing, and one without an
+extender. The difference from the first is the cost of numalign; the difference between the two is the cost of
+the protocol.
 """
 
 import asyncio
@@ -21,29 +26,38 @@ from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any, Literal
 
 import aiohttp
 import orjson
 import yaml
 
 from numalign.kube.client import Api
-from tools.bench import scheduling_load
 from tools.bench.calls import MERGE, Json, processor_seconds
-from tools.bench.scheduling_cells import CELLS, Cell
-from tools.bench.scheduling_load import NAMESPACE
 from tools.bench.site import SCORER, Site, control_plane
-from tools.clusters import shipped
+from tools.clusters import fleets, shipped
 from tools.clusters.api_objects import namespace
-from tools.clusters.api_requests import ask
+from tools.clusters.api_requests import INTENT, ask
 from tools.clusters.controlplane import schedulers
 from tools.clusters.controlplane.planes import Plane
+from tools.clusters.controlplane.schedulers import Extender
+from tools.clusters.fleets import Shape
 from tools.clusters.gotools import BrokenError, Workshop
 from tools.clusters.http_calls import Door, once
 from tools.clusters.processes import Child, Children, free_port
 from tools.clusters.programs import READY, answers, samples, soon
 from tools.clusters.sim.desk import TOPOLOGIES, ApiDesk
 from tools.clusters.sim.documents import stamp
+from tools.clusters.sim.shapes import GPU
 from tools.clusters.waiting import SELDOM, seconds_until
+
+NAMESPACE = "default"
+SHAPES = (
+    Shape(zones=2, cpus=64, gib=512, devices={GPU: 4}, policy="single-numa-node"),
+    Shape(zones=8, cpus=16, gib=128, devices={GPU: 1}, policy="restricted"),
+)
+TEMPLATES = ((4, 16, 1), (8, 32, 1), (2, 8, 1), (12, 48, 2))
+"""CPUs, GiB of memory and GPUs of pods, in turn."""
 
 ADMIN, KUBELETS, EMPTY, EXTENDER = "admin", "kubelets", "empty-extender", "extender"
 # Access rights are not measured.
@@ -54,6 +68,76 @@ EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 PATIENCE_SECONDS = 300
 AT_ONCE = 16
 """Concurrent writes, of the client that creates pods and nodes, and of the kubelets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A way to schedule; `empty` and `none` name the cells to compare it with.
+
+    `verbs` are those that are called, which decides who binds. If the extender is `apart`, it has a processor
+    for itself, as on a separate host.
+    """
+
+    title: str
+    extender: Literal["", "empty", "numalign"] = ""
+    verbs: Sequence[str] = ("filter", "prioritize")
+    apart: bool = False
+    empty: str = ""
+    none: str = ""
+
+    def configuration(self, kubeconfig: Path, url: str) -> dict[str, Any]:
+        """Return a KubeSchedulerConfiguration, without extenders if there is none to call."""
+        extender = Extender(url=url, verbs=self.verbs) if self.extender else None
+        return schedulers.configuration(kubeconfig, extender=extender)
+
+
+_BIND = ("filter", "prioritize", "bind")
+_RANK = ("filter", "prioritize", "preempt")
+_empty = partial(Cell, extender="empty", none="none")
+_ours = partial(Cell, extender="numalign", verbs=(*_BIND, "preempt"), none="none")
+_apart = "on a processor of its own"
+
+CELLS: Mapping[str, Cell] = {
+    "none": Cell(title="no extender"),
+    "empty": _empty(title="empty: filter, prioritize"),
+    "numalign-rank": _ours(title="numalign, --reserve-at prioritize", verbs=_RANK, empty="empty"),
+    "empty-bind": _empty(title="empty: filter, prioritize, bind", verbs=_BIND),
+    "numalign-bind": _ours(title="numalign, --reserve-at bind (default)", empty="empty-bind"),
+    "none-apart": Cell(title="no extender, on the other processors", apart=True),
+    "empty-apart": _empty(title=f"empty, {_apart}", apart=True, none="none-apart"),
+    "numalign-rank-apart": _ours(
+        title=f"numalign, --reserve-at prioritize, {_apart}",
+        verbs=_RANK,
+        apart=True,
+        empty="empty-apart",
+        none="none-apart",
+    ),
+    "empty-bind-apart": _empty(
+        title=f"empty with bind, {_apart}", verbs=_BIND, apart=True, none="none-apart"
+    ),
+    "numalign-bind-apart": _ours(
+        title=f"numalign, {_apart}", apart=True, empty="empty-bind-apart", none="none-apart"
+    ),
+}
+"""Cells that are compared run one after another, as conditions change."""
+
+
+def nodes(number: int) -> Iterator[tuple[Json, Json]]:
+    """Yield so many nodes, each with its topology."""
+    for index in range(number):
+        name, shape = f"node-{index:05}", SHAPES[index % len(SHAPES)]
+        yield fleets.node(name, shape), fleets.topology(name, shape)
+
+
+def pods(number: int) -> Iterator[Json]:
+    """Yield so many Guaranteed pods."""
+    for index in range(number):
+        cpus, gib, gpus = TEMPLATES[index % len(TEMPLATES)]
+        amounts = {"cpu": str(cpus), "memory": f"{gib}Gi", GPU: str(gpus)}
+        resources = {"requests": amounts, "limits": amounts}
+        metadata = {"name": f"pod-{index:05}", "namespace": NAMESPACE, "annotations": dict(INTENT)}
+        container = {"name": "main", "image": "registry.example/main", "resources": resources}
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +237,7 @@ class SchedulingSite:
 
     async def _queue(self) -> str:
         """Create every pod, without a scheduler; return the version of their list."""
-        pods = scheduling_load.pods(self.pods)
-        await _in_parallel(partial(self._create, PODS, pod) for pod in pods)
+        await _in_parallel(partial(self._create, PODS, pod) for pod in pods(self.pods))
         listed = await ask(self.site.store.api, "GET", PODS, limit="1")
         version: str = listed.body["metadata"]["resourceVersion"]
         return version
@@ -170,7 +253,7 @@ class SchedulingSite:
         await self.site.store.apply(namespace(shipped.NAMESPACE, {}))
         await _in_parallel(
             partial(self._create, path, document)
-            for pair in scheduling_load.nodes(self.nodes)
+            for pair in nodes(self.nodes)
             for path, document in zip(("/api/v1/nodes", TOPOLOGIES), pair, strict=True)
         )
 
@@ -269,7 +352,7 @@ async def site(*, nodes: int, pods: int) -> AsyncIterator[SchedulingSite]:
     with tempfile.TemporaryDirectory(prefix="numalign-bench-") as made:
         folder = Path(made)
         async with (
-            control_plane(folder, folder, users=USERS, flags=flags, client=ADMIN) as plane,
+            control_plane(folder, users=USERS, flags=flags, client=ADMIN) as plane,
             _session(plane.plane) as kubelets,
         ):
             ready = SchedulingSite(plane, kubelets, empty, nodes, pods)

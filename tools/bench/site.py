@@ -1,8 +1,11 @@
-"""A real control plane on which programs of numalign are measured."""
+"""The places at which programs of numalign are measured: without a cluster, or on a real control plane."""
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+import tempfile
+from argparse import Namespace
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from certs import authority
-from tools.clusters import shipped
+from tools.bench.tables import Measurement
+from tools.clusters import programs, shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.controlplane.planes import Place, Plane
 from tools.clusters.gotools import UnavailableError
@@ -43,13 +47,13 @@ def certificate(folder: Path) -> authority.Files:
 
 @asynccontextmanager
 async def control_plane(
-    folder: Path, logs: Path, *, users: Mapping[str, str], flags: Sequence[str], client: str
+    folder: Path, *, users: Mapping[str, str], flags: Sequence[str], client: str
 ) -> AsyncIterator[Site]:
     """Run etcd and an API server in a folder, with these flags and users, one of which is the client.
 
     Raise `UnavailableError` if they cannot be built here.
     """
-    pair, children = certificate(folder), Children(logs=logs)
+    pair, children = certificate(folder), Children(logs=folder)
     plane = Plane(children, Place(binaries(), folder, pair), users=users, flags=flags)
     try:
         await plane.start()
@@ -67,3 +71,19 @@ def binaries() -> Path:
     if found.returncode:
         raise UnavailableError("no control plane: it needs Go once, or KUBEBUILDER_ASSETS")
     return Path(found.stdout.strip())
+
+
+def at_site(
+    measure: Callable[[Namespace, programs.Site], Coroutine[None, None, list[Measurement]]],
+) -> Callable[[Namespace], list[Measurement]]:
+    """Return a function that measures at a site of its own, whose programs end with it."""
+
+    async def measured(chosen: Namespace, folder: Path) -> list[Measurement]:
+        async with programs.site(folder / "site") as here:
+            return await measure(chosen, here)
+
+    def run(chosen: Namespace) -> list[Measurement]:
+        with tempfile.TemporaryDirectory() as folder:
+            return asyncio.run(measured(chosen, Path(folder)))
+
+    return run

@@ -27,7 +27,7 @@ from tools.bench.calls import MERGE, Caller, Calls, Json, Scheduler, review
 from tools.bench.soak_pods import NAMESPACES
 from tools.bench.tables import JSON, MISSED, Measurement, parsed, row, write_json
 from tools.clusters import programs
-from tools.clusters.programs import MIB, Running, samples
+from tools.clusters.programs import MIB, Running
 
 MOST_GROWTH = 0.05
 TENTH, HALF = 0.1, 0.5
@@ -44,9 +44,6 @@ SAMPLE_SECONDS, TOLD_EVERY = 1.0, 30
 """Seconds between two samples of the memory, and samples between two lines of progress."""
 SCHEDULED = 10**9
 """The number of the first pod that is scheduled; those before it are only reviewed."""
-
-_SIZES = ("bytes", "entries", "remembered", "reservations", "records")
-"""Words in the names of metrics that report how much a program holds."""
 
 
 @dataclass(slots=True)
@@ -166,7 +163,7 @@ async def soak(chosen: Namespace, folder: Path) -> tuple[Run, list[Measurement]]
             group.create_task(run.repeat(run.sample, every=SAMPLE_SECONDS))
         await schedule.reap(float("inf"))
         run.calls.close()
-        return run, [*_tables(run), await _sizes(run)]
+        return run, list(_tables(run))
 
 
 def _namespace(name: str) -> Json:
@@ -188,18 +185,6 @@ def _tables(run: Run) -> Iterator[Measurement]:
     yield Measurement(f"Calls within {run.took:.0f} s", rates, head=("", "total", "per second"))
     outcomes = [(name, count) for name, count in sorted(run.calls.outcomes.items())]
     yield Measurement("Outcomes", outcomes, head=("", "total"))
-
-
-async def _sizes(run: Run) -> Measurement:
-    """Return the programs' metrics of how much they hold."""
-    held: list[Sequence[float | str | None]] = []
-    for name, running in run.watched.items():
-        held += [
-            (f"{name}: {series}", value)
-            for series, value in samples(await running.metrics()).items()
-            if series.startswith("numalign_") and any(word in series.partition("{")[0] for word in _SIZES)
-        ]
-    return Measurement("Held at the end", held, head=("", "value"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

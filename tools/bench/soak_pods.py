@@ -37,13 +37,20 @@ def made(number: int) -> Json:
     containers = [_container(at, template, dice) for at in range(dice.choice((1, 1, 2, 3)))]
     if broken(number):
         containers[0]["resources"]["requests"] = {"cpu": f"{template}q"}
+    annotations = {"example.com/build": f"{dice.getrandbits(64):x}"}
+    if _is("asking", template):
+        annotations[POLICY] = dice.choice(_POLICIES)
+    if _is("long", template):
+        annotations["example.com/long"] = f"{template}-" * (LONG // len(f"{template}-"))
+    unknown = _is("unknown", template)
+    namespace = f"unknown-{template}" if unknown else NAMESPACES[template % len(NAMESPACES)]
     metadata = {
         "name": f"soak-{template}-{number}",
-        "namespace": _namespace(template),
+        "namespace": namespace,
         "uid": str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))),
         "creationTimestamp": "2026-01-02T03:04:05Z",
         "labels": {"app": f"soak-{template}", "pod-template-hash": f"{dice.getrandbits(40):x}"},
-        "annotations": _annotations(template, dice),
+        "annotations": annotations,
     }
     spec = {"containers": containers, "restartPolicy": "Always", "schedulerName": "default-scheduler"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -57,20 +64,6 @@ def broken(number: int) -> bool:
 def _is(kind: str, template: int) -> bool:
     # Each kind begins at a different template, so that most odd templates are odd in one way.
     return template % EVERY[kind] == len(kind) % EVERY[kind]
-
-
-def _namespace(template: int) -> str:
-    known = NAMESPACES[template % len(NAMESPACES)]
-    return f"unknown-{template}" if _is("unknown", template) else known
-
-
-def _annotations(template: int, dice: random.Random) -> dict[str, str]:
-    told = {"example.com/build": f"{dice.getrandbits(64):x}"}
-    if _is("asking", template):
-        told[POLICY] = dice.choice(_POLICIES)
-    if _is("long", template):
-        told["example.com/long"] = f"{template}-" * (LONG // len(f"{template}-"))
-    return told
 
 
 def _container(at: int, template: int, dice: random.Random) -> Json:

@@ -14,22 +14,20 @@ change at the API server to that answer. Client and API server share the process
 import asyncio
 import base64
 import sys
-import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import orjson
 
 from tools.bench import api_server, cluster
 from tools.bench.api_server import CANARY
 from tools.bench.calls import Caller, Calls, Json, processor_seconds, review
+from tools.bench.site import at_site
 from tools.bench.spreads import SHARES, Histogram, millis
 from tools.bench.tables import Measurement, program, row
-from tools.clusters import programs
-from tools.clusters.programs import MIB, ApiServer, Running
+from tools.clusters.programs import MIB, ApiServer, Running, Site
 
 PATHS = ("/mutate", "/validate")
 REPEATS = 5
@@ -61,7 +59,6 @@ class Run:
     trips: dict[str, float]
     from_due: dict[str, float]
     handler: dict[str, float]
-    lag: dict[str, float]
     cores: float
     changes: float = 0
     staleness: Sequence[float] = ()
@@ -130,19 +127,14 @@ class Bench:
                 group.create_task(self._look(began + seconds, staleness))
         took = time.perf_counter() - began
         after = await self.webhook.metrics()
-        handler, lag = (
-            Histogram.of(f"numalign_{name}_seconds", after).since(
-                Histogram.of(f"numalign_{name}_seconds", page)
-            )
-            for name in ("review", "event_loop_lag")
-        )
+        metric = "numalign_review_seconds"
+        handler = Histogram.of(metric, after).since(Histogram.of(metric, page))
         return Run(
             asked=rate,
             rate=len(from_due) / took,
             trips=millis([*self.calls.seconds[kind]]),
             from_due=millis(from_due),
             handler=handler.millis(),
-            lag=lag.millis() if any(lag.counts.values()) else {},
             cores=(processor_seconds(self.webhook.child.process.pid) - cpu) / took,
             changes=(await api_server.changed(self.api) - before) / took,
             staleness=staleness,
@@ -176,25 +168,19 @@ def _canary_pod() -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
 
 
-def measure(chosen: Namespace) -> Iterator[Measurement]:
+async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     """Start a webhook, send it every template for the first time, then send at each rate for so long."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield from asyncio.run(_measure(chosen, Path(folder)))
-
-
-async def _measure(chosen: Namespace, folder: Path) -> list[Measurement]:
-    async with programs.site(folder / "site") as here:
-        api = await api_server.started(here, nodes=chosen.nodes, makes=chosen.makes)
-        began = time.perf_counter()
-        webhook = await here.webhook("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
-        starting, calls = time.perf_counter() - began, Calls()
-        watcher, *callers = (calls.caller(webhook.door) for _ in range(CONNECTIONS + 1))
-        bench = Bench(webhook, api, calls, callers, watcher)
-        reviews = await bench.introduce(list(cluster.templates(chosen.templates)))
-        quiet = [await bench.run(reviews, rate, chosen.seconds) for rate in sorted(chosen.rate)]
-        changing = await bench.run(reviews, quiet[-1].asked, 2 * chosen.seconds, chosen.changes)
-        memory = webhook.memory()
-        calls.close()
+    api = await api_server.started(here, nodes=chosen.nodes, makes=chosen.makes)
+    began = time.perf_counter()
+    webhook = await here.webhook("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
+    starting, calls = time.perf_counter() - began, Calls()
+    watcher, *callers = (calls.caller(webhook.door) for _ in range(CONNECTIONS + 1))
+    bench = Bench(webhook, api, calls, callers, watcher)
+    reviews = await bench.introduce(list(cluster.templates(chosen.templates)))
+    quiet = [await bench.run(reviews, rate, chosen.seconds) for rate in sorted(chosen.rate)]
+    changing = await bench.run(reviews, quiet[-1].asked, 2 * chosen.seconds, chosen.changes)
+    memory = webhook.memory()
+    calls.close()
     what = f"{chosen.nodes:,} nodes of {chosen.makes} makes"
     resident = memory.now / MIB, (memory.most / MIB, "at the peak")
     return [
@@ -247,14 +233,12 @@ def _while_changing(run: Run, quiet: Run) -> Iterator[Sequence[float | str | Non
     for key, late in millis(run.staleness).items():
         yield row(f"from a change to the answer that shows it, {key}", late, most=STALENESS_MS.get(key))
     yield row("processors, webhook", run.cores, "cores", (quiet.cores, still), most=CORES)
-    if run.lag:
-        yield row("lag of the webhook's loop, p99", run.lag["p99"])
 
 
 main = program(
     "webhook",
     __doc__,
-    measure,
+    at_site(measure),
     nodes=(15_000, 24, "nodes of the cluster"),
     makes=(36, 6, "makes of the nodes"),
     templates=(100, 2, "workloads, all different; every eighth fits no node"),

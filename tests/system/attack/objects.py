@@ -146,7 +146,7 @@ PODS = f"/api/v1/namespaces/{TEAM}/pods"
 
 def honest_pods() -> Iterator[Json]:
     """Pods as controllers make them, without end: of eight templates, and names of their own."""
-    templates = [each.pod for each in cluster.templates(8)]
+    templates = list(cluster.templates(8))
     number = 0
     while True:
         made = templates[number % len(templates)]

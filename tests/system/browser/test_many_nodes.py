@@ -8,10 +8,10 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from tests.worlds.asked_for import BROWSER
-from tools.bench.map_figures import page_figures, update_latency
 from tools.bench.map_nodes import many
 from tools.clusters.maps import sites
 from tools.clusters.maps.browsers import opened
+from tools.clusters.maps.figures import page_figures, update_latency
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -1,4 +1,4 @@
-"""The trace's cluster: its totals are the published ones, and its objects could come from an API server."""
+"""The cluster of the trace has the published totals, and objects as an API server returns them."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ from examples.openb import recipe, shapes
 from examples.openb.__main__ import main
 from examples.openb.shapes import NodeShape, PodShape
 from numalign.model import intent, resources
-from numalign.model.errors import BadInput, BadIntent
+from numalign.model.errors import BadIntent
 
 DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 LONGEST_NAME = 63
@@ -34,13 +34,13 @@ e,6000,12288,1,460,,LS,Running,9
 
 @cache
 def made() -> list[dict[str, Any]]:
-    """The cluster, to be looked at and left alone."""
+    """The cluster, which no test may change."""
     return openb.cluster()
 
 
 @cache
 def made_pods() -> list[dict[str, Any]]:
-    """The pods, to be looked at and left alone."""
+    """The pods, which no test may change."""
     return list(openb.pods())
 
 
@@ -48,14 +48,7 @@ def of_kind(kind: str) -> list[dict[str, Any]]:
     return [item for item in made() if item["kind"] == kind]
 
 
-def test_the_tables_hold_the_whole_trace() -> None:
-    nodes, pods = shapes.node_shapes(), shapes.pod_shapes()
-    assert (len(nodes), sum(shape.count for shape in nodes)) == (27, 1523)
-    assert (len(pods), sum(shape.count for shape in pods)) == (151, 8152)
-    assert sum(shape.burstable for shape in pods) == 3498
-
-
-def test_the_tables_add_up_to_the_machines_of_the_trace() -> None:
+def test_table_of_nodes_has_the_published_totals() -> None:
     nodes = shapes.node_shapes()
     totals = [
         sum(amount * shape.count for amount, shape in zip(column, nodes, strict=True))
@@ -64,7 +57,7 @@ def test_the_tables_add_up_to_the_machines_of_the_trace() -> None:
     assert totals == [125_514_000, 612_028_416, 6_212]
 
 
-def test_every_node_of_the_trace_is_in_the_cluster_with_its_topology() -> None:
+def test_every_node_has_a_topology() -> None:
     nodes, topologies = of_kind("Node"), of_kind("NodeResourceTopology")
     names = [node["metadata"]["name"] for node in nodes]
     assert len(set(names)) == 1523
@@ -72,20 +65,20 @@ def test_every_node_of_the_trace_is_in_the_cluster_with_its_topology() -> None:
 
 
 @pytest.mark.parametrize("column", ["capacity", "allocatable"])
-def test_the_zones_of_a_node_add_up_to_the_node(column: str) -> None:
+def test_zones_add_up_to_the_node(column: str) -> None:
     for node, topology in zip(of_kind("Node"), of_kind("NodeResourceTopology"), strict=True):
         summed: Counter[str] = Counter()
         for zone in topology["zones"]:
             for entry in zone["resources"]:
                 summed[entry["name"]] += resources.parse_amount(entry["name"], entry[column])
-        whole = resources.parse(node["status"][column])
+        total = resources.parse(node["status"][column])
         unzoned = {"pods", recipe.GPU_SHARE}
-        assert summed == {name: amount for name, amount in whole.items() if name not in unzoned}
+        assert summed == {name: amount for name, amount in total.items() if name not in unzoned}
 
 
-def test_the_cluster_has_the_cpus_memory_and_gpus_of_the_table() -> None:
-    whole = [resources.parse(node["status"]["capacity"]) for node in of_kind("Node")]
-    counted = Counter((r["cpu"], r["memory"] // recipe.MIB, r.get(recipe.GPU, 0)) for r in whole)
+def test_cluster_has_the_amounts_of_the_table() -> None:
+    totals = [resources.parse(node["status"]["capacity"]) for node in of_kind("Node")]
+    counted = Counter((r["cpu"], r["memory"] // recipe.MIB, r.get(recipe.GPU, 0)) for r in totals)
     expected: Counter[tuple[int, int, int]] = Counter()
     for shape in shapes.node_shapes():
         expected[shape.cpu_milli, shape.memory_mib, shape.gpu] += shape.count
@@ -103,48 +96,45 @@ def test_the_cluster_has_the_cpus_memory_and_gpus_of_the_table() -> None:
         pytest.param(NodeShape(104000, 524288, 0, "", 1), 2, id="CPUs that NPS4 does not divide"),
     ],
 )
-def test_a_shape_has_its_number_of_zones(shape: NodeShape, zones: int) -> None:
+def test_number_of_zones_follows_from_the_shape(shape: NodeShape, zones: int) -> None:
     assert recipe.zone_count(shape) == zones
 
 
-def test_what_does_not_divide_goes_to_the_first_zones_and_a_zone_without_gpus_lists_none() -> None:
+def test_single_gpu_is_in_the_first_zone_only() -> None:
     topologies = {item["metadata"]["name"]: item for item in of_kind("NodeResourceTopology")}
     a10 = next(topology for name, topology in topologies.items() if name.startswith("a10-"))
     listed = [[entry["name"] for entry in zone["resources"]] for zone in a10["zones"]]
     assert listed == [["cpu", "memory", recipe.GPU], ["cpu", "memory"]]
 
 
-def test_distances_tell_zone_socket_and_machine_apart() -> None:
+def test_distances_differ_by_zone_socket_and_machine() -> None:
     nps4 = next(item for item in of_kind("NodeResourceTopology") if len(item["zones"]) == 8)
     assert [cost["value"] for cost in nps4["zones"][5]["costs"]] == [21, 21, 21, 21, 12, 10, 12, 12]
 
 
-def test_every_kubelet_of_the_recipe_runs_somewhere_and_every_word_is_the_kubelets() -> None:
-    found = {
+def test_every_kubelet_configuration_of_the_recipe_occurs() -> None:
+    configured = {
         tuple(attribute["value"] for attribute in topology["attributes"])
         for topology in of_kind("NodeResourceTopology")
     }
-    assert found == {kubelet for row in recipe.KUBELETS.values() for kubelet in row}
-    assert {policy for policy, _ in found} == set(intent.Policy)
-    assert {scope for _, scope in found} == set(intent.Scope)
+    assert configured == {kubelet for row in recipe.KUBELETS.values() for kubelet in row}
+    assert {policy for policy, _ in configured} == set(intent.Policy)
+    assert {scope for _, scope in configured} == set(intent.Scope)
 
 
-def test_every_pod_of_the_trace_has_a_manifest_that_asks_what_the_table_says() -> None:
-    asked: Counter[tuple[int, ...]] = Counter()
+def test_manifests_request_the_amounts_of_the_table() -> None:
+    requested: Counter[tuple[int, ...]] = Counter()
     for pod in made_pods():
         amounts = resources.parse(pod["spec"]["containers"][0]["resources"]["requests"])
         gpus, share = amounts.get(recipe.GPU, 0), amounts.get(recipe.GPU_SHARE, 0)
         gpu_milli = recipe.WHOLE_GPU if gpus else share
         memory = amounts.get("memory", 0) // recipe.MIB
-        asked[amounts["cpu"], memory, gpus or int(share > 0), gpu_milli] += 1
+        requested[amounts["cpu"], memory, gpus or int(share > 0), gpu_milli] += 1
     expected = {
         (shape.cpu_milli, shape.memory_mib, shape.num_gpu, shape.gpu_milli): shape.count
         for shape in shapes.pod_shapes()
     }
-    assert asked == expected
-
-
-def test_as_many_pods_are_burstable_as_the_table_says() -> None:
+    assert requested == expected
     limits = (pod["spec"]["containers"][0]["resources"]["limits"] for pod in made_pods())
     assert sum("cpu" not in limit for limit in limits) == 3498
 
@@ -159,17 +149,17 @@ def test_names_are_valid_and_unique() -> None:
         assert namespace is None or namespace in recipe.NAMESPACES
 
 
-def test_manifests_are_the_same_every_time_and_belong_to_whoever_asked_for_them() -> None:
+def test_manifests_are_reproducible_and_not_shared() -> None:
     """Marking one pod or namespace must not reach another, or the recipe."""
-    others, marked = [*made(), *made_pods()], [*openb.cluster(), *openb.pods()]
-    assert marked == others
+    first, marked = [*made(), *made_pods()], [*openb.cluster(), *openb.pods()]
+    assert marked == first
     for item in marked:
         item["metadata"].setdefault("labels", {})["marked"] = "yes"
         item["metadata"].setdefault("annotations", {})["marked"] = "yes"
-    assert not any("marked" in str(item["metadata"]) for item in others)
+    assert not any("marked" in str(item["metadata"]) for item in first)
 
 
-def test_one_pod_in_a_hundred_carries_a_mistake_and_no_other_does() -> None:
+def test_one_pod_in_a_hundred_has_a_mistake() -> None:
     refused: Counter[str] = Counter()
     for pod in made_pods():
         annotations = pod["metadata"].get("annotations", {})
@@ -181,7 +171,7 @@ def test_one_pod_in_a_hundred_carries_a_mistake_and_no_other_does() -> None:
     assert len(refused) == len(recipe.MISTAKES)
 
 
-def test_every_intent_of_the_recipe_is_written_by_some_pod() -> None:
+def test_every_intent_of_the_recipe_occurs() -> None:
     written = {
         (pod["metadata"]["namespace"], *sorted(pod["metadata"].get("annotations", {}).items()))
         for pod in made_pods()
@@ -191,7 +181,7 @@ def test_every_intent_of_the_recipe_is_written_by_some_pod() -> None:
 
 
 @pytest.mark.parametrize("labels", recipe.NAMESPACES.values(), ids=recipe.NAMESPACES.keys())
-def test_the_labels_of_a_namespace_can_be_read(labels: dict[str, str]) -> None:
+def test_labels_of_a_namespace_are_valid(labels: dict[str, str]) -> None:
     rules, mistakes = intent.parse_namespace(labels)
 
     assert rules != intent.NamespaceRules()
@@ -207,7 +197,7 @@ def test_the_labels_of_a_namespace_can_be_read(labels: dict[str, str]) -> None:
         pytest.param(PodShape(8000, 8192, 2, 1000, 0, 1), "training", id="several GPUs"),
     ],
 )
-def test_a_pod_lives_where_its_gpus_put_it(shape: PodShape, namespace: str) -> None:
+def test_namespace_follows_from_the_gpus(shape: PodShape, namespace: str) -> None:
     assert recipe.namespace(shape) == namespace
 
 
@@ -229,7 +219,7 @@ def test_lists_are_counted_into_shapes(tmp_path: Path) -> None:
     ]
 
 
-def test_the_tables_are_written_with_their_source_above(tmp_path: Path) -> None:
+def test_tables_are_written_below_their_source(tmp_path: Path) -> None:
     assert main(given(tmp_path)) == 0
     assert (tmp_path / shapes.PODS).read_text() == shapes.SOURCE + (
         "cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count\n"
@@ -241,47 +231,14 @@ def test_the_tables_are_written_with_their_source_above(tmp_path: Path) -> None:
     )
 
 
-def test_writing_the_bundled_shapes_gives_the_bundled_file(tmp_path: Path) -> None:
-    bundled = Path(openb.__path__[0]).parent / "data"
-    shapes.write(shapes.node_shapes(), tmp_path / shapes.NODES)
-    shapes.write(shapes.pod_shapes(), tmp_path / shapes.PODS)
-    for name in (shapes.NODES, shapes.PODS):
-        assert (tmp_path / name).read_bytes() == (bundled / name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("nodes", "mistakes"),
-    [
-        pytest.param("", 4, id="an empty file lacks every column"),
-        pytest.param("sn,cpu_milli\na,1\n", 3, id="columns are missing"),
-        pytest.param("sn,cpu_milli,memory_mib,gpu,model\n", 1, id="no rows"),
-        pytest.param("cpu_milli,memory_mib,gpu,model\n-1,x,1.5,G2\n", 3, id="amounts are no whole numbers"),
-        pytest.param("cpu_milli,memory_mib,gpu,model\n1,1,1,G2\n1\n", 3, id="a row is cut off"),
-    ],
-)
-def test_every_mistake_in_a_list_is_reported(tmp_path: Path, nodes: str, mistakes: int) -> None:
-    path = Path(given(tmp_path, nodes=nodes)[0])
-    with pytest.raises(BadInput) as raised:
-        shapes.count_nodes(path)
-    assert len(raised.value.mistakes) == mistakes
-    assert all(mistake.where.startswith(str(path)) for mistake in raised.value.mistakes)
-
-
-def test_a_bad_list_ends_the_command_with_its_line(
+def test_mistake_in_a_list_is_an_error_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(given(tmp_path, nodes="cpu_milli,memory_mib,gpu,model\n1,1,1,G2\n1,1,many,G2\n")) == 2
     assert "nodes.csv:3: gpu is 'many': a whole number is needed" in capsys.readouterr().err
 
 
-def test_a_list_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "nodes.csv"
-    path.write_bytes(b"cpu_milli,\xff\n")
-    with pytest.raises(BadInput, match="not a CSV file in UTF-8"):
-        shapes.count_nodes(path)
-
-
-def test_a_missing_list_ends_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_list_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = given(tmp_path)
     assert main([arguments[0], str(tmp_path / "none.csv"), arguments[2]]) == 2
     assert "none.csv" in capsys.readouterr().err

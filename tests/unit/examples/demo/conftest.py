@@ -1,4 +1,4 @@
-"""A paper to read from, a stage to play on, and a webhook that says what a test tells it to."""
+"""An empty output, the files of the demo, and a fake webhook."""
 
 import base64
 import io
@@ -19,20 +19,20 @@ Fake = Callable[..., Post]
 
 @pytest.fixture
 def sheet() -> TextWriter:
-    """An empty sheet of 80 columns, to be read from its console's file."""
+    """An output of 80 columns, written to its console's file."""
     return TextWriter(Console(file=io.StringIO(), width=80))
 
 
 @pytest.fixture
 def stage() -> Iterator[DemoFiles]:
     """A folder with the bundled cluster and a certificate."""
-    with story.stage() as here:
-        yield here
+    with story.stage() as files:
+        yield files
 
 
 @pytest.fixture
 def fake() -> Fake:
-    """A webhook's answers, without a webhook."""
+    """Return a function that makes the responses of a webhook."""
 
     def answering(
         mutation: dict[str, Any] | None = None,
@@ -45,10 +45,12 @@ def fake() -> Fake:
             request = json.loads(body)["request"]
             if seen is not None:
                 seen.append((path, request))
-            said = dict((mutation if path == "/mutate" else validation) or {})
+            response = dict((mutation if path == "/mutate" else validation) or {})
             if path == "/mutate" and patch is not None:
-                said["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()
-            return 200, json.dumps({"response": {"uid": request["uid"], "allowed": True, **said}}).encode()
+                response["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()
+            return 200, json.dumps(
+                {"response": {"uid": request["uid"], "allowed": True, **response}}
+            ).encode()
 
         return post
 

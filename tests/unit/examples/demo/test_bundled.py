@@ -1,4 +1,4 @@
-"""What stands above a bundled pod is read as a person reads it."""
+"""The comment above a bundled pod is parsed into the expected outcome."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from examples.demo import bundled
 from examples.demo.bundled import BadStory, Story
 from tests.worlds.notation import table
 
-KNOWN = {"cpu-1", "dgx-1", "dgx-2", "legacy-1"}
+NODES = {"cpu-1", "dgx-1", "dgx-2", "legacy-1"}
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ KNOWN = {"cpu-1", "dgx-1", "dgx-2", "legacy-1"}
         ]
     ),
 )
-def test_an_expectation_is_understood(expected: str, outcome: set[str], away: set[str]) -> None:
+def test_expected_outcome_is_parsed(expected: str, outcome: set[str], away: set[str]) -> None:
     story = Story({}, "", expected)
     assert story.outcome == outcome
-    assert story.keeps_away_from(KNOWN) == away
+    assert story.keeps_away_from(NODES) == away
 
 
-def test_every_bundled_pod_tells_its_story() -> None:
+def test_every_bundled_pod_has_an_expected_outcome() -> None:
     stories = list(bundled.stories(bundled.read(bundled.PODS)))
     assert len(stories) == 22
     words = {"admitted", "patched", "warned", "denied"}
@@ -45,6 +45,6 @@ def test_every_bundled_pod_tells_its_story() -> None:
     assert stories[0].expected.endswith("legacy-1 (aligns nothing).")
 
 
-def test_a_pod_without_a_story_is_a_mistake() -> None:
+def test_pod_without_a_comment_is_a_mistake() -> None:
     with pytest.raises(BadStory, match=r"pods.yaml, document 2: needs a comment"):
         list(bundled.stories("# Shows: a.\n# Expected: denied.\nkind: Pod\n---\nkind: Pod\n"))

@@ -1,4 +1,4 @@
-"""Many pods: how far it is, what became of them, and how long it took."""
+"""Many pods: progress, outcomes and duration."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -25,12 +25,12 @@ def text(sheet: TextWriter) -> str:
 
 @pytest.fixture
 def clock() -> Callable[[], float]:
-    """A clock that is a second later whenever somebody looks."""
+    """A clock that is a second later at every call."""
     seconds: Iterator[int] = count()
     return lambda: float(next(seconds))
 
 
-async def test_a_pipe_sees_a_line_for_every_tenth(
+async def test_pipe_gets_a_line_for_every_tenth(
     fake: Fake,
     sheet: TextWriter,
     clock: Callable[[], float],
@@ -45,22 +45,14 @@ async def test_a_pipe_sees_a_line_for_every_tenth(
     assert reviewed.seconds == 12
 
 
-async def test_fewer_pods_than_tenths_have_a_line_each(
-    fake: Fake,
-    sheet: TextWriter,
-) -> None:
-    await large.review([manifest("a", "1", namespace="default")] * 3, fake(), sheet)
-    assert [line.split()[0] for line in text(sheet).splitlines()] == ["33%", "66%", "100%"]
-
-
-async def test_a_terminal_sees_a_bar(fake: Fake, sheet: TextWriter) -> None:
+async def test_terminal_gets_a_bar(fake: Fake, sheet: TextWriter) -> None:
     terminal = TextWriter(Console(file=sheet.console.file, width=80, force_terminal=True, color_system=None))
     await large.review([manifest("a", "1", namespace="default")] * 3, fake(), terminal)
     assert "3/3" in text(sheet)
     assert "%" not in text(sheet)
 
 
-def test_the_summary_to_the_letter(sheet: TextWriter) -> None:
+def test_summary_lists_outcomes_warnings_and_causes(sheet: TextWriter) -> None:
     tally = OutcomeCounts()
     tally.words.update(reviewed=1000, admitted=990, untouched=10, patched=980, warned=5, denied=10)
     tally.causes.update({"too large": 7, "a mistake": 3})
@@ -85,9 +77,9 @@ def test_the_summary_to_the_letter(sheet: TextWriter) -> None:
     )
 
 
-def test_many_causes_are_cut_and_none_is_lost(sheet: TextWriter) -> None:
+def test_further_causes_are_summed_up(sheet: TextWriter) -> None:
     tally = OutcomeCounts()
     tally.causes.update({f"cause {number}": 100 - number for number in range(large.CAUSES_SHOWN + 3)})
     large.show(Reviewed(tally, 0), sheet)
-    rest = sum(100 - number for number in range(large.CAUSES_SHOWN, large.CAUSES_SHOWN + 3))
-    assert f"{rest:>9,}  3 other causes\n" in text(sheet)
+    others = sum(100 - number for number in range(large.CAUSES_SHOWN, large.CAUSES_SHOWN + 3))
+    assert f"{others:>9,}  3 other causes\n" in text(sheet)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from examples.demo.patches import BadPatch, apply, copied
+from examples.demo.patches import BadPatch, apply
 from tests.worlds.notation import table
 
 POD = {"spec": {"list": [1, 2], "a/b~c": {"x": 1}}}
@@ -44,7 +44,7 @@ POD = {"spec": {"list": [1, 2], "a/b~c": {"x": 1}}}
         ]
     ),
 )
-def test_an_operation_is_done(operation: dict[str, Any], spec: dict[str, Any]) -> None:
+def test_operation_is_applied(operation: dict[str, Any], spec: dict[str, Any]) -> None:
     before = copy.deepcopy(POD)
     assert apply(POD, [operation]) == {"spec": spec}
     assert before == POD
@@ -59,30 +59,21 @@ def test_an_operation_is_done(operation: dict[str, Any], spec: dict[str, Any]) -
             ("beyond the list", {"op": "add", "path": "/spec/list/3", "value": 1}),
             ("replace after the last", {"op": "replace", "path": "/spec/list/-", "value": 1}),
             ("no position", {"op": "add", "path": "/spec/list/01", "value": 1}),
-            ("a position below zero", {"op": "replace", "path": "/spec/list/-1", "value": 1}),
-            ("below a number", {"op": "add", "path": "/spec/list/0/x", "value": 1}),
             ("another operation", {"op": "remove", "path": "/spec/list"}),
             ("the whole document", {"op": "replace", "path": "", "value": {}}),
             ("no value", {"op": "add", "path": "/spec/x"}),
-            ("no path", {"op": "add", "value": 1}),
         ]
     ),
 )
-def test_what_does_not_fit_is_refused(operation: dict[str, Any]) -> None:
+def test_operation_that_does_not_fit_is_an_error(operation: dict[str, Any]) -> None:
     with pytest.raises(BadPatch):
         apply(POD, [operation])
 
 
-def test_operations_are_done_in_order() -> None:
+def test_operations_are_applied_in_order() -> None:
     steps: list[dict[str, Any]] = [
         {"op": "add", "path": "/a", "value": {}},
         {"op": "add", "path": "/a/b", "value": 1},
     ]
     assert apply({}, steps) == {"a": {"b": 1}}
     assert steps[0]["value"] == {}
-
-
-def test_a_copy_shares_nothing() -> None:
-    made = copied(POD)
-    made["spec"]["list"].append(3)
-    assert POD["spec"]["list"] == [1, 2]

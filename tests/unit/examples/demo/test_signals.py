@@ -1,4 +1,4 @@
-"""A signal ends the work once, and in order."""
+"""A signal stops work once, and lets it clean up."""
 
 import asyncio
 import os
@@ -9,21 +9,10 @@ import pytest
 from examples.demo.signals import Stopped, stoppable
 
 
-async def value() -> int:
-    await asyncio.sleep(0)
-    return 7
-
-
-async def test_work_that_ends_gives_its_result() -> None:
-    assert await stoppable(value()) == 7
-
-
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
-async def test_a_signal_ends_the_work_and_a_second_does_not_end_the_cleaning(
-    number: signal.Signals, code: int
-) -> None:
+async def test_second_signal_does_not_interrupt_clean_up(number: signal.Signals, code: int) -> None:
     cleaned = []
 
     async def work() -> None:
@@ -40,7 +29,7 @@ async def test_a_signal_ends_the_work_and_a_second_does_not_end_the_cleaning(
     assert (stopped.value.exit_code, cleaned) == (code, [True])
 
 
-async def test_an_error_of_the_work_stays_itself() -> None:
+async def test_error_of_the_work_is_raised() -> None:
     async def work() -> None:
         await asyncio.sleep(0)
         raise KeyError
@@ -49,7 +38,7 @@ async def test_an_error_of_the_work_stays_itself() -> None:
         await stoppable(work())
 
 
-async def test_to_be_cancelled_is_no_signal() -> None:
+async def test_cancellation_is_no_signal() -> None:
     task = asyncio.create_task(stoppable(asyncio.sleep(10)))
     await asyncio.sleep(0)
     task.cancel()

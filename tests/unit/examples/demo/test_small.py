@@ -1,4 +1,4 @@
-"""The bundled pods come out as the comments above them say: through the real webhook, over HTTPS."""
+"""The outcomes of the bundled pods are the expected ones, with the real webhook over HTTPS."""
 
 import io
 from collections.abc import Callable
@@ -37,11 +37,11 @@ def nodes(stage: DemoFiles) -> ClusterView:
 
 @pytest.fixture
 def pods(nodes: ClusterView) -> SchedulerState:
-    """The pods on it: none."""
+    """The same cluster without pods."""
     return state(nodes)
 
 
-async def test_every_bundled_pod_comes_out_as_expected(
+async def test_every_bundled_pod_has_its_expected_outcome(
     stage: DemoFiles, nodes: ClusterView, pods: SchedulerState, sheet: TextWriter
 ) -> None:
     stories = list(STORIES.values())
@@ -50,8 +50,8 @@ async def test_every_bundled_pod_comes_out_as_expected(
     assert running.process.returncode == 0
     assert differing == 0, text(sheet)
     assert str(tally) == "22 reviewed, 17 admitted (12 patched, 7 warned), 5 denied"
-    told = text(sheet)
-    assert told.startswith(
+    shown = text(sheet)
+    assert shown.startswith(
         "1/22  default/inference-7b\n"
         "  shows     the simple case, one GPU with its CPUs and memory in one zone.\n"
         "  pod       requests single-numa-node alignment. Guaranteed: container server 8\n"
@@ -61,20 +61,20 @@ async def test_every_bundled_pod_comes_out_as_expected(
         "              requiredDuringSchedulingIgnoredDuringExecution:\n"
         "                nodeSelectorTerms:\n"
     )
-    assert "                         ^\n" in told
-    assert max(map(len, told.splitlines())) <= 110
+    assert "                         ^\n" in shown
+    assert max(map(len, shown.splitlines())) <= 110
 
 
-async def test_an_outcome_that_differs_is_shown(
+async def test_different_outcome_is_shown(
     fake: Fake, nodes: ClusterView, pods: SchedulerState, sheet: TextWriter
 ) -> None:
     _, differing = await small.review([STORIES["inference-7b"]], nodes, pods, fake(), sheet)
     assert differing == 1
-    told = " ".join(text(sheet).split())
-    assert "But the outcome is admitted, not admitted, patched, and it keeps away from no node" in told
+    shown = " ".join(text(sheet).split())
+    assert "But the outcome is admitted, not admitted, patched, and it keeps away from no node" in shown
 
 
-def answered(affinity: dict[str, Any], *, outcome: dict[str, Any] | None = None) -> PodOutcome:
+def outcome_with(affinity: dict[str, Any], *, outcome: dict[str, Any] | None = None) -> PodOutcome:
     pod = {"spec": {"affinity": affinity}}
     return PodOutcome(pod, pod, **(outcome or {}))
 
@@ -85,19 +85,17 @@ def requiring(*values: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
-def test_the_nodes_behind_the_classes_are_named(nodes: ClusterView) -> None:
+def test_excluded_nodes_are_those_of_the_classes(nodes: ClusterView) -> None:
     dgx = next(node for node in nodes.snapshot.nodes if node.name == "dgx-1")
-    away = small.excluded(answered(requiring(node_class(dgx), "no-such-class")), nodes)
+    away = small.excluded(outcome_with(requiring(node_class(dgx), "no-such-class")), nodes)
     assert away == {"dgx-1", "dgx-2"}
-    assert small.excluded(answered({}), nodes) == frozenset()
+    assert small.excluded(outcome_with({}), nodes) == frozenset()
 
 
-def test_nodes_that_are_excluded_by_mistake_are_a_difference(
-    nodes: ClusterView, pods: SchedulerState
-) -> None:
+def test_unexpectedly_excluded_nodes_are_a_difference(nodes: ClusterView, pods: SchedulerState) -> None:
     story = Story(STORIES["metrics-cache"].manifest, "", "admitted, patched; nothing to keep away from.")
     dgx = next(node for node in nodes.snapshot.nodes if node.name == "dgx-1")
-    answer = answered(requiring(node_class(dgx)), outcome={"operations": ({"op": "add"},)})
+    answer = outcome_with(requiring(node_class(dgx)), outcome={"operations": ({"op": "add"},)})
     assert small.compare(story, answer, nodes, pods).differences == (
         "it keeps away from dgx-1, dgx-2, not none",
     )
@@ -113,5 +111,5 @@ def test_nodes_that_are_excluded_by_mistake_are_a_difference(
         ]
     ),
 )
-def test_who_has_placed_the_pod(name: str, node: str | None) -> None:
+def test_node_of_a_pod_that_is_placed_already(name: str, node: str | None) -> None:
     assert small.placed_on(STORIES[name].manifest) == node

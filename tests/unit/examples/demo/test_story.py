@@ -1,4 +1,4 @@
-"""The stage is thrown away, and what is offered to try works."""
+"""The temporary files are removed, and the printed commands work."""
 
 import asyncio
 import io
@@ -12,15 +12,15 @@ from kubectl_numa.lines import TextWriter
 from tests.worlds.programs import needs
 
 
-def test_the_stage_is_thrown_away() -> None:
-    with story.stage() as here:
-        assert here.cluster.read_text().startswith("# A cluster small enough")
-        assert here.pair.key.stat().st_mode & 0o777 == 0o600
-    assert not here.folder.exists()
+def test_temporary_folder_is_removed() -> None:
+    with story.stage() as files:
+        assert files.cluster.read_text().startswith("# A cluster small enough")
+        assert files.pair.key.stat().st_mode & 0o777 == 0o600
+    assert not files.folder.exists()
 
 
 @needs("curl")
-async def test_the_lines_to_try_work_as_they_stand(sheet: TextWriter) -> None:
+async def test_printed_commands_work(sheet: TextWriter) -> None:
     serving = asyncio.create_task(story.serve(sheet, port=0))
     text = ""
     while "curl" not in text:
@@ -28,15 +28,15 @@ async def test_the_lines_to_try_work_as_they_stand(sheet: TextWriter) -> None:
         assert not serving.done()
         assert isinstance(sheet.console.file, io.StringIO)
         text = sheet.console.file.getvalue()
-    said = []
+    outputs = []
     for line in re.findall(r"^curl .*$", text, re.MULTILINE):
         process = await asyncio.create_subprocess_exec(
             *shlex.split(line), "--silent", "--show-error", stdout=asyncio.subprocess.PIPE
         )
-        said.append((await process.communicate())[0].decode())
-    assert '"patchType":"JSONPatch"' in said[0]
-    assert '"allowed":false' in said[1]
-    assert "no node can align" in said[1]
+        outputs.append((await process.communicate())[0].decode())
+    assert '"patchType":"JSONPatch"' in outputs[0]
+    assert '"allowed":false' in outputs[1]
+    assert "no node can align" in outputs[1]
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving

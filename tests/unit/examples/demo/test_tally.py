@@ -1,4 +1,4 @@
-"""Counts, the line that sums them up, and refusals by cause."""
+"""Counts of outcomes, and the causes of denials."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def test_patched_and_warned_are_parts_of_admitted() -> None:
     assert (dict(tally.causes), dict(tally.warnings)) == ({"no": 1}, {"later": 1})
 
 
-def test_two_tallies_add_up() -> None:
+def test_counts_add_up() -> None:
     first, second = OutcomeCounts(), OutcomeCounts()
     first.add(DENIED)
     second.add(BOTH)
@@ -71,5 +71,5 @@ MISTAKE = 'metadata.annotations[numalign.io/policy]: "x" is not a known value'
         ]
     ),
 )
-def test_a_refusal_comes_down_to_its_cause(message: str, expected: str) -> None:
+def test_cause_of_a_denial_has_no_amounts(message: str, expected: str) -> None:
     assert cause(f"numalign: {message}") == expected

@@ -29,7 +29,7 @@ from tools.bench.spreads import Histogram
 from tools.bench.tables import Measurement, row
 
 PAGES = Path(__file__).parents[4] / "docs" / "measurements"
-GENERATORS: dict[str, Any] = {"speed": bench, "simulate": replays, "kep-6007": kep_6007}
+GENERATORS: dict[str, Any] = {"simulate": replays, "kep-6007": kep_6007}
 PARTS: dict[str, Callable[..., int]] = {
     "agent": agent.main,
     "coldstart": coldstart.main,
@@ -60,6 +60,11 @@ def test_page_and_charts_follow_from_stored_figures(name: str) -> None:
     assert generator.page(found) == (PAGES / f"{name}.md").read_text()
     charts = {f"{name}-{what}.svg": svg(chart) for what, chart in generator.charts(found).items()}
     assert charts == {file.name: file.read_text() for file in PAGES.glob(f"{name}-*.svg")}
+
+
+def test_page_of_speeds_follows_from_stored_figures() -> None:
+    found = orjson.loads((PAGES / "speed.json").read_bytes())
+    assert bench.page(found) == (PAGES / "speed.md").read_text()
 
 
 def test_replay_of_one_seed_gives_the_stored_figures() -> None:
