@@ -13,7 +13,7 @@ def device_class(name: object = "gpus", **spec: object) -> dict[str, object]:
 IMPLICIT = "deviceclass.resource.kubernetes.io/gpus"
 
 
-def test_a_class_serves_the_name_that_it_states_and_one_of_its_own() -> None:
+def test_a_class_serves_its_stated_and_its_implicit_name() -> None:
     assert served(device_class(extendedResourceName="nvidia.com/gpu")) == (
         frozenset({"nvidia.com/gpu", IMPLICIT}),
         (),
@@ -21,42 +21,27 @@ def test_a_class_serves_the_name_that_it_states_and_one_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("spec", [{}, {"extendedResourceName": None}, {"extendedResourceName": ""}], ids=repr)
-def test_a_class_that_states_no_name_serves_its_own(spec: dict[str, object]) -> None:
+def test_a_class_without_a_name_serves_its_implicit_one(spec: dict[str, object]) -> None:
     assert served(device_class(**spec)) == (frozenset({IMPLICIT}), ())
 
 
 BROKEN = {
-    "no name": (device_class(None), set(), "metadata.name: is missing"),
-    "a number": (
-        device_class(extendedResourceName=7),
-        {IMPLICIT},
-        "spec.extendedResourceName: must be a string, not a number",
-    ),
     "a text without end": (
         device_class(extendedResourceName="x" * 1_000_000),
         {IMPLICIT},
         "spec.extendedResourceName: is not a resource name: at most 317 characters are allowed, not 1000000",
     ),
-    "a spec that is a list": (
-        {**device_class(), "spec": []},
-        {IMPLICIT},
-        "spec: must be an object, not a list",
-    ),
 }
 
 
 @pytest.mark.parametrize(("raw", "names", "mistake"), BROKEN.values(), ids=BROKEN)
-def test_what_is_wrong_with_a_class_is_told_and_the_rest_counts(
-    raw: dict[str, object], names: set[str], mistake: str
-) -> None:
-    found, mistakes = served(raw)
-
-    assert (found, [str(each) for each in mistakes]) == (frozenset(names), [mistake])
+def test_a_wrong_field_of_a_class_is_a_mistake(raw: dict[str, object], names: set[str], mistake: str) -> None:
+    names_served, mistakes = served(raw)
+    assert (names_served, [str(each) for each in mistakes]) == (frozenset(names), [mistake])
 
 
-def test_of_a_class_what_nobody_reads_is_cut_away() -> None:
+def test_unread_fields_of_a_class_are_removed() -> None:
     cut = COLLECTIONS[0].described(device_class(extendedResourceName="a/b", config=[{"opaque": {}}]))
-
     assert cut == {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",

@@ -13,7 +13,7 @@ from tests.worlds.objects import described_machine as raw
 from tests.worlds.objects import machine_zone as zone
 
 
-def test_all_of_a_machine_is_read() -> None:
+def test_all_fields_are_read() -> None:
     written = raw(
         zone(2, distances=[21, 10], hugepages={"2Mi": 512, "1Gi": 2}),
         zone(0, socket=1, uncoreCaches=[[0, 2], [1, 3]], distances=[10, 21], reservedMemory=None),
@@ -61,7 +61,7 @@ def test_all_of_a_machine_is_read() -> None:
     )
 
 
-def test_little_is_enough() -> None:
+def test_the_smallest_machine() -> None:
     assert machine({"zones": [{"id": 3, "socket": 0, "cores": [[7]], "memory": "1Gi"}]}) == DescribedMachine(
         (ZoneMemory(ZoneId(3), GIB, None, Resources(), ()),), (Core(ZoneId(3), 0, 0, bits([7])),)
     )
@@ -84,37 +84,14 @@ def test_a_zone_may_span_sockets_and_a_cache_zones() -> None:
 
 
 WRONG = [
-    ("nothing", {}, ["zones: is missing"]),
-    ("no zones", {"zones": []}, ["zones: is empty: a machine has at least one zone"]),
-    ("zones that are no list", {"zones": {}}, ["zones: must be a list, not an object"]),
-    ("a zone that is no object", {"zones": [1]}, ["zones[0]: must be an object, not a number"]),
     ("no core", {"zones": [zone(0, cores=[])]}, ["zones: contain no CPU: a machine has at least one core"]),
-    ("an empty zone", {"zones": [zone(), {}]}, ["zones[1].id: is missing", "zones[1].memory: is missing"]),
-    ("unknown fields", raw(zone(0, hugePages={}), reservedMemory=1),
-        [("reservedMemory: is not a known field: expected one of "
-                "zones, reservedSystemCPUs, reservedCPUs, devices"),
-            ("zones[0].hugePages: is not a known field: expected one of id, socket, cores, "
-                "uncoreCaches, uncoreCacheIDs, memory, reservedMemory, hugepages, distances")]),
-    ("an id twice", raw(zone(0), zone(1), {**zone(2), "id": 1}),
-        ["zones[2].id: 1 is also the ID of zones[1]"]),
-    ("an id below zero", raw({**zone(), "id": -1}), ["zones[0].id: must be at least 0, not -1"]),
     ("an id that no Linux has", raw({**zone(), "id": 1024}),
         ["zones[0].id: 1024 is above 1023, the highest NUMA node ID of Linux"]),
-    ("an id in words", raw({**zone(), "id": "one"}), ['zones[0].id: must be a whole number, not "one"']),
-    ("cores without a socket", raw(zone(0, socket=None)), ["zones[0].socket: is missing"]),
     ("a CPU in two cores", raw(zone(0), zone(1, cores=[[4], [5, 2]])),
         ["zones[1].cores[1][1]: CPU 2 is also listed at zones[0].cores[0][1]"]),
-    ("a CPU twice in a core", raw(zone(0, cores=[[0, 0]])),
-        ["zones[0].cores[0][1]: CPU 0 is also listed at zones[0].cores[0][0]"]),
     ("CPUs that no Linux has", raw(zone(0, cores=[[0], [8192, -1]])),
         ["zones[0].cores[1][0]: 8192 is above 8191, the highest CPU ID of Linux",
             "zones[0].cores[1][1]: must be at least 0, not -1"]),
-    ("cores that are none", raw(zone(0, cores=[[0], [], 3, [None], ["x"], None])),
-        ["zones[0].cores[1]: is empty: remove it",
-            "zones[0].cores[2]: must be a list, not a number",
-            "zones[0].cores[3][0]: is missing",
-            'zones[0].cores[4][0]: must be a whole number, not "x"',
-            "zones[0].cores[5]: is missing"]),
     ("a cache with a strange CPU", raw(zone(0, uncoreCaches=[[0, 2, 1, 3], [4]])),
         ["zones[0].uncoreCaches[1]: CPU 4 is in no core of this zone"]),
     ("caches that part a core or leave one out", raw(zone(0, cores=[[0, 1], [2]], uncoreCaches=[[0], [1]])),
@@ -131,17 +108,8 @@ WRONG = [
         ["zones[0].uncoreCaches[1][0]: CPU 3 is also listed at zones[0].uncoreCaches[0][3]"]),
     ("reserved CPUs that are not there", raw(reservedSystemCPUs="0,3-5"),
         ["reservedSystemCPUs: CPU 4-5 is not on this machine"]),
-    ("reserved CPUs that are no list", raw(reservedSystemCPUs="0;1"),
-        ['reservedSystemCPUs: "0;1" is not a CPU ID or range, as in 0-3,8']),
     ("CPUs reserved by name and by number", raw(reservedCPUs=1),
         ["reservedCPUs: cannot be combined with reservedSystemCPUs: remove one of them"]),
-    ("more CPUs reserved than there are", raw(reservedSystemCPUs=None, reservedCPUs=5),
-        ["reservedCPUs: 5 is more than the 4 CPUs of this machine"]),
-    ("negative numbers", raw(zone(0, memory=-1, reservedMemory=-2, hugepages={"1Gi": -1}), reservedCPUs=-1),
-        ["reservedCPUs: must be at least 0, not -1",
-            'zones[0].memory: "-1" is negative: an amount is zero or more',
-            'zones[0].reservedMemory: "-2" is negative: an amount is zero or more',
-            "zones[0].hugepages.1Gi: must be at least 0, not -1"]),
     ("more kept and paged than there is", raw(zone(0, hugepages={"1Gi": 7, "2Mi": 1})),
         ["zones[0].memory: 8Gi is less than the 8194Mi that are reserved and in hugepages"]),
     ("pages of no size", raw(zone(0, hugepages={"0": 1, "big": 1, "1Gi": 1, "1024Mi": 1})),
@@ -157,19 +125,13 @@ WRONG = [
             for at, count in ((0, 1), (1, 0))
         ],
     ),
-    ("distances that are none", raw(zone(0, distances=[None]), zone(1, distances=21)),
-        ["zones[0].distances[0]: is missing",
-            "zones[0].distances: has 1 entries: expected 2, one for each zone, ascending by ID",
-            "zones[1].distances: must be a list, not a number"]),
     ("devices on zones that are not there", raw(devices={"x/gpu": [{"id": "a", "zones": [1, None]}]}),
         ["devices[x/gpu][0].zones[0]: there is no zone 1 on this machine",
             "devices[x/gpu][0].zones[1]: is missing"]),
-    ("devices that are not told apart", raw(devices={"x/gpu": [{"id": "a"}, {"id": "a", "numa": 1}, {}]}),
+    ("devices with the same ID", raw(devices={"x/gpu": [{"id": "a"}, {"id": "a", "numa": 1}, {}]}),
         ["devices[x/gpu][1].numa: is not a known field: expected one of id, zones, healthy",
             'devices[x/gpu][1].id: "a" is also the ID of devices[x/gpu][0]',
             "devices[x/gpu][2].id: is missing"]),
-    ("a health that is none", raw(devices={"x/gpu": [{"id": "a", "healthy": "no"}]}),
-        ['devices[x/gpu][0].healthy: must be true or false, not "no"']),
     ("devices that are none", raw(devices={"cpu": [], "hugepages-1Gi": [], "x/y": 1}),
         ["devices.cpu: is not a device: CPUs and memory belong to their zones",
             "devices.hugepages-1Gi: is not a device: CPUs and memory belong to their zones",
@@ -177,6 +139,6 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("written", "said"), table(WRONG))
-def test_each_mistake_has_its_place(written: Json, said: list[str]) -> None:
-    assert mistakes(BadTopology, machine, written) == said
+@pytest.mark.parametrize(("written", "messages"), table(WRONG))
+def test_mistakes_have_their_places(written: Json, messages: list[str]) -> None:
+    assert mistakes(BadTopology, machine, written) == messages

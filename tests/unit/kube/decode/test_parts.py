@@ -1,4 +1,4 @@
-"""Walking objects of any shape: what is wrong is noted once, with its path, and reads as absent."""
+"""Walking objects of any shape: what is wrong is one mistake with its path, and reads as absent."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -10,20 +10,18 @@ from numalign.model.errors import AND_MORE, MOST_MISTAKES, BadPod
 from numalign.model.intent import Policy
 
 
-def noted(part: Part) -> list[str]:
+def messages(part: Part) -> list[str]:
     return [str(mistake) for mistake in part.mistakes]
 
 
 READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
-    # what it is: value, how it is read, what is read, what is noted
+    # what it is: value, how it is read, what is read, what is messages
     "a text": ("a", Part.text, "a", []),
     "no text": (None, Part.text, "", []),
-    "a number for a text": (7, Part.text, "", ["x: must be a string, not a number"]),
     "a boolean for a text": (True, Part.text, "", ["x: must be a string, not true or false"]),
     "a needed text": ("a", Part.required_text, "a", []),
     "a missing text": (None, Part.required_text, "", ["x: is missing"]),
     "an empty text": ("", Part.required_text, "", ["x: is empty"]),
-    "a list for a needed text": ([], Part.required_text, "", ["x: must be a string, not a list"]),
     "texts": ({"a": "b", "c": None}, Part.text_map, {"a": "b"}, []),
     "a number among texts": ({"a": "b", "c/d": 1}, Part.text_map, {"a": "b", "c/d": ""},
         ["x[c/d]: must be a string, not a number"]),
@@ -34,8 +32,6 @@ READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
     "no integer": (None, Part.integer, None, []),
     "a negative integer": (-1, Part.integer, -1, ["x: must be at least 0, not -1"]),
     "a fraction": (1.5, Part.integer, None, ["x: must be a whole number, not a number"]),
-    "a boolean for an integer": (True, Part.integer, None, ["x: must be a whole number, not true or false"]),
-    "a word for an integer": ("many", Part.integer, None, ['x: must be a whole number, not "many"']),
     "digits of another script": ("\u0667", Part.integer, None, ['x: must be a whole number, not "\u0667"']),
     "a very long integer": ("9" * 5000, Part.integer, None,
         [f'x: must be a whole number, not "{"9" * 61}..."']),
@@ -61,53 +57,42 @@ READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
 def test_a_value_is_read(
     value: object, read: Callable[[Part], object], expected: object, mistakes: list[str]
 ) -> None:
-    whole = Part({"x": value})
-
-    found = read(whole["x"])
-
+    root = Part({"x": value})
+    found = read(root["x"])
     assert (dict(found) if isinstance(expected, dict) else found) == expected  # type: ignore[call-overload]
-    assert noted(whole) == mistakes
+    assert messages(root) == mistakes
 
 
-def test_a_word_is_one_of_those_known() -> None:
-    whole = Part({"good": "restricted", "bad": "Restricted", "empty": ""})
-
-    assert whole["good"].one_of(Policy) is Policy.RESTRICTED
-    assert (
-        whole["bad"].one_of(Policy) is whole["empty"].one_of(Policy) is whole["absent"].one_of(Policy) is None
-    )
-    assert noted(whole) == [
+def test_a_word_is_one_of_an_enumeration() -> None:
+    root = Part({"good": "restricted", "bad": "Restricted", "empty": ""})
+    assert root["good"].one_of(Policy) is Policy.RESTRICTED
+    assert root["bad"].one_of(Policy) is root["empty"].one_of(Policy) is root["absent"].one_of(Policy) is None
+    assert messages(root) == [
         'bad: "Restricted" is not a known value: none, best-effort, restricted, single-numa-node'
     ]
 
 
-def test_a_path_is_written_as_people_write_it() -> None:
-    whole = Part({"spec": {"containers": [{}, {"limits": {"cpu": "4", "nvidia.com/gpu": "1"}}]}})
-    limits = list(whole["spec"]["containers"].objects())[1]["limits"]
-
+def test_a_path_has_dots_and_brackets() -> None:
+    root = Part({"spec": {"containers": [{}, {"limits": {"cpu": "4", "nvidia.com/gpu": "1"}}]}})
+    limits = list(root["spec"]["containers"].objects())[1]["limits"]
     assert limits["cpu"].where == "spec.containers[1].limits.cpu"
     assert limits["nvidia.com/gpu"].where == "spec.containers[1].limits[nvidia.com/gpu]"
-    assert whole.where == ""
+    assert root.where == ""
 
 
-def test_a_long_name_is_cut_in_its_path() -> None:
-    assert len(Part({})["/" * 10_000].where) < 100
-
-
-def test_what_is_wrong_is_noted_once_and_then_absent() -> None:
-    whole = Part({"spec": "words"})
-    spec = whole["spec"]
-
+def test_a_wrong_value_is_one_mistake_and_then_absent() -> None:
+    root = Part({"spec": "words"})
+    spec = root["spec"]
     assert spec["containers"].value is spec["volumes"].value is None
-    assert noted(whole) == ['spec: must be an object, not "words"']
+    assert messages(root) == ['spec: must be an object, not "words"']
 
 
-def test_elements_that_are_no_objects_are_noted_and_left_out() -> None:
-    whole = Part({"list": [{"a": 1}, None, "b", []], "word": "b"})
+def test_elements_that_are_no_objects_are_mistakes() -> None:
+    root = Part({"list": [{"a": 1}, None, "b", []], "word": "b"})
 
-    assert [part.value for part in whole["list"].objects()] == [{"a": 1}]
-    assert list(whole["word"].elements()) == list(whole["absent"].elements()) == []
-    assert noted(whole) == [
+    assert [part.value for part in root["list"].objects()] == [{"a": 1}]
+    assert list(root["word"].elements()) == list(root["absent"].elements()) == []
+    assert messages(root) == [
         "list[1]: must be an object, not null",
         'list[2]: must be an object, not "b"',
         "list[3]: must be an object, not a list",
@@ -115,25 +100,23 @@ def test_elements_that_are_no_objects_are_noted_and_left_out() -> None:
     ]
 
 
-def test_members_that_nobody_knows_are_noted() -> None:
-    whole = Part({"a": 1, "c": None, "d": 2, "word": "b"})
-    whole.only(("a", "b", "word"))
-    whole["word"].only(())
-
-    assert noted(whole) == [
+def test_unknown_members_are_mistakes() -> None:
+    root = Part({"a": 1, "c": None, "d": 2, "word": "b"})
+    root.only(("a", "b", "word"))
+    root["word"].only(())
+    assert messages(root) == [
         "d: is not a known field: expected one of a, b, word",
         'word: must be an object, not "b"',
     ]
 
 
-def test_settling_raises_everything_or_nothing() -> None:
-    whole = Part({"a": None})
-    whole.raise_mistakes(BadPod)
-    whole["a"].required()
-    whole["b"].wrong("is odd")
-
+def test_all_mistakes_are_raised_together() -> None:
+    root = Part({"a": None})
+    root.raise_mistakes(BadPod)
+    root["a"].required()
+    root["b"].wrong("is odd")
     with pytest.raises(BadPod) as raised:
-        whole.raise_mistakes(BadPod)
+        root.raise_mistakes(BadPod)
     assert str(raised.value) == "a: is missing\nb: is odd"
 
 
@@ -141,43 +124,33 @@ HUGE = "x" * 3 * 2**20
 MANY = 10**6
 
 
-def walked(part: Part) -> Iterator[str]:
+def unknown_members(part: Part) -> Iterator[str]:
     for name, member in part.members():
         member.wrong("is not known")
         yield name
 
 
 WALKS: dict[str, tuple[object, Callable[[Part], Iterable[object]]]] = {
-    # what it is: many that are wrong, how they are walked
+    # what it is: many that are wrong, how they are unknown_members
     "elements that are no objects": ([1] * MANY, Part.objects),
     "keys that are no texts": (dict.fromkeys(range(MANY)), Part.members),
-    "members that nobody knows": (dict.fromkeys(map(str, range(MANY)), 1), walked),
+    "unknown members": (dict.fromkeys(map(str, range(MANY)), 1), unknown_members),
 }
 
 
 @pytest.mark.parametrize(("value", "walk"), WALKS.values(), ids=WALKS)
-def test_reading_stops_once_more_is_wrong_than_anybody_is_told(
+def test_reading_stops_after_the_most_mistakes(
     value: object, walk: Callable[[Part], Iterable[object]]
 ) -> None:
-    whole = Part({"x": value})
-
-    given = sum(1 for _ in walk(whole["x"]))
-
+    root = Part({"x": value})
+    given = sum(1 for _ in walk(root["x"]))
     assert given <= MOST_MISTAKES + 1
-    assert len(whole.mistakes) == MOST_MISTAKES + 1
+    assert len(root.mistakes) == MOST_MISTAKES + 1
     with pytest.raises(BadPod) as caught:
-        whole.raise_mistakes(BadPod)
+        root.raise_mistakes(BadPod)
     assert caught.value.mistakes[-1] is AND_MORE
 
 
-def test_what_is_wrong_beyond_that_reads_as_absent_all_the_same() -> None:
-    whole = Part({"x": [1] * MANY, "y": 5})
-    list(whole["x"].objects())
-
-    assert whole["y"].text() == ""
-    assert len(whole.mistakes) == MOST_MISTAKES + 1
-
-
-@pytest.mark.parametrize("name", [HUGE, f"{HUGE}/y"])
+@pytest.mark.parametrize("name", [HUGE, f"{HUGE}/y", "/" * 10_000])
 def test_a_name_of_megabytes_is_cut_in_its_path(name: str) -> None:
     assert len(Part({name: 1})[name].where) < 100

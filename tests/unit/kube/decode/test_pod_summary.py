@@ -50,14 +50,14 @@ ENFORCED = NamespaceRules(enforce=Policy.RESTRICTED)
 @example([{"x.io/a": "1"}], NOTHING_OF_IT, ENFORCED, frozenset(), frozenset())
 @given(st.lists(amounts, min_size=1, max_size=3), annotations, rules, some, some)
 def test_a_summary_is_below_the_same_levels(
-    asked: list[dict[str, str]],
+    lists: list[dict[str, str]],
     written: dict[str, str],
     ruled: NamespaceRules,
     unaligned: frozenset[str],
     unhinted: frozenset[str],
 ) -> None:
     containers = [
-        {"name": f"c{at}", "resources": {"requests": each, "limits": each}} for at, each in enumerate(asked)
+        {"name": f"c{at}", "resources": {"requests": each, "limits": each}} for at, each in enumerate(lists)
     ]
     pod = {"metadata": {"annotations": written}, "spec": {"containers": containers}}
     request, policy = (
@@ -77,9 +77,9 @@ def below(request: PodRequest, policy: EffectivePolicy) -> tuple[str, ...] | Non
 
 
 @given(st.lists(amounts, min_size=1, max_size=4), st.integers(0, 3))
-def test_a_sum_is_the_most_that_a_pod_gets_on_a_node(asked: list[dict[str, str]], inits: int) -> None:
+def test_the_most_that_a_pod_gets_on_a_node_is_its_sum(lists: list[dict[str, str]], inits: int) -> None:
     containers = [
-        {"name": f"c{at}", "resources": {"requests": each, "limits": each}} for at, each in enumerate(asked)
+        {"name": f"c{at}", "resources": {"requests": each, "limits": each}} for at, each in enumerate(lists)
     ]
     many = [{"name": f"more-{'x' * 500}-{at}"} for at in range(90)]
     pod = {"spec": {"initContainers": containers[:inits], "containers": [*containers[inits:], *many]}}
@@ -92,7 +92,7 @@ def test_a_sum_is_the_most_that_a_pod_gets_on_a_node(asked: list[dict[str, str]]
     assert claims.due(NODE, brief.most).all == claims.due(NODE, request.demand).all
 
 
-def test_a_summary_takes_as_many_bytes_whatever_the_pod_says() -> None:
+def test_a_summary_of_a_large_pod_is_small() -> None:
     containers = [
         {"name": f"c{at}", "resources": {"limits": {"cpu": str(at), f"x.io/{at % 8}": "1"}}}
         for at in range(1, 61)

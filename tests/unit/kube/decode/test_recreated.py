@@ -18,7 +18,6 @@ PINNED = {"numalign.io/pinned-at": "2026-11-20T00:00:00Z"}
 
 
 def pod(*terms: Json, owner: Json | None = None, annotations: Json | None = None, **spec: object) -> Json:
-    """A pod that runs on the node `n`, with these required terms."""
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*terms]}}
     affinity = {"affinity": {"nodeAffinity": required}} if terms else {}
     metadata = {"annotations": annotations or {}, "ownerReferences": [owner] if owner else []}
@@ -26,7 +25,6 @@ def pod(*terms: Json, owner: Json | None = None, annotations: Json | None = None
 
 
 def named(node: str) -> Json:
-    """A requirement on the name of a node."""
     return {"key": "metadata.name", "operator": "In", "values": [node]}
 
 
@@ -35,7 +33,6 @@ ON_N = Requirement(NAME_FIELD, Operator.IN, frozenset({"n"}))
 
 
 def recreated(raw: Json) -> Scheduling:
-    """What is read of it."""
     return RecreatedScheduling().of(raw)
 
 
@@ -59,11 +56,11 @@ def recreated(raw: Json) -> Scheduling:
         ]
     ),
 )
-def test_who_has_placed_it(raw: Json, pin: Pin | None) -> None:
+def test_the_pin_of_the_owner(raw: Json, pin: Pin | None) -> None:
     assert recreated(raw).pin == pin
 
 
-def test_what_else_a_pinned_pod_asks_stays() -> None:
+def test_other_constraints_of_a_pinned_pod_stay() -> None:
     raw = pod(
         {"matchExpressions": [FAST], "matchFields": [named("n")]},
         annotations=PINNED,
@@ -76,50 +73,23 @@ def test_what_else_a_pinned_pod_asks_stays() -> None:
     assert constraints.selector == (Requirement("pool", Operator.IN, frozenset({"gpu"})),)
 
 
-KEPT_OFF = {"key": "numalign.io/node", "operator": "NotIn", "values": ["m"]}
+EXCLUDED = {"key": "numalign.io/node", "operator": "NotIn", "values": ["m"]}
 
 
 @pytest.mark.parametrize("others", [[], [FAST]])
-def test_nodes_that_were_excluded_with_the_gate_do_not_count(others: list[Json]) -> None:
-    excluding = pod({"matchExpressions": [*others, KEPT_OFF]})
+def test_nodes_excluded_with_the_gate_do_not_count(others: list[Json]) -> None:
+    excluding = pod({"matchExpressions": [*others, EXCLUDED]})
     without = pod({"matchExpressions": others}) if others else pod()
-
     assert recreated(excluding) == recreated(without)
 
 
-def test_a_node_that_its_owner_names_by_our_label_counts() -> None:
-    named_by_label = {**KEPT_OFF, "operator": "In"}
-
-    assert recreated(pod({"matchExpressions": [named_by_label]})).constraints.terms
+def test_a_node_named_by_our_label_counts() -> None:
+    assert recreated(pod({"matchExpressions": [{**EXCLUDED, "operator": "In"}]})).constraints.terms
 
 
-def test_a_pin_to_another_node_than_its_own_is_its_owners() -> None:
+def test_a_pin_to_another_node_is_its_owners() -> None:
     raw = pod({"matchFields": [named("m")]}, annotations=PINNED)
-
     assert recreated(raw).pin == Pin("m", PinReason.NODE_FIELD)
-
-
-def test_the_pods_of_a_template_share_one_value() -> None:
-    reader = RecreatedScheduling()
-    first, second = pod(nodeSelector={"pool": "gpu"}), pod(nodeSelector={"pool": "gpu"})
-    second["spec"]["nodeName"] = "m"
-
-    assert reader.of(first) is reader.of(second)
-
-
-@pytest.mark.parametrize(
-    "raw",
-    table(
-        [
-            ("nothing", {}),
-            ("no objects", {"metadata": [], "spec": "x"}),
-            ("owners that are none", {"metadata": {"ownerReferences": ["x", None]}, "spec": {}}),
-            ("a number no API server stores", {"metadata": {}, "spec": {"nodeSelector": {"a": 2**70}}}),
-        ]
-    ),
-)
-def test_what_makes_no_sense_is_read_as_far_as_it_does(raw: Json) -> None:
-    assert recreated(raw).pin is None
 
 
 CLASS = Requirement("numalign.io/class", Operator.NOT_IN, frozenset({"small"}))
@@ -135,16 +105,15 @@ CLASSES: list[tuple[str, tuple[Term, ...] | None, tuple[Term, ...] | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("terms", "left"), table(CLASSES))
-def test_without_classes_a_pod_may_go_where_its_owner_lets_it(
-    terms: tuple[Term, ...] | None, left: tuple[Term, ...] | None
+@pytest.mark.parametrize(("terms", "expected"), table(CLASSES))
+def test_without_classes_the_terms_of_the_owner_stay(
+    terms: tuple[Term, ...] | None, expected: tuple[Term, ...] | None
 ) -> None:
-    assert without_classes(Constraints(terms=terms)).terms == left
+    assert without_classes(Constraints(terms=terms)).terms == expected
 
 
-def test_constraints_too_large_to_be_kept_are_any_and_say_so() -> None:
+def test_too_large_constraints_are_exceeded() -> None:
     terms = [
         {"matchExpressions": [{**FAST, "values": [f"{at}-{v}" for v in range(16)]}]} for at in range(100)
     ]
-
     assert recreated(pod(*terms)) == Scheduling(ANYWHERE, None, ExceededLimit.SIZE)
