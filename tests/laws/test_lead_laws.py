@@ -22,8 +22,8 @@ from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
 from numalign.kube.errors import Unreachable
 from numalign.kube.lease import LEASE_DURATION_SECONDS, RENEW_DEADLINE_SECONDS, Handover, LeaderElector
 from numalign.ledger.reservations import NOTIFICATION_SECONDS
-from tests.unit.kube.test_lease import TURN, Store, Wire
 from tests.worlds.clock import Clock
+from tests.worlds.leases import TURN, Store, Wire
 from tests.worlds.log import RecordedLog
 
 REPLICAS = 3

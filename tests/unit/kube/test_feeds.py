@@ -1,7 +1,6 @@
-"""One seam, two sources: whatever a cluster is followed through, the same things are seen."""
+"""A feed of a file and one of an API server have the same snapshots."""
 
 import asyncio
-import io
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -25,26 +24,27 @@ from numalign.kube.files import snapshot
 from numalign.kube.files.file_feed import CROWD, FileFeed
 from numalign.kube.informer import Sink
 from numalign.kube.live_feed import LiveFeed
-from numalign.kube.pod_informer import Phase, PodInfo, PodInformer
+from numalign.kube.pod_informer import Phase, PodInformer
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.options import NEWEST
-from numalign.runtime import logs
-from numalign.shapes import Declared, GrowablePools, KnownShape, RememberedShapes, ShapeHistory
-from tests.worlds import objects
+from numalign.shapes import Declared, GrowablePools, KnownShape, RememberedShapes
+from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
 from tests.worlds.objects import Json, listed, namespace, node, numatopology, reported
+from tests.worlds.objects import nrt as topology
+from tests.worlds.sinks import RecordedPods
 from tools.clusters.fake_api import FakeApi
+from tools.clusters.waiting import until
 
 SOON = 0.01
 NRT = "topology.node.k8s.io/v1alpha2"
 
 
 def nrt(name: str, *, zone: str = "node-0", **fields: object) -> Json:
-    return objects.nrt(name, zone, topologyPolicies=["SingleNUMANodePodLevel"], **fields)
+    return topology(name, zone, topologyPolicies=["SingleNUMANodePodLevel"], **fields)
 
 
 def pod(name: str, *, phase: str = "Running", uid: str = "") -> Json:
-    """An API server gives a uid of its own."""
     resources = {"limits": {"cpu": "2", "memory": "1Gi"}}
     return {
         "apiVersion": "v1",
@@ -59,14 +59,11 @@ class Source(Protocol):
     """A cluster that tests can change, and a feed that follows it."""
 
     @property
-    def feed(self) -> Feed:
-        """What follows it."""
+    def feed(self) -> Feed: ...
 
-    def put(self, made: Json) -> None:
-        """An object is there, or has changed."""
+    def put(self, made: Json) -> None: ...
 
-    def delete(self, made: Json) -> None:
-        """It is gone."""
+    def delete(self, made: Json) -> None: ...
 
 
 @dataclass
@@ -78,12 +75,10 @@ class File:
     objects: dict[tuple[str, str], Json] = field(default_factory=dict)
 
     def put(self, made: Json) -> None:
-        """As said at `Source`."""
         self.objects[made["kind"], made["metadata"]["name"]] = made
         self._write()
 
     def delete(self, made: Json) -> None:
-        """As said at `Source`."""
         del self.objects[made["kind"], made["metadata"]["name"]]
         self._write()
 
@@ -101,11 +96,9 @@ class Live:
     feed: LiveFeed
 
     def put(self, made: Json) -> None:
-        """As said at `Source`."""
         self.api.put(made)
 
     def delete(self, made: Json) -> None:
-        """As said at `Source`."""
         group = "api/v1" if made["apiVersion"] == "v1" else f"apis/{made['apiVersion']}"
         where = made["metadata"].get("namespace")
         plural = {
@@ -118,81 +111,56 @@ class Live:
 
 
 @asynccontextmanager
-async def a_file(tmp_path: Path, log: logs.Log, pods: Sink | None = None) -> AsyncIterator[File]:
+async def a_file(tmp_path: Path, log: RecordedLog, pods: Sink | None = None) -> AsyncIterator[File]:
     path, registry = tmp_path / "cluster.json", CollectorRegistry()
-    yield File(path, FileFeed(path, every=SOON, log=log, registry=registry, pods=pods))
+    yield File(path, FileFeed(path, every=SOON, log=log.log, registry=registry, pods=pods))
 
 
 @asynccontextmanager
-async def an_api_server(_: Path, log: logs.Log, pods: Sink | None = None) -> AsyncIterator[Live]:
+async def an_api_server(_: Path, log: RecordedLog, pods: Sink | None = None) -> AsyncIterator[Live]:
     async with FakeApi() as api, api.client() as client:
         watched, registry = live_feed.WITH_PODS, CollectorRegistry()
         feed = LiveFeed(
             client,
             watched=watched,
             optional=live_feed.OF_SOME,
-            log=log,
+            log=log.log,
             registry=registry,
             pods=pods,
         )
         yield Live(api, feed)
 
 
-SOURCES: dict[str, Callable[[Path, logs.Log, Sink | None], AbstractAsyncContextManager[Source]]] = {
+SOURCES: dict[str, Callable[[Path, RecordedLog, Sink | None], AbstractAsyncContextManager[Source]]] = {
     "file": a_file,
     "API server": an_api_server,
 }
 
 
 @pytest.fixture
-def told() -> io.StringIO:
-    return io.StringIO()
-
-
-@pytest.fixture
-def log(told: io.StringIO) -> logs.Log:
-    return logs.to(told, level="debug", form="json")
+def log() -> RecordedLog:
+    return RecordedLog()
 
 
 @pytest.fixture(params=SOURCES)
-async def source(request: pytest.FixtureRequest, tmp_path: Path, log: logs.Log) -> AsyncIterator[Source]:
+async def source(request: pytest.FixtureRequest, tmp_path: Path, log: RecordedLog) -> AsyncIterator[Source]:
     async with SOURCES[request.param](tmp_path, log, None) as made:
         yield made
 
 
-@dataclass
-class Told:
-    """Listens for pods."""
-
-    pods: dict[str, PodInfo] = field(default_factory=dict)
-    went: list[str] = field(default_factory=list)
-
-    def update_pod(self, pod: PodInfo) -> None:
-        """As said at `PodListener`."""
-        self.pods[pod.uid] = pod
-
-    def remove_pod(self, uid: str) -> None:
-        """As said at `PodListener`."""
-        self.went.append(self.pods.pop(uid).name)
-
-    def names(self) -> list[str]:
-        """Of the pods that are there."""
-        return sorted(each.name for each in self.pods.values())
+@pytest.fixture
+def listener() -> RecordedPods:
+    return RecordedPods()
 
 
 @pytest.fixture
-def listener() -> Told:
-    return Told()
-
-
-@pytest.fixture
-def pod_informer(listener: Told, log: logs.Log) -> PodInformer:
-    return PodInformer(listener, PodReader(), log=log, registry=CollectorRegistry())
+def pod_informer(listener: RecordedPods, log: RecordedLog) -> PodInformer:
+    return PodInformer(listener, PodReader(), log=log.log, registry=CollectorRegistry())
 
 
 @pytest.fixture(params=SOURCES)
-async def listened(
-    request: pytest.FixtureRequest, tmp_path: Path, log: logs.Log, pod_informer: PodInformer
+async def source_of_pods(
+    request: pytest.FixtureRequest, tmp_path: Path, log: RecordedLog, pod_informer: PodInformer
 ) -> AsyncIterator[Source]:
     """A source whose pods are listened for, with a small cluster in it."""
     async with SOURCES[request.param](tmp_path, log, pod_informer) as made:
@@ -207,26 +175,15 @@ class Seen:
 
     snapshots: list[Snapshot] = field(default_factory=list)
 
-    async def take(self, found: Snapshot) -> None:
-        """What a feed gives to."""
-        self.snapshots.append(found)
+    async def take(self, snapshot_: Snapshot) -> None:
+        self.snapshots.append(snapshot_)
 
     @property
     def last(self) -> Snapshot:
-        """The latest, empty before there is one."""
         return self.snapshots[-1] if self.snapshots else Snapshot()
 
     def nodes(self) -> list[str]:
-        """Those of known topology."""
         return [each.name for each in self.last.nodes]
-
-    async def until(self, happened: Callable[[], object]) -> None:
-        """Wait for something that can only be looked at; fails after ten seconds."""
-        for _ in range(1000):
-            if happened():
-                return
-            await asyncio.sleep(SOON)
-        pytest.fail(f"it never happened; the last was {self.last}")
 
 
 @asynccontextmanager
@@ -251,9 +208,9 @@ def filled(source: Source) -> Source:
     return source
 
 
-async def test_what_is_there_is_seen_at_first(filled: Source) -> None:
+async def test_the_first_snapshot(filled: Source) -> None:
     async with following(filled.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
+        await until(lambda: seen.snapshots)
 
     [only] = seen.last.nodes
     assert (only.name, only.policy) == ("a", Policy.SINGLE_NUMA_NODE)
@@ -261,31 +218,6 @@ async def test_what_is_there_is_seen_at_first(filled: Source) -> None:
     assert seen.last.labels == {"a": None, "b": None}
     assert seen.last.namespaces["team"] == NamespaceRules(warn=Policy.RESTRICTED)
     assert seen.last.problems == ()
-
-
-async def test_it_is_waited_for_what_is_not_there_yet(filled: Source) -> None:
-    before, age = filled.feed.waiting_for(), filled.feed.age()
-    async with following(filled.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
-        await seen.until(lambda: filled.feed.waiting_for() is None)
-
-        assert before
-        assert age == float("inf")
-        assert filled.feed.age() < 5
-
-
-async def test_pods_are_counted(filled: Source) -> None:
-    def count() -> int:
-        return len(filled.feed.pod_counts())
-
-    filled.put(pod("one"))
-    filled.put(pod("two"))
-    filled.put(pod("ended", phase="Succeeded"))
-    async with following(filled.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
-        await seen.until(lambda: count() == 2)
-        filled.delete(pod("two"))
-        await seen.until(lambda: count() == 1)
 
 
 def accounting(fingerprint: str) -> Json:
@@ -302,7 +234,7 @@ def broken(seen: "Seen") -> list[tuple[str, str]]:
 
 
 Step = tuple[str, Sequence[Json], Callable[["Seen"], bool]]
-"""Whether objects are put or deleted, which, and what is seen then."""
+"""`put` or `delete`, the objects, and a condition of the snapshot."""
 
 NO_POD, ONE_POD = "pfp0v001ef46db3751d8e999", "pfp0v0019e0420efb37746c6"
 DRA = "deviceclass.resource.kubernetes.io"
@@ -310,15 +242,13 @@ ENFORCED = namespace("team", **{"numalign.io/enforce": "restricted", "tier": "go
 
 CHANGES: list[tuple[str, list[Step]]] = [
     ("a node comes", [("put", [node("c"), nrt("c")], lambda seen: seen.nodes() == ["a", "c"])]),
-    ("Volcano's exporter tells of a node of which nobody else does", [
+    ("a node known by Volcano's exporter alone", [
         ("put", [node("c"), numatopology("c")], lambda seen: seen.nodes() == ["a", "c"]),
         ("delete", [numatopology("c")], lambda seen: seen.nodes() == ["a"])]),
     ("an agent comes, and looks again", [
         ("put", [reported(nrt("a"), pods={"u": {"held": []}})], lambda seen: "a" in seen.last.placements),
         ("put", [reported(nrt("a"), **{"observed-at": "2026-11-22T21:00:00Z"})],
             lambda seen: seen.last.observed_at == {"a": 1795381200.0} and not seen.last.placements)]),
-    ("a topology changes", [
-        ("put", [nrt("a", available=3)], lambda seen: seen.last.nodes[0].zones[0].free["cpu"] == 3000)]),
     ("a topology goes and comes again", [
         ("put", [nrt("b")], lambda seen: seen.nodes() == ["a", "b"]),
         ("delete", [nrt("a")], lambda seen: seen.nodes() == ["b"]),
@@ -331,7 +261,7 @@ CHANGES: list[tuple[str, list[Step]]] = [
     ("labels of a node", [
         ("put", [node("b", pool="gpu")], lambda seen: dict(seen.last.node_labels["b"]) == {"pool": "gpu"}),
         ("put", [node("b", pool="cpu")], lambda seen: dict(seen.last.node_labels["b"]) == {"pool": "cpu"})]),
-    ("a broken object stops nobody", [
+    ("a broken object leaves the others", [
         ("put", [nrt("b", zone="left")], lambda seen: broken(seen) == [("NodeResourceTopology", "b")]
             and seen.nodes() == ["a"]),
         ("put", [nrt("b")], lambda seen: seen.nodes() == ["a", "b"] and not broken(seen))]),
@@ -349,108 +279,89 @@ CHANGES: list[tuple[str, list[Step]]] = [
 @pytest.mark.parametrize("steps", table(CHANGES))
 async def test_a_change_is_seen(filled: Source, steps: list[Step]) -> None:
     async with following(filled.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
+        await until(lambda: seen.snapshots)
         for act, objects, condition in steps:
             for changed in objects:
                 getattr(filled, act)(changed)
-            await seen.until(partial(condition, seen))
+            await until(partial(condition, seen))
 
 
-async def test_who_listens_hears_of_every_pod(listened: Source, listener: Told) -> None:
-    listened.put(pod("one"))
-    listened.put(pod("ended", phase="Succeeded"))
-    async with following(listened.feed) as seen:
-        await seen.until(lambda: listener.names() == ["ended", "one"])
-        listened.put(pod("two", phase="Pending"))
-        await seen.until(lambda: listener.names() == ["ended", "one", "two"])
-        listened.put(pod("two", phase="Failed"))
-        await seen.until(lambda: [*map(phase_of, listener.pods.values())].count(Phase.FAILED) == 1)
-        listened.delete(pod("one"))
-        await seen.until(lambda: listener.names() == ["ended", "two"])
+async def test_a_listener_receives_every_pod(source_of_pods: Source, listener: RecordedPods) -> None:
+    source_of_pods.put(pod("one"))
+    source_of_pods.put(pod("ended", phase="Succeeded"))
+    async with following(source_of_pods.feed):
+        await until(lambda: listener.names == "ended one")
+        source_of_pods.put(pod("two", phase="Pending"))
+        await until(lambda: listener.names == "ended one two")
+        source_of_pods.put(pod("two", phase="Failed"))
+        await until(lambda: Phase.FAILED in {pod.phase for pod in listener.pods.values()})
+        source_of_pods.delete(pod("one"))
+        await until(lambda: listener.names == "ended two")
 
-    assert listener.went == ["one"]
-    assert len(listened.feed.pod_counts()) == 0
-
-
-def phase_of(pod: PodInfo) -> Phase:
-    return pod.phase
+    assert [call for call, _ in listener.calls].count("remove") == 1
+    assert len(source_of_pods.feed.pod_counts()) == 0
 
 
-async def test_a_pod_that_is_made_anew_is_another_one(listened: Source, listener: Told) -> None:
-    listened.put(pod("one", uid="first"))
-    async with following(listened.feed) as seen:
-        await seen.until(lambda: listener.names() == ["one"])
-        [first] = listener.pods
-        listened.delete(pod("one"))
-        listened.put(pod("one", uid="second"))
-        await seen.until(lambda: listener.went == ["one"] and listener.names() == ["one"])
-
-    assert first not in listener.pods
-
-
-async def test_whoever_listens_for_pods_is_ready_with_them(listened: Source, listener: Told) -> None:
+async def test_a_feed_with_a_listener_waits_for_pods(source_of_pods: Source, listener: RecordedPods) -> None:
     for number in range(CROWD + 1):
-        listened.put(pod(f"p{number}"))
-    async with following(listened.feed) as seen:
-        assert listened.feed.waiting_for()
-        await seen.until(lambda: listened.feed.waiting_for() is None)
+        source_of_pods.put(pod(f"p{number}"))
+    async with following(source_of_pods.feed) as seen:
+        assert source_of_pods.feed.waiting_for()
+        await until(lambda: source_of_pods.feed.waiting_for() is None)
         assert len(listener.pods) == CROWD + 1
-        await seen.until(lambda: seen.nodes() == ["a"])
+        await until(lambda: seen.nodes() == ["a"])
 
 
-async def test_snapshots_come_one_after_another(filled: Source) -> None:
+async def test_snapshots_are_taken_one_after_another(filled: Source) -> None:
     running: list[int] = []
 
     class Slow(Seen):
-        async def take(self, found: Snapshot) -> None:
+        async def take(self, snapshot_: Snapshot) -> None:
             running.append(1)
             assert sum(running) == 1
             filled.put(node(f"n{len(running)}"))
             await asyncio.sleep(3 * SOON)
             running.append(-1)
-            await super().take(found)
+            await super().take(snapshot_)
 
-    async with following(filled.feed, Slow()) as seen:
-        await seen.until(lambda: len(running) >= 6)
+    async with following(filled.feed, Slow()):
+        await until(lambda: len(running) >= 6)
 
 
-async def test_a_snapshot_that_cannot_be_taken_does_not_end_the_feed(
-    filled: Source, told: io.StringIO
-) -> None:
+async def test_a_failing_taker_does_not_end_the_feed(filled: Source, log: RecordedLog) -> None:
     class Choosy(Seen):
-        async def take(self, found: Snapshot) -> None:
-            if not any(node.name == "c" for node in found.nodes):
+        async def take(self, snapshot_: Snapshot) -> None:
+            if not any(node.name == "c" for node in snapshot_.nodes):
                 raise ZeroDivisionError("a rule with a fault")
-            await super().take(found)
+            await super().take(snapshot_)
 
     async with following(filled.feed, Choosy()) as seen:
-        await seen.until(lambda: "snapshot.failed" in told.getvalue())
+        await until(lambda: log.of("snapshot.failed"))
         filled.put(node("c"))
         filled.put(nrt("c"))
-        await seen.until(lambda: seen.nodes() == ["a", "c"])
+        await until(lambda: seen.nodes() == ["a", "c"])
 
-    assert "a rule with a fault" in told.getvalue()
+    assert "a rule with a fault" in log.stream.getvalue()
 
 
 @pytest.fixture
-async def live(tmp_path: Path, log: logs.Log) -> AsyncIterator[Live]:
+async def live(tmp_path: Path, log: RecordedLog) -> AsyncIterator[Live]:
     async with an_api_server(tmp_path, log) as made:
         for each in CLUSTER:
             made.put(each)
         yield made
 
 
-async def test_of_a_live_cluster_a_topology_without_its_node_does_not_count(live: Live) -> None:
+async def test_a_live_topology_without_its_node_does_not_count(live: Live) -> None:
     async with following(live.feed) as seen:
-        await seen.until(lambda: seen.nodes() == ["a"])
+        await until(lambda: seen.nodes() == ["a"])
         live.delete(node("a"))
-        await seen.until(lambda: not seen.nodes())
-
+        await until(lambda: not seen.nodes())
     assert live.api.get(f"/apis/{NRT}/noderesourcetopologies/a")
 
 
-async def test_where_pods_are_listened_for_nothing_is_answered_without_them(
-    tmp_path: Path, pod_informer: PodInformer, log: logs.Log, listener: Told
+async def test_no_snapshot_before_the_pods_of_a_listener(
+    tmp_path: Path, pod_informer: PodInformer, log: RecordedLog, listener: RecordedPods
 ) -> None:
     async with an_api_server(tmp_path, log, pod_informer) as live:
         live.api.failures["/api/v1/pods"] = HTTPStatus.FORBIDDEN
@@ -458,23 +369,22 @@ async def test_where_pods_are_listened_for_nothing_is_answered_without_them(
         live.put(pod("one"))
         async with following(live.feed) as seen:
             forbidden = "Pod: not allowed to list"
-            await seen.until(lambda: (live.feed.waiting_for() or "").startswith(forbidden))
+            await until(lambda: (live.feed.waiting_for() or "").startswith(forbidden))
             before, age = [*seen.snapshots], live.feed.age()
             live.api.failures.clear()
-            await seen.until(lambda: seen.snapshots and listener.names() == ["one"])
+            await until(lambda: seen.snapshots and listener.names == "one")
             assert live.feed.age() < 60
 
     assert (before, age) == ([], float("inf"))
 
 
-async def test_pods_are_read_once_there_is_something_to_answer_with(live: Live) -> None:
+async def test_pods_are_listed_after_the_first_snapshot(live: Live) -> None:
     live.api.failures["/api/v1/namespaces"] = HTTPStatus.SERVICE_UNAVAILABLE
     async with following(live.feed) as seen:
-        await seen.until(lambda: len(live.api.asked("LIST", "/api/v1/namespaces")) > 1)
+        await until(lambda: len(live.api.asked("LIST", "/api/v1/namespaces")) > 1)
         before = live.api.asked("LIST", "/api/v1/pods")
         live.api.failures.clear()
-        await seen.until(lambda: live.api.asked("LIST", "/api/v1/pods") and seen.snapshots)
-
+        await until(lambda: live.api.asked("LIST", "/api/v1/pods") and seen.snapshots)
     assert before == []
 
 
@@ -482,24 +392,24 @@ async def test_the_version_of_the_api_server_is_followed(live: Live, monkeypatch
     monkeypatch.setattr(live_feed, "VERSION_SECONDS", SOON)
     live.api.documents["/version"] = {"major": "1", "minor": "36+", "gitVersion": "v1.36.4-gke.100"}
     async with following(live.feed) as seen:
-        await seen.until(lambda: seen.last.server == 36)
+        await until(lambda: seen.last.server == 36)
         live.api.documents["/version"] = {"gitVersion": "v1.38.0-beta.0"}
-        await seen.until(lambda: seen.last.server == 38)
+        await until(lambda: seen.last.server == 38)
         live.api.failures["/version"] = HTTPStatus.SERVICE_UNAVAILABLE
         live.put(node("c"))
         live.put(nrt("c"))
-        await seen.until(lambda: seen.nodes() == ["a", "c"])
+        await until(lambda: seen.nodes() == ["a", "c"])
         during_failure = seen.last.server
         del live.api.failures["/version"]
         live.api.documents["/version"] = {"gitVersion": ["?"]}
-        await seen.until(lambda: seen.last.server == NEWEST)
+        await until(lambda: seen.last.server == NEWEST)
 
     assert during_failure == 38
 
 
 # Shapes that are remembered and declared.
 
-KEPT = shapes.collection("numalign")
+MEMORY = shapes.collection("numalign")
 SHAPED = snapshot.of([nrt("gone", zone="node-7")]).shapes
 
 
@@ -510,8 +420,8 @@ def memory_of(*known: KnownShape, seen: float = 0.0) -> Json:
 
 
 @asynccontextmanager
-async def remembering(
-    log: logs.Log,
+async def live_with_memory(
+    log: RecordedLog,
     *,
     clock: Callable[[], float] = time.monotonic,
     declared: Callable[[], Declared] = Declared,
@@ -523,8 +433,8 @@ async def remembering(
             LiveFeed(
                 client,
                 watched=live_feed.STATIC,
-                optional=[(KEPT,)],
-                log=log,
+                optional=[(MEMORY,)],
+                log=log.log,
                 registry=CollectorRegistry(),
                 clock=clock,
                 declared=declared,
@@ -535,122 +445,102 @@ async def remembering(
         yield live
 
 
-def names(found: Snapshot) -> list[str]:
-    return sorted(each.shape.name for each in found.shapes if not each.nodes)
+def remembered_names(snapshot_: Snapshot) -> list[str]:
+    return sorted(each.shape.name for each in snapshot_.shapes if not each.nodes)
 
 
 REMEMBERED = sorted(each.shape.name for each in SHAPED)
 
 
-async def test_what_is_remembered_is_in_the_first_snapshot(log: logs.Log) -> None:
-    async with remembering(log) as live:
+async def test_remembered_shapes_are_in_the_first_snapshot(log: RecordedLog) -> None:
+    async with live_with_memory(log) as live:
         live.put(memory_of(*SHAPED))
         async with following(live.feed) as seen:
-            await seen.until(lambda: seen.snapshots)
+            await until(lambda: seen.snapshots)
+            assert remembered_names(seen.snapshots[0]) == REMEMBERED
 
-            assert names(seen.snapshots[0]) == REMEMBERED
 
-
-async def test_what_is_remembered_later_is_heard_and_what_is_broken_is_told(log: logs.Log) -> None:
-    async with remembering(log) as live, following(live.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
+async def test_remembered_shapes_that_change_or_break(log: RecordedLog) -> None:
+    async with live_with_memory(log) as live, following(live.feed) as seen:
+        await until(lambda: seen.snapshots)
         live.put(memory_of(*SHAPED))
-        await seen.until(lambda: names(seen.last) == REMEMBERED)
+        await until(lambda: remembered_names(seen.last) == REMEMBERED)
         live.put({**memory_of(), "data": {"x": "{"}})
-        await seen.until(lambda: seen.last.problems)
+        await until(lambda: seen.last.problems)
 
         assert str(seen.last.problems[0]).startswith("ConfigMap numalign-shapes: data.x: is not JSON")
-        # Who breaks what is remembered makes nobody forget.
-        assert names(seen.last) == REMEMBERED
+        # A broken ConfigMap changes nothing.
+        assert remembered_names(seen.last) == REMEMBERED
 
 
-async def test_another_config_map_is_not_asked_for(log: logs.Log) -> None:
-    async with remembering(log) as live, following(live.feed) as seen:
+async def test_only_one_config_map_is_watched(log: RecordedLog) -> None:
+    async with live_with_memory(log) as live, following(live.feed) as seen:
         other = memory_of(*SHAPED)
         live.put({**other, "metadata": {**other["metadata"], "name": "other"}})
-        await seen.until(lambda: seen.snapshots)
+        await until(lambda: seen.snapshots)
+        assert remembered_names(seen.last) == []
+        selectors_ = [each.query["fieldSelector"] for each in live.api.asked("GET", MEMORY.path)]
+        assert {*selectors_} == {"metadata.name=numalign-shapes"}
 
-        assert names(seen.last) == []
-        asked = [each.query["fieldSelector"] for each in live.api.asked("GET", KEPT.path)]
-        assert {*asked} == {"metadata.name=numalign-shapes"}
 
-
-@pytest.mark.parametrize("code", [HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE])
-async def test_answers_do_not_wait_for_what_is_denied(log: logs.Log, code: HTTPStatus) -> None:
-    async with remembering(log) as live:
-        live.api.failures[KEPT.path] = code
+@pytest.mark.parametrize("code", [HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND])
+async def test_snapshots_do_not_wait_for_forbidden_shapes(log: RecordedLog, code: HTTPStatus) -> None:
+    async with live_with_memory(log) as live:
+        live.api.failures[MEMORY.path] = code
         async with following(live.feed) as seen:
-            await seen.until(lambda: seen.snapshots)
+            await until(lambda: seen.snapshots)
 
             assert (seen.nodes(), live.feed.waiting_for()) == (["a"], None)
-            del live.api.failures[KEPT.path]
+            del live.api.failures[MEMORY.path]
             live.put(memory_of(*SHAPED))
-            await seen.until(lambda: names(seen.last) == REMEMBERED)
+            await until(lambda: remembered_names(seen.last) == REMEMBERED)
 
 
-async def test_answers_wait_for_a_while_where_nobody_says_anything(log: logs.Log) -> None:
+async def test_snapshots_wait_a_while_for_a_hanging_server(log: RecordedLog) -> None:
     now = 0.0
-    async with remembering(log, clock=lambda: now) as live:
-        live.api.hung.add(KEPT.path)
+    async with live_with_memory(log, clock=lambda: now) as live:
+        live.api.hung.add(MEMORY.path)
         async with following(live.feed) as seen:
-            await seen.until(lambda: "ConfigMap" in (live.feed.waiting_for() or ""))
+            await until(lambda: "ConfigMap" in (live.feed.waiting_for() or ""))
             assert not seen.snapshots
             now = live_feed.PATIENCE_SECONDS
-            await seen.until(lambda: seen.nodes() == ["a"])
+            await until(lambda: seen.nodes() == ["a"])
         live.api.hung.clear()
 
 
-async def test_what_is_declared_is_known_and_changes(file: File, log: logs.Log) -> None:
+async def test_declared_shapes_are_followed(file: File, log: RecordedLog) -> None:
     coming = Declared(tuple(each.shape for each in SHAPED), GrowablePools(frozenset({"pool"})))
     declared = coming
     registry = CollectorRegistry()
-    from_file = FileFeed(file.path, every=SOON, log=log, registry=registry, declared=lambda: declared)
-    async with remembering(log, declared=lambda: declared) as live:
+    from_file = FileFeed(file.path, every=SOON, log=log.log, registry=registry, declared=lambda: declared)
+    async with live_with_memory(log, declared=lambda: declared) as live:
         for feed in (from_file, live.feed):
             async with following(feed) as seen:
-                await seen.until(lambda: [each for each in seen.last.shapes if each.declared])
+                await until(lambda: [each for each in seen.last.shapes if each.declared])
                 assert seen.last.pools == coming.pools
                 declared = Declared()
-                await seen.until(lambda: not [each for each in seen.last.shapes if each.declared])
+                await until(lambda: not [each for each in seen.last.shapes if each.declared])
                 assert seen.last.pools == declared.pools
                 declared = coming
 
 
 @pytest.fixture
-def file(tmp_path: Path, log: logs.Log) -> File:
-    """A snapshot file of one node, and a feed that follows it."""
+def file(tmp_path: Path, log: RecordedLog) -> File:
     path = tmp_path / "cluster.json"
-    made = File(path, FileFeed(path, every=SOON, log=log, registry=CollectorRegistry()))
+    made = File(path, FileFeed(path, every=SOON, log=log.log, registry=CollectorRegistry()))
     made.put(node("a"))
     made.put(nrt("a"))
     return made
 
 
-async def test_what_a_later_file_remembers_is_known(file: File) -> None:
-    async with following(file.feed) as seen:
-        await seen.until(lambda: seen.snapshots)
-        file.put(memory_of(*SHAPED))
-        await seen.until(lambda: names(seen.last) == REMEMBERED)
-
-
-async def test_what_earlier_files_held_is_remembered(file: File) -> None:
+async def test_shapes_of_earlier_files_are_remembered(file: File) -> None:
     file.put(nrt("b", zone="node-7"))
     file.put(node("b"))
     async with following(file.feed) as seen:
-        await seen.until(lambda: seen.nodes() == ["a", "b"])
+        await until(lambda: seen.nodes() == ["a", "b"])
         file.delete(nrt("b"))
-        await seen.until(lambda: seen.nodes() == ["a"])
+        await until(lambda: seen.nodes() == ["a"])
 
-        [here] = [each for each in seen.last.shapes if each.nodes]
+        [present] = [each for each in seen.last.shapes if each.nodes]
         [gone] = [each for each in seen.last.shapes if each.seen is not None]
-        assert (here.nodes, gone.shape.node.ids) == (1, (7,))
-
-
-async def test_a_file_that_is_refused_makes_nobody_forget(file: File, log: logs.Log) -> None:
-    history, seen = ShapeHistory(wall=time.time), Seen()
-    feed = FileFeed(file.path, every=SOON, log=log, registry=CollectorRegistry(), shape_history=history)
-    await feed.load(seen.take)
-    file.delete(nrt("a"))
-    await feed.load(seen.take)
-
-    assert [each.nodes for each in history.shapes()] == [1]
+        assert (present.nodes, gone.shape.node.ids) == (1, (7,))

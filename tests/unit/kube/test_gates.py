@@ -1,4 +1,4 @@
-"""Who waits behind our gate is listed whatever the pages, and lifting it touches nothing else."""
+"""Pods behind the placement gate are listed, and the gate is lifted."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,6 @@ WEB = "/api/v1/namespaces/team/pods/web"
 
 
 def pod(name: str, *names: str, phase: str = "Pending", namespace: str = "team") -> Raw:
-    """A pod behind these gates."""
     listed = [{"name": gate} for gate in names]
     metadata = {"name": name, "namespace": namespace, "labels": {"app": "web"}}
     spec = {"schedulingGates": listed, "priority": 3}
@@ -42,23 +41,19 @@ async def test_all_pages_are_read(api: FakeApi, monkeypatch: pytest.MonkeyPatch)
         api.put(pod(f"p{number}", PLACEMENT_GATE))
     api.put(pod("other", "example.com/quota"))
     api.put(pod("far", PLACEMENT_GATE, namespace="far"))
-
     assert await names(api) == ["far", *(f"p{number}" for number in range(7))]
     assert await names(api, "far") == ["far"]
 
 
-async def test_where_pages_grow_too_old_all_are_read_at_once(
-    api: FakeApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_expired_pages_are_read_without_pages(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gates, "PAGE", 2)
     api.expire_pages_after = 1
     for number in range(7):
         api.put(pod(f"p{number}", PLACEMENT_GATE))
-
     assert len(await names(api)) == 7
 
 
-async def test_one_gate_is_lifted_and_all_else_stays(api: FakeApi) -> None:
+async def test_only_the_placement_gate_is_lifted(api: FakeApi) -> None:
     stored = api.put(pod("web", "one", PLACEMENT_GATE, "two"))
     uid = stored["metadata"]["uid"]
     async with api.client() as client:
@@ -73,7 +68,7 @@ async def test_one_gate_is_lifted_and_all_else_stays(api: FakeApi) -> None:
     assert (lifted["spec"]["priority"], lifted["metadata"]["labels"]) == (3, {"app": "web"})
 
 
-async def test_a_pod_that_was_made_anew_is_not_touched(api: FakeApi) -> None:
+async def test_a_recreated_pod_is_not_changed(api: FakeApi) -> None:
     api.put(pod("web", PLACEMENT_GATE))
     async with api.client() as client:
         with pytest.raises(InvalidObject):
@@ -97,7 +92,7 @@ TIMES = [
 
 
 @pytest.mark.parametrize(("spec", "at"), TIMES)
-async def test_when_a_controller_last_renewed_its_lease(api: FakeApi, spec: Raw, at: datetime | None) -> None:
+async def test_the_last_renewal_of_the_lease(api: FakeApi, spec: Raw, at: datetime | None) -> None:
     metadata = {"name": LEASE, "namespace": "here"}
     api.put({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
     async with api.client() as client:
@@ -105,7 +100,7 @@ async def test_when_a_controller_last_renewed_its_lease(api: FakeApi, spec: Raw,
         assert await gates.renewed(client, namespace="elsewhere") is None
 
 
-async def test_who_does_not_answer_is_not_waited_for() -> None:
+async def test_a_silent_server_is_given_up() -> None:
     with pytest.raises(Unreachable, match=r"did not answer within 0.01 s: a pod"):
         async with answered_within(0.01, what="a pod"):
             await asyncio.sleep(10)

@@ -1,4 +1,4 @@
-"""Each status of an API server is an error with a sentence that says what to do."""
+"""Each status of an API server is an error with a sentence about what to do."""
 
 import pytest
 
@@ -33,7 +33,6 @@ from numalign.kube.refusals import refusal
 )
 def test_a_status_has_its_error(status: int, error: type[ClusterError], words: str) -> None:
     raised = refusal(status, b'{"message": "no."}', doing="patch", what="node a")
-
     assert type(raised) is error
     assert words in str(raised)
     assert "(no.)" in str(raised)
@@ -50,5 +49,5 @@ def test_a_status_has_its_error(status: int, error: type[ClusterError], words: s
     ],
     ids=["nothing", "text", "a list", "bytes", "long"],
 )
-def test_whatever_comes_with_it_is_shown_in_a_line(body: bytes, shown: str) -> None:
+def test_the_reason_is_one_short_line(body: bytes, shown: str) -> None:
     assert shown in str(refusal(500, body, doing="read", what="node a"))

@@ -1,0 +1,250 @@
+"""Each fault of an API server, for all that calls it: the error or the log line, and the recovery."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from numalign.kube import bindings, configz, gates, kinds, late_namespaces
+from numalign.kube.client import Api, Patch
+from numalign.kube.configz import ConfigzReader
+from numalign.kube.errors import NotFound
+from numalign.kube.events import Event, Recorder, Type
+from numalign.kube.informer import Informer, WatchMetrics
+from numalign.kube.late_namespaces import LateNamespaces
+from numalign.kube.lease import LeaderElector
+from tests.worlds.clock import Clock
+from tests.worlds.faults import FAULTS, cause, mend
+from tests.worlds.leases import LEASE, LEASES
+from tests.worlds.log import RecordedLog
+from tests.worlds.objects import namespace, node, pod
+from tests.worlds.sinks import RecordedSink
+from tools.clusters.fake_api import FakeApi
+from tools.clusters.waiting import until
+
+CONFIGZ = "/api/v1/nodes/a/proxy/configz"
+NAMESPACE = "/api/v1/namespaces/team"
+POD = f"{NAMESPACE}/pods/web"
+EVENTS = f"{NAMESPACE}/events"
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[FakeApi]:
+    async with FakeApi() as server:
+        for made in (node("a"), namespace("team"), pod("web", namespace="team", spec={})):
+            server.put(made)
+        server.documents[CONFIGZ] = {"kubeletconfig": {"cpuManagerPolicy": "static"}}
+        yield server
+
+
+# Calls.
+
+
+async def read_configz(api: Api) -> None:
+    await configz.configuration(api, "a", within=bindings.BIND_SECONDS)
+
+
+async def late_namespace(api: Api) -> None:
+    if not await LateNamespaces(api, Clock()).facts("team"):
+        raise NotFound("namespace team")
+
+
+async def bound(api: Api) -> None:
+    await bindings.bind(api, namespace="team", name="web", uid="", node="a", annotations={})
+
+
+CALLS: dict[str, tuple[str, Callable[[Api], Awaitable[object]], str]] = {
+    # the path, the call, and what its errors name
+    "configz": (
+        CONFIGZ,
+        lambda api: configz.configuration(api, "a", within=bindings.BIND_SECONDS),
+        "node a's kubelet",
+    ),
+    "late namespace": (NAMESPACE, late_namespace, "namespace team"),
+    "bind": (f"{POD}/binding", bound, "the binding of pod team/web to node a"),
+    "gated pods": ("/api/v1/pods", lambda api: gates.waiting(api, namespace=None), "the list of pods"),
+    "patch": (POD, lambda api: api.patch(POD, {}, how=Patch.MERGE, what="pod team/web"), "pod team/web"),
+}
+
+
+def seconds(fault: str) -> float:
+    """Return how long the API server has to answer."""
+    return 0.05 if fault == "hanging" else 30
+
+
+WITHOUT_LIMIT = {"gated pods", "patch"}
+CALL_ROWS = [
+    pytest.param(*call, fault, id=f"{name}-{fault}")
+    for name, call in CALLS.items()
+    for fault in FAULTS
+    if fault != "hanging" or name not in WITHOUT_LIMIT
+]
+
+
+@pytest.mark.parametrize(("path", "call", "what", "fault"), CALL_ROWS)
+async def test_a_fault_is_an_error_of_its_type(  # noqa: PLR0913, PLR0917  a row of the table
+    api: FakeApi,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    call: Callable[[Api], Awaitable[object]],
+    what: str,
+    fault: str,
+) -> None:
+    within = seconds(fault)
+    monkeypatch.setattr(bindings, "BIND_SECONDS", within)
+    monkeypatch.setattr(late_namespaces, "PATIENCE_SECONDS", within)
+    before = api.get(POD)
+    async with api.client() as client:
+        await cause(api, fault, path)
+        with pytest.raises(FAULTS[fault].error) as raised:
+            await call(client)
+        assert type(raised.value) is FAULTS[fault].error
+        assert what in str(raised.value) or fault in {"unauthorized", "unreachable"}
+        assert api.get(POD) == before
+        await mend(api)
+        monkeypatch.undo()
+        # A request that hung may have arrived in the meantime.
+        if fault != "hanging":
+            await call(client)
+
+
+# Tasks.
+
+
+class Task(NamedTuple):
+    """A task that calls the API server, and whether its work is done."""
+
+    run: Callable[[], Coroutine[Any, Any, None]]
+    done: Callable[[], object]
+
+
+Start = Callable[[Api, RecordedLog, Clock, float], Task]
+
+
+def informer(api: Api, log: RecordedLog, clock: Clock, _: float) -> Task:
+    sink, metrics = RecordedSink(), WatchMetrics.of(CollectorRegistry())
+    made = Informer(
+        api, (kinds.NODES,), sink, log=log.log, metrics=metrics, clock=clock, sleep=passing(clock)
+    )
+    return Task(made.run, lambda: sink.names == "a" and made.trouble is None)
+
+
+def configz_reader(api: Api, log: RecordedLog, clock: Clock, _: float) -> Task:
+    read: list[object] = []
+    made = ConfigzReader(
+        api,
+        names=lambda: ["a"],
+        take=read.append,
+        drop=read.remove,
+        log=log.log,
+        registry=CollectorRegistry(),
+        every=30,
+        clock=clock,
+        sleep=passing(clock),
+    )
+    return Task(made.run, lambda: read)
+
+
+def elector(api: Api, log: RecordedLog, clock: Clock, within: float) -> Task:
+    made = LeaderElector(
+        api,
+        namespace="numalign-system",
+        name="numalign-webhook",
+        identity="a",
+        log=log.log,
+        registry=CollectorRegistry(),
+        clock=clock,
+        now=clock.wall,
+        sleep=passing(clock),
+        within=within,
+    )
+    return Task(made.run, lambda: made.leading)
+
+
+def recorder(api: Api, log: RecordedLog, clock: Clock, _: float) -> Task:
+    registry, count = CollectorRegistry(), 0
+    made = Recorder(
+        api,
+        component="numalign-scorer",
+        log=log.log,
+        registry=registry,
+        now=clock.wall,
+        clock=clock,
+        sleep=passing(clock),
+    )
+
+    def written() -> object:
+        nonlocal count
+        count += 1
+        made.publish(Event("team", "web", f"{count}", Type.WARNING, "Refused", "a message"))
+        return registry.get_sample_value("numalign_pod_events_total", {"outcome": "written"})
+
+    written()
+    return Task(made.run, written)
+
+
+def passing(clock: Clock) -> Callable[[float], Awaitable[None]]:
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+        await asyncio.sleep(0.001)
+
+    return sleep
+
+
+TASKS: dict[str, tuple[str, Start]] = {
+    "informer": (kinds.NODES.path, informer),
+    "configz reader": (CONFIGZ, configz_reader),
+    "elector": (LEASE, elector),
+    "first elector": (LEASES, elector),
+    "recorder": (EVENTS, recorder),
+}
+UNANSWERED, FAILED, LOST = "info kubelet_config.unanswered", "warning lease.failed", "warning event.lost"
+FORBIDDEN, REFUSED = "warning kubelet_config.forbidden", "warning watch.refused"
+LOGGED: dict[str, tuple[str | None, ...]] = {
+    # what each task logs; None if it is no fault to the task, or if the task waits for minutes
+    "unauthorized": ("error watch.unauthorized",  UNANSWERED, FAILED, FAILED, LOST),
+    "forbidden":    ("error watch.forbidden",     FORBIDDEN,  FAILED, FAILED, LOST),
+    "absent":       ("warning watch.vanished",    UNANSWERED, None,   FAILED, LOST),
+    "conflict":     (REFUSED,                     UNANSWERED, FAILED, None,   None),
+    "gone":         ("info watch.expired",        UNANSWERED, FAILED, FAILED, LOST),
+    "overloaded":   (REFUSED,                     UNANSWERED, FAILED, FAILED, LOST),
+    "failing":      (REFUSED,                     UNANSWERED, FAILED, FAILED, LOST),
+    "nonsense":     ("warning watch.unreadable",  UNANSWERED, FAILED, None,   LOST),
+    "unreachable":  ("warning watch.unreachable", UNANSWERED, FAILED, FAILED, LOST),
+    "hanging":      (None,                        None,       FAILED, FAILED, None),
+}  # fmt: skip
+ROWS = [
+    pytest.param(*task, fault, line, id=f"{name}-{fault}")
+    for fault, lines in LOGGED.items()
+    for (name, task), line in zip(TASKS.items(), lines, strict=True)
+    if line
+]
+
+
+@pytest.mark.parametrize(("path", "start", "fault", "line"), ROWS)
+async def test_a_fault_is_logged_and_ends(
+    api: FakeApi, path: str, start: Start, fault: str, line: str
+) -> None:
+    log = RecordedLog()
+    async with api.client() as client:
+        task = start(client, log, Clock(), seconds(fault))
+        await cause(api, fault, path)
+        running = asyncio.create_task(task.run())
+        await until(log.lines)
+        assert not task.done()
+        await mend(api)
+        await until(task.done)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    first = log.lines()[0]
+    assert f"{first['level']} {first['event']}" == line
+
+
+def test_every_fault_is_in_the_table() -> None:
+    assert LOGGED.keys() == FAULTS.keys()
