@@ -24,19 +24,11 @@ POD = {"apiVersion": "v1", "kind": "Pod"}
 
 FORMS: dict[str, tuple[bytes, list[Any]]] = {
     "JSON": (b'{"kind": "Pod", "apiVersion": "v1"}', [POD]),
-    "JSON after space": (b' \n{ "kind": "Pod", "apiVersion": "v1"}', [POD]),
     "YAML": (b"# a pod\nkind: Pod\napiVersion: v1\n", [POD]),
-    "YAML in braces": (b"{kind: Pod, apiVersion: v1}", [POD]),
     "YAML in three documents": (b"kind: Pod\napiVersion: v1\n---\n---\n{kind: B}\n", [POD, {"kind": "B"}]),
-    "JSON in two documents": (
-        b'{"kind": "Pod", "apiVersion": "v1"}\n---\n{"kind": "B"}\n',
-        [POD, {"kind": "B"}],
-    ),
     "gzip": (gzip.compress(b"kind: Pod\napiVersion: v1"), [POD]),
     "JSON with a mark": (b'\xef\xbb\xbf{"kind": "Pod", "apiVersion": "v1"}', [POD]),
-    "JSON from PowerShell": ('\ufeff{"kind": "Pod", "apiVersion": "v1"}'.encode("utf-16-le"), [POD]),
     "YAML from PowerShell": ("\ufeffkind: Pod\napiVersion: v1".encode("utf-16-be"), [POD]),
-    "aliases": (b"kind: A\nx: &a [1]\ny: *a\nz: *a\n", [{"kind": "A", "x": [1], "y": [1], "z": [1]}]),
     "a merged mapping": (
         b"kind: A\nx: &a {b: 1}\ny: {<<: *a}",
         [{"kind": "A", "x": {"b": 1}, "y": {"b": 1}}],
@@ -53,10 +45,6 @@ def test_a_file_is_read(data: bytes, expected: list[Any]) -> None:
     assert documents.read(data) == expected
 
 
-def test_a_file_may_hold_what_is_no_object_where_none_is_meant() -> None:
-    assert documents.values(b"a: 1\n---\n[b]\n") == [{"a": 1}, ["b"]]
-
-
 ZIPPED = gzip.compress(b"kind: Pod\n" * 50)
 BOMB = b"kind: A\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
     b"a%d: &a%d [%s]\n" % (level, level, b",".join([b"*a%d" % (level - 1)] * 10)) for level in range(1, 9)
@@ -65,40 +53,26 @@ BOMB = b"kind: A\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
 BROKEN = {
     "nothing": (b"", "is empty"),
     "space and comments": (b" \n# nothing\n---\n", "is empty"),
-    "a word": (b"hello", 'must be an object, not "hello"'),
-    "a number": (b"42", "must be an object, not a number"),
-    "a list": (b'[{"kind": "Pod"}]', "must be an object, not a list"),
     "no kind": (b'{"apiVersion": "v1"}', "kind: is missing"),
-    "a kind that is a number": (b"kind: 1", "kind: must be a string, not a number"),
     "two and no object": (
         b"a\n---\n- b\n",
         'document 1: must be an object, not "a"\ndocument 2: must be an object, not a list',
     ),
     "JSON cut off": (b'{"kind": "List", "items": [', "is not JSON: "),
-    "JSON and more": (b'{"kind": "A"} {"kind": "B"}', "is not JSON: "),
-    "YAML with a tab": (b"kind:\n\t- a", "is not YAML: "),
     "YAML of Python": (b"a: !!python/name:os.system", "is not YAML: "),
-    "YAML with a tag that does not fit": (b"kind: A\nx: !!bool foo", "is not YAML: "),
-    "YAML with a number that is none": (b"kind: A\nx: !!int ''", "is not YAML: "),
-    "YAML with a time that is none": (b"kind: A\nx: !!timestamp foo", "is not YAML: "),
     "YAML with an endless number": (b"kind: " + b"9" * 5000, "is not YAML: "),
-    "no text": (b"kind: \xff\xfe\x00", "is not YAML"),
-    "half a character": ("\ufeff{}".encode("utf-16-le")[:-1], "is not utf-16 text: "),
     "gzip cut off": (ZIPPED[:-12], "is a truncated gzip file"),
     "gzip with a wrong sum": (ZIPPED[:-8] + bytes(8), "is not a valid gzip file: "),
     "gzip in name only": (b"\x1f\x8bhello world", "is not a valid gzip file"),
     "a bomb of aliases": (BOMB, "expands to more than 1000000 values through its aliases"),
     "a list in itself": (b"kind: List\nitems: &a [*a]", "has the alias *a, which is undefined or r"),
-    "a list in itself, under an older name": (b"kind: &a A\nitems: &a [*a]", "has the alias *a"),
-    "an alias of nothing": (b"kind: *a", "has the alias *a, which is undefined"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "message"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_file_is_told(data: bytes, message: str) -> None:
+def test_broken_files(data: bytes, message: str) -> None:
     with pytest.raises(BadDocument) as raised:
         documents.read(data)
-
     assert str(raised.value).startswith(message)
 
 
@@ -109,24 +83,16 @@ def lists(levels: int) -> bytes:
 NESTED: dict[str, Callable[[int], bytes]] = {
     "JSON": lambda levels: b'{"kind":"A","x":' + lists(levels - 1) + b"}",
     "JSON cut off": lambda levels: b'{"kind":"A","x":' + b"[" * (levels - 1),
-    "objects in JSON": lambda levels: b'{"kind":"A","x":' + b'{"a":' * (levels - 1) + b"1" + b"}" * levels,
     "an item of a list in JSON": lambda levels: (
         b'{"kind":"List","items":[{"kind":"A"},{"kind":"A","x":' + lists(levels - 3) + b"}]}"
     ),
-    "a list in JSON beside its items": lambda levels: (
-        b'{"kind":"List","items":[{"kind":"A"}],"x":' + lists(levels - 1) + b"}"
-    ),
     "YAML": lambda levels: b"kind: A\nx: " + lists(levels - 1),
-    "YAML in braces": lambda levels: b"{kind: A, x: " + b"{a: " * (levels - 1) + b"}" * levels,
     "YAML in lines": lambda levels: b"kind: A\nx:\n- " + b"- " * (levels - 2),
-    "mappings in YAML in lines": lambda levels: (
-        b"kind: A\n" + b"".join(b" " * level + b"a:\n" for level in range(levels))
-    ),
 }
 
 
 @pytest.mark.parametrize("nested", NESTED.values(), ids=NESTED)
-def test_so_many_levels_are_read_and_no_more(tmp_path: Path, nested: Callable[[int], bytes]) -> None:
+def test_nesting_is_limited(tmp_path: Path, nested: Callable[[int], bytes]) -> None:
     path = tmp_path / "deep"
     for levels in (101, 1000, 5000):
         path.write_bytes(nested(levels))
@@ -141,37 +107,19 @@ def test_so_many_levels_are_read_and_no_more(tmp_path: Path, nested: Callable[[i
         assert [document.kind for document in documents.stream(path)][-1] == "A"
 
 
-@pytest.mark.parametrize("data", [b'{"a":', b"[", b"kind: " + b"[", b"{a: ", b"- ", b"? "])
-def test_very_many_levels_are_told(data: bytes) -> None:
-    before = data[:-1] if data.startswith(b"kind") else b""
-
-    with pytest.raises(BadDocument, match=r"^is nested deeper than 100 levels$"):
-        documents.read(before + data[len(before) :] * 100_000)
-
-
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-def test_a_file_may_hold_so_many_bytes_and_no_more(packed: bool) -> None:  # noqa: FBT001  a parameter of pytest
+def test_bytes_of_a_file_are_limited(packed: bool) -> None:  # noqa: FBT001  a parameter of pytest
     plain = b"kind: Pod # " + b"x" * 1000
     data = gzip.compress(plain) if packed else plain
-
     assert documents.read(data, most=len(plain)) == [{"kind": "Pod"}]
     with pytest.raises(BadDocument, match="has more than 1011 bytes"):
         documents.read(data, most=len(plain) - 1)
 
 
-def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path: Path) -> None:
-    path = tmp_path / "pod.yaml"
-    path.write_text("words")
-
-    with pytest.raises(BadDocument) as raised:
-        documents.load(path)
-    assert str(raised.value) == f'{path}: must be an object, not "words"'
-
-
 @pytest.mark.parametrize(
     ("name", "reason"), [("none.yaml", ENOENT), (".", EISDIR)], ids=["missing", "a folder"]
 )
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str, reason: int) -> None:
+def test_unreadable_files(tmp_path: Path, name: str, reason: int) -> None:
     with pytest.raises(BadDocument, match=f"cannot be read: {strerror(reason)}$"):
         documents.load(tmp_path / name)
 
@@ -182,8 +130,7 @@ def test_a_dash_is_standard_input() -> None:
         documents.load("-", stdin=io.BytesIO())
 
 
-def found(*values: object) -> list[tuple[str, str, str, str]]:
-    """Group, kind, place and trouble of each object."""
+def described(*values: object) -> list[tuple[str, str, str, str]]:
     return [
         (each.group, each.kind, each.where, str(each.trouble or "")) for each in documents.objects(values)
     ]
@@ -192,7 +139,7 @@ def found(*values: object) -> list[tuple[str, str, str, str]]:
 # Large lists are decoded item by item.
 
 
-def wholly(data: bytes) -> tuple[list[Document], str]:
+def as_a_whole(data: bytes) -> tuple[list[Document], str]:
     """The objects of a file that is decoded as a whole, or what is wrong with it."""
     try:
         return list(documents.objects(documents.read(data))), ""
@@ -211,44 +158,24 @@ def one_by_one(path: Path, data: bytes) -> tuple[list[Document], str]:
 
 LISTS = {
     "by kubectl": b'{"apiVersion": "v1", "items": [{"kind": "A"}, {}], "kind": "List", "metadata": {}}',
-    "by an API server": b'{"kind":"PodList","apiVersion":"v1","metadata":{"r":"7"},"items":[{"x":{}}]}',
     "on many lines": b'{\n "kind": "List",\n\t"items" : [\r\n {"kind": "A"}\n ,\n {"kind": "B"} \n]\n}\n',
     "with texts that look like ends": rb'{"kind":"List","items":[{"kind":"A","x":"]}\",{"},{"kind":"B]"}]}',
-    "in other alphabets": '{"kind":"List","items":[{"kind":"\u0416"},{"kind":"\U0001f600"}]}'.encode(),
-    "of lists": b'{"kind":"List","items":[{"kind":"List","items":[{"kind":"A"}]},{"kind":"B"}]}',
     "of what is no object": b'{"kind":"List","items":[1, {"kind": "A"}, null, "x", [1, 2], -1.5e3]}',
-    "without a kind": b'{"items":[{"kind":"A"}]}',
-    "of another kind": b'{"kind":"Pod","items":[{"kind":"A"}]}',
-    "of nothing": b'{"kind":"List","items":[]}',
-    "in a list": b'[{"kind":"List","items":[{"kind":"A"}]}]',
-    "with items twice": b'{"kind":"List","items":[{"kind":"A"}],"items":[{"kind":"B"}]}',
     "with items twice, empty at last": b'{"kind":"List","items":[{"kind":"A"}],"items":[]}',
-    "with items below": b'{"kind":"A","spec":{"items":[{"kind":"B"}]}}',
     "in gzip": gzip.compress(b'{"kind":"List","items":[{"kind":"A"}]}'),
-    "in YAML": b"kind: List\nitems: [{kind: A}]",
     "in two documents": b'{"kind":"List","items":[{"kind":"A"}]}\n---\n{"kind": "B"}',
-    "cut off in an item": b'{"kind":"List","items":[{"kind":"A"},{"kind"',
-    "cut off after an item": b'{"kind":"List","items":[{"kind":"A"}',
-    "cut off at its end": b'{"kind":"List","items":[{"kind":"A"}]',
     "with a comma too many": b'{"kind":"List","items":[{"kind":"A"},]}',
-    "with a comma too few": b'{"kind":"List","items":[{"kind":"A"} {"kind":"B"}]}',
-    "with more after it": b'{"kind":"List","items":[{"kind":"A"}]} x',
-    "with space that is none": b'{"kind":"List","items":[{"kind":"A"}\xa0,{"kind":"B"}]}',
     "with NaN": b'{"kind":"List","items":[{"kind":"A"},{"kind":"B","x":NaN}]}',
-    "with a control character": b'{"kind":"List","items":[{"kind":"A"},{"kind":"B\x01"}]}',
     "with what is no UTF-8": b'{"kind":"List","items":[{"kind":"A"},{"kind":"B\xff"}]}',
-    "with half a surrogate": rb'{"kind":"List","items":[{"kind":"A"},{"kind":"\ud800"}]}',
-    "with a large number": b'{"kind":"List","items":[{"kind":"A","x":' + b"9" * 30 + b"}]}",
     "with a huge number": b'{"kind":"List","items":[{"kind":"A","x":' + b"9" * 5000 + b"}]}",
     "nested too deep": b'{"kind":"List","items":[{"kind":"A"},' + b"[" * 50_000 + b"]" * 50_000 + b"]}",
-    "a word": b"hello",
     "empty": b"",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("data", LISTS.values(), ids=LISTS)
-def test_a_list_is_read_item_by_item_as_it_is_read_wholly(tmp_path: Path, data: bytes) -> None:
-    assert one_by_one(tmp_path / "list", data) == wholly(data)
+def test_a_stream_of_items_equals_the_whole_file(tmp_path: Path, data: bytes) -> None:
+    assert one_by_one(tmp_path / "list", data) == as_a_whole(data)
 
 
 VALUES = st.recursive(
@@ -262,27 +189,25 @@ LISTED = MEMBERS.flatmap(lambda members: st.fixed_dictionaries(dict(members)))
 
 
 @given(LISTED, st.sampled_from([None, 1]), st.integers(0, 2))
-def test_any_list_is_read_item_by_item_as_it_is_read_wholly(
+def test_any_stream_of_items_equals_the_whole_file(
     tmp_path_factory: pytest.TempPathFactory, listed: object, indent: int | None, cut: int
 ) -> None:
     text = json.dumps(listed, ensure_ascii=indent is None, indent=indent)
     data = text[: len(text) - cut].encode("utf-8", "surrogatepass")
+    assert one_by_one(tmp_path_factory.getbasetemp() / "list", data) == as_a_whole(data)
 
-    assert one_by_one(tmp_path_factory.getbasetemp() / "list", data) == wholly(data)
 
-
-def test_items_are_decoded_when_their_turn_comes(tmp_path: Path) -> None:
+def test_items_are_decoded_one_after_another(tmp_path: Path) -> None:
     path = tmp_path / "list"
     path.write_bytes(b'{"kind":"List","items":[{"kind":"A"},{"kind":"B"},{"kind":"C","x":NaN}]}')
-    found = documents.stream(path)
-
-    assert [next(found).kind, next(found).kind] == ["A", "B"]
+    described = documents.stream(path)
+    assert [next(described).kind, next(described).kind] == ["A", "B"]
     with pytest.raises(BadDocument, match=f"^{path}: is not JSON"):
-        next(found)
+        next(described)
 
 
 @pytest.mark.full
-def test_a_large_list_takes_little_more_memory_than_its_text(tmp_path: Path) -> None:
+def test_a_stream_takes_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "list"
     item = {"kind": "A", "zones": [{"name": f"zone-{number}", "x": [number] * 9} for number in range(20)]}
     path.write_bytes(json.dumps({"kind": "List", "items": [item] * 2000}).encode())
@@ -297,7 +222,7 @@ def test_a_large_list_takes_little_more_memory_than_its_text(tmp_path: Path) -> 
     assert most < 3 * path.stat().st_size
 
 
-def test_a_closed_standard_input_is_told() -> None:
+def test_a_closed_standard_input_is_an_error() -> None:
     read = 'from numalign.kube.files import documents; documents.load("-")'
     ended = subprocess.run(  # noqa: S603  our own words
         ["sh", "-c", f"exec {sys.executable} -c '{read}' <&-"],  # noqa: S607  any shell can close it
@@ -309,43 +234,29 @@ def test_a_closed_standard_input_is_told() -> None:
     assert "standard input: is closed" in ended.stderr
 
 
-def test_objects_are_taken_out_of_lists_of_any_depth() -> None:
+def test_objects_of_nested_lists() -> None:
     inner = {"kind": "List", "apiVersion": "v1", "items": [{"kind": "Deployment", "apiVersion": "apps/v1"}]}
     outer = {"kind": "List", "apiVersion": "v1", "items": [inner, {"kind": "Node", "apiVersion": "v1"}]}
-
-    assert found(POD, outer) == [
+    assert described(POD, outer) == [
         ("", "Pod", "document", ""),
         ("", "Node", "items[1]", ""),
         ("apps", "Deployment", "items[0].items[0]", ""),
     ]
 
 
-def test_very_deep_lists_end() -> None:
-    nested: Any = {"kind": "Pod", "apiVersion": "v1"}
-    for _ in range(20_000):
-        nested = {"kind": "List", "items": [nested]}
-
-    assert [kind for _, kind, _, _ in found(nested)] == ["Pod"]
-
-
-def test_the_items_of_a_typed_list_take_its_kind() -> None:
+def test_items_of_a_typed_list_have_its_kind() -> None:
     pods = {"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {}}, {"kind": "Other"}]}
-
     assert [each.raw for each in documents.objects([pods])] == [
         {"kind": "Pod", "apiVersion": "v1", "metadata": {}},
         {"kind": "Other", "apiVersion": "v1"},
     ]
 
 
-def test_a_kind_that_ends_in_list_and_has_no_items_is_an_object() -> None:
-    assert found({"kind": "AllowList", "apiVersion": "a/v1"}) == [("a", "AllowList", "document", "")]
-
-
-def test_what_is_no_object_is_trouble_at_its_place() -> None:
+def test_wrong_items_have_their_places() -> None:
     items = [1, {"metadata": {}}, {"kind": "Pod", "apiVersion": 1}]
     wrong = {"kind": "List", "items": "x"}
 
-    assert found({"kind": "List", "items": items}, wrong, {"kind": "List", "items": None}) == [
+    assert described({"kind": "List", "items": items}, wrong, {"kind": "List", "items": None}) == [
         ("", "", "items[0]", "must be an object, not a number"),
         ("", "", "items[1]", "kind: is missing"),
         ("", "", "items[2]", "apiVersion: must be a string, not a number"),

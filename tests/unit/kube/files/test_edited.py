@@ -49,15 +49,14 @@ def test_a_document_is_refused_if(data: bytes, expected: list[str]) -> None:
     assert mistakes(BadMenu, parse, data) == expected
 
 
-def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
+def test_mistakes_name_the_file(tmp_path: Path) -> None:
     path = tmp_path / "menu.yaml"
     path.write_text("dish: 1\n", encoding="utf-8")
-
     with pytest.raises(BadMenu, match=r"menu\.yaml: dish: must be a string, not a number$"):
         edited.read(path, parse, error=BadMenu)
 
 
-def test_what_is_no_file_is_told(tmp_path: Path) -> None:
+def test_unreadable_files(tmp_path: Path) -> None:
     for path, message in (
         (tmp_path, "is not a regular file"),
         (tmp_path / "none", f"cannot be read: {strerror(ENOENT)}"),
@@ -68,9 +67,7 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
         assert raised.value.mistakes == (Mistake(f"{path}", message),)
 
 
-def test_a_thousand_keys_that_nobody_knows_are_not_all_told() -> None:
+def test_mistakes_of_keys_are_limited() -> None:
     part = Part({f"dish-{number}": 1 for number in range(1000)})
-
     edited.only(part, "dish")
-
     assert len(part.mistakes) == 16
