@@ -15,7 +15,7 @@ Kubeconfig = Callable[..., str]
 
 @pytest.fixture
 async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
-    """Two nodes, one topology, a namespace and a pod; whoever has the token may read them."""
+    """Two nodes, one topology, a namespace and a pod, for requests with the token."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     async with FakeApi(token=TOKEN) as server:
@@ -26,7 +26,7 @@ async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
 
 @pytest.fixture
 def kubeconfig(api: FakeApi, tmp_path: Path) -> Kubeconfig:
-    """Writes a kubeconfig that leads to the server, unless told otherwise, and gives its path."""
+    """Writes a kubeconfig of the server, and returns its path."""
 
     def write(*, server: str = "", token: str = TOKEN, namespace: str | None = None) -> str:
         other = FakeApi(url=server or api.url, token=token)

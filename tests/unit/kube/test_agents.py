@@ -1,15 +1,15 @@
-"""Nodes beside whose kubelets an agent sits: what of its word counts, and what it costs to hear it."""
+"""Nodes with an agent: which parts of its report count, and what is decoded again."""
 
 from functools import partial
-from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from numalign.kube import kinds
 from numalign.kube.cluster_state import ClusterState, Snapshot
 from numalign.kube.decode import kubelet_reports, nrt
-from numalign.kube.decode.kubelet_reports import LONGEST_MACHINE, ObservedPlacement
+from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.files import snapshot
 from numalign.lru import MOST_BYTES
 from numalign.memory_size import weight
@@ -40,44 +40,38 @@ ONE: Json = {
 }
 
 
-def told(described: object = MACHINE, *, cpu: object = 4, available: object = None, **beside: Any) -> Json:  # noqa: ANN401  as of `reported`
-    return reported(topology("a", *ZONES, cpu=cpu, available=available), described, **beside)
+def agent_report(
+    described: object = MACHINE,
+    *,
+    cpu: object = 4,
+    available: object = None,
+    **annotations: Any,  # noqa: ANN401  as of `reported`
+) -> Json:
+    return reported(topology("a", *ZONES, cpu=cpu, available=available), described, **annotations)
 
 
-def world(*objects: Json) -> ClusterState:
+def cluster(*objects: Json) -> ClusterState:
     state = ClusterState()
     for made in objects:
         state.topologies.put(made["metadata"]["name"], made)
     return state
 
 
-def said(seen: Snapshot) -> list[str]:
+def problems(seen: Snapshot) -> list[str]:
     return [str(problem) for problem in seen.problems]
 
 
-def test_an_agent_makes_the_machine_of_its_node_known() -> None:
-    seen = world(told(**{"observed-at": "2026-11-22T21:00:00Z"})).snapshot()
-    [known] = seen.nodes
-
-    assert (known.known, known.policy, known.options.minor) == (Known.MACHINE, Policy.SINGLE_NUMA_NODE, 34)
-    assert known.stock == Stock(bits(range(1, 8)), (("x/gpu", (2, 0, 1)),))
-    assert free_of(known, "cpu") == [3, 4]
+def test_a_report_describes_the_machine_of_a_node() -> None:
+    seen = cluster(agent_report(**{"observed-at": "2026-11-22T21:00:00Z"})).snapshot()
+    [node_] = seen.nodes
+    assert (node_.known, node_.policy, node_.options.minor) == (Known.MACHINE, Policy.SINGLE_NUMA_NODE, 34)
+    assert node_.stock == Stock(bits(range(1, 8)), (("x/gpu", (2, 0, 1)),))
+    assert free_of(node_, "cpu") == [3, 4]
     assert (seen.observed_at, seen.problems) == ({"a": 1795381200.0}, ())
 
 
-def test_what_agents_wrote_is_remembered_where_metrics_see_it() -> None:
-    state = world(told(), {**told(), "metadata": {**told()["metadata"], "name": "b"}})
-    state.snapshot()
-
-    assert {name: len(cache) for name, cache in state.caches().items()} == {
-        "machine_reports": 1,
-        "machines": 1,
-    }
-    assert all(cache.bytes > 100 for cache in state.caches().values())
-
-
-def test_what_its_pods_hold_is_taken_cpu_by_cpu() -> None:
-    seen = world(told(pods={"u": ONE, "v": {"held": []}})).snapshot()
+def test_resources_of_pods_are_taken_by_cpu() -> None:
+    seen = cluster(agent_report(pods={"u": ONE, "v": {"held": []}})).snapshot()
 
     assert seen.placements == {
         "a": {
@@ -92,14 +86,14 @@ def test_what_its_pods_hold_is_taken_cpu_by_cpu() -> None:
             "v": ObservedPlacement({}, 0),
         }
     }
-    [known] = seen.nodes
-    assert known.stock == Stock(bits([1, 2, 3, 5, 7]), (("x/gpu", (1, 0, 0)),))
-    assert free_of(known, "cpu") == [3, 2]
-    assert [zone.free["x/gpu"] for zone in known.zones] == [1, 0]
+    [node_] = seen.nodes
+    assert node_.stock == Stock(bits([1, 2, 3, 5, 7]), (("x/gpu", (1, 0, 0)),))
+    assert free_of(node_, "cpu") == [3, 2]
+    assert [zone.free["x/gpu"] for zone in node_.zones] == [1, 0]
 
 
-def test_blocks_of_memory_bind_the_zones_that_they_lie_on() -> None:
-    held = {"held": [{"zones": [*ZONES], "amount": {"memory": "9Gi"}}]}
+def test_memory_blocks_bind_their_zones() -> None:
+    pod_ = {"held": [{"zones": [*ZONES], "amount": {"memory": "9Gi"}}]}
     kubelet = {
         **STATIC_KUBELET,
         "memoryManagerPolicy": "Static",
@@ -107,67 +101,51 @@ def test_blocks_of_memory_bind_the_zones_that_they_lie_on() -> None:
         "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
         "systemReserved": {"memory": "924Mi"},
     }
-    [known] = world(told(pods={"u": held}, kubelet=kubelet)).snapshot().nodes
+    [node_] = cluster(agent_report(pods={"u": pod_}, kubelet=kubelet)).snapshot().nodes
 
-    assert [zone.cells for zone in known.zones] == [{0, 1}, {0, 1}]
-    assert sum(zone.free["memory"] for zone in known.zones) == 6 * GIB
-
-
-def test_no_zone_has_more_free_than_the_topology_says_for_there_may_be_pods_that_nobody_can_tell() -> None:
-    [known] = world(told(pods={"u": ONE}, cpu=4, available=1)).snapshot().nodes
-
-    assert free_of(known, "cpu") == [1, 1]
-    assert known.stock == Stock(bits([3, 7]), (("x/gpu", (1, 0, 0)),))
-    assert free_of(known.in_health(), "cpu") == [3, 4]
+    assert [zone.cells for zone in node_.zones] == [{0, 1}, {0, 1}]
+    assert sum(zone.free["memory"] for zone in node_.zones) == 6 * GIB
 
 
-def test_the_kubelets_own_word_counts_before_what_others_heard_of_it() -> None:
-    state = world(told())
+def test_free_is_at_most_that_of_the_topology() -> None:
+    [node_] = cluster(agent_report(pods={"u": ONE}, cpu=4, available=1)).snapshot().nodes
+    assert free_of(node_, "cpu") == [1, 1]
+    assert node_.stock == Stock(bits([3, 7]), (("x/gpu", (1, 0, 0)),))
+    assert free_of(node_.in_health(), "cpu") == [3, 4]
+
+
+def test_a_report_comes_before_a_configuration() -> None:
+    state = cluster(agent_report())
     state.nodes.put("a", {**node("a"), "status": {"nodeInfo": {"kubeletVersion": "v1.33.0"}}})
     state.configurations.put("a", configuration("a", topologyManagerPolicy="restricted"))
-
-    [known] = state.snapshot().nodes
-    assert (known.policy, known.options.minor) == (Policy.SINGLE_NUMA_NODE, 34)
+    [node_] = state.snapshot().nodes
+    assert (node_.policy, node_.options.minor) == (Policy.SINGLE_NUMA_NODE, 34)
 
 
 FALLS_BACK = [
-    ("a version that nobody knows", reported(topology("a"), machine='{"version": 9}'),
+    ("an unknown version", reported(topology("a"), machine='{"version": 9}'),
         "machine].version: 9 is not a supported version: expected 1"),
-    ("a text that is too long", reported(topology("a"), machine="x" * (LONGEST_MACHINE + 1)),
-        "machine]: has 98305 bytes: at most 98304 are allowed"),
-    ("a text that is none", reported(topology("a"), machine=7), "machine]: must be a string, not a number"),
-    ("half a machine", told({"zones": [machine_zone(cores=[[0], [0]])]}),
-        "machine].machine.zones[0].cores[1][0]: CPU 0 is also listed at machine.zones[0].cores[0][0]"),
-    ("a machine of other zones", told({**MACHINE, "zones": [machine_zone(0)], "devices": {}}),
+    ("a machine of other zones", agent_report({**MACHINE, "zones": [machine_zone(0)], "devices": {}}),
         "machine].machine.zones: zone 1 of the topology is not on this machine"),
-    ("a machine that contradicts its kubelet", told(kubelet={**STATIC_KUBELET, "reservedSystemCPUs": "1"}),
+    ("a machine that contradicts its kubelet",
+        agent_report(kubelet={**STATIC_KUBELET, "reservedSystemCPUs": "1"}),
         'machine].kubelet.reservedSystemCPUs: "1" contradicts the machine: "0"'),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("written", "reason"), table(FALLS_BACK))
-def test_a_report_that_cannot_be_believed_leaves_the_node_to_its_amounts(written: Json, reason: str) -> None:
-    seen = world(written).snapshot()
+def test_an_implausible_report_leaves_the_amounts(written: Json, reason: str) -> None:
+    seen = cluster(written).snapshot()
+    assert [node_.known for node_ in seen.nodes] == [Known.COUNTS]
+    assert problems(seen) == [f"NodeResourceTopology a: metadata.annotations[numalign.io/{reason}"]
 
-    assert [known.known for known in seen.nodes] == [Known.COUNTS]
-    assert said(seen) == [f"NodeResourceTopology a: metadata.annotations[numalign.io/{reason}"]
 
-
-def test_a_report_with_an_unknown_option_counts_without_it() -> None:
+def test_a_report_with_an_unknown_option_counts() -> None:
     options = {"cpuManagerPolicyOptions": {"new": "true"}, "topologyManagerPolicyOptions": {"newer": "1"}}
-    seen = world(told(kubelet={**STATIC_KUBELET, **options})).snapshot()
-
-    [known] = seen.nodes
-    assert (known.known, known.options.unknown) == (Known.MACHINE, frozenset({"new", "newer"}))
-    assert said(seen) == []
-
-
-def test_without_a_report_that_can_be_believed_the_configuration_counts_that_others_heard() -> None:
-    state = world(told({"zones": []}))
-    state.configurations.put("a", configuration("a", topologyManagerPolicy="restricted"))
-
-    [known] = state.snapshot().nodes
-    assert (known.known, known.policy) == (Known.CONFIGURED, Policy.RESTRICTED)
+    seen = cluster(agent_report(kubelet={**STATIC_KUBELET, **options})).snapshot()
+    [node_] = seen.nodes
+    assert (node_.known, node_.options.unknown) == (Known.MACHINE, frozenset({"new", "newer"}))
+    assert problems(seen) == []
 
 
 STRANGE = [
@@ -182,142 +160,76 @@ STRANGE = [
 
 
 @pytest.mark.parametrize(("pod", "reasons"), table(STRANGE))
-def test_placements_that_contradict_the_machine_leave_its_amounts_to_the_topology(
-    pod: Json, reasons: list[str]
-) -> None:
-    seen = world(told(available=2, pods={"one": ONE, "u": pod})).snapshot()
-    [known] = seen.nodes
-
+def test_implausible_placements_leave_the_amounts(pod: Json, reasons: list[str]) -> None:
+    seen = cluster(agent_report(available=2, pods={"one": ONE, "u": pod})).snapshot()
+    [node_] = seen.nodes
     where = "NodeResourceTopology a: metadata.annotations[numalign.io/placements]"
-    assert said(seen) == ["\n".join(f"{where}.{reason}" for reason in reasons)]
-    assert (known.known, free_of(known, "cpu")) == (Known.MACHINE, [2, 2])
-    assert known.stock == Stock(bits([2, 3, 6, 7]), (("x/gpu", (2, 0, 1)),))
+    assert problems(seen) == ["\n".join(f"{where}.{reason}" for reason in reasons)]
+    assert (node_.known, free_of(node_, "cpu")) == (Known.MACHINE, [2, 2])
+    assert node_.stock == Stock(bits([2, 3, 6, 7]), (("x/gpu", (2, 0, 1)),))
 
 
-def test_placements_that_cannot_be_read_are_told_and_nobody_is_said_to_hold_anything() -> None:
-    seen = world(told(pods={"u": {}})).snapshot()
-
-    assert (seen.placements, [known.known for known in seen.nodes]) == ({}, [Known.MACHINE])
-    assert said(seen) == [
-        "NodeResourceTopology a: metadata.annotations[numalign.io/placements].pods.u.held: is missing"
-    ]
-
-
-def test_a_moment_that_is_none_is_told() -> None:
-    seen = world(told(**{"observed-at": "noon"})).snapshot()
-
-    assert seen.observed_at == {"a": None}
-    assert said(seen) == [
-        (
-            'NodeResourceTopology a: metadata.annotations[numalign.io/observed-at]: "noon" is not a time'
-            " such as 2026-01-02T03:04:05Z"
-        )
-    ]
-
-
-def test_when_an_agent_looked_again_and_saw_the_same_nothing_is_put_together_anew() -> None:
-    state = world(told(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"}))
+def test_an_equal_report_changes_only_its_time() -> None:
+    state = cluster(agent_report(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"}))
     before, version = state.snapshot(), state.version
-    state.topologies.put("a", told(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:05:00Z"}))
-
+    state.topologies.put("a", agent_report(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:05:00Z"}))
     assert (state.version, state.topologies.changed) == (version, set())
-    # Whoever holds the older snapshot knows that the agent lives.
+    # The older snapshot has the new time as well.
     assert before.observed_at == {"a": 1795381500.0}
 
 
-def test_no_node_is_remembered_for_having_had_an_agent() -> None:
-    """Nodes come and go under ever new names, for as long as a process lives."""
-    state = world(told(**{"observed-at": "2026-11-22T21:00:00Z"}))
-    state.topologies.drop("a")
-    state.snapshot()
-
-    assert state.topologies.observed_at.changed == set()
-
-
-def test_only_what_was_written_anew_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded: list[str] = []
-
-    def count(module: ModuleType, name: str) -> None:
-        real = getattr(module, name)
-
-        def counted(*arguments: object) -> object:
-            decoded.append(name)
-            return real(*arguments)
-
-        monkeypatch.setattr(module, name, counted)
-
-    count(kubelet_reports, "read_machine")
-    count(kubelet_reports, "read_placements")
-    count(nrt, "topology")
+def test_only_changed_annotations_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoders = [(nrt, "topology"), (kubelet_reports, "read_machine"), (kubelet_reports, "read_placements")]
+    mocks = [Mock(side_effect=getattr(module, name)) for module, name in decoders]
+    for (module, name), mock in zip(decoders, mocks, strict=True):
+        monkeypatch.setattr(module, name, mock)
     machine = {**MACHINE, "reservedSystemCPUs": "0-1"}
-    state, steps = (
-        ClusterState(),
-        [
-            told(machine),
-            told(machine, pods={"u": ONE}),
-            told(machine, pods={"u": {"held": []}}, **{"observed-at": "2026-11-22T21:05:00Z"}),
-            told(machine, available=3),
-        ],
-    )
-    for step in steps:
-        decoded.append("|")
-        state.topologies.put("a", step)
-    decoded.append("|")
-    state.topologies.put("b", {**told(machine), "metadata": {**told(machine)["metadata"], "name": "b"}})
-
-    # Another node of the same machine has the same report.
-    assert decoded == [
-        "|", "topology", "read_machine",
-        "|", "read_placements",
-        "|", "read_placements",
-        "|", "topology",
-        "|", "topology",
-    ]  # fmt: skip
+    steps = [
+        ("a", agent_report(machine)),
+        ("a", agent_report(machine, pods={"u": ONE})),
+        ("a", agent_report(machine, pods={"u": {"held": []}}, **{"observed-at": "2026-11-22T21:05:00Z"})),
+        ("a", agent_report(machine, available=3)),
+        # Another node of the same machine has the same report.
+        ("b", agent_report(machine)),
+    ]
+    state, counts = ClusterState(), []
+    for name, report in steps:
+        state.topologies.put(name, {**report, "metadata": {**report["metadata"], "name": name}})
+        counts.append([mock.call_count for mock in mocks])
+    assert counts == [[1, 1, 0], [1, 1, 1], [1, 1, 2], [2, 1, 2], [3, 1, 2]]
 
 
-def test_a_machine_stays_the_very_same_while_pods_come_and_go() -> None:
-    state = world(told())
-    [before] = state.snapshot().nodes
-    state.topologies.put("a", told(pods={"u": ONE}, available=2))
-    [after] = state.snapshot().nodes
-
-    assert after.machine is before.machine
-    assert after != before
-
-
-def test_what_an_agent_wrote_is_kept_of_a_topology_and_nothing_else_that_is_written_beside_it() -> None:
-    written = told(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"})
+def test_only_annotations_of_the_agent_are_retained() -> None:
+    written = agent_report(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"})
     annotations = written["metadata"]["annotations"]
     more = {
         **annotations,
         "kubectl.kubernetes.io/last-applied-configuration": "{}",
         "numalign.io/policy": "x",
     }
-    kept = kinds.TOPOLOGIES[0].described({**written, "metadata": {"name": "a", "annotations": more}})
+    topology_ = kinds.TOPOLOGIES[0].described({**written, "metadata": {"name": "a", "annotations": more}})
 
-    assert kept["metadata"] == {"name": "a", "annotations": annotations}
+    assert topology_["metadata"] == {"name": "a", "annotations": annotations}
     # So a file of it tells as much as the cluster.
-    assert snapshot.of([kept]).nodes == world(written).snapshot().nodes
+    assert snapshot.of([topology_]).nodes == cluster(written).snapshot().nodes
 
 
-def test_an_agent_that_is_taken_away_leaves_what_exporters_say() -> None:
-    state = world(told(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"}))
+def test_a_removed_agent_leaves_the_topology() -> None:
+    state = cluster(agent_report(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"}))
     state.snapshot()
     state.topologies.put("a", topology("a", *ZONES, cpu=4, available=3))
     seen = state.snapshot()
-
-    assert [known.known for known in seen.nodes] == [Known.COUNTS]
+    assert [node_.known for node_ in seen.nodes] == [Known.COUNTS]
     assert (seen.placements, seen.observed_at, free_of(seen.nodes[0], "cpu")) == ({}, {}, [3, 3])
 
 
 @pytest.mark.parametrize("gone", ["drop", "keep"])
-def test_nothing_is_left_of_a_node_that_is_gone(gone: str) -> None:
-    state = world(told(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"}))
+def test_a_removed_node_leaves_nothing(gone: str) -> None:
+    state = cluster(agent_report(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"}))
     state.snapshot()
     leave = {"drop": partial(state.topologies.drop, "a"), "keep": partial(state.topologies.keep, set())}
     leave[gone]()
     seen = state.snapshot()
-
     assert (seen.nodes, seen.placements, seen.observed_at) == ((), {}, {})
 
 
@@ -326,7 +238,7 @@ MACHINES = 40
 
 
 @pytest.mark.full
-def test_an_agent_that_tells_of_another_machine_each_time_does_not_fill_the_memory() -> None:
+def test_ever_new_machines_are_limited_in_memory() -> None:
     # Late ids make a set of CPUs large, however few are in it.
     cores = [[cpu] for cpu in range(MOST_CPUS - 600, MOST_CPUS)]
     state = ClusterState()
@@ -334,18 +246,9 @@ def test_an_agent_that_tells_of_another_machine_each_time_does_not_fill_the_memo
         zone = machine_zone(cores=cores, socket=socket, reservedMemory=None)
         described = {"zones": [zone], "reservedSystemCPUs": str(MOST_CPUS - 1)}
         state.topologies.put("a", reported(topology("a", cpu=len(cores)), described))
-        [known] = state.snapshot().nodes
+        [node_] = state.snapshot().nodes
 
     most = MOST_BYTES + MOST_MACHINE_BYTES
-    assert weight(state) < most < MACHINES * weight(known.machine)
+    assert weight(state) < most < MACHINES * weight(node_.machine)
     # What is not kept as it was described is still known by its amounts.
-    assert {each.shape.node_class for each in state.shape_history.shapes()} == {node_class(known)}
-
-
-def test_nodes_that_tell_the_same_have_one_machine() -> None:
-    state = ClusterState()
-    for name in ("a", "b"):
-        state.topologies.put(name, reported(topology(name, *ZONES, cpu=4), MACHINE))
-
-    one, other = state.snapshot().nodes
-    assert one.machine is other.machine
+    assert {each.shape.node_class for each in state.shape_history.shapes()} == {node_class(node_)}

@@ -4,7 +4,7 @@ What becomes of a pod that fits a node in health, while devices, agents and prog
 A refusal is for ever, so none of this may lead to one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ LARGE = asks("cpu=2 mem=1Gi gpu=4")
 WAITING = {AdmissionState.FITS, AdmissionState.WAITS, AdmissionState.NO_NODE_HERE}
 
 
-def told(total: int, healthy: int, *, name: str = "a", **beside: Any) -> Json:  # noqa: ANN401  as of `reported`
+def agent(total: int, healthy: int, *, name: str = "a", **annotations: Any) -> Json:  # noqa: ANN401  as of `reported`
     """A topology of two zones and its agent's report, with so many devices on the first zone."""
     resources = [
         {"name": "cpu", "capacity": "4", "allocatable": "4", "available": "4"},
@@ -39,112 +39,95 @@ def told(total: int, healthy: int, *, name: str = "a", **beside: Any) -> Json:  
         "reservedSystemCPUs": "4",
         "devices": {GPU: [place]} if total else {},
     }
-    return reported(topology, described, **beside)
+    return reported(topology, described, **annotations)
 
 
-def whole(devices: int, *, name: str = "a", label: str | None = None) -> Json:
-    """The Node, which may give out so many devices."""
+def node_of(devices: int, *, name: str = "a", label: str | None = None) -> Json:
     labels = {"numalign.io/class": label} if label else {}
     totals = {"cpu": "7", "memory": str(15 * GIB), GPU: str(devices)}
     return {**node(name, **labels), "status": {"allocatable": totals, "capacity": totals}}
 
 
-def put(world: ClusterState, *objects: Json) -> None:
+def put(state: ClusterState, *objects: Json) -> None:
     for each in objects:
-        store = world.nodes if each["kind"] == "Node" else world.topologies
+        store = state.nodes if each["kind"] == "Node" else state.topologies
         store.put(each["metadata"]["name"], each)
 
 
-def decided(world: ClusterState) -> AdmissionState:
+def decided(state: ClusterState) -> AdmissionState:
     """What becomes of a pod that wants all four devices of the first zone."""
-    seen = world.snapshot()
+    seen = state.snapshot()
     cache = ClusterCache.of(seen.nodes, seen.shapes, seen.bare)
     question = Question(LARGE, means("single-numa-node"))
-    asked = PodQuestion(question, Constraints(), UNRULED, "team", StatedBy.POD, None, None)
-    return decide(asked, cache, Refusals(), now=1e9).state
+    pod_question = PodQuestion(question, Constraints(), UNRULED, "team", StatedBy.POD, None, None)
+    return decide(pod_question, cache, Refusals(), now=1e9).state
 
 
-WELL = (told(4, 4), whole(4))
+WELL = (agent(4, 4), node_of(4))
 TROUBLE = [
-    ("a device falls ill",                    [(told(4, 3), whole(4))]),
-    ("and its Node says so",                  [(told(4, 3), whole(3))]),
-    ("and its agent is restarted",            [(told(4, 3), whole(3)), (told(3, 3), whole(3))]),
-    ("its plugin is down",                    [(told(4, 0), whole(0))]),
-    ("and its agent is restarted as well",    [(told(4, 0), whole(0)), (told(0, 0), whole(0))]),
-    ("its Node says it first",                [(told(4, 4), whole(0))]),
-    ("its agent is taken away",               [(nrt("a", "node-0", "node-1", cpu=4), whole(4))]),
-    ("its agent writes what nobody knows",    [(told(4, 4, machine='{"version": 2}'), whole(4))]),
+    ("a device falls ill",                    [(agent(4, 3), node_of(4))]),
+    ("and its agent is restarted",            [(agent(4, 3), node_of(3)), (agent(3, 3), node_of(3))]),
+    ("and its agent is restarted as well",    [(agent(4, 0), node_of(0)), (agent(0, 0), node_of(0))]),
+    ("its Node shows it first",                [(agent(4, 4), node_of(0))]),
+    ("its agent is taken away",               [(nrt("a", "node-0", "node-1", cpu=4), node_of(4))]),
+    ("its agent writes an unknown version",    [(agent(4, 4, machine='{"version": 2}'), node_of(4))]),
     ("its kubelet gets an unknown option",
-        [(told(4, 4, kubelet={**STATIC_KUBELET, "cpuManagerPolicyOptions": {"new": "true"}}), whole(4))]),
-    ("its topology is invalid",           [(nrt("a", cpu="many"), whole(4))]),
+        [(agent(4, 4, kubelet={**STATIC_KUBELET, "cpuManagerPolicyOptions": {"new": "true"}}), node_of(4))]),
+    ("its topology is invalid",           [(nrt("a", cpu="many"), node_of(4))]),
     ("it is gone",                            [()]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("steps", table(TROUBLE))
-def test_a_pod_that_fits_a_node_in_health_is_never_refused(steps: list[Iterable[Json]]) -> None:
-    world = ClusterState(complete=True)
-    put(world, *WELL)
-    assert decided(world) is AdmissionState.FITS
+def test_a_pod_that_fits_the_healthy_node_is_not_denied(steps: list[Iterable[Json]]) -> None:
+    state = ClusterState(complete=True)
+    put(state, *WELL)
+    assert decided(state) is AdmissionState.FITS
     for objects in steps:
-        put(world, *objects)
+        put(state, *objects)
         if not objects:
-            world.topologies.keep(set())
-            world.nodes.keep(set())
-        assert decided(world) in WAITING | {AdmissionState.UNKNOWN_NODE}
+            state.topologies.keep(set())
+            state.nodes.keep(set())
+        assert decided(state) in WAITING | {AdmissionState.UNKNOWN_NODE}
 
 
 @pytest.mark.parametrize("steps", table(TROUBLE))
-def test_nor_by_a_program_that_was_started_meanwhile_and_remembers(steps: list[Iterable[Json]]) -> None:
+def test_a_restarted_program_with_memory_denies_no_pod(steps: list[Iterable[Json]]) -> None:
     before = ClusterState(complete=True)
     put(before, *WELL)
-    [known] = before.snapshot().nodes
+    [shape_] = before.snapshot().nodes
     remembered = {"data": shapes.encode(before.shape_history.to_remember())}
-    world = ClusterState(complete=True)
-    world.remembered_shapes.put(shapes.NAME, remembered)
-    labelled = {"numalign.io/class": node_class(known)}
+    state = ClusterState(complete=True)
+    state.remembered_shapes.put(shapes.NAME, remembered)
+    labelled = {"numalign.io/class": node_class(shape_)}
     for each in steps[-1]:
         metadata = {**each["metadata"], "labels": labelled} if each["kind"] == "Node" else each["metadata"]
-        put(world, {**each, "metadata": metadata})
+        put(state, {**each, "metadata": metadata})
 
-    assert decided(world) in WAITING | {AdmissionState.UNKNOWN_NODE}
-
-
-FIRST: list[tuple[str, Callable[[], tuple[Json, ...]]]] = [
-    ("a device is ill",           lambda: (told(4, 3), whole(3))),
-    ("none is there",             lambda: (told(4, 0), whole(0))),
-]  # fmt: skip
+    assert decided(state) in WAITING | {AdmissionState.UNKNOWN_NODE}
 
 
-@pytest.mark.parametrize("objects", table(FIRST))
-def test_nor_by_one_that_never_saw_the_node_in_health(objects: Callable[[], tuple[Json, ...]]) -> None:
-    world = ClusterState(complete=True)
-    put(world, *objects())
-
-    assert decided(world) is AdmissionState.WAITS
-
-
-def test_a_pool_without_nodes_is_remembered_with_the_threads_of_its_cores() -> None:
+def test_a_remembered_pool_has_threads_of_its_cores() -> None:
     whole_cores = {**STATIC_KUBELET, "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
     before = ClusterState(complete=True)
     alone = [{**machine_zone(at, reservedMemory=None), "cores": [[4 * at], [4 * at + 1]]} for at in (0, 1)]
     described = {"zones": alone, "reservedSystemCPUs": "4"}
-    put(before, reported(nrt("a", "node-0", "node-1", cpu=2), described, kubelet=whole_cores), whole(0))
+    put(before, reported(nrt("a", "node-0", "node-1", cpu=2), described, kubelet=whole_cores), node_of(0))
     before.snapshot()
-    world = ClusterState(complete=True)
-    world.remembered_shapes.put(shapes.NAME, {"data": shapes.encode(before.shape_history.to_remember())})
+    state = ClusterState(complete=True)
+    state.remembered_shapes.put(shapes.NAME, {"data": shapes.encode(before.shape_history.to_remember())})
 
-    # With two threads a core, as is assumed where nobody told, no CPU could ever be had by itself.
-    [known] = world.snapshot().shapes
-    assert evaluate(known.shape.node, asks("cpu=1 mem=1Gi")).admitted
+    # With two threads a core, as is assumed without a report, no CPU could ever be had by itself.
+    [shape_] = state.snapshot().shapes
+    assert evaluate(shape_.shape.node, asks("cpu=1 mem=1Gi")).admitted
 
 
-def test_a_node_whose_device_falls_ill_keeps_its_class_and_its_shape() -> None:
-    world = ClusterState(complete=True)
-    put(world, *WELL)
-    [before] = world.snapshot().nodes
-    put(world, told(4, 3), whole(3))
-    seen = world.snapshot()
+def test_an_unhealthy_node_has_the_same_class_and_shape() -> None:
+    state = ClusterState(complete=True)
+    put(state, *WELL)
+    [before] = state.snapshot().nodes
+    put(state, agent(4, 3), node_of(3))
+    seen = state.snapshot()
     [after] = seen.nodes
 
     assert node_class(after) == node_class(before)
@@ -152,8 +135,7 @@ def test_a_node_whose_device_falls_ill_keeps_its_class_and_its_shape() -> None:
     assert [(each.nodes, each.shape.node.machine) for each in seen.shapes] == [(1, before.machine)]
 
 
-def test_what_is_really_too_large_for_every_machine_is_refused() -> None:
-    world = ClusterState(complete=True)
-    put(world, told(3, 3), whole(3))
-
-    assert decided(world) is AdmissionState.NEVER
+def test_a_pod_too_large_for_every_machine_is_denied() -> None:
+    state = ClusterState(complete=True)
+    put(state, agent(3, 3), node_of(3))
+    assert decided(state) is AdmissionState.NEVER

@@ -9,17 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.kube.cluster_state import ClusterState, Snapshot
-from numalign.kube.decode import shapes
-from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.files import snapshot
 from numalign.kube.stores import Store
-from numalign.model.attributes import Attributes, Labels
-from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy, Scope
-from numalign.model.node import CpuManager, Known
+from numalign.model.attributes import Labels
+from numalign.model.intent import CLASS_LABEL, Policy
+from numalign.model.node import Known
 from numalign.model.steps import finished
-from numalign.shapes import ShapeHistory, UnknownNode
+from numalign.shapes import ShapeHistory
 from numalign.shapes.history import LOSS_SECONDS
-from tests.worlds.notation import bag
 from tests.worlds.objects import (
     Json,
     configuration,
@@ -35,257 +32,188 @@ DRA = "deviceclass.resource.kubernetes.io"
 BLUE = {"numalign.io/class": "blue"}
 
 
-def test_a_node_is_known_once_its_topology_is() -> None:
-    world = ClusterState()
-    world.nodes.put("a", node("a"))
-    before = world.snapshot()
-    world.topologies.put("a", nrt("a"))
-    after = world.snapshot()
-
-    assert (before.nodes, before.unknown) == ((), ("a",))
-    assert ([each.name for each in after.nodes], after.unknown) == (["a"], ())
-
-
-def test_a_node_that_lost_its_topology_is_unknown_and_one_that_lost_its_node_is_a_ghost() -> None:
-    world = ClusterState()
-    for name in "ab":
-        world.nodes.put(name, node(name))
-        world.topologies.put(name, nrt(name))
-    world.topologies.drop("a")
-    world.nodes.drop("b")
-
-    seen = world.snapshot()
-    assert (seen.nodes, seen.unknown, [*seen.labels]) == ((), ("a",), ["a"])
-    assert [str(problem) for problem in seen.problems] == [
-        "NodeResourceTopology b: metadata.name: no Node of this name: its exporter left it behind"
-    ]
-
-
 def stepwise(
-    world: ClusterState, seen: Callable[[Snapshot], object], *steps: Callable[[], None]
+    state: ClusterState, snapshot_: Callable[[Snapshot], object], *steps: Callable[[], None]
 ) -> list[object]:
-    """What is seen at first, and after each step."""
-    found = [seen(world.snapshot())]
+    values = [snapshot_(state.snapshot())]
     for step in steps:
         step()
-        found.append(seen(world.snapshot()))
-    return found
+        values.append(snapshot_(state.snapshot()))
+    return values
 
 
-def names(seen: Snapshot) -> list[str]:
-    return [each.name for each in seen.nodes]
+def names(snapshot_: Snapshot) -> list[str]:
+    return [each.name for each in snapshot_.nodes]
 
 
 ORPHANS = {
     "a file may hold topologies alone": (False, [["a", "b"], ["a"], ["a", "b"]]),
-    "an API server tells of every node": (True, [[], ["a"], []]),
+    "an API server has every node": (True, [[], ["a"], []]),
 }
 
 
 @pytest.mark.parametrize(("complete", "expected"), ORPHANS.values(), ids=ORPHANS)
-def test_a_topology_without_a_node_is_an_orphan_where_nodes_are_told(
+def test_a_topology_without_a_node_is_an_orphan(
     complete: bool,  # noqa: FBT001  a column of the table
     expected: list[list[str]],
 ) -> None:
-    world = ClusterState(complete=complete)
+    state = ClusterState(complete=complete)
     for name in "ab":
-        world.topologies.put(name, nrt(name))
+        state.topologies.put(name, nrt(name))
+    add, drop = partial(state.nodes.put, "a", node("a")), partial(state.nodes.drop, "a")
+    assert stepwise(state, names, add, drop) == expected
 
-    add, drop = partial(world.nodes.put, "a", node("a")), partial(world.nodes.drop, "a")
-    assert stepwise(world, names, add, drop) == expected
 
-
-def test_labels_are_those_that_nodes_carry_now() -> None:
-    world = ClusterState()
+def test_class_labels_are_those_of_the_nodes() -> None:
+    state = ClusterState()
     for name, cpu, labels in (("a", "8", BLUE), ("b", "8", {}), ("c", "many", BLUE)):
-        world.nodes.put(name, node(name, cpu=cpu, **labels))
+        state.nodes.put(name, node(name, cpu=cpu, **labels))
 
-    # Of a Node that cannot be read nobody knows which label it has.
-    assert world.snapshot().labels == {"a": "blue", "b": None}
-    # A topology that breaks says nothing of a label, and one that is gone does.
-    world.nodes.keep({"a"})
-    put_nrt = partial(world.topologies.put, "a")
+    assert state.snapshot().labels == {"a": "blue", "b": None}
+    # The label of a broken topology is unknown, and that of a missing one is not.
+    state.nodes.keep({"a"})
+    put_nrt = partial(state.topologies.put, "a")
     steps = (
         partial(put_nrt, nrt("a")),
         partial(put_nrt, nrt("a", "left")),
-        partial(world.topologies.drop, "a"),
+        partial(state.topologies.drop, "a"),
     )
-    assert stepwise(world, lambda seen: seen.labels, *steps)[1:] == [{"a": "blue"}, {}, {"a": "blue"}]
+    assert stepwise(state, lambda snapshot_: snapshot_.labels, *steps)[1:] == [
+        {"a": "blue"},
+        {},
+        {"a": "blue"},
+    ]
 
 
-def test_labels_are_known_of_nodes_with_and_without_topology_and_stay_the_same_object() -> None:
-    world = ClusterState()
-    world.nodes.put("a", node("a", pool="gpu"))
-    world.nodes.put("b", node("b", cpu="many", pool="gpu"))
-    world.nodes.put("c", node("c", pool="cpu", rack="7"))
-    world.topologies.put("c", nrt("c"))
-    before = world.snapshot().node_labels
-    world.nodes.put("a", node("a", pool="cpu"))
-    after = world.snapshot().node_labels
+def test_unchanged_labels_are_the_same_object() -> None:
+    state = ClusterState()
+    state.nodes.put("a", node("a", pool="gpu"))
+    state.nodes.put("b", node("b", cpu="many", pool="gpu"))
+    state.nodes.put("c", node("c", pool="cpu", rack="7"))
+    state.topologies.put("c", nrt("c"))
+    before = state.snapshot().node_labels
+    state.nodes.put("a", node("a", pool="cpu"))
+    after = state.snapshot().node_labels
 
-    # Of a Node that cannot be read nobody knows its labels.
     assert before == {"a": Labels({"pool": "gpu"}), "c": Labels({"pool": "cpu", "rack": "7"})}
     assert after == {**before, "a": Labels({"pool": "cpu"})}
-    # Whoever works something out by labels sees by this that it still holds.
     assert after["c"] is before["c"]
 
 
-def test_a_topology_that_accounts_for_other_pods_has_changed_and_a_ghost_accounts_for_none() -> None:
-    def seen_with(value: str) -> Json:
-        return {**nrt("a"), "attributes": [{"name": "nodeTopologyPodsFingerprint", "value": value}]}
-
-    none, one = "pfp0v001ef46db3751d8e999", "pfp0v0019e0420efb37746c6"
-    world = ClusterState(complete=True)
-    world.topologies.put("a", seen_with(none))
-    ghost = world.snapshot()
-    world.nodes.put("a", node("a"))
-    before, version = world.snapshot(), world.version
-    world.topologies.put("a", seen_with(one))
-
-    assert (ghost.fingerprints, before.fingerprints) == ({}, {"a": Fingerprint(none)})
-    assert world.version > version
-    assert world.snapshot().fingerprints == {"a": Fingerprint(one)}
-
-
-def test_what_was_put_together_is_not_remembered_as_changed() -> None:
-    world = ClusterState()
-    world.nodes.put("a", node("a"))
-    world.topologies.put("a", nrt("a"))
-    world.configurations.put("a", configuration("a"))
-    world.namespaces.put("team", namespace("team"))
-    world.snapshot()
+def test_a_snapshot_resets_the_changes() -> None:
+    state = ClusterState()
+    state.nodes.put("a", node("a"))
+    state.topologies.put("a", nrt("a"))
+    state.configurations.put("a", configuration("a"))
+    state.namespaces.put("team", namespace("team"))
+    state.snapshot()
 
     assert not any(
-        shelf.changed for shelf in (world.nodes, world.topologies, world.configurations, world.namespaces)
+        shelf.changed for shelf in (state.nodes, state.topologies, state.configurations, state.namespaces)
     )
 
 
-def test_what_changes_while_it_is_put_together_is_in_the_next_snapshot() -> None:
-    world = ClusterState(complete=True)
+def test_changes_during_work_are_in_the_next_snapshot() -> None:
+    state = ClusterState(complete=True)
     for at in range(40):
-        world.nodes.put(f"n{at:02}", node(f"n{at:02}"))
-        world.topologies.put(f"n{at:02}", nrt(f"n{at:02}"))
-    work = world.work()
+        state.nodes.put(f"n{at:02}", node(f"n{at:02}"))
+        state.topologies.put(f"n{at:02}", nrt(f"n{at:02}"))
+    work = state.work()
     next(work)
-    world.topologies.drop("n00")
-    world.nodes.put("late", node("late"))
-    world.topologies.put("late", nrt("late"))
+    state.topologies.drop("n00")
+    state.nodes.put("late", node("late"))
+    state.topologies.put("late", nrt("late"))
     finished(work)
 
-    assert not any(shelf.changed for shelf in (world.nodes, world.topologies))
-    assert names(world.snapshot()) == ["late", *(f"n{at:02}" for at in range(1, 40))]
+    assert not any(shelf.changed for shelf in (state.nodes, state.topologies))
+    assert names(state.snapshot()) == ["late", *(f"n{at:02}" for at in range(1, 40))]
 
 
-def test_snapshots_share_what_did_not_change() -> None:
-    world = ClusterState(complete=True)
-    world.nodes.put("a", node("a"))
-    world.topologies.put("a", nrt("a"))
-    before = world.snapshot()
-    world.topologies.put("a", nrt("a", available=3))
-    after = world.snapshot()
-
-    assert after.node_labels is before.node_labels
-    assert after.labels is before.labels
-    assert after.nodes != before.nodes
-
-
-def test_a_configuration_that_comes_later_is_heard_and_one_that_goes_is_forgotten() -> None:
-    world = ClusterState()
-    world.topologies.put("a", nrt("a"))
+def test_configurations_may_come_and_go() -> None:
+    state = ClusterState()
+    state.topologies.put("a", nrt("a"))
     restricted = configuration("a", topologyManagerPolicy="restricted")
 
-    steps = partial(world.configurations.put, "a", restricted), partial(world.configurations.drop, "a")
-    assert stepwise(world, lambda seen: (seen.nodes[0].known, seen.nodes[0].policy), *steps) == [
+    steps = partial(state.configurations.put, "a", restricted), partial(state.configurations.drop, "a")
+    assert stepwise(
+        state, lambda snapshot_: (snapshot_.nodes[0].known, snapshot_.nodes[0].policy), *steps
+    ) == [
         (Known.COUNTS, Policy.NONE),
         (Known.CONFIGURED, Policy.RESTRICTED),
         (Known.COUNTS, Policy.NONE),
     ]
 
 
-def test_a_namespace_has_rules_and_all_of_its_labels() -> None:
-    world = ClusterState()
-    world.namespaces.put("team", namespace("team", **{"numalign.io/enforce": "restricted", "tier": "gold"}))
-
-    seen = world.snapshot()
-    assert seen.namespaces == {"team": NamespaceRules(enforce=Policy.RESTRICTED)}
-    assert seen.namespace_labels == {"team": {"numalign.io/enforce": "restricted", "tier": "gold"}}
-
-
-def test_what_no_kubelet_aligns_follows_the_nodes_and_counts_what_dra_serves() -> None:
-    world = ClusterState()
-    found = [world.snapshot().unhinted]
+def test_unhinted_resources_follow_nodes_and_dra() -> None:
+    state = ClusterState()
+    values = [state.snapshot().unhinted]
     for policy in ("none", "restricted"):
         attributes = [{"name": "topologyManagerPolicy", "value": policy}]
-        world.topologies.put("a", nrt("a", "node-0", "node-1", attributes=attributes))
-        found.append(world.snapshot().unhinted)
+        state.topologies.put("a", nrt("a", "node-0", "node-1", attributes=attributes))
+        values.append(state.snapshot().unhinted)
     served = {"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": "nvidia.com/gpu"}}
-    world.device_classes.put("gpus", served)
-    found.append(world.snapshot().unhinted)
+    state.device_classes.put("gpus", served)
+    values.append(state.snapshot().unhinted)
 
-    assert found == [{"memory"}, {"cpu", "memory"}, {"memory"}, {"memory", "nvidia.com/gpu", f"{DRA}/gpus"}]
+    assert values == [{"memory"}, {"cpu", "memory"}, {"memory"}, {"memory", "nvidia.com/gpu", f"{DRA}/gpus"}]
 
 
-def test_a_node_of_which_nothing_has_changed_is_the_very_same() -> None:
-    world = ClusterState()
+def test_an_unchanged_node_is_the_same_object() -> None:
+    state = ClusterState()
     for name in "ab":
-        world.nodes.put(name, node(name))
-        world.topologies.put(name, nrt(name))
-    before = world.snapshot()
-    world.nodes.put("a", node("a"))
-    world.topologies.put("b", nrt("b", available=4))
-    after = world.snapshot()
+        state.nodes.put(name, node(name))
+        state.topologies.put(name, nrt(name))
+    before = state.snapshot()
+    state.nodes.put("a", node("a"))
+    state.topologies.put("b", nrt("b", available=4))
+    after = state.snapshot()
 
     assert after.nodes[0] is before.nodes[0]
     assert after.nodes[1] is not before.nodes[1]
 
 
-def test_what_says_the_same_again_is_no_change() -> None:
-    world = ClusterState()
-    world.nodes.put("a", node("a"))
-    world.topologies.put("a", nrt("a", "left"))
-    version = world.version
-    world.nodes.put("a", node("a"))
-    world.topologies.put("a", nrt("a", "left"))
-    world.nodes.drop("never heard of")
+def test_an_equal_object_is_no_change() -> None:
+    state = ClusterState()
+    state.nodes.put("a", node("a"))
+    state.topologies.put("a", nrt("a", "left"))
+    version = state.version
+    state.nodes.put("a", node("a"))
+    state.topologies.put("a", nrt("a", "left"))
+    state.nodes.drop("unknown")
 
-    assert world.version == version
-    world.topologies.put("a", nrt("a"))
-    assert world.version > version
+    assert state.version == version
+    state.topologies.put("a", nrt("a"))
+    assert state.version > version
 
 
-def test_a_broken_object_is_told_of_until_it_is_mended_or_gone_and_is_no_longer_what_it_was() -> None:
-    world = ClusterState()
+def test_a_broken_object_is_a_problem_until_it_is_mended() -> None:
+    state = ClusterState()
     for name, zone in (("a", "node-0"), ("b", "left"), ("c", "node-0"), ("c", "left")):
-        world.topologies.put(name, nrt(name, zone))
+        state.topologies.put(name, nrt(name, zone))
 
-    def problems(seen: Snapshot) -> tuple[list[str], list[str]]:
-        return names(seen), [problem.name for problem in seen.problems]
+    def problems(snapshot_: Snapshot) -> tuple[list[str], list[str]]:
+        return names(snapshot_), [problem.name for problem in snapshot_.problems]
 
-    steps = partial(world.topologies.put, "b", nrt("b")), partial(world.topologies.drop, "c")
-    assert stepwise(world, problems, *steps) == [(["a"], ["b", "c"]), (["a", "b"], ["c"]), (["a", "b"], [])]
-
-
-def test_an_odd_amount_is_told_of_and_the_node_is_known_without_it() -> None:
-    world = ClusterState()
-    world.topologies.put("a", nrt("a", "node-0", "node-1", cpu="x"))
-
-    [known] = world.snapshot().nodes
-    assert (len(known.zones), known.uncertain, known.cpu_manager) == (2, frozenset({"cpu"}), CpuManager.NONE)
-    assert [problem.name for problem in world.snapshot().problems] == ["a"]
+    steps = partial(state.topologies.put, "b", nrt("b")), partial(state.topologies.drop, "c")
+    assert stepwise(state, problems, *steps) == [(["a"], ["b", "c"]), (["a", "b"], ["c"]), (["a", "b"], [])]
 
 
-def test_after_a_whole_list_no_ghost_is_left() -> None:
-    world = ClusterState()
+def test_objects_outside_of_a_list_are_removed() -> None:
+    state = ClusterState()
     for name in "abc":
-        world.nodes.put(name, node(name))
-        world.topologies.put(name, nrt(name))
-        world.namespaces.put(name, namespace(name))
-    world.topologies.keep({"a"})
-    world.nodes.keep({"a", "b"})
-    world.namespaces.keep(set())
+        state.nodes.put(name, node(name))
+        state.topologies.put(name, nrt(name))
+        state.namespaces.put(name, namespace(name))
+    state.topologies.keep({"a"})
+    state.nodes.keep({"a", "b"})
+    state.namespaces.keep(set())
 
-    seen = world.snapshot()
-    assert ([each.name for each in seen.nodes], seen.unknown, seen.namespaces) == (["a"], ("b",), {})
+    snapshot_ = state.snapshot()
+    assert ([each.name for each in snapshot_.nodes], snapshot_.unknown, snapshot_.namespaces) == (
+        ["a"],
+        ("b",),
+        {},
+    )
 
 
 ONE_ZONE = {"zones": [machine_zone(reservedMemory=None)], "reservedSystemCPUs": "0"}
@@ -306,60 +234,62 @@ OBJECTS = [
 ]
 
 
-def put(world: ClusterState, made: Json) -> None:
+def put(state: ClusterState, made: Json) -> None:
     shelves: dict[str, Store[Any]] = {
-        "Node": world.nodes,
-        "NodeResourceTopology": world.topologies,
-        "Namespace": world.namespaces,
-        "KubeletConfiguration": world.configurations,
-        "Numatopology": world.numatopologies,
+        "Node": state.nodes,
+        "NodeResourceTopology": state.topologies,
+        "Namespace": state.namespaces,
+        "KubeletConfiguration": state.configurations,
+        "Numatopology": state.numatopologies,
     }
     shelves[made["kind"]].put(made["metadata"]["name"], made)
 
 
 @given(st.permutations(OBJECTS), st.lists(st.sampled_from(OBJECTS)))
-def test_the_order_in_which_objects_come_changes_nothing(order: list[Json], before: list[Json]) -> None:
-    world = ClusterState()
+def test_the_order_of_objects_changes_nothing(order: list[Json], before: list[Json]) -> None:
+    state = ClusterState()
     for made in before:
-        put(world, made)
-    world.snapshot()
+        put(state, made)
+    state.snapshot()
     for made in order:
-        put(world, made)
+        put(state, made)
 
-    seen, read = world.snapshot(), snapshot.of(OBJECTS)
-    assert sorted(map(str, seen.problems)) == sorted(map(str, read.problems))
+    snapshot_, read = state.snapshot(), snapshot.of(OBJECTS)
+    assert sorted(map(str, snapshot_.problems)) == sorted(map(str, read.problems))
     for name in ("nodes", "unknown", "labels", "namespaces", "namespace_labels", "placements", "observed_at"):
-        assert getattr(seen, name) == getattr(read, name)
+        assert getattr(snapshot_, name) == getattr(read, name)
 
 
 @pytest.mark.parametrize("shelf", ["nodes", "topologies", "namespaces", "configurations"])
-def test_an_object_that_makes_no_sense_at_all_is_a_problem(shelf: str) -> None:
-    world = ClusterState()
-    getattr(world, shelf).put("x", {"metadata": [1]})
-
-    assert world.snapshot().problems
-    assert isinstance(world.snapshot(), Snapshot)
+def test_an_unreadable_object_is_a_problem(shelf: str) -> None:
+    state = ClusterState()
+    getattr(state, shelf).put("x", {"metadata": [1]})
+    assert state.snapshot().problems
+    assert isinstance(state.snapshot(), Snapshot)
 
 
 # Volcano's exporter, where there is no other.
 
 
-def test_a_node_of_which_volcanos_exporter_alone_tells_is_known_by_its_cpus() -> None:
-    world = ClusterState()
-    world.numatopologies.put("a", numatopology())
-    [known] = world.snapshot().nodes
+def test_a_node_of_volcanos_exporter_alone() -> None:
+    state = ClusterState()
+    state.numatopologies.put("a", numatopology())
+    [node_] = state.snapshot().nodes
+    assert (node_.known, node_.policy, node_.threads) == (Known.COUNTS, Policy.RESTRICTED, 2)
+    assert [zone.free["cpu"] for zone in node_.zones] == [4000, 4000]
 
-    assert (known.known, known.policy, known.threads) == (Known.COUNTS, Policy.RESTRICTED, 2)
-    assert [zone.free["cpu"] for zone in known.zones] == [4000, 4000]
 
+def test_other_exporters_come_before_volcanos() -> None:
+    state = ClusterState()
+    state.numatopologies.put("a", numatopology())
+    put_topology = partial(state.topologies.put, "a")
+    steps = (
+        partial(put_topology, nrt("a", "left")),
+        partial(put_topology, nrt("a")),
+        partial(state.topologies.drop, "a"),
+    )
 
-def test_any_other_exporter_counts_before_volcanos_even_if_it_makes_no_sense() -> None:
-    world = ClusterState()
-    world.numatopologies.put("a", numatopology())
-    broken, whole = partial(world.topologies.put, "a", nrt("a", "left")), partial(world.topologies.put, "a")
-    steps = broken, partial(whole, nrt("a")), partial(world.topologies.drop, "a")
-
-    assert stepwise(world, lambda seen: [len(each.zones) for each in seen.nodes], *steps) == [
+    assert stepwise(state, lambda snapshot_: [len(each.zones) for each in snapshot_.nodes], *steps) == [
         [2],
         [],
         [1],
@@ -367,32 +297,18 @@ def test_any_other_exporter_counts_before_volcanos_even_if_it_makes_no_sense() -
     ]
 
 
-def test_volcanos_exporter_leaves_orphans_and_mistakes_as_others_do() -> None:
-    world = ClusterState(complete=True)
-    world.nodes.put("a", node("a", **BLUE))
-    world.numatopologies.put("a", numatopology(cpuDetail={}))
-    world.numatopologies.put("b", numatopology("b"))
-    seen = world.snapshot()
+def test_orphans_and_mistakes_of_volcanos_exporter() -> None:
+    state = ClusterState(complete=True)
+    state.nodes.put("a", node("a", **BLUE))
+    state.numatopologies.put("a", numatopology(cpuDetail={}))
+    state.numatopologies.put("b", numatopology("b"))
+    snapshot_ = state.snapshot()
 
-    assert (seen.nodes, seen.labels) == ((), {})
-    assert sorted(map(str, seen.problems)) == [
+    assert (snapshot_.nodes, snapshot_.labels) == ((), {})
+    assert sorted(map(str, snapshot_.problems)) == [
         "Numatopology a: spec.cpuDetail: contains no CPU",
         "Numatopology b: metadata.name: no Node of this name: its exporter left it behind",
     ]
-
-
-def test_what_is_configured_counts_beside_volcanos_exporter() -> None:
-    world = ClusterState()
-    world.numatopologies.put("a", numatopology())
-    world.configurations.put("a", configuration("a", topologyManagerScope="pod"))
-    world.nodes.put("a", node("a", **{"feature.node.kubernetes.io/cpu-hardware_multithreading": "false"}))
-    seen = world.snapshot()
-
-    assert [(each.known, each.scope, each.threads) for each in seen.nodes] == [
-        (Known.CONFIGURED, Scope.POD, 1)
-    ]
-    assert not seen.problems
-    assert snapshot.of([numatopology(), configuration("a", topologyManagerScope="pod")]).nodes
 
 
 # What a node is, apart from how it is today.
@@ -415,108 +331,56 @@ def gpu_nrt(name: str, gpus: int) -> Json:
     return {**nrt(name), "zones": [{**zone, "resources": [*zone["resources"], amount]}]}
 
 
-def put_both(world: ClusterState, name: str, gpus: int, *, uid: str = "u", **labels: str) -> None:
-    world.nodes.put(name, gpu_node(name, gpus, uid=uid, **labels))
-    world.topologies.put(name, gpu_nrt(name, gpus))
+def put_both(state: ClusterState, name: str, gpus: int, *, uid: str = "u", **labels: str) -> None:
+    state.nodes.put(name, gpu_node(name, gpus, uid=uid, **labels))
+    state.topologies.put(name, gpu_nrt(name, gpus))
 
 
-def healths(world: ClusterState) -> dict[str, int | None]:
+def healths(state: ClusterState) -> dict[str, int | None]:
     """How many devices the nodes that are ill have in health; None of the others."""
     return {
         each.name: each.health.zones[0].allocatable.get(GPU, 0) if each.health else None
-        for each in world.snapshot().nodes
+        for each in state.snapshot().nodes
     }
 
 
-def test_a_node_that_loses_devices_is_ill_until_they_are_back() -> None:
-    world = ClusterState()
-    put_both(world, "a", 8)
-    steps = [healths(world)]
-    put_both(world, "a", 0)
-    steps.append(healths(world))
-    [shape] = world.snapshot().shapes
-    put_both(world, "a", 8)
-    steps.append(healths(world))
+def test_a_node_without_its_devices_is_ill() -> None:
+    state = ClusterState()
+    put_both(state, "a", 8)
+    steps = [healths(state)]
+    put_both(state, "a", 0)
+    steps.append(healths(state))
+    [shape] = state.snapshot().shapes
+    put_both(state, "a", 8)
+    steps.append(healths(state))
 
     assert steps == [{"a": None}, {"a": 8}, {"a": None}]
     assert (shape.nodes, shape.shape.node.zones[0].allocatable[GPU]) == (1, 8)
 
 
-def test_a_node_that_was_rebuilt_with_less_is_another_one() -> None:
-    world = ClusterState()
-    put_both(world, "a", 8)
-    healths(world)
-    put_both(world, "a", 4, uid="v")
-
-    assert healths(world) == {"a": None}
-    assert sorted((each.nodes, each.seen is None) for each in world.snapshot().shapes) == [
-        (0, False),
-        (1, True),
-    ]
-
-
-def test_a_label_says_what_a_node_was_before_anybody_looked() -> None:
+def test_a_class_label_names_the_healthy_shape() -> None:
     before = ClusterState()
     put_both(before, "b", 8)
-    [known] = before.snapshot().shapes
-    world = ClusterState()
-    put_both(world, "a", 0, **{CLASS_LABEL: known.shape.node_class})
-    steps = [healths(world)]
-    put_both(world, "b", 8)
-    steps.append(healths(world))
+    [node_] = before.snapshot().shapes
+    state = ClusterState()
+    put_both(state, "a", 0, **{CLASS_LABEL: node_.shape.node_class})
+    steps = [healths(state)]
+    put_both(state, "b", 8)
+    steps.append(healths(state))
 
-    # Whoever comes later may say what another one was: both are told anew.
     assert steps == [{"a": None}, {"a": 8, "b": None}]
 
 
-def test_what_is_remembered_says_what_a_node_was() -> None:
-    before = ClusterState()
-    put_both(before, "a", 8)
-    [known] = before.snapshot().shapes
-    world = ClusterState()
-    put_both(world, "a", 0, **{CLASS_LABEL: known.shape.node_class})
-    world.snapshot()
-    version = world.version
-    world.remembered_shapes.put(shapes.NAME, {"data": shapes.encode(before.shape_history.to_remember())})
-
-    assert world.version > version
-    assert healths(world) == {"a": 8}
-
-
-def test_the_capacity_of_a_node_says_what_it_is_in_health_where_nobody_saw_it() -> None:
-    world = ClusterState()
-    world.topologies.put("a", gpu_nrt("a", 0))
-    told = gpu_node("a", 0)
-    world.nodes.put("a", {**told, "status": {**told["status"], "capacity": {"cpu": "8", GPU: 8}}})
-
-    [found] = world.snapshot().nodes
-    assert found.health
-    assert found.health.totals == bag("cpu=8 gpu=8")
-
-
-def test_a_node_without_topology_is_told_with_what_its_node_says() -> None:
-    world = ClusterState()
-    world.nodes.put("a", gpu_node("a", 8, **{CLASS_LABEL: "blue"}))
-    world.nodes.put("b", node("b", cpu="many"))
-
-    assert world.snapshot().bare == {
-        "a": UnknownNode(
-            "a", bag("cpu=8 gpu=8"), Attributes(labels=Labels({CLASS_LABEL: "blue"})), label="blue"
-        ),
-        "b": UnknownNode("b"),
-    }
-
-
-def test_time_makes_a_loss_real_and_is_told() -> None:
+def test_a_lasting_loss_is_a_new_shape() -> None:
     now = 0.0
-    world = ClusterState(shape_history=ShapeHistory(wall=lambda: now))
-    put_both(world, "a", 8)
-    healths(world)
-    put_both(world, "a", 4)
-    steps, version = [healths(world)], world.version
+    state = ClusterState(shape_history=ShapeHistory(wall=lambda: now))
+    put_both(state, "a", 8)
+    healths(state)
+    put_both(state, "a", 4)
+    steps, version = [healths(state)], state.version
     now = LOSS_SECONDS
-    world.shape_history.expire()
-    steps.append(healths(world))
+    state.shape_history.expire()
+    steps.append(healths(state))
 
     assert steps == [{"a": 8}, {"a": None}]
-    assert world.version > version
+    assert state.version > version

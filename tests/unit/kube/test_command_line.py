@@ -10,14 +10,12 @@ from tests.worlds.notation import table
 
 
 @click.group(cls=CommandGroup)
-def program() -> None:
-    """Holds the one command."""
+def program() -> None: ...
 
 
 @program.command()
 @from_kubeconfig
-def asked(*, connection: Connection) -> None:
-    """Print what is asked."""
+def show(*, connection: Connection) -> None:
     click.echo(f"{connection!r} {connection.token}")
 
 
@@ -29,28 +27,26 @@ READ = [
     ("an authority",         "--certificate-authority ca.crt",
      Connection(certificate_authority="ca.crt")),
     ("no authority",         "--insecure-skip-tls-verify",                   Connection(insecure=True)),
-    ("somebody else",        "--as jane --as-group=dev --as-group ops",
+    ("another user",        "--as jane --as-group=dev --as-group ops",
      Connection(user="jane", groups=("dev", "ops"))),
     ("a time",               "--request-timeout=1m30s",  Connection(request_timeout=90.0)),
     ("no time",              "--request-timeout=0",                          FROM_KUBECONFIG),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("flags", "meant"), table(READ))
-def test_flags_mean(flags: str, meant: Connection) -> None:
-    result = CliRunner().invoke(program, ["asked", *flags.split()])
-
-    assert result.output == f"{meant!r} None\n"
+@pytest.mark.parametrize(("flags", "expected"), table(READ))
+def test_flags_of_a_connection(flags: str, expected: Connection) -> None:
+    result = CliRunner().invoke(program, ["show", *flags.split()])
+    assert result.output == f"{expected!r} None\n"
 
 
 def test_a_token_is_taken() -> None:
-    assert CliRunner().invoke(program, ["asked", "--token=secret"]).output.endswith(" secret\n")
+    assert CliRunner().invoke(program, ["show", "--token=secret"]).output.endswith(" secret\n")
 
 
 @pytest.mark.parametrize("flags", ["--server api", "--as-group dev", "--request-timeout soon", "--token="])
-def test_what_makes_no_sense_ends_with_2_and_a_sentence(flags: str) -> None:
-    result = CliRunner().invoke(program, ["asked", *flags.split()])
-
+def test_invalid_flags_exit_with_2(flags: str) -> None:
+    result = CliRunner().invoke(program, ["show", *flags.split()])
     assert (result.exit_code, "Traceback" in result.output) == (2, False)
     assert flags.partition(" ")[0].partition("=")[0] in result.output
 
@@ -59,12 +55,12 @@ def test_what_makes_no_sense_ends_with_2_and_a_sentence(flags: str) -> None:
     ("text", "seconds"),
     [("30", 30), ("30s", 30), ("1m30s", 90), ("2h", 7200), ("500ms", 0.5), ("1h1m1s1ms", 3661.001)],
 )
-def test_a_duration_is_read_as_kubectl_reads_it(text: str, seconds: float) -> None:
+def test_durations(text: str, seconds: float) -> None:
     assert duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1x", "1s x", "1s2", "1d", "9" * 400, "1.5.5s"])
-def test_what_is_none_is_told(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(
         ValueError, match="a duration is a number of seconds, or numbers with the units h, m, s and ms"
     ):

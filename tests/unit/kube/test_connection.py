@@ -7,7 +7,7 @@ from numalign.model.errors import BadInput
 from tests.worlds.notation import table
 
 WRONG = [
-    # what it shows                    what was said                                        what is wrong
+    # what it shows                    flags                                                the wrong flag
     ("a server without a scheme",      {"server": "10.0.0.1:6443"},                         "--server"),
     ("a server of another scheme",     {"server": "ftp://api.example"},                     "--server"),
     ("a server without a host",        {"server": "https://:6443"},                         "--server"),
@@ -19,27 +19,25 @@ WRONG = [
     ("a user of two lines",            {"user": "jane\r\nX-Other: b"},                      "--as"),
     ("a group without a user",         {"groups": ("dev",)},                                "--as-group"),
     ("an empty group",                 {"user": "jane", "groups": ("dev", "")},             "--as-group"),
-    ("an authority that nobody reads", {"certificate_authority": "ca", "insecure": True},
+    ("an authority without verification", {"certificate_authority": "ca", "insecure": True},
      "--certificate-authority"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "option"), table(WRONG))
-def test_what_makes_no_sense_is_a_mistake_of_its_flag(said: dict[str, object], option: str) -> None:
+@pytest.mark.parametrize(("flags", "option"), table(WRONG))
+def test_mistakes_name_their_flag(flags: dict[str, object], option: str) -> None:
     with pytest.raises(BadInput) as raised:
-        Connection(**said)  # type: ignore[arg-type]
-
+        Connection(**flags)  # type: ignore[arg-type]
     assert [mistake.where for mistake in raised.value.mistakes] == [option]
 
 
-def test_all_mistakes_are_listed_at_once() -> None:
+def test_all_mistakes_are_raised_together() -> None:
     with pytest.raises(BadInput) as raised:
         Connection(server="api", token="", groups=("dev",))
-
     assert [mistake.where for mistake in raised.value.mistakes] == ["--server", "--token", "--as-group"]
 
 
-def test_nobody_is_impersonated_unless_somebody_says_so() -> None:
+def test_headers_of_impersonation() -> None:
     assert FROM_KUBECONFIG.impersonation == ()
     assert Connection(user="jane", groups=("dev", "ops")).impersonation == (
         ("Impersonate-User", "jane"),
@@ -58,7 +56,7 @@ def test_nobody_is_impersonated_unless_somebody_says_so() -> None:
         (Connection(server="https://api.example"), True),
     ],
 )
-def test_a_cluster_is_named_by_file_context_or_address(connection: Connection, named: bool) -> None:  # noqa: FBT001
+def test_connections_that_name_a_cluster(connection: Connection, named: bool) -> None:  # noqa: FBT001
     assert connection.named is named
 
 

@@ -13,7 +13,7 @@ SINGLE, RESTRICTED = Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED
 GOLD = Default((Requirement("tier", Operator.IN, frozenset({"gold"})),), NamespaceRules(default=SINGLE))
 NAMED = Default((Requirement(NAME_LABEL, Operator.IN, frozenset({"new"})),), NamespaceRules(warn=SINGLE))
 FILE = ClusterPolicy((GOLD, NAMED), Exemptions(("ci:*",), frozenset({"batch", "away"}), frozenset({"kata"})))
-FOUND = Snapshot(
+SNAPSHOT = Snapshot(
     namespaces={
         "plain": UNRULED,
         "gold": UNRULED,
@@ -34,14 +34,13 @@ RULED = [
 
 
 @pytest.mark.parametrize(("namespace", "rules"), table(RULED))
-def test_in_a_namespace(namespace: str, rules: NamespaceRules) -> None:
-    assert EffectivePolicy.of(FOUND, FILE).rules_for(namespace) == rules
+def test_rules_of_a_namespace(namespace: str, rules: NamespaceRules) -> None:
+    assert EffectivePolicy.of(SNAPSHOT, FILE).rules_for(namespace) == rules
 
 
-def test_without_a_namespace_nothing_is_asked_even_where_every_namespace_is() -> None:
+def test_no_namespace_has_no_rules() -> None:
     everywhere = ClusterPolicy((Default((), NamespaceRules(warn=SINGLE)),))
-    rules_for = EffectivePolicy.of(FOUND, everywhere).rules_for
-
+    rules_for = EffectivePolicy.of(SNAPSHOT, everywhere).rules_for
     assert (rules_for(""), rules_for("any")) == (UNRULED, NamespaceRules(warn=SINGLE))
 
 
@@ -52,14 +51,15 @@ EXEMPT = [
     ("its runtime class stands there",        "plain",  "kata",       "",       "runtimeClasses: kata"),
     ("its user does",                         "plain",  "runc",       "ci:x",   "users: ci:*"),
     ("nothing of it does",                    "gold",   "runc",       "me",     None),
+    ("only a part of its names does",         "batches", "kata2",     "xci:x",  None),
+    ("it has no names",                       "",       "",           "",       None),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("namespace", "runtime_class", "user", "reason"), table(EXEMPT))
-def test_a_pod_is_left_alone_if(namespace: str, runtime_class: str, user: str, reason: str | None) -> None:
-    asked = EffectivePolicy.of(FOUND, FILE)
-
-    assert asked.exemption(namespace, runtime_class=runtime_class, user=user) == reason
+def test_exemptions_of_a_pod(namespace: str, runtime_class: str, user: str, reason: str | None) -> None:
+    policy = EffectivePolicy.of(SNAPSHOT, FILE)
+    assert policy.exemption(namespace, runtime_class=runtime_class, user=user) == reason
 
 
 LIMITS = Snapshot(
@@ -76,7 +76,7 @@ EVERYWHERE = ClusterPolicy(
 LIMITED = [
     # why                                          namespace  by labels  with the policy
     ("its label is stricter",                      "own",     8,         8),
-    ("whoever labels it cannot switch it off",     "away",    50,        20),
+    ("a disabled namespace has the limit of the policy",     "away",    50,        20),
     ("the policy exempts it",                      "batch",   8,         None),
     ("the policy limits all",                      "other",   None,      20),
     ("nothing is known of where the pods will be", "",        None,      None),
@@ -84,6 +84,6 @@ LIMITED = [
 
 
 @pytest.mark.parametrize(("namespace", "alone", "both"), table(LIMITED))
-def test_exclusive_cpus_are_limited_as(namespace: str, alone: int | None, both: int | None) -> None:
+def test_limits_of_exclusive_cpus(namespace: str, alone: int | None, both: int | None) -> None:
     assert EffectivePolicy.of(LIMITS).exclusive_cpus(namespace) == alone
     assert EffectivePolicy.of(LIMITS, EVERYWHERE).exclusive_cpus(namespace) == both

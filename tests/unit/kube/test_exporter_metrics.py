@@ -18,14 +18,13 @@ FLEET = Snapshot(
 
 
 def scraped(snapshot: Snapshot | None) -> dict[str, float]:
-    """What a scraper is told, by name and labels."""
     registry = CollectorRegistry(auto_describe=True)
     registry.register(ExporterMetrics(lambda: snapshot, lambda: NOW))
     samples = (sample for family in registry.collect() for sample in family.samples)
     return {"/".join((sample.name, *sample.labels.values())): sample.value for sample in samples}
 
 
-def test_nodes_count_by_who_tells_of_them_and_of_agents_the_oldest_shows() -> None:
+def test_nodes_by_source_and_the_oldest_report() -> None:
     assert scraped(FLEET) == {
         "numalign_topology_nodes/agent": 2,
         "numalign_topology_nodes/exporter": 1,
@@ -35,7 +34,7 @@ def test_nodes_count_by_who_tells_of_them_and_of_agents_the_oldest_shows() -> No
     }
 
 
-def test_where_there_is_no_agent_no_age_is_told() -> None:
+def test_no_age_without_agents() -> None:
     assert scraped(Snapshot((NODE,))) == {
         "numalign_topology_nodes/agent": 0,
         "numalign_topology_nodes/exporter": 1,
@@ -44,5 +43,5 @@ def test_where_there_is_no_agent_no_age_is_told() -> None:
     }
 
 
-def test_before_there_is_a_snapshot_nothing_is_told() -> None:
+def test_no_metrics_before_a_snapshot() -> None:
     assert scraped(None) == {}

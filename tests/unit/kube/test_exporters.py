@@ -22,14 +22,13 @@ AGENT = TopologySource.AGENT
         ]
     ),
 )
-def test_a_node_with(seen: float | None, health: ExporterHealth, *, stale: bool) -> None:
-    told = of_node(Snapshot(observed_at={"a": seen}), "a", now=NOW)
+def test_the_health_of_an_exporter(seen: float | None, health: ExporterHealth, *, stale: bool) -> None:
+    found_health = of_node(Snapshot(observed_at={"a": seen}), "a", now=NOW)
+    assert found_health == health
+    assert found_health.stale is stale
 
-    assert told == health
-    assert told.stale is stale
 
-
-def test_a_node_of_which_nobody_told_when_it_was_looked_at_has_no_agent() -> None:
+def test_a_node_without_an_agent() -> None:
     assert of_node(Snapshot(), "a", now=NOW) == ExporterHealth(TopologySource.EXPORTER)
 
 
@@ -43,9 +42,9 @@ def test_a_node_of_which_nobody_told_when_it_was_looked_at_has_no_agent() -> Non
         ]
     ),
 )
-def test_the_newest_word_is(seen: dict[str, float | None], at: float) -> None:
+def test_the_newest_report(seen: dict[str, float | None], at: float) -> None:
     assert newest(Snapshot(observed_at=seen), now=NOW) == at
 
 
-def test_nobody_is_never_stale() -> None:
+def test_no_exporter_is_not_stale() -> None:
     assert not NOBODY.stale

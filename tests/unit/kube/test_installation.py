@@ -1,4 +1,4 @@
-"""What a running cluster says of itself: the namespace that is meant, and the policy that is installed."""
+"""The namespace of a context, and the policy that is installed in a cluster."""
 
 from http import HTTPStatus
 
@@ -34,26 +34,23 @@ def policy_map(data: object, *, namespace: str = "numa") -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-@pytest.mark.parametrize(("said", "meant"), [(None, "default"), ("team-a", "team-a")])
-async def test_the_context_says_which_namespace_is_meant(
-    api: FakeApi, kubeconfig: Kubeconfig, said: str | None, meant: str
+@pytest.mark.parametrize(("namespace", "expected"), [(None, "default"), ("team-a", "team-a")])
+async def test_the_namespace_of_the_context(
+    api: FakeApi, kubeconfig: Kubeconfig, namespace: str | None, expected: str
 ) -> None:
-    assert await installation.context_namespace(Connection(kubeconfig(namespace=said))) == meant
+    assert await installation.context_namespace(Connection(kubeconfig(namespace=namespace))) == expected
     assert api.requests == []
 
 
-async def test_without_a_kubeconfig_nobody_says_it() -> None:
+async def test_a_namespace_needs_a_kubeconfig() -> None:
     with pytest.raises(Unconfigured, match="there is no kubeconfig at /nowhere"):
         await installation.context_namespace(Connection("/nowhere"))
 
 
-async def test_the_policy_is_that_of_the_namespace_that_the_webhook_runs_in(
-    api: FakeApi, kubeconfig: Kubeconfig
-) -> None:
+async def test_the_policy_of_the_namespace_of_the_webhook(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     api.put(IN_THE_CLUSTER)
     for namespace, text in (("numa", POLICY), ("tenant", "defaults: [{}]")):
         api.put(policy_map({"policy.yaml": text}, namespace=namespace))
-
     assert await installation.policy(Connection(kubeconfig())) == (POLICY, "numa/numalign-policy")
 
 
@@ -68,15 +65,13 @@ NONE: list[tuple[str, list[Json]]] = [
 
 
 @pytest.mark.parametrize("objects", table(NONE))
-async def test_there_may_be_none(api: FakeApi, kubeconfig: Kubeconfig, objects: list[Json]) -> None:
+async def test_clusters_without_a_policy(api: FakeApi, kubeconfig: Kubeconfig, objects: list[Json]) -> None:
     for made in objects:
         api.put(made)
-
     assert await installation.policy(Connection(kubeconfig())) is None
 
 
-async def test_who_may_not_see_it_is_told(api: FakeApi, kubeconfig: Kubeconfig) -> None:
+async def test_a_forbidden_configuration(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     api.failures[f"{CONFIGURATIONS}/zz-numalign"] = HTTPStatus.FORBIDDEN
-
     with pytest.raises(Forbidden, match="ValidatingWebhookConfiguration zz-numalign"):
         await installation.policy(Connection(kubeconfig()))

@@ -40,12 +40,7 @@ def without_annotations(topology: Json) -> Json:
     return {**topology, "metadata": {"name": topology["metadata"]["name"]}}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_in_it_is_odd(name: str) -> None:
-    assert not seen(recorded(name)).problems
-
-
-def test_all_exporters_tell_the_same_node() -> None:
+def test_all_exporters_describe_the_same_node() -> None:
     nodes = [seen(without_annotations(recorded(name))).nodes[0] for name in ("agent", "nfd", "rte")]
 
     assert len({node_class(each) for each in nodes}) == 1
@@ -59,7 +54,7 @@ def test_all_exporters_tell_the_same_node() -> None:
     assert len({tuple(zone.costs for zone in each.zones) for each in nodes}) == 1
 
 
-ASKS = {
+REQUESTS = {
     "web": "cpu=2 mem=1Gi example.com/gpu=1",
     "small": "cpu=500m mem=64Mi",
     "idle": "",
@@ -67,8 +62,8 @@ ASKS = {
 }
 IN_FINGERPRINTS = [
     # what it shows                        recording         the method       the pods in its fingerprint
-    ("all, as the agent says",             "agent",          Method.ALL,      "web small idle"),
-    ("all, as nobody says",                "nfd",            Method.ALL,      "web small idle"),
+    ("all, by the agent",             "agent",          Method.ALL,      "web small idle"),
+    ("all, without a method",                "nfd",            Method.ALL,      "web small idle"),
     ("all, beside an agent",               "nfd-over-agent", Method.ALL,      "web small idle late"),
     ("those with exclusive resources",     "rte",            Method.WITH_EXCLUSIVE_RESOURCES, "web small"),
     ("the same without a Memory Manager",  "rte-no-memory",  Method.WITH_EXCLUSIVE_RESOURCES, "web"),
@@ -77,25 +72,26 @@ IN_FINGERPRINTS = [
 
 
 @pytest.mark.parametrize(("name", "method", "pods"), table(IN_FINGERPRINTS))
-def test_the_pods_of_a_fingerprint_are_those_of_its_method(name: str, method: Method, pods: str) -> None:
-    found = seen(recorded(name))
-    worker = next(each for each in found.nodes if each.name.startswith("worker"))
+def test_pods_of_a_fingerprint_by_its_method(name: str, method: Method, pods: str) -> None:
+    snapshot_ = seen(recorded(name))
+    assert not snapshot_.problems
+    worker = next(each for each in snapshot_.nodes if each.name.startswith("worker"))
     number = worker.name.removeprefix("worker-")
-    fingerprint = found.fingerprints[worker.name]
-    here = [there(pod, number) for pod in ASKS]
+    fingerprint = snapshot_.fingerprints[worker.name]
+    pods_there = [assigned(pod, number) for pod in REQUESTS]
 
     assert fingerprint.method is method
     # It may or may not account for any of them.
-    accounted = PodFingerprintReader(fingerprint)(worker, (), here)
+    accounted = PodFingerprintReader(fingerprint)(worker, (), pods_there)
     assert accounted == frozenset(("default", f"{pod}-{number}") for pod in pods.split())
 
 
-def there(pod: str, number: str) -> AssignedPod:
-    return replace(on(pod, ASKS[pod]), name=("default", f"{pod}-{number}"))
+def assigned(pod: str, number: str) -> AssignedPod:
+    return replace(on(pod, REQUESTS[pod]), name=("default", f"{pod}-{number}"))
 
 
 @pytest.mark.parametrize(("name", "owners"), [("nfd-over-agent", 2), ("rte-over-agent", 1)])
-def test_an_object_of_which_another_took_the_zones_keeps_what_its_agent_told(name: str, owners: int) -> None:
+def test_a_report_stays_when_another_owns_the_zones(name: str, owners: int) -> None:
     topology = recorded(name)
     [worker] = [each for each in seen(topology).nodes if each.known is Known.MACHINE]
     written = {
@@ -110,11 +106,10 @@ def test_an_object_of_which_another_took_the_zones_keeps_what_its_agent_told(nam
     assert len(seen(topology).placements[worker.name]) == 4
 
 
-def test_an_object_that_outlives_its_node_counts_no_more() -> None:
-    left = recorded("nfd-after-node")
-    found = seen(left, complete=True)
-
-    assert [owner["kind"] for owner in left["metadata"]["ownerReferences"]] == ["Namespace"]
-    assert (found.nodes, found.placements, found.fingerprints) == ((), {}, {})
-    assert [*found.shapes] == []
-    assert [problem.name for problem in found.problems] == ["worker-1"]
+def test_an_object_without_its_node_does_not_count() -> None:
+    topology = recorded("nfd-after-node")
+    snapshot_ = seen(topology, complete=True)
+    assert [owner["kind"] for owner in topology["metadata"]["ownerReferences"]] == ["Namespace"]
+    assert (snapshot_.nodes, snapshot_.placements, snapshot_.fingerprints) == ((), {}, {})
+    assert [*snapshot_.shapes] == []
+    assert [problem.name for problem in snapshot_.problems] == ["worker-1"]

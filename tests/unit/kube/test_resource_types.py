@@ -1,4 +1,4 @@
-"""Types of objects, as people name them, and where they are served."""
+"""Types of objects by name, and their paths."""
 
 import pytest
 
@@ -9,9 +9,8 @@ from numalign.model.errors import BadInput
 from tests.worlds.notation import table
 
 
-def test_whatever_makes_pods_has_a_name() -> None:
+def test_every_kind_of_workload_has_a_name() -> None:
     types = {(type_.group, type_.kind) for type_ in resource_types.BY_NAME.values()}
-
     assert types == {("", "Node"), *TEMPLATES}
 
 
@@ -23,17 +22,17 @@ PATHS = [
     ("of another project",   "jobset",                  "/apis/jobset.x-k8s.io/v1/namespaces/team/jobsets"),
     ("of no namespace",      "clustertrainingruntime",
      "/apis/trainer.kubeflow.org/v1/clustertrainingruntimes"),
-    ("of nobody we know",    "trainers.example.com",    "/apis/example.com/v1/namespaces/team/trainers"),
+    ("of an unknown type",    "trainers.example.com",    "/apis/example.com/v1/namespaces/team/trainers"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "path"), table(PATHS))
-def test_where_it_is_served(name: str, path: str) -> None:
+def test_paths(name: str, path: str) -> None:
     assert resource_types.named(name, where="x").path("v1", "team") == path
 
 
 WRONG = [
-    # what it shows          the text                   what is said
+    # what it shows          the text                   message
     ("misspelt",             "deplyoment",              "did you mean deployment?"),
     ("like nothing",         "xyzzy",                   "write pod, deployment, job, ... or PLURAL.GROUP"),
     ("no group",             "trainers.",               "there is no resource type"),
@@ -43,12 +42,11 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "said"), table(WRONG))
-def test_what_is_no_type_is_told(text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "message"), table(WRONG))
+def test_unknown_types(text: str, message: str) -> None:
     with pytest.raises(BadInput) as raised:
         resource_types.named(text, where="here")
-
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert raised.value.mistakes[0].where == "here"
 
 

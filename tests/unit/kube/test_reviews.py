@@ -1,4 +1,4 @@
-"""Who somebody is and what they may do: what an API server is asked, and that anything unclear is a no."""
+"""Reviews of tokens and permissions: an unclear answer is a no."""
 
 from typing import Any
 
@@ -14,30 +14,27 @@ ANN = KubeUser("ann", "1", ("team",), {"key": ("a", "b")})
 
 
 class Answering:
-    """Gives one status to whatever is asked, and keeps what that was."""
+    """Answers each review with one status, and records its spec."""
 
     def __init__(self, status: object) -> None:
         self.status = status
         self.spec: dict[str, Any] = {}
 
     async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:  # noqa: ARG002
-        """Answer, if what is asked makes sense."""
         assert isinstance(body, dict)
         assert body["kind"] == ("TokenReview" if path == reviews.TOKEN_REVIEWS else "SubjectAccessReview")
         self.spec = body["spec"]
         return {"status": self.status}
 
 
-async def test_a_token_is_that_of_whom_the_api_server_names() -> None:
+async def test_the_user_of_a_token() -> None:
     api = Answering({"authenticated": True, "user": USER})
-
     assert await reviews.authenticate(api, "t") == ANN
     assert api.spec == {"token": "t"}
 
 
-async def test_a_token_counts_for_the_audience_that_is_asked_for() -> None:
+async def test_the_audience_of_a_token() -> None:
     api = Answering({"authenticated": True, "user": USER, "audiences": ["map"]})
-
     assert await reviews.authenticate(api, "t", audience="map") == ANN
     assert api.spec == {"token": "t", "audiences": ["map"]}
 
@@ -60,20 +57,19 @@ async def test_a_token_counts_for_the_audience_that_is_asked_for() -> None:
         ),
     ],
 )
-async def test_what_is_not_said_plainly_is_no(status: object, reason: str) -> None:
+async def test_tokens_without_a_clear_user(status: object, reason: str) -> None:
     with pytest.raises(UnknownToken, match=reason):
         await reviews.authenticate(Answering(status), "t")
 
 
 @pytest.mark.parametrize("audiences", [None, [], ["api"], "map"])
-async def test_an_api_server_that_knows_no_audiences_lets_nobody_in(audiences: object) -> None:
+async def test_tokens_without_the_audience(audiences: object) -> None:
     api = Answering({"authenticated": True, "user": USER, "audiences": audiences})
-
     with pytest.raises(UnknownToken, match="not issued for the audience map"):
         await reviews.authenticate(api, "t", audience="map")
 
 
-async def test_a_right_is_asked_for_as_whoever_it_is() -> None:
+async def test_a_permission_is_that_of_the_user() -> None:
     api = Answering({"allowed": True})
 
     assert await reviews.allowed(api, ANN, Permission("list", "pods", namespace="team"))
@@ -89,5 +85,5 @@ async def test_a_right_is_asked_for_as_whoever_it_is() -> None:
 @pytest.mark.parametrize(
     "status", [{"allowed": False}, {"allowed": True, "denied": True}, {"allowed": "true"}, {}, None, []]
 )
-async def test_a_right_that_is_not_plainly_given_is_none(status: object) -> None:
+async def test_permissions_that_are_not_clear(status: object) -> None:
     assert not await reviews.allowed(Answering(status), ANN, Permission("list", "pods"))

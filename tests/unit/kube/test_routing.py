@@ -1,4 +1,4 @@
-"""Who is to place a pod, by itself and by its namespace."""
+"""The scheduler or the gate that places a pod."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,31 +29,30 @@ def question(policy: str | None, rules: NamespaceRules) -> PodQuestion:
     return read
 
 
-ASKED = question("restricted", UNRULED)
+RESTRICTED = question("restricted", UNRULED)
 WAITS = {"schedulingGates": [{"name": GATE}]}
-PLACED = replace(ASKED, pin=Pin("n1", PinReason.NODE_NAME))
+PLACED = replace(RESTRICTED, pin=Pin("n1", PinReason.NODE_NAME))
 
 PLACERS: list[tuple[str, dict[str, Any], PodQuestion, NamespaceRules, str | None, str | None]] = [
     # whom, its spec, what it asks, its namespace's rules, then its scheduler and its gate
-    ("a pod of a namespace that says nothing", {}, ASKED, UNRULED, None, None),
-    ("one whose namespace names a scheduler",  {}, ASKED, NAMED, "second", None),
-    ("one whose namespace has gates",          {}, ASKED, GATED, None, GATE),
-    ("one whose namespace has both",           {}, ASKED, BOTH, "second", None),
-    ("one that names a scheduler",             {"schedulerName": "volcano"}, ASKED, BOTH, None, None),
-    ("one that was routed before",             {"schedulerName": "second"}, ASKED, BOTH, None, None),
+    ("a pod of a namespace without rules", {}, RESTRICTED, UNRULED, None, None),
+    ("one whose namespace names a scheduler",  {}, RESTRICTED, NAMED, "second", None),
+    ("one whose namespace has gates",          {}, RESTRICTED, GATED, None, GATE),
+    ("one whose namespace has both",           {}, RESTRICTED, BOTH, "second", None),
+    ("one that names a scheduler",             {"schedulerName": "volcano"}, RESTRICTED, BOTH, None, None),
+    ("one that was routed before",             {"schedulerName": "second"}, RESTRICTED, BOTH, None, None),
     ("one that names the default",
-        {"schedulerName": "default-scheduler"}, ASKED, BOTH, "second", None),
-    ("one that waits at the gate",             WAITS, ASKED, GATED, None, None),
-    ("one that waits at the gate, routed", WAITS, ASKED, BOTH, "second", None),
+        {"schedulerName": "default-scheduler"}, RESTRICTED, BOTH, "second", None),
+    ("one that waits at the gate",             WAITS, RESTRICTED, GATED, None, None),
+    ("one that waits at the gate, routed", WAITS, RESTRICTED, BOTH, "second", None),
     ("one that is placed",                     {}, PLACED, BOTH, None, None),
     ("one that asks for nothing",              {}, question("none", UNRULED), BOTH, None, None),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("spec", "asks", "rules", "scheduler", "gate"), table(PLACERS))
-def test_who_is_to_place(
-    spec: dict[str, Any], asks: PodQuestion, rules: NamespaceRules, scheduler: str | None, gate: str | None
+@pytest.mark.parametrize(("spec", "unruled", "rules", "scheduler", "gate"), table(PLACERS))
+def test_scheduler_and_gate_of_a_pod(
+    spec: dict[str, Any], unruled: PodQuestion, rules: NamespaceRules, scheduler: str | None, gate: str | None
 ) -> None:
-    asked = replace(asks, rules=rules)
-
-    assert (routing.scheduler(spec, asked), routing.gate(spec, asked)) == (scheduler, gate)
+    ruled = replace(unruled, rules=rules)
+    assert (routing.scheduler(spec, ruled), routing.gate(spec, ruled)) == (scheduler, gate)

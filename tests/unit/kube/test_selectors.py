@@ -17,23 +17,15 @@ EXISTS, ABSENT = Operator.EXISTS, Operator.DOES_NOT_EXIST
 GOOD = [
     # what it shows                          the text              key, operator, values
     ("an equality",                          "tier=gold",          [("tier", IN, ["gold"])]),
-    ("with two signs",                       "tier==gold",         [("tier", IN, ["gold"])]),
-    ("an inequality",                        "tier!=gold",         [("tier", NOT_IN, ["gold"])]),
     ("an empty value",                       "tier=",              [("tier", IN, [""])]),
-    ("an empty value, then another",         "tier= ,b=c",         [("tier", IN, [""]), ("b", IN, ["c"])]),
     ("a label that is there",                "tier",               [("tier", EXISTS, [])]),
     ("a label that is not",                  "!tier",              [("tier", ABSENT, [])]),
-    ("with space around it",                 " ! tier\t",          [("tier", ABSENT, [])]),
     ("one of several values",                "tier in (a, b)",     [("tier", IN, ["a", "b"])]),
     ("none of several values",               "tier notin (a,b)",   [("tier", NOT_IN, ["a", "b"])]),
-    ("without a space",                      "tier in(a)",         [("tier", IN, ["a"])]),
     ("an empty value among them",            "tier in (a,)",       [("tier", IN, ["a", ""])]),
-    ("an empty value before them",           "tier in (,a)",       [("tier", IN, ["a", ""])]),
-    ("an empty value alone",                 "tier in (,)",        [("tier", IN, [""])]),
     ("more than a number",                   "count>7",            [("count", GT, ["7"])]),
     ("less than a number",                   "count < 7",          [("count", LT, ["7"])]),
     ("a key that is an operator elsewhere",  "in in (notin)",      [("in", IN, ["notin"])]),
-    ("a key with a domain",                  "a.io/b=a.b_c-d",     [("a.io/b", IN, ["a.b_c-d"])]),
     ("several requirements",                 "a!=b,!c,d",
      [("a", NOT_IN, ["b"]), ("c", ABSENT, []), ("d", EXISTS, [])]),
 ]  # fmt: skip
@@ -49,7 +41,7 @@ def test_a_selector_is_read_as_kubectl_reads_it(
 
 
 @pytest.mark.parametrize("text", ["", " ", "\t\r\n"])
-def test_an_empty_one_selects_everything(text: str) -> None:
+def test_an_empty_selector_selects_everything(text: str) -> None:
     assert selectors.parse(text) == EVERYTHING
     assert EVERYTHING.matches({})
 
@@ -59,27 +51,20 @@ KEY, OPERATOR = "the key of a label", "one of =, ==, !=, >, <, in, notin"
 
 UNEXPECTED = [
     # what it shows                 the text          what is expected, what is there, and where
-    ("two values",                  "x==a==b",        SEPARATOR,  '"=="',     4),
     ("a value of what is not",      "!x=a",           SEPARATOR,  '"="',      2),
-    ("two words",                   "x y",            OPERATOR,   '"y"',      2),
-    ("a comma at the end",          "x=a,",           KEY,        "the end",  4),
-    ("a comma at the beginning",    ",x=a",           KEY,        '","',      0),
     ("no values",                   "x in ()",        "a value",  '")"',      6),
     ("values without parentheses",  "x in a",         '"("',      '"a"',      5),
     ("values without an end",       "x in (a",        CLOSING,    "the end",  7),
-    ("values side by side",         "x in (a b)",     CLOSING,    '"b"',      8),
-    ("a sign for a value",          "x=(a)",          "a value",  '"("',      2),
     ("nothing denied",              "!",              KEY,        "the end",  1),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "expected", "there", "at"), table(UNEXPECTED))
-def test_what_cannot_be_read_is_told_with_its_place(text: str, expected: str, there: str, at: int) -> None:
+@pytest.mark.parametrize(("text", "expected", "actual", "at"), table(UNEXPECTED))
+def test_syntax_errors_have_their_place(text: str, expected: str, actual: str, at: int) -> None:
     with pytest.raises(BadSelector) as raised:
         selectors.parse(text, where="--selector")
-
-    said = f"expected {expected} instead of {there}"
-    assert str(raised.value) == f"--selector: {said}\n  {text}\n  {' ' * at}^"
+    message = f"expected {expected} instead of {actual}"
+    assert str(raised.value) == f"--selector: {message}\n  {text}\n  {' ' * at}^"
 
 
 IMPOSSIBLE = [
@@ -90,28 +75,26 @@ IMPOSSIBLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "said"), table(IMPOSSIBLE))
-def test_what_no_label_could_meet_is_a_mistake(text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "message"), table(IMPOSSIBLE))
+def test_impossible_requirements(text: str, message: str) -> None:
     with pytest.raises(BadSelector) as raised:
         selectors.parse(text)
+    assert str(raised.value) == f"-l: {message}\n  {text}\n      ^"
 
-    assert str(raised.value) == f"-l: {said}\n  {text}\n      ^"
 
-
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_mistakes_are_raised_together() -> None:
     with pytest.raises(BadSelector) as raised:
         selectors.parse("-a=b,c=-d,e f")
-
     assert [mistake.at for mistake in raised.value.mistakes] == [0, 5, 12]
 
 
-def test_one_that_is_too_long_is_not_read() -> None:
+def test_a_selector_is_limited_in_length() -> None:
     with pytest.raises(BadSelector, match="is 8,193 characters long; at most 8,192 are allowed"):
         selectors.parse("a" * (LONGEST + 1))
 
 
 @pytest.mark.parametrize("repeated", ["a,", ",", "(", "!", " ", "a in (", "a in (,,,),", "=-"])
-def test_reading_takes_time_in_proportion(repeated: str) -> None:
+def test_the_time_to_parse_is_linear(repeated: str) -> None:
     text = (repeated * LONGEST)[:LONGEST]
     begun = time.process_time()
     try:
@@ -128,12 +111,8 @@ SELECTED = [
     ("all requirements hold",              "tier=gold,spot,!other",    True),
     ("one of them does not",               "tier=gold,!spot",          False),
     ("another value than a missing one",   "other!=gold",              True),
-    ("not among values, and missing",      "other notin (gold)",       True),
-    ("a value of a missing one",           "other=gold",               False),
     ("an empty value is none",             "spot=",                    True),
-    ("a missing one is not empty",         "other=",                   False),
     ("numbers",                            "count>7,count<10",         True),
-    ("numbers of other labels",            "tier>7",                   False),
 ]  # fmt: skip
 
 
@@ -160,5 +139,5 @@ BEING = st.builds(Requirement, KEYS, st.sampled_from([Operator.EXISTS, Operator.
 
 
 @given(st.lists(st.one_of(COMPARING, AMONG, BEING), max_size=4).map(tuple).map(LabelSelector))
-def test_a_selector_that_is_written_reads_as_the_same(selector: LabelSelector) -> None:
+def test_a_written_selector_is_parsed_as_the_same(selector: LabelSelector) -> None:
     assert selectors.parse(str(selector)) == selector

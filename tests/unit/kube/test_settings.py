@@ -1,4 +1,4 @@
-"""What programs can be told of the cluster that they answer for."""
+"""Settings of the cluster of a program."""
 
 import pytest
 
@@ -19,20 +19,18 @@ SPANS = [
 
 
 @pytest.mark.parametrize(("text", "span"), table(SPANS))
-def test_a_span_of_time_is_written_as_people_do(text: str, span: float) -> None:
+def test_durations(text: str, span: float) -> None:
     chosen = load(SourceSettings, argv=["--remember-shapes", text], environ={}).settings
-
     assert (seconds(text), chosen.remember_seconds) == (span, span)
 
 
 @pytest.mark.parametrize("text", ["30", "-1d", "1.5h", "1w", "d", "1d12h", " 1d", "9" * 10 + "d", "\u0661d"])
-def test_anything_else_is_none(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(SettingsError, match="a duration is a whole number of s, m, h or d"):
         load(SourceSettings, argv=[f"--remember-shapes={text}"], environ={})
 
 
-def test_shapes_are_remembered_for_a_month_unless_told() -> None:
+def test_shapes_are_remembered_for_a_month_by_default() -> None:
     loaded = load(SourceSettings, argv=[], environ={})
-
     assert loaded.settings.remember_seconds == 30 * 86400
     assert "remember_shapes: 30d" in str(loaded)
