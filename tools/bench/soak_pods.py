@@ -35,11 +35,13 @@ def made(number: int) -> Json:
     template = number // OF_ONE_TEMPLATE
     dice = random.Random(template)  # noqa: S311 - it makes input, not secrets
     containers = [_container(at, template, dice) for at in range(dice.choice((1, 1, 2, 3)))]
-    if broken(number):
-        containers[0]["resources"]["requests"] = {"cpu": f"{template}q"}
     annotations = {"example.com/build": f"{dice.getrandbits(64):x}"}
     if _is("asking", template):
         annotations[POLICY] = dice.choice(_POLICIES)
+    if broken(number):
+        # With the policy none, the amounts of a pod do not matter.
+        containers[0]["resources"]["requests"] = {"cpu": f"{template}q"}
+        annotations[POLICY] = "restricted"
     if _is("long", template):
         annotations["example.com/long"] = f"{template}-" * (LONG // len(f"{template}-"))
     unknown = _is("unknown", template)
