@@ -14,6 +14,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,92 +160,68 @@ def _same(what: str, ours: object, theirs: object) -> None:
 
 
 def measure(chosen: Namespace) -> Iterator[Measurement]:
-    """Measure fleets of several makes, then those of one make."""
-    yield _mixed(dict(_makes(chosen)), chosen)
-    found = dict(_alike(chosen))
-    yield from _tables(found, chosen)
-    yield grid(found)
+    """Measure fleets of one make, then those of several makes."""
+    found: dict[Case, Found] = {}
+    for case, nodes in _cases(chosen):
+        sys.stderr.write(
+            f"columns: {case.nodes:,} nodes, {len(case.makes)} makes, {case.makes[0].zones} zones\n"
+        )
+        with undisturbed():
+            found[case] = evaluated(case, nodes, chosen.questions, chosen.share)
+    yield from tables(found, chosen)
+    yield _mixed(found, chosen)
 
 
-Fleet = tuple[int, int, Policy]
-"""The number of nodes, the number of makes, and the policy of the pods."""
-Alike = tuple[int, int, Policy, int]
-"""The zones of all nodes, the zones that the pod needs, the policy, and the number of nodes."""
-
-
-def _makes(chosen: Namespace) -> Iterator[tuple[Fleet, Found]]:
-    *_, usual = chosen.makes
-    judged = _judged_at(chosen)
-    sizes = [(judged, makes) for makes in chosen.makes]
-    sizes += [(nodes, usual) for nodes in chosen.nodes if nodes != judged]
-    for nodes, makes in sizes:
-        _tell(f"{nodes:,} nodes of {makes} makes")
-        case = Case.mixed(nodes, makes, Policy.NONE)
-        members = case.members()
-        for asks in ASKED:
-            with undisturbed():
-                yield (
-                    (nodes, makes, asks),
-                    evaluated(replace(case, asks=asks), members, chosen.questions, chosen.share),
-                )
-
-
-def _alike(chosen: Namespace) -> Iterator[tuple[Alike, Found]]:
-    """Yield fleets of one make; smaller ones are the first nodes of the largest."""
-    most = max(chosen.zones)
+def _cases(chosen: Namespace) -> Iterator[tuple[Case, Sequence[Node]]]:
+    """Yield all fleets; smaller ones of one make are the first nodes of the largest."""
+    most, judged = max(chosen.zones), _judged_at(chosen)
     plan = [*((zones, 1, tuple(Policy)) for zones in chosen.zones), (most, most // 2, (Policy.RESTRICTED,))]
     for zones, needed, policies in plan:
         every = Case.alike(max(chosen.nodes), zones, Policy.NONE, needed).members()
-        for count in chosen.nodes:
-            _tell(f"{count:,} nodes of {zones} zones, {needed} needed")
-            for policy in policies:
-                case = Case.alike(count, zones, policy, needed)
-                nodes = [replace(node, policy=policy) for node in every[:count]]
-                with undisturbed():
-                    yield (
-                        (zones, needed, policy, count),
-                        evaluated(case, nodes, chosen.questions, chosen.share),
-                    )
+        for count, policy in product(chosen.nodes, policies):
+            nodes = [replace(node, policy=policy) for node in every[:count]]
+            yield Case.alike(count, zones, policy, needed), nodes
+    sizes = [(judged, makes) for makes in chosen.makes]
+    sizes += [(nodes, chosen.makes[-1]) for nodes in chosen.nodes if nodes != judged]
+    for count, makes in sizes:
+        case = Case.mixed(count, makes, Policy.NONE)
+        members = case.members()
+        yield from ((replace(case, asks=asks), members) for asks in ASKED)
 
 
 def _judged_at(chosen: Namespace) -> int:
     return sorted(chosen.nodes)[len(chosen.nodes) // 2]
 
 
-def _mixed(found: Mapping[Fleet, Found], chosen: Namespace) -> Measurement:
+def _mixed(found: Mapping[Case, Found], chosen: Namespace) -> Measurement:
     one, usual = chosen.makes[0], chosen.makes[-1]
     judged, rows = _judged_at(chosen), []
     for asks, of_pods in ASKED.items():
-        few, many = (found[judged, makes, asks] for makes in (one, usual))
+        few, many = (found[Case.mixed(judged, makes, asks)] for makes in (one, usual))
         for what, mine, other in (
             ("cold verdicts", many.verdicts, few.verdicts),
             ("cold, with scores", many.scores, few.scores),
             ("warm verdicts", many.warm, few.warm),
             ("warm, with scores", many.warm_scores, few.warm_scores),
         ):
-            beside = other, f"of {one} make{'s' * (one > 1)}"
             aim = MAKES_RATIO * other if other else None
-            rows.append(row(f"{what}, {usual} makes, {of_pods}", mine, "ms", beside, most=aim))
-        rows += [
-            row(f"cold verdicts, {nodes:,} nodes, {usual} makes, {of_pods}", each.verdicts)
-            for (nodes, _, policy), each in found.items()
-            if nodes != judged and policy is asks
-        ]
+            rows.append(row(f"{what}, {of_pods}", mine, "ms", (other, f"of {one} makes"), most=aim))
+        for nodes in chosen.nodes:
+            each = found[Case.mixed(nodes, usual, asks)]
+            rows.append(row(f"cold verdicts, {nodes:,} nodes, {of_pods}", each.verdicts))
     return Measurement(
         f"Mixed fleets: {judged:,} nodes of {usual} makes",
         rows,
         "Nodes of a make have the same number of zones, policy, scope and hardware model. Makes alternate,"
-        " and no two nodes are alike. A pod of one container requests CPUs, memory and a device; about half"
-        f" of the nodes can take it. Processor time of one thread: the median of {chosen.questions}"
-        f" new questions and, warm, of repeated ones after {chosen.share:.0%} of the nodes changed.",
+        " and no two nodes are alike. Pods, questions and changes are as above.",
     )
 
 
-def _tables(found: Mapping[Alike, Found], chosen: Namespace) -> Iterator[Measurement]:
-    judged = _judged_at(chosen)
-    here = [(aimed, found.get((aimed.zones, aimed.needed, aimed.policy, judged))) for aimed in AIMED]
+def tables(found: Mapping[Case, Found], chosen: Namespace) -> Iterator[Measurement]:
+    """Yield the tables of fleets of one make: those with targets, and all."""
     cold, warm = [], []
-    for aimed, each in here:
+    for aimed in AIMED:
+        each = found.get(Case.alike(_judged_at(chosen), aimed.zones, aimed.policy, aimed.needed))
         if each:
             cold += [
                 row(f"verdicts, {aimed.title}", each.verdicts, most=aimed.verdicts),
@@ -259,39 +236,25 @@ def _tables(found: Mapping[Alike, Found], chosen: Namespace) -> Iterator[Measure
     yield Measurement(
         "Cold: new questions",
         cold,
-        f"A pod of one container that requests CPUs, memory and a device, and {judged:,} different nodes, of"
-        f" which about half can take it. One thread, the median of {chosen.questions} questions, compared"
-        " with the rules of `numalign.decision`, which evaluate a sample of the nodes one by one, scaled up.",
+        f"A pod of one container that requests CPUs, memory and a device, and {_judged_at(chosen):,} nodes,"
+        " all different, of which about half can take it. One thread, the median of"
+        f" {chosen.questions} questions, compared with the rules of `numalign.decision`, which evaluate a"
+        " sample of the nodes one by one.",
     )
     yield Measurement(
         f"Warm: repeated questions after {chosen.share:.0%} of the nodes changed",
         warm,
         "An update replaces a node, and includes its part of the question after it.",
     )
-
-
-def grid(found: Mapping[Alike, Found]) -> Measurement:
-    """Return the table of all fleets of one make."""
-    return Measurement(
-        "Cold verdicts by nodes, zones and policy",
-        [
-            (
-                f"{zones} zones, {policy}{f', {needed} needed' if needed > 1 else ''}",
-                nodes,
-                each.feasible,
-                each.verdicts,
-                "too long" if each.scores is None else each.scores,
-                each.warm,
-            )
-            for (zones, needed, policy, nodes), each in found.items()
-        ],
-        "Milliseconds.",
-        ("zones, policy", "nodes", "take it", "verdicts", "with scores", "warm"),
-    )
-
-
-def _tell(line: str) -> None:
-    sys.stderr.write(f"columns: {line}\n")
+    rows = []
+    for case, each in found.items():
+        make, needed = case.makes[0], f", {case.needed} needed" if case.needed > 1 else ""
+        if len(case.makes) == 1 and case.asks is make.policy:
+            scores = "too long" if each.scores is None else each.scores
+            title = f"{make.zones} zones, {make.policy}{needed}"
+            rows.append((title, case.nodes, each.feasible, each.verdicts, scores, each.warm))
+    head = ("zones, policy", "nodes", "take it", "verdicts", "with scores", "warm")
+    yield Measurement("Cold verdicts by nodes, zones and policy", rows, "Milliseconds.", head)
 
 
 main = program(

@@ -1,13 +1,10 @@
 """
 Measure what users of a cluster see: how many pods kubelets reject, how many wait, and how many run.
 
-A real kube-apiserver, etcd and kube-scheduler, simulated nodes with the managers of the real kubelet, and
-pods drawn from a trace that come and go. The same pods arrive in every run (`--runs`): with the stock
-scheduler alone, and with the webhook. To the webhook, a run may add gates or the scorer. The scorer reserves
-when nodes are ranked or when a pod is bound, and is called by the stock scheduler or by a second one. All
-runs are repeated for each delay with which topologies are published (`--delays`). Time is compressed: what
-takes days in the trace takes seconds here. Only the delay of topologies is as long as in a cluster, and so
-weighs much more.
+A real kube-apiserver, etcd and kube-scheduler, nodes with the kubelet's managers, and pods drawn from a trace
+that come and go. The same pods arrive in every run (`--runs`), for each delay with which topologies are
+published (`--delays`). Time is compressed: what takes days in the trace takes seconds here. Only the delay of
+topologies is as long as in a cluster, and so weighs much more.
 """
 
 import asyncio
@@ -20,14 +17,12 @@ from statistics import fmean
 
 from tools.bench.e2e_cells import AGENTS, COLUMNS, Case, Cell
 from tools.bench.e2e_cells import measure as measure_cell
-from tools.bench.e2e_workload import Task, tasks
+from tools.bench.e2e_workload import tasks
 from tools.bench.tables import CellValue, Measurement, one_of, program
 from tools.clusters.kubelets.build import versions
 from tools.clusters.sim.shapes import SimNode
 
 NEVER = "-"
-SMALL_PATIENCE, SMALL_CPUS = 8.0, (3, 3, 2)
-"""The small case: two zones of four CPUs, and pods of so many CPUs, two of which have room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +47,14 @@ def machines(nodes: int) -> list[SimNode]:
     ]
 
 
-def small() -> Case:
-    """Return the small case."""
-    arriving = [
-        Task(
-            name=f"small-{number}",
-            at=number / 4,
-            life=None,
-            requests={"cpu": cpus, "memory": 2**30},
-            annotations={"numalign.io/policy": "single-numa-node"},
-            guaranteed=True,
-        )
-        for number, cpus in enumerate(SMALL_CPUS)
-    ]
-    return Case([SimNode("small", "small")], arriving, "0", SMALL_PATIENCE, resource="cpu")
-
-
 def measure(chosen: Namespace) -> Iterator[Measurement]:
-    """Measure the small case and every delay, seed and run."""
+    """Measure every delay, seed and run."""
     for name in chosen.runs:
         one_of(name, COLUMNS)
     if chosen.kubelets:
         one_of(chosen.kubelets, versions())
     elif AGENTS in chosen.delays:
         sys.exit(f"--delays {AGENTS}: agents need real kubelets, see --kubelets")
-    tried = [] if chosen.kubelets else [_measured(name, small()) for name in chosen.runs]
     found = []
     for delay in chosen.delays:
         for seed in chosen.seeds:
@@ -85,7 +63,7 @@ def measure(chosen: Namespace) -> Iterator[Measurement]:
                 machines(chosen.nodes), arriving, delay, chosen.patience, seed, kubelets=chosen.kubelets
             )
             found += [_measured(name, case) for name in chosen.runs]
-    made = list(tables(found, tried))
+    made = list(tables(found))
     if chosen.markdown:
         pages = ["\n".join((f"{each.name}:", "", *each.markdown())) for each in made]
         legend = "\n".join(f"* {name}: {meaning}" for name, (meaning, _) in FIGURES.items())
@@ -104,8 +82,8 @@ def _measured(name: str, case: Case) -> Measured:
     return Measured(name, case.delay, case.seed, cell)
 
 
-def tables(found: Sequence[Measured], tried: Sequence[Measured]) -> Iterator[Measurement]:
-    """Yield a table for each delay, and that of the small case.
+def tables(found: Sequence[Measured]) -> Iterator[Measurement]:
+    """Yield a table for each delay.
 
     Figures that depend on the seed are shown for each seed; the rest are means over all seeds.
     """
@@ -117,15 +95,6 @@ def tables(found: Sequence[Measured], tried: Sequence[Measured]) -> Iterator[Mea
                 rows.append((column.title, *(show(cells) for _, show in FIGURES.values())))
         source = "by agents" if delay == AGENTS else f"{delay} s late"
         yield Measurement(f"Topologies {source}", rows, head=("", *FIGURES))
-    if tried:
-        small_rows = [
-            (
-                COLUMNS[each.name].title,
-                *map(str, (each.cell.rejected, each.cell.placed, each.cell.pods - each.cell.placed)),
-            )
-            for each in tried
-        ]
-        yield Measurement("The small case", small_rows, head=("", "rejected", "run", "wait"))
 
 
 def _each(of: Callable[[Cell], object]) -> Callable[[Sequence[Cell]], str]:

@@ -95,9 +95,9 @@ COLUMNS: Mapping[str, Column] = {
 class Case:
     """A run: machines, how late and by what their topologies are published, and the pods.
 
-    `delay` is that of exporters in seconds, or `AGENTS` in their place. `resource` is the one whose slots are
-    sampled; `patience` is how long to wait after the last arrival. Kubelets are simulated around the real
-    managers, unless `kubelets` is a version of real ones.
+    `delay` is that of exporters in seconds, or `AGENTS` in their place. `patience` is how long to wait after
+    the last arrival. Kubelets are simulated around the real managers, unless `kubelets` is a version of real
+    ones.
     """
 
     machines: Sequence[SimNode]
@@ -105,7 +105,6 @@ class Case:
     delay: str
     patience: float
     seed: int = 0
-    resource: str = GPU
     kubelets: str = ""
 
 
@@ -140,7 +139,6 @@ class Watcher:
     """Observes nodes while pods are placed; `wrong` are the names of pods with a wrong record."""
 
     nodes: Nodes
-    resource: str
     recorded: int = 0
     wrong: set[str] = field(default_factory=set)
     doubted: set[str] = field(default_factory=set)
@@ -160,7 +158,7 @@ class Watcher:
     async def sample(self, scorer: Replica | None) -> None:
         """Sample the slots of all zones, and the pods whose record the scorer has withdrawn, forever."""
         while True:
-            self.slots.append(max(left for left, _ in self.nodes.slots(self.resource)))
+            self.slots.append(max(left for left, _ in self.nodes.slots(GPU)))
             if scorer:
                 self.doubted.update((await scorer.state())["doubtful"])
             await asyncio.sleep(SAMPLE_SECONDS)
@@ -282,7 +280,7 @@ async def _scorer(column: Column, site: Site) -> AsyncIterator[Replica]:
 
 
 async def _watched(column: Column, case: Case, nodes: Nodes, site: Site, scorer: Replica | None) -> Cell:
-    watcher = Watcher(nodes, case.resource)
+    watcher = Watcher(nodes)
     controller = Controller(site.store.api, case.tasks, watcher.placed)
     nodes.alive = controller.alive
     before = _writes(site.plane.folder)
@@ -304,7 +302,7 @@ async def _watched(column: Column, case: Case, nodes: Nodes, site: Site, scorer:
         seconds=max(times) if len(times) == len(fates) else None,
         writes=writes,
         slot=fmean(watcher.slots),
-        whole=sum(left == most > 1 for left, most in nodes.slots(case.resource)),
+        whole=sum(left == most > 1 for left, most in nodes.slots(GPU)),
         unaligned=watcher.unaligned,
         recorded=watcher.recorded,
         wrong=len(watcher.wrong),

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 from kubernetes_asyncio.client.api_client import ApiClient
@@ -22,23 +22,8 @@ Slots = Iterator[tuple[int, int]]
 PLACEMENT = "numalign.io/placement"
 
 
-class Nodes(Protocol):
-    """All nodes of a cell; `alive` are the UIDs of all existing pods."""
-
-    alive: AbstractSet[str]
-
-    def held(self, pod: Raw) -> Amounts:
-        """Return what a kubelet gave a running pod by sets of zones: CPUs in thousandths, others in units."""
-
-    def slots(self, resource: str) -> Slots:
-        """Yield the slots of every zone of every node."""
-
-    async def idle(self) -> None:
-        """Return once deleted pods are gone."""
-
-
 class SimulatedNodes:
-    """The nodes of `tools.clusters.sim`."""
+    """The nodes of `tools.clusters.sim`; `alive` are the UIDs of all existing pods."""
 
     alive: AbstractSet[str] = frozenset()
 
@@ -46,18 +31,18 @@ class SimulatedNodes:
         self._cluster = cluster
 
     def held(self, pod: Raw) -> Amounts:
-        """See `Nodes.held`."""
+        """Return what a kubelet gave a pod by sets of zones: CPUs in thousandths, others in units."""
         name = "{namespace}/{name}".format_map(pod["metadata"])
         return self._cluster.held(pod["spec"]["nodeName"]).get(name, {})
 
     def slots(self, resource: str) -> Slots:
-        """See `Nodes.slots`."""
+        """Yield the slots of every zone of every node."""
         for name, node in self._cluster.nodes.items():
             most = node.kubelet.machine.make.allocatable().get(resource, 0)
             yield from ((zone.get(resource, 0), most) for zone in self._cluster.available(name).values())
 
     async def idle(self) -> None:
-        """See `Nodes.idle`."""
+        """Return once deleted pods are gone."""
         await self._cluster.idle(published=False)
 
 
@@ -71,13 +56,13 @@ class RealNodes:
         self._api = api
 
     def held(self, pod: Raw) -> Amounts:
-        """See `Nodes.held`."""
+        """Return what a kubelet gave a pod by sets of zones: CPUs in thousandths, others in units."""
         kubelet = self._cluster.kubelets[pod["spec"]["nodeName"]]
         held = kept(kubelet.state, pod["metadata"]["uid"], kubelet.node.devices)
         return held.total(kubelet.node.machine)
 
     def slots(self, resource: str) -> Slots:
-        """See `Nodes.slots`."""
+        """Yield the slots of every zone of every node."""
         for kubelet in self._cluster.kubelets.values():
             devices = kubelet.node.devices
             gone = taken(kubelet.state, resource, self.alive, devices)
@@ -86,7 +71,7 @@ class RealNodes:
                 yield most[zone["id"]] - gone.get(zone["id"], 0), most[zone["id"]]
 
     async def idle(self) -> None:
-        """See `Nodes.idle`."""
+        """Return once deleted pods are gone."""
 
         async def leaving() -> int:
             pods = (await ask(self._api, "GET", "/api/v1/pods")).body["items"]
@@ -94,6 +79,9 @@ class RealNodes:
             return sum("deletionTimestamp" in pod["metadata"] for pod in pods)
 
         await seconds_until(leaving, lambda count: not count, what="pods were gone", within=60, every=SELDOM)
+
+
+Nodes = SimulatedNodes | RealNodes
 
 
 def agrees(pod: Raw, held: Mapping[tuple[int, ...], Mapping[str, int]]) -> bool | None:

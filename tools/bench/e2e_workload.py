@@ -81,7 +81,14 @@ def tasks(seed: int, *, pods: int, seconds: float, life: float) -> list[Task]:
     drawn = _drawn(dice, pods)
     arrivals = sorted(dice.uniform(0, seconds) for _ in range(pods))
     return [
-        Task(f"task-{number:04}", at, _life(dice, life), _requests(each), _annotations(each), _whole(each))
+        Task(
+            f"task-{number:04}",
+            at,
+            _life(dice, life),
+            _requests(each),
+            _annotations(each),
+            "cpu" in _limits(each),
+        )
         for number, (at, each) in enumerate(zip(arrivals, drawn, strict=True))
     ]
 
@@ -119,9 +126,9 @@ def _requests(pod: Raw) -> dict[str, int]:
     return {name: min(amount, LARGEST[name]) for name, amount in scaled.items()}
 
 
-def _whole(pod: Raw) -> bool:
-    """Return whether a pod has a limit for CPUs, and so CPUs of its own."""
-    return "cpu" in pod["spec"]["containers"][0]["resources"]["limits"]
+def _limits(pod: Raw) -> Raw:
+    limits: Raw = pod["spec"]["containers"][0]["resources"]["limits"]
+    return limits
 
 
 def _annotations(pod: Raw) -> dict[str, str]:

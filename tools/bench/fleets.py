@@ -1,12 +1,9 @@
 """
 Seeded nodes for benchmarks, and the pods to evaluate on them.
 
-Each zone has CPUs, memory and devices. Machines of one model never report the same bytes, so the memory of
-zones differs by some KiB, and no two nodes have the same shape. On half of the nodes, at least as many zones
-are open as the pod needs; on the other half, fewer. A zone that is not open is short of one resource. So
-about half of the nodes can take the pod, and most of the others only just cannot.
-
-The nodes are of one make, or of several makes in turn, as in clusters that have grown over years.
+The memory of zones differs by some KiB, as on real machines of one model: no two nodes have the same shape.
+On half of the nodes, at least as many zones are open as the pod needs; on the other half, fewer. A zone that
+is not open is short of one resource. So about half of the nodes can take the pod, and most others just not.
 """
 
 import random
@@ -36,8 +33,8 @@ MEMORY_MIB = 128 * 1024
 RESERVED_MIB = 1024
 DEVICES = 1
 
-HERE = 10
-"""The cost of a zone from itself."""
+HERE, NEAR, FAR = 10, 12, 32
+"""The costs of a zone from itself, from one in the same socket, and from one in the other socket."""
 
 _SEED = 7
 _KIB, _MIB = 2**10, 2**20
@@ -46,17 +43,12 @@ _UNLIKE_KIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """The resources of a zone of a model; `more` are those in addition to CPUs, memory and GPUs, by name.
-
-    `near` and `far` are the costs of zones in the same socket and in the other one.
-    """
+    """The resources of a zone of a model; `more` are those in addition to CPUs, memory and GPUs, by name."""
 
     cpus: int = CPUS
     memory_mib: int = MEMORY_MIB
     gpus: int = DEVICES
     more: tuple[tuple[str, int], ...] = ()
-    near: int = 12
-    far: int = 32
 
 
 MODELS = Hardware(), Hardware(cpus=48, memory_mib=192 * 1024, gpus=2, more=((HCA, 1),))
@@ -64,7 +56,6 @@ MODELS = Hardware(), Hardware(cpus=48, memory_mib=192 * 1024, gpus=2, more=((HCA
 
 ZONES = (2, 4, 8, 1)
 ALIGNING = (Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT)
-MOST_MAKES = len(MODELS) * len(ZONES) * len(Scope) * len(ALIGNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +84,11 @@ class Make:
     def _cost(self, here: int, there: int) -> int:
         if here == there:
             return HERE
-        alike = here * 2 // self.zones == there * 2 // self.zones
-        return self.hardware.near if alike else self.hardware.far
+        return NEAR if here * 2 // self.zones == there * 2 // self.zones else FAR
 
 
 def makes(count: int) -> tuple[Make, ...]:
-    """Return the first `count` of `MOST_MAKES` makes; policy and scope vary first, then zones, then models.
+    """Return the first `count` makes; policy and scope vary first, then zones, then models.
 
     1 is single-numa-node on two zones, 6 are all configurations of nodes with two zones, 24 all makes of one
     model, 36 those and half of another model.

@@ -2,12 +2,9 @@
 Measure how many pods per second the real kube-scheduler binds: with the scorer, an empty extender, or none.
 
 In every cell, the same pods are in the queue before the scheduler starts, on the same nodes. A pod counts as
-bound when a watch of the API server shows its node. On one machine, all programs share the processors, and
-each takes time from the others. So in some cells the extender, empty or not, has a processor of its own, as
-on a separate host. The cells of a round run one after another on one control plane, and the next round runs
-them in reverse order. A ratio compares two cells of one round; the median over all rounds is shown. The
-scheduler may send 1,000 requests per second to the API server. With its default limit of 50, it would bind
-only that many with any extender.
+bound when a watch of the API server shows its node. The cells of a round run one after another on one control
+plane, and the next round in reverse order. A ratio compares two cells of one round; the median is shown. The
+scheduler may send 1,000 requests per second: with its default limit of 50, it would bind only that many.
 """
 
 import asyncio

@@ -22,7 +22,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -95,29 +95,27 @@ _BIND = ("filter", "prioritize", "bind")
 _RANK = ("filter", "prioritize", "preempt")
 _empty = partial(Cell, extender="empty", none="none")
 _ours = partial(Cell, extender="numalign", verbs=(*_BIND, "preempt"), none="none")
-_apart = "on a processor of its own"
+_OWN = "on a processor of its own"
 
-CELLS: Mapping[str, Cell] = {
+_SHARED: Mapping[str, Cell] = {
     "none": Cell(title="no extender"),
     "empty": _empty(title="empty: filter, prioritize"),
     "numalign-rank": _ours(title="numalign, --reserve-at prioritize", verbs=_RANK, empty="empty"),
     "empty-bind": _empty(title="empty: filter, prioritize, bind", verbs=_BIND),
     "numalign-bind": _ours(title="numalign, --reserve-at bind (default)", empty="empty-bind"),
-    "none-apart": Cell(title="no extender, on the other processors", apart=True),
-    "empty-apart": _empty(title=f"empty, {_apart}", apart=True, none="none-apart"),
-    "numalign-rank-apart": _ours(
-        title=f"numalign, --reserve-at prioritize, {_apart}",
-        verbs=_RANK,
-        apart=True,
-        empty="empty-apart",
-        none="none-apart",
-    ),
-    "empty-bind-apart": _empty(
-        title=f"empty with bind, {_apart}", verbs=_BIND, apart=True, none="none-apart"
-    ),
-    "numalign-bind-apart": _ours(
-        title=f"numalign, {_apart}", apart=True, empty="empty-bind-apart", none="none-apart"
-    ),
+}
+CELLS: Mapping[str, Cell] = {
+    **_SHARED,
+    **{
+        f"{name}-apart": replace(
+            cell,
+            title=f"{cell.title}, {_OWN}" if cell.extender else f"{cell.title}, on the other processors",
+            apart=True,
+            empty=cell.empty and f"{cell.empty}-apart",
+            none=cell.none and f"{cell.none}-apart",
+        )
+        for name, cell in _SHARED.items()
+    },
 }
 """Cells that are compared run one after another, as conditions change."""
 

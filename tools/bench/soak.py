@@ -1,12 +1,10 @@
 """
 Measure whether the memory of the webhook and the scorer grows while new pods arrive for hours.
 
-Both are the installed programs and follow an API server in a separate process. Reviews are sent as fast as
-they are answered, over keep-alive connections. Meanwhile pods are created, filtered, ranked, bound, admitted
-and deleted, and schedulers ask about pods that are never created. All pods are different, and none stays. So
-the memory of a program at the end must be what it was after the first tenth of the run. The exit code is 1 if
-either program grew by 5 % or more, or if a call failed. Caches are bounded and fill with the first 100,000
-reviews, so a tenth of the run should have at least as many.
+Reviews are sent as fast as they are answered. Meanwhile pods are created, filtered, ranked, bound, admitted
+and deleted. All pods are different, and none stays, so the memory at the end must be what it was after the
+first tenth of the run. The exit code is 1 if either program grew by 5 % or more, or if a call failed. Caches
+fill with the first 100,000 reviews, so a tenth of the run should have at least as many.
 """
 
 import asyncio

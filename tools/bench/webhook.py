@@ -1,9 +1,8 @@
 """
 Measure the webhook as an API server sees it: the real process, TLS, and keep-alive connections.
 
-Reviews are sent at a fixed rate, however long the previous answer took. If a late answer delays the next
-review, that delay counts as latency (`from due`). The time in the handler comes from the webhook's own
-histogram, as the difference between two scrapes of /metrics, so the measurement adds nothing to it.
+Reviews are sent at a fixed rate, however long the previous answer took. The time in the handler is
+that of the webhook's own histogram, as the difference between two scrapes.
 
 The last run is repeated while topologies change, as exporters publish what is free when pods come and go. One
 node, the canary, has a device that no other node has. The device is removed and restored, and a pod that
@@ -57,7 +56,6 @@ class Run:
     asked: int
     rate: float
     trips: dict[str, float]
-    from_due: dict[str, float]
     handler: dict[str, float]
     cores: float
     changes: float = 0
@@ -108,17 +106,18 @@ class Bench:
         await api_server.told(self.api, "/pace", changes)
         kind = f"{rate} a second, {changes} changes"
         page, cpu = await self.webhook.metrics(), processor_seconds(self.webhook.child.process.pid)
-        before, from_due, staleness = await api_server.changed(self.api), list[float](), list[float]()
+        before, sent, staleness = await api_server.changed(self.api), 0, list[float]()
         began = time.perf_counter()
 
         async def send(first: int, caller: Caller) -> None:
+            nonlocal sent
             for number in range(first, round(rate * seconds), len(self.callers)):
                 due = began + number / rate
                 await asyncio.sleep(max(due - time.perf_counter(), 0))
                 if time.perf_counter() > began + seconds:
                     break
                 await self.ask(kind, reviews[number % len(reviews)], caller)
-                from_due.append(time.perf_counter() - due)
+                sent += 1
 
         async with asyncio.TaskGroup() as group:
             for first, caller in enumerate(self.callers):
@@ -131,9 +130,8 @@ class Bench:
         handler = Histogram.of(metric, after).since(Histogram.of(metric, page))
         return Run(
             asked=rate,
-            rate=len(from_due) / took,
+            rate=sent / took,
             trips=millis([*self.calls.seconds[kind]]),
-            from_due=millis(from_due),
             handler=handler.millis(),
             cores=(processor_seconds(self.webhook.child.process.pid) - cpu) / took,
             changes=(await api_server.changed(self.api) - before) / took,
@@ -217,7 +215,7 @@ def _rows(run: Run, *, fastest: bool) -> Iterator[Sequence[float | str | None]]:
     at, aims = f"at {run.asked} reviews/s", HANDLER_MS if fastest else {}
     yield row(f"answered {at}", run.rate, "per s", least=KEPT_UP * run.asked if fastest else None)
     for key in ("p50", "p99"):
-        yield row(f"round trip {at}, {key}", run.trips[key], "ms", (run.from_due[key], "from due"))
+        yield row(f"round trip {at}, {key}", run.trips[key])
         yield row(f"handler {at}, {key}", run.handler[key], most=aims.get(key))
 
 

@@ -18,16 +18,16 @@ Fake = Callable[..., Post]
 
 
 @pytest.fixture
-def sheet() -> TextWriter:
+def output() -> TextWriter:
     """An output of 80 columns, written to its console's file."""
     return TextWriter(Console(file=io.StringIO(), width=80))
 
 
 @pytest.fixture
-def stage() -> Iterator[DemoFiles]:
+def files() -> Iterator[DemoFiles]:
     """A folder with the bundled cluster and a certificate."""
-    with story.stage() as files:
-        yield files
+    with story.stage() as made:
+        yield made
 
 
 @pytest.fixture
@@ -39,12 +39,12 @@ def fake() -> Fake:
         validation: dict[str, Any] | None = None,
         *,
         patch: list[dict[str, Any]] | None = None,
-        seen: list[tuple[str, Any]] | None = None,
+        requests: list[tuple[str, Any]] | None = None,
     ) -> Post:
         async def post(path: str, body: bytes) -> tuple[int, bytes]:
             request = json.loads(body)["request"]
-            if seen is not None:
-                seen.append((path, request))
+            if requests is not None:
+                requests.append((path, request))
             response = dict((mutation if path == "/mutate" else validation) or {})
             if path == "/mutate" and patch is not None:
                 response["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()

@@ -17,8 +17,8 @@ from tests.unit.kubectl_numa.objects import manifest
 Fake = Callable[..., Post]
 
 
-def text(sheet: TextWriter) -> str:
-    file = sheet.console.file
+def text(output: TextWriter) -> str:
+    file = output.console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
 
@@ -32,12 +32,12 @@ def clock() -> Callable[[], float]:
 
 async def test_pipe_gets_a_line_for_every_tenth(
     fake: Fake,
-    sheet: TextWriter,
+    output: TextWriter,
     clock: Callable[[], float],
 ) -> None:
     pods = [manifest(f"a-{number}", "1", namespace="default") for number in range(40)]
-    reviewed = await large.review(pods, fake(), sheet, clock=clock)
-    lines = text(sheet).splitlines()
+    reviewed = await large.review(pods, fake(), output, clock=clock)
+    lines = text(output).splitlines()
     assert lines[0] == "   10%       4 of 40 pods    1.0 s"
     assert lines[-1] == "  100%      40 of 40 pods   10.0 s"
     assert len(lines) == 10
@@ -45,20 +45,20 @@ async def test_pipe_gets_a_line_for_every_tenth(
     assert reviewed.seconds == 12
 
 
-async def test_terminal_gets_a_bar(fake: Fake, sheet: TextWriter) -> None:
-    terminal = TextWriter(Console(file=sheet.console.file, width=80, force_terminal=True, color_system=None))
+async def test_terminal_gets_a_bar(fake: Fake, output: TextWriter) -> None:
+    terminal = TextWriter(Console(file=output.console.file, width=80, force_terminal=True, color_system=None))
     await large.review([manifest("a", "1", namespace="default")] * 3, fake(), terminal)
-    assert "3/3" in text(sheet)
-    assert "%" not in text(sheet)
+    assert "3/3" in text(output)
+    assert "%" not in text(output)
 
 
-def test_summary_lists_outcomes_warnings_and_causes(sheet: TextWriter) -> None:
+def test_summary_lists_outcomes_warnings_and_causes(output: TextWriter) -> None:
     tally = OutcomeCounts()
     tally.words.update(reviewed=1000, admitted=990, untouched=10, patched=980, warned=5, denied=10)
     tally.causes.update({"too large": 7, "a mistake": 3})
     tally.warnings.update({"later": 5})
-    large.show(Reviewed(tally, 4.0), sheet)
-    assert text(sheet) == (
+    large.show(Reviewed(tally, 4.0), output)
+    assert text(output) == (
         "\n"
         "  admitted        990\n"
         "    untouched      10\n"
@@ -77,9 +77,9 @@ def test_summary_lists_outcomes_warnings_and_causes(sheet: TextWriter) -> None:
     )
 
 
-def test_further_causes_are_summed_up(sheet: TextWriter) -> None:
+def test_further_causes_are_summed_up(output: TextWriter) -> None:
     tally = OutcomeCounts()
     tally.causes.update({f"cause {number}": 100 - number for number in range(large.CAUSES_SHOWN + 3)})
-    large.show(Reviewed(tally, 0), sheet)
+    large.show(Reviewed(tally, 0), output)
     others = sum(100 - number for number in range(large.CAUSES_SHOWN, large.CAUSES_SHOWN + 3))
-    assert f"{others:>9,}  3 other causes\n" in text(sheet)
+    assert f"{others:>9,}  3 other causes\n" in text(output)

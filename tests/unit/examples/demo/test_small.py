@@ -23,16 +23,16 @@ Fake = Callable[..., Post]
 STORIES = {story.manifest["metadata"]["name"]: story for story in bundled.stories(bundled.read(bundled.PODS))}
 
 
-def text(sheet: TextWriter) -> str:
-    file = sheet.console.file
+def text(output: TextWriter) -> str:
+    file = output.console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
 
 
 @pytest.fixture
-def nodes(stage: DemoFiles) -> ClusterView:
+def nodes(files: DemoFiles) -> ClusterView:
     """The bundled cluster."""
-    return ClusterView(snapshot.load(stage.cluster))
+    return ClusterView(snapshot.load(files.cluster))
 
 
 @pytest.fixture
@@ -42,15 +42,15 @@ def pods(nodes: ClusterView) -> SchedulerState:
 
 
 async def test_every_bundled_pod_has_its_expected_outcome(
-    stage: DemoFiles, nodes: ClusterView, pods: SchedulerState, sheet: TextWriter
+    files: DemoFiles, nodes: ClusterView, pods: SchedulerState, output: TextWriter
 ) -> None:
     stories = list(STORIES.values())
-    async with webhook.running(stage.cluster, stage.pair) as running, line_to(running, connections=1) as post:
-        tally, differing = await small.review(stories, nodes, pods, post, sheet)
+    async with webhook.running(files.cluster, files.pair) as running, line_to(running, connections=1) as post:
+        tally, differing = await small.review(stories, nodes, pods, post, output)
     assert running.process.returncode == 0
-    assert differing == 0, text(sheet)
+    assert differing == 0, text(output)
     assert str(tally) == "22 reviewed, 17 admitted (12 patched, 7 warned), 5 denied"
-    shown = text(sheet)
+    shown = text(output)
     assert shown.startswith(
         "1/22  default/inference-7b\n"
         "  shows     the simple case, one GPU with its CPUs and memory in one zone.\n"
@@ -66,11 +66,11 @@ async def test_every_bundled_pod_has_its_expected_outcome(
 
 
 async def test_different_outcome_is_shown(
-    fake: Fake, nodes: ClusterView, pods: SchedulerState, sheet: TextWriter
+    fake: Fake, nodes: ClusterView, pods: SchedulerState, output: TextWriter
 ) -> None:
-    _, differing = await small.review([STORIES["inference-7b"]], nodes, pods, fake(), sheet)
+    _, differing = await small.review([STORIES["inference-7b"]], nodes, pods, fake(), output)
     assert differing == 1
-    shown = " ".join(text(sheet).split())
+    shown = " ".join(text(output).split())
     assert "But the outcome is admitted, not admitted, patched, and it keeps away from no node" in shown
 
 

@@ -20,14 +20,14 @@ def test_temporary_folder_is_removed() -> None:
 
 
 @needs("curl")
-async def test_printed_commands_work(sheet: TextWriter) -> None:
-    serving = asyncio.create_task(story.serve(sheet, port=0))
+async def test_printed_commands_work(output: TextWriter) -> None:
+    serving = asyncio.create_task(story.serve(output, port=0))
     text = ""
     while "curl" not in text:
         await asyncio.sleep(0.05)
         assert not serving.done()
-        assert isinstance(sheet.console.file, io.StringIO)
-        text = sheet.console.file.getvalue()
+        assert isinstance(output.console.file, io.StringIO)
+        text = output.console.file.getvalue()
     outputs = []
     for line in re.findall(r"^curl .*$", text, re.MULTILINE):
         process = await asyncio.create_subprocess_exec(

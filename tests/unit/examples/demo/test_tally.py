@@ -6,7 +6,6 @@ import pytest
 
 from examples.demo.calls import PodOutcome
 from examples.demo.tally import OutcomeCounts, cause
-from tests.worlds.notation import table
 
 POD: dict[str, Any] = {}
 DENIED = PodOutcome(POD, None, message="numalign: no")
@@ -41,35 +40,23 @@ OTHER_FIGURES = (
 )
 WHOLE_POD = (
     "no node can align the pod as best-effort (0 of 3 nodes, 0 of 1 node shape without nodes): 3 have at"
-    " most 1500m cpu in 2 NUMA zones"
-    ' (Topology Manager policy "restricted"). Set annotation'
-    ' numalign.io/policy to "none".'
+    ' most 1500m cpu in 2 NUMA zones (Topology Manager policy "restricted"). Set annotation x to "none".'
 )
 TOGETHER = "have at most N memory and at most N nvidia.com/gpu in one NUMA zone"
-BY_KUBELET = '(Topology Manager policy "restricted")'
+BY_KUBELET = 'have at most N cpu in 2 NUMA zones (Topology Manager policy "restricted")'
 ENFORCED = 'namespace "prod" enforces restricted'
 MISTAKE = 'metadata.annotations[numalign.io/policy]: "x" is not a known value'
 
 
 @pytest.mark.parametrize(
     ("message", "expected"),
-    table(
-        [
-            ("what no zone has", TOO_LARGE, TOGETHER),
-            ("another pod with other figures", OTHER_FIGURES, TOGETHER),
-            (
-                "the pod as a whole",
-                WHOLE_POD,
-                'have at most N cpu in 2 NUMA zones (Topology Manager policy "restricted")',
-            ),
-            (
-                "a namespace that enforces",
-                f"{ENFORCED}: the pod asks for nothing. Set annotation x.",
-                ENFORCED,
-            ),
-            ("a mistake in an annotation", f"{MISTAKE}; one of a, b", MISTAKE),
-        ]
-    ),
+    [
+        pytest.param(TOO_LARGE, TOGETHER, id="nothing large enough"),
+        pytest.param(OTHER_FIGURES, TOGETHER, id="other amounts"),
+        pytest.param(WHOLE_POD, BY_KUBELET, id="scope pod"),
+        pytest.param(f"{ENFORCED}: the pod asks for nothing. Set x.", ENFORCED, id="namespace"),
+        pytest.param(f"{MISTAKE}; one of a, b", MISTAKE, id="mistake"),
+    ],
 )
 def test_cause_of_a_denial_has_no_amounts(message: str, expected: str) -> None:
     assert cause(f"numalign: {message}") == expected

@@ -13,9 +13,9 @@ from examples.demo.webhook import WebhookDied
 from tests.unit.kubectl_numa.objects import manifest
 
 
-async def test_death_of_the_webhook_is_reported_with_its_log(stage: DemoFiles) -> None:
+async def test_death_of_the_webhook_is_reported_with_its_log(files: DemoFiles) -> None:
     pod = manifest("a", "1", namespace="default")
-    async with webhook.running(stage.cluster, stage.pair) as running, line_to(running, connections=1) as post:
+    async with webhook.running(files.cluster, files.pair) as running, line_to(running, connections=1) as post:
         assert (await admit(post, pod, uid="u")).outcome == {"admitted"}
         running.process.send_signal(signal.SIGKILL)
         await running.process.wait()
@@ -25,10 +25,10 @@ async def test_death_of_the_webhook_is_reported_with_its_log(stage: DemoFiles) -
             await admit(post, pod, uid="u")
 
 
-async def test_failed_start_is_reported_with_its_log(stage: DemoFiles) -> None:
-    pair = dataclasses.replace(stage.pair, key=stage.pair.cert)
+async def test_failed_start_is_reported_with_its_log(files: DemoFiles) -> None:
+    pair = dataclasses.replace(files.pair, key=files.pair.cert)
     with pytest.raises(WebhookDied, match=r"(?s)ended with exit code 2 while starting; it logged:.*tls\.crt"):
-        async with webhook.running(stage.cluster, pair):
+        async with webhook.running(files.cluster, pair):
             pass
 
 
