@@ -1,8 +1,8 @@
 """
-What is free on a node, by what is known of its pods: read it to learn what a topology is worth.
+What is free on a node, by what is known of its pods.
 
-A pod is written as it asks, and what it holds as the zones that give it: `0 cpu=4; 0,1 mem=6Gi`. Whole CPUs
-free in each zone stand as a list.
+A pod is written as its requests, and what it holds as the zones that give it: `0 cpu=4; 0,1 mem=6Gi`. Whole
+CPUs free in each zone are a list.
 """
 
 from collections.abc import Sequence
@@ -52,11 +52,10 @@ def known(
     published: Node,
     pods: Sequence[AssignedPod] = (),
     departed: Sequence[AssignedPod] = (),
-    told: FingerprintReader | None = None,
+    anchor: FingerprintReader | None = None,
 ) -> NodeInfo:
-    """What is known of a node."""
     pods, departed = (tuple(pod.counted_on(published) for pod in some) for some in (pods, departed))
-    return NodeInfo(published, pods, departed, told)
+    return NodeInfo(published, pods, departed, anchor)
 
 
 OBSERVED, ANCHORED, REPORTED = Basis.OBSERVED, Basis.ANCHORED, Basis.REPORTED
@@ -64,97 +63,77 @@ OBSERVED, ANCHORED, REPORTED = Basis.OBSERVED, Basis.ANCHORED, Basis.REPORTED
 BASES = [
     # what it shows, what is known
     #     basis, sure, free
-    ("nobody is there, whatever the topology still says", known(FULL),
-         OBSERVED, True, [8, 8]),
-    ("every pod has a record", known(FULL, [A, B]),
-         OBSERVED, True, [4, 6]),
-    ("a pod on its way counts as one that is there", known(TWO, [A, replace(B, stage=Stage.RESERVED)]),
-         OBSERVED, True, [4, 6]),
-    ("a pod with nothing of its own needs no record", known(FULL, [A, SHARES]),
-         OBSERVED, True, [4, 8]),
-    ("a pod that is given nothing has an empty record", known(FULL, [on("a", "cpu=500m mem=1Gi", has="")]),
-         OBSERVED, True, [8, 8]),
-    ("a tiny pod that claims its node closes it to nobody",
-         known(HALF, [A, on("tiny", "cpu=100m mem=1Gi", has="0 cpu=8; 1 cpu=8")]),
-         OBSERVED, True, [4, 8]),
+    ("no pods, for any topology", known(FULL), OBSERVED, True, [8, 8]),
+    ("every pod has a record", known(FULL, [A, B]), OBSERVED, True, [4, 6]),
+    ("a pod without exclusive resources needs no record", known(FULL, [A, SHARES]), OBSERVED, True, [4, 8]),
     ("a huge pod that claims nothing leaves a full node full",
          known(FULL, [on("huge", "cpu=8 mem=1Gi", has=""), on("other", "cpu=8 mem=1Gi", has="0 cpu=8")]),
          REPORTED, False, [0, 0]),
-    ("nor does one that claims a little, while no topology infos for it",
-         known(TWO, [on("huge", "cpu=8 mem=1Gi", has="0 cpu=1", since=JUST_NOW)]),
-         REPORTED, False, [0, 0]),
-    ("what a record leaves out may be anywhere, and what it tells counts",
+    ("what a record leaves out may be anywhere",
          known(BUSY, [on("kai", "cpu=4 mem=5Gi", has="0 cpu=4", since=JUST_NOW)]),
          REPORTED, False, [4, 8]),
-    ("no record, but a fingerprint of all pods", known(HALF, [STRANGER], told=of("stranger")),
+    ("no record, but a fingerprint of all pods", known(HALF, [STRANGER], anchor=of("stranger")),
          ANCHORED, True, [4, 8]),
-    ("who came since is taken off", known(HALF, [STRANGER, CAME], told=of("stranger")),
+    ("a later pod is taken off", known(HALF, [STRANGER, CAME], anchor=of("stranger")),
          ANCHORED, True, [4, 4]),
-    ("and in full everywhere, if nobody knows where",
-         known(HALF, [STRANGER, on("new", "cpu=3 mem=1Gi", since=JUST_NOW)], told=of("stranger")),
+    ("and in every zone, if its zones are not known",
+         known(HALF, [STRANGER, on("new", "cpu=3 mem=1Gi", since=JUST_NOW)], anchor=of("stranger")),
          ANCHORED, False, [1, 5]),
-    ("who is infoed for is not taken off twice",
-         known(HALF, [STRANGER, CAME], told=of("stranger", "came")),
+    ("a pod in the fingerprint is not taken off twice",
+         known(HALF, [STRANGER, CAME], anchor=of("stranger", "came")),
          ANCHORED, True, [4, 8]),
-    ("who left since is given back", known(HALF, [STRANGER], [A], of("stranger", "a")),
+    ("a pod that left since is given back", known(HALF, [STRANGER], [A], of("stranger", "a")),
          ANCHORED, True, [8, 8]),
-    ("unless nobody knows what it held", known(HALF, [STRANGER], [on("a")], of("stranger", "a")),
+    ("unless its zones are not known", known(HALF, [STRANGER], [on("a")], of("stranger", "a")),
          ANCHORED, False, [4, 8]),
-    ("who left before is not given back", known(HALF, [STRANGER], [A], of("stranger")),
+    ("a pod that left before is not given back", known(HALF, [STRANGER], [A], of("stranger")),
          ANCHORED, True, [4, 8]),
-    ("given back is never more than there is",
-         known(HALF, [STRANGER], [A, on("c", has="0 cpu=4")], of("stranger", "a", "c")),
-         ANCHORED, True, [8, 8]),
-    ("who came takes of what was given back",
+    ("a new pod takes of what was given back",
          known(FULL, [STRANGER, on("new", "cpu=3 mem=1Gi")], [A], of("stranger", "a")),
          ANCHORED, False, [1, 0]),
-    ("one of two with the same name is there: it counts, and the other's room is not free",
+    ("of two pods of one name the present one counts",
          known(HALF, [STRANGER, on("new", has="1 cpu=4", name="a")], [A], of("stranger", "a")),
          ANCHORED, False, [4, 4]),
-    ("no fingerprint", known(HALF, [STRANGER]),
+    ("a fingerprint of unknown pods", known(HALF, [STRANGER], anchor=of("stranger", "ghost")),
          REPORTED, False, [4, 8]),
-    ("a fingerprint of pods that nobody knows", known(HALF, [STRANGER], told=of("stranger", "ghost")),
-         REPORTED, False, [4, 8]),
-    ("what came within the lag may not be in it", known(HALF, [STRANGER, CAME]),
-         REPORTED, False, [4, 4]),
-    ("nor what is on its way, however long",
+    ("a pod within the lag may not be in it", known(HALF, [STRANGER, CAME]), REPORTED, False, [4, 4]),
+    ("nor a pod on its way, however long",
          known(HALF, [STRANGER, on("b", has="1 cpu=4", stage=Stage.BOUND)]),
          REPORTED, False, [4, 4]),
-    ("what came before is in it", known(HALF, [STRANGER, on("b", has="1 cpu=4", since=NOW - LAG)]),
+    ("an earlier pod is in it", known(HALF, [STRANGER, on("b", has="1 cpu=4", since=NOW - LAG)]),
          REPORTED, False, [4, 8]),
-    ("what left is not free before the topology says so", known(FULL, [STRANGER], [A]),
+    ("a departed pod is free once the topology has it", known(FULL, [STRANGER], [A]),
          REPORTED, False, [4, 4]),
-    ("what is given out at the most tells as well what is free",
+    ("the most that is given out limits as well",
          known(FULL, [on("a", "cpu=1 mem=1Gi"), on("b", "cpu=2 mem=1Gi", has="0 cpu=2")]),
          REPORTED, False, [5, 7]),
-    ("nothing is built on where a pod may have come",
+    ("a guess of zones counts for nothing",
          known(HALF, [replace(CAME, record=None, guess=held("1 cpu=4"))]),
          REPORTED, False, [4, 4]),
-    ("nobody knows what an unreadable pod asks: nothing is free",
+    ("beside a new unreadable pod nothing is free",
          known(TWO, [unreadable("x", since=JUST_NOW)]),
          REPORTED, False, [0, 0]),
-    ("until the topology infos for it", known(HALF, [unreadable("x")]),
-         REPORTED, False, [4, 8]),
-    ("a record that names a zone that is not there is void, all of it",
+    ("until the topology accounts for it", known(HALF, [unreadable("x")]), REPORTED, False, [4, 8]),
+    ("a record of an unknown zone is void",
          known(HALF, [on("a", has="0 cpu=2; 7 cpu=2", since=JUST_NOW)]),
          REPORTED, False, [4, 4]),
     ("more is recorded than there is",
          known(TWO, [A, on("b", "cpu=6 mem=1Gi", has="0 cpu=6", since=JUST_NOW)]),
          REPORTED, False, [2, 8]),
-    ("a topology of exactly these pods has less to give", known(HALF, [on("a", has="1 cpu=4")], told=of("a")),
+    ("a topology of exactly these pods has less free", known(HALF, [on("a", has="1 cpu=4")], anchor=of("a")),
          ANCHORED, True, [4, 8]),
-    ("one of others says nothing of them",
+    ("a topology of other pods does not count",
          known(HALF, [on("a", has="1 cpu=4"), B], [STRANGER], of("a", "b", "stranger")),
          OBSERVED, True, [8, 2]),
-    ("one with more to give does not see what init containers keep",
-         known(TWO, [on("a", "init cpu=4 mem=1Gi | cpu=1 mem=1Gi", has="0 cpu=4")], told=of("a")),
+    ("a topology misses what init containers keep",
+         known(TWO, [on("a", "init cpu=4 mem=1Gi | cpu=1 mem=1Gi", has="0 cpu=4")], anchor=of("a")),
          OBSERVED, True, [4, 8]),
-    ("nor does one that is built on",
-         known(HALF, [on("x", "init cpu=4 mem=1Gi | cpu=1 mem=1Gi"), STRANGER], told=of("x", "stranger")),
+    ("also an anchored one",
+         known(HALF, [on("x", "init cpu=4 mem=1Gi | cpu=1 mem=1Gi"), STRANGER], anchor=of("x", "stranger")),
          ANCHORED, False, [0, 4]),
-    ("nor one that lags", known(HALF, [on("x", "init cpu=4 mem=1Gi | cpu=1 mem=1Gi"), STRANGER]),
+    ("also a lagging one", known(HALF, [on("x", "init cpu=4 mem=1Gi | cpu=1 mem=1Gi"), STRANGER]),
          REPORTED, False, [0, 4]),
-    ("what init containers kept is not given back, for it was never taken off",
+    ("init containers' share is not given back",
          known(HALF, [STRANGER], [on("a", "init cpu=4 mem=1Gi | cpu=1 mem=1Gi", has="0 cpu=4")],
                of("stranger", "a")),
          ANCHORED, False, [4, 8]),
@@ -162,19 +141,19 @@ BASES = [
 
 
 @pytest.mark.parametrize(("info", "basis", "exact", "cpus"), table(BASES))
-def test_what_is_free_rests_on_the_best_that_is_known(
+def test_free_is_computed_from_the_best_evidence(
     info: NodeInfo, basis: Basis, *, exact: bool, cpus: list[int]
 ) -> None:
-    found = free(info)
+    capacity = free(info)
 
-    assert (found.basis, found.exact, free_of(found.node, "cpu")) == (basis, exact, cpus)
+    assert (capacity.basis, capacity.exact, free_of(capacity.node, "cpu")) == (basis, exact, cpus)
 
 
 INFOS = [row[1] for row in BASES]
 
 
 @pytest.mark.parametrize("info", [*INFOS, *(replace(info, complete=False) for info in INFOS)])
-def test_it_is_no_matter_what_was_known_before(info: NodeInfo) -> None:
+def test_earlier_computation_changes_no_result(info: NodeInfo) -> None:
     pods = info.assigned_pods
     others = [
         replace(info, assigned_pods=tuple(replace(pod, demand=SHARES.demand) for pod in pods)),
@@ -184,8 +163,8 @@ def test_it_is_no_matter_what_was_known_before(info: NodeInfo) -> None:
     ]
     earlier = [(other, free(other)) for other in [*INFOS, *others]]
 
-    found = [free_capacity(info, now=NOW, lag=LAG, before=before) for before in earlier]
-    assert found == [free(info)] * len(earlier)
+    for before in earlier:
+        assert free_capacity(info, now=NOW, lag=LAG, before=before) == free(info)
 
 
 def test_change_of_stage_recounts_nothing() -> None:
@@ -193,30 +172,22 @@ def test_change_of_stage_recounts_nothing() -> None:
     before = info, free(info)
     bound = replace(info, assigned_pods=(A, replace(B, stage=Stage.BOUND)))
 
-    found = free_capacity(bound, now=NOW, lag=LAG, before=before)
-    assert found.node is before[1].node
-    assert found == free(bound)
-
-
-def test_file_without_pods_relies_on_the_topology() -> None:
-    told_of_none = replace(known(FULL, [STRANGER]), complete=False)
-
-    assert free_of(free(told_of_none).node, "cpu") == [0, 0]
+    capacity = free_capacity(bound, now=NOW, lag=LAG, before=before)
+    assert capacity.node is before[1].node
+    assert capacity == free(bound)
 
 
 def test_managers_that_are_off_give_nothing_out() -> None:
-    told = replace(TWO, cpu_manager=CpuManager.NONE)
+    off = replace(TWO, cpu_manager=CpuManager.NONE)
 
-    assert not holds(told, asks("cpu=4 mem=1Gi"))
-    assert free(NodeInfo(told, (STRANGER,))).basis is Basis.OBSERVED
+    assert not holds(off, asks("cpu=4 mem=1Gi"))
+    assert free(NodeInfo(off, (STRANGER,))).basis is Basis.OBSERVED
 
 
 EXCLUSIVE = [
     # what it shows               zone            pod                                   counts
     ("CPUs of its own",            "cpu=8",        "cpu=2 mem=1Gi",                      True),
-    ("CPUs that all share",        "gpu=1",        "cpu=2 mem=1Gi",                      False),
     ("memory of its own",          "cpu=8 mem=8Gi", "cpu=500m mem=1Gi",                  True),
-    ("memory that all share",      "cpu=8",        "cpu=500m mem=1Gi",                   False),
     ("a device of the node",       "cpu=8 gpu=1",  "cpu=1.. gpu=1",                      True),
     ("a device of other nodes",    "cpu=8 gpu=1",  "cpu=1.. nic=1",                      False),
     ("nothing of its own",         "cpu=8 mem=8Gi", "cpu=2.. mem=1Gi..",                 False),
@@ -236,21 +207,21 @@ BLOCK = on("block", "cpu=1 mem=12Gi", has="0 cpu=1; 0,1 mem=12Gi")
 
 
 def test_memory_over_two_zones_groups_them() -> None:
-    found = free(NodeInfo(WIDE, (BLOCK,)))
+    capacity = free(NodeInfo(WIDE, (BLOCK,)))
 
-    assert free_of(found.node, "mem") == [0, 4, 8]
-    assert [set(zone.cells) for zone in found.node.zones] == [{0, 1}, {0, 1}, set()]
+    assert free_of(capacity.node, "mem") == [0, 4, 8]
+    assert [set(zone.cells) for zone in capacity.node.zones] == [{0, 1}, {0, 1}, set()]
 
 
-def test_no_topology_tells_of_groups_but_records_do() -> None:
+def test_memory_groups_are_known_from_records() -> None:
     published = node(
         "cpu=8//7 mem=8Gi//0", "cpu=8 mem=8Gi//4Gi", "cpu=8//4 mem=8Gi//7Gi", policy="restricted"
     )
     info = NodeInfo(published, (BLOCK, STRANGER), fingerprint=of("block", "stranger"))
-    found = free(info)
+    capacity = free(info)
 
-    assert found.basis is Basis.ANCHORED
-    assert [set(zone.cells) for zone in found.node.zones] == [{0, 1}, {0, 1}, {2}]
+    assert capacity.basis is Basis.ANCHORED
+    assert [set(zone.cells) for zone in capacity.node.zones] == [{0, 1}, {0, 1}, {2}]
     # Zone 1 serves nobody alone, and zone 2, where the stranger may have memory, nobody beside others.
     assert predicted(info, "cpu=6 mem=4Gi").verdict.refusal
     assert predicted(info, "cpu=2 mem=1Gi").held == held("2 cpu=2 mem=1Gi")
@@ -271,5 +242,5 @@ def test_possible_memory_group_makes_zones_uncertain() -> None:
 def test_last_started_unseen_pod_may_be_uncounted() -> None:
     pods = tuple(replace(on(f"p{at}", since=NOW), started=10 - at) for at in range(10))
 
-    assert free(known(HALF, pods, told=of(*(pod.uid for pod in pods[1:])))).basis is Basis.ANCHORED
-    assert free(known(HALF, pods, told=of(*(pod.uid for pod in pods[:9])))).basis is Basis.REPORTED
+    assert free(known(HALF, pods, anchor=of(*(pod.uid for pod in pods[1:])))).basis is Basis.ANCHORED
+    assert free(known(HALF, pods, anchor=of(*(pod.uid for pod in pods[:9])))).basis is Basis.REPORTED

@@ -1,6 +1,6 @@
-"""What is believed of the agent beside a kubelet: all that can be so on its node."""
+"""Reports of an agent are believed as far as they are possible on its node."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.ledger.observations import RELEASED, given_away, possible_reports
 from numalign.model.machine import read_list
-from numalign.model.node import CpuManager, MemoryManager, Node
+from numalign.model.node import CpuManager, MemoryManager
 from tests.unit.ledger.conftest import held
 from tests.worlds.notation import machine, node, table
 
@@ -23,124 +23,109 @@ TWO = machine(
 COUNTS = node("cpu=8/6 mem=10Gi gpu=2", "cpu=8 mem=10Gi gpu=1")
 
 
-def told(has: str, cpus: str = "") -> PlacementRecord:
-    """What an agent says of a pod."""
+def report(has: str, cpus: str = "") -> PlacementRecord:
     return PlacementRecord(held(has), Source.KUBELET, cpus=read_list(cpus))
-
-
-def is_believed(place: Node, **pods: PlacementRecord) -> Mapping[str, PlacementRecord]:
-    return possible_reports(place, pods)
 
 
 POSSIBLE = [
     # what it shows                                what is said
-    ("CPUs and memory of a zone",                  told("0 cpu=2 mem=1Gi", "1,9")),
-    ("CPUs of two zones, memory on both",          told("0 cpu=2; 1 cpu=1; 0,1 mem=12Gi", "1,9,4")),
-    ("nothing",                                    told("")),
-    ("a device between zones",                     told("0,1 nic=1")),
-    ("a device of which nobody knows where it is", told("- nic=1")),
-    ("a device that is ill, which its pod keeps",  told("0 gpu=2")),
-    ("all that there is",                          told("0 cpu=6 mem=10Gi; 1 cpu=8 mem=10Gi", "1-7,9-15")),
+    ("CPUs and memory of a zone",                  report("0 cpu=2 mem=1Gi", "1,9")),
+    ("CPUs of two zones, memory on both",          report("0 cpu=2; 1 cpu=1; 0,1 mem=12Gi", "1,9,4")),
+    ("a device without a zone", report("- nic=1")),
+    ("an unhealthy device, which its pod keeps",  report("0 gpu=2")),
+    ("all that there is",                          report("0 cpu=6 mem=10Gi; 1 cpu=8 mem=10Gi", "1-7,9-15")),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("record", table(POSSIBLE))
-def test_what_can_be_is_believed_as_it_is(record: PlacementRecord) -> None:
-    assert is_believed(TWO, a=record) == {"a": record}
+def test_possible_report_is_believed(record: PlacementRecord) -> None:
+    assert possible_reports(TWO, {"a": record}) == {"a": record}
 
 
 IMPOSSIBLE = [
     # what it shows                              what is said
-    ("a zone that is not there",                 told("7 mem=1Gi")),
-    ("a CPU that is not there",                  told("0 cpu=1", "77")),
-    ("a CPU that is kept for the system",        told("0 cpu=1", "8")),
-    ("a CPU of another zone",                    told("0 cpu=1", "4")),
-    ("fewer CPUs than ids",                      told("0 cpu=1", "1,9")),
-    ("ids without CPUs",                         told("0 mem=1Gi", "1")),
-    ("CPUs without ids",                         told("0 cpu=1")),
-    ("CPUs that lie on two zones at once",       told("0,1 cpu=2", "1,4")),
-    ("more memory than its zone has",            told("0 mem=11Gi")),
-    ("a device between zones that have none so", told("0,1 gpu=1")),
-    ("more devices than there ever were",        told("1 gpu=2")),
+    ("an unknown zone",                 report("7 mem=1Gi")),
+    ("a CPU reserved for the system",        report("0 cpu=1", "8")),
+    ("a CPU of another zone",                    report("0 cpu=1", "4")),
+    ("fewer CPUs than ids",                      report("0 cpu=1", "1,9")),
+    ("CPUs without ids",                         report("0 cpu=1")),
+    ("CPUs that lie on two zones at once",       report("0,1 cpu=2", "1,4")),
+    ("more memory than its zone has",            report("0 mem=11Gi")),
+    ("more devices than exist",        report("1 gpu=2")),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("record", table(IMPOSSIBLE))
-def test_impossible_observation_is_dropped_alone(record: PlacementRecord) -> None:
-    other = told("1 cpu=1", "5")
+def test_impossible_report_is_dropped_alone(record: PlacementRecord) -> None:
+    other = report("1 cpu=1", "5")
 
-    assert is_believed(TWO, a=record, b=other) == {"b": other}
-
-
-def test_observations_beyond_capacity_are_all_dropped() -> None:
-    half = told("0 mem=6Gi")
-
-    assert is_believed(TWO, a=half) == {"a": half}
-    assert is_believed(TWO, a=half, b=half, c=told("1 mem=1Gi")) == {}
+    assert possible_reports(TWO, {"a": record, "b": other}) == {"b": other}
 
 
-def test_what_no_manager_gives_out_is_left_out() -> None:
+def test_reports_beyond_capacity_are_all_dropped() -> None:
+    half = report("0 mem=6Gi")
+
+    assert possible_reports(TWO, {"a": half}) == {"a": half}
+    assert possible_reports(TWO, {"a": half, "b": half, "c": report("1 mem=1Gi")}) == {}
+
+
+def test_what_no_manager_gives_out_is_dropped() -> None:
     lone = machine("cpu=0-3 mem=10Gi", reserved="0", memory_manager=MemoryManager.NONE)
 
-    assert is_believed(lone, a=told("0 cpu=1 mem=1Gi gpu=1", "1")) == {"a": told("0 cpu=1", "1")}
+    reports = possible_reports(lone, {"a": report("0 cpu=1 mem=1Gi gpu=1", "1")})
+
+    assert reports == {"a": report("0 cpu=1", "1")}
 
 
-def test_ids_are_no_matter_where_the_cpu_manager_is_off() -> None:
+def test_ids_are_ignored_where_the_cpu_manager_is_off() -> None:
     off = machine("cpu=0-3 mem=10Gi", reserved="0", cpu_manager=CpuManager.NONE)
 
-    assert is_believed(off, a=told("0 mem=1Gi", "99")).keys() == {"a"}
+    assert possible_reports(off, {"a": report("0 mem=1Gi", "99")}).keys() == {"a"}
 
 
-def test_where_the_machine_is_not_known_ids_say_nothing() -> None:
-    found = is_believed(COUNTS, a=told("0 cpu=2 mem=1Gi", "77,78"), b=told("0 cpu=7", "1-7"))
+def test_ids_are_dropped_without_a_described_machine() -> None:
+    reported = {"a": report("0 cpu=2 mem=1Gi", "77,78"), "b": report("0 cpu=7", "1-7")}
+    reports = possible_reports(COUNTS, reported)
 
-    assert found == {"a": PlacementRecord(held("0 cpu=2 mem=1Gi"), Source.KUBELET)}
+    assert reports == {"a": PlacementRecord(held("0 cpu=2 mem=1Gi"), Source.KUBELET)}
 
 
 GIVEN_AWAY = [
     # what it shows                   what it had              what another has         is it given away?
-    ("other CPUs",                    told("0 cpu=1", "1"),    told("0 cpu=1", "2"),    False),
-    ("the same CPU",                  told("0 cpu=1", "1"),    told("0 cpu=2", "1-2"),  True),
-    ("memory that there is for both", told("0 mem=5Gi"),       told("0 mem=5Gi"),       False),
-    ("memory that there is once",     told("0 mem=6Gi"),       told("0 mem=5Gi"),       True),
-    ("the only device",               told("1 gpu=1"),         told("1 gpu=1"),         True),
-    ("a device of a zone that is gone", told("9 gpu=1"),       told("1 gpu=1"),         False),
-    ("more than there is by now",     told("0 cpu=7", "1-7"),  told("1 gpu=1"),         True),
-    ("nothing",                       RELEASED,                told("1 gpu=1"),         False),
+    ("the same CPU",                  report("0 cpu=1", "1"),    report("0 cpu=2", "1-2"),  True),
+    ("memory that there is once",     report("0 mem=6Gi"),       report("0 mem=5Gi"),       True),
+    ("a device of a zone that is gone", report("9 gpu=1"),       report("1 gpu=1"),         False),
+    ("more than there is by now",     report("0 cpu=7", "1-7"),  report("1 gpu=1"),         True),
+    ("nothing",                       RELEASED,                report("1 gpu=1"),         False),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("had", "other", "given"), table(GIVEN_AWAY))
-def test_what_others_have_by_now_a_pod_has_no_more(
-    had: PlacementRecord, other: PlacementRecord, *, given: bool
-) -> None:
+def test_pod_loses_what_another_holds(had: PlacementRecord, other: PlacementRecord, *, given: bool) -> None:
     assert given_away(TWO, {"a": had, "b": RELEASED}, [other]) == ({"a"} if given else set())
 
 
-def test_what_several_have_together_is_given_away_as_well() -> None:
-    others = [told("0 mem=2Gi"), told("0 mem=3Gi")]
+def test_pod_loses_what_several_hold_together() -> None:
+    others = [report("0 mem=2Gi"), report("0 mem=3Gi")]
 
-    assert given_away(TWO, {"a": told("0 mem=5Gi"), "b": told("0 mem=6Gi")}, others) == {"b"}
+    assert given_away(TWO, {"a": report("0 mem=5Gi"), "b": report("0 mem=6Gi")}, others) == {"b"}
 
 
 class Walked(tuple[Any, ...]):  # noqa: SLOT001  a tuple can have none but empty ones
-    """A tuple that counts how often somebody goes through it."""
-
     walks = 0
 
     def __iter__(self) -> Iterator[Any]:
-        """Go through it once more."""
         self.walks += 1
         return super().__iter__()
 
 
 def test_device_zones_are_read_once_for_all_pods() -> None:
-    """Whoever has taken over a node can have its agent name a thousand of both."""
+    """A compromised node can report a thousand of both."""
     assert TWO.machine
     walked = Walked(TWO.machine.devices)
     place = replace(TWO, machine=replace(TWO.machine, devices=walked))
     before = walked.walks
-    pods = {str(number): told("1 gpu=1" if number == 0 else "1 gpu=2") for number in range(100)}
+    pods = {str(number): report("1 gpu=1" if number == 0 else "1 gpu=2") for number in range(100)}
 
     assert possible_reports(place, pods).keys() == {"0"}
     assert walked.walks == before + 1

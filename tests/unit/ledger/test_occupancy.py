@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from numalign.ledger.free import free_capacity
-from numalign.ledger.model import AssignedPod, Basis, NodeInfo, PlacementRecord, Source
+from numalign.ledger.model import AssignedPod, NodeInfo, PlacementRecord, Source
 from numalign.ledger.occupancy import nowhere_alone, sharing, with_occupants
 from numalign.model.intent import Intent
 from tests.unit.ledger.conftest import LAG, NOW, STRANGER, TWO, held, on
@@ -33,29 +33,18 @@ GPUS = node("cpu=8 gpu=1", "cpu=8 gpu=1", policy="restricted")
 HELD = [
     # what it shows, the pod
     #     the zones that count as occupied, and those that it has to itself
-    ("nobody asks anything of it", on("a", has="0 cpu=4"),
-         "", ""),
-    ("it has an intent", meaning(RESTRICTED, on("a", has="0 cpu=4")),
-         "0", ""),
-    ("it is to be alone", meaning(ALONE, on("a", has="1 cpu=4")),
-         "1", "1"),
-    ("it holds nothing that its intent is about",
+    ("it has no intent", on("a", has="0 cpu=4"), "", ""),
+    ("it has an intent", meaning(RESTRICTED, on("a", has="0 cpu=4")), "0", ""),
+    ("it is exclusive", meaning(ALONE, on("a", has="1 cpu=4")), "1", "1"),
+    ("nothing that its intent names",
          meaning(means("restricted gpu", exclusive=True), on("a", has="0 cpu=4")),
          "", ""),
-    ("it holds nothing at all", meaning(ALONE, on("a", "cpu=4..", has="")),
-         "", ""),
-    ("nobody knows where it is: it may be anywhere, and keeps nobody away", meaning(ALONE, on("a")),
-         "0 1", ""),
-    ("it was predicted, and that is not certain", meaning(ALONE, guessed("1 cpu=4")),
-         "0 1", "1"),
-    ("of what its intent is about all is known", meaning(replace(ALONE, resources=("cpu",)), HALF_KNOWN),
-         "0", "0"),
-    ("of what its intent is about not all is known", meaning(ALONE, HALF_KNOWN),
-         "0 1", "0"),
-    ("nobody knows what it asks for", meaning(RESTRICTED, UNREADABLE),
-         "0 1", ""),
-    ("its record names a zone that is not there", meaning(ALONE, on("a", has="7 cpu=4")),
-         "0 1", ""),
+    ("unknown zones", meaning(ALONE, on("a")), "0 1", ""),
+    ("a guess of zones", meaning(ALONE, guessed("1 cpu=4")), "0 1", "1"),
+    ("known resources of its intent", meaning(replace(ALONE, resources=("cpu",)), HALF_KNOWN), "0", "0"),
+    ("an unknown resource of its intent", meaning(ALONE, HALF_KNOWN), "0 1", "0"),
+    ("it cannot be read", meaning(RESTRICTED, UNREADABLE), "0 1", ""),
+    ("a record of an unknown zone", meaning(ALONE, on("a", has="7 cpu=4")), "0 1", ""),
 ]  # fmt: skip
 
 
@@ -63,59 +52,52 @@ HELD = [
 def test_unknown_use_counts_against_exclusive_pods_only(
     pod: AssignedPod, occupied: str, exclusive: str
 ) -> None:
-    found = with_occupants(GPUS, [pod], exact=True)
+    occupied_node = with_occupants(GPUS, [pod], exact=True)
 
-    assert (shown(found.occupied), shown(found.exclusive)) == (occupied, exclusive)
+    assert (shown(occupied_node.occupied), shown(occupied_node.exclusive)) == (occupied, exclusive)
 
 
 def shown(zones: frozenset[int]) -> str:
     return " ".join(map(str, sorted(zones)))
 
 
-def test_a_node_of_one_zone_has_all_of_its_pods_there() -> None:
+def test_unknown_pod_on_a_single_zone_is_in_it() -> None:
     one = node("cpu=8", policy="restricted")
-    found = with_occupants(one, [meaning(ALONE, on("a"))], exact=True)
+    occupied_node = with_occupants(one, [meaning(ALONE, on("a"))], exact=True)
 
-    assert (shown(found.occupied), shown(found.exclusive)) == ("0", "0")
+    assert (shown(occupied_node.occupied), shown(occupied_node.exclusive)) == ("0", "0")
 
 
 def test_uncertain_free_amounts_exclude_exclusive_pods() -> None:
-    found = with_occupants(TWO, [meaning(ALONE, on("a", has="0 cpu=4"))], exact=False)
+    occupied_node = with_occupants(TWO, [meaning(ALONE, on("a", has="0 cpu=4"))], exact=False)
 
-    assert (shown(found.occupied), shown(found.exclusive)) == ("0 1", "0")
+    assert (shown(occupied_node.occupied), shown(occupied_node.exclusive)) == ("0 1", "0")
     assert with_occupants(TWO, [on("a", has="0 cpu=4")], exact=False) is TWO
 
 
 def test_one_occupied_zone_blocks_a_pod_of_any_zone() -> None:
-    found = with_occupants(TWO, [meaning(RESTRICTED, on("a", has="0 cpu=4"))], exact=True)
+    occupied_node = with_occupants(TWO, [meaning(RESTRICTED, on("a", has="0 cpu=4"))], exact=True)
 
-    assert shown(nowhere_alone(found).occupied) == "0 1"
+    assert shown(nowhere_alone(occupied_node).occupied) == "0 1"
     assert nowhere_alone(TWO) is TWO
 
 
-def test_those_are_known_that_share_the_zones_of_a_pod() -> None:
+def test_sharing_lists_pods_with_intent_in_the_same_zones() -> None:
     alone = meaning(ALONE, on("alone", has="0 cpu=4"))
     pods = (
         alone,
-        meaning(RESTRICTED, on("beside", has="0,1 cpu=4")),
+        meaning(RESTRICTED, on("same", has="0,1 cpu=4")),
         meaning(RESTRICTED, on("away", has="1 cpu=4")),
         meaning(RESTRICTED, on("anywhere")),
         on("quiet", has="0 cpu=4"),
     )
 
-    assert [pod.uid for pod in sharing(TWO, pods, alone)] == ["beside"]
+    assert [pod.uid for pod in sharing(TWO, pods, alone)] == ["same"]
 
 
 # What is free, and for whom.
 
 A_ALONE = meaning(ALONE, on("a", has="0 cpu=4"))
-
-
-def test_occupants_are_part_of_free() -> None:
-    info = NodeInfo(TWO, (A_ALONE, on("b", has="1 cpu=4")))
-    free = free_capacity(info, now=NOW, lag=LAG)
-
-    assert (free.basis, shown(free.node.occupied), shown(free.node.exclusive)) == (Basis.OBSERVED, "0", "0")
 
 
 def test_unknown_pod_leaves_exclusivity_uncertain() -> None:
@@ -133,7 +115,7 @@ def test_resized_request_is_not_the_admitted_one() -> None:
 
 
 def test_emptied_node_has_no_occupants() -> None:
-    node_ = with_occupants(TWO, [A_ALONE], exact=True)
+    occupied_node = with_occupants(TWO, [A_ALONE], exact=True)
 
-    assert node_.emptied() == TWO.emptied()
-    assert node_.in_health() == TWO.in_health()
+    assert occupied_node.emptied() == TWO.emptied()
+    assert occupied_node.in_health() == TWO.in_health()

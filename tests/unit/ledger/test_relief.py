@@ -1,4 +1,4 @@
-"""What the going of pods could bring, added up; `tests/laws` holds it against the rules."""
+"""What departures of pods could free, added up; `tests/laws` compares it with the rules."""
 
 import pytest
 
@@ -35,23 +35,25 @@ UNREAD = AssignedPod("x", ("team", "x"), None, A.stage)
 TWICE = "cpu=5 mem=1Gi | cpu=5 mem=1Gi"
 LEAST = [
     # what it shows                              the pods           the pod            policy   how many
-    ("nobody where there is room",               [A],               "cpu=8 mem=1Gi", SINGLE,  0),
+    ("none where there is room",               [A],               "cpu=8 mem=1Gi", SINGLE,  0),
     ("one of those in one zone",                 [A, C],            "cpu=8 mem=1Gi", SINGLE,  1),
     ("two that share a zone",                    [A, B, C, D],      "cpu=8 mem=1Gi", SINGLE,  2),
-    ("nobody's going makes a zone larger",       [A, B, C, D],      "cpu=9 mem=1Gi", SINGLE,  None),
+    ("no departure makes a zone larger",       [A, B, C, D],      "cpu=9 mem=1Gi", SINGLE,  None),
     ("where pods may spread, the node's sum",    [A, B, C, D],      "cpu=9 mem=1Gi", LOOSE,   2),
     ("each container in a zone of its own",      [A, B, C, D],      TWICE,           SINGLE,  2),
-    ("who sits nobody knows where may sit apart", [UNKNOWN, C],     "cpu=8 mem=1Gi", SINGLE,  0),
-    ("and of whom nobody can read all",          [UNREAD],          "cpu=8 mem=1Gi", SINGLE,  1),
+    ("a pod of unknown zones may be split", [UNKNOWN, C],     "cpu=8 mem=1Gi", SINGLE,  0),
+    ("an unreadable pod",          [UNREAD],          "cpu=8 mem=1Gi", SINGLE,  1),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pods", "wanted", "policy", "least"), table(LEAST))
-def test_no_fewer_have_to_go(pods: list[AssignedPod], wanted: str, policy: str, least: int | None) -> None:
+def test_fewest_pods_that_have_to_leave(
+    pods: list[AssignedPod], wanted: str, policy: str, least: int | None
+) -> None:
     assert added_up(*pods, wanted=wanted, policy=policy).least() == least
 
 
-def test_only_pods_of_one_zone_are_looked_at_together() -> None:
+def test_pods_of_one_zone_are_tried_together() -> None:
     gain = added_up(A, B, C, D)
     pairs = [tuple(each.uid for each in chosen) for chosen in gain.choices(2)]
 
@@ -59,7 +61,7 @@ def test_only_pods_of_one_zone_are_looked_at_together() -> None:
     assert [gain.suffices(chosen) for chosen in gain.choices(2)] == [True, True]
 
 
-def test_where_a_pod_may_spread_all_are_looked_at_together() -> None:
+def test_all_pods_are_tried_where_a_pod_may_spread() -> None:
     assert len([*added_up(A, B, C, D, wanted="cpu=9 mem=1Gi", policy=LOOSE).choices(2)]) == 6
 
 
@@ -67,13 +69,13 @@ def test_pod_in_every_zone_is_examined_once() -> None:
     assert [[each.uid for each in chosen] for chosen in added_up(UNKNOWN, C).choices(1)] == [["u"], ["c"]]
 
 
-def test_who_requests_what_the_node_lacks_may_go_for_that() -> None:
+def test_departure_may_end_a_shortage_of_the_node() -> None:
     sharing = on("s", "cpu=10.. mem=1Gi..")
     assert added_up(sharing, totals="cpu=16 mem=16Gi").least() == 1
     assert added_up(sharing, totals="cpu=20 mem=16Gi").leavers == ()
 
 
-def test_room_for_another_pod_beside_the_one_that_wants_in() -> None:
+def test_room_for_another_pod_after_departures() -> None:
     gain = added_up(A, B, C, D)
     gone = next(gain.choices(2))
 
