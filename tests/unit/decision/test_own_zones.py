@@ -1,4 +1,4 @@
-"""Whose zones are whose, and who may come to them."""
+"""Which zones a pod has to itself, and which pods may share them."""
 
 from dataclasses import replace
 
@@ -16,18 +16,16 @@ from tests.worlds.notation import GPU, asks, means, node, table
 SINGLE = "single-numa-node"
 TWO = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
 ONE = node("cpu=8 mem=8Gi", cpu_manager=CpuManager.NONE, memory_manager=MemoryManager.NONE)
-ALONE, BESIDE = means(SINGLE, exclusive=True), means(SINGLE)
+ALONE, SHARING = means(SINGLE, exclusive=True), means(SINGLE)
 
 OWN = [
     # what it shows                        the intent            what the pod holds       its own zones
-    ("all that it holds",                  means(SINGLE),        "0 cpu=1; 1 gpu=1",      {0, 1}),
-    ("only what the intent is about",      means(f"{SINGLE} gpu"), "0 cpu=1; 1 gpu=1",    {1}),
-    ("a block lies on all of its zones",   means("restricted"),  "0,1 mem=9Gi",           {0, 1}),
-    ("it holds nothing",                   means("restricted"),  "",                      set()),
-    ("nothing that the intent is about",   means(f"{SINGLE} gpu"), "0 cpu=1",             set()),
-    ("a device nowhere has no zone",       means("restricted"),  "- gpu=1",               set()),
-    ("at best effort, too",                means("best-effort"), "0 cpu=1",               {0}),
-    ("who asks nothing has none",          means("none"),        "0 cpu=1",               set()),
+    ("all that it holds",                means(SINGLE),          "0 cpu=1; 1 gpu=1", {0, 1}),
+    ("only what the intent is about",    means(f"{SINGLE} gpu"), "0 cpu=1; 1 gpu=1", {1}),
+    ("a block lies on all of its zones", means("restricted"),    "0,1 mem=9Gi",      {0, 1}),
+    ("nothing that the intent is about", means(f"{SINGLE} gpu"), "0 cpu=1",          set()),
+    ("a device nowhere has no zone",     means("restricted"),    "- gpu=1",          set()),
+    ("without an intent none",           means("none"),          "0 cpu=1",          set()),
 ]  # fmt: skip
 
 
@@ -51,58 +49,46 @@ def test_single_zone_provides_every_resource(containers: str, intent: Intent, zo
     assert own_zones(ONE, asks(containers), intent, {}) == zones
 
 
-def taken(told: Node, occupied: str, exclusive: str = "") -> Node:
-    """The node with pods with an intent on these zones, some of which are to be alone."""
+def taken(host: Node, occupied: str, exclusive: str = "") -> Node:
+    """The node with pods with an intent on these zones, some of which are exclusive."""
     numbers = (frozenset(ZoneId(int(zone)) for zone in zones.split()) for zones in (occupied, exclusive))
     occupied_zones, exclusive_zones = numbers
-    return replace(told, occupied=occupied_zones, exclusive=exclusive_zones)
+    return replace(host, occupied=occupied_zones, exclusive=exclusive_zones)
 
 
 FIRST_FULL = node("cpu=8//0 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
-ASKED = [
+REQUESTS = [
     # what it shows, the node
     #     the intent, why not
-    ("nobody is there", TWO,
-         ALONE, None),
-    ("others are in its zone", taken(TWO, "0"),
-         ALONE, (Cause.NOT_ALONE, ("node-0",))),
-    ("others are in another zone", taken(TWO, "1"),
-         ALONE, None),
-    ("where it is predicted counts, not where it could be", taken(FIRST_FULL, "0"),
-         ALONE, None),
-    ("others are there, and it is not to be alone", taken(TWO, "0 1"),
-         BESIDE, None),
-    ("another has the zone to itself", taken(TWO, "0 1", "0"),
-         BESIDE, (Cause.NOT_SHARED, ("node-0",))),
-    ("another has the other zone to itself", taken(TWO, "0 1", "1"),
-         BESIDE, None),
-    ("two that are to be alone", taken(TWO, "0", "0"),
-         ALONE, (Cause.NOT_SHARED, ("node-0",))),
+    ("no other pods", TWO, ALONE, None),
+    ("others are in its zone", taken(TWO, "0"), ALONE, (Cause.NOT_ALONE, ("node-0",))),
+    ("where it is predicted counts, not where it could be", taken(FIRST_FULL, "0"), ALONE, None),
+    ("a pod that is not exclusive", taken(TWO, "0 1"), SHARING, None),
+    ("another has the zone to itself", taken(TWO, "0 1", "0"), SHARING, (Cause.NOT_SHARED, ("node-0",))),
+    ("two exclusive pods", taken(TWO, "0", "0"), ALONE, (Cause.NOT_SHARED, ("node-0",))),
     ("at best effort it has an intent", taken(TWO, "0", "0"),
          means("best-effort"), (Cause.NOT_SHARED, ("node-0",))),
-    ("without an intent nobody is kept away", taken(TWO, "0 1", "0 1"),
-         means("none"), None),
-    ("its intent is about what is elsewhere", taken(TWO, "0 1", "0 1"),
-         means(f"{SINGLE} gpu"), None),
+    ("a pod without an intent", taken(TWO, "0 1", "0 1"), means("none"), None),
+    ("its intent is about what is elsewhere", taken(TWO, "0 1", "0 1"), means(f"{SINGLE} gpu"), None),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("told", "intent", "why"), table(ASKED))
-def test_who_may_come_to_a_node(
-    told: Node, intent: Intent, why: tuple[Cause, tuple[str, ...]] | None
+@pytest.mark.parametrize(("host", "intent", "why"), table(REQUESTS))
+def test_exclusive_zones_refuse_other_pods(
+    host: Node, intent: Intent, why: tuple[Cause, tuple[str, ...]] | None
 ) -> None:
-    refusal = evaluate(told, asks("cpu=2 mem=1Gi"), intent).refusal
+    refusal = evaluate(host, asks("cpu=2 mem=1Gi"), intent).refusal
 
     assert (refusal and (refusal.cause, refusal.zones)) == why
 
 
-@pytest.mark.parametrize("told", [taken(TWO, "0 1"), taken(TWO, "0 1", "0 1")])
-def test_who_is_there_now_is_no_refusal_for_good(told: Node) -> None:
-    verdict = evaluate(told, asks("cpu=2 mem=1Gi"), ALONE)
+@pytest.mark.parametrize("host", [taken(TWO, "0 1"), taken(TWO, "0 1", "0 1")])
+def test_refusal_beside_other_pods_is_temporary(host: Node) -> None:
+    verdict = evaluate(host, asks("cpu=2 mem=1Gi"), ALONE)
 
     assert verdict.refusal
     assert (verdict.permanent, verdict.refusal.refuser) == (False, Refuser.INTENT)
-    assert not evaluate(told.emptied(), asks("cpu=2 mem=1Gi"), ALONE).refusal
+    assert not evaluate(host.emptied(), asks("cpu=2 mem=1Gi"), ALONE).refusal
 
 
 def test_permanent_refusal_comes_first() -> None:

@@ -8,13 +8,13 @@ from tests.worlds.notation import table
 
 APART = [
     # what it shows                    the zones             the requests           whether they fit
-    ("one for each zone",              [{"a": 2}, {"a": 2}], [{"a": 2}, {"a": 2}],  True),
-    ("two in one zone",                [{"a": 4}],           [{"a": 2}, {"a": 2}],  True),
-    ("enough in total, not in a zone", [{"a": 3}, {"a": 3}], [{"a": 2}] * 3,        False),
-    ("large ones first",               [{"a": 3}, {"a": 2}], [{"a": 2}, {"a": 3}],  True),
-    ("two resources in different zones", [{"a": 2}, {"b": 2}], [{"a": 1, "b": 1}],  False),
-    ("nothing",                        [],                   [],                    True),
-    ("more requests than are tried",   [{"a": 999}],         [{"a": 1}] * (MOST_REQUESTS + 1), None),
+    ("one for each zone",                [{"a": 2}, {"a": 2}], [{"a": 2}, {"a": 2}],             True),
+    ("two in one zone",                  [{"a": 4}],           [{"a": 2}, {"a": 2}],             True),
+    ("enough in total, not in a zone",   [{"a": 3}, {"a": 3}], [{"a": 2}] * 3,                   False),
+    ("large ones first",                 [{"a": 3}, {"a": 2}], [{"a": 2}, {"a": 3}],             True),
+    ("two resources in different zones", [{"a": 2}, {"b": 2}], [{"a": 1, "b": 1}],               False),
+    ("nothing",                          [],                   [],                               True),
+    ("more requests than are tried",     [{"a": 999}],         [{"a": 1}] * (MOST_REQUESTS + 1), None),
 ]  # fmt: skip
 
 

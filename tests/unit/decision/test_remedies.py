@@ -27,17 +27,17 @@ HELPFUL = [
 
 
 @pytest.mark.parametrize(("empty", "containers", "helps"), table(HELPFUL))
-def test_what_helps(empty: Node, containers: list[str], helps: tuple[str, ...]) -> None:
-    asked, intent = asks(*containers), means("single-numa-node")
+def test_remedy_names_what_would_help(empty: Node, containers: list[str], helps: tuple[str, ...]) -> None:
+    request, intent = asks(*containers), means("single-numa-node")
 
-    assert evaluate(empty, asked, intent).not_when_empty
-    assert remedies(empty, asked, intent) == helps
+    assert evaluate(empty, request, intent).not_when_empty
+    assert remedies(empty, request, intent) == helps
 
 
 def test_shared_cpus_do_not_meet_an_intent_for_cpus() -> None:
-    asked = asks("init cpu=1 mem=1Gi", "cpu=14 mem=1Gi")
+    request = asks("init cpu=1 mem=1Gi", "cpu=14 mem=1Gi")
 
-    assert remedies(RESERVING, asked, means("single-numa-node cpu")) == (SCOPE,)
+    assert remedies(RESERVING, request, means("single-numa-node cpu")) == (SCOPE,)
 
 
 def test_remedy_fits_into_a_warning_for_long_names() -> None:
@@ -51,7 +51,7 @@ def test_remedy_fits_into_a_warning_for_long_names() -> None:
     assert all(warning(text).endswith(text) for text in helps)
 
 
-def test_nothing_is_tried_for_a_pod_that_takes_long() -> None:
+def test_no_remedy_is_tried_beyond_the_work_limit() -> None:
     many = asks("init cpu=1 mem=1Gi", *["cpu=1 mem=1Gi"] * 500)
 
     assert why_not_when_empty(RESERVING, many, means("single-numa-node")) == (NOT_WHEN_EMPTY,)

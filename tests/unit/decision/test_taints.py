@@ -1,4 +1,4 @@
-"""What pods have to ask for that say by a toleration which nodes they are for."""
+"""What pods have to request whose tolerations name nodes with guarantees."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,38 +24,36 @@ def tolerating(key: str, value: str = "", effect: str = "NoSchedule") -> Tolerat
     return Toleration(key, Tolerating.EQUAL, value, effect)
 
 
+NONE, SECOND = (f'"{name}" gets no exclusive CPUs' for name in ("c0", "c1"))
+NO_CONTAINER = "no container gets exclusive CPUs"
+
 DEMANDED = [
     # the taint,    the pod                    its intent                     what it lacks
-    #   CPUs of their own, whatever is asked of alignment
-    (DEDICATED,     WHOLE,                     means("none"),                 None),
-    (DEDICATED,     f"{WHOLE} | {WHOLE}",      SINGLE,                        None),
-    (DEDICATED,     HALF,                      SINGLE,                        ('container "c0" gets no'
-                                                                              ' exclusive CPUs')),
-    (DEDICATED,     BURSTABLE,                 SINGLE,                        ('container "c0" gets no'
-                                                                              ' exclusive CPUs')),
-    (DEDICATED,     f"{WHOLE} | {HALF}",       SINGLE,                        ('container "c1" gets no'
-                                                                              ' exclusive CPUs')),
-    (DEDICATED,     f"init {HALF} | {WHOLE}",  SINGLE,                        None),
-    (DEDICATED,     f"sidecar {HALF} | {WHOLE}", SINGLE,                      ('sidecar "c0" gets no'
-                                                                              ' exclusive CPUs')),
+    #   exclusive CPUs, with any intent
+    (DEDICATED,     WHOLE,                       means("none"),              None),
+    (DEDICATED,     f"{WHOLE} | {WHOLE}",        SINGLE,                     None),
+    (DEDICATED,     HALF,                        SINGLE,                     f"container {NONE}"),
+    (DEDICATED,     BURSTABLE,                   SINGLE,                     f"container {NONE}"),
+    (DEDICATED,     f"{WHOLE} | {HALF}",         SINGLE,                     f"container {SECOND}"),
+    (DEDICATED,     f"init {HALF} | {WHOLE}",    SINGLE,                     None),
+    (DEDICATED,     f"sidecar {HALF} | {WHOLE}", SINGLE,                     f"sidecar {NONE}"),
     #   CPUs of one zone
-    (STRICT_CPUS,   WHOLE,                     SINGLE,                        None),
-    (STRICT_CPUS,   WHOLE,                     RESTRICTED,                    None),
-    (STRICT_CPUS,   WHOLE,                     means("restricted cpu"),       None),
-    (STRICT_CPUS,   f"{WHOLE} | {HALF}",       SINGLE,                        None),
-    (STRICT_CPUS,   WHOLE,                     means("none"),                 "requests no alignment"),
-    (STRICT_CPUS,   WHOLE,                     means("best-effort"),          "only best-effort"),
-    (STRICT_CPUS,   WHOLE,                     means("restricted memory"),    "/resources leaves out cpu"),
-    (STRICT_CPUS,   HALF,                      SINGLE,                        ("no container gets"
-                                                                              " exclusive CPUs")),
+    (STRICT_CPUS,   WHOLE,                       SINGLE,                     None),
+    (STRICT_CPUS,   WHOLE,                       RESTRICTED,                 None),
+    (STRICT_CPUS,   WHOLE,                       means("restricted cpu"),    None),
+    (STRICT_CPUS,   f"{WHOLE} | {HALF}",         SINGLE,                     None),
+    (STRICT_CPUS,   WHOLE,                       means("none"),              "requests no alignment"),
+    (STRICT_CPUS,   WHOLE,                       means("best-effort"),       "only best-effort"),
+    (STRICT_CPUS,   WHOLE,                       means("restricted memory"), "/resources leaves out cpu"),
+    (STRICT_CPUS,   HALF,                        SINGLE,                     NO_CONTAINER),
     #   memory of one zone
-    (STRICT_MEMORY, HALF,                      SINGLE,                        None),
-    (STRICT_MEMORY, WHOLE,                     means("restricted memory"),    None),
-    (STRICT_MEMORY, WHOLE,                     means("none"),                 "requests no alignment"),
-    (STRICT_MEMORY, WHOLE,                     means("restricted cpu"),       "leaves out memory"),
-    (STRICT_MEMORY, BURSTABLE,                 SINGLE,                        "the pod is Burstable"),
+    (STRICT_MEMORY, HALF,                        SINGLE,                     None),
+    (STRICT_MEMORY, WHOLE,                       means("restricted memory"), None),
+    (STRICT_MEMORY, WHOLE,                       means("none"),              "requests no alignment"),
+    (STRICT_MEMORY, WHOLE,                       means("restricted cpu"),    "leaves out memory"),
+    (STRICT_MEMORY, BURSTABLE,                   SINGLE,                     "the pod is Burstable"),
     #   memory may come from elsewhere
-    (PREFERRED,     BURSTABLE,                 means("none"),                 None),
+    (PREFERRED,     BURSTABLE,                   means("none"),              None),
 ]  # fmt: skip
 
 
@@ -63,24 +61,22 @@ DEMANDED = [
 def test_toleration_without_its_request_is_named(
     taint: tuple[str, str], containers: str, intent: Intent, lacks: str | None
 ) -> None:
-    found = contradictions(asks(*containers.split("|")), intent, [tolerating(*taint)])
+    contradicted = contradictions(asks(*containers.split("|")), intent, [tolerating(*taint)])
 
-    assert [each.taint for each in found] == (["=".join(taint)] if lacks else [])
-    assert lacks is None or lacks in found[0].lacks
+    assert [each.taint for each in contradicted] == (["=".join(taint)] if lacks else [])
+    assert lacks is None or lacks in contradicted[0].lacks
 
 
 NAMED = [
     # what it shows                         the toleration                                       counts
-    ("key and value",                       tolerating("CPUAffinity", "dedicated"),              True),
-    ("whatever the effect",                 tolerating("CPUAffinity", "dedicated", "NoExecute"), True),
-    ("all values of a key that has one",    Toleration("CPUAffinity", Tolerating.EXISTS),        True),
-    ("another value",                       tolerating("CPUAffinity", "shared"),                 False),
-    ("no value",                            tolerating("CPUAffinity"),                           False),
-    ("all values, of which one asks nothing", Toleration("NUMAMemoryPolicy", Tolerating.EXISTS), False),
-    ("everything, as daemons do",           Toleration(operator=Tolerating.EXISTS),              False),
-    ("another key",                         tolerating("dedicated", "gpu"),                      False),
-    ("a key in another case",               tolerating("cpuaffinity", "dedicated"),              False),
-    ("an operator of a newer API",          Toleration("CPUAffinity", None, "dedicated"),        False),
+    ("key and value",                             tolerating("CPUAffinity", "dedicated"),              True),
+    ("any effect",                                tolerating("CPUAffinity", "dedicated", "NoExecute"), True),
+    ("all values of a key that has one",          Toleration("CPUAffinity", Tolerating.EXISTS),        True),
+    ("another value",                             tolerating("CPUAffinity", "shared"),                 False),
+    ("all values, of which one requires nothing", Toleration("NUMAMemoryPolicy", Tolerating.EXISTS),   False),
+    ("everything, as daemons do",                 Toleration(operator=Tolerating.EXISTS),              False),
+    ("a key in another case",                     tolerating("cpuaffinity", "dedicated"),              False),
+    ("an operator of a newer API",                Toleration("CPUAffinity", None, "dedicated"),        False),
 ]  # fmt: skip
 
 
@@ -115,10 +111,10 @@ def test_taint_text_is_bounded() -> None:
     long = replace(named, steps=tuple(replace(step, container="x" * 9999) for step in named.steps))
     every = [tolerating(key, value) for key in KEYS for value in ("strict", "dedicated")] * MOST_TOLERATIONS
 
-    found = contradictions(long, means("none"), every)
+    contradicted = contradictions(long, means("none"), every)
 
-    assert len(found) == 3
-    assert all(len(each.refusal) < 400 and len(each.warning) < 120 for each in found)
+    assert len(contradicted) == 3
+    assert all(len(each.refusal) < 400 and len(each.warning) < 120 for each in contradicted)
 
 
 pods = st.lists(st.sampled_from([WHOLE, HALF, BURSTABLE, f"init {HALF}"]), max_size=2)
@@ -136,18 +132,18 @@ names = st.sampled_from([(), ("cpu",), ("memory",), ("cpu", "memory"), ("*",), (
 
 @given(pods, st.sampled_from(Policy), names, tolerations)
 def test_request_for_more_is_no_contradiction(
-    beside: list[str], policy: Policy, resources: tuple[str, ...], every: list[Toleration]
+    others: list[str], policy: Policy, resources: tuple[str, ...], every: list[Toleration]
 ) -> None:
-    demand, intent = asks(*beside, WHOLE), Intent(policy, resources)
+    demand, intent = asks(*others, WHOLE), Intent(policy, resources)
     before = _taints(contradictions(demand, intent, every))
 
     more = [Intent(tighter, resources) for tighter in Policy if tighter.at_least(policy)]
     more += [Intent(policy), Intent(policy, (*resources, "cpu", "memory"))] if resources else []
     for intent_ in more:
         assert _taints(contradictions(demand, intent_, every)) <= before
-    assert _taints(contradictions(asks(*[WHOLE] * (len(beside) + 1)), intent, every)) <= before
+    assert _taints(contradictions(asks(*[WHOLE] * (len(others) + 1)), intent, every)) <= before
     assert _taints(contradictions(demand, intent, every[1:])) <= before
 
 
-def _taints(found: Sequence[TaintContradiction]) -> set[str]:
-    return {each.taint for each in found}
+def _taints(contradicted: Sequence[TaintContradiction]) -> set[str]:
+    return {each.taint for each in contradicted}

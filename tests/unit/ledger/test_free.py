@@ -186,12 +186,12 @@ def test_managers_that_are_off_give_nothing_out() -> None:
 
 EXCLUSIVE = [
     # what it shows               zone            pod                                   counts
-    ("CPUs of its own",            "cpu=8",        "cpu=2 mem=1Gi",                      True),
-    ("memory of its own",          "cpu=8 mem=8Gi", "cpu=500m mem=1Gi",                  True),
-    ("a device of the node",       "cpu=8 gpu=1",  "cpu=1.. gpu=1",                      True),
-    ("a device of other nodes",    "cpu=8 gpu=1",  "cpu=1.. nic=1",                      False),
-    ("nothing of its own",         "cpu=8 mem=8Gi", "cpu=2.. mem=1Gi..",                 False),
-    ("only before its start",      "cpu=8 gpu=1",  "init gpu=1 | cpu=1..",               False),
+    ("CPUs of its own",         "cpu=8",         "cpu=2 mem=1Gi",        True),
+    ("memory of its own",       "cpu=8 mem=8Gi", "cpu=500m mem=1Gi",     True),
+    ("a device of the node",    "cpu=8 gpu=1",   "cpu=1.. gpu=1",        True),
+    ("a device of other nodes", "cpu=8 gpu=1",   "cpu=1.. nic=1",        False),
+    ("nothing of its own",      "cpu=8 mem=8Gi", "cpu=2.. mem=1Gi..",    False),
+    ("only before its start",   "cpu=8 gpu=1",   "init gpu=1 | cpu=1..", False),
 ]  # fmt: skip
 
 

@@ -29,11 +29,11 @@ def report(has: str, cpus: str = "") -> PlacementRecord:
 
 POSSIBLE = [
     # what it shows                                what is said
-    ("CPUs and memory of a zone",                  report("0 cpu=2 mem=1Gi", "1,9")),
-    ("CPUs of two zones, memory on both",          report("0 cpu=2; 1 cpu=1; 0,1 mem=12Gi", "1,9,4")),
-    ("a device without a zone", report("- nic=1")),
-    ("an unhealthy device, which its pod keeps",  report("0 gpu=2")),
-    ("all that there is",                          report("0 cpu=6 mem=10Gi; 1 cpu=8 mem=10Gi", "1-7,9-15")),
+    ("CPUs and memory of a zone",                report("0 cpu=2 mem=1Gi", "1,9")),
+    ("CPUs of two zones, memory on both",        report("0 cpu=2; 1 cpu=1; 0,1 mem=12Gi", "1,9,4")),
+    ("a device without a zone",                  report("- nic=1")),
+    ("an unhealthy device, which its pod keeps", report("0 gpu=2")),
+    ("all that there is",                        report("0 cpu=6 mem=10Gi; 1 cpu=8 mem=10Gi", "1-7,9-15")),
 ]  # fmt: skip
 
 
@@ -44,14 +44,14 @@ def test_possible_report_is_believed(record: PlacementRecord) -> None:
 
 IMPOSSIBLE = [
     # what it shows                              what is said
-    ("an unknown zone",                 report("7 mem=1Gi")),
-    ("a CPU reserved for the system",        report("0 cpu=1", "8")),
-    ("a CPU of another zone",                    report("0 cpu=1", "4")),
-    ("fewer CPUs than ids",                      report("0 cpu=1", "1,9")),
-    ("CPUs without ids",                         report("0 cpu=1")),
-    ("CPUs that lie on two zones at once",       report("0,1 cpu=2", "1,4")),
-    ("more memory than its zone has",            report("0 mem=11Gi")),
-    ("more devices than exist",        report("1 gpu=2")),
+    ("an unknown zone",                    report("7 mem=1Gi")),
+    ("a CPU reserved for the system",      report("0 cpu=1", "8")),
+    ("a CPU of another zone",              report("0 cpu=1", "4")),
+    ("fewer CPUs than ids",                report("0 cpu=1", "1,9")),
+    ("CPUs without ids",                   report("0 cpu=1")),
+    ("CPUs that lie on two zones at once", report("0,1 cpu=2", "1,4")),
+    ("more memory than its zone has",      report("0 mem=11Gi")),
+    ("more devices than exist",            report("1 gpu=2")),
 ]  # fmt: skip
 
 
@@ -92,11 +92,11 @@ def test_ids_are_dropped_without_a_described_machine() -> None:
 
 GIVEN_AWAY = [
     # what it shows                   what it had              what another has         is it given away?
-    ("the same CPU",                  report("0 cpu=1", "1"),    report("0 cpu=2", "1-2"),  True),
-    ("memory that there is once",     report("0 mem=6Gi"),       report("0 mem=5Gi"),       True),
-    ("a device of a zone that is gone", report("9 gpu=1"),       report("1 gpu=1"),         False),
-    ("more than there is by now",     report("0 cpu=7", "1-7"),  report("1 gpu=1"),         True),
-    ("nothing",                       RELEASED,                report("1 gpu=1"),         False),
+    ("the same CPU",                    report("0 cpu=1", "1"),   report("0 cpu=2", "1-2"), True),
+    ("memory that there is once",       report("0 mem=6Gi"),      report("0 mem=5Gi"),      True),
+    ("a device of a zone that is gone", report("9 gpu=1"),        report("1 gpu=1"),        False),
+    ("more than there is by now",       report("0 cpu=7", "1-7"), report("1 gpu=1"),        True),
+    ("nothing",                         RELEASED,                 report("1 gpu=1"),        False),
 ]  # fmt: skip
 
 

@@ -35,14 +35,14 @@ UNREAD = AssignedPod("x", ("team", "x"), None, A.stage)
 TWICE = "cpu=5 mem=1Gi | cpu=5 mem=1Gi"
 LEAST = [
     # what it shows                              the pods           the pod            policy   how many
-    ("none where there is room",               [A],               "cpu=8 mem=1Gi", SINGLE,  0),
-    ("one of those in one zone",                 [A, C],            "cpu=8 mem=1Gi", SINGLE,  1),
-    ("two that share a zone",                    [A, B, C, D],      "cpu=8 mem=1Gi", SINGLE,  2),
-    ("no departure makes a zone larger",       [A, B, C, D],      "cpu=9 mem=1Gi", SINGLE,  None),
-    ("where pods may spread, the node's sum",    [A, B, C, D],      "cpu=9 mem=1Gi", LOOSE,   2),
-    ("each container in a zone of its own",      [A, B, C, D],      TWICE,           SINGLE,  2),
-    ("a pod of unknown zones may be split", [UNKNOWN, C],     "cpu=8 mem=1Gi", SINGLE,  0),
-    ("an unreadable pod",          [UNREAD],          "cpu=8 mem=1Gi", SINGLE,  1),
+    ("none where there is room",              [A],          "cpu=8 mem=1Gi", SINGLE, 0),
+    ("one of those in one zone",              [A, C],       "cpu=8 mem=1Gi", SINGLE, 1),
+    ("two that share a zone",                 [A, B, C, D], "cpu=8 mem=1Gi", SINGLE, 2),
+    ("no departure makes a zone larger",      [A, B, C, D], "cpu=9 mem=1Gi", SINGLE, None),
+    ("where pods may spread, the node's sum", [A, B, C, D], "cpu=9 mem=1Gi", LOOSE,  2),
+    ("each container in a zone of its own",   [A, B, C, D], TWICE,           SINGLE, 2),
+    ("a pod of unknown zones may be split",   [UNKNOWN, C], "cpu=8 mem=1Gi", SINGLE, 0),
+    ("an unreadable pod",                     [UNREAD],     "cpu=8 mem=1Gi", SINGLE, 1),
 ]  # fmt: skip
 
 

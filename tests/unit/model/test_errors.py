@@ -17,17 +17,17 @@ from numalign.model.errors import (
 )
 from tests.worlds.notation import table
 
-SAYS = [
+WRITTEN = [
     ("without a place, the message alone", Mistake("", "is wrong"),             "is wrong"),
-    ("the place comes first",              Mistake("spec.cpu", "is wrong"),     "spec.cpu: is wrong"),
-    ("a caret stands under the place",     Mistake("cpu", "is wrong", "4x", 1), "cpu: is wrong\n  4x\n   ^"),
-    ("a line break makes no line",         Mistake("", "b\nc", "d\ne", 2), "b\ufffdc\n  d\ufffde\n    ^"),
-    ("a caret at the very start",          Mistake("cpu", "is wrong", "x4", 0), "cpu: is wrong\n  x4\n  ^"),
+    ("the place comes first", Mistake("spec.cpu", "is wrong"),     "spec.cpu: is wrong"),
+    ("a caret is under the place", Mistake("cpu", "is wrong", "4x", 1), "cpu: is wrong\n  4x\n   ^"),
+    ("a line break makes no line", Mistake("", "b\nc", "d\ne", 2),      "b\ufffdc\n  d\ufffde\n    ^"),
+    ("a caret at the very start", Mistake("cpu", "is wrong", "x4", 0), "cpu: is wrong\n  x4\n  ^"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("mistake", "text"), table(SAYS))
-def test_a_mistake_in_words(mistake: Mistake, text: str) -> None:
+@pytest.mark.parametrize(("mistake", "text"), table(WRITTEN))
+def test_mistake_is_written_with_place_and_caret(mistake: Mistake, text: str) -> None:
     assert str(mistake) == text
 
 
@@ -35,11 +35,11 @@ def test_a_mistake_in_words(mistake: Mistake, text: str) -> None:
     ("where", "seen"),
     table([("a name in it", "cpu", "requests.cpu"), ("the thing itself", "", "requests")]),
 )
-def test_a_parent_puts_its_own_place_before(where: str, seen: str) -> None:
+def test_parent_prefixes_its_own_place(where: str, seen: str) -> None:
     assert Mistake(where, "is wrong", "4x", 1).under("requests") == Mistake(seen, "is wrong", "4x", 1)
 
 
-def test_bad_input_tells_all_its_mistakes_each_on_its_line() -> None:
+def test_bad_input_lists_each_mistake_on_a_line() -> None:
     error = BadInput(Mistake(where, "is wrong") for where in ("cpu", "memory"))
 
     assert [mistake.where for mistake in error.mistakes] == ["cpu", "memory"]
@@ -47,7 +47,7 @@ def test_bad_input_tells_all_its_mistakes_each_on_its_line() -> None:
 
 
 @pytest.mark.parametrize("kind", [BadQuantity, BadIntent, BadPod, BadTopology])
-def test_a_door_catches_every_kind_as_bad_input(kind: type[BadInput]) -> None:
+def test_every_kind_of_mistake_is_bad_input(kind: type[BadInput]) -> None:
     with pytest.raises(BadInput, match="is wrong"):
         raise kind([Mistake("", "is wrong")])
 
@@ -70,7 +70,7 @@ def test_mistake_is_bounded() -> None:
 def test_long_text_is_cut_around_the_place(at: int) -> None:
     text = f"{'-' * at}!{'-' * (9999 - at)}"
 
-    mistake = Mistake("here", "is wrong", text, at)
+    mistake = Mistake("x", "is wrong", text, at)
 
     assert len(mistake.text) <= LONGEST_TEXT
     assert mistake.at is not None
@@ -89,8 +89,8 @@ def test_few_mistakes_are_all_listed(count: int) -> None:
 def test_many_mistakes_are_cut_with_a_count() -> None:
     many = (Mistake(str(number), "is wrong") for number in range(10**6))
 
-    *told, last = BadInput(many).mistakes
+    *listed, last = BadInput(many).mistakes
 
-    assert [mistake.where for mistake in told] == list(map(str, range(MOST_MISTAKES)))
+    assert [mistake.where for mistake in listed] == list(map(str, range(MOST_MISTAKES)))
     assert last is AND_MORE
     assert next(many).where == str(MOST_MISTAKES + 1), "the others are not even looked at"

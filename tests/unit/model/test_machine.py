@@ -19,15 +19,15 @@ from tests.worlds.notation import GPU, machine, table
 
 DEVICES = [
     # what it shows                         devices        places, with all and the healthy devices
-    ("every zone is a place",                "gpu=0,0",     "0:2/2 1:0/0"),
-    ("an unhealthy device is there",         "gpu=0,0x",    "0:2/1 1:0/0"),
-    ("one between zones, after the zones",   "gpu=01,0",    "0:1/1 1:0/0 01:1/1"),
-    ("one of which nobody knows, before it", "gpu=01,-,-x", "0:0/0 1:0/0 :2/1 01:1/1"),
+    ("every zone is a place",              "gpu=0,0",     "0:2/2 1:0/0"),
+    ("an unhealthy device is there",       "gpu=0,0x",    "0:2/1 1:0/0"),
+    ("one between zones, after the zones", "gpu=01,0",    "0:1/1 1:0/0 01:1/1"),
+    ("one without a zone, before it",      "gpu=01,-,-x", "0:0/0 1:0/0 :2/1 01:1/1"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("devices", "expected"), table(DEVICES))
-def test_devices_that_sit_alike_share_a_place(devices: str, expected: str) -> None:
+def test_devices_of_equal_zones_share_a_place(devices: str, expected: str) -> None:
     described = machine("cpu=0-1", "cpu=2-3", devices=devices).machine
 
     assert described
@@ -38,19 +38,20 @@ def written(place: DevicePlace) -> str:
     return f"{''.join(map(str, place.zones))}:{place.total}/{place.healthy}"
 
 
-@pytest.mark.parametrize(
-    ("zones", "fields", "even"),
-    table(
-        [
-            ("all alike", ("cpu=0-3", "cpu=4-7"), {}, True),
-            ("zones differ", ("cpu=0-3", "cpu=4-5"), {"sockets": (0, 0)}, False),
-            ("sockets differ", ("cpu=0-1", "cpu=2-3", "cpu=4-5"), {"sockets": (0, 0, 1)}, False),
-            ("cores differ", ("cpu=0-4", "cpu=5-9"), {"threads": 2}, False),
-            ("a zone without CPUs is of no size", ("cpu=0-3", "mem=1Gi", "cpu=4-7"), {}, True),
-        ]
-    ),
-)
-def test_a_machine_is_even_where(zones: tuple[str, ...], fields: dict[str, Any], *, even: bool) -> None:
+EVEN = [
+    # what it shows                   zones                                 more facts              even
+    ("all alike",                     ("cpu=0-3", "cpu=4-7"),               {},                     True),
+    ("zones differ",                  ("cpu=0-3", "cpu=4-5"),               {"sockets": (0, 0)},    False),
+    ("sockets differ",                ("cpu=0-1", "cpu=2-3", "cpu=4-5"),    {"sockets": (0, 0, 1)}, False),
+    ("cores differ",                  ("cpu=0-4", "cpu=5-9"),               {"threads": 2},         False),
+    ("a zone without CPUs",           ("cpu=0-3", "mem=1Gi", "cpu=4-7"),    {},                     True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("zones", "fields", "even"), table(EVEN))
+def test_even_machine_has_equal_zones_sockets_and_cores(
+    zones: tuple[str, ...], fields: dict[str, Any], *, even: bool
+) -> None:
     described = machine(*zones, **fields).machine
 
     assert described
@@ -59,12 +60,11 @@ def test_a_machine_is_even_where(zones: tuple[str, ...], fields: dict[str, Any],
 
 PAIRS = [
     # what it shows                the machine                                       CPUs       firsts
-    ("threads far apart",          machine("cpu=0-3", "cpu=4-7", threads=2),         "0-2,5,7", [0, 5]),
-    ("threads of zones in turn",   machine("cpu=0,2,4,6", "cpu=1,3,5,7", threads=2), "0-5",     [0, 1]),
-    ("cores of different width",   machine("cpu=0-1", "cpu=2-5", threads=2),         "0-5",     [0, 2, 3]),
-    ("half of each core",          machine("cpu=0-3", threads=2),                    "0,1",     []),
-    ("cores of one thread",        machine("cpu=0-3"),                               "0-3",     []),
-    ("cores of four",              machine("cpu=0-3", threads=4),                    "0-3",     []),
+    ("threads far apart",        machine("cpu=0-3", "cpu=4-7", threads=2),         "0-2,5,7", [0, 5]),
+    ("threads of zones in turn", machine("cpu=0,2,4,6", "cpu=1,3,5,7", threads=2), "0-5",     [0, 1]),
+    ("cores of different width", machine("cpu=0-1", "cpu=2-5", threads=2),         "0-5",     [0, 2, 3]),
+    ("half of each core",        machine("cpu=0-3", threads=2),                    "0,1",     []),
+    ("cores of one thread",      machine("cpu=0-3"),                               "0-3",     []),
 ]  # fmt: skip
 
 
@@ -75,25 +75,21 @@ def test_whole_cores_are_found_by_first_threads(one: Node, cpus: str, firsts: li
 
 
 LISTS = [
-    ("single ids", "0,2,4", [0, 2, 4]),
-    ("a range", "4-6", [4, 5, 6]),
     ("both", "0-1,5,7-8", [0, 1, 5, 7, 8]),
     ("none", "", []),
 ]
 
 
-@pytest.mark.parametrize(("text", "held"), table(LISTS))
-def test_lists_of_cpus_are_read_and_written(text: str, held: list[int]) -> None:
-    assert list(members(read_list(text))) == held
-    assert render_list(bits(held)) == text
+@pytest.mark.parametrize(("text", "ids"), table(LISTS))
+def test_lists_of_cpus_are_read_and_written(text: str, ids: list[int]) -> None:
+    assert list(members(read_list(text))) == ids
+    assert render_list(bits(ids)) == text
 
 
 LOOSE = [
     ("in any order", "5,0-1", "0-1,5"),
-    ("with spaces", " 0 , 2-3 ", "0,2-3"),
     ("one id twice", "1,0-2", "0-2"),
     ("the last id there is", f"{MOST_CPUS - 1}", f"{MOST_CPUS - 1}"),
-    ("nothing but spaces", "  ", ""),
 ]
 
 
@@ -102,23 +98,18 @@ def test_lists_of_cpus_may_be_written_loosely(text: str, plain: str) -> None:
     assert render_list(read_list(text)) == plain
 
 
-@pytest.mark.parametrize("wrong", ["x", "-1", "1-", "3-1", "0-1-2", "0x1", f"{MOST_CPUS}", "999999", "1..2"])
-def test_what_is_no_list_of_cpus_is_named(wrong: str) -> None:
+@pytest.mark.parametrize("wrong", ["", "x", "-1", "1-", "3-1", "0-1-2", "0x1", f"{MOST_CPUS}", "1..2"])
+def test_invalid_part_of_a_cpu_list_is_named(wrong: str) -> None:
     with pytest.raises(ValueError, match=f'"{wrong}" is not a CPU ID'):
         read_list(f"0,{wrong},2")
 
 
-def test_an_empty_part_of_a_list_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match='"" is not a CPU ID'):
-        read_list("0,,2")
-
-
 @given(st.sets(st.integers(0, 200)))
-def test_a_set_of_cpus_survives_its_text(held: set[int]) -> None:
-    assert list(members(read_list(render_list(bits(held))))) == sorted(held)
+def test_cpu_set_survives_its_text(ids: set[int]) -> None:
+    assert list(members(read_list(render_list(bits(ids))))) == sorted(ids)
 
 
-def test_a_list_longer_than_any_is_not_read() -> None:
+def test_cpu_list_beyond_the_longest_is_not_read() -> None:
     odd = ",".join(map(str, range(1, MOST_CPUS, 2)))
     assert len(odd) < LONGEST_LIST
     assert read_list(odd).bit_count() == MOST_CPUS // 2

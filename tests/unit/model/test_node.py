@@ -18,31 +18,28 @@ from numalign.model.node import (
 )
 from tests.worlds.notation import node
 
-LIKE = "cpu=16/15 mem=10Gi/9Gi gpu=2"
-TWO = node("cpu=16/15/4 mem=10Gi/9Gi/1Gi gpu=2", "cpu=16/15 mem=10Gi/9Gi gpu=2//1", policy="restricted")
-
 
 def test_missing_fact_is_the_kubelet_default() -> None:
-    untold = Node("node", ())
+    default = Node("node", ())
 
-    assert (untold.policy, untold.scope) == (Policy.NONE, Scope.CONTAINER)
-    assert (untold.cpu_manager, untold.memory_manager) == (CpuManager.STATIC, MemoryManager.STATIC)
-    assert (untold.max_zones, untold.totals, untold.known) == (DEFAULT_MAX_ZONES, None, Known.COUNTS)
+    assert (default.policy, default.scope) == (Policy.NONE, Scope.CONTAINER)
+    assert (default.cpu_manager, default.memory_manager) == (CpuManager.STATIC, MemoryManager.STATIC)
+    assert (default.max_zones, default.totals, default.known) == (DEFAULT_MAX_ZONES, None, Known.COUNTS)
 
 
 def test_zones_are_sorted_by_id() -> None:
-    told = node("cpu=1", "cpu=2", "cpu=3", ids=(4, 0, 2))
+    sorted_node = node("cpu=1", "cpu=2", "cpu=3", ids=(4, 0, 2))
 
-    assert [zone.id for zone in told.zones] == [0, 2, 4]
+    assert [zone.id for zone in sorted_node.zones] == [0, 2, 4]
 
 
-def test_an_emptied_node_has_given_out_nothing() -> None:
+def test_emptied_node_has_all_its_resources_free() -> None:
     used = node("cpu=16/15/4", "cpu=16/15/0", "cpu=16/15/15", blocks=[(0, 1), (2,)])
 
     assert used.emptied() == node("cpu=16/15", "cpu=16/15", "cpu=16/15")
 
 
-def test_a_class_is_the_same_in_every_process() -> None:
+def test_class_is_the_same_in_every_process() -> None:
     assert node_class(node("cpu=16", "cpu=16")) == "2x16cpu-none-container-3b3461d8"
 
 
@@ -60,7 +57,7 @@ def test_long_names_that_begin_alike_have_different_labels() -> None:
     assert len({*map(node_label, names)}) == 100
 
 
-def test_a_class_is_a_label_value_however_much_a_node_has() -> None:
+def test_class_of_a_large_node_is_a_label_value() -> None:
     many = " ".join(f"example.com/A_Device.{letter}-=16" for letter in "abcdefghij")
 
     assert re.fullmatch(r"[a-z0-9][-a-z0-9]{0,61}[a-z0-9]", node_class(node(many, many)))

@@ -1,4 +1,4 @@
-"""What a kubelet was told, and what its version makes of it."""
+"""Options of a kubelet, and what its version makes of them."""
 
 import pytest
 
@@ -37,11 +37,11 @@ VERSIONS = [
 
 
 @pytest.mark.parametrize(("minor", "other"), table(VERSIONS))
-def test_versions_that_are_alike(minor: int, other: int) -> None:
+def test_equal_versions_have_equal_changes(minor: int, other: int) -> None:
     assert options(minor=minor).changes == options(minor=other).changes
 
 
-def test_each_change_begins_with_a_version_and_stays() -> None:
+def test_each_change_stays_from_its_version_on() -> None:
     assert CHANGES.keys() == {*KubeletChange}
     for change, since in CHANGES.items():
         having = [minor for minor in range(OLDEST, PRE_RELEASE + 1) if change in options(minor=minor).changes]
@@ -54,14 +54,13 @@ def test_the_oldest_and_the_newest_version_were_compared() -> None:
 
 GATES = [
     ("switched on, where it exists", "PodLevelResourceManagers", 36, True),
-    ("switched on, and a later version", "PodLevelResourceManagers", 37, True),
     ("switched on, but no such gate yet", "PodLevelResourceManagers", 35, False),
     ("not switched on", "", 36, False),
 ]
 
 
 @pytest.mark.parametrize(("words", "minor", "on"), table(GATES))
-def test_a_gate_needs_a_version_that_knows_it(words: str, minor: int, *, on: bool) -> None:
+def test_gate_needs_a_version_that_has_it(words: str, minor: int, *, on: bool) -> None:
     assert options(words, minor=minor).on(MANAGERS) is on
 
 
@@ -82,5 +81,5 @@ def test_words_are_the_kubelets_own() -> None:
 def test_no_release_has_the_options_of_kep_6007() -> None:
     assert options("prefer-closest-numa-nodes").unreleased == set()
     assert options("prefer-most-allocated-numa-node").unreleased == {"prefer-most-allocated-numa-node"}
-    told = options(strategy="most-allocated", weights="cpu=3")
-    assert told.unreleased == {"numa-allocation-strategy", "numa-score-weights"}
+    scored = options(strategy="most-allocated", weights="cpu=3")
+    assert scored.unreleased == {"numa-allocation-strategy", "numa-score-weights"}

@@ -16,32 +16,32 @@ from numalign.model.resources import (
 from tests.worlds.notation import GPU, bag, table
 
 KINDS = [
-    ("cpu",                Kind.CPU),
-    ("memory",             Kind.MEMORY),
-    ("hugepages-1Gi",      Kind.MEMORY),
-    ("hugepages-2Mi",      Kind.MEMORY),
-    ("nvidia.com/gpu",     Kind.DEVICE),
-    ("example.com/memory", Kind.DEVICE),
-    ("ephemeral-storage",  Kind.NODE),
-    ("storage",            Kind.NODE),
-    ("pods",               Kind.NODE),
+    ("cpu",                     Kind.CPU),
+    ("memory",                  Kind.MEMORY),
+    ("hugepages-1Gi",           Kind.MEMORY),
+    ("hugepages-2Mi",           Kind.MEMORY),
+    ("nvidia.com/gpu",          Kind.DEVICE),
+    ("example.com/memory",      Kind.DEVICE),
+    ("ephemeral-storage",       Kind.NODE),
+    ("storage",                 Kind.NODE),
+    ("pods",                    Kind.NODE),
     ("kubernetes.io/batch-cpu", Kind.NODE),
-    ("x.kubernetes.io/a",  Kind.NODE),
+    ("x.kubernetes.io/a",       Kind.NODE),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "manager"), KINDS, ids=[row[0] for row in KINDS])
-def test_the_name_alone_tells_the_manager(name: str, manager: Kind) -> None:
+def test_name_of_a_resource_decides_its_manager(name: str, manager: Kind) -> None:
     assert kind(name) is manager
 
 
-def test_amounts_stand_in_the_unit_of_their_name() -> None:
+def test_amounts_are_in_the_unit_of_their_name() -> None:
     read = parse({"cpu": "1500m", "memory": "1Ki", "hugepages-2Mi": "4Mi", GPU: 2})
 
     assert dict(read) == {"cpu": 1500, "memory": 1024, "hugepages-2Mi": 2**22, GPU: 2}
 
 
-def test_every_bad_amount_is_named_with_its_place() -> None:
+def test_every_invalid_amount_is_named_with_its_place() -> None:
     with pytest.raises(BadQuantity) as caught:
         parse({"cpu": "4x", "memory": "1Gi", GPU: -1}, where="spec.requests")
 
@@ -50,16 +50,15 @@ def test_every_bad_amount_is_named_with_its_place() -> None:
 
 
 RENDERED = [
-    ("whole CPUs",            "cpu",           2000,  "2"),
-    ("parts of a CPU",        "cpu",           2500,  "2500m"),
-    ("memory",                "memory",        2**31, "2Gi"),
-    ("hugepages",             "hugepages-2Mi", 2**21, "2Mi"),
-    ("devices, however many", GPU,             1024,  "1024"),
+    ("whole CPUs",            "cpu",    2000,  "2"),
+    ("parts of a CPU",        "cpu",    2500,  "2500m"),
+    ("memory",                "memory", 2**31, "2Gi"),
+    ("devices, however many", GPU,      1024,  "1024"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "amount", "text"), table(RENDERED))
-def test_amounts_read_as_a_person_writes_them(name: str, amount: int, text: str) -> None:
+def test_amounts_are_rendered_as_people_write_them(name: str, amount: int, text: str) -> None:
     assert render(name, amount) == text
 
 
@@ -67,13 +66,12 @@ ADDED = [
     # what it shows      one            other            plus                   most
     ("names of both",     "cpu=1 gpu=1", "cpu=2 mem=1Gi", "cpu=3 gpu=1 mem=1Gi", "cpu=2 gpu=1 mem=1Gi"),
     ("nothing to add",    "cpu=1",       "",              "cpu=1",               "cpu=1"),
-    ("nothing to add to", "",            "cpu=1",         "cpu=1",               "cpu=1"),
     ("zero stays a name", "gpu=0",       "",              "gpu=0",               "gpu=0"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("one", "other", "plus", "most"), table(ADDED))
-def test_bags_add_up_name_by_name(one: str, other: str, plus: str, most: str) -> None:
+def test_bags_are_added_name_by_name(one: str, other: str, plus: str, most: str) -> None:
     assert bag(one).plus(bag(other)) == bag(plus)
     assert bag(one).most(bag(other)) == bag(most)
 
@@ -87,12 +85,12 @@ def test_equal_bags_are_one_key_in_any_order() -> None:
     assert one != bag("cpu=1")
 
 
-def test_a_bag_keeps_its_own_copy() -> None:
+def test_bag_has_its_own_copy() -> None:
     written = {"cpu": 1}
-    kept = Resources(written)
+    bag_ = Resources(written)
     written["cpu"] = 2
 
-    assert kept["cpu"] == 1
+    assert bag_["cpu"] == 1
 
 
 @pytest.mark.parametrize(
@@ -124,5 +122,5 @@ def test_amounts_for_people_are_short(resource: str, amount: int, shown: str) ->
         ("node-1234567890", "node-1234567890"),
     ],
 )
-def test_a_zone_is_read_by_its_number(name: str, read: str) -> None:
+def test_zone_is_readable_by_its_number(name: str, read: str) -> None:
     assert readable_zone(name) == read

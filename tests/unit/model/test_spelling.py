@@ -18,6 +18,6 @@ MEANT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "known"), table(MEANT))
-def test_a_resource_is_taken_for(name: str, known: str | None) -> None:
-    assert closest_resource(name, KNOWN) == known
+@pytest.mark.parametrize(("name", "nearest"), table(MEANT))
+def test_misspelt_resource_has_a_nearest_name(name: str, nearest: str | None) -> None:
+    assert closest_resource(name, KNOWN) == nearest
