@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +12,7 @@ from numalign.kubelet import cpu_distribution
 from numalign.kubelet.cpu_distribution import DistributionRequest
 from numalign.kubelet.cpu_manager import LEAST_SHARING, LEAST_SPLIT
 from numalign.model.options import KubeletChange
-from tests.worlds.notation import options, table
+from tests.worlds.notation import options
 
 
 def request(
@@ -30,44 +29,12 @@ def request(
     return DistributionRequest(room, count, group, widths, options(minor=minor).changes)
 
 
-def test_three_groups_in_two_zones_end_the_search() -> None:
-    plan = cpu_distribution.distribution(request([4, 4, 5, 5], 14, group=2))
-
-    assert plan
-    assert plan.remainder == ()
-    assert plan.groups == 3
-
-
-def test_from_1_38_on_a_remainder_comes_in_whole_groups() -> None:
-    plan = cpu_distribution.distribution(request([4, 4, 5, 5], 14, group=2, minor=38))
-
-    assert plan
-    assert (plan.balance < math.inf, len(plan.remainder)) == (True, plan.groups)
-
-
 def test_unevenness_has_three_decimals() -> None:
     plan = cpu_distribution.distribution(request([2, 3, 3], 1))
 
     assert plan
     assert plan.zones == (1,)
     assert plan.balance == 0.471
-
-
-SOCKETS = [
-    # what it shows                                    version, zones, what each gives
-    ("up to 1.36 sockets do not decide",               36, (0, 2), (4, 4)),
-    ("one socket comes before a better balance",       37, (0, 1), (2, 2)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("minor", "zones", "shares"), table(SOCKETS))
-def test_aligned_by_socket(minor: int, zones: tuple[int, ...], shares: tuple[int, ...]) -> None:
-    by_socket = [0b01, 0b01, 0b10, 0b10] if minor >= 37 else None
-    asked = request([6, 2, 6, 2], 8, per_zone=4, minor=minor)
-    plan = cpu_distribution.distribution(replace(asked, sockets=by_socket))
-
-    assert plan
-    assert (plan.zones, (plan.share,) * 2) == (zones, shares)
 
 
 # The walk itself, without any of the short cuts.
@@ -98,18 +65,18 @@ class EndlessError(Exception):
     """The walk does not come to an end."""
 
 
-def combined(zones: Sequence[int], size: int, start: int = 0, held: Slice = NOTHING) -> Iterator[Slice]:
+def combined(zones: Sequence[int], size: int, start: int = 0, chosen: Slice = NOTHING) -> Iterator[Slice]:
     if not size:
-        yield held
+        yield chosen
         return
     for at in range(start, len(zones) - size + 1):
-        yield from combined(zones, size - 1, at + 1, held.append(zones[at]))
+        yield from combined(zones, size - 1, at + 1, chosen.append(zones[at]))
 
 
-def subsets(asked: DistributionRequest, zones: Sequence[int], size: int) -> Iterator[Slice]:
-    for held in combined(zones, size):
-        copied = KubeletChange.COPIED_COMBINATIONS in asked.changes
-        yield Slice(list(held.read()), held.length) if copied else held
+def subsets(wanted: DistributionRequest, zones: Sequence[int], size: int) -> Iterator[Slice]:
+    for chosen in combined(zones, size):
+        copied = KubeletChange.COPIED_COMBINATIONS in wanted.changes
+        yield Slice(list(chosen.read()), chosen.length) if copied else chosen
 
 
 def deviation(amounts: Sequence[int]) -> float:
@@ -131,43 +98,45 @@ def without(left: Sequence[int], zones: Sequence[int], rest: int, group: int) ->
 
 
 def best_extra(
-    asked: DistributionRequest, left: list[int], zones: Sequence[int], rest: int
+    wanted: DistributionRequest, left: list[int], zones: Sequence[int], rest: int
 ) -> tuple[float, Slice]:
     if not rest:
         return deviation(left), NOTHING
-    able, best, kept = [zone for zone in zones if left[zone] >= asked.group], math.inf, NOTHING
-    unit = asked.group if KubeletChange.WHOLE_GROUPS in asked.changes else 1
+    able, best, kept = [zone for zone in zones if left[zone] >= wanted.group], math.inf, NOTHING
+    unit = wanted.group if KubeletChange.WHOLE_GROUPS in wanted.changes else 1
     for size in range(len(able), 0, -1):
-        for subset in subsets(asked, able, size):
+        for subset in subsets(wanted, able, size):
             if sum(left[zone] // unit * unit for zone in subset.read()) >= rest:
-                balance = deviation(without(left, subset.read(), rest, asked.group))
+                balance = deviation(without(left, subset.read(), rest, wanted.group))
                 best, kept = (balance, subset) if balance < best else (best, kept)
     return best, kept
 
 
-def even(asked: DistributionRequest, width: int) -> int:
-    return asked.count // width // asked.group * asked.group
+def even(wanted: DistributionRequest, width: int) -> int:
+    return wanted.count // width // wanted.group * wanted.group
 
 
-def lowered(asked: DistributionRequest, zones: Sequence[int]) -> int:
-    return min([even(asked, len(zones)), *(asked.room[zone] // asked.group * asked.group for zone in zones)])
+def lowered(wanted: DistributionRequest, zones: Sequence[int]) -> int:
+    return min(
+        [even(wanted, len(zones)), *(wanted.room[zone] // wanted.group * wanted.group for zone in zones)]
+    )
 
 
-def walked_width(asked: DistributionRequest, width: int) -> tuple[Slice, Slice] | None:
+def walked_width(wanted: DistributionRequest, width: int) -> tuple[Slice, Slice] | None:
     best, kept, kept_in_one = math.inf, None, False
-    for held in subsets(asked, range(len(asked.room)), width):
-        if not best and (asked.sockets is None or kept_in_one):
+    for chosen in subsets(wanted, range(len(wanted.room)), width):
+        if not best and (wanted.sockets is None or kept_in_one):
             break
-        zones = held.read()
-        share = even(asked, width) if asked.sockets is None else lowered(asked, zones)
-        enough = sum(asked.room[zone] // asked.group for zone in zones) * asked.group >= asked.count
-        if not enough or any(asked.room[zone] < share for zone in zones):
+        zones = chosen.read()
+        share = even(wanted, width) if wanted.sockets is None else lowered(wanted, zones)
+        enough = sum(wanted.room[zone] // wanted.group for zone in zones) * wanted.group >= wanted.count
+        if not enough or any(wanted.room[zone] < share for zone in zones):
             continue
-        left = [amount - share * (zone in zones) for zone, amount in enumerate(asked.room)]
-        balance, extra = best_extra(asked, left, zones, asked.count - share * width)
-        in_one = asked.sockets is not None and len({asked.sockets[zone] for zone in zones}) == 1
+        left = [amount - share * (zone in zones) for zone, amount in enumerate(wanted.room)]
+        balance, extra = best_extra(wanted, left, zones, wanted.count - share * width)
+        in_one = wanted.sockets is not None and len({wanted.sockets[zone] for zone in zones}) == 1
         if in_one if in_one != kept_in_one else balance < best:
-            best, kept, kept_in_one = balance, (held, extra), in_one
+            best, kept, kept_in_one = balance, (chosen, extra), in_one
     return kept
 
 
@@ -175,13 +144,13 @@ Walked = tuple[tuple[int, ...], tuple[int, ...], int]
 """The zones, those that give the remainder, and the share of each."""
 
 
-def walked(asked: DistributionRequest) -> Walked | None:
-    for width in asked.widths:
-        kept = walked_width(asked, width)
+def walked(wanted: DistributionRequest) -> Walked | None:
+    for width in wanted.widths:
+        kept = walked_width(wanted, width)
         if kept:
             zones, extra = (each.read() for each in kept)
-            lowers = KubeletChange.LOWERED_SHARE in asked.changes
-            return zones, extra, lowered(asked, zones) if lowers else even(asked, width)
+            lowers = KubeletChange.LOWERED_SHARE in wanted.changes
+            return zones, extra, lowered(wanted, zones) if lowers else even(wanted, width)
     return None
 
 
@@ -194,16 +163,16 @@ def requests(draw: st.DrawFn) -> DistributionRequest:
     one_of = st.lists(st.sampled_from((1, 2, 4)), min_size=len(room), max_size=len(room))
     sockets = draw(st.none() | one_of) if minor >= 37 else None
     per_zone = draw(st.integers(1, 9))
-    asked = request(room, groups * group, group=group, per_zone=per_zone, minor=minor)
-    return replace(asked, sockets=sockets)
+    drawn = request(room, groups * group, group=group, per_zone=per_zone, minor=minor)
+    return replace(drawn, sockets=sockets)
 
 
 @given(requests())
-def test_the_plan_is_what_the_walk_remembers(asked: DistributionRequest) -> None:
-    plan = cpu_distribution.distribution(asked)
+def test_plan_equals_the_walk_over_combinations(wanted: DistributionRequest) -> None:
+    plan = cpu_distribution.distribution(wanted)
 
     try:
-        expected = walked(asked)
+        expected = walked(wanted)
     except EndlessError:
         assert plan
         assert plan.balance == -math.inf

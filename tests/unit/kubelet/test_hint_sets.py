@@ -1,5 +1,5 @@
 """
-Many sets of zones in one number, held against the walk over all of them.
+Many sets of zones in one number, compared with the walk over all of them.
 
 Masks are written as bits, as everywhere: `0b101` are the first and the third zone.
 """
@@ -16,7 +16,7 @@ from numalign.model.bitset import members
 
 ZONES = st.integers(0, 7)
 AMOUNTS = st.lists(st.sampled_from([0, 1, 2, 3, 5, 100, -1]), max_size=7).map(tuple)
-ASKED = st.integers(-2, 12)
+WANTED = st.integers(-2, 12)
 
 
 def walked(zones: int) -> range:
@@ -38,24 +38,24 @@ def test_every_mask_but_the_empty_one(zones: int) -> None:
     assert hint_sets.listed(hint_sets.every(zones)) == list(walked(zones))
 
 
-@given(AMOUNTS, ASKED)
-def test_masks_that_have_enough(amounts: tuple[int, ...], asked: int) -> None:
-    enough = [mask for mask in walked(len(amounts)) if total(mask, amounts) >= asked]
+@given(AMOUNTS, WANTED)
+def test_masks_with_enough_of_a_resource(amounts: tuple[int, ...], wanted: int) -> None:
+    enough = [mask for mask in walked(len(amounts)) if total(mask, amounts) >= wanted]
 
-    assert hint_sets.listed(hint_sets.reaching(amounts, asked)) == enough
+    assert hint_sets.listed(hint_sets.reaching(amounts, wanted)) == enough
 
 
-@given(AMOUNTS, ASKED, st.lists(st.tuples(st.integers(0, 127), st.integers(0, 3)), max_size=4))
+@given(AMOUNTS, WANTED, st.lists(st.tuples(st.integers(0, 127), st.integers(0, 3)), max_size=4))
 def test_device_between_zones_counts_for_each_mask(
-    amounts: tuple[int, ...], asked: int, places: list[Between]
+    amounts: tuple[int, ...], wanted: int, places: list[Between]
 ) -> None:
     between = tuple((place & bitmask.full(len(amounts)), count) for place, count in places)
-    enough = [mask for mask in walked(len(amounts)) if total(mask, amounts, between) >= asked]
+    enough = [mask for mask in walked(len(amounts)) if total(mask, amounts, between) >= wanted]
 
-    assert hint_sets.listed(hint_sets.reaching(amounts, asked, between)) == enough
+    assert hint_sets.listed(hint_sets.reaching(amounts, wanted, between)) == enough
 
 
-def test_of_sixteen_zones_the_same_masks_have_enough() -> None:
+def test_masks_with_enough_of_sixteen_zones() -> None:
     amounts, between = tuple(at * at % 7 for at in range(16)), ((0b11 << 7, 5), (0b101, 2))
     enough = [mask for mask in walked(16) if total(mask, amounts, between) >= 30]
 
@@ -63,7 +63,7 @@ def test_of_sixteen_zones_the_same_masks_have_enough() -> None:
 
 
 @given(st.data(), ZONES)
-def test_masks_by_what_they_hold(data: st.DataObject, zones: int) -> None:
+def test_masks_inside_around_and_touching_others(data: st.DataObject, zones: int) -> None:
     some = data.draw(st.integers(0, bitmask.full(zones)))
 
     assert hint_sets.listed(hint_sets.inside(some)) == [mask for mask in walked(zones) if mask & some == mask]
@@ -90,7 +90,7 @@ def test_masks_by_width(data: st.DataObject, zones: int) -> None:
 
 
 @given(st.data(), st.integers(0, 5))
-def test_intersections_of_one_of_each(data: st.DataObject, zones: int) -> None:
+def test_intersections_of_two_sets(data: st.DataObject, zones: int) -> None:
     one, other = data.draw(some(zones)), data.draw(some(zones))
     both = {mine & theirs for mine in hint_sets.listed(one) for theirs in hint_sets.listed(other)}
 
@@ -98,7 +98,7 @@ def test_intersections_of_one_of_each(data: st.DataObject, zones: int) -> None:
 
 
 @pytest.mark.parametrize("zones", [16, 17])
-def test_the_counts_have_room(zones: int) -> None:
+def test_counts_of_intersections_have_room(zones: int) -> None:
     """Of so many zones a mask is an intersection of nearly 2^zones with as many."""
     every = hint_sets.every(zones)
 

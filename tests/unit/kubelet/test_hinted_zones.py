@@ -18,55 +18,49 @@ SILENT = [""] * 32
 TRAY = node("cpu=72/71 gpu=2", "cpu=72/71 gpu=2", *SILENT, policy="restricted")
 
 
-@pytest.mark.parametrize(
-    ("whole", "ids", "others"),
-    table(
-        [
-            ("zones with CPUs", node("cpu=4/3", "", "cpu=4", policy="restricted"), (0, 2), (1,)),
-            ("a zone with a device", node("cpu=4/3", "", "gpu=1", policy="restricted"), (0, 2), (1,)),
-            ("a machine", machine("cpu=0-3", "", "", reserved="0", devices="gpu=2"), (0, 2), (1,)),
-            ("a device between zones", machine("cpu=0-3", "", "", devices="gpu=12"), (0, 1, 2), ()),
-            ("a zone all of whose CPUs are reserved", node("cpu=4", "", "cpu=4", ""), (0, 1, 2), (3,)),
-        ]
-    ),
-)
-def test_hinted_are(whole: Node, ids: tuple[int, ...], others: tuple[int, ...]) -> None:
-    split = apart(replace(whole, memory_manager=TRAY.memory_manager))
+HINTED = [
+    # what it shows           node                                                     in hints    others
+    ("zones with CPUs", node("cpu=4/3", "", "cpu=4", policy="restricted"), (0, 2), (1,)),
+    ("a zone with a device", node("cpu=4/3", "", "gpu=1", policy="restricted"), (0, 2), (1,)),
+    ("a machine", machine("cpu=0-3", "", "", reserved="0", devices="gpu=2"), (0, 2), (1,)),
+    ("a device between zones", machine("cpu=0-3", "", "", devices="gpu=12"), (0, 1, 2), ()),
+    ("a zone with reserved CPUs only", node("cpu=4", "", "cpu=4", ""), (0, 1, 2), (3,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("host", "ids", "others"), table(HINTED))
+def test_zones_without_cpus_and_devices_are_apart(
+    host: Node, ids: tuple[int, ...], others: tuple[int, ...]
+) -> None:
+    split = apart(replace(host, memory_manager=TRAY.memory_manager))
 
     assert (split.ids, tuple(zone.id for zone in split.others)) == (ids, others)
 
 
-@pytest.mark.parametrize(
-    "whole",
-    table(
-        [
-            (
-                "a memory manager, which visits all zones",
-                node("cpu=4 mem=1Gi", "mem=1Gi", policy="restricted"),
-            ),
-            ("hints of 1.35", replace(TRAY, options=Options(minor=35))),
-            ("nothing but bare zones", node("", "", policy="restricted")),
-            ("CPUs that no zone lists", node("gpu=4", "", policy="none")),
-            (
-                "an uncertain resource that no zone lists",
-                replace(node("cpu=4/3", "", policy="restricted"), uncertain=frozenset({GPU})),
-            ),
-        ]
-    ),
-)
-def test_all_zones_are_kept_for(whole: Node) -> None:
-    assert apart(whole) is whole
+BARE = node("cpu=4/3", "", policy="restricted")
+UNSPLIT = [
+    ("a memory manager, which visits all zones", node("cpu=4 mem=1Gi", "mem=1Gi", policy="restricted")),
+    ("hints of 1.35", replace(TRAY, options=Options(minor=35))),
+    ("nothing but bare zones", node("", "", policy="restricted")),
+    ("CPUs that no zone lists", node("gpu=4", "", policy="none")),
+    ("an uncertain resource that no zone lists", replace(BARE, uncertain=frozenset({GPU}))),
+]
 
 
-def test_zones_apart_are_put_together_again() -> None:
-    whole = machine(
+@pytest.mark.parametrize("host", table(UNSPLIT))
+def test_zones_stay_together(host: Node) -> None:
+    assert apart(host) is host
+
+
+def test_zones_apart_can_be_joined() -> None:
+    host = machine(
         "cpu=0-3", "", "cpu=4-7", reserved="0", devices="gpu=2,0x", memory_manager=TRAY.memory_manager
     )
 
-    assert together(apart(whole)) == whole
+    assert together(apart(host)) == host
 
 
-def test_memory_may_come_from_the_other_zones_of_a_machine() -> None:
+def test_memory_may_come_from_zones_without_hints() -> None:
     one = apart(node("cpu=72/71 gpu=1", *SILENT, policy="restricted"))
     verdict = evaluate(one, asks("cpu=8 mem=500Gi"), Intent(Policy.SINGLE_NUMA_NODE, (CPU, MEMORY)))
 
@@ -78,7 +72,7 @@ def test_zones_apart_belong_to_the_class() -> None:
     assert node_class(apart(TRAY)) == node_class(TRAY)
 
 
-def test_a_pod_without_hints_has_an_affinity_to_all_zones() -> None:
+def test_pod_without_hints_has_affinity_to_all_zones() -> None:
     [grant] = admit(apart(TRAY), asks("mem=1Gi")).placement.grants
 
     assert grant.affinity == tuple(range(34))

@@ -1,5 +1,5 @@
 """
-What was seen in place of what was predicted.
+Observed placements in place of predicted ones.
 
 What a container holds is written by zones: `0:cpu=2 mem=1Gi 01:mem=4Gi`, where `01` are both and `-` none.
 """
@@ -16,20 +16,20 @@ from numalign.model.machine import read_list, render_list
 from numalign.model.node import Node
 from numalign.model.placement import ZoneSet
 from numalign.model.resources import Resources
-from tests.worlds.notation import GPU, asks, bag, free_of, machine, node, table, zone_ids
+from tests.worlds.notation import asks, bag, free_of, machine, node, table, zone_ids
 
 GIB = 2**30
 
 
 def by_zones(text: str) -> dict[ZoneSet, Resources]:
     """Amounts by sets of zones."""
-    found: dict[ZoneSet, Resources] = {}
+    amounts_by_zones: dict[ZoneSet, Resources] = {}
     zones = zone_ids()
     for word in text.split():
         digits, _, amount = word.rpartition(":")
         zones = zone_ids(*map(int, digits.strip("-"))) if digits else zones
-        found[zones] = found.get(zones, bag("")).plus(bag(amount))
-    return found
+        amounts_by_zones[zones] = amounts_by_zones.get(zones, bag("")).plus(bag(amount))
+    return amounts_by_zones
 
 
 def seen(*containers: str) -> list[ObservedContainer]:
@@ -41,7 +41,7 @@ def _seen(name: str, amounts: str, cpus: str | None = None) -> ObservedContainer
     return ObservedContainer(name, None if cpus is None else read_list(cpus), by_zones(amounts))
 
 
-def cpus_left(of: Node) -> str:
+def free_cpus(of: Node) -> str:
     assert of.stock
     return render_list(of.stock.cpus)
 
@@ -52,15 +52,7 @@ APP = asks("cpu=2 mem=6Gi gpu=1")
 TWICE = asks("init cpu=2 mem=6Gi", "cpu=2 mem=4Gi")
 
 
-def test_observed_cpus_are_taken_from_their_zones() -> None:
-    after, held = observe(COUNTS, APP, seen("1:cpu=2 mem=6Gi gpu=1"))
-
-    assert [free_of(after, name) for name in ("cpu", "mem", "gpu")] == [[3, 2], [10, 4], [2, 1]]
-    assert held.cpus.bit_count() == 2
-    assert held.devices == {GPU: (0, 1)}
-
-
-def test_cpus_of_an_init_container_are_used_again_first() -> None:
+def test_cpus_of_an_init_container_are_reused_first() -> None:
     after, held = observe(COUNTS, TWICE, seen("0:cpu=2 mem=6Gi", "0:cpu=2 mem=4Gi"))
 
     assert free_of(after, "cpu") == [1, 4]
@@ -77,86 +69,72 @@ def test_unused_init_cpus_stay_held() -> None:
     assert [block.container for block in held.blocks] == ["c1"]
 
 
-def test_devices_of_an_init_container_are_used_again() -> None:
-    after, held = observe(COUNTS, asks("init gpu=2", "gpu=1"), seen("0:gpu=2", "0:gpu=1"))
-
-    assert free_of(after, "gpu") == [0, 2]
-    assert held.devices == {GPU: (2, 0)}
-
-
 GROUP = asks("cpu=1 mem=14Gi")
 
 
-def test_what_is_left_tells_which_zone_of_a_group_gave_it() -> None:
+def test_free_amounts_divide_a_group_among_its_zones() -> None:
     after, held = observe(COUNTS, GROUP, seen("01:mem=14Gi"), by_zones("0:mem=4Gi 1:mem=2Gi"))
 
     assert free_of(after, "mem") == [4, 2]
     assert sum(block.size for block in held.blocks) == 14 * GIB
 
 
-LEFT = [
+FREE = [
     # what it shows                              left                                 cpus    memory
-    ("what was seen, if nobody told",             None,                               [2, 3], [4, 10]),
-    ("just so",                                   "0:cpu=2 mem=4Gi 1:cpu=3 mem=10Gi", [2, 3], [4, 10]),
-    ("fewer",                                     "0:cpu=1 mem=3Gi 1:cpu=2 mem=9Gi",  [1, 2], [3, 9]),
-    ("more, if some were used twice",             "0:cpu=3 mem=5Gi 1:cpu=4 mem=10Gi", [3, 4], [5, 10]),
-    ("none of a zone that names none",            "0:mem=4Gi 1:cpu=3 mem=10Gi",       [0, 3], [4, 10]),
-    ("what was seen of zones that are not told",  "0:cpu=2 mem=3Gi",                  [2, 3], [3, 10]),
+    ("nothing reported",              None,                               [2, 3], [4, 10]),
+    ("fewer",                         "0:cpu=1 mem=3Gi 1:cpu=2 mem=9Gi",  [1, 2], [3, 9]),
+    ("more, if some were used twice", "0:cpu=3 mem=5Gi 1:cpu=4 mem=10Gi", [3, 4], [5, 10]),
+    ("one zone reported",             "0:cpu=2 mem=3Gi",                  [2, 3], [3, 10]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("told", "cpus", "mem"), table(LEFT))
-def test_what_is_left_counts_where_only_amounts_are_known(
-    told: str | None, cpus: list[int], mem: list[int]
+@pytest.mark.parametrize(("reported", "cpus", "mem"), table(FREE))
+def test_reported_free_amounts_replace_computed_ones(
+    reported: str | None, cpus: list[int], mem: list[int]
 ) -> None:
-    left: FreeByZone | None = None if told is None else by_zones(told)
-    after, held = observe(COUNTS, asks("cpu=2 mem=6Gi"), seen("0:cpu=1 mem=6Gi 1:cpu=1"), left)
+    free: FreeByZone | None = None if reported is None else by_zones(reported)
+    after, held = observe(COUNTS, asks("cpu=2 mem=6Gi"), seen("0:cpu=1 mem=6Gi 1:cpu=1"), free)
 
     assert (free_of(after, "cpu"), free_of(after, "mem")) == (cpus, mem)
     assert held.cpus.bit_count() == 7 - sum(cpus)
 
 
-def test_no_reserved_cpu_is_ever_left() -> None:
+def test_reserved_cpu_is_never_free() -> None:
     after, _ = observe(COUNTS, APP, seen("0:cpu=1 1:cpu=1"), by_zones("0:cpu=9 1:cpu=3"))
 
-    assert cpus_left(after) == "1-3,5-7"
+    assert free_cpus(after) == "1-3,5-7"
 
 
 def test_cpus_known_by_id_are_counted_once() -> None:
     after, _ = observe(TWO, APP, seen("1-2 / 0:cpu=2"), by_zones("0:cpu=3 1:cpu=4"))
 
-    assert cpus_left(after) == "3-7"
+    assert free_cpus(after) == "3-7"
 
 
-def test_containers_that_the_pod_does_not_name_are_nobodys() -> None:
-    nobody = [replace(one, container="other") for one in seen("1 / 0:cpu=1 mem=1Gi gpu=1")]
+def test_unknown_containers_and_zones_take_nothing() -> None:
+    unknown = [replace(one, container="other") for one in seen("1 / 0:cpu=1 mem=1Gi gpu=1")]
 
-    assert observe(COUNTS, APP, nobody) == (COUNTS, Assignments())
-
-
-def test_zones_that_the_node_does_not_have_are_nobodys() -> None:
+    assert observe(COUNTS, APP, unknown) == (COUNTS, Assignments())
     after, held = observe(COUNTS, APP, seen("9:cpu=1"))
-
     assert (after, held.cpus) == (COUNTS, 0)
 
 
 SAME = [
     # what it shows                  node    demand
-    ("an app on counts",              COUNTS, APP),
-    ("an init container on counts",   COUNTS, TWICE),
-    ("an app on a machine",           TWO,    APP),
-    ("an init container on one",      TWO,    TWICE),
-    ("a group",                       COUNTS, GROUP),
+    ("an init container on counts", COUNTS, TWICE),
+    ("an app on a machine",         TWO,    APP),
+    ("an init container on one",    TWO,    TWICE),
+    ("a group",                     COUNTS, GROUP),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("told", "asked"), table(SAME))
-def test_to_see_what_was_predicted_is_to_charge_it(told: Node, asked: Demand) -> None:
-    admission = admit(told, asked)
+@pytest.mark.parametrize(("host", "demand"), table(SAME))
+def test_observing_a_prediction_equals_charging_it(host: Node, demand: Demand) -> None:
+    admission = admit(host, demand)
     grants = [
         ObservedContainer(grant.container, grant.cpus, grant.amounts) for grant in admission.placement.grants
     ]
-    after, held = observe(told, asked, grants)
+    after, held = observe(host, demand, grants)
 
-    assert after == charge(told, admission)
+    assert after == charge(host, admission)
     assert (held.cpus, held.devices) == (admission.held.cpus, admission.held.devices)

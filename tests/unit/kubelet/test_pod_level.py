@@ -29,79 +29,48 @@ def stated(*containers: str) -> PodLevel:
 DIVIDED = [
     # what it shows
     #     containers, CPUs of each
-    ("each takes its own",
-         ["cpu=4 mem=4Gi", "cpu=2 mem=2Gi"], {"c0": "0-1,4-5", "c1": "2,6"}),
-    ("who shares has none of its own",
-         ["cpu=4 mem=4Gi", SHARES], {"c0": "0-1,4-5"}),
+    ("a sharing container has none", ["cpu=4 mem=4Gi", SHARES], {"c0": "0-1,4-5"}),
     ("an init container's come back",
          ["init cpu=6 mem=6Gi", "cpu=6 mem=6Gi"], {"c0": "0-2,4-6", "c1": "0-2,4-6"}),
-    ("a sidecar's do not",
-         ["sidecar cpu=2 mem=1Gi", "cpu=4 mem=4Gi"], {"c0": "0,4", "c1": "1-2,5-6"}),
-    ("an init container beside a sidecar",
-         ["sidecar cpu=2 mem=1Gi", "init cpu=2 mem=1Gi", "cpu=2 mem=1Gi"],
-         {"c0": "0,4", "c1": "1,5", "c2": "1,5"}),
+    ("a sidecar's do not", ["sidecar cpu=2 mem=1Gi", "cpu=4 mem=4Gi"], {"c0": "0,4", "c1": "1-2,5-6"}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("containers", "shares"), table(DIVIDED))
-def test_cpus(containers: list[str], shares: Mapping[str, str]) -> None:
+def test_cpus_of_a_pod_are_divided_by_container(containers: list[str], shares: Mapping[str, str]) -> None:
     cpus = cpu_manager.state(NODE)
     assert cpus
-    found = pod_level.divide_cpus(cpus, read_list("0-2,4-6"), stated(*containers).steps, 1)
+    shares_of = pod_level.divide_cpus(cpus, read_list("0-2,4-6"), stated(*containers).steps, 1)
 
-    assert not isinstance(found, RejectionReason)
-    assert {name: render_list(held) for name, held in found.items()} == shares
+    assert not isinstance(shares_of, RejectionReason)
+    assert {name: render_list(held) for name, held in shares_of.items()} == shares
 
 
 def test_container_with_more_than_its_pod_is_refused() -> None:
     cpus = cpu_manager.state(NODE)
     assert cpus
-    asked = stated("cpu=4 mem=4Gi").steps
+    steps = stated("cpu=4 mem=4Gi").steps
 
-    assert pod_level.divide_cpus(cpus, read_list("0,4"), asked, 1) is RejectionReason.UNEXPECTED_ADMISSION
+    assert pod_level.divide_cpus(cpus, read_list("0,4"), steps, 1) is RejectionReason.UNEXPECTED_ADMISSION
 
 
 MEMORY = [
     # what it shows
     #     containers, memory of each
-    ("each has its own",
-         ["cpu=4 mem=4Gi", "cpu=2 mem=2Gi"], {"c0": "mem=4Gi", "c1": "mem=2Gi"}),
-    ("who shares sees all that is left",
+    ("sharing containers see all that remains",
          ["cpu=4 mem=4Gi", SHARES, SHARES], {"c0": "mem=4Gi", "c1": "mem=2Gi", "c2": "mem=2Gi"}),
-    ("an init container that shares sees all",
-         [f"init {SHARES}", "cpu=4 mem=4Gi"], {"c0": "mem=6Gi", "c1": "mem=4Gi"}),
     ("but what a sidecar has",
          ["sidecar cpu=1 mem=1Gi", f"init {SHARES}", "cpu=4 mem=4Gi"],
          {"c0": "mem=1Gi", "c1": "mem=5Gi", "c2": "mem=4Gi"}),
-    ("nothing is left",
-         ["cpu=5 mem=6Gi", f"sidecar {SHARES}"], {"c0": "mem=6Gi", "c1": ""}),
+    ("nothing remains", ["cpu=5 mem=6Gi", f"sidecar {SHARES}"], {"c0": "mem=6Gi", "c1": ""}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("containers", "shares"), table(MEMORY))
-def test_memory(containers: list[str], shares: Mapping[str, str]) -> None:
-    found = pod_level.divide_memory(Resources(bag("mem=6Gi")), stated(*containers).steps)
+def test_memory_of_a_pod_is_divided_by_container(containers: list[str], shares: Mapping[str, str]) -> None:
+    shares_of = pod_level.divide_memory(Resources(bag("mem=6Gi")), stated(*containers).steps)
 
-    assert dict(found) == {name: bag(text) for name, text in shares.items()}
-
-
-CROWDED = [
-    # what it shows
-    #     containers, of what nothing is left
-    ("some is left",                                ["cpu=4 mem=4Gi", SHARES], set()),
-    ("nobody shares",                               ["cpu=6 mem=6Gi"], set()),
-    ("of neither",                                  ["cpu=6 mem=6Gi", SHARES], {"cpu", "memory"}),
-    ("of memory alone",                             ["cpu=4 mem=6Gi", SHARES], {"memory"}),
-    ("a part of a CPU is pinned nowhere",           ["cpu=5500m mem=6Gi", SHARES], {"memory"}),
-    ("an init container before all others",         [f"init {SHARES}", "cpu=6 mem=6Gi"], set()),
-    ("an init container beside a sidecar with all",
-         ["sidecar cpu=6 mem=6Gi", f"init {SHARES}", "cpu=1 mem=1Gi"], {"cpu", "memory"}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("containers", "names"), table(CROWDED))
-def test_what_pinned_containers_leave_to_the_others(containers: list[str], names: set[str]) -> None:
-    assert stated(*containers).crowded == names
+    assert dict(shares_of) == {name: bag(text) for name, text in shares.items()}
 
 
 PINNED = [f"cpu={cpus} mem={memory}Gi" for cpus in (1, 3) for memory in (1, 6)]
@@ -115,14 +84,14 @@ def test_crowded_counts_cpus_of_sharing_containers(containers: list[str]) -> Non
     level = stated(*containers)
 
     def crowded(name: str) -> bool:
-        held, shared, most = 0, False, level.whole.requests[name]
+        pinned, shared, most = 0, False, level.whole.requests[name]
         for step in level.steps:
             own = step.exclusive.get(name, 0)
             if step.role is not Role.INIT:
                 shared |= not own
-                held += own
-            elif not own and held >= most:
+                pinned += own
+            elif not own and pinned >= most:
                 return True
-        return shared and held >= most
+        return shared and pinned >= most
 
     assert level.crowded == {name for name in level.whole.requests if crowded(name)}

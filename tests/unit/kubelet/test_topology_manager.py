@@ -1,9 +1,4 @@
-"""
-The topology manager's merge: first as a table, then against the kubelet's own walk over all permutations.
-
-Hints are written as the digits of their zones, with p for preferred: `0p 1p 01 | 01p` are two lists of hints,
-`-` is a list without any (impossible), and an empty text means that nobody cares.
-"""
+"""The topology manager's merge, against the kubelet's own walk over all permutations."""
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
@@ -11,6 +6,7 @@ from itertools import product
 from operator import and_
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,46 +20,17 @@ from numalign.kubelet.topology_manager import (
     TopologyHint,
     merge,
 )
-from numalign.model.bitset import bits, members
+from numalign.model.bitset import members
 from numalign.model.intent import Policy
 
 EIGHT = NumaInfo(8)
 
 
-def offers_of(text: str) -> list[ResourceHints]:
-    return [_offer(at, part.split()) for at, part in enumerate(text.split("|")) if part.strip()]
+@pytest.mark.parametrize(("policy", "mask"), [(Policy.SINGLE_NUMA_NODE, None), (Policy.RESTRICTED, 0b1)])
+def test_single_numa_node_stores_no_affinity_to_all_zones(policy: Policy, mask: int | None) -> None:
+    one = ResourceHints("r", hint_sets.of([0b1]), hint_sets.of([0b1]))
 
-
-def _offer(at: int, words: list[str]) -> ResourceHints:
-    told = {_mask(word): word.endswith("p") for word in words if word != "-"}
-    return ResourceHints(
-        f"r{at}", hint_sets.of(told), hint_sets.of(mask for mask, preferred in told.items() if preferred)
-    )
-
-
-def _mask(word: str) -> int:
-    return bits(int(digit) for digit in word.removesuffix("p"))
-
-
-def written(decision: Decision) -> str:
-    """An affinity as it is written in the tables; `nil` if none is stored, `all` for all zones."""
-    if not decision.admitted:
-        return "no"
-    mask = decision.affinity.mask
-    zones = "nil" if mask is None else "".join(map(str, members(mask)))
-    zones = "all" if mask == bitmask.full(EIGHT.count) else zones
-    return zones + "p" * decision.affinity.preferred
-
-
-def test_single_zone_stores_no_affinity() -> None:
-    [one] = offers_of("0p")
-
-    assert merge(Policy.SINGLE_NUMA_NODE, [one], NumaInfo(1)) == Decision(
-        TopologyHint(None, preferred=True), admitted=True
-    )
-    assert merge(Policy.RESTRICTED, [one], NumaInfo(1)) == Decision(
-        TopologyHint(0b1, preferred=True), admitted=True
-    )
+    assert merge(policy, [one], NumaInfo(1)) == Decision(TopologyHint(mask, preferred=True), admitted=True)
 
 
 def highest(_resources: Sequence[str], permutations: Iterable[Permutation]) -> int:
@@ -87,11 +54,12 @@ def test_lowest_of_too_many_permutations_wins() -> None:
     assert (chosen(3), chosen(4)) == (0b1000, 0b1)
 
 
-def test_merge_of_eight_zones_does_not_walk_permutations() -> None:
-    """There are 255^8 of them: whoever walks them never ends."""
+def test_merge_of_eight_zones_walks_no_permutations() -> None:
+    """There are 255^8 of them: a walk of them never ends."""
     every = ResourceHints("r", hint_sets.every(EIGHT.count), hint_sets.NONE)
 
-    assert written(merge(Policy.BEST_EFFORT, [every] * 8, EIGHT)) == "0"
+    decision = merge(Policy.BEST_EFFORT, [every] * 8, EIGHT)
+    assert decision == Decision(TopologyHint(0b1, preferred=False), admitted=True)
 
 
 # The kubelet's walk (mergePermutation and HintMerger.compare of policy.go), restated to compare with.
@@ -102,13 +70,13 @@ Hint = tuple[int | None, bool]
 def walked(policy: Policy, lists: Sequence[Sequence[Hint]], zones: NumaInfo, shuffle: Random) -> TopologyHint:
     """What the walk over all permutations, in any order, merges the hints to."""
     full, closest = bitmask.full(zones.count), zones.distances
-    lists = [list(told) or [(None, False)] for told in lists] or [[(None, True)]]
+    lists = [list(hints) or [(None, False)] for hints in lists] or [[(None, True)]]
     if policy is Policy.SINGLE_NUMA_NODE:
         lists, closest = (
-            [[hint for hint in told if hint[1] and _is_single(hint[0])] for told in lists],
+            [[hint for hint in hints if hint[1] and _is_single(hint[0])] for hints in lists],
             None,
         )
-    narrowest = (min((mask.bit_count() for mask, _ in told if mask), default=0) for told in lists)
+    narrowest = (min((mask.bit_count() for mask, _ in hints if mask), default=0) for hints in lists)
     limit = max(narrowest, default=0)
     permutations = list(product(*lists))
     shuffle.shuffle(permutations)
@@ -125,12 +93,12 @@ def _is_single(mask: int | None) -> bool:
 
 
 def _merged(permutation: Sequence[Hint], full: int) -> TopologyHint:
-    told = [mask for mask, _ in permutation if mask is not None]
+    hints = [mask for mask, _ in permutation if mask is not None]
     mask = full
-    for other in told:
+    for other in hints:
         mask &= other
     return TopologyHint(
-        mask, preferred=len(set(told)) <= 1 and all(preferred for _, preferred in permutation)
+        mask, preferred=len(set(hints)) <= 1 and all(preferred for _, preferred in permutation)
     )
 
 
@@ -162,13 +130,13 @@ def _preferable(current: TopologyHint, candidate: TopologyHint, distances: Dista
 def _order(mask: int, distances: Distances | None) -> tuple[int, float, int]:
     """Fewer zones, then the smaller average distance, then the smaller number."""
     zones = list(members(mask))
-    pairs = [distances[here][there] for here, there in product(zones, zones)] if distances else [0]
+    pairs = [distances[one][other] for one, other in product(zones, zones)] if distances else [0]
     return mask.bit_count(), sum(pairs) / len(pairs), mask
 
 
 def hint_lists(count: int) -> st.SearchStrategy[list[dict[int, bool]]]:
-    told = st.dictionaries(st.integers(1, bitmask.full(count)), st.booleans(), max_size=6)
-    return st.lists(told, max_size=3)
+    hints = st.dictionaries(st.integers(1, bitmask.full(count)), st.booleans(), max_size=6)
+    return st.lists(hints, max_size=3)
 
 
 def distances(count: int) -> st.SearchStrategy[Distances | None]:
@@ -180,11 +148,11 @@ def distances(count: int) -> st.SearchStrategy[Distances | None]:
 def test_merge_equals_the_walk_over_permutations(data: st.DataObject, count: int, shuffle: Random) -> None:
     drawn, zones = data.draw(hint_lists(count)), NumaInfo(count, data.draw(distances(count)))
     offers = [
-        ResourceHints(f"r{at}", hint_sets.of(told), hint_sets.of(mask for mask in told if told[mask]))
-        for at, told in enumerate(drawn)
+        ResourceHints(f"r{at}", hint_sets.of(hints), hint_sets.of(mask for mask in hints if hints[mask]))
+        for at, hints in enumerate(drawn)
     ]
     for policy in (Policy.BEST_EFFORT, Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE):
-        found = merge(policy, offers, zones)
-        expected = walked(policy, [list(told.items()) for told in drawn], zones, shuffle)
-        assert found.admitted is (policy is Policy.BEST_EFFORT or expected.preferred)
-        assert not found.admitted or found.affinity == expected
+        decision = merge(policy, offers, zones)
+        expected = walked(policy, [list(hints.items()) for hints in drawn], zones, shuffle)
+        assert decision.admitted is (policy is Policy.BEST_EFFORT or expected.preferred)
+        assert not decision.admitted or decision.affinity == expected

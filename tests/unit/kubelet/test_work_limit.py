@@ -1,4 +1,4 @@
-"""How much work a pod on a node is, told before it is done."""
+"""How much work a pod on a node is, estimated before it is done."""
 
 import pytest
 
@@ -27,20 +27,19 @@ TWICE = f"{PLAIN} | {PLAIN}"
 NAMES = "cpu=1 mem=1Gi huge=1Gi"
 ODD = "example.com/odd=1"
 
-TOLD = [
+ESTIMATES = [
     # what it shows                         policy         scope        the pod  the work
-    ("a list for each resource",            "restricted",  "container", PLAIN,   Work(1, 4, 0, 1)),
-    ("for each container",                  "restricted",  "container", TWICE,   Work(2, 8, 0, 4)),
-    ("for the whole pod",                   "restricted",  "pod",       TWICE,   Work(2, 8, 0, 6)),
-    ("memory is asked by every name",       "restricted",  "container", NAMES,   Work(1, 5, 0, 2)),
-    ("best effort merges all of them",      "best-effort", "container", PLAIN,   Work(1, 4, 2, 1)),
-    ("none makes lists for memory alone",   "none",        "container", PLAIN,   Work(1, 2, 0, 1)),
-    ("what the node does not have is none", "restricted",  "container", ODD,     Work(1, 0, 0, 0)),
+    ("a list for each resource",          "restricted",  "container", PLAIN, Work(1, 4, 0, 1)),
+    ("for each container",                "restricted",  "container", TWICE, Work(2, 8, 0, 4)),
+    ("for the whole pod",                 "restricted",  "pod",       TWICE, Work(2, 8, 0, 6)),
+    ("memory counts by every name",       "restricted",  "container", NAMES, Work(1, 5, 0, 2)),
+    ("best effort merges all of them",    "best-effort", "container", PLAIN, Work(1, 4, 2, 1)),
+    ("none makes lists for memory alone", "none",        "container", PLAIN, Work(1, 2, 0, 1)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("policy", "scope", "pod", "expected"), table(TOLD))
-def test_what_a_pod_takes(policy: str, scope: str, pod: str, expected: Work) -> None:
+@pytest.mark.parametrize(("policy", "scope", "pod", "expected"), table(ESTIMATES))
+def test_work_of_a_pod_is_estimated(policy: str, scope: str, pod: str, expected: Work) -> None:
     assert work_limit.estimate(of_zones(2, policy, scope), asks(pod)) == expected
 
 
@@ -48,18 +47,17 @@ SCORED = options(strategy="most-allocated")
 
 CHOICES = [
     # what it shows                             zones  policy         the pod  the units
-    ("preferred equals of each resource",           2, "restricted",  PLAIN,   3 * 20 * 2),
-    ("of each container",                           2, "restricted",  TWICE,   6 * 20 * 2),
-    ("what resources prefer differently, too",      2, "best-effort", PLAIN,   3 * (20 * 2 + 2 * 3**3)),
-    ("as many as are compared",                    16, "best-effort", PLAIN,   3 * (20 * 256 + 2 * 4096)),
-    ("nothing is chosen by a kubelet of none",      2, "none",        PLAIN,   0),
+    ("preferred equals of each resource",      2, "restricted",  PLAIN, 3 * 20 * 2),
+    ("what resources prefer differently, too", 2, "best-effort", PLAIN, 3 * (20 * 2 + 2 * 3**3)),
+    ("nothing is chosen by a kubelet of none", 2, "none",        PLAIN, 0),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("zones", "policy", "pod", "units"), table(CHOICES))
-def test_what_the_choice_between_equals_takes(zones: int, policy: str, pod: str, units: int) -> None:
+def test_work_of_scores_is_estimated(zones: int, policy: str, pod: str, units: int) -> None:
     plain, scored = (
-        work_limit.estimate(of_zones(zones, policy, options=told), asks(pod)) for told in (DEFAULTS, SCORED)
+        work_limit.estimate(of_zones(zones, policy, options=chosen), asks(pod))
+        for chosen in (DEFAULTS, SCORED)
     )
     assert (scored.choices, scored) == (units, plain._replace(choices=units))
 
@@ -69,9 +67,7 @@ def test_work_counts_devices_between_zones() -> None:
     plain, wide = (
         machine(*zones, devices=f"gpu={places}", policy="restricted") for places in ("0,1", "0,1,01")
     )
-    told = [work_limit.estimate(each, asks("gpu=1")).lists for each in (plain, wide)]
-
-    assert told == [1, 9]
+    assert [work_limit.estimate(each, asks("gpu=1")).lists for each in (plain, wide)] == [1, 9]
 
 
 def many(count: int, each: str = PLAIN) -> str:
@@ -80,38 +76,35 @@ def many(count: int, each: str = PLAIN) -> str:
 
 ANSWERED = [
     # what it shows                         zones policy       the pod
-    ("an ordinary pod on sixteen zones",       16, "restricted",  many(10)),
-    ("at best, too",                           16, "best-effort", many(10)),
-    ("hundreds of containers",                 16, "restricted",  many(200)),
-    ("thousands on two zones",                 2,  "best-effort", many(2000)),
-    ("who asks for nothing that zones have",   64, "restricted",  "cpu=100m.."),
-    ("CPUs and devices of whoever aligns none", 34, "none",       "cpu=1 gpu=1"),
+    ("an ordinary pod on sixteen zones", 16, "restricted",  many(10)),
+    ("thousands on two zones",           2,  "best-effort", many(2000)),
+    ("nothing that zones have",          64, "restricted",  "cpu=100m.."),
+    ("CPUs and devices under none",      34, "none",        "cpu=1 gpu=1"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("zones", "policy", "pod"), table(ANSWERED))
-def test_what_is_answered(zones: int, policy: str, pod: str) -> None:
+def test_pod_within_the_work_limit_is_answered(zones: int, policy: str, pod: str) -> None:
     bare = node(*["cpu=16 gpu=4"] * zones, policy=policy)
-    told = bare if zones > work_limit.MOST_ZONES else of_zones(zones, policy)
+    host = bare if zones > work_limit.MOST_ZONES else of_zones(zones, policy)
 
-    assert work_limit.answerable(told, asks(pod))
+    assert work_limit.answerable(host, asks(pod))
 
 
 SCORING = of_zones(8, "best-effort", options=SCORED)
 
 NOT_ANSWERED = [
-    ("dozens of containers at best",       of_zones(16, "best-effort"), many(60)),
-    ("one container on eighteen zones",    of_zones(18),                PLAIN),
-    ("or on sixty-four",                   of_zones(64),                PLAIN),
-    ("choices by scores at best",          SCORING,                     many(60, "cpu=1 mem=1Gi")),
-    ("memory there, whatever is aligned",  of_zones(34, "none"),        PLAIN),
-    ("ten thousands of containers",        of_zones(2, "none"),         many(20_000, ODD)),
+    ("dozens of containers at best",    of_zones(16, "best-effort"), many(60)),
+    ("one container on eighteen zones", of_zones(18),                PLAIN),
+    ("choices by scores at best",       SCORING,                     many(60, "cpu=1 mem=1Gi")),
+    ("memory under none",               of_zones(34, "none"),        PLAIN),
+    ("ten thousands of containers",     of_zones(2, "none"),         many(20_000, ODD)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("told", "pod"), table(NOT_ANSWERED))
-def test_what_is_not_answered(told: Node, pod: str) -> None:
-    verdict = evaluate(told, asks(pod), means("none"))
+@pytest.mark.parametrize(("host", "pod"), table(NOT_ANSWERED))
+def test_pod_beyond_the_work_limit_is_not_answered(host: Node, pod: str) -> None:
+    verdict = evaluate(host, asks(pod), means("none"))
 
     assert (verdict.admitted, verdict.answered, verdict.refused, verdict.permanent) == (False,) * 4
     assert verdict.refusal
@@ -119,15 +112,14 @@ def test_what_is_not_answered(told: Node, pod: str) -> None:
     assert wording.of_node(verdict) == "has too many NUMA zones to evaluate in time"
 
 
-def test_what_is_refused_without_any_work_is_refused() -> None:
-    """What a policy or the node as a whole cannot give nobody has to work out."""
+def test_refusal_that_needs_no_work_is_given() -> None:
     vast, many_containers = of_zones(64, "none"), asks(many(200))
 
     assert evaluate(vast, many_containers, means("restricted")).permanent
     assert evaluate(of_zones(64), asks("cpu=9999 mem=1Gi"), means("restricted")).permanent
 
 
-def test_nothing_is_begun_that_is_not_answered() -> None:
+def test_unanswered_pod_changes_nothing() -> None:
     admission = admit(of_zones(64), asks(PLAIN))
 
     assert admission.refusal
@@ -155,29 +147,29 @@ def test_unknown_in_use_leaves_the_empty_node_unanswered() -> None:
     assert (verdict.answered, verdict.permanent, verdict.not_when_empty) == (False, False, True)
 
 
-def test_a_pod_of_many_containers_is_admitted_in_steps() -> None:
-    told, pod = of_zones(16), asks(many(40, "cpu=1 mem=1Gi"))
-    steps = list(evaluating(told, pod))
+def test_pod_of_many_containers_is_admitted_in_steps() -> None:
+    host, pod = of_zones(16), asks(many(40, "cpu=1 mem=1Gi"))
+    steps = list(evaluating(host, pod))
 
     assert len(steps) == 39
-    assert work_limit.units(told, pod) / (len(steps) + 1) < LIMIT_AT_ONCE
+    assert work_limit.units(host, pod) / (len(steps) + 1) < LIMIT_AT_ONCE
 
 
 def test_best_effort_takes_a_step_for_each_merge() -> None:
-    # The first zones have nothing left, so what comes nearest has to be looked for.
-    used, rest = "cpu=4//0 mem=4Gi//0 gpu=4//0", "cpu=4//1 mem=4Gi//1Gi gpu=4//1"
-    told = node(*[used] * 3, *[rest] * 5, policy="best-effort")
+    # The first zones have nothing left, so what comes nearest has to be searched.
+    full, free = "cpu=4//0 mem=4Gi//0 gpu=4//0", "cpu=4//1 mem=4Gi//1Gi gpu=4//1"
+    host = node(*[full] * 3, *[free] * 5, policy="best-effort")
 
-    assert len(list(evaluating(told, asks("cpu=2 mem=3Gi gpu=1")))) == 2
+    assert len(list(evaluating(host, asks("cpu=2 mem=3Gi gpu=1")))) == 2
 
 
-def test_a_unit_more_than_is_done_is_not_done() -> None:
+def test_units_of_work_grow_with_zones() -> None:
     assert Work(lists=1).units(18) > LIMIT
     assert Work(lists=1).units(17) < Work(lists=2).units(17) < LIMIT
     assert GPU in of_zones(2).devices
 
 
-def test_widths_of_too_many_zones_are_not_known() -> None:
+def test_widths_of_too_many_zones_are_unknown() -> None:
     vast = node(*["cpu=8 mem=8Gi gpu=1"] * 64, policy="none")
 
     assert min_widths(vast, asks("cpu=9 mem=9Gi gpu=2").whole).keys() == {"cpu", GPU}

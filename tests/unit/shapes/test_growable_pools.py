@@ -38,20 +38,16 @@ def fixed(*pools: Pool) -> GrowablePools:
 
 ANY_POOL = wants(NODEPOOL, by=Operator.EXISTS)
 NAMED = [
-    # what it shows                     which pools may grow, what a pod says, the pool that it names
+    # what it shows                     which pools may grow, the constraints, the pool that they name
     ("a node selector",                 BUILT_IN, selects(wants(NODEPOOL, "default")), DEFAULT),
     ("one of several terms",            BUILT_IN, any_of(wants("tier"), wants(NODEPOOL, "batch")), BATCH),
-    ("one of several pools",            BUILT_IN, selects(wants(NODEPOOL, "a", "b")), Pool(NODEPOOL)),
     ("any pool of a kind",              BUILT_IN, selects(ANY_POOL), Pool(NODEPOOL)),
     ("all pools but one",               BUILT_IN, selects(wants(NODEPOOL, "a", by=Operator.NOT_IN)), None),
     ("no pool",                         BUILT_IN, selects(wants("pool", "a")), None),
-    ("nothing",                         BUILT_IN, Constraints(), None),
-    ("no term",                         BUILT_IN, Constraints(terms=()), None),
     ("a label of the policy file",      GrowablePools(frozenset({"pool"})), selects(wants("pool", "a")),
                                         Pool("pool", "a")),
     ("a fixed pool",                    fixed(DEFAULT), selects(wants(NODEPOOL, "default")), None),
     ("a pool of which all are fixed",   fixed(Pool(NODEPOOL)), selects(wants(NODEPOOL, "default")), None),
-    ("any of those",                    fixed(Pool(NODEPOOL)), selects(ANY_POOL), None),
     ("a fixed pool, or another",        fixed(DEFAULT), selects(wants(NODEPOOL, "default", "batch")), BATCH),
     ("a fixed pool by two labels",      fixed(Pool(GROUP, "gpu")),
                                         selects(wants(GROUP, "gpu"), wants(EKSCTL, "gpu")), None),
@@ -59,7 +55,7 @@ NAMED = [
 
 
 @pytest.mark.parametrize(("pools", "pod", "named"), table(NAMED))
-def test_a_pod_names_a_pool_that_may_grow(pools: GrowablePools, pod: Constraints, named: Pool | None) -> None:
+def test_pod_names_a_pool_that_may_grow(pools: GrowablePools, pod: Constraints, named: Pool | None) -> None:
     assert pools.named(pod) == named
 
 
@@ -82,23 +78,14 @@ BOTH = of({NODEPOOL: always("default", "batch")})
 MANAGED = of({GROUP: always("gpu"), EKSCTL: always("gpu")})
 
 GROWN = [
-    # what it shows                     which pools may grow, of which nodes, what a pod says, the pool
-    ("a pod that says nothing",         BUILT_IN, POOLED, Constraints(), DEFAULT),
-    ("and nodes of no pool",            BUILT_IN, of({"tier": always("a")}), Constraints(), None),
-    ("another pool",                    BUILT_IN, POOLED, selects(wants(NODEPOOL, "batch")), None),
+    # what it shows                     which pools may grow, the shape, the constraints, the pool
+    ("a pod without constraints",         BUILT_IN, POOLED, Constraints(), DEFAULT),
     ("all pools but this one",          BUILT_IN, POOLED,
                                         selects(wants(NODEPOOL, "default", by=Operator.NOT_IN)), None),
-    ("no pool of Karpenter",            BUILT_IN, POOLED,
-                                        selects(wants(NODEPOOL, by=Operator.DOES_NOT_EXIST)), None),
-    ("a pool of another kind",          BUILT_IN, POOLED, selects(wants(GROUP, "a")), None),
     ("another value of a label",        BUILT_IN, POOLED, selects(wants("tier", "b")), DEFAULT),
-    ("one of its terms",                BUILT_IN, POOLED, any_of(wants("pool", "metal"), wants("tier", "b")),
-                                        DEFAULT),
-    ("a label that its nodes lack",     BUILT_IN, POOLED, selects(wants("pool", "metal")), None),
+    ("one of its terms", BUILT_IN, POOLED, any_of(wants("pool", "metal"), wants("tier", "b")), DEFAULT),
     ("and one that may come later",     BUILT_IN, POOLED, selects(wants("nvidia.com/gpu.product", "H200")),
                                         DEFAULT),
-    ("or differs by machine",           BUILT_IN, POOLED,
-                                        selects(wants("karpenter.k8s.aws/instance-cpu", "96")), DEFAULT),
     ("another operating system",        BUILT_IN, POOLED, Constraints(os="windows"), DEFAULT),
     ("a taint",                         BUILT_IN, TAINTED, Constraints(), None),
     ("that it tolerates",               BUILT_IN, TAINTED, Constraints(tolerations=TOLERANT), DEFAULT),
@@ -108,7 +95,6 @@ GROWN = [
     ("two pools",                       BUILT_IN, BOTH, Constraints(), Pool(NODEPOOL)),
     ("of which one is fixed",           fixed(DEFAULT), BOTH, Constraints(), BATCH),
     ("where it names that one",         fixed(DEFAULT), BOTH, selects(wants(NODEPOOL, "default")), None),
-    ("a fixed pool",                    fixed(DEFAULT), POOLED, Constraints(), None),
     ("and all of its kind are",         fixed(Pool(NODEPOOL)), POOLED, Constraints(), None),
     ("by one of two labels",            fixed(Pool(GROUP, "gpu")), MANAGED, Constraints(), None),
     ("labels that are not known",       BUILT_IN, of({}, other_labels=True), selects(wants("tier", "a")),
@@ -144,6 +130,6 @@ def test_node_without_topology_shows_labels_and_taints() -> None:
     assert BUILT_IN.node(Attributes(Labels({"tier": "a"}))) is None
 
 
-def test_every_label_that_is_known_by_itself_has_a_source() -> None:
+def test_every_built_in_label_has_a_source() -> None:
     assert all(LABELS.values())
     assert {NODEPOOL, GROUP, EKSCTL, "cloud.google.com/gke-nodepool", "agentpool"} < BUILT_IN.labels

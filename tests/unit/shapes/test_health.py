@@ -1,4 +1,4 @@
-"""What a node lacks that is ill."""
+"""What an unhealthy node lacks, and its healthy shape."""
 
 from dataclasses import replace
 
@@ -13,38 +13,27 @@ GPUS = "nvidia.com/gpu"
 WELL = node("cpu=8 gpu=4", "cpu=8 gpu=4")
 
 
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    table(
-        [
-            ("all of its devices", replace(node("cpu=8", "cpu=8"), health=WELL), {GPUS: 8}),
-            ("one of a zone", replace(node("cpu=8 gpu=3", "cpu=8 gpu=4"), health=WELL), {GPUS: 1}),
-            ("as its Node says", replace(WELL, totals=Resources({GPUS: 0}), health=WELL), {GPUS: 8}),
-            ("nothing, in health", WELL, {}),
-            (
-                "all, on zones that nobody has seen",
-                replace(
-                    node("cpu=8", totals="cpu=8 gpu=0"),
-                    health=node("cpu=8", totals="cpu=8 gpu=4"),
-                ),
-                {GPUS: 4},
-            ),
-        ]
-    ),
-)
-def test_what_a_node_lacks(made: Node, expected: dict[str, int]) -> None:
+LACKS = [
+    ("all of its devices", replace(node("cpu=8", "cpu=8"), health=WELL), {GPUS: 8}),
+    ("as its Node has it", replace(WELL, totals=Resources({GPUS: 0}), health=WELL), {GPUS: 8}),
+    ("nothing, in health", WELL, {}),
+    ("all, of unknown zones",
+         replace(node("cpu=8", totals="cpu=8 gpu=0"), health=node("cpu=8", totals="cpu=8 gpu=4")), {GPUS: 4}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "expected"), table(LACKS))
+def test_missing_devices_are_those_of_the_healthy_shape(made: Node, expected: dict[str, int]) -> None:
     assert missing_devices(made) == Resources(expected)
 
 
 COMPLETED = [
-    # what is told, by zones and as a whole; what is there; and the zones and the whole in health
-    ("its plugin is down",        ["gpu=0"] * 2,       "gpu=0", "gpu=8", ["gpu=0"] * 2, "gpu=8"),
-    ("and no zone lists devices", ["cpu=4"] * 2,       "cpu=8", "gpu=8", ["cpu=4"] * 2, "cpu=8 gpu=8"),
-    ("zones ahead of the Node",   ["gpu=4"] * 2,       "cpu=8", "cpu=8", ["gpu=4"] * 2, "cpu=8 gpu=8"),
-    ("more than is given out",    ["gpu=4/3"] * 2,     "gpu=6", "gpu=8", ["gpu=4"] * 2, "gpu=8"),
-    ("one of each zone is ill",   ["cpu=4 gpu=3"] * 2, "gpu=6", "gpu=8", ["cpu=4"] * 2, "gpu=8"),
-    ("zones written in parts",    ["cpu=4 gpu=4"],     "gpu=8", "gpu=8", ["cpu=4"],     "gpu=8"),
-    ("others are in health",      ["gpu=0 nic=1"],     "nic=1", "gpu=8", ["gpu=0 nic=1"], "gpu=8 nic=1"),
+    # what it shows, allocatable by zones and in total; capacity; and the zones and the total in health
+    ("its plugin is down",      ["gpu=0"] * 2,       "gpu=0", "gpu=8", ["gpu=0"] * 2, "gpu=8"),
+    ("zones ahead of the Node", ["gpu=4"] * 2,       "cpu=8", "cpu=8", ["gpu=4"] * 2, "cpu=8 gpu=8"),
+    ("more than is given out",  ["gpu=4/3"] * 2,     "gpu=6", "gpu=8", ["gpu=4"] * 2, "gpu=8"),
+    ("one of each zone is ill", ["cpu=4 gpu=3"] * 2, "gpu=6", "gpu=8", ["cpu=4"] * 2, "gpu=8"),
+    ("zones written in parts",  ["cpu=4 gpu=4"],     "gpu=8", "gpu=8", ["cpu=4"],     "gpu=8"),
 ]  # fmt: skip
 
 
@@ -52,18 +41,18 @@ COMPLETED = [
 def test_healthy_shape_from_the_objects_of_the_node(
     zones: list[str], totals: str, most: str, expected: list[str], given: str
 ) -> None:
-    found = with_all_devices(node(*zones, totals=totals), bag(most))
+    healthy = with_all_devices(node(*zones, totals=totals), bag(most))
 
-    assert found == node(*expected, totals=given)
+    assert healthy == node(*expected, totals=given)
 
 
 COMPLETE = [
-    # what is told                         the node                                     what is there
-    ("all that there is",                  node("cpu=8 gpu=4", totals="cpu=8 gpu=4"),   "cpu=8 gpu=4"),
-    ("CPUs and memory are no devices",     node("cpu=8 mem=4Gi", totals="cpu=8"),       "cpu=9 mem=5Gi"),
-    ("devices that no zone lists",         node("cpu=8", totals="cpu=8 gpu=4"),         "cpu=8 gpu=4"),
-    ("no Node says what may be given out", node("cpu=8 gpu=4/3"),                       "gpu=4"),
-    ("no Node says what there is",         node("cpu=8 gpu=4", totals="cpu=8"),         None),
+    # what it shows                        the node                                     capacity
+    ("all devices",                    node("cpu=8 gpu=4", totals="cpu=8 gpu=4"), "cpu=8 gpu=4"),
+    ("CPUs and memory are no devices", node("cpu=8 mem=4Gi", totals="cpu=8"),     "cpu=9 mem=5Gi"),
+    ("devices that no zone lists",     node("cpu=8", totals="cpu=8 gpu=4"),       "cpu=8 gpu=4"),
+    ("no allocatable",                 node("cpu=8 gpu=4/3"),                     "gpu=4"),
+    ("no capacity",                    node("cpu=8 gpu=4", totals="cpu=8"),       None),
 ]  # fmt: skip
 
 
@@ -81,12 +70,11 @@ def described(devices: str, totals: str | None = None) -> Node:
 
 
 ILL = [
-    # what is ill                    the machine            and in health
-    ("one on a zone",                "gpu=0,0x,1",          "gpu=0,0,1"),
-    ("all of them",                  "gpu=0x,1x nic=1",     "gpu=0,1 nic=1"),
-    ("one between zones",            "gpu=0,01x",           "gpu=0,01"),
-    ("one of which nobody knows",    "gpu=0,-x",            "gpu=0,-"),
-    ("one, while another is used",   "gpu=0*,1x",           "gpu=0,1"),
+    # what is unhealthy             the machine            and in health
+    ("one on a zone",              "gpu=0,0x,1",      "gpu=0,0,1"),
+    ("all of them",                "gpu=0x,1x nic=1", "gpu=0,1 nic=1"),
+    ("one between zones",          "gpu=0,01x",       "gpu=0,01"),
+    ("one, while another is used", "gpu=0*,1x",       "gpu=0,1"),
 ]  # fmt: skip
 
 
@@ -104,12 +92,11 @@ def test_complete_and_undescribed_machines_are_healthy() -> None:
 
 
 BACK = [
-    # what it lacks                  what there is        what its class has   and what it is in health
-    ("a device, unseen",             "gpu=0,1",           "gpu=0,0,1",         "gpu=0,0,1"),
-    ("all devices, unseen",          "",                  "gpu=0,0,1",         "gpu=0,0,1"),
-    ("one that is seen to be ill",   "gpu=0,0x,1",        "gpu=0,0,1",         "gpu=0,0,1"),
-    ("one between zones",            "gpu=0",             "gpu=0,01",          "gpu=0,01"),
-    ("one, and one of unknown place", "gpu=0,-x",         "gpu=0,0,-",         "gpu=0,0,-"),
+    # what it lacks                  the machine          its class            the healthy machine
+    ("a device, unseen",           "gpu=0,1",    "gpu=0,0,1", "gpu=0,0,1"),
+    ("all devices, unseen",        "",           "gpu=0,0,1", "gpu=0,0,1"),
+    ("one that is seen to be ill", "gpu=0,0x,1", "gpu=0,0,1", "gpu=0,0,1"),
+    ("one between zones",          "gpu=0",      "gpu=0,01",  "gpu=0,01"),
 ]  # fmt: skip
 
 
@@ -134,9 +121,9 @@ def test_more_devices_or_other_cpus_are_another_machine() -> None:
 
 def test_unlisted_devices_count_for_the_whole_node() -> None:
     made = described("gpu=0,1 nic=0", totals="cpu=7 gpu=2 nic=1")
-    found = with_all_devices(made, bag("cpu=8 gpu=3 nic=1"))
+    healthy = with_all_devices(made, bag("cpu=8 gpu=3 nic=1"))
 
-    assert found == described("nic=0", totals="cpu=7 gpu=3 nic=1")
+    assert healthy == described("nic=0", totals="cpu=7 gpu=3 nic=1")
     # One between zones stands in both of them, and is one.
     assert with_all_devices(described("gpu=01", totals="cpu=7 gpu=1"), bag("gpu=1")) is None
 

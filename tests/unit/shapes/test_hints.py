@@ -18,18 +18,16 @@ LOOSE = node(ZONE, ZONE, policy="none", totals="cpu=16 mem=16Gi gpu=2")
 
 CLUSTERS = [
     # what it shows                               the nodes                 what none aligns
-    ("everything is aligned",                     [ALL],                    set()),
-    ("a Memory Manager is off",                   [NO_MEMORY],              {"memory"}),
-    ("a CPU Manager is",                          [NO_CPUS],                {"cpu"}),
-    ("one of two aligns it",                      [NO_MEMORY, NO_CPUS],     set()),
-    ("a Topology Manager is off",                 [LOOSE],                  {"cpu", "memory", GPU}),
-    ("a device of no zone",                       [WITHOUT_NICS],           {NIC}),
-    ("one of an uncertain zone",
-        [replace(WITHOUT_NICS, uncertain=frozenset({NIC}))],                set()),
-    ("nothing is known, and memory is seldom",    [],                       {"memory"}),
+    ("everything is aligned",     [ALL], set()),
+    ("a Memory Manager is off",   [NO_MEMORY], {"memory"}),
+    ("one of two aligns it",      [NO_MEMORY, NO_CPUS], set()),
+    ("a Topology Manager is off", [LOOSE], {"cpu", "memory", GPU}),
+    ("a device of no zone",       [WITHOUT_NICS], {NIC}),
+    ("one of an uncertain zone",  [replace(WITHOUT_NICS, uncertain=frozenset({NIC}))], set()),
+    ("no nodes",                  [], {"memory"}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("nodes", "names"), table(CLUSTERS))
-def test_no_kubelet_aligns(nodes: list[Node], names: set[str]) -> None:
+def test_resources_without_hints_in_a_cluster(nodes: list[Node], names: set[str]) -> None:
     assert unhinted(nodes) == names

@@ -1,4 +1,4 @@
-"""Which shapes there are, and which nodes are ill, as nodes come, fall ill, are mended, rebuilt and go."""
+"""Which shapes there are, and which nodes are unhealthy, as nodes come, lose devices, are replaced and go."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -11,21 +11,20 @@ from numalign.model.node import Node, node_class
 from numalign.shapes import Declared, Identity, KnownShape, LeftOut, RememberedShapes, ShapeHistory, history
 from numalign.shapes.history import LOSS_SECONDS, MOST_REMEMBERED, REMEMBER_SECONDS
 from numalign.shapes.shape import of, without_machine
-from tests.worlds.notation import GPU, bag, machine, node, table
+from tests.worlds.notation import bag, machine, node, table
 
 HOUR = 3600.0
 MACHINE = Identity("u", "s", "m")
 WELL = replace(node("cpu=4 gpu=4", "cpu=4 gpu=4", policy="restricted", totals="cpu=8 gpu=8"), name="a")
 DOWN = replace(node("cpu=4 gpu=0", "cpu=4 gpu=0", policy="restricted", totals="cpu=8 gpu=0"), name="a")
 GONE = replace(node("cpu=4", "cpu=4", policy="restricted", totals="cpu=8"), name="a")
-BROKEN = replace(node("cpu=4 gpu=4/3", "cpu=4 gpu=4", policy="restricted", totals="cpu=8 gpu=7"), name="a")
 UNCOUNTED = replace(WELL, totals=bag("cpu=8 gpu=0"))
 BLUE = node_class(WELL)
 
 
 @dataclass
 class Cluster:
-    """A history, and a clock that is set by hand."""
+    """A history, and a clock that tests set."""
 
     now: float = 1e9
     remember: float = REMEMBER_SECONDS
@@ -44,7 +43,7 @@ class Cluster:
         self.see(DOWN)
 
     def restarted(self) -> "Cluster":
-        """Another process, which is told what this one remembers."""
+        """Another process, which loads what this one remembers."""
         other = Cluster(self.now, self.remember)
         other.history.load(self.history.to_remember())
         return other
@@ -61,34 +60,30 @@ def cluster() -> Cluster:
 
 ILL = [
     # what it shows                            the node
-    ("its plugin is down",                     DOWN),
-    ("and its devices are out of sight",       GONE),
-    ("one device is broken",                   BROKEN),
-    ("only the Node says so",                  UNCOUNTED),
-    ("it was tainted as well",                 replace(DOWN, attributes=Attributes(taints=(Taint("x"),)))),
-    ("it lost its labels as well",             replace(DOWN, attributes=Attributes(Labels({"a": "b"})))),
+    ("its plugin is down",         DOWN),
+    ("its devices are not listed", GONE),
+    ("only its Node has fewer",    UNCOUNTED),
+    ("it was tainted as well",     replace(DOWN, attributes=Attributes(taints=(Taint("x"),)))),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("ill", table(ILL))
-def test_a_node_that_lacks_devices_is_what_it_was(cluster: Cluster, ill: Node) -> None:
-    before, found, again = map(cluster.see, (WELL, ill, WELL))
+def test_node_without_its_devices_keeps_its_shape(cluster: Cluster, ill: Node) -> None:
+    before, after, again = map(cluster.see, (WELL, ill, WELL))
 
     assert (before.health, again.health) == (None, None)
-    assert found.health
-    assert (found.zones, found.totals) == (ill.zones, ill.totals)
-    assert (found.health.zones, found.health.totals) == (WELL.zones, WELL.totals)
-    assert found.health.attributes == ill.attributes
-    assert node_class(found) == BLUE
+    assert after.health
+    assert (after.zones, after.totals) == (ill.zones, ill.totals)
+    assert (after.health.zones, after.health.totals) == (WELL.zones, WELL.totals)
+    assert after.health.attributes == ill.attributes
+    assert node_class(after) == BLUE
 
 
 OTHERS = [
     # what it shows the node
-    ("it has more devices", node("cpu=4 gpu=8", "cpu=4", policy="restricted", totals="cpu=8 gpu=8")),
-    ("it has other zones", node("cpu=4", policy="restricted", totals="cpu=4")),
-    ("it has fewer CPUs", node("cpu=3", "cpu=4", policy="restricted", totals="cpu=8")),
-    ("its kubelet was told otherwise", node("cpu=4", "cpu=4", policy="none", totals="cpu=8")),
-    ("it has another device", node("cpu=4 nic=1", "cpu=4", policy="restricted", totals="cpu=8")),
+    ("it has other zones",              node("cpu=4", policy="restricted", totals="cpu=4")),
+    ("another policy",                  node("cpu=4", "cpu=4", policy="none", totals="cpu=8")),
+    ("it has another device",           node("cpu=4 nic=1", "cpu=4", policy="restricted", totals="cpu=8")),
     ("only what no zone lists is gone", replace(WELL, totals=bag("cpu=8 gpu=8"))),
 ]  # fmt: skip
 
@@ -102,34 +97,29 @@ def test_any_other_difference_is_another_shape(cluster: Cluster, other: Node) ->
 
 MACHINES = [
     # what it shows                    the machine                    another one
-    ("another Node object",            Identity("v", "s", "m"),       True),
-    ("other hardware",                 Identity("u", "t", "m"),       True),
-    ("another system on it",           Identity("u", "s", "n"),       True),
-    ("the same",                       MACHINE,                       False),
-    ("nothing is told of it any more", Identity(),                    False),
+    ("another Node object",  Identity("v", "s", "m"), True),
+    ("the same",             MACHINE,                 False),
+    ("no identity any more", Identity(),              False),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("identity", "another"), table(MACHINES))
-def test_a_machine_that_was_replaced_is_another_node(
-    cluster: Cluster, identity: Identity, *, another: bool
-) -> None:
+def test_replaced_machine_is_another_node(cluster: Cluster, identity: Identity, *, another: bool) -> None:
     labelled = Attributes(Labels({"numalign.io/class": BLUE}))
     cluster.see(replace(WELL, label=BLUE, attributes=labelled))
-    found = cluster.see(replace(DOWN, label=BLUE, attributes=labelled), identity)
+    after = cluster.see(replace(DOWN, label=BLUE, attributes=labelled), identity)
     again = cluster.see(replace(DOWN, label=BLUE, attributes=labelled), identity)
 
-    assert [each.health is None for each in (found, again)] == [another] * 2
+    assert [each.health is None for each in (after, again)] == [another] * 2
 
 
 LABELLED = [
     # what it shows                                      the label                seen before     ill
-    ("the label says what it was",                       BLUE,                    (),             True),
-    ("a label that says what it is is believed",         node_class(DOWN),        (WELL,),        False),
-    ("what was seen says it where there is no label",    None,                    (WELL,),        True),
-    ("and where the label is of a class that none knows", "red",                  (WELL,),        True),
-    ("and where the label is of another kind",           "1x1cpu",                (WELL,),        True),
-    ("nobody says anything",                             None,                    (),             False),
+    ("the label has its class",            BLUE,             (),      True),
+    ("the label has its present class",    node_class(DOWN), (WELL,), False),
+    ("its history, without a label",       None,             (WELL,), True),
+    ("its history, with an unknown class", "red",            (WELL,), True),
+    ("neither",                            None,             (),      False),
 ]  # fmt: skip
 
 
@@ -145,7 +135,7 @@ def test_label_or_history_gives_the_former_shape(
     assert (cluster.see(replace(DOWN, label=label)).health is not None) is ill
 
 
-def test_a_class_that_becomes_known_makes_nodes_stale_once(cluster: Cluster) -> None:
+def test_new_class_makes_its_nodes_stale_once(cluster: Cluster) -> None:
     labelled = replace(DOWN, label=BLUE)
     steps = [cluster.see(labelled).health is None, cluster.history.pop_stale()]
     version = cluster.history.version
@@ -191,7 +181,7 @@ def test_never_healthy_node_uses_its_allocatable_for_a_week(cluster: Cluster) ->
 
     assert first.health
     assert first.health.totals == most
-    # Nobody knows on which zones its devices are, so they make no shape.
+    # The zones of its devices are not known, so they make no shape.
     assert shapes == [(node_class(DOWN), 1)]
     assert all(each.shape.node.totals == DOWN.totals for each in cluster.history.shapes())
     assert stale == {"a"}
@@ -200,13 +190,13 @@ def test_never_healthy_node_uses_its_allocatable_for_a_week(cluster: Cluster) ->
 
 def test_history_precedes_the_allocatable(cluster: Cluster) -> None:
     cluster.see(WELL)
-    found = cluster.history.update_node(DOWN, identity=MACHINE, most=bag("cpu=8 gpu=6"))
+    after = cluster.history.update_node(DOWN, identity=MACHINE, most=bag("cpu=8 gpu=6"))
 
-    assert found.health
-    assert found.health.zones == WELL.zones
+    assert after.health
+    assert after.health.zones == WELL.zones
 
 
-def test_since_when_a_node_is_ill_outlives_the_process(cluster: Cluster) -> None:
+def test_start_of_a_loss_survives_a_restart(cluster: Cluster) -> None:
     cluster.falls_ill()
     cluster.now += LOSS_SECONDS - HOUR
     labelled, other = replace(DOWN, label=BLUE), cluster.restarted()
@@ -225,7 +215,7 @@ def test_older_loss_of_another_replica_counts(cluster: Cluster) -> None:
     assert cluster.see(DOWN).health is None
 
 
-def test_a_node_that_is_mended_is_forgotten_as_ill(cluster: Cluster) -> None:
+def test_loss_ends_with_the_healthy_node(cluster: Cluster) -> None:
     losses = []
     for made, seconds in ((WELL, 0), (DOWN, 0), (WELL, LOSS_SECONDS), (DOWN, 0)):
         cluster.see(made)
@@ -267,18 +257,6 @@ def test_ill_node_uses_shapes_of_other_replicas() -> None:
     assert node_class(after.see(replace(DOWN, label=BLUE))) == BLUE
 
 
-def test_returning_node_makes_a_remembered_shape_present(cluster: Cluster) -> None:
-    cluster.see(WELL)
-    cluster.see(replace(WELL, name="b"))
-    cluster.history.retain_nodes({"b"})
-    one = cluster.history.shapes()
-    cluster.history.retain_nodes(set())
-    cluster.see(WELL)
-
-    assert [each.nodes for each in one] == [1]
-    assert cluster.history.shapes() == (KnownShape(of(WELL), nodes=1),)
-
-
 def test_remembered_shapes_survive_a_restart(cluster: Cluster) -> None:
     cluster.see(WELL)
     cluster.see(replace(node("cpu=1"), name="b"))
@@ -290,13 +268,7 @@ def test_remembered_shapes_survive_a_restart(cluster: Cluster) -> None:
     assert seen == {BLUE: 1e9, node_class(node("cpu=1")): 1e9 + HOUR}
 
 
-def test_remembered_time_is_clamped_to_now(cluster: Cluster) -> None:
-    cluster.history.load(RememberedShapes((KnownShape(of(WELL), seen=1e12), KnownShape(of(GONE), seen=0.0))))
-
-    assert [each.seen for each in cluster.history.shapes()] == [1e9]
-
-
-def test_of_too_many_memories_the_latest_are_kept(cluster: Cluster) -> None:
+def test_latest_of_too_many_shapes_are_remembered(cluster: Cluster) -> None:
     many = [
         KnownShape(of(replace(WELL, max_zones=8 + at)), seen=1e9 - at) for at in range(MOST_REMEMBERED + 9)
     ]
@@ -321,7 +293,7 @@ def test_node_of_many_shapes_evicts_only_its_own(cluster: Cluster) -> None:
         assert known.left_out == LeftOut(1e9 + 11, frozenset())
 
 
-def test_what_was_left_out_is_forgotten_as_all_else(cluster: Cluster) -> None:
+def test_left_out_shapes_are_forgotten_in_time(cluster: Cluster) -> None:
     cluster.history.load(RememberedShapes(left_out=LeftOut(math.inf, frozenset("a"))))
     cluster.history.load(RememberedShapes(left_out=LeftOut(0.0, frozenset("b"))))
     version = cluster.history.version
@@ -338,15 +310,14 @@ def test_what_was_left_out_is_forgotten_as_all_else(cluster: Cluster) -> None:
 
 HAD = [
     # what it shows                         the nodes that had a shape, the only one
-    ("one",                                 ["a"],       "a"),
-    ("one, time and again",                 ["a", "a"],  "a"),
-    ("two",                                 ["a", "b"],  ""),
-    ("two, and the first one again",        ["a", "b", "a"], ""),
+    ("one",                          ["a"],           "a"),
+    ("two",                          ["a", "b"],      ""),
+    ("two, and the first one again", ["a", "b", "a"], ""),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("nodes", "only"), table(HAD))
-def test_it_is_known_whether_only_one_node_had_a_shape(cluster: Cluster, nodes: list[str], only: str) -> None:
+def test_only_node_of_a_shape_is_known(cluster: Cluster, nodes: list[str], only: str) -> None:
     for name in nodes:
         cluster.see(replace(WELL, name=name))
         cluster.history.retain_nodes(frozenset())
@@ -355,81 +326,71 @@ def test_it_is_known_whether_only_one_node_had_a_shape(cluster: Cluster, nodes: 
         assert [each.only_node for each in known.shapes()] == [only]
 
 
-def told(sockets: tuple[int, int], devices: str = "gpu=0,1") -> Node:
-    """A node as an agent tells of it; of one class, whatever its sockets are."""
+def described_node(sockets: tuple[int, int], devices: str = "gpu=0,1") -> Node:
+    """A node with a known machine; of one class with any sockets."""
     made = machine("cpu=0-3", "cpu=4-7", sockets=sockets, reserved="0", devices=devices, policy="restricted")
     return replace(made, name="a")
 
 
-TOLD = tuple(told((0, at)) for at in range(4))
+DESCRIBED = tuple(described_node((0, at)) for at in range(4))
 
 
 @pytest.fixture
 def two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more than the machines of two shapes are remembered."""
-    monkeypatch.setattr(history, "MOST_MACHINE_BYTES", 2 * max(weight(each.machine) for each in TOLD))
+    monkeypatch.setattr(history, "MOST_MACHINE_BYTES", 2 * max(weight(each.machine) for each in DESCRIBED))
 
 
 @pytest.mark.usefixtures("two_machines")
-def test_too_many_machines_are_kept_as_amounts(cluster: Cluster) -> None:
-    for each in TOLD:
+def test_machines_beyond_the_limit_become_amounts(cluster: Cluster) -> None:
+    for each in DESCRIBED:
         cluster.see(each)
         cluster.now += 1
     before = cluster.history.shapes()
     cluster.history.retain_nodes(set())
 
-    plain = of(without_machine(TOLD[0]))
+    plain = of(without_machine(DESCRIBED[0]))
     assert {each.shape.name: (each.nodes, each.seen) for each in before} == {
         plain.name: (0, 1e9 + 1),
-        of(TOLD[1]).name: (0, 1e9 + 2),
-        of(TOLD[2]).name: (0, 1e9 + 3),
-        of(TOLD[3]).name: (1, None),
+        of(DESCRIBED[1]).name: (0, 1e9 + 2),
+        of(DESCRIBED[2]).name: (0, 1e9 + 3),
+        of(DESCRIBED[3]).name: (1, None),
     }
     assert {each.shape.name: each.seen for each in cluster.history.shapes()} == {
         plain.name: 1e9 + 2,
-        of(TOLD[2]).name: 1e9 + 3,
-        of(TOLD[3]).name: 1e9 + 4,
+        of(DESCRIBED[2]).name: 1e9 + 3,
+        of(DESCRIBED[3]).name: 1e9 + 4,
     }
     assert {each.shape for each in cluster.restarted().history.shapes()} == {
         plain,
-        of(TOLD[2]),
-        of(TOLD[3]),
+        of(DESCRIBED[2]),
+        of(DESCRIBED[3]),
     }
 
 
 @pytest.mark.usefixtures("two_machines")
 def test_present_machine_is_never_evicted(cluster: Cluster) -> None:
-    cluster.see(replace(TOLD[0], name="b"))
-    for each in (*TOLD, *TOLD):
+    cluster.see(replace(DESCRIBED[0], name="b"))
+    for each in (*DESCRIBED, *DESCRIBED):
         cluster.see(each)
-    found = cluster.see(told((0, 0), "gpu=0"))
-    labelled = cluster.see(replace(found, label=node_class(TOLD[0]), health=None))
+    after = cluster.see(described_node((0, 0), "gpu=0"))
+    labelled = cluster.see(replace(after, label=node_class(DESCRIBED[0]), health=None))
 
     assert labelled.health
-    assert labelled.health.machine == TOLD[0].machine
-    assert {each.nodes for each in cluster.history.shapes() if each.shape == of(TOLD[0])} == {2}
+    assert labelled.health.machine == DESCRIBED[0].machine
+    assert {each.nodes for each in cluster.history.shapes() if each.shape == of(DESCRIBED[0])} == {2}
 
 
 def test_illness_needs_no_remembered_machine(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "MOST_MACHINE_BYTES", 0)
-    cluster.see(TOLD[0])
+    cluster.see(DESCRIBED[0])
     cluster.history.retain_nodes(set())
-    found = cluster.see(replace(told((0, 0), "gpu=0"), label=node_class(TOLD[0])))
+    after = cluster.see(replace(described_node((0, 0), "gpu=0"), label=node_class(DESCRIBED[0])))
 
-    assert found.health == replace(TOLD[0], label=found.label)
-
-
-def test_remembered_shapes_only_add(cluster: Cluster) -> None:
-    cluster.see(replace(WELL, attributes=Attributes(Labels({"pool": "a"}))))
-    other = of(replace(WELL, attributes=Attributes(Labels({"pool": "b"}))))
-    cluster.history.load(RememberedShapes((KnownShape(other, seen=0.0),)))
-
-    [known] = cluster.history.shapes()
-    assert known.nodes == 1
-    assert known.shape.labels["pool"].known == frozenset({"a", "b"})
+    assert after.health == replace(DESCRIBED[0], label=after.label)
 
 
-def test_declared_shapes_come_last_and_can_be_withdrawn(cluster: Cluster) -> None:
+def test_declared_shapes_are_last_and_can_be_withdrawn(cluster: Cluster) -> None:
     cluster.see(GONE)
     version = cluster.history.version
     cluster.history.declare(Declared((of(WELL),)))
@@ -452,12 +413,3 @@ def test_only_news_raises_the_version(cluster: Cluster) -> None:
         versions.append(cluster.history.version)
 
     assert versions[0] == versions[1] < versions[2]
-
-
-def test_ill_node_keeps_its_devices_when_empty(cluster: Cluster) -> None:
-    used = replace(WELL.zones[0], free=bag("cpu=1 gpu=0"))
-    cluster.see(replace(WELL, zones=(used, WELL.zones[1])))
-    found = cluster.see(DOWN)
-
-    assert found.health
-    assert [zone.free[GPU] for zone in found.health.zones] == [4, 4]

@@ -1,4 +1,4 @@
-"""Which shapes are kept where not all can be, and what is known of the others."""
+"""Which shapes are remembered where not all can be, and what is known of the others."""
 
 from dataclasses import replace
 
@@ -14,14 +14,14 @@ BARE = node("cpu=4", totals="cpu=4")
 NAMES = frozenset(f"example.com/{at}" for at in range(MOST_NAMES))
 
 
-def known(at: int, *, seen: float, only_node: str = "") -> KnownShape:
+def remembered(at: int, *, seen: float, only_node: str = "") -> KnownShape:
     return KnownShape(of(replace(BARE, max_zones=9 + at)), seen=seen, only_node=only_node)
 
 
 def test_nodes_take_turns() -> None:
-    shared = [known(0, seen=1.0), known(1, seen=2.0)]
-    greedy = [known(2 + at, seen=20.0 + at, only_node="greedy") for at in range(3)]
-    other = [known(5, seen=4.0, only_node="other"), known(6, seen=3.0, only_node="other")]
+    shared = [remembered(0, seen=1.0), remembered(1, seen=2.0)]
+    greedy = [remembered(2 + at, seen=20.0 + at, only_node="greedy") for at in range(3)]
+    other = [remembered(5, seen=4.0, only_node="other"), remembered(6, seen=3.0, only_node="other")]
 
     order = [greedy[2], other[0], shared[1], shared[0], greedy[1], other[1], greedy[0]]
     assert in_turn([*shared, *greedy, *other]) == order
@@ -29,15 +29,15 @@ def test_nodes_take_turns() -> None:
 
 LISTED = [
     # what it shows                     the node that is left out, the devices
-    ("none",                            BARE,                                               frozenset()),
-    ("of zones, and of the node",       node("cpu=4 gpu=1", totals="cpu=4 nic=1"),          {GPU, NIC}),
-    ("of uncertain zones",              replace(BARE, uncertain=frozenset({"cpu", NIC})),   {NIC}),
-    ("any, if the node does not tell",  node("cpu=4 gpu=1"),                                None),
+    ("none",                      BARE,                                             frozenset()),
+    ("of zones, and of the node", node("cpu=4 gpu=1", totals="cpu=4 nic=1"),        {GPU, NIC}),
+    ("of uncertain zones",        replace(BARE, uncertain=frozenset({"cpu", NIC})), {NIC}),
+    ("any, without totals",       node("cpu=4 gpu=1"),                              None),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "devices"), table(LISTED))
-def test_of_what_is_left_out_the_devices_are_known(made: Node, devices: frozenset[str] | None) -> None:
+def test_devices_of_left_out_shapes_are_known(made: Node, devices: frozenset[str] | None) -> None:
     assert left_out([KnownShape(of(made), seen=5.0)], None) == LeftOut(5.0, devices)
 
 
@@ -53,13 +53,13 @@ def test_with_too_many_devices_any_may_be_listed() -> None:
 
 MAY = [
     # what it shows         what is left out, what is asked for, and whether it may be listed
-    ("some of it",          LeftOut(0.0, frozenset({GPU})),     {GPU, NIC}, False),
-    ("all of it",           LeftOut(0.0, frozenset({GPU, NIC})), {GPU},     True),
-    ("nothing to list",     LeftOut(0.0, frozenset()),          set(),      True),
-    ("anything",            LeftOut(0.0),                       {GPU},      True),
+    ("some of it",      LeftOut(0.0, frozenset({GPU})),      {GPU, NIC}, False),
+    ("all of it",       LeftOut(0.0, frozenset({GPU, NIC})), {GPU},      True),
+    ("nothing to list", LeftOut(0.0, frozenset()),           set(),      True),
+    ("anything",        LeftOut(0.0),                        {GPU},      True),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("missing", "asked", "may"), table(MAY))
-def test_one_shape_that_is_left_out_has_to_list_all(missing: LeftOut, asked: set[str], *, may: bool) -> None:
-    assert missing.may_list(asked) is may
+@pytest.mark.parametrize(("missing", "names", "may"), table(MAY))
+def test_left_out_shape_may_list_all_of_a_request(missing: LeftOut, names: set[str], *, may: bool) -> None:
+    assert missing.may_list(names) is may

@@ -1,4 +1,4 @@
-"""A shape: what it keeps of its nodes, and which pods may hope for it."""
+"""A shape: what it has of its nodes, and which pods may go to nodes of it."""
 
 from dataclasses import replace
 from functools import partial
@@ -7,7 +7,6 @@ import pytest
 
 from numalign.model.attributes import OS_LABEL, Attributes, Labels, Taint
 from numalign.model.constraints import (
-    ANYWHERE,
     NAME_FIELD,
     Constraints,
     Operator,
@@ -36,7 +35,7 @@ def joined(*nodes: Node) -> Shape:
     return first
 
 
-def test_a_shape_is_a_node_without_name_pods_and_attributes() -> None:
+def test_shape_has_no_name_pods_and_attributes() -> None:
     used = replace(PLAIN.zones[0], free=bag("cpu=1 mem=1Gi gpu=0"))
     made = standing(replace(PLAIN, zones=(used, PLAIN.zones[1]), label="blue"), pool="gpu")
 
@@ -48,17 +47,20 @@ def test_class_label_counts_by_its_expected_value() -> None:
     random = frozenset({"3402240076448895094"})
     [value] = random
     made = replace(standing(), attributes=Attributes(Labels({CLASS_LABEL: value})))
-    found, asks = of(made), partial(Requirement, CLASS_LABEL)
+    joined_shape, selecting = of(made), partial(Requirement, CLASS_LABEL)
 
-    assert found == of(standing())
-    assert found.covers(made)
-    assert found.unmet(Constraints((asks(Operator.IN, frozenset({found.node_class})),))) is None
-    assert found.unmet(Constraints((asks(Operator.DOES_NOT_EXIST),))) is None
-    for unmet in (found.unmet, found.unmet_by_new):
-        assert unmet(Constraints((asks(Operator.IN, random),))) is Unmet.AFFINITY
+    assert joined_shape == of(standing())
+    assert joined_shape.covers(made)
+    assert (
+        joined_shape.unmet(Constraints((selecting(Operator.IN, frozenset({joined_shape.node_class})),)))
+        is None
+    )
+    assert joined_shape.unmet(Constraints((selecting(Operator.DOES_NOT_EXIST),))) is None
+    for unmet in (joined_shape.unmet, joined_shape.unmet_by_new):
+        assert unmet(Constraints((selecting(Operator.IN, random),))) is Unmet.AFFINITY
 
 
-def told(*, strategy: str = "none", weights: str = "", unknown: str = "") -> Node:
+def option(*, strategy: str = "none", weights: str = "", unknown: str = "") -> Node:
     chosen = options(strategy=strategy, weights=weights, unknown=unknown)
     return standing(replace(PLAIN, options=chosen))
 
@@ -69,21 +71,17 @@ SAME = [
     ("other labels", standing(pool="a"), standing(pool="b"), True),
     ("a passing taint", standing(), standing(taints=(Taint("karpenter.sh/x"),)), True),
     ("a lasting taint", standing(), standing(taints=(Taint("x"),)), False),
-    ("threads", standing(), standing(replace(PLAIN, threads=2)), False),
     ("zones of the kubelet", standing(), standing(replace(PLAIN, max_zones=9)), False),
-    ("a strategy", standing(), told(strategy="most-allocated"), False),
-    ("another strategy", told(strategy="least-allocated"), told(strategy="most-allocated"), False),
-    ("another weight", told(weights="cpu=2"), told(weights="cpu=3"), False),
-    ("an unknown option", standing(), told(unknown="x"), False),
-    ("another unknown option", told(unknown="x"), told(unknown="y"), False),
-    ("no totals", standing(), standing(replace(PLAIN, totals=None)), False),
+    ("another strategy", option(strategy="least-allocated"), option(strategy="most-allocated"), False),
+    ("another weight", option(weights="cpu=2"), option(weights="cpu=3"), False),
+    ("another unknown option", option(unknown="x"), option(unknown="y"), False),
     ("other totals", standing(), standing(replace(PLAIN, totals=bag("cpu=1"))), True),
     ("other devices", standing(), standing(node("cpu=4 mem=8Gi gpu=1", "cpu=4 mem=8Gi")), False),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("one", "other", "same"), table(SAME))
-def test_a_name_tells_shapes_apart(one: Node, other: Node, *, same: bool) -> None:
+def test_equal_shapes_have_equal_names(one: Node, other: Node, *, same: bool) -> None:
     assert (of(one).name == of(other).name) is same
     assert of(one).name.startswith(f"{of(one).node_class}.")
 
@@ -93,13 +91,13 @@ def test_shapes_of_other_kinds_are_not_joined() -> None:
         joined(standing(), standing(taints=(Taint("x"),)))
 
 
-def test_of_amounts_the_largest_are_kept() -> None:
+def test_joined_shape_has_the_largest_amounts() -> None:
     small = replace(PLAIN, totals=bag("cpu=6 gpu=2 pods=10"))
-    found = joined(standing(), standing(small))
+    joined_shape = joined(standing(), standing(small))
 
-    assert found.node.totals == bag("cpu=8 gpu=2 pods=10")
-    assert found is not found.joined(of(standing(replace(PLAIN, totals=bag("cpu=9")))))
-    assert found.joined(of(standing())) is found
+    assert joined_shape.node.totals == bag("cpu=8 gpu=2 pods=10")
+    assert joined_shape is not joined_shape.joined(of(standing(replace(PLAIN, totals=bag("cpu=9")))))
+    assert joined_shape.joined(of(standing())) is joined_shape
 
 
 def test_label_values_are_kept_up_to_a_limit() -> None:
@@ -111,10 +109,10 @@ def test_label_values_are_kept_up_to_a_limit() -> None:
     assert many.labels["host"] == LabelValues(None)
 
 
-def test_a_label_that_some_nodes_lack_is_not_always_there() -> None:
-    found = joined(standing(pool="a"), standing(), standing(rack="r"))
+def test_label_of_some_nodes_is_optional() -> None:
+    joined_shape = joined(standing(pool="a"), standing(), standing(rack="r"))
 
-    assert found.labels == {
+    assert joined_shape.labels == {
         "pool": LabelValues(frozenset("a"), always=False),
         "rack": LabelValues(frozenset("r"), always=False),
     }
@@ -122,87 +120,76 @@ def test_a_label_that_some_nodes_lack_is_not_always_there() -> None:
 
 def test_too_many_labels_are_kept_in_part() -> None:
     labels = {f"k{at:03}": LabelValues(frozenset("a")) for at in range(MOST_LABELS + 1)}
-    found = shape(bare(PLAIN), (), labels)
+    joined_shape = shape(bare(PLAIN), (), labels)
 
-    assert (len(found.labels), found.other_labels) == (MOST_LABELS, True)
+    assert (len(joined_shape.labels), joined_shape.other_labels) == (MOST_LABELS, True)
 
 
-def asks(operator: str, *values: str, key: str = "pool") -> Constraints:
+def selecting(operator: str, *values: str, key: str = "pool") -> Constraints:
     return Constraints((Requirement(key, Operator(operator), frozenset(values)),))
 
 
-def terms(*found: Term) -> Constraints:
-    return Constraints(terms=found)
+def terms(*listed: Term) -> Constraints:
+    return Constraints(terms=listed)
 
 
 POOLS = joined(standing(pool="a"), standing(pool="b"))
 SOME = joined(standing(pool="a"), standing())
-ANY = Shape(POOLS.node, labels={"pool": LabelValues(None)})
 OPEN = Shape(POOLS.node, other_labels=True)
 TAINTED = of(standing(taints=(Taint("dedicated", "gpu"),)))
 LINUX = of(replace(standing(), attributes=Attributes(Labels({OS_LABEL: "linux"}))))
 SOME_LINUX = LINUX.joined(of(standing()))
 WINDOWS = Constraints(os="windows")
-HERE = Requirement("pool", Operator.IN, frozenset("a"))
-THERE = Requirement("pool", Operator.IN, frozenset("c"))
+FIRST = Requirement("pool", Operator.IN, frozenset("a"))
+OTHER = Requirement("pool", Operator.IN, frozenset("c"))
 NAME = Requirement(NAME_FIELD, Operator.IN, frozenset({"n"}))
 TOLERANT = Constraints(tolerations=(Toleration("dedicated", Tolerating.EXISTS),))
 
 HOPES = [
     # what it shows the shape the pod why not
-    ("a value that some node has", POOLS, asks("In", "b", "c"), None),
-    ("one that none has", POOLS, asks("In", "c"), Unmet.AFFINITY),
-    ("not a value that all but one have", POOLS, asks("NotIn", "a"), None),
-    ("none of the values", POOLS, asks("NotIn", "a", "b"), Unmet.AFFINITY),
-    ("no label, where all have it", POOLS, asks("DoesNotExist"), Unmet.AFFINITY),
-    ("no label, where one lacks it", SOME, asks("DoesNotExist"), None),
-    ("a label that nobody has", POOLS, asks("Exists", key="x"), Unmet.AFFINITY),
-    ("no label that nobody has", POOLS, asks("NotIn", "a", key="x"), None),
-    ("any value", ANY, asks("In", "whatever"), None),
-    ("a label that nobody told of", OPEN, asks("In", "a", key="x"), None),
-    ("and none", OPEN, asks("DoesNotExist", key="x"), None),
-    ("one of two terms", POOLS, terms(Term((THERE,)), Term((HERE,))), None),
-    ("neither", POOLS, terms(Term((THERE,))), Unmet.AFFINITY),
-    ("no terms", POOLS, terms(), Unmet.AFFINITY),
-    ("a term without anything", POOLS, terms(Term()), Unmet.AFFINITY),
-    ("a name says nothing of others", POOLS, terms(Term(fields=(NAME,))), None),
-    ("the operating system of the pod", LINUX, Constraints(os="linux"), None),
-    ("another one", LINUX, WINDOWS, Unmet.OS),
-    ("one that not all nodes tell", SOME_LINUX, WINDOWS, None),
-    ("one that none tells", POOLS, WINDOWS, None),
-    ("a taint", TAINTED, Constraints(), Unmet.TAINT),
-    ("one that is tolerated", TAINTED, TOLERANT, None),
-    ("a pod that may go everywhere", TAINTED, ANYWHERE, None),
+    ("a value that some node has",   POOLS,      selecting("In", "b", "c"),             None),
+    ("one that none has",            POOLS,      selecting("In", "c"),                  Unmet.AFFINITY),
+    ("none of the values",           POOLS,      selecting("NotIn", "a", "b"),          Unmet.AFFINITY),
+    ("no label, where all have it",  POOLS,      selecting("DoesNotExist"),             Unmet.AFFINITY),
+    ("no label, where one lacks it", SOME,       selecting("DoesNotExist"),             None),
+    ("a label of no node",           POOLS,      selecting("Exists", key="x"),          Unmet.AFFINITY),
+    ("not a label of no node",       POOLS,      selecting("NotIn", "a", key="x"),      None),
+    ("an unknown label",             OPEN,       selecting("In", "a", key="x"),         None),
+    ("one of two terms",             POOLS,      terms(Term((OTHER,)), Term((FIRST,))), None),
+    ("a term without anything",      POOLS,      terms(Term()),                         Unmet.AFFINITY),
+    ("a name is of one node",        POOLS,      terms(Term(fields=(NAME,))),           None),
+    ("another one",                  LINUX,      WINDOWS,                               Unmet.OS),
+    ("one that not all nodes have",  SOME_LINUX, WINDOWS,                               None),
+    ("a taint",                      TAINTED,    Constraints(),                         Unmet.TAINT),
+    ("one that is tolerated",        TAINTED,    TOLERANT,                              None),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("known", "constraints", "unmet"), table(HOPES))
-def test_a_pod_may_hope_for_a_shape(known: Shape, constraints: Constraints, unmet: Unmet | None) -> None:
+def test_pod_may_go_to_a_shape(known: Shape, constraints: Constraints, unmet: Unmet | None) -> None:
     assert known.unmet(constraints) is unmet
 
 
 LABELLED = of(
     replace(standing(), attributes=Attributes(Labels({"zone": "a", "nvidia.com/gpu.product": "x"})))
 )
-T4, ZONE_B = asks("In", "y", key="nvidia.com/gpu.product"), asks("In", "b", key="zone")
+T4, ZONE_B = selecting("In", "y", key="nvidia.com/gpu.product"), selecting("In", "b", key="zone")
 PLACE = ZONE_B.selector
 
 COMING = [
     # what it shows                             the shape   the pod                         why not
-    ("another place",                           LABELLED,   ZONE_B,                         None),
-    ("no place",                                LABELLED,   asks("DoesNotExist", key="zone"), None),
-    ("another pool",                            POOLS,      asks("In", "c"),                Unmet.AFFINITY),
-    ("a label that nobody has",                 POOLS,      asks("Exists", key="x"),        Unmet.AFFINITY),
-    ("a label that an agent will set",          POOLS,      T4,                             None),
-    ("another value of what an agent has set",  LABELLED,   T4,                             Unmet.AFFINITY),
-    ("a term about a place",                    POOLS,      terms(Term((THERE,)), Term(PLACE)), None),
-    ("a term about a place of another pool",    POOLS,      terms(Term((THERE, *PLACE))),   Unmet.AFFINITY),
-    ("a taint",                                 TAINTED,    ZONE_B,                         Unmet.TAINT),
+    ("another place",                          LABELLED, ZONE_B,                             None),
+    ("a label of no node",                     POOLS,    selecting("Exists", key="x"),       Unmet.AFFINITY),
+    ("a label that an agent will set",         POOLS,    T4,                                 None),
+    ("another value of what an agent has set", LABELLED, T4,                                 Unmet.AFFINITY),
+    ("a term about a place",                   POOLS,    terms(Term((OTHER,)), Term(PLACE)), None),
+    ("a term about a place of another pool",   POOLS,    terms(Term((OTHER, *PLACE))),       Unmet.AFFINITY),
+    ("a taint",                                TAINTED,  ZONE_B,                             Unmet.TAINT),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("known", "constraints", "unmet"), table(COMING))
-def test_a_pod_may_hope_for_a_node_that_is_still_to_come(
+def test_pod_may_go_to_a_new_node_of_a_shape(
     known: Shape, constraints: Constraints, unmet: Unmet | None
 ) -> None:
     assert known.unmet_by_new(constraints) is unmet
@@ -210,16 +197,14 @@ def test_a_pod_may_hope_for_a_node_that_is_still_to_come(
 
 COVERED = [
     # what it shows                       a node                                            covered
-    ("one of those that were seen",       standing(pool="a"),                               True),
-    ("another value",                     standing(pool="c"),                               False),
-    ("another label",                     standing(pool="a", x="y"),                        False),
-    ("without the label",                 standing(),                                       False),
-    ("more as a whole",                   standing(replace(PLAIN, totals=bag("cpu=9")), pool="a"), False),
-    ("less as a whole",                   standing(replace(PLAIN, totals=bag("cpu=7")), pool="a"), True),
+    ("another value",     standing(pool="c"),                                      False),
+    ("another label",     standing(pool="a", x="y"),                               False),
+    ("without the label", standing(),                                              False),
+    ("less as a whole",   standing(replace(PLAIN, totals=bag("cpu=7")), pool="a"), True),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "covered"), table(COVERED))
-def test_what_a_shape_covers_adds_nothing_to_it(made: Node, *, covered: bool) -> None:
+def test_covered_node_adds_nothing_to_a_shape(made: Node, *, covered: bool) -> None:
     assert POOLS.covers(made) is covered
     assert (POOLS.joined(of(made)) is POOLS) is covered
