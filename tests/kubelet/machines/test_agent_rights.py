@@ -16,7 +16,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from numalign.kube.client import Patch
 from numalign.kube.decode import kubelet_reports
-from tests.kubelet.machines.pods import container, remove, send, settled
+from tests.kubelet.machines.pods import MARKS, container, look_once, machine, remove, send, settled
 from tests.worlds.asked_for import KUBELETS
 from tools.clusters import agents
 from tools.clusters.agents import ACCOUNT, TOPOLOGIES
@@ -26,24 +26,12 @@ from tools.clusters.controlplane import audits
 from tools.clusters.kubelets.build import versions
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealNode
-from tools.clusters.processes import program, run
 
-pytestmark = [
-    pytest.mark.kubelets,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(1800),
-]
+pytestmark = MARKS
 
-HERE, THERE = "here", "there"
+OWN, OTHER = "own", "other"
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/numalign-agent"
 
-MACHINE: Json = {
-    "zones": [
-        {"id": zone, "socket": zone, "cores": [[4 * zone + at] for at in range(4)], "memory": 8 << 30}
-        for zone in range(2)
-    ],
-    "reservedSystemCPUs": "0",
-}
 CONFIGURATION = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "restricted"}
 
 
@@ -58,32 +46,24 @@ class Scene:
     folder: Path
 
     async def agent(self) -> tuple[int, str]:
-        """It looks once and publishes: its exit code, and what it said."""
-        kubelet = self.cluster.kubelets[HERE]
-        return await run(
-            program("numalign-agent"),
-            *("--once", f"--node-name={HERE}", "--bind=127.0.0.1", "--metrics-port=0"),
-            *(f"--node-address={kubelet.address}", f"--kubelet-port={kubelet.port}"),
-            *(f"--podresources-socket={kubelet.podresources}", f"--sysfs={kubelet.sysfs}"),
-            f"--kubelet-state={kubelet.state}",
-            f"--kubeconfig={self.cluster.plane.kubeconfig(self.token, self.folder)}",
-        )
+        kubeconfig = self.cluster.plane.kubeconfig(self.token, self.folder)
+        return await look_once(self.cluster.kubelets[OWN], OWN, kubeconfig)
 
     async def published(self) -> Json:
         """The annotations of its topology."""
-        found = (await ask(self.admin, "GET", f"{TOPOLOGIES}/{HERE}")).body
-        said: Json = found.get("metadata", {}).get("annotations", {})
-        return said
+        topology = (await ask(self.admin, "GET", f"{TOPOLOGIES}/{OWN}")).body
+        annotations: Json = topology.get("metadata", {}).get("annotations", {})
+        return annotations
 
-    async def asked(self, node: str, method: str, path: str) -> int:
+    async def answer(self, node: str, method: str, path: str) -> int:
         """What a kubelet answers to the token of the agent."""
         url = f"{self.cluster.kubelets[node].url}{path}"
         headers = {"Authorization": f"Bearer {self.token}"}
         async with (
             aiohttp.ClientSession(headers=headers) as session,
-            session.request(method, url, ssl=False) as answer,
+            session.request(method, url, ssl=False) as response,
         ):
-            return answer.status
+            return response.status
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=versions())
@@ -91,7 +71,7 @@ async def scene(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Scene]:
     """A cluster of each version."""
-    nodes = [RealNode(name=name, machine=MACHINE, configuration=CONFIGURATION) for name in (HERE, THERE)]
+    nodes = [RealNode(name=name, machine=machine(), configuration=CONFIGURATION) for name in (OWN, OTHER)]
     noted = tmp_path_factory.mktemp("noted")
     with KUBELETS.or_skipped():
         flags = audits.flags(noted, users=(ACCOUNT,))
@@ -101,21 +81,21 @@ async def scene(
         ):
             store = Store(admin)
             await agents.define(store)
-            for document in (*agents.objects(), agents.pod("agent", HERE)):
+            for document in (*agents.objects(), agents.pod("agent", OWN)):
                 await store.apply(document)
             token = await agents.token(admin, "agent")
             yield Scene(cluster, admin, token, noted, tmp_path_factory.mktemp("agent"))
 
 
-async def test_what_the_chart_gives_is_enough_and_all_of_it_is_used(scene: Scene) -> None:
-    await send(scene.admin, "web", container("main", cpu="2", memory="1Gi"), node=HERE)
+async def test_chart_grants_exactly_what_the_agent_uses(scene: Scene) -> None:
+    await send(scene.admin, "web", container("main", cpu="2", memory="1Gi"), node=OWN)
     assert await settled(scene.admin, "web") == ("Running", "")
-    code, said = await scene.agent()
+    code, output = await scene.agent()
     annotations = await scene.published()
     await remove(scene.admin, "web")
 
-    assert code == 0, said
-    read = kubelet_reports.read_machine(annotations[kubelet_reports.MACHINE], HERE)
+    assert code == 0, output
+    read = kubelet_reports.read_machine(annotations[kubelet_reports.MACHINE], OWN)
     assert (read.machine.cpus, read.configuration.policy) == (0b11111111, "restricted")
     placements = kubelet_reports.read_placements(annotations[kubelet_reports.PLACEMENTS])
     assert sum(each.cpus.bit_count() for each in placements.values()) == 2
@@ -139,27 +119,27 @@ async def test_what_the_chart_gives_is_enough_and_all_of_it_is_used(scene: Scene
         ("GET", "/stats/summary"),
     ],
 )
-@pytest.mark.parametrize("node", [HERE, THERE])
-async def test_no_kubelet_does_anything_else_for_its_token(
+@pytest.mark.parametrize("node", [OWN, OTHER])
+async def test_kubelets_forbid_everything_else_to_the_agent(
     scene: Scene, node: str, method: str, path: str
 ) -> None:
-    assert await scene.asked(node, method, path) == HTTPStatus.FORBIDDEN
+    assert await scene.answer(node, method, path) == HTTPStatus.FORBIDDEN
 
 
 @pytest.mark.parametrize("path", ["/configz", "/pods"])
-async def test_roles_know_no_nodes_so_other_kubelets_are_read_too(scene: Scene, path: str) -> None:
+async def test_agent_token_reads_other_kubelets_too(scene: Scene, path: str) -> None:
     """docs/explanation/security.md says so of a stolen token."""
-    assert await scene.asked(THERE, "GET", path) == HTTPStatus.OK
+    assert await scene.answer(OTHER, "GET", path) == HTTPStatus.OK
 
 
-async def test_without_the_right_to_its_configuration_the_agent_says_so(scene: Scene) -> None:
+async def test_agent_logs_a_forbidden_configuration(scene: Scene) -> None:
     role = (await ask(scene.admin, "GET", ROLE)).body
     fewer = [rule for rule in role["rules"] if "nodes/configz" not in rule["resources"]]
     await patch(scene.admin, ROLE, {"rules": fewer}, how=Patch.MERGE)
     try:
-        code, said = await scene.agent()
+        code, output = await scene.agent()
         assert code == 1
-        assert "node.observation_failed" in said
-        assert "the kubelet answered 403" in said
+        assert "node.observation_failed" in output
+        assert "the kubelet answered 403" in output
     finally:
         await patch(scene.admin, ROLE, {"rules": role["rules"]}, how=Patch.MERGE)

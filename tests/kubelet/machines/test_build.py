@@ -1,4 +1,4 @@
-"""What a machine lacks to run real kubelets is said, all of it that can be told, before anything is built."""
+"""What a machine lacks to run real kubelets is named before anything is built."""
 
 import os
 import shutil
@@ -14,28 +14,26 @@ def test_the_usual_version_is_the_newest() -> None:
     assert [*build.versions()] == ["v1.34.4", "v1.36.3", build.USUAL]
 
 
-async def test_another_version_is_none() -> None:
+async def test_unknown_version_is_refused() -> None:
     with pytest.raises(UnavailableError, match=r"no kubelet v1\.2\.3 here"):
         await build.find("v1.2.3")
 
 
-async def test_without_root_no_kubelet_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kubelets_need_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
     with pytest.raises(UnavailableError, match="want user 0"):
         await build.find()
 
 
-def test_without_its_tools_no_namespace_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda tool: tool if tool == "sh" else None)
 
     assert build.missing() == ["no unshare and no mount on PATH: install util-linux"]
 
 
-async def test_without_go_it_is_said_what_was_looked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_missing_go_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(build, "missing", list)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -45,7 +43,7 @@ async def test_without_go_it_is_said_what_was_looked_for(
 
 
 @pytest.mark.parametrize("name", build.PACKAGES)
-def test_programs_of_each_version_stand_in_a_place_of_their_own(name: str) -> None:
+def test_each_version_has_its_own_programs(name: str) -> None:
     places = {build.place(shop, version, name) for version, shop in build.versions().items()}
 
     assert len(places) == len(build.versions())

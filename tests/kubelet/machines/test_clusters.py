@@ -9,7 +9,7 @@ ENDED = 2**22 + 1
 """A process that there cannot be: Linux counts no further than to one less."""
 
 
-def test_folders_of_processes_that_are_gone_are_removed(tmp_path: Path) -> None:
+def test_folders_of_dead_processes_are_removed(tmp_path: Path) -> None:
     for name in (f"{PREFIX}{ENDED}-abc", f"{PREFIX}{os.getpid()}-abc", f"{PREFIX}mine-abc", "others"):
         (tmp_path / name / "inner").mkdir(parents=True)
 

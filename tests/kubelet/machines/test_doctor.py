@@ -1,91 +1,62 @@
-"""What `kubectl numa doctor` says of real kubelets: before anybody tells of them, and beside agents."""
+"""`kubectl numa doctor` on real kubelets: before any topology is published, and beside agents."""
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
+from tests.kubelet.machines.pods import MARKS, look_once, machine
 from tests.worlds.asked_for import KUBELETS
 from tools.clusters import agents
 from tools.clusters.api_objects import Store
-from tools.clusters.api_requests import Json
 from tools.clusters.kubelets.build import USUAL
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealNode
 from tools.clusters.processes import program, run
 
-pytestmark = [
-    pytest.mark.kubelets,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(1800),
-]
+pytestmark = MARKS
 
 ALIGNS, DOES_NOT = "aligns", "does-not"
-MACHINE: Json = {
-    "zones": [
-        {"id": zone, "socket": zone, "cores": [[4 * zone + at] for at in range(4)], "memory": 8 << 30}
-        for zone in range(2)
-    ],
-    "reservedSystemCPUs": "0",
-}
 NODES = [
     RealNode(
         name=name,
-        machine=MACHINE,
+        machine=machine(),
         configuration={"cpuManagerPolicy": "static", "topologyManagerPolicy": policy},
     )
     for name, policy in ((ALIGNS, "restricted"), (DOES_NOT, "none"))
 ]
 
 
-@dataclass(frozen=True)
-class Watched:
-    """A cluster, and who looks at it."""
-
-    cluster: RealCluster
-    kubeconfig: Path
-
-    async def doctor(self) -> tuple[int, dict[str, list[str]]]:
-        """The exit code, and what was found on each node."""
-        flags = ("-o", "json", f"--kubeconfig={self.kubeconfig}")
-        code, said = await run(program("kubectl-numa"), "doctor", *flags)
-        listed = json.loads(said[said.index("[\n") :])
-        return code, {node["name"]: [each["finding"] for each in node["findings"]] for node in listed}
-
-    async def look(self, name: str) -> None:
-        """An agent looks at a node once, and publishes."""
-        kubelet = self.cluster.kubelets[name]
-        code, said = await run(
-            program("numalign-agent"),
-            *("--once", f"--node-name={name}", "--bind=127.0.0.1", "--metrics-port=0"),
-            *(f"--node-address={kubelet.address}", f"--kubelet-port={kubelet.port}"),
-            *(f"--podresources-socket={kubelet.podresources}", f"--sysfs={kubelet.sysfs}"),
-            *(f"--kubelet-state={kubelet.state}", f"--kubeconfig={self.kubeconfig}"),
-        )
-        assert code == 0, said
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def watched(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Watched]:
-    """Two nodes of which nobody tells."""
+async def cluster() -> AsyncIterator[RealCluster]:
+    """Two nodes without topologies."""
     with KUBELETS.or_skipped():
-        async with started(NODES, version=USUAL) as cluster:
-            yield Watched(cluster, cluster.plane.kubeconfig("admin", tmp_path_factory.mktemp("admin")))
+        async with started(NODES, version=USUAL) as running:
+            yield running
 
 
-async def test_what_is_missing_is_what_agents_bring(watched: Watched) -> None:
-    nothing = ["no-topology"]
-    assert await watched.doctor() == (1, {ALIGNS: nothing, DOES_NOT: nothing})
+async def test_doctor_finds_missing_topologies_of_real_kubelets(cluster: RealCluster, tmp_path: Path) -> None:
+    kubeconfig = cluster.plane.kubeconfig("admin", tmp_path)
 
-    async with watched.cluster.plane.client("admin") as admin:
+    async def doctor() -> tuple[int, dict[str, list[str]]]:
+        """The exit code, and the findings by node."""
+        flags = ("-o", "json", f"--kubeconfig={kubeconfig}")
+        code, output = await run(program("kubectl-numa"), "doctor", *flags)
+        nodes = json.loads(output[output.index("[\n") :])
+        return code, {node["name"]: [finding["finding"] for finding in node["findings"]] for node in nodes}
+
+    missing = ["no-topology"]
+    assert await doctor() == (1, {ALIGNS: missing, DOES_NOT: missing})
+    async with cluster.plane.client("admin") as admin:
         await agents.define(Store(admin))
-    assert await watched.doctor() == (1, {ALIGNS: nothing, DOES_NOT: nothing})
+    assert await doctor() == (1, {ALIGNS: missing, DOES_NOT: missing})
 
-    await watched.look(ALIGNS)
-    assert await watched.doctor() == (1, {ALIGNS: [], DOES_NOT: nothing})
-
-    await watched.look(DOES_NOT)
-    assert await watched.doctor() == (0, {ALIGNS: [], DOES_NOT: ["not-aligned"]})
+    steps = {
+        ALIGNS: (1, {ALIGNS: [], DOES_NOT: missing}),
+        DOES_NOT: (0, {ALIGNS: [], DOES_NOT: ["not-aligned"]}),
+    }
+    for name, findings in steps.items():
+        code, output = await look_once(cluster.kubelets[name], name, kubeconfig)
+        assert code == 0, output
+        assert await doctor() == findings

@@ -55,28 +55,23 @@ def plenty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace(inotify_init1=new))
 
 
-def test_of_those_of_this_machine_none_is_kept() -> None:
+def test_counting_stops_at_its_limit_and_keeps_no_instance(request: pytest.FixtureRequest) -> None:
     before = opened()
-
     assert 0 <= inotify.left(3) <= 3
     assert opened() == before
 
-
-@pytest.mark.usefixtures("plenty")
-def test_counting_stops_where_it_is_told_and_keeps_none() -> None:
-    before = opened()
-
+    request.getfixturevalue("plenty")
     assert inotify.left(3) == 3
     assert opened() == before
 
 
 @pytest.mark.usefixtures("plenty")
-def test_counting_stops_where_a_process_may_open_no_more() -> None:
+def test_counting_stops_at_the_limit_of_open_files() -> None:
     with files(opened() + 10):
         assert 0 < inotify.left(100) < 100
 
 
-def test_where_enough_are_left_the_limit_stays(limit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_stays_where_enough_are_left(limit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inotify, "left", lambda most: most)
 
     inotify.require(20, limit=limit)
@@ -84,7 +79,7 @@ def test_where_enough_are_left_the_limit_stays(limit: Path, monkeypatch: pytest.
     assert limit.read_text() == "128\n"
 
 
-def test_where_too_few_are_left_the_limit_is_raised(
+def test_limit_is_raised_where_too_few_are_left(
     limit: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(inotify, "left", lambda most: min(most, int(limit.read_text()) - 9))
@@ -97,7 +92,7 @@ def test_where_too_few_are_left_the_limit_is_raised(
     )
 
 
-def test_where_it_may_not_be_raised_as_many_as_are_left_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixed_limit_allows_as_many_kubelets_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inotify, "left", lambda most: min(most, 120))
 
     inotify.require(20, limit=READ_ONLY)

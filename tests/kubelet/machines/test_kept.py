@@ -1,4 +1,4 @@
-"""What stands in a kubelet's checkpoints of a pod."""
+"""What a kubelet's checkpoints list of a pod."""
 
 import json
 from pathlib import Path
@@ -19,26 +19,13 @@ def write(state: Path) -> None:
         {"numaAffinity": [0], "type": "x", "size": 0},
     ]
     memory = {"entries": {"uid-1": {"main": blocks}}}
-    given = [
-        {
-            "PodUID": "uid-1",
-            "ContainerName": "main",
-            "ResourceName": "example.com/gpu",
-            "DeviceIDs": {"0": ["g0"]},
-        },
-        {
-            "PodUID": "uid-1",
-            "ContainerName": "side",
-            "ResourceName": "example.com/wide",
-            "DeviceIDs": {"0": ["w0"], "1": ["w0"]},
-        },
-        {
-            "PodUID": "gone",
-            "ContainerName": "a",
-            "ResourceName": "example.com/gpu",
-            "DeviceIDs": {"1": ["g1"]},
-        },
+    entries = [
+        ("uid-1", "main", "example.com/gpu", {"0": ["g0"]}),
+        ("uid-1", "side", "example.com/wide", {"0": ["w0"], "1": ["w0"]}),
+        ("gone", "a", "example.com/gpu", {"1": ["g1"]}),
     ]
+    keys = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs")
+    given = [dict(zip(keys, entry, strict=True)) for entry in entries]
     (state / "device-plugins").mkdir()
     (state / "cpu_manager_state").write_text(json.dumps(cpus))
     (state / "memory_manager_state").write_text(json.dumps(memory))
@@ -46,30 +33,30 @@ def write(state: Path) -> None:
     checkpoint.write_text(json.dumps({"Data": {"PodDeviceEntries": given}}))
 
 
-def test_a_pod_has_what_its_containers_have(tmp_path: Path) -> None:
+def test_checkpoints_list_what_a_pod_has(tmp_path: Path) -> None:
     write(tmp_path)
 
-    found = kept(tmp_path, "uid-1", DEVICES)
+    pod = kept(tmp_path, "uid-1", DEVICES)
 
-    assert found.cpus == {"main": "1,5", "side": "3"}
-    assert found.memory == {"main": {(0, 1): {"memory": 7}}}
-    assert found.devices == {
+    assert pod.cpus == {"main": "1,5", "side": "3"}
+    assert pod.memory == {"main": {(0, 1): {"memory": 7}}}
+    assert pod.devices == {
         "main": {(0,): {"example.com/gpu": 1}},
         "side": {(0, 1): {"example.com/wide": 1}},
     }
-    assert found.total(MACHINE) == {
+    assert pod.total(MACHINE) == {
         (0,): {"cpu": 2000, "example.com/gpu": 1},
         (0, 1): {"memory": 7, "example.com/wide": 1},
         (1,): {"cpu": 1000},
     }
 
 
-def test_devices_of_pods_that_are_gone_are_not_taken(tmp_path: Path) -> None:
+def test_devices_of_unknown_pods_are_not_taken(tmp_path: Path) -> None:
     write(tmp_path)
 
     assert taken(tmp_path, "example.com/gpu", {"uid-1"}, DEVICES) == {0: 1}
 
 
-def test_without_checkpoints_nothing_is_kept(tmp_path: Path) -> None:
+def test_missing_checkpoints_list_nothing(tmp_path: Path) -> None:
     assert kept(tmp_path, "uid-1", DEVICES).total(MACHINE) == {}
     assert taken(tmp_path, "example.com/gpu", {"uid-1"}, DEVICES) == {}

@@ -9,19 +9,14 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from tests.kubelet.machines.pods import Json, container, devices, phase, remove, send, settled
+from tests.kubelet.machines.pods import MARKS, Json, container, devices, phase, remove, send, settled
 from tests.worlds.asked_for import KUBELETS
 from tools.clusters.api_requests import ask
 from tools.clusters.kubelets.build import versions
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealKubelet, RealNode
 
-# The first test may have to build the programs.
-pytestmark = [
-    pytest.mark.kubelets,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(1800),
-]
+pytestmark = MARKS
 
 NAME = "a"
 GPU = "example.com/gpu"
@@ -70,8 +65,8 @@ async def api(cluster: RealCluster) -> AsyncIterator[ApiClient]:
     """The administrator, who leaves no pods behind."""
     async with cluster.plane.client("admin") as client:
         yield client
-        left = (await ask(client, "GET", "/api/v1/namespaces/default/pods")).body["items"]
-        await remove(client, *(pod["metadata"]["name"] for pod in left))
+        pods = (await ask(client, "GET", "/api/v1/namespaces/default/pods")).body["items"]
+        await remove(client, *(pod["metadata"]["name"] for pod in pods))
 
 
 async def node(api: ApiClient) -> Json:
@@ -84,7 +79,7 @@ def cpus(kubelet: RealKubelet) -> list[str]:
     return sorted(cpus for pod in state.get("entries", {}).values() for cpus in pod.values())
 
 
-async def test_the_node_shows_the_machine(api: ApiClient) -> None:
+async def test_node_has_the_resources_of_the_machine(api: ApiClient) -> None:
     seen = await node(api)
 
     assert seen["metadata"]["labels"]["rack"] == "one"
@@ -93,21 +88,21 @@ async def test_the_node_shows_the_machine(api: ApiClient) -> None:
     assert {name: seen["status"]["allocatable"][name] for name in wanted} == wanted
 
 
-async def test_what_fits_a_zone_is_admitted_and_pinned(api: ApiClient, kubelet: RealKubelet) -> None:
+async def test_pod_that_fits_a_zone_is_admitted_and_pinned(api: ApiClient, kubelet: RealKubelet) -> None:
     await send(api, "fits", container("a", cpu="4", memory="1Gi", gpu="1"), node=NAME)
 
     assert await settled(api, "fits") == ("Running", "")
     assert cpus(kubelet) in (["1-2,9-10"], ["4-5,12-13"])
 
 
-async def test_what_fits_no_zone_is_refused(api: ApiClient) -> None:
+async def test_pod_that_fits_no_zone_is_rejected(api: ApiClient) -> None:
     await send(api, "wide", container("a", cpu="4", memory="1Gi", gpu="3"), node=NAME)
 
     assert await settled(api, "wide") == ("Failed", "TopologyAffinityError")
 
 
 @pytest.mark.parametrize("turn", range(3))
-async def test_what_ends_gives_back(api: ApiClient, turn: int) -> None:
+async def test_deleted_pod_frees_its_zone(api: ApiClient, turn: int) -> None:
     await send(api, f"turn-{turn}", container("a", cpu="8", memory="1Gi", gpu="2"), node=NAME)
 
     assert await settled(api, f"turn-{turn}") == ("Running", "")
@@ -124,7 +119,7 @@ async def test_containers_end_by_themselves(api: ApiClient) -> None:
     assert await settled(api, "steps") == ("Running", "")
 
 
-async def test_devices_fall_ill_vanish_and_come_back(api: ApiClient, kubelet: RealKubelet) -> None:
+async def test_unhealthy_and_missing_devices_are_not_given(api: ApiClient, kubelet: RealKubelet) -> None:
     await kubelet.devices(devices({0: 2, 1: 2}, "gpu-0-0", "gpu-1-1"))
     await send(api, "two", container("a", cpu="1", memory="1Gi", gpu="2"), node=NAME)
     assert await settled(api, "two") == ("Failed", "TopologyAffinityError")
@@ -137,7 +132,7 @@ async def test_devices_fall_ill_vanish_and_come_back(api: ApiClient, kubelet: Re
     assert await settled(api, "again") == ("Running", "")
 
 
-async def test_a_restart_forgets_nothing(api: ApiClient, kubelet: RealKubelet) -> None:
+async def test_restarted_kubelet_remembers_its_pods(api: ApiClient, kubelet: RealKubelet) -> None:
     await send(api, "stays", container("a", cpu="4", memory="1Gi", gpu="2"), node=NAME)
     await settled(api, "stays")
     before = cpus(kubelet)
@@ -150,7 +145,7 @@ async def test_a_restart_forgets_nothing(api: ApiClient, kubelet: RealKubelet) -
     assert (await phase(api, "stays", "Running"))["phase"] == "Running"
 
 
-async def test_without_its_state_a_kubelet_starts_over(api: ApiClient, kubelet: RealKubelet) -> None:
+async def test_kubelet_starts_without_its_state(api: ApiClient, kubelet: RealKubelet) -> None:
     await send(api, "old", container("a", cpu="4", memory="1Gi"), node=NAME)
     await settled(api, "old")
 
@@ -162,7 +157,7 @@ async def test_without_its_state_a_kubelet_starts_over(api: ApiClient, kubelet: 
     assert (await settled(api, "new"))[0] in ("Running", "Failed")
 
 
-async def test_a_crash_is_survived(api: ApiClient, kubelet: RealKubelet) -> None:
+async def test_killed_kubelet_serves_new_devices(api: ApiClient, kubelet: RealKubelet) -> None:
     await kubelet.kill()
     await kubelet.devices(devices({0: 1, 1: 2}))
     await kubelet.serve()
@@ -171,31 +166,31 @@ async def test_a_crash_is_survived(api: ApiClient, kubelet: RealKubelet) -> None
     await kubelet.devices(MACHINE["devices"])
 
 
-async def test_only_who_may_is_told_by_the_kubelet(kubelet: RealKubelet) -> None:
-    code, said = await kubelet.get("/configz", "admin")
+async def test_kubelet_answers_only_authorized_clients(kubelet: RealKubelet) -> None:
+    code, answer = await kubelet.get("/configz", "admin")
 
     assert code == HTTPStatus.OK
-    assert json.loads(said)["kubeletconfig"]["topologyManagerPolicy"] == "single-numa-node"
+    assert json.loads(answer)["kubeletconfig"]["topologyManagerPolicy"] == "single-numa-node"
     assert (await kubelet.get("/configz", "sneak"))[0] == HTTPStatus.FORBIDDEN
     assert (await kubelet.get("/configz", "stranger"))[0] == HTTPStatus.UNAUTHORIZED
 
 
-async def test_the_api_server_asks_the_kubelet_on_behalf_of_others(api: ApiClient) -> None:
+async def test_api_server_proxies_to_the_kubelet(api: ApiClient) -> None:
     answer = await ask(api, "GET", f"/api/v1/nodes/{NAME}/proxy/configz")
 
     assert answer.body["kubeletconfig"]["cpuManagerPolicy"] == "static"
 
 
-async def test_its_pod_resources_are_served_outside_of_its_namespace(kubelet: RealKubelet) -> None:
+async def test_pod_resources_socket_is_reachable(kubelet: RealKubelet) -> None:
     assert kubelet.podresources.is_socket()
 
 
-async def test_nothing_of_the_host_is_seen_or_changed(kubelet: RealKubelet) -> None:
-    assert not there("/var/lib/kubelet/cpu_manager_state")
+async def test_kubelet_changes_nothing_of_the_host(kubelet: RealKubelet) -> None:
+    assert not exists("/var/lib/kubelet/cpu_manager_state")
     assert str(kubelet.folder) not in mounts()
 
 
-def there(path: str) -> bool:
+def exists(path: str) -> bool:
     return Path(path).exists()
 
 

@@ -1,4 +1,4 @@
-"""The files of a machine say what it was described with, to whoever reads them as the kubelet does."""
+"""The files of a machine have its description, as the kubelet reads them."""
 
 import gzip
 import json
@@ -38,7 +38,7 @@ def cores(described: DescribedMachine) -> list[tuple[int, int, CpuSet]]:
 
 
 @pytest.mark.parametrize("raw", MACHINES)
-def test_every_machine_of_the_recordings_can_be_written(raw: Json, tmp_path: Path) -> None:
+def test_recorded_machine_is_read_back_from_its_files(raw: Json, tmp_path: Path) -> None:
     described = machine(raw)
     machines.write(described, tmp_path)
 
@@ -48,9 +48,9 @@ def test_every_machine_of_the_recordings_can_be_written(raw: Json, tmp_path: Pat
     assert [bank.zone for bank in seen.banks] == [*described.zones]
     assert [bank.memory for bank in seen.banks] == [bank.memory for bank in described.banks]
     assert [bank.distances for bank in seen.banks] == [bank.distances for bank in described.banks]
-    for told, bank in zip(described.banks, seen.banks, strict=True):
+    for wanted, bank in zip(described.banks, seen.banks, strict=True):
         assert {name: amount for name, amount in bank.huge.items() if amount} == {
-            name: amount for name, amount in told.huge.items() if amount
+            name: amount for name, amount in wanted.huge.items() if amount
         }
 
 
@@ -67,19 +67,19 @@ def read(folder: Path, name: str) -> str:
     return (folder / name).read_text(encoding="utf-8").rstrip("\n")
 
 
-def test_the_sockets_are_told_where_the_kubelet_counts_them(tmp_path: Path) -> None:
+def test_cpuinfo_lists_the_sockets(tmp_path: Path) -> None:
     second = {"id": 1, "socket": 3, "cores": [[4, 5]], "memory": 1 << 30}
 
-    told = read(written(tmp_path, zone(), second), "proc/cpuinfo")
+    cpuinfo = read(written(tmp_path, zone(), second), "proc/cpuinfo")
 
-    assert told.count("processor\t: ") == 6
-    assert {line for line in told.splitlines() if line.startswith("physical id")} == {
+    assert cpuinfo.count("processor\t: ") == 6
+    assert {line for line in cpuinfo.splitlines() if line.startswith("physical id")} == {
         "physical id\t: 0",
         "physical id\t: 3",
     }
 
 
-def test_memory_is_told_of_the_whole_and_of_each_zone(tmp_path: Path) -> None:
+def test_meminfo_lists_the_machine_and_each_zone(tmp_path: Path) -> None:
     empty = {"id": 4, "memory": 2 << 30}
 
     folder = written(tmp_path, zone(hugepages={"2Mi": 8}), empty)
@@ -131,21 +131,17 @@ def test_exporters_based_on_ghw_see_the_machine(tmp_path: Path) -> None:
     assert (whole["Hugepagesize"], whole["Hugetlb"]) == (2 << 20, 16 << 20)
 
 
-def test_nfd_finds_the_memory_of_each_zone_on_the_bus(tmp_path: Path) -> None:
+def test_bus_lists_the_memory_of_each_zone(tmp_path: Path) -> None:
     folder = written(tmp_path, zone(), {"id": 4, "memory": 3 << 30}) / "sys/bus/node/devices"
 
-    found = {each.name: amounts(read(each, "meminfo"))["MemTotal"] for each in folder.iterdir()}
-    assert found == {"node0": 1 << 30, "node4": 3 << 30}
+    memory = {each.name: amounts(read(each, "meminfo"))["MemTotal"] for each in folder.iterdir()}
+    assert memory == {"node0": 1 << 30, "node4": 3 << 30}
 
 
-def test_blocks_of_memory_are_no_smaller_than_those_of_linux(tmp_path: Path) -> None:
+def test_memory_blocks_are_no_smaller_than_in_linux(tmp_path: Path) -> None:
     folder = written(tmp_path, zone(memory=(1 << 30) + 4096), {"id": 1, "memory": 1 << 30})
 
     assert read(folder, "sys/devices/system/memory/block_size_bytes") == f"{machines.SMALLEST_BLOCK:x}"
-
-
-def test_every_zone_has_a_folder_of_hugepages(tmp_path: Path) -> None:
-    assert (written(tmp_path, zone()) / "sys/devices/system/node/node0/hugepages").is_dir()
 
 
 def test_caches_are_shared_as_described(tmp_path: Path) -> None:
@@ -160,7 +156,7 @@ def test_caches_are_shared_as_described(tmp_path: Path) -> None:
 CPU = "sys/devices/system/cpu/cpu"
 
 
-def test_what_is_kept_from_pods_becomes_configuration() -> None:
+def test_reserved_resources_become_configuration() -> None:
     described = machine(
         {"zones": [zone(reservedMemory=1 << 20), {"id": 1, "memory": 1 << 30}], "reservedSystemCPUs": "0,2"}
     )
@@ -171,15 +167,12 @@ def test_what_is_kept_from_pods_becomes_configuration() -> None:
         "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1048576"}}],
         "reservedSystemCPUs": "0,2",
     }
+    chosen = machines.reservations(machine({"zones": [zone()], "reservedCPUs": 2}))
+    assert (chosen["systemReserved"], "reservedSystemCPUs" in chosen) == ({"cpu": "2"}, False)
 
 
-def test_a_number_of_cpus_is_left_for_the_kubelet_to_choose() -> None:
-    kept = machines.reservations(machine({"zones": [zone()], "reservedCPUs": 2}))
+def test_all_mounted_folders_exist(tmp_path: Path) -> None:
+    folder = written(tmp_path, zone())
 
-    assert kept["systemReserved"] == {"cpu": "2"}
-    assert "reservedSystemCPUs" not in kept
-
-
-@pytest.mark.parametrize("name", machines.MOUNTED)
-def test_all_that_is_mounted_is_there(name: str, tmp_path: Path) -> None:
-    assert (written(tmp_path, zone()) / name).exists()
+    assert all((folder / name).exists() for name in machines.MOUNTED)
+    assert (folder / "sys/devices/system/node/node0/hugepages").is_dir()

@@ -24,18 +24,14 @@ from numalign.kube.decode.machines import machine
 from numalign.kube.errors import ClusterError, Unreachable
 from numalign.model.bitset import members
 from numalign.model.machine import read_list
-from tests.kubelet.machines.pods import Json, container, devices, remove, send, settled
+from tests.kubelet.machines.pods import MARKS, Json, container, devices, remove, send, settled
 from tests.worlds.asked_for import KUBELETS
 from tests.worlds.log import RecordedLog
 from tools.clusters.kubelets.build import versions
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealKubelet, RealNode
 
-pytestmark = [
-    pytest.mark.kubelets,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(1800),
-]
+pytestmark = MARKS
 
 NAME = "odd"
 SNEAK = "sneak"
@@ -168,7 +164,7 @@ def phases(seen: Observation) -> dict[str, str]:
     return {pod.name: pod.phase for pod in seen.pods}
 
 
-async def test_the_machine_that_is_read_is_the_one_that_was_made_up(kubelet: RealKubelet) -> None:
+async def test_agent_reads_the_machine_as_described(kubelet: RealKubelet) -> None:
     made, read = machine(MACHINE), hardware(kubelet.sysfs)
 
     assert read.cores == made.cores
@@ -176,11 +172,11 @@ async def test_the_machine_that_is_read_is_the_one_that_was_made_up(kubelet: Rea
 
 
 @pytest.mark.parametrize("name", [NAME, "plain"])
-async def test_cpus_are_seen_as_the_kubelet_says_that_it_sees_them(cluster: RealCluster, name: str) -> None:
+async def test_agent_sees_cpus_as_the_kubelet_logs_them(cluster: RealCluster, name: str) -> None:
     kubelet = cluster.kubelets[name]
-    [*_, said] = re.findall(r'"Detected CPU topology" topology=(\{.*\})', kubelet.log.read_text())
+    [*_, logged] = re.findall(r'"Detected CPU topology" topology=(\{.*\})', kubelet.log.read_text())
 
-    assert json.loads(said)["CPUDetails"] == {
+    assert json.loads(logged)["CPUDetails"] == {
         str(cpu): {
             "NUMANodeID": core.zone,
             "SocketID": core.socket,
@@ -192,25 +188,23 @@ async def test_cpus_are_seen_as_the_kubelet_says_that_it_sees_them(cluster: Real
     }
 
 
-async def test_what_the_kubelet_gave_is_seen_and_what_an_ended_container_keeps(
-    api: ApiClient, observer: Observer
-) -> None:
+async def test_agent_sees_running_and_ended_containers(api: ApiClient, observer: Observer) -> None:
     del api
     seen = await observer.observe()
 
-    kept = next(pod for pod in seen.pods if pod.name == "kept")
+    ended = next(pod for pod in seen.pods if pod.name == "kept")
     listed = {pod.name: pod.containers for pod in seen.listed}
     assert phases(seen) == {"kept": "Running", "idle": "Running"}
-    assert kept.init_containers == ("init",)
+    assert ended.init_containers == ("init",)
     assert [each.name for each in listed["kept"]] == ["app"]
     assert listed["kept"][0].cpus.bit_count() == 2
     assert listed["idle"][0].cpus == 0
     assert seen.checkpoints is not None
-    assert seen.checkpoints.cpus[kept.uid]["init"].bit_count() == 4
-    assert [held.resource for held in seen.checkpoints.devices[kept.uid]["init"]] == ["example.com/gpu"]
+    assert seen.checkpoints.cpus[ended.uid]["init"].bit_count() == 4
+    assert [held.resource for held in seen.checkpoints.devices[ended.uid]["init"]] == ["example.com/gpu"]
 
 
-async def test_the_kubelet_gives_out_what_its_machine_has(observer: Observer) -> None:
+async def test_allocatable_is_that_of_the_machine(observer: Observer) -> None:
     allocatable = (await observer.observe()).allocatable
 
     assert allocatable.cpus == read_list("1-7,9-15")
@@ -225,7 +219,7 @@ async def test_the_kubelet_gives_out_what_its_machine_has(observer: Observer) ->
     assert pages == {(2,): 128 << 20}
 
 
-async def test_who_may_not_ask_the_kubelet_asks_the_api_server(
+async def test_forbidden_agent_reads_through_the_api_server(
     cluster: RealCluster, kubelet: RealKubelet, observer: Observer
 ) -> None:
     sneak = HttpsClient(HttpsEndpoint(kubelet.address, kubelet.port, Unverified(), lambda: SNEAK))
@@ -239,41 +233,41 @@ async def test_who_may_not_ask_the_kubelet_asks_the_api_server(
         client.close()
 
 
-async def test_a_kubelet_that_starts_is_not_believed_before_it_knows_its_pods(
+async def test_starting_kubelet_is_not_believed_without_its_pods(
     api: ApiClient, kubelet: RealKubelet, observer: Observer
 ) -> None:
     del api
     before = await observer.observe()
     restart = asyncio.create_task(kubelet.restart())
-    believed = list[frozenset[ListedPod]]()
-    while not (restart.done() and believed):
+    lists = list[frozenset[ListedPod]]()
+    while not (restart.done() and lists):
         try:
-            believed.append(frozenset((await observer.observe()).listed))
+            lists.append(frozenset((await observer.observe()).listed))
         except (Unobserved, Unreachable):
             await asyncio.sleep(0.02)
     await restart
 
-    assert {*believed} == {frozenset(before.listed)}
+    assert {*lists} == {frozenset(before.listed)}
 
 
-async def test_a_kubelet_that_hangs_is_not_waited_for(kubelet: RealKubelet) -> None:
+async def test_hanging_kubelet_ends_in_a_timeout(kubelet: RealKubelet) -> None:
     hanging = PodResources(kubelet.podresources, within=0.5)
     assert kubelet.child is not None
     kubelet.child.send(signal.SIGSTOP)
     try:
         with pytest.raises(Unreachable, match="no answer within"):
-            await ask_again_and_again(hanging)
+            await list_forever(hanging)
     finally:
         kubelet.child.send(signal.SIGCONT)
 
 
-async def ask_again_and_again(resources: PodResources) -> NoReturn:
+async def list_forever(resources: PodResources) -> NoReturn:
     """A kubelet may answer once more before a signal reaches it."""
     while True:
         await resources.listed()
 
 
-async def test_a_device_that_falls_ill_is_not_given_out(kubelet: RealKubelet, observer: Observer) -> None:
+async def test_unhealthy_device_is_not_allocatable(kubelet: RealKubelet, observer: Observer) -> None:
     await kubelet.devices(devices({0: 1, 2: 2}, "gpu-2-1"))
     ill = await observer.observe()
     await kubelet.devices(MACHINE["devices"])

@@ -19,7 +19,7 @@ from numalign.model.bitset import union
 from numalign.model.machine import read_list
 from numalign.model.node import Known, Node, node_class
 from numalign.model.resources import parse
-from tests.kubelet.machines.pods import Json, container, devices, remove, send, settled
+from tests.kubelet.machines.pods import MARKS, Json, container, devices, remove, send, settled
 from tests.kubelet.machines.test_observer import (
     CONFIGURATION,
     MACHINE,
@@ -34,11 +34,7 @@ from tools.clusters.kubelets.build import versions
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealNode
 
-pytestmark = [
-    pytest.mark.kubelets,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(1800),
-]
+pytestmark = MARKS
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=versions())
@@ -90,31 +86,31 @@ def available(topology: Json) -> list[dict[str, int]]:
     return [dict(parse(row).positive()) for row in rows]
 
 
-async def test_a_node_is_known_as_its_kubelet_has_it(observer: Observer) -> None:
+async def test_node_is_known_as_its_kubelet_has_it(observer: Observer) -> None:
     topology = await published(observer)
-    found = seen(topology)
-    [node] = found.nodes
+    snapshot = seen(topology)
+    [node] = snapshot.nodes
 
-    assert not found.problems
+    assert not snapshot.problems
     assert (node.known, node.policy, node.scope) == (Known.MACHINE, "restricted", "pod")
     assert free(node) == available(topology)
     assert node.stock
     assert node.stock.cpus == read_list("1-7,9-15")
 
 
-async def test_a_device_that_falls_ill_makes_no_other_node(cluster: RealCluster, observer: Observer) -> None:
+async def test_unhealthy_device_changes_no_node_class(cluster: RealCluster, observer: Observer) -> None:
     kubelet, state, before = cluster.kubelets[NAME], ClusterState(), SeenDevices()
-    told: list[tuple[str, int, bool]] = []
+    states: list[tuple[str, int, bool]] = []
     for listed in (MACHINE["devices"], devices({0: 1, 2: 2}, "gpu-2-1"), {}, MACHINE["devices"]):
         await kubelet.devices(listed)
         made, before = report(await observer.observe(), before)
         state.topologies.put(NAME, document(NAME, made))
         [node] = state.snapshot().nodes
         healthy = sum(zone.allocatable.get("example.com/gpu", 0) for zone in node.zones)
-        told.append((node_class(node), healthy, node.health is not None))
+        states.append((node_class(node), healthy, node.health is not None))
 
-    well = told[0][0]
-    assert told == [(well, 3, False), (well, 2, True), (well, 0, True), (well, 3, False)]
+    well = states[0][0]
+    assert states == [(well, 3, False), (well, 2, True), (well, 0, True), (well, 3, False)]
 
 
 PODS = {
@@ -131,10 +127,8 @@ def amounts(text: str) -> dict[str, str]:
     return {names[name]: amount for name, _, amount in (word.partition("=") for word in text.split())}
 
 
-async def test_what_a_kubelet_does_next_follows_from_what_is_published(
-    api: ApiClient, observer: Observer
-) -> None:
-    told, done = {}, {}
+async def test_published_topology_predicts_the_kubelet(api: ApiClient, observer: Observer) -> None:
+    predicted, done = {}, {}
     for name, text in PODS.items():
         [node] = seen(await published(observer)).nodes
         verdict = evaluate(node, asks(text.replace("gpu=", "example.com/gpu=")))
@@ -143,15 +137,15 @@ async def test_what_a_kubelet_does_next_follows_from_what_is_published(
         after = seen(await published(observer)).placements[NAME]
         uids = {each.uid: each.name for each in (await observer.observe()).pods}
         held = {uids[uid]: placed.cpus for uid, placed in after.items()}
-        told[name] = (verdict.admitted, union(grant.cpus for grant in verdict.placement.grants))
+        predicted[name] = (verdict.admitted, union(grant.cpus for grant in verdict.placement.grants))
         done[name] = (phase == "Running", held.get(name, 0))
     await remove(api, *PODS)
 
-    assert told == done
+    assert predicted == done
     assert {admitted for admitted, _ in done.values()} == {True, False}
 
 
-async def test_after_all_pods_are_gone_all_is_free(observer: Observer) -> None:
+async def test_node_is_empty_once_its_pods_are_gone(observer: Observer) -> None:
     for _ in range(50):
         topology = await published(observer)
         [node] = seen(topology).nodes

@@ -10,18 +10,14 @@ import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from tests.kubelet.machines import recordings
-from tests.kubelet.machines.pods import PODS, Json, remove, settled
+from tests.kubelet.machines.pods import MARKS, PODS, Json, remove, settled
 from tests.worlds.asked_for import KUBELETS
 from tools.clusters.api_requests import ask
 from tools.clusters.kubelets.build import versions
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealKubelet
 
-pytestmark = [
-    pytest.mark.kubelets,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(1800),
-]
+pytestmark = MARKS
 
 AT_ONCE = 20
 MOST_BYTES = 4 << 30
@@ -41,24 +37,24 @@ async def cluster(scenarios: list[Json]) -> AsyncIterator[RealCluster]:
             yield running
 
 
-async def test_twenty_take_little_memory(
+async def test_twenty_kubelets_take_little_memory(
     cluster: RealCluster, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
-    held = cluster.memory()
+    used = cluster.memory()
 
-    record_testsuite_property("bytes of twenty kubelets", held)
-    print(f"{len(cluster.kubelets)} kubelets and their companions: {held / 2**20:.0f} MiB")  # noqa: T201  a figure
+    record_testsuite_property("bytes of twenty kubelets", used)
+    print(f"{len(cluster.kubelets)} kubelets and their companions: {used / 2**20:.0f} MiB")  # noqa: T201  a figure
     assert len(cluster.kubelets) == AT_ONCE
-    assert held < MOST_BYTES
+    assert used < MOST_BYTES
 
 
-async def test_they_do_what_was_recorded(cluster: RealCluster, scenarios: list[Json]) -> None:
+async def test_kubelets_decide_as_recorded(cluster: RealCluster, scenarios: list[Json]) -> None:
     async with cluster.plane.client("admin") as api:
-        told = await asyncio.gather(
+        lists = await asyncio.gather(
             *(differences(api, cluster.kubelets[one["name"]], one["steps"]) for one in scenarios)
         )
 
-    assert [line for lines in told for line in lines] == []
+    assert [line for lines in lists for line in lines] == []
 
 
 async def differences(api: ApiClient, kubelet: RealKubelet, steps: list[Json]) -> list[str]:
@@ -114,5 +110,5 @@ def pinned(kubelet: RealKubelet, uid: str) -> Json:
     if not (state := kubelet.state / "cpu_manager_state").exists():
         return {}
     entries: Json = json.loads(state.read_text(encoding="utf-8")).get("entries", {})
-    found: Json = entries.get(uid, {})
-    return found
+    cpus: Json = entries.get(uid, {})
+    return cpus

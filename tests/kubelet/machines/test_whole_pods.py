@@ -11,17 +11,13 @@ from agent.report import report
 from numalign.kube.decode.kubelet_reports import PLACEMENTS, read_placements
 from numalign.model.machine import read_list
 from numalign.model.resources import CPU, MEMORY, Resources
-from tests.kubelet.machines.pods import Json, container, send, settled
+from tests.kubelet.machines.pods import MARKS, Json, container, send, settled
 from tests.kubelet.machines.test_observer import CONFIGURATION, MACHINE, seeing
 from tests.worlds.asked_for import KUBELETS
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealNode
 
-pytestmark = [
-    pytest.mark.kubelets,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(1800),
-]
+pytestmark = MARKS
 
 LISTED = {"v1.36.3": (7, 0), "v1.37.2": (1, 4)}
 """GiB that all containers list, those that share memory too, and that the pod lists."""
@@ -42,20 +38,20 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[RealCluster]:
             yield running
 
 
-async def test_what_its_containers_share_is_published_once(cluster: RealCluster) -> None:
-    asked = {"cpu": "4", "memory": "4Gi"}
+async def test_shared_part_of_a_pod_is_published_once(cluster: RealCluster) -> None:
+    level = {"cpu": "4", "memory": "4Gi"}
     shared: list[Json] = [{"name": name, "image": "a"} for name in ("one", "two")]
     async with cluster.plane.client("admin") as api:
-        resources = {"requests": asked, "limits": asked}
+        resources = {"requests": level, "limits": level}
         own = container("own", cpu="1", memory="1Gi")
         await send(api, "pod", own, *shared, node=NAME, resources=resources)
         assert (await settled(api, "pod")) == ("Running", "")
 
     seen = await seeing(cluster, NAME)
-    told, _ = report(seen, SeenDevices())
+    published, _ = report(seen, SeenDevices())
 
     assert listed_memory(seen) == tuple(gib * GIB for gib in LISTED[str(seen.kubelet["version"])])
-    ((_, placement),) = read_placements(told.annotations[PLACEMENTS]).items()
+    ((_, placement),) = read_placements(published.annotations[PLACEMENTS]).items()
     assert placement.cpus == read_list("1-2,9-10")
     assert placement.held == {("node-0",): Resources({CPU: 4000, MEMORY: 4 * GIB})}
 

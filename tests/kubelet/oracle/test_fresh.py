@@ -39,15 +39,15 @@ def managers(version: str) -> Iterator[Managers]:
         yield started
 
 
-def test_the_rules_do_what_the_kubelet_does(managers: Managers, version: str) -> None:
+def test_rules_agree_with_the_kubelet_on_new_scenarios(managers: Managers, version: str) -> None:
     counts: Counter[str] = Counter()
     kinds = scenarios.kinds(version)
     for seed in range(SEED, SEED + SCENARIOS // len(kinds)):
         for kind in kinds:
-            counted, found = look(managers, drawn(managers, seed, kind, version))
+            counted, difference = look(managers, drawn(managers, seed, kind, version))
             counts.update(counted)
-            told = disagreement(managers, found) if found else None
-            assert found is None, f"seed {seed}, {kind}\n{as_test(*told) if told else found}"
+            small = disagreement(managers, difference) if difference else None
+            assert difference is None, f"seed {seed}, {kind}\n{as_test(*small) if small else difference}"
     # What chance excuses is rare, one decision in three thousand, though two to a scenario: were it frequent,
     # a mistake could hide among it.
     assert counts["random"] <= counts["decisions"] // 100

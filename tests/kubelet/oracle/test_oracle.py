@@ -1,4 +1,4 @@
-"""The oracle says today what it said when the recordings were made, and says clearly what it cannot do.
+"""The oracle decides as when the recordings were made, and reports clearly what it cannot do.
 
 Which of several equal devices a container gets is chance, in the kubelet as well. From then on a recording
 tells of another node, so a scenario is followed to there and no further.
@@ -96,8 +96,8 @@ def known(decision: Mapping[str, Any]) -> Json:
 def split(amounts: Mapping[str, Mapping[str, int]]) -> tuple[Json, Counter[str]]:
     """CPUs and memory where they are, and the sum of each kind of device."""
     placed, devices = {}, Counter[str]()
-    for zones, here in amounts.items():
-        for resource, amount in here.items():
+    for zones, bag in amounts.items():
+        for resource, amount in bag.items():
             if resource.startswith(OURS):
                 placed[f"{zones} {resource}"] = amount
             else:
@@ -106,7 +106,7 @@ def split(amounts: Mapping[str, Mapping[str, int]]) -> tuple[Json, Counter[str]]
 
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario["name"])
-def test_the_managers_decide_as_they_were_recorded(scenario: Json) -> None:
+def test_managers_decide_as_recorded(scenario: Json) -> None:
     with ORACLE.or_skipped():
         program = asyncio.run(find(USUAL))
     with Managers(program, seconds=20) as managers:
@@ -131,9 +131,9 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize(("spec", "said"), REFUSALS.values(), ids=REFUSALS)
-def test_a_kubelet_that_would_not_start_says_why(managers: Managers, spec: Json, said: str) -> None:
-    assert said in str(managers.node(spec))
+@pytest.mark.parametrize(("spec", "reason"), REFUSALS.values(), ids=REFUSALS)
+def test_kubelet_that_does_not_start_has_a_reason(managers: Managers, spec: Json, reason: str) -> None:
+    assert reason in str(managers.node(spec))
     with pytest.raises(Mistaken, match="did not start"):
         managers.create(pod("p"))
 
@@ -151,31 +151,31 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("spec", "said"), MISTAKES.values(), ids=MISTAKES)
-def test_a_line_that_no_kubelet_would_be_asked_is_an_error(managers: Managers, spec: Json, said: str) -> None:
+@pytest.mark.parametrize(("spec", "reason"), MISTAKES.values(), ids=MISTAKES)
+def test_invalid_line_is_an_error_and_ends_the_node(managers: Managers, spec: Json, reason: str) -> None:
     assert managers.node(node()) is None
 
-    with pytest.raises(Mistaken, match=said):
+    with pytest.raises(Mistaken, match=reason):
         managers.node(spec)
     with pytest.raises(Mistaken, match="the last node line was wrong"):
         managers.create(pod("p"))
 
 
-def test_a_panic_is_reported_and_takes_the_node_with_it(managers: Managers) -> None:
+def test_panic_is_reported_and_ends_the_node(managers: Managers) -> None:
     on = machine()
     on["zones"][0]["reservedMemory"] = 1 << 20
     assert managers.node(node(on=on, memoryManagerPolicy="Static")) is None
 
     # The memory manager looks up every size of page that is asked for, and no zone has heard of this one.
-    said = managers.create(pod("p", **{"hugepages-2Mi": "2Mi"}))
+    reason = managers.create(pod("p", **{"hugepages-2Mi": "2Mi"}))
 
-    assert (said["pod"], "nil pointer" in said["panicked"]) == ("p", True)
+    assert (reason["pod"], "nil pointer" in reason["panicked"]) == ("p", True)
     with pytest.raises(Mistaken, match="the kubelet panicked over pod p"):
         managers.create(pod("q"))
     assert managers.node(node()) is None
 
 
-def test_a_merge_that_does_not_end_is_ended_and_another_node_can_follow(binary: Path) -> None:
+def test_endless_merge_is_ended_and_the_node_gone(binary: Path) -> None:
     names = ("example.com/a", "example.com/b", "example.com/c")
     devices = {name: [{"id": f"{zone}", "zones": [zone]} for zone in range(8)] for name in names}
     with Managers(binary, seconds=1) as managers:
@@ -195,7 +195,7 @@ def test_a_merge_that_does_not_end_is_ended_and_another_node_can_follow(binary: 
 @pytest.mark.parametrize(
     ("reserved", "endless"), [("32,48", True), ("32-33,48-49", False)], ids=["parts of cores", "whole cores"]
 )
-def test_up_to_1_37_a_search_for_cpus_has_no_end_beside(
+def test_up_to_1_37_cpu_search_may_be_endless(
     binary: Path, policy: str, reserved: str, *, endless: bool
 ) -> None:
     """`kubectl numa doctor` says so (endless-search)."""
@@ -216,7 +216,7 @@ def test_up_to_1_37_a_search_for_cpus_has_no_end_beside(
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.change)
-def test_the_managers_do_what_is_said_of_their_version(binary: Path, row: VersionChange) -> None:
+def test_managers_change_with_their_version_as_documented(binary: Path, row: VersionChange) -> None:
     """`kubectl numa versions` and docs/reference/kubelet-versions.md say so."""
     minor = int(binary.parent.parent.name.split(".")[1])
     with Managers(binary, seconds=2) as managers:
@@ -233,7 +233,7 @@ def test_the_managers_do_what_is_said_of_their_version(binary: Path, row: Versio
             assert described(done) == described(row.case.predictions(minor))
 
 
-def test_a_program_that_ends_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
+def test_program_that_ends_is_reported_with_its_output(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
     broken.chmod(0o755)

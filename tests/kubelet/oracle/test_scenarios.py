@@ -31,41 +31,41 @@ def drawn(seed: int, kind: str) -> Json:
 
 def predicted(scenario: Json) -> Json:
     """The scenario as if the kubelet did what the rules say."""
-    ours, told = Ours(scenario), []
+    ours, recording = Ours(scenario), []
     for step in scenario["steps"]:
         if "delete" in step:
             ours.delete(step["delete"])
-            told.append(step)
+            recording.append(step)
             continue
-        said = ours.create(step["create"])
-        containers = {name: given for name, given in said.containers.items() if name}
-        shared = {"shared": said.containers[""]} if "" in said.containers else {}
-        expect = {"admitted": said.admitted, "containers": containers, "free": said.free, **shared}
-        told.append(
-            step | {"expect": expect if said.admitted else {"admitted": False, "reason": said.reason}}
+        answer = ours.create(step["create"])
+        containers = {name: given for name, given in answer.containers.items() if name}
+        shared = {"shared": answer.containers[""]} if "" in answer.containers else {}
+        expect = {"admitted": answer.admitted, "containers": containers, "free": answer.free, **shared}
+        recording.append(
+            step | {"expect": expect if answer.admitted else {"admitted": False, "reason": answer.reason}}
         )
-    return scenario | {"steps": told}
+    return scenario | {"steps": recording}
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("startup", "odd", "anything")])
-def test_what_is_drawn_is_a_node_that_starts(kind: str) -> None:
+def test_drawn_node_starts(kind: str) -> None:
     assert [refusals(drawn(seed, kind)) for seed in SEEDS] == [()] * len(SEEDS)
 
 
 @pytest.mark.parametrize("kind", ["plain", "groups", "inits", "multidev", "bubble"])
-def test_the_rules_agree_with_what_they_say_themselves(kind: str) -> None:
+def test_rules_agree_with_their_own_predictions(kind: str) -> None:
     assert list(differences(predicted(drawn(5, kind)), Counter())) == []
 
 
 def lie(recorded: Json, what: str) -> Json:
     """The recording with something else at the first admission of a container that holds CPUs."""
-    told: Json = json.loads(json.dumps(recorded))
-    for expect in (step["expect"] for step in told["steps"] if "expect" in step):
+    recording: Json = json.loads(json.dumps(recorded))
+    for expect in (step["expect"] for step in recording["steps"] if "expect" in step):
         given: Json = next(iter(expect.get("containers", {}).values()), {})
         if "cpus" in given:
             owner = given if what in given else expect
             owner[what] = LIES[what]
-            return told
+            return recording
     raise AssertionError
 
 
@@ -80,15 +80,15 @@ LIES: Json = {
 
 
 @pytest.mark.parametrize("what", LIES)
-def test_what_is_not_as_the_rules_say_is_found_in_both_modes(what: str) -> None:
-    told = lie(predicted(drawn(2, "trace")), what)
-    found = list(differences(told, Counter()))
+def test_difference_is_found_in_both_modes(what: str) -> None:
+    recording = lie(predicted(drawn(2, "trace")), what)
+    found = list(differences(recording, Counter()))
     assert [(each.mode, each.what) for each in found] == [("observed", what), ("alone", what)]
 
 
-def test_a_kubelet_that_refuses_to_start_is_a_difference_if_the_rules_start() -> None:
-    told = drawn(1, "plain") | {"steps": [], "refused": "no"}
-    assert list(differences(told, Counter())) == [Difference("start", 0, "start", "starts", "no")]
+def test_refused_start_of_a_valid_node_is_a_difference() -> None:
+    recording = drawn(1, "plain") | {"steps": [], "refused": "no"}
+    assert list(differences(recording, Counter())) == [Difference("start", 0, "start", "starts", "no")]
 
 
 UNRESERVED: Json = {"machine": {"reservedSystemCPUs": "", "reservedCPUs": 0}}
@@ -96,7 +96,7 @@ MALFORMED: Json = {"machine": {"zones": []}}
 
 
 @pytest.mark.parametrize(
-    ("change", "said", "agreed"),
+    ("change", "output", "agreed"),
     [
         pytest.param(UNRESERVED, "requires systemreserved.cpu to be greater than zero", True, id="the field"),
         pytest.param(UNRESERVED, "can not be used at the same time", False, id="another field"),
@@ -104,34 +104,32 @@ MALFORMED: Json = {"machine": {"zones": []}}
         pytest.param(MALFORMED, "requires systemreserved.cpu to be greater than zero", False, id="malformed"),
     ],
 )
-def test_two_refusals_agree_only_over_the_same_field(*, change: Json, said: str, agreed: bool) -> None:
-    told = drawn(1, "plain") | {"steps": [], "refused": said}
-    told["machine"] |= change["machine"]
-    told["kubeletConfig"]["cpuManagerPolicy"] = "static"
-    assert refusals(told)
-    assert (list(differences(told, Counter())) == []) == agreed
+def test_two_refusals_agree_only_over_the_same_field(*, change: Json, output: str, agreed: bool) -> None:
+    recording = drawn(1, "plain") | {"steps": [], "refused": output}
+    recording["machine"] |= change["machine"]
+    recording["kubeletConfig"]["cpuManagerPolicy"] = "static"
+    assert refusals(recording)
+    assert (list(differences(recording, Counter())) == []) == agreed
 
 
 class Moody(Managers):
-    """A kubelet that says to its pods what a function of their number says."""
+    """A kubelet that admits pods by a function of their number."""
 
-    def __init__(self, says: Callable[[int], bool]) -> None:
+    def __init__(self, admits: Callable[[int], bool]) -> None:
         super().__init__(Path("nothing"))
-        self._says, self.nodes, self._pods = says, 0, 0
+        self._admits, self.nodes, self._pods = admits, 0, 0
 
     def node(self, spec: Mapping[str, Any]) -> None:
-        """Starts, whatever it is."""
         assert spec
         self.nodes += 1
 
     def create(self, pod: Mapping[str, Any]) -> Json:
-        """Admits the pod if the function says so."""
         self._pods += 1
-        return {"pod": pod["metadata"]["name"], "admitted": self._says(self._pods - 1)}
+        return {"pod": pod["metadata"]["name"], "admitted": self._admits(self._pods - 1)}
 
 
 @pytest.mark.parametrize(
-    ("what", "says", "expected", "attempts"),
+    ("what", "admits", "expected", "attempts"),
     [
         pytest.param("cpus", lambda _: True, False, MOST_ALIKE, id="it always does the same"),
         pytest.param("cpus", lambda pod: pod != 7, True, 4, id="it contradicts itself"),
@@ -141,14 +139,14 @@ class Moody(Managers):
         pytest.param("crashed", lambda _: False, False, 0, id="rules that fall over are no chance"),
     ],
 )
-def test_only_what_was_tried_often_enough_is_chance(
-    *, what: str, says: Callable[[int], bool], expected: bool, attempts: int
+def test_chance_needs_enough_attempts(
+    *, what: str, admits: Callable[[int], bool], expected: bool, attempts: int
 ) -> None:
     """With no time at all: how busy the machine is does not matter."""
     pods = [step["create"] for step in drawn(1, "plain")["steps"] if "create" in step][:2]
     answers = [{"pod": pod["metadata"]["name"], "admitted": True} for pod in pods]
     steps = [{"create": pod, "expect": answer} for pod, answer in zip(pods, answers, strict=True)]
-    managers = Moody(says)
+    managers = Moody(admits)
     difference = Difference("observed", 1, what, "ours", "theirs")
 
     assert random_here(managers, drawn(1, "plain") | {"steps": steps}, difference, seconds=0) is expected
@@ -163,17 +161,15 @@ def search(folder: Path, *, seconds: float) -> Search:
     return Search(program, VERSION, ("plain",), 1, monotonic() + seconds)
 
 
-def test_a_search_whose_program_ends_at_once_says_so_in_a_line(
+def test_search_with_a_broken_program_fails_in_a_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert searched(search(tmp_path, seconds=20), workers=1) == os.EX_SOFTWARE
-    said = capfd.readouterr()
-    assert said.err.endswith("exit code 3: out of order\n")
-    assert (said.out, said.err.count("\n"), "Traceback" in said.err) == ("", 1, False)
+    output = capfd.readouterr()
+    assert output.err.endswith("exit code 3: out of order\n")
+    assert (output.out, output.err.count("\n"), "Traceback" in output.err) == ("", 1, False)
 
 
-def test_a_search_that_looked_at_nothing_did_not_find_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_search_without_a_scenario_fails(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert searched(search(tmp_path, seconds=0), workers=0) == os.EX_SOFTWARE
     assert "no scenario was looked at" in capfd.readouterr().err

@@ -37,14 +37,14 @@ class Tally:
     decisions: int = 0
     admitted: int = 0
     invalid: int = 0
-    asked: Counter[str] = field(default_factory=Counter)
+    compared: Counter[str] = field(default_factory=Counter)
     known: Counter[str] = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
 
     def __str__(self) -> str:
         """One line."""
-        asked = ", ".join(f"{count} {what}" for what, count in sorted(self.asked.items()))
-        parts = f"{self.decisions} pods, {self.admitted} admitted; {asked} compared"
+        counts = ", ".join(f"{count} {what}" for what, count in sorted(self.compared.items()))
+        parts = f"{self.decisions} pods, {self.admitted} admitted; {counts} compared"
         return f"{parts}; {len(self.differences)} differ; known by {dict(self.known)}"
 
     def add(self, pod: Json, predicted: Predicted, status: Json, kept: Kept | None) -> None:
@@ -53,7 +53,7 @@ class Tally:
         self.known[f"{predicted.known}, {predicted.basis}"] += 1
         self.admitted += kept is not None
         for what, ours, theirs in _compared(pod, predicted, status, kept):
-            self.asked[what] += 1
+            self.compared[what] += 1
             if ours != theirs:
                 happened = f"{theirs} {status.get('message', '')}".rstrip()
                 self.differences.append(Difference(pod["metadata"]["name"], what, ours, happened))

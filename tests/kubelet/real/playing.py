@@ -102,10 +102,10 @@ class Stage:
         return not refused
 
     async def decided(self, name: str, uid: str) -> Json:
-        """The pod's status when the kubelet has refused it, or taken it and the agent told of that."""
+        """The pod's status when the kubelet has refused it, or admitted it and its agent has reported it."""
 
         async def known() -> bool:
-            return (await self._status(name)).get("phase") == "Failed" or uid in await self.told()
+            return (await self._status(name)).get("phase") == "Failed" or uid in await self.reported()
 
         what = f"{self.machine.name} decided on {name}"
         await seconds_until(known, bool, what=what, within=WITHIN, every=EVERY)
@@ -115,8 +115,8 @@ class Stage:
         found: Json = (await ask(self.api, "GET", f"{PODS}/{name}")).body.get("status", {})
         return found
 
-    async def told(self) -> Mapping[str, object]:
-        """By UID, what the agent tells of pods."""
+    async def reported(self) -> Mapping[str, object]:
+        """By UID, what the agent reports of pods."""
         topology = (await ask(self.api, "GET", f"{TOPOLOGIES}/{self.machine.name}")).body
         text = topology["metadata"].get("annotations", {}).get(PLACEMENTS, '{"pods": {}}')
         pods: Mapping[str, object] = orjson.loads(text)["pods"]
@@ -180,7 +180,7 @@ class Course:
         return tally
 
     async def send(self, pods: int) -> None:
-        """So many pods are made, and others deleted, whoever hears of it."""
+        """So many pods are made, and others deleted, without waiting."""
         while pods:
             step = self._next()
             if "create" in step:

@@ -93,17 +93,17 @@ def _waiting(pod: Json) -> Json:
 
 def _predicted(prediction: Prediction, demand: Demand) -> Predicted:
     verdict, placement = prediction.verdict, prediction.verdict.placement
-    told: dict[str, Any] = {"known": verdict.known, "basis": prediction.basis}
+    facts: dict[str, Any] = {"known": verdict.known, "basis": prediction.basis}
     if verdict.refusal:
         # People are told what the empty node would say, where it would refuse as well; this is of now.
         refused = kubelet.admit(prediction.node, demand).refusal
-        return Predicted(refused.reason if refused else verdict.refusal.reason, **told)
+        return Predicted(refused.reason if refused else verdict.refusal.reason, **facts)
     grants = [grant for grant in (*placement.grants, placement.whole) if grant]
     return Predicted(
         cpus={grant.container: render_list(grant.cpus) for grant in grants if grant.cpus},
         amounts={grant.container: _amounts(grant) for grant in grants},
         chosen=frozenset(name for grant in grants for name in grant.chosen),
-        **told,
+        **facts,
     )
 
 

@@ -77,17 +77,17 @@ class Scene:
 
         async def open_pods() -> list[str]:
             of_node = (await ask(self.api, "GET", PODS, fieldSelector=f"spec.nodeName={machine.name}")).body
-            told = await stage.told()
-            return [pod["metadata"]["name"] for pod in of_node["items"] if not _settled(pod, told)]
+            reported = await stage.reported()
+            return [pod["metadata"]["name"] for pod in of_node["items"] if not _settled(pod, reported)]
 
         what = f"all pods of {machine.name} were settled"
         await seconds_until(open_pods, lambda seen: not seen, what=what, within=SETTLES_SECONDS, every=0.1)
 
 
-def _settled(pod: Json, told: Mapping[str, object]) -> bool:
+def _settled(pod: Json, reported: Mapping[str, object]) -> bool:
     metadata = pod["metadata"]
     ended = pod["status"].get("phase") in ("Failed", "Succeeded")
-    return "deletionTimestamp" not in metadata and (ended or metadata["uid"] in told)
+    return "deletionTimestamp" not in metadata and (ended or metadata["uid"] in reported)
 
 
 Fault = Callable[[Scene, Machine], Awaitable[None]]
@@ -182,7 +182,7 @@ CASES: Mapping[Machine, Sequence[Case]] = {
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_nothing_wrong_is_believed_for_long(version: str, tell: Callable[[str], None]) -> None:
+async def test_wrong_beliefs_end_soon_after_a_fault(version: str, tell: Callable[[str], None]) -> None:
     async with _scene(version) as scene:
         found = await asyncio.gather(*(_play(scene, machine, cases) for machine, cases in CASES.items()))
         found = [*found, await _restart_the_api_server(scene)]
@@ -210,8 +210,8 @@ class Outcome:
             f"{direction.value}: {seconds:.2f} s{' ' * bool(item)}{' '.join(map(str, item))}"
             for direction, (seconds, item) in self.longest.items()
         )
-        told = f"{self.what} ({self.looks} looks): {'; '.join(wrong)}; {self.tally}"
-        return "\n".join([told, *map(str, self.tally.differences)])
+        reported = f"{self.what} ({self.looks} looks): {'; '.join(wrong)}; {self.tally}"
+        return "\n".join([reported, *map(str, self.tally.differences)])
 
 
 async def _play(scene: Scene, machine: Machine, cases: Sequence[Case]) -> Sequence[Outcome]:

@@ -40,7 +40,7 @@ DRAWN_EACH = 60
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_what_agents_publish_predicts_every_decision(version: str, tell: Callable[[str], None]) -> None:
+async def test_published_topologies_predict_every_decision(version: str, tell: Callable[[str], None]) -> None:
     known = scenarios.kinds(version)
     machines = (*MACHINES, *(machine for machine in WHOLE if machine.kind in known))
     nodes = [real_node(machine, version) for machine in machines]

@@ -77,7 +77,7 @@ RESIZES = (
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_static_manager_refuses_to_resize_guaranteed_pods_and_they_keep_what_they_have(
+async def test_static_manager_refuses_to_resize_guaranteed_pods(
     version: str,
 ) -> None:
     async with _one_node(version) as (kubelet, api):

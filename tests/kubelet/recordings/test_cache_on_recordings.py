@@ -48,7 +48,7 @@ QUESTIONS = 10
 LEAST_SHARE = {Level.MACHINE: 0.5, Level.CONFIGURED: 0.5, Level.COUNTS: 0.75}
 """Of so many of the nodes columns answer at the least."""
 
-BESIDE = 3
+OTHERS = 3
 """So many nodes are asked beside the one of which a decision was recorded."""
 
 
@@ -72,7 +72,7 @@ def states(recorded: Recorded, level: Level) -> Iterator[tuple[Node, Question]]:
 
 def board(level: Level) -> Iterator[tuple[ClusterCache, list[Node], Question]]:
     """A cache that holds more and more recorded nodes, the last of them, and what is asked."""
-    cluster, last = ClusterCache(), deque[Node](maxlen=BESIDE)
+    cluster, last = ClusterCache(), deque[Node](maxlen=OTHERS)
     for number, recorded in enumerate(all_scenarios()):
         for state, question in states(recorded, level):
             node = replace(state, name=f"n{number}")
@@ -82,18 +82,18 @@ def board(level: Level) -> Iterator[tuple[ClusterCache, list[Node], Question]]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_in_every_recorded_state_the_cache_answers_what_the_rules_answer(level: Level) -> None:
+def test_cache_answers_each_recorded_state_as_the_rules(level: Level) -> None:
     for cluster, nodes, question in board(level):
         assert differences(cluster, question, nodes) == []
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_all_recorded_nodes_together_answer_what_each_answers_by_the_rules(level: Level) -> None:
-    asked = [(cluster, question) for cluster, _, question in board(level)]
-    cluster, nodes = asked[-1][0], [*asked[-1][0].nodes]
+def test_cache_of_all_recorded_nodes_answers_as_the_rules(level: Level) -> None:
+    put = [(cluster, question) for cluster, _, question in board(level)]
+    cluster, nodes = put[-1][0], [*put[-1][0].nodes]
     assert len(nodes) == sum(1 for _ in all_scenarios())
 
-    for _, question in asked[:: len(asked) // QUESTIONS]:
+    for _, question in put[:: len(put) // QUESTIONS]:
         assert differences(cluster, question, nodes) == []
 
 

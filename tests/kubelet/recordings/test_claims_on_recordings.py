@@ -39,30 +39,30 @@ def admissions(name: str) -> tuple[tuple[Node, Asked], ...]:
     )
 
 
-def listed(node: Node, asked: Asked) -> Held:
+def listed(node: Node, request: Asked) -> Held:
     """What an exporter lists of a pod: its containers and sidecars, or what it holds as a whole."""
-    running = {step.container for step in asked.demand.steps if step.role is not Role.INIT}
-    seen = asked.observed.seen or ()
-    whole = [each for each in seen if each.container == WHOLE_POD]
+    running = {step.container for step in request.demand.steps if step.role is not Role.INIT}
+    seen = request.observed.seen or ()
+    pod = [each for each in seen if each.container == WHOLE_POD]
     total: dict[ZoneSet, Resources] = {}
-    for each in whole or [each for each in seen if each.container in running]:
+    for each in pod or [each for each in seen if each.container in running]:
         for zones, amounts in each.amounts.items():
             total[zones] = total.get(zones, EMPTY).plus(amounts)
     return named(total, node)
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_what_kubelets_gave_is_believed_as_exporters_list_it(name: str) -> None:
-    found = [(node, asked.demand, listed(node, asked)) for node, asked in admissions(name)]
+def test_recorded_placement_is_believed_as_listed(name: str) -> None:
+    placements = [(node, request.demand, listed(node, request)) for node, request in admissions(name)]
 
-    assert any(held for _, _, held in found)
-    assert [each for each in found if claims.checked(*each).refuted] == []
+    assert any(amounts for _, _, amounts in placements)
+    assert [each for each in placements if claims.checked(*each).refuted] == []
 
 
 @pytest.mark.parametrize("level", [Level.MACHINE, Level.CONFIGURED, Level.COUNTS])
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_what_is_predicted_of_them_is_believed(name: str, level: Level) -> None:
-    found = [
+def test_prediction_for_a_recorded_pod_is_believed(name: str, level: Level) -> None:
+    placements = [
         (node, question.demand, named(verdict.placement.kept, node))
         for recorded in scenarios(name)
         for node, question in states(recorded, level)
@@ -70,5 +70,5 @@ def test_what_is_predicted_of_them_is_believed(name: str, level: Level) -> None:
         if verdict.admitted
     ]
 
-    assert any(held for _, _, held in found)
-    assert [each for each in found if claims.checked(*each).refuted] == []
+    assert any(amounts for _, _, amounts in placements)
+    assert [each for each in placements if claims.checked(*each).refuted] == []

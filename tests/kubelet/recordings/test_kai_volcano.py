@@ -52,7 +52,7 @@ class Reason(StrEnum):
     INIT_CPUS = "the CPUs of finished init containers stay with the pod (cpumanager/policy_static.go)"
     INIT_ALIGNED = "init containers are aligned like the others (topologymanager/scope_container.go)"
     LOWEST_MASK = "of masks that are as wide, the one of the lowest number is taken (HintMerger.compare)"
-    NARROWEST = "the narrowest set of zones is taken; nobody adds zone to zone (topologymanager/policy.go)"
+    NARROWEST = "the narrowest set of zones is taken; no zone is added to another (topologymanager/policy.go)"
     EQUAL_MASKS = (
         "since Kubernetes 1.24 merged hints are preferred only if they all have the same mask "
         "(topologymanager/policy.go, mergePermutation)"
@@ -62,11 +62,11 @@ class Reason(StrEnum):
     REAL_ZONE = "without alignment a pod still gets certain zones; KAI assumes the worst"
     NO_ZONES = "nothing is known of a node without topology, so there is nothing to rank"
     KEPT_OR_REFUSED = (
-        "a promise is kept or refused: nobody keeps it where the kubelet pins nothing for the pod"
+        "an intent is kept or refused: it is not kept where the kubelet pins nothing for the pod"
     )
-    DEFAULTED = "the API server makes a limit the request before anybody looks (pkg/apis/core/v1/defaults.go)"
+    DEFAULTED = "the API server makes a limit the request before it is read (pkg/apis/core/v1/defaults.go)"
     DEPRECATED = "deprecated words are read as scheduler-plugins reads them, which KAI does not"
-    TOLD = "what cannot be read is reported, where KAI takes a default in silence"
+    REPORTED = "what cannot be read is reported, where KAI takes a default in silence"
     UNMISTAKABLE = "no answer is written that Volcano would take for another: each text has its code"
 
 
@@ -83,7 +83,7 @@ _DIFFERENT: Mapping[Reason, str] = {
     Reason.KEPT_OR_REFUSED: "KAI-136 VC-050 VC-057 VC-086",
     Reason.DEFAULTED: "VC-085",
     Reason.DEPRECATED: "KAI-097 KAI-098",
-    Reason.TOLD: "KAI-099",
+    Reason.REPORTED: "KAI-099",
     Reason.UNMISTAKABLE: "VC-103 VC-107",
 }
 
@@ -113,7 +113,7 @@ COMPARED = [case for case in CASES if case["kind"] not in NOT_A_RULE and case["i
 
 def fitting(case: Json) -> Answer:
     """Whether a pod fits; where the case says so, also its zones and what it gets of them."""
-    verdict, expected = evaluate(*_asked(case)), case["expect"]
+    verdict, expected = evaluate(*_question(case)), case["expect"]
     ours: list[object] = [verdict.admitted]
     theirs: list[object] = [expected["verdict"] != "reject"]
     if expected.get("zones"):
@@ -127,14 +127,14 @@ def fitting(case: Json) -> Answer:
 
 def spanning(case: Json) -> Answer:
     """Into how many zones a pod goes; none where it does not fit."""
-    verdict = evaluate(*_asked(case))
+    verdict = evaluate(*_question(case))
     return len(verdict.placement.zones) or None, case["expect"]["span"]
 
 
 def scored(case: Json) -> Answer:
     """KAI's score is 100 through the number of zones, and 0 where there is nothing to rank."""
     node = DATA["fixtures"][case["nodes"]][case["node_name"]] or {"zones": []}
-    verdict = evaluate(*_asked({**case, "node": node}))
+    verdict = evaluate(*_question({**case, "node": node}))
     points = case["expect"]["score"]
     return len(verdict.placement.zones), 100 // points if points else 0
 
@@ -161,7 +161,7 @@ def preempting(case: Json) -> Answer:
 
     Each zone has one victim, which holds what is not free. Nobody to evict means that all would not help.
     """
-    node, demand = _asked({"pod": THREE_CPUS, **case})
+    node, demand = _question({"pod": THREE_CPUS, **case})
     expected, full = case["expect"], evaluate(node, demand).admitted
     victims = expected.get("evictions") or len(expected.get("evicted", ())) or len(node.zones)
     node = replace(
@@ -184,7 +184,7 @@ def spread_at_most(case: Json) -> Answer:
     if case["pod"] is None:
         return _is_bad_intent(most), case["expect"]["admission"] == "deny"
     intent = Intent(Policy.SINGLE_NUMA_NODE, scope=Scope.POD) if most == "1" else NO_INTENT
-    return evaluate(*_asked(case), intent).admitted, case["expect"]["verdict"] == "admit"
+    return evaluate(*_question(case), intent).admitted, case["expect"]["verdict"] == "admit"
 
 
 def parsed(case: Json) -> Answer:
@@ -197,8 +197,8 @@ def parsed(case: Json) -> Answer:
         return [one and one.zones[0].id for one in each], expected["ids"]
     if "topology" in expected:
         return _topology(**written), expected["topology"]
-    said = _topology(**{"zones": [_zone("node-0")], **written})
-    return said and {"policy": said.policy, "scope": said.scope}, expected
+    read = _topology(**{"zones": [_zone("node-0")], **written})
+    return read and {"policy": read.policy, "scope": read.scope}, expected
 
 
 def hinted(case: Json) -> Answer:
@@ -227,21 +227,23 @@ def merged(case: Json) -> Answer:
 
 def under_policy(case: Json) -> Answer:
     """Volcano's annotation, with its wish that the node has the very policy."""
-    told, word = case["node"], case["pod"]["annotation"]
-    zones = zones_of({"zones": [_zone(f"node-{at}", cpu="4") for at in (0, 1)]}) if told["numatopo"] else ()
+    written, word = case["node"], case["pod"]["annotation"]
+    zones = (
+        zones_of({"zones": [_zone(f"node-{at}", cpu="4") for at in (0, 1)]}) if written["numatopo"] else ()
+    )
     node = Node(
         "node",
         zones,
-        Policy(told["TopologyManagerPolicy"] or "none"),
-        cpu_manager=CpuManager(told["CPUManagerPolicy"] or "none"),
+        Policy(written["TopologyManagerPolicy"] or "none"),
+        cpu_manager=CpuManager(written["CPUManagerPolicy"] or "none"),
         memory_manager=MemoryManager.NONE,
     )
     demand = _demand({"qos": case["pod"]["qos"], "containers": [{"requests": {"cpu": "1"}}]})
     try:
-        asked = intents.read({intents.VOLCANO_POLICY: word} if word else {}).intent(match=Match.EQUAL)
+        intent = intents.read({intents.VOLCANO_POLICY: word} if word else {}).intent(match=Match.EQUAL)
     except BadIntent:
         return False, case["expect"]["result"] != "reject"
-    return evaluate(node, demand, asked or NO_INTENT).admitted, case["expect"]["result"] != "reject"
+    return evaluate(node, demand, intent or NO_INTENT).admitted, case["expect"]["result"] != "reject"
 
 
 def predicated(case: Json) -> Answer:
@@ -296,7 +298,7 @@ def with_devices(case: Json) -> Answer:
         for at in case["capacity"]
     ]
     pod = {"qos": "Burstable", "containers": [{"requests": {resource: case["request"]}}]}
-    verdict = evaluate(*_asked({"node": {"policy": "restricted", "zones": zones}, "pod": pod}))
+    verdict = evaluate(*_question({"node": {"policy": "restricted", "zones": zones}, "pod": pod}))
     return verdict.admitted, case["expect"].get("restricted", case["expect"].get("verdict")) == "admit"
 
 
@@ -347,28 +349,25 @@ def ledger(new_ledger: Callable[[str, Mapping[str, StrEnum]], Ledger]) -> Ledger
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in COMPARED])
-def test_a_case_agrees_or_differs_for_a_reason(
-    case: Json,
-    ledger: Ledger,
-) -> None:
+def test_case_agrees_or_differs_for_a_reason(case: Json, ledger: Ledger) -> None:
     ours, theirs = ANSWERS[case["kind"]](case)
     ledger.compare(case, ours=ours, theirs=theirs)
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES if "kubelet" in case])
-def test_where_a_case_tells_the_kubelet_apart_the_rules_side_with_the_kubelet(case: Json) -> None:
+def test_rules_agree_with_the_kubelet_where_a_case_has_it(case: Json) -> None:
     ours, theirs = ANSWERS[case["kind"]]({**case, "expect": case["kubelet"]})
     assert ours == theirs
 
 
-def test_every_case_has_an_answer_or_is_said_to_need_none(ledger: Ledger) -> None:
+def test_every_case_is_answered_or_left_out(ledger: Ledger) -> None:
     ledger.leave_out(len(CASES) - len(COMPARED))
     assert (len(CASES), len(COMPARED)) == (198, 167)
     assert not ANSWERS.keys() & NOT_A_RULE.keys()
     assert ANSWERS.keys() | NOT_A_RULE.keys() == {case["kind"] for case in CASES}
 
 
-def test_only_cases_of_the_data_are_said_to_differ() -> None:
+def test_only_known_cases_differ() -> None:
     assert DIFFERENT.keys() <= {case["id"] for case in COMPARED}
     assert {case["id"] for case in CASES} >= NOT_OURS
 
@@ -385,7 +384,7 @@ def _predicate(case: Json) -> bytes:
     return json.dumps({"task": task, "node": {"Name": "node", **value}}).encode()
 
 
-def _asked(case: Json) -> tuple[Node, Demand]:
+def _question(case: Json) -> tuple[Node, Demand]:
     return _node(case), _demand(case["pod"])
 
 
@@ -502,8 +501,8 @@ def _cpus(count: int) -> Step:
     return Step("c", Role.APP, cpu=count * MILLI)
 
 
-def _offer(told: Iterable[tuple[list[int], bool]]) -> ResourceHints:
-    preferred = {bits(zones): wanted for zones, wanted in told}
+def _offer(hints: Iterable[tuple[list[int], bool]]) -> ResourceHints:
+    preferred = {bits(zones): wanted for zones, wanted in hints}
     return ResourceHints(
         "", hint_sets.of(preferred), hint_sets.of(mask for mask, wanted in preferred.items() if wanted)
     )

@@ -1,7 +1,7 @@
 """
 The rules against the kubelet itself: recordings of its own managers, one decision after another.
 
-With the machine told, nothing may differ, with or without knowing what really happened. From amounts and the
+With the machine known, nothing may differ, with or without knowing what really happened. From amounts and the
 configuration every verdict holds, but for devices that sit between zones. What counts alone are worth, by
 policy, options and kind, stands in docs/measurements/agreement.md.
 """
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def decided(recorded: Iterable[Recorded], *levels: Level) -> list[Decision]:
-    return [found for one in recorded for level in levels for found in agreement.decisions(one, level)]
+    return [made for one in recorded for level in levels for made in agreement.decisions(one, level)]
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +54,15 @@ def recorded() -> list[Recorded]:
 
 @pytest.fixture(scope="module")
 def decisions(recorded: list[Recorded], tables: list[str]) -> list[Decision]:
-    """Every decision of these scenarios, wherever something must be shown of it."""
-    found = decided(recorded, Level.MACHINE, Level.UNOBSERVED, Level.CONFIGURED)
-    for level, tally in agreement.tallied(found, agreement.everything)["all"].items():
+    """Every decision of these scenarios, at the levels that are compared."""
+    made = decided(recorded, Level.MACHINE, Level.UNOBSERVED, Level.CONFIGURED)
+    for level, tally in agreement.tallied(made, agreement.everything)["all"].items():
         tables.append(f"kubelet, {level:<20}" + "".join(f"{what} {tally.cell(what)}  " for what in COLUMNS))
-    return found
+    return made
 
 
 @pytest.mark.parametrize("name", OF_VERSIONS)
-def test_each_version_does_what_is_predicted_of_it(name: str) -> None:
+def test_each_version_decides_as_predicted(name: str) -> None:
     sample = agreement.recordings(name, every=EVERY_OF_A_VERSION)
     tally = agreement.tallied(decided(sample, Level.MACHINE), agreement.everything)["all"][Level.MACHINE]
 
@@ -70,13 +70,11 @@ def test_each_version_does_what_is_predicted_of_it(name: str) -> None:
     assert all(tally.asked[what] for what in COLUMNS)
 
 
-def test_three_versions_are_recorded() -> None:
-    released = [name for name in OF_VERSIONS if "+" not in name]
-    assert [name.removeprefix("kubelet-v1.")[:2] for name in released] == ["32", "34", "36", "37", "38"]
-
-
-def test_each_option_that_no_release_has_is_recorded() -> None:
+def test_each_version_and_unreleased_option_is_recorded() -> None:
+    minors = [name.removeprefix("kubelet-v1.")[:2] for name in OF_VERSIONS if "+" not in name]
     overlays = {name.partition("+")[2].removesuffix(".jsonl.gz") for name in OF_VERSIONS} - {""}
+
+    assert minors == ["32", "34", "36", "37", "38"]
     assert overlays == {"prefer-most-allocated", "numa-allocation-strategy"}
 
 
@@ -99,12 +97,10 @@ def test_no_decision_is_left_out(
     assert in_all[level].asked[ADMITTED] == pods > 1000
 
 
-@pytest.mark.parametrize("what", [ADMITTED, REASON, AFFINITY, CPUS, AMOUNTS])
-def test_of_a_known_machine_everything_is_as_the_kubelet_did_it(
-    what: str, in_all: Mapping[Level, Tally]
-) -> None:
-    assert in_all[Level.MACHINE].asked[what]
-    assert in_all[Level.MACHINE].missed(what) == 0
+def test_everything_agrees_on_a_known_machine(in_all: Mapping[Level, Tally]) -> None:
+    for what in (ADMITTED, REASON, AFFINITY, CPUS, AMOUNTS):
+        assert in_all[Level.MACHINE].asked[what]
+        assert in_all[Level.MACHINE].missed(what) == 0
 
 
 def test_devices_picked_at_random_are_few(in_all: Mapping[Level, Tally]) -> None:
@@ -113,14 +109,11 @@ def test_devices_picked_at_random_are_few(in_all: Mapping[Level, Tally]) -> None
     assert tally.agreed[CHANCE] < tally.asked[AMOUNTS] / 100
 
 
-@pytest.mark.parametrize("what", [ADMITTED, REASON])
-def test_no_mistake_carries_on_where_nobody_tells_what_happened(
-    what: str, in_all: Mapping[Level, Tally]
-) -> None:
-    assert in_all[Level.UNOBSERVED].missed(what) == 0
+def test_no_error_accumulates_without_observation(in_all: Mapping[Level, Tally]) -> None:
+    assert [in_all[Level.UNOBSERVED].missed(what) for what in (ADMITTED, REASON)] == [0, 0]
 
 
-def test_counts_and_the_configuration_give_every_verdict_but_of_devices_between_zones(
+def test_counts_decide_all_but_devices_between_zones(
     by_kind: Mapping[str, Mapping[Level, Tally]],
 ) -> None:
     missed = {kind: levels[Level.CONFIGURED].missed(ADMITTED) for kind, levels in by_kind.items()}
@@ -129,14 +122,14 @@ def test_counts_and_the_configuration_give_every_verdict_but_of_devices_between_
     assert missed[BETWEEN_ZONES] <= NO_TOPOLOGY_SHOWS
 
 
-def test_a_wrong_verdict_had_named_its_cause(decisions: list[Decision]) -> None:
+def test_wrong_verdict_has_named_its_cause(decisions: list[Decision]) -> None:
     wrong = [decision for decision in decisions if not decision.found[ADMITTED]]
 
     assert wrong
     assert all(decision.causes for decision in wrong)
 
 
-def test_one_zone_with_enough_of_everything_says_far_less(in_all: Mapping[Level, Tally]) -> None:
+def test_naive_check_of_one_zone_is_far_worse(in_all: Mapping[Level, Tally]) -> None:
     tally = in_all[Level.CONFIGURED]
 
     assert tally.missed(NAIVE) > 100 * tally.missed(ADMITTED)
