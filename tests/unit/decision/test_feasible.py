@@ -21,35 +21,20 @@ ANCHORED = ("init cpu=1 mem=1Gi", "cpu=14 mem=1Gi")
 IN_SOME_STATE = [
     ("an init container that anchors", RESERVING, ANCHORED),
     ("the same by a kubelet that refuses nothing", of("cpu=16/13", "cpu=16", LOOSE), ANCHORED),
-    (
-        "a reserved CPU, which is taken with zones of different sizes",
-        of("cpu=4/3 gpu=2", "cpu=3 gpu=4", LOOSE),
-        ("init cpu=4 mem=1Gi", "cpu=3 mem=1Gi gpu=1"),
-    ),
-    (
-        "a first container that takes what only another could not do without",
-        of("cpu=6 gpu=2", "cpu=8 gpu=0"),
-        ("cpu=4 mem=1Gi", "cpu=4 mem=1Gi gpu=2"),
-    ),
+    ("a reserved CPU, which is taken with zones of different sizes",
+         of("cpu=4/3 gpu=2", "cpu=3 gpu=4", LOOSE), ("init cpu=4 mem=1Gi", "cpu=3 mem=1Gi gpu=1")),
+    ("a first container that takes what only another could not do without", of("cpu=6 gpu=2", "cpu=8 gpu=0"),
+         ("cpu=4 mem=1Gi", "cpu=4 mem=1Gi gpu=2")),
 ]  # fmt: skip
 IN_NO_STATE = [
     ("too much for any zone", of("cpu=8", "cpu=8"), ("init cpu=1 mem=1Gi", "cpu=9 mem=1Gi")),
-    (
-        "no zone with both resources",
-        of("cpu=8 gpu=1", "cpu=4 gpu=4"),
-        ("init cpu=1 mem=1Gi", "cpu=6 mem=1Gi gpu=2"),
-    ),
+    ("no zone with both resources", of("cpu=8 gpu=1", "cpu=4 gpu=4"),
+         ("init cpu=1 mem=1Gi", "cpu=6 mem=1Gi gpu=2")),
     ("no zone for the last container", of("cpu=5", "cpu=5"), ("cpu=3 mem=1Gi",) * 3),
-    (
-        "resources in a different number of zones",
-        of("cpu=4 gpu=4", "cpu=4 gpu=4", RESTRICTED),
-        ("cpu=6 mem=1Gi gpu=2",),
-    ),
-    (
-        "too much for a zone in pod scope",
-        of("cpu=16/13", "cpu=16", scope="pod"),
-        ("init cpu=17 mem=1Gi", "cpu=14 mem=1Gi"),
-    ),
+    ("resources in a different number of zones", of("cpu=4 gpu=4", "cpu=4 gpu=4", RESTRICTED),
+         ("cpu=6 mem=1Gi gpu=2",)),
+    ("too much for a zone in pod scope", of("cpu=16/13", "cpu=16", scope="pod"),
+         ("init cpu=17 mem=1Gi", "cpu=14 mem=1Gi")),
 ]  # fmt: skip
 
 

@@ -23,12 +23,10 @@ STATED = "cpu=4 mem=4Gi"
 
 PARTIAL = [
     # what it shows, the pod, what it names, and the words after the policy
-    ("a sidecar without limits",
-        pod("cpu=8 mem=32Gi gpu=2 | "), "",
-        f'{GPU} only: {BOTH}, because container "c1" sets no cpu limit (the pod is Burstable)'),
-    ("an init container without limits",
-        pod("init | cpu=8 mem=32Gi gpu=2"), "",
-        f'{GPU} only: {BOTH}, because init container "c0" sets no cpu limit (the pod is Burstable)'),
+    ("a sidecar without limits", pod("cpu=8 mem=32Gi gpu=2 | "), "",
+         f'{GPU} only: {BOTH}, because container "c1" sets no cpu limit (the pod is Burstable)'),
+    ("an init container without limits", pod("init | cpu=8 mem=32Gi gpu=2"), "",
+         f'{GPU} only: {BOTH}, because init container "c0" sets no cpu limit (the pod is Burstable)'),
     ("a request below its limit",
         pod("cpu=8 mem=16Gi..32Gi gpu=2"), "",
         (f'{GPU} only: {BOTH}, because container "c0" requests 16Gi memory, and its limit is 32Gi (the pod'
@@ -53,12 +51,10 @@ PARTIAL = [
         pod("gpu=1", requests=STATED, limits=STATED), "",
         (f"{GPU} only: {BOTH}, because the pod sets spec.resources, and kubelets pin such pods only with the"
         " feature gate PodLevelResourceManagers")),
-    ("pod-level resources without a limit",
-        pod("gpu=1", requests="cpu=4 mem=4Gi"), "",
-        f"{GPU} only: {BOTH}, because spec.resources sets no cpu limit (the pod is Burstable)"),
-    ("only what the owner names",
-        pod("cpu=8.. mem=32Gi gpu=2"), "cpu gpu",
-        f'{GPU} only: cpu is not pinned, because container "c0" sets no cpu limit (the pod is Burstable)'),
+    ("pod-level resources without a limit", pod("gpu=1", requests="cpu=4 mem=4Gi"), "",
+         f"{GPU} only: {BOTH}, because spec.resources sets no cpu limit (the pod is Burstable)"),
+    ("only what the owner names", pod("cpu=8.. mem=32Gi gpu=2"), "cpu gpu",
+         f'{GPU} only: cpu is not pinned, because container "c0" sets no cpu limit (the pod is Burstable)'),
 ]  # fmt: skip
 
 
@@ -86,12 +82,10 @@ NO_EFFECT = [
         pod("cpu=4 mem=1Gi | "), "",
         (f'the pod requests no devices, and {BOTH}, because container "c1" sets no cpu limit (the pod is'
         " Burstable)")),
-    ("nothing is requested",
-        pod(""), "",
-        'the pod requests no devices, and container "c0" sets no cpu limit (the pod is BestEffort)'),
-    ("nothing of what the owner names",
-        pod("cpu=1500m mem=1Gi gpu=1"), "cpu",
-        'cpu is not pinned, because container "c0" requests 1500m cpu, which is not a whole number'),
+    ("nothing is requested", pod(""), "",
+         'the pod requests no devices, and container "c0" sets no cpu limit (the pod is BestEffort)'),
+    ("nothing of what the owner names", pod("cpu=1500m mem=1Gi gpu=1"), "cpu",
+         'cpu is not pinned, because container "c0" requests 1500m cpu, which is not a whole number'),
 ]  # fmt: skip
 
 

@@ -93,9 +93,8 @@ BESIDE_BARE = machine("cpu=0-3", "cpu=4-7", "cpu=8-11", "mem=1Gi", sockets=(0, 0
 # The first one restates topology_hints_test.go as well.
 BY_SOCKETS = [
     # what it shows, node, cpus, hints with align-by-socket, hints without it
-    ("zones of one socket are as good as one", PAIRED, 2,
-        "1p 11p 101 111 1001 1011 1101 1111",
-        "1p 11 101 111 1001 1011 1101 1111"),
+    ("zones of one socket are as good as one", PAIRED, 2, "1p 11p 101 111 1001 1011 1101 1111",
+         "1p 11 101 111 1001 1011 1101 1111"),
     ("a socket has as many zones as have CPUs", BESIDE_BARE, 5, "11p 101p 110p 111p", "11p 101p 110p 111"),
 ]  # fmt: skip
 

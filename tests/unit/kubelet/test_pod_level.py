@@ -59,8 +59,7 @@ MEMORY = [
     #     containers, memory of each
     ("sharing containers see all that remains",
          ["cpu=4 mem=4Gi", SHARES, SHARES], {"c0": "mem=4Gi", "c1": "mem=2Gi", "c2": "mem=2Gi"}),
-    ("but what a sidecar has",
-         ["sidecar cpu=1 mem=1Gi", f"init {SHARES}", "cpu=4 mem=4Gi"],
+    ("but what a sidecar has", ["sidecar cpu=1 mem=1Gi", f"init {SHARES}", "cpu=4 mem=4Gi"],
          {"c0": "mem=1Gi", "c1": "mem=5Gi", "c2": "mem=4Gi"}),
     ("nothing remains", ["cpu=5 mem=6Gi", f"sidecar {SHARES}"], {"c0": "mem=6Gi", "c1": ""}),
 ]  # fmt: skip

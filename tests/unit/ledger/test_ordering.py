@@ -31,8 +31,7 @@ ORDERS = [
     ("created in the same second", [coming("a", "0 cpu=3", cpu=3)], "cpu=4", "a"),
     ("the same zones in any order", [coming("a", "0 cpu=2", cpu=2)], "cpu=1", ""),
     ("some before and some after",
-         [coming("a", "0 cpu=3", cpu=3, created=9), coming("b", "0 cpu=1", cpu=1, created=11)],
-         "cpu=1", "b"),
+         [coming("a", "0 cpu=3", cpu=3, created=9), coming("b", "0 cpu=1", cpu=1, created=11)], "cpu=1", "b"),
     ("three in any order", [coming(uid, "0 cpu=1", cpu=1) for uid in "abc"], "cpu=1", ""),
     ("more than can be tried", [coming(uid, "0 cpu=1", cpu=1) for uid in "abcd"], "cpu=2", "a b c d"),
 ]  # fmt: skip
@@ -241,8 +240,7 @@ BY_THEN = [
          Cause.NOT_ALONE),
     ("it may share a zone", (TERMINATING, SHARING), "cpu=2 mem=1Gi", SHARED, None),
     ("it would come to an exclusive pod", (TERMINATING, KEEPING), "cpu=2 mem=1Gi", SHARED, Cause.NOT_SHARED),
-    ("too many departures for an exclusive pod", (*MANY_LEAVERS, SHARING), "cpu=2 mem=1Gi",
-         EXCLUSIVE,
+    ("too many departures for an exclusive pod", (*MANY_LEAVERS, SHARING), "cpu=2 mem=1Gi", EXCLUSIVE,
          Cause.NOT_ALONE),
     ("too many departures for another pod", (*MANY_LEAVERS, KEEPING), "cpu=2 mem=1Gi", SHARED, None),
 ]  # fmt: skip
