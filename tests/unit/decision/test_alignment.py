@@ -91,20 +91,13 @@ def test_judgement_on_other_nodes(host: Node, pod: str, observed: str, judged: J
     assert alignment(host, wants(pod), means(SINGLE), held(observed)).judgement is judged
 
 
-def test_devices_without_a_known_zone_never_misalign() -> None:
-    observed = {(): bag("gpu=1"), **held("a cpu=4")}
+def test_pod_without_intent_or_observation_is_not_judged() -> None:
+    split = held("a cpu=2, b cpu=2")
 
-    assert alignment(TWO, wants("cpu=4 gpu=1"), means("restricted"), observed) == Alignment(ALIGNED)
-
-
-def test_pod_without_requests_is_not_judged() -> None:
-    judged = alignment(TWO, wants("cpu=4"), means("none"), held("a cpu=2, b cpu=2"))
-
-    assert judged == Alignment(Judgement.NOT_ASKED)
-
-
-def test_unobserved_pod_is_not_judged() -> None:
+    assert alignment(TWO, wants("cpu=4"), means("none"), split) == Alignment(Judgement.NOT_ASKED)
     assert alignment(TWO, wants("cpu=4"), means("restricted"), None) == Alignment(Judgement.NOT_OBSERVED)
+    unplaced = {(): bag("gpu=1"), **held("a cpu=4")}
+    assert alignment(TWO, wants("cpu=4 gpu=1"), means("restricted"), unplaced) == Alignment(ALIGNED)
 
 
 @pytest.mark.parametrize(("intent", "judged"), [("restricted", NOT_CLEAR), ("restricted cpu", MISALIGNED)])

@@ -148,13 +148,6 @@ def test_rejection_names_the_first_short_resource() -> None:
     assert admission.refusal.resources == ("example.com/a",)
 
 
-def test_refused_pod_leaves_free_cpus_unchanged() -> None:
-    start = node("cpu=16//7500m", "cpu=16")
-    [refused] = outcomes(start, "restricted", "cpu=40")
-
-    assert charge(start, refused) == start
-
-
 def test_amounts_of_a_grant_are_by_zones() -> None:
     """What the app uses again of an init container's memory is the app's, as the kubelet books it."""
     [admission] = outcomes(HUNDRED, "best-effort", "init cpu=50 mem=5Gi | cpu=60 mem=120Gi")
@@ -173,7 +166,11 @@ def test_amounts_of_a_grant_are_by_zones() -> None:
     assert admission.placement.kept == app.amounts
 
 
-def test_served_containers_hold_until_the_next_admission() -> None:
+def test_rejected_pod_holds_until_the_next_admission() -> None:
+    fraction = node("cpu=16//7500m", "cpu=16")
+    [refused] = outcomes(fraction, "restricted", "cpu=40")
+    assert charge(fraction, refused) == fraction
+
     [refused] = outcomes(TEN, "restricted", "cpu=2 mem=1Gi | cpu=40 mem=1Gi")
 
     after = after_admission(TEN, refused)
@@ -223,8 +220,9 @@ def test_since_1_38_pod_scope_counts_init_memory() -> None:
 
 
 def test_pod_level_resources_are_held_until_deletion() -> None:
-    whole = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
-    kubelet = replace(TEN, scope=Scope.POD, policy=Policy.RESTRICTED, options=HEEDS)
+    """Devices are none of them: the device manager's AllocatePod does nothing."""
+    whole = demand.of(pod(f"{PINNED} gpu=1", SHARING, requests=STATED, limits=STATED))
+    kubelet = replace(TWO_GPU, scope=Scope.POD, policy=Policy.RESTRICTED, options=HEEDS)
     admission = admit(kubelet, whole)
 
     assert admission.placement.kept == {zone_ids(0): bag(STATED)}
@@ -232,14 +230,6 @@ def test_pod_level_resources_are_held_until_deletion() -> None:
     assert (free_of(after, "cpu"), free_of(after, "mem")) == ([10, 16], [4, 10])
     back = release(after, [admission.held])
     assert (free_of(back, "cpu"), free_of(back, "mem")) == ([16, 16], [10, 10])
-
-
-def test_pod_level_grant_has_no_devices() -> None:
-    """The device manager's AllocatePod does nothing."""
-    whole = demand.of(pod("cpu=4 mem=4Gi gpu=1", requests=STATED, limits=STATED))
-    kubelet = replace(TWO_GPU, scope=Scope.POD, policy=Policy.RESTRICTED, options=HEEDS)
-
-    assert admit(kubelet, whole).placement.kept == {zone_ids(0): bag(STATED)}
 
 
 @pytest.mark.parametrize("policy", [Policy.BEST_EFFORT, Policy.RESTRICTED])

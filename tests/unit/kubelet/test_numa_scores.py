@@ -62,18 +62,8 @@ def test_manager_of_policy_none_decides_nothing() -> None:
 
 def test_signals_of_cpus_and_memory_are_combined() -> None:
     """-1 is the current zone, 1 the candidate; 0 leaves the narrowest mask, which is the current zone."""
-    combined = {pair: better(*pair) for pair in product((-5, 0, 5), repeat=2)}
-    assert combined == {
-        (0, 0): 0,
-        (5, 0): 1,
-        (-5, 0): -1,
-        (0, 5): 1,
-        (0, -5): -1,
-        (5, 5): 1,
-        (-5, -5): -1,
-        (5, -5): 0,
-        (-5, 5): 0,
-    }
+    signs = {pair: better(*pair) for pair in product((-5, 0, 5), repeat=2)}
+    assert [*signs.values()] == [-1, -1, 0, -1, 0, 1, 0, 1, 1]
 
 
 def test_of_three_zones_each_can_be_better_than_another() -> None:
@@ -148,25 +138,18 @@ def test_strategy_decides_among_equal_zones(
 def test_scores_come_after_the_width_and_the_distance() -> None:
     costs: dict[tuple[int, ...], int] = {(at, at): 10 for at in range(3)}
     costs |= {(0, 1): 12, (0, 2): 21, (1, 2): 12}
-    wide = node(
-        "cpu=4 mem=9Gi",
-        "cpu=4 mem=9Gi",
-        "cpu=4//2 mem=9Gi//5Gi",
-        policy="best-effort",
-        costs=costs,
-        options=options("prefer-closest-numa-nodes", minor=38, strategy="most-allocated"),
-    )
+    closest = options("prefer-closest-numa-nodes", minor=38, strategy="most-allocated")
+    zones = ["cpu=4 mem=9Gi", "cpu=4 mem=9Gi", "cpu=4//2 mem=9Gi//5Gi"]
+    wide = node(*zones, policy="best-effort", costs=costs, options=closest)
     assert taken(wide, "cpu=6 mem=12Gi") == [(1, 2)]
+
+
+FULLER = options(minor=38, strategy="most-allocated")
 
 
 def test_scores_also_rank_what_is_not_preferred() -> None:
     """CPUs need both zones and memory one of them, so each zone is as good as the other."""
-    start = node(
-        "cpu=4 mem=8Gi",
-        "cpu=4//3 mem=8Gi",
-        policy="best-effort",
-        options=options(minor=38, strategy="most-allocated"),
-    )
+    start = node("cpu=4 mem=8Gi", "cpu=4//3 mem=8Gi", policy="best-effort", options=FULLER)
     split = replace(start, zones=(replace(start.zones[0], assignments=1), start.zones[1]))
     assert taken(start, "cpu=6 mem=1Gi") == [(0, 1)]
     assert taken(split, "cpu=6 mem=1Gi") == [(0,)]
@@ -174,12 +157,7 @@ def test_scores_also_rank_what_is_not_preferred() -> None:
 
 def test_a_mask_keeps_the_score_with_which_it_was_first() -> None:
     """Zone 0 has 25 and could have 65, and zone 1 has 55."""
-    busy = node(
-        "cpu=10 mem=10Gi//0",
-        "cpu=10//4 mem=10Gi",
-        policy="best-effort",
-        options=options(strategy="most-allocated"),
-    )
+    busy = node("cpu=10 mem=10Gi//0", "cpu=10//4 mem=10Gi", policy="best-effort", options=FULLER)
     choose = tie_break(busy, read_state(busy, set()))
     assert choose
     assert choose(["cpu", "memory"], [(0b01, 0b11), (0b11, 0b01), (0b10, 0b11)]) == 0b10

@@ -8,7 +8,7 @@ from numalign.decision.verdict import Cause, Refuser
 from numalign.kubelet import work_limit
 from numalign.kubelet.admission_errors import RejectionReason
 from numalign.kubelet.admit import admit, min_widths
-from numalign.kubelet.work_limit import LIMIT, LIMIT_AT_ONCE, Work
+from numalign.kubelet.work_limit import LIMIT_AT_ONCE, Work
 from numalign.model.node import Node
 from numalign.model.options import DEFAULTS
 from tests.worlds.notation import GPU, asks, machine, means, node, options, table
@@ -161,12 +161,6 @@ def test_best_effort_takes_a_step_for_each_merge() -> None:
     host = node(*[full] * 3, *[free] * 5, policy="best-effort")
 
     assert len(list(evaluating(host, asks("cpu=2 mem=3Gi gpu=1")))) == 2
-
-
-def test_units_of_work_grow_with_zones() -> None:
-    assert Work(lists=1).units(18) > LIMIT
-    assert Work(lists=1).units(17) < Work(lists=2).units(17) < LIMIT
-    assert GPU in of_zones(2).devices
 
 
 def test_widths_of_too_many_zones_are_unknown() -> None:

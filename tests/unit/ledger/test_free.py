@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.ledger.claims import exclusive, holds
+from numalign.ledger.claims import exclusive
 from numalign.ledger.free import free_capacity
 from numalign.ledger.model import AssignedPod, Basis, FingerprintReader, FreeCapacity, NodeInfo, Stage
 from numalign.model.intent import Policy
-from numalign.model.node import CpuManager, Node
+from numalign.model.node import Node
 from tests.unit.ledger.conftest import (
     HALF,
     JUST_NOW,
@@ -170,13 +170,6 @@ def test_change_of_stage_recounts_nothing() -> None:
     assert capacity == free(bound)
 
 
-def test_managers_that_are_off_give_nothing_out() -> None:
-    off = replace(TWO, cpu_manager=CpuManager.NONE)
-
-    assert not holds(off, asks("cpu=4 mem=1Gi"))
-    assert free(NodeInfo(off, (STRANGER,))).basis is Basis.OBSERVED
-
-
 EXCLUSIVE = [
     # what it shows               zone            pod                                   counts
     ("CPUs of its own",         "cpu=8",         "cpu=2 mem=1Gi",        True),
@@ -195,15 +188,7 @@ def test_exporter_counts_running_containers(zone: str, containers: str, *, count
 
 # Memory over several zones.
 
-WIDE = node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy="restricted")
 BLOCK = on("block", "cpu=1 mem=12Gi", has="0 cpu=1; 0,1 mem=12Gi")
-
-
-def test_memory_over_two_zones_groups_them() -> None:
-    capacity = free(NodeInfo(WIDE, (BLOCK,)))
-
-    assert free_of(capacity.node, "mem") == [0, 4, 8]
-    assert [set(zone.cells) for zone in capacity.node.zones] == [{0, 1}, {0, 1}, set()]
 
 
 def test_memory_groups_are_known_from_records() -> None:

@@ -8,7 +8,7 @@ import pytest
 from numalign.decision.verdict import Cause
 from numalign.ledger.model import AssignedPod, Basis, NodeInfo, PlacementRecord, Source, Stage
 from numalign.ledger.ordering import at_risk, doubted, predict
-from numalign.model.intent import Intent, Policy
+from numalign.model.intent import Intent
 from numalign.model.node import Node
 from tests.unit.ledger.conftest import HALF, JUST_NOW, LAG, NOW, STRANGER, TWO, held, on, predicted
 from tests.worlds.notation import asks, free_of, means, node, table
@@ -89,23 +89,6 @@ def test_random_choice_of_the_kubelet_is_not_recorded() -> None:
 
     assert predicted(NodeInfo(pools), "cpu=1.. gpu=2").record
     assert predicted(NodeInfo(pools), "cpu=1.. gpu=1").record is None
-
-
-def test_node_refuses_now_or_permanently() -> None:
-    taken = NodeInfo(PAIR, (on("a", has="0 cpu=4"), on("b", has="1 cpu=4")))
-    now, ever = (predicted(taken, f"cpu={cpus} mem=1Gi") for cpus in (2, 5))
-
-    assert not now.reservable
-    assert (now.verdict.permanent, ever.verdict.permanent) == (False, True)
-    assert (now.held, now.record) == (None, None)
-
-
-def test_intent_counts_beside_the_node_policy() -> None:
-    spread = NodeInfo(replace(PAIR, policy=Policy.BEST_EFFORT), (on("a", "cpu=2 mem=1Gi", has="0 cpu=2"),))
-    wanted = asks("cpu=6 mem=1Gi")
-
-    assert predict(spread, wanted, now=NOW, lag=LAG).reservable
-    assert not predict(spread, wanted, means("single-numa-node cpu"), now=NOW, lag=LAG).verdict.admitted
 
 
 # Pods that leave.

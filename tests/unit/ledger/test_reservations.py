@@ -245,13 +245,6 @@ def test_reservation_follows_its_pod(ledger: Reservations) -> None:
     assert ledger.reserved() == ()
 
 
-def test_observed_placement_precedes_the_reservation(ledger: Reservations) -> None:
-    reserve(ledger, pod("a"))
-    ledger.update_pod("pair", running("a", 1, source=Source.OBSERVED))
-
-    assert cpus(ledger) == [4, 0]
-
-
 def test_pod_enters_its_stage_once(ledger: Reservations) -> None:
     ledger.update_pod("pair", running("a", 0))
     before = capacity(ledger)
@@ -606,14 +599,6 @@ def test_pod_missing_from_reports_keeps_its_claim(
     assert (capacity(ledger, "m").basis, free_ids(ledger)) == (Basis.OBSERVED, free)
 
 
-def test_unreported_pod_is_gone_once_it_is_deleted() -> None:
-    ledger = observing(a=A, b=B)
-    ledger.update_observed("m", {"b": B}, now=NOW)
-    delete(ledger)
-
-    assert free_ids(ledger) == "1-3,6-7"
-
-
 def test_nothing_of_a_pod_is_remembered_beyond_its_end() -> None:
     ledger = observing(a=A)
     ledger.update_observed("m", {}, now=NOW)
@@ -652,13 +637,6 @@ def test_report_is_checked_against_the_node_as_it_is() -> None:
     assert not ledger.is_observed("m")
     ledger.update_node(MACHINE)
     assert free_ids(ledger) == "2,4-7"
-
-
-def test_reported_pod_is_never_doubtful() -> None:
-    ledger = observing(leaver=A, late=B)
-    ledger.remove_pod("leaver", now=NOW + 1)
-
-    assert (capacity(ledger, "m").basis, free_ids(ledger)) == (Basis.OBSERVED, "1-3,6-7")
 
 
 def test_listener_gets_only_changed_reports() -> None:

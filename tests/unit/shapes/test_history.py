@@ -135,8 +135,8 @@ def test_label_or_history_gives_the_former_shape(
     assert (cluster.see(replace(DOWN, label=label)).health is not None) is ill
 
 
-def test_new_class_makes_its_nodes_stale_once(cluster: Cluster) -> None:
-    labelled = replace(DOWN, label=BLUE)
+@pytest.mark.parametrize("labelled", [replace(DOWN, label=BLUE), UNCOUNTED], ids=["labelled", "grown"])
+def test_new_class_makes_its_nodes_stale_once(cluster: Cluster, labelled: Node) -> None:
     steps = [cluster.see(labelled).health is None, cluster.history.pop_stale()]
     version = cluster.history.version
     cluster.see(replace(WELL, name="b"))
@@ -144,14 +144,6 @@ def test_new_class_makes_its_nodes_stale_once(cluster: Cluster) -> None:
     assert cluster.history.version > version
     assert [*steps, cluster.history.pop_stale(), cluster.history.pop_stale()] == [True, set(), {"a"}, set()]
     assert cluster.see(labelled).health
-
-
-def test_grown_class_makes_nodes_stale(cluster: Cluster) -> None:
-    cluster.see(UNCOUNTED)
-    cluster.see(replace(WELL, name="b"))
-
-    assert cluster.history.pop_stale() == {"a"}
-    assert cluster.see(UNCOUNTED).health
 
 
 def test_loss_is_permanent_after_a_week(cluster: Cluster) -> None:
@@ -188,27 +180,13 @@ def test_never_healthy_node_uses_its_allocatable_for_a_week(cluster: Cluster) ->
     assert [each.health for each in later] == [None, None]
 
 
-def test_history_precedes_the_allocatable(cluster: Cluster) -> None:
-    cluster.see(WELL)
-    after = cluster.history.update_node(DOWN, identity=MACHINE, most=bag("cpu=8 gpu=6"))
-
-    assert after.health
-    assert after.health.zones == WELL.zones
-
-
-def test_start_of_a_loss_survives_a_restart(cluster: Cluster) -> None:
-    cluster.falls_ill()
-    cluster.now += LOSS_SECONDS - HOUR
-    labelled, other = replace(DOWN, label=BLUE), cluster.restarted()
-    steps = [other.see(labelled).health is not None]
-    other.now += HOUR
-    steps.append(other.see(labelled).health is not None)
-
-    assert steps == [True, False]
-
-
 def test_older_loss_of_another_replica_counts(cluster: Cluster) -> None:
     cluster.falls_ill()
+    restarted = cluster.restarted()
+    assert restarted.see(replace(DOWN, label=BLUE)).health is not None
+    restarted.now += LOSS_SECONDS
+    assert restarted.see(replace(DOWN, label=BLUE)).health is None
+
     cluster.history.load(RememberedShapes(losses={"a": cluster.now - LOSS_SECONDS, "other": 0.0}))
 
     assert cluster.history.pop_stale() == {"a"}
