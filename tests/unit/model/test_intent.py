@@ -122,15 +122,15 @@ WRONG = [
     ("a habit",              "policy=singleNUMANode",           "policy",          '"single-numa-node"'),
     ("an unknown scope",     "policy=none; scope=pods",         "scope",           'did you mean "pod"?'),
     ("two that differ",      "policy=none; volcano=restricted", "policy",          "remove one, or make"),
-    ("a key that is a slip", "polcy=none",                      "polcy",           ('did you mean'
-                                                                                   f' "{POLICY}"?')),
+    ("a key that is a slip", "polcy=none",                      "polcy",           f'mean "{POLICY}"?'),
     ("a namespace's key",    "enforce=none",                    "enforce",         "unknown key"),
     ("resources, no policy", "resources=cpu",                   "resources",       "has no effect without"),
+    ("a comma too many",     "policy=none; resources=cpu,",     "resources",       "an empty name"),
     ("a name twice",         "policy=none; resources=a, a",     "resources",       "named twice"),
     ("a star in the middle", "policy=none; resources=rd*ma",    "resources",       "allowed only at the end"),
     ("another script",       "policy=none; resources=gpü",      "resources",       "is not a resource name"),
-    ("exclusive of what?",   "policy=restricted; exclusive=y",  "exclusive",       ("value; expected one"
-                                                                                   " of zone")),
+    ("exclusive of what?",   "policy=restricted; exclusive=y",  "exclusive",       "; expected one of zone"),
+    ("exclusive, opted out", "policy=none; exclusive=zone",     "exclusive",       'no effect with "none"'),
     ("exclusive, at best",   "policy=best-effort; exclusive=zone", "exclusive",    "policy to restr"),
 ]  # fmt: skip
 
@@ -171,6 +171,8 @@ def test_caret_is_under_the_mistake(written: str, at: int) -> None:
 CONCERNED = [
     # what it shows                        names           resource  named  concerned
     ("nothing written: all, none by name", "",             "cpu",  False, True),
+    ("a name is no prefix",                "cpu",          "cpus", False, False),
+    ("a prefix",                           "nvidia.com/*", GPU,    True,  True),
     ("a name itself",                      "cpu gpu",      GPU,    True,  True),
     ("a star alone is all of them",        "*",            "cpu",  True,  True),
 ]  # fmt: skip
@@ -196,6 +198,7 @@ LABELS = [
     ("no annotation",      {},                                NamespaceRules()),
     ("a default",          {DEFAULT: "restricted"},           NamespaceRules(default=RESTRICTED)),
     ("to enforce",         {ENFORCE: "best-effort"},          NamespaceRules(enforce=BEST_EFFORT)),
+    ("to audit",           {"numalign.io/audit": "none"},     NamespaceRules(audit=NONE)),
     ("admission disabled", {ADMISSION: "disabled"},           NamespaceRules(disabled=True)),
     ("a scheduler",        {SCHEDULER: "numalign-scheduler"}, NamespaceRules(scheduler="numalign-scheduler")),
     ("no scheduler",       {SCHEDULER: ""},                   NamespaceRules()),
@@ -326,9 +329,7 @@ def test_mistake_in_a_long_text_is_short(written: dict[str, str], text: str) -> 
     assert len(str(mistake)) < 1500
 
 
-def test_suggestion_compares_a_bounded_prefix(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_suggestion_compares_a_bounded_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
 
     def close(word: str, _known: object, **_options: object) -> list[str]:
