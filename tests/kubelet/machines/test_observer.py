@@ -1,4 +1,4 @@
-"""The agent's eyes on a real kubelet: what it reads is what was made up, and what the kubelet did."""
+"""What an agent reads from a real kubelet and publishes, and that it predicts what the kubelet does next."""
 
 import asyncio
 import json
@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
+from agent.amounts import SeenDevices
 from agent.api_server import ApiServer
 from agent.hardware import hardware
 from agent.https import HttpsClient, HttpsEndpoint, Unverified
@@ -19,14 +20,20 @@ from agent.kubelet_api import KubeletApi
 from agent.observation import ListedPod, Observation, Unobserved
 from agent.observer import NodePaths, Observer
 from agent.podresources import PodResources
+from agent.report import document, report
+from numalign.decision.evaluate import evaluate
 from numalign.kube.access import Access
+from numalign.kube.cluster_state import ClusterState, Snapshot
 from numalign.kube.decode.machines import machine
 from numalign.kube.errors import ClusterError, Unreachable
-from numalign.model.bitset import members
+from numalign.model.bitset import members, union
 from numalign.model.machine import read_list
+from numalign.model.node import Known, Node, node_class
+from numalign.model.resources import parse
 from tests.kubelet.machines.pods import MARKS, Json, container, devices, remove, send, settled
 from tests.worlds.asked_for import KUBELETS
 from tests.worlds.log import RecordedLog
+from tests.worlds.notation import asks
 from tools.clusters.kubelets.build import versions
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealKubelet, RealNode
@@ -108,16 +115,21 @@ def kubelet(cluster: RealCluster) -> RealKubelet:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def api(cluster: RealCluster) -> AsyncIterator[ApiClient]:
-    """The administrator, with two pods on the node: an idle one, and one whose init container has ended."""
+async def admin(cluster: RealCluster) -> AsyncIterator[ApiClient]:
     async with cluster.plane.client("admin") as client:
-        init = container("init", "exit", cpu="4", memory="1Gi", gpu="1")
-        await send(client, "kept", container("app", cpu="2", memory="1Gi"), node=NAME, initContainers=[init])
-        await send(client, "idle", container("app", cpu="500m", memory="1Gi"), node=NAME)
-        for name in ("kept", "idle"):
-            assert (await settled(client, name)) == ("Running", "")
         yield client
-        await remove(client, "kept", "idle")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def pods(admin: ApiClient) -> AsyncIterator[None]:
+    """Two pods on the node: an idle one, and one whose init container has ended."""
+    init = container("init", "exit", cpu="4", memory="1Gi", gpu="1")
+    await send(admin, "kept", container("app", cpu="2", memory="1Gi"), node=NAME, initContainers=[init])
+    await send(admin, "idle", container("app", cpu="500m", memory="1Gi"), node=NAME)
+    for name in ("kept", "idle"):
+        assert (await settled(admin, name)) == ("Running", "")
+    yield
+    await remove(admin, "kept", "idle")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -188,8 +200,100 @@ async def test_agent_sees_cpus_as_the_kubelet_logs_them(cluster: RealCluster, na
     }
 
 
-async def test_agent_sees_running_and_ended_containers(api: ApiClient, observer: Observer) -> None:
-    del api
+async def published(observer: Observer) -> Json:
+    """What the agent would publish now."""
+    made, _ = report(await observer.observe(), SeenDevices())
+    return document(NAME, made)
+
+
+def snapshot_of(topology: Json) -> Snapshot:
+    state = ClusterState()
+    state.topologies.put(NAME, topology)
+    return state.snapshot()
+
+
+def free(node: Node) -> list[dict[str, int]]:
+    """By zone, without what there is none of: exporters and descriptions differ in whether they list that."""
+    return [dict(zone.free.positive()) for zone in node.zones]
+
+
+def available(topology: Json) -> list[dict[str, int]]:
+    rows = [{each["name"]: each["available"] for each in zone["resources"]} for zone in topology["zones"]]
+    return [dict(parse(row).positive()) for row in rows]
+
+
+async def test_node_is_known_as_its_kubelet_has_it(observer: Observer) -> None:
+    topology = await published(observer)
+    snapshot = snapshot_of(topology)
+    [node] = snapshot.nodes
+
+    assert not snapshot.problems
+    assert (node.known, node.policy, node.scope) == (Known.MACHINE, "restricted", "pod")
+    assert free(node) == available(topology)
+    assert node.stock
+    assert node.stock.cpus == read_list("1-7,9-15")
+
+
+async def test_unhealthy_device_changes_no_node_class(cluster: RealCluster, observer: Observer) -> None:
+    kubelet, state, before = cluster.kubelets[NAME], ClusterState(), SeenDevices()
+    states: list[tuple[str, int, bool]] = []
+    for listed in (MACHINE["devices"], devices({0: 1, 2: 2}, "gpu-2-1"), {}, MACHINE["devices"]):
+        await kubelet.devices(listed)
+        made, before = report(await observer.observe(), before)
+        state.topologies.put(NAME, document(NAME, made))
+        [node] = state.snapshot().nodes
+        healthy = sum(zone.allocatable.get("example.com/gpu", 0) for zone in node.zones)
+        states.append((node_class(node), healthy, node.health is not None))
+
+    well = states[0][0]
+    assert states == [(well, 3, False), (well, 2, True), (well, 0, True), (well, 3, False)]
+
+
+PODS = {
+    "small": "cpu=2 mem=1Gi gpu=1",
+    "odd": "cpu=3 mem=1Gi",
+    "wide": "cpu=7 mem=2Gi",
+    "more": "cpu=2 mem=1Gi gpu=2",
+    "last": "cpu=1 mem=1Gi gpu=1",
+}
+
+
+def amounts(text: str) -> dict[str, str]:
+    names = {"cpu": "cpu", "mem": "memory", "gpu": "gpu"}
+    return {names[name]: amount for name, _, amount in (word.partition("=") for word in text.split())}
+
+
+async def test_published_topology_predicts_the_kubelet(admin: ApiClient, observer: Observer) -> None:
+    predicted, done = {}, {}
+    for name, text in PODS.items():
+        [node] = snapshot_of(await published(observer)).nodes
+        verdict = evaluate(node, asks(text.replace("gpu=", "example.com/gpu=")))
+        await send(admin, name, container("app", **amounts(text)), node=NAME)
+        phase, _ = await settled(admin, name)
+        after = snapshot_of(await published(observer)).placements[NAME]
+        uids = {each.uid: each.name for each in (await observer.observe()).pods}
+        held = {uids[uid]: placed.cpus for uid, placed in after.items()}
+        predicted[name] = (verdict.admitted, union(grant.cpus for grant in verdict.placement.grants))
+        done[name] = (phase == "Running", held.get(name, 0))
+    await remove(admin, *PODS)
+
+    assert predicted == done
+    assert {admitted for admitted, _ in done.values()} == {True, False}
+
+
+async def test_node_is_empty_once_its_pods_are_gone(observer: Observer) -> None:
+    for _ in range(50):
+        topology = await published(observer)
+        [node] = snapshot_of(topology).nodes
+        if node == node.emptied():
+            break
+        await asyncio.sleep(0.2)
+
+    assert node == node.emptied()
+
+
+@pytest.mark.usefixtures("pods")
+async def test_agent_sees_running_and_ended_containers(observer: Observer) -> None:
     seen = await observer.observe()
 
     ended = next(pod for pod in seen.pods if pod.name == "kept")
@@ -233,10 +337,10 @@ async def test_forbidden_agent_reads_through_the_api_server(
         client.close()
 
 
+@pytest.mark.usefixtures("pods")
 async def test_starting_kubelet_is_not_believed_without_its_pods(
-    api: ApiClient, kubelet: RealKubelet, observer: Observer
+    kubelet: RealKubelet, observer: Observer
 ) -> None:
-    del api
     before = await observer.observe()
     restart = asyncio.create_task(kubelet.restart())
     lists = list[frozenset[ListedPod]]()

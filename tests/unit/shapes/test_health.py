@@ -15,6 +15,7 @@ WELL = node("cpu=8 gpu=4", "cpu=8 gpu=4")
 
 LACKS = [
     ("all of its devices", replace(node("cpu=8", "cpu=8"), health=WELL), {GPUS: 8}),
+    ("one of a zone", replace(node("cpu=8 gpu=3", "cpu=8 gpu=4"), health=WELL), {GPUS: 1}),
     ("as its Node has it", replace(WELL, totals=Resources({GPUS: 0}), health=WELL), {GPUS: 8}),
     ("nothing, in health", WELL, {}),
     ("all, of unknown zones",
