@@ -8,7 +8,7 @@ from numalign.ledger.free import free_capacity
 from numalign.ledger.model import AssignedPod, NodeInfo, PlacementRecord, Source
 from numalign.ledger.occupancy import nowhere_alone, sharing, with_occupants
 from numalign.model.intent import Intent
-from tests.unit.ledger.conftest import LAG, NOW, STRANGER, TWO, held, on
+from tests.unit.ledger.conftest import LAG, NOW, TWO, held, on
 from tests.worlds.notation import means, node, table
 
 RESTRICTED, ALONE = means("restricted"), means("restricted", exclusive=True)
@@ -97,12 +97,6 @@ def test_sharing_lists_pods_with_intent_in_the_same_zones() -> None:
 # What is free, and for whom.
 
 A_ALONE = meaning(ALONE, on("a", has="0 cpu=4"))
-
-
-def test_unknown_pod_leaves_exclusivity_uncertain() -> None:
-    free = free_capacity(NodeInfo(TWO, (A_ALONE, STRANGER)), now=NOW, lag=LAG)
-
-    assert (free.exact, shown(free.node.occupied), shown(free.node.exclusive)) == (False, "0 1", "0")
 
 
 def test_resized_request_is_not_the_admitted_one() -> None:

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from numalign.decision.verdict import Cause
-from numalign.ledger.model import AssignedPod, Basis, NodeInfo, PlacementRecord, Source, Stage
+from numalign.ledger.model import AssignedPod, NodeInfo, Source, Stage
 from numalign.ledger.ordering import at_risk, doubted, predict
 from numalign.model.intent import Intent
 from numalign.model.node import Node
 from tests.unit.ledger.conftest import HALF, JUST_NOW, LAG, NOW, STRANGER, TWO, held, on, predicted
-from tests.worlds.notation import asks, free_of, means, node, table
+from tests.worlds.notation import asks, means, node, table
 
 # Pods on their way.
 
@@ -66,15 +66,6 @@ def test_pod_of_another_scheduler_is_not_waited_for() -> None:
 
     assert prediction.reservable
     assert not predicted(NodeInfo(TWO, (unsent,)), "cpu=5 mem=1Gi").verdict.admitted
-
-
-def test_offer_has_what_the_pod_would_hold() -> None:
-    info = NodeInfo(TWO, (on("a", "cpu=6 mem=1Gi", has="0 cpu=6"),))
-    prediction = predicted(info, "cpu=4 mem=1Gi")
-
-    assert (prediction.held, prediction.basis) == (held("1 cpu=4"), Basis.OBSERVED)
-    assert prediction.record == PlacementRecord(held("1 cpu=4"), Source.PREDICTED)
-    assert free_of(prediction.node, "cpu") == [2, 8]
 
 
 def test_uncertain_prediction_is_not_recorded() -> None:
@@ -237,19 +228,6 @@ def test_zones_after_departures_count(
 
     assert (verdict.refusal and verdict.refusal.cause) == why
     assert not verdict.permanent
-
-
-def test_exclusive_pod_waits_for_reports_of_others() -> None:
-    """If the holder had ended, the early one would sit where nobody expects it."""
-    elsewhere = on("early", "cpu=3 mem=1Gi", has="1 cpu=3", stage=Stage.BOUND, created=1, turn=1)
-    holder = on("holder", "cpu=4 mem=1Gi", has="0 cpu=4")
-    info = NodeInfo(THREE, (holder, elsewhere))
-    waits = {
-        intent.exclusive: [pod.uid for pod in at_risk(info, asks("cpu=1 mem=1Gi"), intent, now=NOW, within=2)]
-        for intent in (EXCLUSIVE, SHARED)
-    }
-
-    assert waits == {True: ["early"], False: []}
 
 
 # Work limits.

@@ -62,17 +62,6 @@ def test_taken_pod_is_not_waited_for() -> None:
     assert Rearrangement(Reservations(), NOW).predict_settled("x", SIX) is None
 
 
-def test_returning_pod_differs_from_a_departed_one() -> None:
-    then = full().leaving(TWO.name, ["pod-1"])
-    prediction = then.predict(TWO.name, asks("cpu=4 mem=1Gi"))
-    assert prediction
-    back = then.coming(TWO.name, on("pod-1", "cpu=4 mem=1Gi"), prediction)
-    free = back.free(TWO.name)
-
-    assert free
-    assert free_of(free.node, "cpu") == [0, 8]
-
-
 def test_unknown_node_has_no_rearrangement() -> None:
     then = Rearrangement(Reservations(), NOW)
     prediction = full().leaving(TWO.name, ["pod-1"]).predict(TWO.name, SIX)

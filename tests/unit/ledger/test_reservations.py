@@ -106,16 +106,6 @@ def known(ledger: Reservations, uid: str) -> AssignedPod:
 # Reservations.
 
 
-def test_reserved_amounts_are_not_free_for_others(ledger: Reservations) -> None:
-    reserve(ledger, pod("a", created=1))
-    assert cpus(ledger) == [0, 4]
-    assert predicted(ledger, pod("b", created=2)).held == held(1, 4)
-
-    reserve(ledger, pod("b", created=2))
-    assert not predicted(ledger, pod("c", created=3)).verdict.admitted
-    assert cpus(ledger, "other") == [4, 4]
-
-
 @pytest.mark.parametrize(("strategy", "free"), [("none", [2, 2]), ("most-allocated", [4, 0])])
 def test_reservation_follows_the_strategy_of_the_kubelet(strategy: str, free: list[int]) -> None:
     ledger = Reservations()
@@ -440,15 +430,6 @@ def test_new_fingerprint_of_equal_amounts_counts(ledger: Reservations) -> None:
     assert capacity(ledger).basis is Basis.ANCHORED
     capacity(ledger, "other")
     assert ledger.count_by_basis() == {Basis.OBSERVED: 1, Basis.ANCHORED: 1, Basis.REPORTED: 0}
-
-
-def test_node_that_loses_its_topology_keeps_its_pods(ledger: Reservations) -> None:
-    ledger.update_pod("pair", running("a", 0))
-    ledger.remove_nodes(["pair", "other", "unknown"])
-    assert (ledger.free_capacity("pair", now=NOW), list(ledger.node_names())) == (None, [])
-
-    ledger.update_node(PAIR)
-    assert (cpus(ledger), list(ledger.node_names())) == ([0, 4], ["pair"])
 
 
 def test_without_a_watch_of_pods_the_topology_counts(ledger: Reservations) -> None:
