@@ -79,7 +79,7 @@ def test_judgement_of_a_running_pod(pod: str, intent: str, observed: str, judged
 
 
 ELSEWHERE = [
-    # what it shows                            node       pod              observed            judged
+    # what it shows                           node       pod              observed            judged
     ("a kubelet without a policy, bad luck",  LOOSE,     "cpu=4",         "a cpu=2, b cpu=2", MISALIGNED),
     ("a kubelet without a policy, good luck", LOOSE,     "cpu=4",         "a cpu=4",          ALIGNED),
     ("containers of a pod that sits as one",  POD_SCOPE, "cpu=2 | cpu=4", "a cpu=2, b cpu=4", MISALIGNED),

@@ -49,7 +49,7 @@ LOST = replace(
 )
 FREE_LOST = replace(TIGHT, uncertain=frozenset({GPU}))
 UNCERTAIN = [
-    # what it shows                        node       container               intent        verdict
+    # what it shows                        node       container              intent           verdict
     ("the zones of devices are uncertain", LOST,      "cpu=4 mem=1Gi gpu=8", SINGLE,          "admitted"),
     ("the intent may name them",           LOST,      "cpu=4 mem=1Gi gpu=8", f"{SINGLE} gpu", "admitted"),
     ("the node as a whole is known",       LOST,      "cpu=4 mem=1Gi gpu=9", SINGLE,          "never"),
@@ -88,7 +88,7 @@ def test_devices_of_dra_listed_by_zones_are_evaluated(host: Node, container: str
 
 # On a best-effort node the intent decides.
 KEPT = [
-    # what it shows                  container                intent               cause
+    # what it shows                 container                intent               cause
     ("all in one zone",             SMALL,                   SINGLE,              None),
     ("which are more than one",     WIDE,                    SINGLE,              "zones-too-small"),
     ("each its own few zones",      TALL,                    SPREAD,              "widths-differ"),
@@ -112,7 +112,7 @@ def test_intent_on_a_best_effort_node(container: str, intent: str, cause: str | 
 
 
 ALIGNED = [
-    # what it shows                     node     container            intent                cause
+    # what it shows                node     container            intent                cause
     ("policy none aligns nothing", OFF,     SMALL,               SINGLE,               "not-aligned"),
     ("even for shared CPUs",       OFF,     "cpu=4..",           SINGLE,               "not-aligned"),
     ("one zone is aligned anyway", ONE,     SMALL,               SINGLE,               None),
@@ -182,9 +182,9 @@ def test_match_equal_compares_policies(host: Node, intent: str, cause: str | Non
 
 SCOPED = [
     # what it shows                           of the node  of the intent admitted
-    ("each container by itself",          "container", None,        True),
-    ("all of them, as the node has it",   "pod",       None,        False),
-    ("all of them, across zones",         "pod",       "container", False),
+    ("each container by itself",        "container", None,        True),
+    ("all of them, as the node has it", "pod",       None,        False),
+    ("all of them, across zones",       "pod",       "container", False),
 ]  # fmt: skip
 
 
@@ -275,7 +275,7 @@ USED_UP = ("cpu=8 mem=8Gi//1Gi", "cpu=8//1 mem=8Gi")
 ONE_CPU, TWICE = "init cpu=1 mem=1Gi", "init cpu=2 mem=1Gi | cpu=2 mem=1Gi"
 
 REUSED = [
-    # what it shows                    zones       policy  init     app                     reused
+    # what it shows                   zones       policy  init     app                    reused
     ("its CPUs are in a small zone",  RESERVES,   SINGLE, ONE_CPU, "cpu=14 mem=1Gi",      "c0"),
     ("and the kubelet refuses none",  RESERVES,   ANY,    ONE_CPU, "cpu=14 mem=1Gi",      "c0"),
     ("they are where no device is",   HAS_NO_GPU, SINGLE, ONE_CPU, "cpu=4 mem=1Gi gpu=1", "c0"),
@@ -294,7 +294,7 @@ def test_init_container_with_too_many_cpus_is_named(
 
 
 TOO_LARGE = [
-    # what it shows                    node                                 container      reason
+    # what it shows                  node                                 container      reason
     ("all zones together have less", LOOSE,                               "cpu=33..",    "OutOfcpu"),
     ("the node has less in total",   replace(LOOSE, totals=EMPTY),        "nic=1",       f"OutOf{NIC}"),
     ("kept per node",                node("cpu=1", totals="storage=1Gi"), "storage=2Gi", "OutOfstorage"),

@@ -19,7 +19,7 @@ ONE = node("cpu=8 mem=8Gi", cpu_manager=CpuManager.NONE, memory_manager=MemoryMa
 ALONE, SHARING = means(SINGLE, exclusive=True), means(SINGLE)
 
 OWN = [
-    # what it shows                        the intent            what the pod holds       its own zones
+    # what it shows                      the intent              what the pod holds  its own zones
     ("all that it holds",                means(SINGLE),          "0 cpu=1; 1 gpu=1", {0, 1}),
     ("only what the intent is about",    means(f"{SINGLE} gpu"), "0 cpu=1; 1 gpu=1", {1}),
     ("a block lies on all of its zones", means("restricted"),    "0,1 mem=9Gi",      {0, 1}),

@@ -64,7 +64,7 @@ def test_policy_that_applies_in_part_names_the_cause(requesting: Pod, names: str
 
 
 WHOLE = [
-    # what it shows                               the pod                                       what it names
+    # what it shows                              the pod                           what it names
     ("only the device has to be aligned",        pod("cpu=3500m.. mem=1Gi gpu=1"), "gpu"),
     ("what is kept per node does not count",     pod("gpu=1 storage=1Gi"),         ""),
     ("what applies to nothing has its own text", pod("cpu=4.. mem=1Gi"),           ""),

@@ -59,7 +59,7 @@ def test_scores_of_a_placement(host: Node, pods: str, scores: tuple[int, ...]) -
 
 
 NEAREST = [
-    # what it shows               zones      nearest
+    # what it shows              zones      nearest
     ("the two that are closest", (0, 2),    True),
     ("two that are not",         (0, 1),    False),
     ("one of several alike",     (1,),      True),
@@ -79,7 +79,7 @@ NEIGHBOURS: dict[Ids, int] = {
     (one, other): 10 if one // 12 == other // 12 else 20 for one in range(MANY) for other in range(MANY)
 }
 TOO_MANY = [
-    # what it shows                free of zones             score
+    # what it shows             free of zones                 score
     ("of one half are closest", [1] * 12 + [0] * 12,          100 - 12 * 4 + 2),
     ("of both halves are not",  [1] * 6 + [0] * 12 + [1] * 6, 100 - 12 * 4),
 ]  # fmt: skip
@@ -124,7 +124,7 @@ TORN = node("cpu=8 mem=8Gi gpu=4//0", "cpu=8//0 mem=8Gi gpu=4", policy="best-eff
 POD, PAIR, WIDE = "cpu=4 mem=4Gi gpu=1", "cpu=4 mem=4Gi | cpu=4 mem=4Gi gpu=1", "cpu=9 mem=9Gi gpu=5"
 
 ALIGNED = [
-    # what it shows                          node    pod        intent               aligned
+    # what it shows                          node    pod              intent                  aligned
     ("it tries, and succeeds",               TWO,    POD,             "none",                 True),
     ("it tries, and fails",                  TORN,   POD,             "none",                 False),
     ("it fails for one container",           TORN,   PAIR,            "none",                 False),

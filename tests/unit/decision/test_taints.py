@@ -68,7 +68,7 @@ def test_toleration_without_its_request_is_named(
 
 
 NAMED = [
-    # what it shows                         the toleration                                       counts
+    # what it shows                               the toleration                                       counts
     ("key and value",                             tolerating("CPUAffinity", "dedicated"),              True),
     ("any effect",                                tolerating("CPUAffinity", "dedicated", "NoExecute"), True),
     ("all values of a key that has one",          Toleration("CPUAffinity", Tolerating.EXISTS),        True),

@@ -24,7 +24,7 @@ GONE = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n
 NOT = {"matchExpressions": [{"key": "arch", "operator": "Exists"}]}
 
 LACKING = [
-    # what the pod requires         its spec                                               what no node has
+    # what the pod requires      its spec                                        what no node has
     ("nothing",                  {},                                             ""),
     ("what a node has",          {"nodeSelector": {"gpu": "h100"}},              ""),
     ("what nodes have, not one", {"nodeSelector": {"gpu": "h100", "pool": "x"}}, ""),

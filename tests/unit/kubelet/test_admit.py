@@ -117,7 +117,7 @@ def test_pods_are_admitted_one_after_another(  # noqa: PLR0913, PLR0917  a colum
 
 
 REFUSED = [
-    # what it shows                   node     policy         pods                     step  resources
+    # what it shows                node     policy         pods                      step  resources
     ("the topology manager, none", TWO,     "restricted",  "cpu=40",                 "c0", ()),
     ("the device manager",         ONE_GPU, "best-effort", "gpu=3",                  "c0", (GPU,)),
     ("the CPU manager",            TWO,     "best-effort", "cpu=40",                 "c0", ("cpu",)),
@@ -242,7 +242,7 @@ def test_pod_level_resources_are_ignored_by_default(policy: Policy) -> None:
 
 
 WIDTHS = [
-    # what it shows                   node     pod                          zones
+    # what it shows                    node     pod                           zones
     ("each resource by itself",        BIG_GPU, "cpu=60 mem=1Gi gpu=1",       {"cpu": 2, GPU: 1}),
     ("names of memory together",       PAGES,   "cpu=500m mem=12Gi huge=1Gi", {"memory": 2, HUGE: 2}),
     ("what is given out is no matter", WORN,    "cpu=16 mem=1Gi",             {"cpu": 1, "memory": 1}),

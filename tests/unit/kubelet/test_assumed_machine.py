@@ -17,7 +17,7 @@ def lists(sets: tuple[int, ...]) -> str:
 
 
 THREADS = [
-    # what it shows                              node                                        cores
+    # what it shows                            node                                          cores
     ("cores of one thread, by default",        node("cpu=2", "cpu=2"),                       "0 1 2 3"),
     ("of two where cores are given out whole", node("cpu=4", options=CORES_ONLY),            "0-1 2-3"),
     ("the label before that",                  node("cpu=2", options=CORES_ONLY, threads=1), "0 1"),
@@ -38,7 +38,7 @@ def square(text: str) -> dict[Ids, int]:
 
 
 SOCKETS = [
-    # what it shows                             distances                                     sockets
+    # what it shows                         distances                                 sockets
     ("each zone by itself, if unknown",     None,                                     "0 1 2"),
     ("near zones share one",                square("10 12 32 | 12 10 32 | 32 32 10"), "0-1 2"),
     ("with other ids between them",         square("10 32 12 | 32 10 32 | 12 32 10"), "0,2 1"),

@@ -19,7 +19,7 @@ TRAY = node("cpu=72/71 gpu=2", "cpu=72/71 gpu=2", *SILENT, policy="restricted")
 
 
 HINTED = [
-    # what it shows           node                                                     in hints    others
+    # what it shows     node                                               in hints  others
     ("zones with CPUs", node("cpu=4/3", "", "cpu=4", policy="restricted"), (0, 2), (1,)),
     ("a zone with a device", node("cpu=4/3", "", "gpu=1", policy="restricted"), (0, 2), (1,)),
     ("a machine", machine("cpu=0-3", "", "", reserved="0", devices="gpu=2"), (0, 2), (1,)),

@@ -39,7 +39,7 @@ def packed(*zones: str) -> Node:
 
 
 SIGNALS = [
-    # what it shows                           zones                                                    taken
+    # what it shows                    zones                                             taken
     ("nothing is allocated",           ["cpu=8 mem=8Gi", "cpu=8 mem=8Gi"],               (0,)),
     ("more CPUs in use",               ["cpu=8//6 mem=8Gi", "cpu=8//4 mem=8Gi"],         (1,)),
     ("as many, but more are reserved", ["cpu=8/8/6 mem=8Gi", "cpu=8/4/2 mem=8Gi"],       (1,)),
@@ -118,7 +118,7 @@ def test_score_is_a_weighted_mean(scores: dict[str, int], weights: dict[str, int
 
 HALF = "cpu=8//4 mem=8Gi"
 CHOICES = [
-    # what it shows           strategy           weights        zones                                 taken
+    # what it shows           strategy           weights  zones                            taken
     ("the fuller zone",       "most-allocated",  "",      [HALF, "cpu=8//2 mem=8Gi"],      (1,)),
     ("the emptier zone",      "least-allocated", "",      [HALF, "cpu=8//6 mem=8Gi"],      (1,)),
     ("the mean of resources", "most-allocated",  "",      [HALF, "cpu=8//6 mem=8Gi//2Gi"], (1,)),

@@ -80,7 +80,7 @@ def test_free_amounts_divide_a_group_among_its_zones() -> None:
 
 
 FREE = [
-    # what it shows                              left                                 cpus    memory
+    # what it shows                   left                                cpus    memory
     ("nothing reported",              None,                               [2, 3], [4, 10]),
     ("fewer",                         "0:cpu=1 mem=3Gi 1:cpu=2 mem=9Gi",  [1, 2], [3, 9]),
     ("more, if some were used twice", "0:cpu=3 mem=5Gi 1:cpu=4 mem=10Gi", [3, 4], [5, 10]),
@@ -120,7 +120,7 @@ def test_unknown_containers_and_zones_take_nothing() -> None:
 
 
 SAME = [
-    # what it shows                  node    demand
+    # what it shows                 node    demand
     ("an init container on counts", COUNTS, TWICE),
     ("an app on a machine",         TWO,    APP),
     ("an init container on one",    TWO,    TWICE),

@@ -28,7 +28,7 @@ NAMES = "cpu=1 mem=1Gi huge=1Gi"
 ODD = "example.com/odd=1"
 
 ESTIMATES = [
-    # what it shows                         policy         scope        the pod  the work
+    # what it shows                       policy         scope        the pod  the work
     ("a list for each resource",          "restricted",  "container", PLAIN, Work(1, 4, 0, 1)),
     ("for each container",                "restricted",  "container", TWICE, Work(2, 8, 0, 4)),
     ("for the whole pod",                 "restricted",  "pod",       TWICE, Work(2, 8, 0, 6)),
@@ -46,7 +46,7 @@ def test_work_of_a_pod_is_estimated(policy: str, scope: str, pod: str, expected:
 SCORED = options(strategy="most-allocated")
 
 CHOICES = [
-    # what it shows                             zones  policy         the pod  the units
+    # what it shows                            zones  policy     the pod  the units
     ("preferred equals of each resource",      2, "restricted",  PLAIN, 3 * 20 * 2),
     ("what resources prefer differently, too", 2, "best-effort", PLAIN, 3 * (20 * 2 + 2 * 3**3)),
     ("nothing is chosen by a kubelet of none", 2, "none",        PLAIN, 0),

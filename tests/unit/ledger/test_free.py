@@ -171,7 +171,7 @@ def test_change_of_stage_recounts_nothing() -> None:
 
 
 EXCLUSIVE = [
-    # what it shows               zone            pod                                   counts
+    # what it shows             zone             pod                     counts
     ("CPUs of its own",         "cpu=8",         "cpu=2 mem=1Gi",        True),
     ("memory of its own",       "cpu=8 mem=8Gi", "cpu=500m mem=1Gi",     True),
     ("a device of the node",    "cpu=8 gpu=1",   "cpu=1.. gpu=1",        True),

@@ -260,7 +260,7 @@ def test_equal_departures_are_tried_once() -> None:
 
 
 TRIED = [
-    # what it shows                  the pods                     what each reserves      for whom it waits
+    # what it shows                 the pods         what each reserves     for whom it waits
     ("small ones come to the same", "cpu=1 mem=1Mi", "0 cpu=1 mem=1Mi",     0),
     ("large ones are not tried",    CROWD,           "0 cpu=100 mem=100Mi", 3),
 ]  # fmt: skip

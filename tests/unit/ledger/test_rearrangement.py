@@ -73,7 +73,7 @@ def test_unknown_node_has_no_rearrangement() -> None:
 
 TOTALS = "cpu=16 mem=8Gi pods=2"
 SHORTAGES = [
-    # what it shows                     the totals        who is there         the pod           what is short
+    # what it shows                    the totals       who is there        the pod      what is short
     ("unknown totals",                 None,            ["cpu=15.."],       "cpu=4..",   ""),
     ("what others request counts",     TOTALS,          ["cpu=14.."],       "cpu=4..",   "cpu=2"),
     ("held or not",                    TOTALS,          ["cpu=14 mem=8Gi"], "mem=1Gi",   "mem=1Gi"),

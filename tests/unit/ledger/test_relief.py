@@ -34,7 +34,7 @@ UNREAD = AssignedPod("x", ("team", "x"), None, A.stage)
 
 TWICE = "cpu=5 mem=1Gi | cpu=5 mem=1Gi"
 LEAST = [
-    # what it shows                              the pods           the pod            policy   how many
+    # what it shows                           the pods      the pod          policy  how many
     ("none where there is room",              [A],          "cpu=8 mem=1Gi", SINGLE, 0),
     ("one of those in one zone",              [A, C],       "cpu=8 mem=1Gi", SINGLE, 1),
     ("two that share a zone",                 [A, B, C, D], "cpu=8 mem=1Gi", SINGLE, 2),

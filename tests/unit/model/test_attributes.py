@@ -37,7 +37,7 @@ def test_equal_labels_are_one_key() -> None:
 
 
 PASSING = [
-    # what it shows                     key                                          passing
+    # what it shows                    key                                                 passing
     ("a node that is not ready",       "node.kubernetes.io/not-ready",                     True),
     ("a cordoned one",                 "node.kubernetes.io/unschedulable",                 True),
     ("one that an autoscaler removes", "ToBeDeletedByClusterAutoscaler",                   True),

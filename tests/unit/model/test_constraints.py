@@ -30,7 +30,7 @@ def requires(operator: str, *values: str, key: str = "k") -> Requirement:
 
 
 LABEL = [
-    # what it shows                          the requirement                  label    whether it holds
+    # what it shows                       the requirement           label     whether it holds
     ("one of the values",                 requires("In", "a", "b"), "b",      True),
     ("none of them",                      requires("In", "a", "b"), "c",      False),
     ("no label is no value",              requires("In", "a", ""),  None,     False),
@@ -74,7 +74,7 @@ def test_requirement_is_written_as_by_kubectl(requirement: Requirement, text: st
 
 GPU = Taint("gpu", "a100")
 TOLERATING = [
-    # what it shows                      the toleration                                        tolerates
+    # what it shows                the toleration                                       tolerates
     ("key, value and effect",      Toleration("gpu", value="a100", effect=NO_SCHEDULE), True),
     ("any effect",                 Toleration("gpu", value="a100"),                     True),
     ("another value",              Toleration("gpu", value="h100"),                     False),
@@ -94,7 +94,7 @@ def test_toleration_tolerates_a_taint(toleration: Toleration, *, tolerates: bool
 POOL, OTHER = requires("In", "gpu", key="pool"), requires("In", "cpu", key="pool")
 NAMED, MISNAMED = (Requirement(NAME_FIELD, Operator.IN, frozenset({name})) for name in ("n", "m"))
 SELECTING = [
-    # what it shows                            the constraints                                      may go
+    # what it shows                           the constraints                                     may go
     ("nothing",                               Constraints(),                                      True),
     ("all of a selector must hold",           Constraints((POOL, OTHER)),                         False),
     ("one of several terms",                  Constraints(terms=(Term((OTHER,)), Term((POOL,)))), True),

@@ -11,7 +11,7 @@ from numalign.model.resources import Resources
 from tests.worlds.notation import GPU, HUGE, NIC, asks, bag, pod, table
 
 STEPS = [
-    # what it shows                    container                    exclusive          only loosely
+    # what it shows                    container                     exclusive                 only loosely
     ("whole CPUs, memory and devices", "cpu=4 mem=1Gi gpu=2",        "cpu=4 mem=1Gi gpu=2",    ""),
     ("a fraction of a CPU is shared", "cpu=1500m mem=1Gi",          "mem=1Gi",                "cpu=1500m"),
     ("hugepages are memory", "cpu=4 mem=1Gi huge=2Gi",     "cpu=4 mem=1Gi huge=2Gi", ""),
@@ -49,7 +49,7 @@ M = "mem=1Gi"
 MANY = f"init cpu=5 {M} | sidecar cpu=1 {M} | sidecar cpu=2 {M} | init cpu=5 {M} | sidecar cpu=3 {M}"
 
 WHOLE = [
-    # what it shows       containers                                            requested
+    # what it shows             containers                      requested
     ("apps together",           f"cpu=10 {M} | cpu=10 mem=2Gi", "cpu=20 mem=3Gi"),
     ("no part of a CPU",        f"cpu=10 {M} | cpu=10500m {M}", "cpu=10 mem=2Gi"),
     ("beside sidecars",         f"{MANY} | cpu=1 {M}", "cpu=8 mem=4Gi"),
@@ -61,7 +61,7 @@ WHOLE = [
 
 
 EXCLUSIVE = [
-    # what it shows                 containers                                   whole CPUs
+    # what it shows                containers                                      whole CPUs
     ("apps together",              f"cpu=4 {M} | cpu=2 {M}",                       6),
     ("the largest init container", f"init cpu=9 {M} | cpu=4 {M} | cpu=2 {M}",      9),
     ("init containers in turn",    f"init cpu=3 {M} | init cpu=3 {M} | cpu=2 {M}", 3),
@@ -86,7 +86,7 @@ def test_demand_of_a_pod_in_pod_scope(containers: str, requested: str) -> None:
 STATED = "cpu=4 mem=4Gi"
 
 SHARED = [
-    # what it shows                   the pod                                        shared until it ends
+    # what it shows                   the pod                     shared until it ends
     ("nothing",                       pod("cpu=4 mem=1Gi gpu=1"), ""),
     ("a fraction",                    pod("cpu=4 mem=1Gi | cpu=500m mem=1Gi"), "cpu=500m"),
     ("that of a sidecar, too",        pod("sidecar cpu=1.5 mem=1Gi | cpu=0.5 mem=1Gi"), "cpu=2"),
@@ -113,7 +113,7 @@ def test_pod_level_shares_only_a_fraction() -> None:
 
 
 BY_PLUGINS = [
-    # what it shows                 the zones list          requested
+    # what it shows                 the zones list  requested
     ("another device is requested", {NIC},      "cpu=4 mem=1Gi nic=1"),
     ("what the zones list, too",    {NIC, GPU}, "cpu=4 mem=1Gi nic=1 gpu=2"),
 ]  # fmt: skip
@@ -128,7 +128,7 @@ def test_devices_of_dra_listed_by_zones_are_evaluated(listed: set[str], requeste
 
 
 TOTALS = [
-    # what it shows            pod                                               reserved
+    # what it shows             pod                                               reserved
     ("containers together",     pod("cpu=500m..1 mem=1Gi | cpu=1.. gpu=1"),       "cpu=1500m mem=1Gi gpu=1"),
     ("init containers at most", pod("init cpu=4.. | cpu=1.."),                    "cpu=4"),
     ("what the runtime adds",   pod("cpu=1..", overhead="cpu=250m mem=64Mi"),     "cpu=1250m mem=64Mi"),

@@ -90,7 +90,7 @@ def test_annotations_are_read_as_an_intent(written: str, intent: Intent | None) 
 
 
 DEFAULTED = [
-    # what it shows             written             intent by the default restricted
+    # what it shows       written           intent by the default restricted
     ("without an intent", "",               means("restricted")),
     ("another policy",    "policy=none",    means("none")),
     ("a scope alone",     "scope=pod",      means("restricted", scope="pod")),
@@ -117,21 +117,21 @@ def test_unreadable_policy_is_not_the_default() -> None:
 
 
 WRONG = [
-    # what it shows          written                            places             a part of the answer
-    ("an unknown word",      "policy=tight",                    "policy",          "one of none, best"),
-    ("a habit",              "policy=singleNUMANode",           "policy",          '"single-numa-node"'),
-    ("an unknown scope",     "policy=none; scope=pods",         "scope",           'did you mean "pod"?'),
-    ("two that differ",      "policy=none; volcano=restricted", "policy",          "remove one, or make"),
-    ("a key that is a slip", "polcy=none",                      "polcy",           f'mean "{POLICY}"?'),
-    ("a namespace's key",    "enforce=none",                    "enforce",         "unknown key"),
-    ("resources, no policy", "resources=cpu",                   "resources",       "has no effect without"),
-    ("a comma too many",     "policy=none; resources=cpu,",     "resources",       "an empty name"),
-    ("a name twice",         "policy=none; resources=a, a",     "resources",       "named twice"),
-    ("a star in the middle", "policy=none; resources=rd*ma",    "resources",       "allowed only at the end"),
-    ("another script",       "policy=none; resources=gpü",      "resources",       "is not a resource name"),
-    ("exclusive of what?",   "policy=restricted; exclusive=y",  "exclusive",       "; expected one of zone"),
-    ("exclusive, opted out", "policy=none; exclusive=zone",     "exclusive",       'no effect with "none"'),
-    ("exclusive, at best",   "policy=best-effort; exclusive=zone", "exclusive",    "policy to restr"),
+    # what it shows          written                               places       a part of the answer
+    ("an unknown word",      "policy=tight",                       "policy",    "one of none, best"),
+    ("a habit",              "policy=singleNUMANode",              "policy",    '"single-numa-node"'),
+    ("an unknown scope",     "policy=none; scope=pods",            "scope",     'did you mean "pod"?'),
+    ("two that differ",      "policy=none; volcano=restricted",    "policy",    "remove one, or make"),
+    ("a key that is a slip", "polcy=none",                         "polcy",     f'mean "{POLICY}"?'),
+    ("a namespace's key",    "enforce=none",                       "enforce",   "unknown key"),
+    ("resources, no policy", "resources=cpu",                      "resources", "has no effect without"),
+    ("a comma too many",     "policy=none; resources=cpu,",        "resources", "an empty name"),
+    ("a name twice",         "policy=none; resources=a, a",        "resources", "named twice"),
+    ("a star in the middle", "policy=none; resources=rd*ma",       "resources", "allowed only at the end"),
+    ("another script",       "policy=none; resources=gpü",         "resources", "is not a resource name"),
+    ("exclusive of what?",   "policy=restricted; exclusive=y",     "exclusive", "; expected one of zone"),
+    ("exclusive, opted out", "policy=none; exclusive=zone",        "exclusive", 'no effect with "none"'),
+    ("exclusive, at best",   "policy=best-effort; exclusive=zone", "exclusive", "policy to restr"),
 ]  # fmt: skip
 
 
@@ -154,9 +154,9 @@ def test_all_mistakes_are_listed_at_once() -> None:
 
 
 POINTED_AT = [
-    # what it shows                     written                                   at
-    ("the word behind its blanks",      "policy=  strict",                        2),
-    ("the empty name behind the comma", "policy=none; resources=cpu,",            4),
+    # what it shows                     written                        at
+    ("the word behind its blanks",      "policy=  strict",             2),
+    ("the empty name behind the comma", "policy=none; resources=cpu,", 4),
 ]  # fmt: skip
 
 
@@ -194,7 +194,7 @@ def test_unmatched_names_and_prefixes_are_listed() -> None:
 
 
 LABELS = [
-    # what it shows      labels                      rules
+    # what it shows        labels                             rules
     ("no annotation",      {},                                NamespaceRules()),
     ("a default",          {DEFAULT: "restricted"},           NamespaceRules(default=RESTRICTED)),
     ("to enforce",         {ENFORCE: "best-effort"},          NamespaceRules(enforce=BEST_EFFORT)),

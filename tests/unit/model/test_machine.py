@@ -18,7 +18,7 @@ from numalign.model.node import Node
 from tests.worlds.notation import GPU, machine, table
 
 DEVICES = [
-    # what it shows                         devices        places, with all and the healthy devices
+    # what it shows                        devices        places, with all and the healthy devices
     ("every zone is a place",              "gpu=0,0",     "0:2/2 1:0/0"),
     ("an unhealthy device is there",       "gpu=0,0x",    "0:2/1 1:0/0"),
     ("one between zones, after the zones", "gpu=01,0",    "0:1/1 1:0/0 01:1/1"),
@@ -39,12 +39,12 @@ def written(place: DevicePlace) -> str:
 
 
 EVEN = [
-    # what it shows                   zones                                 more facts              even
-    ("all alike",                     ("cpu=0-3", "cpu=4-7"),               {},                     True),
-    ("zones differ",                  ("cpu=0-3", "cpu=4-5"),               {"sockets": (0, 0)},    False),
-    ("sockets differ",                ("cpu=0-1", "cpu=2-3", "cpu=4-5"),    {"sockets": (0, 0, 1)}, False),
-    ("cores differ",                  ("cpu=0-4", "cpu=5-9"),               {"threads": 2},         False),
-    ("a zone without CPUs",           ("cpu=0-3", "mem=1Gi", "cpu=4-7"),    {},                     True),
+    # what it shows         zones                              more facts              even
+    ("all alike",           ("cpu=0-3", "cpu=4-7"),            {},                     True),
+    ("zones differ",        ("cpu=0-3", "cpu=4-5"),            {"sockets": (0, 0)},    False),
+    ("sockets differ",      ("cpu=0-1", "cpu=2-3", "cpu=4-5"), {"sockets": (0, 0, 1)}, False),
+    ("cores differ",        ("cpu=0-4", "cpu=5-9"),            {"threads": 2},         False),
+    ("a zone without CPUs", ("cpu=0-3", "mem=1Gi", "cpu=4-7"), {},                     True),
 ]  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def test_even_machine_has_equal_zones_sockets_and_cores(
 
 
 PAIRS = [
-    # what it shows                the machine                                       CPUs       firsts
+    # what it shows              the machine                                       CPUs       firsts
     ("threads far apart",        machine("cpu=0-3", "cpu=4-7", threads=2),         "0-2,5,7", [0, 5]),
     ("threads of zones in turn", machine("cpu=0,2,4,6", "cpu=1,3,5,7", threads=2), "0-5",     [0, 1]),
     ("cores of different width", machine("cpu=0-1", "cpu=2-5", threads=2),         "0-5",     [0, 2, 3]),

@@ -14,7 +14,7 @@ BOTH = "cpu=4 mem=1Gi"
 GUARANTEED, BURSTABLE, BEST_EFFORT = Qos
 
 CLASSES = [
-    # what it shows                                pod                                       class
+    # what it shows                                 pod                                       class
     ("limits alone are requests too",               pod("cpu=..4 mem=..1Gi"),                 GUARANTEED),
     ("requests equal to limits",                    pod(BOTH),                                GUARANTEED),
     ("a fraction of a CPU is no matter",            pod("cpu=500m mem=1Gi"),                  GUARANTEED),
@@ -48,7 +48,7 @@ RAISED = pod("", requests="cpu=1 mem=1Gi", limits="cpu=2 mem=1Gi")
 EQUAL = pod("", requests="cpu=2 mem=1Gi", limits="cpu=2 mem=1Gi")
 
 GAPS = [
-    # what it shows                  the pod                             first to keep it from that
+    # what it shows                 the pod                             first to keep it from that
     ("no limit of a sidecar",       pod("sidecar | cpu=4 mem=1Gi"),     ("c0", "cpu", "", "")),
     ("no limit of memory",          pod("cpu=4 mem=1Gi | cpu=1 gpu=1"), ("c1", "memory", "", "")),
     ("a request below its limit",   pod("cpu=4 mem=1Gi..2Gi"),          ("c0", "memory", "1Gi", "2Gi")),
@@ -77,7 +77,7 @@ def test_pod_without_a_gap_is_guaranteed(made: Pod) -> None:
 
 
 POD_LEVEL = [
-    # what it shows                     containers          limits           requests
+    # what it shows                      containers          limits           requests
     ("what containers request together", ("cpu=1", "cpu=2"), "cpu=8",         "cpu=3"),
     ("the limit where none requests",    ("cpu=1",),         "cpu=8 mem=1Gi", "cpu=1 mem=1Gi"),
     ("devices are not of the pod level", ("cpu=1 gpu=1",),   "cpu=8",         "cpu=1"),
@@ -107,7 +107,7 @@ def test_pod_level_requests_are_filled_in(containers: tuple[str, ...], limits: s
 
 # The first two rows restate topology_hints_test.go of the kubelet's CPU manager.
 PEAKS = [
-    # what it shows                          what runs                                                 most
+    # what it shows                           what runs                                                 most
     ("init containers beside sidecars",       "init 5, sidecar 1, sidecar 2, init 5, sidecar 3, app 1", 8),
     ("init containers run one after another", "init 10, init 12, app 4",                                12),
     ("a sidecar stays beside those before",   "sidecar 4, sidecar 5",                                   9),

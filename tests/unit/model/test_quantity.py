@@ -9,7 +9,7 @@ from numalign.model.quantity import LARGEST, millis, render_millis, render_units
 from tests.worlds.notation import table
 
 READ = [
-    # what it shows                        text            units      millis
+    # what it shows                         text                   units      millis
     ("a bare number",                       "4",                   4,         4000),
     ("nothing",                             "0",                   0,         0),
     ("zero with a sign is no negative",     "-0.000",              0,         0),
@@ -40,7 +40,7 @@ def test_quantity_is_read_as_kubernetes_reads_it(text: str | int, whole: int, th
 
 
 REFUSED = [
-    # what it shows                  text                   a part of the answer
+    # what it shows                   text        a part of the answer
     ("a byte habit with its meaning", "4GB",      "did you mean G or Gi?"),
     ("a capital K",                   "4K",       "did you mean k or Ki?"),
     ("an unknown suffix",             "4cores",   "write a number with at most one suffix"),
@@ -92,7 +92,7 @@ def test_text_of_80_characters_is_read_and_no_longer_one() -> None:
 
 
 RENDERED = [
-    # what it shows                        render         amount      text
+    # what it shows                         render         amount      text
     ("whole CPUs stand bare",               render_millis, 8000,       "8"),
     ("parts of a CPU stand in thousandths", render_millis, 1500,       "1500m"),
     ("the largest suffix that divides",     render_units,  16 * 2**30, "16Gi"),

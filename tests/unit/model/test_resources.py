@@ -63,7 +63,7 @@ def test_amounts_are_rendered_as_people_write_them(name: str, amount: int, text:
 
 
 ADDED = [
-    # what it shows      one            other            plus                   most
+    # what it shows       one            other            plus                   most
     ("names of both",     "cpu=1 gpu=1", "cpu=2 mem=1Gi", "cpu=3 gpu=1 mem=1Gi", "cpu=2 gpu=1 mem=1Gi"),
     ("nothing to add",    "cpu=1",       "",              "cpu=1",               "cpu=1"),
     ("zero stays a name", "gpu=0",       "",              "gpu=0",               "gpu=0"),

@@ -48,7 +48,7 @@ def test_healthy_shape_from_the_objects_of_the_node(
 
 
 COMPLETE = [
-    # what it shows                        the node                                     capacity
+    # what it shows                    the node                                   capacity
     ("all devices",                    node("cpu=8 gpu=4", totals="cpu=8 gpu=4"), "cpu=8 gpu=4"),
     ("CPUs and memory are no devices", node("cpu=8 mem=4Gi", totals="cpu=8"),     "cpu=9 mem=5Gi"),
     ("devices that no zone lists",     node("cpu=8", totals="cpu=8 gpu=4"),       "cpu=8 gpu=4"),
@@ -71,7 +71,7 @@ def described(devices: str, totals: str | None = None) -> Node:
 
 
 ILL = [
-    # what is unhealthy             the machine            and in health
+    # what is unhealthy            the machine        and in health
     ("one on a zone",              "gpu=0,0x,1",      "gpu=0,0,1"),
     ("all of them",                "gpu=0x,1x nic=1", "gpu=0,1 nic=1"),
     ("one between zones",          "gpu=0,01x",       "gpu=0,01"),
@@ -93,7 +93,7 @@ def test_complete_and_undescribed_machines_are_healthy() -> None:
 
 
 BACK = [
-    # what it lacks                  the machine          its class            the healthy machine
+    # what it lacks                the machine   its class    the healthy machine
     ("a device, unseen",           "gpu=0,1",    "gpu=0,0,1", "gpu=0,0,1"),
     ("all devices, unseen",        "",           "gpu=0,0,1", "gpu=0,0,1"),
     ("one that is seen to be ill", "gpu=0,0x,1", "gpu=0,0,1", "gpu=0,0,1"),

@@ -17,7 +17,7 @@ NO_CPUS = replace(ALL, cpu_manager=CpuManager.NONE)
 LOOSE = node(ZONE, ZONE, policy="none", totals="cpu=16 mem=16Gi gpu=2")
 
 CLUSTERS = [
-    # what it shows                               the nodes                 what none aligns
+    # what it shows               the nodes  what none aligns
     ("everything is aligned",     [ALL], set()),
     ("a Memory Manager is off",   [NO_MEMORY], {"memory"}),
     ("one of two aligns it",      [NO_MEMORY, NO_CPUS], set()),

@@ -59,7 +59,7 @@ def cluster() -> Cluster:
 
 
 ILL = [
-    # what it shows                            the node
+    # what it shows                the node
     ("its plugin is down",         DOWN),
     ("its devices are not listed", GONE),
     ("only its Node has fewer",    UNCOUNTED),
@@ -96,7 +96,7 @@ def test_any_other_difference_is_another_shape(cluster: Cluster, other: Node) ->
 
 
 MACHINES = [
-    # what it shows                    the machine                    another one
+    # what it shows          the machine              another one
     ("another Node object",  Identity("v", "s", "m"), True),
     ("the same",             MACHINE,                 False),
     ("no identity any more", Identity(),              False),
@@ -114,7 +114,7 @@ def test_replaced_machine_is_another_node(cluster: Cluster, identity: Identity, 
 
 
 LABELLED = [
-    # what it shows                                      the label                seen before     ill
+    # what it shows                        the label         seen before  ill
     ("the label has its class",            BLUE,             (),      True),
     ("the label has its present class",    node_class(DOWN), (WELL,), False),
     ("its history, without a label",       None,             (WELL,), True),
@@ -242,8 +242,14 @@ def test_remembered_shapes_survive_a_restart(cluster: Cluster) -> None:
     cluster.now += HOUR
     seen = {each.shape.node_class: each.seen for each in cluster.restarted().history.shapes()}
 
-    # Of nodes that are here, those who come next know that they were here a moment ago.
+    # Shapes of present nodes were seen at the time of the restart.
     assert seen == {BLUE: 1e9, node_class(node("cpu=1")): 1e9 + HOUR}
+
+
+def test_remembered_time_is_clamped_to_now(cluster: Cluster) -> None:
+    cluster.history.load(RememberedShapes((KnownShape(of(WELL), seen=1e12), KnownShape(of(GONE), seen=0.0))))
+
+    assert [each.seen for each in cluster.history.shapes()] == [1e9]
 
 
 def test_latest_of_too_many_shapes_are_remembered(cluster: Cluster) -> None:
@@ -377,7 +383,7 @@ def test_declared_shapes_are_last_and_can_be_withdrawn(cluster: Cluster) -> None
 
     assert version < declared == cluster.history.version
     assert cluster.history.shapes()[1] == KnownShape(of(WELL), declared=True)
-    # What is declared says what a label means.
+    # A declared shape gives a label its meaning.
     assert cluster.see(replace(GONE, label=BLUE)).health
     cluster.history.declare(Declared())
     assert not any(each.declared for each in cluster.history.shapes())

@@ -11,7 +11,7 @@ from tests.worlds.notation import table
 MANY, LONG = 32, 100_000
 
 KEYS = [
-    # the key of a label                                    varied  set later
+    # the key of a label                               varied set later
     ("topology.kubernetes.io/zone",                    True,  False),
     ("topology.ebs.csi.aws.com/zone",                  True,  False),
     ("topology.disk.csi.azure.com/zone",               True,  False),

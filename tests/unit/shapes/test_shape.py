@@ -168,7 +168,7 @@ T4, ZONE_B = selecting("In", "y", key="nvidia.com/gpu.product"), selecting("In",
 PLACE = ZONE_B.selector
 
 COMING = [
-    # what it shows                             the shape   the pod                         why not
+    # what it shows                            the shape the pod                             why not
     ("another place",                          LABELLED, ZONE_B,                             None),
     ("a label of no node",                     POOLS,    selecting("Exists", key="x"),       Unmet.AFFINITY),
     ("a label that an agent will set",         POOLS,    T4,                                 None),
@@ -187,7 +187,7 @@ def test_pod_may_go_to_a_new_node_of_a_shape(
 
 
 COVERED = [
-    # what it shows                       a node                                            covered
+    # what it shows       a node                                                   covered
     ("another value",     standing(pool="c"),                                      False),
     ("another label",     standing(pool="a", x="y"),                               False),
     ("without the label", standing(),                                              False),
