@@ -115,19 +115,12 @@ def test_zone_of_several_sockets_is_not_aligned_by_socket() -> None:
     assert written(cpu_manager.topology_hints(CpuState(layout, BY_SOCKET, 0, 0b01), wants(1))) == "1p"
 
 
-def test_disabled_manager_has_no_state() -> None:
+def test_assumed_machine_is_charged_in_whole_cpus_once() -> None:
+    host = node("cpu=6//4500m", "cpu=6")
+    assert cpus_of(host).free.bit_count() == 10
     assert cpu_manager.state(node("cpu=8", cpu_manager=CpuManager.NONE)) is None
-    assert cpu_manager.state(machine("cpu=0-7", cpu_manager=CpuManager.NONE)) is None
-
-
-def test_assumed_machine_is_charged_once() -> None:
-    host = node("cpu=6//4", "cpu=6")
 
     assert cpus_of(replace(host, stock=machine("cpu=0-5", "cpu=6-11", free="0,7").stock)).free == 1 | 1 << 7
-
-
-def test_part_of_a_cpu_is_not_free() -> None:
-    assert cpus_of(node("cpu=8//7500m")).free.bit_count() == 7
 
 
 TWO = machine("cpu=0-3,8-11", "cpu=4-7,12-15", threads=2)

@@ -103,11 +103,7 @@ def test_reserved_cpu_is_never_free() -> None:
     after, _ = observe(COUNTS, APP, seen("0:cpu=1 1:cpu=1"), by_zones("0:cpu=9 1:cpu=3"))
 
     assert free_cpus(after) == "1-3,5-7"
-
-
-def test_cpus_known_by_id_are_counted_once() -> None:
     after, _ = observe(TWO, APP, seen("1-2 / 0:cpu=2"), by_zones("0:cpu=3 1:cpu=4"))
-
     assert free_cpus(after) == "3-7"
 
 

@@ -74,23 +74,6 @@ def many(count: int, each: str = PLAIN) -> str:
     return " | ".join([each] * count)
 
 
-ANSWERED = [
-    # what it shows                         zones policy       the pod
-    ("an ordinary pod on sixteen zones", 16, "restricted",  many(10)),
-    ("thousands on two zones",           2,  "best-effort", many(2000)),
-    ("nothing that zones have",          64, "restricted",  "cpu=100m.."),
-    ("CPUs and devices under none",      34, "none",        "cpu=1 gpu=1"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("zones", "policy", "pod"), table(ANSWERED))
-def test_pod_within_the_work_limit_is_answered(zones: int, policy: str, pod: str) -> None:
-    bare = node(*["cpu=16 gpu=4"] * zones, policy=policy)
-    host = bare if zones > work_limit.MOST_ZONES else of_zones(zones, policy)
-
-    assert work_limit.answerable(host, asks(pod))
-
-
 SCORING = of_zones(8, "best-effort", options=SCORED)
 
 NOT_ANSWERED = [

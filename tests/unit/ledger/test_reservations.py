@@ -508,15 +508,6 @@ def test_pod_holds_what_the_agent_reports() -> None:
     assert free_ids(ledger) == "2,4-7"
 
 
-def test_agent_report_precedes_the_pod_annotation() -> None:
-    ledger = observing()
-    annotated = PlacementRecord(zones("0 cpu=2 mem=1Gi"), Source.OBSERVED)
-    ledger.update_pod("m", replace(bound("a"), record=annotated))
-    ledger.update_observed("m", {"a": B}, now=NOW)
-
-    assert counted(ledger, "a").record == B
-
-
 def test_agent_report_counts_for_any_request() -> None:
     """The pod was resized since, or served in a way that is not implemented here."""
     ledger = observing()
