@@ -82,8 +82,8 @@ LIES: Json = {
 @pytest.mark.parametrize("what", LIES)
 def test_difference_is_found_in_both_modes(what: str) -> None:
     recording = lie(predicted(drawn(2, "trace")), what)
-    found = list(differences(recording, Counter()))
-    assert [(each.mode, each.what) for each in found] == [("observed", what), ("alone", what)]
+    different = list(differences(recording, Counter()))
+    assert [(each.mode, each.what) for each in different] == [("observed", what), ("alone", what)]
 
 
 def test_refused_start_of_a_valid_node_is_a_difference() -> None:

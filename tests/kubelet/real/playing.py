@@ -112,8 +112,8 @@ class Stage:
         return await self._status(name)
 
     async def _status(self, name: str) -> Json:
-        found: Json = (await ask(self.api, "GET", f"{PODS}/{name}")).body.get("status", {})
-        return found
+        status: Json = (await ask(self.api, "GET", f"{PODS}/{name}")).body.get("status", {})
+        return status
 
     async def reported(self) -> Mapping[str, object]:
         """By UID, what the agent reports of pods."""

@@ -62,8 +62,8 @@ async def _scheduler_state(api: ApiClient, name: str) -> SchedulerState:
     """What a scorer knows that starts now."""
     cluster, (state, pods) = ClusterState(complete=True), listening()
     for store, path in ((cluster.nodes, NODES), (cluster.topologies, TOPOLOGIES)):
-        found = await ask(api, "GET", f"{path}/{name}")
-        store.put(name, found.body)
+        answer = await ask(api, "GET", f"{path}/{name}")
+        store.put(name, answer.body)
     snapshot = cluster.snapshot()
     assert not snapshot.problems, snapshot.problems
     await state.update_snapshot(snapshot)

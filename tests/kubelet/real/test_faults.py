@@ -72,7 +72,7 @@ class Scene:
         await self.courses[machine.name].send(MEANWHILE)
 
     async def settled(self, machine: Machine) -> None:
-        """Return when every pod of a node is refused, or taken, and its agent has told of it."""
+        """Return when every pod of a node is refused, or taken, and its agent has reported it."""
         stage = self.courses[machine.name].stage
 
         async def open_pods() -> list[str]:
@@ -184,9 +184,9 @@ CASES: Mapping[Machine, Sequence[Case]] = {
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_wrong_beliefs_end_soon_after_a_fault(version: str, tell: Callable[[str], None]) -> None:
     async with _scene(version) as scene:
-        found = await asyncio.gather(*(_play(scene, machine, cases) for machine, cases in CASES.items()))
-        found = [*found, await _restart_the_api_server(scene)]
-    happened = [one for several in found for one in several]
+        outcomes = await asyncio.gather(*(_play(scene, machine, cases) for machine, cases in CASES.items()))
+        outcomes = [*outcomes, await _restart_the_api_server(scene)]
+    happened = [one for several in outcomes for one in several]
     for one in happened:
         tell(f"{version} {one}")
     assert not [str(one) for one in happened if one.looks < FEWEST_LOOKS]

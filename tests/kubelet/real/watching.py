@@ -108,8 +108,8 @@ def truth(kubelet: RealKubelet, answers: Answers | None) -> Truth:
 def _read(file: Path) -> Json | None:
     if not file.exists():
         return None
-    found: Json = json.loads(file.read_text())
-    return found
+    state: Json = json.loads(file.read_text())
+    return state
 
 
 def _entries(state: Json | None) -> Iterator[tuple[str, Json]]:
@@ -154,19 +154,19 @@ def _holding(answers: Answers | None, active: Mapping[str, PodName]) -> Iterator
 
 def _free(machine: Json, known: Truth, active: AbstractSet[str]) -> Amounts:
     """What is free on each zone, where that is known, if these pods have what stands in the files."""
-    found = Counter[tuple[int, str]]()
+    amounts = Counter[tuple[int, str]]()
     if known.cpus is not None:
         held = union(cpus for uid, cpus in known.cpus.items() if uid in active)
         free = ~(held | read_list(machine["reservedSystemCPUs"]))
         for zone in machine["zones"]:
             own = union(1 << cpu for core in zone["cores"] for cpu in core)
-            found[zone["id"], CPU] = (own & free).bit_count() * MILLI
+            amounts[zone["id"], CPU] = (own & free).bit_count() * MILLI
     if known.memory is not None:
-        found.update(known.memory)
+        amounts.update(known.memory)
         # What stands there of pods that are gone is free as soon as the next one comes.
         for uid, blocks in known.blocks.items():
             if uid not in active:
-                found.update(
+                amounts.update(
                     {(zone, one["type"]): one["size"] for one in blocks for zone in one["numaAffinity"]}
                 )
     if known.answers is not None:
@@ -174,8 +174,8 @@ def _free(machine: Json, known: Truth, active: AbstractSet[str]) -> Amounts:
         for resource, listed in machine["devices"].items():
             for one in listed:
                 for zone in one["zones"]:
-                    found[zone, resource] += (resource, one["id"]) in known.answers.well - gone
-    return found
+                    amounts[zone, resource] += (resource, one["id"]) in known.answers.well - gone
+    return amounts
 
 
 @dataclass
@@ -202,13 +202,13 @@ class Watch:
         at = monotonic()
         answers = await asyncio.gather(*map(_answers, self.kubelets.values()))
         # Whoever reads the objects after the files finds in them what is at least as new.
-        found = {
+        truths = {
             name: truth(kubelet, answer)
             for (name, kubelet), answer in zip(self.kubelets.items(), answers, strict=True)
         }
         with suppress(aiohttp.ClientError, OSError, _Away):
             await self._learn()
-        for name, known in found.items():
+        for name, known in truths.items():
             if belief := self._belief(name):
                 self.samples.setdefault(name, []).append(Sample(at, known, belief))
 
@@ -230,8 +230,8 @@ class Watch:
         answer = await ask(self.api, "GET", path)
         if answer.code != 200:
             raise _Away
-        found: list[Json] = answer.body["items"]
-        return found
+        items: list[Json] = answer.body["items"]
+        return items
 
     def _belief(self, name: str) -> Belief | None:
         capacity = self._state.reservations.free_capacity(name, now=monotonic())

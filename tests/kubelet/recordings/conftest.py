@@ -24,7 +24,7 @@ class Ledger:
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def compare(self, case: Json, *, ours: object, theirs: object) -> None:
-        """Settle one case; fails if it differs and nobody said so, or agrees although somebody did."""
+        """Settle one case; fails if it differs and is not listed, or agrees and is."""
         reason = self.different.get(case["id"])
         self.outcomes[reason.name if reason else "agree"] += 1
         if reason:

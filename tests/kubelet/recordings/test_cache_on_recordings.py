@@ -2,7 +2,7 @@
 The cache against the rules, on every state that real kubelets were recorded in.
 
 A state is the node as the rules know it before a recorded decision, and it takes the place of the one before
-on the board. Nodes of all recordings stand on one board, and each is asked beside some that came before it.
+on the board. Nodes of all recordings are on one board, and each is asked beside some that came before it.
 Decisions in a row ask with different intents, so that these are judged on real states as well.
 """
 

@@ -24,7 +24,7 @@ CLOSE = node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy="restrict
 FAR = node("cpu=8 mem=8Gi", "cpu=8/8/1 mem=8Gi", "cpu=8 mem=8Gi", policy="restricted", costs=NEAR)
 
 WORDS = [
-    # what it shows            strategy   node       what is asked      why
+    # what it shows            strategy   node       the pod            why
     ("one zone of two",        LEAST,     TWO,       "cpu=4 mem=1Gi",
         "one zone of two (12 deducted for each), no closer ones exist (6 added)"),
     ("the closest two",        LEAST,     CLOSE,     "cpu=12 mem=12Gi",

@@ -28,7 +28,7 @@ def report(has: str, cpus: str = "") -> PlacementRecord:
 
 
 POSSIBLE = [
-    # what it shows                              what is said
+    # what it shows                              the report
     ("CPUs and memory of a zone",                report("0 cpu=2 mem=1Gi", "1,9")),
     ("CPUs of two zones, memory on both",        report("0 cpu=2; 1 cpu=1; 0,1 mem=12Gi", "1,9,4")),
     ("a device without a zone",                  report("- nic=1")),
@@ -43,7 +43,7 @@ def test_possible_report_is_believed(record: PlacementRecord) -> None:
 
 
 IMPOSSIBLE = [
-    # what it shows                        what is said
+    # what it shows                        the report
     ("an unknown zone",                    report("7 mem=1Gi")),
     ("a CPU reserved for the system",      report("0 cpu=1", "8")),
     ("a CPU of another zone",              report("0 cpu=1", "4")),

@@ -52,7 +52,7 @@ def test_with_too_many_devices_any_may_be_listed() -> None:
 
 
 MAY = [
-    # what it shows         what is left out, what is asked for, and whether it may be listed
+    # what it shows         what is left out, the names, and whether it may list them
     ("some of it",      LeftOut(0.0, frozenset({GPU})),      {GPU, NIC}, False),
     ("all of it",       LeftOut(0.0, frozenset({GPU, NIC})), {GPU},      True),
     ("nothing to list", LeftOut(0.0, frozenset()),           set(),      True),
