@@ -132,13 +132,6 @@ def test_intent_on_a_node_that_aligns_less(
     assert (verdict.refusal and verdict.refusal.cause) == cause
 
 
-def test_refusal_names_all_resources_not_aligned() -> None:
-    host = node("gpu=2", "gpu=2", policy="restricted", totals="cpu=32 mem=20Gi gpu=4")
-    verdict = evaluate(host, asks(SMALL), means("restricted *"))
-
-    assert wording.of_node(verdict) == "has a kubelet that does not align cpu and memory"
-
-
 WHY_SHARED = [
     # what it shows                pod                                           because
     ("the pod is not Guaranteed",  pod("cpu=4.. mem=4Gi"),                       "the pod is Burstable"),

@@ -17,7 +17,7 @@ from numalign.ledger.model import (
     Source,
     Stage,
 )
-from numalign.ledger.reservations import KEPT_SECONDS, LAG_SECONDS, RELEASE_SECONDS, Reservations
+from numalign.ledger.reservations import KEPT_SECONDS, LAG_SECONDS, Reservations
 from numalign.model import demand
 from numalign.model.attributes import Attributes
 from numalign.model.intent import Scope
@@ -154,17 +154,6 @@ def test_only_reservation_of_an_unseen_pod_expires(ledger: Reservations) -> None
     assert [pod.uid for pod in ledger.expire(NOW + KEPT_SECONDS)] == ["unseen"]
     assert [pod.uid for pod in ledger.expire(NOW + 10 * KEPT_SECONDS)] == ["later"]
     assert (ledger.node_of("unseen"), cpus(ledger, "other")) == (None, [0, 4])
-
-
-def test_node_without_topology_can_be_reserved(ledger: Reservations) -> None:
-    ledger.reserve("dark", pod("a"), None)
-
-    assert ledger.predict("dark", asks("cpu=1 mem=1Gi"), now=NOW) is None
-    assert (ledger.free_capacity("dark", now=NOW), ledger.node_info("dark")) == (None, None)
-    assert ledger.node_of("a") == "dark"
-    # Once it is known, the pod may be in any zone.
-    ledger.update_node(replace(PAIR, name="dark"))
-    assert cpus(ledger, "dark") == [0, 0]
 
 
 def test_later_prediction_ends_doubt_of_a_reservation(ledger: Reservations) -> None:
@@ -315,26 +304,11 @@ def test_reserved_pod_may_have_come_and_gone(ledger: Reservations) -> None:
     assert known(ledger, "late").doubtful
 
 
-def test_annotation_of_a_seen_pod_ends_the_doubt(doubtful: Reservations) -> None:
-    doubtful.update_pod("pair", running("late", 0, source=Source.OBSERVED))
-
-    assert (capacity(doubtful).basis, cpus(doubtful)) == (Basis.OBSERVED, [0, 4])
-
-
 def test_agent_report_ends_the_doubt(doubtful: Reservations) -> None:
     doubtful.update_observed("pair", {"late": report("0 cpu=4")}, now=NOW)
 
     assert [pod.doubtful for pod in doubtful.counted_pods()] == [False]
     assert (capacity(doubtful).basis, cpus(doubtful)) == (Basis.OBSERVED, [0, 4])
-
-
-@pytest.mark.parametrize(("name", "since"), [("pair", NOW - RELEASE_SECONDS - 1), ("dark", NOW)])
-def test_old_pod_and_dark_node_have_no_doubt(ledger: Reservations, name: str, since: float) -> None:
-    ledger.update_pod(name, running("leaver", 0, since=NOW - 100))
-    ledger.update_pod(name, running("late", 1, since=since))
-    ledger.remove_pod("leaver", now=NOW)
-
-    assert known(ledger, "late").record
 
 
 def test_deletion_makes_later_pods_doubtful(ledger: Reservations) -> None:
@@ -525,15 +499,6 @@ def test_agent_report_counts_for_any_request() -> None:
     assert free_ids(ledger) == "2-3,5-6"
 
 
-def test_report_counts_once_the_pod_is_known() -> None:
-    ledger = observing()
-    ledger.update_observed("m", {"a": A}, now=NOW)
-    assert free_ids(ledger) == "1-7"
-
-    ledger.update_pod("m", bound("a"))
-    assert (counted(ledger, "a").record, free_ids(ledger)) == (A, "2,4-7")
-
-
 def test_report_of_a_pod_of_another_node_is_void(ledger: Reservations) -> None:
     ledger.update_pod("pair", running("a", 0))
     for name in ("other", "unknown"):
@@ -569,15 +534,6 @@ def test_pod_missing_from_reports_keeps_its_claim(
     ledger.update_observed("m", then, now=NOW)
 
     assert (capacity(ledger, "m").basis, free_ids(ledger)) == (Basis.OBSERVED, free)
-
-
-def test_nothing_of_a_pod_is_remembered_beyond_its_end() -> None:
-    ledger = observing(a=A)
-    ledger.update_observed("m", {}, now=NOW)
-    ledger.remove_pod("a", now=NOW)
-    ledger.update_pod("m", bound("a"))
-
-    assert counted(ledger, "a").record is None
 
 
 def test_impossible_report_falls_back_to_the_annotation() -> None:
