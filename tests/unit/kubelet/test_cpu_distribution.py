@@ -1,10 +1,11 @@
-"""How many CPUs each zone gives: examples, and the kubelet's own walk in memory like its own."""
+"""How many CPUs each zone gives, compared with the kubelet's own walk in memory like its own."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from numalign.kubelet import cpu_distribution
 from numalign.kubelet.cpu_distribution import DistributionRequest
 from numalign.kubelet.cpu_manager import LEAST_SHARING, LEAST_SPLIT
 from numalign.model.options import KubeletChange
-from tests.worlds.notation import options
+from tests.worlds.notation import options, table
 
 
 def request(
@@ -35,6 +36,23 @@ def test_unevenness_has_three_decimals() -> None:
     assert plan
     assert plan.zones == (1,)
     assert plan.balance == 0.471
+
+
+SOCKETS = [
+    # what it shows                              version  zones   what each gives
+    ("up to 1.36 sockets do not decide",         36,      (0, 2), (4, 4)),
+    ("one socket comes before a better balance", 37,      (0, 1), (2, 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("minor", "zones", "shares"), table(SOCKETS))
+def test_sockets_decide_from_1_37_on(minor: int, zones: tuple[int, ...], shares: tuple[int, ...]) -> None:
+    by_socket = [0b01, 0b01, 0b10, 0b10] if minor >= 37 else None
+    wanted = request([6, 2, 6, 2], 8, per_zone=4, minor=minor)
+    plan = cpu_distribution.distribution(replace(wanted, sockets=by_socket))
+
+    assert plan
+    assert (plan.zones, (plan.share,) * 2) == (zones, shares)
 
 
 # The walk itself, without any of the short cuts.
