@@ -205,13 +205,6 @@ def test_pod_level_resources_are_admitted_as_one(
         assert written(admit(replace(kubelet, policy=policy), whole), like=like) == like
 
 
-def test_since_1_37_no_memory_request_needs_no_block() -> None:
-    whole = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
-    kubelet = replace(TEN, options=options("PodLevelResourceManagers", minor=37))
-
-    assert admit(kubelet, whole).placement.grants[1].amounts == {}
-
-
 def test_since_1_38_pod_scope_counts_init_memory() -> None:
     whole = demand.of(pod("init cpu=1 mem=1Gi huge=1Gi", "cpu=1 mem=1Gi"))
     for minor, counted in ((37, False), (38, True)):

@@ -1,11 +1,10 @@
-"""The CPU manager under policy static: its hints, and which CPUs a container gets from which zone."""
+"""The CPU manager under policy static; recordings prove its hints and what it gives to containers."""
 
 from dataclasses import replace
 
 import pytest
 
 from numalign.kubelet import cpu_manager
-from numalign.kubelet.admission_errors import RejectionReason
 from numalign.kubelet.cpu_manager import CpuState
 from numalign.kubelet.hint_sets import listed
 from numalign.kubelet.topology_manager import ResourceHints
@@ -16,7 +15,6 @@ from numalign.model.options import Options
 from tests.worlds.notation import asks, machine, node, options, table, zone_ids
 
 PLAIN = options()
-CORES_ONLY = options("full-pcpus-only")
 BY_SOCKET = options("align-by-socket")
 SHARED = options("distribute-cpus-across-numa")
 SPREAD = options("distribute-cpus-across-cores")
@@ -33,23 +31,12 @@ def cpus_of(host: Node) -> CpuState:
     return state
 
 
-def given(before: CpuState, step: Step, inside: int | None = None) -> tuple[CpuState, str]:
-    """The CPUs after a container, and those that it got."""
-    outcome = cpu_manager.allocate(before, step, inside)
-    assert not isinstance(outcome, RejectionReason)
-    after, taken = outcome
-    return after, render_list(taken)
-
-
 def written(offers: list[ResourceHints]) -> str:
     """Hints as masks with p for what is preferred: `1p 10p 11`."""
     [offer] = offers
     return " ".join(f"{mask:b}{'p' * (offer.preferred >> mask & 1)}" for mask in listed(offer.possible))
 
 
-USED = node("cpu=6//4", "cpu=6//6")
-RESERVED = node("cpu=16/15", "cpu=16/15")
-WIDE = node("cpu=8", "cpu=8", "cpu=8", "cpu=8")
 BARE = node("cpu=8/7", "mem=10Gi", "cpu=8")
 HIDDEN = node("cpu=8", "mem=10Gi", "cpu=8")
 
@@ -66,23 +53,6 @@ IN_USE = [
 @pytest.mark.parametrize("host", table(IN_USE))
 def test_unused_node_has_all_its_cpus(host: Node) -> None:
     assert cpus_of(host).emptied() == cpus_of(host.emptied())
-
-
-# The first one restates topology_hints_test.go of the kubelet's CPU manager.
-HINTS = [
-    # what it shows                            node      cpus hints
-    ("one zone is enough, but only one can",     USED,     5,  "10p 11"),
-    ("reserved CPUs make one zone look enough",  RESERVED, 16, "11"),
-    ("one CPU more, and both are what it takes", RESERVED, 17, "11p"),
-    ("a set of zones serves if its sum does",    WIDE,     20, "111p 1011p 1101p 1110p 1111"),
-    ("a zone without CPUs is in no hint",        BARE,     7,  "1p 100p 101"),
-    ("a zone whose CPUs are all reserved is",    HIDDEN,   8,  "1p 11 100p 101 110 111"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("host", "cpus", "hints"), table(HINTS))
-def test_hints_by_zone(host: Node, cpus: int, hints: str) -> None:
-    assert written(cpu_manager.topology_hints(cpus_of(host), wants(cpus))) == hints
 
 
 # Two sockets of two zones each, as topoDualSocketMultiNumaPerSocketHT of the kubelet's tests.
@@ -124,36 +94,6 @@ def test_assumed_machine_is_charged_in_whole_cpus_once() -> None:
 
 
 TWO = machine("cpu=0-3,8-11", "cpu=4-7,12-15", threads=2)
-CACHED = machine("cpu=0-7,16-23", threads=2, caches=("0-3,16-19", "4-7,20-23"), free="2-6,18-22")
-
-
-def test_since_1_34_one_cache_serves_an_odd_number() -> None:
-    by_cache = [options("prefer-align-cpus-by-uncorecache", minor=minor) for minor in (33, 34)]
-    taken = [given(cpus_of(replace(CACHED, options=chosen)), wants(5), 0b01)[1] for chosen in by_cache]
-
-    assert taken == ["2-4,18-19", "4-6,20-21"]
-
-
-# full-pcpus-only: only whole cores, and of the whole node rather than of the affinity.
-FOUR = machine("cpu=0-1,4-5", "cpu=2-3,6-7", threads=2, reserved="0", options=CORES_ONLY)
-THREAD = machine("cpu=0-1,4-5", "cpu=2-3,6-7", threads=2, reserved="0", free="4", options=CORES_ONLY)
-
-WHOLE = [
-    # what it shows                                        node       cpus inside taken, if any
-    ("no part of a core",                                 FOUR,   3, 0b10, None),
-    ("the core beside the reserved CPU is none",          FOUR,   8, 0b11, None),
-    ("all others together are enough",                    FOUR,   6, 0b11, "1-3,5-7"),
-    ("the affinity first, even if that is no whole core", FOUR,   4, 0b01, "1-2,4-5"),
-    ("only the thread beside the reserved CPU is left",   THREAD, 2, 0b01, None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("host", "cpus", "inside", "taken"), table(WHOLE))
-def test_only_whole_cores_are_given_out(host: Node, cpus: int, inside: int | None, taken: str | None) -> None:
-    if taken is None:
-        assert cpu_manager.allocate(cpus_of(host), wants(cpus), inside) is RejectionReason.SMT_ALIGNMENT
-    else:
-        assert given(cpus_of(host), wants(cpus), inside)[1] == taken
 
 
 RESERVING = [

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.kubelet.admit import admit, charge
-from numalign.kubelet.managers_state import read_state
-from numalign.kubelet.numa_scores import Use, better, mean, tie_break
+from numalign.kubelet.numa_scores import Use, better, mean
 from numalign.model.node import CpuManager, MemoryManager, Node
 from tests.worlds.notation import asks, node, options, table
 
@@ -70,11 +69,6 @@ def test_of_three_zones_each_can_be_better_than_another() -> None:
     """Zone 1 beats zone 0, zone 2 disagrees with zone 1, and would have beaten zone 0."""
     zones = ["cpu=10 mem=10Gi", "cpu=10//8 mem=10Gi//4Gi", "cpu=10//4 mem=10Gi//6Gi"]
     assert taken(packed(*zones), SMALL) == [(1,)]
-
-
-def test_the_option_is_of_single_numa_node_only() -> None:
-    busy = packed("cpu=8 mem=8Gi", "cpu=8//4 mem=8Gi//4Gi")
-    assert taken(replace(busy, policy=node(policy="restricted").policy), SMALL) == [(0,)]
 
 
 def test_illustration_of_the_kep() -> None:
@@ -133,34 +127,6 @@ def test_strategy_decides_among_equal_zones(
 ) -> None:
     scored = options(minor=38, strategy=strategy, weights=weights)
     assert taken(node(*zones, policy=policy, options=scored), SMALL) == [chosen]
-
-
-def test_scores_come_after_the_width_and_the_distance() -> None:
-    costs: dict[tuple[int, ...], int] = {(at, at): 10 for at in range(3)}
-    costs |= {(0, 1): 12, (0, 2): 21, (1, 2): 12}
-    closest = options("prefer-closest-numa-nodes", minor=38, strategy="most-allocated")
-    zones = ["cpu=4 mem=9Gi", "cpu=4 mem=9Gi", "cpu=4//2 mem=9Gi//5Gi"]
-    wide = node(*zones, policy="best-effort", costs=costs, options=closest)
-    assert taken(wide, "cpu=6 mem=12Gi") == [(1, 2)]
-
-
-FULLER = options(minor=38, strategy="most-allocated")
-
-
-def test_scores_also_rank_what_is_not_preferred() -> None:
-    """CPUs need both zones and memory one of them, so each zone is as good as the other."""
-    start = node("cpu=4 mem=8Gi", "cpu=4//3 mem=8Gi", policy="best-effort", options=FULLER)
-    split = replace(start, zones=(replace(start.zones[0], assignments=1), start.zones[1]))
-    assert taken(start, "cpu=6 mem=1Gi") == [(0, 1)]
-    assert taken(split, "cpu=6 mem=1Gi") == [(0,)]
-
-
-def test_a_mask_keeps_the_score_with_which_it_was_first() -> None:
-    """Zone 0 has 25 and could have 65, and zone 1 has 55."""
-    busy = node("cpu=10 mem=10Gi//0", "cpu=10//4 mem=10Gi", policy="best-effort", options=FULLER)
-    choose = tie_break(busy, read_state(busy, set()))
-    assert choose
-    assert choose(["cpu", "memory"], [(0b01, 0b11), (0b11, 0b01), (0b10, 0b11)]) == 0b10
 
 
 @given(
