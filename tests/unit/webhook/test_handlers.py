@@ -634,7 +634,7 @@ async def test_before_the_snapshot_it_lives_but_is_not_ready(webhook: Webhook) -
 
 
 async def test_the_page_of_metrics_tells_the_cluster(served: Webhook) -> None:
-    served.clock.seconds = 7
+    served.clock.advance(7)
     async with served.open() as caller:
         told = [
             await caller.metric("numalign_nodes", topology="known"),
