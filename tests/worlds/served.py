@@ -1,10 +1,11 @@
-"""A program that runs in the process of its tests, and what it writes into its log."""
+"""Programs that run in the process of their tests, against an API server in it, and what they log."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import aiohttp
@@ -13,6 +14,12 @@ import pytest
 
 from numalign.runtime.server import Stop
 from tests.worlds.log import RecordedLog
+from tools.clusters.fake_api import FakeApi
+
+LOCAL = ("--bind", "127.0.0.1", "--port", "0", "--metrics-port", "0", "--drain-seconds", "0")
+"""Flags of a program that serves on free ports of this machine alone."""
+
+PLAIN = ("--insecure-http",)
 
 
 class Program(Protocol):
@@ -78,15 +85,41 @@ class Served:
         return status, orjson.loads(text)
 
     async def ask(self, path: str, call: object) -> Any:  # noqa: ANN401  JSON
-        """What is answered to a call that makes sense."""
+        """Return the document of an answer with status 200."""
+        status, document = await self.post(path, call)
+        assert status == HTTPStatus.OK, document
+        return document
+
+    async def post(self, path: str, call: object) -> tuple[int, Any]:
+        """Return status and document of an answer."""
+        body, headers = orjson.dumps(call), {"Content-Type": "application/json"}
         async with (
-            aiohttp.ClientSession() as session,
-            session.post(self.url(path), data=orjson.dumps(call)) as answer,
+            aiohttp.ClientSession(headers=headers) as session,
+            session.post(self.url(path), data=body) as answer,
         ):
-            assert answer.status == HTTPStatus.OK, await answer.text()
-            return await answer.json()
+            return answer.status, await answer.json()
 
     def url(self, path: str, port: str = "port") -> str:
         """Where a path of one of its ports is."""
         [listening] = self.told.of("server.listening")
         return f"http://127.0.0.1:{listening[port]}{path}"
+
+
+@dataclass
+class Launcher:
+    """A folder for files, an API server, and the log of the programs that run there."""
+
+    folder: Path
+    api: FakeApi
+    told: RecordedLog = field(default_factory=RecordedLog)
+
+    def kubeconfig(self) -> tuple[str, str]:
+        """Return flags that lead to the API server."""
+        path = self.api.kubeconfig(self.folder / "kubeconfig", namespace="numalign-system")
+        return "--kubeconfig", str(path)
+
+    def file(self, name: str, text: str) -> str:
+        """Write a file, and return its path."""
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
