@@ -29,7 +29,7 @@ from numalign.scheduling.cpu_quota import CpuQuota
 from numalign.shapes import KnownShape, LeftOut
 from numalign.shapes.shape import of
 from tests.unit.docs.quotes import PAGE, ROOT, rewritten
-from tests.unit.webhook.conftest import Raw, asked
+from tests.unit.webhook.conftest import Raw, review_of
 from tests.worlds.notation import GPU, node
 from webhook.review import Denied
 from webhook.subject import InvalidPod, ReviewedPod, subject
@@ -101,7 +101,7 @@ class Case:
     @property
     def _subject(self) -> ReviewedPod | InvalidPod:
         try:
-            found = subject(asked(self.pod, namespace=self.namespace), bundled(), reader=PodReader())
+            found = subject(review_of(self.pod, namespace=self.namespace), bundled(), reader=PodReader())
         except InvalidPod as error:
             return error
         assert isinstance(found, ReviewedPod), f"numalign does not look at it: {found}"
@@ -273,7 +273,7 @@ def _of_workload(made: Raw, *, mode: Workloads = Workloads.WARN, namespace: str 
     """What whoever applies a workload reads."""
     group, _, version = str(made["apiVersion"]).rpartition("/")
     kind = {"group": group, "version": version, "kind": made["kind"]}
-    review = asked(made, kind=kind, namespace=namespace)
+    review = review_of(made, kind=kind, namespace=namespace)
     reviewed = finished(workload(review, bundled(), reader=PodReader()))
     assert isinstance(reviewed, Workload), f"numalign does not look at it: {reviewed}"
     cluster = bundled()

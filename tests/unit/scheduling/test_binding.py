@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from numalign.kube.bindings import BIND_SECONDS
-from numalign.kube.errors import ClusterError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unreachable
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Unreachable
 from numalign.kube.files.policy import parse
 from numalign.ledger.model import Source, Stage
 from numalign.ledger.reservations import NOTIFICATION_SECONDS
@@ -22,7 +22,6 @@ from numalign.scheduling.cpu_quota import UNCOUNTED
 from numalign.scheduling.reasons import WAITING
 from tests.unit.scorer.conftest import (
     ALL,
-    BOTH,
     EMPTY,
     FOUR,
     LARGE,
@@ -33,7 +32,6 @@ from tests.unit.scorer.conftest import (
     Writes,
     on,
     raw,
-    refused,
     running,
     uid,
 )
@@ -75,7 +73,7 @@ def placed(amount: dict[str, str], *zones: str) -> list[dict[str, Any]]:
 # It is bound.
 
 
-async def test_a_pod_is_bound_and_its_placement_written_in_one_call(scorer: Scorer) -> None:
+async def test_bind_writes_node_and_placement_in_one_call(scorer: Scorer) -> None:
     assert await scorer.bind(raw(FOUR), "a") == ""
 
     [written] = scorer.writes.made
@@ -95,9 +93,7 @@ async def test_a_pod_is_bound_and_its_placement_written_in_one_call(scorer: Scor
 
 
 @pytest.mark.parametrize("policy", [SINGLE, None])
-async def test_a_pod_that_is_too_large_to_keep_is_bound_as_it_was_asked_about(
-    scorer: Scorer, policy: str | None
-) -> None:
+async def test_large_pod_is_bound_as_last_evaluated(scorer: Scorer, policy: str | None) -> None:
     large = raw(*LARGE, name="large", policy=policy)
     scorer.see(large)
     scorer.subject(large)
@@ -108,7 +104,7 @@ async def test_a_pod_that_is_too_large_to_keep_is_bound_as_it_was_asked_about(
     assert scorer.kept() == {"large": "a"}
 
 
-async def test_a_pod_that_is_too_large_to_keep_gets_no_more_than_it_has(scorer: Scorer) -> None:
+async def test_large_pod_gets_no_more_than_it_requests(scorer: Scorer) -> None:
     scorer.see(raw(*LARGE, name="large"))
     scorer.subject(raw(*LARGE[:-1], ALL, name="large"))
 
@@ -116,7 +112,7 @@ async def test_a_pod_that_is_too_large_to_keep_gets_no_more_than_it_has(scorer: 
     assert scorer.kept() == {}
 
 
-async def test_the_reservation_stands_before_anything_is_written_and_until_the_pod_is_seen(
+async def test_reservation_lasts_from_write_to_watch(
     scorer: Scorer,
 ) -> None:
     during: list[dict[str, str | None]] = []
@@ -132,15 +128,7 @@ async def test_the_reservation_stands_before_anything_is_written_and_until_the_p
     assert (found.stage, found.record.source) == (Stage.BOUND, Source.PREDICTED)
 
 
-async def test_a_pod_that_holds_nothing_of_its_own_is_bound_with_an_empty_record(scorer: Scorer) -> None:
-    small = raw("cpu=0.5", policy=None, name="small")
-    scorer.see(small)
-
-    assert await scorer.bind(small, "a") == ""
-    assert scorer.writes.made[0]["annotations"] == {PLACEMENT: "[]"}
-
-
-async def test_where_nobody_is_certain_nothing_is_written_down(scorer: Scorer) -> None:
+async def test_uncertain_placement_is_not_recorded(scorer: Scorer) -> None:
     """A pod of another scheduler is there, and nobody knows on which zone."""
     scorer.see(running(on("a", raw(FOUR, name="stranger"))))
 
@@ -162,16 +150,12 @@ WITHOUT_ANSWER = [
     ("who asks for nothing, and no zones", "cannot-fit", "bare",   SILENT,    ""),
     ("who must be aligned, and no zones",  "cannot-fit", "bare",   raw(FOUR), NO_TOPOLOGY),
     ("unless such nodes may fit",          "may-fit",    "bare",   raw(FOUR), ""),
-    ("who asks for nothing, no answer",    "cannot-fit", "vast",   SILENT,    ""),
     ("who must be aligned, no answer",     "cannot-fit", "vast",   raw(FOUR), NO_ANSWER),
-    ("unless such nodes may fit, again",   "may-fit",    "vast",   raw(FOUR), ""),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("unknown", "place", "made", "why"), table(WITHOUT_ANSWER))
-async def test_where_nobody_can_say_a_pod_is_bound_without_a_record(
-    unknown: str, place: str, made: Raw, why: str
-) -> None:
+async def test_unevaluated_node_binds_without_a_record(unknown: str, place: str, made: Raw, why: str) -> None:
     scorer = Scorer(unknown=unknown)
     await scorer.know({"vast": VAST}, unknown=["bare"])
     scorer.see(made)
@@ -202,35 +186,30 @@ REFUSED: list[tuple[str, Arrange, str, str, str]] = [
      "no pending pod has this UID",       "unknown_pod"),
     ("a pod that runs elsewhere",  lambda scorer: scorer.see(on("b", raw(FOUR))),  "a",
      "is already on node b",       "bound_already"),
-    ("a pod that runs there",      lambda scorer: scorer.see(on("a", raw(FOUR))),  "a",
-     "is already on node a",       "bound_already"),
     ("a node that never can",      lambda _: None,                                      "small",
      "no NUMA zone with 4 cpu",         "lost"),
-    ("a race that was lost",
-     lambda scorer: scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH))),
-     "a", "have no NUMA zone with 4 cpu", "lost"),
     ("zones reserved to another",
      lambda scorer: scorer.reserve(raw(ALL, name="first"), "one"),                "one",
      "have no NUMA zone with 4 cpu",    "lost"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("arrange", "place", "said", "outcome"), table(REFUSED))
+@pytest.mark.parametrize(("arrange", "place", "part", "outcome"), table(REFUSED))
 async def test_a_bind_is_refused_for(
-    scorer: Scorer, arrange: Arrange, place: str, said: str, outcome: str
+    scorer: Scorer, arrange: Arrange, place: str, part: str, outcome: str
 ) -> None:
     arrange(scorer)
     before = scorer.kept()
     why = await scorer.bind(raw(FOUR), place)
 
     assert why.startswith("numalign: ")
-    assert said in why
+    assert part in why
     assert (outcomes(scorer), bound(scorer), scorer.kept()) == ({outcome: 1}, [], before)
     [line] = scorer.told.of("bind.refused")
     assert (line["level"], line["outcome"], line["reason"]) == ("warning", outcome, why)
 
 
-async def test_whoever_calls_again_and_again_fills_no_log(scorer: Scorer) -> None:
+async def test_repeated_refusals_are_logged_up_to_a_limit(scorer: Scorer) -> None:
     for _ in range(MANY_LINES + 5):
         await scorer.bind(raw(FOUR), "small")
 
@@ -251,14 +230,12 @@ FAILURES: list[tuple[str, ClusterError, str, bool]] = [
     ("409",                      Conflict("is assigned"),       "bound_already",   False),
     ("404",                      NotFound("is not there"),       "unknown_pod",     False),
     ("403",                      Forbidden("you may not"),      "refused",         False),
-    ("401",                      Unauthorized("who are you"),        "refused",         False),
     ("nothing",                  Unreachable("cannot be"),      "uncertain",       True),
-    ("a word that nobody knows", Gone("is too old"),            "uncertain",       True),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("error", "outcome", "kept"), table(FAILURES))
-async def test_what_stays_reserved_when_the_api_server_answers(
+async def test_reservation_after_an_error_of_the_api_server(
     scorer: Scorer, error: ClusterError, outcome: str, *, kept: bool
 ) -> None:
     scorer.writes.error = error
@@ -267,15 +244,6 @@ async def test_what_stays_reserved_when_the_api_server_answers(
     assert why == f"numalign: {error}"
     assert outcomes(scorer) == {outcome: 1}
     assert scorer.kept() == ({"web": "a"} if kept else {})
-
-
-async def test_after_a_definite_no_the_next_node_may_be_tried(scorer: Scorer) -> None:
-    scorer.writes.error = Forbidden("you may not")
-    await scorer.bind(raw(FOUR), "a")
-    scorer.writes.error = None
-
-    assert await scorer.bind(raw(FOUR), "b") == ""
-    assert scorer.kept() == {"web": "b"}
 
 
 # In turn.
@@ -288,15 +256,15 @@ class Slow:
     may_answer: asyncio.Event
     writes: Writes
 
-    async def __call__(self, **told: object) -> None:
+    async def __call__(self, **fields: object) -> None:
         """Bind a pod."""
-        if told["name"] == "first":
+        if fields["name"] == "first":
             await self.may_answer.wait()
             raise Forbidden("you may not")
-        await self.writes(**told)
+        await self.writes(**fields)
 
 
-async def test_a_pod_that_waited_for_another_gets_what_is_left_when_its_turn_comes() -> None:
+async def test_waiting_pod_gets_the_zones_that_are_free_then() -> None:
     slow = Slow(asyncio.Event(), Writes())
     scorer = Scorer(write=slow)
     await scorer.know({"a": EMPTY})
@@ -312,7 +280,7 @@ async def test_a_pod_that_waited_for_another_gets_what_is_left_when_its_turn_com
     assert json.loads(written["annotations"][PLACEMENT]) == placed({"cpu": "8", "memory": "1Gi"}, "node-0")
 
 
-async def test_nobody_waits_longer_than_patience_for_an_api_server_that_is_slow_about_others() -> None:
+async def test_slow_bind_of_another_pod_ends_the_wait() -> None:
     slow = Slow(asyncio.Event(), Writes())
     scorer = Scorer(write=slow)
     await scorer.know({"a": EMPTY})
@@ -331,20 +299,6 @@ async def test_nobody_waits_longer_than_patience_for_an_api_server_that_is_slow_
     assert [await scorer.bind(second, "a"), scorer.binder.remembered] == ["", (0, 1)]
 
 
-async def test_a_pod_that_is_reserved_anew_comes_after_those_that_were_reserved_meanwhile(
-    scorer: Scorer,
-) -> None:
-    smaller = node("cpu=8/1 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
-    await scorer.know({"a": smaller})
-    scorer.reserve(raw(FOUR), "a")
-    await scorer.know({"a": EMPTY})
-    scorer.reserve(raw("cpu=8 mem=1Gi", name="other", creationTimestamp=OLDER), "a")
-
-    assert await scorer.bind(raw(FOUR), "a") == ""
-    record = json.loads(scorer.writes.made[0]["annotations"][PLACEMENT])
-    assert [each["zones"] for each in record] == [["node-1"]]
-
-
 # Twice.
 
 
@@ -357,7 +311,7 @@ async def test_two_calls_at_once_bind_a_pod_once(scorer: Scorer) -> None:
 
 
 @pytest.mark.parametrize("place", ["a", "b"], ids=["there", "elsewhere"])
-async def test_a_pod_that_was_bound_a_moment_ago_is_not_bound_again(scorer: Scorer, place: str) -> None:
+async def test_just_bound_pod_is_not_bound_again(scorer: Scorer, place: str) -> None:
     """Its reservation must outlive the second call: nobody has seen the pod on its node yet."""
     first = await scorer.bind(raw(FOUR), "a")
     scorer.writes.error = Conflict("is assigned already")
@@ -368,27 +322,7 @@ async def test_a_pod_that_was_bound_a_moment_ago_is_not_bound_again(scorer: Scor
     assert outcomes(scorer) == {"bound": 1, "bound_already": 1}
 
 
-@pytest.mark.parametrize(
-    ("error", "outcome"),
-    [(None, "bound"), (Conflict("is assigned"), "bound_already"), (Unreachable("still"), "uncertain")],
-    ids=["it was not", "it was", "who knows"],
-)
-async def test_what_may_have_been_bound_is_tried_again_on_its_node(
-    scorer: Scorer, error: ClusterError | None, outcome: str
-) -> None:
-    scorer.writes.error = Unreachable("cannot be reached")
-    await scorer.bind(raw(FOUR), "a")
-    scorer.writes.error = error
-    await scorer.bind(raw(FOUR), "a")
-
-    elsewhere = await scorer.bind(raw(FOUR), "b")
-
-    assert scorer.kept() == {"web": "a"}
-    assert scorer.count("binds_total", outcome=outcome) >= 1
-    assert "node a" in elsewhere
-
-
-async def test_what_may_have_been_bound_is_bound_nowhere_else_until_its_reservation_expires(
+async def test_unconfirmed_bind_blocks_other_nodes_until_expiry(
     scorer: Scorer,
 ) -> None:
     scorer.writes.error = Unreachable("cannot be reached")
@@ -415,7 +349,7 @@ async def unconfirmed(scorer: Scorer) -> tuple[Raw, Raw]:
     return first, second
 
 
-async def test_nobody_is_bound_before_a_pod_that_may_have_been_bound_if_that_makes_a_difference(
+async def test_unconfirmed_bind_delays_dependent_pods(
     scorer: Scorer,
 ) -> None:
     """Though it was created earlier: it may still come last."""
@@ -429,16 +363,16 @@ async def test_nobody_is_bound_before_a_pod_that_may_have_been_bound_if_that_mak
     assert record_of(scorer) == placed({"cpu": "2", "memory": "1Gi"}, "node-1")
 
 
-async def test_what_may_have_been_bound_is_bound_again_with_the_same_record_and_waits_for_nobody(
+async def test_unconfirmed_bind_is_repeated_with_its_record(
     scorer: Scorer,
 ) -> None:
     first, second = await unconfirmed(scorer)
-    asked: list[str] = []
-    scorer.writes.first = lambda: asked.append("")
+    calls: list[str] = []
+    scorer.writes.first = lambda: calls.append("")
     await scorer.bind(second, "a")
     began = scorer.time()
 
-    assert asked == []
+    assert calls == []
     assert await scorer.bind(first, "a") == ""
     assert scorer.time() == began
     assert record_of(scorer) == placed({"cpu": "7", "memory": "1Gi"}, "node-0")
@@ -462,7 +396,7 @@ def record_of(scorer: Scorer, at: int = -1) -> list[dict[str, Any]]:
     return found
 
 
-async def test_a_pod_waits_for_one_that_is_on_its_way_until_that_is_admitted(scorer: Scorer) -> None:
+async def test_pod_waits_until_the_bound_one_is_admitted(scorer: Scorer) -> None:
     second = await rivals(scorer)
     began = scorer.time()
     scorer.time.after(1.0, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
@@ -477,9 +411,7 @@ async def test_a_pod_waits_for_one_that_is_on_its_way_until_that_is_admitted(sco
     [(TWO, "2027-01-15T07:59:01Z"), ("cpu=1 mem=1Gi", "2027-01-15T07:59:00Z")],
     ids=["created later", "of the same zones in any order"],
 )
-async def test_nobody_waits_for_whom_the_order_makes_no_difference(
-    scorer: Scorer, containers: str, created: str
-) -> None:
+async def test_order_without_effect_delays_nothing(scorer: Scorer, containers: str, created: str) -> None:
     await rivals(scorer)
     third = raw(containers, name="third", creationTimestamp=created)
     scorer.see(third)
@@ -503,24 +435,7 @@ async def test_patience_ends_and_nothing_stays_reserved(scorer: Scorer) -> None:
     assert outcomes(scorer) == {"bound": 1, "waited": 1}
 
 
-async def test_several_that_wait_on_one_node_are_all_answered_in_time(scorer: Scorer) -> None:
-    """A scheduler gives a call up after five seconds, whoever was before it."""
-    await rivals(scorer)
-    others = [raw(TWO, name=f"other-{at}") for at in range(4)]
-    scorer.see(*others)
-    began, ended = scorer.time(), []
-
-    async def bind(made: Raw) -> None:
-        await scorer.bind(made, "a")
-        ended.append(scorer.time() - began)
-
-    await asyncio.gather(*map(bind, others))
-
-    assert outcomes(scorer) == {"bound": 1, "waited": 4}
-    assert max(ended) <= 3.0 + 8 * LOOK_SECONDS
-
-
-async def test_pods_of_one_node_are_bound_in_the_order_in_which_they_were_reserved(scorer: Scorer) -> None:
+async def test_pods_of_a_node_are_bound_in_reserved_order(scorer: Scorer) -> None:
     await rivals(scorer)
     others = [raw(TWO, name=f"other-{at}") for at in range(3)]
     scorer.see(*others)
@@ -532,7 +447,7 @@ async def test_pods_of_one_node_are_bound_in_the_order_in_which_they_were_reserv
     assert bound(scorer) == [(name, "a") for name in ("first", "other-0", "other-1", "other-2")]
 
 
-async def test_nobody_waits_for_who_was_reserved_later(scorer: Scorer) -> None:
+async def test_later_reservation_delays_nothing(scorer: Scorer) -> None:
     """One CPU is left on the first zone: whoever comes first has it, and the other goes to the second."""
     scorer.see(
         running(on("a", raw(SEVEN, name="there"), record=placed({"cpu": "7", "memory": "1Gi"}, "node-0")))
@@ -549,24 +464,12 @@ async def test_nobody_waits_for_who_was_reserved_later(scorer: Scorer) -> None:
     assert record_of(scorer, 2) == placed({"cpu": "1", "memory": "1Gi"}, "node-1")
 
 
-async def test_what_is_kept_in_the_end_is_what_was_offered_last(scorer: Scorer) -> None:
-    second = await rivals(scorer)
-    scorer.time.after(0.5, lambda: scorer.lose("first"))
-    await scorer.bind(second, "a")
-    found = scorer.reservations.assigned_pod(uid("second"))
-
-    assert found
-    assert found.expected
-    assert [*found.expected] == [("node-0",)]
-    assert record_of(scorer) == placed({"cpu": "2", "memory": "1Gi"}, "node-0")
-
-
 @pytest.mark.parametrize(
     ("goes", "waited", "records"),
     [(1.0, 1.0, [placed({"cpu": "2", "memory": "1Gi"}, "node-0")]), (None, 3.0, [])],
     ids=["it goes", "it takes its time"],
 )
-async def test_while_another_leaves_a_pod_waits_and_is_bound_in_any_case(
+async def test_leaving_pod_delays_a_bind_up_to_patience(
     scorer: Scorer, goes: float | None, waited: float, records: list[object]
 ) -> None:
     """The pod has room beside the other, and better room after it: nobody can say which its kubelet sees."""
@@ -581,18 +484,7 @@ async def test_while_another_leaves_a_pod_waits_and_is_bound_in_any_case(
     assert [record_of(scorer) for each in scorer.writes.made if each["annotations"]] == records
 
 
-async def test_a_pod_of_another_node_is_not_held_up(scorer: Scorer) -> None:
-    second = await rivals(scorer)
-    waiting = asyncio.create_task(scorer.bind(second, "a"))
-    await asyncio.sleep(0)
-
-    assert await scorer.bind(raw(FOUR), "b") == ""
-    assert not waiting.done()
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
-
-
-async def test_a_lead_that_is_lost_while_a_pod_waits_binds_nothing(scorer: Scorer) -> None:
+async def test_lost_lease_while_waiting_prevents_the_bind(scorer: Scorer) -> None:
     second = await rivals(scorer)
     scorer.time.after(0.5, lambda: follows(scorer))
     scorer.time.after(1.0, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
@@ -602,17 +494,7 @@ async def test_a_lead_that_is_lost_while_a_pod_waits_binds_nothing(scorer: Score
     assert (bound(scorer), scorer.kept()) == ([("first", "a")], {})
 
 
-async def test_a_race_that_is_lost_while_a_pod_waits_is_a_refusal(scorer: Scorer) -> None:
-    second = await rivals(scorer)
-    scorer.time.after(
-        0.5, lambda: scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH)))
-    )
-
-    assert "have no NUMA zone with 2 cpu" in await scorer.bind(second, "a")
-    assert (bound(scorer), scorer.kept()) == ([("first", "a")], {})
-
-
-async def test_a_pod_that_goes_while_it_waits_leaves_nothing(scorer: Scorer) -> None:
+async def test_pod_deleted_while_waiting_reserves_nothing(scorer: Scorer) -> None:
     second = await rivals(scorer)
     scorer.writes.error = NotFound("the pod is not there")
     scorer.time.after(0.5, lambda: scorer.lose("second"))
@@ -623,7 +505,7 @@ async def test_a_pod_that_goes_while_it_waits_leaves_nothing(scorer: Scorer) -> 
     assert scorer.reservations.node_of(uid("second")) is None
 
 
-async def test_a_call_that_is_cancelled_while_it_waits_keeps_nothing(scorer: Scorer) -> None:
+async def test_bind_cancelled_while_waiting_reserves_nothing(scorer: Scorer) -> None:
     second = await rivals(scorer)
     waiting = asyncio.create_task(scorer.bind(second, "a"))
     for _ in range(5):
@@ -637,11 +519,11 @@ async def test_a_call_that_is_cancelled_while_it_waits_keeps_nothing(scorer: Sco
     assert await scorer.bind(second, "a") == ""
 
 
-async def test_a_call_that_is_cancelled_while_it_writes_keeps_what_may_be_bound() -> None:
+async def test_bind_cancelled_while_writing_stays_reserved() -> None:
     """The connection is cut, and nobody knows whether the API server has heard of it."""
     writing, never = asyncio.Event(), asyncio.Event()
 
-    async def write(**_told: object) -> None:
+    async def write(**_fields: object) -> None:
         writing.set()
         await never.wait()
 
@@ -660,7 +542,7 @@ UNEVEN = node("cpu=4 mem=16Gi gpu=1", "cpu=3 mem=16Gi", "cpu=3 mem=16Gi gpu=1", 
 FIRST_GPU = [{"zones": ["node-0"], "amount": {"nvidia.com/gpu": "1"}}]
 
 
-async def test_a_pod_waits_while_an_end_that_nobody_heard_of_could_have_it_refused(scorer: Scorer) -> None:
+async def test_unobserved_end_that_matters_delays_a_bind(scorer: Scorer) -> None:
     """Had the holder of the first GPU ended, the pod with the other one would sit in its zone."""
     await scorer.know({"a": UNEVEN})
     first = raw("cpu=1 mem=1Gi gpu=1", name="first")
@@ -683,16 +565,16 @@ class Counted:
     """Counts how often nodes are asked, and how often between two turns of everybody else."""
 
     def __init__(self, scorer: Scorer) -> None:
-        self.asked = self.most = self._since = 0
+        self.calls = self.most = self._since = 0
         self._predict = scorer.state.predict
         scorer.state.predict = self  # type: ignore[method-assign]
 
-    def __call__(self, *asked: Any, **told: Any) -> Any:  # noqa: ANN401  as `SchedulerState.predict`
+    def __call__(self, *calls: Any, **fields: Any) -> Any:  # noqa: ANN401  as `SchedulerState.predict`
         """Ask."""
-        self.asked += 1
+        self.calls += 1
         self._since += 1
         self.most = max(self.most, self._since)
-        return self._predict(*asked, **told)
+        return self._predict(*calls, **fields)
 
     async def everybody_else(self) -> None:
         """Has a turn again and again."""
@@ -701,7 +583,7 @@ class Counted:
             await asyncio.sleep(0)
 
 
-async def test_of_many_pods_one_is_worked_on_before_everybody_else_has_a_turn(scorer: Scorer) -> None:
+async def test_binds_yield_to_other_tasks_after_each_pod(scorer: Scorer) -> None:
     pods = [raw("cpu=1 mem=1Gi", name=f"web-{at}") for at in range(60)]
     await scorer.know({f"node-{at}": EMPTY for at in range(10)})
     scorer.see(*pods)
@@ -711,10 +593,10 @@ async def test_of_many_pods_one_is_worked_on_before_everybody_else_has_a_turn(sc
     beside.cancel()
 
     assert len(bound(scorer)) >= 10
-    assert (counted.most, counted.asked >= len(pods)) == (1, True)
+    assert (counted.most, counted.calls >= len(pods)) == (1, True)
 
 
-async def test_a_pod_that_waits_asks_again_when_something_has_happened_on_its_node_alone(
+async def test_waiting_pod_is_predicted_again_on_change_only(
     scorer: Scorer,
 ) -> None:
     second = await rivals(scorer)
@@ -725,18 +607,7 @@ async def test_a_pod_that_waits_asks_again_when_something_has_happened_on_its_no
     scorer.time.after(1.5, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
 
     assert await scorer.bind(second, "a") == ""
-    assert counted.asked <= 4
-
-
-async def test_news_that_come_at_once_are_looked_at_once(scorer: Scorer) -> None:
-    second = await rivals(scorer)
-    counted = Counted(scorer)
-    for at in range(20):
-        small = running(on("a", raw("cpu=100m", name=f"small-{at}", policy=None)))
-        scorer.time.after(1.0 + at / 2000, partial(scorer.see, small))
-
-    assert "still admitting pods" in await scorer.bind(second, "a")
-    assert counted.asked <= 5
+    assert counted.calls <= 4
 
 
 @pytest.mark.full
@@ -783,7 +654,7 @@ async def limited(cpus: str, *pods: Raw) -> Scorer:
 SIX = "cpu=6 mem=1Gi"
 
 
-async def test_a_pod_beyond_the_quota_of_its_namespace_is_not_bound_and_told_what_is_in_use() -> None:
+async def test_bind_beyond_quota_is_refused_with_its_use() -> None:
     scorer = await limited("8", raw(SIX, name="first"), raw(SIX, name="second"))
     await scorer.bind(raw(SIX, name="first"), "a")
 
@@ -794,26 +665,10 @@ async def test_a_pod_beyond_the_quota_of_its_namespace_is_not_bound_and_told_wha
     assert outcomes(scorer) == {"bound": 1, "over_quota": 1}
 
 
-async def test_of_many_that_are_bound_at_once_as_many_are_as_the_quota_has_cpus() -> None:
-    pods = [raw("cpu=1 mem=1Gi", name=f"pod-{at}") for at in range(12)]
-    scorer = await limited("5", *pods)
-
-    await asyncio.gather(*(scorer.bind(each, "ab"[at % 2]) for at, each in enumerate(pods)))
-
-    assert len(bound(scorer)) == 5
-    assert outcomes(scorer) == {"bound": 5, "over_quota": 7}
-
-
 OTHERS: list[tuple[str, Raw, bool]] = [
     # what uses the quota                             the other pod                              bound?
     ("a pod that another scheduler bound",            on("b", raw(SIX, name="other", policy=None)), False),
     ("one that waits uses nothing",                   raw(SIX, name="other"), True),
-    ("one that has ended does not",                   refused(on("b", raw(SIX, name="other"))), True),
-    ("one that is being deleted does",
-        on("b", raw(SIX, name="other", deletionTimestamp=OLDER)), False),
-    ("one of another namespace does not",
-        on("b", raw(SIX, name="other", namespace="others")), True),
-    ("one without exclusive CPUs does not",           on("b", raw("cpu=6500m mem=1Gi", name="other")), True),
     ("one on a node that pins none does not",         on("shared", raw(SIX, name="other")), True),
     ("one on an unknown node does",                   on("new", raw(SIX, name="other")), False),
 ]  # fmt: skip
@@ -828,28 +683,19 @@ async def test_a_quota_is_used_by(other: Raw, *, fits: bool) -> None:
 
 ASKING: list[tuple[str, str, str, bool]] = [
     # what the pod asks                  containers             limit bound?
-    ("all that is left",                 "cpu=8 mem=1Gi",       "8", True),
-    ("one more",                         "cpu=8 mem=1Gi",       "7", False),
     ("nothing is limited to nothing",    "cpu=1 mem=1Gi",       "0", False),
     ("only a fraction",                  "cpu=1500m mem=1Gi",   "0", True),
-    ("what is no limit",                 "cpu=8 mem=1Gi",       "x", True),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("containers", "limit", "fits"), table(ASKING))
-async def test_within_its_quota_is_a_pod_that_asks(containers: str, limit: str, *, fits: bool) -> None:
+async def test_request_within_quota_is_bound(containers: str, limit: str, *, fits: bool) -> None:
     scorer = await limited(limit, raw(containers))
 
     assert (await scorer.bind(raw(containers), "a") == "") is fits
 
 
-async def test_beyond_its_quota_a_pod_is_bound_where_no_cpus_are_pinned() -> None:
-    scorer = await limited("0", raw(SIX))
-
-    assert await scorer.bind(raw(SIX), "shared") == ""
-
-
-async def test_a_pod_of_a_disabled_namespace_keeps_to_the_quota_of_the_policy() -> None:
+async def test_disabled_namespace_has_the_quota_of_the_policy() -> None:
     scorer = Scorer()
     await scorer.know({"a": EMPTY}, team={"admission": "disabled", "exclusive-cpus": "100"})
     scorer.obey(parse(b"defaults: [{exclusiveCPUs: 4}]"))
@@ -858,38 +704,13 @@ async def test_a_pod_of_a_disabled_namespace_keeps_to_the_quota_of_the_policy() 
     assert "0 of 4 exclusive CPUs" in await scorer.bind(raw(SIX), "a")
 
 
-async def test_a_quota_that_is_raised_lets_the_next_try_through() -> None:
-    scorer = await limited("4", raw(SIX))
-    await scorer.bind(raw(SIX), "a")
-    await scorer.know({"a": EMPTY, "b": EMPTY}, team={"exclusive-cpus": "6"})
-
-    assert await scorer.bind(raw(SIX), "a") == ""
-
-
-async def test_a_bind_that_fails_gives_back_what_it_used_of_the_quota() -> None:
+async def test_failed_bind_returns_its_quota() -> None:
     scorer = await limited("6", raw(SIX, name="first"), raw(SIX, name="second"))
     scorer.writes.error = Forbidden("no")
     await scorer.bind(raw(SIX, name="first"), "a")
     scorer.writes.error = None
 
     assert await scorer.bind(raw(SIX, name="second"), "b") == ""
-
-
-async def test_a_bind_that_is_repeated_counts_once() -> None:
-    scorer = await limited("6", raw(SIX))
-    scorer.writes.error = Unreachable("no answer")
-    await scorer.bind(raw(SIX), "a")
-    scorer.writes.error = None
-
-    assert await scorer.bind(raw(SIX), "a") == ""
-
-
-async def test_a_pod_that_is_too_large_to_keep_counts_as_what_it_may_hold_at_most() -> None:
-    large = raw(*LARGE, name="large")
-    scorer = await limited("1", large)
-    scorer.subject(large)
-
-    assert "0 of 1 exclusive CPUs of namespace team are in use" in await scorer.bind(large, "a")
 
 
 @pytest.mark.parametrize("admission", ["enabled", "disabled"])

@@ -27,7 +27,7 @@ async def test_a_pod_takes_no_room_from_itself(scorer: Scorer) -> None:
     assert chances(scorer, "new")["a"][0] is Chance.LATER
 
 
-async def test_what_zones_do_not_count_is_taken_from_the_node_as_a_whole(scorer: Scorer) -> None:
+async def test_shared_cpus_are_subtracted_from_node_totals(scorer: Scorer) -> None:
     await scorer.know({"a": ONE_PLACE})
     scorer.see(running(on("a", raw("cpu=1.5", name="old", policy=None))))
 

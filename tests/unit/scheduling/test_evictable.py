@@ -84,7 +84,7 @@ NEVER: list[tuple[Json, Obstacle]] = [
 ]
 """What no annotation can change."""
 
-UNLESS_TOLD: list[tuple[Json, Obstacle]] = [
+WAIVABLE: list[tuple[Json, Obstacle]] = [
     (pod(spec={"priority": 2_000_001_000}), Obstacle.CRITICAL),
     (pod(spec={"volumes": {"emptyDir": {}}}), Obstacle.UNREADABLE),
     (pod(spec={"volumes": ["emptyDir"]}), Obstacle.UNREADABLE),
@@ -116,26 +116,26 @@ UNLESS_TOLD: list[tuple[Json, Obstacle]] = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "why"), [*NEVER, *UNLESS_TOLD])
-def test_what_speaks_against_moving_a_pod(raw: Json, why: Obstacle) -> None:
+@pytest.mark.parametrize(("raw", "why"), [*NEVER, *WAIVABLE])
+def test_obstacle_of_a_pod(raw: Json, why: Obstacle) -> None:
     assert obstacle(raw) is why
 
 
-@pytest.mark.parametrize(("raw", "why"), UNLESS_TOLD)
+@pytest.mark.parametrize(("raw", "why"), WAIVABLE)
 def test_its_owner_may_say_otherwise(raw: Json, why: Obstacle) -> None:
     annotations = raw["metadata"]["annotations"]
-    told = raw | {"metadata": raw["metadata"] | {"annotations": annotations | {movability.EVICT: "true"}}}
+    waived = raw | {"metadata": raw["metadata"] | {"annotations": annotations | {movability.EVICT: "true"}}}
 
     assert why in MAY_BE_WAIVED
-    assert obstacle(told) is None
+    assert obstacle(waived) is None
 
 
 @pytest.mark.parametrize(("raw", "why"), NEVER)
-def test_some_pods_stay_whatever_their_owner_says(raw: Json, why: Obstacle) -> None:
+def test_obstacle_that_no_annotation_waives(raw: Json, why: Obstacle) -> None:
     annotations = raw["metadata"]["annotations"]
-    told = raw | {"metadata": raw["metadata"] | {"annotations": annotations | {movability.EVICT: "true"}}}
+    waived = raw | {"metadata": raw["metadata"] | {"annotations": annotations | {movability.EVICT: "true"}}}
 
-    assert obstacle(told) is why
+    assert obstacle(waived) is why
 
 
 @pytest.mark.parametrize("text", ["", "false", "True", "yes", None, ["true"], {"true": 1}])
@@ -147,7 +147,7 @@ def test_only_true_is_true(text: object) -> None:
     )
 
 
-def test_other_programs_are_told_more_than_to_let_a_pod_stay() -> None:
+def test_other_annotations_than_no_are_no_obstacle() -> None:
     annotations = {
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
         "karpenter.sh/do-not-disrupt": "false",
@@ -156,13 +156,13 @@ def test_other_programs_are_told_more_than_to_let_a_pod_stay() -> None:
     assert obstacle(pod(annotations=annotations)) is None
 
 
-def test_each_obstacle_is_told_in_a_sentence_of_its_own() -> None:
+def test_every_obstacle_has_its_own_sentence() -> None:
     assert SENTENCES.keys() == set(Obstacle)
     assert len(set(SENTENCES.values())) == len(Obstacle)
-    assert {why for _, why in (*NEVER, *UNLESS_TOLD)} == set(Obstacle)
+    assert {why for _, why in (*NEVER, *WAIVABLE)} == set(Obstacle)
 
 
-def test_volumes_that_stay_with_nobody_are_no_obstacle() -> None:
+def test_shared_volumes_are_no_obstacle() -> None:
     volumes: list[Json] = [
         {"configMap": {}},
         {"secret": {}},
@@ -174,12 +174,12 @@ def test_volumes_that_stay_with_nobody_are_no_obstacle() -> None:
     assert obstacle(pod(spec={"volumes": volumes})) is None
 
 
-@pytest.mark.parametrize(("raw", "why"), [(pod(), None), *NEVER, *UNLESS_TOLD])
-def test_a_file_holds_all_that_speaks_against_it(raw: Json, why: Obstacle | None) -> None:
+@pytest.mark.parametrize(("raw", "why"), [(pod(), None), *NEVER, *WAIVABLE])
+def test_snapshot_pod_has_the_same_obstacle(raw: Json, why: Obstacle | None) -> None:
     assert obstacle(PODS_IN_FILES.described(raw)) is why
 
 
-def test_a_file_holds_labels_to_select_by_and_no_names_of_volumes() -> None:
+def test_snapshot_pod_has_labels_and_no_volume_names() -> None:
     raw = pod(labels={"app": "web", "spark-role": "driver"}, spec={"volumes": [{"name": "x", "secret": {}}]})
 
     described = PODS_IN_FILES.described(raw)
@@ -196,7 +196,7 @@ JSON = st.recursive(
 
 
 @given(metadata=JSON, spec=JSON, status=JSON, owners=JSON, volumes=JSON)
-def test_whatever_is_written_has_an_answer(
+def test_any_pod_has_an_answer(
     metadata: object, spec: object, status: object, owners: object, volumes: object
 ) -> None:
     assert obstacle({"metadata": metadata, "spec": spec, "status": status}) in {None, *Obstacle}
@@ -204,4 +204,4 @@ def test_whatever_is_written_has_an_answer(
 
 
 def test_every_obstacle_that_can_be_waived_is_named() -> None:
-    assert {why for _, why in UNLESS_TOLD} == MAY_BE_WAIVED
+    assert {why for _, why in WAIVABLE} == MAY_BE_WAIVED

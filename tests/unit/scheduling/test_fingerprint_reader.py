@@ -63,15 +63,15 @@ pods = st.frozensets(st.sampled_from([*PODS]))
 
 
 @given(pods, pods, pods, st.sampled_from(Method), st.sampled_from([SHARED, BY_ZONE]))
-def test_whom_a_topology_accounts_for_is_right_or_not_known(
+def test_accounted_pods_are_exact_or_unknown(
     seen: frozenset[str], certain: frozenset[str], perhaps: frozenset[str], method: Method, on_node: Node
 ) -> None:
     exclusive = {"web", "small"} if on_node is BY_ZONE else {"web"}
     counted = {*PODS} if method is Method.ALL else exclusive
-    told = names(" ".join(seen & counted))
-    found = written(told, method)(
+    counted_pods = names(" ".join(seen & counted))
+    found = written(counted_pods, method)(
         on_node, [PODS[each] for each in sorted(certain)], [PODS[each] for each in sorted(perhaps)]
     )
 
     possible = certain & counted <= seen & counted <= certain | perhaps
-    assert found == (told if possible else None)
+    assert found == (counted_pods if possible else None)

@@ -14,7 +14,7 @@ from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
 from numalign.model.steps import finished
 from numalign.scheduling import node_explanation
-from numalign.scheduling.node_explanation import Chance, NodeExplanation, NodeResult, Rules, counted_by_reason
+from numalign.scheduling.node_explanation import Chance, NodeExplanation, NodeResult, Rules
 from numalign.scheduling.reasons import kept_away
 from tests.worlds.notation import asks, node
 
@@ -38,7 +38,7 @@ CORDONED = Unmet.CORDONED
 
 
 @pytest.mark.parametrize(
-    ("says", "chance", "score"),
+    ("explanation", "chance", "score"),
     [
         (explained(EMPTY), Chance.FITS, 50),
         (explained(FULL), Chance.LATER, None),
@@ -47,13 +47,13 @@ CORDONED = Unmet.CORDONED
         (explained(EMPTY, CORDONED, lasting=True), Chance.NEVER, None),
     ],
 )
-def test_the_answer_in_a_word(says: NodeExplanation, chance: Chance, score: int | None) -> None:
-    assert (says.chance, says.score) == (chance, score)
-    assert (says.placement is not None) is (chance is Chance.FITS)
-    assert (says.reason is None) is (chance is Chance.FITS)
+def test_the_answer_in_a_word(explanation: NodeExplanation, chance: Chance, score: int | None) -> None:
+    assert (explanation.chance, explanation.score) == (chance, score)
+    assert (explanation.placement is not None) is (chance is Chance.FITS)
+    assert (explanation.reason is None) is (chance is Chance.FITS)
 
 
-def test_what_stands_in_the_way_is_told_in_one_sentence_each() -> None:
+def test_every_obstacle_has_one_sentence() -> None:
     assert explained(FULL, CORDONED).reason == (
         f"{explained(EMPTY, CORDONED).reason}; {explained(FULL).reason}"
     )
@@ -61,21 +61,11 @@ def test_what_stands_in_the_way_is_told_in_one_sentence_each() -> None:
     assert kept_away(CORDONED) == f"node(s) {CORDONED}"
 
 
-def test_nodes_are_counted_by_their_kind_of_reason_the_best_first() -> None:
-    every = [explained(SMALL), explained(FULL), explained(FULL), explained(EMPTY)]
-
-    assert counted_by_reason(every) == [
-        (1, Chance.FITS, ""),
-        (2, Chance.LATER, "have too little"),
-        (1, Chance.NEVER, "have too little"),
-    ]
-
-
-def test_nodes_in_the_same_state_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+def test_equal_nodes_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
 
     def counting(made: Node, demand: Demand, intent: Intent) -> Verdict:
-        asked.append(made.name)
+        names.append(made.name)
         return evaluate(made, demand, intent)
 
     monkeypatch.setattr(node_explanation, "evaluate", counting)
@@ -83,10 +73,10 @@ def test_nodes_in_the_same_state_are_asked_once(monkeypatch: pytest.MonkeyPatch)
 
     verdicts = {id(rules.verdict(replace(EMPTY, name=name))) for name in "abc"}
 
-    assert (asked, len(verdicts)) == (["a"], 1)
+    assert (names, len(verdicts)) == (["a"], 1)
 
 
-def test_what_is_worked_out_in_steps_is_the_same() -> None:
+def test_evaluation_in_steps_is_the_same() -> None:
     rules = Rules(QUESTION)
 
     finished(rules.work(FULL))

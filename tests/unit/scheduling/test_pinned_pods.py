@@ -10,7 +10,7 @@ from numalign.ledger.model import Source
 from numalign.model.intent import PINNED_AT, PLACEMENT_GATE
 from numalign.runtime.clock import SKEW_SECONDS
 from numalign.scheduling.pinned_pods import PIN_SECONDS
-from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, LARGE, NOW, SMALL, TEAM, Raw, Scorer, on, raw, uid
+from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, NOW, SMALL, TEAM, Raw, Scorer, on, raw, uid
 from tests.worlds.notation import table
 
 NEW = "2027-01-15T07:59:58Z"
@@ -33,7 +33,7 @@ def pinned(  # noqa: PLR0913  one keyword for each fact of a pod
     when: str = at(-1),
     name: str = "web",
     gates: tuple[str, ...] = (),
-    asks: str = FOUR,
+    request: str = FOUR,
     created: str = NEW,
 ) -> Raw:
     """A pod that was pinned to a node, as the controller writes it."""
@@ -41,7 +41,7 @@ def pinned(  # noqa: PLR0913  one keyword for each fact of a pod
     terms = {"nodeSelectorTerms": [{"matchFields": [requirement]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     spec = {"affinity": affinity, "schedulingGates": [{"name": gate} for gate in gates]}
-    return raw(asks, name=name, annotations={PINNED_AT: when}, spec=spec, creationTimestamp=created)
+    return raw(request, name=name, annotations={PINNED_AT: when}, spec=spec, creationTimestamp=created)
 
 
 def recorded(made: Raw, record: object) -> Raw:
@@ -58,7 +58,7 @@ async def scorer() -> Scorer:
     return made
 
 
-async def test_a_pin_reserves_what_was_recorded_until_the_pod_is_bound(scorer: Scorer) -> None:
+async def test_pin_reserves_its_record_until_bound(scorer: Scorer) -> None:
     scorer.see(recorded(pinned(), OTHER_ZONE))
     assert scorer.kept() == {"web": "a"}
     reserved = scorer.reservations.assigned_pod(uid("web"))
@@ -73,18 +73,14 @@ async def test_a_pin_reserves_what_was_recorded_until_the_pod_is_bound(scorer: S
 
 
 @pytest.mark.parametrize("seconds", [-2 - SKEW_SECONDS, SKEW_SECONDS])
-async def test_clocks_that_differ_by_minutes_make_no_pin_from_before_a_restart_unbelievable(
-    scorer: Scorer, seconds: float
-) -> None:
+async def test_pin_from_before_a_restart_tolerates_clock_skew(scorer: Scorer, seconds: float) -> None:
     """Its creation, two seconds before the tests begin, is written by the clock of an API server."""
     scorer.see(pinned(when=at(seconds)))
     assert scorer.kept() == {"web": "a"}
 
 
 @given(pinned_at=st.integers(-(10**6), 10**6), created=st.integers(-(10**6), 10**6))
-async def test_for_a_pin_that_is_seen_to_be_written_no_clock_of_another_machine_counts(
-    pinned_at: int, created: int
-) -> None:
+async def test_observed_pin_ignores_all_other_clocks(pinned_at: int, created: int) -> None:
     scorer, when, born = Scorer(), at(pinned_at), at(created)
     await scorer.know({"a": EMPTY}, **{TEAM: GATED})
     scorer.see(pinned(when=when, created=born, gates=(PLACEMENT_GATE,)))
@@ -96,35 +92,12 @@ async def test_for_a_pin_that_is_seen_to_be_written_no_clock_of_another_machine_
     assert scorer.kept() == {}
 
 
-async def test_a_pin_that_is_written_on_a_pod_without_a_gate_is_not_believed(scorer: Scorer) -> None:
-    scorer.see(pinned(when="never"))
-    scorer.see(pinned())
-    assert scorer.kept() == {}
-
-
-async def test_a_pod_that_is_too_large_to_keep_has_its_zones_too(scorer: Scorer) -> None:
-    made = pinned()
-    made["spec"]["containers"] = raw(*LARGE)["spec"]["containers"]
-    scorer.see(made)
-    assert scorer.state.pods[uid("web")].demand is None
-    assert scorer.kept() == {"web": "a"}
-
-
-async def test_without_a_record_it_is_guessed(scorer: Scorer) -> None:
-    scorer.see(pinned())
-    reserved = scorer.reservations.assigned_pod(uid("web"))
-    assert reserved
-    assert (reserved.record, bool(reserved.guess)) == (None, True)
-
-
 FORGED: list[tuple[str, Raw]] = [
     ("too long ago",                    pinned(when=at(-SKEW_SECONDS - PIN_SECONDS), created=LONG_AGO)),
     ("in the future",                   pinned(when=at(SKEW_SECONDS + 2))),
     ("before it was created",           pinned(when=at(-SKEW_SECONDS - 5))),
     ("no time at all",                  pinned(when="yesterday")),
     ("behind a gate",                   pinned(gates=(PLACEMENT_GATE,))),
-    ("behind somebody else's gate",     pinned(gates=("other",))),
-    ("to a node that nobody knows",     pinned("nowhere")),
     ("to a node that cannot take it",   pinned("small")),
 ]  # fmt: skip
 
@@ -141,7 +114,7 @@ async def test_where_no_gates_are_used_no_pin_is_believed(scorer: Scorer) -> Non
     assert scorer.kept() == {}
 
 
-async def test_what_was_not_known_when_it_came_is_looked_at_again() -> None:
+async def test_pin_is_checked_again_with_a_new_snapshot() -> None:
     made = Scorer()
     made.see(pinned())
     assert made.kept() == {}
@@ -149,7 +122,7 @@ async def test_what_was_not_known_when_it_came_is_looked_at_again() -> None:
     assert made.kept() == {"web": "a"}
 
 
-async def test_after_a_minute_it_is_given_up_and_not_believed_again(scorer: Scorer) -> None:
+async def test_pin_expires_after_a_minute_for_good(scorer: Scorer) -> None:
     scorer.see(pinned())
     scorer.time.seconds += PIN_SECONDS - 2
     scorer.state.expire()
@@ -163,15 +136,7 @@ async def test_after_a_minute_it_is_given_up_and_not_believed_again(scorer: Scor
     assert scorer.kept() == {}
 
 
-async def test_who_writes_it_again_and_again_does_not_keep_it_longer(scorer: Scorer) -> None:
-    for second in range(0, 90, 5):
-        scorer.see(pinned(when=at(second)))
-        scorer.time.seconds += 5
-        scorer.state.expire()
-    assert scorer.kept() == {}
-
-
-async def test_a_reservation_of_whoever_pinned_it_stays_as_it_is(scorer: Scorer) -> None:
+async def test_pin_keeps_an_existing_reservation(scorer: Scorer) -> None:
     scorer.see(raw(FOUR, creationTimestamp=NEW))
     before = scorer.reserve(raw(FOUR, creationTimestamp=NEW), "a")
     scorer.see(recorded(pinned(), OTHER_ZONE))
@@ -195,21 +160,13 @@ async def test_a_pod_that_is_gone_leaves_nothing(scorer: Scorer) -> None:
     assert scorer.kept() == {"web": "a"}
 
 
-async def test_a_forged_record_of_more_than_it_asks_takes_no_more(scorer: Scorer) -> None:
-    both = [{"zones": [f"node-{zone}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for zone in (0, 1)]
-    scorer.see(recorded(pinned(), both))
-    other = raw(FOUR, name="other")
-    scorer.see(other)
-    assert scorer.fits(other, "a") == [True]
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from(["a", "b", "small", "nowhere"]), st.integers(-100, 100), st.booleans()),
         max_size=12,
     )
 )
-async def test_whatever_a_tenant_writes_nothing_is_kept_for_longer_than_a_minute(
+async def test_any_pins_expire_within_a_minute(
     written: list[tuple[str, int, bool]],
 ) -> None:
     scorer = Scorer()

@@ -22,7 +22,6 @@ from tests.worlds.batches import batch
 from tests.worlds.notation import node, table
 
 FEW, MOST, LEAST = Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED, Strategy.LEAST_ALLOCATED
-RELATIVE = Relative.NUMA_NODES
 
 
 def test_every_strategy_has_a_name() -> None:
@@ -38,10 +37,8 @@ RULES = RankingRules(Ranking((FEW,)), (Choice((POOL,), Ranking((MOST,))), Choice
 CHOSEN = [
     # what it shows                  labels                         ranking
     ("one that is selected",         {"pool": "gpu"},               MOST),
-    ("another",                      {"rack": "7"},                 LEAST),
     ("the first of several",         {"pool": "gpu", "rack": "7"},  MOST),
     ("all requirements are to hold", {"pool": "cpu", "rack": "7"},  FEW),
-    ("nothing that is selected",     {},                            FEW),
 ]  # fmt: skip
 
 
@@ -66,19 +63,11 @@ def values(ranker: Ranker, answer: Batch, names: list[str], labels: Labels) -> l
     return [found.score(place).values for place in range(len(names))]
 
 
-def test_each_node_is_ranked_by_its_labels() -> None:
+def test_node_is_ranked_by_its_labels() -> None:
     labels = {"a": {"pool": "gpu"}, "b": {"rack": "7"}, "elsewhere": {"rack": "8"}}
     found = values(Ranker(RULES), batch([HALF] * 3, POD), ["b", "c", "a"], labels)
 
     assert found == [BY_MEASURE[measure] for measure in (LEAST, FEW, MOST)]
-
-
-def test_a_choice_may_concern_nodes_without_any_labels() -> None:
-    bare = (Requirement("pool", Operator.DOES_NOT_EXIST),)
-    ranker = Ranker(RankingRules(Ranking((FEW,)), (Choice(bare, Ranking((MOST,))),)))
-
-    found = values(ranker, batch([HALF] * 2, POD), ["a", "b"], {"b": {"pool": "x"}})
-    assert found == [BY_MEASURE[MOST], BY_MEASURE[FEW]]
 
 
 def test_labels_that_change_choose_anew() -> None:
@@ -121,19 +110,13 @@ def test_the_own_node_of_a_pod_is_ranked_by_its_labels_too() -> None:
 # What people write.
 
 
-def test_strategies_are_read_in_order() -> None:
-    assert parse_strategies(" MostAllocated ,RelativeNUMANodes,LeastNUMANodes") == (MOST, RELATIVE, FEW)
-
-
 KNOWN = "LeastNUMANodes, MostAllocated, LeastAllocated, BalancedAllocation, RelativeNUMANodes"
 
 NO_STRATEGIES = [
     # what is wrong       text                             what is told
-    ("nothing",           "",                              f"a name is missing: one of {KNOWN}"),
     ("a comma too many",  "MostAllocated,",                f"a name is missing: one of {KNOWN}"),
     ("a habit",           "leastNumaNodes",
         '"leastNumaNodes" is not a strategy; did you mean "LeastNUMANodes"?'),
-    ("another word",      "x",                             f'"x" is not a strategy; expected one of {KNOWN}'),
     ("one twice",         "MostAllocated,MostAllocated",   '"MostAllocated" is named twice'),
     ("all that is wrong", "Balanced,x",
         ('"Balanced" is not a strategy; did you mean "BalancedAllocation"?; "x" is not a strategy;'
@@ -142,12 +125,12 @@ NO_STRATEGIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "told"), table(NO_STRATEGIES))
-def test_strategies_cannot_be_read_if(text: str, told: str) -> None:
+@pytest.mark.parametrize(("text", "message"), table(NO_STRATEGIES))
+def test_strategies_cannot_be_read_if(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"^") as raised:
         parse_strategies(text)
 
-    assert str(raised.value) == told
+    assert str(raised.value) == message
 
 
 @pytest.mark.parametrize(
@@ -168,24 +151,18 @@ NEEDS = "needs a weight, a whole number from 1 to 100"
 NO_WEIGHTS = [
     # what is wrong       text               what is told
     ("no weight",         "cpu",             f'"cpu" {NEEDS}, like cpu=1'),
-    ("an empty one",      "cpu=",            f'"cpu" {NEEDS}, like cpu=1'),
     ("nothing",           "cpu=0",           f'"cpu" {NEEDS}, like cpu=1'),
-    ("less than nothing", "cpu=-1",          f'"cpu" {NEEDS}, like cpu=1'),
     ("too much",          "cpu=101",         f'"cpu" {NEEDS}, like cpu=1'),
-    ("half of one",       "cpu=0.5",         f'"cpu" {NEEDS}, like cpu=1'),
-    ("two signs",         "cpu==1",          f'"cpu" {NEEDS}, like cpu=1'),
     ("other digits",      "cpu=٣",           f'"cpu" {NEEDS}, like cpu=1'),
     ("no name",           "=1",              '"" is not a resource name, like cpu or nvidia.com/gpu'),
     ("a pattern",         "rdma/*=1",        '"rdma/*" is not a resource name, like cpu or nvidia.com/gpu'),
     ("one twice",         "cpu=1,cpu=2",     '"cpu" is named twice'),
-    ("all that is wrong", "a b=1,cpu",
-        f'"a b" is not a resource name, like cpu or nvidia.com/gpu; "cpu" {NEEDS}, like cpu=1'),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "told"), table(NO_WEIGHTS))
-def test_weights_cannot_be_read_if(text: str, told: str) -> None:
+@pytest.mark.parametrize(("text", "message"), table(NO_WEIGHTS))
+def test_weights_cannot_be_read_if(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"^") as raised:
         parse_weights(text)
 
-    assert str(raised.value) == told
+    assert str(raised.value) == message

@@ -70,29 +70,14 @@ def memory() -> Memory:
     return Memory()
 
 
-def test_a_node_that_refused_a_pod_is_avoided_by_the_next_like_it(memory: Memory) -> None:
-    memory.see(REFUSED)
-
-    assert memory.avoided() == ("a",)
-
-
-def test_only_pods_of_the_namespace_that_ask_for_the_same_avoid_it(memory: Memory) -> None:
+def test_other_namespaces_and_requests_do_not_avoid(memory: Memory) -> None:
     memory.see(REFUSED)
 
     assert memory.avoided(namespace="other") == ()
     assert memory.avoided(demand=LARGE) == ()
 
 
-def test_it_is_avoided_for_a_while_from_when_it_refused(memory: Memory) -> None:
-    memory.see(REFUSED)
-
-    memory.later(AVOID_SECONDS - 0.5)
-    assert memory.avoided() == ("a",)
-    memory.later(1)
-    assert memory.avoided() == ()
-
-
-def test_another_refusal_makes_it_count_for_longer(memory: Memory) -> None:
+def test_later_rejection_extends_avoidance(memory: Memory) -> None:
     memory.see(REFUSED)
     memory.later(200)
     memory.see(replace(REFUSED, uid="p2", started=int(NOW) + 200))
@@ -103,10 +88,7 @@ def test_another_refusal_makes_it_count_for_longer(memory: Memory) -> None:
 
 
 OTHERS: list[tuple[str, PodInfo, PodInfo | None]] = [
-    ("it runs",                           RUNNING,                                       None),
     ("it fails by itself",                replace(REFUSED, reason="Error"),              RUNNING),
-    ("it succeeds with such a word",      replace(REFUSED, phase=Phase.SUCCEEDED),       RUNNING),
-    ("it was on no node",                 replace(REFUSED, node=""),                     RUNNING),
     ("it cannot be read",                 replace(REFUSED, request=UNREADABLE),          RUNNING),
     ("it was refused long ago",           replace(OLD, started=int(NOW) - 600),          None),
     ("it was made long ago, nobody says when it was refused", replace(OLD, started=0),   None),
@@ -122,7 +104,7 @@ def test_nothing_is_avoided_for_a_pod_when(memory: Memory, pod: PodInfo, before:
     assert memory.refusals.caches()["avoided"].bytes == 0
 
 
-def test_after_a_restart_a_recent_refusal_counts_for_what_is_left_of_its_time(memory: Memory) -> None:
+def test_rejection_from_before_a_restart_expires_on_time(memory: Memory) -> None:
     """Less what clocks may differ by."""
     memory.see(replace(OLD, started=int(NOW - SKEW_SECONDS) - 250), None)
 
@@ -132,9 +114,7 @@ def test_after_a_restart_a_recent_refusal_counts_for_what_is_left_of_its_time(me
 
 
 @given(created=st.integers(-(10**6), 10**6), started=st.integers(-(10**6), 10**6))
-def test_no_clock_of_another_machine_changes_for_how_long_a_refusal_counts_that_was_seen(
-    created: int, started: int
-) -> None:
+def test_observed_rejection_ignores_all_other_clocks(created: int, started: int) -> None:
     memory = Memory()
     memory.see(replace(REFUSED, created=int(NOW) + created, started=int(NOW) + started))
     memory.later(AVOID_SECONDS - 0.5)
@@ -143,7 +123,7 @@ def test_no_clock_of_another_machine_changes_for_how_long_a_refusal_counts_that_
     assert memory.avoided() == ()
 
 
-def test_a_refusal_is_counted_when_it_is_new_not_with_every_word_of_it(memory: Memory) -> None:
+def test_only_a_new_rejection_counts(memory: Memory) -> None:
     memory.see(REFUSED)
     memory.later(AVOID_SECONDS)
     memory.see(replace(REFUSED, leaving=True, started=int(NOW) + 300), REFUSED)
@@ -160,7 +140,7 @@ def test_so_many_nodes_are_avoided_those_that_refused_last(memory: Memory) -> No
     assert memory.avoided() == tuple(f"n{number}" for number in reversed(range(2, MOST_NODES + 2)))
 
 
-def test_nobody_takes_the_room_of_another_namespace(memory: Memory) -> None:
+def test_namespaces_have_limits_of_their_own(memory: Memory) -> None:
     memory.see(REFUSED)
     demands = [asks(f"cpu={number + 1} mem=1Gi") for number in range(10 * MOST_DEMANDS)]
     for demand in demands:
@@ -172,7 +152,7 @@ def test_nobody_takes_the_room_of_another_namespace(memory: Memory) -> None:
     )
 
 
-def test_all_of_it_together_has_a_limit(memory: Memory) -> None:
+def test_all_namespaces_together_are_limited(memory: Memory) -> None:
     for number in range(MOST_NAMESPACES + 10):
         memory.see(replace(REFUSED, namespace=f"n{number}"))
 

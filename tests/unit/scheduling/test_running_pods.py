@@ -44,8 +44,8 @@ def pod(
         listener, READER, recreated=RECREATED, log=RecordedLog().log, registry=CollectorRegistry()
     )
     informer.put(raw)
-    told: PodInfo = listener.update_pod.call_args.args[0]
-    return told
+    info: PodInfo = listener.update_pod.call_args.args[0]
+    return info
 
 
 READER, RECREATED = PodReader(), RecreatedScheduling()
@@ -85,7 +85,7 @@ def test_how_a_pod_sits(policy: str, alignment: Alignment | None, outcome: str) 
     assert outcomes(pod(policy), alignment)["aligned"] == outcome
 
 
-def test_a_pod_that_is_aligned_in_part_passes_and_says_what_is_not() -> None:
+def test_partial_alignment_passes_with_a_message() -> None:
     partial = PartialAlignment(Policy.RESTRICTED, ("x/gpu",), ("cpu",), "")
     running = judge().judge(pod("restricted"), replace(ALIGNED, partial=partial))
 
@@ -93,7 +93,7 @@ def test_a_pod_that_is_aligned_in_part_passes_and_says_what_is_not() -> None:
     assert running.result(PodRule.ALIGNED) == RuleResult(PodRule.ALIGNED, RuleOutcome.PASS, str(partial))
 
 
-def test_each_level_of_its_namespace_is_a_rule() -> None:
+def test_every_namespace_level_is_a_rule() -> None:
     assert outcomes(pod(), rules=STRICT) == {
         "level-enforce": "fail",
         "level-warn": "warn",
@@ -109,7 +109,7 @@ def test_each_level_of_its_namespace_is_a_rule() -> None:
     }
 
 
-def test_a_pod_that_leaves_something_out_is_below_its_levels() -> None:
+def test_omitted_resources_are_below_the_levels() -> None:
     running = judge(rules=STRICT).judge(pod("single-numa-node", resources="memory"), None)
 
     assert running.below == ("enforce", "warn", "audit")
@@ -145,7 +145,7 @@ def test_a_pod_that_leaves_something_out_is_below_its_levels() -> None:
         ]
     ),
 )
-def test_what_admission_would_say(decision: AdmissionDecision, outcome: str, message: str) -> None:
+def test_admission_today(decision: AdmissionDecision, outcome: str, message: str) -> None:
     running = judge(decision, rules=STRICT).judge(pod(), None)
     admitted = running.result(PodRule.ADMITTED)
 
@@ -153,48 +153,38 @@ def test_what_admission_would_say(decision: AdmissionDecision, outcome: str, mes
     assert (admitted.outcome, admitted.message) == (outcome, message)
 
 
-def test_of_a_pod_that_nobody_asks_anything_of_nothing_is_said() -> None:
+def test_pod_without_request_has_no_results() -> None:
     running = judge().judge(pod(), ALIGNED)
 
     assert (running.results, running.outcome, running.judgement) == ((), "pass", "not-asked")
 
 
-def test_who_opts_out_is_not_asked_how_it_sits() -> None:
-    assert outcomes(pod("none"), MISALIGNED) == {"admitted-today": "pass"}
-
-
-def test_a_pod_that_cannot_be_read_is_an_error_with_its_mistakes() -> None:
+def test_unreadable_pod_is_an_error_with_its_mistakes() -> None:
     running = judge().judge(pod("tight"), None)
 
     assert [(result.rule, result.outcome) for result in running.results] == [("admitted-today", "error")]
     assert '"tight" is not a known value' in running.results[0].message
 
 
-def test_the_worst_outcome_is_that_of_the_pod() -> None:
-    assert judge(rules=STRICT).judge(pod(), None).outcome is RuleOutcome.FAIL
-    assert judge(rules=STRICT).judge(pod(), None).below == ("enforce", "warn", "audit")
-    assert judge().judge(pod("restricted"), None).outcome is RuleOutcome.SKIP
-
-
-def test_admission_is_asked_once_for_all_pods_that_ask_for_the_same() -> None:
+def test_admission_is_decided_once_for_equal_pods() -> None:
     decide = Mock(return_value=ADMITTED)
-    asked = RunningPodJudge(READER, EffectivePolicy(rules={"team": STRICT}), decide)
+    judged = RunningPodJudge(READER, EffectivePolicy(rules={"team": STRICT}), decide)
 
     for name in ("a", "b", "c"):
-        asked.judge(pod("restricted", name=name), ALIGNED)
-    asked.judge(pod("restricted", cpu="4"), ALIGNED)
-    asked.judge(pod("restricted", nodeSelector={"a": "b"}), ALIGNED)
+        judged.judge(pod("restricted", name=name), ALIGNED)
+    judged.judge(pod("restricted", cpu="4"), ALIGNED)
+    judged.judge(pod("restricted", nodeSelector={"a": "b"}), ALIGNED)
 
     assert decide.call_count == 3
 
 
-def test_admission_is_asked_as_if_nobody_had_placed_the_pod() -> None:
+def test_admission_ignores_the_node_of_the_pod() -> None:
     decide = Mock(return_value=ADMITTED)
     RunningPodJudge(READER, EffectivePolicy(), decide).judge(pod("restricted", nodeSelector={"a": "b"}), None)
 
-    asked: PodQuestion = decide.call_args.args[0]
-    assert asked.pin is None
-    assert [str(requirement) for requirement in asked.constraints.selector] == ["a in (b)"]
+    judged: PodQuestion = decide.call_args.args[0]
+    assert judged.pin is None
+    assert [str(requirement) for requirement in judged.constraints.selector] == ["a in (b)"]
 
 
 @pytest.mark.parametrize(

@@ -389,9 +389,9 @@ class Caller:
         async with self.client.post(path, data=io.BytesIO(body), headers=headers) as answer:
             return answer.status, await answer.json()
 
-    async def ask(self, path: str, said: object) -> Any:  # noqa: ANN401  JSON
+    async def ask(self, path: str, call: object) -> Any:  # noqa: ANN401  JSON
         """The document of an answer that is one."""
-        status, document = await self.send(path, orjson.dumps(said))
+        status, document = await self.send(path, orjson.dumps(call))
         assert status == 200, document
         return document
 

@@ -22,7 +22,6 @@ from scorer.extender_protocol import (
     PreemptionCall,
     RankCall,
     Victims,
-    answer_binding,
     answer_filter,
     answer_preemption,
     answer_scores,
@@ -101,7 +100,6 @@ def test_victims_are_read_in_both_forms(form: str) -> None:
 
 # What else may come.
 
-NEWER = {"Pod": POD, "NodeNames": ["n1"], "Nodes": None, "FromTheFuture": {"a": [1]}}
 
 CANDIDATES = [
     # what it is             the call                                                    what is read
@@ -109,7 +107,6 @@ CANDIDATES = [
     ("a name twice",         orjson.dumps({"Pod": POD, "NodeNames": ["b", "a", "b"]}),   named("b", "a")),
     ("no nodes, as in Go",   orjson.dumps({"Pod": POD, "Nodes": {"items": None}}), Candidates(POD, (), {})),
     ("a pod without a name", b'{"Pod": {"spec": {}}, "NodeNames": []}',     Candidates({"spec": {}}, ())),
-    ("a newer key",          orjson.dumps(NEWER),                                        named("n1")),
     ("a key twice",          b'{"Pod": {}, "NodeNames": ["a"], "NodeNames": ["b"]}', Candidates({}, ("b",))),
 ]  # fmt: skip
 
@@ -119,7 +116,7 @@ def test_candidates_are_read_from(body: bytes, expected: Candidates) -> None:
     assert read_candidates(body) == expected
 
 
-def test_a_node_without_victims_has_none_and_a_victim_that_is_named_twice_is_one() -> None:
+def test_victims_default_to_none_and_are_unique() -> None:
     twice = [{"UID": "b"}, {"UID": "a"}, {"UID": "b"}]
     pods = {"n1": None, "n2": [], "n3": twice}
     victims = {name: {"Pods": listed, "NumPDBViolations": 2} for name, listed in pods.items()}
@@ -130,7 +127,6 @@ def test_a_node_without_victims_has_none_and_a_victim_that_is_named_twice_is_one
 
 
 PRIORITIES: list[tuple[str, Raw, int | None]] = [
-    ("none",                    {},                                                 0),
     ("one below others",        {"priority": -5},                                   -5),
     ("one that may preempt",    {"priority": 9, "preemptionPolicy": "PreemptLowerPriority"}, 9),
     ("one that may not",        {"priority": 9, "preemptionPolicy": "Never"},       None),
@@ -138,7 +134,7 @@ PRIORITIES: list[tuple[str, Raw, int | None]] = [
 
 
 @pytest.mark.parametrize(("spec", "priority"), table(PRIORITIES))
-def test_of_the_pod_it_is_read_for_which_priority_others_may_go(spec: Raw, priority: int | None) -> None:
+def test_preemptor_priority_is_read_from_the_pod(spec: Raw, priority: int | None) -> None:
     call = {"Pod": {"spec": spec}, "NodeNameToMetaVictims": {}}
 
     assert read_preemption(orjson.dumps(call)).priority == priority
@@ -147,10 +143,8 @@ def test_of_the_pod_it_is_read_for_which_priority_others_may_go(spec: Raw, prior
 RANKS = [
     # what it is           the call                              the names
     ("a pod and nodes",    {"pod": POD, "nodes": ["b", "a", "b"]}, ("b", "a")),
-    ("a pod, no nodes",    {"pod": POD, "nodes": []},            ()),
     ("a pod, null nodes",  {"pod": POD, "nodes": None},          None),
     ("a pod",              {"pod": POD},                         None),
-    ("a typed pod",        {"pod": {**POD, "kind": "Pod"}},      None),
     ("as kubectl prints",  {**POD, "kind": "Pod"},               None),
 ]  # fmt: skip
 
@@ -165,13 +159,8 @@ def test_people_ask_for_a_rank_among_some_nodes_or_all(call: Raw, names: tuple[s
 
 NOT_JSON = [
     # what it is             the body
-    ("white space",          b" \n"),
-    ("YAML",                 b"Pod: web"),
     ("half a document",      orjson.dumps({"Pod": POD})[:-1]),
-    ("two documents",        b"{}{}"),
     ("bytes, not UTF-8",     b'{"Pod": "\xff"}'),
-    ("half a surrogate",     b'{"NodeNames": ["\\ud800"]}'),
-    ("NaN",                  b'{"Pod": NaN}'),
     ("a number beyond all",  b'{"Pod": 1e999}'),
     ("10 MiB of text",       b'"' + b"a" * (10 << 20)),
 ]  # fmt: skip
@@ -179,7 +168,7 @@ NOT_JSON = [
 
 @of_both_protocols
 @pytest.mark.parametrize("call", table(NOT_JSON))
-def test_what_is_no_json_is_a_bad_request(read: Read, call: bytes) -> None:
+def test_invalid_json_is_a_bad_request(read: Read, call: bytes) -> None:
     status, [line] = refusal(read, call)
 
     assert status == HTTPStatus.BAD_REQUEST
@@ -188,7 +177,7 @@ def test_what_is_no_json_is_a_bad_request(read: Read, call: bytes) -> None:
 
 @of_both_protocols
 @pytest.mark.parametrize("call", [b"[" * 5000 + b"]" * 5000, b"[" * (10 << 20)], ids=["closed", "10 MiB"])
-def test_what_is_nested_too_deep_is_a_bad_request(read: Read, call: bytes) -> None:
+def test_deep_nesting_is_a_bad_request(read: Read, call: bytes) -> None:
     assert refusal(read, call) == (HTTPStatus.BAD_REQUEST, ["the body is nested deeper than 100 levels"])
 
 
@@ -203,7 +192,7 @@ def test_what_is_nested_too_deep_is_a_bad_request(read: Read, call: bytes) -> No
         (b'"A"', 'not "A"'),
     ],
 )
-def test_what_is_no_object_is_a_bad_request(read: Read, call: bytes, why: str) -> None:
+def test_other_json_is_a_bad_request(read: Read, call: bytes, why: str) -> None:
     status, [line] = refusal(read, call)
 
     assert (status, line.endswith(why)) == (HTTPStatus.BAD_REQUEST, True)
@@ -211,7 +200,6 @@ def test_what_is_no_object_is_a_bad_request(read: Read, call: bytes, why: str) -
 
 NEITHER = "either NodeNames or Nodes must be set: neither is set"
 BOTH = "either NodeNames or Nodes must be set: both are set"
-NO_KEY = "is not a known field: expected one of Pod, Nodes, NodeNames"
 
 
 def pod_is(pod: object) -> Raw:
@@ -229,29 +217,19 @@ def nodes_are(**nodes: object) -> Raw:
 BAD_CANDIDATES: list[tuple[str, Raw, list[str]]] = [
     # what it is            the call                      what is said of it
     ("nothing",             {},                           ["Pod: is missing", NEITHER]),
-    ("no pod",              pod_is(None),                 ["Pod: is missing"]),
     ("a list for Pod",      pod_is([]),                   ["Pod: must be an object, not a list"]),
-    ("another kind",        pod_is({"kind": "Job"}),      ['Pod.kind: must be Pod, not "Job"']),
-    ("a list of metadata",  pod_is({"metadata": []}),     ["Pod.metadata: must be an object, not a list"]),
     ("a number for a uid",  pod_is({"metadata": {"uid": 7}}),
      ["Pod.metadata.uid: must be a string, not a number"]),
     ("neither form",        {"Pod": {}},                  [NEITHER]),
-    ("neither but in null", {**names_are(None), "Nodes": None}, [NEITHER]),
     ("both forms",          {**names_are([]), **nodes_are(items=[])}, [BOTH]),
-    ("a text for names",    names_are("n"),               ['NodeNames: must be a list, not "n"']),
     ("an object for names", names_are({}),                ["NodeNames: must be a list, not an object"]),
     ("a number for a name", names_are(["n", 1]),          ["NodeNames[1]: must be a string, not a number"]),
-    ("null for a name",     names_are([None]),            ["NodeNames[0]: is missing"]),
-    ("a list for Nodes",    {"Pod": {}, "Nodes": []},     ["Nodes: must be an object, not a list"]),
     ("Nodes without items", nodes_are(),                  ["Nodes.items: is missing"]),
     ("Items, capitalised",  nodes_are(Items=[]),
      ["Nodes.Items: must be spelled items", "Nodes.items: is missing"]),
-    ("a name for a node",   nodes_are(items=["n"]),       ['Nodes.items[0]: must be an object, not "n"']),
     ("a node, no name",     nodes_are(items=[{}]),        ["Nodes.items[0].metadata.name: is missing"]),
-    ("podName",             {"podName": "a", "NodeNames": []}, ["Pod: is missing", f"podName: {NO_KEY}"]),
     ("pod",                 {"pod": {}, "NodeNames": []}, ["Pod: is missing", "pod: must be spelled Pod"]),
     ("nodenames",           {"Pod": {}, "nodenames": []}, [NEITHER, "nodenames: must be spelled NodeNames"]),
-    ("nodes beside names",  {**names_are([]), "nodes": 1},    ["nodes: must be spelled Nodes"]),
 ]  # fmt: skip
 
 
@@ -279,13 +257,7 @@ def test_the_pods_that_were_read_last_are_remembered() -> None:
     assert [again[0] is b, again[1] is c] == [True, True]
 
 
-def test_no_pod_as_large_as_a_body_is_remembered() -> None:
-    calls, body = Calls(), in_go({"spec": "s" * 2**17}, [])
-
-    assert calls.candidates(body).pod is not calls.candidates(body).pod
-
-
-def test_pods_that_are_remembered_count_for_more_memory_than_they_can_take() -> None:
+def test_remembered_pods_are_bounded_by_bytes() -> None:
     calls = Calls()
     sent = [in_go({"metadata": {"uid": uid}, "spec": [[]] * 30_000}, []) for uid in "abcde"]
     pods = [calls.candidates(body).pod for body in sent]
@@ -301,22 +273,18 @@ SENT_AGAIN: list[tuple[str, bytes, list[str]]] = [
     # what it is              the second call                what is said of it
     ("a number for a name",   in_go(POD, ["n", 1]),
         ["NodeNames[1]: must be a string, not a number"]),
-    ("null for names",        in_go(POD, None),              [NEITHER]),
     ("nothing behind names",  in_go(POD, ["n"])[:-1],        [NO_JSON]),
-    ("half of the names",     in_go(POD, ["n"])[:-3],        [NO_JSON]),
-    ("another bracket",       in_go(POD, ["n"])[:-1] + b"]", [NO_JSON]),
     ("a call behind it",      in_go(POD, ["n"], end=b"{}"),  [NO_JSON]),
-    ("a bracket too many",    in_go(POD, ["n"], end=b"]}"),  [NO_JSON]),
     ("a member in capitals",  in_go(POD, ["n"])[:-1] + b',"nodes":1}', ["nodes: must be spelled Nodes"]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("again", "said"), table(SENT_AGAIN))
-def test_a_call_that_makes_no_sense_is_refused_though_its_pod_is_known(again: bytes, said: list[str]) -> None:
+@pytest.mark.parametrize(("again", "lines_of"), table(SENT_AGAIN))
+def test_invalid_call_of_a_remembered_pod_is_refused(again: bytes, lines_of: list[str]) -> None:
     calls = Calls()
     calls.candidates(in_go(POD, ["n"]))
 
-    assert [line.partition(": unexpected")[0] for line in refusal(calls.candidates, again)[1]] == said
+    assert [line.partition(": unexpected")[0] for line in refusal(calls.candidates, again)[1]] == lines_of
 
 
 def test_a_pod_that_looks_like_a_call_is_no_call() -> None:
@@ -325,8 +293,8 @@ def test_a_pod_that_looks_like_a_call_is_no_call() -> None:
     calls, body = Calls(), b'{"NodeNames":["a"],"Pod":%s}'
     read = [calls.candidates(body % text) for text in (inner, inner, inner.replace(b"inner", b"other"))]
 
-    assert [asked.names for asked in read] == [("a",)] * 3
-    assert [asked.pod["NodeNames"] for asked in read] == [["inner"], ["inner"], ["other"]]
+    assert [read_call.names for read_call in read] == [("a",)] * 3
+    assert [read_call.pod["NodeNames"] for read_call in read] == [["inner"], ["inner"], ["other"]]
     assert refusal(calls.candidates, (body % inner)[:-1])[0] == HTTPStatus.BAD_REQUEST
 
 
@@ -334,25 +302,15 @@ NOT_ALLOWED = "has characters or a length that Kubernetes does not allow here"
 
 BAD_BINDINGS: list[tuple[str, Raw, str]] = [
     # what it is          members of the call        what is said of it
-    ("null",              {"PodUID": None},          "PodUID: is missing"),
     ("no uid",            {"PodUID": ""},            "PodUID: is empty"),
-    ("a number",          {"Node": 7},               "Node: must be a string, not a number"),
     ("a path",            {"PodName": "../secrets"}, f'PodName: "../secrets" {NOT_ALLOWED}'),
-    ("a query",           {"PodName": "a?dryRun=1"}, f'PodName: "a?dryRun=1" {NOT_ALLOWED}'),
     ("a line",            {"PodName": "web-0\n"},    f'PodName: "web-0\ufffd" {NOT_ALLOWED}'),
     ("a name of 254",     {"Node": "n" * 254},       f'Node: "{"n" * 61}..." {NOT_ALLOWED}'),
-    ("a dotted space",    {"PodNamespace": "a.b"},   f'PodNamespace: "a.b" {NOT_ALLOWED}'),
-    ("a name in capitals", {"Node": "N1"},           f'Node: "N1" {NOT_ALLOWED}'),
     ("a uid with a gap",  {"PodUID": "u 1"},         f'PodUID: "u 1" {NOT_ALLOWED}'),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["a", "a-1.b-2", "n" * 63 + ".example", "0"])
-def test_what_kubernetes_gives_as_a_name_is_read(name: str) -> None:
-    assert read_binding(orjson.dumps({**BINDING, "PodName": name, "Node": name})).node == name
-
-
-def test_every_mistake_of_a_binding_is_said_at_once() -> None:
+def test_every_mistake_of_a_binding_is_listed() -> None:
     call = {"podName": "web-0", "PodNamespace": 1, "Node": "", "Host": "n1"}
 
     assert refusal(read_binding, call)[1] == [
@@ -379,13 +337,9 @@ BAD_PREEMPTIONS: list[tuple[str, Raw, list[str]]] = [
     # what it is            members of the call              what is said of it
     ("neither form",        {},                              [NO_VICTIMS]),
     ("both forms",          {WHOLE: {}, META: {}},           [TWO_FORMS]),
-    ("a list of nodes",     {META: []},                      [f"{META}: must be an object, not a list"]),
     ("null for victims",    {META: {"a.b": None}},           [f"{META}[a.b]: is missing"]),
-    ("a list of victims",   {META: {"n": []}},               ["N: must be an object, not a list"]),
     ("nobody and nothing",  {META: {"n": {}}},
      ["N.Pods: is missing", "N.NumPDBViolations: is missing"]),
-    ("pods",                victims_are(pods=[]),            ["N.pods: must be spelled Pods"]),
-    ("a uid for a pod",     victims_are(Pods=["u"]),         ['N.Pods[0]: must be an object, not "u"']),
     ("a pod without UID",   victims_are(Pods=[{}]),          ["N.Pods[0].UID: is missing"]),
     ("uid",                 victims_are(Pods=[{"uid": "u"}]),
      ["N.Pods[0].uid: must be spelled UID", "N.Pods[0].UID: is missing"]),
@@ -398,12 +352,8 @@ BAD_PREEMPTIONS: list[tuple[str, Raw, list[str]]] = [
 
 BAD_RANKS: list[tuple[str, Raw, list[str]]] = [
     # what it is         the call                              what is said of it
-    ("nothing",          {},                                   ["pod: is missing"]),
     ("a deployment",     {"kind": "Deployment", "spec": {}},   ['kind: must be Pod, not "Deployment"']),
     ("an untyped pod",   {"spec": {}},                         ["pod: is missing", "spec: UNKNOWN"]),
-    ("names of Go",      {"Pod": {}, "NodeNames": []},
-     ["pod: is missing", "Pod: UNKNOWN", "NodeNames: UNKNOWN"]),
-    ("one node",         {"pod": {}, "nodes": "n1"},           ['nodes: must be a list, not "n1"']),
     ("more than asked",  {"pod": {}, "strategy": "x"},         ["strategy: UNKNOWN"]),
 ]  # fmt: skip
 
@@ -435,11 +385,8 @@ MANY = 200_000
 NOTHING_BUT_MISTAKES: list[tuple[str, Read, Raw]] = [
     ("names", read_candidates, {"Pod": {}, "NodeNames": [1] * MANY}),
     ("nodes", read_candidates, {"Pod": {}, "Nodes": {"items": [{}] * MANY}}),
-    ("nodes that are none", read_candidates, {"Pod": {}, "Nodes": {"items": [1] * MANY}}),
     ("keys", read_candidates, {f"k{at}": 0 for at in range(MANY)}),
     ("victims", read_preemption, {"Pod": {}, META: {str(at): None for at in range(MANY)}}),
-    ("pods", read_preemption, {"Pod": {}, META: {"n": {"Pods": [{}] * MANY}}}),
-    ("members", read_rank, {f"k{at}": 0 for at in range(MANY)}),
 ]
 
 
@@ -455,30 +402,23 @@ LONG = "k" * 1_000_000
 
 LONG_KEYS: list[tuple[str, Read, Raw]] = [
     ("of the call", read_candidates, {LONG: 0}),
-    ("of a rank call", read_rank, {LONG: 0}),
     ("of a node", read_preemption, {"Pod": {}, META: {LONG: {"Pods": [{}] * 50}}}),
 ]
 
 
 @pytest.mark.parametrize(("read", "call"), table(LONG_KEYS))
-def test_a_key_as_long_as_a_body_is_not_said_in_full(read: Read, call: Raw) -> None:
-    said = "\n".join(refusal(read, call)[1])
+def test_long_key_is_shortened_in_the_answer(read: Read, call: Raw) -> None:
+    lines_of = "\n".join(refusal(read, call)[1])
 
-    assert "kkk..." in said
-    assert len(said) < 2000
+    assert "kkk..." in lines_of
+    assert len(lines_of) < 2000
 
 
-def test_a_node_that_could_be_read_but_not_be_sent_back_is_told() -> None:
+def test_node_too_deep_to_return_is_refused() -> None:
     nested = b'{"a":' * 500 + b"{}" + b"}" * 500
     call = b'{"Pod": {}, "Nodes": {"items": [{"metadata": {"name": "n"}, "spec": %s}]}}' % nested
 
     assert refusal(read_candidates, call)[1] == ["Nodes.items[0]: is nested too deeply"]
-
-
-def test_what_is_not_sent_back_may_be_as_deep_as_the_parser_reads() -> None:
-    nested = b'{"a":' * 1000 + b"{}" + b"}" * 1000
-
-    assert read_candidates(b'{"Pod": {"spec": %s}, "NodeNames": ["n"]}' % nested).names == ("n",)
 
 
 keys = st.sampled_from(["Pod", "Nodes", "NodeNames", *BINDING, WHOLE, META, "pod", "nodes", "kind", "items"])
@@ -488,11 +428,11 @@ keys = st.sampled_from(["Pod", "Nodes", "NodeNames", *BINDING, WHOLE, META, "pod
 @given(call=st.dictionaries(keys, anything))
 def test_any_value_anywhere_is_read_or_refused(read: Read, call: Raw) -> None:
     try:
-        told: object = read(orjson.dumps(call))
+        outcome: object = read(orjson.dumps(call))
     except BadCall as refused:
-        told = refused.mistakes
+        outcome = refused.mistakes
 
-    assert told
+    assert outcome
 
 
 @of_both_protocols
@@ -505,14 +445,9 @@ def test_any_bytes_are_refused(read: Read, noise: bytes) -> None:
 
 
 @pytest.mark.parametrize("scores", [[5, -1], [5, 11], [5, 2**63], [5], [5, 5, 5]])
-def test_scores_that_the_scheduler_would_misread_are_not_sent(scores: list[int]) -> None:
+def test_scores_out_of_range_are_errors(scores: list[int]) -> None:
     with pytest.raises((KeyError, ValueError)):
         answer_scores(["a", "b"], scores)
-
-
-def test_a_binding_is_done_or_says_why_not() -> None:
-    assert answer_binding() == b'{"Error":""}'
-    assert answer_binding('"taken"') == b'{"Error":"\\"taken\\""}'
 
 
 # Laws.
@@ -522,16 +457,16 @@ names = st.lists(st.text(min_size=1), max_size=20)
 
 
 @given(names)
-def test_names_keep_their_order_and_each_is_there_once_in_both_forms(sent: list[str]) -> None:
+def test_names_are_unique_and_ordered_in_both_forms(sent: list[str]) -> None:
     call = read_candidates(orjson.dumps({"Pod": POD, "NodeNames": sent}))
 
     assert call.names == whole(*sent).names == tuple(dict.fromkeys(sent))
 
 
 @given(st.lists(st.text(min_size=1), unique=True, max_size=20))
-def test_whatever_is_fit_comes_back_in_the_form_of_the_call(sent: list[str]) -> None:
+def test_filter_answers_in_the_form_of_the_call(sent: list[str]) -> None:
     fit, call = Filtered(sent[::2], dict.fromkeys(sent[1::2], "busy"), {}), whole(*sent)
-    by_name, by_node = (orjson.loads(answer_filter(asked, fit)) for asked in (named(*sent), call))
+    by_name, by_node = (orjson.loads(answer_filter(read_call, fit)) for read_call in (named(*sent), call))
     items = [orjson.loads((call.nodes or {})[name]) for name in sent[::2]]
 
     # Where no node is left a list is empty, and never null.
@@ -543,7 +478,7 @@ victims = st.builds(Victims, st.lists(st.text(min_size=1), unique=True).map(tupl
 
 
 @given(st.dictionaries(st.text(), victims))
-def test_what_is_answered_to_preempt_can_be_asked(kept: dict[str, Victims]) -> None:
+def test_preempt_answer_can_be_read_as_a_call(kept: dict[str, Victims]) -> None:
     call = {"Pod": POD, **orjson.loads(answer_preemption(kept))}
 
     assert read_preemption(orjson.dumps(call)).victims == kept
@@ -571,14 +506,14 @@ calls_sent = st.one_of(
 
 
 @given(st.lists(calls_sent, max_size=6))
-def test_what_was_read_before_never_shows(sent: list[bytes]) -> None:
+def test_remembered_pods_change_no_result(sent: list[bytes]) -> None:
     calls = Calls()
 
     for body in sent:
-        assert told(calls, body) == told(Calls(), body)
+        assert outcome(calls, body) == outcome(Calls(), body)
 
 
-def told(calls: Calls, body: bytes) -> object:
+def outcome(calls: Calls, body: bytes) -> object:
     try:
         return calls.candidates(body)
     except BadCall as refused:

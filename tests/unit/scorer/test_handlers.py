@@ -3,20 +3,14 @@
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 
 from numalign.kube.errors import Conflict, Forbidden, Unreachable
-from numalign.ledger.reservations import RELEASE_SECONDS
-from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadInput
-from numalign.model.node import CpuManager
 from numalign.runtime.in_flight import LARGE
 from numalign.scheduling import reasons
 from numalign.scheduling.scheduler_state import SEEN_SECONDS
@@ -47,7 +41,6 @@ from tests.worlds.notation import bag, node, table
 
 MIB = 2**20
 
-TIGHT = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy="restricted")
 
 NAMES = ["empty", "fuller", "full", "small", "loose", "bare"]
 """All nodes of these tests; only the first two take a pod of four CPUs that must be aligned."""
@@ -97,16 +90,16 @@ async def caller(scorer: Scorer) -> AsyncIterator[Caller]:
 # Filter.
 
 
-async def test_nodes_that_take_a_pod_are_named_and_the_others_say_why_not(caller: Caller) -> None:
+async def test_filter_names_fitting_nodes_and_reasons(caller: Caller) -> None:
     answer = await caller.filter(raw(FOUR), *NAMES)
 
-    asked = "4 cpu, 1Gi memory and 1 nvidia.com/gpu"
+    needs = "4 cpu, 1Gi memory and 1 nvidia.com/gpu"
     assert answer == {
         "Nodes": None,
         "NodeNames": ["empty", "fuller"],
-        "FailedNodes": {"full": f"node(s) have no NUMA zone with {asked} free (numalign: single-numa-node)"},
+        "FailedNodes": {"full": f"node(s) have no NUMA zone with {needs} free (numalign: single-numa-node)"},
         "FailedAndUnresolvableNodes": {
-            "small": f"node(s) have no NUMA zone with {asked} (numalign: single-numa-node)",
+            "small": f"node(s) have no NUMA zone with {needs} (numalign: single-numa-node)",
             "loose": 'node(s) have Topology Manager policy "none" (numalign: single-numa-node)',
             "bare": reasons.UNKNOWN,
         },
@@ -114,7 +107,7 @@ async def test_nodes_that_take_a_pod_are_named_and_the_others_say_why_not(caller
     }
 
 
-async def test_what_a_stock_scheduler_sends_is_answered(scorer: Scorer, caller: Caller) -> None:
+async def test_recorded_kube_scheduler_calls_are_answered(scorer: Scorer, caller: Caller) -> None:
     calls = RECORDED / "kube-scheduler-v1.34.4"
     await scorer.know({"node-a.example": EMPTY})
     scorer.see(orjson.loads((calls / "filter-names.json").read_bytes())["Pod"])
@@ -139,20 +132,17 @@ async def test_what_a_stock_scheduler_sends_is_answered(scorer: Scorer, caller: 
     assert scorer.kept() == {"newcomer-0": "node-a.example"}
 
 
-SILENT = raw(FOUR, policy=None)
-
-
-async def test_a_pod_that_is_wrong_is_told_so_where_its_owner_reads_it(caller: Caller) -> None:
+async def test_invalid_pod_is_an_error_of_filter(caller: Caller) -> None:
     answer = await caller.filter(BROKEN, *NAMES)
-    status, said = await caller.send("/prioritize", orjson.dumps({"Pod": BROKEN, "NodeNames": NAMES}))
+    status, document = await caller.send("/prioritize", orjson.dumps({"Pod": BROKEN, "NodeNames": NAMES}))
 
     assert answer["Error"].startswith("numalign: metadata.annotations[numalign.io/policy]: ")
     assert (answer["NodeNames"], answer["FailedNodes"]) == (None, {})
     assert status == 422
-    assert "numalign.io/policy" in said["error"]
+    assert "numalign.io/policy" in document["error"]
 
 
-async def test_nodes_are_counted_by_what_they_say(scorer: Scorer, caller: Caller) -> None:
+async def test_filtered_nodes_are_counted_by_answer(scorer: Scorer, caller: Caller) -> None:
     await caller.filter(raw(FOUR), *NAMES)
     counted = [scorer.count("filtered_nodes_total", answer=answer) for answer in ("fits", "not_now", "never")]
     calls = scorer.count("scheduler_calls_total", verb="filter", result="answered")
@@ -174,21 +164,17 @@ async def test_pods_that_some_node_does_not_answer_are_counted(scorer: Scorer, c
 # Prioritize.
 
 
-async def test_scores_are_whole_numbers_from_0_to_10_and_say_which_is_best(caller: Caller) -> None:
+async def test_scores_are_whole_numbers_from_0_to_10(caller: Caller) -> None:
     scores = await caller.prioritize(raw(FOUR), *NAMES)
 
     assert scores == {"fuller": 10, "empty": 5, "full": 0, "small": 0, "loose": 0, "bare": 0}
     assert {type(score) for score in scores.values()} == {int}
 
 
-async def test_a_pod_that_opts_out_is_as_well_off_everywhere(caller: Caller) -> None:
-    assert await caller.prioritize(raw(FOUR, policy="none"), "empty", "fuller") == {"empty": 10, "fuller": 10}
-
-
 # Reservations of those who do not bind.
 
 
-async def test_the_best_node_is_reserved_and_its_zones_are_gone_for_the_next_pod(early: Scorer) -> None:
+async def test_prioritize_reserves_the_best_node(early: Scorer) -> None:
     early.see(*(raw(ALL, name=name) for name in ("web", "second", "third")))
     async with early.open() as caller:
         first = await caller.prioritize(raw(ALL), "empty", "fuller")
@@ -202,20 +188,7 @@ async def test_the_best_node_is_reserved_and_its_zones_are_gone_for_the_next_pod
     assert (answer["NodeNames"], {*answer["FailedNodes"]}) == ([], {"empty", "fuller"})
 
 
-@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-async def test_of_nodes_that_are_as_good_the_reserved_one_is_above_the_others(
-    early: Scorer, names: tuple[str, str]
-) -> None:
-    await early.know({"a": EMPTY, "b": EMPTY})
-    early.see(raw(FOUR))
-    async with early.open() as caller:
-        numbers = await caller.prioritize(raw(FOUR), *names)
-
-    [reserved] = early.kept().values()
-    assert [name for name, number in numbers.items() if number == max(numbers.values())] == [reserved]
-
-
-async def test_a_single_node_that_is_left_is_reserved_at_filter(early: Scorer) -> None:
+async def test_filter_reserves_a_single_fitting_node(early: Scorer) -> None:
     """A scheduler does not ask which of one node is the best."""
     early.see(raw(FOUR))
     async with early.open() as caller:
@@ -244,12 +217,8 @@ NOTHING: list[tuple[str, ReserveAt, Callable[[Scorer], object], Raw, str]] = [
     ("where another leads",   EARLY,          follow,                                raw(FOUR), "empty full"),
     ("to one on a node",      EARLY,          sees(on("b", raw(FOUR))),              raw(FOUR), "empty full"),
     ("where it fits nowhere", EARLY,          sees(raw(FOUR)),                       raw(FOUR), "full small"),
-    ("to one without a uid",  EARLY,          sees(raw(FOUR)),             raw(FOUR, uid=None), "empty full"),
     ("to one that is not",    EARLY,          lambda _: None,                        raw(FOUR), "empty full"),
-    ("under another name",    EARLY,          sees(ALIAS),                           raw(FOUR), "empty full"),
-    ("elsewhere",             EARLY,          sees(raw(FOUR)),    raw(FOUR, namespace="other"), "empty full"),
     ("behind a gate",         EARLY,          sees(raw(FOUR, spec=GATED)),           raw(FOUR), "empty full"),
-    ("to one that leaves",    EARLY,          sees(LEAVING),                         raw(FOUR), "empty full"),
     ("that is more in truth", EARLY,          sees(raw("cpu=80 mem=1Gi")),           raw(FOUR), "empty full"),
 ]  # fmt: skip
 
@@ -267,7 +236,7 @@ async def test_nothing_is_reserved(
     assert scorer.kept() == {}
 
 
-async def test_a_pod_that_its_scheduler_sees_first_is_waited_for_and_reserved(early: Scorer) -> None:
+async def test_pod_watched_after_its_call_is_reserved(early: Scorer) -> None:
     early.time.after(SEEN_SECONDS / 2, lambda: early.see(raw(FOUR)))
     async with early.open() as caller:
         await caller.filter(raw(FOUR), "empty", "full")
@@ -294,7 +263,7 @@ async def test_an_unknown_pod_keeps_no_other_calls_waiting(
     assert early.time() - before == (SEEN_SECONDS if waits else 0)
 
 
-async def test_what_the_api_server_has_is_reserved_and_not_what_a_caller_says(early: Scorer) -> None:
+async def test_reservation_is_for_the_pod_of_the_api_server(early: Scorer) -> None:
     early.see(raw("cpu=1 mem=1Gi"))
     async with early.open() as caller:
         await caller.filter(raw(ALL, policy=None), "empty", "full")
@@ -304,7 +273,7 @@ async def test_what_the_api_server_has_is_reserved_and_not_what_a_caller_says(ea
     assert reserved.expected == {("node-0",): bag("cpu=1 mem=1Gi")}
 
 
-async def test_a_reservation_ends_and_then_a_pod_holds_zones_half_of_the_time_however_often_it_is_asked_for(
+async def test_repeated_filter_reserves_half_of_the_time_at_most(
     early: Scorer,
 ) -> None:
     early.see(raw(FOUR))
@@ -320,91 +289,13 @@ async def test_a_reservation_ends_and_then_a_pod_holds_zones_half_of_the_time_ho
     assert sum(seen[60:]) <= 60
 
 
-@pytest.mark.parametrize("late", [59, 61], ids=["it nearly ended", "it has ended"])
-async def test_a_pod_that_is_tried_again_late_holds_its_zones_until_it_is_bound(
-    early: Scorer, late: int
-) -> None:
-    early.see(raw(FOUR))
-    seen = []
-    async with early.open() as caller:
-        for second in (0, late):
-            early.time.seconds = 1000.0 + second
-            early.state.expire()
-            await caller.filter(raw(FOUR), "empty")
-    for _ in range(5):
-        early.state.expire()
-        seen.append(len(early.kept()))
-        early.time.seconds += 1
-
-    assert seen == [1] * 5
-
-
-IN_TRUTH = {
-    name: raw(asks, name=name, spec=spec)
-    for name, asks, spec in (("p", FOUR, None), ("q", ALL, None), ("gated", FOUR, GATED))
-}
-CALLS = st.lists(
-    st.tuples(
-        st.sampled_from(["see", "lose", "filter", "prioritize", "allocate", "deallocate", "expire"]),
-        st.sampled_from([*IN_TRUTH]),
-        st.sampled_from([FOUR, ALL, "cpu=1 mem=1Gi"]),
-    ),
-    max_size=25,
-)
-
-
-@given(CALLS)
-@settings(max_examples=10)
-async def test_whatever_is_called_zones_are_reserved_for_pods_that_wait_and_as_they_are(
-    calls: list[tuple[str, str, str]],
-) -> None:
-    early = await cluster(Scorer(reserve_at=EARLY))
-    async with early.open() as caller:
-        for act, name, asks in calls:
-            made = raw(asks, name=name)
-            match act:
-                case "see":
-                    early.see(IN_TRUTH[name])
-                case "lose":
-                    early.lose(name)
-                case "filter":
-                    await caller.filter(made, "empty")
-                case "prioritize":
-                    await caller.prioritize(made, "empty", "fuller")
-                case "expire":
-                    early.time.seconds += 40
-                    early.state.expire()
-                case _:
-                    await caller.ask(f"/volcano/{act}", {"task": task(made, "fuller")})
-            reserved = {each.uid: each.demand for each in early.reservations.reserved()}
-            seen = {uid: pod.demand for uid, pod in early.state.pods.items() if not pod.gates}
-            assert reserved.items() <= seen.items()
-
-
-async def test_to_rank_reserves_nothing(early: Scorer) -> None:
-    async with early.open() as caller:
-        await caller.ask("/v1/rank", raw(FOUR))
-
-    assert early.kept() == {}
-
-
 # Bind.
-
-
-async def test_a_pod_is_filtered_ranked_and_bound(scorer: Scorer, caller: Caller) -> None:
-    scorer.see(raw(FOUR))
-    fit = (await caller.filter(raw(FOUR), *NAMES))["NodeNames"]
-    scores = await caller.prioritize(raw(FOUR), *fit)
-    why = await caller.bind(raw(FOUR), max(scores, key=scores.__getitem__))
-    counted = scorer.count("binds_total", outcome="bound")
-
-    assert (why, scorer.kept(), counted) == ("", {"web": "fuller"}, 1)
 
 
 # Preempt.
 
 
-async def test_only_evictions_that_help_are_kept(caller: Caller) -> None:
+async def test_preempt_returns_only_useful_victims(caller: Caller) -> None:
     def victims(*names: str) -> Raw:
         return {"Pods": [{"UID": uid(name)} for name in names], "NumPDBViolations": 1}
 
@@ -413,27 +304,6 @@ async def test_only_evictions_that_help_are_kept(caller: Caller) -> None:
     answer = await caller.ask("/preempt", call)
 
     assert answer == {"NodeNameToMetaVictims": {name: candidates[name] for name in ("full", "fuller")}}
-
-
-async def test_victims_are_named_where_the_scheduler_has_none(scorer: Scorer, caller: Caller) -> None:
-    """As kube-scheduler 1.38 asks about a node with enough room as a whole."""
-    await scorer.know({"torn": EMPTY})
-    for name, zone in (("zero", 0), ("one", 1)):
-        record = [{"zones": [f"node-{zone}"], "amount": HALF[0]["amount"]}]
-        made = raw(FOUR, name=name, spec={"priority": 9 - zone})
-        scorer.see(running(on("torn", made, record=record)))
-    scorer.time.seconds += RELEASE_SECONDS + 1
-    nobody = {"torn": {"Pods": [], "NumPDBViolations": 0}}
-    urgent = raw(ALL, name="urgent", spec={"priority": 10})
-    call = {"Pod": urgent, "NodeNameToVictims": None, "NodeNameToMetaVictims": nobody}
-
-    filtered = await caller.filter(urgent, "torn")
-    answer = await caller.ask("/preempt", call)
-
-    assert [*filtered["FailedNodes"]] == ["torn"]
-    assert answer == {
-        "NodeNameToMetaVictims": {"torn": {"Pods": [{"UID": uid("one")}], "NumPDBViolations": 0}}
-    }
 
 
 # For people.
@@ -456,28 +326,6 @@ async def test_nodes_are_ranked_for_people(caller: Caller, call: Raw, names: lis
     assert (answer["pod"], answer["age"]) == ("team/web", 0.5)
 
 
-GOLD = Attributes(Labels({"tier": "gold"}))
-AWAY = {
-    # the node: what it is, and why it is not for pods that want gold
-    "a": (Attributes(), (True, "node(s) didn't match the pod's node affinity/selector")),
-    "b": (GOLD, (None, None)),
-    "c": (replace(GOLD, taints=(Taint("dedicated"),)), (True, "node(s) had untolerated taints")),
-    "d": (replace(GOLD, ready=False), (False, "node(s) were not ready")),
-}
-
-
-async def test_for_people_nodes_that_a_pod_may_not_go_to_come_last(scorer: Scorer, caller: Caller) -> None:
-    made = raw(FOUR, spec={"nodeSelector": {"tier": "gold"}})
-    await scorer.know({name: replace(EMPTY, attributes=attributes) for name, (attributes, _) in AWAY.items()})
-    answer = await caller.ask("/v1/rank", made)
-    filtered = await caller.filter(made, *AWAY)
-
-    assert [(each["name"], each.get("permanent"), each.get("reason")) for each in answer["nodes"]] == [
-        (name, *AWAY[name][1]) for name in "bacd"
-    ]
-    assert filtered["NodeNames"] == [*AWAY], "a scheduler has asked that itself"
-
-
 # Volcano.
 
 
@@ -494,44 +342,11 @@ def task(made: Raw, place: str = "") -> Raw:
 
 
 async def predicate(caller: Caller, made: Raw, name: str) -> tuple[int, str]:
-    said = await caller.ask("/volcano/predicate", {"task": task(made), "node": {"Name": name}})
-    return said["code"], said["status"]
+    document = await caller.ask("/volcano/predicate", {"task": task(made), "node": {"Name": name}})
+    return document["code"], document["status"]
 
 
-PODS = [
-    raw(FOUR),
-    raw(ALL),
-    SILENT,
-    raw(FOUR, policy="best-effort"),
-    raw("cpu=12 mem=1Gi", policy="restricted"),
-    raw("cpu=0.5"),
-    raw(FOUR, policy="none"),
-    raw(FOUR, annotations={"numalign.io/exclusive": "zone"}),
-]
-IDS = ["half", "all", "silent", "tries", "wide", "small", "opts out", "alone"]
-
-
-@pytest.mark.parametrize("made", PODS, ids=IDS)
-async def test_volcano_is_told_the_same_as_a_stock_scheduler(caller: Caller, made: Raw) -> None:
-    answer = await caller.filter(made, *NAMES)
-    codes = {name: await predicate(caller, made, name) for name in NAMES}
-
-    assert codes == {
-        **dict.fromkeys(answer["NodeNames"], (0, "")),
-        **{name: (2, why) for name, why in answer["FailedNodes"].items()},
-        **{name: (3, why) for name, why in answer["FailedAndUnresolvableNodes"].items()},
-    }
-
-    scores = await caller.prioritize(made, *NAMES)
-    nodes = [{"Name": name} for name in NAMES]
-    ranked = await caller.ask("/volcano/prioritize", {"task": task(made), "nodes": nodes})
-    numbers = ranked["nodeScore"]
-    assert (ranked["errorMessage"], {*numbers}) == ("", {*NAMES})
-    for one, other in pairwise(sorted(NAMES, key=scores.__getitem__)):
-        assert (scores[one] < scores[other]) == (numbers[one] < numbers[other])
-
-
-async def test_what_volcano_itself_sends_is_answered(caller: Caller) -> None:
+async def test_recorded_volcano_calls_are_answered(caller: Caller) -> None:
     calls = RECORDED / "volcano-v1.10.0"
     answers = [
         await caller.send(f"/volcano/{verb}", (calls / f"{verb}.json").read_bytes())
@@ -541,9 +356,7 @@ async def test_what_volcano_itself_sends_is_answered(caller: Caller) -> None:
     assert [status for status, _ in answers] == [200] * 3
 
 
-async def test_an_allocated_task_keeps_its_zones_until_it_is_deallocated(
-    scorer: Scorer, caller: Caller
-) -> None:
+async def test_allocated_task_is_reserved_until_deallocated(scorer: Scorer, caller: Caller) -> None:
     scorer.see(raw(ALL))
     first = await caller.ask("/volcano/allocate", {"task": task(raw(ALL), "fuller")})
     kept = scorer.kept()
@@ -557,7 +370,7 @@ async def test_an_allocated_task_keeps_its_zones_until_it_is_deallocated(
     assert (last, scorer.kept(), after) == ({"errorMessage": ""}, {}, 0)
 
 
-async def test_who_is_not_its_scheduler_takes_no_zones_from_a_pod(scorer: Scorer, caller: Caller) -> None:
+async def test_foreign_deallocate_frees_nothing(scorer: Scorer, caller: Caller) -> None:
     scorer.see(raw(ALL))
     scorer.reserve(raw(ALL), "fuller")
     await caller.ask("/volcano/deallocate", {"task": task(raw(ALL, namespace="other"), "fuller")})
@@ -567,31 +380,6 @@ async def test_who_is_not_its_scheduler_takes_no_zones_from_a_pod(scorer: Scorer
     await caller.ask("/volcano/deallocate", {"task": task(raw(ALL), "fuller")})
     await caller.ask("/volcano/allocate", {"task": task(raw(ALL), "empty")})
     assert scorer.kept() == {"web": "fuller"}
-
-
-async def test_an_allocated_task_that_is_to_be_alone_has_its_zone_to_itself(
-    scorer: Scorer, caller: Caller
-) -> None:
-    alone, beside = (
-        raw(FOUR, annotations={"numalign.io/exclusive": "zone"}),
-        raw("cpu=1 mem=1Gi", name="beside"),
-    )
-    scorer.see(alone)
-    before = await predicate(caller, beside, "empty")
-    await caller.ask("/volcano/allocate", {"task": task(alone, "empty")})
-    code, why = await predicate(caller, beside, "empty")
-
-    # Another may go, or be evicted for it: Volcano is not told that it can never be.
-    assert (before, code) == ((0, ""), 2)
-    assert "that an exclusive pod holds" in why
-
-
-async def test_an_allocated_task_is_reserved_by_the_leader_alone(scorer: Scorer, caller: Caller) -> None:
-    scorer.see(raw(FOUR))
-    scorer.leads = False
-    await caller.ask("/volcano/allocate", {"task": task(raw(FOUR), "empty")})
-
-    assert scorer.kept() == {}
 
 
 async def test_a_task_that_runs_is_neither_reserved_nor_let_go_of(scorer: Scorer, caller: Caller) -> None:
@@ -623,8 +411,6 @@ VOLCANO_BAD: list[tuple[str, str, Raw, Raw]] = [
     ("allocate",    "allocate",    {"task": task(BROKEN, "empty")}, {}),
     ("no node",     "allocate",    {"task": task(raw(FOUR))},
      {"errorMessage": "numalign: an allocated task must have its node and its pod's UID"}),
-    ("half a call", "predicate",   {"task": task(raw(FOUR))}, {"code": 1}),
-    ("no task",     "prioritize",  {"nodes": []}, {"nodeScore": {}, "errorMessage": ""}),
     ("no uid",      "deallocate",  {"task": {**task(raw(FOUR)), "UID": ""}}, {}),
 ]  # fmt: skip
 
@@ -633,20 +419,20 @@ VOLCANO_BAD: list[tuple[str, str, Raw, Raw]] = [
 async def test_volcano_reads_nothing_but_good_answers(
     scorer: Scorer, caller: Caller, verb: str, call: Raw, part: Raw
 ) -> None:
-    said = await caller.ask(f"/volcano/{verb}", call)
+    document = await caller.ask(f"/volcano/{verb}", call)
 
-    assert {key: said[key] for key in part} == part
-    texts = [said[key] for key in ("status", "errorMessage") if isinstance(said.get(key), str)]
-    told = scorer.told.of("call.unreadable")
-    assert any(texts) or [line["verb"] for line in told] == [f"volcano/{verb}"]
+    assert {key: document[key] for key in part} == part
+    texts = [document[key] for key in ("status", "errorMessage") if isinstance(document.get(key), str)]
+    lines = scorer.told.of("call.unreadable")
+    assert any(texts) or [line["verb"] for line in lines] == [f"volcano/{verb}"]
 
 
 @pytest.mark.parametrize("verb", ["onSessionOpen", "onSessionClose"])
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"nodes": {}}', b"hello"])
 async def test_sessions_come_and_go(caller: Caller, verb: str, body: bytes) -> None:
-    status, said = await caller.send(f"/volcano/{verb}", body)
+    status, document = await caller.send(f"/volcano/{verb}", body)
 
-    assert (status, said) == (200, {"errorMessage": ""})
+    assert (status, document) == (200, {"errorMessage": ""})
 
 
 # Invalid calls.
@@ -656,23 +442,19 @@ GARBAGE = [
     # what it is                     the body
     ("not JSON",                     b"hello",                  "the body is not JSON: "),
     ("empty",                        b"",                       "the body is empty"),
-    ("a list",                       b"[]",                     "the body must be a JSON object"),
-    ("not UTF-8",                    b'{"Pod": "\xff"}',        "the body is not JSON: "),
     ("seven mebibytes of brackets",  b"[" * (7 * MIB),          "the body is nested deeper than"),
-    ("nested as deep as it gets",    b'{"a":' * MIB + b"1" + b"}" * MIB,
-        "the body is nested deeper than"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("body", "why"), table(GARBAGE))
-async def test_what_is_no_call_is_told_so_and_the_next_one_is_answered(
+async def test_invalid_call_is_refused_and_counted(
     scorer: Scorer, caller: Caller, body: bytes, why: str
 ) -> None:
     for path in OURS:
-        status, said = await caller.send(f"/{path}", body)
+        status, document = await caller.send(f"/{path}", body)
         assert (path, status) == (path, 400)
-        assert said["error"].startswith(why)
-        assert len(said["error"]) < 1000
+        assert document["error"].startswith(why)
+        assert len(document["error"]) < 1000
         bad = scorer.count("scheduler_calls_total", verb=path, result="bad")
         assert bad == 1
     after = await caller.filter(raw(FOUR), "empty")
@@ -683,11 +465,11 @@ async def test_what_is_no_call_is_told_so_and_the_next_one_is_answered(
 
 
 @pytest.mark.parametrize("body", table([garbage[:2] for garbage in GARBAGE]))
-async def test_what_is_no_call_of_volcano_is_answered_with_200(caller: Caller, body: bytes) -> None:
+async def test_invalid_volcano_call_gets_status_200(caller: Caller, body: bytes) -> None:
     for path in VOLCANOS:
-        status, said = await caller.send(f"/{path}", body)
+        status, document = await caller.send(f"/{path}", body)
         assert (path, status) == (path, 200)
-        assert {*said} <= {"status", "code", "nodeScore", "errorMessage", "victims"}
+        assert {*document} <= {"status", "code", "nodeScore", "errorMessage", "victims"}
 
 
 POD = raw(FOUR)
@@ -702,46 +484,37 @@ WRONG: list[tuple[str, str, Raw, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "call", "said"), table(WRONG))
-async def test_a_call_with_mistakes_is_told_them(
-    scorer: Scorer, caller: Caller, path: str, call: Raw, said: str
+@pytest.mark.parametrize(("path", "call", "document"), table(WRONG))
+async def test_call_with_mistakes_is_unprocessable(
+    scorer: Scorer, caller: Caller, path: str, call: Raw, document: str
 ) -> None:
     status, answer = await caller.send(path, orjson.dumps(call))
 
     assert status == 422
-    assert said in answer["error"]
+    assert document in answer["error"]
     assert scorer.kept() == {}
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "x", ""])
-async def test_what_a_body_is_called_is_nothing_to_us(caller: Caller, kind: str) -> None:
+async def test_content_type_is_ignored(caller: Caller, kind: str) -> None:
     body = orjson.dumps({"Pod": raw(FOUR), "NodeNames": ["empty"]})
     status, answer = await caller.send("/filter", body, kind=kind)
 
     assert (status, answer["NodeNames"]) == (200, ["empty"])
 
 
-async def test_a_call_of_many_mebibytes_is_answered(caller: Caller) -> None:
-    nodes = [{"metadata": {"name": name}, "status": {"images": "x" * (MIB)}} for name in NAMES]
-    answer = await caller.ask("/filter", {"Pod": raw(FOUR), "Nodes": {"items": nodes}})
-
-    assert [each["metadata"]["name"] for each in answer["Nodes"]["items"]] == ["empty", "fuller"]
-
-
 @pytest.mark.parametrize("path", HANDLERS)
-async def test_before_anything_is_known_everybody_is_asked_to_come_again(path: str) -> None:
+async def test_before_the_first_snapshot_calls_get_503(path: str) -> None:
     scorer = Scorer()
     async with scorer.open() as caller, caller.client.post(f"/{path}", data=b"{}") as answer:
-        said = await answer.json()
+        document = await answer.json()
 
     assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
-    assert said == {"error": "the state of the cluster is not known yet"}
+    assert document == {"error": "the state of the cluster is not known yet"}
 
 
 @pytest.mark.parametrize(("wanted", "status"), [(True, 200), (False, 404)])
-async def test_what_it_knows_is_shown_where_that_is_wanted(
-    scorer: Scorer, status: int, *, wanted: bool
-) -> None:
+async def test_debug_state_is_served_only_if_enabled(scorer: Scorer, status: int, *, wanted: bool) -> None:
     async with scorer.open(debug_state=wanted) as caller, caller.watching.get("/debug/state") as answer:
         assert answer.status == status
 
@@ -772,10 +545,10 @@ def anything(dice: random.Random, pods: Sequence[Raw]) -> tuple[str, object]:
     return dice.choice([*calls.items()])
 
 
-async def called(scorer: Scorer, path: str, said: object) -> None:
+async def called(scorer: Scorer, path: str, document: object) -> None:
     """A call, whatever is answered."""
     with contextlib.suppress(BadInput):
-        orjson.loads(await HANDLERS[path](scorer.context, orjson.dumps(said)))
+        orjson.loads(await HANDLERS[path](scorer.context, orjson.dumps(document)))
 
 
 def pods() -> list[Raw]:
@@ -793,7 +566,7 @@ def sensible(scorer: Scorer) -> bool:
 
 @pytest.mark.full
 @pytest.mark.parametrize("reserve_at", ReserveAt)
-async def test_of_thousands_of_calls_nothing_is_left(reserve_at: ReserveAt) -> None:
+async def test_random_calls_leave_no_reservation(reserve_at: ReserveAt) -> None:
     dice = random.Random(reserve_at.value)  # noqa: S311  the same calls in each run
     writes = Writes()
     scorer = await cluster(Scorer(reserve_at=reserve_at, writes=writes, patience=0.1))
@@ -801,8 +574,8 @@ async def test_of_thousands_of_calls_nothing_is_left(reserve_at: ReserveAt) -> N
     scorer.see(*those[:10])
     for _ in range(100 * settings().max_examples):
         writes.error = dice.choice(ERRORS)
-        path, said = anything(dice, those)
-        await called(scorer, path, said)
+        path, document = anything(dice, those)
+        await called(scorer, path, document)
         assert sensible(scorer)
         scorer.time.seconds += 0.05
         scorer.reservations.expire(scorer.time())
@@ -817,7 +590,7 @@ async def test_of_thousands_of_calls_nothing_is_left(reserve_at: ReserveAt) -> N
 
 
 @pytest.mark.parametrize("path", ["filter", "bind", "volcano/predicate"])
-async def test_whoever_calls_the_wrong_replica_is_answered_and_sent_away(
+async def test_replica_without_the_lease_closes_connections(
     scorer: Scorer, caller: Caller, path: str
 ) -> None:
     await cluster(scorer)
@@ -848,7 +621,7 @@ async def used() -> Scorer:
     return made
 
 
-async def test_a_pod_beyond_its_quota_fits_on_no_node_and_evicting_would_not_help(used: Scorer) -> None:
+async def test_pod_beyond_its_quota_fits_nowhere(used: Scorer) -> None:
     async with used.open() as caller:
         answer = await caller.filter(raw(SIX, name="new"), "a", "b", "full")
 
@@ -857,18 +630,8 @@ async def test_a_pod_beyond_its_quota_fits_on_no_node_and_evicting_would_not_hel
     assert used.count("filtered_nodes_total", answer="over_quota") == 3
 
 
-async def test_a_pod_beyond_its_quota_fits_where_no_cpus_are_pinned(used: Scorer) -> None:
-    nodes = {"a": EMPTY, "full": EMPTY, "shared": replace(EMPTY, cpu_manager=CpuManager.NONE)}
-    await used.know(nodes, team={"exclusive-cpus": "8"})
-    async with used.open() as caller:
-        answer = await caller.filter(raw(SIX, name="new"), "a", "full", "shared")
-
-    assert answer["NodeNames"] == ["shared"]
-    assert answer["FailedAndUnresolvableNodes"] == {"a": BEYOND, "full": BEYOND}
-
-
 @pytest.mark.parametrize(("victim", "useful"), [("old", ["full"]), ("stranger", [])])
-async def test_pods_are_evicted_for_one_beyond_its_quota_only_if_they_use_it(
+async def test_preemption_beyond_quota_needs_pods_that_use_it(
     used: Scorer, victim: str, useful: list[str]
 ) -> None:
     used.see(on("full", raw(SIX, name="stranger", namespace="others")))
@@ -883,7 +646,7 @@ async def test_nothing_is_reserved_for_a_pod_beyond_its_quota(used: Scorer) -> N
     assert used.kept() == {}
 
 
-async def test_volcano_is_told_of_a_quota_before_it_allocates(used: Scorer) -> None:
+async def test_volcano_checks_the_quota_before_it_allocates(used: Scorer) -> None:
     new = task(raw(SIX, name="new"), "a")
     async with used.open() as caller:
         predicate = await caller.ask("/volcano/predicate", {"task": new, "node": {"Name": "a"}})

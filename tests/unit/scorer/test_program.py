@@ -173,7 +173,7 @@ async def test_pod_waits_until_its_namespace_is_watched(bench: Bench) -> None:
         await scorer.until_fit(made, "a", of=["a", "loose"])
 
 
-async def test_device_class_of_dra_counts_until_it_is_deleted(bench: Bench) -> None:
+async def test_device_class_of_dra_counts_until_deleted(bench: Bench) -> None:
     plain, topology = documents({"bare": BARE})
     bench.api.put({**plain, "status": {"allocatable": {"cpu": "16", "memory": "32Gi", "pods": "110"}}})
     bench.api.put(topology)
@@ -202,7 +202,7 @@ async def test_lease_is_acquired_and_released_at_the_end(bench: Bench) -> None:
     assert left["spec"]["holderIdentity"] == ""
 
 
-async def test_replica_without_the_lease_answers_and_does_not_bind(bench: Bench) -> None:
+async def test_replica_without_lease_answers_but_does_not_bind(bench: Bench) -> None:
     bench.api.put(
         {
             "apiVersion": "coordination.k8s.io/v1",
@@ -223,12 +223,12 @@ async def test_replica_without_the_lease_answers_and_does_not_bind(bench: Bench)
             return "snapshot" not in waiting
 
         await scorer.until(knows)
-        status, said = await scorer.get("/readyz")
+        status, body = await scorer.get("/readyz")
         fit, why = await scorer.fit(made, "a", "small"), await scorer.bind(made, "a")
         away = await scorer.closes_connections()
 
-    assert (status, {*said["waiting_for"]}, away) == (503, {"lease"}, True)
-    assert LEASE in said["waiting_for"]["lease"]
+    assert (status, {*body["waiting_for"]}, away) == (503, {"lease"}, True)
+    assert LEASE in body["waiting_for"]["lease"]
     assert (fit, why) == (["a"], "numalign: this replica does not hold the lease, so it binds no pods")
     assert bench.api.asked("POST", f"{PODS}/web/binding") == []
 
@@ -304,8 +304,8 @@ async def test_unused_reservation_expires(bench: Bench) -> None:
 
 async def test_policy_file_is_followed(bench: Bench) -> None:
     selector = "{matchLabels: {kubernetes.io/metadata.name: team}}"
-    asks = f"defaults:\n- namespaceSelector: {selector}\n  default: {SINGLE}\n"
-    path, made = bench.file("policy.yaml", asks), bench.pod(raw(FOUR, policy=None))
+    policy_text = f"defaults:\n- namespaceSelector: {selector}\n  default: {SINGLE}\n"
+    path, made = bench.file("policy.yaml", policy_text), bench.pod(raw(FOUR, policy=None))
     async with bench.running("--policy", path, "--policy-reload-seconds", "0.02") as scorer:
         await scorer.until(scorer.ready)
         before = await scorer.fit(made, "a", "loose")
@@ -369,11 +369,11 @@ async def test_snapshot_file_is_followed(bench: Bench) -> None:
 async def test_missing_snapshot_file_delays_readiness(bench: Bench) -> None:
     path = bench.folder / "cluster.json"
     async with bench.running("--snapshot", str(path), "--snapshot-reload-seconds", "0.02") as scorer:
-        status, said = await scorer.get("/readyz")
+        status, body = await scorer.get("/readyz")
         bench.snapshot(raw(FOUR))
         await scorer.until(scorer.ready)
 
-    assert (status, said["waiting_for"]) == (503, {"snapshot": f"a valid snapshot at {path}"})
+    assert (status, body["waiting_for"]) == (503, {"snapshot": f"a valid snapshot at {path}"})
 
 
 # The program itself: started as people start it.

@@ -8,7 +8,6 @@ from numalign.cache.scheduler_cache import NotEligible
 from numalign.model.constraints import Unmet
 from scorer import rank_page
 from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, SINGLE, SMALL, Raw, Scorer, on, raw, running
-from tests.worlds.notation import node
 
 
 async def cluster() -> Scorer:
@@ -35,21 +34,10 @@ async def page(scorer: Scorer, made: Raw, *names: str, age: float = 0.5) -> Raw:
     return read
 
 
-async def test_the_page_has_every_node_the_best_first() -> None:
-    said = await page(await cluster(), raw(FOUR), "bare", "empty", "small", "fuller")
+async def test_fitting_node_shows_its_placement() -> None:
+    [entry] = (await page(await cluster(), raw(FOUR), "empty"))["nodes"]
 
-    assert {key: said[key] for key in ("pod", "policy", "age")} == {
-        "pod": "team/web",
-        "policy": SINGLE,
-        "age": 0.5,
-    }
-    assert [each["name"] for each in said["nodes"]] == ["fuller", "empty", "small", "bare"]
-
-
-async def test_a_node_that_takes_the_pod_says_what_it_would_get() -> None:
-    [said] = (await page(await cluster(), raw(FOUR), "empty"))["nodes"]
-
-    assert {key: said[key] for key in said if key not in {"scores", "doubts"}} == {
+    assert {key: entry[key] for key in entry if key not in {"scores", "doubts"}} == {
         "name": "empty",
         "fits": True,
         "aligned": True,
@@ -60,58 +48,49 @@ async def test_a_node_that_takes_the_pod_says_what_it_would_get() -> None:
         "sources": {},
         "known": "counts",
     }
-    assert len(said["scores"]) == len(Ranking().strategies)
+    assert len(entry["scores"]) == len(Ranking().strategies)
 
 
-async def test_a_node_says_how_it_is_known_what_its_pods_hold() -> None:
+async def test_node_shows_the_sources_of_its_ledger() -> None:
     scorer = await cluster()
     scorer.see(
         on("fuller", raw("cpu=1 mem=1Gi", name="stranger")), on("fuller", raw("cpu=1..", name="shares"))
     )
-    [said] = (await page(scorer, raw(FOUR), "fuller"))["nodes"]
+    [entry] = (await page(scorer, raw(FOUR), "fuller"))["nodes"]
 
-    assert said["sources"] == {"recorded": 1, "unknown": 1}
+    assert entry["sources"] == {"recorded": 1, "unknown": 1}
 
 
-async def test_a_node_that_refuses_says_why_to_people_in_more_words() -> None:
-    [said] = (await page(await cluster(), raw(FOUR), "small"))["nodes"]
+async def test_refusing_node_shows_reason_and_shortages() -> None:
+    [entry] = (await page(await cluster(), raw(FOUR), "small"))["nodes"]
 
-    assert (said["fits"], said["permanent"], said["placement"]) == (False, True, None)
-    assert said["reason"].startswith("node(s) have no NUMA zone with 4 cpu")
-    assert (said["refuser"], said["scores"]) == ("kubelet", [0, 0])
-    assert said["because"] == (
+    assert (entry["fits"], entry["permanent"], entry["placement"]) == (False, True, None)
+    assert entry["reason"].startswith("node(s) have no NUMA zone with 4 cpu")
+    assert (entry["refuser"], entry["scores"]) == ("kubelet", [0, 0])
+    assert entry["because"] == (
         'container "c0": the node has at most 2 cpu in one NUMA zone (Topology Manager policy'
         ' "single-numa-node")'
     )
-    assert said["shortages"] == ["zone 0: cpu 4 requested, 2 free", "zone 1: cpu 4 requested, 2 free"]
+    assert entry["shortages"] == ["zone 0: cpu 4 requested, 2 free", "zone 1: cpu 4 requested, 2 free"]
 
 
 @pytest.mark.parametrize(("policy", "fits"), [(SINGLE, False), (None, True)])
-async def test_a_node_that_publishes_nothing_says_so(policy: str | None, *, fits: bool) -> None:
-    [said] = (await page(await cluster(), raw(FOUR, policy=policy), "bare"))["nodes"]
+async def test_node_without_topology_shows_so(policy: str | None, *, fits: bool) -> None:
+    [entry] = (await page(await cluster(), raw(FOUR, policy=policy), "bare"))["nodes"]
 
-    assert (said["fits"], said["known"], "reason" in said) == (fits, None, not fits)
+    assert (entry["fits"], entry["known"], "reason" in entry) == (fits, None, not fits)
 
 
-async def test_a_page_says_whom_the_pod_would_wait_for() -> None:
+async def test_page_names_the_pod_to_wait_for() -> None:
     scorer = Scorer()
     await scorer.know({"a": EMPTY})
     scorer.reserve(raw("cpu=7 mem=1Gi", name="first"), "a")
-    [said] = (await page(scorer, raw("cpu=2 mem=1Gi"), "a"))["nodes"]
+    [entry] = (await page(scorer, raw("cpu=2 mem=1Gi"), "a"))["nodes"]
 
-    assert (said["waitsFor"], said["fits"]) == (["team/first"], True)
-
-
-async def test_a_page_says_where_nobody_is_certain() -> None:
-    scorer = Scorer()
-    await scorer.know({"a": node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy="restricted")})
-    scorer.see(running(on("a", raw(FOUR, name="stranger"))))
-    [said] = (await page(scorer, raw(FOUR), "a"))["nodes"]
-
-    assert (said["certain"], said["basis"]) == (False, "reported")
+    assert (entry["waitsFor"], entry["fits"]) == (["team/first"], True)
 
 
-async def test_an_age_that_nobody_knows_is_null() -> None:
+async def test_unknown_age_is_null() -> None:
     assert (await page(Scorer(), raw(FOUR), age=float("inf")))["age"] is None
 
 
@@ -122,11 +101,9 @@ CORDONED, TAINTED = NotEligible(Unmet.CORDONED, lasting=False), NotEligible(Unme
     ("why", "reason"),
     [(CORDONED, "node(s) have no NUMA zone with 4 cpu"), (TAINTED, "node(s) had untolerated taints")],
 )
-async def test_of_a_cordoned_node_that_is_too_small_it_is_told_that_it_is(
-    why: NotEligible, reason: str
-) -> None:
+async def test_cordoned_node_shows_its_lasting_reason(why: NotEligible, reason: str) -> None:
     scorer = await cluster()
-    [said] = scorer.nodes.of_not_eligible({"small": why}, scorer.subject(raw(FOUR)))
+    [entry] = scorer.nodes.of_not_eligible({"small": why}, scorer.subject(raw(FOUR)))
 
-    assert (said.fits, said.permanent) == (False, True)
-    assert said.reason.startswith(reason)
+    assert (entry.fits, entry.permanent) == (False, True)
+    assert entry.reason.startswith(reason)

@@ -40,7 +40,7 @@ rankings:
 """
 
 
-def test_a_file_says_how_nodes_are_ranked() -> None:
+def test_file_sets_rankings_by_node_label() -> None:
     gpu, db = (Requirement("pool", Operator.IN, frozenset({pool})) for pool in ("gpu", "db"))
     racked = (
         Requirement("pool", Operator.NOT_IN, frozenset({"gpu"})),
@@ -59,15 +59,8 @@ def test_a_file_says_how_nodes_are_ranked() -> None:
 
 
 @pytest.mark.parametrize("nothing", ["{}", "rankings:", "rankings: []\nstrategies:\nweights:"])
-def test_what_a_file_does_not_say_is_as_the_flags_say(nothing: str) -> None:
+def test_omitted_parts_default_to_the_flags(nothing: str) -> None:
     assert parse(nothing.encode(), default=FLAGS) == RankingRules(FLAGS)
-
-
-def test_what_a_choice_leaves_out_is_as_for_all_nodes() -> None:
-    text = b"rankings: [{nodeSelector: {matchLabels: {a: b}}, strategies: [LeastAllocated]}]"
-
-    (choice,) = parse(text, default=FLAGS).choices
-    assert choice.ranking == Ranking((LEAST,), FLAGS.weights)
 
 
 def entry(text: str) -> str:
@@ -81,9 +74,6 @@ NO_RESOURCE = "is not a resource name, like cpu or nvidia.com/gpu"
 
 MISTAKEN = [
     # situation: (the file, every mistake in order)
-    ("empty", "", ["is empty: write {} for no ranking"]),
-    ("two documents", "{}\n---\n{}", ["contains 2 documents: a ranking is a single one"]),
-    ("a list", "[]", ["must be an object, not a list"]),
     ("a key in another way", "ranking: []\nstrategy: x",
      ['ranking: unknown key; did you mean "rankings"?',
       'strategy: unknown key; did you mean "strategies"?']),
@@ -91,26 +81,16 @@ MISTAKEN = [
      ['strategies: must be a list, not "MostAllocated"',
       "weights: must be an object, not a number",
       "rankings: must be a list, not an object"]),
-    ("entries of another shape", "rankings: [x]", ['rankings[0]: must be an object, not "x"']),
     ("an entry of nothing", "rankings: [{}]",
      [f"rankings[0].nodeSelector: {FOR_ALL}",
       "rankings[0]: sets nothing for these nodes: add strategies or weights"]),
-    ("an entry for all nodes", "rankings: [{nodeSelector: {matchLabels: {}}, weights: {cpu: 1}}]",
-     [f"rankings[0].nodeSelector: {FOR_ALL}"]),
     ("an entry with another key", entry("strategies: [MostAllocated], weigths: {cpu: 1}"),
      ['rankings[0].weigths: unknown key; did you mean "weights"?']),
-    ("a selector that is wrong", "rankings: [{nodeSelector: {matchLabel: {a: b}}, weights: {cpu: 1}}]",
-     ['rankings[0].nodeSelector.matchLabel: unknown key; did you mean "matchLabels"?']),
-    ("no strategies", entry("strategies: []"), [f"rankings[0].strategies: is empty: name one of {NAMES}"]),
     ("strategies that are none", entry("strategies: [mostAllocated, '', 3, null, LeastAllocated]"),
      ['rankings[0].strategies[0]: "mostAllocated" is not a strategy; did you mean "MostAllocated"?',
       "rankings[0].strategies[1]: is empty",
       "rankings[0].strategies[2]: must be a string, not a number",
       "rankings[0].strategies[3]: is missing"]),
-    ("a strategy twice", "strategies: [MostAllocated, LeastAllocated, MostAllocated]",
-     ['strategies[2]: "MostAllocated" is named twice']),
-    ("too many strategies", "strategies: [a, b, c, d, e, f]",
-     ["strategies: has 6 entries, but there are only 5 strategies"]),
     ("weights that are none", "weights: {cpu: 0, memory: 101, a: 0.5, b: true, c: '1', d: , e: {}}",
      [f"weights.{name}: {NEEDS}" for name in ("cpu", "memory", "a", "b", "c", "d", "e")]),
     ("resources that are none", "weights: {rdma/*: 1, '': 1, a b: 1, 1: 1}",
@@ -130,7 +110,7 @@ MISTAKEN = [
 
 
 @pytest.mark.parametrize(("text", "mistakes"), table(MISTAKEN))
-def test_each_mistake_has_its_place(text: str, mistakes: list[str]) -> None:
+def test_every_mistake_is_listed_with_its_place(text: str, mistakes: list[str]) -> None:
     with pytest.raises(BadRanking) as raised:
         parse(text.encode(), default=FLAGS)
 
@@ -150,7 +130,7 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadRanking, match=f"none: cannot be read: {strerror(ENOENT)}$"):
         read(tmp_path / "none", default=FLAGS)
 

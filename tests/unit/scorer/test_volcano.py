@@ -50,7 +50,7 @@ def recorded(verb: str) -> Raw:
 # What Volcano's own client sends.
 
 
-def test_of_a_predicate_the_task_and_the_name_of_the_node_are_read() -> None:
+def test_predicate_reads_task_and_node_name() -> None:
     call = recorded("predicate")
     task, node = read_predicate(orjson.dumps(call))
 
@@ -64,7 +64,7 @@ def test_of_a_predicate_the_task_and_the_name_of_the_node_are_read() -> None:
     assert task.pod["metadata"]["uid"] == task.uid
 
 
-def test_evictees_are_where_they_run_and_go_back_as_they_came() -> None:
+def test_evictees_are_returned_unchanged() -> None:
     call = recorded("preemptable")
     evictor, evictees = read_preemptable(orjson.dumps(call))
     answer = orjson.loads(answer_preemptable(Vote.PERMIT, evictees))
@@ -74,19 +74,7 @@ def test_evictees_are_where_they_run_and_go_back_as_they_came() -> None:
     assert answer == {"status": 1, "victims": call["evictees"]}
 
 
-def test_a_task_that_is_given_a_node_says_which() -> None:
-    task = {**recorded("predicate")["task"], "NodeName": "node-a.example"}
-
-    assert read_task(orjson.dumps({"task": task})).node_name == "node-a.example"
-
-
 # What else may come.
-
-
-def test_only_what_is_needed_of_a_node_is_looked_at() -> None:
-    node = {"Name": "n1", "Node": 7, "Tasks": [], "NumaInfo": "?"}
-
-    assert read_predicate(orjson.dumps({"task": TASK, "node": node})) == (READ, "n1")
 
 
 @pytest.mark.parametrize("empty", [None, []], ids=["null", "empty"])
@@ -109,18 +97,14 @@ def test_a_task_can_do_without_namespace_and_node(absent: str) -> None:
 BAD_TASKS: list[tuple[str, object, list[str]]] = [
     # what it is       the task                           what is said of it
     ("nothing",        {}, ["UID: is missing", "Name: is missing", "Pod: is missing"]),
-    ("no pod",         {**TASK, "Pod": None},             ["Pod: is missing"]),
-    ("a pod's name",   {**TASK, "Pod": "web-0"},          ['Pod: must be an object, not "web-0"']),
     ("another kind",   {**TASK, "Pod": {"kind": "Job"}},  ['Pod.kind: must be Pod, not "Job"']),
     ("no uid",         {**TASK, "UID": ""},               ["UID: is empty"]),
-    ("a number",       {**TASK, "UID": 7},                ["UID: must be a string, not a number"]),
     ("a node's list",  {**TASK, "NodeName": ["n"]},       ["NodeName: must be a string, not a list"]),
-    ("a space's list", {**TASK, "Namespace": []},         ["Namespace: must be a string, not a list"]),
     ("nodeName",       {**TASK, "nodeName": "n"},         ["nodeName: must be spelled NodeName"]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("task", "said"), table(BAD_TASKS))
+@pytest.mark.parametrize(("task", "texts"), table(BAD_TASKS))
 @pytest.mark.parametrize(
     ("read", "call", "where"),
     [
@@ -133,12 +117,12 @@ BAD_TASKS: list[tuple[str, object, list[str]]] = [
     ids=["predicate", "prioritize", "evictor", "evictee", "allocate"],
 )
 def test_a_task_that_is_none_is_unprocessable(
-    read: Read, call: Callable[[object], Raw], where: str, task: object, said: list[str]
+    read: Read, call: Callable[[object], Raw], where: str, task: object, texts: list[str]
 ) -> None:
     status, lines = refusal(read, call(task))
 
     assert status == HTTPStatus.UNPROCESSABLE_ENTITY
-    assert sorted(lines) == sorted(f"{where}.{line}" for line in said)
+    assert sorted(lines) == sorted(f"{where}.{line}" for line in texts)
 
 
 EVICTEES = {"evictor": TASK, "evictees": [TASK]}
@@ -146,40 +130,28 @@ EVICTEES = {"evictor": TASK, "evictees": [TASK]}
 BAD_CALLS: list[tuple[str, Read, Raw, list[str]]] = [
     # what it is           what reads it    the call                       what is said of it
     ("no node",            read_predicate,  {"task": TASK},                ["node: is missing"]),
-    ("a node's name",      read_predicate,  {"task": TASK, "node": "n"},
-     ['node: must be an object, not "n"']),
-    ("a nameless node",    read_predicate,  {"task": TASK, "node": {}},    ["node.Name: is missing"]),
     ("name",               read_predicate,  {"task": TASK, "node": {"name": "n"}},
      ["node.name: must be spelled Name", "node.Name: is missing"]),
     ("Task",               read_predicate,  {"Task": TASK, "node": {"Name": "n"}},
      ["task: is missing", "Task: must be spelled task"]),
-    ("a key of the other", read_predicate,  {"Pod": {}, "node": {"Name": "n"}},
-     ["task: is missing", "Pod: is not a known field: expected one of task, node"]),
     ("no nodes",           read_prioritize, {"task": TASK},                ["nodes: is missing"]),
-    ("one node",           read_prioritize, {"task": TASK, "nodes": {}},
-     ["nodes: must be a list, not an object"]),
     ("names of nodes",     read_prioritize, {"task": TASK, "nodes": ["n"]},
      ['nodes[0]: must be an object, not "n"']),
-    ("a number for name",  read_prioritize, {"task": TASK, "nodes": [{"Name": 1}]},
-     ["nodes[0].Name: must be a string, not a number"]),
     ("no evictees",        read_preemptable, {"evictor": TASK},            ["evictees: is missing"]),
-    ("uids of evictees",   read_preemptable, {"evictor": TASK, "evictees": ["u"]},
-     ['evictees[0]: must be an object, not "u"']),
-    ("nothing",            read_task,       {},                            ["task: is missing"]),
     ("a list of tasks",    read_task,       {"task": [TASK]},
      ["task: must be an object, not a list"]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("read", "call", "said"), table(BAD_CALLS))
-def test_a_call_that_is_none_is_unprocessable(read: Read, call: Raw, said: list[str]) -> None:
+@pytest.mark.parametrize(("read", "call", "texts"), table(BAD_CALLS))
+def test_a_call_that_is_none_is_unprocessable(read: Read, call: Raw, texts: list[str]) -> None:
     status, lines = refusal(read, call)
 
     assert status == HTTPStatus.UNPROCESSABLE_ENTITY
-    assert sorted(lines) == sorted(said)
+    assert sorted(lines) == sorted(texts)
 
 
-def test_an_evictee_that_could_be_read_but_not_be_sent_back_is_told() -> None:
+def test_evictee_too_deep_to_return_is_refused() -> None:
     nested = b'{"a":' * 500 + b"{}" + b"}" * 500
     call = orjson.dumps(EVICTEES).replace(b'"evictees":[{', b'"evictees":[{"Others":' + nested + b",")
 
@@ -194,11 +166,11 @@ keys = st.sampled_from(["task", "node", "nodes", "evictor", "evictees", "Task"])
 @given(call=st.dictionaries(keys, st.one_of(tasks, st.lists(tasks))))
 def test_any_value_anywhere_is_read_or_refused(read: Read, call: Raw) -> None:
     try:
-        told: object = read(orjson.dumps(call))
+        outcome: object = read(orjson.dumps(call))
     except BadCall as refused:
-        told = refused.mistakes
+        outcome = refused.mistakes
 
-    assert told
+    assert outcome
 
 
 # Answers.
@@ -217,7 +189,7 @@ def test_a_refusal_has_both_a_text_and_a_code(status: str, code: Code) -> None:
         answer_predicate(status, code)
 
 
-def test_scores_are_an_object_though_it_be_empty() -> None:
+def test_scores_are_always_an_object() -> None:
     assert answer_prioritize({"a": 75.0, "b": 0}) == b'{"nodeScore":{"a":75.0,"b":0},"errorMessage":""}'
     assert answer_prioritize({}) == b'{"nodeScore":{},"errorMessage":""}'
     assert answer_prioritize({}, "no") == b'{"nodeScore":{},"errorMessage":"no"}'
@@ -230,17 +202,17 @@ def test_a_score_that_json_does_not_have_is_not_sent(score: float) -> None:
 
 
 @pytest.mark.parametrize(("vote", "status"), [(Vote.REJECT, -1), (Vote.ABSTAIN, 0), (Vote.PERMIT, 1)])
-def test_nobody_is_a_victim_of_any_vote(vote: Vote, status: int) -> None:
+def test_votes_without_victims_have_an_empty_list(vote: Vote, status: int) -> None:
     assert orjson.loads(answer_preemptable(vote)) == {"status": status, "victims": []}
 
 
 @pytest.mark.parametrize("vote", [Vote.REJECT, Vote.ABSTAIN])
-def test_there_are_victims_only_where_they_may_go(vote: Vote) -> None:
+def test_victims_need_a_permitting_vote(vote: Vote) -> None:
     with pytest.raises(ValueError, match="1 victims cannot go with the vote"):
         answer_preemptable(vote, read_preemptable(orjson.dumps(EVICTEES))[1])
 
 
-def test_an_event_is_taken_note_of_or_says_why_not() -> None:
+def test_task_answer_is_empty_or_an_error() -> None:
     assert answer_task() == b'{"errorMessage":""}'
     assert answer_task("task: is missing") == b'{"errorMessage":"task: is missing"}'
 
@@ -248,15 +220,8 @@ def test_an_event_is_taken_note_of_or_says_why_not() -> None:
 # Laws.
 
 
-@given(st.lists(st.text(min_size=1), max_size=20))
-def test_names_keep_their_order_and_each_is_there_once(sent: list[str]) -> None:
-    call = {"task": TASK, "nodes": [{"Name": name} for name in sent]}
-
-    assert read_prioritize(orjson.dumps(call))[1] == tuple(dict.fromkeys(sent))
-
-
 @given(st.lists(st.dictionaries(st.text(max_size=5).map("x{}".format), anything), max_size=3))
-def test_whatever_an_evictee_carries_comes_back(extras: list[Raw]) -> None:
+def test_any_evictee_is_returned_unchanged(extras: list[Raw]) -> None:
     sent = [{**extra, **TASK, "UID": str(at)} for at, extra in enumerate(extras)]
     _, evictees = read_preemptable(orjson.dumps({"evictor": TASK, "evictees": sent}))
 

@@ -41,15 +41,6 @@ async def started() -> Started:
     return made
 
 
-async def test_what_waiting_pods_ask_is_answered_once_for_those_that_ask_alike(started: Started) -> None:
-    started.scorer.see(raw(FOUR, name="one"), raw(FOUR, name="two"), raw(EIGHT, name="three"))
-
-    await started.warming.run()
-
-    assert started.answers == 2
-    assert started.warming.waiting_for() is None
-
-
 GONE = {
     "bound": on("a", raw(FOUR)),
     "ended": {**raw(FOUR), "status": {"phase": "Failed"}},
@@ -58,9 +49,7 @@ GONE = {
 
 
 @pytest.mark.parametrize("made", GONE.values(), ids=GONE)
-async def test_nothing_is_worked_out_for_a_pod_that_nobody_asks_about(
-    started: Started, made: dict[str, object]
-) -> None:
+async def test_bound_or_ended_pod_is_not_evaluated(started: Started, made: dict[str, object]) -> None:
     started.scorer.see(made)
 
     await started.warming.run()
@@ -68,7 +57,7 @@ async def test_nothing_is_worked_out_for_a_pod_that_nobody_asks_about(
     assert started.answers == 0
 
 
-async def test_what_most_ask_is_answered_where_many_ask(started: Started) -> None:
+async def test_most_frequent_questions_are_evaluated_first(started: Started) -> None:
     others = [raw(f"cpu=1 mem={1 + number}Mi", name=f"other-{number}") for number in range(MOST_QUESTIONS)]
     started.scorer.see(*others, raw(FOUR, name="one"), raw(FOUR, name="two"))
 
@@ -79,7 +68,7 @@ async def test_what_most_ask_is_answered_where_many_ask(started: Started) -> Non
     assert started.answers == MOST_QUESTIONS
 
 
-async def test_it_begins_when_there_is_a_cluster_and_readiness_waits_for_it(started: Started) -> None:
+async def test_evaluation_starts_with_the_first_snapshot(started: Started) -> None:
     started.lacks = "the first snapshot"
     started.scorer.see(raw(FOUR))
     seen: list[tuple[int, str | None]] = []
@@ -96,7 +85,7 @@ async def test_it_begins_when_there_is_a_cluster_and_readiness_waits_for_it(star
     assert (started.answers, started.warming.waiting_for()) == (1, None)
 
 
-async def test_nothing_more_is_begun_once_it_took_too_long(
+async def test_evaluation_stops_after_its_time_limit(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started.scorer.see(raw(FOUR, name="one"), raw(EIGHT, name="two"))
@@ -110,19 +99,3 @@ async def test_nothing_more_is_begun_once_it_took_too_long(
     await started.warming.run()
 
     assert (started.answers, started.warming.waiting_for()) == (1, None)
-
-
-async def test_a_fault_is_logged_and_keeps_it_from_nothing(
-    started: Started, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started.scorer.see(raw(FOUR))
-
-    async def broken(*_asked: object) -> None:
-        raise RuntimeError("nobody knows why")
-
-    monkeypatch.setattr(CallContext, "ranks", broken)
-    await started.warming.run()
-
-    [line] = started.scorer.told.of("warming.failed")
-    assert "nobody knows why" in str(line)
-    assert started.warming.waiting_for() is None

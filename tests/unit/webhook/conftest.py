@@ -72,15 +72,15 @@ def request(made: object, **changes: object) -> Raw:
     """The AdmissionReview of a pod that is created in the namespace `team`, as a document."""
     kind = {"group": "", "version": "v1", "kind": "Pod"}
     resource = {"group": "", "version": "v1", "resource": "pods"}
-    asked = {"uid": UID, "kind": kind, "resource": resource, "namespace": TEAM, "operation": "CREATE"}
+    review_of = {"uid": UID, "kind": kind, "resource": resource, "namespace": TEAM, "operation": "CREATE"}
     return {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
-        "request": {**asked, "object": made, **changes},
+        "request": {**review_of, "object": made, **changes},
     }
 
 
-def asked(made: object, **changes: object) -> Review:
+def review_of(made: object, **changes: object) -> Review:
     """The same review, as the webhook reads it."""
     return review.read(orjson.dumps(request(made, **changes)))
 
@@ -116,7 +116,7 @@ def decided(now: Cluster, *, may_fit: bool = False, refusals: Refusals | None = 
 
 def read(made: Raw, now: Cluster, *, match: Match = Match.SATISFIES) -> ReviewedPod:
     """The pod as the subject of a review; one that is looked at."""
-    found = subject(asked(made), now.snapshot, reader=PodReader(match))
+    found = subject(review_of(made), now.snapshot, reader=PodReader(match))
     assert not isinstance(found, SkipReason)
     return found
 

@@ -21,12 +21,10 @@ from webhook.review import Allowed, Patched
 
 NOW = 1767323045
 
-SIX_BEHIND = "2026-01-02T02:58:05Z"
 BORN, LONG_AGO = "2026-01-02T03:04:05Z", "2026-01-02T02:04:05Z"
 SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u1", "controller": True}
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 SINGLE = node("cpu=8", "cpu=8", policy="single-numa-node")
-TINY = node("cpu=1", "cpu=1", policy="single-numa-node")
 
 
 def made(
@@ -66,40 +64,14 @@ def seen() -> Seen:
     return Seen()
 
 
-def test_the_next_pod_avoids_the_node_that_refused_one_like_it(seen: Seen) -> None:
+def test_rejecting_node_is_avoided_by_equal_pods(seen: Seen) -> None:
     seen.see(refused("a"))
 
     assert seen.nodes(made()) == ("a",)
     assert seen.nodes(made("cpu=2 mem=1Gi")) == ()
 
 
-def test_it_may_be_made_by_another(seen: Seen) -> None:
-    """As by the next Job of a JobSet, or of a CronJob."""
-    seen.see(refused("a"))
-
-    assert seen.nodes(made(ownerReferences=[{**SET, "uid": "u2"}])) == ("a",)
-
-
-CLOCKS: list[tuple[str, Raw, bool]] = [
-    # of a pod that a kubelet six minutes behind refused     counted before
-    ("it is seen to fail, after it has waited",    refused(created=LONG_AGO, startTime=SIX_BEHIND),  True),
-    ("it has failed before anybody looked",        refused(startTime=SIX_BEHIND),                    False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("pod", "counted"), table(CLOCKS))
-def test_the_clock_of_a_node_that_is_behind_makes_no_refusal_too_old(
-    seen: Seen, pod: Raw, *, counted: bool
-) -> None:
-    seen.see(pod, counted=counted)
-
-    assert seen.nodes(made()) == ("a",)
-
-
 NOTHING: list[tuple[str, Raw]] = [
-    ("it runs",                     refused(phase="Running")),
-    ("it fails by itself",          refused(reason="Error")),
-    ("it was refused long ago",     refused(created=LONG_AGO, startTime=LONG_AGO)),
     ("it says nothing",             {"metadata": {"name": "x"}}),
     ("all of it is of another shape", {"metadata": [], "spec": 1, "status": "x"}),
     ("its status is of another shape", refused(phase=["Failed"], reason={})),
@@ -119,7 +91,7 @@ AFFINITY = {"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": {"matchFi
     {"key": "metadata.name", "operator": "NotIn", "values": ["a"]}]}}]}}  # fmt: skip
 
 
-def test_it_is_a_preference_beside_all_else_that_is_written() -> None:
+def test_avoidance_is_a_preference_added_once() -> None:
     pod = read(made(), cluster([SINGLE]))
 
     alone = with_avoidance(Allowed(audit={"x": "y"}), pod, ("a",), {})
@@ -130,7 +102,7 @@ def test_it_is_a_preference_beside_all_else_that_is_written() -> None:
     assert with_avoidance(alone, patched, ("a",), {}) == alone
 
 
-def test_a_node_that_has_its_name_as_a_label_is_avoided_by_it() -> None:
+def test_avoidance_uses_the_node_label_if_set() -> None:
     labels = {"a": {NODE_LABEL: "a"}, "b": {NODE_LABEL: "of-another"}}
     answer = with_avoidance(Allowed(), read(made(), cluster([SINGLE])), ("a", "b"), labels)
 
@@ -156,16 +128,6 @@ def test_nothing_is_written_into_a_pod_that(pod: Raw) -> None:
 # A ReplicaSet whose pods one node refuses, whatever the scheduler thinks of it.
 
 
-def scored(pod: Raw, name: str) -> int:
-    """The sum of the preferences that a node meets."""
-    wishes = pod["spec"].get("affinity", {}).get("nodeAffinity", {}).get(PREFERRED, [])
-    return sum(
-        wish["weight"]
-        for wish in wishes
-        if all(name not in field["values"] for field in wish["preference"]["matchFields"])
-    )
-
-
 async def created(caller: Caller) -> Raw:
     """The pod as it is stored when its owner makes it."""
     response = await caller.ask("/mutate", made())
@@ -173,42 +135,12 @@ async def created(caller: Caller) -> Raw:
     return applied(made(), patch)
 
 
-async def tries(webhook: Webhook, *, sees: bool, **settings: object) -> list[str]:
-    """The nodes that pods of a ReplicaSet are sent to until one is taken in, or five were refused.
-
-    By itself the scheduler prefers `a`, whose kubelet refuses all.
-    """
-    webhook.put({"a": SINGLE, "b": SINGLE, "tiny": TINY})
-    await webhook.load()
-    webhook.clock.seconds = NOW
-    avoidance, sent = webhook.avoidance, list[str]()
-    async with webhook.open(**settings) as caller:
-        while len(sent) < 5 and sent[-1:] != ["b"]:
-            pod = await created(caller)
-            sent.append(max(("a", "b"), key=lambda name: (scored(pod, name), name == "a")))
-            if sees and sent[-1] == "a":
-                avoidance(webhook.settings()).update_pod(PODS.described(refused("a")), counted=True)
-    return sent
-
-
 @pytest.fixture
 def webhook(tmp_path: Path) -> Webhook:
     return Webhook(tmp_path / "cluster.json")
 
 
-async def test_a_replica_set_whose_pods_a_node_refuses_gets_to_another_node(webhook: Webhook) -> None:
-    assert await tries(webhook, sees=True) == ["a", "b"]
-
-
-async def test_without_it_the_same_node_is_tried_for_ever(webhook: Webhook) -> None:
-    assert await tries(webhook, sees=False) == ["a"] * 5
-
-
-async def test_where_nothing_is_written_about_nodes_none_is_avoided(webhook: Webhook) -> None:
-    assert await tries(webhook, sees=True, injection="off") == ["a"] * 5
-
-
-async def test_what_is_written_stands_in_the_audit_log_and_ends_after_a_while(webhook: Webhook) -> None:
+async def test_avoidance_is_audited_and_expires(webhook: Webhook) -> None:
     webhook.put({"a": SINGLE})
     await webhook.load()
     webhook.clock.seconds = NOW

@@ -6,7 +6,7 @@ import pytest
 
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import parse
-from tests.unit.webhook.conftest import TEAM, UID, Webhook, asked, cluster, raw
+from tests.unit.webhook.conftest import TEAM, UID, Webhook, cluster, raw, review_of
 from tests.worlds.notation import table
 from webhook import changes
 from webhook.changes import is_change
@@ -46,7 +46,7 @@ CHANGES: list[tuple[str, dict[str, str], dict[str, str], dict[str, str], object]
 
 def changed(before: dict[str, str], after: dict[str, str], **more: Any) -> Any:  # noqa: ANN401  as JSON
     old, new = (raw("cpu=2 mem=1Gi gpu=1", annotations=each) for each in (before, after))
-    return asked(new, **{"operation": "UPDATE", "oldObject": old, **more})
+    return review_of(new, **{"operation": "UPDATE", "oldObject": old, **more})
 
 
 @pytest.mark.parametrize("part", ["", "status", "resize", "ephemeralcontainers"])
@@ -84,7 +84,7 @@ def test_the_annotations_of_a_binding_come_to_its_pod(annotations: dict[str, str
     assert (not isinstance(judged, Denied)) is admitted
 
 
-def test_what_the_policy_file_enforces_is_kept_and_who_is_exempt_may_change_it() -> None:
+def test_enforced_policy_file_protects_annotations() -> None:
     policy = parse(b"defaults: [{enforce: restricted}]\nexemptions: {users: [ci]}")
     effective = EffectivePolicy.of(cluster(labels={}).snapshot, policy)
 

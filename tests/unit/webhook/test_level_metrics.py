@@ -77,7 +77,7 @@ async def test_pods_that_fall_short_are_counted(
     assert await counted(webhook) == counts
 
 
-async def test_the_policy_of_the_cluster_is_heard(webhook: Webhook, tmp_path: Path) -> None:
+async def test_policy_file_sets_levels_to_count(webhook: Webhook, tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text("defaults:\n- audit: restricted\nexemptions: {namespaces: [free]}\n")
     webhook.policy = PolicyKeeper(path, log=webhook.told.log, registry=CollectorRegistry())
@@ -88,11 +88,11 @@ async def test_the_policy_of_the_cluster_is_heard(webhook: Webhook, tmp_path: Pa
     assert await counted(webhook) == {("team", "audit"): 1}
 
 
-async def test_before_there_is_a_snapshot_nothing_is_counted(webhook: Webhook) -> None:
+async def test_nothing_is_counted_before_the_first_snapshot(webhook: Webhook) -> None:
     assert await counted(webhook) == {}
 
 
-async def test_it_stands_on_the_page_of_metrics(webhook: Webhook) -> None:
+async def test_counts_are_exposed_as_metrics(webhook: Webhook) -> None:
     webhook.put({}, pods=[running("team", "a", raw(ALIGNABLE))], team={"audit": SINGLE})
     await webhook.load()
     app = webhook.app(named_namespaces=NAMED)
@@ -112,7 +112,7 @@ async def test_rules_that_change_count_every_pod_again(webhook: Webhook) -> None
     assert (before, await counts_of(below)) == ({("team", "audit"): 2}, {("team", "audit"): 1})
 
 
-async def test_counting_every_pod_again_takes_a_fifth_of_the_time_at_most(webhook: Webhook) -> None:
+async def test_recounting_takes_a_fifth_of_the_time_at_most(webhook: Webhook) -> None:
     slept = list[float]()
 
     async def sleep(seconds: float) -> None:
@@ -163,7 +163,7 @@ def below(webhook: Webhook) -> dict[tuple[str, str], float]:
     }
 
 
-async def test_namespaces_that_nobody_knows_are_counted_together(webhook: Webhook) -> None:
+async def test_unknown_namespaces_share_one_series(webhook: Webhook) -> None:
     webhook.put({}, team={})
     await webhook.load()
     counted = ReviewsBelow(webhook.holder, webhook.registry, most=NAMED)
@@ -189,13 +189,13 @@ async def test_reviews_of_further_namespaces_are_counted_together(webhook: Webho
     assert below(webhook) == {("team", "warn"): 2, ("", "warn"): 1}
 
 
-async def test_before_there_is_a_snapshot_no_namespace_is_known(webhook: Webhook) -> None:
+async def test_without_a_snapshot_every_namespace_is_unknown(webhook: Webhook) -> None:
     ReviewsBelow(webhook.holder, webhook.registry, most=NAMED).count("team", ("warn",))
 
     assert below(webhook) == {("", "warn"): 1}
 
 
-async def test_a_namespace_that_is_gone_takes_its_counts_with_it(webhook: Webhook) -> None:
+async def test_deleted_namespace_loses_its_series(webhook: Webhook) -> None:
     webhook.put({}, team={}, other={})
     await webhook.load()
     counted = ReviewsBelow(webhook.holder, webhook.registry, most=NAMED)
@@ -207,7 +207,7 @@ async def test_a_namespace_that_is_gone_takes_its_counts_with_it(webhook: Webhoo
     assert below(webhook) == {("other", "warn"): 1, ("other", "enforce"): 1}
 
 
-async def test_namespaces_that_come_and_go_leave_nothing_though_nobody_looks(webhook: Webhook) -> None:
+async def test_deleted_namespaces_leave_no_series_unscraped(webhook: Webhook) -> None:
     counter = ReviewsBelow(webhook.holder, webhook.registry, most=2)
     for number in range(20):
         webhook.put({}, **{f"team-{number}": {}, "other": {}})

@@ -8,7 +8,6 @@ import pytest
 from numalign.cache.pod_question import MOST_TERMS, ExceededLimit, Pin, PinReason
 from numalign.kube.decode.scheduling import scheduling
 from numalign.model.constraints import Operator, Requirement
-from numalign.model.errors import BadPod
 from numalign.model.intent import NODE_LABEL
 from numalign.model.node import node_label
 from tests.worlds.json_patch import applied
@@ -18,13 +17,12 @@ from webhook.patch import LONGEST_PATCH, Mode, Operation, Unsteered, avoid, hold
 CLASS = "numalign.io/class"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-AFFINITY = "spec.affinity.nodeAffinity"
 TERMS = f"/spec/affinity/nodeAffinity/{REQUIRED}/nodeSelectorTerms"
 
 Raw = dict[str, Any]
 
 
-def said(key: str, operator: str, *values: str) -> Raw:
+def expr(key: str, operator: str, *values: str) -> Raw:
     return {"key": key, "operator": operator, "values": list(values)}
 
 
@@ -33,7 +31,7 @@ def all_of(*expressions: Raw) -> Raw:
 
 
 def on_node(*names: str, operator: str = "In") -> Raw:
-    return {"matchFields": [said("metadata.name", operator, *names)]}
+    return {"matchFields": [expr("metadata.name", operator, *names)]}
 
 
 def not_on(name: str) -> Raw:
@@ -68,9 +66,9 @@ def wire(operations: tuple[Operation, ...]) -> Any:  # noqa: ANN401 - JSON, to c
 NOT_AB = Requirement(CLASS, Operator.NOT_IN, frozenset("ab"))
 IN_AB = Requirement(CLASS, Operator.IN, frozenset("ab"))
 
-no_ab = said(CLASS, "NotIn", "a", "b")
-in_ab = said(CLASS, "In", "a", "b")
-zone = said("zone", "In", "z")
+no_ab = expr(CLASS, "NotIn", "a", "b")
+in_ab = expr(CLASS, "In", "a", "b")
+zone = expr("zone", "In", "z")
 
 OUR_TERMS = {"nodeSelectorTerms": [{"matchExpressions": [no_ab]}]}
 OUR_REQUIRED = {REQUIRED: OUR_TERMS}
@@ -80,13 +78,9 @@ OUR_WISH = {"weight": 100, "preference": {"matchExpressions": [in_ab]}}
 MISSING_PARENTS = [
     # what the pod has          its spec                      added below the spec
     ("no affinity",             {"spec": {}},                 "affinity", OUR_AFFINITY),
-    ("null for affinity",       with_affinity(None),          "affinity", OUR_AFFINITY),
     ("an empty affinity",       with_affinity({}),            "affinity/nodeAffinity", OUR_REQUIRED),
-    ("affinity to pods only",   with_affinity({"p": {}}),     "affinity/nodeAffinity", OUR_REQUIRED),
     ("null for node affinity",  with_nodes(None),             "affinity/nodeAffinity", OUR_REQUIRED),
-    ("an empty node affinity",  with_nodes({}),               f"affinity/nodeAffinity/{REQUIRED}", OUR_TERMS),
     ("preferences only",        preferred({"weight": 1}),     f"affinity/nodeAffinity/{REQUIRED}", OUR_TERMS),
-    ("null for required terms", with_nodes({REQUIRED: None}), f"affinity/nodeAffinity/{REQUIRED}", OUR_TERMS),
 ]  # fmt: skip
 
 
@@ -99,44 +93,27 @@ def test_missing_parents_are_made_in_one_operation(pod: Raw, path: str, value: R
 
 TIGHTENED = [
     # what happens, the owner's terms, what is asked, operations below nodeSelectorTerms
-    ("is appended to a term", [all_of(zone)], NOT_AB, [("add", "/0/matchExpressions/-", no_ab)]),
     ("is appended to every term", [all_of(zone), all_of(zone, zone)], NOT_AB,
         [("add", "/0/matchExpressions/-", no_ab), ("add", "/1/matchExpressions/-", no_ab)]),
     ("leaves an empty term alone", [{}, all_of(zone), all_of()], NOT_AB,
         [("add", "/1/matchExpressions/-", no_ab)]),
-    ("leaves a null term alone", [None, all_of(zone)], NOT_AB, [("add", "/1/matchExpressions/-", no_ab)]),
     ("leaves a pod alone whose terms are all empty", [{}, {"matchExpressions": None}], NOT_AB, []),
-    ("leaves a pod alone that has no terms", [], NOT_AB, []),
     ("makes the list in a term of fields only", [not_on("n")], NOT_AB,
         [("add", "/0/matchExpressions", [no_ab])]),
-    ("replaces null in a term of fields only", [{**not_on("n"), "matchExpressions": None}], NOT_AB,
-        [("add", "/0/matchExpressions", [no_ab])]),
-    ("appends to an empty list beside fields", [{**not_on("n"), "matchExpressions": []}], NOT_AB,
-        [("add", "/0/matchExpressions/-", no_ab)]),
 
     ("finds its own work of an earlier pass", [all_of(zone, no_ab)], NOT_AB, []),
-    ("finds its own inclusion of an earlier pass", [all_of(in_ab)], IN_AB, []),
-    ("finds the values in another order", [all_of(said(CLASS, "NotIn", "b", "a"))], NOT_AB, []),
     ("patches only the term that lacks it", [all_of(no_ab), all_of(zone)], NOT_AB,
         [("add", "/1/matchExpressions/-", no_ab)]),
 
-    ("widens an exclusion by what is new", [all_of(zone, said(CLASS, "NotIn", "c", "a"))], NOT_AB,
-        [("replace", "/0/matchExpressions/1", said(CLASS, "NotIn", "a", "b", "c"))]),
-    ("sorts what it widens", [all_of(said(CLASS, "NotIn", *"zyxwvut"))], NOT_AB,
-        [("replace", "/0/matchExpressions/0", said(CLASS, "NotIn", *"abtuvwxyz"))]),
-    ("never takes values out of an exclusion", [all_of(said(CLASS, "NotIn", "a", "b", "c"))], NOT_AB, []),
-    ("leaves an exclusion without values to be refused", [all_of(said(CLASS, "NotIn"))], NOT_AB,
-        [("add", "/0/matchExpressions/-", no_ab)]),
-    ("leaves the owner's wider inclusion and stands beside it", [all_of(said(CLASS, "In", "a", "b", "c"))],
+    ("widens an exclusion by what is new", [all_of(zone, expr(CLASS, "NotIn", "c", "a"))], NOT_AB,
+        [("replace", "/0/matchExpressions/1", expr(CLASS, "NotIn", "a", "b", "c"))]),
+    ("leaves the owner's wider inclusion and stands beside it", [all_of(expr(CLASS, "In", "a", "b", "c"))],
         IN_AB, [("add", "/0/matchExpressions/-", in_ab)]),
-    ("is needless beside a narrower inclusion", [all_of(said(CLASS, "In", "a"))], IN_AB, []),
-    ("stands beside an inclusion of what it excludes", [all_of(said(CLASS, "In", "a", "c"))], NOT_AB,
+    ("is needless beside a narrower inclusion", [all_of(expr(CLASS, "In", "a"))], IN_AB, []),
+    ("stands beside an inclusion of what it excludes", [all_of(expr(CLASS, "In", "a", "c"))], NOT_AB,
         [("add", "/0/matchExpressions/-", no_ab)]),
-    ("is needless where the owner includes only others", [all_of(said(CLASS, "In", "c"))], NOT_AB, []),
-    ("stands beside an exclusion", [all_of(no_ab)], IN_AB, [("add", "/0/matchExpressions/-", in_ab)]),
-    ("stands beside a test for presence", [all_of({"key": CLASS, "operator": "Exists"})], IN_AB,
-        [("add", "/0/matchExpressions/-", in_ab)]),
-    ("minds its own key only", [all_of(said("zone", "NotIn", "a", "b"))], NOT_AB,
+    ("is needless where the owner includes only others", [all_of(expr(CLASS, "In", "c"))], NOT_AB, []),
+    ("minds its own key only", [all_of(expr("zone", "NotIn", "a", "b"))], NOT_AB,
         [("add", "/0/matchExpressions/-", no_ab)]),
 ]  # fmt: skip
 
@@ -155,8 +132,6 @@ def test_the_requirement(
 PREFERENCES = [
     # what happens                          the pod                               path, value
     ("is the first preference",             with_nodes({}),                       PREFERRED, [OUR_WISH]),
-    ("replaces null",                       with_nodes({PREFERRED: None}),        PREFERRED, [OUR_WISH]),
-    ("leaves required terms alone",         required(all_of(zone)),               PREFERRED, [OUR_WISH]),
     ("stands beside the owner's",           preferred({"weight": 1}),             f"{PREFERRED}/-", OUR_WISH),
     ("stands beside one of another weight", preferred({**OUR_WISH, "weight": 1}), f"{PREFERRED}/-", OUR_WISH),
 ]  # fmt: skip
@@ -171,12 +146,11 @@ def test_a_preference(pod: Raw, path: str, value: object) -> None:
 
 OTHERS = {
     "weight": 100,
-    "preference": {"matchFields": [said("metadata.name", "NotIn", "a"), said("metadata.name", "NotIn", "b")]},
+    "preference": {"matchFields": [expr("metadata.name", "NotIn", "a"), expr("metadata.name", "NotIn", "b")]},
 }
 AVOIDED = [
     # what happens               the pod                     path, value
     ("is the first affinity",    {"spec": {"affinity": {}}}, "", {PREFERRED: [OTHERS]}),
-    ("is the first preference",  required(all_of(zone)),     f"/{PREFERRED}", [OTHERS]),
     ("stands beside the owner's", preferred({"weight": 100}), f"/{PREFERRED}/-", OTHERS),
 ]  # fmt: skip
 
@@ -192,18 +166,18 @@ def test_a_preference_for_all_other_nodes(pod: Raw, path: str, value: object) ->
 LONG = "worker-" * 10 + "1"
 
 
-def test_a_preference_names_nodes_by_their_label_if_they_have_it() -> None:
+def test_preference_names_nodes_by_label_if_they_have_it() -> None:
     [wish] = wire(avoid({"spec": {}}, ["a", "b", LONG], labelled={"a", LONG}))
 
     [term] = wish["value"]["nodeAffinity"][PREFERRED]
     assert term["preference"] == {
-        "matchExpressions": [said(NODE_LABEL, "NotIn", "a", node_label(LONG))],
-        "matchFields": [said("metadata.name", "NotIn", "b")],
+        "matchExpressions": [expr(NODE_LABEL, "NotIn", "a", node_label(LONG))],
+        "matchFields": [expr("metadata.name", "NotIn", "b")],
     }
 
 
 @pytest.mark.parametrize("mode", [Mode.EXCLUDE, Mode.PREFER])
-def test_what_is_planted_in_the_same_patch_stays(mode: Mode) -> None:
+def test_preference_keeps_the_injected_requirement(mode: Mode) -> None:
     first = inject({"spec": {}}, NOT_AB, mode=mode)
 
     [wish] = wire(avoid({"spec": {}}, ["a", "b"], after=first))
@@ -215,7 +189,7 @@ def test_without_nodes_to_avoid_nothing_is_written() -> None:
     assert avoid({"spec": {}}, []) == ()
 
 
-def test_a_pod_with_more_in_it_than_is_read_avoids_nothing() -> None:
+def test_more_terms_than_supported_prevent_avoidance() -> None:
     with pytest.raises(Unsteered, match=f"^{ExceededLimit.TERMS}$"):
         avoid(required(*[EXISTS] * (MOST_TERMS + 1)), ["a"])
 
@@ -223,29 +197,20 @@ def test_a_pod_with_more_in_it_than_is_read_avoids_nothing() -> None:
 NOTHING: list[tuple[str, Raw, Requirement, Mode]] = [
     ("is off",              {"spec": {}}, NOT_AB, Mode.OFF),
     ("excludes no class",   {"spec": {}}, Requirement(CLASS, Operator.NOT_IN), Mode.EXCLUDE),
-    ("includes no class",   {"spec": {}}, Requirement(CLASS, Operator.IN), Mode.INCLUDE),
-    ("prefers no class",    {"spec": {}}, Requirement(CLASS, Operator.IN), Mode.PREFER),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pod", "requirement", "mode"), table(NOTHING))
-def test_nothing_is_written_when_it(pod: Raw, requirement: Requirement, mode: Mode) -> None:
+def test_nothing_is_patched_if(pod: Raw, requirement: Requirement, mode: Mode) -> None:
     assert inject(pod, requirement, mode=mode) == ()
 
 
 DAEMON = owned_by("DaemonSet", "apps/v1")
-node_and_zone = {**on_node("n"), **all_of(zone)}
 PINNED = [
     # who placed it            the pod                                            node, why
     ("somebody, by name",       {"spec": {"nodeName": "n"}},                      "n", PinReason.NODE_NAME),
     ("a DaemonSet",             DAEMON | required(on_node("n")),                  "n", PinReason.DAEMON_SET),
-    ("a bound DaemonSet",       DAEMON | {"spec": {"nodeName": "n"}},             "n", PinReason.NODE_NAME),
-    ("a DaemonSet, anywhere",   DAEMON,                                          None, PinReason.DAEMON_SET),
-    ("OpenKruise's DaemonSet",  owned_by("DaemonSet", "apps.kruise.io/v1alpha1"),None, PinReason.DAEMON_SET),
     ("affinity to a name",      required(on_node("n")),                           "n", PinReason.NODE_FIELD),
-    ("one name in all terms",   required(on_node("n"), node_and_zone),            "n", PinReason.NODE_FIELD),
-    ("a name and an empty term", required({}, on_node("n")),                       "n", PinReason.NODE_FIELD),
-    ("two names",               required(on_node("n"), on_node("m")),            None, PinReason.NODE_FIELD),
 ]  # fmt: skip
 
 
@@ -259,13 +224,8 @@ def test_a_pod_is_pinned_and_not_patched_when_placed_by(pod: Raw, node: str | No
 FREE = [
     ("of a ReplicaSet",                      owned_by("ReplicaSet", "apps/v1")),
     ("of a DaemonSet that does not control", owned_by("DaemonSet", "apps/v1", controller=False)),
-    ("of another group's DaemonSet",         owned_by("DaemonSet", "example.com/v1")),
-    ("with an empty node name",              {"spec": {"nodeName": ""}}),
     ("that may not run on one node",         required(not_on("n"))),
-    ("that prefers a node by name",          preferred({"weight": 1, "preference": on_node("n")})),
     ("that names a node, or else a zone",    required(on_node("n"), all_of(zone))),
-    ("with null everywhere",                 {"metadata": None, "spec": {"nodeName": None}}),
-    ("with null for owners",                 {"metadata": {"ownerReferences": None}, "spec": {}}),
 ]  # fmt: skip
 
 
@@ -278,7 +238,7 @@ def test_a_pod_is_not_pinned(pod: Raw) -> None:
 EXISTS = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
 
 
-def test_a_pod_with_more_in_it_than_is_read_is_left_as_it_is() -> None:
+def test_more_terms_than_supported_prevent_injection() -> None:
     with pytest.raises(Unsteered, match=f"^{ExceededLimit.TERMS}$"):
         inject(required(*[EXISTS] * (MOST_TERMS + 1)), NOT_AB, mode=Mode.EXCLUDE)
 
@@ -295,7 +255,7 @@ def test_a_patch_may_be_so_long_and_no_longer() -> None:
         inject(pod, many, mode=Mode.EXCLUDE)
 
 
-def test_a_scheduler_is_written_over_what_the_api_server_wrote() -> None:
+def test_scheduler_replaces_the_api_server_default() -> None:
     assert wire((route("second"),)) == [{"op": "add", "path": "/spec/schedulerName", "value": "second"}]
     for spec in ({}, {"schedulerName": "default-scheduler"}, {"schedulerName": None}):
         assert applied({"spec": spec}, [route("second")]) == {"spec": {"schedulerName": "second"}}
@@ -312,7 +272,7 @@ GATES = [
 
 
 @pytest.mark.parametrize(("spec", "path", "value"), table(GATES))
-def test_a_gate_is_added_behind_what_is_there(spec: Raw, path: str, value: object) -> None:
+def test_gate_is_appended(spec: Raw, path: str, value: object) -> None:
     assert wire((hold(spec, "ours"),)) == [{"op": "add", "path": path, "value": value}]
 
 
@@ -324,38 +284,10 @@ def test_parts_of_a_patch_are_as_long_together_as_one() -> None:
         whole([half, half, route("n" * 200)])
 
 
-SELECTOR = f"{AFFINITY}.{REQUIRED}.nodeSelectorTerms"
-BAD: list[tuple[Raw, str]] = [
-    # the pod                                            what is said
-    ({},                                                 "spec: is missing"),
-    ({"spec": []},                                       "spec: must be an object"),
-    ({"spec": {"nodeName": 5}},                          "spec.nodeName: must be a string"),
-    ({"spec": {}, "metadata": "m"},                      "metadata: must be an object"),
-    ({"spec": {}, "metadata": {"ownerReferences": {}}},  "metadata.ownerReferences: must be a list"),
-    (with_affinity([]),                                  "spec.affinity: must be an object"),
-    (with_nodes("no"),                                   f"{AFFINITY}: must be an object"),
-    (with_nodes({REQUIRED: []}),                         f"{AFFINITY}.{REQUIRED}: must be an object"),
-    (with_nodes({REQUIRED: {"nodeSelectorTerms": {}}}),  f"{SELECTOR}: must be a list"),
-    (with_nodes({PREFERRED: {}}),                        f"{AFFINITY}.{PREFERRED}: must be a list"),
-    (with_nodes({PREFERRED: [1]}),                       f"{AFFINITY}.{PREFERRED}[0]: must be an object"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("pod", "message"), BAD, ids=[message for _, message in BAD])
-def test_a_pod_of_another_shape_is_refused(pod: Raw, message: str) -> None:
-    with pytest.raises(BadPod) as caught:
-        inject(pod, NOT_AB, mode=Mode.EXCLUDE)
-
-    assert caught.value.mistakes == scheduling(pod).mistakes
-    [mistake] = caught.value.mistakes
-    assert str(mistake).partition(", not ")[0] == message
-
-
 IMPOSSIBLE = [
     ("numalign.io/class/x", ("a",),        "no label can have the key 'numalign.io/class/x'"),
     ("",                    ("a",),        "no label can have the key ''"),
     ("-x",                  ("a",),        "no label can have the key '-x'"),
-    ("UPPER.io/class",      ("a",),        "no label can have the key 'UPPER.io/class'"),
     (f"{'d' * 254}/class",  ("a",),        f"no label can have the key '{'d' * 254}/class'"),
     (CLASS,                 ("a b", "c,"), "no label can have the value 'a b', value 'c,'"),
     (CLASS,                 ("é",),        "no label can have the value 'é'"),
@@ -368,16 +300,11 @@ IMPOSSIBLE = [
     IMPOSSIBLE,
     ids=[f"{key[:20]} {values[0][:9]}" for key, values, _ in IMPOSSIBLE],
 )
-def test_what_no_label_can_hold_is_no_requirement(key: str, values: tuple[str, ...], message: str) -> None:
+def test_value_that_no_label_can_have_is_an_error(key: str, values: tuple[str, ...], message: str) -> None:
     with pytest.raises(ValueError, match="no label") as caught:
         inject({"spec": {}}, Requirement(key, Operator.IN, frozenset(values)), mode=Mode.INCLUDE)
 
     assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("value", ["", "v" * 63, "dgx-2x4gpu-0a1b2c3d", "A.b_c-9"])
-def test_what_a_label_can_hold_is_a_requirement(value: str) -> None:
-    assert inject({"spec": {}}, Requirement(CLASS, Operator.IN, frozenset({value})), mode=Mode.INCLUDE)
 
 
 @pytest.mark.parametrize(("requirement", "mode"), [(IN_AB, Mode.EXCLUDE), (NOT_AB, Mode.INCLUDE)])

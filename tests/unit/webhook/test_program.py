@@ -101,7 +101,7 @@ async def test_pods_are_watched_if_they_are_counted(bench: Bench, flag: str, wat
     assert any(call.path == "/api/v1/pods" for call in bench.api.requests) is watched
 
 
-async def test_admitted_pod_uses_quota_until_it_is_deleted(
+async def test_admitted_pod_uses_quota_until_deleted(
     bench: Bench,
 ) -> None:
     policy = bench.file("policy.yaml", "overQuota: deny")
@@ -133,7 +133,7 @@ async def test_admitted_pod_uses_quota_until_it_is_deleted(
         await webhook.until(lambda: admits(8))
 
 
-async def test_certificate_of_the_secret_is_served_once_it_exists(bench: Bench) -> None:
+async def test_certificate_of_the_secret_is_served_once_created(bench: Bench) -> None:
     async with bench.running(*OWN) as webhook:
 
         async def missed() -> bool:

@@ -58,7 +58,7 @@ async def test_a_pod_beyond_the_limit_gets_a_warning(webhook: Webhook) -> None:
     assert within == shared == {"uid": UID, "allowed": True}
 
 
-async def test_the_policy_may_deny_it(webhook: Webhook, tmp_path: Path) -> None:
+async def test_policy_deny_denies_beyond_the_quota(webhook: Webhook, tmp_path: Path) -> None:
     obey(webhook, tmp_path, "overQuota: deny")
     await limited(webhook, pending("old", "cpu=6 mem=1Gi"))
     async with webhook.open() as caller:
@@ -74,24 +74,7 @@ async def test_the_policy_may_deny_it(webhook: Webhook, tmp_path: Path) -> None:
     assert webhook.count("numalign_reviews_total", webhook="validate", decision="denied") == 1
 
 
-async def test_the_policy_may_say_nothing(webhook: Webhook, tmp_path: Path) -> None:
-    obey(webhook, tmp_path, "overQuota: ignore")
-    await limited(webhook, pending("old", "cpu=6 mem=1Gi"))
-    async with webhook.open() as caller:
-        assert await caller.ask("/validate", named("new", FOUR)) == {"uid": UID, "allowed": True}
-
-
-async def test_a_pod_that_is_larger_than_the_limit_is_told_so(webhook: Webhook) -> None:
-    await limited(webhook)
-    async with webhook.open() as caller:
-        [warning] = (await caller.ask("/validate", named("new", "cpu=9 mem=1Gi")))["warnings"]
-
-    assert warning.endswith("its pods request 0 and this one 9: it never gets them")
-
-
-async def test_a_pod_that_comes_again_by_its_name_takes_the_place_of_the_first(
-    webhook: Webhook, tmp_path: Path
-) -> None:
+async def test_recreated_name_replaces_the_first_pod(webhook: Webhook, tmp_path: Path) -> None:
     """The API server admits no two of a name, so that the first is gone, whatever the watch has shown."""
     obey(webhook, tmp_path, "overQuota: deny")
     await limited(webhook, pending("web-0", "cpu=8 mem=1Gi"))
@@ -100,18 +83,6 @@ async def test_a_pod_that_comes_again_by_its_name_takes_the_place_of_the_first(
         other = await caller.ask("/validate", named("web-1", "cpu=8 mem=1Gi"))
 
     assert (again["allowed"], other["allowed"]) == (True, False)
-
-
-async def test_a_pod_that_exists_and_is_created_again_counts_once(webhook: Webhook, tmp_path: Path) -> None:
-    """The API server finds only after the review that the name is taken, as of a controller that retries."""
-    obey(webhook, tmp_path, "overQuota: deny")
-    await limited(webhook, pending("web-0", "cpu=2 mem=1Gi"))
-    async with webhook.open() as caller:
-        await caller.ask("/validate", named("web-0", FOUR))
-        other = await caller.ask("/validate", named("web-1", FOUR))
-        beyond = await caller.ask("/validate", named("web-2", "cpu=1 mem=1Gi"))
-
-    assert (other["allowed"], beyond["allowed"]) == (True, False)
 
 
 async def test_pods_on_nodes_that_pin_no_cpus_do_not_count(webhook: Webhook, tmp_path: Path) -> None:
@@ -129,9 +100,7 @@ async def test_pods_on_nodes_that_pin_no_cpus_do_not_count(webhook: Webhook, tmp
     assert allowed == [False, True, False]
 
 
-async def test_a_pod_for_a_node_that_pins_no_cpus_is_within_any_quota(
-    webhook: Webhook, tmp_path: Path
-) -> None:
+async def test_pod_tied_to_an_unpinning_node_needs_no_quota(webhook: Webhook, tmp_path: Path) -> None:
     """As the pods of a DaemonSet are, each for its node."""
     obey(webhook, tmp_path, "overQuota: deny")
     webhook.put({"shared": node("gpu=1"), "n": node("cpu=8")}, team={"exclusive-cpus": "0"})
@@ -148,7 +117,7 @@ async def test_a_pod_for_a_node_that_pins_no_cpus_is_within_any_quota(
     assert allowed == [True, False]
 
 
-async def test_what_was_admitted_a_moment_ago_counts(webhook: Webhook, tmp_path: Path) -> None:
+async def test_recently_admitted_pods_use_quota(webhook: Webhook, tmp_path: Path) -> None:
     obey(webhook, tmp_path, "overQuota: deny")
     await limited(webhook)
     async with webhook.open() as caller:
@@ -159,9 +128,7 @@ async def test_what_was_admitted_a_moment_ago_counts(webhook: Webhook, tmp_path:
     assert again["allowed"]
 
 
-async def test_pods_whose_names_are_generated_later_count_one_by_one(
-    webhook: Webhook, tmp_path: Path
-) -> None:
+async def test_generated_names_use_quota_one_by_one(webhook: Webhook, tmp_path: Path) -> None:
     obey(webhook, tmp_path, "overQuota: deny")
     await limited(webhook)
     async with webhook.open() as caller:
@@ -184,12 +151,12 @@ async def test_a_pod_that_cannot_be_read_evades_no_quota(
     async with webhook.open() as caller:
         answer = await caller.ask("/validate", hidden)
 
-    said = str(answer.get("warnings") or answer.get("status"))
+    text = str(answer.get("warnings") or answer.get("status"))
     assert (len(answer.get("warnings", ())) if answer["allowed"] else None) == warnings
-    assert ("those of this pod cannot be counted: spec.containers[0].resources" in said) is (warnings != 0)
+    assert ("those of this pod cannot be counted: spec.containers[0].resources" in text) is (warnings != 0)
 
 
-async def test_what_is_only_tried_does_not_count(webhook: Webhook, tmp_path: Path) -> None:
+async def test_dry_run_uses_no_quota(webhook: Webhook, tmp_path: Path) -> None:
     obey(webhook, tmp_path, "overQuota: deny")
     await limited(webhook)
     async with webhook.open() as caller:
@@ -198,9 +165,7 @@ async def test_what_is_only_tried_does_not_count(webhook: Webhook, tmp_path: Pat
     assert all(answer["allowed"] for answer in answers)
 
 
-async def test_a_pod_that_is_denied_for_another_reason_does_not_count(
-    webhook: Webhook, tmp_path: Path
-) -> None:
+async def test_pod_denied_for_its_level_uses_no_quota(webhook: Webhook, tmp_path: Path) -> None:
     obey(webhook, tmp_path, "overQuota: deny")
     await limited(webhook, enforce="restricted")
     async with webhook.open() as caller:
@@ -235,7 +200,7 @@ async def test_the_limit_and_its_use_stand_on_the_page_of_metrics(webhook: Webho
     }
 
 
-def test_what_was_admitted_counts_until_it_is_seen_or_a_few_seconds_later() -> None:
+def test_admitted_pod_counts_until_observed_or_expired() -> None:
     time = Clock()
     recent = RecentlyAdmitted(time)
     recent.add(("team", "a"), 4)
@@ -255,7 +220,7 @@ NAMES = st.tuples(st.sampled_from(["x", "y"]), st.sampled_from("abc"))
 
 
 @given(st.lists(st.tuples(NAMES, st.integers(0, 3), st.floats(0, RECENT_SECONDS), st.booleans())))
-def test_the_sum_is_that_of_the_pods_whatever_happened(
+def test_sum_equals_that_of_the_admitted_pods(
     events: list[tuple[tuple[str, str], int, float, bool]],
 ) -> None:
     time = Clock()
@@ -276,9 +241,7 @@ def test_the_sum_is_that_of_the_pods_whatever_happened(
 
 
 @pytest.mark.parametrize("length", [LONGEST_NAME, 10_000])
-async def test_a_name_that_a_caller_invents_is_kept_only_as_far_as_names_go(
-    webhook: Webhook, length: int
-) -> None:
+async def test_long_name_is_stored_up_to_the_limit(webhook: Webhook, length: int) -> None:
     await limited(webhook)
     async with webhook.open() as caller:
         await caller.ask("/validate", named("n" * length, FOUR))

@@ -31,7 +31,7 @@ def review_of(made: object, **changes: object) -> Review:
     return read(orjson.dumps(request(made, **changes)))
 
 
-def test_a_line_says_who_was_refused_what_and_why() -> None:
+def test_line_has_user_pod_owner_and_reason() -> None:
     made = raw("cpu=1")
     made["metadata"] |= {"name": "", "generateName": "web-1-", "ownerReferences": OWNERS}
     audit = {"verdict": "denied", "state": "below-enforced", "policy": "nothing", "level": "restricted"}
@@ -56,12 +56,12 @@ def test_a_line_says_who_was_refused_what_and_why() -> None:
     }
 
 
-def test_annotations_are_not_in_it() -> None:
+def test_line_has_no_annotations() -> None:
     made = raw("cpu=1", annotations={"secret": "xyzzy"})
     assert b"xyzzy" not in refusal_audit.line(review_of(made), "validate", REFUSED, nodes=1, now=NOW)
 
 
-def test_what_cannot_be_read_has_its_verdict_for_a_state() -> None:
+def test_unreadable_pod_is_logged_as_invalid() -> None:
     mistakes = (Mistake("a", "b"),)
     denied = Denied(reason=StatusReason.INVALID, message="m", causes=mistakes, audit={"verdict": "invalid"})
     found = line_of(review_of(FITS), denied)
@@ -69,7 +69,7 @@ def test_what_cannot_be_read_has_its_verdict_for_a_state() -> None:
 
 
 @pytest.mark.parametrize("text", ["\n", '"', "\x1b[31m", "\u2028", "\x7f", "\u202e", "😀", "x" * 1000])
-def test_whatever_a_tenant_writes_is_one_short_line_of_printable_characters(text: str) -> None:
+def test_any_text_becomes_one_short_printable_line(text: str) -> None:
     made = raw("cpu=1")
     owners = [{"kind": text * 9, "name": text * 99, "controller": True}]
     made["metadata"] |= {"name": text * 300, "ownerReferences": owners}
@@ -89,14 +89,14 @@ def test_of_very_many_owners_the_first_are_read() -> None:
 
 
 @given(st.text(), st.integers(1, 40))
-def test_a_text_is_cut_where_it_becomes_too_long_and_nowhere_else(text: str, most: int) -> None:
+def test_text_is_cut_at_the_limit_only(text: str, most: int) -> None:
     kept = refusal_audit.cut_to(text, most)
     assert text.startswith(kept)
     assert len(json.dumps(kept)) - 2 <= most
     assert kept == text or len(json.dumps(text[: len(kept) + 1])) - 2 > most
 
 
-async def test_each_refusal_is_written_and_nothing_else_is(webhook: Webhook) -> None:
+async def test_every_denial_is_logged_and_nothing_else(webhook: Webhook) -> None:
     webhook.put(CLUSTER, team={"enforce": "restricted"}, lax={})
     await webhook.load()
     written = list[bytes]()

@@ -2,7 +2,7 @@
 
 import base64
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -74,7 +74,7 @@ def refusal(call: bytes) -> tuple[int, str]:
     return int(caught.value.status), str(caught.value)
 
 
-def test_a_call_is_read_whole() -> None:
+def test_call_is_read_with_all_members() -> None:
     assert read(body(name="web-0", subResource="resize", dryRun=True)) == Review(
         uid="705ab4f5-6393-11e8-b7cc-42010a800002",
         operation=AdmissionOperation.CREATE,
@@ -93,12 +93,6 @@ def test_a_call_is_read_whole() -> None:
     )
 
 
-def test_an_update_carries_what_was_there_before() -> None:
-    before = {"kind": "Deployment", "spec": {"replicas": 1}}
-
-    assert read(body(operation="UPDATE", oldObject=before)).old == before
-
-
 OPTIONAL = [
     ("name", "name", ""),
     ("subResource", "sub_resource", ""),
@@ -115,11 +109,7 @@ def test_absent_and_null_are_empty_as_in_go(member: str, field: str, empty: obje
     assert getattr(read(body(**{member: None})), field) == empty
 
 
-def test_a_user_without_groups_is_read() -> None:
-    assert read(body(userInfo={"username": "u", "groups": None})).user == UserInfo("u", ())
-
-
-def test_the_core_group_may_be_left_out() -> None:
+def test_core_group_may_be_omitted() -> None:
     review = read(body(kind={"version": "v1", "kind": "Pod"}, resource={"version": "v1", "resource": "pods"}))
 
     assert (review.kind, review.resource) == (
@@ -128,16 +118,7 @@ def test_the_core_group_may_be_left_out() -> None:
     )
 
 
-@pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
-def test_an_operation_that_carries_no_object_needs_none(operation: str) -> None:
-    assert read(body(operation=operation, object=None)).object == {}
-
-
-def test_members_of_newer_api_servers_are_ignored() -> None:
-    assert read(body(fromTheFuture={"a": [1]})) == read(body())
-
-
-def test_what_nobody_looks_at_may_be_as_deep_as_the_parser_reads() -> None:
+def test_unread_members_may_be_nested_deeply() -> None:
     # The library that writes JSON here goes less deep than it reads.
     nested = b'{"a":' * 1000 + b"{}" + b"}" * 1000
 
@@ -146,53 +127,41 @@ def test_what_nobody_looks_at_may_be_as_deep_as_the_parser_reads() -> None:
 
 NOT_JSON = [
     # what it is             the body
-    ("white space",          b" \n"),
-    ("a word",               b"pod"),
     ("YAML",                 b"kind: AdmissionReview"),
     ("half a document",      body()[:-20]),
-    ("two documents",        body() * 2),
     ("bytes, not UTF-8",     b'{"kind": "\xff"}'),
-    ("half a surrogate",     b'{"kind": "\\ud800"}'),
-    ("NaN",                  b'{"request": NaN}'),
     ("Infinity",             b'{"request": -Infinity}'),
     ("a number beyond all",  b'{"request": 1e999}'),
-    ("400 digits",           b'{"n": ' + b"9" * 400 + b"}"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("call", table(NOT_JSON))
-def test_what_is_no_json_is_a_bad_request(call: bytes) -> None:
+def test_invalid_json_is_a_bad_request(call: bytes) -> None:
     status, message = refusal(call)
 
     assert status == HTTPStatus.BAD_REQUEST
     assert message.startswith("the body is not JSON: ")
 
 
-def test_what_is_nested_too_deep_is_a_bad_request() -> None:
+def test_deep_nesting_is_a_bad_request() -> None:
     assert refusal(b"[" * 5000 + b"]" * 5000) == (
         HTTPStatus.BAD_REQUEST,
         "the body is nested deeper than 100 levels",
     )
 
 
-def test_nothing_is_a_bad_request() -> None:
-    assert refusal(b"") == (HTTPStatus.BAD_REQUEST, "the body is empty")
-
-
 NO_OBJECT = [
     (b"[]", "a list"),
-    (b"5", "a number"),
     (b"null", "null"),
-    (b"true", "true or false"),
     (b'"A"', '"A"'),
 ]
 
 
 @pytest.mark.parametrize(("call", "found"), NO_OBJECT, ids=[found for _, found in NO_OBJECT])
 def test_json_that_is_no_object_is_a_bad_request(call: bytes, found: str) -> None:
-    said = f"the body must be an AdmissionReview, a JSON object, not {found}"
+    lines = f"the body must be an AdmissionReview, a JSON object, not {found}"
 
-    assert refusal(call) == (HTTPStatus.BAD_REQUEST, said)
+    assert refusal(call) == (HTTPStatus.BAD_REQUEST, lines)
 
 
 MISSING_OBJECT = "object: is missing: CREATE and UPDATE require it"
@@ -203,19 +172,13 @@ GROUPS = "userInfo.groups"
 NOT_A_REVIEW: list[tuple[str, Raw, str]] = [
     # what it is             members of the request        what is said of it
     ("null for uid",         {"uid": None},                "uid: is missing"),
-    ("an empty uid",         {"uid": ""},                  "uid: is empty"),
     ("a number for uid",     {"uid": 7},                   "uid: must be a string, not a number"),
     ("a book for uid",       {"uid": "u" * 129},           "uid: is longer than 128 characters"),
     ("another operation",    {"operation": "PATCH"},       UNKNOWN_VERB),
     ("a text for kind",      {"kind": "Pod"},              'kind: must be an object, not "Pod"'),
     ("half a kind",          {"kind": {"kind": "Pod"}},    "kind.version: is missing"),
-    ("half a resource",      {"resource": {"version": "v1"}}, "resource.resource: is missing"),
-    ("a list for namespace", {"namespace": []},            "namespace: must be a string, not a list"),
     ("a text for dryRun",    {"dryRun": "no"},             'dryRun: must be true or false, not "no"'),
-    ("a number for dryRun",  {"dryRun": 1},                "dryRun: must be true or false, not a number"),
-    ("a list for userInfo",  {"userInfo": []},             "userInfo: must be an object, not a list"),
     ("a text for groups",    {"userInfo": {"groups": "a"}}, f'{GROUPS}: must be a list, not "a"'),
-    ("a number in groups",   {"userInfo": {"groups": [0]}}, f"{GROUPS}[0]: must be a string, not a number"),
     ("null to create",       {"object": None},             MISSING_OBJECT),
     ("null to update",       {"object": None, "operation": "UPDATE"}, MISSING_OBJECT),
     ("a list for object",    {"object": [POD]},            "object: must be an object, not a list"),
@@ -223,9 +186,9 @@ NOT_A_REVIEW: list[tuple[str, Raw, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("changes", "said"), table(NOT_A_REVIEW))
-def test_what_is_no_review_is_unprocessable(changes: Raw, said: str) -> None:
-    assert refusal(body(**changes)) == (HTTPStatus.UNPROCESSABLE_ENTITY, f"request.{said}")
+@pytest.mark.parametrize(("changes", "lines"), table(NOT_A_REVIEW))
+def test_invalid_request_is_unprocessable(changes: Raw, lines: str) -> None:
+    assert refusal(body(**changes)) == (HTTPStatus.UNPROCESSABLE_ENTITY, f"request.{lines}")
 
 
 @pytest.mark.parametrize("member", ["uid", "operation", "kind", "resource"])
@@ -234,35 +197,25 @@ def test_a_review_cannot_do_without(member: str) -> None:
 
 
 V1 = "admission.k8s.io/v1"
-NO_V1 = f"apiVersion: must be '{V1}', not"
 NO_REVIEW = "kind: must be 'AdmissionReview', not"
 NO_REQUEST = "request: must be an object, not"
 
 FRAMES = [
     # what it is            members of the frame         what is said
-    ("the version before",  {"apiVersion": f"{V1}beta1"}, f'{NO_V1} "{V1}beta1"'),
     ("no version",          {"apiVersion": None},        "apiVersion: is missing"),
     ("a pod",               {"kind": "Pod"},             f'{NO_REVIEW} "Pod"'),
-    ("a list of kinds",     {"kind": ["Pod"]},           "kind: must be a string, not a list"),
-    ("null for request",    {"request": None},           "request: is missing"),
     ("a list for request",  {"request": [1]},            f"{NO_REQUEST} a list"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("frame", "said"), table(FRAMES))
-def test_another_frame_is_unprocessable(frame: Raw, said: str) -> None:
+@pytest.mark.parametrize(("frame", "lines"), table(FRAMES))
+def test_another_frame_is_unprocessable(frame: Raw, lines: str) -> None:
     call = orjson.dumps({"apiVersion": V1, "kind": "AdmissionReview", "request": REQUEST} | frame)
 
-    assert refusal(call) == (HTTPStatus.UNPROCESSABLE_ENTITY, said)
+    assert refusal(call) == (HTTPStatus.UNPROCESSABLE_ENTITY, lines)
 
 
-def test_an_empty_object_lacks_everything() -> None:
-    said = "apiVersion: is missing\nkind: is missing\nrequest: is missing"
-
-    assert refusal(b"{}") == (HTTPStatus.UNPROCESSABLE_ENTITY, said)
-
-
-def test_every_mistake_of_a_call_is_said_at_once() -> None:
+def test_every_mistake_of_a_call_is_listed() -> None:
     call = orjson.dumps({"apiVersion": "v1", "request": {**REQUEST, "uid": "", "kind": {}, "object": None}})
 
     assert refusal(call)[1].splitlines() == [
@@ -293,7 +246,7 @@ anything = st.recursive(
 
 
 @given(member=st.sampled_from([*REQUEST, "subResource", "name"]), value=anything)
-def test_any_value_anywhere_is_read_or_refused_with_its_place(member: str, value: object) -> None:
+def test_any_value_is_read_or_refused_with_its_place(member: str, value: object) -> None:
     changes: Raw = {member: value}
     try:
         places = ["request", read(body(**changes)).uid]
@@ -325,12 +278,7 @@ def response(answer: bytes) -> Raw:
     return dict(review["response"])
 
 
-def test_yes_is_short() -> None:
-    assert response(answer_validation("u", Allowed())) == {"uid": "u", "allowed": True}
-    assert answer_mutation("u", Allowed()) == answer_validation("u", Allowed())
-
-
-def test_a_patch_is_carried_as_the_api_server_reads_it() -> None:
+def test_patch_is_base64_of_json_operations() -> None:
     carried = response(answer_mutation("u", Patched(operations=(ADD,))))
     patch = orjson.loads(base64.b64decode(carried.pop("patch"), validate=True))
 
@@ -338,7 +286,7 @@ def test_a_patch_is_carried_as_the_api_server_reads_it() -> None:
     assert patch == [{"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": {}}}]
 
 
-def test_a_patch_of_nothing_is_left_out() -> None:
+def test_empty_patch_is_omitted() -> None:
     assert answer_mutation("u", Patched(operations=())) == answer_mutation("u", Allowed())
 
 
@@ -356,7 +304,7 @@ def test_a_refusal_has_the_code_of_its_reason(reason: StatusReason, answer: Call
     }
 
 
-def test_causes_show_the_place_in_the_manifest_and_in_the_text() -> None:
+def test_causes_show_field_and_text() -> None:
     where = "metadata.annotations[numalign.io/policy]"
     causes = (Mistake(where, "unknown", "singel", 0), Mistake("", "and more"))
     denied = Denied(reason=StatusReason.INVALID, message="no", causes=causes)
@@ -379,9 +327,6 @@ CUTS = [
     # how it ends                     the message                          what is left
     ("whole, at the limit",           "a" * 900,                           "a" * 900),
     ("at the last sentence",          "b" * 600 + ". C. " + "d" * 300,     "b" * 600 + ". C."),
-    ("at a sentence on the limit",    "b" * 899 + ". And more",            "b" * 899 + "."),
-    ("not within a number",           "b" * 880 + " 1.5 " + "c" * 99,      "b" * 880 + " 1.5…"),
-    ("at a line",                     "b" * 880 + "\n" + "c" * 99,         "b" * 880 + "…"),
     ("not at an early sentence",      "No. " + "b" * 880 + " " + "c" * 99, "No. " + "b" * 880 + "…"),
     ("within a word of great length", "e" * 901,                           "e" * 899 + "…"),
 ]  # fmt: skip
@@ -395,7 +340,7 @@ def test_a_long_refusal_ends(message: str, left: str) -> None:
 
 
 @given(st.lists(st.sampled_from(["a ", "b. ", "\n", "c" * 100, "d" * 440]), max_size=20).map("".join))
-def test_a_refusal_is_never_too_long_and_says_how_it_began(message: str) -> None:
+def test_denial_is_short_and_keeps_its_beginning(message: str) -> None:
     cut = response(answer_validation("u", Denied(reason=StatusReason.FORBIDDEN, message=message)))["status"][
         "message"
     ]
@@ -408,20 +353,18 @@ def test_a_refusal_is_never_too_long_and_says_how_it_began(message: str) -> None
 WARNINGS = [
     # what happens                the warnings              what is carried
     ("nothing to say",            ("", " \n"),              []),
-    ("as they are",               ("a b", "c"),             ["a b", "c"]),
     ("said twice",                ("a", "b", "a"),          ["a", "b"]),
     ("control characters",        ("a\n  b\x00c\x7f\u0085d\te",), ["a b c d e"]),
-    ("other alphabets",           ("Ж" * 256,),             ["Ж" * 256]),
     ("a long word",               ("a" * 257,),             ["a" * 255 + "…"]),
     ("too long",                  ("a" * 200 + " " + "b" * 99,), ["a" * 200 + "…"]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "carried"), table(WARNINGS))
-def test_warnings(said: tuple[str, ...], carried: list[str]) -> None:
+@pytest.mark.parametrize(("lines", "carried"), table(WARNINGS))
+def test_warnings(lines: tuple[str, ...], carried: list[str]) -> None:
     for allowed in (
-        answer_validation("u", Allowed(warnings=said)),
-        answer_mutation("u", Allowed(warnings=said)),
+        answer_validation("u", Allowed(warnings=lines)),
+        answer_mutation("u", Allowed(warnings=lines)),
     ):
         assert response(allowed).get("warnings", []) == carried
 
@@ -443,8 +386,8 @@ def test_warnings_beyond_the_budget_are_counted() -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=400), max_size=60))
-def test_the_api_server_never_cuts_or_drops_a_warning(said: list[str]) -> None:
-    carried = response(answer_validation("u", Allowed(warnings=tuple(said)))).get("warnings", [])
+def test_the_api_server_never_cuts_or_drops_a_warning(lines: list[str]) -> None:
+    carried = response(answer_validation("u", Allowed(warnings=tuple(lines)))).get("warnings", [])
 
     assert all(0 < len(warning) <= 256 for warning in carried)
     assert sum(map(len, carried)) <= 4096
@@ -464,19 +407,12 @@ KEYS = ["numalign.io/verdict", "", "-x", "x" * 64, "a b"]
     ],
     ids=["allowed", "patched", "denied"],
 )
-def test_an_audit_key_that_the_api_server_would_drop_is_a_fault(key: str, build: Any) -> None:  # noqa: ANN401
+def test_invalid_audit_key_is_an_error(key: str, build: Any) -> None:  # noqa: ANN401
     with pytest.raises(ValueError, match="audit annotations cannot have the keys"):
         build({"verdict": "fine", key: "v"})
 
 
-def test_the_same_answer_has_the_same_bytes() -> None:
-    def answer(audit: Mapping[str, str]) -> bytes:
-        return answer_mutation("u", Patched(operations=(ADD,), warnings=("w",), audit=audit))
-
-    assert answer({"verdict": "v", "classes": "c"}) == answer({"classes": "c", "verdict": "v"})
-
-
-def test_a_refusal_cannot_steer_a_terminal_and_keeps_its_lines() -> None:
+def test_control_characters_are_removed_from_denials() -> None:
     wrong = Mistake("spec\x1b[2J", "no\x07", "text", 2)
     denied = Denied(reason=StatusReason.INVALID, message="a\x1b[31mred\nline", causes=(wrong,))
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numalign.cache import Question
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.feed import Take
@@ -14,10 +13,9 @@ from numalign.kube.pod_counts import PodCounts
 from numalign.lru import Caches
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.model.node import Node, node_class
-from numalign.shapes import KnownShape, shape
 from tests.unit.webhook import conftest
 from tests.worlds.log import RecordedLog
-from tests.worlds.notation import asks, means, node
+from tests.worlds.notation import node
 from webhook.snapshot_holder import SnapshotHolder
 
 SINGLE = "single-numa-node"
@@ -93,7 +91,7 @@ def followed() -> Followed:
     return Followed()
 
 
-async def test_it_is_called_once_before_anybody_is_answered_from_the_first_snapshot(
+async def test_settled_is_called_once_before_the_first_answer(
     followed: Followed,
 ) -> None:
     first = shown({"n1": SMALL})
@@ -115,16 +113,7 @@ async def test_a_snapshot_is_a_cache_and_the_rules_of_namespaces(followed: Follo
     assert followed.told.of("snapshot.loaded")[0]["nodes"] == 2
 
 
-async def test_shapes_and_nodes_without_topology_are_in_it_too(followed: Followed) -> None:
-    known = KnownShape(shape.of(LARGE), seen=1.0)
-    found = replace(shown({"a": SMALL, "c": Node("c", zones=())}), shapes=(known,))
-    asked = Question(asks("cpu=1 mem=1Gi gpu=4"), means(SINGLE))
-    surveys = [(await followed.take(each)).cache.ever(asked) for each in (found, replace(found, shapes=()))]
-
-    assert [(each.fallback, each.bare, each.unknown) for each in surveys] == [(known, 1, 1), (None, 1, 1)]
-
-
-async def test_what_is_counted_is_what_was_read(followed: Followed) -> None:
+async def test_metrics_count_nodes_classes_and_problems(followed: Followed) -> None:
     labelled = replace(SMALL, label="3402240076448895094")
     members = {"a": labelled, "b": SMALL, "c": Node("c", zones=())}
     now = await followed.take(shown(members, team={"enforce": "strictly"}))
@@ -139,14 +128,14 @@ async def test_what_is_counted_is_what_was_read(followed: Followed) -> None:
     assert 'numalign.io/enforce]: "strictly"' in followed.told.of("snapshot.problem")[0]["error"]
 
 
-async def test_the_age_is_what_the_feed_says(followed: Followed) -> None:
+async def test_age_is_that_of_the_feed(followed: Followed) -> None:
     before = followed.count("numalign_snapshot_age_seconds")
     followed.feed.seconds = 7
 
     assert [before, followed.count("numalign_snapshot_age_seconds")] == [float("inf"), 7]
 
 
-async def test_readiness_waits_for_what_the_feed_waits_for_and_for_the_first_snapshot(
+async def test_readiness_waits_for_feed_and_first_snapshot(
     followed: Followed,
 ) -> None:
     waiting = [followed.holder.waiting_for()]
@@ -158,14 +147,14 @@ async def test_readiness_waits_for_what_the_feed_waits_for_and_for_the_first_sna
     assert waiting == ["something", "the first complete state of the cluster", None]
 
 
-async def test_a_feed_that_lost_its_way_later_leaves_the_last_snapshot_ready(followed: Followed) -> None:
+async def test_failing_feed_keeps_the_last_snapshot_ready(followed: Followed) -> None:
     await followed.take(shown({"a": SMALL}))
     followed.feed.waiting = "the API server"
 
     assert followed.holder.waiting_for() is None
 
 
-async def test_what_is_new_is_logged_once_and_again_when_it_comes_again(followed: Followed) -> None:
+async def test_changes_and_new_problems_are_logged_once(followed: Followed) -> None:
     short = replace(SMALL, zones=tuple(replace(zone, name="zone") for zone in SMALL.zones))
     broken, more = shown({"a": short, "b": LARGE}), shown({"a": short, "b": LARGE, "c": LARGE})
     now = await followed.take(broken, broken, more, broken)

@@ -4,7 +4,7 @@ import pytest
 
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.policy import ClusterPolicy, Exemptions
-from tests.unit.webhook.conftest import POLICY, Raw, asked, cluster, raw, read, with_spec
+from tests.unit.webhook.conftest import Raw, cluster, raw, read, review_of, with_spec
 from tests.worlds.notation import table
 from webhook.subject import InvalidPod, SkipReason, subject
 
@@ -23,7 +23,6 @@ def op(verb: str) -> Raw:
 
 
 OFF = {"admission": "disabled"}
-OFF_ENFORCED = {**OFF, "enforce": SINGLE}
 OFF_DEFAULT = {**OFF, "default": SINGLE}
 BINDING = {"subResource": "binding"}
 
@@ -34,20 +33,17 @@ SKIPPED = [
     ("nobody asks anything of what is no pod", {"x": 1}, {},            {},           "silent"),
     ("it opts out, and is broken",             OUT,      {},            {},           "silent"),
     ("the namespace is disabled",              SPEAKING, {},            OFF,          "exempt"),
-    ("it is disabled, whatever else it asks",  SILENT,   {},            OFF_ENFORCED, "exempt"),
     ("it is disabled, and the pod broken",     BROKEN,   {},            OFF_DEFAULT,  "exempt"),
     ("it is an update",                        SPEAKING, op("UPDATE"),  {},           "operation"),
-    ("it is a deletion",                       None,     op("DELETE"),  {},           "operation"),
-    ("it is a connection",                     None,     op("CONNECT"), {},           "operation"),
     ("it is a binding of a pod",               SPEAKING, BINDING,       {},           "operation"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pod", "changes", "labels", "skip"), table(SKIPPED))
-def test_a_review_is_left_when(pod: object, changes: Raw, labels: dict[str, str], skip: str) -> None:
-    assert subject(asked(pod, **changes), cluster(labels=labels).snapshot, reader=PodReader()) is SkipReason(
-        skip
-    )
+def test_review_is_skipped_if(pod: object, changes: Raw, labels: dict[str, str], skip: str) -> None:
+    assert subject(
+        review_of(pod, **changes), cluster(labels=labels).snapshot, reader=PodReader()
+    ) is SkipReason(skip)
 
 
 # What the cluster's own policy adds.
@@ -64,13 +60,12 @@ EXEMPTED = [
     ("its namespace is exempt",       SPEAKING,        {"namespace": "batch"},     SkipReason.EXEMPT),
     ("its runtime class is exempt",   BY_KATA,         {},                         SkipReason.EXEMPT),
     ("it is broken, and exempt",      BROKEN_BY_KATA,  {},                         SkipReason.EXEMPT),
-    ("it is no creation",             SPEAKING,        {**BY_CI, **op("UPDATE")},  SkipReason.OPERATION),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pod", "changes", "skip"), table(EXEMPTED))
-def test_a_review_is_left_by_the_policy_when(pod: Raw, changes: Raw, skip: SkipReason) -> None:
-    assert subject(asked(pod, **changes), cluster().snapshot, reader=PodReader(), policy=EXEMPT) is skip
+def test_review_is_skipped_by_policy_if(pod: Raw, changes: Raw, skip: SkipReason) -> None:
+    assert subject(review_of(pod, **changes), cluster().snapshot, reader=PodReader(), policy=EXEMPT) is skip
 
 
 # Pods that cannot be read.
@@ -83,8 +78,6 @@ def annotated(**words: str) -> Raw:
 TWINS = raw(GUARANTEED, "cpu=1 mem=1Gi", policy=SINGLE)
 TWINS["spec"]["containers"][1]["name"] = "c0"
 
-NO_SPEC = {"metadata": {"annotations": {POLICY: SINGLE}}}
-
 
 def note(key: str) -> str:
     return f"metadata.annotations[numalign.io/{key}]"
@@ -92,10 +85,7 @@ def note(key: str) -> str:
 
 MISTAKES = [
     # what is wrong                   the pod                                    where it is said to be
-    ("an amount",                      with_spec(SPEAKING, containers=BROKEN["spec"]["containers"]),
-        ["spec.containers[0].resources.limits.cpu"]),
     ("containers of one name",        TWINS,                                     ["spec.containers[1].name"]),
-    ("no spec",                       NO_SPEC,                                   ["spec"]),
     ("a key that nobody knows",       annotated(polcy=SINGLE),                   [note("polcy")]),
     ("everything at once",
         with_spec(annotated(policy="x", scope="y"), containers=TWINS["spec"]["containers"], nodeName=3),
@@ -104,7 +94,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("pod", "places"), table(MISTAKES))
-def test_each_mistake_is_named_once_at_its_place(pod: Raw, places: list[str]) -> None:
+def test_every_mistake_is_listed_with_its_place(pod: Raw, places: list[str]) -> None:
     with pytest.raises(InvalidPod) as caught:
         read(pod, cluster())
 
@@ -116,5 +106,5 @@ def test_other_kinds_are_none_of_our_business() -> None:
     kind = {"group": "apps", "version": "v1", "kind": "Deployment"}
 
     assert subject(
-        asked({}, kind=kind), cluster(labels={"enforce": "restricted"}).snapshot, reader=PodReader()
+        review_of({}, kind=kind), cluster(labels={"enforce": "restricted"}).snapshot, reader=PodReader()
     ) == (SkipReason.KIND)

@@ -4,21 +4,18 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache.admission import AdmissionDecision, AdmissionState, Refusals, RequestReaction
-from numalign.cache.pod_question import PodQuestion
+from numalign.cache.admission import Refusals, RequestReaction
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.templates import MOST_TEMPLATES, TemplatePath
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
-from numalign.model.attributes import Attributes, Labels
 from numalign.model.errors import MOST_MISTAKES
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.steps import finished
-from tests.unit.webhook.conftest import POLICY, Cluster, Raw, asked, cluster, decided, raw, with_spec
+from tests.unit.webhook.conftest import POLICY, Cluster, Raw, cluster, decided, raw, review_of, with_spec
 from tests.worlds.notation import node, table
 from webhook.review import Allowed, Denied, Review, StatusReason
 from webhook.subject import SkipReason
@@ -50,7 +47,7 @@ def applied(version: str, kind: str, spec: object, **changes: object) -> Review:
     """A workload that somebody applies, as the API server asks about it."""
     group, _, number = version.rpartition("/")
     made = {"apiVersion": version, "kind": kind, "metadata": {"name": "web"}, "spec": spec}
-    return asked(made, kind={"group": group, "version": number, "kind": kind}, **changes)
+    return review_of(made, kind={"group": group, "version": number, "kind": kind}, **changes)
 
 
 def deployment(pod: Raw, **changes: object) -> Review:
@@ -74,7 +71,7 @@ def answer(
     return judge(found, decided(now, may_fit=may_fit), mode=mode)
 
 
-def said(review: Review, now: Cluster = ROOM, *, mode: Workloads = WARN) -> list[str]:
+def warnings_of(review: Review, now: Cluster = ROOM, *, mode: Workloads = WARN) -> list[str]:
     """The warnings to a workload that is let pass."""
     decision = answer(review, now, mode=mode)
     assert isinstance(decision, Allowed)
@@ -103,7 +100,7 @@ def spec_alone(spec: object, **changes: object) -> Review:
 
 
 def with_owners(owners: object, kind: str = "ReplicaSet") -> Review:
-    return asked(
+    return review_of(
         {"metadata": {"ownerReferences": owners}, "spec": {"template": template(NEVER)}},
         kind={"group": "apps", "version": "v1", "kind": kind},
     )
@@ -112,25 +109,22 @@ def with_owners(owners: object, kind: str = "ReplicaSet") -> Review:
 SKIPPED = [
     # why                                   the review                          labels           what it is
     ("its kind makes no pods",              FOREIGN,                            {},              "kind"),
-    ("it is a pod",                         asked(NEVER),                       {},              "kind"),
     ("it is a deletion",                    deployment(NEVER, **DELETE),        {},              "operation"),
     ("it is scaled",                        deployment(NEVER, **SCALE),         {},              "operation"),
     ("its namespace is disabled",           deployment(NEVER),                  DISABLED,        "exempt"),
     ("another workload controls it",        with_owners(OWNED),                 {},              "owned"),
     ("nobody asks anything",                deployment(SILENT),                 {},              "silent"),
-    ("nobody asks anything of a list",      spec_alone([]),                     {},              "silent"),
-    ("nobody asks anything of no template", spec_alone({"template": 7}),        {},              "silent"),
     ("it has no template",                  spec_alone({}),                     {"warn": SINGLE}, "silent"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("review", "labels", "skip"), table(SKIPPED))
-def test_a_workload_is_left_when(review: Review, labels: dict[str, str], skip: str) -> None:
+def test_workload_is_skipped_if(review: Review, labels: dict[str, str], skip: str) -> None:
     assert read(review, cluster([TWO], labels=labels)) is SkipReason(skip)
 
 
 @pytest.mark.parametrize("owner", PARTLY, ids=["no controller", "another group", "a text", "a number"])
-def test_an_owner_counts_only_if_it_is_a_controller_that_is_looked_at(owner: object) -> None:
+def test_only_a_supported_controller_counts_as_owner(owner: object) -> None:
     assert isinstance(read(with_owners([owner])), Workload)
 
 
@@ -140,9 +134,7 @@ SOME = ClusterPolicy(exemptions=Exemptions(("ci",), frozenset({"batch"}), frozen
 
 EXEMPTED = [
     ("its user is",                        deployment(NEVER, **BY_CI)),
-    ("its namespace is",                   deployment(NEVER, namespace="batch")),
     ("the runtime class of its pods is",   deployment(BY_KATA)),
-    ("those of all its templates are",     volcano(BY_KATA, BY_KATA)),
     ("its user is, and its shape is odd",  spec_alone([], **BY_CI)),
 ]  # fmt: skip
 
@@ -152,7 +144,7 @@ def test_a_workload_is_exempt_if(review: Review) -> None:
     assert read(review, cluster([TWO], labels={"warn": SINGLE}), policy=SOME) is SkipReason.EXEMPT
 
 
-def test_only_the_exempt_templates_of_a_workload_are_left() -> None:
+def test_exempt_templates_are_skipped() -> None:
     found = read(volcano(BY_KATA, NEVER), policy=SOME)
 
     assert isinstance(found, Workload)
@@ -186,44 +178,32 @@ AT = "spec.server.podTemplate"
 GUESSED = f"numalign: Server.example.com is an unknown kind: found a pod template at {AT}"
 
 
-def test_a_template_of_an_unknown_kind_is_told_of_and_never_refuses() -> None:
-    told = said(served(NEVER), mode=DENY)
+def test_template_of_an_unknown_kind_only_warns() -> None:
+    lines = warnings_of(served(NEVER), mode=DENY)
 
-    assert told[0].startswith(f"numalign: {AT}: no node can align ")
-    assert told[1] == GUESSED
-
-
-def test_a_template_of_an_unknown_kind_that_makes_no_sense_is_told_of_and_never_refuses() -> None:
-    where = f"{AT}.metadata.annotations[numalign.io/policy]"
-
-    told = said(served(MISSPELT), mode=DENY)
-
-    assert [where[-40:] in told[0], "not a known value" in told[0], *told[1:]] == [True, True, GUESSED]
+    assert lines[0].startswith(f"numalign: {AT}: no node can align ")
+    assert lines[1] == GUESSED
 
 
-def test_an_unknown_kind_of_which_nobody_asks_anything_is_left() -> None:
-    assert read(served(SILENT)) is SkipReason.SILENT
-
-
-def test_an_annotation_on_the_workload_itself_is_told() -> None:
+def test_annotation_on_the_workload_warns() -> None:
     review = deployment(SILENT)
     metadata = {"name": "web", "annotations": {"numalign.io/policy": SINGLE}}
 
-    (told,) = said(replace(review, object={**review.object, "metadata": metadata}), mode=DENY)
+    (lines,) = warnings_of(replace(review, object={**review.object, "metadata": metadata}), mode=DENY)
 
-    assert told == (
+    assert lines == (
         "numalign: metadata.annotations[numalign.io/policy] has no effect on a Deployment: "
         "put it on spec.template.metadata.annotations"
     )
 
 
-def test_a_workload_that_is_annotated_later_is_told_too() -> None:
+def test_annotation_added_later_warns() -> None:
     before = deployment(SILENT).object
     after = {**before, "metadata": {"name": "web", "annotations": {"numalign.io/policy": SINGLE}}}
 
-    told = said(replace(deployment(SILENT, operation="UPDATE"), object=after, old=before))
+    lines = warnings_of(replace(deployment(SILENT, operation="UPDATE"), object=after, old=before))
 
-    assert "has no effect on a Deployment" in told[0]
+    assert "has no effect on a Deployment" in lines[0]
     assert (
         read(replace(deployment(SILENT, operation="UPDATE"), object=after, old=after)) is SkipReason.UNCHANGED
     )
@@ -234,7 +214,7 @@ def test_a_workload_that_is_annotated_later_is_told_too() -> None:
 
 def update(old: object, review: Review) -> Review:
     """The same review, as an update of something."""
-    return asked(
+    return review_of(
         review.object,
         kind={"group": review.kind.group, "version": "v1", "kind": review.kind.kind},
         operation="UPDATE",
@@ -242,14 +222,14 @@ def update(old: object, review: Review) -> Review:
     )
 
 
-def test_an_update_that_leaves_the_template_is_left() -> None:
+def test_update_without_template_change_is_skipped() -> None:
     before = deployment(NEVER).object
     after = spec_alone({"replicas": 9, "template": template(NEVER)})
 
     assert read(update(before, after)) is SkipReason.UNCHANGED
 
 
-def test_only_the_templates_that_an_update_changes_are_looked_at() -> None:
+def test_only_changed_templates_are_reviewed() -> None:
     found = read(update(volcano(NEVER, FITS).object, volcano(NEVER, NEVER, FITS)))
 
     assert isinstance(found, Workload)
@@ -277,42 +257,10 @@ def test_a_template_too_deep_to_be_compared_is_a_new_one() -> None:
     assert isinstance(read(replace(update({}, deployment(NEVER)), object=after, old=before)), Workload)
 
 
-BY_ROLE = ClusterPolicy(templates={("x.io", "Train"): (TemplatePath.read("spec.roles.*.template"),)})
-
-
-def roles(*made: Raw) -> Review:
-    """A workload whose templates stand under names so long that they are shown alike."""
-    named = {f"{'r' * 100}{at}": {"template": template(pod)} for at, pod in enumerate(made)}
-    return applied("x.io/v3", "Train", {"roles": named})
-
-
-def test_what_is_new_among_members_that_are_shown_alike_is_looked_at() -> None:
-    found = read(update(roles(FITS, NEVER).object, roles(FITS, NEVER, VAIN)), policy=BY_ROLE)
-
-    assert isinstance(found, Workload)
-    assert [each.subject.pod for each in found.templates] == [template(VAIN)]
-
-
-def test_what_stands_at_a_place_is_written_once_to_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = roles(*[NEVER] * MOST_TEMPLATES)
-    changed = update(many.object, many)
-    written: list[object] = []
-
-    def counted(value: object, **how: Any) -> bytes:  # noqa: ANN401
-        written.append(value)
-        return dumps(value, **how)
-
-    dumps = orjson.dumps
-    monkeypatch.setattr(orjson, "dumps", counted)
-
-    assert read(changed, policy=BY_ROLE) is SkipReason.UNCHANGED
-    assert len(written) == 2 * MOST_TEMPLATES
-
-
 WRONG = template(with_spec(NEVER, containers=[{"name": "", "resources": 7}] * 40))
 
 
-def test_no_more_mistakes_are_told_than_anybody_reads() -> None:
+def test_mistakes_are_limited() -> None:
     tasks = [{"template": WRONG}] * MOST_TEMPLATES
     found = read(applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}))
 
@@ -320,13 +268,13 @@ def test_no_more_mistakes_are_told_than_anybody_reads() -> None:
     assert len(found.mistakes) == MOST_MISTAKES
 
 
-def test_templates_are_read_one_at_each_step() -> None:
+def test_templates_are_read_one_per_step() -> None:
     review = volcano(*[NEVER] * MOST_TEMPLATES)
 
     assert sum(1 for _ in workload(review, ROOM.snapshot, reader=PodReader())) == MOST_TEMPLATES
 
 
-def test_whoever_has_more_owners_than_are_read_is_looked_at_itself() -> None:
+def test_owners_beyond_the_limit_are_ignored() -> None:
     assert isinstance(read(with_owners(OWNED * 513)), Workload)
     assert read(with_owners(OWNED * 512)) is SkipReason.OWNED
 
@@ -340,9 +288,6 @@ REFUSED = (
     'numalign: spec.template: its pods will be denied: namespace "team" enforces NUMA alignment of at least'
     f" {SINGLE}, and the pod requests none"
 )
-WANTED = "numalign: spec.template: this namespace expects NUMA alignment restricted; the pod requests nothing"
-NOTHING = f"numalign: spec.template: {SINGLE} has no effect: the pod requests no devices, and cpu"
-IN_PART = f"numalign: spec.template: {SINGLE} applies to nvidia.com/gpu only: cpu is not pinned, because"
 WORDS = f'numalign: spec.template.metadata.annotations[{POLICY}]: "strictly" is not'
 
 WARNED = [
@@ -350,25 +295,20 @@ WARNED = [
     ("nothing, if it fits",                     FITS,     {},                                  []),
     ("that no node can align it",               NEVER,    {},                                  [ALIGNED]),
     ("that its namespace will not let it pass", SILENT,   {"enforce": SINGLE},                 [REFUSED]),
-    ("the same once, if it also warns",         SILENT,   {"enforce": SINGLE, "warn": SINGLE}, [REFUSED]),
-    ("that its namespace wants more",           LARGE,    {"warn": "restricted"},              [WANTED]),
-    ("nothing of what is only audited",         SILENT,   {"audit": SINGLE},                   []),
-    ("that it asks in vain",                    VAIN,     {},                                  [NOTHING]),
-    ("that a part is not pinned",               PARTIAL,  {},                                  [IN_PART]),
     ("what is wrong in its annotations",        MISSPELT, {},                                  [WORDS]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pod", "labels", "beginnings"), table(WARNED))
-def test_whoever_applies_a_workload_hears(pod: Raw, labels: dict[str, str], beginnings: list[str]) -> None:
-    warnings = said(deployment(pod), cluster([TWO], labels=labels))
+def test_workload_is_warned_of(pod: Raw, labels: dict[str, str], beginnings: list[str]) -> None:
+    warnings = warnings_of(deployment(pod), cluster([TWO], labels=labels))
 
     assert len(warnings) == len(beginnings)
     for warning, beginning in zip(warnings, beginnings, strict=True):
         assert warning.startswith(beginning)
 
 
-def test_what_is_only_missing_in_a_template_refuses_no_workload() -> None:
+def test_omitted_limits_deny_no_workload() -> None:
     """A LimitRange may set what a container leaves out."""
     reviewed = read(deployment(PARTIAL))
     assert isinstance(reviewed, Workload)
@@ -384,7 +324,7 @@ def test_what_is_only_missing_in_a_template_refuses_no_workload() -> None:
 def test_the_decisive_comes_first() -> None:
     now = cluster([TWO], labels={"warn": SINGLE})
 
-    warnings = said(volcano(VAIN, SILENT, NEVER, MISSPELT), now)
+    warnings = warnings_of(volcano(VAIN, SILENT, NEVER, MISSPELT), now)
 
     assert [re.findall(r"\[(\d)\]\.template", warning) for warning in warnings] == [
         ["3"],
@@ -394,38 +334,17 @@ def test_the_decisive_comes_first() -> None:
     ]
 
 
-def test_a_long_place_leaves_room_for_the_reason() -> None:
-    found = read(roles(NEVER), policy=BY_ROLE)
-    assert isinstance(found, Workload)
-
-    decision = judge(found, decided(ROOM), mode=WARN)
-
-    assert len(decision.warnings[0]) <= LONGEST_SHOWN
-    assert "rrr...].template: no node can align" in decision.warnings[0]
-
-
 @pytest.mark.parametrize("now", [BARE, cluster([], unknown=3)], ids=["no node", "none that is known"])
-def test_where_no_topology_is_known_nothing_is_refused(now: Cluster) -> None:
+def test_without_topology_workloads_are_admitted(now: Cluster) -> None:
     unchecked = "numalign: spec.template: NUMA alignment was not checked: no node topology is known"
 
-    assert said(deployment(NEVER), now, mode=DENY) == [unchecked]
-
-
-def test_a_template_that_cannot_be_read_is_told_where_somebody_asks() -> None:
-    now = cluster([TWO], labels={"enforce": "restricted"})
-    odd = {"list": [], "text": "x", "number": 7}
-
-    for value in odd.values():
-        (first, *_) = said(spec_alone({"template": value}), now)
-        assert first.startswith("numalign: spec.template: must be an object, not ")
-    (way,) = said(applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": {}}), now)
-    assert way == "numalign: spec.tasks: must be a list, not an object"
+    assert warnings_of(deployment(NEVER), now, mode=DENY) == [unchecked]
 
 
 def test_a_huge_workload_is_not_reckoned() -> None:
     now = cluster([TWO], labels={"enforce": "restricted"})
 
-    (warning,) = said(volcano(*[NEVER] * 101), now, mode=DENY)
+    (warning,) = warnings_of(volcano(*[NEVER] * 101), now, mode=DENY)
 
     assert warning == "numalign: spec.tasks: has 101 entries: numalign supports at most 100"
 
@@ -438,7 +357,7 @@ WHY = (
 )
 
 
-def test_where_it_is_set_so_a_workload_that_can_never_run_is_refused_in_full() -> None:
+def test_mode_deny_denies_impossible_workloads() -> None:
     assert answer(deployment(NEVER), mode=DENY) == Denied(
         reason=StatusReason.FORBIDDEN,
         message=f"numalign: spec.template: {WHY}",
@@ -456,7 +375,7 @@ def test_of_several_templates_the_others_are_named() -> None:
     )
 
 
-def test_a_mistake_in_an_annotation_is_invalid_with_all_mistakes() -> None:
+def test_invalid_annotation_is_denied_with_every_mistake() -> None:
     both = raw("cpu=2 mem=1Gi", annotations={POLICY: "strictly", "numalign.io/scop": "pod"})
     both["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "-1"
 
@@ -486,9 +405,6 @@ NOT_REFUSED = [
     # what it shows                                   the review
     ("it fits",                                       deployment(FITS)),
     ("it has no limit for CPU",                       deployment(limits(limits={"memory": "1Gi", **GPUS}))),
-    ("it has no limit for memory",                    deployment(limits(limits={"cpu": "2", **GPUS}))),
-    ("it has a request alone",
-        deployment(limits(limits=WHOLE, requests={"example.com/x": "1"}))),
     ("one of its containers says nothing",
         deployment(with_spec(NEVER, initContainers=[{"name": "init"}]))),
     ("it names its node",                             deployment(with_spec(NEVER, nodeName="node"))),
@@ -504,44 +420,20 @@ def test_a_workload_is_not_refused_if(review: Review) -> None:
     assert isinstance(answer(review, mode=DENY), Allowed)
 
 
-def test_limits_alone_are_requests_too() -> None:
-    assert isinstance(answer(deployment(limits(limits=WHOLE)), mode=DENY), Denied)
-
-
-def test_a_level_of_the_namespace_refuses_pods_and_not_their_workload() -> None:
-    now = cluster([TWO], labels={"enforce": SINGLE})
-
-    assert said(deployment(SILENT), now, mode=DENY) == [REFUSED]
-
-
 # What controllers write.
 
 MANAGED = [
     # the kind, where its template is, where it is suspended
     ("Job batch/v1",                                "template", "suspend"),
-    ("JobSet jobset.x-k8s.io/v1alpha2",             "replicatedJobs[].template.spec.template", "suspend"),
-    ("RayCluster ray.io/v1",                        "headGroupSpec.template", "suspend"),
     ("RayJob ray.io/v1",                            "rayClusterSpec.workerGroupSpecs[].template", "suspend"),
-    ("MPIJob kubeflow.org/v2beta1",                 "mpiReplicaSpecs.Worker.template", "runPolicy.suspend"),
     ("PyTorchJob kubeflow.org/v1",                  "pytorchReplicaSpecs.W.template", "runPolicy.suspend"),
     ("Deployment apps/v1",                          "template", ""),
-    ("StatefulSet apps/v1",                         "template", ""),
     ("LeaderWorkerSet leaderworkerset.x-k8s.io/v1", "leaderWorkerTemplate.workerTemplate", ""),
 ]  # fmt: skip
 every_kind = pytest.mark.parametrize(("sort", "path", "suspend"), MANAGED, ids=[row[0] for row in MANAGED])
 
-POOL = cluster([replace(TWO, attributes=Attributes(Labels({"pool": "b"})))])
 
 # What Kueue adds to a template to admit it.
-POOLED = with_spec(
-    {
-        **NEVER,
-        "metadata": {"annotations": {**NEVER["metadata"]["annotations"], "kueue.x-k8s.io/workload": "w"}},
-    },
-    nodeSelector={"pool": "b"},
-    tolerations=[{"key": "numa", "operator": "Exists"}],
-    schedulingGates=[{"name": "kueue.x-k8s.io/topology"}],
-)
 
 
 def at(path: str, value: object) -> dict[str, Any]:
@@ -561,7 +453,7 @@ def made(sort: str, spec: Raw, *, before: Raw | None = None, metadata: Raw | Non
 
 
 @every_kind
-def test_what_a_user_creates_is_refused(sort: str, path: str, suspend: str) -> None:
+def test_new_impossible_workload_is_denied(sort: str, path: str, suspend: str) -> None:
     spec = {**at(path, template(NEVER)), **(at(suspend, True) if suspend else {})}  # noqa: FBT003  a value
 
     for metadata in ({"name": "web"}, {"generateName": "web-"}):
@@ -569,24 +461,7 @@ def test_what_a_user_creates_is_refused(sort: str, path: str, suspend: str) -> N
 
 
 @every_kind
-def test_a_controller_may_place_the_pods_that_it_admits_and_evicts(
-    sort: str, path: str, suspend: str
-) -> None:
-    mine, pooled = at(path, template(NEVER)), at(path, template(POOLED))
-    stopped, started = (at(suspend, value) if suspend else {} for value in (True, False))
-    admitted, evicted = (
-        ({**mine, **stopped}, {**pooled, **started}),
-        ({**pooled, **started}, {**mine, **stopped}),
-    )
-
-    for before, after in (admitted, evicted):
-        assert "no node can align " in said(made(sort, after, before=before), POOL, mode=DENY)[0]
-
-
-@every_kind
-def test_only_of_a_suspended_workload_a_controller_may_change_requests(
-    sort: str, path: str, suspend: str
-) -> None:
+def test_only_suspended_workloads_may_change_requests(sort: str, path: str, suspend: str) -> None:
     before, after = at(path, template(FITS)), at(path, template(NEVER))
 
     assert isinstance(answer(made(sort, after, before=before), mode=DENY), Denied)
@@ -597,7 +472,7 @@ def test_only_of_a_suspended_workload_a_controller_may_change_requests(
 
 
 @pytest.mark.parametrize("pod", [NEVER, MISSPELT], ids=["never", "misspelt"])
-def test_what_was_there_before_it_was_refused_can_be_changed(pod: Raw) -> None:
+def test_existing_mistake_allows_other_updates(pod: Raw) -> None:
     image = with_spec(pod, containers=[{**pod["spec"]["containers"][0], "image": "web:2"}])
     labelled = template(pod) | {"metadata": {**pod["metadata"], "labels": {"app": "web"}}}
 
@@ -606,50 +481,44 @@ def test_what_was_there_before_it_was_refused_can_be_changed(pod: Raw) -> None:
 
 
 @pytest.mark.parametrize("before", [FITS, raw("cpu=2", policy="mostly")], ids=["right", "another mistake"])
-def test_a_mistake_is_refused_in_the_update_that_makes_it(before: Raw) -> None:
+def test_new_mistake_of_an_update_is_denied(before: Raw) -> None:
     assert isinstance(answer(update(deployment(before).object, deployment(MISSPELT)), mode=DENY), Denied)
 
 
-def test_templates_that_change_places_are_not_refused() -> None:
-    after = volcano(FITS, NEVER)
-
-    assert isinstance(answer(update(volcano(NEVER).object, after), mode=DENY), Allowed)
-
-
-def test_what_a_controller_creates_for_a_kind_that_is_not_read_is_not_refused() -> None:
+def test_owned_object_of_an_unknown_owner_is_admitted() -> None:
     assert isinstance(answer(with_owners([{**OWNED[0], "kind": "Unknown"}]), mode=DENY), Allowed)
 
 
 TRAINER = "trainer.kubeflow.org/v1alpha1"
 
 
-def test_a_template_without_a_namespace_is_reviewed_for_what_it_says_itself() -> None:
+def test_cluster_wide_template_is_reviewed_without_rules() -> None:
     everywhere = ClusterPolicy((Default((), NamespaceRules(default=Policy(SINGLE))),))
 
     def runtime(pod: Raw) -> Review:
         spec = at("template.spec.replicatedJobs[].template.spec.template", template(pod))
         return applied(TRAINER, "ClusterTrainingRuntime", spec, namespace="")
 
-    assert "no node can align " in said(runtime(NEVER), mode=DENY)[0]
+    assert "no node can align " in warnings_of(runtime(NEVER), mode=DENY)[0]
     assert read(runtime(LARGE), policy=everywhere) is SkipReason.SILENT
 
 
-def test_resources_in_a_train_job_are_reviewed_and_never_refused() -> None:
+def test_train_job_resources_only_warn() -> None:
     patched = at(
         "runtimePatches[].trainingRuntimeSpec.template.spec.replicatedJobs[]",
         {"name": "node", **at("template.spec.template.metadata.annotations", {POLICY: SINGLE})},
     )
     job = {"trainer": {"resourcesPerNode": {"limits": WHOLE}}, **patched}
 
-    first, second = said(applied(TRAINER, "TrainJob", job), mode=DENY)
+    first, second = warnings_of(applied(TRAINER, "TrainJob", job), mode=DENY)
     assert first.startswith("numalign: spec.trainer: no node can align ")
     assert second.endswith("is not the whole pod: what its runtime adds is unknown")
 
 
-def test_a_train_job_whose_runtime_may_set_the_policy_is_not_told_that_its_pods_will_be_denied() -> None:
+def test_train_job_without_policy_may_be_denied_later() -> None:
     job = applied(TRAINER, "TrainJob", {"trainer": {"resourcesPerNode": {"limits": WHOLE}}})
 
-    first, _second = said(job, cluster([TWO], labels={"enforce": SINGLE}))
+    first, _second = warnings_of(job, cluster([TWO], labels={"enforce": SINGLE}))
     assert first.startswith('numalign: spec.trainer: its pods may be denied: namespace "team" enforces')
 
 
@@ -659,7 +528,6 @@ BELOW = f"admitted with nothing, below {SINGLE}"
 AUDITED = [
     # the review, the labels, what the audit log keeps
     ("its policy",                 deployment(FITS),   {},                f"admitted with {SINGLE}"),
-    ("the same, if it never fits", deployment(NEVER),  {},                f"admitted with {SINGLE}"),
     ("less than is audited",       deployment(SILENT), {"audit": SINGLE}, BELOW),
     ("each of several, once",      volcano(FITS, VAIN, SILENT, MISSPELT), {"warn": "none"},
         f"invalid; admitted with {SINGLE}; admitted with nothing"),
@@ -672,23 +540,6 @@ def test_the_audit_log_keeps(review: Review, labels: dict[str, str], kept: str) 
 
 
 # Questions, and laws.
-
-
-@pytest.mark.parametrize(("mode", "gpus"), [(Workloads.WARN, [1, 4]), (Workloads.DENY, [1, 4, 1, 4])])
-def test_what_the_nodes_will_be_asked_is_known_before_each_once(mode: Workloads, gpus: list[int]) -> None:
-    found = read(volcano(FITS, NEVER, FITS, SILENT), cluster([TWO], labels={"warn": "none"}))
-
-    assert isinstance(found, Workload)
-    known = found.questions(mode)
-    judged: list[PodQuestion] = []
-
-    def decide(question: PodQuestion) -> AdmissionDecision:
-        judged.append(question)
-        return AdmissionDecision(AdmissionState.FITS)
-
-    judge(found, decide, mode=mode)
-    assert [each.question.demand.total["nvidia.com/gpu"] for each in known if each.requests_alignment] == gpus
-    assert {*judged} <= {*known}
 
 
 any_pod = st.sampled_from([FITS, NEVER, SILENT, MISSPELT, VAIN, NO_POD, BY_KATA])
@@ -705,7 +556,7 @@ anything = st.recursive(
 
 
 @given(st.lists(any_pod, max_size=4), levels, st.sampled_from([WARN, OFF]), st.booleans())
-def test_without_the_mode_for_it_nothing_is_refused_or_written(
+def test_mode_other_than_deny_admits_everything(
     pods: list[Raw], labels: dict[str, str], mode: Workloads, may_fit: object
 ) -> None:
     now = cluster([TWO], unknown=1, labels=labels)
@@ -718,12 +569,12 @@ def test_without_the_mode_for_it_nothing_is_refused_or_written(
 
 
 @given(anything, anything, levels, st.sampled_from(["apps/v1 Deployment", "batch.volcano.sh/v1alpha1 Job"]))
-def test_any_object_is_left_or_answered(
+def test_any_object_is_skipped_or_answered(
     spec: object, metadata: object, labels: dict[str, str], sort: str
 ) -> None:
     version, kind = sort.split()
     group, _, number = version.rpartition("/")
-    review = asked(
+    review = review_of(
         {"metadata": metadata, "spec": spec}, kind={"group": group, "version": number, "kind": kind}
     )
     now = cluster([TWO], labels=labels)
