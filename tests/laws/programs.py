@@ -47,9 +47,9 @@ from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from numalign.shapes import ShapeHistory
 from tests.laws.clusters import Case, Raw
-from tests.unit.scorer.conftest import Scorer
-from tests.unit.webhook.conftest import request
 from tests.worlds.notation import GPU
+from tests.worlds.scorer import Scorer, wall
+from tests.worlds.webhook import request
 from webhook.avoidance import Avoidance
 from webhook.handlers import application
 from webhook.settings import WebhookSettings
@@ -180,7 +180,7 @@ def placed_pods(case: Case, cluster: ClusterView) -> PlacedPods:
 
 async def _scorer(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Scorer:
     scorer = Scorer(match=Match(case.match))
-    scorer.time.seconds += time.time() - scorer.time.wall()
+    scorer.time.seconds += time.time() - wall(scorer.time)
     # Without pods in it, exporters know more of what is taken.
     scorer.state.complete = lambda _snapshot: bool(case.pods)
     scorer.obey(cluster_policy)

@@ -23,8 +23,8 @@ from numalign.map.views import FleetQuery, NodeView
 from numalign.map.what_if import WhatIf
 from numalign.model.node import Node
 from numalign.model.resources import Resources
-from tests.unit.scorer.conftest import SINGLE, Raw, Scorer, on, raw, running, uid
 from tests.worlds.notation import bag, node
+from tests.worlds.scorer import SINGLE, Raw, Scorer, on, raw, running, uid
 
 MARK = "marked"
 HIDDEN, OPEN = f"{MARK}-namespace", "open"

@@ -18,8 +18,8 @@ from numalign.kubelet import admit as kubelet
 from numalign.model.node import Node
 from numalign.runtime.cooperative import result_of
 from scorer.context import CallContext
-from tests.unit.scorer.conftest import SINGLE, Raw, Scorer, raw
 from tests.worlds.notation import asks, node
+from tests.worlds.scorer import SINGLE, Raw, Scorer, raw
 
 ZONES = ["cpu=8 mem=8Gi gpu=2", "cpu=4 mem=8Gi gpu=1"]
 SIZES = ["cpu=8 mem=1Gi gpu=2", "cpu=4 mem=1Gi gpu=1", "cpu=3 mem=1Gi"]

@@ -24,8 +24,8 @@ from numalign.model.node import Node
 from numalign.model.placement import Held
 from numalign.runtime.cooperative import result_of
 from scorer.extender_protocol import Victims
-from tests.unit.scorer.conftest import Raw, Scorer, on, raw, running, uid
 from tests.worlds.notation import asks, means, node
+from tests.worlds.scorer import Raw, Scorer, on, raw, running, uid
 
 PRIORITY = 5
 ZONES = ["cpu=4 mem=4Gi gpu=2", "cpu=4 mem=4Gi", "cpu=3 mem=4Gi gpu=1"]

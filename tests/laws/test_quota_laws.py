@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.kube.errors import ClusterError, Forbidden, Unreachable
-from tests.unit.scorer.conftest import Raw, Scorer, on, raw, uid
 from tests.worlds.notation import node
+from tests.worlds.scorer import Raw, Scorer, on, raw, uid
 
 LARGE = node("cpu=64 mem=256Gi", "cpu=64 mem=256Gi", policy="single-numa-node")
 """Room for all: only the quota says no."""

@@ -25,12 +25,12 @@ from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from scorer.program import LEASE, ScorerProgram
 from scorer.settings import ScorerSettings
-from tests.unit.scorer.conftest import raw as pod
-from tests.unit.webhook import conftest
-from tests.unit.webhook.conftest import Webhook, raw, request
 from tests.worlds import faster
+from tests.worlds import webhook as world
 from tests.worlds.notation import node, table
+from tests.worlds.scorer import raw as pod
 from tests.worlds.served import LOCAL, PLAIN, Launcher, Program, Served
+from tests.worlds.webhook import Webhook, raw, request
 from tools.clusters.fake_api import FakeApi
 from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
@@ -61,7 +61,7 @@ def running(launcher: Launcher, program: str, *argv: str) -> AbstractAsyncContex
 @pytest.fixture
 async def launcher(tmp_path: Path) -> AsyncIterator[Launcher]:
     async with FakeApi() as api:
-        for each in conftest.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
+        for each in world.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
             api.put(each)
         yield Launcher(tmp_path, api)
 

@@ -20,6 +20,23 @@ def pod_spec(*containers: str) -> Raw:
     return {"initContainers": [*roles[Role.INIT], *roles[Role.SIDECAR]], "containers": roles[Role.APP]}
 
 
+def v1_pod(
+    *containers: str,
+    policy: str | None = None,
+    annotations: Mapping[str, str] | None = None,
+    spec: Mapping[str, object] | None = None,
+    **metadata: object,
+) -> Raw:
+    """A v1 Pod with the annotation of a policy."""
+    written = {**({"numalign.io/policy": policy} if policy else {}), **(annotations or {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"annotations": written, **metadata},
+        "spec": {**pod_spec(*containers), **(spec or {})},
+    }
+
+
 def topology(name: str, node: Node) -> Raw:
     """The NodeResourceTopology of a node."""
     attributes = {"topologyManagerPolicy": node.policy, "topologyManagerScope": node.scope}

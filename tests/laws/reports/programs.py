@@ -18,10 +18,10 @@ from kubectl_numa.cli import program
 from numalign.runtime.settings import load
 from scorer.program import ScorerProgram
 from scorer.settings import ScorerSettings
-from tests.unit.webhook.conftest import request
 from tests.worlds.json_patch import applied
 from tests.worlds.log import RecordedLog
 from tests.worlds.served import Served
+from tests.worlds.webhook import request
 from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
 

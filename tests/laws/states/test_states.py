@@ -20,8 +20,8 @@ from numalign.shapes import ShapeHistory
 from tests.laws.states.machines import Json, documents
 from tests.laws.states.page import excluded_classes, quotes, rows, scorer_answer, webhook_answer
 from tests.laws.states.states import LARGE_NAMES, STATES, State
-from tests.unit.scorer.conftest import Scorer
-from tests.unit.webhook.conftest import Caller, Webhook
+from tests.worlds.scorer import Scorer
+from tests.worlds.webhook import Caller, Webhook
 
 every_state = pytest.mark.parametrize("state", STATES, ids=[each.name for each in STATES])
 

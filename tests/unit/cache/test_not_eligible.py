@@ -11,8 +11,8 @@ from numalign.ledger.reservations import Reservations
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.constraints import ANYWHERE, Constraints, Operator, Requirement, Unmet
 from numalign.shapes.unknown_node import UnknownNode
-from tests.unit.scorer.conftest import EMPTY
 from tests.worlds.notation import table
+from tests.worlds.scorer import EMPTY
 
 GOLD = Constraints((Requirement("tier", Operator.IN, frozenset({"gold"})),))
 

@@ -9,7 +9,7 @@ import pytest
 
 from numalign.kube.reviews import ACCESS_REVIEWS, TOKEN_REVIEWS
 from tests.unit.controller.test_program import LARGE, LEASES, PODS, SMALL, Bench, Running
-from tests.unit.webhook import conftest
+from tests.worlds import webhook as world
 from tools.clusters.fake_api import FakeApi
 
 ANN = "token-of-ann"
@@ -20,9 +20,9 @@ MAP = ("--map", "--map-port=0", "--label-nodes=false")
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """An API server with two nodes, a refused pod, and somebody who may see it all."""
     async with FakeApi(people={ANN: "ann"}) as api:
-        for each in conftest.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
+        for each in world.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
             api.put(each)
-        pod = conftest.raw("cpu=2 mem=1Gi", policy="single-numa-node")
+        pod = world.raw("cpu=2 mem=1Gi", policy="single-numa-node")
         metadata = {**pod["metadata"], "namespace": "team", "name": "web"}
         status = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": "2026-01-01T00:00:00Z"}
         api.put({**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": "small"}, "status": status})

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from controller.__main__ import PROGRAM, main
-from tests.unit.webhook import conftest
+from tests.worlds import webhook as world
 from tests.worlds.notation import node
 from tools.clusters.fake_api import FakeApi
 
@@ -28,7 +28,7 @@ async def started(*argv: object) -> Process:
 
 async def test_it_labels_and_gives_the_lease_back_on_sigterm(tmp_path: Path) -> None:
     async with FakeApi() as api:
-        for each in conftest.snapshot({"small": SMALL})["items"]:
+        for each in world.snapshot({"small": SMALL})["items"]:
             api.put(each)
         kubeconfig = api.kubeconfig(tmp_path / "kubeconfig", namespace="numalign-system")
         process = await started(
@@ -49,7 +49,7 @@ async def test_it_labels_and_gives_the_lease_back_on_sigterm(tmp_path: Path) -> 
 
 async def test_a_dry_run_is_printed_and_nothing_is_served(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
-    path.write_bytes(orjson.dumps(conftest.snapshot({"small": SMALL})))
+    path.write_bytes(orjson.dumps(world.snapshot({"small": SMALL})))
     process = await started("--dry-run", "--snapshot", path)
     said, logged = await process.communicate()
 

@@ -33,8 +33,8 @@ from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from numalign.shapes import Identity, ShapeHistory
-from tests.unit.webhook import conftest
 from tests.worlds import faster
+from tests.worlds import webhook as world
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import node, table
 from tools.clusters.fake_api import FakeApi
@@ -148,7 +148,7 @@ class Bench:
 
     def has(self, name: str, made: Node) -> None:
         """A node and its topology, if it has one, are like this now."""
-        for each in conftest.snapshot({name: made})["items"]:
+        for each in world.snapshot({name: made})["items"]:
             self.api.put(each)
         if not made.zones:
             self.api.delete(f"{TOPOLOGIES}/{name}")
@@ -180,7 +180,7 @@ class Bench:
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """An API server with a small and a large node, and both webhook configurations."""
     async with FakeApi() as api:
-        for each in conftest.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
+        for each in world.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
             api.put(each)
         for kind in ("Mutating", "Validating"):
             api.put(
@@ -563,7 +563,7 @@ def stamp(at: int) -> str:
 
 
 def a_pod(name: str, status: dict[str, str]) -> Any:  # noqa: ANN401  JSON
-    made = conftest.raw("cpu=8 mem=1Gi", policy=SINGLE)
+    made = world.raw("cpu=8 mem=1Gi", policy=SINGLE)
     metadata = {"name": name, "namespace": "team", "ownerReferences": [SET]}
     return {**made, "metadata": metadata, "spec": {**made["spec"], "nodeName": "small"}, "status": status}
 

@@ -31,13 +31,13 @@ from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from scorer.program import ScorerProgram
 from scorer.settings import ScorerSettings
-from tests.unit.webhook import conftest
-from tests.unit.webhook.conftest import raw
 from tests.worlds import faster, rights
+from tests.worlds import webhook as world
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
 from tests.worlds.pairs import MUTATING, VALIDATING, configuration
 from tests.worlds.rights import NAMESPACE, Right, Row
+from tests.worlds.webhook import raw
 from tools.clusters.fake_api import RESOURCES, TOPOLOGY, FakeApi, Json
 from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
@@ -215,7 +215,7 @@ def kept(data: Mapping[str, str] | None) -> Json:
 async def api() -> AsyncIterator[FakeApi]:
     """A node, a pod that waits, both webhook configurations, and nothing of ours yet."""
     async with FakeApi(people={ANN: "ann"}) as server:
-        for each in conftest.snapshot({"a": NODE}, namespaces={TEAM: {}})["items"]:
+        for each in world.snapshot({"a": NODE}, namespaces={TEAM: {}})["items"]:
             server.put(each)
         for kind in (MUTATING, VALIDATING):
             server.put(configuration(kind))
@@ -291,7 +291,7 @@ async def replaced(api: FakeApi, _program: Running) -> None:
 async def misaligned(api: FakeApi, program: Running) -> None:
     """A pod runs in both zones of its node, and would be aligned on another."""
     await program.until(program.ready)
-    for each in conftest.snapshot({"b": NODE}, namespaces={})["items"]:
+    for each in world.snapshot({"b": NODE}, namespaces={})["items"]:
         api.put(each)
     labels = {HEAL: "running", GATE: "enabled"}
     api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM, "labels": labels}})
@@ -327,7 +327,7 @@ async def unheard_of(api: FakeApi, program: Running) -> None:
     api.delete(f"/api/v1/namespaces/{TEAM}")
 
     async def reviewed() -> bool:
-        return "error" in await program.call("/validate", conftest.request(POD))
+        return "error" in await program.call("/validate", world.request(POD))
 
     await program.until(reviewed)
 

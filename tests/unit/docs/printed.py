@@ -29,8 +29,8 @@ from numalign.scheduling.cpu_quota import CpuQuota
 from numalign.shapes import KnownShape, LeftOut
 from numalign.shapes.shape import of
 from tests.unit.docs.quotes import PAGE, ROOT, rewritten
-from tests.unit.webhook.conftest import Raw, review_of
 from tests.worlds.notation import GPU, node
+from tests.worlds.webhook import Raw, review_of
 from webhook.review import Denied
 from webhook.subject import InvalidPod, ReviewedPod, subject
 from webhook.validate import refuse_broken, validate

@@ -18,8 +18,8 @@ from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy
 from numalign.model.node import Node, node_class
 from numalign.shapes import KnownShape, shape
 from tests.unit.kubectl_numa.objects import SINGLE, state, view
-from tests.unit.webhook.conftest import raw, with_spec
 from tests.worlds.notation import GPU, node, table
+from tests.worlds.webhook import raw, with_spec
 
 
 def explained(

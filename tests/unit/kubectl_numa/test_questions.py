@@ -12,8 +12,8 @@ from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadPod
 from numalign.model.intent import UNRULED, Gate, NamespaceRules, Policy
 from tests.unit.kubectl_numa.objects import view
-from tests.unit.webhook.conftest import raw, with_spec
 from tests.worlds.notation import GPU, node, table
+from tests.worlds.webhook import raw, with_spec
 
 SINGLE = {"numalign.io/policy": "single-numa-node"}
 VOLCANO = {"volcano.sh/numa-topology-policy": "restricted"}

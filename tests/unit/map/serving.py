@@ -32,12 +32,12 @@ from numalign.model.placement import Held
 from numalign.runtime import server
 from numalign.scheduling.scheduler_state import SchedulerState
 from tests.unit.map.reviewing import ALL_PODS, TOPOLOGIES, ReviewingApi
-from tests.unit.webhook import conftest
-from tests.unit.webhook.conftest import Raw, raw
+from tests.worlds import webhook as world
 from tests.worlds.clock import Clock
 from tests.worlds.houses import plain, until
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
+from tests.worlds.webhook import Raw, raw
 
 ANN, BOB, CID, EVE = "token.of-ann", "token.of-bob", "token.of-cid", "token.of-eve"
 TEAM, SECRET = "team", "secret-space"
@@ -69,7 +69,7 @@ def pod(namespace: str, word: str, on: str = "a") -> Raw:
 
 def cluster() -> list[Raw]:
     """Two nodes, one without topology, and on the first a pod of each namespace, observed in two zones."""
-    items: list[Raw] = conftest.snapshot(
+    items: list[Raw] = world.snapshot(
         {"a": NODE, "b": NODE, "bare": node()}, namespaces={TEAM: {}, SECRET: {"warn": "restricted"}}
     )["items"]
     [topology] = [each for each in items if each["kind"] != "Node" and each["metadata"]["name"] == "a"]

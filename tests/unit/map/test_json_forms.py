@@ -10,7 +10,7 @@ from numalign.map.views import FleetQuery
 from numalign.map.what_if import WhatIf
 from numalign.model.machine import read_list
 from tests.unit.map.test_node_view import ONE_CORE, TWO_SOCKETS
-from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, TEAM, Raw, Scorer, on, raw, running, uid
+from tests.worlds.scorer import EMPTY, FOUR, HALF, TEAM, Raw, Scorer, on, raw, running, uid
 
 HELD = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}
 

@@ -9,8 +9,8 @@ import yaml
 from numalign.map import pasted
 from numalign.map.pasted import MOST_BYTES
 from numalign.model.errors import BadInput
-from tests.unit.scorer.conftest import raw
 from tests.worlds.notation import table
+from tests.worlds.scorer import raw
 
 POD = raw("cpu=4 mem=1Gi", namespace="team")
 DEPLOYMENT = {

@@ -9,8 +9,8 @@ from numalign.map.state import MapState
 from numalign.map.views import PodIntent, PodView
 from numalign.model.intent import Policy
 from numalign.model.pod import Role
-from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, SINGLE, TEAM, Scorer, on, raw, running, uid
 from tests.worlds.notation import GPU, bag
+from tests.worlds.scorer import EMPTY, FOUR, HALF, SINGLE, TEAM, Scorer, on, raw, running, uid
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from numalign.map.views import Condition, Fleet, FleetQuery, NodeTile
 from numalign.model.attributes import Attributes
 from numalign.model.intent import Policy
 from numalign.model.node import Node
-from tests.unit.scorer.conftest import (
+from tests.worlds.notation import GPU, bag, node
+from tests.worlds.scorer import (
     BOTH,
     EMPTY,
     FOUR,
@@ -27,8 +28,8 @@ from tests.unit.scorer.conftest import (
     running,
     snapshot,
     uid,
+    wall,
 )
-from tests.worlds.notation import GPU, bag, node
 
 ALL = FleetQuery()
 
@@ -64,7 +65,7 @@ async def test_a_tile_says_what_is_free_by_the_ledger(scorer: Scorer, shown: Map
     assert [zone.used(GPU) for zone in made.zones] == [1, 0]
     assert [zone.used_share("cpu") for zone in made.zones] == [0.5, 0.0]
     assert (made.policy, made.basis, made.pods, made.conditions) == (SINGLE, Basis.OBSERVED, 1, frozenset())
-    assert (made.source, made.age(scorer.time.wall())) == (TopologySource.EXPORTER, None)
+    assert (made.source, made.age(wall(scorer.time))) == (TopologySource.EXPORTER, None)
 
 
 async def test_a_reservation_counts_before_its_pod_is_bound(scorer: Scorer, shown: MapState) -> None:
@@ -103,7 +104,7 @@ async def test_what_is_wrong_with_a_node_stands_on_its_tile(scorer: Scorer, show
 
 
 async def test_an_agent_falls_silent_and_writes_again(scorer: Scorer, shown: MapState) -> None:
-    seen = {"a": scorer.time.wall()}
+    seen = {"a": wall(scorer.time)}
     await scorer.state.update_snapshot(replace(snapshot({"a": EMPTY}), observed_at=seen))
     assert (await tile(shown)).conditions == frozenset()
     before = shown.revision
@@ -114,22 +115,22 @@ async def test_an_agent_falls_silent_and_writes_again(scorer: Scorer, shown: Map
 
     assert shown.changed_since(before) == frozenset({"a"})
     assert (await tile(shown)).conditions == {Condition.STALE}
-    seen["a"] = scorer.time.wall()
+    seen["a"] = wall(scorer.time)
     assert (await tile(shown)).conditions == frozenset()
-    assert (await tile(shown)).age(scorer.time.wall()) == 0.0
+    assert (await tile(shown)).age(wall(scorer.time)) == 0.0
 
 
 async def test_an_agent_that_keeps_writing_changes_nothing_but_its_age(
     scorer: Scorer, shown: MapState
 ) -> None:
-    seen = {"a": scorer.time.wall()}
+    seen = {"a": wall(scorer.time)}
     await scorer.state.update_snapshot(replace(snapshot({"a": EMPTY}), observed_at=seen))
     await shown.refresh()
     before = shown.revision
 
     for _ in range(20):
         scorer.time.seconds += STALE_SECONDS / 2
-        seen["a"] = scorer.time.wall()
+        seen["a"] = wall(scorer.time)
         assert shown.revision == before
 
     assert (await tile(shown)).seen == seen["a"]

@@ -15,7 +15,8 @@ from numalign.map.views import WhatIfAnswer, WhatIfResult
 from numalign.map.what_if import WhatIf
 from numalign.model.errors import BadInput
 from numalign.model.intent import Policy
-from tests.unit.scorer.conftest import (
+from tests.worlds.notation import GPU, bag, node
+from tests.worlds.scorer import (
     BOTH,
     EMPTY,
     FOUR,
@@ -29,7 +30,6 @@ from tests.unit.scorer.conftest import (
     raw,
     running,
 )
-from tests.worlds.notation import GPU, bag, node
 
 FITS, NOT_NOW, NEVER = WhatIfAnswer.FITS, WhatIfAnswer.NOT_NOW, WhatIfAnswer.NEVER
 

@@ -1,11 +1,11 @@
-"""Placing pods is tested with the program that does it for schedulers."""
+"""The scorer of these tests."""
 
 import pytest
 
-from tests.unit.scorer.conftest import Scorer
+from tests.worlds.scorer import Scorer
 
 
 @pytest.fixture
 def scorer() -> Scorer:
-    """A scorer that knows nothing yet, and leads."""
+    """A scorer that has no snapshot, and leads."""
     return Scorer()

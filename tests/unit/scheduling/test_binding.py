@@ -20,7 +20,8 @@ from numalign.runtime.logs import MANY_LINES
 from numalign.scheduling.binding import FEW, LOOK_SECONDS, BindOutcome
 from numalign.scheduling.cpu_quota import UNCOUNTED
 from numalign.scheduling.reasons import WAITING
-from tests.unit.scorer.conftest import (
+from tests.worlds.notation import node, table
+from tests.worlds.scorer import (
     ALL,
     EMPTY,
     FOUR,
@@ -35,7 +36,6 @@ from tests.unit.scorer.conftest import (
     running,
     uid,
 )
-from tests.worlds.notation import node, table
 
 ONE = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 

@@ -5,8 +5,8 @@ from numalign.model.constraints import ANYWHERE
 from numalign.model.intent import Intent, Policy
 from numalign.scheduling.current_answers import current_answers
 from numalign.scheduling.node_explanation import Chance, Rules
-from tests.unit.scorer.conftest import SINGLE, Scorer, on, raw, running, uid
 from tests.worlds.notation import asks, node
+from tests.worlds.scorer import SINGLE, Scorer, on, raw, running, uid
 
 QUESTION = Question(asks("cpu=4 mem=1Gi"), Intent(Policy.SINGLE_NUMA_NODE))
 ONE_PLACE = node("cpu=4 mem=8Gi", policy=SINGLE, totals="cpu=5 mem=8Gi")

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from numalign.scheduling.disbelief import IN_A_LINE, Disbelief
-from tests.unit.scorer.conftest import SINGLE, Raw, Scorer, on, raw, running
 from tests.worlds.notation import node
+from tests.worlds.scorer import SINGLE, Raw, Scorer, on, raw, running
 
 WIDE = node("cpu=64 mem=64Gi", "cpu=64 mem=64Gi", policy=SINGLE)
 ALL_OF_IT = [{"zones": [f"node-{at}"], "amount": {"cpu": "64", "memory": "64Gi"}} for at in (0, 1)]

@@ -18,7 +18,8 @@ from numalign.scheduling import reasons
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import PendingPod
 from scorer.extender_protocol import Candidates, answer_filter
-from tests.unit.scorer.conftest import (
+from tests.worlds.notation import node, table
+from tests.worlds.scorer import (
     BORN,
     EMPTY,
     FOUR,
@@ -33,7 +34,6 @@ from tests.unit.scorer.conftest import (
     running,
     uid,
 )
-from tests.worlds.notation import node, table
 
 SILENT = raw(FOUR, policy=None)
 

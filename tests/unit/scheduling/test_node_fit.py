@@ -5,7 +5,8 @@ import pytest
 from numalign.model.resources import Resources
 from numalign.scheduling.node_fit import NodeFit
 from numalign.shapes.unknown_node import UnknownNode
-from tests.unit.scorer.conftest import (
+from tests.worlds.notation import node, table
+from tests.worlds.scorer import (
     ALL,
     FOUR,
     LARGE,
@@ -18,7 +19,6 @@ from tests.unit.scorer.conftest import (
     running,
     snapshot,
 )
-from tests.worlds.notation import node, table
 
 TOTALS = "cpu=10 mem=20Gi gpu=4"
 ROOMY = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE, totals=TOTALS)

@@ -4,8 +4,8 @@ import pytest
 
 from numalign.kube.events import Type
 from numalign.scheduling.outcomes import EVENT, REMEMBERED_SECONDS, shown
-from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, TEAM, Raw, Scorer, on, raw, refused, running, uid
 from tests.worlds.notation import bag, table
+from tests.worlds.scorer import EMPTY, FOUR, HALF, TEAM, Raw, Scorer, on, raw, refused, running, uid
 
 REASON = "TopologyAffinityError"
 

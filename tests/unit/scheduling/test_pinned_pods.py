@@ -10,8 +10,8 @@ from numalign.ledger.model import Source
 from numalign.model.intent import PINNED_AT, PLACEMENT_GATE
 from numalign.runtime.clock import SKEW_SECONDS
 from numalign.scheduling.pinned_pods import PIN_SECONDS
-from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, NOW, SMALL, TEAM, Raw, Scorer, on, raw, uid
 from tests.worlds.notation import table
+from tests.worlds.scorer import EMPTY, FOUR, HALF, NOW, SMALL, TEAM, Raw, Scorer, on, raw, uid
 
 NEW = "2027-01-15T07:59:58Z"
 """When pods here are created: two seconds before the tests begin."""

@@ -8,8 +8,8 @@ from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.events import Type
 from numalign.scheduling.outcomes import EVENT
 from numalign.scheduling.predictions import PATIENCE_SECONDS, PredictionResult
-from tests.unit.scorer.conftest import FOUR, HALF, TEAM, Raw, Scorer, on, raw, refused, running, uid
 from tests.worlds.notation import bag, node, table
+from tests.worlds.scorer import FOUR, HALF, TEAM, Raw, Scorer, on, raw, refused, running, uid
 
 PLACE = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy="single-numa-node")
 NOTHING = ObservedPlacement({}, 0)

@@ -34,7 +34,9 @@ from numalign.scheduling.scheduler_state import (
     SEEN_SECONDS,
     UnknownNamespace,
 )
-from tests.unit.scorer.conftest import (
+from tests.worlds.manifests import labelled, topology
+from tests.worlds.notation import GPU, NIC, bag, free_of, means, node, table
+from tests.worlds.scorer import (
     EMPTY,
     FOUR,
     HALF,
@@ -50,8 +52,6 @@ from tests.unit.scorer.conftest import (
     snapshot,
     uid,
 )
-from tests.worlds.manifests import labelled, topology
-from tests.worlds.notation import GPU, NIC, bag, free_of, means, node, table
 
 HALF_FREE = node("cpu=8//4 mem=16Gi//15Gi gpu=2//1", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 """What an exporter says once a pod is on the first zone."""

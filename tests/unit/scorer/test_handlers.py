@@ -17,7 +17,8 @@ from numalign.scheduling.scheduler_state import SEEN_SECONDS
 from scorer.extender_protocol import Victims
 from scorer.handlers import HANDLERS
 from scorer.settings import ReserveAt
-from tests.unit.scorer.conftest import (
+from tests.worlds.notation import bag, node, table
+from tests.worlds.scorer import (
     ALL,
     BORN,
     BOTH,
@@ -37,7 +38,6 @@ from tests.unit.scorer.conftest import (
     running,
     uid,
 )
-from tests.worlds.notation import bag, node, table
 
 MIB = 2**20
 

@@ -6,8 +6,8 @@ import pytest
 
 from numalign.scheduling import pod_groups
 from numalign.scheduling.pod_groups import SECONDS
-from tests.unit.scorer.conftest import ALL, EMPTY, FOUR, SINGLE, Caller, Raw, Scorer, on, raw
 from tests.worlds.notation import node
+from tests.worlds.scorer import ALL, EMPTY, FOUR, SINGLE, Caller, Raw, Scorer, on, raw
 
 
 def member(name: str, request: str = ALL, *, group: str = "gang") -> Raw:

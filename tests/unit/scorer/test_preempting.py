@@ -8,8 +8,8 @@ from numalign.ledger.reservations import RELEASE_SECONDS
 from numalign.runtime.cooperative import result_of
 from scorer import preempting
 from scorer.extender_protocol import Victims
-from tests.unit.scorer.conftest import ALL, EMPTY, LOOSE, SMALL, Raw, Scorer, on, raw, running, uid
 from tests.worlds.notation import node, table
+from tests.worlds.scorer import ALL, EMPTY, LOOSE, SMALL, Raw, Scorer, on, raw, running, uid
 
 HALF = "cpu=4 mem=1Gi gpu=1"
 
@@ -284,3 +284,12 @@ async def test_search_of_a_call_ends_at_its_limit(
 
 def victims_named(*names: str) -> Victims:
     return Victims(tuple(map(uid, names)), 0)
+
+
+@pytest.mark.parametrize(
+    ("place", "wanted", "answer"),
+    [("bare", ALL, NO_VICTIMS), ("small", "cpu=12 mem=1Gi", None)],
+    ids=["unknown holdings", "too small a node"],
+)
+async def test_no_victims_are_chosen_for(place: str, wanted: str, answer: Victims | None) -> None:
+    assert await chosen(await occupied(*TWO), raw(wanted), on=place) == answer

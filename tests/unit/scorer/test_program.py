@@ -17,7 +17,9 @@ from numalign.runtime.settings import load
 from numalign.scheduling.outcomes import EVENT
 from scorer.program import LEASE, ScorerProgram
 from scorer.settings import ScorerSettings
-from tests.unit.scorer.conftest import (
+from tests.worlds import faster
+from tests.worlds.notation import GPU, node
+from tests.worlds.scorer import (
     BOTH,
     EMPTY,
     FOUR,
@@ -32,8 +34,6 @@ from tests.unit.scorer.conftest import (
     raw,
     running,
 )
-from tests.worlds import faster
-from tests.worlds.notation import GPU, node
 from tests.worlds.served import LOCAL, PLAIN, Launcher, Served
 from tools.clusters.fake_api import FakeApi
 

@@ -7,7 +7,7 @@ from numalign.cache.ranking import Ranking
 from numalign.cache.scheduler_cache import NotEligible
 from numalign.model.constraints import Unmet
 from scorer import rank_page
-from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, SINGLE, SMALL, Raw, Scorer, on, raw, running
+from tests.worlds.scorer import EMPTY, FOUR, HALF, SINGLE, SMALL, Raw, Scorer, on, raw, running
 
 
 async def cluster() -> Scorer:

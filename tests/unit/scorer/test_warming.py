@@ -9,7 +9,7 @@ from numalign.cache.ranking import Ranks
 from numalign.scheduling.scheduler_state import PendingPod
 from scorer.context import CallContext
 from scorer.warming import MOST_QUESTIONS, SECONDS, Warming
-from tests.unit.scorer.conftest import EMPTY, FOUR, Scorer, on, raw
+from tests.worlds.scorer import EMPTY, FOUR, Scorer, on, raw
 
 NODES = {"a": EMPTY, "b": EMPTY}
 EIGHT = "cpu=8 mem=1Gi gpu=1"

@@ -12,10 +12,10 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.kinds import PODS
 from numalign.model.intent import NODE_LABEL
 from numalign.scheduling.recent_refusals import AVOID_SECONDS, RecentRefusals
-from tests.unit.webhook.conftest import TEAM, Caller, Raw, Webhook, cluster, raw, read
 from tests.worlds.clock import Clock
 from tests.worlds.json_patch import applied
 from tests.worlds.notation import node, table
+from tests.worlds.webhook import TEAM, Caller, Raw, Webhook, cluster, raw, read
 from webhook.avoidance import AVOIDED, Avoidance, with_avoidance
 from webhook.review import Allowed, Patched
 

@@ -6,8 +6,8 @@ import pytest
 
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import parse
-from tests.unit.webhook.conftest import TEAM, UID, Webhook, cluster, raw, review_of
 from tests.worlds.notation import table
+from tests.worlds.webhook import TEAM, UID, Webhook, cluster, raw, review_of
 from webhook import changes
 from webhook.changes import is_change
 from webhook.review import Denied

@@ -19,10 +19,10 @@ from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.node import Node, node_class
 from numalign.runtime import cooperative
 from numalign.shapes import UnknownNode
-from tests.unit.webhook.conftest import UID, Caller, Raw, Webhook, raw, request, snapshot, with_spec
 from tests.worlds.json_patch import applied
 from tests.worlds.notation import bag, node, table
 from tests.worlds.objects import configuration, listed
+from tests.worlds.webhook import UID, Caller, Raw, Webhook, raw, request, snapshot, with_spec
 
 SINGLE = "single-numa-node"
 MIB = 2**20

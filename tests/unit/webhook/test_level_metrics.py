@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import MOST_NAMES
 from numalign.kube.files.policy_keeper import PolicyKeeper
-from tests.unit.webhook.conftest import Raw, Webhook, raw, with_spec
 from tests.worlds.notation import table
+from tests.worlds.webhook import Raw, Webhook, raw, with_spec
 from webhook.handlers import PODS_BELOW
 from webhook.level_metrics import LOOK_SECONDS, PodsBelow, ReviewsBelow
 

@@ -10,9 +10,9 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.model.intent import CLASS_LABEL
 from numalign.model.node import node_class
 from numalign.shapes import KnownShape, shape
-from tests.unit.webhook.conftest import Cluster, Raw, cluster, raw, read, review_of, with_spec
 from tests.worlds.json_patch import applied
 from tests.worlds.notation import node, table
+from tests.worlds.webhook import Cluster, Raw, cluster, raw, read, review_of, with_spec
 from webhook.mutate import Steering, mutate, mutate_job, needs_survey
 from webhook.patch import Mode
 from webhook.review import Allowed, Patched

@@ -23,11 +23,11 @@ from numalign.model.node import Node
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
-from tests.unit.webhook import conftest
-from tests.unit.webhook.conftest import TEAM, Raw, raw, request
 from tests.worlds import faster
+from tests.worlds import webhook as world
 from tests.worlds.notation import node
 from tests.worlds.served import LOCAL, PLAIN, Launcher, Served
+from tests.worlds.webhook import TEAM, Raw, raw, request
 from tools.clusters.fake_api import FakeApi
 from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
@@ -71,7 +71,7 @@ class Bench(Launcher):
 
     def put(self, members: Mapping[str, Node], **namespaces: Mapping[str, str]) -> None:
         """Put nodes and namespaces into the cluster."""
-        for each in conftest.snapshot(members, namespaces=namespaces)["items"]:
+        for each in world.snapshot(members, namespaces=namespaces)["items"]:
             self.api.put(each)
 
 

@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.policy_keeper import PolicyKeeper
-from tests.unit.webhook.conftest import TEAM, UID, Raw, Webhook, raw, request
 from tests.worlds.clock import Clock
 from tests.worlds.notation import node
+from tests.worlds.webhook import TEAM, UID, Raw, Webhook, raw, request
 from webhook.handlers import LONGEST_NAME
 from webhook.level_metrics import PodsBelow
 from webhook.quota import RECENT_SECONDS, RecentlyAdmitted
@@ -72,6 +72,14 @@ async def test_policy_deny_denies_beyond_the_quota(webhook: Webhook, tmp_path: P
     )
     assert beyond["auditAnnotations"] == {"verdict": "denied", "state": "over-quota"}
     assert webhook.count("numalign_reviews_total", webhook="validate", decision="denied") == 1
+
+
+async def test_pod_larger_than_the_quota_gets_another_warning(webhook: Webhook) -> None:
+    await limited(webhook)
+    async with webhook.open() as caller:
+        [warning] = (await caller.ask("/validate", named("new", "cpu=9 mem=1Gi")))["warnings"]
+
+    assert warning.endswith("its pods request 0 and this one 9: it never gets them")
 
 
 async def test_recreated_name_replaces_the_first_pod(webhook: Webhook, tmp_path: Path) -> None:

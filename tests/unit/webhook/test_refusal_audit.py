@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.model.errors import Mistake
-from tests.unit.webhook.conftest import UID, Webhook, raw, request
 from tests.unit.webhook.test_handlers import BROKEN, CLUSTER, FITS, NEVER, SILENT, SINGLE
+from tests.worlds.webhook import UID, Webhook, raw, request
 from webhook import refusal_audit
 from webhook.refusal_audit import LONGEST_LINE, RefusalAudit
 from webhook.review import Denied, Review, StatusReason, read

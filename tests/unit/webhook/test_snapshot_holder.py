@@ -13,7 +13,7 @@ from numalign.kube.pod_counts import PodCounts
 from numalign.lru import Caches
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.model.node import Node, node_class
-from tests.unit.webhook import conftest
+from tests.worlds import webhook as world
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import node
 from webhook.snapshot_holder import SnapshotHolder
@@ -25,7 +25,7 @@ LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
 
 def shown(members: dict[str, Node], **namespaces: dict[str, str]) -> Snapshot:
     """The snapshot of these nodes and namespaces."""
-    return snapshot.of([conftest.snapshot(members, namespaces=namespaces)])
+    return snapshot.of([world.snapshot(members, namespaces=namespaces)])
 
 
 @dataclass

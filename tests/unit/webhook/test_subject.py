@@ -4,8 +4,8 @@ import pytest
 
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.policy import ClusterPolicy, Exemptions
-from tests.unit.webhook.conftest import Raw, cluster, raw, read, review_of, with_spec
 from tests.worlds.notation import table
+from tests.worlds.webhook import Raw, cluster, raw, read, review_of, with_spec
 from webhook.subject import InvalidPod, SkipReason, subject
 
 SINGLE = "single-numa-node"

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from numalign.model.errors import Mistake
 from numalign.model.intent import RESOURCES, Match
-from tests.unit.webhook.conftest import POLICY, Cluster, Raw, cluster, decided, raw, read, with_spec
 from tests.worlds.notation import GPU, node, table
+from tests.worlds.webhook import POLICY, Cluster, Raw, cluster, decided, raw, read, with_spec
 from webhook.review import Allowed, Denied, StatusReason
 from webhook.subject import InvalidPod
 from webhook.validate import LONGEST_SHOWN, LONGEST_WARNING, refuse_broken, validate

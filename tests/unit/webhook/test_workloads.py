@@ -15,8 +15,8 @@ from numalign.kube.files.policy import NO_POLICY, ClusterPolicy, Default, Exempt
 from numalign.model.errors import MOST_MISTAKES
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.steps import finished
-from tests.unit.webhook.conftest import POLICY, Cluster, Raw, cluster, decided, raw, review_of, with_spec
 from tests.worlds.notation import node, table
+from tests.worlds.webhook import POLICY, Cluster, Raw, cluster, decided, raw, review_of, with_spec
 from webhook.review import Allowed, Denied, Review, StatusReason
 from webhook.subject import SkipReason
 from webhook.validate import LONGEST_SHOWN

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from numalign.model.intent import NODE_LABEL, PLACEMENT_GATE
 from numalign.model.node import node_label
 from numalign.scheduling.binding import Binder
 from numalign.scheduling.node_fit import NodeFit
-from tests.unit.scorer.conftest import TEAM, Raw, Scorer, on, raw
+from tests.worlds.scorer import TEAM, Raw, Scorer, on, raw, wall
 from tools.clusters.fake_api import merged, strategic
 
 _TURNS = 50
@@ -112,7 +113,7 @@ class GatedCluster:
         self.store = PodStore(scorer.pods.put)
         queue, self.turns = GateQueue(), NamespaceTurns(self.time)
         metrics = GateMetrics.of(scorer.registry, queue.__len__)
-        pods = GatedPods(self.store, metrics, scorer.told.log, self.time.wall)
+        pods = GatedPods(self.store, metrics, scorer.told.log, partial(wall, self.time))
         self.gone: set[str] = set()
         pins = PinWriter(pods, scorer.reservations, lambda name: name not in self.gone)
         scorer.binder = Binder(
@@ -140,7 +141,7 @@ class GatedCluster:
         }
         self.pinned = PinnedPods(
             **shared,
-            wall=self.time.wall,
+            wall=partial(wall, self.time),
             lacking=queue.lacking,
             patience=self.pin_patience,
             contested=15.0,

@@ -10,8 +10,8 @@ from numalign.model.attributes import Attributes, Labels
 from numalign.model.node import Node
 from numalign.scheduling.node_fit import NodeFit
 from numalign.scheduling.ranking import Ranker, RankingRules
-from tests.unit.scorer.conftest import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, Scorer, on, raw
 from tests.worlds.notation import node
+from tests.worlds.scorer import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, Scorer, on, raw
 
 BROAD = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE, totals="cpu=8 mem=16Gi gpu=2")
 """As many CPUs as a whole as in its one zone."""

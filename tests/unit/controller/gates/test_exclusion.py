@@ -13,8 +13,8 @@ from numalign.model.demand import Demand
 from numalign.model.intent import NODE_LABEL
 from numalign.model.node import Node, node_label
 from numalign.scheduling.node_fit import NodeFit
-from tests.unit.scorer.conftest import FOUR, SINGLE, Raw, Scorer, on, raw
 from tests.worlds.notation import node, table
+from tests.worlds.scorer import FOUR, SINGLE, Raw, Scorer, on, raw
 
 ASKS = "cpu=4 mem=1Gi"
 

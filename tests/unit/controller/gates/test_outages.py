@@ -13,8 +13,8 @@ from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObjec
 from numalign.model.intent import PLACEMENT_GATE
 from tests.unit.controller.gates.conftest import GatedCluster, gated
 from tests.unit.scheduling.test_pinned_pods import pinned
-from tests.unit.scorer.conftest import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, uid
 from tests.worlds.notation import node, table
+from tests.worlds.scorer import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, uid
 
 NEW = "2027-01-15T08:00:00Z"
 

@@ -19,8 +19,8 @@ from numalign.kube.decode.scheduling import PREFERRED, REQUIRED, scheduling
 from numalign.model.constraints import Constraints
 from numalign.model.intent import NODE_LABEL, PLACEMENT_GATE
 from tests.unit.controller.gates.conftest import gated
-from tests.unit.scorer.conftest import FOUR, Raw
 from tests.worlds.notation import table
+from tests.worlds.scorer import FOUR, Raw
 from tools.clusters.fake_api import merged
 
 NAMES = ("a", "b", "c")

@@ -11,7 +11,7 @@ from controller.gates.queue import LONGEST_RETRY, LONGEST_WAIT, GatedPod, GateQu
 from numalign.kube.pod_informer import Phase, PodInfo
 from numalign.model.intent import PLACEMENT_GATE
 from tests.unit.controller.gates.conftest import gated
-from tests.unit.scorer.conftest import FOUR, NOW, Scorer, uid
+from tests.worlds.scorer import FOUR, NOW, Scorer, uid
 
 
 def info(name: str = "web", **told: Any) -> PodInfo:  # noqa: ANN401  fields of a pod

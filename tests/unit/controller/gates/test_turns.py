@@ -16,8 +16,9 @@ from controller.gates.turns import (
 )
 from numalign.kube.errors import Unreachable
 from tests.unit.controller.gates.conftest import GatedCluster, gated
-from tests.unit.scorer.conftest import ALL, BORN, EMPTY, SINGLE, TEAM, Raw, Time
+from tests.worlds.clock import Clock
 from tests.worlds.notation import node
+from tests.worlds.scorer import ALL, BORN, EMPTY, SINGLE, TEAM, Raw
 
 NEW, LATER = "2027-01-15T08:00:06Z", "2027-01-15T08:00:07Z"
 OTHER = "other"
@@ -172,13 +173,13 @@ async def test_whatever_those_do_who_are_never_bound_others_get_zones_within_the
 
 
 @pytest.fixture
-def time() -> Time:
+def time() -> Clock:
     """A clock."""
-    return Time()
+    return Clock()
 
 
 @pytest.fixture
-def turns(time: Time) -> NamespaceTurns:
+def turns(time: Clock) -> NamespaceTurns:
     """No pins yet."""
     return NamespaceTurns(time)
 
@@ -202,7 +203,7 @@ def test_each_pin_that_is_bound_allows_one_more_until_there_is_no_limit(turns: N
     assert not turns.why_not(TEAM, contested=False)
 
 
-def test_for_a_time_others_that_want_room_go_first(time: Time, turns: NamespaceTurns) -> None:
+def test_for_a_time_others_that_want_room_go_first(time: Clock, turns: NamespaceTurns) -> None:
     lapse(turns)
     assert "other namespaces go first" in turns.why_not(TEAM, contested=True)
     assert not turns.why_not(TEAM, contested=False)
@@ -219,7 +220,7 @@ LEFT = [
 
 @pytest.mark.parametrize(("seconds", "limited"), LEFT)
 def test_a_pod_that_leaves_unbound_counts_for_a_time(
-    time: Time, turns: NamespaceTurns, seconds: float, *, limited: bool
+    time: Clock, turns: NamespaceTurns, seconds: float, *, limited: bool
 ) -> None:
     turns.hold("p", TEAM)
     time.seconds += seconds
@@ -231,7 +232,7 @@ def test_a_pod_that_leaves_unbound_counts_for_a_time(
     assert turns.unused(TEAM) == 1
 
 
-def test_what_is_kept_of_a_busy_namespace_does_not_grow(time: Time, turns: NamespaceTurns) -> None:
+def test_what_is_kept_of_a_busy_namespace_does_not_grow(time: Clock, turns: NamespaceTurns) -> None:
     turns.hold("slow", TEAM)
     turns.hold("p-1", TEAM)
     for at in range(1000):
@@ -258,7 +259,7 @@ ACTS = st.lists(
 def test_whatever_happens_pins_are_counted_and_a_stall_is_never_longer_than_the_pin_is_old(
     acts: list[tuple[str, int, str]],
 ) -> None:
-    time = Time()
+    time = Clock()
     turns, held = NamespaceTurns(time), dict[str, tuple[str, float]]()
     progress = list[tuple[str, float, float]]()
     for act, number, namespace in acts:

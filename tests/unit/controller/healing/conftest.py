@@ -10,6 +10,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -37,9 +38,10 @@ from numalign.runtime.logs import Log
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import SchedulerState
-from tests.unit.scorer.conftest import SINGLE, TEAM, Raw, Time, raw, running, snapshot
+from tests.worlds.clock import Clock
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
+from tests.worlds.scorer import SINGLE, TEAM, Raw, raw, running, snapshot, wall
 
 HEALED = {"gate": "enabled", "heal": "running"}
 """The labels of a namespace that wants misaligned pods moved."""
@@ -85,7 +87,7 @@ class Cluster:
 
     nodes: dict[str, Node]
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=lambda: {TEAM: HEALED})
-    time: Time = field(default_factory=Time)
+    time: Clock = field(default_factory=Clock)
     pods: dict[tuple[str, str], Raw] = field(default_factory=dict)
     placements: dict[str, dict[str, ObservedPlacement]] = field(default_factory=dict)
     fails: dict[str, list[BaseException]] = field(default_factory=dict)
@@ -261,7 +263,7 @@ class Leader:
         time, log = self.cluster.time, self.told.log
         policy = PolicyKeeper(None, log=log, registry=self.registry)
         self.state = SchedulerState(
-            Reservations(kept=60), policy=policy, match=Match.SATISFIES, clock=time, wall=time.wall
+            Reservations(kept=60), policy=policy, match=Match.SATISFIES, clock=time, wall=partial(wall, time)
         )
         self.pods = PodInformer(self.state, self.state.reader, log=log, registry=self.registry)
         nodes = NodeAnswers(self.state, unknown="cannot-fit", clock=time)
@@ -335,7 +337,7 @@ class Leader:
         self.cluster.listeners.remove(self)
 
     async def turns(self, seconds: float, *, settle: bool = True, step: int = 1) -> None:
-        """Time passes, second by second; kubelets and owners act in between."""
+        """Clock passes, second by second; kubelets and owners act in between."""
         for _ in range(int(seconds) // step):
             self.cluster.time.seconds += step
             await self.healer.turn()

@@ -22,7 +22,7 @@ from tests.unit.controller.healing.conftest import (
     a_cluster,
     web,
 )
-from tests.unit.scorer.conftest import TEAM, uid
+from tests.worlds.scorer import TEAM, uid
 
 
 async def spread(cluster: Cluster, *names: str, owner: str = "web") -> None:

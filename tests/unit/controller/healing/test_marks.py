@@ -9,7 +9,7 @@ from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from numalign.kube.events import Type
 from numalign.model.intent import ALIGNED, ALIGNED_WHY
 from tests.unit.controller.healing.conftest import SPREAD, TOGETHER, Cluster, Leader, a_cluster, web
-from tests.unit.scorer.conftest import TEAM, uid
+from tests.worlds.scorer import TEAM, uid
 
 
 async def a_leader(cluster: Cluster, **facts: object) -> Leader:

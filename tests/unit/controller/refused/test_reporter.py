@@ -13,8 +13,8 @@ from controller.refused.reporter import (
 from numalign.kube.events import LONGEST_MESSAGE, Type
 from numalign.kubelet.admission_errors import RejectionReason
 from numalign.scheduling.recent_refusals import AVOID_SECONDS
-from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, TEAM, Raw, Scorer, on, raw, refused, running, uid
 from tests.worlds.notation import asks, node, table
+from tests.worlds.scorer import EMPTY, FOUR, HALF, TEAM, Raw, Scorer, on, raw, refused, running, uid
 
 OLD = "2027-01-15T07:49:00Z"
 """Longer ago than is told."""

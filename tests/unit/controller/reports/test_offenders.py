@@ -1,13 +1,14 @@
 """What is to be reported of the pods and nodes of a cluster."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from controller.reports.offenders import OffenderReports
 from numalign.kube.decode.recreated import RecreatedScheduling
 from numalign.kube.pod_informer import PodInformer
 from numalign.scheduling.scheduler_state import SchedulerState
 from tests.unit.controller.healing.conftest import ROOMY, SPREAD, TOGETHER, Cluster, Leader, web
-from tests.unit.scorer.conftest import TEAM, raw, uid
+from tests.worlds.scorer import TEAM, raw, uid, wall
 
 
 class Site:
@@ -24,7 +25,9 @@ class Site:
             log=self.leader.told.log,
             registry=type(self.leader.registry)(),
         )
-        self.offenders = OffenderReports(state=state, unknown_may_fit=True, wall=self.cluster.time.wall)
+        self.offenders = OffenderReports(
+            state=state, unknown_may_fit=True, wall=partial(wall, self.cluster.time)
+        )
 
     async def outcomes(self, namespace: str = TEAM) -> Mapping[str, dict[str, str]]:
         """By name of an object what comes of each rule."""

@@ -9,8 +9,8 @@ from controller.reports.owner_events import EVENT, MOST_WAITING, PER_TURN, Owner
 from numalign.kube.errors import Forbidden, NotFound, Unreachable
 from numalign.kube.events import Event, Type
 from tests.unit.controller.healing.conftest import ROOMY, Cluster, Leader, owned
-from tests.unit.scorer.conftest import TEAM, raw
 from tests.worlds.log import RecordedLog
+from tests.worlds.scorer import TEAM, raw
 
 Json = dict[str, Any]
 
