@@ -2,7 +2,7 @@
 
 import pytest
 
-from numalign.kube.events import Type
+from numalign.kube.events import LONGEST_MESSAGE, Type
 from numalign.scheduling.outcomes import EVENT, REMEMBERED_SECONDS, shown
 from tests.worlds.notation import bag, table
 from tests.worlds.scorer import EMPTY, FOUR, HALF, TEAM, Raw, Scorer, on, raw, refused, running, uid
@@ -168,3 +168,13 @@ def test_placement_is_written_by_zone() -> None:
 
     assert shown(held) == "4 cpu and 1 nvidia.com/gpu from zone 0, 6Gi memory from zone 0 and zone 1"
     assert shown({}) == "no exclusive resources"
+
+
+async def test_long_event_is_cut(scorer: Scorer) -> None:
+    scorer.ask(raw(FOUR), "a", "b")
+    scorer.see(on("a", raw(FOUR)))
+    made = refused(on("a", raw(FOUR)))
+    scorer.see({**made, "status": {**made["status"], "message": "x" * 5000}})
+
+    [event] = scorer.teller
+    assert (len(event.message), event.message[-4:]) == (LONGEST_MESSAGE, "x...")

@@ -518,3 +518,9 @@ def outcome(calls: Calls, body: bytes) -> object:
         return calls.candidates(body)
     except BadCall as refused:
         return refused.status, refused.mistakes
+
+
+def test_pod_as_large_as_a_body_is_not_remembered() -> None:
+    calls, body = Calls(), in_go({"spec": "s" * 2**17}, [])
+
+    assert calls.candidates(body).pod is not calls.candidates(body).pod

@@ -150,3 +150,12 @@ async def test_avoidance_is_audited_and_expires(webhook: Webhook) -> None:
         assert webhook.count("numalign_cache_entries", cache="avoided") == 1
         webhook.clock.seconds += AVOID_SECONDS
         assert "patch" not in await caller.ask("/mutate", made())
+
+
+async def test_injection_off_avoids_nothing(webhook: Webhook) -> None:
+    webhook.put({"a": SINGLE})
+    await webhook.load()
+    webhook.clock.seconds = NOW
+    webhook.avoidance(webhook.settings()).update_pod(PODS.described(refused("a")), counted=True)
+    async with webhook.open(injection="off") as caller:
+        assert "patch" not in await caller.ask("/mutate", made())

@@ -690,3 +690,11 @@ async def test_devices_of_dra_deny_and_steer_nothing(webhook: Webhook) -> None:
     [operation] = json.loads(b64decode(steered["patch"]))
     assert node_class(ONE_GPU["small"]) in str(operation)
     assert node_class(ONE_GPU["large"]) not in str(operation)
+
+
+@pytest.mark.parametrize("gates", [True, False])
+async def test_gate_is_added_if_the_settings_allow_gates(webhook: Webhook, *, gates: bool) -> None:
+    webhook.put(CLUSTER, team={"gate": "enabled"})
+    await webhook.load()
+    async with webhook.open(gates=gates, injection="off") as caller:
+        assert ("patch" in await caller.ask("/mutate", FITS, dryRun=True)) is gates
