@@ -1,17 +1,16 @@
-"""What tests of certificates share: a time that they move, pairs, and what stands in a cluster."""
+"""Pairs of certificates, and the objects of a cluster that carry them."""
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from certs import authority
 from certs.authority import Pair
 from certs.secret import SecretRef
+from tests.worlds.clock import NOON
 from tools.clusters.fake_api import FakeApi
 
-START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 NAMES = ("numalign-webhook.numalign-system.svc",)
 PLACE = SecretRef("numalign-system", "numalign-webhook-tls")
 CONFIGURATION = "zz-numalign"
@@ -21,34 +20,11 @@ VALIDATING = "ValidatingWebhookConfiguration"
 Json = dict[str, Any]
 
 
-@dataclass
-class Time:
-    """Stands still until it is told to pass: the time of day and the seconds of a clock."""
-
-    day: datetime = START
-    seconds: float = 0.0
-
-    def now(self) -> datetime:
-        """The time of day."""
-        return self.day
-
-    def clock(self) -> float:
-        """Seconds since some moment."""
-        return self.seconds
-
-    def passes(self, seconds: float) -> None:
-        """Let both go on."""
-        self.seconds += seconds
-        self.day += timedelta(seconds=seconds)
-
-
-def pair(*names: str, days: int = 30, now: datetime = START) -> Pair:
-    """A pair for the service, or for other names."""
+def pair(*names: str, days: int = 30, now: datetime = NOON) -> Pair:
     return authority.issue(names=names or NAMES, days=days, now=now)
 
 
 def secret(data: Mapping[str, bytes], *, ours: bool = True) -> Json:
-    """A Secret as it stands in a cluster."""
     labels = {"app.kubernetes.io/managed-by": "numalign"} if ours else {}
     return {
         "apiVersion": "v1",
@@ -71,7 +47,7 @@ def configuration(
     webhooks: int = 1,
     annotations: Mapping[str, str] | None = None,
 ) -> Json:
-    """A webhook configuration, before anybody put an authority into it, or with one."""
+    """A webhook configuration; it trusts no authority unless there is a bundle."""
     config: Json = {"service": {"namespace": PLACE.namespace, "name": "numalign-webhook", "path": "/x"}}
     if bundle:
         config["caBundle"] = base64.b64encode(bundle).decode()
@@ -87,11 +63,10 @@ def configuration(
 
 
 def configuration_path(kind: str) -> str:
-    """Where a configuration stands."""
     return f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}s/{CONFIGURATION}"
 
 
 def bundles(api: FakeApi, kind: str) -> list[bytes]:
     """What each webhook of a configuration trusts."""
-    found = api.get(configuration_path(kind)) or {"webhooks": []}
-    return [base64.b64decode(each["clientConfig"].get("caBundle", "")) for each in found["webhooks"]]
+    stored = api.get(configuration_path(kind)) or {"webhooks": []}
+    return [base64.b64decode(each["clientConfig"].get("caBundle", "")) for each in stored["webhooks"]]

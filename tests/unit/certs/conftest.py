@@ -1,4 +1,4 @@
-"""A cluster into which numalign was just installed, a time that passes when told, a log that can be read."""
+"""A cluster into which numalign was just installed, and the two parts that share its certificate."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -10,16 +10,19 @@ from prometheus_client import CollectorRegistry
 from certs.keeper import Certificates
 from certs.reader import SharedCertificate
 from numalign.kube.client import Api
+from tests.worlds.clock import Clock
 from tests.worlds.log import RecordedLog
-from tests.worlds.pairs import CONFIGURATION, MUTATING, NAMES, PLACE, VALIDATING, Time, configuration
+from tests.worlds.pairs import CONFIGURATION, MUTATING, NAMES, PLACE, VALIDATING, configuration
 from tools.clusters.fake_api import FakeApi
+
+DAY = 86400.0
 
 Keeper = Callable[..., Certificates]
 Reader = Callable[..., SharedCertificate]
 
 
 @pytest.fixture
-def told() -> RecordedLog:
+def log() -> RecordedLog:
     return RecordedLog()
 
 
@@ -29,13 +32,13 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
 async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
-    """An API server with both webhook configurations, which trust nobody yet."""
+    """An API server with both webhook configurations, which trust no CA yet."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     async with FakeApi() as api:
@@ -51,17 +54,17 @@ async def client(cluster: FakeApi) -> AsyncIterator[Api]:
 
 
 @pytest.fixture
-def fields(told: RecordedLog, time: Time) -> Mapping[str, Any]:
-    """What keeper and reader are made of."""
+def fields(log: RecordedLog, clock: Clock) -> Mapping[str, Any]:
+    """The fields that keeper and reader have in common."""
     secret = {"namespace": PLACE.namespace, "secret": PLACE.name, "names": NAMES}
-    return {**secret, "log": told.log, "now": time.now}
+    return {**secret, "log": log.log, "now": clock.wall}
 
 
 @pytest.fixture
-def keeper(client: Api, time: Time, registry: CollectorRegistry, fields: Mapping[str, Any]) -> Keeper:
-    """Makes the controller's part, which leads; more of them need a registry of their own."""
+def keeper(client: Api, clock: Clock, registry: CollectorRegistry, fields: Mapping[str, Any]) -> Keeper:
+    """Makes the controller's part, which leads; a second one needs a registry of its own."""
     own = {"configuration": CONFIGURATION, "leading": lambda: True, "registry": registry, "days": 30}
-    return lambda **changes: Certificates(client, **{**fields, **own, "clock": time.clock, **changes})
+    return lambda **changes: Certificates(client, **{**fields, **own, "clock": clock, **changes})
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The program as somebody would run it."""
+"""The program as users run it."""
 
 import asyncio
 import json
@@ -34,8 +34,8 @@ def run(*arguments: str | Path) -> Result:
 
 
 @pytest.fixture
-def beside(cluster: FakeApi, tmp_path: Path) -> Run:
-    """Runs the program beside the API server of the test."""
+def command(cluster: FakeApi, tmp_path: Path) -> Run:
+    """Runs the program with the kubeconfig of the test's API server."""
     kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig", namespace=PLACE.namespace)
 
     async def made(*arguments: str) -> Result:
@@ -44,7 +44,7 @@ def beside(cluster: FakeApi, tmp_path: Path) -> Run:
     return made
 
 
-def test_the_program_says_what_it_can_do() -> None:
+def test_help_lists_every_command() -> None:
     assert [name in run("--help").output for name in ("inspect", "issue", "rotate")] == [True] * 3
     assert run("--version").output.startswith("numalign-certs, version ")
     assert all(run(name, "-h").exit_code == 0 for name in program.commands)
@@ -63,7 +63,7 @@ def test_issued_files_are_a_good_pair(tmp_path: Path) -> None:
     assert f"names        {NAMES[0]}, ::1" in inspected.output
 
 
-def test_a_pair_is_not_overwritten_by_accident(tmp_path: Path) -> None:
+def test_pair_is_overwritten_only_on_request(tmp_path: Path) -> None:
     (tmp_path / "tls.key").write_text("precious")
     refused = run("issue", "--name", "a", "--out", tmp_path)
 
@@ -73,7 +73,7 @@ def test_a_pair_is_not_overwritten_by_accident(tmp_path: Path) -> None:
     assert run("issue", "--name", "a", "--out", tmp_path, "--overwrite").exit_code == 0
 
 
-def test_what_cannot_be_issued_is_told_completely(tmp_path: Path) -> None:
+def test_bad_order_prints_every_mistake(tmp_path: Path) -> None:
     refused = run("issue", "--name", "_", "--name", "-", "--days", "0", "--out", tmp_path / "new")
 
     assert refused.exit_code == 2
@@ -85,14 +85,14 @@ def test_what_cannot_be_issued_is_told_completely(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_written_has_exit_code_2(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     refused = run("issue", "--name", "a", "--out", tmp_path / "file" / "new")
 
     assert (refused.exit_code, refused.output) == (2, f"Error: {tmp_path}/file/new: {strerror(ENOTDIR)}\n")
 
 
-def test_a_file_is_inspected_for_programs(tmp_path: Path) -> None:
+def test_file_is_inspected_as_json(tmp_path: Path) -> None:
     made = authority.write(fresh(), tmp_path)
     shown = run("inspect", made.cert, "-o", "json")
     (first,) = json.loads(shown.stdout)["certificates"]
@@ -123,20 +123,20 @@ BAD: list[tuple[str, Callable[[Path], None], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("spoil", "said"), table(BAD))
-def test_a_bad_pair_has_exit_code_1(tmp_path: Path, spoil: Callable[[Path], None], said: list[str]) -> None:
+@pytest.mark.parametrize(("spoil", "errors"), table(BAD))
+def test_bad_pair_has_exit_code_1(tmp_path: Path, spoil: Callable[[Path], None], errors: list[str]) -> None:
     spoil(tmp_path)
     shown = run("inspect", tmp_path)
     programs = run("inspect", tmp_path, "-o", "json")
     wrong = [line.removeprefix("error: ") for line in shown.stderr.splitlines()]
 
     assert (shown.exit_code, programs.exit_code) == (1, 1)
-    assert [line.startswith(text) for line, text in zip(wrong, said, strict=True)] == [True] * len(said)
+    assert [line.startswith(text) for line, text in zip(wrong, errors, strict=True)] == [True] * len(errors)
     assert json.loads(programs.stdout)["mistakes"] == wrong
 
 
-NOTHING: list[tuple[str, list[str], str]] = [
-    ("a path that is not there", ["gone"], "gone"),
+IMPOSSIBLE: list[tuple[str, list[str], str]] = [
+    ("a missing path", ["gone"], "gone"),
     ("an empty folder", ["empty"], "contains none of tls.crt, tls.key, ca.crt"),
     ("a file without a certificate", ["text"], "text contains no PEM certificate"),
     ("nothing", [], "specify either PATH or --secret NAME"),
@@ -144,9 +144,9 @@ NOTHING: list[tuple[str, list[str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), table(NOTHING))
-def test_what_cannot_be_inspected_has_exit_code_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+@pytest.mark.parametrize(("arguments", "error"), table(IMPOSSIBLE))
+def test_impossible_inspection_has_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], error: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
@@ -154,38 +154,38 @@ def test_what_cannot_be_inspected_has_exit_code_2(
     refused = run("inspect", *arguments)
 
     assert refused.exit_code == 2
-    assert said in refused.stderr
+    assert error in refused.stderr
 
 
-async def test_a_secret_is_inspected_with_who_trusts_it(cluster: FakeApi, beside: Run) -> None:
+async def test_secret_is_inspected_with_its_callers(cluster: FakeApi, command: Run) -> None:
     served, following = fresh(), fresh()
-    held = PairState(served, following)
-    cluster.put(secrets.render(held, namespace=PLACE.namespace, name=PLACE.name))
-    cluster.put(configuration(MUTATING, bundle=held.bundle))
-    shown = await beside("inspect", *OF_SECRET, "--configuration", "zz-numalign")
+    state = PairState(served, following)
+    cluster.put(secrets.render(state, namespace=PLACE.namespace, name=PLACE.name))
+    cluster.put(configuration(MUTATING, bundle=state.bundle))
+    shown = await command("inspect", *OF_SECRET, "--configuration", "zz-numalign")
 
     assert shown.exit_code == 1
     assert "rotates " in shown.stdout
     assert f"{MUTATING}: trusts the certificate" in shown.stdout
     assert f"{VALIDATING}: the caBundle of 0.numalign.io does not contain" in shown.stderr
     cluster.put(configuration(VALIDATING, bundle=served.ca_pem))
-    assert (await beside("inspect", *OF_SECRET, "--configuration", "zz-numalign")).exit_code == 0
+    assert (await command("inspect", *OF_SECRET, "--configuration", "zz-numalign")).exit_code == 0
 
 
-async def test_the_namespace_of_the_kubeconfig_is_meant_by_default(cluster: FakeApi, beside: Run) -> None:
+async def test_default_namespace_is_that_of_the_kubeconfig(cluster: FakeApi, command: Run) -> None:
     cluster.put(secret(files(fresh()), ours=False))
-    shown = await beside("inspect", "--secret", PLACE.name)
+    shown = await command("inspect", "--secret", PLACE.name)
 
     assert (shown.exit_code, "rotates " in shown.stdout) == (0, False)
 
 
-async def test_a_secret_that_is_broken_or_empty_or_missing(cluster: FakeApi, beside: Run) -> None:
+async def test_broken_empty_or_missing_secret_is_an_error(cluster: FakeApi, command: Run) -> None:
     cluster.put(secret({"tls.crt": b"x"}))
-    broken = await beside("inspect", *OF_SECRET)
+    broken = await command("inspect", *OF_SECRET)
     cluster.put(secret({}))
-    empty = await beside("inspect", *OF_SECRET)
+    empty = await command("inspect", *OF_SECRET)
     cluster.delete(PLACE.path)
-    missing = await beside("inspect", *OF_SECRET)
+    missing = await command("inspect", *OF_SECRET)
 
     assert [each.exit_code for each in (broken, empty, missing)] == [1, 1, 2]
     assert "data[tls.key]: is missing" in broken.stderr
@@ -193,38 +193,38 @@ async def test_a_secret_that_is_broken_or_empty_or_missing(cluster: FakeApi, bes
     assert missing.stderr == f"Error: {PLACE} does not exist\n"
 
 
-async def test_a_cluster_that_says_no_or_nothing(cluster: FakeApi, beside: Run) -> None:
+async def test_forbidden_or_unreachable_cluster_is_an_error(cluster: FakeApi, command: Run) -> None:
     cluster.failures[PLACE.path] = HTTPStatus.FORBIDDEN
-    forbidden = await beside("inspect", *OF_SECRET)
+    forbidden = await command("inspect", *OF_SECRET)
     await cluster.stop()
-    gone = await beside("rotate", *OF_SECRET)
+    gone = await command("rotate", *OF_SECRET)
 
     assert (forbidden.exit_code, gone.exit_code) == (2, 2)
     assert forbidden.stderr.startswith(f"Error: not allowed to read {PLACE}")
     assert "cannot be reached" in gone.stderr
 
 
-async def test_a_rotation_is_followed_to_its_end(cluster: FakeApi, beside: Run) -> None:
+async def test_rotation_is_followed_to_its_end(cluster: FakeApi, command: Run) -> None:
     old = fresh()
     cluster.put(secret(files(old)))
-    rotated = await beside("rotate", *OF_SECRET, "--settle", "0")
-    held = secrets.parse(cluster.get(PLACE.path))
+    rotated = await command("rotate", *OF_SECRET, "--settle", "0")
+    state = secrets.parse(cluster.get(PLACE.path))
 
     assert rotated.exit_code == 0, rotated.output
     steps = [line.partition(":")[0] for line in rotated.output.splitlines()]
     assert steps == ["staged", "promoted", "dropped"]
-    assert held.current != old
-    assert bundles(cluster, VALIDATING) == [held.current.ca_pem]
+    assert state.current != old
+    assert bundles(cluster, VALIDATING) == [state.current.ca_pem]
 
 
-async def test_a_rotation_is_begun_and_left(cluster: FakeApi, beside: Run) -> None:
+async def test_rotation_can_be_begun_without_waiting(cluster: FakeApi, command: Run) -> None:
     old = fresh()
     cluster.put(secret(files(old)))
-    begun = await beside("rotate", *OF_SECRET, "--no-wait")
-    held = secrets.parse(cluster.get(PLACE.path))
+    begun = await command("rotate", *OF_SECRET, "--no-wait")
+    state = secrets.parse(cluster.get(PLACE.path))
 
     assert (begun.exit_code, begun.output) == (0, "staged: the controller does the rest\n")
-    assert (held.current, held.next is not None) == (old, True)
+    assert (state.current, state.next is not None) == (old, True)
 
 
 WRONG = [
@@ -236,15 +236,15 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("arguments", "said"), table(WRONG))
-def test_options_that_are_wrong_have_exit_code_2(arguments: list[str], said: str) -> None:
+@pytest.mark.parametrize(("arguments", "error"), table(WRONG))
+def test_wrong_option_has_exit_code_2(arguments: list[str], error: str) -> None:
     refused = run(*arguments)
 
     assert refused.exit_code == 2
-    assert said in refused.stderr
+    assert error in refused.stderr
 
 
-def test_colour_is_for_terminals(tmp_path: Path) -> None:
+def test_only_a_terminal_gets_colours(tmp_path: Path) -> None:
     authority.write(fresh(), tmp_path)
     plain = run("inspect", tmp_path).output
     coloured = CliRunner().invoke(program, ["inspect", str(tmp_path)], color=True).output

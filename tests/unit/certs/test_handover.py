@@ -1,4 +1,4 @@
-"""A rotation under callers that verify: not one handshake and not one call fails."""
+"""A rotation under callers that verify certificates: no handshake and no call fails."""
 
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -19,14 +19,15 @@ from numalign.runtime import server
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server_settings import ServerSettings
 from tests.unit.certs.conftest import Keeper, Reader
+from tests.worlds.clock import Clock
 from tests.worlds.log import RecordedLog
-from tests.worlds.pairs import NAMES, PLACE, VALIDATING, Time, bundles
+from tests.worlds.pairs import NAMES, PLACE, VALIDATING, bundles
 from tools.clusters.fake_api import FakeApi
 
 
 @dataclass(frozen=True)
 class Replica:
-    """A server that really listens, and what reads its certificate."""
+    """A server that listens on a port, and the reader of its certificate."""
 
     certificate: SharedCertificate
     url: str
@@ -35,36 +36,31 @@ class Replica:
 Start = Callable[[str], AbstractAsyncContextManager[Replica]]
 
 
-async def answer(request: web.Request) -> web.Response:
-    """Which connection asks."""
+async def peer(request: web.Request) -> web.Response:
+    """Answers with the client's address."""
     assert request.transport is not None
     return web.Response(text=str(request.transport.get_extra_info("peername")))
 
 
 @pytest.fixture
-def replica(reader: Reader, told: RecordedLog, tmp_path: Path) -> Start:
-    """Starts replicas."""
-
+def replica(reader: Reader, log: RecordedLog, tmp_path: Path) -> Start:
     @asynccontextmanager
     async def started(name: str) -> AsyncIterator[Replica]:
         made = start_pair(tmp_path / name, names=NAMES, now=utc_now())
-        app = server.application(
-            [web.get("/", answer)], log=told.log, registry=CollectorRegistry(), checks={}
-        )
+        app = server.application([web.get("/", peer)], log=log.log, registry=CollectorRegistry(), checks={})
         settings = ServerSettings(
             bind="127.0.0.1", port=0, metrics_port=0, tls_cert=made.cert, tls_key=made.key
         )
-        async with server.listening(app, settings) as place:
-            assert place.keeper is not None
-            certificate = reader(folder=tmp_path / name, now=utc_now, changed=place.keeper.reload)
-            yield Replica(certificate, f"https://127.0.0.1:{place.port}/")
+        async with server.listening(app, settings) as server_:
+            assert server_.keeper is not None
+            certificate = reader(folder=tmp_path / name, now=utc_now, changed=server_.keeper.reload)
+            yield Replica(certificate, f"https://127.0.0.1:{server_.port}/")
 
     return started
 
 
 @pytest.fixture
 def controller(keeper: Keeper) -> Certificates:
-    """Who makes and changes what they serve."""
     return keeper(now=utc_now)
 
 
@@ -83,28 +79,28 @@ def session(bundle: bytes) -> aiohttp.ClientSession:
 
 @dataclass
 class Callers:
-    """Those who call all replicas: anew with what is trusted now, and on connections that stay."""
+    """Clients of all replicas: with new connections that trust the current bundle, and with old ones."""
 
     cluster: FakeApi
     replicas: list[Replica]
-    staying: list[aiohttp.ClientSession]
+    open_sessions: list[aiohttp.ClientSession]
     connections: set[str]
     calls: int = 0
 
     async def call(self, *, also: bytes = b"") -> None:
-        """Everybody calls every replica; `also` is a bundle that some still hold."""
+        """All clients call every replica; `also` is a bundle that some clients still have."""
         for bundle in filter(None, (bundles(self.cluster, VALIDATING)[0], also)):
-            async with session(bundle) as anew:
+            async with session(bundle) as new:
                 for each in self.replicas:
-                    await called(anew, each.url)
+                    await called(new, each.url)
                     self.calls += 1
-        for each, open_ in zip(self.replicas, self.staying, strict=True):
-            self.connections.add(await called(open_, each.url))
+        for each, session_ in zip(self.replicas, self.open_sessions, strict=True):
+            self.connections.add(await called(session_, each.url))
             self.calls += 1
 
 
-async def test_not_one_call_fails_from_the_first_step_to_the_last(
-    cluster: FakeApi, client: Api, time: Time, replica: Start, controller: Certificates
+async def test_no_call_fails_during_a_rotation(
+    cluster: FakeApi, client: Api, clock: Clock, replica: Start, controller: Certificates
 ) -> None:
     async with AsyncExitStack() as stack:
         both = [await stack.enter_async_context(replica(name)) for name in ("a", "b")]
@@ -112,8 +108,8 @@ async def test_not_one_call_fails_from_the_first_step_to_the_last(
         for each in both:
             await each.certificate.check()
         first = secret.parse(cluster.get(PLACE.path)).current
-        staying = [await stack.enter_async_context(session(first.ca_pem)) for _ in both]
-        callers = Callers(cluster, both, staying, set())
+        open_sessions = [await stack.enter_async_context(session(first.ca_pem)) for _ in both]
+        callers = Callers(cluster, both, open_sessions, set())
         await callers.call()
         await manual_rotation.begin(client, PLACE, settle=60, now=utc_now)
         before = bundles(cluster, VALIDATING)[0]
@@ -123,27 +119,27 @@ async def test_not_one_call_fails_from_the_first_step_to_the_last(
                 # An API server may be behind by the last change of the bundle, not by two looks.
                 await callers.call(also=before)
             before = bundles(cluster, VALIDATING)[0]
-            time.passes(10)
-        held = secret.parse(cluster.get(PLACE.path))
+            clock.advance(10)
+        state = secret.parse(cluster.get(PLACE.path))
 
     assert callers.calls == 4 + 20 * 3 * 6
     assert len(callers.connections) == 2
-    assert held.current != first
-    assert bundles(cluster, VALIDATING) == [held.current.ca_pem]
+    assert state.current != first
+    assert bundles(cluster, VALIDATING) == [state.current.ca_pem]
 
 
-async def test_nobody_trusts_a_replica_that_has_only_its_start_pair(
+async def test_start_pair_is_trusted_by_no_client(
     cluster: FakeApi, replica: Start, controller: Certificates
 ) -> None:
     async with AsyncExitStack() as stack:
         one, late = [await stack.enter_async_context(replica(name)) for name in ("a", "late")]
         await controller.check()
         await one.certificate.check()
-        async with session(bundles(cluster, VALIDATING)[0]) as anew:
-            assert await called(anew, one.url)
+        async with session(bundles(cluster, VALIDATING)[0]) as new:
+            assert await called(new, one.url)
             with pytest.raises(aiohttp.ClientConnectorCertificateError):
-                await called(anew, late.url)
+                await called(new, late.url)
             assert late.certificate.waiting_for() is not None
             await late.certificate.check()
-            assert await called(anew, late.url)
+            assert await called(new, late.url)
             assert late.certificate.waiting_for() is None

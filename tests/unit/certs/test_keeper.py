@@ -1,4 +1,4 @@
-"""The controller's part: what it makes and keeps true while it leads, and what it sees while it does not."""
+"""The controller's part: the leader creates and renews the pair, other replicas only read it."""
 
 import math
 from http import HTTPStatus
@@ -8,16 +8,15 @@ from prometheus_client import CollectorRegistry
 
 from certs import secret as secrets
 from certs.secret import PairState
-from tests.unit.certs.conftest import Keeper
+from tests.unit.certs.conftest import DAY, Keeper
+from tests.worlds.clock import NOON, Clock
 from tests.worlds.log import RecordedLog
 from tests.worlds.pairs import (
     CONFIGURATION,
     MUTATING,
     NAMES,
     PLACE,
-    START,
     VALIDATING,
-    Time,
     bundles,
     configuration,
     configuration_path,
@@ -29,7 +28,6 @@ from tools.clusters.fake_api import FakeApi
 
 ROTATION = "numalign_certificate_rotation_timestamp_seconds"
 STEPS = "numalign_certificate_rotations_total"
-DAY = 86400.0
 
 
 def shared(cluster: FakeApi) -> PairState:
@@ -37,27 +35,27 @@ def shared(cluster: FakeApi) -> PairState:
 
 
 def writes(cluster: FakeApi) -> list[str]:
-    return [asked.method for asked in cluster.requests if asked.method != "GET"]
+    return [call.method for call in cluster.requests if call.method != "GET"]
 
 
-async def test_whoever_does_not_lead_writes_nothing(cluster: FakeApi, keeper: Keeper, time: Time) -> None:
+async def test_replica_without_the_lead_writes_nothing(
+    cluster: FakeApi, keeper: Keeper, clock: Clock
+) -> None:
     waiting = keeper(leading=lambda: False, registry=CollectorRegistry())
     await waiting.check()
     assert "the leader has not created it yet" in (waiting.waiting_for() or "")
     await keeper().check()
-    done = writes(cluster)
-    time.passes(25 * DAY)
+    before = writes(cluster)
+    clock.advance(25 * DAY)
     cluster.put(configuration(MUTATING, bundle=pair("x").ca_pem, webhooks=2))
     await waiting.check()
 
     assert waiting.waiting_for() is None
-    assert writes(cluster) == done
+    assert writes(cluster) == before
 
 
-async def test_the_next_leader_restores_what_it_saw_before_somebody_deleted_it(
-    cluster: FakeApi, keeper: Keeper
-) -> None:
-    """The one that led is gone with the machine it ran on, and so is the Secret."""
+async def test_next_leader_restores_a_deleted_secret(cluster: FakeApi, keeper: Keeper) -> None:
+    """The machine of the last leader is gone, and so is the Secret."""
     leads = False
     waiting = keeper(leading=lambda: leads, registry=CollectorRegistry())
     await keeper().check()
@@ -73,18 +71,18 @@ async def test_the_next_leader_restores_what_it_saw_before_somebody_deleted_it(
     assert shared(cluster).next is not None
 
 
-async def test_the_next_leader_knows_for_how_long_a_step_has_been_known(
-    cluster: FakeApi, keeper: Keeper, time: Time
+async def test_next_leader_counts_the_time_it_observed(
+    cluster: FakeApi, keeper: Keeper, clock: Clock
 ) -> None:
     leads = False
     waiting = keeper(leading=lambda: leads, registry=CollectorRegistry())
     leader = keeper()
     await leader.check()
-    time.passes(20 * DAY)
+    clock.advance(20 * DAY)
     await leader.check()
     coming = shared(cluster).next
     await waiting.check()
-    time.passes(60)
+    clock.advance(60)
     await waiting.check()
     leads = True
     await waiting.check()
@@ -92,23 +90,22 @@ async def test_the_next_leader_knows_for_how_long_a_step_has_been_known(
     assert shared(cluster).current == coming
 
 
-async def test_a_secret_of_somebody_else_that_is_not_good_is_said_and_never_written(
-    cluster: FakeApi, keeper: Keeper, told: RecordedLog
+async def test_bad_foreign_secret_is_logged_once_and_never_written(
+    cluster: FakeApi, keeper: Keeper, log: RecordedLog
 ) -> None:
     cluster.put(secret(files(pair("x")), ours=False))
     certificates = keeper()
     await certificates.check()
     await certificates.check()
 
-    assert (certificates.waiting_for() or "").endswith(
-        f"tls.crt: is not valid for {NAMES[0]}: its names are x"
-    )
-    assert len(told.of("certificates.refused")) == 1
+    reason = f"tls.crt: is not valid for {NAMES[0]}: its names are x"
+    assert (certificates.waiting_for() or "").endswith(reason)
+    assert len(log.of("certificates.refused")) == 1
     assert writes(cluster) == []
 
 
-async def test_bundles_that_cannot_be_kept_are_said_once(
-    cluster: FakeApi, keeper: Keeper, told: RecordedLog
+async def test_unpublished_bundles_are_logged_once(
+    cluster: FakeApi, keeper: Keeper, log: RecordedLog
 ) -> None:
     cluster.failures["PATCH", configuration_path(MUTATING)] = HTTPStatus.FORBIDDEN
     cluster.delete(configuration_path(VALIDATING))
@@ -116,14 +113,13 @@ async def test_bundles_that_cannot_be_kept_are_said_once(
     await certificates.check()
     await certificates.check()
 
-    (line,) = told.of("certificates.unpublished")
-    assert line["name"] == CONFIGURATION
-    assert set(line["errors"]) == {MUTATING, VALIDATING}
+    (line,) = log.of("certificates.unpublished")
+    assert (line["name"], set(line["errors"])) == (CONFIGURATION, {MUTATING, VALIDATING})
     assert certificates.waiting_for() is None
 
 
-async def test_a_bundle_that_somebody_overwrites_or_that_is_missing_is_put_back(
-    cluster: FakeApi, keeper: Keeper, told: RecordedLog
+async def test_overwritten_or_missing_bundle_is_put_back(
+    cluster: FakeApi, keeper: Keeper, log: RecordedLog
 ) -> None:
     cluster.delete(configuration_path(VALIDATING))
     certificates = keeper()
@@ -134,26 +130,26 @@ async def test_a_bundle_that_somebody_overwrites_or_that_is_missing_is_put_back(
 
     authority = shared(cluster).current.ca_pem
     assert {*bundles(cluster, MUTATING), *bundles(cluster, VALIDATING)} == {authority}
-    assert len(told.of("certificates.unpublished")) == 1
+    assert len(log.of("certificates.unpublished")) == 1
 
 
-async def test_steps_and_the_next_rotation_are_said_and_counted(
-    keeper: Keeper, registry: CollectorRegistry, time: Time, told: RecordedLog
+async def test_steps_and_next_rotation_are_counted(
+    keeper: Keeper, registry: CollectorRegistry, clock: Clock, log: RecordedLog
 ) -> None:
     certificates = keeper()
     assert math.isnan(registry.get_sample_value(ROTATION) or 0)
     await certificates.check()
     rotates = registry.get_sample_value(ROTATION)
-    time.passes(20 * DAY)
+    clock.advance(20 * DAY)
     await certificates.check()
 
-    assert rotates == pytest.approx(START.timestamp() + 20 * DAY, abs=300)
-    assert [line["step"] for line in told.of("certificates.step")] == ["created", "staged"]
+    assert rotates == pytest.approx(NOON.timestamp() + 20 * DAY, abs=300)
+    assert [line["step"] for line in log.of("certificates.step")] == ["created", "staged"]
     steps = ("created", "staged", "dropped")
     assert [registry.get_sample_value(STEPS, {"step": step}) for step in steps] == [1, 1, 0]
 
 
-async def test_what_others_rotate_has_no_date(
+async def test_foreign_secret_has_no_rotation_date(
     cluster: FakeApi, keeper: Keeper, registry: CollectorRegistry
 ) -> None:
     cluster.put(secret(files(pair()), ours=False))

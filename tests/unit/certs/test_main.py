@@ -1,4 +1,4 @@
-"""The program's entry."""
+"""The entry of the program."""
 
 import sys
 
@@ -7,7 +7,7 @@ import pytest
 from certs.__main__ import main
 
 
-def test_the_program_is_called_by_its_name(
+def test_program_runs_under_its_own_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["python -m certs", "--version"])

@@ -14,6 +14,7 @@ from certs.secret import BadSecret, PairState
 from numalign.kube.client import Api
 from numalign.kube.errors import Conflict
 from numalign.model.errors import BadInput
+from tests.worlds.clock import Clock
 from tests.worlds.notation import table
 from tests.worlds.pairs import (
     CONFIGURATION,
@@ -21,7 +22,6 @@ from tests.worlds.pairs import (
     PLACE,
     VALIDATING,
     Json,
-    Time,
     bundles,
     configuration_path,
     files,
@@ -31,65 +31,64 @@ from tests.worlds.pairs import (
 from tools.clusters.fake_api import FakeApi
 
 
-async def begin(client: Api, time: Time) -> RotationPlan:
-    return await manual_rotation.begin(client, PLACE, settle=60, now=time.now)
+async def begin(client: Api, clock: Clock) -> RotationPlan:
+    return await manual_rotation.begin(client, PLACE, settle=60, now=clock.wall)
 
 
-async def followed(client: Api, time: Time, plan: RotationPlan, *, most_sleeps: int = 99) -> list[str]:
-    """What is said until the end, or until it slept so many times."""
-    said: list[str] = []
-    rotator = Rotator(
-        client, ref=PLACE, configuration=CONFIGURATION, plan=plan, now=time.now, clock=time.clock
-    )
+async def followed(client: Api, clock: Clock, plan: RotationPlan, *, most_sleeps: int = 99) -> list[str]:
+    """The reports until the end, or until the last of so many sleeps."""
+    reports: list[str] = []
+    rotator = Rotator(client, ref=PLACE, configuration=CONFIGURATION, plan=plan, now=clock.wall, clock=clock)
+    began = clock()
 
     async def sleep(seconds: float) -> None:
-        time.passes(seconds)
-        if time.seconds > most_sleeps * seconds:
+        clock.advance(seconds)
+        if clock() - began > most_sleeps * seconds:
             raise TimeoutError
 
     with suppress(TimeoutError):
-        await manual_rotation.follow(rotator, every=5, report=said.append, sleep=sleep)
-    return said
+        await manual_rotation.follow(rotator, every=5, report=reports.append, sleep=sleep)
+    return reports
 
 
-async def test_every_step_is_said_once(cluster: FakeApi, client: Api, time: Time) -> None:
-    old = pair()
+async def test_every_step_is_reported_once(cluster: FakeApi, client: Api, clock: Clock) -> None:
+    old, began = pair(), clock()
     cluster.put(secret(files(old)))
 
-    assert await followed(client, time, await begin(client, time)) == [STAGED, PROMOTED, DROPPED]
-    held = secrets.parse(cluster.get(PLACE.path))
-    assert held.current != old
-    assert bundles(cluster, MUTATING) == [held.current.ca_pem] * 2
-    assert time.seconds == 120
+    assert await followed(client, clock, await begin(client, clock)) == [STAGED, PROMOTED, DROPPED]
+    state = secrets.parse(cluster.get(PLACE.path))
+    assert state.current != old
+    assert bundles(cluster, MUTATING) == [state.current.ca_pem] * 2
+    assert clock() - began == 120
 
 
-async def test_the_new_pair_is_like_the_old_one(cluster: FakeApi, client: Api, time: Time) -> None:
+async def test_new_pair_is_like_the_old_one(cluster: FakeApi, client: Api, clock: Clock) -> None:
     cluster.put(secret(files(pair("a.svc", "10.0.0.1", days=77))))
-    plan = await begin(client, time)
+    plan = await begin(client, clock)
 
     assert (plan.names, plan.days) == (("a.svc", "10.0.0.1"), 77)
 
 
-async def test_a_rotation_that_is_under_way_is_joined(cluster: FakeApi, client: Api, time: Time) -> None:
-    under_way = PairState(pair(), pair())
-    stored = cluster.put(secrets.render(under_way, namespace=PLACE.namespace, name=PLACE.name))
-    await begin(client, time)
+async def test_rotation_in_progress_is_joined(cluster: FakeApi, client: Api, clock: Clock) -> None:
+    body = secrets.render(PairState(pair(), pair()), namespace=PLACE.namespace, name=PLACE.name)
+    stored = cluster.put(body)
+    await begin(client, clock)
 
     assert cluster.get(PLACE.path) == stored
 
 
-async def test_what_it_waits_for_is_said(cluster: FakeApi, client: Api, time: Time) -> None:
+async def test_report_names_what_the_step_waits_for(cluster: FakeApi, client: Api, clock: Clock) -> None:
     cluster.put(secret(files(pair())))
     for kind in (MUTATING, VALIDATING):
         cluster.delete(configuration_path(kind))
-    (said,) = await followed(client, time, await begin(client, time), most_sleeps=0)
+    (report,) = await followed(client, clock, await begin(client, clock), most_sleeps=0)
 
-    assert said.startswith(f"{STAGED}\n  waiting: {MUTATING}: {MUTATING} {CONFIGURATION} does not exist")
+    assert report.startswith(f"{STAGED}\n  waiting: {MUTATING}: {MUTATING} {CONFIGURATION} does not exist")
 
 
 REFUSED: list[tuple[str, Json | None, float, type[BadInput], str]] = [
-    ("nothing there", None, 0, NotRotatable, "contains no certificate yet: a running controller creates one"),
-    ("somebody else's", secret(files(pair()), ours=False), 0, NotRotatable, "is not managed by numalign"),
+    ("no Secret", None, 0, NotRotatable, "contains no certificate yet: a running controller creates one"),
+    ("a foreign one", secret(files(pair()), ours=False), 0, NotRotatable, "is not managed by numalign"),
     ("not valid yet", secret(files(pair())), -86400,
      NotRotatable, r"is not valid before 2026-05-01T11:55:00.*check the clocks"),
     ("broken", secret({**files(pair()), "tls.key": pair().key_pem}), 0,
@@ -98,10 +97,10 @@ REFUSED: list[tuple[str, Json | None, float, type[BadInput], str]] = [
 
 
 @pytest.mark.parametrize(("stored", "ahead", "error", "text"), table(REFUSED))
-async def test_what_cannot_be_rotated(  # noqa: PLR0913, PLR0917  columns of the table
+async def test_secret_that_cannot_be_rotated_is_an_error(  # noqa: PLR0913, PLR0917  columns of the table
     cluster: FakeApi,
     client: Api,
-    time: Time,
+    clock: Clock,
     stored: Json | None,
     ahead: float,
     error: type[BadInput],
@@ -109,27 +108,27 @@ async def test_what_cannot_be_rotated(  # noqa: PLR0913, PLR0917  columns of the
 ) -> None:
     if stored:
         stored = cluster.put(stored)
-    time.passes(ahead)
+    clock.jump = ahead
 
     with pytest.raises(error, match=text):
-        await begin(client, time)
+        await begin(client, clock)
     assert cluster.get(PLACE.path) == stored
 
 
-async def test_a_secret_that_somebody_else_takes_over_meanwhile(
-    cluster: FakeApi, client: Api, time: Time
+async def test_secret_replaced_meanwhile_ends_the_rotation(
+    cluster: FakeApi, client: Api, clock: Clock
 ) -> None:
     cluster.put(secret(files(pair())))
-    plan = await begin(client, time)
+    plan = await begin(client, clock)
     cluster.put(secret({"tls.crt": b"x"}, ours=False))
 
     with pytest.raises(BadSecret, match="is missing"):
-        await followed(client, time, plan)
+        await followed(client, clock, plan)
 
 
-async def test_a_conflict_that_never_ends_is_raised(cluster: FakeApi, client: Api, time: Time) -> None:
+async def test_endless_conflict_is_raised(cluster: FakeApi, client: Api, clock: Clock) -> None:
     cluster.put(secret(files(pair())))
     cluster.failures["PUT", PLACE.path] = HTTPStatus.CONFLICT
 
     with pytest.raises(Conflict):
-        await begin(client, time)
+        await begin(client, clock)

@@ -1,4 +1,4 @@
-"""What the controller and a replica have in common: what they wait for, and say of what is wrong."""
+"""What the controller and a replica have in common: what they wait for, and when they log an error."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,16 +19,12 @@ Watcher = Callable[..., SecretWatcher]
 
 @pytest.fixture(params=["keeper", "reader"])
 def watcher(request: pytest.FixtureRequest, cluster: FakeApi, keeper: Keeper, reader: Reader) -> Watcher:
-    """Makes one of them, where a Secret of ours is there."""
+    """Makes one of them beside a Secret of ours."""
     cluster.put(secret(files(pair())))
     return keeper if request.param == "keeper" else reader
 
 
-def written(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.glob("tls/*")}
-
-
-async def test_readiness_waits_for_what_is_shared(cluster: FakeApi, watcher: Watcher) -> None:
+async def test_readiness_waits_for_the_pair(cluster: FakeApi, watcher: Watcher, log: RecordedLog) -> None:
     made = watcher()
     assert made.waiting_for() == f"{WAITING}it has not been read yet"
     cluster.failures[made.ref.path] = HTTPStatus.FORBIDDEN
@@ -38,25 +34,29 @@ async def test_readiness_waits_for_what_is_shared(cluster: FakeApi, watcher: Wat
     await made.check()
 
     assert made.waiting_for() is None
+    assert "PRIVATE KEY" not in log.stream.getvalue() + repr(made)
 
 
-async def test_a_cluster_that_is_gone_takes_nothing_away_and_is_said_once(
-    cluster: FakeApi, watcher: Watcher, told: RecordedLog, tmp_path: Path
+async def test_unreachable_cluster_removes_nothing_and_is_logged_once(
+    cluster: FakeApi, watcher: Watcher, log: RecordedLog, tmp_path: Path
 ) -> None:
+    def files_in_folder() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in tmp_path.glob("tls/*")}
+
     made = watcher()
     await made.check()
-    before = written(tmp_path)
+    before = files_in_folder()
     await cluster.stop()
     for _ in range(3):
         await made.check()
 
     assert made.waiting_for() is None
-    assert written(tmp_path) == before
-    assert len(told.of("certificates.failing")) == 1
+    assert files_in_folder() == before
+    assert len(log.of("certificates.failing")) == 1
 
 
-async def test_the_same_failure_is_said_again_after_it_was_over(
-    cluster: FakeApi, watcher: Watcher, told: RecordedLog
+async def test_failure_that_returns_is_logged_again(
+    cluster: FakeApi, watcher: Watcher, log: RecordedLog
 ) -> None:
     made = watcher()
     for status in (HTTPStatus.FORBIDDEN, None, HTTPStatus.FORBIDDEN):
@@ -64,20 +64,10 @@ async def test_the_same_failure_is_said_again_after_it_was_over(
         await made.check()
         await made.check()
 
-    assert len(told.of("certificates.failing")) == 2
+    assert len(log.of("certificates.failing")) == 2
 
 
-async def test_what_is_served_is_never_in_a_log(watcher: Watcher, told: RecordedLog) -> None:
-    made = watcher()
-    await made.check()
-
-    assert "PRIVATE KEY" not in told.stream.getvalue()
-    assert "PRIVATE KEY" not in repr(made)
-
-
-async def test_as_long_as_there_is_nothing_to_serve_it_looks_every_second(
-    cluster: FakeApi, watcher: Watcher
-) -> None:
+async def test_checks_come_every_second_until_there_is_a_pair(cluster: FakeApi, watcher: Watcher) -> None:
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
