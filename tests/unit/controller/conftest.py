@@ -1,8 +1,9 @@
-"""What tests of the controller share: a loop that runs second by second, as far as a test lets it."""
+"""A replica of the controller, whose loop runs second by second."""
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
@@ -14,13 +15,10 @@ from tests.worlds.log import RecordedLog
 
 
 @dataclass
-class Steps:
-    """Runs a loop on a clock that it turns itself as it sleeps.
+class Replica:
+    """Its clock, log and metrics. It `leads`, but only for the first `leads_for` calls of `leading`."""
 
-    It `leads`, but only the first `leads_for` times that it is asked.
-    """
-
-    told: RecordedLog = field(default_factory=RecordedLog)
+    log: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     clock: Clock = field(default_factory=lambda: Clock(1e6))
     leads: bool = True
@@ -31,9 +29,17 @@ class Steps:
         self._enough, self._more = asyncio.Event(), asyncio.Event()
 
     def leading(self) -> bool:
-        """What the election says."""
         self.leads_for -= 1
         return self.leads and self.leads_for >= 0
+
+    @contextmanager
+    def running(self, loop: Callable[[], Coroutine[object, object, None]]) -> Iterator[None]:
+        """The loop runs inside the `with`, as far as `pass_by` lets it."""
+        task = asyncio.ensure_future(loop())
+        try:
+            yield
+        finally:
+            task.cancel()
 
     async def pass_by(self, seconds: float) -> None:
         """Let the loop go on for so long."""
@@ -50,7 +56,10 @@ class Steps:
             self._enough.set()
         await self._more.wait()
 
+    def count(self, metric: str, **labels: str) -> float:
+        return self.registry.get_sample_value(f"numalign_{metric}", labels) or 0
 
-def seen(labels: Mapping[str, str | None], **nodes: Node) -> NodeClasses:
+
+def classes_of(labels: Mapping[str, str | None], **nodes: Node) -> NodeClasses:
     """These labels, and the classes of these topologies."""
     return NodeClasses(labels, {name: node_class(made) for name, made in nodes.items()})

@@ -1,4 +1,4 @@
-"""The map as the controller serves it: by every replica, to whom the API server names, with no write."""
+"""The map as the controller serves it: from every replica, to users of the API server, with no write."""
 
 from collections.abc import AsyncIterator
 from http import HTTPStatus
@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 
 from numalign.kube.reviews import ACCESS_REVIEWS, TOKEN_REVIEWS
-from tests.unit.controller.test_program import LARGE, LEASES, PODS, SMALL, Bench, Running
-from tests.worlds import webhook as world
+from tests.unit.controller.test_program import LARGE, LEASES, PODS, SMALL, Running, Site
+from tests.unit.webhook import conftest
 from tools.clusters.fake_api import FakeApi
 
 ANN = "token-of-ann"
@@ -17,39 +17,37 @@ MAP = ("--map", "--map-port=0", "--label-nodes=false")
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    """An API server with two nodes, a refused pod, and somebody who may see it all."""
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    """An API server with two nodes, a rejected pod, and a user who may read it all."""
     async with FakeApi(people={ANN: "ann"}) as api:
-        for each in world.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
+        for each in conftest.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
             api.put(each)
-        pod = world.raw("cpu=2 mem=1Gi", policy="single-numa-node")
+        pod = conftest.raw("cpu=2 mem=1Gi", policy="single-numa-node")
         metadata = {**pod["metadata"], "namespace": "team", "name": "web"}
         status = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": "2026-01-01T00:00:00Z"}
         api.put({**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": "small"}, "status": status})
-        yield Bench(tmp_path, api)
+        yield Site(tmp_path, api)
 
 
 async def look(controller: Running, path: str, token: str = ANN) -> tuple[int, str]:
     """Status and content of a page of the map."""
-    [listening] = controller.told.of("server.listening")
+    [listening] = controller.log.of("server.listening")
     url = f"http://127.0.0.1:{listening['port']}{path}"
     headers = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
         return answer.status, await answer.text()
 
 
-async def test_every_replica_serves_it_whoever_leads(bench: Bench) -> None:
-    async with bench.running(*MAP) as one, bench.running(*MAP) as other:
+async def test_every_replica_serves_the_map(site: Site) -> None:
+    async with site.running(*MAP) as one, site.running(*MAP) as other:
         for controller in (one, other):
-            await controller.until(controller.ready)
             status, text = await look(controller, "/")
             assert (status, "large" in text, "ann" in text) == (HTTPStatus.OK, True, True)
-        assert sum(len(each.told.of("lease.acquired")) for each in (one, other)) == 1
+        assert sum(len(each.log.of("lease.acquired")) for each in (one, other)) == 1
 
 
-async def test_it_takes_a_token_that_the_api_server_knows(bench: Bench) -> None:
-    async with bench.running(*MAP) as controller:
-        await controller.until(controller.ready)
+async def test_token_of_the_api_server_signs_in(site: Site) -> None:
+    async with site.running(*MAP) as controller:
         statuses = [(await look(controller, "/api/fleet", token))[0] for token in (ANN, "made-up")]
         _, metrics = await controller.get("/metrics")
 
@@ -59,27 +57,25 @@ async def test_it_takes_a_token_that_the_api_server_knows(bench: Bench) -> None:
     assert 'numalign_cache_entries{cache="map_sessions"} 1.0' in metrics
 
 
-async def test_with_the_map_alone_pods_are_watched_and_nothing_is_written_about_them(bench: Bench) -> None:
-    async with bench.running(*MAP) as controller:
-        await controller.until(controller.ready)
+async def test_map_alone_watches_pods_and_writes_nothing_of_them(site: Site) -> None:
+    async with site.running(*MAP) as controller:
         await look(controller, "/pods/team/web")
-        await controller.until(bench.kept)
+        await controller.until(site.remembered)
 
-    assert bench.api.asked("LIST", PODS)
+    assert site.api.asked("LIST", PODS)
     shapes = "/api/v1/namespaces/numalign-system/configmaps"
-    written = {path for path in bench.writes() if not path.startswith((LEASES, shapes))}
+    written = {path for path in site.writes() if not path.startswith((LEASES, shapes))}
     assert written == {TOKEN_REVIEWS, ACCESS_REVIEWS}
 
 
-async def test_without_it_nothing_is_served(bench: Bench) -> None:
-    async with bench.running() as controller:
-        await controller.until(controller.ready)
-        [listening] = controller.told.of("server.listening")
+async def test_without_the_map_no_port_is_open(site: Site) -> None:
+    async with site.running() as controller:
+        [listening] = controller.log.of("server.listening")
 
     assert "port" not in listening
 
 
-async def test_a_certificate_that_is_not_there_stops_it(bench: Bench) -> None:
+async def test_missing_certificate_stops_the_controller(site: Site) -> None:
     with pytest.raises(pytest.fail.Exception, match="it ended with 2"):
-        async with bench.running(*MAP, "--map-tls-cert=/nowhere.crt", "--map-tls-key=/nowhere.key"):
+        async with site.running(*MAP, "--map-tls-cert=/nowhere.crt", "--map-tls-key=/nowhere.key"):
             pytest.fail("it began")

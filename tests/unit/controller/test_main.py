@@ -1,4 +1,4 @@
-"""The program itself: started as people start it, ended as a kubelet ends it."""
+"""The program itself: started and ended as a kubelet does it."""
 
 import asyncio
 import json
@@ -26,14 +26,13 @@ async def started(*argv: object) -> Process:
     return await asyncio.create_subprocess_exec(*words, cwd=ROOT, env=environ, stdout=PIPE, stderr=PIPE)
 
 
-async def test_it_labels_and_gives_the_lease_back_on_sigterm(tmp_path: Path) -> None:
+async def test_sigterm_ends_it_and_releases_the_lease(tmp_path: Path) -> None:
     async with FakeApi() as api:
         for each in world.snapshot({"small": SMALL})["items"]:
             api.put(each)
         kubeconfig = api.kubeconfig(tmp_path / "kubeconfig", namespace="numalign-system")
-        process = await started(
-            *("--kubeconfig", kubeconfig, "--bind", "127.0.0.1", "--metrics-port", 0, "--drain-seconds", 0)
-        )
+        local = ("--bind", "127.0.0.1", "--metrics-port", 0, "--drain-seconds", 0)
+        process = await started("--kubeconfig", kubeconfig, *local)
         assert process.stderr
         events = []
         while "node.labelled" not in events:
@@ -47,28 +46,28 @@ async def test_it_labels_and_gives_the_lease_back_on_sigterm(tmp_path: Path) -> 
     assert lease["spec"]["holderIdentity"] == ""
 
 
-async def test_a_dry_run_is_printed_and_nothing_is_served(tmp_path: Path) -> None:
+async def test_dry_run_prints_changes_and_ends(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     path.write_bytes(orjson.dumps(world.snapshot({"small": SMALL})))
     process = await started("--dry-run", "--snapshot", path)
-    said, logged = await process.communicate()
+    output, logged = await process.communicate()
 
     assert (process.returncode, logged) == (0, b"")
-    assert said.decode().startswith("small: no label -> 2x8cpu-1gpu-single-numa-node")
+    assert output.decode().startswith("small: no label -> 2x8cpu-1gpu-single-numa-node")
 
 
-def test_a_dry_run_that_is_not_possible_says_why(
+def test_impossible_dry_run_prints_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [PROGRAM, "--dry-run", "--kubeconfig", str(tmp_path / "none")])
 
     assert main() == 2
-    said, complaint = capsys.readouterr()
-    assert said == ""
-    assert complaint.startswith("numalign-controller: ")
+    output, error = capsys.readouterr()
+    assert output == ""
+    assert error.startswith("numalign-controller: ")
 
 
-def test_it_lists_every_mistake_in_its_settings_and_does_not_start(
+def test_start_fails_with_every_mistake_in_the_settings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [PROGRAM, "--metrics-port", "high", "--label-node", "--port", "1"])
@@ -77,6 +76,5 @@ def test_it_lists_every_mistake_in_its_settings_and_does_not_start(
 
     assert ended.value.code == 2
     listed = capsys.readouterr().err
-    for flag in ("--metrics-port", "--label-node", "--port"):
-        assert flag in listed
+    assert [flag in listed for flag in ("--metrics-port", "--label-node", "--port")] == [True] * 3
     assert listed.endswith("numalign-controller --help lists every setting\n")

@@ -1,4 +1,4 @@
-"""Which classes nodes have and which labels are not true, and that no class is worked out twice."""
+"""The classes of nodes, and which labels have to change."""
 
 import asyncio
 from dataclasses import replace
@@ -24,91 +24,87 @@ def snapshot(*nodes: Node) -> Snapshot:
     return Snapshot(nodes=nodes, labels={"a": "blue", "b": None, "c": None})
 
 
-async def test_every_label_is_there_and_the_class_of_every_known_node() -> None:
+async def classified(taken: Snapshot, *, remembers: bool = True, **fields: object) -> NodeClasses:
+    made = Classifier(remembers=lambda: remembers, **fields)  # type: ignore[arg-type]
+    await made.take(taken)
+    assert made.current
+    return made.current
+
+
+async def test_classes_are_those_of_all_known_nodes() -> None:
     made = Classifier(remembers=lambda: True)
-    waiting = made.waiting_for()
+    assert made.waiting_for()
     await made.take(snapshot(SMALL, LARGE))
 
-    assert waiting
     assert made.waiting_for() is None
     assert made.current == classify(snapshot(SMALL, LARGE))
     assert made.current.labels == {"a": "blue", "b": None, "c": None}
     assert made.current.classes == {"a": node_class(SMALL), "b": node_class(LARGE)}
 
 
-async def test_a_class_is_worked_out_once_for_each_node_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+async def test_class_is_computed_once_for_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
 
     def counted(each: Node) -> str:
-        asked.append(each.name)
+        computed.append(each.name)
         return node_class(each)
 
     monkeypatch.setattr(node_classes, "node_class", counted)
     made = Classifier(remembers=lambda: True)
-    await made.take(snapshot(SMALL, LARGE))
-    await made.take(snapshot(SMALL, LARGE))
-    await made.take(snapshot(SMALL, replace(SMALL, name="b")))
-    await made.take(snapshot(SMALL))
+    for nodes in ([SMALL, LARGE], [SMALL, LARGE], [SMALL, replace(SMALL, name="b")], [SMALL]):
+        await made.take(snapshot(*nodes))
 
-    assert asked == ["a", "b", "b"]
+    assert computed == ["a", "b", "b"]
     assert made.current is not None
     assert made.current.classes == {"a": node_class(SMALL)}
 
 
-# What has to change.
+B_IS_X, A_IS_Y = Change("b", None, "x"), Change("a", "x", "y")
 
 
 @pytest.mark.parametrize(
     ("labels", "known", "expected"),
     table(
         [
-            ("a new node gets its class", {"a": None}, {"a": "x"}, [Change("a", None, "x")]),
-            ("a wrong one is set right", {"a": "y"}, {"a": "x"}, [Change("a", "y", "x")]),
-            ("a right one is left alone", {"a": "x"}, {"a": "x"}, []),
+            ("a new node gets its class", {"b": None}, {"b": "x"}, [B_IS_X]),
+            ("a wrong class is replaced", {"a": "x"}, {"a": "y"}, [A_IS_Y]),
+            ("a right class stays", {"a": "x"}, {"a": "x"}, []),
             ("a topology without a node is skipped", {}, {"a": "x"}, []),
-            ("a node without anything is left alone", {"a": None}, {}, []),
+            ("a node without topology has no label", {"a": None}, {}, []),
             ("a label without topology stays", {"a": "x"}, {}, []),
-            (
-                "they come by name",
-                {"b": None, "a": "x"},
-                {"a": "y", "b": "x"},
-                [Change("a", "x", "y"), Change("b", None, "x")],
-            ),
+            ("changes come by name", {"b": None, "a": "x"}, {"a": "y", "b": "x"}, [A_IS_Y, B_IS_X]),
         ]
     ),
 )
-def test_what_changes(labels: dict[str, str | None], known: dict[str, str], expected: list[Change]) -> None:
+def test_label_changes(labels: dict[str, str | None], known: dict[str, str], expected: list[Change]) -> None:
     assert list(NodeClasses(labels, known).changes()) == expected
 
 
-def test_a_topology_that_is_gone_for_good_takes_its_label_along() -> None:
+def test_label_goes_with_its_topology() -> None:
     labels = {"a": "x", "b": "x", "c": None}
 
     assert NodeClasses(labels, {"b": "x"}).changes(gone={"a", "b", "c"}) == (Change("a", "x", None),)
 
 
-NAMED = {"a": "a", "b": None, "c": "x", "long-" * 20: None}
+def test_every_node_gets_its_name_with_its_class() -> None:
+    long = "long-" * 20
+    names = {"a": "a", "b": None, "c": "x", long: None}
 
-
-def test_every_node_gets_its_name_beside_its_class() -> None:
-    changes = NodeClasses({"b": None}, {"b": "x"}, names=NAMED).changes()
-
-    assert changes == (
-        Change("b", None, "x"),
+    assert NodeClasses({"b": None}, {"b": "x"}, names=names).changes() == (
+        B_IS_X,
         Change("b", None, "b", NODE_LABEL),
         Change("c", "x", "c", NODE_LABEL),
-        Change("long-" * 20, None, node_label("long-" * 20), NODE_LABEL),
+        Change(long, None, node_label(long), NODE_LABEL),
     )
 
 
 @pytest.mark.parametrize("names", [True, False])
-async def test_the_names_on_nodes_are_read_where_they_are_maintained(*, names: bool) -> None:
-    made = Classifier(remembers=lambda: True, names=names_of if names else no_names)
+async def test_names_are_read_where_they_are_maintained(*, names: bool) -> None:
     labels = {"a": {NODE_LABEL: "other"}, "b": {"pool": "gpu"}}
-    await made.take(replace(snapshot(SMALL), node_labels=labels))
+    taken = replace(snapshot(SMALL), node_labels=labels)
 
-    assert made.current
-    assert made.current.names == ({"a": "other", "b": None} if names else {})
+    current = await classified(taken, names=names_of if names else no_names)
+    assert current.names == ({"a": "other", "b": None} if names else {})
 
 
 NAMES = st.sampled_from("abcdef")
@@ -118,7 +114,7 @@ KNOWN = st.dictionaries(NAMES, CLASSES)
 
 
 @given(LABELS, KNOWN, st.frozensets(NAMES))
-def test_what_was_changed_needs_no_change_and_no_other_node_is_touched(
+def test_changed_labels_need_no_change_and_no_other_is_touched(
     labels: dict[str, str | None], known: dict[str, str], gone: frozenset[str]
 ) -> None:
     made = NodeClasses(labels, known).changes(gone=gone)
@@ -131,62 +127,43 @@ def test_what_was_changed_needs_no_change_and_no_other_node_is_touched(
     assert not touched & (labels.keys() - known.keys() - gone)
 
 
-# Nodes that are ill.
+# Degraded nodes.
 
-WELL, WITHOUT = node("cpu=8 gpu=4", "cpu=8 gpu=4"), node("cpu=8", "cpu=8")
-ILL = replace(WITHOUT, name="c", health=WELL)
+HEALTHY, WITHOUT = node("cpu=8 gpu=4", "cpu=8 gpu=4"), node("cpu=8", "cpu=8")
+DEGRADED = replace(WITHOUT, name="c", health=HEALTHY)
 GPUS = "nvidia.com/gpu"
 
 
-def known(*nodes: Node) -> tuple[KnownShape, ...]:
-    """The shapes of these."""
+def shapes(*nodes: Node) -> tuple[KnownShape, ...]:
     return tuple(KnownShape(of(each)) for each in nodes)
 
 
-async def test_a_node_that_is_ill_has_the_class_that_it_has_in_health() -> None:
-    made = Classifier(remembers=lambda: True)
-    await made.take(Snapshot(nodes=(ILL,), labels={"c": node_class(WELL)}, shapes=known(WELL)))
-
-    assert made.current is not None
-    assert made.current.classes == {"c": node_class(WELL)}
+def labelled(label: str | None, made: Node, *known: Node) -> Snapshot:
+    """A node `c` with a label, and the shapes of these nodes."""
+    return Snapshot(nodes=(replace(made, name="c"),), labels={"c": label}, shapes=shapes(*known))
 
 
 @pytest.mark.parametrize(
-    ("remembers", "shapes", "expected"),
+    ("taken", "remembers", "expected"),
     table(
         [
-            ("what it was was never read", False, known(WITHOUT), "blue"),
-            ("what it was is not remembered", True, known(WITHOUT), node_class(WITHOUT)),
+            ("degraded: as when healthy", labelled(None, DEGRADED, HEALTHY), True, node_class(HEALTHY)),
+            ("unknown label, shapes unread", labelled("blue", WITHOUT, WITHOUT), False, "blue"),
+            ("unknown label, shapes read", labelled("blue", WITHOUT, WITHOUT), True, node_class(WITHOUT)),
+            ("no label, shapes unread", labelled(None, WITHOUT, WITHOUT), False, node_class(WITHOUT)),
+            ("known label, shapes unread", labelled(node_class(HEALTHY), WITHOUT, WITHOUT, HEALTHY), False,
+             node_class(WITHOUT)),
         ]
     ),
-)
-async def test_a_label_of_a_class_that_nobody_knows_stands_until_it_was_read_what_nodes_were(
-    shapes: tuple[KnownShape, ...], expected: str, *, remembers: bool
-) -> None:
-    made = Classifier(remembers=lambda: remembers)
-    await made.take(Snapshot(nodes=(replace(WITHOUT, name="c"),), labels={"c": "blue"}, shapes=shapes))
-
-    assert made.current is not None
-    assert made.current.classes == {"c": expected}
+)  # fmt: skip
+async def test_class_of_a_node_with(taken: Snapshot, expected: str, *, remembers: bool) -> None:
+    assert (await classified(taken, remembers=remembers)).classes == {"c": expected}
 
 
-async def test_before_it_was_read_what_nodes_were_all_others_are_classed() -> None:
-    """Those without a label, and those of a class that is known: it can be seen that they are not ill."""
-    made = Classifier(remembers=lambda: False)
-    nodes = (replace(WITHOUT, name="new"), replace(WITHOUT, name="rebuilt"))
-    labels = {"new": None, "rebuilt": node_class(WELL)}
-    await made.take(Snapshot(nodes=nodes, labels=labels, shapes=known(WITHOUT, WELL)))
-
-    assert made.current is not None
-    assert made.current.classes == dict.fromkeys(("new", "rebuilt"), node_class(WITHOUT))
-
-
-async def test_what_is_read_after_a_snapshot_was_made_is_not_in_it() -> None:
+async def test_shapes_read_after_a_snapshot_are_not_in_it() -> None:
     read = False
     made = Classifier(remembers=lambda: read)
-    taking = asyncio.create_task(
-        made.take(Snapshot(nodes=(replace(WITHOUT, name="c"),), labels={"c": "blue"}))
-    )
+    taking = asyncio.create_task(made.take(labelled("blue", WITHOUT)))
     await asyncio.sleep(0)
     read = True
     await taking
@@ -195,7 +172,8 @@ async def test_what_is_read_after_a_snapshot_was_made_is_not_in_it() -> None:
     assert made.current.classes == {"c": "blue"}
 
 
-def test_the_classes_of_a_dry_run_have_what_the_ill_lack() -> None:
-    found = Snapshot(nodes=(ILL, replace(WELL, name="d")), labels={"c": node_class(WELL), "d": None})
+def test_classes_include_what_degraded_nodes_lack() -> None:
+    labels = {"c": node_class(HEALTHY), "d": None}
+    current = classify(Snapshot(nodes=(DEGRADED, replace(HEALTHY, name="d")), labels=labels))
 
-    assert classify(found).lacking == {"c": Resources({GPUS: 8})}
+    assert current.lacking == {"c": Resources({GPUS: 8})}

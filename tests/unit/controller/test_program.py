@@ -1,4 +1,4 @@
-"""The controller as it runs in a cluster, its parts joined: in this process, against an API server in it."""
+"""The controller as it runs in a cluster: all of its parts, in this process, with an API server in it."""
 
 import asyncio
 import time
@@ -33,8 +33,8 @@ from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from numalign.shapes import Identity, ShapeHistory
+from tests.unit.webhook import conftest
 from tests.worlds import faster
-from tests.worlds import webhook as world
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import node, table
 from tools.clusters.fake_api import FakeApi
@@ -52,7 +52,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
 CONFIGMAPS = "/api/v1/namespaces/numalign-system/configmaps"
 SHAPES = f"{CONFIGMAPS}/numalign-shapes"
 SECRETS = "/api/v1/namespaces/numalign-system/secrets"
-KEPT = f"{SECRETS}/own"
+SECRET = f"{SECRETS}/own"
 CALLERS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-numalign"
 
 OWN = ("--tls-secret", "own", "--tls-names", "127.0.0.1")
@@ -61,73 +61,64 @@ NO_LABELS = ("--label-nodes=false",)
 
 @dataclass
 class Running:
-    """A controller that runs, and what it said."""
+    """A controller that runs, and its log."""
 
-    told: RecordedLog
+    log: RecordedLog
     task: asyncio.Task[int]
 
-    async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
-        """Wait for something that can only be looked at; fails after half a minute."""
+    async def until(self, condition: Callable[[], Awaitable[object]]) -> None:
+        """Wait for a condition; fail after half a minute."""
         for _ in range(1_500):
             if self.task.done():
-                pytest.fail(f"it ended with {self.task.result()}: {self.told.stream.getvalue()}")
-            if await happened():
+                pytest.fail(f"it ended with {self.task.result()}: {self.log.stream.getvalue()}")
+            if await condition():
                 return
             await asyncio.sleep(0.02)
-        pytest.fail(f"it never happened: {self.told.stream.getvalue()}")
+        pytest.fail(f"it never happened: {self.log.stream.getvalue()}")
 
-    async def until_told(self, event: str) -> None:
-        """Wait until it says so."""
+    async def until_logged(self, event: str) -> None:
+        async def logged() -> bool:
+            return bool(self.log.of(event))
 
-        async def told() -> bool:
-            return bool(self.told.of(event))
-
-        await self.until(told)
+        await self.until(logged)
 
     async def ready(self) -> bool:
-        """Whether it says that it is ready."""
         return (await self.get("/readyz"))[0] == HTTPStatus.OK
 
     async def get(self, path: str) -> tuple[int, str]:
         """Status and content of a page."""
-        [listening] = self.told.of("server.listening")
-        where = f"http://127.0.0.1:{listening['metrics_port']}{path}"
-        async with aiohttp.ClientSession() as session, session.get(where) as answer:
+        [listening] = self.log.of("server.listening")
+        url = f"http://127.0.0.1:{listening['metrics_port']}{path}"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
             return answer.status, await answer.text()
 
 
 @dataclass
-class Bench:
-    """Starts controllers."""
+class Site:
+    """An API server, and the controllers beside it."""
 
     folder: Path
     api: FakeApi
-    told: RecordedLog = field(default_factory=RecordedLog)
+    log: RecordedLog = field(default_factory=RecordedLog)
 
     def settings(self, *argv: str) -> ControllerSettings:
-        """Settings that lead to the API server, on any free port of this machine."""
         kubeconfig = self.api.kubeconfig(self.folder / "kubeconfig", namespace="numalign-system")
-        here = ["--bind", "127.0.0.1", "--metrics-port", "0", "--drain-seconds", "0"]
-        return load(
-            ControllerSettings, argv=["--kubeconfig", str(kubeconfig), *here, *argv], environ={}
-        ).settings
+        local = ["--bind", "127.0.0.1", "--metrics-port", "0", "--drain-seconds", "0"]
+        words = ["--kubeconfig", str(kubeconfig), *local, *argv]
+        return load(ControllerSettings, argv=words, environ={}).settings
 
     @asynccontextmanager
-    async def running(self, *argv: str, **changes: Any) -> AsyncIterator[Running]:  # noqa: ANN401  fields of a Controller
-        """A controller with these flags; ended in order, with exit code 0."""
-        stop, told = Stop(), RecordedLog()
-        program = ControllerProgram(
-            self.settings(*argv),
-            told.log,
-            CollectorRegistry(),
-            sleep=faster.sleep,
-            clock=faster.clock,
-            **changes,
-        )
+    async def running(self, *argv: str, ready: bool = True, **changes: Any) -> AsyncIterator[Running]:  # noqa: ANN401
+        """A controller with these flags, once it is `ready`; ended in order, with exit code 0."""
+        stop, log = Stop(), RecordedLog()
+        fast: dict[str, Any] = {"sleep": faster.sleep, "clock": faster.clock, **changes}
+        program = ControllerProgram(self.settings(*argv), log.log, CollectorRegistry(), **fast)
         task = asyncio.create_task(program.serve(stop))
-        made = Running(told, task)
+        made = Running(log, task)
         try:
-            await made.until_told("server.listening")
+            await made.until_logged("server.listening")
+            if ready:
+                await made.until(made.ready)
             yield made
             stop.ask()
             assert await task == 0
@@ -136,25 +127,29 @@ class Bench:
             await asyncio.gather(task, return_exceptions=True)
 
     def label(self, name: str) -> str | None:
-        """The class that a Node is labelled with."""
-        found = self.api.get(f"{NODES}/{name}")
-        assert found
-        labelled: str | None = found["metadata"].get("labels", {}).get("numalign.io/class")
-        return labelled
+        """The class in the label of a node."""
+        stored = self.api.get(f"{NODES}/{name}")
+        assert stored
+        label: str | None = stored["metadata"].get("labels", {}).get("numalign.io/class")
+        return label
 
     async def labelled(self) -> bool:
-        """Whether both nodes are."""
         return all(self.label(name) for name in ("small", "large"))
 
-    def has(self, name: str, made: Node) -> None:
+    def add(self, name: str, made: Node) -> None:
         """A node and its topology, if it has one, are like this now."""
-        for each in world.snapshot({name: made})["items"]:
+        for each in conftest.snapshot({name: made})["items"]:
             self.api.put(each)
         if not made.zones:
             self.api.delete(f"{TOPOLOGIES}/{name}")
 
-    def remembers(self, *nodes: Node) -> None:
-        """An earlier controller saw nodes like these."""
+    def enable(self, **labels: str) -> None:
+        """The namespace of the tests has these labels of ours."""
+        metadata = {"name": "team", "labels": {f"numalign.io/{key}": text for key, text in labels.items()}}
+        self.api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+    def remember(self, *nodes: Node) -> None:
+        """An earlier controller observed nodes like these."""
         book = ShapeHistory(wall=time.time)
         for each in nodes:
             book.update_node(replace(each, name=node_class(each)), identity=Identity())
@@ -162,91 +157,83 @@ class Bench:
         data = shapes.encode(book.to_remember())
         self.api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
 
-    async def kept(self) -> bool:
-        """Whether shapes are kept."""
-        found = self.api.get(SHAPES)
-        return bool(found and found["data"])
+    async def remembered(self) -> bool:
+        stored = self.api.get(SHAPES)
+        return bool(stored and stored["data"])
 
     def writes(self) -> list[str]:
-        """Where something was written."""
-        return [asked.path for asked in self.api.requests if asked.method != "GET"]
+        return [call.path for call in self.api.requests if call.method != "GET"]
 
-    def asked(self) -> set[str]:
-        """Where anything was asked for."""
-        return {asked.path for asked in self.api.requests}
+    def paths(self) -> set[str]:
+        return {call.path for call in self.api.requests}
+
+    def pod(self, name: str = "web") -> Any:  # noqa: ANN401  JSON
+        return self.api.get(f"/api/v1/namespaces/team/pods/{name}")
+
+    async def lifted(self) -> bool:
+        return not self.pod()["spec"].get("schedulingGates")
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
     """An API server with a small and a large node, and both webhook configurations."""
     async with FakeApi() as api:
-        for each in world.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
+        for each in conftest.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
             api.put(each)
         for kind in ("Mutating", "Validating"):
-            api.put(
-                {
-                    "apiVersion": "admissionregistration.k8s.io/v1",
-                    "kind": f"{kind}WebhookConfiguration",
-                    "metadata": {"name": "zz-numalign"},
-                    "webhooks": [{"name": "pods.numalign.io", "clientConfig": {"url": "https://127.0.0.1"}}],
-                }
-            )
-        yield Bench(tmp_path, api)
+            webhooks = [{"name": "pods.numalign.io", "clientConfig": {"url": "https://127.0.0.1"}}]
+            configuration = {"kind": f"{kind}WebhookConfiguration", "metadata": {"name": "zz-numalign"}}
+            version = {"apiVersion": "admissionregistration.k8s.io/v1"}
+            api.put({**version, **configuration, "webhooks": webhooks})
+        yield Site(tmp_path, api)
 
 
-async def test_it_labels_nodes_and_gives_the_lease_back_at_its_end(bench: Bench) -> None:
-    async with bench.running() as controller:
-        await controller.until(controller.ready)
-        await controller.until(bench.labelled)
+async def test_controller_labels_nodes_and_releases_its_lease(site: Site) -> None:
+    async with site.running() as controller:
+        await controller.until(site.labelled)
 
-    lease = bench.api.get(f"{LEASES}/{LEASE}")
+    lease = site.api.get(f"{LEASES}/{LEASE}")
     assert lease
     assert lease["spec"]["holderIdentity"] == ""
-    assert all(NODE_LABEL not in node["metadata"]["labels"] for node in bench.api.all(NODES))
-    # And nothing else is watched than what it needs.
-    watched = {path for path in bench.asked() if not path.startswith((LEASES, f"{NODES}/"))}
+    assert all(NODE_LABEL not in node["metadata"]["labels"] for node in site.api.all(NODES))
+    # And nothing is watched without a need.
+    watched = {path for path in site.paths() if not path.startswith((LEASES, f"{NODES}/"))}
     assert watched - {CONFIGMAPS, "/version"} == {NODES, NAMESPACES, TOPOLOGIES, CPUS, SHAPES, PODS}
 
 
-async def test_it_makes_a_certificate_that_callers_trust(bench: Bench) -> None:
-    async with bench.running(*OWN) as controller:
-        await controller.until(controller.ready)
-        await controller.until(bench.labelled)
+async def test_certificate_is_created_and_trusted(site: Site) -> None:
+    async with site.running(*OWN) as controller:
+        await controller.until(site.labelled)
 
-    secret, found = bench.api.get(KEPT), bench.api.get(CALLERS)
+    secret, configuration = site.api.get(SECRET), site.api.get(CALLERS)
     assert secret
-    assert found
+    assert configuration
     made = x509.load_pem_x509_certificate(b64decode(secret["data"]["tls.crt"]))
     names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "numalign-webhook.numalign-system.svc" in names.get_values_for_type(x509.DNSName)
-    assert found["webhooks"][0]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
+    assert configuration["webhooks"][0]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
 
 
-async def test_where_it_labels_nothing_it_keeps_shapes_all_the_same(bench: Bench) -> None:
-    async with bench.running(*NO_LABELS) as controller:
-        await controller.until(controller.ready)
-        await controller.until(bench.kept)
-
-    assert [path for path in bench.writes() if path.startswith(NODES)] == []
+# Shapes.
 
 
-# What nodes were.
+@pytest.mark.parametrize("flags", [(), NO_LABELS], ids=["labels", "no labels"])
+async def test_shapes_are_written(site: Site, flags: tuple[str, ...]) -> None:
+    async with site.running(*flags) as controller:
+        await controller.until(site.remembered)
+        if not flags:
+            await controller.until(site.labelled)
 
-
-async def test_the_shapes_are_kept_where_all_can_read_them(bench: Bench) -> None:
-    async with bench.running() as controller:
-        await controller.until(bench.kept)
-        await controller.until(bench.labelled)
-
-    memory, mistakes = shapes.decode(bench.api.get(SHAPES))
+    memory, mistakes = shapes.decode(site.api.get(SHAPES))
     assert mistakes == ()
-    assert {each.shape.node_class for each in memory.shapes} == {bench.label("small"), bench.label("large")}
+    assert {each.shape.node_class for each in memory.shapes} == {node_class(SMALL), node_class(LARGE)}
+    assert any(path.startswith(NODES) for path in site.writes()) is not bool(flags)
 
 
 OUTAGES: list[tuple[str, Node]] = [
     ("its device plugin is gone", node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy=SINGLE)),
     ("one device is broken", node("cpu=8 mem=8Gi gpu=3", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)),
-    ("nothing is told of it", node(policy=SINGLE)),
+    ("its topology is gone", node(policy=SINGLE)),
 ]
 
 
@@ -260,232 +247,186 @@ OUTAGES: list[tuple[str, Node]] = [
         ]
     ),
 )
-@pytest.mark.parametrize("ill", table(OUTAGES))
-async def test_a_controller_that_starts_in_an_outage_changes_no_label(
-    bench: Bench, ill: Node, flags: tuple[str, ...], *, readable: bool
+@pytest.mark.parametrize("degraded", table(OUTAGES))
+async def test_start_during_an_outage_changes_no_label(
+    site: Site, degraded: Node, flags: tuple[str, ...], *, readable: bool
 ) -> None:
     healthy = {"small": SMALL, "large": LARGE}
-    bench.remembers(*healthy.values())
-    labels = {name: node_class(made) for name, made in healthy.items()}
-    for name, made in {"small": SMALL, "large": ill}.items():
-        bench.has(name, replace(made, label=labels[name]))
-    bench.has("new", replace(SMALL, label=None))
+    site.remember(*healthy.values())
+    expected = {name: node_class(made) for name, made in healthy.items()}
+    for name, made in {"small": SMALL, "large": degraded}.items():
+        site.add(name, replace(made, label=expected[name]))
+    site.add("new", replace(SMALL, label=None))
     if not readable:
-        bench.api.failures[SHAPES] = HTTPStatus.FORBIDDEN
-    async with bench.running(*flags) as controller:
-        await controller.until(controller.ready)
+        site.api.failures[SHAPES] = HTTPStatus.FORBIDDEN
 
-        async def labelled() -> bool:
-            return bool(bench.label("new"))
+    async def labelled() -> bool:
+        return bool(site.label("new"))
 
+    async with site.running(*flags) as controller:
         await controller.until(labelled)
         await asyncio.sleep(0.3)
 
-    assert {name: bench.label(name) for name in healthy} == labels
+    assert {name: site.label(name) for name in healthy} == expected
 
 
-async def test_a_node_that_was_rebuilt_is_labelled_anew(bench: Bench) -> None:
-    """Its hardware is another, so it is not ill."""
-    bench.remembers(LARGE)
-    bench.has("large", replace(SMALL, label=node_class(LARGE)))
-    bench.api.put(
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "large", "labels": {}, "uid": "another"}}
-    )
-    async with bench.running() as controller:
-        await controller.until(bench.labelled)
+async def test_rebuilt_node_is_labelled_anew(site: Site) -> None:
+    """It has other hardware, so it is not degraded."""
+    site.remember(LARGE)
+    site.add("large", replace(SMALL, label=node_class(LARGE)))
+    metadata = {"name": "large", "labels": {}, "uid": "another"}
+    site.api.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+    async with site.running() as controller:
+        await controller.until(site.labelled)
 
-    assert bench.label("large") == bench.label("small") == node_class(SMALL)
+    assert site.label("large") == site.label("small") == node_class(SMALL)
 
 
-async def test_before_the_shapes_were_read_no_node_is_looked_at(bench: Bench) -> None:
-    bench.api.failures[SHAPES] = HTTPStatus.INTERNAL_SERVER_ERROR
-    async with bench.running() as controller:
-        await controller.until_told("shapes.failed")
+async def test_nodes_are_watched_after_the_shapes_are_read(site: Site) -> None:
+    site.api.failures[SHAPES] = HTTPStatus.INTERNAL_SERVER_ERROR
+    async with site.running(ready=False) as controller:
+        await controller.until_logged("shapes.failed")
         await asyncio.sleep(0.3)
         assert not await controller.ready()
-        assert NODES not in bench.asked()
-        del bench.api.failures[SHAPES]
+        assert NODES not in site.paths()
+        del site.api.failures[SHAPES]
         await controller.until(controller.ready)
 
 
-async def test_of_two_one_writes_and_the_other_does_when_it_is_gone(bench: Bench) -> None:
-    async with bench.running(*OWN) as second_to_lead, bench.running(*OWN) as other:
-        await second_to_lead.until(second_to_lead.ready)
-        await other.until(other.ready)
-        told = [each.told for each in (second_to_lead, other)]
-        assert sum(len(each.of("lease.acquired")) for each in told) == 1
-        assert sum(len(each.of("certificates.step")) for each in told) == 1
-        [leader] = [each for each in told if each.of("lease.acquired")]
-        [waits] = [each for each in told if each is not leader]
-        assert waits.of("node.labelled") == []
+async def test_only_the_leader_of_two_writes(site: Site) -> None:
+    async with site.running(*OWN) as one, site.running(*OWN) as other:
+        logs = [each.log for each in (one, other)]
+        for event in ("lease.acquired", "certificates.step"):
+            assert sum(len(each.of(event)) for each in logs) == 1
+        [follower] = [each for each in logs if not each.of("lease.acquired")]
+        assert follower.of("node.labelled") == []
 
 
-async def test_it_serves_health_and_metrics_and_nothing_else(bench: Bench) -> None:
-    async with bench.running() as controller:
-        await controller.until(controller.ready)
+async def test_only_health_and_metrics_are_served(site: Site) -> None:
+    async with site.running() as controller:
         pages = {path: (await controller.get(path))[0] for path in ("/healthz", "/metrics", "/mutate", "/")}
         _, metrics = await controller.get("/metrics")
-        [listening] = controller.told.of("server.listening")
+        [listening] = controller.log.of("server.listening")
 
     assert pages == {"/healthz": 200, "/metrics": 200, "/mutate": 404, "/": 404}
     assert 'numalign_cache_entries{cache="machine_reports"} 0.0' in metrics
     assert "port" not in listening
 
 
-async def test_a_component_more_is_a_function_more(bench: Bench) -> None:
-    """Its tasks run beside the others, and readiness waits for it too."""
+async def test_component_adds_tasks_and_a_readiness_check(site: Site) -> None:
     ran = asyncio.Event()
 
-    async def heal() -> None:
+    async def run() -> None:
         ran.set()
         await asyncio.Event().wait()
 
-    def healing(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:
+    def component(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:
         assert controller.namespace(api) == "numalign-system"
-        return Background({"healing": heal}, {"healing": lambda: None if election.leading else "the lease"})
+        return Background(
+            {"component": run}, {"component": lambda: None if election.leading else "the lease"}
+        )
 
-    async with bench.running(components=(healing,)) as controller:
+    async with site.running(components=(component,)):
         await asyncio.wait_for(ran.wait(), 5)
-        await controller.until(controller.ready)
 
-    assert not await bench.labelled()
-
-
-async def test_all_pods_are_watched_only_where_something_is_done_about_them(bench: Bench) -> None:
-    async with bench.running() as controller:
-        await controller.until(controller.ready)
-        await controller.until(bench.labelled)
-        few = [asked.query.get("fieldSelector") for asked in bench.api.asked("LIST", PODS)]
-    async with bench.running("--gates") as controller:
-        await controller.until(controller.ready)
-
-    # Else only those that failed.
-    assert few == ["status.phase=Failed"]
-    assert "fieldSelector" not in bench.api.asked("LIST", PODS)[-1].query
+    assert not await site.labelled()
 
 
-async def test_a_gated_pod_is_kept_off_nodes_that_would_reject_it_or_rejected_such_a_pod(
-    bench: Bench,
+@pytest.mark.parametrize(("flags", "selector"), [((), "status.phase=Failed"), (("--gates",), None)])
+async def test_all_pods_are_watched_only_with_gates(
+    site: Site, flags: tuple[str, ...], selector: str | None
 ) -> None:
-    namespace = {"name": "team", "labels": {"numalign.io/gate": "enabled"}}
-    bench.api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
-    asks = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "5"}
-    spec = {"containers": [{"name": "main", "resources": {"requests": asks, "limits": asks}}]}
+    async with site.running(*flags) as controller:
+        await controller.until(site.labelled)
+
+    assert [call.query.get("fieldSelector") for call in site.api.asked("LIST", PODS)] == [selector]
+
+
+# Gates.
+
+
+def add_gated(site: Site, gpus: int) -> None:
+    site.enable(gate="enabled")
+    requests = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
+    containers = [{"name": "main", "resources": {"requests": requests, "limits": requests}}]
     metadata = {"namespace": "team", "annotations": {"numalign.io/policy": SINGLE}}
-    gated = {**spec, "schedulingGates": [{"name": PLACEMENT_GATE}]}
-    refused = {
-        "phase": "Failed",
-        "reason": "TopologyAffinityError",
-        "startTime": f"{datetime.now(UTC):%FT%TZ}",
-    }
-    bench.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
-    pods = [
-        {"metadata": {**metadata, "name": "first"}, "spec": {**spec, "nodeName": "bare"}, "status": refused},
-        {"metadata": {**metadata, "name": "web"}, "spec": gated},
-    ]
-    for made in pods:
-        bench.api.put({"apiVersion": "v1", "kind": "Pod", **made})
+    status = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": stamp(int(time.time()))}
+    rejected = {"spec": {"containers": containers, "nodeName": "bare"}, "status": status}
+    gated = {"spec": {"containers": containers, "schedulingGates": [{"name": PLACEMENT_GATE}]}}
+    site.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
+    for name, made in {"first": rejected, "web": gated}.items():
+        site.api.put({"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": name}, **made})
 
-    async def lifted() -> bool:
-        pod = bench.api.get("/api/v1/namespaces/team/pods/web")
-        return pod is not None and not pod["spec"].get("schedulingGates")
 
-    async with bench.running("--gates") as controller:
-        await controller.until(lifted)
+async def test_gated_pod_avoids_rejecting_nodes(site: Site) -> None:
+    add_gated(site, gpus=5)
+    async with site.running("--gates") as controller:
+        await controller.until(site.lifted)
 
-    pod = bench.api.get("/api/v1/namespaces/team/pods/web")
-    assert pod
     without = Requirement(NODE_LABEL, Operator.NOT_IN, frozenset({"small", "large", "bare"}))
-    assert scheduling(pod).constraints.terms == (Term((without,)),)
+    assert scheduling(site.pod()).constraints.terms == (Term((without,)),)
 
 
-async def test_a_gated_pod_is_pinned_and_told_of(bench: Bench) -> None:
-    namespace = {"name": "team", "labels": {"numalign.io/gate": "enabled"}}
-    bench.api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
-    intent = {"numalign.io/policy": SINGLE}
-    asks = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}
-    spec = {
-        "schedulingGates": [{"name": PLACEMENT_GATE}],
-        "containers": [{"name": "main", "resources": {"requests": asks, "limits": asks}}],
-    }
-    metadata = {"name": "web", "namespace": "team", "annotations": intent}
-    bench.api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    web = "/api/v1/namespaces/team/pods/web"
+async def test_gated_pod_is_pinned_with_an_event(site: Site) -> None:
+    add_gated(site, gpus=1)
 
-    async def lifted() -> bool:
-        pod = bench.api.get(web)
-        return pod is not None and not pod["spec"].get("schedulingGates")
-
-    async def told() -> bool:
-        return bool(bench.api.all("/api/v1/namespaces/team/events"))
+    async def events() -> list[Any]:
+        stored = site.api.all("/api/v1/namespaces/team/events")
+        return [event for event in stored if event["involvedObject"]["name"] == "web"]
 
     async def named() -> bool:
-        labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in bench.api.all(NODES)}
+        labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in site.api.all(NODES)}
         return {name: own.get(NODE_LABEL) for name, own in labels.items()} == {name: name for name in labels}
 
-    # On a busy machine no zone may be found before a patience is over that passes twenty times as fast.
-    async with bench.running("--gates", "--gate-patience-seconds", "0") as controller:
-        await controller.until(lifted)
-        await controller.until(told)
+    # On a busy machine no zone may be chosen before a patience is over that passes twenty times as fast.
+    async with site.running("--gates", "--gate-patience-seconds", "0") as controller:
+        for condition in (site.lifted, events, named):
+            await controller.until(condition)
         _, metrics = await controller.get("/metrics")
-        assert "numalign_gates_lifted_total" in metrics
-        assert 'numalign_topology_nodes{source="exporter"} 2.0' in metrics
-        await controller.until(named)
 
-    pod = bench.api.get(web)
-    assert pod
-    pin = scheduling(pod).pin
+    assert "numalign_gates_lifted_total" in metrics
+    assert 'numalign_topology_nodes{source="exporter"} 2.0' in metrics
+    pin = scheduling(site.pod()).pin
     assert pin
-    assert (
-        pin.node in ("small", "large"),
-        {PINNED_AT, PLACEMENT} <= pod["metadata"]["annotations"].keys(),
-    ) == (True, True)
-    [event] = bench.api.all("/api/v1/namespaces/team/events")
-    assert event["reason"] == "NUMAPinned"
+    assert pin.node in ("small", "large")
+    assert {PINNED_AT, PLACEMENT} <= site.pod()["metadata"]["annotations"].keys()
+    assert [event["reason"] for event in await events()] == ["NUMAPinned"]
 
 
-async def test_a_policy_that_is_wrong_stops_it(bench: Bench, tmp_path: Path) -> None:
+# Errors.
+
+
+async def test_bad_policy_stops_the_controller(site: Site, tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text("defaults: [{gate: yes please}]")
-    program = ControllerProgram(
-        bench.settings("--gates", "--policy", str(policy)), bench.told.log, CollectorRegistry()
-    )
+    settings = site.settings("--gates", "--policy", str(policy))
 
     with pytest.raises(BadPolicy, match=r"defaults\[0\].gate"):
-        await program.serve(Stop())
+        await ControllerProgram(settings, site.log.log, CollectorRegistry()).serve(Stop())
 
 
-async def test_without_an_api_server_it_waits_and_says_so(bench: Bench) -> None:
-    await bench.api.stop()
-    async with bench.running(*OWN) as controller:
-        await controller.until_told("certificates.failing")
-        await controller.until_told("lease.failed")
-        code, said = await controller.get("/readyz")
-        await bench.api.start()
+async def test_missing_kubeconfig_stops_the_controller(site: Site, tmp_path: Path) -> None:
+    settings = site.settings().model_copy(update={"kubeconfig": str(tmp_path / "none")})
+
+    with pytest.raises(Unconfigured, match="there is no kubeconfig"):
+        await ControllerProgram(settings, site.log.log, CollectorRegistry()).serve(Stop())
+
+
+async def test_controller_waits_for_an_unreachable_cluster(site: Site) -> None:
+    await site.api.stop()
+    async with site.running(*OWN, ready=False) as controller:
+        await controller.until_logged("certificates.failing")
+        await controller.until_logged("lease.failed")
+        code, page = await controller.get("/readyz")
+        await site.api.start()
         await controller.until(controller.ready)
-        await controller.until(bench.labelled)
+        await controller.until(site.labelled)
 
-    waiting = orjson.loads(said)["waiting_for"]
+    waiting = orjson.loads(page)["waiting_for"]
     assert code == HTTPStatus.SERVICE_UNAVAILABLE
     assert "cannot be reached" in waiting["certificates"]
     assert waiting["snapshot"]
 
-
-async def test_a_missing_kubeconfig_stops_it(bench: Bench, tmp_path: Path) -> None:
-    chosen = bench.settings().model_copy(update={"kubeconfig": str(tmp_path / "none")})
-
-    with pytest.raises(Unconfigured, match="there is no kubeconfig"):
-        await ControllerProgram(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
-
-
-async def test_a_dry_run_tells_what_would_change_and_changes_nothing(bench: Bench) -> None:
-    said = await dry_run(bench.settings("--dry-run"))
-
-    assert [line.split(":")[0] for line in said.splitlines()] == ["large", "small"]
-    assert bench.writes() == []
-
-
-# What it may not do, it says, and does not do.
 
 UNKNOWN, DENIED = HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN
 WATCH = {UNKNOWN: "watch.unauthorized", DENIED: "watch.forbidden"}
@@ -496,23 +437,23 @@ FAILED, FAILING, UNPUBLISHED = (
     dict.fromkeys((UNKNOWN, DENIED), event)
     for event in ("lease.failed", "certificates.failing", "certificates.unpublished")
 )
-NOTHING: tuple[str, ...] = ()
+NO_FLAGS: tuple[str, ...] = ()
 KUBELETS = ("--kubelet-configs=true",)
 
 Where = str | tuple[str, str]
 
 CLOSED: list[tuple[str, tuple[str, ...], Where, dict[HTTPStatus, str], bool]] = [
-    # what is closed the flags   where                         what is said  whether it gets ready
-    ("nodes",        NOTHING,    NODES,                        WATCH,        False),
-    ("topologies",   NOTHING,    TOPOLOGIES,                   WATCH,        False),
-    ("namespaces",   NOTHING,    NAMESPACES,                   WATCH,        False),
-    ("failed pods",  NOTHING,    PODS,                         WATCH,        True),
+    # what is closed the flags   where                         the event     whether it gets ready
+    ("nodes",        NO_FLAGS,    NODES,                        WATCH,        False),
+    ("topologies",   NO_FLAGS,    TOPOLOGIES,                   WATCH,        False),
+    ("namespaces",   NO_FLAGS,    NAMESPACES,                   WATCH,        False),
+    ("failed pods",  NO_FLAGS,    PODS,                         WATCH,        True),
     ("all pods",     ("--gates",), PODS,                       WATCH,        False),
-    ("the lease",    NOTHING,    f"{LEASES}/{LEASE}",          FAILED,       True),
-    ("a new lease",  NOTHING,    ("POST", LEASES),             FAILED,       True),
-    ("the shapes",   NOTHING,    SHAPES,                       KEEP,         True),
-    ("labels",       NOTHING,    ("PATCH", f"{NODES}/small"),  LABEL,        True),
-    ("the Secret",   OWN,        KEPT,                         FAILING,      False),
+    ("the lease",    NO_FLAGS,    f"{LEASES}/{LEASE}",          FAILED,       True),
+    ("a new lease",  NO_FLAGS,    ("POST", LEASES),             FAILED,       True),
+    ("the shapes",   NO_FLAGS,    SHAPES,                       KEEP,         True),
+    ("labels",       NO_FLAGS,    ("PATCH", f"{NODES}/small"),  LABEL,        True),
+    ("the Secret",   OWN,        SECRET,                         FAILING,      False),
     ("a new Secret", OWN,        ("POST", SECRETS),            FAILING,      False),
     ("our webhooks", OWN,        CALLERS,                      UNPUBLISHED,  True),
     ("their bundle", OWN,        ("PATCH", CALLERS),           UNPUBLISHED,  True),
@@ -522,8 +463,8 @@ CLOSED: list[tuple[str, tuple[str, ...], Where, dict[HTTPStatus, str], bool]] = 
 
 @pytest.mark.parametrize("status", [UNKNOWN, DENIED], ids=["401", "403"])
 @pytest.mark.parametrize(("flags", "where", "events", "ready"), table(CLOSED))
-async def test_a_right_that_is_missing_is_said_and_what_it_is_for_is_not_done(  # noqa: PLR0913  a table
-    bench: Bench,
+async def test_missing_permission_is_logged(  # noqa: PLR0913  a table
+    site: Site,
     flags: tuple[str, ...],
     where: Where,
     events: dict[HTTPStatus, str],
@@ -531,158 +472,113 @@ async def test_a_right_that_is_missing_is_said_and_what_it_is_for_is_not_done(  
     *,
     ready: bool,
 ) -> None:
-    bench.api.failures[where] = status
-    async with bench.running(*flags) as controller:
-        await controller.until_told(events[status])
-        if ready:
-            await controller.until(controller.ready)
+    site.api.failures[where] = status
+    async with site.running(*flags, ready=ready) as controller:
+        await controller.until_logged(events[status])
         assert await controller.ready() is ready
 
 
-# Pods that a kubelet refused.
+# Pods that a kubelet rejected.
 
-PODS_OF_TEAM = "/api/v1/namespaces/team/pods"
-EVENTS_OF_TEAM = "/api/v1/namespaces/team/events"
 SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
 HEAL = ("--heal", "--label-nodes=false")
-
-
-def refuse(bench: Bench, *, heal: str | None = "failed", **others: str) -> None:
-    """A ReplicaSet of which the small node refused five pods, one after another, before one came to run."""
-    labels = {f"numalign.io/{key}": value for key, value in {"heal": heal, **others}.items() if value}
-    bench.api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": labels}})
-    now = int(time.time())
-    for number in range(5):
-        failure = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": stamp(now - 9 + number)}
-        bench.api.put(a_pod(f"refused-{number}", failure))
-    bench.api.put(a_pod("web-x", {"phase": "Running", "startTime": stamp(now)}))
 
 
 def stamp(at: int) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def a_pod(name: str, status: dict[str, str]) -> Any:  # noqa: ANN401  JSON
-    made = world.raw("cpu=8 mem=1Gi", policy=SINGLE)
-    metadata = {"name": name, "namespace": "team", "ownerReferences": [SET]}
-    return {**made, "metadata": metadata, "spec": {**made["spec"], "nodeName": "small"}, "status": status}
+def reject(site: Site, **labels: str) -> None:
+    """A ReplicaSet of which the small node rejected five pods, one after another, before one came to run."""
+    site.enable(**labels)
+    now = int(time.time())
+    failure = {"phase": "Failed", "reason": "TopologyAffinityError"}
+    statuses = {f"rejected-{at}": {**failure, "startTime": stamp(now - 9 + at)} for at in range(5)}
+    statuses["web-x"] = {"phase": "Running", "startTime": stamp(now)}
+    for name, status in statuses.items():
+        made = conftest.raw("cpu=8 mem=1Gi", policy=SINGLE)
+        metadata = {"name": name, "namespace": "team", "ownerReferences": [SET]}
+        spec = {**made["spec"], "nodeName": "small"}
+        site.api.put({**made, "metadata": metadata, "spec": spec, "status": status})
 
 
-def left(bench: Bench) -> list[str]:
-    """The pods that are there."""
-    return sorted(pod["metadata"]["name"] for pod in bench.api.all(PODS))
+def pods(site: Site) -> list[str]:
+    return sorted(pod["metadata"]["name"] for pod in site.api.all(PODS))
 
 
-def told_of(bench: Bench, reason: str) -> list[tuple[str, str]]:
-    """The kind and name of what events with a reason are about."""
-    involved = [
-        event["involvedObject"] for event in bench.api.all("/api/v1/events") if event["reason"] == reason
-    ]
-    return sorted((each["kind"], each["name"]) for each in involved)
+def events(site: Site, reason: str) -> list[tuple[str, str]]:
+    """The kind and name of the objects of events with a reason."""
+    objects = [each["involvedObject"] for each in site.api.all("/api/v1/events") if each["reason"] == reason]
+    return sorted((each["kind"], each["name"]) for each in objects)
 
 
-KEPT_PODS = ["refused-2", "refused-3", "refused-4", "web-x"]
+async def test_oldest_rejected_pods_are_deleted_once(site: Site) -> None:
+    """Also if the controller starts again."""
+    reject(site, heal="failed")
 
+    async def done() -> bool:
+        return len(pods(site)) == 4 and len(events(site, "NUMARefusedRemoved")) == 2
 
-async def test_refused_pods_are_told_of_and_the_oldest_removed_where_their_namespace_says_so(
-    bench: Bench,
-) -> None:
-    refuse(bench)
-    async with bench.running(*HEAL) as controller:
-
-        async def removed() -> bool:
-            return left(bench) == KEPT_PODS and len(told_of(bench, "NUMARefusedRemoved")) == 2
-
-        await controller.until(removed)
-        await asyncio.sleep(0.3)
-
-    assert told_of(bench, "NUMARefused") == [("Pod", f"refused-{number}") for number in range(5)]
-    assert told_of(bench, "NUMARefusedRemoved") == [("ReplicaSet", "web")] * 2
-    assert left(bench) == KEPT_PODS
-
-
-async def test_a_controller_that_starts_again_removes_nothing_more_and_tells_nothing_twice(
-    bench: Bench,
-) -> None:
-    refuse(bench)
     for _ in range(2):
-        async with bench.running(*HEAL) as controller:
-            await controller.until_told("pod.refused")
-
-            async def told() -> bool:
-                events = told_of(bench, "NUMARefused"), told_of(bench, "NUMARefusedRemoved")
-                return [*map(len, events)] == [5, 2]
-
-            await controller.until(told)
+        async with site.running(*HEAL, ready=False) as controller:
+            await controller.until_logged("pod.refused")
+            await controller.until(done)
             await asyncio.sleep(0.5)
 
-    assert len([asked for asked in bench.api.requests if asked.method == "DELETE"]) == 2
-    assert len(told_of(bench, "NUMARefused")) == 5
-    assert len(told_of(bench, "NUMARefusedRemoved")) == 2
-    assert left(bench) == KEPT_PODS
+    assert pods(site) == ["rejected-2", "rejected-3", "rejected-4", "web-x"]
+    assert len([call for call in site.api.requests if call.method == "DELETE"]) == 2
+    assert events(site, "NUMARefused") == [("Pod", f"rejected-{number}") for number in range(5)]
+    assert events(site, "NUMARefusedRemoved") == [("ReplicaSet", "web")] * 2
 
 
 @pytest.mark.parametrize(
-    ("flags", "heal"),
+    ("flags", "labels", "reported"),
     table(
         [
-            ("it is off", ("--gates", "--label-nodes=false"), "failed"),
-            ("nothing is on", ("--label-nodes=false",), "failed"),
-            ("the namespace says nothing", HEAL, None),
-            ("the namespace says none", HEAL, "none"),
-            ("the namespace says nonsense", HEAL, "yes"),
+            ("healing is off", ("--gates", "--label-nodes=false"), {"heal": "failed"}, 5),
+            ("all is off", NO_LABELS, {"heal": "failed"}, 5),
+            ("the namespace has no label", HEAL, {}, 5),
+            ("the label is nonsense", HEAL, {"heal": "yes"}, 5),
+            ("the namespace is exempt", HEAL, {"heal": "failed", "admission": "disabled"}, 0),
+            ("all is off and it is exempt", NO_LABELS, {"heal": "failed", "admission": "disabled"}, 0),
         ]
     ),
 )
-async def test_no_pod_is_removed_where(bench: Bench, flags: tuple[str, ...], heal: str | None) -> None:
-    refuse(bench, heal=heal)
-    async with bench.running(*flags) as controller:
+async def test_rejected_pods_stay_if(
+    site: Site, flags: tuple[str, ...], labels: dict[str, str], reported: int
+) -> None:
+    reject(site, **labels)
 
-        async def told() -> bool:
-            return len(told_of(bench, "NUMARefused")) == 5
+    async def done() -> bool:
+        return len(events(site, "NUMARefused")) == reported
 
-        await controller.until(told)
+    async with site.running(*flags) as controller:
+        await controller.until_logged("lease.acquired")
+        await controller.until(done)
         await asyncio.sleep(0.3)
 
-    assert len(left(bench)) == 6
-    assert [asked for asked in bench.api.requests if asked.method == "DELETE"] == []
+    assert (len(pods(site)), len(events(site, "NUMARefused"))) == (6, reported)
+    assert [call for call in site.api.requests if call.method == "DELETE"] == []
 
 
-@pytest.mark.parametrize("flags", [HEAL, NO_LABELS])
-async def test_a_namespace_that_numalign_leaves_alone_is_left_alone(
-    bench: Bench, flags: tuple[str, ...]
-) -> None:
-    refuse(bench, admission="disabled")
-    async with bench.running(*flags) as controller:
-        await controller.until(controller.ready)
-        await controller.until_told("lease.acquired")
-        await asyncio.sleep(0.5)
-
-    assert (len(left(bench)), told_of(bench, "NUMARefused")) == (6, [])
+DELETIONS = [
+    f"pod team/rejected-{number} would be deleted: the kubelet of small rejected it (TopologyAffinityError),"
+    " and web-x was created since"
+    for number in range(2)
+]
 
 
 @pytest.mark.parametrize(
-    ("heal", "said"),
-    table(
-        [
-            (
-                "failed",
-                "failed",
-                [
-                    f"pod team/refused-{number} would be deleted: the kubelet of small rejected it"
-                    " (TopologyAffinityError), and web-x was created since"
-                    for number in range(2)
-                ],
-            ),
-            ("nothing", None, ["no rejected pod would be deleted"]),
-        ]
-    ),
+    ("labels", "lines"),
+    [({"heal": "failed"}, DELETIONS), ({}, ["no rejected pod would be deleted"])],
+    ids=["failed", "no label"],
 )
-async def test_a_dry_run_tells_which_refused_pods_would_go(
-    bench: Bench, heal: str | None, said: list[str]
+async def test_dry_run_lists_changes_and_writes_nothing(
+    site: Site, labels: dict[str, str], lines: list[str]
 ) -> None:
-    refuse(bench, heal=heal)
-    lines = (await dry_run(bench.settings("--dry-run", "--heal"))).splitlines()
+    reject(site, **labels)
+    text = await dry_run(site.settings("--dry-run", "--heal"))
 
-    assert [line for line in lines if "rejected" in line] == said
-    assert bench.writes() == []
+    assert [line.split(":")[0] for line in text.splitlines()[:2]] == ["large", "small"]
+    assert [line for line in text.splitlines() if "rejected" in line] == lines
+    assert site.writes() == []

@@ -1,4 +1,4 @@
-"""The shapes are kept where all replicas read them: read before they are written, and written seldom."""
+"""The shapes are in a ConfigMap that all replicas read: read before each write, and written seldom."""
 
 import asyncio
 import copy
@@ -12,93 +12,81 @@ import pytest
 
 from controller.shapes import PATIENCE_SECONDS, ShapeWriter, differs
 from numalign.kube.decode import shapes
-from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Unreachable
+from numalign.kube.errors import Conflict, Forbidden, NotFound, Unreachable
 from numalign.model.node import Node
 from numalign.shapes import LeftOut, ShapeHistory
 from numalign.shapes.history import RememberedShapes
 from numalign.shapes.identity import Identity
-from tests.unit.controller.conftest import Steps
+from tests.unit.controller.conftest import Replica
 from tests.worlds.clock import Clock
 from tests.worlds.notation import node, table
 
 HOME = "/api/v1/namespaces/numalign-system/configmaps"
 PATH = f"{HOME}/numalign-shapes"
+WHAT = "configmap numalign-system/numalign-shapes"
 SMALL, LARGE = node("cpu=8 gpu=1", "cpu=8 gpu=1"), node("cpu=8 gpu=4", "cpu=8 gpu=4")
-ILL = node("cpu=8", "cpu=8")
+DEGRADED = node("cpu=8", "cpu=8")
 HOUR = 3600.0
 Json = dict[str, Any]
 
 
 @dataclass
 class ConfigMap:
-    """The one object, as an API server keeps it; `broken` is raised in place of any answer.
+    """The object on an API server; `broken` is raised by every call.
 
-    What is `raced` is written by somebody else right after the next read.
+    `raced` is written by another replica right after the next read.
     """
 
     clock: Clock
     stored: Json | None = None
     broken: Exception | None = None
-    slow: bool = False
     reads: list[float] = field(default_factory=list)
     writes: list[float] = field(default_factory=list)
     raced: RememberedShapes | None = None
 
     async def get(self, path: str, *, what: str, most: int | None = None) -> object:
-        """The object."""
-        assert (path, what) == (PATH, "configmap numalign-system/numalign-shapes")
-        assert most
+        assert (path, what, bool(most)) == (PATH, WHAT, True)
         self.reads.append(self.clock.seconds)
-        await self._answer()
+        self._answer()
         if self.stored is None:
             raise NotFound(what)
-        found = copy.deepcopy(self.stored)
+        stored = copy.deepcopy(self.stored)
         if self.raced:
-            self.holds(self.raced)
+            self.store(shapes.encode(self.raced))
             self.raced = None
-        return found
+        return stored
 
     async def create(self, path: str, body: Any, *, what: str) -> object:  # noqa: ANN401  JSON
-        """Make it."""
-        assert (path, what) == (HOME, "configmap numalign-system/numalign-shapes")
-        await self._answer()
+        assert (path, what) == (HOME, WHAT)
+        self._answer()
         if self.stored is not None:
             raise Conflict(what)
         return self._put(body)
 
     async def replace(self, path: str, body: Any, *, what: str) -> object:  # noqa: ANN401  JSON
-        """Replace it, unless it was changed meanwhile."""
         assert path == PATH
-        await self._answer()
+        self._answer()
         if self.stored is None or body["metadata"]["resourceVersion"] != self.version:
             raise Conflict(what)
         return self._put(body)
 
-    def holds(self, memory: RememberedShapes) -> None:
-        """Somebody else wrote this."""
-        self.edited(dict(shapes.encode(memory)))
-
-    def edited(self, data: Mapping[str, str]) -> None:
-        """Somebody else wrote whatever this is."""
+    def store(self, data: Mapping[str, str]) -> None:
+        """Another client wrote this."""
         version = str(int(self.version) + 1)
         metadata = {"name": "numalign-shapes", "labels": {"team": "a"}, "resourceVersion": version}
         self.stored = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
 
     @property
     def version(self) -> str:
-        """Of the object, as it is stored."""
         return self.stored["metadata"]["resourceVersion"] if self.stored else "1"
 
     @property
     def memory(self) -> RememberedShapes:
-        """What whoever reads it knows."""
         memory, mistakes = shapes.decode(self.stored)
         assert mistakes == ()
         return memory
 
-    async def _answer(self) -> None:
-        if self.slow:
-            raise TimeoutError
+    def _answer(self) -> None:
         if self.broken:
             raise self.broken
 
@@ -110,98 +98,91 @@ class ConfigMap:
 
 
 @dataclass
-class World(Steps):
-    """A shape writer that runs second by second, its book, and the ConfigMap. It `leads` if it is asked."""
+class ShapeReplica(Replica):
+    """A shape writer, its book, and the ConfigMap, which it reaches through `api` if there is one."""
+
+    api: Any = None
+    nodes_known: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.configmap = ConfigMap(self.clock)
         self.book = ShapeHistory(wall=self.clock)
-        self.nodes_known = True
         self.writer = ShapeWriter(
-            self.configmap,
+            self.api or self.configmap,
             namespace="numalign-system",
             book=self.book,
             leading=self.leading,
             nodes_known=lambda: self.nodes_known,
-            log=self.told.log,
+            log=self.log.log,
             registry=self.registry,
             wall=self.clock,
             clock=self.clock,
             sleep=self.sleep,
         )
 
-    def has(self, name: str, made: Node, label: str | None = None) -> Node:
-        """A node is seen like this; gives it with its health."""
-        return self.book.update_node(replace(made, name=name, label=label), identity=Identity())
+    def observe(self, name: str, made: Node) -> Node:
+        """A node is like this now; return it with its health."""
+        return self.book.update_node(replace(made, name=name, label=None), identity=Identity())
 
     async def run(self, seconds: float) -> list[float]:
-        """Go on for so long; gives when something was written."""
+        """Go on for so long; return the times of writes."""
         before = len(self.configmap.writes)
         await self.pass_by(seconds)
         return self.configmap.writes[before:]
 
-    def count(self, result: str) -> float:
-        """How many writes ended so."""
-        return self.registry.get_sample_value("numalign_shape_writes_total", {"result": result}) or 0
+    def writes(self, result: str) -> float:
+        return self.count("shape_writes_total", result=result)
 
 
 @contextmanager
-def keeping(work: World) -> Iterator[World]:
-    """The keeper runs inside the `with`."""
-    task = asyncio.create_task(work.writer.run())
-    try:
+def writing(*small: str, **fields: Any) -> Iterator[ShapeReplica]:  # noqa: ANN401  of a ShapeReplica
+    """A replica that runs, and sees these small nodes."""
+    work = ShapeReplica(**fields)
+    for name in small:
+        work.observe(name, SMALL)
+    with work.running(work.writer.run):
         yield work
-    finally:
-        task.cancel()
 
 
-def remembered(
-    *nodes: Node, seen: float = 1e6, losses: Mapping[str, float] | None = None
-) -> RememberedShapes:
-    """What somebody remembers who saw these nodes."""
+def remembered(*nodes: Node, seen: float = 1e6, losses: Mapping[str, float] = {}) -> RememberedShapes:
+    """The memory of a replica that saw these nodes."""
     book = ShapeHistory(wall=lambda: seen)
     for each in nodes:
         book.update_node(each, identity=Identity())
-    return RememberedShapes(book.to_remember().shapes, dict(losses or {}))
+    return RememberedShapes(book.to_remember().shapes, dict(losses))
 
 
 def classes(memory: RememberedShapes) -> set[str]:
-    """The classes of the shapes."""
     return {each.shape.node_class for each in memory.shapes}
 
 
 A, B = replace(SMALL, name="a"), replace(LARGE, name="b")
+[B_CLASS] = classes(remembered(B))
 
 
-# What is written.
-
-
-async def test_what_is_here_is_written_once_and_then_only_now_and_then() -> None:
-    work = World()
-    work.has("a", SMALL)
-    with keeping(work):
+async def test_present_shape_is_written_once_and_refreshed() -> None:
+    with writing("a") as work:
         assert len(await work.run(3)) == 1
         assert await work.run(HOUR) == []
         assert len(await work.run(4 * HOUR)) == 1
 
     assert classes(work.configmap.memory) == classes(remembered(A))
-    assert work.count("written") == 2
-    last = work.told.of("shapes.written")[-1]
+    assert work.writes("written") == 2
+    last = work.log.of("shapes.written")[-1]
     assert (last["shapes"], last["degraded"], last["left_out"]) == (1, 0, 0)
-    assert last["bytes"] == work.registry.get_sample_value("numalign_shape_bytes")
+    assert last["bytes"] == work.count("shape_bytes")
 
 
-async def test_where_there_is_nothing_to_keep_nothing_is_written() -> None:
-    with keeping(World()) as work:
+async def test_empty_memory_is_not_written() -> None:
+    with writing() as work:
         assert await work.run(HOUR) == []
 
 
-async def test_what_changes_is_written_at_most_once_a_minute() -> None:
-    work = World()
-    with keeping(work):
+async def test_changes_are_written_at_most_once_a_minute() -> None:
+    with writing() as work:
         for count in range(1, 60):
-            work.has("a", node(f"cpu=8 gpu={count}", "cpu=8 gpu=1"))
+            work.observe("a", node(f"cpu=8 gpu={count}", "cpu=8 gpu=1"))
             await work.run(10)
 
     times = work.configmap.writes
@@ -209,54 +190,46 @@ async def test_what_changes_is_written_at_most_once_a_minute() -> None:
     assert min(late - early for early, late in pairwise(times)) >= 60
 
 
-async def test_a_loss_is_written_and_that_it_is_over() -> None:
-    work = World()
-    work.has("a", SMALL)
-    with keeping(work):
+async def test_loss_is_written_and_removed_again() -> None:
+    with writing("a") as work:
         await work.run(100)
-        assert work.has("a", ILL).health
+        assert work.observe("a", DEGRADED).health
         began = work.clock.seconds
         await work.run(130)
         assert work.configmap.memory.losses == {"a": pytest.approx(began, abs=1)}
-        work.has("a", SMALL)
+        work.observe("a", SMALL)
         await work.run(130)
 
     assert work.configmap.memory.losses == {}
 
 
-async def test_what_is_remembered_of_losses_stays_until_nodes_are_seen() -> None:
-    work = World()
-    work.configmap.holds(remembered(SMALL, losses={"a": 1e6}))
-    work.nodes_known = False
-    with keeping(work):
+async def test_remembered_losses_stay_until_nodes_are_known() -> None:
+    with writing(nodes_known=False) as work:
+        work.configmap.store(shapes.encode(remembered(SMALL, losses={"a": 1e6})))
         await work.run(200)
         assert work.configmap.writes == []
-        work.has("b", SMALL)
+        work.observe("b", SMALL)
         work.nodes_known = True
         await work.run(130)
 
     assert work.configmap.memory.losses == {}
 
 
-async def test_when_the_last_node_of_a_shape_was_here_is_written() -> None:
-    work = World()
-    work.has("a", SMALL)
-    with keeping(work):
+async def test_time_of_the_last_node_of_a_shape_is_written() -> None:
+    with writing("a") as work:
         await work.run(2 * HOUR)
         work.book.retain_nodes(set())
-        left = work.clock.seconds
+        end = work.clock.seconds
         assert len(await work.run(200)) == 1
         assert await work.run(10 * HOUR) == []
 
-    [known] = work.configmap.memory.shapes
-    assert known.seen == pytest.approx(left, abs=2)
+    [shape] = work.configmap.memory.shapes
+    assert shape.seen == pytest.approx(end, abs=2)
 
 
-async def test_what_others_wrote_is_taken_in_and_kept() -> None:
-    work = World()
-    work.configmap.holds(remembered(B, seen=9e5))
-    work.has("a", SMALL)
-    with keeping(work):
+async def test_shapes_and_labels_of_others_stay() -> None:
+    with writing("a") as work:
+        work.configmap.store(shapes.encode(remembered(B, seen=9e5)))
         await work.run(30)
 
     assert classes(work.configmap.memory) == classes(remembered(A, B))
@@ -265,39 +238,27 @@ async def test_what_others_wrote_is_taken_in_and_kept() -> None:
     assert {each.shape.node_class: each.seen for each in work.book.shapes()}[B_CLASS] == 9e5
 
 
-[B_CLASS] = classes(remembered(B))
-
-
-async def test_nothing_is_written_over_what_was_not_read() -> None:
-    work = World()
-    work.has("a", SMALL)
-    work.configmap.holds(RememberedShapes())
-    work.configmap.raced = remembered(B)
-    with keeping(work):
+async def test_write_after_a_race_conflicts_and_reads_again() -> None:
+    with writing("a") as work:
+        work.configmap.store({})
+        work.configmap.raced = remembered(B)
         assert await work.run(1) == []
-        assert work.count("conflict") == 1
+        assert work.writes("conflict") == 1
         assert len(await work.run(30)) == 1
 
     assert classes(work.configmap.memory) == classes(remembered(A, B))
 
 
-async def test_what_was_deleted_is_written_again() -> None:
-    work = World()
-    work.has("a", SMALL)
-    with keeping(work):
+async def test_deleted_configmap_is_written_again() -> None:
+    with writing("a") as work:
         await work.run(3)
         work.configmap.stored = None
         assert len(await work.run(130)) == 1
 
 
-# Who writes.
-
-
-async def test_who_does_not_lead_reads_and_writes_nothing() -> None:
-    work = World(leads=False)
-    work.has("a", SMALL)
-    work.configmap.holds(remembered(B))
-    with keeping(work):
+async def test_replica_without_the_lead_only_reads() -> None:
+    with writing("a", leads=False) as work:
+        work.configmap.store(shapes.encode(remembered(B)))
         assert await work.run(HOUR) == []
         assert work.writer.read
         assert B_CLASS in {each.shape.node_class for each in work.book.shapes()}
@@ -306,106 +267,77 @@ async def test_who_does_not_lead_reads_and_writes_nothing() -> None:
         assert len(await work.run(5)) == 1
 
 
-async def test_the_lead_is_asked_for_before_every_write() -> None:
-    # When it is due, when it is looked at, when it was read; not any more when it would be written.
-    work = World(leads_for=3)
-    work.has("a", SMALL)
-    with keeping(work):
+async def test_lead_is_checked_before_every_write() -> None:
+    # When it is due, when it reads, and after reading; no longer before the write.
+    with writing("a", leads_for=3) as work:
         assert await work.run(10) == []
         assert work.configmap.reads
 
 
-# What goes wrong.
-
-
-async def test_a_broken_one_is_told_its_readable_keys_are_kept_and_it_is_written_anew() -> None:
-    work = World()
-    work.configmap.edited({**shapes.encode(remembered(B)), "mine": "{", "other.12345678": "[[["})
-    with keeping(work):
+async def test_unreadable_keys_are_logged_and_replaced() -> None:
+    with writing() as work:
+        work.configmap.store({**shapes.encode(remembered(B)), "mine": "{", "other.12345678": "[[["})
         assert len(await work.run(3)) == 1
         assert await work.run(HOUR) == []
 
     assert classes(work.configmap.memory) == {B_CLASS}
-    [line] = work.told.of("shapes.unreadable")
+    [line] = work.log.of("shapes.unreadable")
     assert len(line["errors"]) == 2
 
 
-async def test_one_that_stays_broken_is_told_once() -> None:
-    work = World(leads=False)
-    work.configmap.edited({"mine": "{"})
-    with keeping(work):
+async def test_unreadable_keys_of_a_follower_are_logged_once() -> None:
+    with writing(leads=False) as work:
+        work.configmap.store({"mine": "{"})
         await work.run(HOUR)
 
-    assert len(work.told.of("shapes.unreadable")) == 1
+    assert len(work.log.of("shapes.unreadable")) == 1
 
 
 @pytest.mark.parametrize(
-    ("stored"),
-    [{}, {"data": []}, {"data": {"a": 1}}, {"metadata": [], "data": None}, [], "text", None],
-    ids=repr,
+    "stored", [{"data": []}, {"data": {"a": 1}}, {"metadata": [], "data": None}, [], "text"], ids=repr
 )
-async def test_what_is_no_configmap_does_no_harm(stored: Any) -> None:  # noqa: ANN401  whatever comes
-    work = World(leads=False)
-    work.has("a", SMALL)
-    work.configmap.stored = stored
-    with keeping(work):
+async def test_odd_configmap_does_no_harm(stored: Any) -> None:  # noqa: ANN401  any answer
+    with writing("a", leads=False) as work:
+        work.configmap.stored = stored
         await work.run(10)
 
     assert classes(work.book.to_remember()) == classes(remembered(A))
 
 
-async def test_a_right_that_is_missing_is_said_once_and_nobody_waits_for_it() -> None:
-    work = World()
-    work.configmap.broken = Forbidden("not allowed to get configmaps")
-    with keeping(work):
+async def test_denied_read_ends_the_wait_for_shapes() -> None:
+    with writing() as work:
+        work.configmap.broken = Forbidden("not allowed to get configmaps")
         await work.run(1)
         await asyncio.wait_for(work.writer.answered(), 1)
-        await work.run(HOUR)
 
     assert not work.writer.read
-    assert len(work.told.of("shapes.forbidden")) == 1
-    assert work.count("forbidden") == len(work.configmap.reads)
 
 
-FAILURES: list[tuple[str, ClusterError | None, bool]] = [
-    # what happens         what is raised              whether nobody answers
-    ("nobody is there",    Unreachable("no answer"),   False),
-    ("nobody answers",     None,                       True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("broken", "slow"), table(FAILURES))
-async def test_an_api_server_in_trouble_is_waited_for_and_not_for_ever(
-    broken: ClusterError | None, *, slow: bool
-) -> None:
-    work = World()
-    work.has("a", SMALL)
-    work.configmap.broken, work.configmap.slow = broken, slow
-    waiting = asyncio.create_task(work.writer.answered())
-    with keeping(work):
+@pytest.mark.parametrize("broken", [Unreachable("no answer"), TimeoutError()], ids=["unreachable", "slow"])
+async def test_wait_for_shapes_ends_after_its_patience(broken: Exception) -> None:
+    with writing("a") as work:
+        work.configmap.broken = broken
+        waiting = asyncio.create_task(work.writer.answered())
         await work.run(PATIENCE_SECONDS - 1)
         assert not waiting.done()
         await work.run(3)
         await asyncio.wait_for(waiting, 1)
         assert not work.writer.read
-        work.configmap.broken, work.configmap.slow = None, False
+        work.configmap.broken = None
         assert len(await work.run(10)) == 1
 
     assert work.writer.read
-    assert work.count("failed") == len(work.told.of("shapes.failed")) >= 5
+    assert work.writes("failed") == len(work.log.of("shapes.failed")) >= 5
 
 
-async def test_once_it_was_read_a_failure_is_followed_by_a_minute() -> None:
-    work = World(leads=False)
-    with keeping(work):
+async def test_failures_after_the_first_read_come_once_a_minute() -> None:
+    with writing(leads=False) as work:
         await work.run(3)
         work.configmap.broken = Unreachable("no answer")
         await work.run(600)
 
-    assert len(work.told.of("shapes.failed")) <= 11
+    assert len(work.log.of("shapes.failed")) <= 11
 
-
-# When it is written anew.
 
 NOW = 1e6
 HERE = remembered(A, seen=NOW)
@@ -419,11 +351,10 @@ OF_ONE = replace(HERE, shapes=(replace(HERE.shapes[0], only_node="n"),))
     table(
         [
             ("the same", HERE, HERE, False),
-            ("nothing and nothing", RememberedShapes(), RememberedShapes(), False),
             ("a shape more", remembered(A, B), HERE, True),
             ("a shape less", HERE, remembered(A, B), True),
-            ("here, and written an hour ago", HERE, remembered(A, seen=NOW - HOUR), False),
-            ("here, and written five hours ago", HERE, remembered(A, seen=NOW - 5 * HOUR), True),
+            ("present, and written an hour ago", HERE, remembered(A, seen=NOW - HOUR), False),
+            ("present, and written five hours ago", HERE, remembered(A, seen=NOW - 5 * HOUR), True),
             ("gone, as is written", GONE, remembered(A, seen=NOW - 10 * HOUR - 30), False),
             ("gone later than is written", GONE, remembered(A, seen=NOW - 11 * HOUR), True),
             ("several nodes had it", HERE, OF_ONE, True),
@@ -432,12 +363,13 @@ OF_ONE = replace(HERE, shapes=(replace(HERE.shapes[0], only_node="n"),))
             ("others are left out", LACKS, replace(HERE, left_out=LeftOut(NOW, frozenset("a"))), True),
             ("left out since an hour ago", LACKS, replace(HERE, left_out=LeftOut(NOW - HOUR)), False),
             ("left out since five hours ago", LACKS, replace(HERE, left_out=LeftOut(NOW - 5 * HOUR)), True),
-            ("a node is ill", replace(HERE, losses={"a": NOW}), HERE, True),
-            ("a node is well again", HERE, replace(HERE, losses={"a": NOW}), True),
-            ("ill since then", replace(HERE, losses={"a": NOW}), replace(HERE, losses={"a": NOW - 1}), False),
-            ("ill longer", replace(HERE, losses={"a": NOW - 9}), replace(HERE, losses={"a": NOW}), True),
+            ("a node is degraded", replace(HERE, losses={"a": NOW}), HERE, True),
+            ("a node has recovered", HERE, replace(HERE, losses={"a": NOW}), True),
+            ("degraded since then", replace(HERE, losses={"a": NOW}), replace(HERE, losses={"a": NOW - 1}),
+             False),
+            ("degraded longer", replace(HERE, losses={"a": NOW - 9}), replace(HERE, losses={"a": NOW}), True),
         ]
     ),
-)
-def test_what_is_due(ours: RememberedShapes, theirs: RememberedShapes, *, expected: bool) -> None:
+)  # fmt: skip
+def test_write_is_due(ours: RememberedShapes, theirs: RememberedShapes, *, expected: bool) -> None:
     assert differs(ours, theirs, now=NOW) is expected

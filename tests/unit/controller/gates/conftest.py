@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import pytest
@@ -24,44 +23,99 @@ from numalign.model.intent import NODE_LABEL, PLACEMENT_GATE
 from numalign.model.node import node_label
 from numalign.scheduling.binding import Binder
 from numalign.scheduling.node_fit import NodeFit
-from tests.worlds.scorer import TEAM, Raw, Scorer, on, raw, wall
+from tests.unit.scorer.conftest import TEAM, Raw, Scorer, on, raw
 from tools.clusters.fake_api import merged, strategic
 
 _TURNS = 50
-"""So often everybody has a turn after each second."""
+"""How often every task runs after each second."""
 
 MERGES: Mapping[Patch, Callable[[Any, Any], Any]] = {Patch.MERGE: merged, Patch.STRATEGIC: strategic}
+GATED = {"gate": "enabled"}
 
 
-def gated(*containers: str, gates: tuple[str, ...] = (PLACEMENT_GATE,), **told: Any) -> Raw:  # noqa: ANN401
+def gated(*containers: str, gates: tuple[str, ...] = (PLACEMENT_GATE,), **fields: Any) -> Raw:  # noqa: ANN401
     """A pod behind these gates, as `raw` otherwise."""
-    made = raw(*containers, **told)
+    made = raw(*containers, **fields)
     made["spec"] |= {"schedulingGates": [{"name": name} for name in gates]}
     return made
 
 
 @dataclass
-class PodStore:
-    """The pods on an API server, as far as the keeper asks; `failing` is what it answers to patches."""
+class GatedCluster:
+    """The parts of the controller for gates, joined as in the program, and the pods on an API server.
 
-    tell: Callable[[Raw], None]
+    Patches raise `failing`, reads raise `unreadable`; `before_patch` runs first.
+    """
+
+    patience: float = 30.0
+    pin_patience: float = 60.0
+    scorer: Scorer = field(default_factory=Scorer)
+    led: float = HANDOVER_SECONDS
+    refusing: tuple[str, ...] = ()
     pods: dict[str, Raw] = field(default_factory=dict)
-    failing: ClusterError | None = None
+    failing: Exception | None = None
     unreadable: ClusterError | None = None
     patches: list[tuple[str, Raw, Patch]] = field(default_factory=list)
     reads: int = 0
-    before: Callable[[], None] = lambda: None
+    before_patch: Callable[[], None] = lambda: None
+    api: Any = None
+    deleted_nodes: set[str] = field(default_factory=set)
 
-    def put(self, made: Raw) -> None:
-        """The pod is like this now, and who watches is told."""
-        name = made["metadata"]["name"]
-        version = int(self.pods.get(name, made)["metadata"].get("resourceVersion", "0")) + 1
-        stored = {**made, "metadata": {**made["metadata"], "resourceVersion": str(version)}}
-        self.pods[name] = stored
-        self.tell(stored)
+    def __post_init__(self) -> None:
+        scorer, state = self.scorer, self.scorer.state
+        self.clock, self.log, self.events = scorer.time, scorer.told, scorer.teller
+        self.reservations, self.count = scorer.reservations, scorer.count
+        self.queue, self.turns = GateQueue(), NamespaceTurns(self.clock)
+        metrics = GateMetrics.of(scorer.registry, self.queue.__len__)
+        pods = GatedPods(self.api or self, metrics, self.log.log, self.clock.wall)
+        pins = PinWriter(pods, scorer.reservations, lambda name: name not in self.deleted_nodes)
+        binder = Binder(
+            state=state,
+            write=pins,
+            acts_for=lambda: 10.0 if scorer.leads else 0.0,
+            patience=3.0,
+            unknown=scorer.settings().unknown_nodes,
+            log=self.log.log,
+            metrics=scorer.binder.metrics,
+            clock=self.clock,
+            sleep=self.clock.sleep,
+        )
+        fit, exclusion = NodeFit(state), Exclusion(state, scorer.nodes, lambda *_pod: self.refusing)
+        shared: dict[str, Any] = {
+            "state": state,
+            "pods": pods,
+            "metrics": metrics,
+            "turns": self.turns,
+            "leading": lambda: scorer.leads,
+            "publish": self.events.append,
+            "log": self.log.log,
+            "clock": self.clock,
+            "sleep": self.clock.sleep,
+        }
+        self.pinned = PinnedPods(
+            **shared,
+            wall=self.clock.wall,
+            lacking=self.queue.lacking,
+            patience=self.pin_patience,
+            contested=15.0,
+        )
+        self.keeper = GateKeeper(
+            **shared,
+            chooser=Chooser(state, scorer.nodes, scorer.context.ranker, fit),
+            exclusion=exclusion,
+            binder=binder,
+            pins=pins,
+            queue=self.queue,
+            pinned=self.pinned.expect,
+            patience=self.patience,
+        )
+        bound_fit, keeper, pinned = exclusion.bound_fit, self.keeper, self.pinned
+        watchers = (each.update_pod for each in (fit, bound_fit, keeper, pinned))
+        state.watchers = (*state.watchers, *watchers)
+
+    # The API server.
 
     async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
-        """The pod."""
         assert not query
         assert most
         self.reads += 1
@@ -71,10 +125,9 @@ class PodStore:
         return self._at(path, what)
 
     async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
-        """Change the pod."""
         assert dict(query) == {"timeout": "4s"}
         assert isinstance(body, dict)
-        self.before()
+        self.before_patch()
         await asyncio.sleep(0)
         if self.failing:
             raise self.failing
@@ -83,7 +136,7 @@ class PodStore:
             if body["metadata"].get(key, pod["metadata"][key]) != pod["metadata"][key]:
                 raise Conflict(f"{what} was changed")
         self.patches.append((pod["metadata"]["name"], body, how))
-        self.put(MERGES[how](pod, body))
+        self.make(MERGES[how](pod, body))
         return None
 
     def _at(self, path: str, what: str) -> Raw:
@@ -94,143 +147,86 @@ class PodStore:
         assert path == f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{name}"
         return pod
 
+    # The cluster.
 
-@dataclass
-class GatedCluster:
-    """The parts of the controller that keep gates, joined as the program does, beside a cluster."""
-
-    patience: float = 30.0
-    pin_patience: float = 60.0
-    scorer: Scorer = field(default_factory=Scorer)
-    binds: bool = True
-    led: float = HANDOVER_SECONDS
-    refusing: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        scorer, state = self.scorer, self.scorer.state
-        self.time, self.told, self.events = scorer.time, scorer.told, scorer.teller
-        self.reservations = scorer.reservations
-        self.store = PodStore(scorer.pods.put)
-        queue, self.turns = GateQueue(), NamespaceTurns(self.time)
-        metrics = GateMetrics.of(scorer.registry, queue.__len__)
-        pods = GatedPods(self.store, metrics, scorer.told.log, partial(wall, self.time))
-        self.gone: set[str] = set()
-        pins = PinWriter(pods, scorer.reservations, lambda name: name not in self.gone)
-        scorer.binder = Binder(
-            state=state,
-            write=pins,
-            acts_for=lambda: 10.0 if scorer.leads else 0.0,
-            patience=3.0,
-            unknown=scorer.settings().unknown_nodes,
-            log=scorer.told.log,
-            metrics=scorer.binder.metrics,
-            clock=self.time,
-            sleep=self.time.sleep,
-        )
-        fit, exclusion = NodeFit(state), Exclusion(state, scorer.nodes, lambda *_pod: self.refusing)
-        shared: dict[str, Any] = {
-            "state": state,
-            "pods": pods,
-            "metrics": metrics,
-            "turns": self.turns,
-            "leading": lambda: scorer.leads,
-            "publish": self.events.append,
-            "log": scorer.told.log,
-            "clock": self.time,
-            "sleep": self.time.sleep,
-        }
-        self.pinned = PinnedPods(
-            **shared,
-            wall=partial(wall, self.time),
-            lacking=queue.lacking,
-            patience=self.pin_patience,
-            contested=15.0,
-        )
-        self.keeper = GateKeeper(
-            **shared,
-            chooser=Chooser(state, scorer.nodes, scorer.context.ranker, fit),
-            exclusion=exclusion,
-            binder=scorer.binder,
-            pins=pins,
-            queue=queue,
-            pinned=self.pinned.expect,
-            patience=self.patience,
-        )
-        self.queue = queue
-        state.watchers = (
-            *state.watchers,
-            fit.update_pod,
-            exclusion.bound_fit.update_pod,
-            self.keeper.update_pod,
-            self.pinned.update_pod,
-        )
-
-    async def know(self, members: Mapping[str, Any], **told: Any) -> None:  # noqa: ANN401  as `snapshot`
-        """The cluster is this now; nodes carry their names unless other `labels` are told."""
+    async def know(self, members: Mapping[str, Any], **fields: Any) -> None:  # noqa: ANN401  as `snapshot`
+        """The cluster is this now; nodes carry their names unless there are other `labels`."""
         labels = {name: {NODE_LABEL: node_label(name)} for name in members}
-        await self.scorer.know(members, **{TEAM: {"gate": "enabled"}, "labels": labels, **told})
+        await self.scorer.know(members, **{TEAM: GATED, "labels": labels, **fields})
 
     def make(self, *pods: Raw) -> None:
-        """Pods are created."""
-        for each in pods:
-            self.store.put(each)
+        """Pods are created or changed."""
+        for made in pods:
+            name = made["metadata"]["name"]
+            version = int(self.pods.get(name, made)["metadata"].get("resourceVersion", "0")) + 1
+            stored = {**made, "metadata": {**made["metadata"], "resourceVersion": str(version)}}
+            self.pods[name] = stored
+            self.scorer.pods.put(stored)
 
-    def delete(self, name: str) -> None:
-        """A pod is deleted."""
-        pod = self.store.pods.pop(name)
-        self.scorer.pods.drop((pod["metadata"]["namespace"], name))
+    def delete(self, *names: str) -> None:
+        for name in names:
+            pod = self.pods.pop(name)
+            self.scorer.pods.drop((pod["metadata"]["namespace"], name))
 
-    def pod(self, name: str = "web") -> Raw:
-        """The pod as it is now."""
-        return self.store.pods[name]
+    def bind(self, name: str, node: str | None = None) -> None:
+        """The scheduler binds a pod, to the node of its pin unless there is another."""
+        assert not self.gates(name), name
+        self.make(on(node or str(self.pin(name)), self.pods[name]))
 
-    def bind(self, name: str, node: str) -> None:
-        """The scheduler binds a pod."""
-        assert not self.pod(name)["spec"].get("schedulingGates"), name
-        self.store.put(on(node, self.pod(name)))
+    # What is asserted.
 
     def gates(self, name: str = "web") -> list[str]:
-        """What keeps the scheduler from a pod."""
-        return [gate["name"] for gate in self.pod(name)["spec"].get("schedulingGates") or ()]
+        return [gate["name"] for gate in self.pods[name]["spec"].get("schedulingGates") or ()]
 
     def pin(self, name: str = "web") -> str | None:
-        """The node that a pod is pinned to."""
-        pin = scheduling(self.pod(name)).pin
+        pin = scheduling(self.pods[name]).pin
         return pin.node if pin else None
 
+    def reserved(self) -> dict[str, str | None]:
+        """The nodes of reservations, by pod."""
+        return self.scorer.kept()
+
+    def reasons(self) -> list[tuple[str, str]]:
+        """The events, by pod and reason."""
+        return [(event.pod, event.reason) for event in self.events]
+
+    # Time.
+
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """The keeper works, and has led for `led` seconds."""
-        works = (self.keeper.place, self.keeper.lift, self.pinned.run, self._expire)
-        tasks = [asyncio.ensure_future(work()) for work in works]
+    async def running(self, *pods: Raw) -> AsyncIterator[None]:
+        """Create pods; the keeper works, and has led for `led` seconds."""
+        self.make(*pods)
+        loops = (self.keeper.place, self.keeper.lift, self.pinned.run, self._expire)
+        tasks = [asyncio.ensure_future(loop()) for loop in loops]
         try:
-            await self.time.sleep(self.led)
+            await self.clock.sleep(self.led)
             yield
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def run(self, seconds: float, *pods: Raw) -> None:
+        """Create pods, and let the keeper work for so long."""
+        async with self.running(*pods):
+            await self.pass_by(seconds)
+
     async def pass_by(self, seconds: float) -> None:
-        """Let time pass, second by second, and what was begun come to its end."""
-        until = self.time() + seconds
-        while (left := until - self.time()) > 0:
-            await self.time.sleep(min(left, 1.0))
-            # As long as somebody's time has come, it does not go on.
-            now = self.time()
-            self.time.ends.append(now)
+        """Let time pass, second by second, until what has begun ends."""
+        until = self.clock() + seconds
+        while (rest := until - self.clock()) > 0:
+            await self.clock.sleep(min(rest, 1.0))
+            # While a sleep ends now, time does not go on.
+            now = self.clock()
+            self.clock.ends.append(now)
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
-            self.time.ends.remove(now)
+            self.clock.ends.remove(now)
 
     async def _expire(self) -> None:
         while True:
-            await self.time.sleep(1.0)
+            await self.clock.sleep(1.0)
             self.scorer.state.expire()
-
-    def reasons(self) -> list[tuple[str, str]]:
-        """The events, by pod and reason."""
-        return [(event.pod, event.reason) for event in self.events]
 
 
 @pytest.fixture
@@ -241,5 +237,5 @@ def cluster() -> GatedCluster:
 
 @pytest.fixture
 def scorer() -> Scorer:
-    """What the controller knows of a cluster, with no keeper of gates."""
+    """The state of a cluster, without a keeper of gates."""
     return Scorer()

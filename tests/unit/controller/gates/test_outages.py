@@ -1,6 +1,4 @@
-"""Whatever fails, no gate stays and nobody is pinned to what is not reserved for him."""
-
-import asyncio
+"""Whatever fails, no gate stays for ever, and no pod is pinned where nothing is reserved for it."""
 
 import pytest
 
@@ -9,321 +7,150 @@ from controller.gates.pin import PinTarget
 from controller.gates.pods import PinWriter
 from controller.gates.queue import LONGEST_LOOK
 from numalign.kube.decode.scheduling import scheduling
-from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObject, NotFound, Unreachable
 from numalign.model.intent import PLACEMENT_GATE
 from tests.unit.controller.gates.conftest import GatedCluster, gated
 from tests.unit.scheduling.test_pinned_pods import pinned
+from tests.unit.scorer.conftest import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, uid
 from tests.worlds.notation import node, table
-from tests.worlds.scorer import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, uid
+from tests.worlds.write_faults import CONFLICT, FORBIDDEN, GONE, INVALID, UNREACHABLE
 
-NEW = "2027-01-15T08:00:00Z"
+WIDE = node(*["cpu=64 mem=64Gi"] * 2, policy=SINGLE)
 
 
-async def started(cluster: GatedCluster) -> None:
-    """One node, and one pod behind the gate."""
-    await cluster.know({"a": EMPTY})
-    cluster.make(gated(FOUR, creationTimestamp=NEW))
+def many(count: int) -> list[Raw]:
+    return [gated("cpu=1 mem=1Gi", name=f"web-{number}") for number in range(count)]
+
+
+def waiting(cluster: GatedCluster) -> list[str]:
+    return [name for name in cluster.pods if cluster.gates(name)]
 
 
 REFUSALS = [
-    # what the API server says      the error                   the reason    whether zones stay reserved
-    ("409",                         Conflict("was changed"),    "conflict",   False),
-    ("403",                         Forbidden("you may not"),   "forbidden",  False),
-    ("422",                         InvalidObject("must not"),  "invalid",    False),
-    ("404",                         NotFound("is gone"),        "gone",       False),
-    ("nothing that can be known",   Unreachable("cannot be"),   "failed",     True),
+    # the answer      the error     the reason    whether zones stay reserved
+    ("409",           CONFLICT,     "conflict",   False),
+    ("403",           FORBIDDEN,    "forbidden",  False),
+    ("422",           INVALID,      "invalid",    False),
+    ("404",           GONE,         "gone",       False),
+    ("none",          UNREACHABLE,  "failed",     True),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("error", "reason", "kept"), table(REFUSALS))
-async def test_a_pin_that_is_refused_is_tried_again_and_only_what_may_be_done_keeps_its_zones(
-    cluster: GatedCluster, error: Exception, reason: str, *, kept: bool
+@pytest.mark.parametrize(("error", "reason", "reserved"), table(REFUSALS))
+async def test_only_a_pin_of_unknown_result_reserves_zones(
+    cluster: GatedCluster, error: Exception, reason: str, *, reserved: bool
 ) -> None:
-    await started(cluster)
-    cluster.store.failing = error  # type: ignore[assignment]
+    """And it is tried again."""
+    await cluster.know({"a": EMPTY})
+    cluster.failing = error
 
-    async with cluster.running():
+    async with cluster.running(gated(FOUR)):
         await cluster.pass_by(0.2)
         assert cluster.gates() == [PLACEMENT_GATE]
-        assert cluster.scorer.kept() == ({"web": "a"} if kept else {})
-        assert cluster.scorer.count("gate_failures_total", reason=reason) >= 1
-        cluster.store.failing = None
+        assert cluster.reserved() == ({"web": "a"} if reserved else {})
+        assert cluster.count("gate_failures_total", reason=reason) >= 1
+        # A better node appears.
+        await cluster.know({"0": EMPTY, "a": EMPTY} if reserved else {"a": EMPTY})
+        cluster.failing = None
         await cluster.pass_by(5)
 
-    assert (cluster.pin(), cluster.gates(), cluster.scorer.kept()) == ("a", [], {"web": "a"})
-    assert len(cluster.store.patches) == 1
+    assert (cluster.pin(), cluster.gates(), cluster.reserved()) == ("a", [], {"web": "a"})
+    assert len(cluster.patches) == 1
 
 
-async def test_a_right_that_is_missing_is_said_once(cluster: GatedCluster) -> None:
-    await started(cluster)
-    cluster.store.failing = Forbidden("not allowed to patch pods")
+async def test_pin_without_an_answer_is_not_repeated(cluster: GatedCluster) -> None:
+    await cluster.know({"a": EMPTY})
+    answers, patch = [UNREACHABLE], cluster.patch
 
-    async with cluster.running():
-        await cluster.pass_by(60)
-
-    [line] = cluster.told.of("gate.forbidden")
-    assert line["error"] == "not allowed to patch pods"
-
-
-async def test_what_may_have_been_written_is_written_to_the_same_node_again(cluster: GatedCluster) -> None:
-    """The answer is lost, and a better node appears meanwhile."""
-    await started(cluster)
-    cluster.store.failing = Unreachable("cannot be reached")
-
-    async with cluster.running():
-        await cluster.pass_by(0.2)
-        await cluster.know({"0": EMPTY, "a": EMPTY})
-        cluster.store.failing = None
-        await cluster.pass_by(5)
-
-    assert (cluster.pin(), cluster.scorer.kept()) == ("a", {"web": "a"})
-
-
-async def test_a_pin_that_landed_without_an_answer_is_not_repeated(cluster: GatedCluster) -> None:
-    await started(cluster)
-    answers = [Unreachable("the answer was lost")]
-    patch = cluster.store.patch
-
-    async def lossy(*told: object, **more: object) -> object:
-        await patch(*told, **more)  # type: ignore[arg-type]
+    async def lossy(*arguments: object, **options: object) -> object:
+        await patch(*arguments, **options)  # type: ignore[arg-type]
         if answers:
             raise answers.pop()
         return None
 
-    cluster.store.patch = lossy  # type: ignore[method-assign]
-    async with cluster.running():
-        await cluster.pass_by(5)
+    cluster.patch = lossy  # type: ignore[method-assign]
+    await cluster.run(5, gated(FOUR))
 
-    assert (cluster.pin(), len(cluster.store.patches), cluster.scorer.kept()) == ("a", 1, {"web": "a"})
+    assert (cluster.pin(), len(cluster.patches), cluster.reserved()) == ("a", 1, {"web": "a"})
 
 
-async def test_a_pod_that_nobody_can_read_is_let_go_all_the_same(cluster: GatedCluster) -> None:
-    await started(cluster)
-    cluster.store.unreadable = Unreachable("an answer of more than 2097152 bytes is invalid")
-
-    async with cluster.running():
-        await cluster.pass_by(40)
+@pytest.mark.parametrize("patience", [17.0, 30.0, 35.0, 45.0])
+async def test_unreadable_pod_is_let_go_after_its_patience(patience: float) -> None:
+    """However long it is until the next attempt to read it."""
+    cluster = GatedCluster(patience=patience)
+    await cluster.know({"a": EMPTY})
+    cluster.unreadable = UNREACHABLE
+    await cluster.run(patience - HANDOVER_SECONDS + 3, gated(FOUR))
 
     assert (cluster.gates(), cluster.pin()) == ([], None)
     [event] = cluster.events
     assert "the pod could not be read" in event.message
 
 
-async def test_a_pod_that_cannot_be_read_for_a_moment_is_not_let_go_to_a_node_that_would_reject_it(
-    cluster: GatedCluster,
-) -> None:
+async def test_short_outage_sends_no_pod_to_a_rejecting_kubelet(cluster: GatedCluster) -> None:
     await cluster.know({"small": SMALL})
-    cluster.make(gated(FOUR, creationTimestamp=NEW))
 
-    async with cluster.running():
+    async with cluster.running(gated(FOUR)):
         await cluster.pass_by(29 - HANDOVER_SECONDS)
-        cluster.store.unreadable = Unreachable("cannot be reached")
+        cluster.unreadable = UNREACHABLE
         await cluster.pass_by(4)
-        gates, cluster.store.unreadable = cluster.gates(), None
+        assert cluster.gates() == [PLACEMENT_GATE]
+        cluster.unreadable = None
         await cluster.pass_by(30)
 
-    assert (gates, cluster.gates()) == ([PLACEMENT_GATE], [])
-    assert scheduling(cluster.pod()).constraints.selective
+    assert cluster.gates() == []
+    assert scheduling(cluster.pods["web"]).constraints.selective
 
 
-@pytest.mark.parametrize("error", [Forbidden("not by this policy"), InvalidObject("not by this policy")])
-async def test_a_gate_that_stays_because_nodes_may_not_be_excluded_is_told_of(
-    cluster: GatedCluster, error: ClusterError
-) -> None:
+@pytest.mark.parametrize("error", [FORBIDDEN, INVALID], ids=["403", "422"])
+async def test_denied_exclusion_keeps_the_gate_with_an_event(cluster: GatedCluster, error: Exception) -> None:
     await cluster.know({"small": SMALL})
-    cluster.make(gated(FOUR, creationTimestamp=NEW))
-    cluster.store.failing = error
+    cluster.failing = error
 
-    async with cluster.running():
+    async with cluster.running(gated(FOUR)):
         await cluster.pass_by(120)
-        kept, cluster.store.failing = cluster.gates(), None
+        assert cluster.gates() == [PLACEMENT_GATE]
+        cluster.failing = None
         await cluster.pass_by(LONGEST_LOOK)
 
-    assert (kept, cluster.gates()) == ([PLACEMENT_GATE], [])
+    assert cluster.gates() == []
     assert cluster.reasons() == [("web", "NUMAGateKept"), ("web", "NUMAGateLifted")]
-    assert "not by this policy" in cluster.events[0].message
+    assert str(error) in cluster.events[0].message
+
+
+@pytest.mark.parametrize("error", [CONFLICT, UNREACHABLE], ids=["409", "unreachable"])
+@pytest.mark.parametrize("nodes", [{}, {"small": SMALL}], ids=["lift", "exclusion"])
+async def test_failed_lift_is_tried_again(
+    cluster: GatedCluster, error: Exception, nodes: dict[str, object]
+) -> None:
+    await cluster.know(nodes)
+    cluster.failing = error
+
+    async with cluster.running(gated(FOUR)):
+        await cluster.pass_by(40)
+        assert cluster.gates()
+        cluster.failing = None
+        await cluster.pass_by(20)
+
+    assert cluster.gates() == []
+    assert scheduling(cluster.pods["web"]).constraints.selective is bool(nodes)
 
 
 @pytest.mark.parametrize("part", ["_parsed", "exclusion"])
-async def test_an_error_of_our_own_keeps_no_gate(
+async def test_defect_of_ours_keeps_no_gate(
     cluster: GatedCluster, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     await cluster.know({"small": SMALL})
-    cluster.make(gated(FOUR, creationTimestamp=NEW))
 
-    async with cluster.running():
+    async with cluster.running(gated(FOUR)):
         await cluster.pass_by(10)
         monkeypatch.setattr(cluster.keeper, part, None)
         await cluster.pass_by(24)
 
     assert cluster.gates() == []
-    assert cluster.told.of("gate.internal_error")
+    assert cluster.log.of("gate.internal_error")
 
 
-@pytest.mark.parametrize("patience", [17.0, 35.0, 45.0])
-async def test_whoever_cannot_be_read_waits_as_long_as_others(patience: float) -> None:
-    """However long it is until somebody tries to read the pod again."""
-    cluster = GatedCluster(patience=patience)
-    await started(cluster)
-    cluster.store.unreadable = Unreachable("cannot be reached")
-
-    async with cluster.running():
-        await cluster.pass_by(patience - HANDOVER_SECONDS + 3)
-
-    assert cluster.gates() == []
-
-
-@pytest.mark.full
-async def test_where_every_write_takes_long_no_pod_waits_for_all_that_go_to_its_node(
-    cluster: GatedCluster,
-) -> None:
-    await cluster.know({"a": node(*["cpu=64 mem=64Gi"] * 2, policy=SINGLE)})
-    patch = cluster.store.patch
-
-    async def slow(*told: object, **more: object) -> object:
-        await cluster.time.sleep(3)
-        return await patch(*told, **more)  # type: ignore[arg-type]
-
-    cluster.store.patch = slow  # type: ignore[method-assign]
-    names = [f"web-{number}" for number in range(40)]
-    cluster.make(*(gated("cpu=1 mem=1Gi", name=name, creationTimestamp=NEW) for name in names))
-    async with cluster.running():
-        await cluster.pass_by(75)
-
-    assert [name for name in names if cluster.gates(name)] == []
-
-
-async def test_who_only_waits_for_others_on_a_node_is_let_go_later(cluster: GatedCluster) -> None:
-    """No kubelet takes the first ones, so nobody can say which zones are left to those behind them."""
-    await cluster.know({"a": node(*["cpu=64 mem=64Gi"] * 2, policy=SINGLE)})
-    names = [f"web-{number}" for number in range(6)]
-    cluster.make(*(gated("cpu=1 mem=1Gi", name=name, creationTimestamp=NEW) for name in names))
-
-    async with cluster.running():
-        await cluster.pass_by(45)
-        late = [name for name in names if cluster.gates(name)]
-        await cluster.pass_by(30)
-
-    assert late
-    assert [name for name in names if cluster.gates(name)] == []
-
-
-async def test_a_lift_that_fails_is_tried_again(cluster: GatedCluster) -> None:
-    await cluster.know({})
-    cluster.make(gated(FOUR, creationTimestamp=NEW))
-    cluster.store.failing = Unreachable("cannot be reached")
-
-    async with cluster.running():
-        await cluster.pass_by(40)
-        assert cluster.gates()
-        cluster.store.failing = None
-        await cluster.pass_by(20)
-
-    assert cluster.gates() == []
-    assert cluster.told.of("gate.failed")
-
-
-async def test_before_anything_is_known_of_nodes_nobody_waits_longer_than_patience(
-    cluster: GatedCluster,
-) -> None:
-    cluster.make(gated(FOUR, creationTimestamp=NEW))
-
-    async with cluster.running():
-        await cluster.pass_by(30)
-
-    assert cluster.gates() == []
-
-
-async def test_who_does_not_lead_writes_nothing(cluster: GatedCluster) -> None:
-    cluster.scorer.leads = False
-    await started(cluster)
-
-    async with cluster.running():
-        await cluster.pass_by(300)
-
-    assert (cluster.store.patches, cluster.store.reads, cluster.events) == ([], 0, [])
-
-
-async def test_a_new_leader_lets_the_last_ones_pins_land_before_it_pins(cluster: GatedCluster) -> None:
-    cluster.led = 0.0
-    await started(cluster)
-
-    async with cluster.running():
-        await cluster.pass_by(HANDOVER_SECONDS - 1)
-        assert cluster.gates()
-        await cluster.pass_by(5)
-
-    assert cluster.pin() == "a"
-
-
-async def test_who_waits_for_long_already_gets_a_last_chance_from_a_new_leader(
-    cluster: GatedCluster,
-) -> None:
-    cluster.led = 0.0
-    await cluster.know({"a": EMPTY})
-    fits, not_now = (gated(ALL, name=name) for name in ("fits", "huge"))
-    not_now["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "100"
-    not_now["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "100"
-    cluster.make(fits, not_now)
-    cluster.time.seconds += cluster.patience
-
-    async with cluster.running():
-        await cluster.pass_by(GRACE_SECONDS + 2)
-
-    assert (cluster.pin("fits"), cluster.gates("fits")) == ("a", [])
-    assert (cluster.pin("huge"), cluster.gates("huge")) == (None, [])
-
-
-async def test_a_pod_that_is_deleted_as_it_is_pinned_leaves_nothing(cluster: GatedCluster) -> None:
-    await started(cluster)
-    cluster.store.before = lambda: cluster.delete("web") if "web" in cluster.store.pods else None
-
-    async with cluster.running():
-        await cluster.pass_by(5)
-
-    assert (cluster.scorer.kept(), len(cluster.queue), cluster.store.patches) == ({}, 0, [])
-
-
-async def test_a_pin_that_no_scheduler_follows_is_told_and_gives_its_zones_back(
-    cluster: GatedCluster,
-) -> None:
-    await started(cluster)
-    async with cluster.running():
-        await cluster.pass_by(1)
-        pending = cluster.pod()
-        says = "0/1 nodes are available: 1 node(s) had volume node affinity conflict"
-        conditions = [{"type": "PodScheduled", "status": "False", "message": says}]
-        cluster.store.put({**pending, "status": {"phase": "Pending", "conditions": conditions}})
-        await cluster.pass_by(50)
-        assert cluster.scorer.kept() == {"web": "a"}
-        await cluster.pass_by(20)
-
-    assert cluster.scorer.kept() == {}
-    assert cluster.scorer.count("pins_not_placed_total") == 1
-    [event] = [event for event in cluster.events if event.reason == "NUMAPinnedNotPlaced"]
-    assert says in event.message
-    assert "pinned to node a" in event.message
-    assert cluster.told.of("pin.not_placed")
-    assert "web" in cluster.store.pods
-
-
-@pytest.mark.parametrize("written", ["2027-01-15T07:00:00Z", "2027-01-15T09:00:00Z"])
-async def test_a_pin_of_another_replica_is_followed_from_when_it_is_seen_whatever_its_clock(
-    cluster: GatedCluster, written: str
-) -> None:
-    cluster.led = 0.0
-    await cluster.know({"b": EMPTY})
-    cluster.make(gated(FOUR), pinned("a", when=written))
-
-    async with cluster.running():
-        await cluster.pass_by(cluster.pin_patience - 2)
-        early = cluster.scorer.count("pins_not_placed_total")
-        await cluster.pass_by(4)
-
-    assert (early, cluster.scorer.count("pins_not_placed_total")) == (0, 1)
-
-
-async def test_a_defect_in_one_pod_holds_up_no_other(
+async def test_defect_with_one_pod_delays_no_other(
     cluster: GatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await cluster.know({"a": EMPTY})
@@ -335,25 +162,126 @@ async def test_a_defect_in_one_pod_holds_up_no_other(
         prepare(pins, of, raw, target)
 
     monkeypatch.setattr(PinWriter, "prepare", broken)
-    cluster.make(*(gated(FOUR, name=name, creationTimestamp=NEW) for name in ("bad", "good")))
-
-    async with cluster.running():
+    async with cluster.running(gated(FOUR, name="bad"), gated(FOUR, name="good")):
         await cluster.pass_by(2)
-        assert (cluster.pin("good"), cluster.gates("bad")) == ("a", [PLACEMENT_GATE])
+        assert (cluster.pin("good"), waiting(cluster)) == ("a", ["bad"])
         await cluster.pass_by(40)
 
-    assert cluster.gates("bad") == []
-    assert cluster.told.of("gate.internal_error")
-    assert asyncio.get_running_loop().is_running()
+    assert waiting(cluster) == []
+    assert cluster.log.of("gate.internal_error")
 
 
-async def test_nobody_is_pinned_to_a_node_that_was_just_deleted(cluster: GatedCluster) -> None:
-    await started(cluster)
-    cluster.gone.add("a")
+@pytest.mark.full
+async def test_slow_writes_delay_no_pod_of_the_same_node(cluster: GatedCluster) -> None:
+    await cluster.know({"a": WIDE})
+    patch = cluster.patch
 
-    async with cluster.running():
+    async def slow(*arguments: object, **options: object) -> object:
+        await cluster.clock.sleep(3)
+        return await patch(*arguments, **options)  # type: ignore[arg-type]
+
+    cluster.patch = slow  # type: ignore[method-assign]
+    await cluster.run(75, *many(40))
+
+    assert waiting(cluster) == []
+
+
+async def test_pod_queued_on_a_node_has_twice_the_patience(cluster: GatedCluster) -> None:
+    """No kubelet takes the first pods, so the zones of those behind them are unknown."""
+    await cluster.know({"a": WIDE})
+
+    async with cluster.running(*many(6)):
+        await cluster.pass_by(45)
+        assert waiting(cluster)
+        await cluster.pass_by(30)
+
+    assert waiting(cluster) == []
+
+
+async def test_unknown_cluster_extends_no_patience(cluster: GatedCluster) -> None:
+    await cluster.run(30, gated(FOUR))
+
+    assert cluster.gates() == []
+
+
+async def test_replica_without_the_lead_does_nothing(cluster: GatedCluster) -> None:
+    cluster.scorer.leads = False
+    await cluster.know({"a": EMPTY})
+    await cluster.run(300, gated(FOUR))
+
+    assert (cluster.patches, cluster.reads, cluster.events) == ([], 0, [])
+
+
+async def test_new_leader_waits_for_the_writes_of_the_last_one(cluster: GatedCluster) -> None:
+    cluster.led = 0.0
+    await cluster.know({"a": EMPTY})
+
+    async with cluster.running(gated(FOUR)):
+        await cluster.pass_by(HANDOVER_SECONDS - 1)
+        assert cluster.gates()
         await cluster.pass_by(5)
-        assert (cluster.gates(), cluster.scorer.kept()) == ([PLACEMENT_GATE], {})
+
+    assert cluster.pin() == "a"
+
+
+async def test_new_leader_pins_overdue_pods_before_it_lifts(cluster: GatedCluster) -> None:
+    cluster.led = 0.0
+    await cluster.know({"a": EMPTY})
+    cluster.make(gated(ALL, name="fits"), gated("cpu=100 mem=1Gi", name="huge"))
+    cluster.clock.seconds += cluster.patience
+    await cluster.run(GRACE_SECONDS + 2)
+
+    assert (cluster.pin("fits"), cluster.pin("huge"), waiting(cluster)) == ("a", None, [])
+
+
+async def test_pod_deleted_during_its_pin_leaves_nothing(cluster: GatedCluster) -> None:
+    await cluster.know({"a": EMPTY})
+    cluster.before_patch = lambda: cluster.delete(*cluster.pods)
+    await cluster.run(5, gated(FOUR))
+
+    assert (cluster.reserved(), len(cluster.queue), cluster.patches) == ({}, 0, [])
+
+
+async def test_unbound_pin_gives_its_zones_back_with_an_event(cluster: GatedCluster) -> None:
+    await cluster.know({"a": EMPTY})
+    reason = "0/1 nodes are available: 1 node(s) had volume node affinity conflict"
+    async with cluster.running(gated(FOUR)):
+        await cluster.pass_by(1)
+        conditions = [{"type": "PodScheduled", "status": "False", "message": reason}]
+        cluster.make({**cluster.pods["web"], "status": {"phase": "Pending", "conditions": conditions}})
+        await cluster.pass_by(50)
+        assert cluster.reserved() == {"web": "a"}
+        await cluster.pass_by(20)
+
+    assert cluster.reserved() == {}
+    assert cluster.count("pins_not_placed_total") == 1
+    [event] = [event for event in cluster.events if event.reason == "NUMAPinnedNotPlaced"]
+    assert f"pinned to node a: {reason}" in event.message
+    assert cluster.log.of("pin.not_placed")
+    assert "web" in cluster.pods
+
+
+@pytest.mark.parametrize("written", ["2027-01-15T07:00:00Z", "2027-01-15T09:00:00Z"])
+async def test_pin_of_another_replica_is_followed_since_observed(written: str) -> None:
+    """Whatever its clock was."""
+    cluster = GatedCluster(led=0.0)
+    await cluster.know({"b": EMPTY})
+
+    async with cluster.running(gated(FOUR), pinned("a", when=written)):
+        await cluster.pass_by(cluster.pin_patience - 2)
+        assert cluster.count("pins_not_placed_total") == 0
+        await cluster.pass_by(4)
+
+    assert cluster.count("pins_not_placed_total") == 1
+
+
+async def test_no_pod_is_pinned_to_a_deleted_node(cluster: GatedCluster) -> None:
+    await cluster.know({"a": EMPTY})
+    cluster.deleted_nodes.add("a")
+
+    async with cluster.running(gated(FOUR)):
+        await cluster.pass_by(5)
+        assert (cluster.gates(), cluster.reserved()) == ([PLACEMENT_GATE], {})
         await cluster.know({"b": EMPTY})
         await cluster.pass_by(8)
 

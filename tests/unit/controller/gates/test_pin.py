@@ -1,4 +1,4 @@
-"""What pins a pod stands in every term that matches anything, and nothing else of it changes."""
+"""A pin is in every term that matches anything, and nothing else of the pod changes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,16 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.gates.pin import (
-    HOSTNAME_LABEL,
-    PinTarget,
-    exclusion_patch,
-    gates_of,
-    pin_patch,
-    term_count,
-)
+from controller.gates.pin import HOSTNAME_LABEL, PinTarget, exclusion_patch, gates_of, pin_patch, term_count
 from numalign.kube.decode.scheduling import PREFERRED, REQUIRED, scheduling
-from numalign.model.constraints import Constraints
 from numalign.model.intent import NODE_LABEL, PLACEMENT_GATE
 from tests.unit.controller.gates.conftest import gated
 from tests.worlds.notation import table
@@ -37,59 +29,57 @@ NAMELESS: Raw = {"matchExpressions": [], "matchFields": None}
 AFTER, FIELD = {**ZONED, "matchFields": [PIN]}, {"matchFields": [NOT_C, PIN]}
 
 TERMS: list[tuple[str, Any, list[Raw]]] = [
-    # what it asks for                       the terms before                    and after
+    # what it requires                       the terms before                    and after
     ("nothing",                              None,                               [{"matchFields": [PIN]}]),
-    ("one thing",                            [ZONED],                            [AFTER]),
-    ("a field",                              [{"matchFields": [NOT_C]}],         [FIELD]),
+    ("one expression",                       [ZONED],                            [AFTER]),
     ("two terms",                            [{"matchFields": [NOT_C]}, ZONED],  [FIELD, AFTER]),
     ("a term that matches nothing, and one", [{}, ZONED],                        [{}, AFTER]),
-    ("lists without anything in them",       [NAMELESS, ZONED],                  [NAMELESS, AFTER]),
+    ("empty lists",                          [NAMELESS, ZONED],                  [NAMELESS, AFTER]),
 ]  # fmt: skip
 
 
-def asking(terms: list[Raw] | None, **more: object) -> Raw:
-    """A gated pod with these terms."""
+def requiring(terms: list[Raw] | None, **more: object) -> Raw:
     required = {} if terms is None else {REQUIRED: {"nodeSelectorTerms": terms}}
-    affinity = {"podAffinity": {"kept": "as it is"}, "nodeAffinity": {**required, **more}}
+    affinity = {"podAffinity": {"stays": "as it is"}, "nodeAffinity": {**required, **more}}
     return gated(FOUR, spec={"affinity": affinity}, resourceVersion="7")
 
 
+def pin_of(pod: Raw, *hostnames: str, node: str = "a") -> Raw:
+    """The pod after its pin."""
+    return merged(pod, pin_patch(pod, PinTarget(node, hostnames), {"key": "text"}))
+
+
 @pytest.mark.parametrize(("before", "after"), table(TERMS))
-def test_every_term_that_matches_anything_names_the_node(before: Any, after: list[Raw]) -> None:  # noqa: ANN401
-    pod = asking(before)
-    made = merged(pod, pin_patch(pod, PinTarget("a"), {}))
+def test_pin_is_in_every_term(before: Any, after: list[Raw]) -> None:  # noqa: ANN401
+    made = pin_of(requiring(before))
 
     assert made["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == after
-    assert made["spec"]["affinity"]["podAffinity"] == {"kept": "as it is"}
+    assert made["spec"]["affinity"]["podAffinity"] == {"stays": "as it is"}
 
 
-def test_a_pod_without_any_affinity_gets_one() -> None:
+def test_pod_without_affinity_gets_one() -> None:
     pod = gated(FOUR)
-    made = merged(pod, pin_patch(pod, PinTarget("a"), {"key": "text"}))
+    made = pin_of(pod)
 
-    assert scheduling(made).constraints.select("a", {})
-    assert not scheduling(made).constraints.select("b", {})
+    assert [scheduling(made).constraints.select(name, {}) for name in "ab"] == [True, False]
     assert "schedulingGates" not in made["spec"]
-    assert made["metadata"]["annotations"]["key"] == "text"
-    assert made["metadata"]["annotations"] | pod["metadata"]["annotations"] == made["metadata"]["annotations"]
+    assert made["metadata"]["annotations"] == {**pod["metadata"]["annotations"], "key": "text"}
 
 
-def test_it_is_for_this_very_pod() -> None:
-    patch = pin_patch(gated(FOUR, resourceVersion="7"), PinTarget("a"), {})
+def test_patches_are_for_one_version_of_one_pod() -> None:
+    pod = gated(FOUR, resourceVersion="7")
 
-    assert (patch["metadata"]["uid"], patch["metadata"]["resourceVersion"]) == ("uid-of-web", "7")
+    for patch in (pin_patch(pod, PinTarget("a"), {}), exclusion_patch(pod, ["a"])):
+        assert (patch["metadata"]["uid"], patch["metadata"]["resourceVersion"]) == ("uid-of-web", "7")
 
 
 def test_other_gates_stay() -> None:
-    pod = gated(FOUR, gates=("one", PLACEMENT_GATE, "two"))
-
-    assert gates_of(merged(pod, pin_patch(pod, PinTarget("a"), {}))) == ("one", "two")
+    assert gates_of(pin_of(gated(FOUR, gates=("one", PLACEMENT_GATE, "two")))) == ("one", "two")
 
 
-def test_it_is_kept_to_nodes_by_their_hostnames_and_the_best_is_preferred() -> None:
+def test_restricted_pod_requires_hostnames_and_prefers_the_best() -> None:
     wish = {"weight": 1, "preference": {"matchExpressions": [IN_ONE]}}
-    pod = asking([{"matchExpressions": [IN_ONE]}, {}], **{PREFERRED: [wish]})
-    made = merged(pod, pin_patch(pod, PinTarget("a", ("host-a", "host-b")), {}))
+    made = pin_of(requiring([ZONED, {}], **{PREFERRED: [wish]}), "host-a", "host-b")
 
     affinity = made["spec"]["affinity"]["nodeAffinity"]
     hosts = {"key": HOSTNAME_LABEL, "operator": "In", "values": ["host-a", "host-b"]}
@@ -109,56 +99,36 @@ ANY_TERM = st.fixed_dictionaries(
     },
 )
 ANY_TERMS = st.none() | st.lists(ANY_TERM, min_size=1, max_size=4)
+ANY_NODES = st.sets(st.sampled_from(NAMES), min_size=1)
 
 
-def may_go(pod: Raw) -> set[str]:
+def allowed(pod: Raw) -> set[str]:
     """The nodes that a pod may go to."""
-    constraints: Constraints = scheduling(pod).constraints
+    constraints = scheduling(pod).constraints
     return {name for name in NAMES if constraints.select(name, LABELS[name])}
 
 
-@given(terms=ANY_TERMS, node=st.sampled_from(NAMES))
-def test_after_a_pin_it_may_go_to_that_node_or_to_none(terms: list[Raw] | None, node: str) -> None:
-    pod = asking(terms)
+@given(terms=ANY_TERMS, nodes=ANY_NODES)
+def test_patches_allow_exactly_what_was_allowed_before(terms: list[Raw] | None, nodes: set[str]) -> None:
+    pod, first = requiring(terms), min(nodes)
+    restricted = pin_of(pod, *(f"host-{name}" for name in nodes), node=first)
+    avoiding = merged(pod, exclusion_patch(pod, sorted(nodes)))
 
-    assert may_go(merged(pod, pin_patch(pod, PinTarget(node), {}))) == may_go(pod) & {node}
-
-
-@given(terms=ANY_TERMS, nodes=st.sets(st.sampled_from(NAMES), min_size=1))
-def test_kept_to_nodes_it_may_go_to_those_and_no_others(terms: list[Raw] | None, nodes: set[str]) -> None:
-    pod = asking(terms)
-    target = PinTarget(min(nodes), tuple(f"host-{name}" for name in nodes))
-
-    assert may_go(merged(pod, pin_patch(pod, target, {}))) == may_go(pod) & nodes
-
-
-@given(terms=ANY_TERMS, nodes=st.sets(st.sampled_from(NAMES), min_size=1))
-def test_kept_off_nodes_it_may_go_to_all_others_as_before(terms: list[Raw] | None, nodes: set[str]) -> None:
-    pod = asking(terms)
-    made = merged(pod, exclusion_patch(pod, sorted(nodes)))
-
-    assert may_go(made) == may_go(pod) - nodes
-    assert (gates_of(made), made["metadata"]["annotations"]) == ((), pod["metadata"]["annotations"])
+    assert allowed(pin_of(pod, node=first)) == allowed(pod) & {first}
+    assert allowed(restricted) == allowed(pod) & nodes
+    assert allowed(avoiding) == allowed(pod) - nodes
+    assert (gates_of(avoiding), avoiding["metadata"]["annotations"]) == ((), pod["metadata"]["annotations"])
 
 
 @given(terms=ANY_TERMS)
-def test_an_exclusion_stands_in_as_many_terms_as_are_counted(terms: list[Raw] | None) -> None:
-    pod = asking(terms)
-    [listed] = exclusion_patch(pod, ["a"])["spec"]["affinity"]["nodeAffinity"].values()
-    excluding = [
-        each
-        for term in listed["nodeSelectorTerms"]
-        for each in term.get("matchExpressions") or ()
-        if each["key"] == NODE_LABEL
+def test_exclusion_is_in_as_many_terms_as_counted(terms: list[Raw] | None) -> None:
+    pod = requiring(terms)
+    [required] = exclusion_patch(pod, ["a"])["spec"]["affinity"]["nodeAffinity"].values()
+    expressions = [
+        each for term in required["nodeSelectorTerms"] for each in term.get("matchExpressions") or ()
     ]
 
-    assert term_count(pod) == max(1, len(excluding))
-
-
-def test_an_exclusion_is_for_this_very_pod() -> None:
-    patch = exclusion_patch(gated(FOUR, resourceVersion="7"), ["a"])
-
-    assert patch["metadata"] == {"uid": "uid-of-web", "resourceVersion": "7"}
+    assert term_count(pod) == max(1, sum(each["key"] == NODE_LABEL for each in expressions))
 
 
 WRITES = st.sampled_from(
@@ -167,35 +137,28 @@ WRITES = st.sampled_from(
 
 
 @given(terms=ANY_TERMS, write=WRITES)
-def test_terms_only_grow_as_an_api_server_lets_them(
-    terms: list[Raw] | None, write: Callable[[Raw], Raw]
-) -> None:
-    """As `validateNodeAffinityMutation` has it: no term comes or goes, and what stood there begins each."""
-    pod = asking(terms)
+def test_terms_only_grow(terms: list[Raw] | None, write: Callable[[Raw], Raw]) -> None:
+    """As `validateNodeAffinityMutation` has it: no term comes or goes, and each begins as it was."""
+    pod = requiring(terms)
     made = merged(pod, write(pod))
     after = made["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
 
     assert len(after) == len(terms or [{}])
     for old, new in zip(terms or [], after, strict=False):
         for key in ("matchExpressions", "matchFields"):
-            had = old.get(key) or []
-            assert (new.get(key) or [])[: len(had)] == had
+            before = old.get(key) or []
+            assert (new.get(key) or [])[: len(before)] == before
         if not (old.get("matchExpressions") or old.get("matchFields")):
             assert old == new
 
 
 ODD: list[object] = [
-    None,
-    [],
-    "text",
-    3,
-    {"nodeAffinity": "text"},
-    {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": 3}}},
-]
+    None, [], 3, {"nodeAffinity": "text"}, {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": 3}}},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("affinity", ODD)
-def test_what_no_api_server_stores_breaks_nothing(affinity: object) -> None:
+def test_odd_affinity_breaks_no_patch(affinity: object) -> None:
     pod = {"metadata": {"uid": "u"}, "spec": {"affinity": affinity, "schedulingGates": [3, {}]}}
 
     assert pin_patch(pod, PinTarget("a"), {})["spec"]["affinity"]

@@ -1,4 +1,4 @@
-"""Namespaces take turns: zones that one holds for pods that nobody binds are there for the others soon."""
+"""Namespaces take turns: zones of pods that no scheduler binds soon become free for others."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.gates.keeper import SETTLE_SECONDS
 from controller.gates.turns import (
     ABANDONED_SECONDS,
     PAUSE_SECONDS,
@@ -14,106 +13,79 @@ from controller.gates.turns import (
     REMEMBERED_SECONDS,
     NamespaceTurns,
 )
-from numalign.kube.errors import Unreachable
-from tests.unit.controller.gates.conftest import GatedCluster, gated
+from tests.unit.controller.gates.conftest import GATED, GatedCluster, gated
+from tests.unit.scorer.conftest import ALL, BORN, EMPTY, SINGLE, TEAM, Raw
 from tests.worlds.clock import Clock
 from tests.worlds.notation import node
-from tests.worlds.scorer import ALL, BORN, EMPTY, SINGLE, TEAM, Raw
+from tests.worlds.write_faults import UNREACHABLE
 
-NEW, LATER = "2027-01-15T08:00:06Z", "2027-01-15T08:00:07Z"
+SOON, LATER = "2027-01-15T08:00:06Z", "2027-01-15T08:00:07Z"
 OTHER = "other"
-GATES = {TEAM: {"gate": "enabled"}, OTHER: {"gate": "enabled"}}
-NOBODY = {"schedulerName": "nobody"}
+BOTH = {TEAM: GATED, OTHER: GATED}
 
 ONE = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 """A single zone."""
 
 
-def of(namespace: str, *names: str, asks: str = ALL, at: str = NEW, **spec: Any) -> list[Raw]:  # noqa: ANN401
+def of(namespace: str, *names: str, at: str = SOON, **spec: Any) -> list[Raw]:  # noqa: ANN401
     """Gated pods of a namespace, each of which takes a zone."""
-    return [gated(asks, name=name, namespace=namespace, creationTimestamp=at, spec=spec) for name in names]
+    return [gated(ALL, name=name, namespace=namespace, creationTimestamp=at, spec=spec) for name in names]
 
 
-async def test_a_pod_that_carries_the_gate_where_there_are_no_gates_holds_nothing_and_is_let_go(
-    cluster: GatedCluster,
-) -> None:
-    await cluster.know({"a": EMPTY}, **{TEAM: {}})
-    cluster.make(*of(TEAM, "web"))
-
-    async with cluster.running():
-        await cluster.pass_by(SETTLE_SECONDS - 2)
-        assert (cluster.gates(), cluster.scorer.kept()) == (["numalign.io/placement"], {})
-        await cluster.pass_by(4)
-
-    assert (cluster.gates(), cluster.pin(), cluster.scorer.kept()) == ([], None, {})
-    [event] = cluster.events
-    assert event.reason == "NUMAGateLifted"
-    assert "namespace team does not use gates (label numalign.io/gate)" in event.message
-
-
-async def test_pods_that_nobody_binds_give_way_to_other_namespaces_and_then_come_one_by_one() -> None:
+async def test_unbound_pods_yield_and_then_come_one_by_one() -> None:
     cluster = GatedCluster(patience=0)
-    await cluster.know(dict.fromkeys("ab", ONE), **GATES)
-    cluster.make(*of(OTHER, *(f"o{at}" for at in range(9)), **NOBODY))
+    await cluster.know(dict.fromkeys("ab", ONE), **BOTH)
 
-    async with cluster.running():
+    async with cluster.running(*of(OTHER, *(f"o{at}" for at in range(9)), schedulerName="none")):
         await cluster.pass_by(1)
-        assert cluster.scorer.kept().keys() == {"o0", "o1"}
+        assert cluster.reserved().keys() == {"o0", "o1"}
         cluster.make(*of(TEAM, "web", "more", at=LATER))
         await cluster.pass_by(16)
-        assert cluster.scorer.kept().keys() == {"web", "more"}
-        cluster.bind("web", str(cluster.pin("web")))
-        cluster.delete("web")
-        cluster.delete("more")
+        assert cluster.reserved().keys() == {"web", "more"}
+        cluster.bind("web")
+        cluster.delete("web", "more")
         await cluster.pass_by(10)
 
-    assert ("o0", "NUMAPinnedNotPlaced") in cluster.reasons()
     message, *_ = [event.message for event in cluster.events if event.reason == "NUMAPinnedNotPlaced"]
     assert "not bound within 15 s of being pinned to node" in message
     assert "other namespaces wait for room" in message
-    assert len(cluster.scorer.kept()) == 1
+    assert len(cluster.reserved()) == 1
 
 
-async def test_pods_that_wait_behind_many_of_their_own_namespace_keep_their_zones(
-    cluster: GatedCluster,
-) -> None:
-    """Their scheduler is slow, and binds one after the other, while another namespace wants the room."""
-    await cluster.know(dict.fromkeys("abcd", ONE), **GATES)
+async def test_slow_scheduler_costs_no_pod_its_zones(cluster: GatedCluster) -> None:
+    """It binds one pod after the other, while another namespace wants the room."""
+    await cluster.know(dict.fromkeys("abcd", ONE), **BOTH)
     names = [f"t{at}" for at in range(4)]
-    cluster.make(*of(TEAM, *names))
 
-    async with cluster.running():
+    async with cluster.running(*of(TEAM, *names)):
         await cluster.pass_by(1)
         cluster.make(*of(OTHER, "late", at=LATER))
         for name in names:
             await cluster.pass_by(10)
-            cluster.bind(name, str(cluster.pin(name)))
+            cluster.bind(name)
 
-    assert [name for name, reason in cluster.reasons() if reason == "NUMAPinnedNotPlaced"] == []
+    assert "NUMAPinnedNotPlaced" not in {reason for _, reason in cluster.reasons()}
 
 
-async def test_pods_that_cannot_be_read_want_no_room_of_others(cluster: GatedCluster) -> None:
+async def test_unreadable_pods_want_no_room_of_others(cluster: GatedCluster) -> None:
     """The API server is slow, so the scheduler is too."""
-    await cluster.know({"a": EMPTY}, **GATES)
-    cluster.make(*of(TEAM, "web"))
+    await cluster.know({"a": EMPTY}, **BOTH)
 
-    async with cluster.running():
+    async with cluster.running(*of(TEAM, "web")):
         await cluster.pass_by(1)
-        cluster.store.unreadable = Unreachable("it does not answer")
+        cluster.unreadable = UNREACHABLE
         cluster.make(*of(OTHER, "o"))
         await cluster.pass_by(25)
 
-        assert cluster.scorer.kept() == {"web": "a"}
+        assert cluster.reserved() == {"web": "a"}
 
 
-async def test_room_that_comes_free_goes_to_the_namespace_that_holds_least_however_often_pods_are_made_anew(
-    cluster: GatedCluster,
-) -> None:
-    await cluster.know({"a": EMPTY}, **GATES)
-    cluster.make(*of(OTHER, "o0", "o1"))
-    kept = set[str]()
+async def test_freed_room_goes_to_the_namespace_with_least(cluster: GatedCluster) -> None:
+    """However often the other one recreates its pods."""
+    await cluster.know({"a": EMPTY}, **BOTH)
+    reserved = set[str]()
 
-    async with cluster.running():
+    async with cluster.running(*of(OTHER, "o0", "o1")):
         await cluster.pass_by(1)
         cluster.make(*of(TEAM, "web", at=LATER))
         await cluster.pass_by(1)
@@ -122,36 +94,27 @@ async def test_room_that_comes_free_goes_to_the_namespace_that_holds_least_howev
         # A pod that waits too long for the one before it on its node gives its zones back for a moment.
         for _ in range(5):
             await cluster.pass_by(1)
-            kept |= cluster.scorer.kept().keys()
+            reserved |= cluster.reserved().keys()
 
-    assert kept == {"o1", "web"}
-
-
-async def test_a_namespace_alone_fills_all_room_at_once(cluster: GatedCluster) -> None:
-    await cluster.know(dict.fromkeys("abcd", EMPTY), **GATES)
-    cluster.make(*of(TEAM, *(f"t{at}" for at in range(8))))
-
-    async with cluster.running():
-        await cluster.pass_by(1)
-
-    assert len(cluster.scorer.kept()) == 8
+    assert reserved == {"o1", "web"}
 
 
-SQUATS = st.lists(
-    st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 9)),
-    min_size=1,
-    max_size=8,
-)
+async def test_lone_namespace_fills_all_room_at_once(cluster: GatedCluster) -> None:
+    await cluster.know(dict.fromkeys("abcd", EMPTY), **BOTH)
+    await cluster.run(1, *of(TEAM, *(f"t{at}" for at in range(8))))
+
+    assert len(cluster.reserved()) == 8
+
+
+SQUATS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=8)
 
 
 @given(SQUATS)
 @settings(max_examples=15)
-async def test_whatever_those_do_who_are_never_bound_others_get_zones_within_their_patience(
-    squats: list[tuple[int, int, int]],
-) -> None:
-    """They create and delete pods as they like, before and after the others come."""
+async def test_unbound_pods_delay_others_within_their_patience(squats: list[tuple[int, int, int]]) -> None:
+    """They are created and deleted at will, before and after the others come."""
     cluster, made = GatedCluster(), list[str]()
-    await cluster.know(dict.fromkeys("ab", ONE), **GATES)
+    await cluster.know(dict.fromkeys("ab", ONE), **BOTH)
 
     async with cluster.running():
         for at, (created, deleted, seconds) in enumerate(squats):
@@ -160,8 +123,7 @@ async def test_whatever_those_do_who_are_never_bound_others_get_zones_within_the
             new = [f"o{at}-{number}" for number in range(created)]
             cluster.make(*of(OTHER, *new, at=BORN))
             made += new
-            for name in made[:deleted]:
-                cluster.delete(name)
+            cluster.delete(*made[:deleted])
             made = made[deleted:]
             await cluster.pass_by(seconds)
         await cluster.pass_by(20)
@@ -173,25 +135,18 @@ async def test_whatever_those_do_who_are_never_bound_others_get_zones_within_the
 
 
 @pytest.fixture
-def time() -> Clock:
-    """A clock."""
+def clock() -> Clock:
     return Clock()
 
 
 @pytest.fixture
-def turns(time: Clock) -> NamespaceTurns:
-    """No pins yet."""
-    return NamespaceTurns(time)
+def turns(clock: Clock) -> NamespaceTurns:
+    return NamespaceTurns(clock)
 
 
-def lapse(turns: NamespaceTurns) -> None:
-    """A pin is not bound in time."""
+def test_each_bound_pin_allows_one_more(turns: NamespaceTurns) -> None:
     turns.hold("first", TEAM)
     turns.lapsed("first")
-
-
-def test_each_pin_that_is_bound_allows_one_more_until_there_is_no_limit(turns: NamespaceTurns) -> None:
-    lapse(turns)
     for bound in range(PROVEN):
         assert not turns.why_not(TEAM, contested=False)
         turns.hold(f"p{bound}", TEAM)
@@ -203,45 +158,39 @@ def test_each_pin_that_is_bound_allows_one_more_until_there_is_no_limit(turns: N
     assert not turns.why_not(TEAM, contested=False)
 
 
-def test_for_a_time_others_that_want_room_go_first(time: Clock, turns: NamespaceTurns) -> None:
-    lapse(turns)
+def test_unbound_pin_lets_contenders_go_first_for_a_time(clock: Clock, turns: NamespaceTurns) -> None:
+    turns.hold("first", TEAM)
+    turns.lapsed("first")
     assert "other namespaces go first" in turns.why_not(TEAM, contested=True)
     assert not turns.why_not(TEAM, contested=False)
-    time.seconds += PAUSE_SECONDS
+    clock.advance(PAUSE_SECONDS)
     assert not turns.why_not(TEAM, contested=True)
 
 
-LEFT = [
-    # seconds                  limited
-    (ABANDONED_SECONDS - 1,    False),
-    (ABANDONED_SECONDS,        True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("seconds", "limited"), LEFT)
-def test_a_pod_that_leaves_unbound_counts_for_a_time(
-    time: Clock, turns: NamespaceTurns, seconds: float, *, limited: bool
+@pytest.mark.parametrize(("seconds", "limited"), [(ABANDONED_SECONDS - 1, False), (ABANDONED_SECONDS, True)])
+def test_pod_that_leaves_unbound_counts_for_a_time(
+    clock: Clock, turns: NamespaceTurns, seconds: float, *, limited: bool
 ) -> None:
     turns.hold("p", TEAM)
-    time.seconds += seconds
+    clock.advance(seconds)
     turns.left("p")
     assert turns.unused(TEAM) == 1
     turns.hold("q", TEAM)
     assert bool(turns.why_not(TEAM, contested=False)) is limited
-    time.seconds += REMEMBERED_SECONDS + 1
+    clock.advance(REMEMBERED_SECONDS + 1)
     assert turns.unused(TEAM) == 1
 
 
-def test_what_is_kept_of_a_busy_namespace_does_not_grow(time: Clock, turns: NamespaceTurns) -> None:
+def test_account_of_a_busy_namespace_does_not_grow(clock: Clock, turns: NamespaceTurns) -> None:
     turns.hold("slow", TEAM)
     turns.hold("p-1", TEAM)
     for at in range(1000):
         turns.hold(f"p{at}", TEAM)
         turns.bound(f"p{at - 1}")
-        time.seconds += 1
+        clock.advance(1)
         turns.forget()
 
-    assert len(turns._accounts[TEAM].progress) <= 2  # noqa: SLF001  what it would leak
+    assert len(turns._accounts[TEAM].progress) <= 2  # noqa: SLF001  its size
 
 
 ACTS = st.lists(
@@ -256,31 +205,29 @@ ACTS = st.lists(
 
 @given(ACTS)
 @settings(max_examples=40)
-def test_whatever_happens_pins_are_counted_and_a_stall_is_never_longer_than_the_pin_is_old(
-    acts: list[tuple[str, int, str]],
-) -> None:
-    time = Clock()
-    turns, held = NamespaceTurns(time), dict[str, tuple[str, float]]()
+def test_stall_is_never_longer_than_the_pin_is_old(acts: list[tuple[str, int, str]]) -> None:
+    """And no account leaks."""
+    clock = Clock()
+    turns, pins = NamespaceTurns(clock), dict[str, tuple[str, float]]()
     progress = list[tuple[str, float, float]]()
     for act, number, namespace in acts:
         uid = f"p{number}"
         if act == "hold":
             turns.hold(uid, namespace)
-            held.setdefault(uid, (namespace, time()))
+            pins.setdefault(uid, (namespace, clock()))
         elif act == "wait":
-            time.seconds += 1 + number
+            clock.advance(1 + number)
         elif act == "forget":
             turns.forget()
         else:
             getattr(turns, act)(uid)
-            if (pin := held.pop(uid, None)) and act == "bound":
-                progress.append((*pin, time()))
-        for pinned, (of_pin, since) in held.items():
+            if (pin := pins.pop(uid, None)) and act == "bound":
+                progress.append((*pin, clock()))
+        for pinned, (of_pin, since) in pins.items():
             before = [at for name, of_bound, at in progress if name == of_pin and of_bound < since]
-            assert turns.stalled(pinned) <= time() - since
-            assert turns.stalled(pinned) <= time() - max([since, *before])
-    time.seconds += 10_000
-    for uid in held:
+            assert turns.stalled(pinned) <= clock() - max([since, *before])
+    clock.advance(10_000)
+    for uid in pins:
         turns.cancel(uid)
     turns.forget()
-    assert (len(turns), turns._accounts) == (0, {})  # noqa: SLF001  what it would leak
+    assert (len(turns), turns._accounts) == (0, {})  # noqa: SLF001  its size

@@ -1,5 +1,6 @@
-"""How often pods are asked to go, with a clock that the test turns."""
+"""The rate of evictions, for each owner, node and the cluster."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,55 +9,41 @@ from controller.healing.eviction_limits import MOST_REMEMBERED, EvictionLimits, 
 A, B = ("team", "a"), ("team", "b")
 
 
-def test_all_buckets_are_empty_at_first() -> None:
-    limits = EvictionLimits(Rates(owner=600, node=300, cluster=6), 0)
+@pytest.fixture
+def limits() -> EvictionLimits:
+    return EvictionLimits(Rates(owner=600, node=300, cluster=6), 0)
 
+
+def test_first_eviction_waits_for_a_full_period(limits: EvictionLimits) -> None:
     assert not limits.take(A, "n", 599)
     assert limits.take(A, "n", 600)
 
 
-def test_each_bucket_counts_by_itself() -> None:
-    limits = EvictionLimits(Rates(owner=600, node=300, cluster=6), 0)
+def test_each_bucket_counts_by_itself(limits: EvictionLimits) -> None:
     assert limits.take(A, "n", 1000)
+    assert [limits.due(B, "m"), limits.due(B, "n"), limits.due(A, "m")] == [1006, 1300, 1600]
 
-    assert limits.due(B, "m") == 1006
-    assert limits.due(B, "n") == 1300
-    assert limits.due(A, "m") == 1600
-
-
-def test_what_is_refused_takes_no_token() -> None:
-    limits = EvictionLimits(Rates(owner=600, node=300, cluster=6), 0)
-    assert limits.take(A, "n", 1000)
-
+    # What is denied takes no token.
     assert not limits.take(B, "n", 1010)
     assert limits.take(B, "m", 1010)
 
 
-def test_who_begins_to_lead_begins_with_nothing() -> None:
-    limits = EvictionLimits(Rates(owner=600, node=300, cluster=6), 0)
+def test_new_leader_begins_with_empty_buckets(limits: EvictionLimits) -> None:
     assert limits.take(A, "n", 1000)
-
     limits.begin(2000)
 
     assert limits.due(A, "n") == limits.due(B, "m") == 2600
 
 
-def test_a_thousand_pods_go_at_exactly_the_rate() -> None:
-    limits = EvictionLimits(Rates(owner=0, node=0, cluster=6), 0)
-    taken = [now for now in range(1, 6001) if limits.take(("team", str(now)), str(now), float(now))]
+@pytest.mark.parametrize(("every", "count"), [(6, 400), (2.5, 960)])
+def test_rate_loses_nothing_to_the_turns(every: float, count: int) -> None:
+    limits = EvictionLimits(Rates(owner=0, node=0, cluster=every), 0)
 
-    assert taken == list(range(6, 6001, 6))
-
-
-def test_a_rate_that_is_no_whole_number_loses_nothing_to_the_turns() -> None:
-    limits = EvictionLimits(Rates(owner=0, node=0, cluster=2.5), 0)
-    taken = [now for now in range(1, 2501) if limits.take(A, "n", float(now))]
-
-    assert len(taken) == 1000
+    assert sum(limits.take(("team", str(now)), str(now), float(now)) for now in range(1, 2401)) == count
 
 
 @given(st.lists(st.floats(0.1, 50), max_size=60), st.floats(0.5, 20))
-def test_in_no_time_more_go_than_the_rate_lets(pauses: list[float], every: float) -> None:
+def test_evictions_never_exceed_the_rate(pauses: list[float], every: float) -> None:
     limits, now, taken = EvictionLimits(Rates(owner=0, node=0, cluster=every), 0), 0.0, list[float]()
     for pause in pauses:
         now += pause
@@ -69,7 +56,7 @@ def test_in_no_time_more_go_than_the_rate_lets(pauses: list[float], every: float
             assert last <= (end - begin) / every + 1
 
 
-def test_what_is_remembered_does_not_grow() -> None:
+def test_memory_of_owners_and_nodes_is_bounded() -> None:
     limits = EvictionLimits(Rates(owner=10, node=10, cluster=0), 0)
     for at in range(3 * MOST_REMEMBERED):
         assert limits.take(("team", str(at)), str(at), 100.0 + at)

@@ -1,7 +1,11 @@
-"""Misaligned pods are moved one by one, with a place held for what comes, and never twice."""
+"""Misaligned pods are moved one by one, with a place held for the replacement, and never twice."""
 
 import asyncio
 import json
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -9,58 +13,53 @@ from controller.healing.eviction_limits import Rates
 from controller.healing.healer import HANDOVER_SECONDS
 from controller.healing.marks import EVENT as MISALIGNED
 from controller.healing.marks import LANDED_SECONDS
-from numalign.kube.errors import Conflict, Failing, Forbidden, Throttled, Unreachable
+from numalign.kube.errors import Failing, Throttled
 from numalign.kube.pod_informer import UNMARKED
 from numalign.model.intent import ALIGNED, PLACEMENT_OBSERVED
 from tests.unit.controller.healing.conftest import (
     HEALED,
+    LOOSE,
     SPREAD,
     TOGETHER,
     Cluster,
     Killed,
     Leader,
-    a_cluster,
+    lead,
+    misaligned,
+    nodes,
     web,
 )
-from tests.worlds.scorer import TEAM, uid
+from tests.unit.scorer.conftest import TEAM, Raw, uid
+from tests.worlds.notation import table
+from tests.worlds.write_faults import CONFLICT, UNREACHABLE
+
+AT_ONCE = Rates(0, 0, 0)
+BUDGET = Throttled("Cannot evict pod as it would violate the pod's disruption budget.")
 
 
-async def spread(cluster: Cluster, *names: str, owner: str = "web") -> None:
-    """Pods that sit in two zones of the first node."""
-    for name in names:
-        await cluster.runs(web(name, owner), "a", SPREAD)
+def raises(error: BaseException) -> Callable[[], object]:
+    def fail() -> None:
+        raise error
+
+    return fail
 
 
-async def a_leader(cluster: Cluster, **facts: object) -> Leader:
-    leader = Leader(cluster, **facts)  # type: ignore[arg-type]
-    await cluster.publish()
-    return leader
-
-
-async def test_a_misaligned_pod_is_moved_to_where_its_replacement_is_aligned() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-
+async def test_misaligned_pod_moves_to_where_it_is_aligned() -> None:
+    cluster, leader = await misaligned("web-1")
     await leader.turns(700)
 
-    assert [pod for _, pod in cluster.evicted] == [uid("web-1")]
-    [(_, moved)] = cluster.pods.items()
-    assert moved["spec"]["nodeName"] == "b"
-    assert leader.count("numalign_healing_moves_total", outcome="asked") == 1
-    assert leader.count("numalign_healing_moves_total", outcome="aligned") == 1
-    assert len(leader.held) == 0
-    assert leader.state.reservations.reserved() == ()
+    assert cluster.uids() == [uid("web-1")]
+    [pod] = cluster.pods.values()
+    assert pod["spec"]["nodeName"] == "b"
+    assert (leader.moved("asked"), leader.moved("aligned")) == (1, 1)
+    assert (len(leader.held), leader.state.reservations.reserved()) == (0, ())
 
 
-async def test_who_asks_says_why_and_of_which_pod() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-
+async def test_eviction_has_uid_and_reason() -> None:
+    cluster, leader = await misaligned("web-1")
     await leader.turns(601)
 
-    [eviction] = cluster.asked
+    [eviction] = cluster.evictions
     assert eviction["apiVersion"] == "policy/v1"
     assert eviction["deleteOptions"]["preconditions"] == {"uid": uid("web-1")}
     annotations = eviction["metadata"]["annotations"]
@@ -70,177 +69,154 @@ async def test_who_asks_says_why_and_of_which_pod() -> None:
     assert leader.reasons() == ["NUMAHealing"]
 
 
-async def test_buckets_are_empty_at_the_beginning() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-
-    await leader.turns(600)
-    assert cluster.evicted == []
-
-    await leader.turns(1)
-    assert len(cluster.evicted) == 1
-
-
-async def test_a_place_is_held_before_a_pod_is_asked_to_go() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-    held = list[str | None]()
-    cluster.after["evict"] = lambda: held.append(leader.held.node_of(uid("web-1")))
-
+async def test_place_is_held_before_the_eviction() -> None:
+    cluster, leader = await misaligned("web-1")
+    places = list[str | None]()
+    cluster.after["evict"] = lambda: places.append(leader.held.node_of(uid("web-1")))
     await leader.turns(601, settle=False)
 
-    assert held == ["b"]
+    assert places == ["b"]
     assert [pod.uid for pod in leader.state.reservations.reserved()] == [f"heal:{uid('web-1')}"]
 
 
-async def test_nobody_is_moved_where_no_node_is_better() -> None:
-    cluster = await a_cluster("a")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
+def two_controllers() -> Raw:
+    made = web("web-1")
+    [first] = made["metadata"]["ownerReferences"]
+    made["metadata"]["ownerReferences"].append({**first, "name": "other", "uid": "uid-of-other"})
+    return made
 
+
+GATED = {"gate": "enabled"}
+VOLCANO = web("web-1", spec={"schedulerName": "volcano"})
+OTHER_SCHEDULER = {**HEALED, "scheduler": "numalign-scheduler"}
+UNGATED = ["NUMANotHealed"]
+STAYS: list[tuple[str, Raw, dict[str, Any], list[str], str]] = [
+    # the pod, the cluster and controller, events, and words of the log or the event
+    ("no node is better", web("web-1"), {"nodes": nodes("a")}, [], "another node that would align it now"),
+    ("another kubelet would not align it either", web("web-1", policy="best-effort"),
+     {"nodes": {"a": LOOSE, "b": LOOSE}}, [], ""),
+    ("it has two controllers", two_controllers(), {}, [], "several controllers"),
+    ("its scheduler has no gates", VOLCANO, {}, [], ""),
+    ("its namespace has another scheduler", web("web-1"), {"namespaces": {TEAM: OTHER_SCHEDULER}}, [], ""),
+    ("its namespace wants nothing", web("web-1"), {"namespaces": {TEAM: {}}}, [], ""),
+    ("its namespace wants gates only", web("web-1"), {"namespaces": {TEAM: GATED}}, [], ""),
+    ("rejected pods alone heal", web("web-1"), {"namespaces": {TEAM: {**GATED, "heal": "failed"}}}, [], ""),
+    ("healing is none", web("web-1"), {"namespaces": {TEAM: {**GATED, "heal": "none"}}}, [], ""),
+    ("its namespace has no gates", web("web-1"), {"namespaces": {TEAM: {"heal": "running"}}}, UNGATED,
+     "numalign.io/gate: enabled"),
+    ("the controller has no gates", web("web-1"), {"gates": False}, UNGATED, "--gates"),
+    ("another replica leads", web("web-1"), {"leads": False}, [], ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "facts", "events", "words"), table(STAYS))
+async def test_pod_stays_if(made: Raw, facts: dict[str, Any], events: list[str], words: str) -> None:
+    cluster, leader = await misaligned(made, **facts)
     await leader.turns(1000)
 
     assert cluster.evicted == []
-    assert "another node that would align it now" in leader.told.of("healing.skipped")[0]["reason"]
+    assert leader.reasons() == events
+    assert len(leader.log.of("healing.ungated")) == len(events)
+    texts = [event.message for event in leader.events]
+    texts += [line["reason"] for line in leader.log.of("healing.skipped")]
+    assert not words or words in texts[0]
 
 
-async def test_a_wish_that_no_other_kubelet_would_meet_moves_nobody() -> None:
-    cluster = await a_cluster("a", "b")
-    cluster.nodes["b"] = cluster.nodes["a"]
-    await cluster.runs(web("web-1", policy="best-effort"), "a", SPREAD)
-    leader = await a_leader(cluster)
+async def test_default_scheduler_by_name_is_no_obstacle() -> None:
+    cluster, leader = await misaligned(web("web-1", spec={"schedulerName": "default-scheduler"}))
+    await leader.turns(700)
 
+    assert len(cluster.evicted) == 1
+
+
+async def test_annotations_of_a_pod_are_no_reason_to_evict_it() -> None:
+    cluster = Cluster()
+    amounts = {"node-0": {"cpu": "2", "memory": "1Gi"}, "node-1": {"cpu": "2"}}
+    record = json.dumps([{"zones": [zone], "amount": amount} for zone, amount in amounts.items()])
+    cluster.run(web("web-1", annotations={PLACEMENT_OBSERVED: record, ALIGNED: "false"}), "a", TOGETHER)
+    cluster.placements = {}
+    leader = await lead(cluster)
     await leader.turns(1000)
 
+    assert [entry.pod.name for entry in leader.alignments.misaligned()] == ["web-1"]
     assert cluster.evicted == []
 
 
-async def test_one_pod_of_an_owner_at_a_time() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1", "web-2", "web-3")
-    leader = await a_leader(cluster)
-
-    await leader.turns(601, settle=False)
-    await leader.turns(1000, settle=False)
+async def test_owner_loses_one_pod_at_a_time() -> None:
+    cluster, leader = await misaligned("web-1", "web-2", "web-3")
+    await leader.turns(1601, settle=False)
     assert len(cluster.evicted) == 1
 
     await leader.turns(1800)
-    assert len({pod for _, pod in cluster.evicted}) == 3
-    gaps = [
-        later - earlier
-        for (earlier, _), (later, _) in zip(cluster.evicted, cluster.evicted[1:], strict=False)
-    ]
-    assert min(gaps) >= 600
+    assert len({*cluster.uids()}) == 3
+    assert min(later - earlier for (earlier, _), (later, _) in pairwise(cluster.evicted)) >= 600
 
 
-async def test_the_rate_of_the_cluster_holds_whatever_there_is_to_do() -> None:
-    cluster = await a_cluster("a", *(f"n{at}" for at in range(40)))
+async def test_evictions_come_at_the_rate_of_the_cluster() -> None:
+    """And the first one after a full period."""
+    cluster = Cluster(nodes("a" + "".join(map(chr, range(0x4E00, 0x4E28)))))
     for at in range(60):
-        cluster.nodes[f"s{at}"] = cluster.nodes["a"]
-        await cluster.runs(web(f"web-{at}", f"owner-{at}"), f"s{at}", SPREAD)
-    leader = await a_leader(cluster)
-
+        cluster.nodes[f"s{at}"] = LOOSE
+        cluster.run(web(f"web-{at}", f"owner-{at}"), f"s{at}", SPREAD)
+    leader = await lead(cluster)
     await leader.turns(600 + 6 * 30)
 
     assert [at - 1000 for at, _ in cluster.evicted] == [*range(601, 781, 6)]
 
 
-async def test_a_budget_is_obeyed_and_asked_later_and_later() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-    cluster.fails["evict"] = [
-        Throttled("Cannot evict pod as it would violate the pod's disruption budget.")
-    ] * 3
-
+async def test_budget_is_obeyed_with_growing_pauses() -> None:
+    cluster, leader = await misaligned("web-1")
+    cluster.fails["evict"] = [BUDGET] * 3
     await leader.turns(602)
-    assert leader.count("numalign_healing_moves_total", outcome="budget") == 1
-    assert len(leader.held) == 0
-    assert leader.state.reservations.reserved() == ()
+    assert leader.moved("budget") == 1
+    assert (len(leader.held), leader.state.reservations.reserved()) == (0, ())
 
     await leader.turns(3000)
-    assert len(cluster.evicted) == 1
-    assert leader.count("numalign_healing_moves_total", outcome="budget") == 3
+    assert (len(cluster.evicted), leader.moved("budget")) == (1, 3)
 
 
-async def test_after_a_refusal_no_other_pod_of_the_owner_is_asked_for_in_the_same_turn() -> None:
+async def test_refused_eviction_ends_the_turn_of_its_owner() -> None:
     """Each refusal doubles the pause, and four pods may be read in a turn."""
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1", "web-2", "web-3")
-    leader = await a_leader(cluster, rates=Rates(0, 0, 0))
-    cluster.fails["evict"] = [Throttled("Cannot evict pod as it would violate the pod's disruption budget.")]
-
+    cluster, leader = await misaligned("web-1", "web-2", "web-3", rates=AT_ONCE)
+    cluster.fails["evict"] = [BUDGET]
     await leader.turns(int(HANDOVER_SECONDS) + 2, settle=False)
 
-    assert leader.count("numalign_healing_moves_total", outcome="budget") == 1
-    assert cluster.evicted == []
+    assert (leader.moved("budget"), cluster.evicted) == (1, [])
 
 
-async def test_two_budgets_are_told_and_that_is_all() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-    cluster.fails["evict"] = [
-        Failing("This pod has more than one PodDisruptionBudget, which is not supported")
-    ]
-
+async def test_two_budgets_stop_the_owner_with_an_event() -> None:
+    cluster, leader = await misaligned("web-1")
+    cluster.fails["evict"] = [Failing("This pod has more than one PodDisruptionBudget")]
     await leader.turns(5000)
 
-    assert cluster.evicted == []
-    assert leader.reasons() == ["NUMAHealingStopped"]
+    assert (cluster.evicted, leader.reasons()) == ([], ["NUMAHealingStopped"])
     assert "two PodDisruptionBudgets" in leader.events[0].message
-    assert len(leader.told.of("healing.stopped")) == 1
+    assert len(leader.log.of("healing.stopped")) == 1
 
 
-async def test_who_may_not_evict_is_told_so_once() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-    cluster.fails["evict"] = [Forbidden("no")] * 100
-
-    await leader.turns(6000)
-
-    assert len(leader.told.of("healing.forbidden")) == 1
-    assert leader.state.reservations.reserved() == ()
-
-
-async def test_a_pod_that_changed_since_it_was_read_is_looked_at_anew() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
+async def test_pod_changed_since_the_read_is_read_again() -> None:
+    cluster, leader = await misaligned("web-1")
     cluster.after["get"] = lambda: cluster.put(cluster.pods[TEAM, "web-1"])
-
     await leader.turns(601)
-    assert cluster.evicted == []
-    assert cluster.asked == []
-    assert leader.state.reservations.reserved() == ()
+    assert (cluster.evictions, leader.state.reservations.reserved()) == ([], ())
 
     await leader.turns(1)
     assert len(cluster.evicted) == 1
 
 
-async def test_a_write_to_the_pod_while_it_is_evicted_does_not_use_up_its_budget() -> None:
+async def test_write_during_an_eviction_costs_no_budget() -> None:
     """As a kubelet's: an API server has counted the pod by then, and would count it once more."""
-    cluster = await a_cluster("a", "b", budget=1)
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
+    cluster, leader = await misaligned("web-1", budget=1)
     cluster.between = lambda: cluster.put(cluster.pods[TEAM, "web-1"])
-
     await leader.turns(601, settle=False)
 
-    assert [pod for _, pod in cluster.evicted] == [uid("web-1")]
-    assert leader.reasons() == ["NUMAHealing"]
+    assert (cluster.uids(), leader.reasons()) == ([uid("web-1")], ["NUMAHealing"])
 
 
-async def test_a_pod_that_was_marked_is_evicted_once_the_mark_has_landed() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster, rates=Rates(0, 0, 0))
+async def test_marked_pod_is_evicted_once_the_mark_has_landed() -> None:
+    cluster, leader = await misaligned("web-1", rates=AT_ONCE)
     await leader.turns(HANDOVER_SECONDS)
     await leader.marks.turn()
-
     await leader.turns(LANDED_SECONDS - 1)
     assert cluster.evicted == []
 
@@ -249,276 +225,132 @@ async def test_a_pod_that_was_marked_is_evicted_once_the_mark_has_landed() -> No
     assert leader.state.pods[uid("new-1")].mark == UNMARKED
 
 
-@pytest.mark.parametrize("error", [None, Unreachable("nobody answers")], ids=["written", "unanswered"])
-async def test_a_mark_that_is_written_while_the_pod_is_read_goes_first(error: Exception | None) -> None:
+@pytest.mark.parametrize("error", [None, UNREACHABLE], ids=["written", "unanswered"])
+async def test_mark_written_during_the_read_goes_first(error: Exception | None) -> None:
     """Without an answer it may land on the API server later."""
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster, rates=Rates(0, 0, 0))
+    cluster, leader = await misaligned("web-1", rates=AT_ONCE)
     await leader.turns(HANDOVER_SECONDS)
     cluster.fails["patch"] = [error] if error else []
-
     await asyncio.gather(leader.turns(1), leader.marks.turn())
-    assert leader.reasons() == ([] if error else [MISALIGNED])
-    assert cluster.evicted == []
+    assert (leader.reasons(), cluster.evicted) == ([] if error else [MISALIGNED], [])
 
     await leader.turns(LANDED_SECONDS)
     assert len(cluster.evicted) == 1
 
 
-async def test_an_eviction_without_an_answer_is_followed_all_the_same() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-
-    def lost() -> None:
-        raise Unreachable("nobody answers")
-
-    cluster.after["evict"] = lost
-    await leader.turns(700)
-
-    assert len(cluster.evicted) == 1
-    assert leader.count("numalign_healing_moves_total", outcome="unknown") == 1
-    assert leader.count("numalign_healing_moves_total", outcome="aligned") == 1
-
-
-async def test_an_eviction_that_never_came_there_lets_go_of_the_place() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-    cluster.fails["evict"] = [Unreachable("nobody answers")]
-
+@pytest.mark.parametrize("done", [True, False])
+async def test_eviction_without_an_answer_is_followed(*, done: bool) -> None:
+    cluster, leader = await misaligned("web-1")
+    if done:
+        cluster.after["evict"] = raises(UNREACHABLE)
+    else:
+        cluster.fails["evict"] = [UNREACHABLE]
     await leader.turns(620)
-    assert leader.held.is_held(uid("web-1"))
+    assert leader.moved("unknown") == 1
+    assert leader.held.is_held(uid("web-1")) is not done
 
-    await leader.turns(20)
+    await leader.turns(80)
+    assert len(cluster.evicted) == leader.moved("aligned") == done
     assert not leader.held.is_held(uid("web-1"))
-    assert cluster.evicted == []
 
 
-async def test_three_tries_in_vain_are_enough() -> None:
-    cluster = await a_cluster("a", "b", "c")
-    cluster.sits_as = SPREAD
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-
+async def test_three_useless_moves_stop_the_owner_for_a_day() -> None:
+    cluster, leader = await misaligned("web-1", nodes=nodes("abc"), sits_as=SPREAD)
     await leader.turns(20_000, step=20)
 
-    assert len(cluster.evicted) == 3
+    assert len(cluster.evicted) == len(leader.log.of("healing.no_improvement")) == 3
     assert leader.reasons().count("NUMAHealingStopped") == 1
-    assert len(leader.told.of("healing.no_improvement")) == 3
-
-
-async def test_after_a_day_it_is_tried_again() -> None:
-    cluster = await a_cluster("a", "b", "c")
-    cluster.sits_as = SPREAD
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-    await leader.turns(6000, step=10)
-    assert len(cluster.evicted) == 3
 
     cluster.time.seconds += 86_400
     cluster.sits_as = TOGETHER
     await leader.turns(10)
-
     assert len(cluster.evicted) == 4
 
 
-async def test_an_owner_that_makes_nothing_anew_loses_one_pod_and_no_more() -> None:
-    """As one whose uid stands in pods, and that is not there."""
-    cluster = await a_cluster("a", "b")
-    cluster.makes_anew = False
-    await spread(cluster, "web-1", "web-2", "web-3")
-    leader = await a_leader(cluster)
-
+async def test_owner_without_a_replacement_loses_one_pod() -> None:
+    """As one whose uid is in pods, and that does not exist."""
+    cluster, leader = await misaligned("web-1", "web-2", "web-3", recreates=False)
     await leader.turns(5000)
 
-    assert len(cluster.evicted) == 1
+    assert (len(cluster.evicted), leader.moved("lost")) == (1, 1)
     assert "no replacement was created" in leader.events[-1].message
-    assert leader.count("numalign_healing_moves_total", outcome="lost") == 1
     assert leader.state.reservations.reserved() == ()
 
 
-async def test_a_uid_of_an_owner_counts_in_its_own_namespace_alone() -> None:
-    """Else a tenant could take what is held for another, or keep its pods from being moved."""
-    cluster = await a_cluster("a", "b", "c")
+async def test_uid_of_an_owner_counts_in_its_namespace_alone() -> None:
+    """Else a tenant could take the place of another, or keep its pods from being moved."""
+    cluster, leader = await misaligned("web-1", nodes=nodes("abc"))
     cluster.namespaces["other"] = {}
-    await spread(cluster, "web-1")
     foreign = web("thief")
     foreign["metadata"] |= {"namespace": "other", "uid": "uid-of-thief"}
     foreign["spec"]["schedulingGates"] = [{"name": "numalign.io/placement"}]
-    leader = await a_leader(cluster)
     cluster.after["evict"] = lambda: cluster.put(foreign)
-
     await leader.turns(601, settle=False)
-    thief = leader.state.pods["uid-of-thief"]
 
+    thief = leader.state.pods["uid-of-thief"]
     assert leader.held.take(thief, leader.state.pending_pod(foreign)) is None
     assert leader.held.is_held(uid("web-1"))
 
 
-async def test_pods_with_two_controllers_stay() -> None:
-    cluster = await a_cluster("a", "b")
-    made = web("web-1")
-    second = {**made["metadata"]["ownerReferences"][0], "name": "other", "uid": "uid-of-other"}
-    made["metadata"]["ownerReferences"].append(second)
-    await cluster.runs(made, "a", SPREAD)
-    leader = await a_leader(cluster)
-
-    await leader.turns(1000)
-
-    assert cluster.evicted == []
-    assert "several controllers" in leader.told.of("healing.skipped")[0]["reason"]
-
-
-async def test_what_stands_on_the_pod_is_no_ground_to_end_it() -> None:
-    cluster = await a_cluster("a", "b")
-    amounts = {"node-0": {"cpu": "2", "memory": "1Gi"}, "node-1": {"cpu": "2"}}
-    record = json.dumps([{"zones": [zone], "amount": amount} for zone, amount in amounts.items()])
-    forged = web("web-1", annotations={PLACEMENT_OBSERVED: record, ALIGNED: "false"})
-    await cluster.runs(forged, "a", TOGETHER)
-    cluster.placements = {}
-    leader = await a_leader(cluster)
-
-    await leader.turns(1000)
-
-    assert [entry.pod.name for entry in leader.alignments.misaligned()] == ["web-1"]
-    assert cluster.evicted == []
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [{}, {"gate": "enabled"}, {"gate": "enabled", "heal": "failed"}, {"gate": "enabled", "heal": "none"}],
-)
-async def test_namespaces_that_do_not_say_so_are_left_alone(labels: dict[str, str]) -> None:
-    cluster = await a_cluster("a", "b", namespaces={TEAM: labels})
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-
-    await leader.turns(1000)
-
-    assert cluster.evicted == []
-    assert leader.events == []
-
-
-@pytest.mark.parametrize("labels", [{}, {"gate": "enabled"}, {"heal": "running"}])
-async def test_a_label_that_is_removed_while_a_move_is_planned_ends_it(labels: dict[str, str]) -> None:
-    """The watch has not shown it yet."""
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
+@pytest.mark.parametrize("labels", [{}, {"gate": "enabled"}, {"heal": "running"}], ids=str)
+async def test_removed_label_ends_a_planned_move(labels: dict[str, str]) -> None:
+    """The watch has not reported it yet."""
+    cluster, leader = await misaligned("web-1")
     cluster.after["get"] = lambda: cluster.namespaces.update({TEAM: labels})
-
     await leader.turns(601, settle=False)
 
     assert (cluster.evicted, len(leader.held)) == ([], 0)
-    assert leader.told.of("healing.failed") == []
+    assert leader.log.of("healing.failed") == []
 
 
-@pytest.mark.parametrize(
-    ("labels", "gates", "words"),
-    [
-        ({"heal": "running"}, True, "numalign.io/gate: enabled"),
-        ({"heal": "running", "gate": "enabled"}, False, "--gates"),
-    ],
-    ids=["a namespace without gates", "a controller without gates"],
-)
-async def test_without_gates_nothing_is_moved_and_that_is_told_once(
-    labels: dict[str, str], *, gates: bool, words: str
-) -> None:
-    cluster = await a_cluster("a", "b", namespaces={TEAM: labels})
-    await spread(cluster, "web-1", "web-2")
-    leader = await a_leader(cluster, gates=gates)
-
-    await leader.turns(1000)
-
-    assert cluster.evicted == []
-    assert leader.reasons() == ["NUMANotHealed"]
-    assert words in leader.events[0].message
-    assert len(leader.told.of("healing.ungated")) == 1
-
-
-async def test_who_does_not_lead_moves_nobody() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster, leads=False)
-
-    await leader.turns(1000)
-
-    assert cluster.evicted == []
-
-
-async def test_who_no_longer_leads_holds_nothing() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
+async def test_lost_lead_releases_all_places() -> None:
+    _, leader = await misaligned("web-1")
     await leader.turns(601, settle=False)
     assert len(leader.held) == 1
-
     leader.leads = False
     await leader.turns(1)
 
-    assert len(leader.held) == 0
-    assert leader.state.reservations.reserved() == ()
+    assert (len(leader.held), leader.state.reservations.reserved()) == (0, ())
 
 
-STEPS = ["get", "evict"]
-
-
-@pytest.mark.parametrize("method", STEPS)
+@pytest.mark.parametrize("method", ["get", "evict"])
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
-async def test_a_leader_killed_in_the_middle_of_a_step(method: str, *, done: bool) -> None:
-    """Before a call is heard, or after it was done and before its answer: no pod is lost, none goes twice."""
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    first = await a_leader(cluster)
-
-    def killed() -> None:
-        raise Killed
-
+async def test_leader_killed_during_a_call_loses_no_pod(method: str, *, done: bool) -> None:
+    cluster, first = await misaligned("web-1")
     if done:
-        cluster.after[method] = killed
+        cluster.after[method] = raises(Killed())
     else:
         cluster.fails[method] = [Killed()]
     with pytest.raises(Killed):
         await first.turns(700)
     first.kill()
-    second = await a_leader(cluster)
+    second = await lead(cluster)
     await second.turns(1400)
 
-    uids = [pod for _, pod in cluster.evicted]
-    assert len(uids) == len(set(uids))
-    assert len(cluster.pods) == 1
+    assert len(cluster.uids()) == len({*cluster.uids()})
     [pod] = cluster.pods.values()
     assert "deletionTimestamp" not in pod["metadata"]
     assert second.state.reservations.reserved() == ()
 
 
 @pytest.mark.parametrize("seconds", [601, 602, 603])
-async def test_a_leader_killed_while_its_replacement_comes(seconds: int) -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1", "web-2")
-    first = await a_leader(cluster)
+async def test_next_leader_waits_for_the_replacement(seconds: int) -> None:
+    cluster, first = await misaligned("web-1", "web-2")
     await first.turns(seconds, settle=False)
     assert len(cluster.evicted) == 1
     first.kill()
-
-    second = await a_leader(cluster)
-    # The pod is on its way out still, and another waits at the gate: nobody of this owner is asked to go.
+    second = await lead(cluster)
+    # The pod is being deleted, and another one waits at the gate: no pod of this owner is evicted.
     await second.turns(1000, settle=False)
     assert len(cluster.evicted) == 1
 
     await second.turns(1000)
-    uids = [pod for _, pod in cluster.evicted]
-    assert sorted(uids) == [uid("web-1"), uid("web-2")]
+    assert sorted(cluster.uids()) == [uid("web-1"), uid("web-2")]
     assert len(cluster.pods) == 2
 
 
-async def test_a_new_leader_waits_until_what_was_begun_has_landed() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster, rates=Rates(0, 0, 0))
-
+async def test_next_leader_waits_for_the_last_ones_writes() -> None:
+    cluster, leader = await misaligned("web-1", rates=AT_ONCE)
     await leader.turns(HANDOVER_SECONDS)
     assert cluster.evicted == []
 
@@ -526,75 +358,42 @@ async def test_a_new_leader_waits_until_what_was_begun_has_landed() -> None:
     assert len(cluster.evicted) == 1
 
 
-async def test_a_replacement_that_its_kubelet_refuses_was_in_vain() -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
+async def test_rejected_replacement_makes_the_move_useless() -> None:
+    cluster, leader = await misaligned("web-1")
     await leader.turns(601, settle=False)
     [new] = [pod for pod in cluster.pods.values() if pod["metadata"]["name"].startswith("new")]
-
     cluster.put({**new, "spec": {**new["spec"], "nodeName": "b"}, "status": {"phase": "Failed"}})
     await leader.turns(2, settle=False)
 
-    assert leader.count("numalign_healing_moves_total", outcome="misaligned") == 1
-    assert len(leader.held) == 0
+    assert (leader.moved("misaligned"), len(leader.held)) == (1, 0)
 
 
-@pytest.mark.parametrize("error", [Unreachable, Conflict])
+@pytest.mark.parametrize("error", [UNREACHABLE, CONFLICT], ids=["unreachable", "409"])
 @pytest.mark.parametrize("method", ["get", "get namespace"])
-async def test_a_pod_that_cannot_be_read_is_read_later(error: type[Exception], method: str) -> None:
-    cluster = await a_cluster("a", "b")
-    await spread(cluster, "web-1")
-    leader = await a_leader(cluster)
-    cluster.fails[method] = [error("nobody answers")]
-
+async def test_failed_read_is_repeated(error: Exception, method: str) -> None:
+    cluster, leader = await misaligned("web-1")
+    cluster.fails[method] = [error]
     await leader.turns(602)
-    assert cluster.evicted == []
-    assert len(leader.told.of("healing.failed")) == 1
+    assert (cluster.evicted, len(leader.log.of("healing.failed"))) == ([], 1)
 
     await leader.turns(100)
     assert len(cluster.evicted) == 1
     assert MISALIGNED not in leader.reasons()
 
 
-async def test_it_looks_as_often_as_the_rate_asks_for_however_long_that_takes() -> None:
-    cluster = await a_cluster("a", "b")
-    leader = await a_leader(cluster, rates=Rates(0, 0, 0.5))
-    looked = list[float]()
+async def test_turns_come_at_the_rate_whatever_they_take() -> None:
+    cluster, leader = await misaligned(rates=Rates(0, 0, 0.5))
+    times = list[float]()
 
-    async def slow() -> None:
-        looked.append(cluster.time())
+    async def slow(cluster: Cluster, leader: Leader) -> None:
+        times.append(cluster.time())
         cluster.time.seconds += 0.2
-        if len(looked) == 4:
+        if len(times) == 4:
+            leader.kill()
             raise Killed
 
-    leader.healer.turn = slow  # type: ignore[method-assign]
+    leader.healer.turn = partial(slow, cluster, leader)  # type: ignore[method-assign]
     with pytest.raises(Killed):
         await leader.healer.run()
 
-    assert looked == pytest.approx([1000, 1000.5, 1001, 1001.5])
-
-
-async def test_a_pod_whose_replacement_no_gate_would_hold_back_stays() -> None:
-    cluster = await a_cluster("a", "b")
-    await cluster.runs(web("web-1", spec={"schedulerName": "volcano"}), "a", SPREAD)
-    leader = await a_leader(cluster)
-
-    await leader.turns(1000)
-    assert cluster.evicted == []
-
-    cluster.namespaces[TEAM] = {**HEALED, "scheduler": "numalign-scheduler"}
-    await spread(cluster, "web-2", owner="other")
-    await cluster.publish()
-    await leader.turns(1000)
-    assert cluster.evicted == []
-
-
-async def test_the_default_scheduler_is_no_other() -> None:
-    cluster = await a_cluster("a", "b")
-    await cluster.runs(web("web-1", spec={"schedulerName": "default-scheduler"}), "a", SPREAD)
-    leader = await a_leader(cluster)
-
-    await leader.turns(700)
-
-    assert len(cluster.evicted) == 1
+    assert times == pytest.approx([1000, 1000.5, 1001, 1001.5])

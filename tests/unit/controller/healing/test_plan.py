@@ -1,4 +1,4 @@
-"""What healing would do, in lines, and nothing of it done."""
+"""The plan of healing, in lines, with no write."""
 
 from typing import Any
 
@@ -11,114 +11,92 @@ from numalign.kube.decode.scheduling import REQUIRED
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.kinds import PODS_IN_FILES, Object
 from numalign.model.intent import Match
-from tests.unit.controller.healing.conftest import HEALED, SPREAD, TOGETHER, Cluster, Leader, a_cluster, web
-from tests.worlds.scorer import NOW, TEAM, Raw, snapshot
+from tests.unit.controller.healing.conftest import SPREAD, TOGETHER, Cluster, Leader, web
+from tests.unit.scorer.conftest import NOW, TEAM, Raw, snapshot
+from tests.worlds.notation import table
 
 WHY = 'container "c0" holds cpu in zone 0 and zone 1: 2 NUMA zones, and single-numa-node allows one'
+NO_MOVE = ("no misaligned pod would be moved",)
 
 
-async def planned(cluster: Cluster, *, gates: bool = True) -> tuple[str, ...]:
-    """The plan, by what a file would hold of this cluster."""
-    leader = Leader(cluster)
-    policy = PolicyKeeper(None, log=leader.told.log, registry=CollectorRegistry())
+async def planned(cluster: Cluster, *pods: Raw, gates: bool = True) -> tuple[str, ...]:
+    """The plan for the objects of this cluster, with these misaligned pods."""
+    for made in pods:
+        cluster.run(made, "a", SPREAD)
+    before = cluster.version
+    policy = PolicyKeeper(None, log=Leader(cluster).log.log, registry=CollectorRegistry())
     stored: dict[str, Object] = {
         made["metadata"]["uid"]: PODS_IN_FILES.described(made) for made in cluster.pods.values()
     }
     namespaces: dict[str, Any] = {**cluster.namespaces}
-    seen = snapshot(cluster.nodes, placements=cluster.placements, **namespaces)
+    current = snapshot(cluster.nodes, placements=cluster.placements, **namespaces)
     rules = HealingRules(policy, Match.SATISFIES, gates, Rates(owner=600, node=300, cluster=6))
-    return await plan(seen, stored, rules, now=NOW)
+    lines = await plan(current, stored, rules, now=NOW)
+    assert (cluster.version, cluster.evictions) == (before, [])
+    return lines
 
 
-def with_port(made: Raw) -> Raw:
-    """The pod with a port of its node."""
-    [container] = made["spec"]["containers"]
-    return {**made, "spec": {**made["spec"], "containers": [{**container, "ports": [{"hostPort": 80}]}]}}
+async def test_moves_are_listed_with_node_and_time() -> None:
+    pods = web("web-1", "one"), web("web-2", "two"), web("web-3", "one")
 
-
-async def misaligned(cluster: Cluster, *pods: Raw) -> None:
-    for made in pods:
-        await cluster.runs(made, "a", SPREAD)
-
-
-async def test_who_would_go_where_and_when() -> None:
-    cluster = await a_cluster("a", "b")
-    await misaligned(cluster, web("web-1", "one"), web("web-2", "two"), web("web-3", "one"))
-
-    assert await planned(cluster) == (
+    assert await planned(Cluster(), *pods) == (
         f"pod team/web-1 on a would be moved to b, after 600 s at the earliest: {WHY}",
         f"pod team/web-2 on a would be moved to b, after 900 s at the earliest: {WHY}",
         f"pod team/web-3 on a would be moved to b, after 1200 s at the earliest: {WHY}",
     )
 
 
-async def test_what_is_held_for_one_is_not_there_for_the_next() -> None:
-    cluster = await a_cluster("a", "b")
-    await misaligned(cluster, *(web(f"web-{at}", f"owner-{at}") for at in range(4)))
+async def test_place_of_one_pod_is_not_free_for_the_next() -> None:
+    cluster = Cluster()
     for at in range(7):
-        await cluster.runs(web(f"there-{at}", f"other-{at}"), "b", {f"node-{at % 2}": "cpu=4"})
-
-    lines = await planned(cluster)
+        cluster.run(web(f"other-{at}", f"other-{at}"), "b", {f"node-{at % 2}": "cpu=4"})
+    lines = await planned(cluster, *(web(f"web-{at}", f"owner-{at}") for at in range(4)))
 
     assert [("would be moved" in line) for line in lines] == [True, False, False, False]
     assert "it waits for another node that would align it now" in lines[-1]
 
 
+def port() -> Raw:
+    made = web("web-1")
+    made["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
+    return made
+
+
+AFFINITY = {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}
+
+
 @pytest.mark.parametrize(
     ("made", "words"),
-    [
-        (
-            web("web-1", spec={"volumes": [{"name": "x", "emptyDir": {}}]}),
-            "it has an emptyDir or hostPath volume",
-        ),
-        (web("web-1", annotations={"scheduling.k8s.io/group-name": "x"}), "a pod group that runs as a whole"),
-        (
-            web("web-1", spec={"topologySpreadConstraints": [{}]}),
-            ("numalign does not evaluate its topology spread"),
-        ),
-        (
-            web("web-1", spec={"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}),
-            "numalign does not evaluate its affinity to other pods",
-        ),
-        (with_port(web("web-1")), "numalign does not evaluate its host ports"),
-    ],
-    ids=["local storage", "a gang", "spread", "affinity", "host ports"],
-)
-async def test_who_stays_and_why(made: Raw, words: str) -> None:
-    cluster = await a_cluster("a", "b")
-    await misaligned(cluster, made)
-
-    [line] = await planned(cluster)
+    table(
+        [
+            ("local storage", web("web-1", spec={"volumes": [{"name": "x", "emptyDir": {}}]}),
+             "it has an emptyDir or hostPath volume"),
+            ("a gang", web("web-1", annotations={"scheduling.k8s.io/group-name": "x"}),
+             "a pod group that runs as a whole"),
+            ("topology spread", web("web-1", spec={"topologySpreadConstraints": [{}]}),
+             "numalign does not evaluate its topology spread"),
+            ("affinity", web("web-1", spec=AFFINITY), "does not evaluate its affinity to other pods"),
+            ("a host port", port(), "numalign does not evaluate its host ports"),
+        ]
+    ),
+)  # fmt: skip
+async def test_pod_stays_because_of(made: Raw, words: str) -> None:
+    [line] = await planned(Cluster(), made)
 
     assert "is misaligned and stays" in line
     assert words in line
 
 
-async def test_what_it_waits_for() -> None:
-    cluster = await a_cluster("a", "b")
-    await misaligned(cluster, web("web-1"))
-
-    [line] = await planned(cluster, gates=False)
+async def test_plan_names_what_a_move_waits_for() -> None:
+    [line] = await planned(Cluster(), web("web-1"), gates=False)
 
     assert "it waits for --gates on the controller" in line
 
 
-async def test_nothing_is_planned_where_nobody_asks_for_it() -> None:
-    cluster = await a_cluster("a", "b", namespaces={TEAM: {"gate": "enabled"}})
-    await misaligned(cluster, web("web-1"))
-    assert await planned(cluster) == ("no misaligned pod would be moved",)
+async def test_plan_is_empty_without_healing_or_misaligned_pods() -> None:
+    cluster = Cluster(namespaces={TEAM: {"gate": "enabled"}})
+    assert await planned(cluster, web("web-1")) == NO_MOVE
 
-    cluster.namespaces = {TEAM: HEALED}
-    cluster.pods.clear()
-    await cluster.runs(web("web-2"), "a", TOGETHER)
-    assert await planned(cluster) == ("no misaligned pod would be moved",)
-
-
-async def test_a_plan_writes_nothing() -> None:
-    cluster = await a_cluster("a", "b")
-    await misaligned(cluster, web("web-1"))
-    before = cluster.version
-
-    await planned(cluster)
-
-    assert (cluster.version, cluster.asked) == (before, [])
+    cluster = Cluster()
+    cluster.run(web("web-2"), "a", TOGETHER)
+    assert await planned(cluster) == NO_MOVE

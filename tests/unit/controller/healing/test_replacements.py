@@ -1,4 +1,4 @@
-"""What would come in place of a pod, as far as the pod tells."""
+"""The template of a pod's replacement, as far as the pod shows it."""
 
 from typing import Any
 
@@ -8,77 +8,62 @@ from controller.healing.replacements import template_of
 from numalign.kube.decode.scheduling import REQUIRED
 from numalign.model.intent import PINNED_AT
 from tests.unit.controller.healing.conftest import web
+from tests.worlds.notation import table
+
+Json = dict[str, Any]
 
 PIN = {"key": "metadata.name", "operator": "In", "values": ["a"]}
-POOL = {"key": "pool", "operator": "In", "values": ["gpu"]}
+PIN_TO_B = {"matchFields": [{**PIN, "values": ["b"]}]}
+POOL = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["gpu"]}]}
+AVOID_B = {"key": "numalign.io/node", "operator": "NotIn", "values": ["b"]}
+AVOIDING = {"matchExpressions": [AVOID_B]}
+BOTH = {"matchExpressions": [*POOL["matchExpressions"], AVOID_B]}
+PINNED_POOL = {**POOL, "matchFields": [PIN]}
+PINNED = {"matchFields": [PIN]}
 
 
-def placed(*terms: dict[str, Any], pinned: bool = True) -> dict[str, Any]:
-    """A pod on node `a`, whose node affinity requires one of these terms."""
-    annotations = {PINNED_AT: "2027-01-15T07:59:00Z"} if pinned else {}
-    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [*terms]}}}
-    return web("web-1", annotations=annotations, spec={"nodeName": "a", "affinity": affinity})
-
-
-def terms(made: dict[str, Any]) -> object:
-    """What node affinity requires."""
-    required = made["spec"]["affinity"]["nodeAffinity"].get(REQUIRED)
-    return required and required["nodeSelectorTerms"]
-
-
-def test_it_has_no_node_and_no_uid() -> None:
+def test_template_has_no_node_and_no_uid() -> None:
     template = template_of({**web("web-1"), "spec": {"nodeName": "a", "containers": []}}, "a")
 
     assert template["spec"] == {"containers": []}
     assert "uid" not in template["metadata"]
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ([{"matchFields": [PIN]}], None),
-        ([{"matchFields": [PIN], "matchExpressions": [POOL]}], [{"matchExpressions": [POOL]}]),
-        (
-            [
-                {"matchExpressions": [POOL], "matchFields": [PIN]},
-                {"matchExpressions": [POOL], "matchFields": [PIN]},
-            ],
-            [{"matchExpressions": [POOL]}, {"matchExpressions": [POOL]}],
-        ),
-        ([{"matchFields": [{**PIN, "values": ["b"]}]}], [{"matchFields": [{**PIN, "values": ["b"]}]}]),
-    ],
-    ids=["the pin alone", "beside a pool", "in several terms", "of another node"],
-)
-def test_the_pin_is_not_of_the_template(before: list[dict[str, Any]], after: object) -> None:
-    assert terms(template_of(placed(*before), "a")) == after
+TERMS: list[tuple[str, list[Json], bool, list[Json] | None]] = [
+    # the affinity of the pod            its terms                   pinned?  those of the template
+    ("a pin",                            [PINNED],                   True,    None),
+    ("a pin and a pool",                 [PINNED_POOL],              True,    [POOL]),
+    ("a pin in several terms",           [PINNED_POOL, PINNED_POOL], True,    [POOL, POOL]),
+    ("another node",                     [PIN_TO_B],                 True,    [PIN_TO_B]),
+    ("a node that it names itself",      [PINNED],                   False,   [PINNED]),
+    ("an exclusion and a pin",           [AVOIDING],                 True,    None),
+    ("an exclusion",                     [AVOIDING],                 False,   None),
+    ("an exclusion, a pool and a pin",   [BOTH],                     True,    [POOL]),
+    ("an exclusion and a pool",          [BOTH],                     False,   [POOL]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("pinned", [True, False])
-def test_nodes_that_were_excluded_with_the_gate_are_not_of_the_template(*, pinned: bool) -> None:
-    kept_off = {"key": "numalign.io/node", "operator": "NotIn", "values": ["b"]}
+@pytest.mark.parametrize(("before", "pinned", "after"), table(TERMS))
+def test_template_of_a_pod_with(before: list[Json], after: list[Json] | None, *, pinned: bool) -> None:
+    annotations = {PINNED_AT: "2027-01-15T07:59:00Z"} if pinned else {}
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": before}}}
+    made = web("web-1", annotations=annotations, spec={"nodeName": "a", "affinity": affinity})
 
-    assert terms(template_of(placed({"matchExpressions": [kept_off]}, pinned=pinned), "a")) is None
-    assert terms(template_of(placed({"matchExpressions": [POOL, kept_off]}, pinned=pinned), "a")) == [
-        {"matchExpressions": [POOL]}
-    ]
-
-
-def test_who_was_not_pinned_by_us_keeps_what_it_asks_for() -> None:
-    assert terms(template_of(placed({"matchFields": [PIN]}, pinned=False), "a")) == [{"matchFields": [PIN]}]
+    required = template_of(made, "a")["spec"]["affinity"]["nodeAffinity"].get(REQUIRED)
+    assert (required and required["nodeSelectorTerms"]) == after
 
 
 @pytest.mark.parametrize(
-    "spec",
+    "affinity",
     [
         {},
         {"affinity": None},
         {"affinity": {"nodeAffinity": []}},
         {"affinity": {"nodeAffinity": {REQUIRED: "x"}}},
     ],
-    ids=["nothing", "null", "a list", "a text"],
+    ids=str,
 )
-def test_what_makes_no_sense_is_left_for_the_reader(spec: dict[str, Any]) -> None:
-    made = web("web-1", annotations={PINNED_AT: "x"})
-    made["spec"] = spec
+def test_odd_affinity_is_copied(affinity: Json) -> None:
+    made = {**web("web-1", annotations={PINNED_AT: "x"}), "spec": affinity}
 
-    assert template_of(made, "a")["spec"] == spec
+    assert template_of(made, "a")["spec"] == affinity

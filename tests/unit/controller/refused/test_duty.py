@@ -1,4 +1,4 @@
-"""Which pods are looked at, and that those that are gone are forgotten; the rest is tested as a program."""
+"""Which rejected pods are considered, and that those that are gone are forgotten."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -12,93 +12,87 @@ from numalign.kube.pod_informer import PodInfo
 from numalign.model import intent
 from numalign.model.intent import NamespaceRules
 from numalign.model.steps import finished
-from tests.unit.controller.refused.pods import TEAM, refused, running
+from tests.unit.controller.pods import TEAM, refused, running
 from tests.worlds.notation import table
 
 
-class World:
-    """Pods that come and go, in namespaces that all want to be healed."""
+def rules(**labels: str) -> NamespaceRules:
+    return intent.parse_namespace({f"numalign.io/{key}": value for key, value in labels.items()})[0]
+
+
+class Duty:
+    """The rejected pods of a namespace whose watched label is `heal: failed`, and its stored `labels`."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodInfo] = {}
-        rules, _ = intent.parse_namespace({"numalign.io/heal": "failed"})
-        snapshot = Snapshot(namespaces={TEAM: rules})
+        self.labels: dict[str, str] = {}
         placing: Any = SimpleNamespace(
-            state=SimpleNamespace(pods=self.pods, snapshot=snapshot),
+            state=SimpleNamespace(pods=self.pods, snapshot=Snapshot(namespaces={TEAM: rules(heal="failed")})),
             settings=SimpleNamespace(keep_refused=1),
             policy=SimpleNamespace(now=EffectivePolicy().policy),
             api=self,
         )
         self.refused = RefusedPods(placing)
-        self.labels: dict[str, str] = {}
 
     async def get(self, path: str, *, what: str, most: int | None = None) -> object:
-        """The namespace as it is stored."""
         assert (path, what, bool(most)) == (f"/api/v1/namespaces/{TEAM}", f"namespace {TEAM}", True)
         return {"metadata": {"name": TEAM, "labels": self.labels}}
 
-    def see(self, *pods: PodInfo) -> None:
-        """They are there like this."""
+    def watch(self, *pods: PodInfo) -> None:
         for pod in pods:
             before = self.pods.get(pod.uid)
             self.pods[pod.uid] = pod
             self.refused.update_pod(pod, before)
 
     def due(self) -> list[str]:
-        """The names of those that may be removed."""
         return [removal.pod.name for removal in finished(self.refused.due())]
 
 
-def test_refused_pods_are_due_as_long_as_they_are_there() -> None:
-    world = World()
-    world.see(running("r0", 0), refused("r1", 1), running("web", 2))
-    assert world.due() == []
+def test_rejected_pods_are_due_while_they_exist() -> None:
+    duty = Duty()
+    duty.watch(running("r0", 0), refused("r1", 1), running("web", 2))
+    assert duty.due() == []
+    duty.watch(refused("r0", 0))
+    assert duty.due() == ["r0"]
 
-    world.see(refused("r0", 0))
-    assert world.due() == ["r0"]
-
-    del world.pods["uid-r0"]
-    assert (world.due(), len(world.refused)) == ([], 1)
+    del duty.pods["uid-r0"]
+    assert (duty.due(), len(duty.refused)) == ([], 1)
 
 
-def test_who_never_asks_forgets_the_many_that_are_gone() -> None:
-    world = World()
+def test_replica_that_never_removes_forgets_gone_pods() -> None:
+    duty = Duty()
     for number in range(10 * MOST_GONE):
-        world.see(refused(f"r{number}"))
-        world.pods.clear()
+        duty.watch(refused(f"r{number}"))
+        duty.pods.clear()
 
-    assert len(world.refused) <= MOST_GONE
-
-
-def test_of_many_that_are_there_none_is_forgotten() -> None:
-    world = World()
-    world.see(*(refused(f"r{number}", number) for number in range(2 * MOST_GONE)), running("web", 10**6))
-
-    assert len(world.due()) == 2 * MOST_GONE - 1
+    assert len(duty.refused) <= MOST_GONE
 
 
-async def test_the_label_as_it_is_stored_permits_a_removal() -> None:
-    world = World()
-    assert not await world.refused.permitted(TEAM)
+def test_existing_pods_are_never_forgotten() -> None:
+    duty = Duty()
+    duty.watch(*(refused(f"r{number}", number) for number in range(2 * MOST_GONE)), running("web", 10**6))
 
-    world.labels = {"numalign.io/heal": "failed"}
-    assert await world.refused.permitted(TEAM)
+    assert len(duty.due()) == 2 * MOST_GONE - 1
+
+
+async def test_stored_label_permits_a_removal() -> None:
+    duty = Duty()
+    assert not await duty.refused.permitted(TEAM)
+
+    duty.labels = {"numalign.io/heal": "failed"}
+    assert await duty.refused.permitted(TEAM)
 
 
 NAMESPACES: list[tuple[str, dict[str, str], bool]] = [
-    ("failed",           {"heal": "failed"},                           True),
-    ("running",          {"heal": "running"},                          True),
-    ("none",             {"heal": "none"},                             False),
-    ("nothing",          {},                                           False),
-    ("nonsense",         {"heal": "yes"},                              False),
-    ("to be left alone", {"heal": "failed", "admission": "disabled"},  False),
+    ("failed",    {"heal": "failed"},                           True),
+    ("running",   {"heal": "running"},                          True),
+    ("none",      {"heal": "none"},                             False),
+    ("no label",  {},                                           False),
+    ("nonsense",  {"heal": "yes"},                              False),
+    ("exempt",    {"heal": "failed", "admission": "disabled"},  False),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("labels", "may"), table(NAMESPACES))
-def test_pods_are_removed_where_the_namespace_says(labels: dict[str, str], *, may: bool) -> None:
-    rules: NamespaceRules = intent.parse_namespace(
-        {f"numalign.io/{key}": value for key, value in labels.items()}
-    )[0]
-
-    assert heals(EffectivePolicy(rules={TEAM: rules}), TEAM) is may
+def test_removal_by_the_labels_of_the_namespace(labels: dict[str, str], *, may: bool) -> None:
+    assert heals(EffectivePolicy(rules={TEAM: rules(**labels)}), TEAM) is may

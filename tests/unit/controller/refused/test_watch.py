@@ -1,10 +1,9 @@
-"""Where only failed pods are watched: each rejection is reported once, and what is gone is forgotten."""
+"""A controller that watches failed pods alone reports each rejection once, and forgets what is gone."""
 
 from functools import partial
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from controller.refused.watch import FailedPodWatch
 from controller.settings import ControllerSettings
@@ -12,121 +11,101 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.events import Event
 from numalign.kube.kinds import Key
 from numalign.runtime.clock import utc_now
-from tests.worlds.log import RecordedLog
+from tests.unit.controller.conftest import Replica
 
 KEY = ("team", "web")
 
 
 class TurnEnded(Exception):
-    """Raised after one turn of a task that would run for ever."""
+    """Raised after one turn."""
 
 
-class World:
-    """A watch of failed pods that leads."""
+class Watching(Replica):
+    """A watch of failed pods."""
 
-    def __init__(self) -> None:
+    def __post_init__(self) -> None:
         self.events: list[Event] = []
-        self.registry = CollectorRegistry()
-        told = RecordedLog()
         self.watch = FailedPodWatch(
             ControllerSettings(),
             leading=lambda: True,
             publish=self.events.append,
-            log=told.log,
+            log=self.log.log,
             registry=self.registry,
             clock=lambda: 0.0,
-            sleep=self.once,
+            sleep=self.end,
         )
 
-    async def once(self, _seconds: float) -> None:
-        """Wait for nothing."""
+    async def end(self, _seconds: float) -> None:
         raise TurnEnded
 
-    async def told(self) -> list[str]:
-        """What is reported now."""
+    async def messages(self, *pods: Any) -> list[str]:  # noqa: ANN401  JSON
+        """What is reported after these pods are observed."""
+        for made in pods:
+            self.watch.put(made)
         self.events.clear()
         with pytest.raises(TurnEnded):
             await self.watch.tasks()["refusals"]()
         return [event.message for event in self.events]
 
 
-def failed(uid: str = "u1", reason: str = "TopologyAffinityError") -> dict[str, Any]:
-    """A pod that failed just now."""
+def failed(uid: str = "u1", reason: str = "TopologyAffinityError", at: str = "") -> dict[str, Any]:
+    """A pod that failed, now unless there is another time."""
+    start = at or f"{utc_now():%Y-%m-%dT%H:%M:%SZ}"
     return {
         "metadata": {"namespace": KEY[0], "name": KEY[1], "uid": uid},
         "spec": {"nodeName": "a"},
-        "status": {"phase": "Failed", "reason": reason, "startTime": f"{utc_now():%Y-%m-%dT%H:%M:%SZ}"},
+        "status": {"phase": "Failed", "reason": reason, "startTime": start},
     }
 
 
 @pytest.fixture
-async def world() -> World:
+async def work() -> Watching:
     """One that knows the namespaces."""
-    made = World()
+    made = Watching()
     await made.watch.take(Snapshot())
     return made
 
 
-async def test_a_rejection_is_reported_without_what_nobody_knows(world: World) -> None:
-    world.watch.put(failed())
-    world.watch.put(failed())
+async def test_rejection_is_reported_without_details(work: Watching) -> None:
+    text = "the kubelet of a rejected the pod: TopologyAffinityError"
 
-    assert await world.told() == ["the kubelet of a rejected the pod: TopologyAffinityError"]
-    count = world.registry.get_sample_value(
-        "numalign_refused_pods_total", {"reason": "TopologyAffinityError"}
-    )
-    assert count == 1
+    assert await work.messages(failed(), failed()) == [text]
+    assert work.count("refused_pods_total", reason="TopologyAffinityError") == 1
 
 
-async def test_a_pod_of_the_same_name_is_another_one(world: World) -> None:
-    world.watch.put(failed())
-    world.watch.put(failed("u2"))
-
-    assert len(await world.told()) == 2
-
-
-async def test_nothing_is_told_of_a_pod_that_failed_by_itself_or_for_another_reason(world: World) -> None:
-    world.watch.put(failed(reason="Error"))
-    world.watch.put(failed(reason="OutOfcpu"))
-
-    assert await world.told() == []
+@pytest.mark.parametrize(
+    ("pods", "count"),
+    [([failed(), failed("u2")], 2), ([failed(reason="Error"), failed(reason="OutOfcpu")], 0)],
+    ids=["another uid", "other reasons"],
+)
+async def test_reports_of_two_pods_of_one_name(
+    work: Watching, pods: list[dict[str, Any]], count: int
+) -> None:
+    assert len(await work.messages(*pods)) == count
 
 
-async def test_nothing_is_told_before_the_namespaces_are_known() -> None:
-    made = World()
-    made.watch.put(failed())
-    assert await made.told() == []
+async def test_rejection_is_reported_once_namespaces_are_known() -> None:
+    made = Watching()
+    assert await made.messages(failed()) == []
 
     await made.watch.take(Snapshot())
-    assert len(await made.told()) == 1
+    assert len(await made.messages()) == 1
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["it fails meanwhile", "it had failed at the start"])
-async def test_a_time_of_long_ago_counts_only_before_the_first_list(world: World, *, listed: bool) -> None:
+async def test_old_time_counts_only_before_the_first_list(work: Watching, *, listed: bool) -> None:
     """The clock of its node may be wrong, and that of the API server."""
     if listed:
-        world.watch.keep(frozenset())
-    made = failed()
-    world.watch.put({**made, "status": {**made["status"], "startTime": "2026-01-02T03:04:05Z"}})
+        work.watch.keep(frozenset())
 
-    assert len(await world.told()) == listed
+    assert len(await work.messages(failed(at="2026-01-02T03:04:05Z"))) == listed
 
 
-async def test_what_is_gone_is_forgotten(world: World) -> None:
-    """So that names do not pile up: a pod of that UID cannot come back."""
-    told = list[str]()
-    for forget in (partial(world.watch.drop, KEY), partial(world.watch.keep, frozenset[Key]())):
-        world.watch.put(failed())
-        told += await world.told()
+async def test_gone_pods_are_forgotten_and_listed_ones_are_not(work: Watching) -> None:
+    """A pod of the same UID cannot come back."""
+    assert len(await work.messages(failed())) == 1
+    work.watch.keep({KEY})
+    assert await work.messages(failed()) == []
+    for forget in (partial(work.watch.drop, KEY), partial(work.watch.keep, frozenset[Key]())):
         forget()
-    world.watch.put(failed())
-
-    assert len([*told, *await world.told()]) == 3
-
-
-async def test_a_list_keeps_what_is_still_there(world: World) -> None:
-    world.watch.put(failed())
-    world.watch.keep({KEY})
-    world.watch.put(failed())
-
-    assert len(await world.told()) == 1
+        assert len(await work.messages(failed())) == 1

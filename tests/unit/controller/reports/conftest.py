@@ -1,4 +1,4 @@
-"""Pods that run, and an API server that keeps reports."""
+"""An API server that stores policy reports, and a replica that writes them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,39 +9,17 @@ from prometheus_client import CollectorRegistry
 from controller.reports.policy_report import GROUP, VERSION, PolicyReport, ReportEntry
 from controller.reports.writer import ReportWriter
 from numalign.kube.client import Patch, Query
-from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.errors import NotFound
-from numalign.kube.pod_informer import Owner, Phase, PodInfo
-from numalign.model.intent import IntentAnnotations
 from numalign.scheduling.running_pods import RuleOutcome
-from tests.worlds.log import RecordedLog
+from tests.unit.controller.conftest import Replica
+from tests.worlds.clock import Clock
 
 Json = dict[str, Any]
 
 BASE = f"/apis/{GROUP}/{VERSION}"
 ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/numalign-reports"
 NOW = 1_800_000_000.0
-
-
-def pod(name: str = "web-1", namespace: str = "team", *, owner: Owner | None = None) -> PodInfo:
-    """A pod that runs on the node `n`."""
-    return PodInfo(
-        uid=f"uid-of-{name}",
-        namespace=namespace,
-        name=name,
-        node="n",
-        scheduler="",
-        created=0,
-        started=0,
-        phase=Phase.RUNNING,
-        acknowledged=True,
-        leaving=False,
-        reason="",
-        message="",
-        request=PodRequest(None, IntentAnnotations()),
-        record=None,
-        owner=owner,
-    )
+OURS = "app.kubernetes.io/managed-by"
 
 
 def entry(name: str, outcome: RuleOutcome = RuleOutcome.FAIL, message: str = "why") -> ReportEntry:
@@ -51,7 +29,6 @@ def entry(name: str, outcome: RuleOutcome = RuleOutcome.FAIL, message: str = "wh
 
 
 def report(*entries: ReportEntry, namespace: str = "team") -> PolicyReport:
-    """A report of these."""
     made = PolicyReport.of(namespace, lambda: iter(entries))
     assert made is not None
     return made
@@ -59,17 +36,13 @@ def report(*entries: ReportEntry, namespace: str = "team") -> PolicyReport:
 
 @dataclass
 class Reports:
-    """An API server that stores reports by their paths, and where something may be wrong.
-
-    `failing` has the verbs that raise something; `kinds` are served. `asked` are the calls in their order.
-    """
+    """An API server with reports by path; calls of the verbs in `failing` raise, and `kinds` are served."""
 
     kinds: Sequence[str] = ("policyreports", "clusterpolicyreports")
     failing: dict[str, Exception] = field(default_factory=dict)
     stored: dict[str, Json] = field(default_factory=dict)
     role: Mapping[str, Any] | None = None
-    asked: list[str] = field(default_factory=list)
-    _made: int = 0
+    writes: list[str] = field(default_factory=list)
 
     async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
         """The kinds, the role, or a page of a single report."""
@@ -77,90 +50,72 @@ class Reports:
         if path == BASE and self.kinds:
             return {"resources": [{"name": name} for name in self.kinds]}
         if path == ROLE:
-            self._allowed("get role")
-        if path == ROLE and self.role:
-            return self.role
+            self._check("get role")
+            if self.role:
+                return self.role
         plural = path.rpartition("/")[2]
         if plural not in self.kinds:
             raise NotFound(f"{what} is not there")
-        self._allowed("list")
-        ours = [
-            each for path, each in sorted(self.stored.items()) if f"/{plural}/" in path and _labelled(each)
-        ]
+        self._check("list")
+        reports = [each for path, each in sorted(self.stored.items()) if f"/{plural}/" in path]
+        ours = [each for each in reports if each["metadata"].get("labels", {}).get(OURS) == "numalign"]
         at = int(dict(query).get("continue", "0"))
         after = str(at + 1) if at + 1 < len(ours) else ""
         return {"metadata": {"continue": after}, "items": ours[at : at + 1]}
 
     async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
-        """Apply a report."""
         assert (how, dict(query)) == (Patch.APPLY, {"fieldManager": "numalign-controller", "force": "true"})
-        self._allowed("patch")
+        self._check("patch")
         if path.split("/")[-2] not in self.kinds:
             raise NotFound(f"{what} is not there")
         assert isinstance(body, dict)
-        self._made += 1
-        uid = self.stored.get(path, {"metadata": {"uid": f"made-{self._made}"}})["metadata"]["uid"]
+        self.writes.append(f"patch {what}")
+        uid = self.stored.get(path, {"metadata": {"uid": f"made-{len(self.writes)}"}})["metadata"]["uid"]
         self.stored[path] = {**body, "metadata": {**body["metadata"], "uid": uid}}
-        self.asked.append(f"patch {what}")
         return self.stored[path]
 
     async def delete(self, path: str, options: object, *, what: str) -> object:
-        """Remove a report of this uid."""
-        self._allowed("delete")
+        self._check("delete")
         assert isinstance(options, dict)
         if path not in self.stored:
             raise NotFound(f"{what} is not there")
         assert options["preconditions"] == {"uid": self.stored[path]["metadata"]["uid"]}
         del self.stored[path]
-        self.asked.append(f"delete {what}")
+        self.writes.append(f"delete {what}")
         return {}
 
-    def _allowed(self, verb: str) -> None:
+    def _check(self, verb: str) -> None:
         if verb in self.failing:
             raise self.failing[verb]
 
 
-def _labelled(stored: Json) -> bool:
-    return bool(stored["metadata"].get("labels", {}).get("app.kubernetes.io/managed-by") == "numalign")
+@dataclass
+class ReportReplica(Replica):
+    """A writer of the `wanted` reports, whose loop runs second by second."""
 
+    clock: Clock = field(default_factory=lambda: Clock(0))
+    api: Any = field(default_factory=Reports)
+    wanted: Mapping[str, PolicyReport] | None = field(default_factory=dict)
 
-class Site:
-    """A writer, with a clock and a lead that tests set, and what it is to report."""
-
-    def __init__(self, api: Reports | None = None) -> None:
-        self.api = api or Reports()
-        self.seconds = 0.0
-        self.leads = True
-        self.wanted: Mapping[str, PolicyReport] | None = {}
-        self.told, self.registry = RecordedLog(), CollectorRegistry()
-        self.writer = self.replica()
-
-    def replica(self) -> ReportWriter:
-        """One more replica of the controller, which knows nothing yet."""
+    def writer(self) -> ReportWriter:
+        """A replica's writer, which knows nothing yet; the first one counts."""
+        registry, self.registry_ = getattr(self, "registry_", self.registry), CollectorRegistry()
         return ReportWriter(
             api=self.api,
             reports=self._reports,
-            leading=lambda: self.leads,
-            log=self.told.log,
-            registry=CollectorRegistry() if hasattr(self, "writer") else self.registry,
-            clock=lambda: self.seconds,
-            wall=lambda: NOW + self.seconds,
+            leading=self.leading,
+            log=self.log.log,
+            registry=registry,
+            clock=self.clock,
+            wall=lambda: NOW + self.clock.seconds,
+            sleep=self.sleep,
         )
 
-    def wants(self, *reports: PolicyReport) -> None:
-        """What is to be reported from now on."""
+    def want(self, *reports: PolicyReport) -> None:
         self.wanted = {each.namespace: each for each in reports}
 
-    async def turns(self, seconds: float) -> None:
-        """Let so much time pass, turn by turn."""
-        end = self.seconds + seconds
-        while self.seconds < end:
-            self.seconds += 1
-            await self.writer.turn()
-
-    def count(self, result: str) -> float:
-        """How many writes ended so."""
-        return self.registry.get_sample_value("numalign_report_writes_total", {"result": result}) or 0
+    def writes(self, result: str) -> float:
+        return self.count("report_writes_total", result=result)
 
     async def _reports(self) -> Mapping[str, PolicyReport] | None:
         return self.wanted

@@ -1,107 +1,89 @@
-"""What is to be reported of the pods and nodes of a cluster."""
+"""The results about pods and nodes that are reported."""
 
 from collections.abc import Mapping
-from functools import partial
+from typing import Any
 
 from controller.reports.offenders import OffenderReports
+from controller.reports.policy_report import ReportEntry
 from numalign.kube.decode.recreated import RecreatedScheduling
 from numalign.kube.pod_informer import PodInformer
-from numalign.scheduling.scheduler_state import SchedulerState
 from tests.unit.controller.healing.conftest import ROOMY, SPREAD, TOGETHER, Cluster, Leader, web
-from tests.worlds.scorer import TEAM, raw, uid, wall
+from tests.unit.scorer.conftest import TEAM, Raw, raw, uid
 
 
-class Site:
-    """A cluster with one node, and what is to be reported of it."""
+class Offending:
+    """A cluster with one node, and its reports."""
 
     def __init__(self, **labels: str) -> None:
         self.cluster = Cluster({"a": ROOMY}, namespaces={TEAM: labels})
-        self.leader = Leader(self.cluster)
-        state: SchedulerState = self.leader.state
-        self.leader.pods = PodInformer(
-            state,
-            state.reader,
-            recreated=RecreatedScheduling(),
-            log=self.leader.told.log,
-            registry=type(self.leader.registry)(),
-        )
-        self.offenders = OffenderReports(
-            state=state, unknown_may_fit=True, wall=partial(wall, self.cluster.time)
-        )
+        leader = Leader(self.cluster)
+        informer: dict[str, Any] = {"log": leader.log.log, "registry": type(leader.registry)()}
+        state = leader.state
+        leader.pods = PodInformer(state, state.reader, recreated=RecreatedScheduling(), **informer)
+        self.offenders = OffenderReports(state=state, unknown_may_fit=True, wall=self.cluster.time.wall)
 
-    async def outcomes(self, namespace: str = TEAM) -> Mapping[str, dict[str, str]]:
-        """By name of an object what comes of each rule."""
+    async def entries(self, namespace: str = TEAM) -> list[ReportEntry]:
         await self.cluster.publish()
         reports = await self.offenders.reports()
         assert reports is not None
-        shown: dict[str, dict[str, str]] = {}
-        for entry in reports[namespace].entries() if namespace in reports else ():
-            shown.setdefault(entry.resource["name"], {})[str(entry.rule)] = str(entry.outcome)
-        return shown
+        return [*reports[namespace].entries()] if namespace in reports else []
+
+    async def outcomes(self, namespace: str = TEAM) -> Mapping[str, dict[str, str]]:
+        """The outcome of each rule, by the name of an object."""
+        result: dict[str, dict[str, str]] = {}
+        for entry in await self.entries(namespace):
+            result.setdefault(entry.resource["name"], {})[str(entry.rule)] = str(entry.outcome)
+        return result
 
 
-async def test_of_each_pod_what_comes_of_each_rule() -> None:
-    site = Site(warn="restricted")
-    await site.cluster.runs(web("good"), "a", TOGETHER)
-    await site.cluster.runs(web("bad"), "a", SPREAD)
-    await site.cluster.runs(raw("cpu=2 mem=1Gi", name="lax", policy=None), "a", {})
-    await site.cluster.runs(web("huge", cpu=40), "a", {})
+def lax(name: str = "lax") -> Raw:
+    return raw("cpu=2 mem=1Gi", name=name, policy=None)
 
-    assert await site.outcomes() == {
+
+async def test_every_pod_has_an_outcome_of_each_rule() -> None:
+    work = Offending(warn="restricted")
+    work.cluster.run(web("good"), "a", TOGETHER)
+    work.cluster.run(web("bad"), "a", SPREAD)
+    work.cluster.run(lax(), "a", {})
+    work.cluster.run(web("huge", cpu=40), "a", {})
+
+    assert await work.outcomes() == {
         "bad": {"aligned": "fail", "level-warn": "pass", "admitted-today": "pass"},
         "good": {"aligned": "pass", "level-warn": "pass", "admitted-today": "pass"},
         "huge": {"aligned": "skip", "level-warn": "pass", "admitted-today": "fail"},
         "lax": {"level-warn": "warn", "admitted-today": "pass"},
     }
+    assert await work.outcomes("") == {"a": {"topology": "pass"}}
 
 
-async def test_of_a_pod_that_is_aligned_in_part_its_report_says_what_is_not() -> None:
-    site = Site()
-    await site.cluster.runs(
-        raw("cpu=500m mem=1Gi", name="half", policy="restricted"), "a", {"node-0": "mem=1Gi"}
-    )
-    await site.cluster.publish()
-    reports = await site.offenders.reports()
-    assert reports
+async def test_partly_aligned_pod_has_the_reason_in_its_results() -> None:
+    work = Offending()
+    half = raw("cpu=500m mem=1Gi", name="half", policy="restricted")
+    work.cluster.run(half, "a", {"node-0": "mem=1Gi"})
 
-    said = {entry.rule: (entry.outcome, entry.message) for entry in reports[TEAM].entries()}
-
-    partial = (
+    reason = (
         'restricted applies to memory only: cpu is not pinned, because container "c0" requests 500m cpu,'
         " which is not a whole number"
     )
-    assert said == {"aligned": ("pass", partial), "admitted-today": ("warn", partial)}
+    results = {entry.rule: (entry.outcome, entry.message) for entry in await work.entries()}
+    assert results == {"aligned": ("pass", reason), "admitted-today": ("warn", reason)}
 
 
-async def test_what_changes_is_seen() -> None:
-    site = Site()
-    await site.cluster.runs(web("web"), "a", SPREAD)
-    assert (await site.outcomes())["web"]["aligned"] == "fail"
+async def test_reports_follow_pods_and_labels() -> None:
+    work = Offending()
+    work.cluster.run(web("web"), "a", SPREAD)
+    assert (await work.outcomes())["web"]["aligned"] == "fail"
 
-    site.cluster.observe(uid("web"), "a", TOGETHER)
-    assert (await site.outcomes())["web"]["aligned"] == "pass"
+    work.cluster.observe(uid("web"), "a", TOGETHER)
+    assert (await work.outcomes())["web"]["aligned"] == "pass"
 
-    site.cluster.namespaces = {TEAM: {"enforce": "restricted"}}
-    await site.cluster.runs(raw("cpu=2 mem=1Gi", name="lax", policy=None), "a", {})
-    assert (await site.outcomes())["lax"]["level-enforce"] == "fail"
+    work.cluster.drop(TEAM, "web")
+    work.cluster.run(lax(), "a", {})
+    assert await work.outcomes() == {}
 
-    site.cluster.drop(TEAM, "web")
-    site.cluster.drop(TEAM, "lax")
-    assert await site.outcomes() == {}
-
-
-async def test_where_nobody_asks_anything_nothing_is_reported() -> None:
-    site = Site()
-    await site.cluster.runs(raw("cpu=2 mem=1Gi", name="quiet", policy=None), "a", {})
-
-    assert await site.outcomes() == {}
+    work.cluster.namespaces = {TEAM: {"enforce": "restricted"}}
+    assert (await work.outcomes())["lax"]["level-enforce"] == "fail"
 
 
-async def test_of_nodes_whether_their_topology_is_there() -> None:
-    site = Site()
-
-    assert await site.outcomes("") == {"a": {"topology": "pass"}}
-
-
-async def test_before_anything_is_known_nothing_is_said() -> None:
-    assert await Site().offenders.reports() is None
+async def test_unknown_cluster_has_no_reports() -> None:
+    assert await Offending().offenders.reports() is None

@@ -1,5 +1,6 @@
-"""What reports say, in the fields and words of their definition, and within the bounds of an object."""
+"""The content of reports: fields and values of their definition, within the limits of an object."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from controller.reports.policy_report import MOST_BYTES, digest_of, of_namespace
 from numalign.cache.admission import AdmissionDecision, AdmissionState
 from numalign.decision.alignment import Judgement
 from numalign.kube.decode.parts import Part
-from numalign.kube.pod_informer import Owner
 from numalign.model.intent import Policy
 from numalign.scheduling.running_pods import PodRule, RuleOutcome, RuleResult, RunningPod
-from tests.unit.controller.reports.conftest import NOW, entry, pod, report
+from tests.unit.controller import pods
+from tests.unit.controller.reports.conftest import NOW, entry, report
+from tests.worlds.notation import table
 
 DEFINITIONS = Path(__file__).parents[3] / "system" / "e2e" / "policyreports.yaml"
 MISALIGNED = RuleResult(PodRule.ALIGNED, RuleOutcome.FAIL, "in two zones")
@@ -23,24 +25,19 @@ REFUSED = RuleResult(PodRule.ADMITTED, RuleOutcome.FAIL, "0/8 nodes can take it"
 NEVER = AdmissionDecision(AdmissionState.NEVER, "0/8 nodes can take it")
 
 
-def running(
-    *results: RuleResult, name: str = "web-1", decision: AdmissionDecision | None = NEVER
-) -> RunningPod:
-    """A pod with these results."""
-    owner = Owner("apps", "ReplicaSet", "web-5d", "uid-of-web-5d")
+def running(*results: RuleResult, decision: AdmissionDecision | None = NEVER) -> RunningPod:
     return RunningPod(
-        pod(name, owner=owner), Policy.RESTRICTED, Judgement.MISALIGNED, tuple(results), decision
+        pods.running("web-5d"), Policy.RESTRICTED, Judgement.MISALIGNED, tuple(results), decision
     )
 
 
-def body(*pods: RunningPod) -> dict[str, Any]:
-    """The report of these as it is written."""
-    made = of_namespace("team", pods)
+def body(*running_pods: RunningPod) -> dict[str, Any]:
+    made = of_namespace("team", running_pods)
     assert made is not None
     return made.written(now=NOW, owner=None)[0]
 
 
-def test_a_report_says_of_each_pod_what_came_of_each_rule() -> None:
+def test_report_has_a_result_for_each_pod_and_rule() -> None:
     written = body(running(MISALIGNED, REFUSED))
 
     assert (written["apiVersion"], written["kind"]) == ("wgpolicyk8s.io/v1alpha2", "PolicyReport")
@@ -62,26 +59,15 @@ def test_a_report_says_of_each_pod_what_came_of_each_rule() -> None:
                 "apiVersion": "v1",
                 "kind": "Pod",
                 "namespace": "team",
-                "name": "web-1",
-                "uid": "uid-of-web-1",
+                "name": "web-5d",
+                "uid": "uid-web-5d",
             }
         ],
-        "properties": {"node": "n", "policy": "restricted", "owner": "ReplicaSet/web-5d"},
+        "properties": {"node": "n", "policy": "restricted", "owner": "ReplicaSet/web-1"},
     }
 
 
-def test_a_report_changes_with_what_is_not_pinned() -> None:
-    warned = RuleResult(PodRule.ADMITTED, RuleOutcome.WARN, "cpu is not pinned")
-    cpu, both = (AdmissionDecision(AdmissionState.FITS, unpinned=text) for text in ("cpu", "cpu and memory"))
-
-    one, other = (of_namespace("team", [running(warned, decision=each)]) for each in (cpu, both))
-
-    assert one
-    assert other
-    assert one.digest != other.digest
-
-
-def test_nodes_stand_in_a_report_of_the_cluster() -> None:
+def test_nodes_are_in_a_report_of_the_cluster() -> None:
     made = of_nodes({"a": RuleOutcome.PASS, "b": RuleOutcome.FAIL, "c": RuleOutcome.WARN})
     assert made is not None
     written, _ = made.written(now=NOW, owner=None)
@@ -96,18 +82,18 @@ def test_nodes_stand_in_a_report_of_the_cluster() -> None:
     ]
 
 
-def test_what_has_nothing_to_say_is_no_report() -> None:
+def test_empty_report_is_none() -> None:
     assert of_namespace("team", [running()]) is None
     assert of_nodes({}) is None
 
 
-def test_it_goes_with_its_owner() -> None:
+def test_report_has_its_owner() -> None:
     owner = {"apiVersion": "v1", "kind": "X", "name": "x", "uid": "1"}
 
     assert report(entry("a")).written(now=NOW, owner=owner)[0]["metadata"]["ownerReferences"] == [owner]
 
 
-def test_of_too_many_results_the_worst_are_kept_and_it_says_how_many_more_there_are() -> None:
+def test_worst_of_too_many_results_are_reported() -> None:
     passed = [entry(f"p{at}", RuleOutcome.PASS, "x" * 300) for at in range(5000)]
     written, left_out = report(*passed, entry("bad")).written(now=NOW, owner=None)
 
@@ -120,29 +106,41 @@ def test_of_too_many_results_the_worst_are_kept_and_it_says_how_many_more_there_
     )
 
 
-def test_a_long_message_is_cut() -> None:
+def test_long_message_is_cut() -> None:
     written, _ = report(entry("a", message="x" * 10_000)).written(now=NOW, owner=None)
 
     assert len(written["results"][0]["message"]) == 512
 
 
-def test_a_digest_stands_for_what_is_said_whenever_that_is() -> None:
+def test_digest_is_independent_of_the_time() -> None:
     first, later = (report(entry("a")).written(now=at, owner=None)[0] for at in (NOW, NOW + 60))
 
     assert first["results"] != later["results"]
     assert digest_of(Part(first)) == digest_of(Part(later)) == report(entry("a")).digest
-    assert report(entry("a", message="else")).digest != report(entry("a")).digest
-    assert report(entry("a", RuleOutcome.WARN)).digest != report(entry("a")).digest
 
 
-def test_nodes_that_are_counted_otherwise_are_not_worth_a_write() -> None:
-    counted = RuleResult(PodRule.ADMITTED, RuleOutcome.FAIL, "0/9 nodes can take it")
-    digests = {made.digest for each in (REFUSED, counted) if (made := of_namespace("team", [running(each)]))}
+def digest(result: RuleResult, unpinned: str = "") -> str:
+    made = of_namespace("team", [running(result, decision=replace(NEVER, unpinned=unpinned))])
+    assert made
+    return made.digest
 
-    assert len(digests) == 1
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    table(
+        [
+            ("the counts of nodes", digest(REFUSED), digest(replace(REFUSED, message="0/9 nodes")), True),
+            ("a message", digest(MISALIGNED), digest(replace(MISALIGNED, message="else")), False),
+            ("an outcome", digest(MISALIGNED), digest(replace(MISALIGNED, outcome=RuleOutcome.WARN)), False),
+            ("what is not pinned", digest(REFUSED, "cpu"), digest(REFUSED, "cpu and memory"), False),
+        ]
+    ),
+)
+def test_digest_of_reports_that_differ_in(one: str, other: str, *, same: bool) -> None:
+    assert (one == other) is same
 
 
-def test_a_report_that_somebody_changed_has_no_digest() -> None:
+def test_edited_report_has_no_digest() -> None:
     written = body(running(MISALIGNED))
     forged = {**written, "summary": {**written["summary"], "fail": 0}}
 
@@ -150,39 +148,35 @@ def test_a_report_that_somebody_changed_has_no_digest() -> None:
 
 
 @pytest.mark.parametrize("annotation", [None, "", "x", "x y z", 7])
-def test_an_annotation_that_makes_no_sense_is_no_digest(annotation: object) -> None:
+def test_odd_annotation_is_no_digest(annotation: object) -> None:
     written = body(running(MISALIGNED))
     written["metadata"]["annotations"] = {"numalign.io/report": annotation}
 
     assert digest_of(Part(written)) == ""
 
 
-# What the definition lets through.
-
-
 @cache
 def schema(kind: str) -> dict[str, Any]:
-    """The schema of a kind in the definitions."""
     [definition] = [
         each for each in yaml.safe_load_all(DEFINITIONS.read_text()) if each["spec"]["names"]["kind"] == kind
     ]
-    found: dict[str, Any] = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return found
+    result: dict[str, Any] = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return result
 
 
-def strangers(value: object, allowed: dict[str, Any], where: str = "") -> list[str]:
-    """Fields and words of a value that a schema does not know."""
+def unknown(value: object, allowed: dict[str, Any], where: str = "") -> list[str]:
+    """The fields and enumerated values that a schema does not have."""
     if "enum" in allowed and value not in allowed["enum"]:
         return [f"{where}: {value}"]
     if isinstance(value, list):
-        return [each for item in value for each in strangers(item, allowed["items"], where)]
+        return [each for item in value for each in unknown(item, allowed["items"], where)]
     if isinstance(value, dict) and "properties" in allowed and where != ".metadata":
         fields = allowed["properties"]
         return [
             each
             for key in value
             for each in (
-                strangers(value[key], fields[key], f"{where}.{key}") if key in fields else [f"{where}.{key}"]
+                unknown(value[key], fields[key], f"{where}.{key}") if key in fields else [f"{where}.{key}"]
             )
         ]
     return []
@@ -190,23 +184,23 @@ def strangers(value: object, allowed: dict[str, Any], where: str = "") -> list[s
 
 @pytest.mark.parametrize("rule", PodRule)
 @pytest.mark.parametrize("outcome", RuleOutcome)
-def test_every_field_and_word_stands_in_the_definition(rule: PodRule, outcome: RuleOutcome) -> None:
+def test_every_field_and_value_is_in_the_definition(rule: PodRule, outcome: RuleOutcome) -> None:
     written = body(running(RuleResult(rule, outcome, "why")))
 
-    assert strangers(written, schema("PolicyReport")) == []
+    assert unknown(written, schema("PolicyReport")) == []
 
 
-def test_so_does_all_that_is_said_of_nodes_and_of_what_is_left_out() -> None:
+def test_fields_of_node_reports_are_in_the_definition() -> None:
     made = of_nodes({f"node-{at}": RuleOutcome.FAIL for at in range(6000)})
     assert made is not None
     written, left_out = made.written(now=NOW, owner=None)
 
     assert left_out
-    assert strangers(written, schema("ClusterPolicyReport")) == []
+    assert unknown(written, schema("ClusterPolicyReport")) == []
 
 
-def test_a_definition_that_lets_everything_through_says_nothing() -> None:
-    assert strangers({"results": [{"result": "maybe", "x": 1}]}, schema("PolicyReport")) == [
+def test_definition_rejects_unknown_fields_and_values() -> None:
+    assert unknown({"results": [{"result": "maybe", "x": 1}]}, schema("PolicyReport")) == [
         ".results.result: maybe",
         ".results.x",
     ]

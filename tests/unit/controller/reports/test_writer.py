@@ -1,7 +1,12 @@
-"""Reports are written where they are served, by who leads, slowly, and only when they say something else."""
+"""Reports are written where they are served, by the leader, slowly, and only when their content changes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
+from controller.reports.policy_report import PolicyReport
 from controller.reports.writer import (
     JUDGED_SECONDS,
     PER_TURN,
@@ -9,50 +14,54 @@ from controller.reports.writer import (
     SERVED_SECONDS,
     SPACING_SECONDS,
 )
-from numalign.kube.errors import Conflict, Forbidden, Unreachable
-from tests.unit.controller.reports.conftest import BASE, Reports, Site, entry, report
+from tests.unit.controller.reports.conftest import BASE, ReportReplica, Reports, entry, report
+from tests.worlds.notation import table
+from tests.worlds.write_faults import CONFLICT, DEFECT, FORBIDDEN, UNREACHABLE
 
-FORBIDDEN = Forbidden("a role has to allow it")
 TEAM = f"{BASE}/namespaces/team/policyreports/numalign"
 CLUSTER = f"{BASE}/clusterpolicyreports/numalign"
+A, B, NODE = report(entry("a")), report(entry("b")), report(entry("n"), namespace="")
+SOON = SPACING_SECONDS + JUDGED_SECONDS
 
 
-async def test_a_report_is_written_once() -> None:
-    site = Site()
-    site.wants(report(entry("a")), report(entry("n"), namespace=""))
-
-    await site.turns(REREAD_SECONDS + 100)
-
-    assert sorted(site.api.asked) == [
-        "patch clusterpolicyreport numalign",
-        "patch policyreport team/numalign",
-    ]
-    assert {*site.api.stored} == {TEAM, CLUSTER}
-    assert site.count("written") == 2
+@contextmanager
+def writing(*reports: PolicyReport, **fields: Any) -> Iterator[tuple[ReportReplica, Reports]]:  # noqa: ANN401
+    """A replica that runs, wants these reports, and its API server of these fields."""
+    api = Reports(**fields)
+    work = ReportReplica(api=api)
+    work.want(*reports)
+    with work.running(work.writer().run):
+        yield work, api
 
 
-async def test_it_is_written_again_when_it_says_something_else_and_not_at_once() -> None:
-    site = Site()
-    site.wants(report(entry("a")))
-    await site.turns(5)
-    site.wants(report(entry("b")))
-    await site.turns(SPACING_SECONDS - 10)
-    assert site.count("written") == 1
+async def test_report_is_written_once() -> None:
+    with writing(A, NODE) as (work, api):
+        await work.pass_by(REREAD_SECONDS + 100)
 
-    await site.turns(JUDGED_SECONDS + 10)
-    assert site.api.stored[TEAM]["results"][0]["resources"][0]["name"] == "b"
-    assert site.count("written") == 2
+    assert sorted(api.writes) == ["patch clusterpolicyreport numalign", "patch policyreport team/numalign"]
+    assert {*api.stored} == {TEAM, CLUSTER}
+    assert work.writes("written") == 2
 
 
-async def test_it_goes_when_there_is_nothing_to_say_any_more() -> None:
-    site = Site()
-    site.wants(report(entry("a")))
-    await site.turns(5)
-    site.wants()
-    await site.turns(SPACING_SECONDS + JUDGED_SECONDS)
+async def test_changed_report_is_written_a_minute_later() -> None:
+    with writing(A) as (work, api):
+        await work.pass_by(5)
+        work.want(B)
+        await work.pass_by(SPACING_SECONDS - 10)
+        assert work.writes("written") == 1
 
-    assert site.api.stored == {}
-    assert site.count("removed") == 1
+        await work.pass_by(JUDGED_SECONDS + 10)
+        assert api.stored[TEAM]["results"][0]["resources"][0]["name"] == "b"
+        assert work.writes("written") == 2
+
+
+async def test_empty_report_is_removed() -> None:
+    with writing(A) as (work, api):
+        await work.pass_by(5)
+        work.want()
+        await work.pass_by(SOON)
+
+    assert (api.stored, work.writes("removed")) == ({}, 1)
 
 
 async def test_reports_of_others_stay() -> None:
@@ -62,177 +71,126 @@ async def test_reports_of_others_stay() -> None:
         f"{BASE}/namespaces/team/policyreports/kyverno": foreign,
         f"{BASE}/namespaces/other/policyreports/numalign": namesake,
     }
-    site = Site(Reports(stored=dict(others)))
+    with writing(stored=dict(others)) as (work, api):
+        await work.pass_by(REREAD_SECONDS + 100)
 
-    await site.turns(REREAD_SECONDS + 100)
-
-    assert site.api.stored == others
-
-
-async def test_who_comes_to_lead_writes_nothing_that_stands_there_already() -> None:
-    site = Site()
-    site.wants(report(entry("a")), report(entry("b"), namespace="other"))
-    await site.turns(5)
-    site.writer = site.replica()
-    await site.turns(100)
-
-    assert len(site.api.asked) == 2
+    assert api.stored == others
 
 
-async def test_who_does_not_lead_asks_and_writes_nothing() -> None:
-    site = Site()
-    site.leads = False
-    site.wants(report(entry("a")))
-    site.api.failing = {"list": AssertionError("nobody is to ask")}
-    await site.turns(100)
+async def test_next_leader_writes_only_what_differs() -> None:
+    with writing(A, report(entry("b"), namespace="other")) as (work, api):
+        await work.pass_by(5)
+    with work.running(work.writer().run):
+        await work.pass_by(100)
 
-    assert site.api.stored == {}
-
-
-async def test_what_somebody_changed_or_took_away_is_put_right() -> None:
-    site = Site()
-    site.wants(report(entry("a")), report(entry("n"), namespace=""))
-    await site.turns(5)
-    site.api.stored[TEAM] = {**site.api.stored[TEAM], "results": []}
-    del site.api.stored[CLUSTER]
-
-    await site.turns(REREAD_SECONDS + 5)
-
-    assert site.api.stored[TEAM]["results"]
-    assert site.api.stored[CLUSTER]["results"]
+    assert len(api.writes) == 2
 
 
-async def test_where_the_kinds_are_not_served_nothing_happens_until_they_are() -> None:
-    site = Site(Reports(kinds=()))
-    site.wants(report(entry("a")))
-    await site.turns(100)
-    assert (site.api.asked, site.count("failed")) == ([], 0)
+async def test_replica_without_the_lead_reads_and_writes_nothing() -> None:
+    with writing(A, failing={"list": DEFECT}) as (work, api):
+        work.leads = False
+        await work.pass_by(100)
 
-    site.api.kinds = ("policyreports",)
-    await site.turns(SERVED_SECONDS + 1)
-    assert {*site.api.stored} == {TEAM}
+    assert (api.stored, work.log.of("report.internal_error")) == ({}, [])
 
 
-async def test_where_the_definition_goes_it_is_looked_for_again() -> None:
-    site = Site()
-    site.wants(report(entry("a")))
-    await site.turns(5)
-    site.api.kinds, site.api.stored = (), {}
-    site.wants(report(entry("b")))
-    await site.turns(SPACING_SECONDS + JUDGED_SECONDS)
-    assert site.count("gone") == 1
+async def test_edited_and_deleted_reports_are_restored() -> None:
+    with writing(A, NODE) as (work, api):
+        await work.pass_by(5)
+        api.stored[TEAM] = {**api.stored[TEAM], "results": []}
+        del api.stored[CLUSTER]
+        await work.pass_by(REREAD_SECONDS + 5)
 
-    site.api.kinds = ("policyreports", "clusterpolicyreports")
-    await site.turns(SPACING_SECONDS + SERVED_SECONDS)
-    assert {*site.api.stored} == {TEAM}
+    assert all(api.stored[path]["results"] for path in (TEAM, CLUSTER))
 
 
-async def test_many_are_written_slowly() -> None:
-    site = Site()
-    site.wants(*(report(entry("a"), namespace=f"team-{at}") for at in range(10)))
-    await site.turns(3)
+async def test_nothing_is_written_until_a_kind_is_served() -> None:
+    with writing(A, NODE, kinds=()) as (work, api):
+        await work.pass_by(100)
+        assert (api.writes, work.writes("failed")) == ([], 0)
 
-    assert len(site.api.stored) == 3 * PER_TURN
-
-
-async def test_a_right_that_is_missing_is_told_once() -> None:
-    site = Site(Reports(failing={"patch": FORBIDDEN}))
-    site.wants(report(entry("a")))
-    await site.turns(5 * SPACING_SECONDS)
-
-    assert len(site.told.of("report.forbidden")) == 1
-    assert site.count("forbidden") >= 4
+        api.kinds = ("policyreports",)
+        await work.pass_by(SERVED_SECONDS + 1)
+        assert {*api.stored} == {TEAM}
 
 
-async def test_without_the_right_to_list_it_is_tried_rarely() -> None:
-    site = Site(Reports(failing={"list": FORBIDDEN}))
-    site.wants(report(entry("a")))
-    for _ in range(100):
-        site.seconds += 1
-        await _survives(site)
+async def test_removed_definition_is_looked_for_again() -> None:
+    with writing(A) as (work, api):
+        await work.pass_by(5)
+        kinds, api.kinds, api.stored = api.kinds, (), {}
+        work.want(B)
+        await work.pass_by(SOON)
+        assert work.writes("gone") == 1
 
-    assert len(site.told.of("report.forbidden")) == 1
-    assert site.count("forbidden") <= 5
-    assert site.api.stored == {}
-
-
-async def test_what_fails_is_tried_again() -> None:
-    site = Site()
-    site.wants(report(entry("a")))
-    await site.turns(0)
-    site.api.failing = {"list": Unreachable("it does not answer")}
-    for _ in range(40):
-        site.seconds += 1
-        await _survives(site)
-    assert site.told.of("report.failed")
-
-    site.api.failing = {}
-    await site.turns(SPACING_SECONDS + SERVED_SECONDS)
-    assert {*site.api.stored} == {TEAM}
+        api.kinds = kinds
+        await work.pass_by(SPACING_SECONDS + SERVED_SECONDS)
+        assert {*api.stored} == {TEAM}
 
 
-async def test_what_breaks_is_logged_and_ends_nothing() -> None:
-    site = Site()
-    site.api.failing = {"list": ValueError("unheard of")}
-    site.seconds += 1
-    await _survives(site)
+async def test_two_reports_are_written_in_a_second() -> None:
+    with writing(*(report(entry("a"), namespace=f"team-{at}") for at in range(10))) as (work, api):
+        await work.pass_by(3)
 
-    assert site.told.of("report.internal_error")
+    assert len(api.stored) == 3 * PER_TURN
 
 
-async def test_a_report_that_is_another_by_now_is_not_removed() -> None:
-    site = Site()
-    site.wants(report(entry("a")))
-    await site.turns(5)
-    site.wants()
-    site.api.failing = {"delete": Conflict("it has another uid")}
-    await site.turns(JUDGED_SECONDS + SPACING_SECONDS)
+@pytest.mark.parametrize(
+    ("error", "event", "result"),
+    table(
+        [
+            ("forbidden", FORBIDDEN, "report.forbidden", "forbidden"),
+            ("unreachable", UNREACHABLE, "report.failed", "failed"),
+        ]
+    ),
+)
+async def test_failed_list_is_repeated_rarely(error: Exception, event: str, result: str) -> None:
+    with writing(A, failing={"list": error}) as (work, api):
+        await work.pass_by(100)
+        assert work.log.of(event)
+        assert (work.writes(result), api.stored) == (len([*range(0, 100, int(SERVED_SECONDS))]), {})
 
-    assert {*site.api.stored} == {TEAM}
-    assert site.count("gone") >= 1
-
-
-async def test_reports_belong_to_the_role_that_lets_them_be_written() -> None:
-    site = Site(Reports(role={"metadata": {"uid": "role-uid"}}))
-    site.wants(report(entry("a")))
-    await site.turns(5)
-
-    assert site.api.stored[TEAM]["metadata"]["ownerReferences"] == [
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "name": "numalign-reports",
-            "uid": "role-uid",
-        }
-    ]
+        api.failing = {}
+        await work.pass_by(SERVED_SECONDS)
+        assert {*api.stored} == {TEAM}
 
 
-async def test_without_the_right_to_the_role_reports_are_nobodys() -> None:
-    site = Site(Reports(failing={"get role": FORBIDDEN}))
-    site.wants(report(entry("a")))
-    await site.turns(5)
+async def test_report_replaced_meanwhile_is_not_removed() -> None:
+    with writing(A) as (work, api):
+        await work.pass_by(5)
+        work.want()
+        api.failing = {"delete": CONFLICT}
+        await work.pass_by(SOON)
 
-    assert "ownerReferences" not in site.api.stored[TEAM]["metadata"]
-    assert site.told.of("report.no_owner")
-
-
-async def test_nothing_is_removed_before_anything_is_known() -> None:
-    site = Site()
-    site.wants(report(entry("a")))
-    await site.turns(5)
-    site.writer, site.wanted = site.replica(), None
-    await site.turns(100)
-
-    assert {*site.api.stored} == {TEAM}
+    assert {*api.stored} == {TEAM}
+    assert work.writes("gone") >= 1
 
 
-async def _survives(site: Site) -> None:
-    """A turn as the program takes it."""
-    ended = RuntimeError("enough")
+@pytest.mark.parametrize(
+    ("role", "failing", "uids"),
+    table(
+        [
+            ("readable", {"metadata": {"uid": "role-uid"}}, {}, ["role-uid"]),
+            ("forbidden", None, {"get role": FORBIDDEN}, []),
+        ]
+    ),
+)
+async def test_owner_of_reports_is_the_role_that_is(
+    role: dict[str, Any] | None, failing: dict[str, Exception], uids: list[str]
+) -> None:
+    with writing(A, role=role, failing=failing) as (work, api):
+        await work.pass_by(5)
 
-    async def end(_seconds: float) -> None:
-        raise ended
+    owners = api.stored[TEAM]["metadata"].get("ownerReferences", [])
+    kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "numalign-reports"}
+    assert owners == [{**kind, "uid": uid} for uid in uids]
+    assert len(work.log.of("report.no_owner")) == len(failing)
 
-    site.writer.sleep = end
-    with pytest.raises(RuntimeError, match="enough"):
-        await site.writer.run()
+
+async def test_nothing_is_removed_before_the_cluster_is_known() -> None:
+    with writing(A) as (work, api):
+        await work.pass_by(5)
+    work.wanted = None
+    with work.running(work.writer().run):
+        await work.pass_by(100)
+
+    assert {*api.stored} == {TEAM}

@@ -1,4 +1,4 @@
-"""Pods of a ReplicaSet, as a watch tells of them and as an API server stores them."""
+"""Pods of a ReplicaSet, as an informer has them and as an API server stores them."""
 
 from dataclasses import replace
 from typing import Any
@@ -36,27 +36,20 @@ _RUNNING = PodInfo(
 
 
 def running(name: str, age: int = 0, owner: Owner | None = WEB, **fields: Any) -> PodInfo:  # noqa: ANN401  theirs
-    """A pod that runs, made so many seconds after the first."""
+    """A pod created so many seconds after the first."""
     made = BORN + age
     return replace(_RUNNING, uid=f"uid-{name}", name=name, created=made, started=made, owner=owner, **fields)
 
 
 def refused(name: str, age: int = 0, owner: Owner | None = WEB, **fields: Any) -> PodInfo:  # noqa: ANN401  as above
-    """One that its kubelet refused."""
+    """A pod that its kubelet rejected."""
     return running(name, age, owner, **{"phase": Phase.FAILED, "reason": REASON, **fields})
 
 
 def stored(pod: PodInfo, **metadata: object) -> Json:
-    """The v1 Pod that an API server has of it."""
-    owner = pod.owner
-    references = owner and [
-        {
-            "apiVersion": API_VERSIONS[owner.kind],
-            "kind": owner.kind,
-            "name": owner.name,
-            "uid": owner.uid,
-            "controller": True,
-        }
+    """The v1 Pod."""
+    references = [
+        {**o._asdict(), "apiVersion": API_VERSIONS[o.kind], "controller": True} for o in [pod.owner] if o
     ]
     return {
         "apiVersion": "v1",
@@ -66,7 +59,7 @@ def stored(pod: PodInfo, **metadata: object) -> Json:
             "namespace": pod.namespace,
             "uid": pod.uid,
             "resourceVersion": "7",
-            "ownerReferences": references or [],
+            "ownerReferences": references,
             **metadata,
         },
         "spec": {"nodeName": pod.node},
