@@ -17,9 +17,9 @@ from certs import authority
 from certs import secret as secrets
 from certs.cli import program
 from certs.secret import PairState
+from tests.unit.certs.conftest import Site
 from tests.worlds.notation import table
-from tests.worlds.pairs import MUTATING, NAMES, PLACE, VALIDATING, bundles, configuration, files, pair, secret
-from tools.clusters.fake_api import FakeApi
+from tests.worlds.pairs import MUTATING, NAMES, PLACE, VALIDATING, configuration, files, pair
 
 Run = Callable[..., Awaitable[Result]]
 OF_SECRET = ("--secret", PLACE.name, "-n", PLACE.namespace)
@@ -34,9 +34,9 @@ def run(*arguments: str | Path) -> Result:
 
 
 @pytest.fixture
-def command(cluster: FakeApi, tmp_path: Path) -> Run:
+def command(site: Site, tmp_path: Path) -> Run:
     """Runs the program with the kubeconfig of the test's API server."""
-    kubeconfig = cluster.kubeconfig(tmp_path / "kubeconfig", namespace=PLACE.namespace)
+    kubeconfig = site.api.kubeconfig(tmp_path / "kubeconfig", namespace=PLACE.namespace)
 
     async def made(*arguments: str) -> Result:
         return await asyncio.to_thread(run, *arguments, "--kubeconfig", str(kubeconfig))
@@ -157,34 +157,34 @@ def test_impossible_inspection_has_exit_code_2(
     assert error in refused.stderr
 
 
-async def test_secret_is_inspected_with_its_callers(cluster: FakeApi, command: Run) -> None:
+async def test_secret_is_inspected_with_its_callers(site: Site, command: Run) -> None:
     served, following = fresh(), fresh()
     state = PairState(served, following)
-    cluster.put(secrets.render(state, namespace=PLACE.namespace, name=PLACE.name))
-    cluster.put(configuration(MUTATING, bundle=state.bundle))
+    site.api.put(secrets.render(state, namespace=PLACE.namespace, name=PLACE.name))
+    site.api.put(configuration(MUTATING, bundle=state.bundle))
     shown = await command("inspect", *OF_SECRET, "--configuration", "zz-numalign")
 
     assert shown.exit_code == 1
     assert "rotates " in shown.stdout
     assert f"{MUTATING}: trusts the certificate" in shown.stdout
     assert f"{VALIDATING}: the caBundle of 0.numalign.io does not contain" in shown.stderr
-    cluster.put(configuration(VALIDATING, bundle=served.ca_pem))
+    site.api.put(configuration(VALIDATING, bundle=served.ca_pem))
     assert (await command("inspect", *OF_SECRET, "--configuration", "zz-numalign")).exit_code == 0
 
 
-async def test_default_namespace_is_that_of_the_kubeconfig(cluster: FakeApi, command: Run) -> None:
-    cluster.put(secret(files(fresh()), ours=False))
+async def test_default_namespace_is_that_of_the_kubeconfig(site: Site, command: Run) -> None:
+    site.store(files(fresh()), ours=False)
     shown = await command("inspect", "--secret", PLACE.name)
 
     assert (shown.exit_code, "rotates " in shown.stdout) == (0, False)
 
 
-async def test_broken_empty_or_missing_secret_is_an_error(cluster: FakeApi, command: Run) -> None:
-    cluster.put(secret({"tls.crt": b"x"}))
+async def test_broken_empty_or_missing_secret_is_an_error(site: Site, command: Run) -> None:
+    site.store({"tls.crt": b"x"})
     broken = await command("inspect", *OF_SECRET)
-    cluster.put(secret({}))
+    site.store({})
     empty = await command("inspect", *OF_SECRET)
-    cluster.delete(PLACE.path)
+    site.api.delete(PLACE.path)
     missing = await command("inspect", *OF_SECRET)
 
     assert [each.exit_code for each in (broken, empty, missing)] == [1, 1, 2]
@@ -193,10 +193,10 @@ async def test_broken_empty_or_missing_secret_is_an_error(cluster: FakeApi, comm
     assert missing.stderr == f"Error: {PLACE} does not exist\n"
 
 
-async def test_forbidden_or_unreachable_cluster_is_an_error(cluster: FakeApi, command: Run) -> None:
-    cluster.failures[PLACE.path] = HTTPStatus.FORBIDDEN
+async def test_forbidden_or_unreachable_cluster_is_an_error(site: Site, command: Run) -> None:
+    site.api.failures[PLACE.path] = HTTPStatus.FORBIDDEN
     forbidden = await command("inspect", *OF_SECRET)
-    await cluster.stop()
+    await site.api.stop()
     gone = await command("rotate", *OF_SECRET)
 
     assert (forbidden.exit_code, gone.exit_code) == (2, 2)
@@ -204,24 +204,24 @@ async def test_forbidden_or_unreachable_cluster_is_an_error(cluster: FakeApi, co
     assert "cannot be reached" in gone.stderr
 
 
-async def test_rotation_is_followed_to_its_end(cluster: FakeApi, command: Run) -> None:
+async def test_rotation_is_followed_to_its_end(site: Site, command: Run) -> None:
     old = fresh()
-    cluster.put(secret(files(old)))
+    site.store(files(old))
     rotated = await command("rotate", *OF_SECRET, "--settle", "0")
-    state = secrets.parse(cluster.get(PLACE.path))
+    state = site.state()
 
     assert rotated.exit_code == 0, rotated.output
     steps = [line.partition(":")[0] for line in rotated.output.splitlines()]
     assert steps == ["staged", "promoted", "dropped"]
     assert state.current != old
-    assert bundles(cluster, VALIDATING) == [state.current.ca_pem]
+    assert site.bundles(VALIDATING) == [state.current.ca_pem]
 
 
-async def test_rotation_can_be_begun_without_waiting(cluster: FakeApi, command: Run) -> None:
+async def test_rotation_can_be_begun_without_waiting(site: Site, command: Run) -> None:
     old = fresh()
-    cluster.put(secret(files(old)))
+    site.store(files(old))
     begun = await command("rotate", *OF_SECRET, "--no-wait")
-    state = secrets.parse(cluster.get(PLACE.path))
+    state = site.state()
 
     assert (begun.exit_code, begun.output) == (0, "staged: the controller does the rest\n")
     assert (state.current, state.next is not None) == (old, True)
@@ -229,10 +229,7 @@ async def test_rotation_can_be_begun_without_waiting(cluster: FakeApi, command: 
 
 WRONG = [
     ("no such kubeconfig", ["rotate", *OF_SECRET, "--kubeconfig", "none"], "there is no kubeconfig"),
-    ("no secret", ["rotate"], "--secret"),
     ("a negative time", ["rotate", *OF_SECRET, "--settle", "-1"], "--settle"),
-    ("days that are no number", ["issue", "--name", "a", "--days", "x", "--out", "y"], "--days"),
-    ("no such command", ["none"], "none"),
 ]  # fmt: skip
 
 

@@ -11,18 +11,14 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from certs import manual_rotation, secret
+from certs import manual_rotation
 from certs.keeper import Certificates
 from certs.reader import SharedCertificate, start_pair
-from numalign.kube.client import Api
 from numalign.runtime import server
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server_settings import ServerSettings
-from tests.unit.certs.conftest import Keeper, Reader
-from tests.worlds.clock import Clock
-from tests.worlds.log import RecordedLog
-from tests.worlds.pairs import NAMES, PLACE, VALIDATING, bundles
-from tools.clusters.fake_api import FakeApi
+from tests.unit.certs.conftest import Site
+from tests.worlds.pairs import NAMES, PLACE, VALIDATING
 
 
 @dataclass(frozen=True)
@@ -43,25 +39,27 @@ async def peer(request: web.Request) -> web.Response:
 
 
 @pytest.fixture
-def replica(reader: Reader, log: RecordedLog, tmp_path: Path) -> Start:
+def replica(site: Site, tmp_path: Path) -> Start:
     @asynccontextmanager
     async def started(name: str) -> AsyncIterator[Replica]:
         made = start_pair(tmp_path / name, names=NAMES, now=utc_now())
-        app = server.application([web.get("/", peer)], log=log.log, registry=CollectorRegistry(), checks={})
+        app = server.application(
+            [web.get("/", peer)], log=site.log.log, registry=CollectorRegistry(), checks={}
+        )
         settings = ServerSettings(
             bind="127.0.0.1", port=0, metrics_port=0, tls_cert=made.cert, tls_key=made.key
         )
         async with server.listening(app, settings) as server_:
             assert server_.keeper is not None
-            certificate = reader(folder=tmp_path / name, now=utc_now, changed=server_.keeper.reload)
+            certificate = site.reader(folder=tmp_path / name, now=utc_now, changed=server_.keeper.reload)
             yield Replica(certificate, f"https://127.0.0.1:{server_.port}/")
 
     return started
 
 
 @pytest.fixture
-def controller(keeper: Keeper) -> Certificates:
-    return keeper(now=utc_now)
+def controller(site: Site) -> Certificates:
+    return site.keeper(now=utc_now)
 
 
 async def called(session: aiohttp.ClientSession, url: str) -> str:
@@ -81,7 +79,7 @@ def session(bundle: bytes) -> aiohttp.ClientSession:
 class Callers:
     """Clients of all replicas: with new connections that trust the current bundle, and with old ones."""
 
-    cluster: FakeApi
+    site: Site
     replicas: list[Replica]
     open_sessions: list[aiohttp.ClientSession]
     connections: set[str]
@@ -89,7 +87,7 @@ class Callers:
 
     async def call(self, *, also: bytes = b"") -> None:
         """All clients call every replica; `also` is a bundle that some clients still have."""
-        for bundle in filter(None, (bundles(self.cluster, VALIDATING)[0], also)):
+        for bundle in filter(None, (self.site.bundles(VALIDATING)[0], also)):
             async with session(bundle) as new:
                 for each in self.replicas:
                     await called(new, each.url)
@@ -99,43 +97,41 @@ class Callers:
             self.calls += 1
 
 
-async def test_no_call_fails_during_a_rotation(
-    cluster: FakeApi, client: Api, clock: Clock, replica: Start, controller: Certificates
-) -> None:
+async def test_no_call_fails_during_a_rotation(site: Site, replica: Start, controller: Certificates) -> None:
     async with AsyncExitStack() as stack:
         both = [await stack.enter_async_context(replica(name)) for name in ("a", "b")]
         await controller.check()
         for each in both:
             await each.certificate.check()
-        first = secret.parse(cluster.get(PLACE.path)).current
+        first = site.state().current
         open_sessions = [await stack.enter_async_context(session(first.ca_pem)) for _ in both]
-        callers = Callers(cluster, both, open_sessions, set())
+        callers = Callers(site, both, open_sessions, set())
         await callers.call()
-        await manual_rotation.begin(client, PLACE, settle=60, now=utc_now)
-        before = bundles(cluster, VALIDATING)[0]
+        await manual_rotation.begin(site.client, PLACE, settle=60, now=utc_now)
+        before = site.bundles(VALIDATING)[0]
         for _ in range(20):
             for look in (controller.check, *(each.certificate.check for each in both)):
                 await look()
                 # An API server may be behind by the last change of the bundle, not by two looks.
                 await callers.call(also=before)
-            before = bundles(cluster, VALIDATING)[0]
-            clock.advance(10)
-        state = secret.parse(cluster.get(PLACE.path))
+            before = site.bundles(VALIDATING)[0]
+            site.clock.advance(10)
+        state = site.state()
 
     assert callers.calls == 4 + 20 * 3 * 6
     assert len(callers.connections) == 2
     assert state.current != first
-    assert bundles(cluster, VALIDATING) == [state.current.ca_pem]
+    assert site.bundles(VALIDATING) == [state.current.ca_pem]
 
 
 async def test_start_pair_is_trusted_by_no_client(
-    cluster: FakeApi, replica: Start, controller: Certificates
+    site: Site, replica: Start, controller: Certificates
 ) -> None:
     async with AsyncExitStack() as stack:
         one, late = [await stack.enter_async_context(replica(name)) for name in ("a", "late")]
         await controller.check()
         await one.certificate.check()
-        async with session(bundles(cluster, VALIDATING)[0]) as new:
+        async with session(site.bundles(VALIDATING)[0]) as new:
             assert await called(new, one.url)
             with pytest.raises(aiohttp.ClientConnectorCertificateError):
                 await called(new, late.url)

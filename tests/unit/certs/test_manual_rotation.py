@@ -1,7 +1,6 @@
 """A rotation by hand, from its beginning to its end."""
 
 from contextlib import suppress
-from http import HTTPStatus
 
 import pytest
 
@@ -9,12 +8,9 @@ from certs import manual_rotation
 from certs import secret as secrets
 from certs.manual_rotation import DROPPED, PROMOTED, STAGED, NotRotatable
 from certs.rotation import RotationPlan
-from certs.rotator import Rotator
 from certs.secret import BadSecret, PairState
-from numalign.kube.client import Api
-from numalign.kube.errors import Conflict
 from numalign.model.errors import BadInput
-from tests.worlds.clock import Clock
+from tests.unit.certs.conftest import Site
 from tests.worlds.notation import table
 from tests.worlds.pairs import (
     CONFIGURATION,
@@ -22,28 +18,26 @@ from tests.worlds.pairs import (
     PLACE,
     VALIDATING,
     Json,
-    bundles,
     configuration_path,
     files,
     pair,
     secret,
 )
-from tools.clusters.fake_api import FakeApi
 
 
-async def begin(client: Api, clock: Clock) -> RotationPlan:
-    return await manual_rotation.begin(client, PLACE, settle=60, now=clock.wall)
+async def begin(site: Site) -> RotationPlan:
+    return await manual_rotation.begin(site.client, PLACE, settle=60, now=site.clock.wall)
 
 
-async def followed(client: Api, clock: Clock, plan: RotationPlan, *, most_sleeps: int = 99) -> list[str]:
+async def followed(site: Site, plan: RotationPlan, *, most_sleeps: int = 99) -> list[str]:
     """The reports until the end, or until the last of so many sleeps."""
     reports: list[str] = []
-    rotator = Rotator(client, ref=PLACE, configuration=CONFIGURATION, plan=plan, now=clock.wall, clock=clock)
-    began = clock()
+    rotator = site.rotator(plan)
+    began = site.clock()
 
     async def sleep(seconds: float) -> None:
-        clock.advance(seconds)
-        if clock() - began > most_sleeps * seconds:
+        site.clock.advance(seconds)
+        if site.clock() - began > most_sleeps * seconds:
             raise TimeoutError
 
     with suppress(TimeoutError):
@@ -51,37 +45,37 @@ async def followed(client: Api, clock: Clock, plan: RotationPlan, *, most_sleeps
     return reports
 
 
-async def test_every_step_is_reported_once(cluster: FakeApi, client: Api, clock: Clock) -> None:
-    old, began = pair(), clock()
-    cluster.put(secret(files(old)))
+async def test_every_step_is_reported_once(site: Site) -> None:
+    old, began = pair(), site.clock()
+    site.store(files(old))
 
-    assert await followed(client, clock, await begin(client, clock)) == [STAGED, PROMOTED, DROPPED]
-    state = secrets.parse(cluster.get(PLACE.path))
+    assert await followed(site, await begin(site)) == [STAGED, PROMOTED, DROPPED]
+    state = site.state()
     assert state.current != old
-    assert bundles(cluster, MUTATING) == [state.current.ca_pem] * 2
-    assert clock() - began == 120
+    assert site.bundles(MUTATING) == [state.current.ca_pem] * 2
+    assert site.clock() - began == 120
 
 
-async def test_new_pair_is_like_the_old_one(cluster: FakeApi, client: Api, clock: Clock) -> None:
-    cluster.put(secret(files(pair("a.svc", "10.0.0.1", days=77))))
-    plan = await begin(client, clock)
+async def test_new_pair_is_like_the_old_one(site: Site) -> None:
+    site.store(files(pair("a.svc", "10.0.0.1", days=77)))
+    plan = await begin(site)
 
     assert (plan.names, plan.days) == (("a.svc", "10.0.0.1"), 77)
 
 
-async def test_rotation_in_progress_is_joined(cluster: FakeApi, client: Api, clock: Clock) -> None:
+async def test_rotation_in_progress_is_joined(site: Site) -> None:
     body = secrets.render(PairState(pair(), pair()), namespace=PLACE.namespace, name=PLACE.name)
-    stored = cluster.put(body)
-    await begin(client, clock)
+    stored = site.api.put(body)
+    await begin(site)
 
-    assert cluster.get(PLACE.path) == stored
+    assert site.api.get(PLACE.path) == stored
 
 
-async def test_report_names_what_the_step_waits_for(cluster: FakeApi, client: Api, clock: Clock) -> None:
-    cluster.put(secret(files(pair())))
+async def test_report_names_what_the_step_waits_for(site: Site) -> None:
+    site.store(files(pair()))
     for kind in (MUTATING, VALIDATING):
-        cluster.delete(configuration_path(kind))
-    (report,) = await followed(client, clock, await begin(client, clock), most_sleeps=0)
+        site.api.delete(configuration_path(kind))
+    (report,) = await followed(site, await begin(site), most_sleeps=0)
 
     assert report.startswith(f"{STAGED}\n  waiting: {MUTATING}: {MUTATING} {CONFIGURATION} does not exist")
 
@@ -97,38 +91,22 @@ REFUSED: list[tuple[str, Json | None, float, type[BadInput], str]] = [
 
 
 @pytest.mark.parametrize(("stored", "ahead", "error", "text"), table(REFUSED))
-async def test_secret_that_cannot_be_rotated_is_an_error(  # noqa: PLR0913, PLR0917  columns of the table
-    cluster: FakeApi,
-    client: Api,
-    clock: Clock,
-    stored: Json | None,
-    ahead: float,
-    error: type[BadInput],
-    text: str,
+async def test_secret_that_cannot_be_rotated_is_an_error(
+    site: Site, stored: Json | None, ahead: float, error: type[BadInput], text: str
 ) -> None:
     if stored:
-        stored = cluster.put(stored)
-    clock.jump = ahead
+        stored = site.api.put(stored)
+    site.clock.jump = ahead
 
     with pytest.raises(error, match=text):
-        await begin(client, clock)
-    assert cluster.get(PLACE.path) == stored
+        await begin(site)
+    assert site.api.get(PLACE.path) == stored
 
 
-async def test_secret_replaced_meanwhile_ends_the_rotation(
-    cluster: FakeApi, client: Api, clock: Clock
-) -> None:
-    cluster.put(secret(files(pair())))
-    plan = await begin(client, clock)
-    cluster.put(secret({"tls.crt": b"x"}, ours=False))
+async def test_secret_replaced_meanwhile_ends_the_rotation(site: Site) -> None:
+    site.store(files(pair()))
+    plan = await begin(site)
+    site.store({"tls.crt": b"x"}, ours=False)
 
     with pytest.raises(BadSecret, match="is missing"):
-        await followed(client, clock, plan)
-
-
-async def test_endless_conflict_is_raised(cluster: FakeApi, client: Api, clock: Clock) -> None:
-    cluster.put(secret(files(pair())))
-    cluster.failures["PUT", PLACE.path] = HTTPStatus.CONFLICT
-
-    with pytest.raises(Conflict):
-        await begin(client, clock)
+        await followed(site, plan)

@@ -10,11 +10,9 @@ import pytest
 from certs.reader import SharedCertificate, start_pair
 from numalign.model.errors import BadInput
 from numalign.runtime import tls
-from tests.unit.certs.conftest import DAY, Reader
-from tests.worlds.clock import NOON, Clock
-from tests.worlds.log import RecordedLog
-from tests.worlds.pairs import NAMES, PLACE, files, pair, secret
-from tools.clusters.fake_api import FakeApi
+from tests.unit.certs.conftest import DAY, Site
+from tests.worlds.clock import NOON
+from tests.worlds.pairs import NAMES, PLACE, files, pair
 
 WAITING = "waiting for the certificate in Secret numalign-system/numalign-webhook-tls: "
 
@@ -35,52 +33,48 @@ def test_start_pair_for_bad_names_is_an_error(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_shared_pair_is_served_once_without_a_write(
-    cluster: FakeApi, reader: Reader, log: RecordedLog
-) -> None:
+async def test_shared_pair_is_served_once_without_a_write(site: Site) -> None:
     shared, changes = pair(), list[set[str]]()
-    cluster.put(secret(files(shared)))
-    certificate: SharedCertificate = reader(changed=lambda: changes.append(set(served(certificate))))
+    site.store(files(shared))
+    certificate: SharedCertificate = site.reader(changed=lambda: changes.append(set(served(certificate))))
     await certificate.check()
     await certificate.check()
 
     assert served(certificate) == files(shared)
     assert changes == [{"ca.crt", "tls.crt", "tls.key"}]
-    assert [line["secret"] for line in log.of("certificates.served")] == [str(PLACE)]
-    assert {(call.method, call.path) for call in cluster.requests} == {("GET", PLACE.path)}
+    assert [line["secret"] for line in site.log.of("certificates.served")] == [str(PLACE)]
+    assert {(call.method, call.path) for call in site.api.requests} == {("GET", PLACE.path)}
 
 
-async def test_reader_waits_for_a_missing_or_empty_secret(cluster: FakeApi, reader: Reader) -> None:
-    certificate = reader()
+async def test_reader_waits_for_a_missing_or_empty_secret(site: Site) -> None:
+    certificate = site.reader()
     await certificate.check()
     missing = certificate.waiting_for()
-    cluster.put(secret({}))
+    site.store({})
     await certificate.check()
 
     assert missing == certificate.waiting_for() == f"{WAITING}numalign-controller has not created it yet"
 
 
-async def test_deleted_secret_leaves_the_pair_served(cluster: FakeApi, reader: Reader) -> None:
+async def test_deleted_secret_leaves_the_pair_served(site: Site) -> None:
     shared = pair()
-    cluster.put(secret(files(shared)))
-    certificate = reader()
+    site.store(files(shared))
+    certificate = site.reader()
     await certificate.check()
-    cluster.delete(PLACE.path)
+    site.api.delete(PLACE.path)
     await certificate.check()
 
     assert (served(certificate), certificate.waiting_for()) == (files(shared), None)
-    assert cluster.get(PLACE.path) is None
+    assert site.api.get(PLACE.path) is None
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "foreign"])
-async def test_broken_secret_leaves_the_old_pair_served(
-    cluster: FakeApi, reader: Reader, log: RecordedLog, *, ours: bool
-) -> None:
+async def test_broken_secret_leaves_the_old_pair_served(site: Site, *, ours: bool) -> None:
     good = pair()
-    cluster.put(secret(files(good), ours=ours))
-    certificate = reader()
+    site.store(files(good), ours=ours)
+    certificate = site.reader()
     await certificate.check()
-    cluster.put(secret({**files(good), "tls.key": b"x", "ca.crt": b""}, ours=ours))
+    site.store({**files(good), "tls.key": b"x", "ca.crt": b""}, ours=ours)
     await certificate.check()
     await certificate.check()
 
@@ -89,18 +83,16 @@ async def test_broken_secret_leaves_the_old_pair_served(
         "data[ca.crt]: is missing",
         "data[tls.key]: contains no PEM private key (-----BEGIN PRIVATE KEY-----)",
     ]
-    assert [line["errors"] for line in log.of("certificates.refused")] == [errors]
+    assert [line["errors"] for line in site.log.of("certificates.refused")] == [errors]
 
 
-async def test_folder_that_cannot_be_written_is_logged(
-    cluster: FakeApi, reader: Reader, log: RecordedLog, tmp_path: Path
-) -> None:
-    (tmp_path / "tls").write_text("no folder")
-    cluster.put(secret(files(pair())))
-    certificate = reader()
+async def test_folder_that_cannot_be_written_is_logged(site: Site) -> None:
+    site.folder.write_text("no folder")
+    site.store(files(pair()))
+    certificate = site.reader()
     await certificate.check()
 
-    assert "File exists" in log.of("certificates.failing")[0]["error"]
+    assert "File exists" in site.log.of("certificates.failing")[0]["error"]
     assert "File exists" in (certificate.waiting_for() or "")
 
 
@@ -115,14 +107,12 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-async def test_full_disk_leaves_the_old_pair_served(
-    cluster: FakeApi, reader: Reader, log: RecordedLog
-) -> None:
+async def test_full_disk_leaves_the_old_pair_served(site: Site) -> None:
     old, new = pair(), pair()
-    cluster.put(secret(files(old)))
-    certificate = reader()
+    site.store(files(old))
+    certificate = site.reader()
     await certificate.check()
-    cluster.put(secret(files(new)))
+    site.store(files(new))
     with full_disk():
         await certificate.check()
         await certificate.check()
@@ -130,23 +120,21 @@ async def test_full_disk_leaves_the_old_pair_served(
     await certificate.check()
 
     assert (meanwhile, certificate.waiting_for()) == (files(old), None)
-    assert len(log.of("certificates.failing")) == 1
+    assert len(site.log.of("certificates.failing")) == 1
     assert served(certificate) == files(new)
 
 
-async def test_pair_that_is_not_valid_yet_is_served_later(
-    cluster: FakeApi, reader: Reader, clock: Clock, log: RecordedLog
-) -> None:
+async def test_pair_that_is_not_valid_yet_is_served_later(site: Site) -> None:
     now, later = pair(), pair(days=60)
-    cluster.put(secret(files(now)))
-    certificate = reader()
+    site.store(files(now))
+    certificate = site.reader()
     await certificate.check()
-    cluster.put(secret(files(later)))
-    clock.jump = -DAY
+    site.store(files(later))
+    site.clock.jump = -DAY
     await certificate.check()
 
     assert served(certificate) == files(now)
-    assert len(log.of("certificates.refused")) == 1
-    clock.jump = 0
+    assert len(site.log.of("certificates.refused")) == 1
+    site.clock.jump = 0
     await certificate.check()
     assert served(certificate) == files(later)

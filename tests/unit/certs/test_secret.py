@@ -18,12 +18,11 @@ from cryptography.hazmat.primitives.serialization import (
 from certs import certificate
 from certs import secret as secrets
 from certs.secret import BadSecret, PairState
-from numalign.kube.client import Api
 from numalign.kube.errors import Conflict, Forbidden, Unreachable
+from tests.unit.certs.conftest import Site
 from tests.worlds.clock import NOON
 from tests.worlds.notation import table
 from tests.worlds.pairs import NAMES, PLACE, files, pair, secret
-from tools.clusters.fake_api import FakeApi
 
 ONE, TWO, THREE = pair(), pair(), pair()
 STATES = [
@@ -203,24 +202,24 @@ def test_pair_without_a_name_is_misnamed() -> None:
 STATE = PairState(pair())
 
 
-async def test_missing_secret_is_lost(client: Api) -> None:
-    read = await secrets.read(client, PLACE)
+async def test_missing_secret_is_lost(site: Site) -> None:
+    read = await secrets.read(site.client, PLACE)
 
     assert (read.raw, read.state, read.mistakes, read.lost, read.ours) == (None, None, (), True, False)
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "foreign"])
-async def test_label_decides_who_owns_the_secret(cluster: FakeApi, client: Api, *, ours: bool) -> None:
-    cluster.put(secret(files(STATE.current), ours=ours))
-    read = await secrets.read(client, PLACE)
+async def test_label_decides_who_owns_the_secret(site: Site, *, ours: bool) -> None:
+    site.store(files(STATE.current), ours=ours)
+    read = await secrets.read(site.client, PLACE)
 
     assert (read.state, read.ours, read.lost) == (STATE, ours, False)
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["ours", "foreign"])
-async def test_broken_secret_is_lost_if_it_is_ours(cluster: FakeApi, client: Api, *, ours: bool) -> None:
-    cluster.put(secret({**files(STATE.current), "tls.key": b"x"}, ours=ours))
-    read = await secrets.read(client, PLACE)
+async def test_broken_secret_is_lost_if_it_is_ours(site: Site, *, ours: bool) -> None:
+    site.store({**files(STATE.current), "tls.key": b"x"}, ours=ours)
+    read = await secrets.read(site.client, PLACE)
 
     assert (read.state, read.lost) == (None, ours)
     assert [str(each) for each in read.mistakes] == [
@@ -228,51 +227,51 @@ async def test_broken_secret_is_lost_if_it_is_ours(cluster: FakeApi, client: Api
     ]
 
 
-async def test_empty_secret_is_lost_without_a_mistake(cluster: FakeApi, client: Api) -> None:
+async def test_empty_secret_is_lost_without_a_mistake(site: Site) -> None:
     empty = secret({})
     del empty["data"]
-    cluster.put(empty)
-    read = await secrets.read(client, PLACE)
+    site.api.put(empty)
+    read = await secrets.read(site.client, PLACE)
 
     assert (read.lost, read.mistakes) == (True, ())
 
 
-async def test_second_creation_conflicts(client: Api) -> None:
-    read = await secrets.read(client, PLACE)
-    written = await secrets.write(client, read, STATE)
+async def test_second_creation_conflicts(site: Site) -> None:
+    read = await secrets.read(site.client, PLACE)
+    written = await secrets.write(site.client, read, STATE)
 
     assert (written.state, written.ours) == (STATE, True)
     with pytest.raises(Conflict):
-        await secrets.write(client, read, PairState(pair()))
+        await secrets.write(site.client, read, PairState(pair()))
 
 
-async def test_change_of_an_old_version_conflicts(cluster: FakeApi, client: Api) -> None:
-    cluster.put(secret(files(STATE.current)))
-    read = await secrets.read(client, PLACE)
+async def test_change_of_an_old_version_conflicts(site: Site) -> None:
+    site.store(files(STATE.current))
+    read = await secrets.read(site.client, PLACE)
     following = PairState(STATE.current, pair())
 
-    assert (await secrets.write(client, read, following)).state == following
+    assert (await secrets.write(site.client, read, following)).state == following
     with pytest.raises(Conflict):
-        await secrets.write(client, read, PairState(pair()))
+        await secrets.write(site.client, read, PairState(pair()))
 
 
-async def test_missing_permission_is_raised(cluster: FakeApi, client: Api) -> None:
-    cluster.failures[PLACE.path] = HTTPStatus.FORBIDDEN
+async def test_missing_permission_is_raised(site: Site) -> None:
+    site.api.failures[PLACE.path] = HTTPStatus.FORBIDDEN
 
     with pytest.raises(Forbidden, match="not allowed to read Secret numalign-system/numalign-webhook-tls"):
-        await secrets.read(client, PLACE)
+        await secrets.read(site.client, PLACE)
 
 
-async def test_answer_that_is_no_object_has_no_state(cluster: FakeApi, client: Api) -> None:
-    cluster.oddities[PLACE.path] = b"[]"
-    read = await secrets.read(client, PLACE)
+async def test_answer_that_is_no_object_has_no_state(site: Site) -> None:
+    site.api.oddities[PLACE.path] = b"[]"
+    read = await secrets.read(site.client, PLACE)
 
     assert (read.state, read.ours, read.lost) == (None, False, False)
     assert read.mistakes
 
 
-async def test_answer_that_is_no_json_is_raised(cluster: FakeApi, client: Api) -> None:
-    cluster.oddities[PLACE.path] = b"<html>"
+async def test_answer_that_is_no_json_is_raised(site: Site) -> None:
+    site.api.oddities[PLACE.path] = b"<html>"
 
     with pytest.raises(Unreachable, match="is invalid"):
-        await secrets.read(client, PLACE)
+        await secrets.read(site.client, PLACE)
