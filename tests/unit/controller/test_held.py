@@ -100,11 +100,11 @@ async def test_held_place_counts_for_other_pods(holder: Holder) -> None:
     taken = holder.state.predict("b", first, without=())
     assert taken is not None
     holder.reservations.reserve("b", first.assigned_pod(now=0), taken)
-    rest = holder.state.predict("b", second, without=())
+    second_prediction = holder.state.predict("b", second, without=())
 
     assert taken.verdict.admitted
-    assert rest is not None
-    assert rest.verdict.refused
+    assert second_prediction is not None
+    assert second_prediction.verdict.refused
 
 
 async def test_places_are_bounded(holder: Holder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from controller.labels import LabelWriter
 from controller.node_classes import NodeClasses
 from numalign.kube.client import Patch
-from numalign.kube.errors import ClusterError, Forbidden, NotFound, Unreachable
+from numalign.kube.errors import ClusterError, NotFound, Unreachable
 from numalign.model.intent import CLASS_LABEL, NODE_LABEL
 from numalign.model.node import Node, node_class
 from tests.unit.controller.conftest import Replica, classes_of
@@ -106,10 +106,14 @@ async def work() -> AsyncIterator[Labelling]:
         yield made
 
 
-async def test_node_is_labelled_once(work: Labelling) -> None:
+async def test_node_is_labelled_once_until_it_changes(work: Labelling) -> None:
     assert await work.run(1000) == [("a", IS_SMALL)]
-    assert work.log.of("node.labelled")[0]["new"] == IS_SMALL
-    assert (work.writes("written"), work.writes("failed")) == (1, 0)
+    work.topologies["a"] = LARGE
+    assert await work.run(3) == [("a", IS_LARGE)]
+
+    assert [line["new"] for line in work.log.of("node.labelled")] == [IS_SMALL, IS_LARGE]
+    assert (work.writes("written"), work.writes("failed")) == (2, 0)
+    assert work.log.of("class.contested") == []
 
 
 async def test_node_gets_its_name_and_class_at_once(work: Labelling) -> None:
@@ -131,14 +135,6 @@ async def test_contested_name_delays_no_class(work: Labelling) -> None:
 
     assert ("a", IS_LARGE) in await work.run(3)
     assert {line["key"] for line in work.log.of("class.contested")} == {NODE_LABEL}
-
-
-async def test_changed_node_is_labelled_anew(work: Labelling) -> None:
-    await work.run(3)
-    work.topologies["a"] = LARGE
-
-    assert await work.run(3) == [("a", IS_LARGE)]
-    assert work.log.of("class.contested") == []
 
 
 @pytest.mark.parametrize(
@@ -219,18 +215,12 @@ async def test_another_writer_is_corrected_ever_less_often(work: Labelling) -> N
     assert gaps == sorted(gaps)
 
 
-async def test_removed_label_returns_at_once(work: Labelling) -> None:
-    await work.run(3)
-    work.labels["a"] = None
-
-    assert await work.run(3) == [("a", IS_SMALL)]
-
-
-async def test_old_contest_is_forgotten(work: Labelling) -> None:
+async def test_first_revert_is_corrected_at_once_and_forgotten(work: Labelling) -> None:
     await work.run(3)
     for _ in range(4):
-        work.labels["a"] = "mine"
-        assert await work.run(1000) == [("a", IS_SMALL)]
+        work.labels["a"] = None
+        assert await work.run(3) == [("a", IS_SMALL)]
+        assert await work.run(1000) == []
 
     # Only the first time was soon after a write.
     assert [line["reverted"] for line in work.log.of("class.contested")] == [1]
@@ -243,18 +233,6 @@ async def test_deleted_node_is_forgotten(work: Labelling) -> None:
 
     assert await work.run(100) == []
     assert (work.writes("gone"), work.log.of("class.failed")) == (1, [])
-
-
-async def test_forbidden_nodes_are_logged_once_for_all(work: Labelling) -> None:
-    work.add(*"bcd")
-    work.broken = dict.fromkeys("abcd", Forbidden("not allowed to patch nodes"))
-    tried = await work.run(600)
-
-    assert len(work.log.of("class.forbidden")) == 1
-    assert 5 <= len(tried) <= 40
-    assert work.writes("forbidden") == len(tried)
-    work.broken.clear()
-    assert {name for name, _ in await work.run(600)} == set("abcd")
 
 
 @pytest.mark.parametrize(

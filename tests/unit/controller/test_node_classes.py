@@ -114,7 +114,7 @@ KNOWN = st.dictionaries(NAMES, CLASSES)
 
 
 @given(LABELS, KNOWN, st.frozensets(NAMES))
-def test_changed_labels_need_no_change_and_no_other_is_touched(
+def test_changes_are_final_and_touch_no_right_label(
     labels: dict[str, str | None], known: dict[str, str], gone: frozenset[str]
 ) -> None:
     made = NodeClasses(labels, known).changes(gone=gone)

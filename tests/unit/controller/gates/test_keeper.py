@@ -89,22 +89,15 @@ async def test_decision_if(  # noqa: PLR0913, PLR0917  columns of the table
     assert ("affinity" in cluster.pods["web"]["spec"]) is bool(pin or "affinity" in pod["spec"])
 
 
-async def test_pin_is_one_write_with_the_placement(cluster: GatedCluster) -> None:
-    await cluster.know({"a": EMPTY, "small": SMALL})
-    await cluster.run(1, gated(FOUR))
-
-    annotations = cluster.pods["web"]["metadata"]["annotations"]
-    assert annotations[PLACEMENT].startswith('[{"zones":["node-0"]')
-    assert annotations[PINNED_AT].startswith("2027-01-15T08:00:0")
-    assert len(cluster.patches) == 1
-    assert cluster.count("gates_lifted_total", how="pinned") == 1
-
-
-async def test_reservation_becomes_that_of_the_bound_pod(cluster: GatedCluster) -> None:
+async def test_pin_is_one_write_and_reserves_until_bound(cluster: GatedCluster) -> None:
     await cluster.know({"a": EMPTY})
 
     async with cluster.running(gated(FOUR)):
         await cluster.pass_by(1)
+        annotations = cluster.pods["web"]["metadata"]["annotations"]
+        assert annotations[PLACEMENT].startswith('[{"zones":["node-0"]')
+        assert annotations[PINNED_AT].startswith("2027-01-15T08:00:0")
+        assert (len(cluster.patches), cluster.count("gates_lifted_total", how="pinned")) == (1, 1)
         cluster.bind("web")
         assert cluster.reserved() == {}
         await cluster.pass_by(90)
@@ -253,30 +246,21 @@ async def test_labels_of_the_namespace_count_if(
     assert (cluster.gates(), cluster.pin()) == ([], pin)
 
 
-async def test_pod_waits_until_its_namespace_is_known(cluster: GatedCluster) -> None:
-    cluster.scorer.state.follows = True
-    await cluster.scorer.know({"a": EMPTY})
+@pytest.mark.parametrize(
+    ("patience", "follows", "seconds"), [(30.0, True, 10), (0.0, False, 300)], ids=["its namespace", "room"]
+)
+async def test_pod_waits_for(patience: float, seconds: float, *, follows: bool) -> None:
+    cluster = GatedCluster(patience=patience)
+    cluster.scorer.state.follows = follows
+    await (cluster.scorer.know({"a": EMPTY}) if follows else cluster.know({"small": SMALL}))
 
-    async with cluster.running(gated(FOUR, policy=None)):
-        await cluster.pass_by(10)
+    async with cluster.running(gated(FOUR, policy=None if follows else SINGLE)):
+        await cluster.pass_by(seconds)
         assert cluster.gates()
         await cluster.know({"a": EMPTY}, team={**GATED, "default": SINGLE})
-        await cluster.pass_by(5)
-
-    assert (cluster.gates(), cluster.pin()) == ([], "a")
-
-
-async def test_pod_waits_without_end_if_there_is_no_patience() -> None:
-    cluster = GatedCluster(patience=0)
-    await cluster.know({"small": SMALL})
-
-    async with cluster.running(gated(FOUR)):
-        await cluster.pass_by(300)
-        assert cluster.gates()
-        await cluster.know({"a": EMPTY})
         await cluster.pass_by(15)
 
-    assert cluster.pin() == "a"
+    assert (cluster.gates(), cluster.pin()) == ([], "a")
 
 
 async def test_pod_with_another_gate_is_not_touched(cluster: GatedCluster) -> None:
@@ -473,7 +457,7 @@ async def test_equal_pods_over_their_quota_share_one_evaluation(monkeypatch: pyt
         ]
     ),
 )
-async def test_quota_allows_nodes_without_pinned_cpus_and_the_next(
+async def test_quota_excludes_only_nodes_with_pinned_cpus(
     spec: dict[str, Any], seconds: float, reason: str
 ) -> None:
     cluster = GatedCluster()

@@ -77,7 +77,7 @@ def test_other_gates_stay() -> None:
     assert gates_of(pin_of(gated(FOUR, gates=("one", PLACEMENT_GATE, "two")))) == ("one", "two")
 
 
-def test_restricted_pod_requires_hostnames_and_prefers_the_best() -> None:
+def test_restricted_pod_prefers_the_best_hostname() -> None:
     wish = {"weight": 1, "preference": {"matchExpressions": [IN_ONE]}}
     made = pin_of(requiring([ZONED, {}], **{PREFERRED: [wish]}), "host-a", "host-b")
 

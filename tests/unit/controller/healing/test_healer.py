@@ -44,8 +44,9 @@ def raises(error: BaseException) -> Callable[[], object]:
     return fail
 
 
-async def test_misaligned_pod_moves_to_where_it_is_aligned() -> None:
-    cluster, leader = await misaligned("web-1")
+@pytest.mark.parametrize("spec", [{}, {"schedulerName": "default-scheduler"}], ids=str)
+async def test_misaligned_pod_moves_to_where_it_is_aligned(spec: dict[str, str]) -> None:
+    cluster, leader = await misaligned(web("web-1", spec=spec))
     await leader.turns(700)
 
     assert cluster.uids() == [uid("web-1")]
@@ -53,11 +54,6 @@ async def test_misaligned_pod_moves_to_where_it_is_aligned() -> None:
     assert pod["spec"]["nodeName"] == "b"
     assert (leader.moved("asked"), leader.moved("aligned")) == (1, 1)
     assert (len(leader.held), leader.state.reservations.reserved()) == (0, ())
-
-
-async def test_eviction_has_uid_and_reason() -> None:
-    cluster, leader = await misaligned("web-1")
-    await leader.turns(601)
 
     [eviction] = cluster.evictions
     assert eviction["apiVersion"] == "policy/v1"
@@ -120,13 +116,6 @@ async def test_pod_stays_if(made: Raw, facts: dict[str, Any], events: list[str],
     texts = [event.message for event in leader.events]
     texts += [line["reason"] for line in leader.log.of("healing.skipped")]
     assert not words or words in texts[0]
-
-
-async def test_default_scheduler_by_name_is_no_obstacle() -> None:
-    cluster, leader = await misaligned(web("web-1", spec={"schedulerName": "default-scheduler"}))
-    await leader.turns(700)
-
-    assert len(cluster.evicted) == 1
 
 
 async def test_annotations_of_a_pod_are_no_reason_to_evict_it() -> None:
@@ -303,10 +292,12 @@ async def test_removed_label_ends_a_planned_move(labels: dict[str, str]) -> None
     assert leader.log.of("healing.failed") == []
 
 
-async def test_lost_lead_releases_all_places() -> None:
-    _, leader = await misaligned("web-1")
-    await leader.turns(601, settle=False)
-    assert len(leader.held) == 1
+async def test_new_leader_waits_and_a_lost_lead_releases_places() -> None:
+    cluster, leader = await misaligned("web-1", rates=AT_ONCE)
+    await leader.turns(HANDOVER_SECONDS, settle=False)
+    assert cluster.evicted == []
+    await leader.turns(2, settle=False)
+    assert (len(cluster.evicted), len(leader.held)) == (1, 1)
     leader.leads = False
     await leader.turns(1)
 
@@ -349,15 +340,6 @@ async def test_next_leader_waits_for_the_replacement(seconds: int) -> None:
     assert len(cluster.pods) == 2
 
 
-async def test_next_leader_waits_for_the_last_ones_writes() -> None:
-    cluster, leader = await misaligned("web-1", rates=AT_ONCE)
-    await leader.turns(HANDOVER_SECONDS)
-    assert cluster.evicted == []
-
-    await leader.turns(2)
-    assert len(cluster.evicted) == 1
-
-
 async def test_rejected_replacement_makes_the_move_useless() -> None:
     cluster, leader = await misaligned("web-1")
     await leader.turns(601, settle=False)
@@ -381,7 +363,7 @@ async def test_failed_read_is_repeated(error: Exception, method: str) -> None:
     assert MISALIGNED not in leader.reasons()
 
 
-async def test_turns_come_at_the_rate_whatever_they_take() -> None:
+async def test_turns_come_at_the_rate_of_the_cluster() -> None:
     cluster, leader = await misaligned(rates=Rates(0, 0, 0.5))
     times = list[float]()
 

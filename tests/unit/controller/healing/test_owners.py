@@ -35,7 +35,7 @@ def test_three_failed_moves_stop_an_owner_for_a_day() -> None:
     assert owners.failed_moves(A) == 1
 
 
-def test_failed_evictions_are_no_moves_and_pause_two_hours_at_most() -> None:
+def test_failed_evictions_pause_two_hours_at_most() -> None:
     owners = Owners()
     for _ in range(20):
         owners.eviction_failed(A, 0)

@@ -97,15 +97,14 @@ class ReportReplica(Replica):
     api: Any = field(default_factory=Reports)
     wanted: Mapping[str, PolicyReport] | None = field(default_factory=dict)
 
-    def writer(self) -> ReportWriter:
-        """A replica's writer, which knows nothing yet; the first one counts."""
-        registry, self.registry_ = getattr(self, "registry_", self.registry), CollectorRegistry()
+    def writer(self, registry: CollectorRegistry | None = None) -> ReportWriter:
+        """A writer that knows nothing yet; a second one needs a registry of its own."""
         return ReportWriter(
             api=self.api,
             reports=self._reports,
             leading=self.leading,
             log=self.log.log,
-            registry=registry,
+            registry=registry or self.registry,
             clock=self.clock,
             wall=lambda: NOW + self.clock.seconds,
             sleep=self.sleep,

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from controller.reports.policy_report import PolicyReport
 from controller.reports.writer import (
@@ -80,7 +81,7 @@ async def test_reports_of_others_stay() -> None:
 async def test_next_leader_writes_only_what_differs() -> None:
     with writing(A, report(entry("b"), namespace="other")) as (work, api):
         await work.pass_by(5)
-    with work.running(work.writer().run):
+    with work.running(work.writer(CollectorRegistry()).run):
         await work.pass_by(100)
 
     assert len(api.writes) == 2
@@ -190,7 +191,7 @@ async def test_nothing_is_removed_before_the_cluster_is_known() -> None:
     with writing(A) as (work, api):
         await work.pass_by(5)
     work.wanted = None
-    with work.running(work.writer().run):
+    with work.running(work.writer(CollectorRegistry()).run):
         await work.pass_by(100)
 
     assert {*api.stored} == {TEAM}
