@@ -72,8 +72,8 @@ def test_replaced_secret_keeps_its_type_and_labels() -> None:
     assert "junk" not in made["data"]
     assert metadata["labels"] == {"team": "x"}
     no_labels = {"metadata": {"name": "s", "labels": None}}
-    made = secrets.render(PairState(ONE), namespace="n", name="s", before=no_labels)
-    assert made["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "numalign"}
+    unlabelled: Data = secrets.render(PairState(ONE), namespace="n", name="s", before=no_labels)
+    assert unlabelled["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "numalign"}
 
 
 def test_several_foreign_authorities_are_all_trusted() -> None:

@@ -354,7 +354,8 @@ def add_gated(site: Site, gpus: int) -> None:
     rejected = {"spec": {"containers": containers, "nodeName": "bare"}, "status": status}
     gated = {"spec": {"containers": containers, "schedulingGates": [{"name": PLACEMENT_GATE}]}}
     site.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
-    for name, made in {"first": rejected, "web": gated}.items():
+    pods: dict[str, dict[str, Any]] = {"first": rejected, "web": gated}
+    for name, made in pods.items():
         site.api.put({"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": name}, **made})
 
 

@@ -46,7 +46,8 @@ def requiring(terms: list[Raw] | None, **more: object) -> Raw:
 
 def pin_of(pod: Raw, *hostnames: str, node: str = "a") -> Raw:
     """The pod after its pin."""
-    return merged(pod, pin_patch(pod, PinTarget(node, hostnames), {"key": "text"}))
+    made: Raw = merged(pod, pin_patch(pod, PinTarget(node, hostnames), {"key": "text"}))
+    return made
 
 
 @pytest.mark.parametrize(("before", "after"), table(TERMS))
