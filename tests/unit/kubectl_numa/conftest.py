@@ -1,11 +1,12 @@
-"""A small cluster in a file, and the program as somebody would run it."""
+"""The program in a pipe, and the small cluster in a file or on an API server."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 import yaml
@@ -15,114 +16,146 @@ from kubectl_numa.cli import program
 from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
 from tests.unit.kubectl_numa.objects import ITEMS, manifest
+from tests.worlds.objects import Json, listed
 
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def cluster_file(tmp_path: Path) -> Path:
-    """The cluster as a snapshot."""
-    path = tmp_path / "cluster.json"
-    items = [*ITEMS, manifest("stored", "4")]
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    return path
+STORED = manifest("stored", "4")
 
 
-@pytest.fixture
-def cluster(cluster_file: Path) -> ClusterView:
-    """The cluster, ready to be asked."""
-    return ClusterView(snapshot.load(cluster_file))
+@dataclass(frozen=True)
+class Cli:
+    """Called, it runs the program in a pipe of 80 columns, without a kubeconfig."""
 
+    folder: Path
 
-@pytest.fixture
-def run() -> Run:
-    """The program in a pipe of 80 columns, with no kubeconfig."""
-
-    def invoke(*arguments: object, stdin: str | None = None, **environment: str | None) -> Result:
-        plain = {"COLUMNS": "80", "KUBECONFIG": "/nowhere/config", "FORCE_COLOR": None, "NO_COLOR": None}
+    def __call__(
+        self, *arguments: object, stdin: str | None = None, width: int = 80, **environment: str
+    ) -> Result:
+        plain = {
+            "COLUMNS": str(width),
+            "KUBECONFIG": "/nowhere/config",
+            "FORCE_COLOR": None,
+            "NO_COLOR": None,
+        }
+        words = list(map(str, arguments))
         return CliRunner().invoke(
-            program,
-            list(map(str, arguments)),
-            input=stdin,
-            env={**plain, **environment},
-            prog_name="kubectl-numa",
+            program, words, input=stdin, env={**plain, **environment}, prog_name="kubectl-numa"
         )
 
-    return invoke
+    def text(self, *arguments: object, width: int = 400) -> str:
+        """Return what a successful command prints on a wide terminal."""
+        result = self(*arguments, width=width)
+        assert result.exit_code == 0, result.output
+        return result.stdout
 
+    def json(self, *arguments: object) -> Any:  # noqa: ANN401  any value
+        result = self(*arguments, "-o", "json")
+        assert result.exit_code < 2, result.output
+        return json.loads(result.stdout)
 
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
-    """Writes documents into a file, objects as YAML."""
-
-    def to(name: str, *documents: object) -> Path:
-        path = tmp_path / name
+    def write(self, name: str, *documents: object) -> Path:
+        """Write a file of documents, objects as YAML."""
+        path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         texts = (each if isinstance(each, str) else yaml.safe_dump(each) for each in documents)
         path.write_text("\n---\n".join(texts))
         return path
 
-    return to
+    def cluster(self, *objects: object, items: list[Json] = ITEMS) -> Path:
+        """Write a snapshot of the small cluster and these objects."""
+        return self.write("cluster.json", json.dumps(listed(*items, *objects)))
 
+    def check(self, *pods: object) -> tuple[object, ...]:
+        """Return the words that check these manifests against the small cluster."""
+        return ("check", "-f", self.write("pods.yaml", *pods), "--snapshot", self.cluster(STORED))
 
-class Quiet(WSGIRequestHandler):
-    """Says nothing of the calls it gets."""
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 the base class's signature
-        """Keep quiet."""
-
-
-@pytest.fixture
-def objects() -> dict[str, Any]:
-    """Single objects that the API server has, by path."""
-    return {}
+    def explain(self, *pods: object) -> tuple[object, ...]:
+        """Return the words that explain these manifests on the small cluster."""
+        return ("explain", *self.check(*pods)[1:])
 
 
 @pytest.fixture
-def refusals() -> dict[str, str]:
-    """What else is answered than 404, by path."""
-    return {}
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path)
 
 
 @pytest.fixture
-def api_server(
-    cluster_file: Path,
-    tmp_path: Path,
-    objects: dict[str, Any],
-    refusals: dict[str, str],
-) -> Any:  # noqa: ANN401 a generator fixture
-    """A kubeconfig of a small API server that serves the cluster."""
-    items = json.loads(cluster_file.read_text())["items"]
-    kinds = {
-        "/api/v1/nodes": "Node",
-        "/api/v1/namespaces": "Namespace",
-        "/api/v1/pods": "Pod",
-        "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies": "NodeResourceTopology",
-    }
-    pod = next(item for item in items if item["kind"] == "Pod")
+def cluster_file(cli: Cli) -> Path:
+    """A snapshot of the small cluster with a pod."""
+    return cli.cluster(STORED)
 
-    def serve(environ: dict[str, Any], start: Callable[..., object]) -> list[bytes]:
-        path = environ["PATH_INFO"]
-        found = {"items": [item for item in items if item["kind"] == kinds.get(path)]}
-        placed = {**pod, "metadata": {**pod["metadata"], "namespace": "eager"}}
-        alone = {"/api/v1/namespaces/eager/pods/stored": placed, **objects}
-        one = alone.get(path, found)
-        known = path not in refusals and (path in kinds or path in alone)
-        status = "200 OK" if known else refusals.get(path, "404 Not Found")
-        start(status, [("Content-Type", "application/json")])
-        return [json.dumps(one).encode()]
 
-    with make_server("127.0.0.1", 0, serve, handler_class=Quiet) as server:
+@pytest.fixture
+def cluster(cluster_file: Path) -> ClusterView:
+    return ClusterView(snapshot.load(cluster_file))
+
+
+LISTS = {
+    "/api/v1/nodes": "Node",
+    "/api/v1/namespaces": "Namespace",
+    "/api/v1/pods": "Pod",
+    "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies": "NodeResourceTopology",
+}
+
+
+@dataclass
+class ReadOnlyApi:
+    """An API server of the small cluster: `objects` and `failures` by path, 404 for everything else."""
+
+    kubeconfig: Path
+    items: list[Json]
+    objects: dict[str, Any] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+
+    def answer(self, path: str) -> tuple[int, object]:
+        if path in self.failures:
+            return self.failures[path], {}
+        if path in self.objects:
+            return 200, self.objects[path]
+        items = [item for item in self.items if item["kind"] == LISTS.get(path)]
+        return (200, {"items": items}) if path in LISTS else (404, {})
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[ReadOnlyApi]:
+    """An API server whose kubeconfig names the namespace `eager`."""
+    api = ReadOnlyApi(tmp_path / "kubeconfig", [*ITEMS, STORED])
+    placed = {**STORED, "metadata": {**STORED["metadata"], "namespace": "eager"}}
+    api.objects["/api/v1/namespaces/eager/pods/stored"] = placed
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            code, document = api.answer(self.path.partition("?")[0])
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(document).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        named = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "here",
-            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-            "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "eager"}}],
-        }
-        path = tmp_path / "kubeconfig"
-        path.write_text(yaml.safe_dump(named))
-        yield path
+        kubeconfig(api.kubeconfig, f"http://127.0.0.1:{server.server_port}", eager="eager")
+        yield api
         server.shutdown()
+
+
+def kubeconfig(path: Path, server: str = "http://127.0.0.1:1", **namespaces: str) -> str:
+    """Write a kubeconfig with a context for each of these namespaces; the first is the current one."""
+    contexts = [
+        {"name": name, "context": {"cluster": "c", "user": "u", "namespace": namespace}}
+        for name, namespace in namespaces.items()
+    ]
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": contexts,
+        "current-context": contexts[0]["name"],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+Write = Callable[..., Path]

@@ -1,98 +1,187 @@
-"""A small cluster, and a pod: the objects that an API server would hand out."""
+"""A small cluster, and pods: the objects that an API server returns."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
 from kubectl_numa import moving
 from kubectl_numa.questions import ClusterView
 from numalign.kube.cluster_state import Snapshot
-from numalign.model.intent import Match, NamespaceRules
+from numalign.model.intent import PLACEMENT_OBSERVED, Match, NamespaceRules
 from numalign.model.node import Node
 from numalign.runtime.clock import utc_now
 from numalign.scheduling.scheduler_state import SchedulerState
+from tests.worlds import objects
+from tests.worlds.objects import Json
 
 SINGLE = "single-numa-node"
+BORN = "2026-11-20T00:00:00Z"
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
+GATE = "numalign.io/placement"
 
 
-def known(kind: str, name: str, /, **content: Any) -> dict[str, Any]:  # noqa: ANN401 any object
-    """An object of the core group."""
-    metadata = {"name": name, **content.pop("metadata", {})}
-    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **content}
+def topology(name: str, cpus: str, free: tuple[str, ...], *, policy: str = SINGLE) -> Json:
+    """A node of these zones with 64Gi each, all of it free, and so many CPUs."""
+    attributes = {"topologyManagerPolicy": policy, "topologyManagerScope": "container"}
+    memory = {"name": "memory", "capacity": "64Gi", "allocatable": "64Gi", "available": "64Gi"}
+    made = objects.nrt(name, attributes=[{"name": key, "value": value} for key, value in attributes.items()])
+    made["zones"] = [
+        {
+            "name": f"node-{zone}",
+            "type": "Node",
+            "resources": [
+                {"name": "cpu", "capacity": cpus, "allocatable": cpus, "available": cpus_free},
+                memory,
+            ],
+        }
+        for zone, cpus_free in enumerate(free)
+    ]
+    return made
 
 
-# One machine in use, one that is empty and smaller, one that publishes nothing; a namespace that asks.
-ITEMS: list[dict[str, Any]] = [
-    {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": name},
-        "attributes": [
-            {"name": "topologyManagerPolicy", "value": SINGLE},
-            {"name": "topologyManagerScope", "value": "container"},
-        ],
-        "zones": [
-            {
-                "name": f"node-{zone}",
-                "type": "Node",
-                "resources": [
-                    {"name": "cpu", "capacity": cpus, "allocatable": cpus, "available": free},
-                    {"name": "memory", "capacity": "64Gi", "allocatable": "64Gi", "available": "64Gi"},
-                ],
-            }
-            for zone, free in enumerate(free_cpus)
-        ],
-    }
-    for name, cpus, free_cpus in (("big", "32", ("8", "32")), ("small", "8", ("8", "8")))
-]
-ITEMS += [
-    known("Node", name, status={"allocatable": {"cpu": cpus, "memory": "128Gi"}})
-    for name, cpus in (("big", "64"), ("small", "16"), ("hidden", "16"))
-]
-ITEMS += [
-    known("Namespace", name, metadata={"labels": labels})
-    for name, labels in (
-        ("default", {}),
-        ("eager", {"numalign.io/default": SINGLE}),
-        ("strict", {"numalign.io/enforce": "restricted"}),
-        ("closed", {"numalign.io/admission": "disabled"}),
-    )
+def levels(name: str, **policies: str) -> Json:
+    """A namespace with labels of ours."""
+    return objects.namespace(name, **{f"numalign.io/{key}": policy for key, policy in policies.items()})
+
+
+def machine_object(name: str, **allocatable: str) -> Json:
+    return {**objects.node(name), "status": {"allocatable": allocatable}}
+
+
+def labelled(made: Json, **labels: str) -> Json:
+    return {**made, "metadata": {**made["metadata"], "labels": labels}}
+
+
+# One machine in use, one that is empty and smaller, one that publishes nothing; namespaces with levels.
+ITEMS: list[Json] = [
+    topology("big", "32", ("8", "32")),
+    topology("small", "8", ("8", "8")),
+    *(
+        machine_object(name, cpu=cpus, memory="128Gi")
+        for name, cpus in (("big", "64"), ("small", "16"), ("hidden", "16"))
+    ),
+    levels("default"),
+    levels("eager", default=SINGLE),
+    levels("strict", enforce="restricted"),
+    levels("closed", admission="disabled"),
 ]
 
 
 def manifest(
-    name: str, cpu: str, *, policy: str | None = None, namespace: str | None = None
-) -> dict[str, Any]:
+    name: str,
+    cpu: str = "8",
+    *,
+    policy: str | None = None,
+    namespace: str | None = None,
+    **spec: object,
+) -> Json:
     """A Guaranteed pod of one container with 4Gi of memory."""
-    metadata: dict[str, Any] = {"annotations": {"numalign.io/policy": policy}} if policy else {}
+    metadata: Json = {"name": name}
+    metadata |= {"annotations": {"numalign.io/policy": policy}} if policy else {}
     metadata |= {"namespace": namespace} if namespace else {}
     limits = {"cpu": cpu, "memory": "4Gi"}
     container = {"name": "main", "image": "example/main:1", "resources": {"limits": limits}}
-    return known("Pod", name, metadata=metadata, spec={"containers": [container]})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [container], **spec},
+    }
 
 
-def rejected(name: str, *, reason: str = "TopologyAffinityError", minutes: int = 4) -> dict[str, Any]:
+def waiting(
+    name: str, cpu: str = "8", *, namespace: str = "team", policy: str | None = SINGLE, **spec: object
+) -> Json:
+    """A pod that was created and has no node."""
+    pod = manifest(name, cpu, policy=policy, namespace=namespace, **spec)
+    pod["metadata"] |= {"uid": f"uid-of-{namespace}-{name}", "creationTimestamp": BORN}
+    return pod | {"status": {"phase": "Pending"}}
+
+
+def running(  # noqa: PLR0913  one for each fact
+    name: str,
+    *zones: int,
+    cpu: str = "8",
+    policy: str | None = SINGLE,
+    namespace: str = "team",
+    node: str = "big",
+    key: str = PLACEMENT_OBSERVED,
+    **spec: object,
+) -> Json:
+    """A pod of a ReplicaSet that runs; its CPUs are spread over these zones, its memory is in the first."""
+    pod = waiting(name, cpu, policy=policy, namespace=namespace, nodeName=node, **spec)
+    pod["metadata"] |= {"labels": {"app": name}, "ownerReferences": [OWNER]}
+    if zones:
+        share = {"cpu": str(int(cpu) // len(zones))}
+        amounts = [share | ({} if at else {"memory": "4Gi"}) for at in range(len(zones))]
+        placement = [
+            {"zones": [f"node-{zone}"], "amount": bag} for zone, bag in zip(zones, amounts, strict=True)
+        ]
+        pod["metadata"].setdefault("annotations", {})[key] = json.dumps(placement)
+    return pod | {"status": {"phase": "Running", "startTime": BORN}}
+
+
+def rejected(name: str, *, reason: str = "TopologyAffinityError", minutes: int = 4) -> Json:
     """A pod of a ReplicaSet that the kubelet of `big` rejected so many minutes ago."""
-    at = utc_now() - timedelta(minutes=minutes, seconds=30)
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
-    pod = manifest(name, "8")
-    pod["metadata"] |= {"uid": f"uid-of-{name}", "ownerReferences": [owner]}
-    pod["spec"]["nodeName"] = "big"
+    started = f"{utc_now() - timedelta(minutes=minutes, seconds=30):%Y-%m-%dT%H:%M:%SZ}"
     message = "Pod was rejected: Resources cannot be allocated"
-    started = f"{at:%Y-%m-%dT%H:%M:%SZ}"
-    return pod | {"status": {"phase": "Failed", "reason": reason, "message": message, "startTime": started}}
+    status = {"phase": "Failed", "reason": reason, "message": message, "startTime": started}
+    return running(name, policy=None, namespace="default") | {"status": status}
+
+
+def deployment(name: str, namespace: str | None = "default", /, **annotations: str) -> Json:
+    """A Deployment of pods of four CPUs."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
+        "spec": {"template": {"metadata": {}, "spec": manifest("x", "4")["spec"]}},
+    }
+
+
+def volcano_job(*templates: object, **metadata: object) -> Json:
+    """A Volcano job with a task for each of these templates."""
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "night", **metadata},
+        "spec": {"tasks": [{"template": template} for template in templates]},
+    }
+
+
+def training_runtime(kind: str) -> Json:
+    """A runtime of Kubeflow Trainer, with or without a namespace by its kind."""
+    job = {"name": "node", "template": {"spec": {"template": {"spec": manifest("x")["spec"]}}}}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "torch"},
+        "spec": {"template": {"spec": {"replicatedJobs": [job]}}},
+    }
+
+
+def unknown_kind(template: object, **changes: object) -> Json:
+    """An object of a kind that is not built in."""
+    return {
+        "apiVersion": "x.io/v1",
+        "kind": "Thing",
+        "metadata": {"name": "a"},
+        "spec": {"template": template},
+        **changes,
+    }
 
 
 def view(
     *nodes: Node,
     rules: NamespaceRules | None = None,
     now: float = 0.0,
-    **snapshot: Any,  # noqa: ANN401 other fields of a snapshot
+    **snapshot: Any,  # noqa: ANN401  any value
 ) -> ClusterView:
     """A cluster of these nodes, with these rules in the namespace `default`."""
     namespaces = {"default": rules} if rules else {}
     return ClusterView(Snapshot(nodes, namespaces=namespaces, **snapshot), now=now)
 
 
-def state(cluster: ClusterView, *pods: dict[str, Any]) -> SchedulerState:
+def state(cluster: ClusterView, *pods: Json) -> SchedulerState:
     """These pods on the nodes of a cluster; all that there are, if there are any."""
     return moving.placed_pods(cluster, pods, match=Match.SATISFIES, complete=False).state

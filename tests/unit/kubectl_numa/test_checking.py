@@ -1,8 +1,4 @@
-"""Could it ever run: four results, one line and one code for each."""
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+"""Results of manifests: the line, the exit code and the JSON of each."""
 
 import pytest
 
@@ -13,105 +9,78 @@ from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.kube.files import snapshot
 from numalign.kube.files.policy import parse
 from numalign.model.intent import Match, NamespaceRules
-from tests.unit.kubectl_numa.objects import manifest, view
+from tests.unit.kubectl_numa.conftest import Cli
+from tests.unit.kubectl_numa.objects import (
+    ITEMS,
+    SINGLE,
+    deployment,
+    manifest,
+    training_runtime,
+    view,
+    volcano_job,
+)
 from tests.worlds.naming import named
 from tests.worlds.notation import node, table
-
-EQUAL = WebhookOptions(match=Match.EQUAL, unknown_may_fit=False)
-
-Write = Callable[..., Path]
+from tests.worlds.objects import Json
 
 
-def checked(cluster: ClusterView, path: Path) -> list[Checked]:
+def checked(cli: Cli, cluster: ClusterView, *documents: object) -> list[Checked]:
+    path = cli.write("p.yaml", *documents)
     return [checking.check(each, cluster) for each in manifests.read(str(path))]
 
 
-def lines(results: list[Checked], cluster: ClusterView) -> list[str]:
-    return [checked.line(len(cluster.snapshot.nodes)) for checked in results]
+def small_cluster(policy: str = "{}", options: WebhookOptions | None = None) -> ClusterView:
+    return ClusterView(snapshot.of(ITEMS), parse(policy.encode()), options or WebhookOptions())
 
 
-@pytest.mark.parametrize(
-    ("cpu", "options", "result", "code", "words"),
-    table(
-        [
-            ("fits", "8", {"policy": "restricted"}, "ok", 0, "restricted, 2 of 2 nodes could run it"),
-            ("fits when empty", "32", {}, "ok", 0, "no intent, 1 of 2 nodes could run it"),
-            (
-                "never",
-                "33",
-                {"policy": "single-numa-node"},
-                "never",
-                1,
-                "1 has at most 32 cpu in one NUMA zone",
-            ),
-            ("too large, but nobody asks", "33", {}, "ok", 0, "no intent, 0 of 2 nodes could run it"),
-            ("its namespace asks more", "8", {"namespace": "strict"}, "denied", 1, "of at least restricted"),
-            ("a misspelt policy", "8", {"policy": "sngle"}, "bad", 2, '"sngle" is not a known value'),
-            (
-                "one that nobody looks at",
-                "8",
-                {"policy": "x", "namespace": "closed"},
-                "ok",
-                0,
-                "no intent, 2 of 2",
-            ),
-        ]
-    ),
-)
-def test_one_pod(  # noqa: PLR0913, PLR0917 - the columns of the table
-    cluster: ClusterView,
-    write: Write,
-    cpu: str,
-    options: dict[str, str],
-    result: str,
-    code: int,
-    words: str,
+RESULTS = [
+    # CPUs, the other arguments of the manifest, the result, the exit code, and a part of the line
+    ("fits", "8", {"policy": "restricted"}, "ok", 0, "restricted, 2 of 2 nodes could run it"),
+    ("fits when empty", "32", {}, "ok", 0, "no intent, 1 of 2 nodes could run it"),
+    ("never", "33", {"policy": SINGLE}, "never", 1, "1 has at most 32 cpu in one NUMA zone"),
+    ("too large without a policy", "33", {}, "ok", 0, "no intent, 0 of 2 nodes could run it"),
+    ("below enforce", "8", {"namespace": "strict"}, "denied", 1, "of at least restricted"),
+    ("a misspelt policy", "8", {"policy": "sngle"}, "bad", 2, '"sngle" is not a known value'),
+    ("an exempt namespace", "8", {"policy": "x", "namespace": "closed"}, "ok", 0, "no intent, 2 of 2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cpu", "options", "result", "code", "part"), table(RESULTS))
+def test_a_pod_has_one_line(  # noqa: PLR0913, PLR0917  the columns
+    cli: Cli, cpu: str, options: dict[str, str], result: str, code: int, part: str
 ) -> None:
-    results = checked(cluster, write("p.yaml", manifest("a", cpu, **options)))
-    assert [each.result for each in results] == [result]
-    assert checking.exit_code(results) == code
-    (line,) = lines(results, cluster)
-    assert words in line
-    assert "\n" not in line
+    [pod] = checked(cli, small_cluster(), manifest("a", cpu, **options))
+    line = pod.line(2)
+
+    assert (pod.result, checking.exit_code([pod])) == (result, code)
+    assert (part in line, "\n" in line) == (True, False)
     assert line.startswith(f"{options.get('namespace', 'default')}/a (")
 
 
-def test_the_worst_result_gives_the_code(cluster: ClusterView, write: Write) -> None:
-    large = manifest("a", "33", policy="restricted")
-    path = write("all.yaml", large, manifest("b", "-1"), manifest("c", "1"))
-    assert checking.exit_code(checked(cluster, path)) == 2
+def test_exit_code_of_nothing_is_zero() -> None:
     assert checking.exit_code([]) == 0
 
 
-def test_nodes_that_do_not_answer_are_not_counted_with_those_that_can(write: Write) -> None:
-    vast = node(*["cpu=8 mem=64Gi"] * 18, policy="restricted")
-    cluster = view(*named([vast, node("cpu=8 mem=64Gi", policy="restricted")]))
-    path = write("p.yaml", manifest("a", "2", policy="restricted"))
-    [found] = checked(cluster, path)
-    [words] = lines([found], cluster)
-
-    assert (found.result, found.able, found.unanswered) == ("ok", 2, 1)
-    assert words.endswith("restricted, 1 of 2 nodes could run it, 1 not evaluated")
+VAST = node(*["cpu=8 mem=64Gi"] * 18, policy="restricted")
 
 
-def test_a_pod_that_no_node_was_evaluated_for_is_unknown(write: Write) -> None:
-    cluster = view(node(*["cpu=8 mem=64Gi"] * 18, policy="restricted"))
-    [found] = checked(cluster, write("p.yaml", manifest("a", "2", policy="restricted")))
+def test_nodes_that_are_not_evaluated_are_counted_apart(cli: Cli) -> None:
+    pod = manifest("a", "2", policy="restricted")
+    cluster = view(*named([VAST, node("cpu=8 mem=64Gi", policy="restricted")]))
+    [answered], [unanswered] = checked(cli, cluster, pod), checked(cli, view(VAST), pod)
 
-    assert (found.result, found.unanswered) == ("unknown", 1)
-
-
-def test_the_same_policy_may_be_asked_for(cluster_file: Path, write: Write) -> None:
-    path = write("p.yaml", manifest("a", "8", policy="restricted"))
-    equal = ClusterView(snapshot.load(cluster_file), options=EQUAL)
-    assert [each.result for each in checked(equal, path)] == ["never"]
+    assert (answered.result, answered.able, answered.unanswered) == ("ok", 2, 1)
+    assert answered.line(2).endswith("restricted, 1 of 2 nodes could run it, 1 not evaluated")
+    assert (unanswered.result, unanswered.unanswered) == ("unknown", 1)
 
 
-def test_the_json_of_a_pod_and_of_a_mistake(cluster: ClusterView, write: Write) -> None:
-    path = write("p.yaml", manifest("a", "8"), manifest("b", "8 cores"))
-    good, bad = [each.to_json() for each in checked(cluster, path)]
+def test_json_of_a_pod_and_of_a_mistake(cli: Cli) -> None:
+    good, bad = [
+        each.to_json() for each in checked(cli, small_cluster(), manifest("a"), manifest("b", "8 cores"))
+    ]
+
     assert good == {
-        "file": str(path),
+        "file": str(cli.folder / "p.yaml"),
         "document": 1,
         "kind": "Pod",
         "template": None,
@@ -129,83 +98,69 @@ def test_the_json_of_a_pod_and_of_a_mistake(cluster: ClusterView, write: Write) 
         "mistakes": [],
     }
     assert (bad["pod"], bad["namespace"], bad["result"], bad["able"]) == ("b", "default", "bad", 0)
-    assert bad["mistakes"][0].startswith("spec.containers[0].resources.limits.cpu: ")
-    assert bad["refusal"].startswith("spec.containers[0].resources.limits.cpu: ")
+    for message in (bad["mistakes"][0], bad["refusal"]):
+        assert message.startswith("spec.containers[0].resources.limits.cpu: ")
 
 
-def test_who_is_to_place_a_pod_stands_behind_the_answer(write: Write) -> None:
-    path = write("p.yaml", manifest("a", "8", policy="restricted"), manifest("b", "8"))
-    routed = view(node("cpu=8 mem=8Gi", policy="restricted"), rules=NamespaceRules(scheduler="second"))
-    asks, silent = checked(routed, path)
+def test_assigned_scheduler_ends_the_line(cli: Cli) -> None:
+    rules = NamespaceRules(scheduler="second")
+    routed = view(node("cpu=8 mem=8Gi", policy="restricted"), rules=rules)
+    aligned, plain = checked(cli, routed, manifest("a", policy="restricted"), manifest("b"))
 
-    assert asks.line(1).endswith(
+    assert aligned.line(1).endswith(
         "restricted, 1 of 1 nodes could run it, assigned to the scheduler second by its namespace"
     )
-    assert silent.line(1).endswith("no intent, 1 of 1 nodes could run it")
-    assert (asks.to_json()["scheduler"], asks.to_json()["gate"]) == ("second", None)
+    assert plain.line(1).endswith("no intent, 1 of 1 nodes could run it")
+    assert (aligned.to_json()["scheduler"], aligned.to_json()["gate"]) == ("second", None)
 
 
-@pytest.mark.parametrize(("policy", "stated"), [(None, "no intent"), ("restricted", "restricted")])
-def test_where_no_node_has_a_label_nothing_is_known(write: Write, policy: str | None, stated: str) -> None:
-    pod = manifest("a", "8", policy=policy)
-    pod["spec"].update(nodeSelector={"gpu": "a100"}, tolerations=[{"operator": "Exists"}])
-    narrow = view(node("cpu=8 mem=8Gi", policy="restricted"))
-    [found] = checked(narrow, write("p.yaml", pod))
+@pytest.mark.parametrize(("policy", "intent"), [(None, "no intent"), ("restricted", "restricted")])
+def test_a_label_that_no_node_has_is_unknown(cli: Cli, policy: str | None, intent: str) -> None:
+    tolerations = [{"operator": "Exists"}]
+    pod = manifest("a", policy=policy, nodeSelector={"gpu": "a100"}, tolerations=tolerations)
+    [result] = checked(cli, view(node("cpu=8 mem=8Gi", policy="restricted")), pod)
 
-    assert (found.result, checking.exit_code([found])) == ("unknown", 0)
-    assert found.line(1).endswith(f": {stated}, 0 of 1 nodes could run it: no node has gpu=a100")
-    assert found.to_json()["reason"] == "no node has gpu=a100"
-
-
-def test_that_no_node_could_run_a_pod_is_a_warning_if_nobody_asks(write: Write) -> None:
-    small = view(node("cpu=8 mem=8Gi", policy="restricted"))
-    [found, fits] = checked(small, write("p.yaml", manifest("a", "33"), manifest("b", "8")))
-
-    assert found.result == "ok"
-    assert found.warnings == ("no node can run the pod (0 of 1 node): 1 has at most 8 cpu in total",)
-    assert fits.warnings == ()
+    assert (result.result, checking.exit_code([result])) == ("unknown", 0)
+    assert result.line(1).endswith(f": {intent}, 0 of 1 nodes could run it: no node has gpu=a100")
+    assert result.to_json()["reason"] == "no node has gpu=a100"
 
 
-def deployment(**annotations: str) -> dict[str, Any]:
-    template = {"spec": manifest("x", "2")["spec"]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web", "annotations": annotations},
-        "spec": {"template": template},
-    }
+BUSY = view(*named([node("cpu=8/8/2 mem=64Gi", policy=SINGLE)]))
+WARNED: list[tuple[str, ClusterView, Json, str, str]] = [
+    # the cluster, the object, its result, and the beginning of its warning
+    ("no node could run it", view(node("cpu=8 mem=8Gi", policy="restricted")), manifest("a", "33"), "ok",
+        "no node can run the pod (0 of 1 node): 1 has at most 8 cpu in total"),
+    ("no room now", BUSY, manifest("a", "4", policy=SINGLE), "ok",
+        "no node can provide single-numa-node alignment now; the pod will stay pending"),
+    ("an annotation of a workload", small_cluster(),
+        deployment("web", "default", **{"numalign.io/policy": "restricted"}), "ok",
+        "metadata.annotations[numalign.io/policy] has no effect"),
+    ("a policy that only warns", small_cluster("never: warn"), manifest("a", "33", policy=SINGLE), "ok",
+        'no node can align container "main" as single-numa-node'),
+    ("a part of a pod", small_cluster(), manifest("a", "3500m", policy="restricted"), "ok",
+        "restricted applies to memory only: cpu is not pinned, because"),
+    ("pods that are elsewhere", small_cluster(),
+        {"apiVersion": "trainer.kubeflow.org/v1", "kind": "TrainJob", "metadata": {"name": "a"}}, "unknown",
+        "the pods of a TrainJob.trainer.kubeflow.org"),
+]  # fmt: skip
 
 
-def test_an_annotation_in_the_wrong_place_is_a_warning_of_its_workload(
-    cluster: ClusterView, write: Write
+@pytest.mark.parametrize(("cluster", "made", "result", "warning"), table(WARNED))
+def test_a_warning_is_no_failure(
+    cli: Cli, cluster: ClusterView, made: Json, result: str, warning: str
 ) -> None:
-    path = write("web.yaml", deployment(**{"numalign.io/policy": "restricted"}))
-    [found] = checked(cluster, path)
+    warned, plain = checked(cli, cluster, made, manifest("b"))
 
-    assert found.warnings[0].startswith("metadata.annotations[numalign.io/policy] has no effect")
-    assert found.to_json()["warnings"] == list(found.warnings)
-    assert checking.summary([found]) == "1 pod: 1 ok, 1 with warnings"
-
-
-def test_a_kind_that_is_not_understood_is_listed_with_a_warning(cluster: ClusterView, write: Write) -> None:
-    job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "train"}}
-    path = write("job.yaml", job)
-    [found] = checked(cluster, path)
-
-    assert (found.result, checking.exit_code([found])) == ("unknown", 0)
-    assert found.line(2) == f"default/train ({path}, document 1): its pods were not checked"
-    assert checking.summary([found]) == "1 pod: 1 unknown, 1 with warnings"
+    assert (warned.result, checking.exit_code([warned]), warned.refusal) == (result, 0, None)
+    assert [each[: len(warning)] for each in warned.to_json()["warnings"]] == [warning]
+    assert plain.warnings == ()
+    assert checking.summary([warned]) == f"1 pod: 1 {result}, 1 with warnings"
 
 
-def runtime(kind: str) -> dict[str, Any]:
-    template = {"spec": manifest("x", "8")["spec"]}
-    job = {"name": "node", "template": {"spec": {"template": template}}}
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": kind,
-        "metadata": {"name": "torch"},
-        "spec": {"template": {"spec": {"replicatedJobs": [job]}}},
-    }
+def test_pods_that_are_elsewhere_were_not_checked(cli: Cli) -> None:
+    [train] = checked(cli, small_cluster(), WARNED[-1][2])
+
+    assert train.line(2) == f"default/a ({cli.folder}/p.yaml, document 1): its pods were not checked"
 
 
 @pytest.mark.parametrize(
@@ -215,152 +170,90 @@ def runtime(kind: str) -> dict[str, Any]:
         ("ClusterTrainingRuntime", "ok", "torch", None),
     ],
 )
-def test_no_rules_of_a_namespace_apply_to_an_object_without_one(  # noqa: PLR0913, PLR0917 - the columns
-    cluster: ClusterView, write: Write, kind: str, result: str, name: str, namespace: str | None
+def test_cluster_scoped_objects_have_no_namespace_rules(  # noqa: PLR0913, PLR0917  the columns
+    cli: Cli, cluster: ClusterView, kind: str, result: str, name: str, namespace: str | None
 ) -> None:
-    path = write("runtime.yaml", runtime(kind))
+    path = cli.write("runtime.yaml", training_runtime(kind))
     [read] = manifests.read(str(path), namespace=Namespace("strict", asked=True))
-    found = checking.check(read, cluster)
+    answer = checking.check(read, cluster)
 
-    assert (found.result, found.to_json()["namespace"]) == (result, namespace)
-    assert found.line(2).startswith(f"{name} ({path}, document 1, ")
-
-
-def test_a_bad_pod_has_its_name_and_a_bad_file_only_its_mistake(cluster: ClusterView, write: Write) -> None:
-    pod, text = write("p.yaml", manifest("a", "8 cores")), write("t.yaml", "a: [")
-
-    assert lines(checked(cluster, pod), cluster)[0].startswith(f"default/a ({pod}, document 1): spec.")
-    assert lines(checked(cluster, text), cluster)[0].startswith(f"{text}: is not YAML")
+    assert (answer.result, answer.to_json()["namespace"]) == (result, namespace)
+    assert answer.line(2).startswith(f"{name} ({path}, document 1, ")
 
 
-NO_ROOM = "no node can provide single-numa-node alignment now; the pod will stay pending"
-
-
-def test_what_the_webhook_warns_of_is_told_and_no_failure(write: Write) -> None:
-    busy = view(*named([node("cpu=8/8/2 mem=64Gi", policy="single-numa-node")]))
-    path = write("p.yaml", manifest("a", "4", policy="single-numa-node"), manifest("b", "4"))
-    results = checked(busy, path)
-
-    assert [(each.result, each.to_json()["warnings"]) for each in results] == [
-        ("ok", [NO_ROOM]),
-        ("ok", []),
-    ]
-    assert checking.exit_code(results) == 0
-    assert checking.summary(results) == "2 pods: 2 ok, 1 with warnings"
-
-
-@pytest.mark.parametrize(
-    ("user", "result"),
-    table([("the policy exempts", "system:ci", "ok"), ("it does not", "jane", "never")]),
-)
-def test_somebody_whom(cluster_file: Path, write: Write, user: str, result: str) -> None:
-    policy = parse(b"exemptions: {users: ['system:*']}")
-    told = ClusterView(snapshot.load(cluster_file), policy, WebhookOptions(created_by=user))
-    path = write("p.yaml", manifest("a", "33", policy="single-numa-node"))
-
-    assert [each.result for each in checked(told, path)] == [result]
-
-
-def test_a_default_of_the_policy_is_heard(cluster_file: Path, write: Write) -> None:
-    policy = parse(b"defaults: [{default: single-numa-node}]")
-    told = ClusterView(snapshot.load(cluster_file), policy)
-
-    [found] = checked(told, write("p.yaml", manifest("a", "33")))
-    assert found.result == "never"
-    [found] = checked(told, write("p.yaml", manifest("a", "33", namespace="closed")))
-    assert found.result == "ok"
-
-
-def test_nobody_is_refused_for_shapes_where_the_policy_only_warns(cluster_file: Path, write: Write) -> None:
-    told = ClusterView(snapshot.load(cluster_file), parse(b"never: warn"))
-    [found] = checked(told, write("p.yaml", manifest("a", "33", policy="single-numa-node")))
-
-    assert (found.result, found.refusal) == ("ok", None)
-    assert found.warnings[0].startswith('no node can align container "main" as single-numa-node')
-
-
-def test_every_template_of_a_workload_is_checked(cluster: ClusterView, write: Write) -> None:
-    templates = [
-        manifest("t", "8"),
-        manifest("t", "33", policy="single-numa-node"),
-        manifest("t", "8", policy="x"),
-    ]
-    job = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": "train"},
-        "spec": {"tasks": [{"template": {**each, "metadata": _unnamed(each)}} for each in templates]},
-    }
-    results = checked(cluster, write("job.yaml", job))
-    assert [(each.result, each.to_json()["template"]) for each in results] == [
-        ("ok", "spec.tasks[0].template"),
-        ("never", "spec.tasks[1].template"),
-        ("bad", "spec.tasks[2].template"),
-    ]
-    assert [line.partition(": ")[0].rpartition(", ")[2] for line in lines(results, cluster)] == [
-        "spec.tasks[0].template)",
-        "spec.tasks[1].template)",
-        "spec.tasks[2].template)",
-    ]
-    (mistake,) = results[2].manifest.located_mistakes()
-    assert mistake.where.endswith(
-        "(Job train): spec.tasks[2].template.metadata.annotations[numalign.io/policy]"
+def test_a_bad_pod_has_its_name_and_a_bad_file_its_path(cli: Cli) -> None:
+    [pod], [file] = (
+        checked(cli, small_cluster(), manifest("a", "8 cores")),
+        checked(cli, small_cluster(), "a: ["),
     )
+    path = cli.folder / "p.yaml"
+
+    assert pod.line(2).startswith(f"default/a ({path}, document 1): spec.")
+    assert file.line(2).startswith(f"{path}: is not YAML")
 
 
-@pytest.mark.parametrize(
-    ("policy", "result", "warned"),
-    [("{}", "ok", True), ("partial: ignore", "ok", False), ("partial: deny", "denied", False)],
-)
-def test_a_policy_that_applies_to_a_part_of_a_pod(
-    cluster_file: Path, write: Write, policy: str, result: str, *, warned: bool
+POLICIES = [
+    # the policy file, the options of the webhook, the manifest, and its result
+    ("an exempt user", "exemptions: {users: ['system:*']}", WebhookOptions(created_by="system:ci"),
+        manifest("a", "33", policy=SINGLE), "ok"),
+    ("another user", "exemptions: {users: ['system:*']}", WebhookOptions(created_by="jane"),
+        manifest("a", "33", policy=SINGLE), "never"),
+    ("a default", "defaults: [{default: single-numa-node}]", None, manifest("a", "33"), "never"),
+    ("a default, exempt", "defaults: [{default: single-numa-node}]", None,
+        manifest("a", "33", namespace="closed"), "ok"),
+    ("an equal policy", "{}", WebhookOptions(match=Match.EQUAL, unknown_may_fit=False),
+        manifest("a", policy="restricted"), "never"),
+    ("a part of a pod is denied", "partial: deny", None, manifest("a", "3500m", policy="restricted"),
+        "denied"),
+    ("a part of a pod is ignored", "partial: ignore", None, manifest("a", "3500m", policy="restricted"),
+        "ok"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "options", "pod", "result"), table(POLICIES))
+def test_cluster_policy_and_flags_count(
+    cli: Cli, policy: str, options: WebhookOptions | None, pod: Json, result: str
 ) -> None:
-    told = ClusterView(snapshot.load(cluster_file), parse(policy.encode()))
+    [answer] = checked(cli, small_cluster(policy, options), pod)
 
-    [found] = checked(told, write("p.yaml", manifest("a", "3500m", policy="restricted")))
-
-    assert (found.result, bool(found.warnings)) == (result, warned)
-    if result == "denied":
-        assert found.refusal
-        assert found.refusal.startswith("restricted applies to memory only: cpu is not pinned, because")
+    assert answer.result == result
+    assert not any("applies to" in warning for warning in answer.warnings)
 
 
-def _unnamed(pod: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in pod["metadata"].items() if key != "name"}
+def test_each_template_of_a_workload_is_checked(cli: Cli) -> None:
+    pods = [manifest("t"), manifest("t", "33", policy=SINGLE), manifest("t", policy="x")]
+    results = checked(cli, small_cluster(), volcano_job(*pods))
+    places = [f"spec.tasks[{at}].template" for at in range(3)]
+
+    assert [(each.result, each.to_json()["template"]) for each in results] == [
+        *zip(("ok", "never", "bad"), places, strict=True)
+    ]
+    assert [each.line(2).partition("): ")[0].rpartition(", ")[2] for each in results] == places
+    [mistake] = results[2].manifest.located_mistakes()
+    assert mistake.where.endswith(f"(Job train): {places[2]}.metadata.annotations[numalign.io/policy]")
 
 
 @pytest.mark.parametrize(
-    ("served", "result", "told"),
-    [
-        (frozenset(), "never", ()),
-        (
-            {"nvidia.com/gpu"},
-            "ok",
-            (("DRA devices give the kubelet no topology hints: alignment of nvidia.com/gpu"),),
-        ),
-    ],
+    ("served", "result"),
+    [(set[str](), "never"), ({"nvidia.com/gpu"}, "ok")],
     ids=["by a device plugin", "by DRA"],
 )
-def test_nobody_is_refused_for_devices_that_dra_serves(
-    write: Write, served: frozenset[str], result: str, told: tuple[str, ...]
-) -> None:
-    small = node("cpu=8 mem=64Gi gpu=1", "cpu=8 mem=64Gi gpu=1", policy="single-numa-node")
-    pod = manifest("a", "4", policy="single-numa-node")
+def test_devices_of_dra_are_never_refused(cli: Cli, served: set[str], result: str) -> None:
+    small = node("cpu=8 mem=64Gi gpu=1", "cpu=8 mem=64Gi gpu=1", policy=SINGLE)
+    pod = manifest("a", "4", policy=SINGLE)
     pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = 8
-    (found,) = checked(view(small, served=frozenset(served)), write("p.yaml", pod))
-    assert found.result == result
-    assert found.able == (result == "ok")
-    assert [each.startswith(start) for each, start in zip(found.warnings, told, strict=True)] == [True] * len(
-        told
-    )
+    [answer] = checked(cli, view(small, served=frozenset(served)), pod)
+    warning = "DRA devices give the kubelet no topology hints: alignment of nvidia.com/gpu"
+
+    assert (answer.result, answer.able) == (result, int(result == "ok"))
+    assert [each[: len(warning)] for each in answer.warnings] == [warning] * len(served)
 
 
-def test_all_mistakes_of_a_pod_are_told_as_the_webhook_tells_them(cluster: ClusterView, write: Write) -> None:
-    [found] = checked(cluster, write("p.yaml", manifest("a", "8 cores", policy="tight")))
+def test_all_mistakes_of_a_pod_are_listed(cli: Cli) -> None:
+    [answer] = checked(cli, small_cluster(), manifest("a", "8 cores", policy="tight"))
 
-    assert [each.where for each in found.manifest.mistakes] == [
+    assert [each.where for each in answer.manifest.mistakes] == [
         "metadata.annotations[numalign.io/policy]",
         "spec.containers[0].resources.limits.cpu",
     ]
-    assert found.refusal is not None
-    assert found.refusal.endswith(" (and 1 more)")
+    assert (answer.refusal or "").endswith(" (and 1 more)")

@@ -1,53 +1,93 @@
-"""The program as a whole: its help, its version, and how it ends in bad weather."""
+"""The program as a whole: its help, its version, narrow terminals, and how it ends."""
 
 import io
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
 from kubectl_numa import notices, options
 from kubectl_numa.cli import program
 from numalign.runtime import about
+from tests.unit.kubectl_numa.conftest import Cli
 from tests.unit.kubectl_numa.objects import manifest
 
 BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 """The environment of a user, whose output is buffered."""
 
-Run = Callable[..., Result]
-Write = Callable[..., Path]
+ROOT = Path(__file__).parents[3]
+COMMANDS = ["", *program.commands]
 
 
-@pytest.mark.parametrize("command", ["", *program.commands])
-def test_every_help_has_examples(run: Run, command: str) -> None:
-    result = run(*command.split(), "--help")
-    assert result.exit_code == 0
-    assert f"Examples:\n    kubectl numa {command}".rstrip() in result.stdout
-
-
-def test_the_version_is_the_packages(run: Run) -> None:
-    assert run("--version").stdout == f"kubectl-numa, version {about.version()}\n"
-
-
-def test_a_place_that_cannot_be_written_is_told(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "kubeconfig").write_text("nonsense")
-    result = run("snapshot", "-o", tmp_path, "--kubeconfig", tmp_path / "kubeconfig")
-    assert result.exit_code == 2
-    assert "Traceback" not in result.output
-
-
-def test_a_reader_that_leaves_early_gets_no_traceback(cluster_file: Path) -> None:
-    command = f"{sys.executable} -m kubectl_numa nodes --snapshot {cluster_file} | head -n 1"
-    done = subprocess.run(  # noqa: S602 a pipe is what this is about, and the text is ours
-        command, shell=True, capture_output=True, text=True, timeout=20, check=True
+def process(*command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(  # noqa: S603  the text is ours
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+        cwd=ROOT,
+        env=BUFFERED,
     )
-    assert done.stdout == "2x32cpu-single-numa-node-container-a6160387\n"
-    assert done.stderr == ""
+
+
+def too_wide(text: str) -> list[str]:
+    """Lines of more than forty columns, except what users copy: long words, and commands."""
+    return [
+        line
+        for line in text.splitlines()
+        if len(line) > 40 and max(map(len, line.split())) <= 20 and not re.match(r" +(kubectl|helm) ", line)
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples_and_fits_forty_columns(cli: Cli, command: str) -> None:
+    narrow = cli(*command.split(), "--help", width=40).stdout
+    # Examples, and the events of replay, are copied.
+    narrow = re.split(r"\n  (?:Examples|Events, one)", narrow)[0]
+
+    assert f"Examples:\n    kubectl numa {command}".rstrip() in cli(*command.split(), "--help").stdout
+    assert narrow
+    assert too_wide(narrow) == []
+
+
+NARROW = [
+    "nodes",
+    "nodes --all",
+    "explain -f POD",
+    "explain -f POD --node big",
+    "check -f POD",
+    "doctor",
+    "shapes",
+    "pods -A",
+]
+
+
+@pytest.mark.parametrize("command", NARROW)
+def test_output_fits_forty_columns(cli: Cli, cluster_file: Path, command: str) -> None:
+    pod = cli.write("p.yaml", manifest("a", "20", policy="single-numa-node"))
+    text = cli(*command.replace("POD", str(pod)).split(), "--snapshot", cluster_file, width=40).stdout
+
+    assert text
+    assert too_wide(text) == []
+
+
+def test_version_is_that_of_the_package(cli: Cli) -> None:
+    assert cli.text("--version") == f"kubectl-numa, version {about.version()}\n"
+
+
+@pytest.mark.parametrize(
+    ("reader", "output"), [("head -n 1", "2x32cpu-single-numa-node-container-a6160387\n"), ("true", "")]
+)
+def test_a_reader_that_leaves_early_is_no_error(cluster_file: Path, reader: str, output: str) -> None:
+    command = f"{sys.executable} -m kubectl_numa nodes --snapshot {cluster_file} | {reader}"
+    done = process("bash", "-c", command)
+
+    assert (done.stdout, done.stderr) == (output, "")
 
 
 INTERRUPTING = """
@@ -74,94 +114,28 @@ if when == "the end":
 main()
 """
 
-MOMENTS = [
-    "click",
-    "kubectl_numa.cli",
-    "kubectl_numa.commands.nodes",
-    "kubectl_numa.options",
-    "arguments",
-    "the end",
-]
+MOMENTS = ["click", "kubectl_numa.cli", "kubectl_numa.commands.nodes", "kubectl_numa.options"]
 
 
-@pytest.mark.parametrize("when", MOMENTS)
-def test_ctrl_c_ends_the_program_quietly_whenever_it_comes(when: str) -> None:
-    done = subprocess.run(  # noqa: S603 the text is ours
-        [sys.executable, "-c", INTERRUPTING, when],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=20,
-        check=False,
-        cwd=Path(__file__).parents[3],
-        env=BUFFERED,
-    )
-    assert (done.returncode, done.stderr) == (130, b"")
+@pytest.mark.parametrize("when", [*MOMENTS, "arguments", "the end"])
+def test_ctrl_c_ends_the_program_quietly(when: str) -> None:
+    done = process(sys.executable, "-c", INTERRUPTING, when)
+
+    assert (done.returncode, done.stderr) == (130, "")
     assert bool(done.stdout) is (when == "the end")
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
-    command = f"{sys.executable} -m kubectl_numa nodes --snapshot examples/data/cluster.yaml -o name | true"
-    done = subprocess.run(  # noqa: S603  the text is ours
-        ["bash", "-o", "pipefail", "-c", command],  # noqa: S607  the developer's own
-        capture_output=True,
-        timeout=20,
-        check=False,
-        cwd=Path(__file__).parents[3],
-        env=BUFFERED,
-    )
-    assert done.stderr == b""
-
-
-def test_ctrl_c_ends_a_command_quietly(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_a_command_quietly(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_path: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("numalign.kube.files.documents.load", interrupted)
-    result = run("nodes", "--snapshot", "any")
+    result = cli("nodes", "--snapshot", "any")
+
     assert (result.exit_code, result.output) == (130, "")
 
 
-def too_wide(text: str) -> list[str]:
-    """Lines of more than forty columns, but for what is there to be copied: long words, and commands."""
-    return [
-        line
-        for line in text.splitlines()
-        if len(line) > 40 and max(map(len, line.split())) <= 20 and not re.match(r" +(kubectl|helm) ", line)
-    ]
-
-
-NARROW = [
-    "nodes",
-    "nodes --all",
-    "explain -f POD",
-    "explain -f POD --node big",
-    "check -f POD",
-    "doctor",
-    "shapes",
-    "pods -A",
-]
-
-
-@pytest.mark.parametrize("command", NARROW)
-def test_forty_columns_are_enough(run: Run, cluster_file: Path, write: Write, command: str) -> None:
-    pod = write("p.yaml", manifest("a", "20", policy="single-numa-node"))
-    said = run(*command.replace("POD", str(pod)).split(), "--snapshot", cluster_file, COLUMNS="40").stdout
-
-    assert said
-    assert too_wide(said) == []
-
-
-@pytest.mark.parametrize("command", ["", *program.commands])
-def test_so_they_are_for_help(run: Run, command: str) -> None:
-    said = run(*command.split(), "--help", COLUMNS="40").stdout
-    # Examples, and the events of replay, are there to be copied.
-    said = re.split(r"\n  (?:Examples|Events, one)", said)[0]
-
-    assert said
-    assert too_wide(said) == []
-
-
-def test_on_a_terminal_remarks_keep_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notices_on_a_terminal_have_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("FORCE_COLOR", "1")
     written = io.StringIO()
@@ -178,20 +152,17 @@ STEERING = "a\x1b[2J\x9b1m\r\u202eb"
 SHOWN = "a\ufffd[2J\ufffd1m\ufffd\ufffdb"
 
 
-def test_nothing_that_steers_a_terminal_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    notices.notify(f"told: {STEERING}")
-    options.note([f"noted:\n  {STEERING}"])
+def test_notices_steer_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    notices.notify(f"skipped: {STEERING}")
+    options.note([f"note:\n  {STEERING}"])
 
-    assert capsys.readouterr().err == f"told: {SHOWN}\nnoted:\n  {SHOWN}\n"
+    assert capsys.readouterr().err == f"skipped: {SHOWN}\nnote:\n  {SHOWN}\n"
 
 
 @pytest.mark.parametrize("command", ["check", "explain"])
-def test_mistakes_of_manifests_steer_no_terminal(
-    run: Run, write: Write, cluster_file: Path, command: str
-) -> None:
-    wrong = manifest("wrong", "4", policy=STEERING)
+def test_mistakes_of_manifests_steer_no_terminal(cli: Cli, cluster_file: Path, command: str) -> None:
+    wrong = cli.write("pod.yaml", manifest("wrong", "4", policy=STEERING))
+    errors = cli(command, "-f", wrong, "--snapshot", cluster_file).stderr
 
-    said = run(command, "-f", write("pod.yaml", wrong), "--snapshot", cluster_file).stderr
-
-    assert SHOWN in said
-    assert not {"\x1b", "\x9b", "\r", "\u202e"} & {*said}
+    assert SHOWN in errors
+    assert not {"\x1b", "\x9b", "\r", "\u202e"} & {*errors}

@@ -4,19 +4,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 
 from kubectl_numa.cli import program
 from kubectl_numa.completing import answer
+from tests.unit.kubectl_numa.conftest import Cli
 from tests.worlds.notation import table
 
-Run = Callable[..., Result]
-
-COMMANDS = """#!/bin/sh
+KUBECTL = """#!/bin/sh
 case "$*" in
   "get nodes "*) printf 'node/dgx-1\\nnode/dgx-2\\nnode/cpu-1\\nnode/not;a;name\\n' ;;
   "get namespaces "*) printf 'namespace/team\\nnamespace/other\\n' ;;
@@ -30,10 +27,10 @@ esac
 
 @pytest.fixture
 def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A kubectl that knows of a small cluster, as the only one on the PATH."""
+    """A kubectl of a small cluster, as the only one on the PATH."""
     path = tmp_path / "bin" / "kubectl"
     path.parent.mkdir()
-    path.write_text(COMMANDS)
+    path.write_text(KUBECTL)
     path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
     return path
@@ -46,7 +43,7 @@ COMPLETED = [
     ("forms",                             ["nodes", "-o", "ya"],                ["yaml", ":4"]),
     ("forms after a sign",                ["nodes", "--output=na"],             ["name", ":4"]),
     ("nodes",                             ["nodes", "dgx"],                     ["dgx-1", "dgx-2", ":4"]),
-    ("nodes that are not there",          ["nodes", "dgx-1", "dgx"],            ["dgx-2", ":4"]),
+    ("nodes that are not typed yet",      ["nodes", "dgx-1", "dgx"],            ["dgx-2", ":4"]),
     ("a node for a flag",                 ["explain", "x", "--node", "c"],      ["cpu-1", ":4"]),
     ("namespaces",                        ["explain", "-n", "t"],               ["team", ":4"]),
     ("pods of the namespace, and types",  ["explain", "-n", "team", ""],
@@ -56,19 +53,19 @@ COMPLETED = [
     ("contexts",                          ["nodes", "--context", "p"],          ["prod", ":4"]),
     ("files",                             ["check", "-f", "dep"],               [":0"]),
     ("shells",                            ["completion", ""],  ["bash", "zsh", "fish", ":4"]),
-    ("nothing beside a file",             ["nodes", "--snapshot=x", "dgx"],     [":4"]),
+    ("no names beside a file",            ["nodes", "--snapshot=x", "dgx"],     [":4"]),
     ("a mistake before it",               ["nodes", "-l", "a=b=c", "dgx"],      ["dgx-1", "dgx-2", ":4"]),
 ]  # fmt: skip
 
 
 @pytest.mark.usefixtures("kubectl")
 @pytest.mark.parametrize(("words", "offered"), table(COMPLETED))
-def test_what_is_offered(words: list[str], offered: list[str]) -> None:
+def test_words_are_completed(words: list[str], offered: list[str]) -> None:
     assert [line.partition("\t")[0] for line in answer(program, words)] == offered
 
 
 @pytest.mark.usefixtures("kubectl")
-def test_every_command_is_offered_with_what_it_does() -> None:
+def test_commands_are_offered_with_their_help() -> None:
     *commands, last = answer(program, [""])
 
     assert last == ":4"
@@ -76,16 +73,14 @@ def test_every_command_is_offered_with_what_it_does() -> None:
     assert all(line.partition("\t")[2] for line in commands)
 
 
-def test_nothing_is_waited_for_where_the_cluster_does_not_answer(
-    kubectl: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_cluster_is_not_waited_for(kubectl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kubectl.write_text("#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setattr("numalign.kube.name_completion.SECONDS", 0.1)
 
     assert [*answer(program, ["nodes", ""])] == [":4"]
 
 
-def test_nor_is_anything_told_where_there_is_no_kubectl(
+def test_without_kubectl_nothing_is_offered(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -94,41 +89,34 @@ def test_nor_is_anything_told_where_there_is_no_kubectl(
     assert capfd.readouterr().err == ""
 
 
-def test_the_flags_of_the_line_lead_to_its_cluster(kubectl: Path, tmp_path: Path) -> None:
-    kubectl.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\n')
+def test_flags_of_the_line_lead_to_its_cluster(kubectl: Path, tmp_path: Path) -> None:
+    kubectl.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\n')
 
     flags = ["--context", "prod", "--as=jane", "--insecure-skip-tls-verify", "-s", "https://api"]
     assert [*answer(program, ["nodes", *flags, ""])] == [":4"]
-    assert (tmp_path / "asked").read_text() == (
+    assert (tmp_path / "arguments").read_text() == (
         "get nodes --output=name --context=prod --server=https://api --as=jane --insecure-skip-tls-verify"
         " --request-timeout=1s\n"
     )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_there_is_a_script_for(run: Run, shell: str) -> None:
-    result = run("completion", shell)
-
-    assert result.exit_code == 0
-    assert f"_KUBECTL_NUMA_COMPLETE={shell}_complete" in result.stdout
+def test_each_shell_has_a_script(cli: Cli, shell: str) -> None:
+    assert f"_KUBECTL_NUMA_COMPLETE={shell}_complete" in cli.text("completion", shell)
 
 
-def test_no_other_shell_has_one(run: Run) -> None:
-    assert run("completion", "csh").exit_code == 2
-
-
-def test_a_real_bash_completes_by_its_script(kubectl: Path) -> None:
+def test_bash_completes_by_its_script(kubectl: Path) -> None:
     """`complete` runs the function that the script defines, as a line that is typed would."""
     bash = shutil.which("bash")
     assert bash
-    typed = """
+    script = """
 source <(kubectl-numa completion bash)
 COMP_WORDS=(kubectl-numa nodes dgx) COMP_CWORD=2
 _kubectl_numa_completion kubectl-numa dgx nodes
 echo "${COMPREPLY[@]}"
 """
-    beside = f"{kubectl.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done = subprocess.run(  # noqa: S603 the text is ours
-        [bash, "-c", typed], capture_output=True, text=True, timeout=20, check=True, env={"PATH": beside}
+    path = f"{kubectl.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(  # noqa: S603  the text is ours
+        [bash, "-c", script], capture_output=True, text=True, timeout=20, check=True, env={"PATH": path}
     )
     assert (done.stdout, done.stderr) == ("dgx-1 dgx-2\n", "")

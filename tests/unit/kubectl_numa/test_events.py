@@ -1,4 +1,4 @@
-"""The lines of a conversation about a node, and lines that are none."""
+"""The lines of a conversation about a node, and lines that cannot be read."""
 
 import json
 from typing import Any
@@ -15,23 +15,11 @@ from numalign.model.intent import Policy
 from numalign.model.node import CpuManager, Known
 from numalign.model.options import Options
 from numalign.model.resources import Resources, ZoneId
+from tests.worlds import objects
 from tests.worlds.notation import table, zone_ids
+from tests.worlds.objects import Json, mistakes
 
-Json = dict[str, Any]
-
-NRT: Json = {
-    "apiVersion": "topology.node.k8s.io/v1alpha2",
-    "kind": "NodeResourceTopology",
-    "metadata": {"name": "published"},
-    "attributes": [{"name": "topologyManagerPolicy", "value": "restricted"}],
-    "zones": [
-        {
-            "name": "node-0",
-            "type": "Node",
-            "resources": [{"name": "cpu", "capacity": "4", "allocatable": "3", "available": "3"}],
-        }
-    ],
-}
+NRT = objects.nrt("published", cpu="4", attributes=[{"name": "topologyManagerPolicy", "value": "restricted"}])
 MACHINE: Json = {
     "zones": [{"id": 0, "socket": 0, "cores": [[0, 1], [2, 3]], "memory": 2**30}],
     "reservedSystemCPUs": "0",
@@ -44,12 +32,6 @@ def line(**event: object) -> bytes:
     return json.dumps(event).encode()
 
 
-def mistakes(text: bytes) -> list[str]:
-    with pytest.raises(BadLine) as raised:
-        read(text)
-    return [str(mistake) for mistake in raised.value.mistakes]
-
-
 def started(**fields: object) -> Started:
     event = read(line(node={"name": "n", **fields}))
     assert isinstance(event, Started)
@@ -58,73 +40,74 @@ def started(**fields: object) -> Started:
 
 def test_a_node_of_counts() -> None:
     node = started(nrt=NRT, labels={SMT: "true"}, kubeletVersion="v1.34.4").node
+
     assert (node.name, node.policy, node.cpu_manager) == ("n", Policy.RESTRICTED, CpuManager.STATIC)
     assert (node.known, node.threads, node.options) == (Known.COUNTS, 2, Options(minor=34))
 
 
-def test_a_node_with_its_configuration() -> None:
-    node = started(nrt=NRT, kubeletConfig={"topologyManagerPolicy": "best-effort"}).node
-    assert (node.known, node.policy) == (Known.CONFIGURED, Policy.BEST_EFFORT)
+OPTIONS = {"prefer-blue": "true", "numa-allocation-strategy": "most", "numa-score-weights": "cpu=2"}
 
 
-def test_options_that_no_kubelet_has_leave_a_configuration_readable() -> None:
-    told = {"prefer-blue": "true", "numa-allocation-strategy": "most", "numa-score-weights": "cpu=2"}
-    configuration = {"topologyManagerPolicy": "best-effort", "topologyManagerPolicyOptions": told}
+@pytest.mark.parametrize(
+    ("configuration", "policy", "weights", "unknown"),
+    table(
+        [
+            ("a policy", {"topologyManagerPolicy": "best-effort"}, "best-effort", (), set[str]()),
+            ("nothing", {}, "restricted", (), set[str]()),
+            (
+                "options that no kubelet has",
+                {"topologyManagerPolicy": "best-effort", "topologyManagerPolicyOptions": OPTIONS},
+                "best-effort",
+                (("cpu", 2),),
+                {"prefer-blue", "numa-allocation-strategy=most"},
+            ),
+        ]
+    ),
+)
+def test_a_node_with_its_configuration(
+    configuration: Json, policy: str, weights: tuple[Any, ...], unknown: set[str]
+) -> None:
     node = started(nrt=NRT, kubeletConfig=configuration).node
-    assert (node.known, node.policy, node.options.weights) == (
-        Known.CONFIGURED,
-        Policy.BEST_EFFORT,
-        (("cpu", 2),),
-    )
-    assert node.options.unknown == {"prefer-blue", "numa-allocation-strategy=most"}
+
+    assert (node.known, node.policy) == (Known.CONFIGURED, policy)
+    assert (node.options.weights, node.options.unknown) == (weights, unknown)
 
 
-def test_an_empty_configuration_is_told_all_the_same() -> None:
-    assert started(nrt=NRT, kubeletConfig={}).node.known is Known.CONFIGURED
-
-
-@pytest.mark.parametrize("nrt", [NRT, None], ids=["with a topology", "alone"])
-def test_a_node_with_its_machine(nrt: Json | None) -> None:
+@pytest.mark.parametrize(("nrt", "policy"), [(NRT, "restricted"), (None, "none")], ids=["with nrt", "alone"])
+def test_a_node_with_its_machine(nrt: Json | None, policy: str) -> None:
     node = started(nrt=nrt, machine=MACHINE, kubeletConfig={"cpuManagerPolicy": "static"}).node
-    assert (node.known, node.name) == (Known.MACHINE, "n")
-    assert node.policy is (Policy.RESTRICTED if nrt else Policy.NONE)
+
+    assert (node.known, node.name, node.policy) == (Known.MACHINE, "n", policy)
     assert node.machine is not None
     assert node.machine.reserved == bits([0])
 
 
-def test_a_pod_is_created() -> None:
+def test_pods_are_created_and_deleted() -> None:
     event = read(line(create=POD))
+
     assert isinstance(event, Created)
     assert event.pod.name == "p"
-
-
-def test_a_pod_is_deleted() -> None:
     assert read(line(delete="p")) == Deleted("p")
 
 
 def test_a_pod_is_observed() -> None:
-    event = read(
-        line(
-            observed={
-                "pod": "p",
-                "admitted": True,
-                "containers": {
-                    "a": {
-                        "affinity": [0],
-                        "preferred": True,
-                        "cpus": "1,3",
-                        "amounts": {"0": {"cpu": 2000, "memory": 5}, "1,0": {"memory": 7}},
-                    },
-                    "b": {"affinity": None, "preferred": True, "amounts": {"": {"x/gpu": 1}}},
-                    "c": {"amounts": {"0": {"cpu": 1000}}},
-                },
-                "shared": {"cpus": "1-3", "amounts": {"0": {"cpu": 3000}}},
-                "free": {"0": {"cpu": 0}, "0,1": {"x/gpu": 2}},
-            }
-        )
-    )
+    first = {
+        "affinity": [0],
+        "preferred": True,
+        "cpus": "1,3",
+        "amounts": {"0": {"cpu": 2000, "memory": 5}, "1,0": {"memory": 7}},
+    }
+    containers = {
+        "a": first,
+        "b": {"affinity": None, "preferred": True, "amounts": {"": {"x/gpu": 1}}},
+        "c": {"amounts": {"0": {"cpu": 1000}}},
+    }
+    shared = {"cpus": "1-3", "amounts": {"0": {"cpu": 3000}}}
+    free = {"0": {"cpu": 0}, "0,1": {"x/gpu": 2}}
+    observed = {"pod": "p", "admitted": True, "containers": containers, "shared": shared, "free": free}
     both = zone_ids(0, 1)
-    assert event == Observed(
+
+    assert read(line(observed=observed)) == Observed(
         "p",
         (
             ObservedContainer(
@@ -140,182 +123,112 @@ def test_a_pod_is_observed() -> None:
     )
 
 
-def test_a_refusal_is_observed_as_it_is_recorded() -> None:
-    told = {"pod": "p", "admitted": False, "reason": "TopologyAffinityError", "message": "no", "free": None}
-    assert read(line(observed=told)) == Observed("p", None)
+def test_a_rejection_is_observed() -> None:
+    rejected = {
+        "pod": "p",
+        "admitted": False,
+        "reason": "TopologyAffinityError",
+        "message": "no",
+        "free": None,
+    }
+
+    assert read(line(observed=rejected)) == Observed("p", None)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    table(
-        [
-            ("no object", b"[]", ["must be an object, not a list"]),
-            (
-                "nothing",
-                b"{}",
-                ["has no event; a line has one of node, create, observed, delete"],
-            ),
-            (
-                "several events",
-                line(delete="p", create=POD),
-                ["has several events: delete, create; a line has one of node, create, observed, delete"],
-            ),
-            (
-                "an unknown event",
-                line(update=POD),
-                ["update: is not a known field: expected one of node, create, observed, delete"],
-            ),
-            ("a node that is no object", line(node=1), ["node: must be an object, not a number"]),
-            (
-                "a node without anything",
-                line(node={}),
-                ["node.name: is missing", "node.nrt: is missing"],
-            ),
-            (
-                "unknown fields of a node",
-                line(node={"name": "n", "nrt": NRT, "steps": []}),
-                [
-                    (
-                        "node.steps: is not a known field: expected one of "
-                        "name, nrt, kubeletVersion, kubeletConfig, machine, labels"
-                    )
-                ],
-            ),
-            (
-                "mistakes all over a node",
-                line(
-                    node={
-                        "name": "n",
-                        "nrt": {**NRT, "metadata": {}},
-                        "kubeletVersion": "new",
-                        "kubeletConfig": {"cpuManagerPolicy": "dynamic"},
-                        "machine": {**MACHINE, "reservedSystemCPUs": "9"},
-                        "labels": [],
-                    }
-                ),
-                [
-                    "node.nrt.metadata.name: is missing",
-                    'node.kubeletConfig.cpuManagerPolicy: "dynamic" is not a known value: none, static',
-                    'node.kubeletVersion: "new" is not a Kubernetes version, such as v1.34.4',
-                    "node.labels: must be an object, not a list",
-                    "node.machine.reservedSystemCPUs: CPU 9 is not on this machine",
-                ],
-            ),
-            (
-                "a topology that is no object",
-                line(node={"name": "n", "nrt": "x"}),
-                ['node.nrt: must be an object, not "x"'],
-            ),
-            (
-                "a configuration that no kubelet starts with",
-                line(
-                    node={
-                        "name": "n",
-                        "nrt": NRT,
-                        "kubeletConfig": {
-                            "topologyManagerPolicy": "single-numa-node",
-                            "cpuManagerPolicyOptions": {"align-by-socket": "true"},
-                        },
-                    }
-                ),
-                [
-                    (
-                        "node.kubeletConfig.cpuManagerPolicyOptions.align-by-socket: the kubelet would not"
-                        " start: it is not compatible with topologyManagerPolicy single-numa-node"
-                    )
-                ],
-            ),
-            (
-                "a machine that no kubelet starts on",
-                line(
-                    node={
-                        "name": "n",
-                        "machine": {"zones": MACHINE["zones"]},
-                        "kubeletConfig": {"cpuManagerPolicy": "static"},
-                    }
-                ),
-                [
-                    (
-                        "node.kubeletConfig.reservedSystemCPUs: the kubelet would not start: "
-                        "the CPU manager's policy static needs more than zero CPUs reserved"
-                    )
-                ],
-            ),
-            (
-                "a machine of another configuration",
-                line(node={"name": "n", "machine": MACHINE, "kubeletConfig": {"reservedSystemCPUs": "1"}}),
-                ['node.kubeletConfig.reservedSystemCPUs: "1" contradicts the machine: "0"'],
-            ),
-            ("a pod that is no object", line(create="p"), ['create: must be an object, not "p"']),
-            (
-                "a broken pod",
-                line(create={"metadata": {"name": "p"}, "spec": {"containers": [{}]}}),
-                ["create.spec.containers[0].name: is missing"],
-            ),
-            (
-                "a pod without a name",
-                line(create={"spec": POD["spec"]}),
-                ["create.metadata.name: is missing"],
-            ),
-            ("a name that is none", line(delete=7), ["delete: must be a string, not a number"]),
-            ("no name", line(delete=""), ["delete: is empty"]),
-            (
-                "an empty observation",
-                line(observed={}),
-                ["observed.pod: is missing", "observed.admitted: is missing"],
-            ),
-            (
-                "an observation with mistakes",
-                line(
-                    observed={
-                        "pod": "p",
-                        "admitted": "yes",
-                        "seen": 1,
-                        "containers": {
-                            "a": {"cpus": "x", "amounts": {"0": {"cpu": "1500m"}, "zero": {}}, "cpu": 1},
-                            "b": [],
-                            "": {},
-                        },
-                        "free": {"-1": {}, "0": {"memory": -1}},
-                    }
-                ),
-                [
-                    (
-                        "observed.seen: is not a known field: expected one of "
-                        "pod, admitted, containers, shared, free, reason, message, known, doubts"
-                    ),
-                    'observed.admitted: must be true or false, not "yes"',
-                    (
-                        "observed.containers.a.cpu: is not a known field: expected one of "
-                        "affinity, preferred, cpus, amounts, choices"
-                    ),
-                    'observed.containers.a.cpus: "x" is not a CPU ID or range, as in 0-3,8',
-                    'observed.containers.a.amounts.0.cpu: must be a whole number, not "1500m"',
-                    (
-                        "observed.containers.a.amounts.zero: "
-                        "is not listed under zone ids separated by commas, such as 0,1"
-                    ),
-                    "observed.containers.b: must be an object, not a list",
-                    "observed.containers.: has an empty name",
-                    ("observed.free.-1: is not listed under zone ids separated by commas, such as 0,1"),
-                    "observed.free.0.memory: must be at least 0, not -1",
-                ],
-            ),
-        ]
-    ),
-)
-def test_every_mistake_of_a_line_is_told_with_its_place(text: bytes, said: list[str]) -> None:
-    assert mistakes(text) == said
+FOUR = "node, create, observed, delete"
+ALIGN = {
+    "topologyManagerPolicy": "single-numa-node",
+    "cpuManagerPolicyOptions": {"align-by-socket": "true"},
+}
+BROKEN_NODE = {
+    "name": "n",
+    "nrt": {**NRT, "metadata": {}},
+    "kubeletVersion": "new",
+    "kubeletConfig": {"cpuManagerPolicy": "dynamic"},
+    "machine": {**MACHINE, "reservedSystemCPUs": "9"},
+    "labels": [],
+}
+NO_RESERVED = {
+    "name": "n",
+    "machine": {"zones": MACHINE["zones"]},
+    "kubeletConfig": {"cpuManagerPolicy": "static"},
+}
+CONTRADICTING = {"name": "n", "machine": MACHINE, "kubeletConfig": {"reservedSystemCPUs": "1"}}
+BROKEN_CONTAINERS = {
+    "a": {"cpus": "x", "amounts": {"0": {"cpu": "1500m"}, "zero": {}}, "cpu": 1},
+    "b": [],
+    "": {},
+}
+BROKEN_OBSERVATION = {
+    "pod": "p",
+    "admitted": "yes",
+    "seen": 1,
+    "containers": BROKEN_CONTAINERS,
+    "free": {"-1": {}, "0": {"memory": -1}},
+}
+ZONES = "is not listed under zone ids separated by commas, such as 0,1"
+WRONG = [
+    ("no object", b"[]", ["must be an object, not a list"]),
+    ("nested too deep", b'{"node":' * 100_000, ["is nested deeper than 100 levels"]),
+    ("no event", b"{}", [f"has no event; a line has one of {FOUR}"]),
+    ("several events", line(delete="p", create=POD),
+        [f"has several events: delete, create; a line has one of {FOUR}"]),
+    ("an unknown event", line(update=POD), [f"update: is not a known field: expected one of {FOUR}"]),
+    ("a node that is no object", line(node=1), ["node: must be an object, not a number"]),
+    ("an empty node", line(node={}), ["node.name: is missing", "node.nrt: is missing"]),
+    ("an unknown field of a node", line(node={"name": "n", "nrt": NRT, "steps": []}),
+        [("node.steps: is not a known field: expected one of "
+            "name, nrt, kubeletVersion, kubeletConfig, machine, labels")]),
+    ("mistakes all over a node", line(node=BROKEN_NODE), [
+        "node.nrt.metadata.name: is missing",
+        'node.kubeletConfig.cpuManagerPolicy: "dynamic" is not a known value: none, static',
+        'node.kubeletVersion: "new" is not a Kubernetes version, such as v1.34.4',
+        "node.labels: must be an object, not a list",
+        "node.machine.reservedSystemCPUs: CPU 9 is not on this machine"]),
+    ("a topology that is no object", line(node={"name": "n", "nrt": "x"}),
+        ['node.nrt: must be an object, not "x"']),
+    ("a configuration that no kubelet starts with", line(node={"name": "n", "nrt": NRT,
+        "kubeletConfig": ALIGN}),
+        [("node.kubeletConfig.cpuManagerPolicyOptions.align-by-socket: the kubelet would not"
+            " start: it is not compatible with topologyManagerPolicy single-numa-node")]),
+    ("a machine that no kubelet starts on", line(node=NO_RESERVED),
+        [("node.kubeletConfig.reservedSystemCPUs: the kubelet would not start: "
+            "the CPU manager's policy static needs more than zero CPUs reserved")]),
+    ("a machine of another configuration", line(node=CONTRADICTING),
+        ['node.kubeletConfig.reservedSystemCPUs: "1" contradicts the machine: "0"']),
+    ("a pod that is no object", line(create="p"), ['create: must be an object, not "p"']),
+    ("a broken pod", line(create={"metadata": {"name": "p"}, "spec": {"containers": [{}]}}),
+        ["create.spec.containers[0].name: is missing"]),
+    ("a pod without a name", line(create={"spec": POD["spec"]}), ["create.metadata.name: is missing"]),
+    ("a number as a name", line(delete=7), ["delete: must be a string, not a number"]),
+    ("no name", line(delete=""), ["delete: is empty"]),
+    ("an empty observation", line(observed={}), ["observed.pod: is missing",
+        "observed.admitted: is missing"]),
+    ("mistakes all over an observation", line(observed=BROKEN_OBSERVATION), [
+        ("observed.seen: is not a known field: expected one of "
+            "pod, admitted, containers, shared, free, reason, message, known, doubts"),
+        'observed.admitted: must be true or false, not "yes"',
+        ("observed.containers.a.cpu: is not a known field: expected one of "
+            "affinity, preferred, cpus, amounts, choices"),
+        'observed.containers.a.cpus: "x" is not a CPU ID or range, as in 0-3,8',
+        'observed.containers.a.amounts.0.cpu: must be a whole number, not "1500m"',
+        f"observed.containers.a.amounts.zero: {ZONES}",
+        "observed.containers.b: must be an object, not a list",
+        "observed.containers.: has an empty name",
+        f"observed.free.-1: {ZONES}",
+        "observed.free.0.memory: must be at least 0, not -1"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "messages"), table(WRONG))
+def test_all_mistakes_of_a_line_are_raised(text: bytes, messages: list[str]) -> None:
+    assert mistakes(BadLine, read, text) == messages
 
 
 @pytest.mark.parametrize("text", [b"{", b"\xff", b"node", b'{"delete": "p"} {}'])
-def test_a_line_that_is_not_json_is_told(text: bytes) -> None:
-    [said] = mistakes(text)
-    assert said.startswith("is not JSON: ")
-
-
-def test_a_line_that_is_nested_too_deep_is_told() -> None:
-    assert mistakes(b'{"node":' * 100_000) == ["is nested deeper than 100 levels"]
+def test_a_line_that_is_not_json_is_a_mistake(text: bytes) -> None:
+    [message] = mistakes(BadLine, read, text)
+    assert message.startswith("is not JSON: ")
 
 
 WORDS = [

@@ -1,4 +1,4 @@
-"""Lines hang beside their label, and words stay whole."""
+"""Lines are indented below their label, and words stay whole."""
 
 import io
 
@@ -9,16 +9,15 @@ from kubectl_numa.lines import NARROWEST, TextWriter, amounts, some, zones
 from tests.worlds.notation import table
 
 
-def written(label: str, words: str, *, width: int, indent: int) -> list[str]:
+def writer(width: int = 80) -> tuple[TextWriter, io.StringIO]:
     file = io.StringIO()
-    TextWriter(Console(file=file, width=width)).entry(label, words, indent=indent, style="red")
-    return file.getvalue().splitlines()
+    return TextWriter(Console(file=file, width=width)), file
 
 
 NAME = "2x64cpu-4gpu-2hca-single-numa-node-container-bcda9d70"
 ROWS = [
     # what it shows                label   words                            width  indent  lines
-    ("words hang beside",          "why ", "as long as it takes, and not longer",  40,    24,
+    ("words are indented",         "why ", "as long as it takes, and not longer",  40,    24,
         [f"{'why':24}as long as it", f"{'':24}takes, and not", f"{'':24}longer"]),
     ("a name is never broken",     "",     NAME,                            40,    2,      [f"  {NAME}"]),
     ("a caret keeps its place", "", "wrong\n  a,,  b\n    ^",  40, 2, ["  wrong", "    a,,  b", "      ^"]),
@@ -30,79 +29,54 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("label", "words", "width", "indent", "lines"), table(ROWS))
-def test_an_entry(label: str, words: str, width: int, indent: int, lines: list[str]) -> None:
-    assert written(label, words, width=width, indent=indent) == lines
+def test_an_entry_is_indented(label: str, words: str, width: int, indent: int, lines: list[str]) -> None:
+    text, file = writer(width)
+    text.entry(label, words, indent=indent, style="red")
+
+    assert file.getvalue().splitlines() == lines
 
 
-@pytest.mark.parametrize(
-    ("names", "shown"),
-    table(
-        [
-            ("none", [], ""),
-            ("one", ["a"], "a"),
-            ("as many as may be", ["a", "b", "c", "d"], "a, b, c, d"),
-            ("more", ["a", "b", "c", "d", "e"], "a, b, c and 2 more"),
-        ]
-    ),
-)
-def test_only_some_names_are_listed(names: list[str], shown: str) -> None:
-    assert some(names) == shown
+TOGETHER = [
+    {"zones": ["node-0", "node-1"], "amount": {"memory": "8Gi"}},
+    {"zones": ["node-1"], "amount": {"cpu": "2"}},
+]
+WORDS = [
+    ("no names", some([]), ""),
+    ("one name", some(["a"]), "a"),
+    ("as many names as fit", some([*"abcd"]), "a, b, c, d"),
+    ("more names", some([*"abcde"]), "a, b, c and 2 more"),
+    ("one zone", zones([{"zones": ["node-0"], "amount": {"cpu": "8"}}]), "zone 0: 8 cpu"),
+    ("no zone", zones([]), "nothing exclusive, so any zone will do"),
+    ("zones together", zones(TOGETHER), "zone 0 and zone 1 together: 8Gi memory; zone 1: 2 cpu"),
+    ("amounts", amounts({"cpu": "8", "memory": "1Gi"}), "8 cpu, 1Gi memory"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("placement", "shown"),
-    table(
-        [
-            ("one zone", [{"zones": ["node-0"], "amount": {"cpu": "8"}}], "zone 0: 8 cpu"),
-            ("nothing", [], "nothing exclusive, so any zone will do"),
-            (
-                "zones that are bound together",
-                [
-                    {"zones": ["node-0", "node-1"], "amount": {"memory": "8Gi"}},
-                    {"zones": ["node-1"], "amount": {"cpu": "2"}},
-                ],
-                "zone 0 and zone 1 together: 8Gi memory; zone 1: 2 cpu",
-            ),
-        ]
-    ),
-)
-def test_a_placement_in_words(placement: list[dict[str, object]], shown: str) -> None:
-    assert zones(placement) == shown
-
-
-def test_amounts_in_words() -> None:
-    assert amounts({"cpu": "8", "memory": "1Gi"}) == "8 cpu, 1Gi memory"
-
-
-def test_a_manifest_cannot_steer_the_terminal() -> None:
-    written = io.StringIO()
-    TextWriter(Console(file=written, width=80)).write("a\x1b[31mred\x9bgone")
-
-    assert written.getvalue() == "a\ufffd[31mred\ufffdgone\n"
+@pytest.mark.parametrize(("text", "words"), table(WORDS))
+def test_values_in_words(text: str, words: str) -> None:
+    assert text == words
 
 
 FORGED = "why\nok  team/web\u2028ok\n  a command"
 
 
-def test_whoever_writes_a_line_break_writes_no_line() -> None:
-    written = io.StringIO()
-    writer = TextWriter(Console(file=written, width=80))
-    writer.write("a\nb\u2028c")
-    writer.line("no  ", FORGED, indent=4)
-    writer.entry("no  ", FORGED, indent=4)
+def test_texts_steer_no_terminal_and_begin_no_line() -> None:
+    text, file = writer()
+    text.write("a\x1b[31mred\x9bgone")
+    text.write("a\nb\u2028c")
+    text.line("no  ", FORGED, indent=4)
+    text.entry("no  ", FORGED, indent=4)
 
-    shown = "no  why\ufffdok  team/web\ufffdok"
-    assert written.getvalue().splitlines() == [
+    assert file.getvalue().splitlines() == [
+        "a\ufffd[31mred\ufffdgone",
         "a\ufffdb\ufffdc",
-        *(shown, "  a command"),
-        *(shown, "      a command"),
+        *("no  why\ufffdok  team/web\ufffdok", "  a command"),
+        *("no  why\ufffdok  team/web\ufffdok", "      a command"),
     ]
 
 
-def test_on_no_columns_there_is_still_something_to_read() -> None:
-    written = io.StringIO()
-    writer = TextWriter(Console(file=written, width=0))
-    writer.write("here")
+def test_a_terminal_of_no_columns_has_the_narrowest_width() -> None:
+    text, file = writer(0)
+    text.write("text")
 
-    assert written.getvalue() == "here\n"
-    assert writer.width == NARROWEST
+    assert (file.getvalue(), text.width) == ("text\n", NARROWEST)

@@ -13,6 +13,7 @@ from kubectl_numa.listings import ListedRow, Listing, Output, table
 from numalign.model.intent import Policy
 
 DOCUMENTS = [{"name": "a", "policy": Policy.RESTRICTED, "zones": []}, {"name": "b: c", "policy": None}]
+AS_JSON = [{"name": "a", "policy": "restricted", "zones": []}, {"name": "b: c", "policy": None}]
 
 
 def rows() -> Iterator[ListedRow]:
@@ -20,62 +21,42 @@ def rows() -> Iterator[ListedRow]:
     yield ListedRow("node/b", ("b\nc", None, ""))
 
 
-def listing(**text: object) -> Listing:
-    drawn = text.get("text")
-    return Listing(
-        columns=("name", "policy"),
-        wide_columns=("pods",),
-        rows=rows(),
-        documents=lambda: DOCUMENTS,
-        text=(lambda writer: writer.write(str(drawn))) if drawn else None,
+def listing() -> Listing:
+    return Listing(("name", "policy"), wide_columns=("pods",), rows=rows(), documents=lambda: DOCUMENTS)
+
+
+def printed(listing: Listing, output: Output, capsys: pytest.CaptureFixture[str]) -> str:
+    options.print_listing(listing, output)
+    return capsys.readouterr().out
+
+
+def test_a_listing_is_printed_in_each_form(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = {output: printed(listing(), output, capsys) for output in Output}
+
+    assert texts[Output.NAME] == "node/a\nnode/b\n"
+    assert texts[Output.TEXT] == "NAME   POLICY\na      restricted\nb c    <none>\n"
+    assert texts[Output.WIDE] == (
+        "NAME   POLICY       PODS\na      restricted   12\nb c    <none>       <none>\n"
     )
+    assert yaml.safe_load(texts[Output.YAML]) == json.loads(texts[Output.JSON]) == AS_JSON
 
 
-PRINTED = [
-    (Output.NAME, "node/a\nnode/b\n"),
-    (Output.TEXT, "NAME   POLICY\na      restricted\nb c    <none>\n"),
-    (Output.WIDE, "NAME   POLICY       PODS\na      restricted   12\nb c    <none>       <none>\n"),
-]
+def test_a_command_may_draw_its_text(capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = Listing(("name",), [], list, text=lambda writer: writer.write("drawn"))
 
-
-@pytest.mark.parametrize(("output", "printed"), PRINTED)
-def test_it_is_printed_as_was_asked(output: Output, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options.print_listing(listing(), output)
-
-    assert capsys.readouterr().out == printed
-
-
-def test_a_command_may_draw_its_text_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    options.print_listing(listing(text="drawn"), Output.TEXT)
-
-    assert capsys.readouterr().out == "drawn\n"
-
-
-def test_json_and_yaml_hold_the_same_documents(capsys: pytest.CaptureFixture[str]) -> None:
-    options.print_listing(listing(), Output.JSON)
-    as_json = json.loads(capsys.readouterr().out)
-    options.print_listing(listing(), Output.YAML)
-
-    assert yaml.safe_load(capsys.readouterr().out) == as_json
-    assert as_json == [{"name": "a", "policy": "restricted", "zones": []}, {"name": "b: c", "policy": None}]
+    assert printed(drawn, Output.TEXT, capsys) == "drawn\n"
 
 
 def test_a_table_without_rows_is_its_heading() -> None:
     assert [*table(("name", "pods"), ())] == ["NAME   PODS"]
 
 
-def test_what_a_tenant_wrote_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [ListedRow("pod/a", ("a\x1b[31m\nb",))]
-    writer = TextWriter(Console())
-
-    Listing(("name",), rows, list).draw_wide(writer)
+def test_names_steer_no_terminal_and_begin_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    steering = [ListedRow("pod/a\npod/forged", ("a\x1b[31m\nb",)), ListedRow(""), ListedRow("pod/b\x1b[2J")]
+    Listing(("name",), steering[:1], list).draw_wide(TextWriter(Console()))
 
     assert capsys.readouterr().out == "NAME\na\N{REPLACEMENT CHARACTER}[31m b\n"
-
-
-def test_a_name_stays_in_its_line_and_what_has_none_has_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [ListedRow("pod/a\npod/forged"), ListedRow(""), ListedRow("pod/b\x1b[2J")]
-
-    options.print_listing(Listing(("name",), rows, list), Output.NAME)
-
-    assert capsys.readouterr().out == "pod/a pod/forged\npod/b\ufffd[2J\n"
+    assert (
+        printed(Listing(("name",), steering, list), Output.NAME, capsys)
+        == "pod/a pod/forged\npod/b\ufffd[2J\n"
+    )

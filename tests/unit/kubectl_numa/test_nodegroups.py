@@ -1,4 +1,4 @@
-"""Nodes class by class: what is said of many at once."""
+"""Nodes by class, and what is noteworthy about each."""
 
 import io
 from dataclasses import replace
@@ -17,34 +17,27 @@ from tests.worlds.notation import node, table
 FRESH = ExporterHealth(TopologySource.AGENT, 5.0)
 STALE = ExporterHealth(TopologySource.AGENT, 5000.0)
 
-PARTLY = NodeStatus.PARTLY_USED
-
 EMPTY = node("cpu=8 gpu=2", "cpu=8 gpu=2")
 HALF = node("cpu=8/8/4 gpu=2", "cpu=8 gpu=2")
 NO_GPUS = node("cpu=8 gpu=2/2/0", "cpu=8 gpu=2/2/0")
 ONE_ZONE_FULL = node("cpu=8/8/0 gpu=2", "cpu=8 gpu=2")
-LABELLED = replace(HALF, label="another-class")
 CORDONED = replace(EMPTY, attributes=Attributes(cordoned=True))
 
 STATUSES = [
-    # what it shows                          the node                           what is said of it
-    ("nothing is taken",                     SeenNode(EMPTY, FRESH),            (NodeStatus.IDLE,)),
-    ("something is taken",                   SeenNode(HALF, FRESH),             (PARTLY,)),
-    ("no zone has devices left",             SeenNode(NO_GPUS, FRESH),          (NodeStatus.FULL,)),
-    ("one zone is full and the other not",   SeenNode(ONE_ZONE_FULL, FRESH),    (PARTLY,)),
-    ("its agent is silent",                  SeenNode(HALF, STALE),             (PARTLY, NodeStatus.STALE)),
-    ("a pod is misaligned",                  SeenNode(HALF, FRESH, 1), (PARTLY, NodeStatus.MISALIGNED)),
-    ("pods were looked at",                  SeenNode(HALF, FRESH, 0),          (PARTLY,)),
-    ("another class stands on it",           SeenNode(LABELLED, FRESH),
-     (PARTLY, NodeStatus.MISLABELLED)),
-    ("several at once", SeenNode(CORDONED, STALE),
-     (NodeStatus.IDLE, NodeStatus.STALE, NodeStatus.CORDONED)),
+    ("idle",               SeenNode(EMPTY, FRESH),                          "idle"),
+    ("partly used",        SeenNode(HALF, FRESH, 0),                        "partly-used"),
+    ("no devices left",    SeenNode(NO_GPUS, FRESH),                        "full"),
+    ("one zone is full",   SeenNode(ONE_ZONE_FULL, FRESH),                  "partly-used"),
+    ("a silent agent",     SeenNode(HALF, STALE),                           "partly-used stale"),
+    ("a misaligned pod",   SeenNode(HALF, FRESH, 1),                        "partly-used misaligned"),
+    ("another class label", SeenNode(replace(HALF, label="other"), FRESH),  "partly-used mislabelled"),
+    ("several at once",    SeenNode(CORDONED, STALE),                       "idle stale cordoned"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("seen", "statuses"), table(STATUSES))
-def test_what_is_said_of_a_node(seen: SeenNode, statuses: tuple[NodeStatus, ...]) -> None:
-    assert seen.statuses == statuses
+def test_status_of_a_node(seen: SeenNode, statuses: str) -> None:
+    assert seen.statuses == tuple(map(NodeStatus, statuses.split()))
 
 
 def named(each: Node, name: str, health: ExporterHealth = FRESH) -> SeenNode:
@@ -59,10 +52,8 @@ def drawn(*nodes: SeenNode, width: int = 80) -> str:
     return file.getvalue()
 
 
-def test_a_class_is_drawn_with_what_its_nodes_have_together() -> None:
-    page = drawn(named(HALF, "a"), named(EMPTY, "b", STALE), named(NO_GPUS, "c"))
-
-    assert page == (
+def test_a_class_is_drawn_with_the_sums_of_its_nodes() -> None:
+    assert drawn(named(HALF, "a"), named(EMPTY, "b", STALE), named(NO_GPUS, "c")) == (
         f"{node_class(EMPTY)}\n"
         "  3 nodes of 2 zones, none, scope container\n"
         "  1 idle, 1 partly used, 1 full, 1 stale\n"
@@ -73,25 +64,14 @@ def test_a_class_is_drawn_with_what_its_nodes_have_together() -> None:
     )
 
 
-def test_the_class_of_most_nodes_comes_first_and_names_stay_few() -> None:
+def test_largest_class_comes_first_in_few_names() -> None:
     small = node("cpu=4")
-    classes = nodegroups.by_class([named(small, "s"), *(named(EMPTY, f"n-{at}") for at in range(40))])
+    nodes = [named(small, "s", STALE), *(named(EMPTY, f"n-{at}") for at in range(40))]
+    classes = nodegroups.by_class(nodes)
 
     assert [each.name for each in classes] == [node_class(EMPTY), node_class(small)]
-    page = drawn(*classes[0].nodes)
-    assert "  n-0, n-1, n-2, n-3 and 36 more\n" in page
-
-
-def test_everything_fits_into_forty_columns() -> None:
-    lines = drawn(*(named(EMPTY, f"node-{at}") for at in range(40)), width=40).splitlines()
-
-    assert max(map(len, lines[1:])) <= 40
-
-
-def test_all_of_them_in_a_line() -> None:
-    seen = [named(EMPTY, "a"), named(node("cpu=4"), "b", STALE)]
-
-    assert (
-        nodegroups.summary(seen, nodegroups.by_class(seen))
-        == "2 nodes of 2 classes: 2 idle, 0 partly used, 0 full, 1 stale"
+    assert "  n-0, n-1, n-2, n-3 and 36 more\n" in drawn(*classes[0].nodes)
+    assert max(map(len, drawn(*classes[0].nodes, width=40).splitlines()[1:])) <= 40
+    assert nodegroups.summary(nodes, classes) == (
+        "41 nodes of 2 classes: 41 idle, 0 partly used, 0 full, 1 stale"
     )

@@ -1,4 +1,4 @@
-"""The map fits where it is shown, and its JSON holds every zone."""
+"""A node and a shape, drawn for a terminal and as JSON."""
 
 import io
 from dataclasses import replace
@@ -26,21 +26,9 @@ FOUR = node(
 )
 CLASS = node_class(FOUR)
 LABELLED = replace(FOUR, label=CLASS)
-WELL = node(
-    "cpu=64/62 mem=512Gi/504Gi gpu=6 nic=2",
-    "cpu=64/62 mem=512Gi/504Gi gpu=5 nic=2",
-    policy="single-numa-node",
-    ids=(0, 3),
-)
-"""What it was before it fell ill."""
-
-
+HEALTHY = node(*(f"cpu=64/62 mem=512Gi/504Gi gpu={gpus} nic=2" for gpus in (6, 5)), ids=(0, 3))
+ILL = replace(FOUR, health=replace(HEALTHY, policy=FOUR.policy))
 EXPORTER = ExporterHealth(TopologySource.EXPORTER)
-
-
-def exporter(_node: Node) -> ExporterHealth:
-    """That of every node."""
-    return EXPORTER
 
 
 def drawn(
@@ -53,7 +41,7 @@ def drawn(
     return raw.getvalue().decode(encoding).splitlines()
 
 
-def test_a_node_in_eighty_columns() -> None:
+def test_a_node_is_drawn_in_eighty_columns() -> None:
     assert drawn(LABELLED) == [
         "node  single-numa-node, scope container",
         "  known: counts, reported by an exporter",
@@ -62,97 +50,60 @@ def test_a_node_in_eighty_columns() -> None:
         "  zone 0  ████░░░░ 32/62  ████░░░░ 1/2     ████░░░░ 256Gi/504Gi  ██████░░ 3/4",
         "  zone 3  ░░░░░░░░ 0/62   ░░░░░░░░ 0/2     ░░░░░░░░ 0/504Gi      ████████ 4/4",
     ]
-
-
-def test_where_blocks_cannot_be_shown_ascii_is() -> None:
     assert drawn(LABELLED, encoding="ascii")[4] == (
         "  zone 0  ####.... 32/62  ####.... 1/2     ####.... 256Gi/504Gi  ######.. 3/4"
     )
 
 
 @pytest.mark.parametrize("width", [40, 50, 60, 80, 100, 200])
-def test_nothing_is_wider_than_the_terminal(width: int) -> None:
+def test_a_map_is_as_wide_as_the_terminal_at_most(width: int) -> None:
     assert max(map(len, drawn(LABELLED, width=width)[3:])) <= width
 
 
-def test_a_zone_that_lacks_a_resource_says_so_and_one_without_any_has_no_row() -> None:
-    assert drawn(node("cpu=8 gpu=1", "cpu=8"))[6] == "  zone 1  ░░░░░░░░░░░░░░░░ 0/8  -"
-    assert len(drawn(node("", ""))) == 4
+def agent(age: float) -> ExporterHealth:
+    return ExporterHealth(TopologySource.AGENT, age)
+
+
+CORDONED = replace(LABELLED, attributes=Attributes(cordoned=True))
+LINES = [
+    # the node, the health of its exporter, the number of a line, and the line
+    ("lacks devices", replace(ILL, label=node_class(ILL)), EXPORTER, 3,
+        "  lacks 3 nvidia.com/gpu that it had"),
+    ("cordoned", CORDONED, EXPORTER, 3, "  is cordoned"),
+    ("not ready", replace(LABELLED, attributes=Attributes(ready=False)), EXPORTER, 3, "  is not ready"),
+    ("another class label", replace(FOUR, label="another"), EXPORTER, 3, "  labelled another"),
+    ("no class label", FOUR, EXPORTER, 3, "  not labelled"),
+    ("an agent just now", LABELLED, agent(3), 1,
+        "  known: counts, reported by its agent less than a minute ago"),
+    ("a quiet agent", LABELLED, agent(600), 1, "  known: counts, reported by its agent 10 min ago"),
+    ("a silent agent", LABELLED, agent(7500), 1, "  known: counts, reported by its agent, silent for 2 h"),
+    ("a zone without a resource", node("cpu=8 gpu=1", "cpu=8"), EXPORTER, 6,
+        "  zone 1  ░░░░░░░░░░░░░░░░ 0/8  -"),
+    ("zones without resources", node("", ""), EXPORTER, -1, "  not labelled"),
+    ("zones that no pod can use", replace(FOUR, others=tuple(zone("", at=at) for at in range(4, 7))),
+        EXPORTER,
+        -1, "  and 3 zones without CPUs and devices: 4-6"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shown", "health", "at", "line"), table(LINES))
+def test_a_line_of_a_node(shown: Node, health: ExporterHealth, at: int, line: str) -> None:
+    assert drawn(shown, health=health)[at] == line
 
 
 @given(used=st.integers(0, 10**15), total=st.integers(1, 10**15), width=st.integers(2, 40))
-def test_only_empty_looks_empty_and_only_full_looks_full(used: int, total: int, width: int) -> None:
+def test_only_empty_bars_look_empty_and_only_full_full(used: int, total: int, width: int) -> None:
     bar = nodemap.bar(used, total, width=width, ink=nodemap.ASCII)
+
     assert len(bar) == width
     assert ("#" in bar, "." in bar) == (used > 0, used < total)
 
 
-def test_zones_that_no_pod_can_use_are_one_line() -> None:
-    bare = tuple(zone("", at=at) for at in range(4, 7))
-
-    assert drawn(replace(FOUR, others=bare))[-1] == "  and 3 zones without CPUs and devices: 4-6"
-
-
 @pytest.mark.parametrize(
-    ("used", "total", "bar"),
-    table(
-        [("half", 31, 62, "####...."), ("nothing there", 0, 0, "........"), ("too much", 70, 62, "########")]
-    ),
+    ("used", "total", "bar"), [(31, 62, "####...."), (0, 0, "........"), (70, 62, "########")]
 )
-def test_a_bar_shows_how_much_is_used(used: int, total: int, bar: str) -> None:
+def test_a_bar_shows_the_used_share(used: int, total: int, bar: str) -> None:
     assert nodemap.bar(used, total, width=8, ink=nodemap.ASCII) == bar
-
-
-ILL = replace(FOUR, health=WELL)
-
-
-@pytest.mark.parametrize(
-    ("shown", "line"),
-    table(
-        [
-            ("lacks devices", replace(ILL, label=node_class(ILL)), "  lacks 3 nvidia.com/gpu that it had"),
-            ("is cordoned", replace(LABELLED, attributes=Attributes(cordoned=True)), "  is cordoned"),
-            ("is not ready", replace(LABELLED, attributes=Attributes(ready=False)), "  is not ready"),
-            ("is labelled with another class", replace(FOUR, label="another"), "  labelled another"),
-            ("is labelled with no class", FOUR, "  not labelled"),
-        ]
-    ),
-)
-def test_a_node_that(shown: Node, line: str) -> None:
-    assert drawn(shown)[2:4] == [f"  {node_class(shown)}", line]
-
-
-@pytest.mark.parametrize(
-    ("age", "told"),
-    table(
-        [
-            ("looked just now", 3.0, "reported by its agent less than a minute ago"),
-            ("has been quiet", 600.0, "reported by its agent 10 min ago"),
-            ("is gone", 7500.0, "reported by its agent, silent for 2 h"),
-        ]
-    ),
-)
-def test_a_node_whose_agent(age: float, told: str) -> None:
-    lines = drawn(LABELLED, health=ExporterHealth(TopologySource.AGENT, age))
-
-    assert lines[1] == f"  known: counts, {told}"
-
-
-def test_who_tells_of_a_node_is_told_to_programs() -> None:
-    agent = ExporterHealth(TopologySource.AGENT, 12.7)
-    entries = nodemap.to_json(Snapshot((LABELLED,), ("hidden",)), lambda _node: agent)
-
-    assert [(entry["source"], entry["age"]) for entry in entries] == [("agent", 12), ("none", None)]
-
-
-def test_what_is_wrong_with_a_node_is_told_to_programs() -> None:
-    attributes = Attributes(taints=(Taint("a", "b"),), cordoned=True)
-    ill = replace(ILL, label="another", attributes=attributes)
-    [entry] = nodemap.to_json(Snapshot((ill,)), exporter)
-
-    assert (entry["lacks"], entry["cordoned"], entry["ready"]) == ({"nvidia.com/gpu": "3"}, True, True)
-    assert entry["taints"] == ["a=b:NoSchedule"]
-    assert (entry["label"], entry["class"]) == ("another", node_class(ill))
 
 
 SHAPE = shape.of(
@@ -162,17 +113,14 @@ SHAPE = shape.of(
     )
 )
 SEEN = 1_790_000_000.0
-HOUR = 3600
+REMEMBERED, DECLARED = KnownShape(SHAPE, seen=SEEN), KnownShape(SHAPE, declared=True)
 
 
-def drawn_shape(known: KnownShape) -> list[str]:
-    written = io.StringIO()
-    nodemap.draw_shape(known, TextWriter(Console(file=written, width=80)), now=SEEN + 2 * HOUR)
-    return written.getvalue().splitlines()
+def test_a_shape_is_drawn_like_a_node() -> None:
+    file = io.StringIO()
+    nodemap.draw_shape(REMEMBERED, TextWriter(Console(file=file, width=80)), now=SEEN + 7200)
 
-
-def test_a_shape_without_nodes_is_drawn_like_a_node() -> None:
-    assert drawn_shape(KnownShape(SHAPE, seen=SEEN)) == [
+    assert file.getvalue().splitlines() == [
         "restricted, scope container  remembered, last seen 2 h ago",
         f"  {SHAPE.node_class}",
         "  labels pool=gpu",
@@ -183,48 +131,47 @@ def test_a_shape_without_nodes_is_drawn_like_a_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "said"),
-    table(
-        [
-            ("one node", KnownShape(SHAPE, 1), "1 node present"),
-            ("many nodes", KnownShape(SHAPE, 1523), "1,523 nodes present"),
-            ("those that were", KnownShape(SHAPE, seen=SEEN), "remembered, last seen 2 h ago"),
-            ("a declaration", KnownShape(SHAPE, declared=True), "declared"),
-        ]
-    ),
+    ("kind", "words"),
+    [
+        (KnownShape(SHAPE, 1), "1 node present"),
+        (KnownShape(SHAPE, 1523), "1,523 nodes present"),
+        (REMEMBERED, "remembered, last seen 2 h ago"),
+        (DECLARED, "declared"),
+    ],
 )
-def test_a_shape_is_known_by(known: KnownShape, said: str) -> None:
-    assert nodemap.how_known(known, now=SEEN + 2 * HOUR) == said
+def test_a_shape_is_present_remembered_or_declared(kind: KnownShape, words: str) -> None:
+    assert nodemap.how_known(kind, now=SEEN + 7200) == words
 
 
-def test_shapes_without_nodes_follow_the_nodes_for_programs() -> None:
-    known = (KnownShape(SHAPE, 1), KnownShape(SHAPE, seen=SEEN), KnownShape(SHAPE, declared=True))
-    entries = nodemap.to_json(Snapshot((LABELLED,), ("hidden",), shapes=known), exporter)
+def test_json_has_nodes_then_shapes(cluster: ClusterView) -> None:
+    shapes = (KnownShape(SHAPE, 1), REMEMBERED, DECLARED)
+    attributes = Attributes(taints=(Taint("a", "b"),), cordoned=True)
+    ill = replace(ILL, name="ill", label="another", attributes=attributes)
+    big = cluster.snapshot.nodes[0]
+    sick, large, hidden, remembered, declared = nodemap.to_json(
+        Snapshot((ill, big), ("hidden",), shapes=shapes),
+        lambda shown: agent(12.7) if shown.name == "ill" else EXPORTER,
+    )
 
-    assert [(entry["name"], entry["known"], entry["lastSeen"]) for entry in entries] == [
-        ("node", "counts", None),
-        ("hidden", "nothing", None),
-        (SHAPE.name, "remembered", "2026-09-21T14:13:20+00:00"),
-        (SHAPE.name, "declared", None),
+    assert (sick["lacks"], sick["cordoned"], sick["ready"]) == ({"nvidia.com/gpu": "3"}, True, True)
+    assert (sick["taints"], sick["label"], sick["class"]) == (["a=b:NoSchedule"], "another", node_class(ill))
+    assert (sick["source"], sick["age"]) == ("agent", 12)
+    assert [large[key] for key in ("name", "policy", "scope", "known", "class", "source")] == [
+        *("big", "single-numa-node", "container", "counts", node_class(big), "exporter")
     ]
-    assert (entries[2]["labels"], entries[2]["taints"]) == ({"pool": ["gpu"]}, ["dedicated=gpu:NoSchedule"])
-    assert entries[2]["zones"][0]["free"] == {"cpu": "8", "memory": "8Gi"}
-
-
-def test_the_json_lists_every_node(cluster: ClusterView) -> None:
-    big, small, hidden = nodemap.to_json(cluster.snapshot, cluster.exporter)
-    assert [big[key] for key in ("name", "policy", "scope", "known")] == [
-        *("big", "single-numa-node", "container", "counts")
-    ]
-    assert big["class"] == node_class(cluster.snapshot.nodes[0])
-    assert big["zones"][0] == {
+    assert large["zones"][0] == {
         "id": 0,
         "name": "node-0",
         "capacity": {"cpu": "32", "memory": "64Gi"},
         "allocatable": {"cpu": "32", "memory": "64Gi"},
         "free": {"cpu": "8", "memory": "64Gi"},
     }
-    assert small["name"] == "small"
     nothing = dict.fromkeys(("class", "label", "policy", "scope", "lastSeen", "age"))
-    known = {"name": "hidden", "known": "nothing", "source": "none", "cordoned": False, "ready": True}
-    assert hidden == {**nothing, **known, "lacks": {}, "taints": [], "zones": []}
+    facts = {"name": "hidden", "known": "nothing", "source": "none", "cordoned": False, "ready": True}
+    assert hidden == {**nothing, **facts, "lacks": {}, "taints": [], "zones": []}
+    assert [(entry["name"], entry["known"], entry["lastSeen"]) for entry in (remembered, declared)] == [
+        (SHAPE.name, "remembered", "2026-09-21T14:13:20+00:00"),
+        (SHAPE.name, "declared", None),
+    ]
+    assert (remembered["labels"], remembered["taints"]) == ({"pool": ["gpu"]}, ["dedicated=gpu:NoSchedule"])
+    assert remembered["zones"][0]["free"] == {"cpu": "8", "memory": "8Gi"}

@@ -1,4 +1,4 @@
-"""What people are told on standard error beside an answer."""
+"""Notices on standard error beside an answer."""
 
 import io
 import time
@@ -9,7 +9,7 @@ from kubectl_numa import notices
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """Standard error, as a terminal; from a fixture, what captures output would take it back."""
+    """Standard error as a terminal; from a fixture, capturing output would replace it."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     written = io.StringIO()
@@ -17,10 +17,9 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return written
 
 
-def test_what_takes_its_time_says_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_wait_has_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = terminal(monkeypatch)
     monkeypatch.setattr(notices, "SECONDS", 0.01)
-
     with notices.waiting("reading") as now:
         until = time.monotonic() + 5
         while "reading ..." not in screen.getvalue() and time.monotonic() < until:
@@ -30,21 +29,14 @@ def test_what_takes_its_time_says_what_it_does(monkeypatch: pytest.MonkeyPatch) 
     assert "reading ..." in screen.getvalue()
 
 
-def test_what_takes_no_time_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tty", [True, False], ids=["soon done", "in a pipe"])
+def test_other_waits_have_no_notice(monkeypatch: pytest.MonkeyPatch, *, tty: bool) -> None:
     screen = terminal(monkeypatch)
+    if not tty:
+        monkeypatch.setattr(notices, "SECONDS", 0.0)
+        monkeypatch.delenv("FORCE_COLOR")
     with notices.waiting("reading") as now:
+        time.sleep(0.05)
         now("reading the last of it")
 
     assert "reading" not in screen.getvalue()
-
-
-def test_nor_does_anything_in_a_pipe(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(notices, "SECONDS", 0.0)
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-
-    with notices.waiting("reading"):
-        time.sleep(0.05)
-
-    assert capsys.readouterr().err == ""

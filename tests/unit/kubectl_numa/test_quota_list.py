@@ -1,82 +1,61 @@
-"""Quotas of exclusive CPUs: what of them is in use, and how that is told of a pod that waits for one."""
+"""Quotas of exclusive CPUs: what is in use, and pods that wait for one."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
-from click.testing import Result
-
+from numalign.kube.decode.scheduling import REQUIRED
 from numalign.runtime.clock import utc_now
-from tests.unit.kubectl_numa.objects import ITEMS, known, manifest
+from tests.unit.kubectl_numa.conftest import STORED, Cli
+from tests.unit.kubectl_numa.objects import ITEMS, levels, running, topology, waiting
+from tests.worlds.objects import Json
 
-Run = Callable[..., Result]
-
-ONLY_N = "--quota lists namespaces: use it only with -n or -A"
-
-
-def pod(name: str, cpu: str, *, node: str = "", namespace: str = "team") -> dict[str, Any]:
-    made = manifest(name, cpu, namespace=namespace)
-    made["metadata"]["uid"] = f"uid-of-{namespace}-{name}"
-    made["spec"]["nodeName"] = node
-    return made | {"status": {"phase": "Running" if node else "Pending"}}
+OLD = running("old", policy=None)
+NEW = waiting("new", "4", policy=None)
+QUOTAS = [levels(name, **{"exclusive-cpus": limit}) for name, limit in (("team", "10"), ("calm", "4"))]
+WAITS = "8 of 10 exclusive CPUs of namespace team are in use, and the pod requests 4"
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """The small cluster, with a namespace that uses 8 of 10 CPUs and one that uses none of 4."""
-    team = known("Namespace", "team", metadata={"labels": {"numalign.io/exclusive-cpus": "10"}})
-    calm = known("Namespace", "calm", metadata={"labels": {"numalign.io/exclusive-cpus": "4"}})
-    pods = (
-        pod("old", "8", node="big"),
-        pod("new", "4"),
-        pod("elsewhere", "8", node="big", namespace="default"),
+def with_quotas(cli: Cli, *pods: Json, items: list[Json] = ITEMS) -> Path:
+    """Write a cluster in which `team` uses 8 of 10 CPUs, and `calm` none of 4."""
+    return cli.cluster(
+        *QUOTAS, OLD, NEW, running("far", policy=None, namespace="default"), *pods, items=items
     )
-    path = tmp_path / "quota.json"
-    path.write_text(json.dumps({"kind": "List", "items": [*ITEMS, team, calm, *pods]}))
-    return path
 
 
-def test_each_namespace_with_a_quota_says_what_it_uses(run: Run, file: Path) -> None:
-    result = run("pods", "--quota", "--snapshot", file, COLUMNS="200")
+def explained(cli: Cli, path: Path, name: str) -> Json:
+    [document] = cli.json("explain", name, "-n", "team", "--snapshot", path)
+    quota: Json = document["quota"]
+    return quota
 
-    assert result.exit_code == 0, result.output
-    assert result.stdout == (
+
+def test_namespaces_with_a_quota_have_their_use(cli: Cli) -> None:
+    words = ("pods", "--quota", "--snapshot", with_quotas(cli))
+
+    assert cli.text(*words) == (
         "calm  0 of 4 exclusive CPUs in use\n"
         "team  8 of 10 exclusive CPUs in use, 4 more requested by pods without a node\n"
         "2 namespaces with a limit of exclusive CPUs\n"
     )
+    assert cli.json(*words, "-n", "team") == [{"namespace": "team", "used": 8, "pending": 4, "limit": 10}]
 
 
-def test_programs_read_the_same_quotas(run: Run, file: Path) -> None:
-    of_team = run("pods", "--quota", "-n", "team", "--snapshot", file, "-o", "json").stdout
-
-    assert json.loads(of_team) == [{"namespace": "team", "used": 8, "pending": 4, "limit": 10}]
-
-
-def test_what_is_reserved_for_a_pinned_pod_is_in_use_and_requested_by_none(run: Run, file: Path) -> None:
-    content, now = json.loads(file.read_text()), utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
-    (team,) = (item for item in content["items"] if item["metadata"]["name"] == "team")
-    team["metadata"]["labels"]["numalign.io/gate"] = "enabled"
-    pinned = pod("pinned", "1")
-    pinned["metadata"] |= {"creationTimestamp": now, "annotations": {"numalign.io/pinned-at": now}}
+def test_cpus_of_a_pinned_pod_are_in_use(cli: Cli) -> None:
+    now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["big"]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    pinned["spec"]["affinity"] = {"nodeAffinity": required}
-    content["items"].append(pinned)
-    file.write_text(json.dumps(content))
-    (quota,) = json.loads(run("pods", "--quota", "-n", "team", "--snapshot", file, "-o", "json").stdout)
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}
+    pinned = waiting("pinned", "1", policy=None, affinity=affinity)
+    pinned["metadata"] |= {"creationTimestamp": now, "annotations": {"numalign.io/pinned-at": now}}
+    gated = levels("team", gate="enabled", **{"exclusive-cpus": "10"})
+    path = cli.cluster(gated, OLD, NEW, pinned)
+    [quota] = cli.json("pods", "--quota", "-n", "team", "--snapshot", path)
 
     assert (quota["used"], quota["pending"]) == (9, 4)
 
 
-def test_the_policy_file_may_limit_more_and_further_namespaces(run: Run, file: Path, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.yaml"
-    policy.write_text("defaults: [{exclusiveCPUs: 6}]")
-    listed = run("pods", "--quota", "-A", "--policy", policy, "--snapshot", file, "-o", "json").stdout
+def test_the_policy_file_limits_other_namespaces(cli: Cli) -> None:
+    policy = cli.write("policy.yaml", "defaults: [{exclusiveCPUs: 6}]")
+    quotas = cli.json("pods", "--quota", "-A", "--policy", policy, "--snapshot", with_quotas(cli))
 
-    assert {each["namespace"]: (each["used"], each["limit"]) for each in json.loads(listed)} == {
+    assert {each["namespace"]: (each["used"], each["limit"]) for each in quotas} == {
         "calm": (0, 4),
         "closed": (0, 6),
         "default": (8, 6),
@@ -86,58 +65,33 @@ def test_the_policy_file_may_limit_more_and_further_namespaces(run: Run, file: P
     }
 
 
-def test_without_a_quota_that_is_said(run: Run, cluster_file: Path, tmp_path: Path) -> None:
-    path = tmp_path / "none.json"
-    path.write_text(json.dumps({"kind": "List", "items": [*ITEMS, pod("old", "8", node="big")]}))
+def test_a_cluster_without_quotas_is_reported(cli: Cli) -> None:
+    words = ("pods", "--quota", "--snapshot")
 
-    assert run("pods", "--quota", "--snapshot", path).stdout == "no namespace has a limit of exclusive CPUs\n"
-    assert "contains no pods on nodes" in run("pods", "--quota", "--snapshot", cluster_file).stderr
-
-
-@pytest.mark.parametrize("more", ["--misaligned", "--rejected", "--all", "--selector=a=b"])
-def test_a_quota_is_of_a_namespace_and_of_no_pods(run: Run, file: Path, more: str) -> None:
-    result = run("pods", "--quota", more, "--snapshot", file)
-
-    assert (result.exit_code, ONLY_N in result.stderr) == (2, True)
+    assert cli.text(*words, cli.cluster(OLD)) == "no namespace has a limit of exclusive CPUs\n"
+    assert "contains no pods on nodes" in cli(*words, cli.cluster(STORED)).stderr
 
 
-WAITS = "8 of 10 exclusive CPUs of namespace team are in use, and the pod requests 4"
+def test_a_pod_that_waits_for_its_quota_is_explained(cli: Cli) -> None:
+    path = with_quotas(cli, waiting("free", "4", policy=None, namespace="default"))
+    text = cli.text("explain", "new", "-n", "team", "--snapshot", path)
+    causes = {cause["oldest"]["name"]: cause for cause in cli.json("pending", "--snapshot", path)}
+
+    assert f"  waits for the quota of its namespace: {WAITS}\n" in text
+    assert explained(cli, path, "new") == {"used": 8, "requested": 4, "limit": 10, "waits": True}
+    assert explained(cli, path, "old") is None
+    assert (causes["new"]["verdict"], causes["new"]["reason"]) == ("quota", WAITS)
+    assert causes["free"]["verdict"] == "fits"
 
 
-def test_a_pod_that_waits_for_its_quota_is_explained(run: Run, file: Path) -> None:
-    told = run("explain", "new", "-n", "team", "--snapshot", file, COLUMNS="200").stdout
-    (new,) = json.loads(run("explain", "new", "-n", "team", "--snapshot", file, "-o", "json").stdout)
-    (old,) = json.loads(run("explain", "old", "-n", "team", "--snapshot", file, "-o", "json").stdout)
-
-    assert f"  waits for the quota of its namespace: {WAITS}\n" in told
-    assert new["quota"] == {"used": 8, "requested": 4, "limit": 10, "waits": True}
-    assert old["quota"] is None
-
-
-def test_a_pod_that_fits_where_no_cpus_are_pinned_waits_for_no_quota(run: Run, file: Path) -> None:
-    """One node after the other lists no CPUs any more; the last one is that of the other pod."""
-    content, told = json.loads(file.read_text()), []
-    by_name = {item["metadata"]["name"]: item for item in content["items"] if "zones" in item}
-    for name in ("small", "big"):
-        for zone in by_name[name]["zones"]:
+def test_nodes_without_pinned_cpus_have_no_quota(cli: Cli) -> None:
+    """One of the nodes, and then both, list no CPUs; the last is that of the running pod."""
+    items = [topology("big", "32", ("8", "32")), topology("small", "8", ("8", "8")), *ITEMS[2:]]
+    quotas = []
+    for made in reversed(items[:2]):
+        for zone in made["zones"]:
             zone["resources"] = [each for each in zone["resources"] if each["name"] != "cpu"]
-        file.write_text(json.dumps(content))
-        (new,) = json.loads(run("explain", "new", "-n", "team", "--snapshot", file, "-o", "json").stdout)
-        told.append((new["quota"]["used"], new["quota"]["waits"]))
+        quota = explained(cli, with_quotas(cli, items=items), "new")
+        quotas.append((quota["used"], quota["waits"]))
 
-    assert told == [(8, False), (0, False)]
-
-
-def test_a_pod_that_waits_for_its_quota_is_pending_for_that(run: Run, file: Path) -> None:
-    (cause,) = json.loads(run("pending", "--snapshot", file, "-o", "json").stdout)
-
-    assert (cause["verdict"], cause["reason"]) == ("quota", WAITS)
-
-
-def test_pods_of_another_namespace_that_ask_for_the_same_wait_for_no_quota(run: Run, file: Path) -> None:
-    content = json.loads(file.read_text())
-    content["items"].append(pod("free", "4", namespace="default"))
-    file.write_text(json.dumps(content))
-    causes = json.loads(run("pending", "--snapshot", file, "-o", "json").stdout)
-
-    assert {cause["oldest"]["name"]: cause["verdict"] for cause in causes} == {"new": "quota", "free": "fits"}
+    assert quotas == [(8, False), (0, False)]

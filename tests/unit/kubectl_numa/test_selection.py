@@ -1,6 +1,5 @@
-"""Which pods are meant."""
+"""Selection of pods by namespace and labels."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,63 +8,42 @@ from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.selection import PodSelection
 from numalign.kube import selectors
 from numalign.kube.connection import Connection
+from tests.unit.kubectl_numa.conftest import kubeconfig
 from tests.worlds.notation import table
 
 GOLD, LEAD = selectors.parse("tier=gold"), selectors.parse("tier=lead")
-
 SELECTED = [
-    # what it shows                      what was asked for    whether it is
-    ("nothing was asked for",            PodSelection(),                       True),
+    ("everything",                       PodSelection(),                       True),
     ("its namespace",                    PodSelection("team"),                 True),
     ("another namespace",                PodSelection("other"),                False),
     ("all beside another namespace",     PodSelection("other", everywhere=True), True),
-    ("all namespaces",                   PodSelection(everywhere=True),        True),
     ("its label",                        PodSelection(selector=GOLD),          True),
-    ("another label",                    PodSelection("team", selector=LEAD),  False),
-    ("its label in another namespace",   PodSelection("other", selector=GOLD), False),
+    ("another label",                    PodSelection(selector=LEAD),          False),
+    ("its label elsewhere",              PodSelection("other", selector=GOLD), False),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("selection", "selected"), table(SELECTED))
-def test_a_pod_of_team_that_is_gold_is_selected_where(selection: PodSelection, selected: bool) -> None:  # noqa: FBT001 - a column
+def test_a_gold_pod_of_team_is_selected_by(selection: PodSelection, *, selected: bool) -> None:
     assert selection.selects("team", {"tier": "gold"}) is selected
 
 
-@pytest.fixture
-def kubeconfig(tmp_path: Path) -> str:
-    """A kubeconfig whose context means the namespace `team`."""
-    named = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "team"}}],
-        "current-context": "x",
-    }
-    path = tmp_path / "kubeconfig"
-    path.write_text(json.dumps(named))
-    return str(path)
-
-
 RESOLVED = [
-    # what it shows                         snapshot  kubeconfig  what was asked for              meant
-    ("a cluster: that of its context",      None,     True,       PodSelection(),                 "team"),
-    ("a cluster: the one asked for",        None,     True,       PodSelection("other"),          "other"),
-    ("a cluster: all",                      None,     True,       PodSelection(everywhere=True),  None),
-    ("a file: all",                         "file",   False,      PodSelection(),                 None),
-    ("a file: the one asked for",           "file",   False,      PodSelection("other"),          "other"),
-    ("a file beside a context",             "file",   True,       PodSelection(),                 "team"),
+    # the snapshot, whether a kubeconfig is named, the selection, and the namespace
+    ("a cluster: its context",       None,    True,   PodSelection(),                 "team"),
+    ("a cluster: the option",        None,    True,   PodSelection("other"),          "other"),
+    ("a cluster: all",               None,    True,   PodSelection(everywhere=True),  None),
+    ("a file: all",                  "file",  False,  PodSelection(),                 None),
+    ("a file: the option",           "file",  False,  PodSelection("other"),          "other"),
+    ("a file and a context",         "file",  True,   PodSelection(),                 "team"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("snapshot", "named", "asked", "meant"), table(RESOLVED))
-def test_where_nobody_says_which_it_is_the_namespace_of_the_context(
-    kubeconfig: str,
-    snapshot: str | None,
-    named: bool,  # noqa: FBT001 - a column of the table
-    asked: PodSelection,
-    meant: str | None,
+@pytest.mark.parametrize(("snapshot", "configured", "selection", "namespace"), table(RESOLVED))
+def test_default_namespace_is_that_of_the_context(
+    tmp_path: Path, snapshot: str | None, selection: PodSelection, namespace: str | None, *, configured: bool
 ) -> None:
-    resolved = asked.resolved(ClusterSource(snapshot, Connection(kubeconfig if named else None)))
+    path = kubeconfig(tmp_path / "kubeconfig", x="team")
+    resolved = selection.resolved(ClusterSource(snapshot, Connection(path if configured else None)))
 
-    assert (resolved.namespace, resolved.everywhere) == (meant, meant is None)
+    assert (resolved.namespace, resolved.everywhere) == (namespace, namespace is None)

@@ -1,184 +1,121 @@
-"""defrag: who would have to move, on a cluster in a file, and for whom to ask."""
+"""defrag: which pods would have to move for a pod that has no room."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 
-from tests.unit.kubectl_numa.objects import ITEMS, SINGLE, manifest
+from numalign.model.intent import PLACEMENT
+from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi
+from tests.unit.kubectl_numa.objects import ITEMS, SINGLE, manifest, running, topology, waiting
 from tests.worlds.notation import table
-
-Write = Callable[..., Path]
-Crowded = Callable[..., Path]
-Run = Callable[..., Result]
-
-OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+from tests.worlds.objects import Json
 
 
-def placed(
-    name: str,
-    cpus: int,
-    node: str,
-    zone: int,
-    *,
-    owner: object = OWNER,
-    **spec: Any,  # noqa: ANN401 any field of a spec
-) -> dict[str, Any]:
-    """A pod that runs, and what it holds."""
-    pod = manifest(name, str(cpus), namespace="team")
-    held = [{"zones": [f"node-{zone}"], "amount": {"cpu": str(cpus), "memory": "4Gi"}}]
-    pod["metadata"] |= {
-        "uid": f"uid-of-{name}",
-        "annotations": {"numalign.io/placement": json.dumps(held)},
-        "ownerReferences": [owner] if owner else [],
-        "creationTimestamp": "2026-11-20T00:00:00Z",
-    }
-    pod["spec"] |= {"nodeName": node, **spec}
-    return pod | {
-        "status": {"phase": "Running", "startTime": "2026-11-20T00:00:00Z", "qosClass": "Guaranteed"}
-    }
+def recorded(name: str, cpu: str, zone: int, *, owned: bool = True, **spec: Any) -> Json:  # noqa: ANN401  any value
+    """A pod without a policy whose placement was recorded when it was bound."""
+    pod = running(name, zone, cpu=cpu, policy=None, key=PLACEMENT, **spec)
+    if not owned:
+        del pod["metadata"]["ownerReferences"]
+    return pod
 
 
-WAITING = {**manifest("waiting", "32", policy=SINGLE, namespace="team")}
-WAITING["metadata"] |= {"uid": "uid-of-waiting"}
-PODS = [placed("a", 8, "big", 0), placed("b", 16, "big", 1), WAITING]
+PODS = [recorded("a", "8", 0), recorded("b", "16", 1), waiting("waiting", "32")]
 LARGE = manifest("large", "32", policy=SINGLE)
+ONE_MOVES = "fits nowhere now, but would fit on big if team/a moved"
 
 
-@pytest.fixture
-def crowded(tmp_path: Path) -> Crowded:
-    """A snapshot of the small cluster with some pods."""
-
-    def of(*pods: dict[str, Any]) -> Path:
-        path = tmp_path / "crowded.json"
-        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*ITEMS, *pods]}))
-        return path
-
-    return of
+def defrag(cli: Cli, pod: Json, *pods: Json) -> tuple[object, ...]:
+    """Return the words that ask for the moves for this pod on the small cluster with others."""
+    return ("defrag", "-f", cli.write("p.yaml", pod), "--snapshot", cli.cluster(*pods))
 
 
-def test_it_says_who_moves_and_where_to(run: Run, crowded: Crowded, write: Write) -> None:
-    result = run("defrag", "-f", write("p.yaml", LARGE), "--snapshot", crowded(*PODS))
+def test_text_lists_moves_and_the_placement_after_them(cli: Cli) -> None:
+    lines = cli(*defrag(cli, LARGE, *PODS)).stdout.splitlines()
+    age = lines.pop(4)
 
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.splitlines() == [
+    assert age.startswith("    move  team/a (priority 0, ")
+    assert lines == [
         "default/large requests single-numa-node alignment",
-        "  fits nowhere now, but would fit on big if team/a moved",
+        f"  {ONE_MOVES}",
         "",
         "  room on big",
-        result.stdout.splitlines()[4],
         "                to small: zone 0: 8 cpu, 4Gi memory",
         "    then  the pod gets zone 0: 32 cpu, 4Gi memory",
         "",
         "  moving fewer or less important pods would not be enough",
     ]
-    assert result.stdout.splitlines()[4].startswith("    move  team/a (priority 0, ")
 
 
-def test_json_says_the_same(run: Run, crowded: Crowded, write: Write) -> None:
-    result = run("defrag", "-f", write("p.yaml", LARGE), "--snapshot", crowded(*PODS), "-o", "json")
-    answer = json.loads(result.stdout)
+def test_json_lists_moves_and_the_placement_after_them(cli: Cli) -> None:
+    answer = cli.json(*defrag(cli, LARGE, *PODS))
     [plan] = answer.pop("plans")
     [move] = plan.pop("moves")
+    facts = {"pod": "large", "namespace": "default", "priority": 0, "candidates": 1}
 
-    assert answer == {
-        "pod": "large",
-        "namespace": "default",
-        "priority": 0,
-        "answer": "moves",
-        "proven": True,
-        "candidates": 1,
-        "fits": [],
-        "inTheWay": [],
-    }
+    assert answer == {**facts, "answer": "moves", "proven": True, "fits": [], "inTheWay": []}
     amount = {"cpu": "32", "memory": "4Gi"}
     assert plan == {"node": "big", "leaving": [], "placement": [{"zones": ["node-0"], "amount": amount}]}
     assert (move["name"], move["to"], move["afterThePod"]) == ("a", "small", False)
 
 
-def test_a_pod_that_waits_goes_by_its_name(run: Run, crowded: Crowded) -> None:
-    result = run("defrag", "waiting", "-n", "team", "--snapshot", crowded(*PODS))
-    assert "fits nowhere now, but would fit on big if team/a moved" in result.stdout
+VAST = manifest("vast", "60", policy=SINGLE)
+BUSY = [topology("big", "32", ("4", "4")), *ITEMS[1:]]
+ANSWERS = [
+    # the pod, the others, the node objects, and what is printed
+    ("it fits", manifest("a", policy=SINGLE), [], ITEMS, "fits now on big, small: nothing has to move"),
+    ("it never fits", VAST, PODS, ITEMS, "fits on none of the nodes that it may run on"),
+    ("why it never fits", VAST, PODS, ITEMS, "at most 32 cpu"),
+    ("a snapshot without pods", LARGE, [], BUSY,
+        "the snapshot contains no pods on nodes, so none can move: write it with --with-pods"),
+    ("an unknown priority class", {**LARGE, "spec": {**LARGE["spec"], "priorityClassName": "high"}}, PODS,
+        ITEMS, "specify it with --priority"),
+]  # fmt: skip
 
 
-def test_what_fits_moves_nobody(run: Run, crowded: Crowded, write: Write) -> None:
-    pod = write("p.yaml", manifest("small", "8", policy=SINGLE))
-    assert (
-        "fits now on big, small: nothing has to move"
-        in run("defrag", "-f", pod, "--snapshot", crowded()).stdout
-    )
+@pytest.mark.parametrize(("pod", "others", "items", "part"), table(ANSWERS))
+def test_answer_is_a_sentence(cli: Cli, pod: Json, others: list[Json], items: list[Json], part: str) -> None:
+    snapshot = cli.cluster(*others, items=items)
+    result = cli("defrag", "-f", cli.write("p.yaml", pod), "--snapshot", snapshot, width=200)
+
+    assert (result.exit_code, part in result.output) == (0, True)
 
 
-def test_what_never_fits_is_told_why(run: Run, crowded: Crowded, write: Write) -> None:
-    result = run(
-        "defrag", "-f", write("p.yaml", manifest("vast", "60", policy=SINGLE)), "--snapshot", crowded(*PODS)
-    )
-    assert "fits on none of the nodes that it may run on" in result.stdout
-    assert "never:" in result.stdout
-    assert "at most 32 cpu" in " ".join(result.stdout.split())
+def test_a_pending_pod_is_named(cli: Cli) -> None:
+    assert ONE_MOVES in cli.text("defrag", "waiting", "-n", "team", "--snapshot", cli.cluster(*PODS))
 
 
 STAYS = [
-    # what it shows               the pod in the way                                    why it stays
-    ("nobody makes it anew",      {"owner": None},                                      "no controller"),
-    ("it counts for more",        {"priority": 5},                                      "5 is above 4"),
-    ("what it has stays behind",  {"volumes": [{"name": "v", "emptyDir": {}}]},                "emptyDir"),
+    # the facts of the pod in the way                                       why it stays
+    ("no owner",   {"owned": False},                                        "no controller"),
+    ("priority",   {"priority": 5},                                         "5 is above 4"),
+    ("local data", {"volumes": [{"name": "v", "emptyDir": {}}]},            "emptyDir"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("facts", "why"), table(STAYS))
-def test_who_may_not_move_is_named(
-    run: Run, crowded: Crowded, write: Write, facts: dict[str, Any], why: str
-) -> None:
-    pods = crowded(placed("a", 8, "big", 0, **facts), placed("b", 16, "big", 1, owner=None))
-    result = run("defrag", "-f", write("p.yaml", LARGE), "--snapshot", pods, "--priority", 4)
-    told = " ".join(result.stdout.split())
+def test_pods_that_may_not_move_are_listed(cli: Cli, facts: dict[str, Any], why: str) -> None:
+    pods = (recorded("a", "8", 0, **facts), recorded("b", "16", 1, owned=False))
+    text = " ".join(cli.text(*defrag(cli, LARGE, *pods), "--priority", 4).split())
 
-    assert "moving pods does not help on the one node that could take it" in told
-    assert why in told.partition("stays team/a: ")[2].partition(" stays ")[0]
-    assert "stays team/b: no controller owns it" in told
+    assert "moving pods does not help on the one node that could take it" in text
+    assert why in text.partition("stays team/a: ")[2].partition(" stays ")[0]
+    assert "stays team/b: no controller owns it" in text
 
 
-def test_without_pods_it_says_how_to_have_them(run: Run, write: Write) -> None:
-    busy = json.loads(json.dumps(ITEMS[0]))
-    for zone in busy["zones"]:
-        zone["resources"][0]["available"] = "4"
-    path = write("cluster.yaml", busy)
-    result = run("defrag", "-f", write("p.yaml", LARGE), "--snapshot", path)
-    assert (
-        "the snapshot contains no pods on nodes, so none can move: write it with --with-pods" in result.stderr
-    )
+def test_pods_of_a_running_cluster_are_listed(cli: Cli, api: ReadOnlyApi) -> None:
+    pod = cli.write("p.yaml", manifest("small", policy=SINGLE))
+
+    assert "fits now on" in cli.text("defrag", "-f", pod, "--kubeconfig", api.kubeconfig)
 
 
-def test_a_priority_class_that_nobody_knows_is_told_of(run: Run, crowded: Crowded, write: Write) -> None:
-    pod = json.loads(json.dumps(LARGE))
-    pod["spec"]["priorityClassName"] = "high"
-    result = run("defrag", "-f", write("p.yaml", pod), "--snapshot", crowded(*PODS))
+def test_explain_names_the_moves_in_one_line(cli: Cli) -> None:
+    items = [topology("big", "32", ("24", "16")), *ITEMS[1:]]
+    pod = cli.write("p.yaml", LARGE)
+    words = ("explain", "-f", pod, "--snapshot")
 
-    assert (result.exit_code, "specify it with --priority" in result.stderr) == (0, True)
-
-
-def test_a_live_cluster_is_asked_for_its_pods(run: Run, api_server: Path, write: Write) -> None:
-    pod = write("p.yaml", manifest("small", "8", policy=SINGLE))
-    result = run("defrag", "-f", pod, KUBECONFIG=str(api_server))
-
-    assert (result.exit_code, "fits now on" in result.stdout) == (0, True)
-
-
-def test_explain_says_it_in_a_line_where_there_is_no_room_now(run: Run, write: Write) -> None:
-    items = json.loads(json.dumps(ITEMS))
-    items[0]["zones"][0]["resources"][0]["available"] = "24"
-    items[0]["zones"][1]["resources"][0]["available"] = "16"
-    path = write("cluster.json", json.dumps({"apiVersion": "v1", "kind": "List", "items": [*items, *PODS]}))
-    pod = write("p.yaml", LARGE)
-    result = run("explain", "-f", pod, "--snapshot", path)
-    told = " ".join(result.stdout.split())
-    moved = "fits nowhere now, but would fit on big if team/a moved"
-    assert f"room: {moved}. See `kubectl numa defrag -f {pod}`" in told
-
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    told = " ".join(run("explain", "-f", pod, "--snapshot", path).stdout.split())
-    assert f"room: `kubectl numa defrag -f {pod}` lists the pods that would have to move" in told
+    text = " ".join(cli.text(*words, cli.cluster(*PODS, items=items)).split())
+    assert f"room: {ONE_MOVES}. See `kubectl numa defrag -f {pod}`" in text
+    text = " ".join(cli.text(*words, cli.cluster(items=items)).split())
+    assert f"room: `kubectl numa defrag -f {pod}` lists the pods that would have to move" in text
+    assert json.loads(cli(*words, cli.cluster(items=items), "-o", "json").stdout)[0]["room"]

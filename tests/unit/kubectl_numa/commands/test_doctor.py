@@ -1,20 +1,15 @@
-"""doctor: what is missing as text, as JSON and as an exit code."""
+"""doctor: findings as text, as JSON and as an exit code."""
 
-import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 
 from numalign.kube.kinds import READY_KEY
-from tests.unit.kubectl_numa.objects import known, manifest
+from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi
+from tests.unit.kubectl_numa.objects import labelled, levels, running
+from tests.worlds import objects
 from tests.worlds.notation import table
-from tests.worlds.objects import STATIC_KUBELET, described_machine, listed, machine_zone, nrt, reported
-
-Run = Callable[..., Result]
-Write = Callable[..., Path]
+from tests.worlds.objects import STATIC_KUBELET, Json, described_machine, machine_zone, nrt, reported
 
 ENABLE = (
     "  fix   Push the agent's image (docs/how-to/agent.md), and run the agent on\n        every node:\n"
@@ -23,16 +18,16 @@ ENABLE = (
 )
 
 
-def nodes(*names: str, version: str = "v1.34.4") -> list[dict[str, Any]]:
-    """Nodes whose topology nobody tells."""
+def nodes(*names: str, version: str = "v1.34.4") -> list[Json]:
+    """Nodes whose topology is not published."""
     status = {"allocatable": {"cpu": "8"}, "nodeInfo": {"kubeletVersion": version}}
-    return [known("Node", name, status=status) for name in names]
+    return [{**objects.node(name), "status": status} for name in names]
 
 
-def test_every_finding_stands_with_its_nodes_and_the_way_out(run: Run, cluster_file: Path) -> None:
-    result = run("doctor", "--snapshot", cluster_file)
+def test_text_groups_nodes_by_finding_with_remedies(cli: Cli) -> None:
+    result = cli("doctor", "--snapshot", cli.cluster())
 
-    assert result.exit_code == 1
+    assert (result.exit_code, result.stderr) == (1, "")
     assert result.stdout == (
         "3 of 3 nodes lack something for exact predictions\n\n"
         "  lack  counts-only: 2 nodes (big, small)\n"
@@ -52,209 +47,114 @@ def test_every_finding_stands_with_its_nodes_and_the_way_out(run: Run, cluster_f
         "        No NUMA topology is published: pods are neither steered to nor kept away\n"
         f"        from the node, and predictions are guesses.\n{ENABLE}"
     )
-    assert result.stderr == ""
-
-
-def test_programs_get_every_node_with_all_of_it(run: Run, cluster_file: Path) -> None:
-    every = json.loads(run("doctor", "--snapshot", cluster_file, "-o", "json").stdout)
-
-    assert {node["name"]: [each["finding"] for each in node["findings"]] for node in every} == {
-        "big": ["counts-only", "no-fingerprint", "no-version"],
-        "hidden": ["no-topology"],
-        "small": ["counts-only", "no-fingerprint", "no-version"],
-    }
-
-
-def test_only_the_nodes_that_are_named(run: Run, cluster_file: Path) -> None:
-    stdout = run("doctor", "hidden", "--snapshot", cluster_file).stdout
-
-    assert stdout.startswith("1 of 1 node lacks something for exact predictions\n")
-    assert "big" not in stdout
 
 
 NOW, BEFORE = "2026-11-22T21:00:00Z", "2026-11-22T18:30:00Z"
 MACHINE = described_machine(machine_zone(reservedMemory=None))
 OPTION = {**STATIC_KUBELET, "cpuManagerPolicyOptions": {"share-nothing": "true"}}
+NEWER = {**STATIC_KUBELET, "version": "v1.35.1"}
 
 
-def told(name: str, described: object = MACHINE, *, at: object = NOW, **beside: Any) -> list[dict[str, Any]]:  # noqa: ANN401  as of `reported`
-    """A node and what its agent wrote."""
+def agent_node(
+    name: str,
+    described: object = MACHINE,
+    *,
+    at: object = NOW,
+    version: str = "v1.34.4",
+    **annotations: Any,  # noqa: ANN401  any value
+) -> list[Json]:
+    """A node and what its agent published."""
     attributes = [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]
+    topology = nrt(name, cpu=4, attributes=attributes)
     return [
-        reported(nrt(name, cpu=4, attributes=attributes), described, **{"observed-at": at}, **beside),
-        *nodes(name),
+        reported(topology, described, **{"observed-at": at}, **annotations),
+        *nodes(name, version=version),
     ]
 
 
-TOLD: list[tuple[str, list[dict[str, Any]], int, list[str]]] = [
-    ("the machine a moment ago", told("a"), 0, []),
-    ("the machine, of a kubelet that was not compared",
-        [*told("a", kubelet={**STATIC_KUBELET, "version": "v1.35.1"})[:1], *nodes("a", version="v1.35.1")],
-        0, ["version"]),
-    ("the machine long before others", told("a", at=BEFORE), 1, ["stale"]),
-    ("amounts alone", told("a", None), 1, ["silent-agent"]),
-    ("an option that is not known", told("a", kubelet=OPTION), 1, ["unknown-option"]),
-    ("in another version", told("a", None, machine='{"version": 2}'), 1, ["bad-report"]),
-    ("no JSON", told("a", None, machine="{"), 1, ["bad-report"]),
-    ("a machine of another size", told("a", described_machine(machine_zone(7))), 1, ["bad-report"]),
-    ("placements of nonsense", told("a", placements="[]"), 1, ["bad-report"]),
-    ("a time of nonsense", told("a", at="yesterday"), 1, ["bad-report", "no-fingerprint"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("objects", "code", "findings"), table(TOLD))
-def test_of_a_node_whose_agent_told(
-    run: Run, write: Write, objects: list[dict[str, Any]], code: int, findings: list[str]
-) -> None:
-    path = write("cluster.yaml", *objects, *told("b"))
-    result = run("doctor", "--snapshot", path, "-o", "json")
-
-    assert result.exit_code == code
-    by_name = {node["name"]: node["findings"] for node in json.loads(result.stdout)}
-    found = {name: [*dict.fromkeys(each["finding"] for each in told)] for name, told in by_name.items()}
-    assert found == {"a": findings, "b": []}
-
-
-def beating(made: list[dict[str, Any]], *, heartbeat: str, written: str) -> list[dict[str, Any]]:
-    """The same with the node's last heartbeat, and the time at which the API server got it."""
+def slow_clock(made: list[Json], *, heartbeat: str) -> list[Json]:
+    """The same node with the time of its last heartbeat, which the API server got at `NOW`."""
     *others, node = made
-    fields: dict[str, Any] = {"f:status": {"f:conditions": {READY_KEY: {"f:lastHeartbeatTime": {}}}}}
+    fields = {"f:status": {"f:conditions": {READY_KEY: {"f:lastHeartbeatTime": {}}}}}
+    beat = {"manager": "kubelet", "time": NOW, "fieldsV1": fields}
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat}
-    beat = {"manager": "kubelet", "time": written, "fieldsV1": fields}
     metadata = {**node["metadata"], "managedFields": [beat]}
     return [*others, {**node, "metadata": metadata, "status": {**node["status"], "conditions": [ready]}}]
 
 
-def test_a_clock_that_is_behind_is_said_in_every_form(run: Run, write: Write) -> None:
-    behind = beating(told("a"), heartbeat="2026-11-22T20:58:00Z", written=NOW)
-    right = beating(told("b"), heartbeat=NOW, written=NOW)
-    path = write("cluster.yaml", *behind, *right)
-    text, wide, listed = (
-        run("doctor", "--snapshot", path, *more) for more in ([], ["-o", "wide"], ["-o", "json"])
-    )
-
-    assert [each.exit_code for each in (text, wide, listed)] == [1, 1, 1]
-    assert text.stdout.startswith("1 of 2 nodes lacks something for exact predictions\n")
-    assert "        * a: its clock is 2 min behind\n" in text.stdout
-    assert wide.stdout.splitlines()[1].split()[:2] == ["a", "wrong-clock"]
-    [[found], []] = [node["findings"] for node in json.loads(listed.stdout)]
-    assert (found["severity"], found["detail"]) == ("lack", "its clock is 2 min behind")
-
-
-def test_where_nothing_is_missing_that_is_said(run: Run, write: Write) -> None:
-    result = run("doctor", "--snapshot", write("cluster.yaml", *told("a"), *told("b")))
-
-    assert result.stdout == "2 nodes: nothing is missing for exact predictions\n"
-
-
-def test_names_are_counted_unless_all_are_asked_for(run: Run, write: Write) -> None:
-    path = write("many.yaml", *nodes(*(f"n{number}" for number in range(9))))
-
-    assert (
-        "  lack  no-topology: 9 nodes (n0, n1, n2, n3, n4 and 4 more)\n"
-        in run("doctor", "--snapshot", path).stdout
-    )
-    every = run("doctor", "--all", "--snapshot", path).stdout
-    assert "  lack  no-topology: 9 nodes (n0, n1, n2, n3, n4, n5, n6, n7, n8)\n" in every
+BROKEN = nrt("a", zones=[{"name": f"node-{zone}", "type": "Node", "costs": 1} for zone in range(7)])
+ON_A = running("p", policy="restricted", node="a")
+FOUND: list[tuple[str, list[Json], list[str], str]] = [
+    # the objects of node a, its findings, and a line of the text
+    ("nothing is missing", agent_node("a"), [], "2 nodes: nothing is missing for exact predictions\n"),
+    ("a new kubelet", agent_node("a", kubelet=NEWER, version="v1.35.1"), ["version"], "note"),
+    ("a silent agent", agent_node("a", at=BEFORE), ["stale"], "  lack  stale: 1 node (a)\n"),
+    ("amounts alone", agent_node("a", None), ["silent-agent"], "silent-agent"),
+    ("an unknown option", agent_node("a", kubelet=OPTION), ["unknown-option"], "unknown-option"),
+    ("another format", agent_node("a", None, machine='{"version": 2}'), ["bad-report"], "bad-report"),
+    ("no JSON", agent_node("a", None, machine="{"), ["bad-report"], "bad-report"),
+    ("another machine", agent_node("a", described_machine(machine_zone(7))), ["bad-report"], "bad-report"),
+    ("bad placements", agent_node("a", placements="[]"), ["bad-report"], "bad-report"),
+    ("a bad time", agent_node("a", at="yesterday"), ["bad-report", "no-fingerprint"], "bad-report"),
+    ("a clock that is behind", slow_clock(agent_node("a"), heartbeat="2026-11-22T20:58:00Z"), ["wrong-clock"],
+        "        * a: its clock is 2 min behind\n"),
+    ("a topology with mistakes", [BROKEN, *nodes("a")], ["bad-topology"], (
+        "        * a: NodeResourceTopology: zones[4].costs: must be a list, not a number\n"
+        "        * and 2 more (--all shows them)\n")),
+    ("pods that request alignment", [ON_A, *nodes("a")], ["no-topology", "unjudged-pods"],
+        "        * a: team/p\n"),
+]  # fmt: skip
 
 
-def test_what_is_wrong_with_objects_is_told_here_and_nowhere_else(run: Run, write: Write) -> None:
-    broken = {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": "a"},
-        "zones": [{"name": f"node-{zone}", "type": "Node", "costs": 1} for zone in range(7)],
+@pytest.mark.parametrize(("made", "findings", "line"), table(FOUND))
+def test_findings_of_a_node(cli: Cli, made: list[Json], findings: list[str], line: str) -> None:
+    path = cli.cluster(items=[*made, *slow_clock(agent_node("b"), heartbeat=NOW)])
+    text = cli("doctor", "--snapshot", path)
+    by_name = {node["name"]: node["findings"] for node in cli.json("doctor", "--snapshot", path)}
+
+    assert {name: [*dict.fromkeys(each["finding"] for each in of)] for name, of in by_name.items()} == {
+        "a": findings,
+        "b": [],
     }
-    result = run("doctor", "--snapshot", write("broken.yaml", broken, *nodes("a")))
+    lacking = any(finding["severity"] == "lack" for finding in by_name["a"])
+    assert (text.exit_code, text.stderr, line in text.stdout) == (lacking, "", True)
 
-    assert result.stderr == ""
-    assert "  lack  bad-topology: 1 node (a)\n" in result.stdout
-    assert (
-        "        * a: NodeResourceTopology: zones[4].costs: must be a list, not a number\n" in result.stdout
+
+def test_names_are_counted_unless_all_is_given(cli: Cli) -> None:
+    path = cli.cluster(items=nodes(*(f"n{number}" for number in range(9))))
+
+    assert "  lack  no-topology: 9 nodes (n0, n1, n2, n3, n4 and 4 more)\n" in (
+        cli("doctor", "--snapshot", path).stdout
     )
-    assert "        * and 2 more (--all shows them)\n" in result.stdout
+    assert "  lack  no-topology: 9 nodes (n0, n1, n2, n3, n4, n5, n6, n7, n8)\n" in (
+        cli("doctor", "--all", "--snapshot", path).stdout
+    )
 
 
-def test_problems_of_other_objects_are_told_beside(run: Run, write: Write) -> None:
-    namespace = known("Namespace", "team", metadata={"labels": {"numalign.io/enforce": "strictly"}})
-    result = run("doctor", "--snapshot", write("cluster.yaml", namespace, *nodes("a")))
+def test_problems_of_other_objects_are_skipped_notices(cli: Cli) -> None:
+    path = cli.cluster(levels("team", enforce="strictly"), items=nodes("a"))
 
-    assert result.stderr.startswith("skipped: Namespace team: ")
-
-
-def test_pods_that_ask_where_nothing_is_known_are_named(run: Run, write: Write) -> None:
-    asking = manifest("p", "2", policy="restricted", namespace="team")
-    asking["spec"]["nodeName"] = "a"
-    stdout = run("doctor", "--snapshot", write("cluster.yaml", asking, *nodes("a"))).stdout
-
-    assert "  lack  unjudged-pods: 1 node (a)\n" in stdout
-    assert "        * a: team/p\n" in stdout
+    assert cli("doctor", "--snapshot", path).stderr.startswith("skipped: Namespace team: ")
 
 
-@pytest.fixture
-def agents_until_2020(cluster_file: Path) -> None:
-    """All agents fell silent then."""
-    cluster_file.write_text(json.dumps(listed(*told("a", at="2020-01-01T00:00:00Z"), manifest("p", "2"))))
+def test_agents_of_a_cluster_are_stale_and_of_a_file_not(cli: Cli, api: ReadOnlyApi) -> None:
+    api.items[:] = [*agent_node("a", at="2020-01-01T00:00:00Z"), running("p")]
+    live = cli("doctor", "--kubeconfig", api.kubeconfig)
+
+    assert (live.exit_code, "  lack  stale: 1 node (a)\n" in live.stdout) == (1, True)
+    assert cli("doctor", "--snapshot", cli.cluster(items=api.items)).exit_code == 0
 
 
-@pytest.mark.usefixtures("agents_until_2020")
-def test_agents_of_a_running_cluster_are_silent_since_they_wrote_and_those_of_a_file_since_the_last_one_did(
-    run: Run, api_server: Path, cluster_file: Path
-) -> None:
-    running = run("doctor", "--kubeconfig", api_server)
-    assert running.exit_code == 1
-    assert "  lack  stale: 1 node (a)\n" in running.stdout
+@pytest.mark.parametrize("flags", [[], ["--with-pods"]])
+def test_pods_of_a_cluster_are_read_on_request(cli: Cli, api: ReadOnlyApi, flags: list[str]) -> None:
+    api.items.append(running("p", policy="restricted", node="hidden"))
+    result = cli("doctor", *flags, "--kubeconfig", api.kubeconfig)
 
-    assert run("doctor", "--snapshot", cluster_file).exit_code == 0
+    assert (result.exit_code, "unjudged-pods" in result.stdout) == (1, bool(flags))
 
 
-@pytest.fixture
-def asked_on_hidden(cluster_file: Path) -> None:
-    """A pod that asks runs where nothing is known."""
-    asking = manifest("p", "2", policy="restricted", namespace="team")
-    asking["spec"]["nodeName"] = "hidden"
-    items = json.loads(cluster_file.read_text())["items"]
-    cluster_file.write_text(json.dumps(listed(*items, asking)))
+def test_nodes_are_selected_by_label_and_name(cli: Cli) -> None:
+    path = cli.cluster(items=[labelled(*nodes("a"), pool="a"), *nodes("b")])
 
-
-@pytest.mark.usefixtures("asked_on_hidden")
-@pytest.mark.parametrize(("flags", "asked"), [((), False), (("--with-pods",), True)], ids=["without", "with"])
-def test_a_running_cluster_is_asked_for_pods_only_if_told_to(
-    run: Run, api_server: Path, *, flags: tuple[str, ...], asked: bool
-) -> None:
-    result = run("doctor", *flags, "--kubeconfig", api_server)
-
-    assert result.exit_code == 1
-    assert ("unjudged-pods" in result.stdout) is asked
-
-
-def test_colour_comes_only_when_asked_for(run: Run, cluster_file: Path) -> None:
-    arguments = ("doctor", "--snapshot", cluster_file)
-
-    assert "\x1b[" not in run(*arguments).stdout
-    assert "\x1b[31m" in run(*arguments, FORCE_COLOR="1", TERM="xterm-256color").stdout
-
-
-def test_nodes_with_findings_are_listed_by_name(run: Run, cluster_file: Path) -> None:
-    result = run("doctor", "--snapshot", cluster_file, "-o", "name")
-
-    assert (result.exit_code, result.stdout.split()) == (1, ["node/big", "node/hidden", "node/small"])
-
-
-def test_each_has_a_line_with_what_it_lacks(run: Run, cluster_file: Path) -> None:
-    lines = run("doctor", "node/hidden", "--snapshot", cluster_file, "-o", "wide").stdout.splitlines()
-
-    assert [line.split() for line in lines] == [
-        ["NAME", "LACKS", "NOTES", "KNOWN", "SOURCE", "AGE"],
-        ["hidden", "no-topology", "<none>", "nothing", "none", "<none>"],
-    ]
-
-
-def test_nodes_are_selected_by_label(run: Run, cluster_file: Path) -> None:
-    cluster = json.loads(cluster_file.read_text())
-    [big] = [each for each in cluster["items"] if (each["kind"], each["metadata"]["name"]) == ("Node", "big")]
-    big["metadata"]["labels"] = {"pool": "a"}
-    cluster_file.write_text(json.dumps(cluster))
-
-    selected = run("doctor", "-l", "pool=a", "--snapshot", cluster_file, "-o", "json").stdout
-    assert [node["name"] for node in json.loads(selected)] == ["big"]
+    assert [node["name"] for node in cli.json("doctor", "-l", "pool=a", "--snapshot", path)] == ["a"]
+    assert cli("doctor", "node/b", "--snapshot", path).stdout.startswith("1 of 1 node lacks something")

@@ -1,24 +1,20 @@
-"""snapshot: a file with everything, from a cluster that answers."""
+"""snapshot: a file of what a cluster answers."""
 
 import gzip
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from click.testing import Result
 
 from kubectl_numa.commands.snapshot import contents
 from numalign.kube.decode import shapes
 from numalign.shapes import KnownShape, RememberedShapes, shape
+from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi
 from tests.worlds.notation import node
 
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/zz-numalign"
-
-Run = Callable[..., Result]
+NODES = ("big", "small", "hidden")
 
 
 def configz(node: str) -> str:
@@ -26,149 +22,140 @@ def configz(node: str) -> str:
 
 
 @pytest.fixture
-def kubelets(objects: dict[str, Any]) -> dict[str, Any]:
-    """What kubelets answer, by path."""
-    objects[configz("big")] = {"kubeletconfig": {"cpuManagerPolicy": "static", "staticPodPath": "/secret"}}
-    return objects
+def kubelets(api: ReadOnlyApi) -> ReadOnlyApi:
+    """An API server that passes on what kubelets answer; that of `big` has more than is written."""
+    configurations = {name: {"kubeletconfig": {}} for name in NODES}
+    configurations["big"] = {"kubeletconfig": {"cpuManagerPolicy": "static", "staticPodPath": "/secret"}}
+    api.objects |= {configz(name): document for name, document in configurations.items()}
+    return api
 
 
 @pytest.mark.parametrize("name", ["cluster.json", "cluster.json.gz"])
-def test_what_is_written_can_be_read_again(run: Run, api_server: Path, tmp_path: Path, name: str) -> None:
-    path = tmp_path / "out" / name
-    path.parent.mkdir()
-    result = run("snapshot", "-o", path, "--kubeconfig", api_server)
+def test_a_written_file_can_be_read_again(cli: Cli, api: ReadOnlyApi, name: str) -> None:
+    path = cli.folder / name
+    result = cli("snapshot", "-o", path, "--kubeconfig", api.kubeconfig)
+    data = path.read_bytes()
+
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == f"{path}: 3 Node, 2 NodeResourceTopology, 4 Namespace\n"
-    data = path.read_bytes()
     assert json.loads(gzip.decompress(data) if name.endswith(".gz") else data)["kind"] == "List"
-    listed = json.loads(run("nodes", "--snapshot", path, "-o", "json").stdout)
-    assert [node["name"] for node in listed] == ["big", "small", "hidden"]
+    assert [node["name"] for node in cli.json("nodes", "--snapshot", path)] == [*NODES]
 
 
-def test_shapes_that_may_not_be_seen_are_told_of(
-    run: Run, api_server: Path, refusals: dict[str, str]
-) -> None:
-    refusals[CONFIGURATION] = "403 Forbidden"
-    result = run("snapshot", "--kubeconfig", api_server)
+def test_unreadable_remembered_shapes_are_skipped(cli: Cli, api: ReadOnlyApi) -> None:
+    api.failures[CONFIGURATION] = 403
+    result = cli("snapshot", "--kubeconfig", api.kubeconfig)
+
     assert result.exit_code == 0
     assert "skipped: ConfigMap numalign-shapes: not allowed to read Validating" in result.stderr
 
 
-def test_shapes_that_are_remembered_are_in_it(
-    run: Run, api_server: Path, objects: dict[str, Any], tmp_path: Path
-) -> None:
-    known = shape.of(node("cpu=8 mem=8Gi", policy="restricted"))
-    seen = KnownShape(known, seen=time.time() - 7200)
+def test_remembered_shapes_are_written(cli: Cli, api: ReadOnlyApi) -> None:
+    gone = KnownShape(shape.of(node("cpu=8 mem=8Gi", policy="restricted")), seen=time.time() - 7200)
     hook = {"name": "w", "clientConfig": {"service": {"name": "numalign", "namespace": "numa"}}}
-    objects[CONFIGURATION] = {"metadata": {"name": "zz-numalign"}, "webhooks": [hook]}
-    objects[f"/api/v1/namespaces/numa/configmaps/{shapes.NAME}"] = {
-        "data": shapes.encode(RememberedShapes((seen,)))
-    }
-    path = tmp_path / "cluster.json"
+    api.objects[CONFIGURATION] = {"metadata": {"name": "zz-numalign"}, "webhooks": [hook]}
+    data = {"data": shapes.encode(RememberedShapes((gone,)))}
+    api.objects[f"/api/v1/namespaces/numa/configmaps/{shapes.NAME}"] = data
+    path = cli.folder / "cluster.json"
+    cli.text("snapshot", "--kubeconfig", api.kubeconfig, "-o", path)
 
-    assert run("snapshot", "--kubeconfig", api_server, "-o", path).exit_code == 0
-    page = run("nodes", "--snapshot", path).stdout
-    assert "restricted, scope container  remembered, last seen 2 h ago\n" in page
-    assert "remembered" not in run("nodes", "--snapshot", path, "--remember-shapes", "1h").stdout
-
-
-def test_standard_output_is_the_default(run: Run, api_server: Path) -> None:
-    result = run("snapshot", "--with-pods", "--kubeconfig", api_server)
-    kinds = {item["kind"] for item in json.loads(result.stdout)["items"]}
-    assert kinds == {"Node", "NodeResourceTopology", "Namespace", "Pod"}
+    line = "restricted, scope container  remembered, last seen 2 h ago\n"
+    assert line in cli.text("nodes", "--snapshot", path)
+    assert "remembered" not in cli.text("nodes", "--snapshot", path, "--remember-shapes", "1h")
 
 
-def test_kubelets_tell_their_configurations(
-    run: Run, api_server: Path, kubelets: dict[str, Any], tmp_path: Path
-) -> None:
-    kubelets.update({configz(node): {"kubeletconfig": {}} for node in ("small", "hidden")})
-    path = tmp_path / "cluster.json"
-    result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", api_server, "-o", path)
-    assert result.exit_code == 0
-    assert result.stderr.endswith(", 4 Namespace, 3 KubeletConfiguration\n")
+def test_objects_go_to_standard_output(cli: Cli, api: ReadOnlyApi) -> None:
+    words = ("snapshot", "--kubeconfig", api.kubeconfig)
+    kinds = {"Node", "NodeResourceTopology", "Namespace"}
+
+    assert {item["kind"] for item in json.loads(cli.text(*words))["items"]} == kinds
+    assert {item["kind"] for item in json.loads(cli.text(*words, "--with-pods"))["items"]} == {*kinds, "Pod"}
+
+
+def test_kubelet_configurations_are_written(cli: Cli, kubelets: ReadOnlyApi) -> None:
+    path = cli.folder / "cluster.json"
+    result = cli("snapshot", "--with-kubelet-configs", "--kubeconfig", kubelets.kubeconfig, "-o", path)
     items = json.loads(path.read_bytes())["items"]
+
+    assert (result.exit_code, result.stderr.endswith(", 4 Namespace, 3 KubeletConfiguration\n")) == (0, True)
     assert next(item for item in items if item["kind"] == "KubeletConfiguration") == {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "metadata": {"name": "big"},
         "cpuManagerPolicy": "static",
     }
-    assert run("nodes", "--snapshot", path).stderr == ""
+    assert cli("nodes", "--snapshot", path).stderr == ""
 
 
-def test_options_that_a_kubelet_cannot_have_leave_the_rest_of_its_configuration_readable(
-    run: Run, api_server: Path, kubelets: dict[str, Any], tmp_path: Path
-) -> None:
-    told = {"prefer-blue": "true", "numa-allocation-strategy": "none", "numa-score-weights": "cpu"}
-    kubelets[configz("small")] = {
-        "kubeletconfig": {"topologyManagerPolicy": "best-effort", "topologyManagerPolicyOptions": told}
-    }
-    kubelets[configz("hidden")] = {"kubeletconfig": {}}
-    path = tmp_path / "cluster.json"
-    written = run("snapshot", "--with-kubelet-configs", "--kubeconfig", api_server, "-o", path)
-    assert "skipped" not in written.stderr
-
-    [small] = json.loads(run("doctor", "small", "--snapshot", path, "-o", "json").stdout)
-    found = [(each["finding"], each["detail"]) for each in small["findings"] if "option" in each["finding"]]
+def test_impossible_options_leave_a_configuration_readable(cli: Cli, kubelets: ReadOnlyApi) -> None:
+    options = {"prefer-blue": "true", "numa-allocation-strategy": "none", "numa-score-weights": "cpu"}
+    configuration = {"topologyManagerPolicy": "best-effort", "topologyManagerPolicyOptions": options}
+    kubelets.objects[configz("small")] = {"kubeletconfig": configuration}
+    path = cli.folder / "cluster.json"
+    written = cli("snapshot", "--with-kubelet-configs", "--kubeconfig", kubelets.kubeconfig, "-o", path)
+    [small] = cli.json("doctor", "small", "--snapshot", path)
     gate = "TopologyManagerPolicyAlphaOptions"
     lacking = f"no kubelet up to the pre-release 1.38 has it, and needs the feature gate {gate}, which is off"
-    assert found == [
+
+    assert "skipped" not in written.stderr
+    findings = [(each["finding"], each["detail"]) for each in small["findings"]]
+    assert [(kind, detail) for kind, detail in findings if "option" in kind] == [
         ("unknown-option", "numa-score-weights=cpu"),
         ("unknown-option", "prefer-blue"),
         ("unreleased-option", f"numa-allocation-strategy: {lacking}"),
         ("unreleased-option", f"numa-score-weights: {lacking}"),
     ]
-    [node] = json.loads(run("nodes", "small", "--snapshot", path, "-o", "json").stdout)
-    assert node["policy"] == "best-effort"
+    assert cli.json("nodes", "small", "--snapshot", path)[0]["policy"] == "best-effort"
 
 
-def test_kubelets_that_tell_nothing_are_told_of(
-    run: Run, api_server: Path, kubelets: dict[str, Any], refusals: dict[str, str]
-) -> None:
-    kubelets[configz("small")] = {"kubeletconfig": {"cpuManagerPolicy": "ecstatic"}}
-    refusals[configz("hidden")] = "503 Service Unavailable"
-    result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", api_server)
-    found = [item["kind"] for item in json.loads(result.stdout)["items"]]
-    assert (result.exit_code, found.count("KubeletConfiguration")) == (0, 1)
+def test_unreadable_kubelet_configurations_are_skipped(cli: Cli, kubelets: ReadOnlyApi) -> None:
+    kubelets.objects[configz("small")] = {"kubeletconfig": {"cpuManagerPolicy": "ecstatic"}}
+    kubelets.failures[configz("hidden")] = 503
+    result = cli("snapshot", "--with-kubelet-configs", "--kubeconfig", kubelets.kubeconfig)
+    kinds = [item["kind"] for item in json.loads(result.stdout)["items"]]
     small, hidden = sorted(result.stderr.splitlines(), reverse=True)
+
+    assert (result.exit_code, kinds.count("KubeletConfiguration")) == (0, 1)
     assert small.startswith('skipped: KubeletConfiguration small: cpuManagerPolicy: "ecstatic" is not')
     assert hidden.startswith("skipped: KubeletConfiguration hidden: the API server answered 503")
 
 
-def test_who_may_not_ask_kubelets_hears_which_right_is_missing(
-    run: Run, api_server: Path, kubelets: dict[str, Any], refusals: dict[str, str]
-) -> None:
-    kubelets.clear()
-    refusals.update({configz(node): "403 Forbidden" for node in ("big", "small", "hidden")})
-    result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", api_server)
+def test_forbidden_configurations_name_the_missing_right(cli: Cli, api: ReadOnlyApi) -> None:
+    api.failures |= {configz(node): 403 for node in NODES}
+    result = cli("snapshot", "--with-kubelet-configs", "--kubeconfig", api.kubeconfig)
+
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("Error: not allowed to read the configuration of node ")
     assert result.stderr.endswith("a ClusterRole must allow the verb get on nodes/proxy\n")
 
 
-def test_nobody_is_asked_who_was_not_to_be_asked(run: Run, api_server: Path) -> None:
-    result = run("snapshot", "--kubeconfig", api_server)
-    assert "KubeletConfiguration" not in result.stdout
+def test_other_commands_read_the_cluster_too(cli: Cli, api: ReadOnlyApi) -> None:
+    live = ("--kubeconfig", api.kubeconfig)
+    missing = cli("explain", "other", *live)
+
+    assert cli.text("explain", "stored", *live).startswith(
+        "eager/stored requests single-numa-node alignment (namespace default)"
+    )
+    assert (missing.exit_code, missing.stderr[:37]) == (2, "Error: pod eager/other does not exist")
 
 
-def test_other_commands_ask_the_cluster_too(run: Run, api_server: Path) -> None:
-    result = run("explain", "stored", "--kubeconfig", api_server)
-    assert result.stdout.startswith("eager/stored requests single-numa-node alignment (namespace default)")
-    missing = run("explain", "nobody", "--kubeconfig", api_server)
-    assert missing.exit_code == 2
-    assert missing.stderr.startswith("Error: pod eager/nobody does not exist")
-
-
-def test_a_cluster_that_does_not_answer_is_told(run: Run, api_server: Path) -> None:
-    text = api_server.read_text()
-    broken = yaml.safe_load(text)
+def test_an_unreachable_cluster_is_an_error(cli: Cli, api: ReadOnlyApi) -> None:
+    broken = yaml.safe_load(api.kubeconfig.read_text())
     broken["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
-    api_server.write_text(yaml.safe_dump(broken))
-    result = run("snapshot", "--kubeconfig", api_server)
+    result = cli("snapshot", "--kubeconfig", cli.write("broken", broken))
+
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: http://127.0.0.1:1 cannot be reached: ")
 
 
-def test_contents_in_words() -> None:
-    assert contents({"items": [{"kind": "Node"}] * 1523}) == "1,523 Node"
-    assert contents({"items": []}) == "nothing"
+def test_an_unwritable_place_is_an_error(cli: Cli, api: ReadOnlyApi) -> None:
+    result = cli("snapshot", "-o", cli.folder, "--kubeconfig", api.kubeconfig)
+
+    assert (result.exit_code, "Traceback" in result.output) == (2, False)
+
+
+@pytest.mark.parametrize(
+    ("items", "words"), [([{"kind": "Node"}] * 1523, "1,523 Node"), ([], "nothing")], ids=["many", "none"]
+)
+def test_contents_are_counted_by_kind(items: list[object], words: str) -> None:
+    assert contents({"items": items}) == words

@@ -1,57 +1,43 @@
-"""version: what runs here and in the cluster."""
+"""version: which versions run here and in the cluster."""
 
-import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-import pytest
 import yaml
-from click.testing import Result
 
 from numalign.runtime import about
-
-Run = Callable[..., Result]
-Objects = dict[str, Any]
+from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi
+from tests.worlds.objects import Json
 
 OURS = about.version()
+IMAGE = f"registry:5000/numalign:{OURS}"
 
 
-def pod(program: str, image: str, *, ready: bool = True, **labels: str) -> dict[str, Any]:
+def component(program: str, image: str, *, ready: bool = True) -> Json:
     """A pod of ours."""
-    component = {"app.kubernetes.io/name": "numalign", "app.kubernetes.io/component": program}
+    labels = {"app.kubernetes.io/name": "numalign", "app.kubernetes.io/component": program}
     return {
-        "metadata": {"namespace": "numa", "name": program, "labels": {**component, **labels}},
+        "metadata": {"namespace": "numa", "name": program, "labels": labels},
         "spec": {"containers": [{"name": "beside", "image": "x:9"}, {"name": program, "image": image}]},
         "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
     }
 
 
-@pytest.fixture
-def installed(objects: Objects) -> Callable[..., Objects]:
-    """A cluster with these pods of ours."""
-
-    def of(*pods: dict[str, Any]) -> Objects:
-        objects["/version"] = {"gitVersion": "v1.34.2"}
-        objects["/api/v1/pods"] = {"items": [*pods]}
-        return objects
-
-    return of
+def installed(api: ReadOnlyApi, *pods: Json) -> tuple[object, ...]:
+    """Return the words that print the versions of a cluster with these pods."""
+    api.objects |= {"/version": {"gitVersion": "v1.34.2"}, "/api/v1/pods": {"items": [*pods]}}
+    return ("version", "--kubeconfig", api.kubeconfig)
 
 
-def test_the_client_alone_asks_nobody(run: Run) -> None:
-    assert run("version", "--client").stdout == f"client      {OURS}\n"
+def test_client_alone_needs_no_cluster(cli: Cli) -> None:
+    assert cli.text("version", "--client") == f"client      {OURS}\n"
+    assert cli("version").stdout == f"client      {OURS}\n"
 
 
-def test_every_program_says_its_version_and_how_many_pods_are_ready(
-    run: Run, api_server: Path, installed: Callable[..., Objects]
-) -> None:
-    image = f"registry:5000/numalign:{OURS}"
-    installed(
-        pod("webhook", image), pod("webhook", image, ready=False), pod("scheduler", "kube-scheduler:v1.34.2")
+def test_programs_have_their_version_and_ready_pods(cli: Cli, api: ReadOnlyApi) -> None:
+    pods = (
+        component("webhook", IMAGE),
+        component("webhook", IMAGE, ready=False),
+        component("scheduler", "kube-scheduler:v1.34.2"),
     )
-
-    result = run("version", "--kubeconfig", api_server)
+    result = cli(*installed(api, *pods))
 
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
@@ -62,89 +48,52 @@ def test_every_program_says_its_version_and_how_many_pods_are_ready(
     )
 
 
-def test_programs_read_the_same(run: Run, api_server: Path, installed: Callable[..., Objects]) -> None:
-    installed(pod("agent", f"numalign:{OURS}@sha256:abc"))
-    expected = {
-        "client": OURS,
-        "kubernetes": "v1.34.2",
-        "programs": [
-            {
-                "program": "agent",
-                "namespace": "numa",
-                "version": OURS,
-                "image": f"numalign:{OURS}@sha256:abc",
-                "pods": 1,
-                "ready": 1,
-            }
-        ],
-        "skew": [],
-    }
+def test_json_and_yaml_have_the_same_versions(cli: Cli, api: ReadOnlyApi) -> None:
+    image = f"numalign:{OURS}@sha256:abc"
+    words = installed(api, component("agent", image))
+    agent = {"program": "agent", "namespace": "numa", "version": OURS, "image": image, "pods": 1, "ready": 1}
+    expected = {"client": OURS, "kubernetes": "v1.34.2", "programs": [agent], "skew": []}
 
-    assert json.loads(run("version", "--kubeconfig", api_server, "-o", "json").stdout) == expected
-    assert yaml.safe_load(run("version", "--kubeconfig", api_server, "-o", "yaml").stdout) == expected
+    assert cli.json(*words) == expected
+    assert yaml.safe_load(cli.text(*words, "-o", "yaml")) == expected
 
 
-def test_programs_of_several_versions_are_warned_of(
-    run: Run, api_server: Path, installed: Callable[..., Objects]
-) -> None:
-    installed(pod("webhook", "numalign:1.0"), pod("agent", "numalign:0.9"))
+def test_differing_versions_are_warned_of(cli: Cli, api: ReadOnlyApi) -> None:
+    several = cli(*installed(api, component("webhook", "numalign:1.0"), component("agent", "numalign:0.9")))
+    assert (several.exit_code, several.stderr) == (
+        0,
+        (
+            "warning: versions differ in the cluster (agent 0.9, webhook 1.0):"
+            " run the same version of all programs\n"
+        ),
+    )
 
-    result = run("version", "--kubeconfig", api_server)
-
-    assert result.exit_code == 0
-    assert result.stderr == (
-        "warning: versions differ in the cluster (agent 0.9, webhook 1.0):"
-        " run the same version of all programs\n"
+    assert cli(*installed(api, component("webhook", "numalign:99"))).stderr == (
+        f"warning: this program has version {OURS}, but the cluster runs others (webhook 99)\n"
     )
 
 
-def test_a_client_of_another_version_is_warned_of(
-    run: Run, api_server: Path, installed: Callable[..., Objects]
-) -> None:
-    installed(pod("webhook", "numalign:99"))
-
-    said = run("version", "--kubeconfig", api_server).stderr
-
-    assert said == f"warning: this program has version {OURS}, but the cluster runs others (webhook 99)\n"
-
-
-def test_of_an_image_without_a_tag_the_workload_says_the_version(
-    run: Run, api_server: Path, installed: Callable[..., Objects]
-) -> None:
+def test_without_a_tag_the_workload_gives_the_version(cli: Cli, api: ReadOnlyApi) -> None:
+    image = "numalign@sha256:abc"
+    words = installed(api, component("agent", image), component("scorer", image))
     labels = {f"app.kubernetes.io/{key}": value for key, value in (("component", "agent"), ("version", OURS))}
-    objects = installed(pod("agent", "numalign@sha256:abc"), pod("scorer", "numalign@sha256:abc"))
-    objects["/apis/apps/v1/daemonsets"] = {"items": [{"metadata": {"namespace": "numa", "labels": labels}}]}
+    api.objects["/apis/apps/v1/daemonsets"] = {
+        "items": [{"metadata": {"namespace": "numa", "labels": labels}}]
+    }
+    text = cli.text(*words)
 
-    said = run("version", "--kubeconfig", api_server).stdout
-
-    assert f"agent       {OURS}  1 pod in numa, all ready\n" in said
-    assert "scorer      unknown  1 pod in numa, all ready\n" in said
+    assert f"agent       {OURS}  1 pod in numa, all ready\n" in text
+    assert "scorer      unknown  1 pod in numa, all ready\n" in text
 
 
-def test_who_may_not_see_pods_hears_the_rest(
-    run: Run, api_server: Path, installed: Callable[..., Objects], refusals: dict[str, str]
-) -> None:
-    installed()
-    refusals["/api/v1/pods"] = "403 Forbidden"
+def test_forbidden_pods_leave_the_other_versions(cli: Cli, api: ReadOnlyApi) -> None:
+    words = installed(api)
+    api.failures["/api/v1/pods"] = 403
+    result = cli(*words)
 
-    result = run("version", "--kubeconfig", api_server)
-
-    assert result.exit_code == 0
-    assert result.stdout == f"client      {OURS}\nkubernetes  v1.34.2\n"
+    assert (result.exit_code, result.stdout) == (0, f"client      {OURS}\nkubernetes  v1.34.2\n")
     assert result.stderr.startswith("programs in the cluster: unknown: not allowed to read the pods of")
 
 
-def test_where_nothing_is_installed_that_is_said(
-    run: Run, api_server: Path, installed: Callable[..., Objects]
-) -> None:
-    installed()
-
-    assert "numalign does not run in this cluster" in run("version", "--kubeconfig", api_server).stdout
-
-
-def test_a_cluster_that_is_not_there_is_told_beside_the_client(run: Run) -> None:
-    result = run("version")
-
-    assert result.exit_code == 2
-    assert result.stdout == f"client      {OURS}\n"
-    assert "there is no kubeconfig at /nowhere/config" in result.stderr
+def test_a_cluster_without_numalign_is_reported(cli: Cli, api: ReadOnlyApi) -> None:
+    assert "numalign does not run in this cluster" in cli.text(*installed(api))
