@@ -92,6 +92,7 @@ def test_json_has_an_outcome_for_each_pod(cli: Cli) -> None:
         {"rule": rule, "outcome": "pass", "message": None} for rule in ("aligned", "admitted-today")
     ]
     assert by_name["loose"]["refusal"] == ENFORCED
+    assert by_name["good"]["owner"] == {"kind": "ReplicaSet", "name": "web"}
 
 
 # the pods beside one without intent, the exit code, and what the text contains
