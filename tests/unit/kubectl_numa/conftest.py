@@ -1,7 +1,7 @@
 """The program in a pipe, and the small cluster in a file or on an API server."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -156,6 +156,3 @@ def kubeconfig(path: Path, server: str = "http://127.0.0.1:1", **namespaces: str
     }
     path.write_text(yaml.safe_dump(document))
     return str(path)
-
-
-Write = Callable[..., Path]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,12 @@ class AnsweringApi:
     calls: list[tuple[str, Json, Sequence[tuple[str, str]]]] = field(default_factory=list)
 
     async def create(
-        self, path: str, body: Json, query: Sequence[tuple[str, str]] = (), *, what: str
+        self,
+        path: str,
+        body: Any,  # noqa: ANN401  a manifest
+        query: Sequence[tuple[str, str]] = (),
+        *,
+        what: str,
     ) -> object:
         assert "namespace team" in what
         policy = body["metadata"]["annotations"][POLICY]

@@ -11,7 +11,6 @@ from kubectl_numa.explanation import Explanation
 from kubectl_numa.questions import ClusterView
 from numalign.cache.admission import waits_text
 from numalign.decision.doubts import Doubt
-from numalign.decision.scoring import Strategy
 from numalign.kube.decode.scheduling import REQUIRED
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy
@@ -27,11 +26,10 @@ def explained(
     container: str,
     *,
     spec: dict[str, Any] | None = None,
-    strategy: Strategy = Strategy.LEAST_NUMA_NODES,
 ) -> Explanation:
     pod = with_spec(raw(container, policy=SINGLE), **(spec or {}))
     decided = cluster.decide(pod, name="pod", namespace="default")
-    return explanation.explain(decided, cluster, state(cluster), strategy=strategy)
+    return explanation.explain(decided, cluster, state(cluster))
 
 
 @pytest.mark.parametrize(
@@ -189,13 +187,6 @@ def test_a_missing_operating_system_is_named() -> None:
     windows = explained(view(linux), "cpu=4 mem=1Gi", spec={"os": {"name": "windows"}})
 
     assert "no node has the operating system windows" in windows.warnings
-
-
-@pytest.mark.parametrize("strategy", Strategy)
-def test_every_strategy_gives_a_score(cluster: ClusterView, strategy: Strategy) -> None:
-    answers = explained(cluster, "cpu=8 mem=4Gi", strategy=strategy).answers
-
-    assert all(answer.score is not None and 0 <= answer.score <= 100 for answer in answers)
 
 
 def test_json_has_all_facts(cluster: ClusterView) -> None:

@@ -135,9 +135,3 @@ def test_no_node_is_eligible_because_of(spec: dict[str, Any], reason: str | None
 
     assert cluster.kept_away(decision) == reason
     assert view().kept_away(decision) is None
-
-
-def test_a_snapshot_becomes_a_cluster(cluster: ClusterView) -> None:
-    assert [node.name for node in cluster.snapshot.nodes] == ["big", "small"]
-    assert (cluster.snapshot.unknown, [*cluster.snapshot.bare]) == (("hidden",), ["hidden"])
-    assert cluster.policies.rules["closed"].disabled

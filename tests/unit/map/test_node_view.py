@@ -1,6 +1,4 @@
-"""A node from inside: which pod holds what, what was predicted beside what was observed, whose names show."""
-
-from collections.abc import Callable
+"""The view of a node: what each pod holds, the prediction and the observation, and hidden names."""
 
 import pytest
 
@@ -9,10 +7,11 @@ from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.ledger.model import Source
 from numalign.map.pods_on_node import everybody
 from numalign.map.state import MapState
-from numalign.map.views import CpuBox, CpuUse, HeldInZones, NodeView
+from numalign.map.views import CpuBox, CpuUse, HeldInZones, NodeView, Visible
 from numalign.model.machine import read_list
+from numalign.model.placement import Held
+from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, SINGLE, Scorer, on, raw, running, uid
 from tests.worlds.notation import GPU, bag, machine
-from tests.worlds.scorer import EMPTY, FOUR, HALF, SINGLE, Scorer, on, raw, running, uid
 
 TWO_SOCKETS = machine(
     "cpu=0-3,8-11 mem=16Gi",
@@ -32,132 +31,107 @@ def scorer() -> Scorer:
     return Scorer()
 
 
-async def view(scorer: Scorer, visible: Callable[[str], bool] = everybody) -> NodeView:
-    """The view of node a."""
+async def view(scorer: Scorer, visible: Visible = everybody) -> NodeView:
     made = await MapState(scorer.state).node("a", visible)
     assert made
     return made
 
 
-def uses(made: NodeView) -> dict[int, CpuBox]:
-    """All CPUs of a node, by id."""
+def cpus(made: NodeView) -> dict[int, CpuBox]:
+    """All CPUs of a node, by ID."""
     zones = (zone for socket in made.sockets for zone in socket.zones)
     cores = (core for zone in zones for cache in zone.caches for core in cache.cores)
     return {cpu.id: cpu for core in cores for cpu in core.cpus}
 
 
-async def test_a_node_without_topology_and_one_that_is_not_there_have_no_view(scorer: Scorer) -> None:
-    await scorer.know({}, unknown=["x"])
+async def test_a_node_without_topology_has_no_view(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY}, unknown=["x"])
+    scorer.see(running(on("a", raw(FOUR))))
     shown = MapState(scorer.state)
 
-    assert await shown.node("x", everybody) is None
-    assert await shown.node("y", everybody) is None
+    assert [await shown.node(name, everybody) for name in "xy"] == [None, None]
+    assert shown.namespaces_on("a") == {"team"}
 
 
-async def test_where_only_amounts_are_known_there_are_zones_with_devices_and_no_cpus(scorer: Scorer) -> None:
+async def test_a_node_of_amounts_has_zones_without_cpus(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
-
     made = await view(scorer)
+    [socket] = made.sockets
 
-    (socket,) = made.sockets
     assert (made.machine_known, socket.id) == (False, None)
-    assert [zone.use.name for zone in socket.zones] == ["node-0", "node-1"]
-    assert [zone.caches for zone in socket.zones] == [(), ()]
-    assert [[(box.resource, box.total, box.free) for box in zone.devices] for zone in socket.zones] == [
-        [(GPU, 2, 2)],
-        [(GPU, 2, 2)],
-    ]
+    assert [(zone.use.name, zone.caches) for zone in socket.zones] == [("node-0", ()), ("node-1", ())]
+    assert [[(box.resource, box.total, box.free) for box in zone.devices] for zone in socket.zones] == (
+        [[(GPU, 2, 2)]] * 2
+    )
 
 
-async def test_sockets_zones_caches_cores_and_cpus_are_nested(scorer: Scorer) -> None:
+async def test_sockets_have_zones_caches_cores_and_cpus(scorer: Scorer) -> None:
     await scorer.know({"a": TWO_SOCKETS})
-
     made = await view(scorer)
+    [cache] = made.sockets[0].zones[0].caches
 
     assert made.machine_known
     assert [(socket.id, [zone.use.id for zone in socket.zones]) for socket in made.sockets] == [
         (0, [0]),
         (1, [1]),
     ]
-    (cache,) = made.sockets[0].zones[0].caches
     assert [(core.id, [cpu.id for cpu in core.cpus]) for core in cache.cores] == [
-        (0, [0, 8]),
-        (1, [1, 9]),
-        (2, [2, 10]),
-        (3, [3, 11]),
+        (number, [number, number + 8]) for number in range(4)
     ]
 
 
-async def test_each_cpu_is_free_reserved_or_some_pods(scorer: Scorer) -> None:
+async def test_each_cpu_is_free_reserved_or_of_a_pod(scorer: Scorer) -> None:
     await scorer.know({"a": TWO_SOCKETS}, placements={"a": {uid("web"): ONE_CORE}})
     scorer.see(running(on("a", raw("cpu=2 mem=1Gi gpu=1"))))
-
     made = await view(scorer)
+    states = {cpu: box.state for cpu, box in cpus(made).items()}
+    zones = [socket.zones[0] for socket in made.sockets]
 
-    states = {cpu: box.state for cpu, box in uses(made).items()}
     assert {cpu for cpu, state in states.items() if state is CpuUse.RESERVED} == {0, 8}
     assert {cpu for cpu, state in states.items() if state is CpuUse.HELD} == {1, 9}
     assert {state for cpu, state in states.items() if cpu not in {0, 8, 1, 9}} == {CpuUse.FREE}
-    assert uses(made)[9].pod == 0
-    assert (made.pods[0].name, made.pods[0].cpus) == ("web", read_list("1,9"))
-    assert made.sockets[0].zones[0].pods == (0,)
-    assert made.sockets[1].zones[0].pods == ()
-    assert [box.free for box in made.sockets[0].zones[0].devices] == [1]
+    assert (cpus(made)[9].pod, made.pods[0].name, made.pods[0].cpus) == (0, "web", read_list("1,9"))
+    assert [zone.pods for zone in zones] == [(0,), ()]
+    assert [box.free for box in zones[0].devices] == [1]
 
 
-async def test_what_was_predicted_stands_beside_what_was_observed(scorer: Scorer) -> None:
+async def test_prediction_and_observation_are_both_shown(scorer: Scorer) -> None:
     elsewhere = ObservedPlacement({("node-1",): bag("cpu=4 mem=1Gi gpu=1")}, 0)
     await scorer.know({"a": EMPTY}, placements={"a": {uid("web"): elsewhere}})
     scorer.see(running(on("a", raw(FOUR), record=HALF)))
-
-    (pod,) = (await view(scorer)).pods
-
+    [pod] = (await view(scorer)).pods
     amounts = bag("cpu=4 mem=1Gi gpu=1")
+
     assert pod.predicted == (HeldInZones(("node-0",), amounts),)
     assert pod.observed == pod.held == (HeldInZones(("node-1",), amounts),)
     assert (pod.agrees, pod.source, pod.aligned) == (False, Source.KUBELET, True)
 
 
-async def test_of_a_pod_that_nobody_looked_at_nothing_is_said(scorer: Scorer) -> None:
+@pytest.mark.parametrize("record", [None, [{"zones": ["node-7"], "amount": {"cpu": "4"}}]])
+async def test_an_unobserved_pod_has_no_placement(
+    scorer: Scorer, record: list[dict[str, object]] | None
+) -> None:
     await scorer.know({"a": EMPTY})
-    scorer.see(running(on("a", raw(FOUR))))
-
-    (pod,) = (await view(scorer)).pods
+    scorer.see(running(on("a", raw(FOUR), record=record)))
+    [pod] = (await view(scorer)).pods
 
     assert (pod.predicted, pod.observed, pod.held, pod.agrees, pod.cpus) == (None, None, (), None, None)
     assert (pod.judgement, pod.aligned) == (Judgement.NOT_OBSERVED, None)
     assert pod.why == "no agent reported what it holds"
 
 
-async def test_a_claim_of_zones_that_are_not_there_is_not_shown(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-    claim = [{"zones": ["node-7"], "amount": {"cpu": "4"}}]
-    scorer.see(running(on("a", raw(FOUR), record=claim)))
-
-    (pod,) = (await view(scorer)).pods
-
-    assert (pod.predicted, pod.observed) == (None, None)
-
-
-async def test_pods_that_may_not_be_seen_keep_what_they_hold_and_stand_last(scorer: Scorer) -> None:
+async def test_hidden_pods_come_last_without_names(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
     for name, namespace in (("aaa", "hidden"), ("zzz", "team")):
         scorer.see(running(on("a", raw(FOUR, name=name, namespace=namespace), record=HALF)))
-
     seen, unseen = (await view(scorer, lambda namespace: namespace == "team")).pods
 
     assert (seen.namespace, seen.name, seen.uid, seen.hidden) == ("team", "zzz", uid("zzz"), False)
-    assert (unseen.namespace, unseen.name, unseen.uid, unseen.owner, unseen.hidden) == (
-        None,
-        None,
-        None,
-        None,
-        True,
-    )
-    assert unseen.held == seen.held
+    assert [unseen.namespace, unseen.name, unseen.uid, unseen.owner] == [None] * 4
+    assert (unseen.hidden, unseen.held) == (True, seen.held)
 
 
-async def test_how_hidden_pods_are_called_does_not_order_them() -> None:
+async def test_order_of_hidden_pods_does_not_depend_on_names() -> None:
     orders = []
     for small, large in (("a", "b"), ("b", "a")):
         other = Scorer()
@@ -169,49 +143,33 @@ async def test_how_hidden_pods_are_called_does_not_order_them() -> None:
     assert orders[0] == orders[1]
 
 
-async def test_why_a_hidden_pod_is_misaligned_names_no_container(scorer: Scorer) -> None:
-    spread = ObservedPlacement({("node-0",): bag("cpu=8"), ("node-1",): bag("cpu=8")}, 0)
-    await scorer.know({"a": EMPTY}, placements={"a": {uid("web"): spread}})
-    scorer.see(running(on("a", raw("cpu=16 mem=1Gi"))))
-
-    (named,), (hidden,) = (await view(scorer)).pods, (await view(scorer, lambda _: False)).pods
-
-    assert (named.judgement, hidden.judgement) == (Judgement.MISALIGNED,) * 2
-    assert named.why.startswith('container "c0" holds')
-    assert hidden.why.startswith("the pod holds")
-
-
-async def test_a_pod_that_is_aligned_in_part_says_why_and_a_hidden_one_names_no_container(
-    scorer: Scorer,
+@pytest.mark.parametrize(
+    ("container", "zones", "aligned", "named", "hidden"),
+    [
+        ("cpu=16 mem=1Gi", ("cpu=8", "cpu=8"), False, 'container "c0" holds', "the pod holds"),
+        ("cpu=500m gpu=1", ("gpu=1",), True, 'container "c0" sets no memory limit', "cpu is not pinned"),
+    ],
+    ids=["misaligned", "aligned in part"],
+)
+async def test_reasons_of_hidden_pods_name_no_container(  # noqa: PLR0913  the columns
+    scorer: Scorer, container: str, zones: tuple[str, ...], named: str, hidden: str, *, aligned: bool
 ) -> None:
-    device = ObservedPlacement({("node-0",): bag("gpu=1")}, 0)
-    await scorer.know({"a": EMPTY}, placements={"a": {uid("web"): device}})
-    scorer.see(running(on("a", raw("cpu=500m gpu=1"))))
+    placement: Held = {(f"node-{at}",): bag(amount) for at, amount in enumerate(zones)}
+    await scorer.know({"a": EMPTY}, placements={"a": {uid("web"): ObservedPlacement(placement, 0)}})
+    scorer.see(running(on("a", raw(container))))
+    [shown], [nameless] = (await view(scorer)).pods, (await view(scorer, lambda _: False)).pods
 
-    (named,), (hidden,) = (await view(scorer)).pods, (await view(scorer, lambda _: False)).pods
-
-    assert (named.aligned, named.extent, named.not_pinned) == (True, "devices only", ("cpu",))
-    assert named.why.endswith('because container "c0" sets no memory limit (the pod is Burstable)')
-    assert (hidden.extent, hidden.why) == (
-        "devices only",
-        f"{SINGLE} applies to {GPU} only: cpu is not pinned",
-    )
+    assert (shown.aligned, nameless.aligned) == (aligned, aligned)
+    assert shown.extent == nameless.extent == ("devices only" if aligned else "")
+    assert (named in shown.why, hidden in nameless.why, "c0" in nameless.why) == (True, True, False)
 
 
-async def test_who_looks_is_told_which_namespaces_matter(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY, "b": EMPTY})
-    scorer.see(running(on("a", raw(FOUR))), running(on("b", raw(FOUR, name="x", namespace="other"))))
-
-    assert MapState(scorer.state).namespaces_on("a") == {"team"}
-
-
-async def test_where_ids_are_not_known_no_cpu_is_called_free(scorer: Scorer) -> None:
-    """A pod holds nobody knows what, so what is free is known in amounts only."""
+async def test_without_cpu_ids_no_cpu_is_free(scorer: Scorer) -> None:
+    """A pod holds unknown CPUs, so only amounts of free ones are known."""
     await scorer.know({"a": TWO_SOCKETS})
     scorer.see(running(on("a", raw("cpu=2 mem=1Gi gpu=1"))))
-
     made = await view(scorer)
 
-    assert {box.state for box in uses(made).values()} == {CpuUse.RESERVED, CpuUse.UNKNOWN}
+    assert {box.state for box in cpus(made).values()} == {CpuUse.RESERVED, CpuUse.UNKNOWN}
     assert not made.exact
-    assert {box.free for zone in made.sockets[0].zones for box in zone.devices} == {None}
+    assert {box.free for socket in made.sockets for box in socket.zones[0].devices} == {None}

@@ -1,4 +1,4 @@
-"""The fleet as things change: what a tile says, which nodes changed when, and what is made anew for it."""
+"""The fleet as things change: conditions of tiles, which nodes changed when, and what is built again."""
 
 from dataclasses import replace
 
@@ -13,9 +13,7 @@ from numalign.map.state import MapState
 from numalign.map.views import Condition, Fleet, FleetQuery, NodeTile
 from numalign.model.attributes import Attributes
 from numalign.model.intent import Policy
-from numalign.model.node import Node
-from tests.worlds.notation import GPU, bag, node
-from tests.worlds.scorer import (
+from tests.unit.scorer.conftest import (
     BOTH,
     EMPTY,
     FOUR,
@@ -28,8 +26,8 @@ from tests.worlds.scorer import (
     running,
     snapshot,
     uid,
-    wall,
 )
+from tests.worlds.notation import GPU, bag, node
 
 ALL = FleetQuery()
 
@@ -45,9 +43,12 @@ def shown(scorer: Scorer) -> MapState:
 
 
 async def tile(shown: MapState, name: str = "a") -> NodeTile:
-    """The tile of a node."""
     every = {tile.name: tile for group in (await shown.fleet(ALL)).groups for tile in group.tiles}
     return every[name]
+
+
+def free_cpus(made: NodeTile) -> list[int]:
+    return [zone.free["cpu"] // 1000 for zone in made.zones]
 
 
 def names(fleet: Fleet) -> list[list[str]]:
@@ -55,106 +56,72 @@ def names(fleet: Fleet) -> list[list[str]]:
     return [[tile.name for tile in group.tiles] for group in fleet.groups]
 
 
-async def test_a_tile_says_what_is_free_by_the_ledger(scorer: Scorer, shown: MapState) -> None:
-    await scorer.know({"a": EMPTY})
+async def test_a_tile_has_free_amounts_of_the_ledger(scorer: Scorer, shown: MapState) -> None:
+    await scorer.know({"a": EMPTY, "b": EMPTY})
     scorer.see(running(on("a", raw(FOUR), record=HALF)))
+    scorer.reserve(raw(FOUR, name="next"), "b")
+    bound, reserved = await tile(shown), await tile(shown, "b")
 
-    made = await tile(shown)
-
-    assert [zone.free["cpu"] for zone in made.zones] == [4000, 8000]
-    assert [zone.used(GPU) for zone in made.zones] == [1, 0]
-    assert [zone.used_share("cpu") for zone in made.zones] == [0.5, 0.0]
-    assert (made.policy, made.basis, made.pods, made.conditions) == (SINGLE, Basis.OBSERVED, 1, frozenset())
-    assert (made.source, made.age(wall(scorer.time))) == (TopologySource.EXPORTER, None)
-
-
-async def test_a_reservation_counts_before_its_pod_is_bound(scorer: Scorer, shown: MapState) -> None:
-    await scorer.know({"a": EMPTY})
-    scorer.reserve(raw(FOUR), "a")
-
-    made = await tile(shown)
-
-    assert [zone.free["cpu"] for zone in made.zones] == [4000, 8000]
-    assert made.pods == 1
+    assert (free_cpus(bound), free_cpus(reserved)) == ([4, 8], [4, 8])
+    assert [zone.used(GPU) for zone in bound.zones] == [1, 0]
+    assert [zone.used_share("cpu") for zone in bound.zones] == [0.5, 0.0]
+    assert (bound.policy, bound.basis, bound.pods, reserved.pods) == (SINGLE, Basis.OBSERVED, 1, 1)
+    assert (bound.source, bound.age(scorer.time.wall())) == (TopologySource.EXPORTER, None)
 
 
-async def test_a_pod_across_zones_makes_its_node_misaligned(scorer: Scorer, shown: MapState) -> None:
+async def test_conditions_of_a_node(scorer: Scorer, shown: MapState) -> None:
     both = ObservedPlacement({("node-0",): bag("cpu=8 gpu=2"), ("node-1",): bag("cpu=8 gpu=2")}, 0)
-    await scorer.know({"a": EMPTY}, placements={"a": {uid("web"): both}})
-    scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4"), record=BOTH)))
-
-    made = await tile(shown)
-
-    assert (made.misaligned, made.conditions) == (1, frozenset({Condition.MISALIGNED}))
-
-
-def ill(made: Node) -> Node:
-    """The node once it has lost a device, cordoned and not ready."""
     lost = node("cpu=8 mem=16Gi gpu=1", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
-    return replace(lost, health=made, attributes=Attributes(cordoned=True, ready=False))
+    ill = replace(lost, health=EMPTY, attributes=Attributes(cordoned=True, ready=False))
+    await scorer.know({"a": EMPTY, "b": ill, "c": EMPTY}, placements={"a": {uid("web"): both}})
+    scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4"), record=BOTH)))
+    misaligned, sick, healthy = [await tile(shown, name) for name in "abc"]
+
+    assert (misaligned.misaligned, misaligned.conditions) == (1, frozenset({Condition.MISALIGNED}))
+    assert sick.conditions == {Condition.CORDONED, Condition.NOT_READY, Condition.LACKING}
+    assert dict(sick.missing) == {GPU: 1}
+    assert healthy.conditions == frozenset()
 
 
-async def test_what_is_wrong_with_a_node_stands_on_its_tile(scorer: Scorer, shown: MapState) -> None:
-    await scorer.know({"a": ill(EMPTY)})
-
-    made = await tile(shown)
-
-    assert made.conditions == {Condition.CORDONED, Condition.NOT_READY, Condition.LACKING}
-    assert dict(made.missing) == {GPU: 1}
-
-
-async def test_an_agent_falls_silent_and_writes_again(scorer: Scorer, shown: MapState) -> None:
-    seen = {"a": wall(scorer.time)}
+async def test_a_silent_agent_becomes_stale(scorer: Scorer, shown: MapState) -> None:
+    seen = {"a": scorer.time.wall()}
     await scorer.state.update_snapshot(replace(snapshot({"a": EMPTY}), observed_at=seen))
     assert (await tile(shown)).conditions == frozenset()
     before = shown.revision
+    # An agent that goes on publishing changes only its age.
+    for _ in range(20):
+        scorer.time.seconds += STALE_SECONDS / 2
+        seen["a"] = scorer.time.wall()
+        assert shown.revision == before
+    assert (await tile(shown)).seen == seen["a"]
 
     scorer.time.seconds += STALE_SECONDS
     assert shown.revision == before
     scorer.time.seconds += 1
-
     assert shown.changed_since(before) == frozenset({"a"})
     assert (await tile(shown)).conditions == {Condition.STALE}
-    seen["a"] = wall(scorer.time)
+    seen["a"] = scorer.time.wall()
     assert (await tile(shown)).conditions == frozenset()
-    assert (await tile(shown)).age(wall(scorer.time)) == 0.0
+    assert (await tile(shown)).age(scorer.time.wall()) == 0.0
 
 
-async def test_an_agent_that_keeps_writing_changes_nothing_but_its_age(
-    scorer: Scorer, shown: MapState
-) -> None:
-    seen = {"a": wall(scorer.time)}
-    await scorer.state.update_snapshot(replace(snapshot({"a": EMPTY}), observed_at=seen))
-    await shown.refresh()
-    before = shown.revision
-
-    for _ in range(20):
-        scorer.time.seconds += STALE_SECONDS / 2
-        seen["a"] = wall(scorer.time)
-        assert shown.revision == before
-
-    assert (await tile(shown)).seen == seen["a"]
-
-
-async def test_what_only_time_changes_is_noticed(scorer: Scorer, shown: MapState) -> None:
-    """A pod of which nobody knows the zones counts everywhere, until the topology surely has it."""
+async def test_passing_time_changes_a_node(scorer: Scorer, shown: MapState) -> None:
+    """A pod of unknown zones counts everywhere, until the topology surely includes it."""
     await scorer.know({"a": EMPTY})
     scorer.see(running(on("a", raw(FOUR, policy=None))))
-    assert [zone.free["cpu"] for zone in (await tile(shown)).zones] == [4000, 4000]
+    assert free_cpus(await tile(shown)) == [4, 4]
     before, until = shown.revision, scorer.reservations.valid_until("a")
 
     scorer.time.seconds = until - 1
     assert shown.revision == before
     scorer.time.seconds = until
-
     assert shown.changed_since(before) == frozenset({"a"})
 
 
-async def test_only_nodes_that_changed_are_made_anew(scorer: Scorer, shown: MapState) -> None:
+async def test_only_changed_nodes_are_built_again(scorer: Scorer, shown: MapState) -> None:
     await scorer.know({"a": EMPTY, "b": EMPTY})
     before = {name: await tile(shown, name) for name in "ab"}
     revision = shown.revision
-
     scorer.see(running(on("a", raw(FOUR), record=HALF)))
 
     assert shown.changed_since(revision) == frozenset({"a"})
@@ -163,50 +130,46 @@ async def test_only_nodes_that_changed_are_made_anew(scorer: Scorer, shown: MapS
     assert shown.changed_since(shown.revision) == frozenset()
 
 
-async def test_nodes_that_come_go_or_lose_their_topology_have_changed(
-    scorer: Scorer, shown: MapState
-) -> None:
+async def test_new_and_removed_nodes_have_changed(scorer: Scorer, shown: MapState) -> None:
     await scorer.know({"a": EMPTY, "b": EMPTY}, unknown=["c"])
     await shown.refresh()
     before = shown.revision
-
     await scorer.know({"b": EMPTY, "d": EMPTY}, unknown=["a"])
+    fleet = await shown.fleet(ALL)
 
     assert {"a", "c", "d"} <= (shown.changed_since(before) or set())
-    fleet = await shown.fleet(ALL)
     assert (names(fleet), fleet.unknown) == ([["b", "d"]], ("a",))
 
 
-async def test_who_missed_too_much_is_told_so(
+async def test_an_old_or_unknown_revision_means_everything(
     scorer: Scorer, shown: MapState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(map_state, "MOST_CHANGED", 2)
     await scorer.know(dict.fromkeys("abcd", EMPTY))
     await shown.refresh()
     revision = shown.revision
-
     for at, name in enumerate("abc"):
         scorer.see(running(on(name, raw(FOUR, name=f"p{at}"), record=HALF)))
 
-    assert shown.changed_since(revision) is None
     assert shown.changed_since(shown.revision - 1) == frozenset({"c"})
-    assert shown.changed_since(shown.revision + 1) is None
-    assert shown.changed_since(0) is None
+    assert [shown.changed_since(since) for since in (revision, shown.revision + 1, 0)] == [None] * 3
+    scorer.time.seconds += 1
+    assert MapState(scorer.state).changed_since(revision) is None
 
 
-async def test_the_fleet_stands_by_class_the_largest_first(scorer: Scorer, shown: MapState) -> None:
+async def test_a_fleet_has_groups_the_largest_first(scorer: Scorer, shown: MapState) -> None:
+    empty = await shown.fleet(ALL)
+    assert (empty.groups, empty.unknown, empty.count_all) == ((), (), 0)
+    assert shown.changed_since(empty.revision) == frozenset()
+
     await scorer.know({"b": EMPTY, "c": LOOSE, "a": EMPTY}, unknown=["x"])
-
     fleet = await shown.fleet(ALL)
-
     assert names(fleet) == [["a", "b"], ["c"]]
     assert [group.policy for group in fleet.groups] == [SINGLE, "none"]
     assert fleet.groups[0].free["cpu"] == fleet.groups[0].allocatable["cpu"] == 32_000
     assert (fleet.count_shown, fleet.count_all, fleet.unknown) == (4, 4, ("x",))
-    assert (fleet.resources, fleet.policies) == (
-        ("cpu", "memory", GPU),
-        (Policy.NONE, Policy.SINGLE_NUMA_NODE),
-    )
+    assert fleet.resources == ("cpu", "memory", GPU)
+    assert fleet.policies == (Policy.NONE, Policy.SINGLE_NUMA_NODE)
     assert fleet.counts[Condition.UNKNOWN] == 1
 
 
@@ -223,20 +186,19 @@ async def test_the_fleet_stands_by_class_the_largest_first(scorer: Scorer, shown
         (FleetQuery(node_class="none-of-these"), [], ()),
     ],
 )
-async def test_a_query_shows_the_nodes_that_it_names(
+async def test_a_query_selects_nodes(
     scorer: Scorer, shown: MapState, query: FleetQuery, nodes: list[list[str]], unknown: tuple[str, ...]
 ) -> None:
     cordoned = replace(EMPTY, attributes=Attributes(cordoned=True))
     labels = {"a": {"rack": "one"}, "x": {"rack": "one"}}
     await scorer.know({"a": EMPTY, "c": LOOSE, "d": cordoned}, unknown=["x", "y"], labels=labels)
-
     fleet = await shown.fleet(query)
 
     assert (names(fleet), fleet.unknown) == (nodes, unknown)
     assert (fleet.count_shown, fleet.count_all) == (sum(map(len, nodes)) + len(unknown), 5)
 
 
-async def test_a_fleet_is_kept_while_nothing_changes(scorer: Scorer, shown: MapState) -> None:
+async def test_an_unchanged_fleet_is_cached(scorer: Scorer, shown: MapState) -> None:
     await scorer.know({"a": EMPTY})
     first = await shown.fleet(ALL)
 
@@ -244,18 +206,3 @@ async def test_a_fleet_is_kept_while_nothing_changes(scorer: Scorer, shown: MapS
     assert await shown.fleet(FleetQuery(policy=Policy.NONE)) is not first
     scorer.time.seconds += 1
     assert (await shown.fleet(ALL)).now == first.now + 1
-
-
-async def test_before_the_first_snapshot_there_is_nothing(shown: MapState) -> None:
-    fleet = await shown.fleet(ALL)
-
-    assert (fleet.groups, fleet.unknown, fleet.count_all) == ((), (), 0)
-    assert shown.changed_since(fleet.revision) == frozenset()
-
-
-async def test_a_revision_of_an_earlier_process_means_everything(scorer: Scorer, shown: MapState) -> None:
-    await scorer.know({"a": EMPTY})
-    before = shown.revision
-    scorer.time.seconds += 1
-
-    assert MapState(scorer.state).changed_since(before) is None

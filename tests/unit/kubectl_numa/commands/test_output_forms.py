@@ -1,6 +1,7 @@
 """What holds for the output forms of all commands."""
 
 import json
+from typing import Any
 
 import pytest
 import yaml
@@ -67,7 +68,7 @@ def test_yaml_holds_the_json_document(cli: Cli, command: str) -> None:
 @pytest.mark.parametrize("command", ["nodes", "doctor", "pods -A", "check -A"])
 def test_colour_is_for_terminals_that_want_it(cli: Cli, command: str) -> None:
     words = (*command.split(), "--snapshot", cli.cluster(*CLUSTER))
-    colours = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
+    colours: dict[str, Any] = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
 
     assert "\x1b[" not in cli(*words).stdout
     assert "\x1b[3" in cli(*words, **colours).stdout

@@ -12,6 +12,7 @@ from numalign.kube.decode import shapes
 from numalign.shapes import KnownShape, RememberedShapes, shape
 from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi
 from tests.worlds.notation import node
+from tests.worlds.objects import Json
 
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/zz-numalign"
 NODES = ("big", "small", "hidden")
@@ -24,7 +25,7 @@ def configz(node: str) -> str:
 @pytest.fixture
 def kubelets(api: ReadOnlyApi) -> ReadOnlyApi:
     """An API server that passes on what kubelets answer; that of `big` has more than is written."""
-    configurations = {name: {"kubeletconfig": {}} for name in NODES}
+    configurations: dict[str, Json] = {name: {"kubeletconfig": {}} for name in NODES}
     configurations["big"] = {"kubeletconfig": {"cpuManagerPolicy": "static", "staticPodPath": "/secret"}}
     api.objects |= {configz(name): document for name, document in configurations.items()}
     return api

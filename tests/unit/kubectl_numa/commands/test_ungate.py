@@ -133,8 +133,8 @@ def test_an_unreadable_lease_forbids_it(cli: Cli, fake: FakeCluster) -> None:
 
 def test_a_failed_write_stops_no_other(cli: Cli, fake: FakeCluster) -> None:
     fake.put(gated("bad"), gated("good"))
-    failure = {("PATCH", "/api/v1/namespaces/team/pods/bad"): HTTPStatus.FORBIDDEN}
-    fake.do(lambda: fake.api.failures.update(failure))
+    path = ("PATCH", "/api/v1/namespaces/team/pods/bad")
+    fake.do(lambda: fake.api.failures.update({path: HTTPStatus.FORBIDDEN}))
     result = cli("ungate", "--kubeconfig", fake.kubeconfig)
 
     assert (result.exit_code, fake.gates("good"), fake.gates("bad")) == (1, [], [PLACEMENT_GATE])
