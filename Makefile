@@ -107,7 +107,7 @@ agreement-check: $(READY)
 
 # Measure how many pods that fit in no state of a node are refused for ever: docs/measurements/never.md.
 never: $(READY)
-	$(BIN)/python -m tests.laws.never_page
+	$(BIN)/python -m tools.generate.never_page
 
 # Record scenarios with the kubelet's own managers: make oracle VERSION=v1.37.2 [SEED=1]. The first use of each version
 # needs Go; later ones use the cache.
