@@ -128,7 +128,7 @@ PLAIN = [
     options("strict-cpu-reservation"),
     *SCORED,
 ]
-TOLD = [
+OPTIONS = [
     *PLAIN,
     *(
         options(words, minor=minor)
@@ -178,7 +178,7 @@ def counted(pick: Pick) -> Node:
         max_zones=pick(MOST_ZONES),
         known=pick([Known.COUNTS, Known.CONFIGURED]),
         label=pick([None, "a-class"]),
-        options=pick(PLAIN if plain else TOLD),
+        options=pick(PLAIN if plain else OPTIONS),
         threads=pick([None, None, None, 1, 2, 4]),
         others=(Zone(ZoneId(99), "node-99", EMPTY, EMPTY, EMPTY),) if bare else (),
         uncertain=frozenset(pick(UNCERTAIN)),
@@ -207,10 +207,10 @@ def _any_hardware(pick: Pick, ids: Sequence[ZoneId], names: Sequence[str]) -> Ma
 
 def _zone(pick: Pick, at: ZoneId, listed: Listed, *, plain: bool) -> Zone:
     amounts = {name: amounts for name, amounts in listed.items() if amounts}
-    whole = {CPU, GPU, NIC} if plain else {GPU, NIC}
+    in_pieces = {CPU, GPU, NIC} if plain else {GPU, NIC}
     capacity, most = (
         {
-            name: max(0, hardware[which] * UNITS[name] - (0 if name in whole else pick(FRACTIONS)))
+            name: max(0, hardware[which] * UNITS[name] - (0 if name in in_pieces else pick(FRACTIONS)))
             for name, hardware in amounts.items()
         }
         for which in range(2)
@@ -224,7 +224,7 @@ def _with_costs(pick: Pick, zones: Sequence[Zone]) -> Iterator[Zone]:
     distant, gaps = pick(SOMETIMES), pick(SELDOM)
     for zone in zones:
         to = [other.id for other in zones if not gaps or other.id >= zone.id]
-        costs = tuple((there, 10 if there == zone.id else pick(NEAR)) for there in to) if distant else ()
+        costs = tuple((other, 10 if other == zone.id else pick(NEAR)) for other in to) if distant else ()
         yield replace(zone, costs=costs)
 
 
@@ -232,12 +232,12 @@ def _totals(pick: Pick, zones: Sequence[Zone]) -> Resources | None:
     """What the node as a whole may give out: nobody told, what its zones have, or less, or of less."""
     if pick(OFTEN):
         return None
-    whole = Resources()
+    in_pieces = Resources()
     for zone in zones:
-        whole = whole.plus(zone.allocatable)
-    totals = {name: pick([amount, amount, 2 * amount, amount // 2]) for name, amount in whole.items()}
-    kept = {name: amount for name, amount in totals.items() if not pick(SELDOM)}
-    return Resources(pick([PLENTY, PLENTY, {}]) | kept | pick([{}, {"pods": 110, STORAGE: 4 * 2**30}]))
+        in_pieces = in_pieces.plus(zone.allocatable)
+    totals = {name: pick([amount, amount, 2 * amount, amount // 2]) for name, amount in in_pieces.items()}
+    reserved = {name: amount for name, amount in totals.items() if not pick(SELDOM)}
+    return Resources(pick([PLENTY, PLENTY, {}]) | reserved | pick([{}, {"pods": 110, STORAGE: 4 * 2**30}]))
 
 
 def worn(pick: Pick, node: Node) -> Node:
@@ -253,8 +253,8 @@ def worn(pick: Pick, node: Node) -> Node:
 def _left(pick: Pick, zone: Zone, wear: Sequence[Callable[[int], int]] = WEAR) -> Resources:
     free = {}
     for name, amount in zone.allocatable.items():
-        whole = pick(wear)(amount // UNITS[name]) * UNITS[name]
-        free[name] = max(0, whole - (pick(FRACTIONS) if UNITS[name] > 1 else 0))
+        in_pieces = pick(wear)(amount // UNITS[name]) * UNITS[name]
+        free[name] = max(0, in_pieces - (pick(FRACTIONS) if UNITS[name] > 1 else 0))
     return Resources(free)
 
 
@@ -287,37 +287,39 @@ WHOLE_CORES = [options("full-pcpus-only", minor=minor) for minor in (None, 34)]
 def described(pick: Pick) -> Node:
     """A node of which somebody described the machine, with even cores, and sockets of one or two zones."""
     ids = pick(DESCRIBED_IDS)
-    threads, each = pick([1, 2, 2, 2]), pick([1, 2, 4, 3])
-    owned = _threads(len(ids), each * threads, beside=pick([True, False]))
-    every = range(each * threads * len(ids))
-    kept, busy = _kept(pick, owned, each), _some(pick, every, SOMETIMES)
+    threads, count = pick([1, 2, 2, 2]), pick([1, 2, 4, 3])
+    owned = _threads(len(ids), count * threads, devices=pick([True, False]))
+    every = range(count * threads * len(ids))
+    reserved, busy = _kept(pick, owned, count), _some(pick, every, SOMETIMES)
     placed = pick(OFTEN)
     return machine(
-        *(f"cpu={render_list(held)} mem={pick(SOME_MEMORY)}" for held in owned),
+        *(f"cpu={render_list(own)} mem={pick(SOME_MEMORY)}" for own in owned),
         ids=ids,
         threads=threads,
         sockets=pick([(), *([at // 2 * way for at in range(len(ids))] for way in (1, -1))]),
-        reserved=render_list(kept),
-        free=render_list(bits(every) & ~kept & ~busy),
+        reserved=render_list(reserved),
+        free=render_list(bits(every) & ~reserved & ~busy),
         devices=" ".join(f"{name}={','.join(_devices(pick, ids, placed=placed))}" for name in ("gpu", "nic")),
-        costs={(here, there): pick(NEAR) for here in ids for there in ids},
+        costs={(one, other): pick(NEAR) for one in ids for other in ids},
         policy=pick(POLICIES),
         scope=pick(list(Scope)),
-        options=pick([*PLAIN, *WHOLE_CORES]) if pick(OFTEN) else pick(TOLD),
+        options=pick([*PLAIN, *WHOLE_CORES]) if pick(OFTEN) else pick(OPTIONS),
     )
 
 
 def _kept(pick: Pick, owned: Sequence[CpuSet], cores: int) -> CpuSet:
     """No CPU, the lowest ones, the first core of a zone or of each, or any."""
     every = [*members(union(owned))]
-    firsts = [bits([*members(held)][::cores]) for held in owned]
+    firsts = [bits([*members(own)][::cores]) for own in owned]
     return pick([0, bits(every[:1]), bits(every[:2]), firsts[0], union(firsts), _some(pick, every, SELDOM)])
 
 
-def _threads(zones: int, each: int, *, beside: bool) -> list[CpuSet]:
+def _threads(zones: int, count: int, *, devices: bool) -> list[CpuSet]:
     """The CPUs of each zone: one zone after another, or each with every so manieth one."""
-    every = range(each * zones)
-    return [bits(every[at::zones] if beside else every[at * each : (at + 1) * each]) for at in range(zones)]
+    every = range(count * zones)
+    return [
+        bits(every[at::zones] if devices else every[at * count : (at + 1) * count]) for at in range(zones)
+    ]
 
 
 def _some(pick: Pick, every: Sequence[int], often: Sequence[bool]) -> CpuSet:
@@ -372,29 +374,29 @@ def ill(pick: Pick, node: Node) -> Node:
     gone, less = frozenset(name for name in (GPU, NIC) if pick(OFTEN)), pick(LESS)
     sight = pick([True, False])
 
-    def left(amounts: Resources) -> Resources:
+    def rest_of(amounts: Resources) -> Resources:
         amount_left = {name: less(amount) if name in gone else amount for name, amount in amounts.items()}
         return Resources({name: amount for name, amount in amount_left.items() if amount is not None})
 
     zones = tuple(
         replace(
             zone,
-            capacity=zone.capacity if sight else left(zone.capacity),
-            allocatable=left(zone.allocatable),
-            free=left(zone.free),
+            capacity=zone.capacity if sight else rest_of(zone.capacity),
+            allocatable=rest_of(zone.allocatable),
+            free=rest_of(zone.free),
         )
         for zone in node.zones
     )
-    totals = node.totals and left(node.totals)
+    totals = node.totals and rest_of(node.totals)
     return replace(node, zones=zones, totals=totals, stock=None, health=node.emptied())
 
 
-def fleet(pick: Pick, *, kinds: Sequence[int] = (1, 2), each: Sequence[int] = (1, 2, 3)) -> tuple[Node, ...]:
+def fleet(pick: Pick, *, kinds: Sequence[int] = (1, 2), count: Sequence[int] = (1, 2, 3)) -> tuple[Node, ...]:
     """Nodes of one or several kinds, each under a name of its own."""
     made: list[Node] = []
     for _ in range(pick(kinds)):
         empty = (described if pick(SELDOM) else counted)(pick)
-        made += (like(pick, empty) for _ in range(pick(each)))
+        made += (like(pick, empty) for _ in range(pick(count)))
     return _with_names(made)
 
 
@@ -450,8 +452,8 @@ BESIDE = {HUGE: 2**30, HUGE_2M: 2**21, GPU: 1, NIC: 1, NOWHERE: 1, STORAGE: 2**3
 
 def pod(pick: Pick) -> Pod:
     """A pod with an app among its containers: Guaranteed mostly, and sometimes with resources as a whole."""
-    asked = _of_containers(pick, guaranteed=pick(OFTEN))
-    return _as_a_whole(pick, asked) if pick(SELDOM) else asked
+    original = _of_containers(pick, guaranteed=pick(OFTEN))
+    return _as_a_whole(pick, original) if pick(SELDOM) else original
 
 
 def _of_containers(pick: Pick, *, guaranteed: bool) -> Pod:
@@ -463,24 +465,24 @@ def _of_containers(pick: Pick, *, guaranteed: bool) -> Pod:
 
 
 def _container(pick: Pick, at: int, *, guaranteed: bool) -> Container:
-    beside = {name: pick(PIECES) * BESIDE[name] for name in pick(MADE_OF)}
+    devices = {name: pick(PIECES) * BESIDE[name] for name in pick(MADE_OF)}
     own = {CPU: pick(CPUS), MEMORY: pick(SIZES) * UNITS[MEMORY] - pick([0, 0, 0, 1])}
-    role, asked = pick(ROLES), Resources(own | beside)
+    role, amounts = pick(ROLES), Resources(own | devices)
     if guaranteed:
-        return Container(f"c{at}", role, asked, asked)
-    left = pick([own, {CPU: own[CPU]}, {MEMORY: own[MEMORY]}, {}])
-    return Container(f"c{at}", role, Resources(left | beside), Resources(beside))
+        return Container(f"c{at}", role, amounts, amounts)
+    requests = pick([own, {CPU: own[CPU]}, {MEMORY: own[MEMORY]}, {}])
+    return Container(f"c{at}", role, Resources(requests | devices), Resources(devices))
 
 
-def _as_a_whole(pick: Pick, asked: Pod) -> Pod:
+def _as_a_whole(pick: Pick, original: Pod) -> Pod:
     """The pod with resources of its own; what some of its containers leave, if anything, others share."""
-    own = peak((one.role, one.requests) for one in asked.containers)
+    own = peak((one.role, one.requests) for one in original.containers)
     more = pick([0, 0, 1, 2])
     stated = Resources({name: own.get(name, 0) + more * UNITS[name] for name in (CPU, MEMORY)})
     limits = pick([stated, stated, stated, Resources({CPU: stated[CPU]})])
     sharing = Container("beside", Role.APP)
-    containers = pick([asked.containers, (*asked.containers, sharing)])
-    return replace(asked, containers=containers, pod_requests=pick([None, stated]), pod_limits=limits)
+    containers = pick([original.containers, (*original.containers, sharing)])
+    return replace(original, containers=containers, pod_requests=pick([None, stated]), pod_limits=limits)
 
 
 NO_INTENT = Intent(Policy.NONE)
@@ -520,9 +522,9 @@ _SERVED = [*[frozenset[str]()] * 7, frozenset({GPU}), frozenset({GPU, NIC}), fro
 """What DRA serves on nodes that list none of it."""
 
 
-def _of_dra(pick: Pick, asked: Question) -> Question:
+def _of_dra(pick: Pick, requested: Question) -> Question:
     """The same where DRA may serve some of the devices."""
-    return dra.by_node(asked, pick(_SERVED))
+    return dra.by_node(requested, pick(_SERVED))
 
 
 WEIGHTS: list[Weights] = [EVEN, EVEN, {GPU: 3, CPU: 2}, {MEMORY: 0, CPU: 97, NIC: 100, NOWHERE: 7}]
@@ -557,21 +559,21 @@ def machines(pick: Pick, size: Size) -> Case:
 
 
 def _any_case(pick: Pick, size: Size) -> Case:
-    return Case(fleet(pick, kinds=size[0], each=size[1]), question(pick), pick(WEIGHTS))
+    return Case(fleet(pick, kinds=size[0], count=size[1]), question(pick), pick(WEIGHTS))
 
 
 def _tight_case(pick: Pick, size: Size) -> Case:
     kinds = [_tight(pick) for _ in range(pick(size[0]))]
     nodes = (in_some_health(pick, worn(pick, empty)) for empty in kinds for _ in range(pick(size[1])))
-    asked = _of_dra(pick, Question(demands.of(_tight_pod(pick)), intent(pick)))
-    return Case(_with_names(nodes), asked, pick(WEIGHTS))
+    requested = _of_dra(pick, Question(demands.of(_tight_pod(pick)), intent(pick)))
+    return Case(_with_names(nodes), requested, pick(WEIGHTS))
 
 
 def _whole_case(pick: Pick, size: Size) -> Case:
-    nodes = fleet(pick, kinds=size[0], each=size[1])
-    asked = demands.of(_as_a_whole(pick, _of_containers(pick, guaranteed=True)))
+    nodes = fleet(pick, kinds=size[0], count=size[1])
+    demand = demands.of(_as_a_whole(pick, _of_containers(pick, guaranteed=True)))
     heeding = tuple(map(_heeding, nodes))
-    return Case(heeding, _of_dra(pick, Question(asked, intent(pick))), pick(WEIGHTS))
+    return Case(heeding, _of_dra(pick, Question(demand, intent(pick))), pick(WEIGHTS))
 
 
 def _heeding(node: Node) -> Node:
@@ -610,7 +612,7 @@ def _tight_pod(pick: Pick) -> Pod:
 
 
 def _tight_container(pick: Pick, at: int) -> Container:
-    beside = pick([(GPU,), (), (GPU, NIC), (HUGE,), (HUGE, HUGE_2M, GPU)])
+    devices = pick([(GPU,), (), (GPU, NIC), (HUGE,), (HUGE, HUGE_2M, GPU)])
     own = {CPU: pick(FEW) * UNITS[CPU], MEMORY: pick(FEW) * UNITS[MEMORY]}
-    asked = Resources(own | {name: pick(FEW) * BESIDE[name] for name in beside})
-    return Container(f"c{at}", Role.APP, asked, asked)
+    amounts = Resources(own | {name: pick(FEW) * BESIDE[name] for name in devices})
+    return Container(f"c{at}", Role.APP, amounts, amounts)

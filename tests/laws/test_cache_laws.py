@@ -38,14 +38,14 @@ from tests.laws.fleets import (
     question,
     seeded,
 )
-from tests.worlds.batches import NodeFacts, by_cache, differences, ghosts
+from tests.worlds.columns import NodeFacts, by_cache, differences, ghosts
 from tests.worlds.notation import zone_ids
 
 seeds = st.integers(0, 2**32)
 cases = drawn(case)
 
 
-def made(seed: int, size: Size) -> Case:
+def fleet_of(seed: int, size: Size) -> Case:
     """A fleet that is too large to be drawn one choice at a time."""
     return seeded(lambda pick: case(pick, size=size), seed)
 
@@ -59,65 +59,65 @@ HALF, FEW = settings(max_examples=max(4, TRIED // 2)), settings(max_examples=max
 
 
 @given(cases)
-def test_of_every_node_the_cache_answers_what_the_rules_answer(asked: Case) -> None:
-    assert differences(ClusterCache.of(asked.nodes), asked.question, asked.nodes, asked.weights) == []
+def test_the_cache_answers_as_the_rules(fleet: Case) -> None:
+    assert differences(ClusterCache.of(fleet.nodes), fleet.question, fleet.nodes, fleet.weights) == []
 
 
 @given(seeds)
-def test_of_many_nodes_the_cache_answers_what_the_rules_answer_of_each(seed: int) -> None:
-    asked, others = made(seed, LARGE), (seed + 1, seed + 2)
-    cache = ClusterCache.of(asked.nodes)
+def test_the_cache_answers_for_many_nodes_as_the_rules(seed: int) -> None:
+    fleet, others = fleet_of(seed, LARGE), (seed + 1, seed + 2)
+    cache = ClusterCache.of(fleet.nodes)
     event(f"{cache.nodes.in_columns * 10 // len(cache.nodes)} of 10 nodes in columns")
 
-    for one in (asked.question, *(seeded(question, other) for other in others)):
-        assert differences(cache, one, asked.nodes, asked.weights) == []
+    for one in (fleet.question, *(seeded(question, other) for other in others)):
+        assert differences(cache, one, fleet.nodes, fleet.weights) == []
 
 
 @FEW
 @given(seeds)
-def test_of_hundreds_of_a_kind_the_cache_answers_what_the_rules_answer_of_each(seed: int) -> None:
-    asked = made(seed, HUNDREDS)
+def test_the_cache_answers_for_hundreds_as_the_rules(seed: int) -> None:
+    fleet = fleet_of(seed, HUNDREDS)
 
-    assert differences(ClusterCache.of(asked.nodes), asked.question, asked.nodes, asked.weights) == []
+    assert differences(ClusterCache.of(fleet.nodes), fleet.question, fleet.nodes, fleet.weights) == []
 
 
 @given(cases, st.lists(seeds, min_size=1, max_size=3))
-def test_one_question_has_no_part_in_the_answer_to_another(asked: Case, others: list[int]) -> None:
+def test_questions_do_not_affect_each_other(fleet: Case, others: list[int]) -> None:
     cache, every = (
-        ClusterCache.of(asked.nodes),
-        [asked.question, *(seeded(question, seed) for seed in others)],
+        ClusterCache.of(fleet.nodes),
+        [fleet.question, *(seeded(question, seed) for seed in others)],
     )
 
     for one in (*every, *every):
-        assert differences(cache, one, asked.nodes, asked.weights) == []
+        assert differences(cache, one, fleet.nodes, fleet.weights) == []
 
 
 @HALF
 @given(seeds)
-def test_the_order_in_which_nodes_are_put_changes_nothing(seed: int) -> None:
-    asked = made(seed, LARGE)
-    mixed = Random(seed).sample(asked.nodes, len(asked.nodes))  # noqa: S311 - an order keeps no secret
+def test_the_order_of_nodes_changes_nothing(seed: int) -> None:
+    fleet = fleet_of(seed, LARGE)
+    mixed = Random(seed).sample(fleet.nodes, len(fleet.nodes))  # noqa: S311 - an order keeps no secret
 
-    assert facts_of(ClusterCache.of(mixed), asked, asked.nodes) == facts_of(
-        ClusterCache.of(asked.nodes), asked, asked.nodes
+    assert facts_of(ClusterCache.of(mixed), fleet, fleet.nodes) == facts_of(
+        ClusterCache.of(fleet.nodes), fleet, fleet.nodes
     )
 
 
 @given(cases, st.sampled_from([tuple(range(1, 33)), tuple(at * at + at % 3 for at in range(32))]))
-def test_other_ids_in_the_same_order_change_nothing(asked: Case, others: tuple[int, ...]) -> None:
+def test_other_ids_in_the_same_order_change_nothing(fleet: Case, others: tuple[int, ...]) -> None:
     new = zone_ids(*others)
-    nodes = [renamed(node, dict(zip(node.ids, new, strict=False))) for node in asked.nodes]
+    nodes = [renamed(node, dict(zip(node.ids, new, strict=False))) for node in fleet.nodes]
 
     before, after = (
-        without_ids(facts_of(ClusterCache.of(some), asked, some)) for some in (asked.nodes, nodes)
+        without_ids(facts_of(ClusterCache.of(some), fleet, some)) for some in (fleet.nodes, nodes)
     )
     assert before == after
 
 
-def facts_of(cache: ClusterCache, asked: Case, nodes: Iterable[Node]) -> dict[str, NodeFacts]:
+def facts_of(cache: ClusterCache, fleet: Case, nodes: Iterable[Node]) -> dict[str, NodeFacts]:
     """What a cache says of these nodes, by name."""
     names = [node.name for node in nodes]
-    return dict(zip(names, by_cache(cache.ask(names, asked.question), asked.weights), strict=True))
+    return dict(zip(names, by_cache(cache.ask(names, fleet.question), fleet.weights), strict=True))
 
 
 def without_ids(every: Mapping[str, NodeFacts]) -> list[tuple[object, ...]]:
@@ -134,7 +134,7 @@ def renamed(node: Node, new: Mapping[ZoneId, ZoneId]) -> Node:
             zone,
             id=new[zone.id],
             cells=frozenset(new[cell] for cell in zone.cells),
-            costs=tuple((new[there], cost) for there, cost in zone.costs),
+            costs=tuple((new[neighbour], cost) for neighbour, cost in zone.costs),
         )
         for zone in node.zones
     )
@@ -147,13 +147,18 @@ def renamed(node: Node, new: Mapping[ZoneId, ZoneId]) -> Node:
     )
 
 
-def machine_renamed(told: Machine, new: Mapping[ZoneId, ZoneId]) -> Machine:
+def machine_renamed(described_machine: Machine, new: Mapping[ZoneId, ZoneId]) -> Machine:
     devices = (
         (name, tuple(replace(place, zones=tuple(new[zone] for zone in place.zones)) for place in places))
-        for name, places in told.devices
+        for name, places in described_machine.devices
     )
-    cores = tuple(replace(core, zone=new[core.zone]) for core in told.cores)
-    return replace(told, zones=tuple(new[zone] for zone in told.zones), cores=cores, devices=tuple(devices))
+    cores = tuple(replace(core, zone=new[core.zone]) for core in described_machine.cores)
+    return replace(
+        described_machine,
+        zones=tuple(new[zone] for zone in described_machine.zones),
+        cores=cores,
+        devices=tuple(devices),
+    )
 
 
 # Nodes that change.
@@ -163,7 +168,7 @@ WHICH = st.integers(0, 2)
 
 
 @dataclass
-class Kept:
+class ChangingCache:
     """A cache, and the nodes that stand on it."""
 
     cache: ClusterCache
@@ -183,66 +188,66 @@ class Kept:
 class Changes(RuleBasedStateMachine):
     """Nodes come, change and go on a cache, and few questions are asked again and again."""
 
-    caches: Bundle[Kept] = Bundle("caches")
+    caches: Bundle[ChangingCache] = Bundle("caches")
 
-    @initialize(target=caches, seed=seeds, asked=st.lists(seeds, min_size=3, max_size=3))
-    def start(self, seed: int, asked: list[int]) -> Kept:
+    @initialize(target=caches, seed=seeds, fleet=st.lists(seeds, min_size=3, max_size=3))
+    def start(self, seed: int, fleet: list[int]) -> ChangingCache:
         """Nodes of three kinds, most of them of the first."""
         self.kinds = [seeded(build, seed + at) for at, build in enumerate((counted, counted, described))]
-        self.questions = [seeded(question, seed) for seed in asked]
-        kept = Kept(ClusterCache())
+        self.questions = [seeded(question, seed) for seed in fleet]
+        changing = ChangingCache(ClusterCache())
         for at, name in enumerate(NAMES):
-            kept.put(name, self.node(0, seed + at))
-        return kept
+            changing.put(name, self.node(0, seed + at))
+        return changing
 
     def node(self, kind: int, seed: int) -> Node:
         """A node of one of the kinds, with something on it."""
         return seeded(lambda pick: like(pick, self.kinds[kind]), seed)
 
     @rule(
-        kept=caches,
+        changing=caches,
         name=st.sampled_from(NAMES),
         kind=st.sampled_from([0, 0, 0, 0, 1, 2]),
         seed=seeds,
         which=WHICH,
     )
-    def put(self, kept: Kept, name: str, kind: int, seed: int, which: int) -> None:
+    def put(self, changing: ChangingCache, name: str, kind: int, seed: int, which: int) -> None:
         """One node is not what it was, and somebody asks."""
-        kept.put(name, self.node(kind, seed))
-        self.ask(kept, which)
+        changing.put(name, self.node(kind, seed))
+        self.ask(changing, which)
 
-    @rule(kept=caches, seed=seeds)
-    def put_all(self, kept: Kept, seed: int) -> None:
+    @rule(changing=caches, seed=seeds)
+    def put_all(self, changing: ChangingCache, seed: int) -> None:
         """Nothing is as it was."""
         for at, name in enumerate(NAMES):
-            kept.put(name, self.node(0, seed + at))
+            changing.put(name, self.node(0, seed + at))
 
-    @rule(kept=caches)
-    def put_again(self, kept: Kept) -> None:
+    @rule(changing=caches)
+    def put_again(self, changing: ChangingCache) -> None:
         """Everything is as it was."""
-        for node in kept.nodes.values():
-            kept.cache.nodes.put(node)
+        for node in changing.nodes.values():
+            changing.cache.nodes.put(node)
 
-    @rule(kept=caches, name=st.sampled_from(NAMES), which=WHICH)
-    def drop(self, kept: Kept, name: str, which: int) -> None:
+    @rule(changing=caches, name=st.sampled_from(NAMES), which=WHICH)
+    def drop(self, changing: ChangingCache, name: str, which: int) -> None:
         """One node goes, and somebody asks."""
-        kept.drop(name)
-        self.ask(kept, which)
+        changing.drop(name)
+        self.ask(changing, which)
 
-    @rule(kept=caches, which=WHICH, part=st.sampled_from(["admitted", "able", "zones", "refusals"]))
-    def glance(self, kept: Kept, which: int, part: str) -> None:
+    @rule(changing=caches, which=WHICH, part=st.sampled_from(["admitted", "able", "zones", "refusals"]))
+    def glance(self, changing: ChangingCache, which: int, part: str) -> None:
         """One thing is looked at and the rest is not, so that they are worked out at different times."""
-        evaluation = kept.cache.ask([], self.questions[which]).evaluation
-        assert len(getattr(evaluation, part)()) >= len(kept.nodes)
+        evaluation = changing.cache.ask([], self.questions[which]).evaluation
+        assert len(getattr(evaluation, part)()) >= len(changing.nodes)
 
-    @rule(kept=caches, which=WHICH)
-    def ask(self, kept: Kept, which: int) -> None:
+    @rule(changing=caches, which=WHICH)
+    def ask(self, changing: ChangingCache, which: int) -> None:
         """The answer is what the rules say, whatever happened before."""
-        nodes, asked = list(kept.nodes.values()), self.questions[which]
+        nodes, fleet = list(changing.nodes.values()), self.questions[which]
 
-        assert len(kept.cache.nodes) == len(nodes)
-        assert differences(kept.cache, asked, nodes) == []
-        assert ghosts(kept.cache, asked, nodes) == []
+        assert len(changing.cache.nodes) == len(nodes)
+        assert differences(changing.cache, fleet, nodes) == []
+        assert ghosts(changing.cache, fleet, nodes) == []
 
 
 TestChanges = Changes.TestCase
@@ -257,11 +262,11 @@ def corners() -> Counter[object]:
     """Everything that distinguishes nodes and answers, and on how many nodes it was met."""
     met: Counter[object] = Counter()
     for seed in range(400):
-        asked = made(seed, SMALL)
-        met["in columns"] += ClusterCache.of(asked.nodes).nodes.in_columns
-        for node in asked.nodes:
+        fleet = fleet_of(seed, SMALL)
+        met["in columns"] += ClusterCache.of(fleet.nodes).nodes.in_columns
+        for node in fleet.nodes:
             met.update(facts(node))
-            verdict = evaluate(node, asked.question.demand, asked.question.intent)
+            verdict = evaluate(node, fleet.question.demand, fleet.question.intent)
             met[verdict.refusal.cause if verdict.refusal else len(verdict.placement.zones)] += 1
     return met
 
@@ -304,5 +309,5 @@ def test_every_corner_is_drawn(corner: object, corners: Counter[object]) -> None
     assert corners[corner]
 
 
-def test_of_the_nodes_that_are_drawn_most_stand_in_columns_and_many_do_not(corners: Counter[object]) -> None:
+def test_most_drawn_nodes_are_in_columns_and_many_are_not(corners: Counter[object]) -> None:
     assert 0.4 < corners["in columns"] / corners["nodes"] < 0.9

@@ -30,7 +30,7 @@ from tests.laws.fleets import (
     question,
     seeded,
 )
-from tests.worlds.batches import by_cache, differences, ghosts
+from tests.worlds.columns import by_cache, differences, ghosts
 
 MANY: Size = ((32, 48), (1, 1, 2))
 """So many kinds of nodes, mostly with one node of each."""
@@ -55,44 +55,44 @@ def some(random: Random, nodes: Sequence[Node]) -> list[Node]:
 
 @HALF
 @given(seeds)
-def test_nodes_of_many_makes_are_answered_for_as_by_the_rules(seed: int) -> None:
-    asked = of_many_makes(seed)
-    cache = ClusterCache.of(asked.nodes)
+def test_nodes_of_many_makes_are_evaluated_as_by_the_rules(seed: int) -> None:
+    fleet = of_many_makes(seed)
+    cache = ClusterCache.of(fleet.nodes)
 
-    for one in (asked.question, seeded(question, seed + 1), asked.question):
-        assert differences(cache, one, asked.nodes, asked.weights) == []
+    for one in (fleet.question, seeded(question, seed + 1), fleet.question):
+        assert differences(cache, one, fleet.nodes, fleet.weights) == []
 
 
 @FEW
 @given(seeds)
-def test_which_nodes_are_asked_and_in_which_order_changes_no_answer(seed: int) -> None:
-    asked, random = of_many_makes(seed), Random(seed)  # noqa: S311 - an order keeps no secret
-    cache = ClusterCache.of(asked.nodes)
+def test_the_chosen_nodes_and_their_order_change_no_answer(seed: int) -> None:
+    fleet, random = of_many_makes(seed), Random(seed)  # noqa: S311 - an order keeps no secret
+    cache = ClusterCache.of(fleet.nodes)
 
     for _ in range(4):
-        assert differences(cache, asked.question, some(random, asked.nodes), asked.weights) == []
-    assert differences(cache, asked.question, asked.nodes, asked.weights) == []
+        assert differences(cache, fleet.question, some(random, fleet.nodes), fleet.weights) == []
+    assert differences(cache, fleet.question, fleet.nodes, fleet.weights) == []
 
 
 @FEW
 @given(seeds)
-def test_each_node_answers_as_if_it_stood_alone(seed: int) -> None:
-    asked = of_many_makes(seed)
-    names = [node.name for node in asked.nodes]
-    together = by_cache(ClusterCache.of(asked.nodes).ask(names, asked.question), asked.weights)
+def test_each_node_is_evaluated_as_if_it_were_alone(seed: int) -> None:
+    fleet = of_many_makes(seed)
+    names = [node.name for node in fleet.nodes]
+    together = by_cache(ClusterCache.of(fleet.nodes).ask(names, fleet.question), fleet.weights)
 
-    for node, facts in zip(asked.nodes, together, strict=True):
-        alone = ClusterCache.of([node]).ask([node.name], asked.question)
-        assert by_cache(alone, asked.weights) == [facts]
+    for node, facts in zip(fleet.nodes, together, strict=True):
+        alone = ClusterCache.of([node]).ask([node.name], fleet.question)
+        assert by_cache(alone, fleet.weights) == [facts]
 
 
 @pytest.mark.full
 @FEW
 @given(seeds)
-def test_nodes_that_turn_into_others_come_and_go_leave_nothing_behind(seed: int) -> None:
-    asked, random = of_many_makes(seed), Random(seed)  # noqa: S311 - which ones change is no secret
-    cache, nodes = ClusterCache.of(asked.nodes), {node.name: node for node in asked.nodes}
-    questions = [asked.question, seeded(question, seed + 1)]
+def test_nodes_that_change_and_go_leave_nothing_behind(seed: int) -> None:
+    fleet, random = of_many_makes(seed), Random(seed)  # noqa: S311 - which ones change is no secret
+    cache, nodes = ClusterCache.of(fleet.nodes), {node.name: node for node in fleet.nodes}
+    questions = [fleet.question, seeded(question, seed + 1)]
 
     for _ in range(6):
         for name in random.sample(sorted(nodes), 6):
@@ -105,9 +105,9 @@ def test_nodes_that_turn_into_others_come_and_go_leave_nothing_behind(seed: int)
         nodes[new.name] = new
         cache.nodes.put(new)
         one, every = random.choice(questions), [*nodes.values()]
-        assert differences(cache, one, some(random, every), asked.weights) == []
+        assert differences(cache, one, some(random, every), fleet.weights) == []
     for one in questions:
-        assert differences(cache, one, every, asked.weights) == []
+        assert differences(cache, one, every, fleet.weights) == []
         assert ghosts(cache, one, every) == []
 
 
@@ -125,25 +125,25 @@ def of_machines(seed: int) -> Case:
 
 
 @given(seeds)
-def test_nodes_whose_machines_are_described_are_answered_for_as_by_the_rules(seed: int) -> None:
-    asked = of_machines(seed)
-    cache = ClusterCache.of(asked.nodes)
+def test_described_machines_are_evaluated_as_by_the_rules(seed: int) -> None:
+    fleet = of_machines(seed)
+    cache = ClusterCache.of(fleet.nodes)
 
-    for one in (asked.question, seeded(question, seed + 1)):
-        assert differences(cache, one, asked.nodes, asked.weights) == []
+    for one in (fleet.question, seeded(question, seed + 1)):
+        assert differences(cache, one, fleet.nodes, fleet.weights) == []
 
 
 @HALF
 @given(seeds)
-def test_columns_follow_what_is_left_of_described_machines(seed: int) -> None:
-    asked, random = of_machines(seed), Random(seed)  # noqa: S311 - which ones change is no secret
-    cache, nodes = ClusterCache.of(asked.nodes), [*asked.nodes]
+def test_columns_follow_free_amounts_of_machines(seed: int) -> None:
+    fleet, random = of_machines(seed), Random(seed)  # noqa: S311 - which ones change is no secret
+    cache, nodes = ClusterCache.of(fleet.nodes), [*fleet.nodes]
 
     for _ in range(3):
         nodes = [charged(random.choice, one) if random.random() < 0.5 else one for one in nodes]
         for one in nodes:
             cache.nodes.put(one)
-        assert differences(cache, asked.question, nodes, asked.weights) == []
+        assert differences(cache, fleet.question, nodes, fleet.weights) == []
 
 
 # What the laws above are tried on.
@@ -155,7 +155,7 @@ def fleets() -> list[NodeTable]:
     return [ClusterCache.of(of_many_makes(seed).nodes).nodes for seed in range(20)]
 
 
-def test_dozens_of_layouts_stand_in_a_table_for_each_number_of_zones(fleets: list[NodeTable]) -> None:
+def test_dozens_of_layouts_are_drawn(fleets: list[NodeTable]) -> None:
     layouts = [
         [len({*filter(None, table.columns.layouts)}) for _, table in nodes.tables()] for nodes in fleets
     ]
@@ -171,7 +171,7 @@ def test_columns_answer_for_most_nodes(fleets: list[NodeTable]) -> None:
     assert 0.6 < in_columns / sum(map(len, fleets)) < 0.95
 
 
-def test_columns_answer_for_most_nodes_whose_machines_are_described() -> None:
-    known = [ClusterCache.of(of_machines(seed).nodes).nodes for seed in range(20)]
+def test_columns_answer_for_most_described_machines() -> None:
+    tables = [ClusterCache.of(of_machines(seed).nodes).nodes for seed in range(20)]
 
-    assert 0.6 < sum(nodes.in_columns for nodes in known) / sum(map(len, known)) < 0.95
+    assert 0.6 < sum(nodes.in_columns for nodes in tables) / sum(map(len, tables)) < 0.95

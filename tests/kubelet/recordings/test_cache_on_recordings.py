@@ -2,7 +2,7 @@
 The cache against the rules, on every state that real kubelets were recorded in.
 
 A state is the node as the rules know it before a recorded decision, and it takes the place of the one before
-on the board. Nodes of all recordings are on one board, and each is asked beside some that came before it.
+on the board. Nodes of all recordings stand on one board, and each is asked beside some that came before it.
 Decisions in a row ask with different intents, so that these are judged on real states as well.
 """
 
@@ -18,7 +18,7 @@ from numalign.cache import ClusterCache, Question
 from numalign.decision.evaluate import NO_INTENT
 from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.node import Node
-from tests.worlds.batches import differences
+from tests.worlds.columns import differences
 from tests.worlds.thoroughness import Thoroughness, thoroughness
 from tools.generate import agreement
 from tools.generate.agreement import Level, Recorded
@@ -48,7 +48,7 @@ QUESTIONS = 10
 LEAST_SHARE = {Level.MACHINE: 0.5, Level.CONFIGURED: 0.5, Level.COUNTS: 0.75}
 """Of so many of the nodes columns answer at the least."""
 
-OTHERS = 3
+BESIDE = 3
 """So many nodes are asked beside the one of which a decision was recorded."""
 
 
@@ -72,7 +72,7 @@ def states(recorded: Recorded, level: Level) -> Iterator[tuple[Node, Question]]:
 
 def board(level: Level) -> Iterator[tuple[ClusterCache, list[Node], Question]]:
     """A cache that holds more and more recorded nodes, the last of them, and what is asked."""
-    cluster, last = ClusterCache(), deque[Node](maxlen=OTHERS)
+    cluster, last = ClusterCache(), deque[Node](maxlen=BESIDE)
     for number, recorded in enumerate(all_scenarios()):
         for state, question in states(recorded, level):
             node = replace(state, name=f"n{number}")
@@ -82,18 +82,18 @@ def board(level: Level) -> Iterator[tuple[ClusterCache, list[Node], Question]]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_cache_answers_each_recorded_state_as_the_rules(level: Level) -> None:
+def test_the_cache_answers_in_recorded_states_as_the_rules(level: Level) -> None:
     for cluster, nodes, question in board(level):
         assert differences(cluster, question, nodes) == []
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_cache_of_all_recorded_nodes_answers_as_the_rules(level: Level) -> None:
-    put = [(cluster, question) for cluster, _, question in board(level)]
-    cluster, nodes = put[-1][0], [*put[-1][0].nodes]
+def test_recorded_nodes_together_are_evaluated_as_by_rules(level: Level) -> None:
+    boards = [(cluster, question) for cluster, _, question in board(level)]
+    cluster, nodes = boards[-1][0], [*boards[-1][0].nodes]
     assert len(nodes) == sum(1 for _ in all_scenarios())
 
-    for _, question in put[:: len(put) // QUESTIONS]:
+    for _, question in boards[:: len(boards) // QUESTIONS]:
         assert differences(cluster, question, nodes) == []
 
 

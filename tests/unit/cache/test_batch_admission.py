@@ -1,4 +1,4 @@
-"""What becomes of a pod on many nodes, container by container, is what becomes of it on each of them."""
+"""The admission of a pod on many nodes, container by container, is that of the kubelet on each of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,9 +19,8 @@ from numalign.model.intent import Policy
 from numalign.model.node import Node
 from numalign.model.resources import CPU, MILLI
 from tests.laws.fleets import Case, case, drawn, seeded
-from tests.worlds.cases_in_columns import parts_of
-from tests.worlds.in_columns import left, state
-from tests.worlds.notation import GPU, Ids, asks, node, options
+from tests.worlds.columns import parts_of, state, with_free
+from tests.worlds.notation import GPU, Ids, asks, machine, node, options, table
 
 TWO = ("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2")
 NONE, BEST, RESTRICTED, SINGLE = (node(*TWO, policy=policy) for policy in Policy)
@@ -29,10 +28,10 @@ POD = node(*TWO, policy="restricted", scope="pod")
 
 
 class Admitted(NamedTuple):
-    """What becomes of a pod on one node.
+    """The admission on one node.
 
-    By container and resource the zones that it gets, as bits, and whether all affinities are preferred; or
-    which container is refused, how and for want of what, and how much of that those before it hold by zone.
+    By container and resource its zones, as bits, and whether all affinities are preferred; or which container
+    is refused, why and for want of what, and how much of that earlier ones hold by zone.
     """
 
     zones: tuple[dict[str, int], ...] = ()
@@ -41,24 +40,24 @@ class Admitted(NamedTuple):
     reason: str = ""
     container: str = ""
     lacking: tuple[str, ...] = ()
-    held: tuple[tuple[int, ...], ...] = ()
+    taken: tuple[tuple[int, ...], ...] = ()
 
 
 def in_columns(state: ColumnState) -> dict[int, Admitted]:
-    """What becomes of the pod in each row."""
-    found = dict[int, Admitted]()
+    """The admission in each row."""
+    results = dict[int, Admitted]()
     for rows, admission in admissions(state):
         numbers = range(state.count) if rows is None else rows.tolist()
-        found |= {row: _of_row(admission, at) for at, row in enumerate(numbers)}
-    return found
+        results |= {row: _of_row(admission, at) for at, row in enumerate(numbers)}
+    return results
 
 
 def _of_row(admission: BatchAdmission, at: int) -> Admitted:
     if not admission.admitted[at]:
-        (failure,) = [each for each in admission.failures if each.rows[at]]
+        (failure,) = [one for one in admission.failures if one.rows[at]]
         return _failed(failure, admission, at)
     zones = [
-        {name: int(held[at]) for name, held in grant.zones.items() if held[at]} for grant in admission.grants
+        {name: int(mask[at]) for name, mask in grant.zones.items() if mask[at]} for grant in admission.grants
     ]
     preferred = all(grant.preferred[at] for grant in admission.grants)
     return Admitted(tuple(zones), int(admission.zones[at]), preferred)
@@ -68,154 +67,115 @@ def _failed(failure: Failure, admission: BatchAdmission, at: int) -> Admitted:
     reason = RejectionReason.SMT_ALIGNMENT if failure.breaks_cores else RejectionReason.UNEXPECTED_ADMISSION
     if not failure.lacking:
         reason = RejectionReason.TOPOLOGY_AFFINITY
-    start, found = admission.before[0], admission.before[failure.at]
-    held = ((start.free(name) - found.free(name))[:, at] for name in failure.lacking)
+    start, now = admission.before[0], admission.before[failure.at]
+    taken = ((start.free(name) - now.free(name))[:, at] for name in failure.lacking)
     return Admitted(
         reason=reason,
         container=failure.step.step.container,
         lacking=failure.lacking,
-        held=tuple(tuple(each.tolist()) for each in held),
+        taken=tuple(tuple(amounts.tolist()) for amounts in taken),
     )
 
 
-def by_rules(one: Node, demand: Demand) -> Admitted:
-    """What the kubelet of a node makes of the pod."""
-    result = admit(one, demand)
+def by_rules(node: Node, demand: Demand) -> Admitted:
+    result = admit(node, demand)
     if result.refusal:
-        return _rejected(one, result)
+        return _rejected(node, result)
     grants = result.placement.grants
     names = {name for step in demand.steps for name in (*step.requests, *step.devices)}
     zones = [
-        {name: _bits(one, held) for name in names if (held := grant.zones_of([name]))} for grant in grants
+        {name: _bits(node, zones) for name in names if (zones := grant.zones_of([name]))} for grant in grants
     ]
-    return Admitted(
-        tuple(zones), _bits(one, result.placement.zones), all(grant.preferred for grant in grants)
-    )
+    preferred = all(grant.preferred for grant in grants)
+    return Admitted(tuple(zones), _bits(node, result.placement.zones), preferred)
 
 
-def _rejected(one: Node, result: PodAdmitResult) -> Admitted:
-    refusal, found = result.refusal, after_admission(one, result)
+def _rejected(node: Node, result: PodAdmitResult) -> Admitted:
+    refusal, after = result.refusal, after_admission(node, result)
     assert refusal
-    held = (_held(one, found, name) for name in refusal.resources)
     return Admitted(
-        reason=refusal.reason, container=refusal.step.container, lacking=refusal.resources, held=tuple(held)
+        reason=refusal.reason,
+        container=refusal.step.container,
+        lacking=refusal.resources,
+        taken=tuple(_taken(node, after, name) for name in refusal.resources),
     )
 
 
-def _held(one: Node, found: Node, name: str) -> tuple[int, ...]:
+def _taken(before: Node, after: Node, name: str) -> tuple[int, ...]:
     unit = MILLI if name == CPU else 1
-    pairs = zip(one.zones, found.zones, strict=True)
-    return tuple((before.free.get(name, 0) - after.free.get(name, 0)) // unit for before, after in pairs)
+    pairs = zip(before.zones, after.zones, strict=True)
+    return tuple((one.free.get(name, 0) - other.free.get(name, 0)) // unit for one, other in pairs)
 
 
-def _bits(one: Node, zones: frozenset[int]) -> int:
-    return bits(at for at, own in enumerate(one.ids) if own in zones)
+def _bits(node: Node, zones: frozenset[int]) -> int:
+    return bits(at for at, own in enumerate(node.ids) if own in zones)
 
 
 def both(pod: str, *nodes: Node) -> list[Admitted]:
-    """What becomes of a pod on nodes that decide alike; the rules say the same."""
-    asked = state(asks(pod), *nodes)
-    found = in_columns(asked)
-    assert [found[row] for row in range(len(nodes))] == [by_rules(one, asks(pod)) for one in nodes]
-    return [found[row] for row in range(len(nodes))]
+    """The admission on nodes that decide alike, which is that of the rules."""
+    results = in_columns(state(asks(pod), *nodes))
+    assert [results[row] for row in range(len(nodes))] == [by_rules(node, asks(pod)) for node in nodes]
+    return [results[row] for row in range(len(nodes))]
 
 
-# Examples.
+CLOSE: dict[Ids, int] = {(0, 2): 11, (2, 0): 11, (0, 1): 30, (1, 0): 30, (1, 2): 30, (2, 1): 30}
+FAR = node(*["gpu=1"] * 3, policy="restricted", costs=CLOSE)
+PAIR = replace(FAR, options=options("prefer-closest-numa-nodes"))
+BROKEN = machine("cpu=0-3 mem=8Gi", "cpu=4-7 mem=8Gi", threads=2, free="0,1,4-7")
+ADMITTED = [
+    # what it shows                          the pod            the nodes                           the zones
+    ("containers have zones of their own",   "gpu=2 | gpu=1",   [RESTRICTED],                       [0b11]),
+    ("in pod scope they share them",         "gpu=1 | gpu=1",   [POD, with_free(POD, "gpu=1", "")], [1, 2]),
+    ("an init container leaves its devices", "init gpu=2 | gpu=2", [SINGLE],                        [0b01]),
+    ("and holds no memory",                  "init cpu=500m mem=6Gi | cpu=500m mem=1Gi",
+        [with_free(SINGLE, "mem=1Gi", "")],                                                         [0b01]),
+    ("whole cores are taken first", "cpu=2 mem=1Gi", [BROKEN], [0b11]),
+    ("a best effort is spread", "cpu=4 mem=1Gi gpu=1", [BEST, with_free(BEST, "cpu=1", "gpu=0")], [1, 3]),
+    ("a sidecar stays",                      "sidecar gpu=2 | gpu=2", [SINGLE],                     [0b11]),
+    ("machines differ in distances",         "gpu=2",           [FAR, PAIR, FAR],      [0b011, 0b101, 0b011]),
+]  # fmt: skip
 
 
-def test_each_container_gets_zones_of_its_own() -> None:
-    first, second = both("gpu=2 | gpu=1", RESTRICTED, left(RESTRICTED, "gpu=1", ""))
-
-    assert (first.zones, first.together) == (({GPU: 0b01}, {GPU: 0b10}), 0b11)
-    assert (second.zones, second.together) == (({GPU: 0b10}, {GPU: 0b01}), 0b11)
+@pytest.mark.parametrize(("pod", "nodes", "zones"), table(ADMITTED))
+def test_a_pod_gets_zones(pod: str, nodes: Sequence[Node], zones: list[int]) -> None:
+    assert [one.together for one in both(pod, *nodes)] == zones
 
 
-def test_containers_of_a_pod_that_is_aligned_as_one_share_their_zones() -> None:
-    every, fits, neither = both("gpu=1 | gpu=1", POD, left(POD, "gpu=1", ""), left(POD, "gpu=1", "gpu=1"))
-
-    assert (every.together, fits.together) == (0b01, 0b10)
-    assert (neither.reason, neither.container) == (RejectionReason.TOPOLOGY_AFFINITY, "")
-
-
-@pytest.mark.parametrize(
-    ("role", "zones"), [("init", [0b01, 0b01]), ("sidecar", [0b01, 0b10])], ids=["init", "sidecar"]
-)
-def test_only_what_an_init_container_had_is_there_for_the_next(role: str, zones: list[int]) -> None:
-    pod = f"{role} cpu=8 mem=8Gi gpu=2 | cpu=8 mem=8Gi gpu=2"
-
-    (found,) = both(pod, SINGLE)
-    assert [each[CPU] for each in found.zones] == [each[GPU] for each in found.zones] == zones
-
-
-def test_a_pod_does_not_hold_the_memory_of_finished_init_containers() -> None:
-    (found,) = both("init cpu=1 mem=10Gi | cpu=1 mem=1Gi", NONE)
-    assert ([each["memory"] for each in found.zones], found.together) == ([0b11, 0b11], 0b11)
-
-    (apart,) = both("init mem=6Gi cpu=500m | mem=1Gi cpu=500m", left(SINGLE, "mem=1Gi", ""))
-    assert ([each["memory"] for each in apart.zones], apart.together) == ([0b10, 0b01], 0b01)
-
-
-def test_a_best_effort_that_fails_takes_what_is_nearest_to_it() -> None:
-    apart = left(BEST, "cpu=1", "gpu=0")
-
-    served, spread = both("cpu=4 mem=1Gi gpu=1", BEST, apart)
-    assert (served.preferred, served.together) == (True, 0b01)
-    assert (spread.preferred, spread.zones) == (False, ({CPU: 0b11, GPU: 0b01, "memory": 0b01},))
-
-
-def test_the_container_that_finds_nothing_refuses_and_what_others_hold_by_then_is_known() -> None:
+def test_the_container_and_the_resource_that_fail_are_known() -> None:
     pod = "cpu=2 mem=1Gi gpu=1 | cpu=6 mem=1Gi gpu=3"
-    served, gpus, cpus = both(pod, NONE, left(NONE, "gpu=1", "gpu=2"), left(NONE, "cpu=3", "cpu=2"))
+    served, gpus, cpus = both(pod, NONE, with_free(NONE, "gpu=1", "gpu=2"), with_free(NONE, "cpu=3", "cpu=2"))
 
     assert served.reason == ""
     assert gpus[3:] == (RejectionReason.UNEXPECTED_ADMISSION, "c1", (GPU,), ((1, 0),))
     assert cpus[3:] == (RejectionReason.UNEXPECTED_ADMISSION, "c1", (CPU,), ((0, 2),))
 
 
-def test_the_first_manager_that_has_too_little_refuses() -> None:
-    short = (left(NONE, text, text) for text in ("gpu=0", "gpu=0 cpu=0", "cpu=0 mem=0", "mem=0"))
+def test_an_empty_node_has_no_groups_of_memory() -> None:
+    grouped = node(*["cpu=8 mem=8Gi"] * 3, policy="best-effort", blocks=[(0, 1)])
+    demand = asks("cpu=1 mem=1Gi")
 
-    assert [each.lacking for each in both("cpu=2 mem=1Gi gpu=1", *short)] == [
-        (GPU,),
-        (GPU,),
-        (CPU,),
-        ("memory",),
-    ]
-
-
-def test_who_gives_out_whole_cores_refuses_to_break_one() -> None:
-    pairs = node(*TWO, threads=2, options=options("full-pcpus-only"))
-
-    (found,) = both("cpu=2 mem=1Gi | cpu=3 mem=1Gi", pairs)
-    assert (found.reason, found.container) == (RejectionReason.SMT_ALIGNMENT, "c1")
-
-
-def test_machines_that_differ_are_asked_one_sort_after_the_other() -> None:
-    close: dict[Ids, int] = {(0, 2): 11, (2, 0): 11, (0, 1): 30, (1, 0): 30, (1, 2): 30, (2, 1): 30}
-    far = node(*["gpu=1"] * 3, policy="restricted", costs=close)
-    near = replace(far, options=options("prefer-closest-numa-nodes"))
-
-    assert [each.together for each in both("gpu=2", far, near, far)] == [0b011, 0b101, 0b011]
+    assert in_columns(state(demand, grouped, when=When.EMPTY))[0] == by_rules(grouped.emptied(), demand)
+    assert in_columns(state(demand, grouped))[0] == by_rules(grouped, demand)
 
 
 # Laws.
 
 
 def assert_alike(part: ColumnState, nodes: Sequence[Node]) -> None:
-    demand, found = part.plan.question.demand, in_columns(part)
+    demand, results = part.plan.question.demand, in_columns(part)
     for row, one in enumerate(nodes):
-        assert found[row] == by_rules(one, demand)
+        assert results[row] == by_rules(one, demand)
 
 
 @given(drawn(case), st.sampled_from([When.NOW, When.EMPTY]))
-def test_what_becomes_of_a_pod_is_what_its_kubelet_makes_of_it(asked: Case, when: FreeOrEmpty) -> None:
-    for part, nodes in parts_of(asked, when):
+def test_an_admission_is_that_of_the_kubelet(case: Case, when: FreeOrEmpty) -> None:
+    for part, nodes in parts_of(case, when):
         assert_alike(part, nodes)
 
 
 @given(st.integers(0, 2**32))
-def test_the_same_of_many_kinds_of_nodes(seed: int) -> None:
-    asked = seeded(lambda pick: case(pick, size=((8, 16), (1, 2))), seed)
+def test_admissions_on_many_nodes_are_those_of_the_kubelet(seed: int) -> None:
+    fleet = seeded(lambda pick: case(pick, size=((8, 16), (1, 2))), seed)
 
-    for part, nodes in parts_of(asked, When.NOW):
+    for part, nodes in parts_of(fleet, When.NOW):
         assert_alike(part, nodes)

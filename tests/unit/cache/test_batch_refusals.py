@@ -1,4 +1,4 @@
-"""Why nodes refuse, in columns: what is told of each row is what the rules say of its node."""
+"""Why nodes refuse, in columns: the refusal of each row has the words of the rules for its node."""
 
 from dataclasses import replace
 
@@ -9,227 +9,126 @@ from numalign.cache import batch_refusals
 from numalign.cache.columns import FreeOrEmpty, When
 from numalign.cache.evaluation import alike
 from numalign.cache.feasibility import Trial
-from numalign.decision.evaluate import NO_INTENT, evaluate
+from numalign.decision.evaluate import evaluate
 from numalign.decision.verdict import Refusal, Verdict
 from numalign.model import demand
-from numalign.model.intent import Intent, Policy, Scope
+from numalign.model.intent import Policy
 from numalign.model.node import Node
 from numalign.scheduling.reasons import reason
-from tests.worlds.in_columns import left, state
-from tests.worlds.notation import NIC, asks, bag, means, node, options, pod, table
-
-ALIKE, APART = "alike", "apart"
+from tests.worlds.columns import state, with_free
+from tests.worlds.notation import asks, bag, means, node, options, pod, table
 
 TWO = ("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2")
 NONE, BEST, RESTRICTED, SINGLE = (node(*TWO, policy=policy) for policy in Policy)
 POD = node(*TWO, policy="restricted", scope="pod")
+PAIRS = node(*TWO, threads=2, options=options("full-pcpus-only"))
 
 
-def told(
-    pod: str, *nodes: Node, intent: Intent = NO_INTENT, when: FreeOrEmpty = When.NOW
-) -> list[Refusal | None]:
-    """Why each node refuses, None if it takes the pod; in the words of the rules."""
-    trial = Trial(state(asks(pod), *nodes, intent=intent, when=when))
-    found: list[Refusal | None] = [None] * len(nodes)
-    for rows, refusal in batch_refusals.refusals(trial, np.ones(len(nodes), dtype=np.bool_)):
-        for row in rows.tolist():
-            assert found[row] is None
-            found[row] = alike(refusal)
-    for mine, one in zip(found, nodes, strict=True):
-        verdict = evaluate(one, asks(pod), intent)
-        assert verdict.refused == (mine is not None)
-        if mine:
-            assert verdict.permanent is (when == When.EMPTY)
-            assert said(replace(verdict, refusal=mine)) == said(verdict)
-    return found
-
-
-def said(verdict: Verdict) -> object:
-    """What a scheduler hears."""
+def words(verdict: Verdict) -> object:
+    """What a scheduler prints."""
     refusal = verdict.refusal
     assert refusal is not None
     return refusal.refuser, refusal.reason, refusal.cause, refusal.policy, refusal.detail, reason(verdict)
 
 
-def compared(pod: str, *nodes: Node, intent: Intent = NO_INTENT, when: FreeOrEmpty = When.NOW) -> str:
-    """Whether all nodes are told alike or all apart."""
-    found = told(pod, *nodes, intent=intent, when=when)
-    assert None not in found
-    assert len({*found}) in {1, len(found)}
-    return ALIKE if len({*found}) == 1 else APART
+def kinds(
+    nodes: tuple[Node, ...], text: str, intent: str = "none", when: FreeOrEmpty = When.NOW
+) -> list[Refusal | None]:
+    """The refusal of each row, which is that of the rules."""
+    meaning = means(intent)
+    trial = Trial(state(asks(text), *nodes, intent=meaning, when=when))
+    refusals: list[Refusal | None] = [None] * len(nodes)
+    for rows, refusal in batch_refusals.refusals(trial, np.ones(len(nodes), dtype=np.bool_)):
+        for row in rows.tolist():
+            assert refusals[row] is None
+            refusals[row] = alike(refusal)
+    for mine, one in zip(refusals, nodes, strict=True):
+        verdict = evaluate(one, asks(text), meaning)
+        assert verdict.refused == (mine is not None)
+        if mine:
+            assert verdict.permanent is (when == When.EMPTY)
+            assert words(replace(verdict, refusal=mine)) == words(verdict)
+    return refusals
 
 
-# Strict kubelets.
-
-SHORT_OF_CPUS = left(SINGLE, "cpu=1", "cpu=1")
-SHORT_OF_GPUS = left(SINGLE, "gpu=0", "gpu=0")
-NOT_TOGETHER = left(SINGLE, "cpu=1", "gpu=0")
-NOT_TOGETHER_EITHER = left(SINGLE, "gpu=0", "cpu=0")
+def both(one: Node, *free: str) -> tuple[Node, ...]:
+    """The node with so much free in both zones, one by one."""
+    return tuple(with_free(one, text, text) for text in free)
 
 
-@pytest.mark.parametrize(
-    ("nodes", "word"),
-    table(
-        [
-            ("zones are too small, in one thing or another", (SHORT_OF_CPUS, SHORT_OF_GPUS), ALIKE),
-            ("no zone has both", (NOT_TOGETHER, NOT_TOGETHER_EITHER), ALIKE),
-            ("small zones, or not together", (SHORT_OF_CPUS, NOT_TOGETHER), APART),
-        ]
-    ),
-)
-def test_of_single_zones_it_is_told(nodes: tuple[Node, ...], word: str) -> None:
-    assert compared("cpu=2 mem=1Gi gpu=1", *nodes) == word
+def halves(one: Node, *pairs: tuple[str, str]) -> tuple[Node, ...]:
+    return tuple(with_free(one, *pair) for pair in pairs)
 
 
-def test_how_many_zones_it_may_take_is_told() -> None:
-    large = left(RESTRICTED, "gpu=1", "gpu=1")
-    small = left(node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy="restricted"), "", "gpu=0")
-
-    assert compared("gpu=2", large, small) == APART
+def totals(one: Node, *texts: str) -> tuple[Node, ...]:
+    return tuple(replace(one, totals=bag(f"{text} mem=8Gi")) for text in texts)
 
 
-def test_it_is_told_which_container_finds_nothing() -> None:
-    first, second = left(RESTRICTED, "gpu=0", "gpu=0"), left(RESTRICTED, "", "gpu=0")
-
-    assert compared("gpu=2 | gpu=1", first, second) == APART
-    assert compared("gpu=2 | gpu=1", second, left(RESTRICTED, "gpu=0", "")) == ALIKE
-
-
-def test_what_earlier_containers_got_is_gone_for_the_one_that_is_refused() -> None:
-    pod = "cpu=4 mem=1Gi gpu=1 | cpu=2 mem=1Gi gpu=1"
-    small, smaller = left(SINGLE, "cpu=5", "cpu=1"), left(SINGLE, "cpu=4", "cpu=1")
-    apart = left(SINGLE, "cpu=4", "cpu=2 gpu=0")
-
-    assert compared(pod, small, smaller) == ALIKE
-    assert compared(pod, small, apart) == APART
-
-
-@pytest.mark.parametrize("one", [SINGLE, RESTRICTED])
-def test_memory_that_no_set_of_zones_has_is_not_given(one: Node) -> None:
-    """The manager has no opinion then, and the rest is aligned."""
-    without = left(one, "mem=1Gi", "mem=1Gi")
-    without_cpus = left(one, "mem=1Gi cpu=1", "mem=1Gi cpu=1")
-
-    assert compared("cpu=2 mem=4Gi", without, left(one, "mem=2Gi", "mem=0")) == ALIKE
-    assert compared("cpu=2 mem=4Gi", without, without_cpus) == APART
+ALL = "cpu=2 mem=1Gi gpu=1"
+REFUSED = [
+    # what it shows                              nodes                                     pod, how many kinds
+    ("one thing or another is short", both(SINGLE, "cpu=1", "gpu=0"), ALL, 1),
+    ("too little, or not together", (*both(SINGLE, "cpu=1"), *halves(SINGLE, ("cpu=1", "gpu=0"))), ALL, 2),
+    ("the container that is refused", (*both(RESTRICTED, "gpu=0"), *halves(RESTRICTED, ("", "gpu=0"))),
+        "gpu=2 | gpu=1", 2),
+    ("after what earlier ones got",              halves(SINGLE, ("cpu=4", "cpu=1"), ("cpu=4", "cpu=2 gpu=0")),
+                                                             "cpu=4 mem=1Gi gpu=1 | cpu=2 mem=1Gi gpu=1", 2),
+    ("memory that no set has, and CPUs", both(RESTRICTED, "mem=1Gi", "mem=1Gi cpu=1"), "cpu=2 mem=4Gi", 2),
+    ("memory for a pod as a whole",              halves(POD, ("mem=1Gi", "mem=1Gi"), ("mem=4Gi", "mem=1Gi")),
+        "cpu=1 mem=4Gi | cpu=1 mem=3Gi", 2),
+    ("the first resource in turn", both(BEST, "gpu=0", "gpu=0 cpu=0", "cpu=0", "mem=0"), ALL, 3),
+    ("in turn for several containers",           halves(NONE, ("gpu=1", ""), ("cpu=2", "cpu=1")),
+                                                             "cpu=1 mem=1Gi gpu=2 | cpu=3 mem=1Gi gpu=2", 2),
+    ("whole cores that are not free",            halves(PAIRS, ("cpu=2", "cpu=1"), ("cpu=1", "cpu=1")),
+        "cpu=4 mem=1Gi", 1),
+]  # fmt: skip
 
 
-def test_of_containers_that_are_aligned_as_one_the_one_is_told_that_finds_no_memory() -> None:
-    none, some = left(POD, "mem=1Gi", "mem=1Gi"), left(POD, "mem=4Gi", "mem=1Gi")
+@pytest.mark.parametrize(("nodes", "text", "count"), table(REFUSED))
+def test_refusals_for_now_differ_by(nodes: tuple[Node, ...], text: str, count: int) -> None:
+    refusals = kinds(nodes, text)
 
-    assert compared("cpu=1 mem=4Gi | cpu=1 mem=3Gi", none, some) == APART
-    assert compared("cpu=1 mem=4Gi | cpu=1 mem=4Gi", none, left(none, "cpu=1", "")) == ALIKE
-    assert compared("cpu=1 mem=4Gi", none, left(POD, "mem=2Gi", "mem=0")) == ALIKE
-
-
-def test_of_a_pod_that_is_aligned_as_one_its_sum_is_told() -> None:
-    one, each = left(POD, "gpu=1", "gpu=0"), left(replace(POD, scope=Scope.CONTAINER), "gpu=1", "gpu=0")
-
-    both = (*told("gpu=1 | gpu=1", one), *told("gpu=1 | gpu=1", each))
-    assert [[need.asked for need in refusal.needs] for refusal in both if refusal] == [[2], [1]]
+    assert None not in refusals
+    assert len({*refusals}) == count
 
 
-# The node as a whole.
+FOR_GOOD = [
+    # what it shows nodes pod, intent, how many kinds
+    ("what the node has too little of",          totals(SINGLE, "cpu=1 gpu=9", "cpu=9 gpu=0", "cpu=1 gpu=0"),
+        ALL, "none", 3),
+    ("no storage that is not listed",
+        totals(SINGLE, "cpu=1"), "cpu=2 mem=1Gi ephemeral-storage=1Gi", "none", 1),
+    ("the policy of the node", totals(NONE, "cpu=1") + totals(BEST, "cpu=1"), "cpu=2 mem=1Gi",
+        "none", 2),
+    ("what the node does not list", totals(SINGLE, "cpu=16"), "nic=1", "none", 1),
+    ("its kind", (NONE, *both(NONE, "cpu=1")), "cpu=2 mem=1Gi", "restricted", 1),
+    ("zones that the intent does not allow",     (RESTRICTED, *both(RESTRICTED, "gpu=2")), "gpu=3",
+        "single-numa-node", 1),
+    ("cores of other sizes", (PAIRS, replace(PAIRS, threads=4)), "cpu=3 mem=1Gi", "none", 2),
+]  # fmt: skip
 
 
-def test_of_what_the_node_has_too_little_is_told() -> None:
-    told = ("cpu=1 gpu=9", "cpu=9 gpu=0", "cpu=1 gpu=0")
-    cpus, gpus, both = (replace(SINGLE, totals=bag(f"{each} mem=8Gi")) for each in told)
+@pytest.mark.parametrize(("nodes", "text", "intent", "count"), table(FOR_GOOD))
+def test_refusals_for_good_differ_by(nodes: tuple[Node, ...], text: str, intent: str, count: int) -> None:
+    refusals = kinds(nodes, text, intent, When.EMPTY)
 
-    assert compared("cpu=2 mem=1Gi gpu=1", cpus, gpus, both, when=When.EMPTY) == APART
-    assert compared("cpu=2 mem=1Gi gpu=1", cpus, left(cpus, "cpu=0", ""), when=When.EMPTY) == ALIKE
-
-
-def test_what_is_refused_whatever_the_amounts_is_told_alike() -> None:
-    used = left(NONE, "cpu=1", "cpu=1")
-
-    assert compared("cpu=2 mem=1Gi", NONE, used, intent=means("restricted"), when=When.EMPTY) == ALIKE
+    assert None not in refusals
+    assert len({*refusals}) == count
 
 
-def test_a_node_that_tells_all_it_has_has_none_of_what_it_does_not_list() -> None:
-    tells = replace(SINGLE, totals=bag("cpu=16 mem=16Gi gpu=4"))
-
-    (nowhere,) = told("nic=1", tells, when=When.EMPTY)
-    assert nowhere is not None
-    assert [need.resource for need in nowhere.needs] == [NIC]
-
-
-def test_what_a_runtime_class_adds_is_told() -> None:
+def test_the_overhead_of_a_runtime_class_is_named() -> None:
     adding = demand.of(pod("cpu=16 mem=1Gi", overhead="cpu=250m"))
-    small = replace(BEST, totals=bag("cpu=16 mem=16Gi"))
-    trial = Trial(state(adding, small, intent=NO_INTENT, when=When.NOW))
+    (small,) = totals(BEST, "cpu=16")
 
-    ((_, refusal),) = batch_refusals.refusals(trial, np.ones(1, dtype=np.bool_))
+    ((_, refusal),) = batch_refusals.refusals(Trial(state(adding, small)), np.ones(1, dtype=np.bool_))
 
     verdict = evaluate(small, adding)
     assert reason(replace(verdict, refusal=refusal)) == reason(verdict)
 
 
-def test_every_policy_is_told_of_by_its_name() -> None:
-    small = [replace(one, totals=bag("cpu=1 mem=8Gi gpu=4")) for one in (NONE, BEST, RESTRICTED, SINGLE)]
-
-    assert compared("cpu=2 mem=1Gi", *small, when=When.EMPTY) == APART
-    assert compared("cpu=2 mem=1Gi", small[0], small[0], when=When.EMPTY) == ALIKE
-
-
-def test_only_of_wanted_rows_that_refuse_anything_is_told() -> None:
-    full = left(SINGLE, "cpu=0", "cpu=0")
+def test_only_wanted_rows_that_refuse_have_refusals() -> None:
+    (full,) = both(SINGLE, "cpu=0")
     trial = Trial(state(asks("cpu=1 mem=1Gi"), full, SINGLE, full))
-    found = batch_refusals.refusals(trial, np.array([False, True, True]))
 
-    assert [rows.tolist() for rows, _ in found] == [[2]]
-
-
-# Kubelets that align at best.
-
-
-@pytest.mark.parametrize("one", [NONE, BEST])
-def test_the_first_resource_that_cannot_be_given_is_told(one: Node) -> None:
-    cpus, gpus, memory = (left(one, text, text) for text in ("cpu=0", "gpu=0", "mem=0"))
-    both = left(one, "cpu=0 gpu=0", "cpu=0 gpu=0")
-    pod = "cpu=2 mem=2Gi gpu=1"
-
-    assert compared(pod, cpus, gpus, memory) == APART
-    assert compared(pod, gpus, both) == ALIKE
-    assert compared(pod, cpus, left(cpus, "mem=0", "mem=0")) == ALIKE
-
-
-@pytest.mark.parametrize("one", [NONE, BEST])
-def test_of_several_containers_the_one_is_told_that_is_not_given_anything(one: Node) -> None:
-    first, second = left(one, "gpu=1", "gpu=0"), left(one, "gpu=1", "gpu=2")
-
-    assert compared("gpu=2 | gpu=2", first, second) == ALIKE
-    apart = left(one, "gpu=1", ""), left(one, "cpu=2", "cpu=1")
-    assert compared("cpu=1 mem=1Gi gpu=2 | cpu=3 mem=1Gi gpu=2", *apart) == APART
-
-
-# Whole cores.
-
-
-def test_who_gives_out_whole_cores_tells_what_would_break_one_from_what_is_not_there() -> None:
-    pairs = node(*TWO, threads=2, options=options("full-pcpus-only"))
-    quads = replace(pairs, threads=4, stock=None)
-
-    assert compared("cpu=3 mem=1Gi", pairs, quads, when=When.EMPTY) == APART
-    assert compared("cpu=2 mem=1Gi", quads, left(quads, "cpu=1", "cpu=1"), when=When.EMPTY) == ALIKE
-    assert compared("cpu=4 mem=1Gi", left(pairs, "cpu=2", "cpu=1"), left(pairs, "cpu=1", "cpu=1")) == ALIKE
-
-
-# What the pod means.
-
-
-@pytest.mark.parametrize("one", [BEST, RESTRICTED])
-def test_what_lies_apart_is_told_by_what_it_comes_down_to(one: Node) -> None:
-    intent = means("single-numa-node")
-    small, free = left(one, "gpu=1", "gpu=1"), left(one, "", "")
-
-    assert compared("gpu=2", small, left(one, "gpu=1", "gpu=1 cpu=0"), intent=intent) == ALIKE
-    assert compared("gpu=3", free, left(one, "gpu=2", "gpu=2"), intent=intent, when=When.EMPTY) == ALIKE
-
-
-def test_what_an_intent_is_not_about_is_no_reason() -> None:
-    intent, pod = means("single-numa-node gpu", scope="pod"), "cpu=1 mem=1Gi gpu=1 | cpu=2 mem=1Gi gpu=1"
-    apart, short_of_cpus = left(RESTRICTED, "cpu=2", ""), left(RESTRICTED, "cpu=2", "cpu=2")
-
-    assert compared(pod, apart, short_of_cpus, intent=intent) == ALIKE
-    assert compared(pod, apart, short_of_cpus, intent=replace(intent, resources=())) == APART
+    refusals = batch_refusals.refusals(trial, np.array([False, True, True]))
+    assert [rows.tolist() for rows, _ in refusals] == [[2]]

@@ -28,7 +28,7 @@ amounts = st.tuples(st.integers(0, 8), st.integers(0, 8))
 zones = st.lists(st.tuples(amounts, amounts, amounts), min_size=1, max_size=4)
 
 
-def built(drawn: list[tuple[tuple[int, int], ...]], told: Options, policy: str) -> Node:
+def built(drawn: list[tuple[tuple[int, int], ...]], chosen: Options, policy: str) -> Node:
     """A node of zones with so many CPUs, bytes and devices, of which so many are free."""
     texts = [
         " ".join(
@@ -37,22 +37,22 @@ def built(drawn: list[tuple[tuple[int, int], ...]], told: Options, policy: str) 
         )
         for zone in drawn
     ]
-    return node(*texts, policy=policy, options=told)
+    return node(*texts, policy=policy, options=chosen)
 
 
 def uses(one: Node, names: tuple[str, ...]) -> dict[str, BatchUse]:
     """What a column has of the node."""
-    found = {}
+    by_name = {}
     for name in names:
         most, free = (
             np.array([[bag.get(name, 0) // UNITS[name]] for bag in bags])
             for bags in ([zone.allocatable for zone in one.zones], [zone.free for zone in one.zones])
         )
-        found[name] = BatchUse(most, free, np.array([True]))
-    return found
+        by_name[name] = BatchUse(most, free, np.array([True]))
+    return by_name
 
 
-def agreed(one: Node, names: tuple[str, ...], fits: int, numa: NumaInfo) -> None:
+def assert_best_set(one: Node, names: tuple[str, ...], fits: int, numa: NumaInfo) -> None:
     state = read_state(one, {GPU})
     hints = [ResourceHints(name, fits, fits) for name in names]
     decision = merge(one.policy, hints, numa, tie_break(one, state))
@@ -77,9 +77,9 @@ def agreed(one: Node, names: tuple[str, ...], fits: int, numa: NumaInfo) -> None
     st.sampled_from([(CPU,), (CPU, MEMORY), (GPU,), (GPU, CPU, MEMORY)]),
     st.booleans(),
 )
-def test_scores(
+def test_the_best_set_by_use_is_that_of_the_rules(
     drawn: list[tuple[tuple[int, int], ...]],
-    told: Options,
+    chosen: Options,
     fits: int,
     names: tuple[str, ...],
     closest: bool,  # noqa: FBT001 - it is drawn
@@ -87,16 +87,18 @@ def test_scores(
     count = len(drawn)
     near = tuple(row[:count] for row in DISTANCES[:count]) if closest else None
     fits &= hint_sets.every(count)
-    agreed(built(drawn, told, "restricted"), names, fits, NumaInfo(count, near))
+    assert_best_set(built(drawn, chosen, "restricted"), names, fits, NumaInfo(count, near))
 
 
-def test_of_equal_scores_the_lower_number_wins_and_not_the_first() -> None:
+def test_of_equal_scores_the_lower_number_wins() -> None:
     """Zones 0 and 3 come before zones 1 and 2, and are the higher number."""
     one = built([((4, 2),) * 3] * 4, SCORED[0], "restricted")
-    agreed(one, (CPU,), hint_sets.of([0b1001, 0b0110]), NumaInfo(4))
+    assert_best_set(one, (CPU,), hint_sets.of([0b1001, 0b0110]), NumaInfo(4))
 
 
 @given(zones, st.integers(0, 2**16 - 1))
-def test_signals_of_managers(drawn: list[tuple[tuple[int, int], ...]], fits: int) -> None:
+def test_signals_of_managers_are_those_of_the_rules(
+    drawn: list[tuple[tuple[int, int], ...]], fits: int
+) -> None:
     one = built(drawn, PACKED, "single-numa-node")
-    agreed(one, (GPU,), fits & hint_sets.every(len(drawn)), NumaInfo(len(drawn)))
+    assert_best_set(one, (GPU,), fits & hint_sets.every(len(drawn)), NumaInfo(len(drawn)))

@@ -28,16 +28,16 @@ class Doubles:
     def __init__(self, *numbers: int) -> None:
         self.numbers = list(numbers)
         self.changes = ChangeLog()
-        self.wanted: list[list[int] | None] = []
+        self.computed: list[list[int] | None] = []
 
     def put(self, row: int, number: int) -> None:
         """A row has another number."""
         self.numbers[row : row + 1] = [number]
         self.changes.note(row)
 
-    def work_out(self, rows: Rows | None) -> NDArray[Any]:
+    def compute(self, rows: Rows | None) -> NDArray[Any]:
         """As `Compute`."""
-        self.wanted.append(ALL if rows is None else rows.tolist())
+        self.computed.append(ALL if rows is None else rows.tolist())
         every = 2 * np.array(self.numbers, dtype=np.int64)
         return every if rows is None else every[rows]
 
@@ -45,28 +45,28 @@ class Doubles:
         """Nothing is worked out yet."""
         return TrackedArray(self.changes, np.zeros(0, dtype=np.int64))
 
-    def read(self, kept: TrackedArray) -> list[int]:
+    def read(self, array: TrackedArray) -> list[int]:
         """All doubles."""
-        return list[int](kept.current(len(self.numbers), self.work_out).tolist())
+        return list[int](array.current(len(self.numbers), self.compute).tolist())
 
-    def read_some(self, kept: TrackedArray, *rows: int) -> list[int]:
+    def read_some(self, array: TrackedArray, *rows: int) -> list[int]:
         """The doubles of these rows."""
-        return list[int](kept.at(np.array(rows), len(self.numbers), self.work_out).tolist())
+        return list[int](array.at(np.array(rows), len(self.numbers), self.compute).tolist())
 
-    def catch_up(self, kept: TrackedArray, *rows: int, meanwhile: Callable[[], object] = list) -> None:
+    def catch_up(self, array: TrackedArray, *rows: int, between: Callable[[], object] = list) -> None:
         """Work doubles out, of all rows if none is named; something happens after half of it."""
 
         def computing(some: Rows | None) -> Steps[NDArray[Any]]:
-            found = self.work_out(some)
+            numbers = self.compute(some)
             yield
-            return found
+            return numbers
 
-        steps = kept.catching_up(np.array(rows) if rows else ALL, len(self.numbers), computing)
+        steps = array.catching_up(np.array(rows) if rows else ALL, len(self.numbers), computing)
         for _ in steps:
-            meanwhile()
+            between()
 
 
-def noted(*rows: int) -> ChangeLog:
+def log_of(*rows: int) -> ChangeLog:
     changes = ChangeLog()
     for row in rows:
         changes.note(row)
@@ -81,8 +81,8 @@ def since(changes: ChangeLog, place: tuple[int, int], below: int = 100) -> list[
 # The log.
 
 
-def test_rows_that_changed_since_are_told_once_and_in_order() -> None:
-    changes = noted(1, 2)
+def test_changed_rows_are_listed_once_and_in_order() -> None:
+    changes = log_of(1, 2)
     place = changes.place
     for row in (7, 3, 7):
         changes.note(row)
@@ -91,7 +91,7 @@ def test_rows_that_changed_since_are_told_once_and_in_order() -> None:
     assert since(changes, changes.place) == []
 
 
-def test_rows_that_are_gone_are_not_told() -> None:
+def test_rows_that_are_gone_are_not_listed() -> None:
     changes = ChangeLog()
     place = changes.place
     for row in (4, 5, 6):
@@ -100,7 +100,7 @@ def test_rows_that_are_gone_are_not_told() -> None:
     assert since(changes, place, below=5) == [4]
 
 
-def test_a_long_log_begins_anew_and_then_all_rows_changed() -> None:
+def test_after_a_long_log_all_rows_changed() -> None:
     changes = ChangeLog()
     start = changes.place
     for _ in range(LONG):
@@ -115,242 +115,153 @@ def test_a_long_log_begins_anew_and_then_all_rows_changed() -> None:
 # What is patched.
 
 
-def test_at_first_all_is_worked_out_and_then_nothing() -> None:
-    source = Doubles(1, 2, 3)
-    kept = source.patched()
-
-    assert source.read(kept) == [2, 4, 6]
-    assert source.read(kept) == [2, 4, 6]
-    assert source.wanted == [ALL]
-
-
 @pytest.mark.parametrize(
-    ("changed", "wanted"),
+    ("changed", "computed"),
     table(
         [
             ("one row", [2], [2]),
-            ("one row again and again", [2, 2, 2], [2]),
             ("half of the rows", [3, 0], [0, 3]),
             ("more than half of them", [3, 0, 1], ALL),
             ("so many that the log begins anew", [1] * (LONG + 1), ALL),
         ]
     ),
 )
-def test_only_what_changed_is_worked_out_again_unless_it_is_most(
-    changed: list[int], wanted: list[int] | None
+def test_only_changed_rows_are_computed_unless_most_are(
+    changed: list[int], computed: list[int] | None
 ) -> None:
     source = Doubles(1, 2, 3, 4)
-    kept = source.patched()
-    source.read(kept)
+    array = source.patched()
+    source.read(array)
     for row in changed:
         source.put(row, 10 + row)
 
-    assert source.read(kept) == [2 * number for number in source.numbers]
-    assert source.wanted == [ALL, wanted]
+    assert source.read(array) == [2 * number for number in source.numbers]
+    assert source.computed == [ALL, computed]
 
 
-def test_what_did_not_change_is_not_even_looked_at() -> None:
+def test_new_rows_make_an_array_wider() -> None:
     source = Doubles(1, 2, 3, 4)
-    kept = source.patched()
-    source.read(kept)
-    source.numbers[0] = 99
-    source.put(1, 20)
-
-    assert source.read(kept) == [2, 40, 6, 8]
-
-
-def test_rows_that_come_make_it_wider() -> None:
-    source = Doubles(1, 2, 3, 4)
-    kept = source.patched()
-    source.read(kept)
+    array = source.patched()
+    source.read(array)
     for row in range(4, 9):
         source.put(row, row + 1)
-        assert source.read(kept) == [2 * number for number in source.numbers]
+        assert source.read(array) == [2 * number for number in source.numbers]
 
-    assert source.wanted == [ALL, [4], [5], [6], [7], [8]]
-
-
-def test_rows_that_come_unheard_of_are_worked_out_too() -> None:
-    source = Doubles(1, 2, 3)
-    kept = source.patched()
-    source.read(kept)
-    source.numbers.append(4)
-
-    assert source.read(kept) == [2, 4, 6, 8]
-    assert source.wanted == [ALL, [3]]
+    assert source.computed == [ALL, [4], [5], [6], [7], [8]]
 
 
-def test_rows_that_went_are_not_shown() -> None:
-    source = Doubles(1, 2, 3, 4)
-    kept = source.patched()
-    source.read(kept)
-    source.numbers.pop()
-    source.changes.note(3)
-
-    assert source.read(kept) == [2, 4, 6]
-    assert source.wanted == [ALL]
-
-
-def test_of_tables_it_is_the_last_axis_that_is_patched() -> None:
+def test_the_last_axis_of_a_table_is_the_rows() -> None:
     changes = ChangeLog()
-    kept = TrackedArray(changes, np.zeros((2, 0), dtype=np.int64))
+    array = TrackedArray(changes, np.zeros((2, 0), dtype=np.int64))
     numbers = np.array([[1, 2, 3, 4], [5, 6, 7, 8]])
-    kept.current(3, lambda _: numbers[:, :3].copy())
+    array.current(3, lambda _: numbers[:, :3].copy())
     numbers[:, 1] = 20, 60
     for row in (1, 3):
         changes.note(row)
 
-    assert kept.current(4, lambda rows: numbers[:, rows]).tolist() == [[1, 20, 3, 4], [5, 60, 7, 8]]
+    assert array.current(4, lambda rows: numbers[:, rows]).tolist() == [[1, 20, 3, 4], [5, 60, 7, 8]]
 
 
 # Of some rows alone.
 
 
-def test_of_some_rows_only_these_are_worked_out_each_once() -> None:
+def test_only_requested_rows_are_computed_each_once() -> None:
     source = Doubles(*range(10))
-    kept = source.patched()
+    array = source.patched()
 
-    assert source.read_some(kept, 7, 2, 7) == [14, 4, 14]
-    assert source.read_some(kept, 2) == [4]
-    assert source.read_some(kept, 2, 3) == [4, 6]
-    assert source.wanted == [[2, 7], [3]]
+    assert source.read_some(array, 7, 2, 7) == [14, 4, 14]
+    assert source.read_some(array, 2) == [4]
+    assert source.read_some(array, 2, 3) == [4, 6]
+    assert source.computed == [[2, 7], [3]]
 
 
-def test_who_asks_for_most_rows_gets_all_worked_out() -> None:
+def test_for_most_rows_all_are_computed() -> None:
     source = Doubles(1, 2, 3)
-    kept = source.patched()
+    array = source.patched()
 
-    assert source.read_some(kept, 2, 0) == [6, 2]
-    assert source.read(kept) == [2, 4, 6]
-    assert source.wanted == [ALL]
-
-
-def test_of_some_rows_too_what_changed_is_worked_out_again() -> None:
-    source = Doubles(*range(10))
-    kept = source.patched()
-    source.read(kept)
-    source.put(3, 30)
-    source.put(4, 40)
-
-    assert source.read_some(kept, 3, 5) == [60, 10]
-    assert source.read(kept)[3:5] == [60, 80]
-    assert source.wanted == [ALL, [3], [4]]
+    assert source.read_some(array, 2, 0) == [6, 2]
+    assert source.read(array) == [2, 4, 6]
+    assert source.computed == [ALL]
 
 
 # Step by step.
 
 
-def test_what_was_caught_up_with_is_there() -> None:
+def test_computed_steps_are_not_computed_again() -> None:
     source = Doubles(*range(10))
-    kept = source.patched()
-    source.catch_up(kept)
-    assert source.read(kept) == [2 * number for number in range(10)]
+    array = source.patched()
+    source.catch_up(array)
+    assert source.read(array) == [2 * number for number in range(10)]
 
     source.put(3, 30)
-    source.catch_up(kept)
-    source.catch_up(kept)
-    assert source.read_some(kept, 3) == [60]
-    assert source.wanted == [ALL, [3]]
+    source.catch_up(array)
+    source.catch_up(array)
+    assert source.read_some(array, 3) == [60]
+    assert source.computed == [ALL, [3]]
 
 
-def test_some_rows_can_be_caught_up_with_alone() -> None:
+def test_changes_between_steps_are_computed_again() -> None:
     source = Doubles(*range(10))
-    kept = source.patched()
-    source.catch_up(kept, 8, 1, 8)
+    array = source.patched()
+    source.catch_up(array, between=lambda: source.put(4, 40))
 
-    assert source.read_some(kept, 1, 8) == [2, 16]
-    assert source.wanted == [[1, 8]]
+    assert source.read(array)[3:6] == [6, 80, 10]
+    assert source.computed == [ALL, [4]]
 
 
-def test_what_changes_meanwhile_is_worked_out_again() -> None:
+def test_a_read_between_steps_is_newer() -> None:
     source = Doubles(*range(10))
-    kept = source.patched()
-    source.catch_up(kept, meanwhile=lambda: source.put(4, 40))
-
-    assert source.read(kept)[3:6] == [6, 80, 10]
-    assert source.wanted == [ALL, [4]]
-
-
-def test_what_changes_meanwhile_of_some_rows_is_worked_out_again() -> None:
-    source = Doubles(*range(10))
-    kept = source.patched()
-    source.catch_up(kept, 8, 1, meanwhile=lambda: source.put(8, 80))
-
-    assert source.read_some(kept, 1, 8) == [2, 160]
-    assert source.wanted == [[1, 8], [8]]
-
-
-def test_who_could_not_wait_knows_better() -> None:
-    source = Doubles(*range(10))
-    kept = source.patched()
+    array = source.patched()
 
     def change() -> None:
         source.put(4, 40)
-        assert source.read_some(kept, 4, 5) == [80, 10]
+        assert source.read_some(array, 4, 5) == [80, 10]
 
-    source.catch_up(kept, meanwhile=change)
-    assert source.read_some(kept, 4) == [80]
-    assert source.wanted == [ALL, [4, 5]]
+    source.catch_up(array, between=change)
+    assert source.read_some(array, 4) == [80]
+    assert source.computed == [ALL, [4, 5]]
 
 
-def test_when_the_log_begins_anew_meanwhile_nothing_is_taken_over() -> None:
+def test_results_are_dropped_if_the_log_restarts() -> None:
     source = Doubles(*range(10))
-    kept = source.patched()
+    array = source.patched()
 
     def change() -> None:
         for number in range(LONG + 1):
             source.put(4, number)
 
-    source.catch_up(kept, meanwhile=change)
-    assert source.read_some(kept, 4) == [2 * LONG]
+    source.catch_up(array, between=change)
+    assert source.read_some(array, 4) == [2 * LONG]
 
 
-def test_rows_that_come_meanwhile_are_stale() -> None:
+def test_rows_that_go_between_steps_are_dropped() -> None:
     source = Doubles(1, 2, 3)
-    kept = source.patched()
-    source.catch_up(kept, meanwhile=lambda: source.put(3, 4))
-
-    assert source.read(kept) == [2, 4, 6, 8]
-    assert source.wanted == [ALL, [3]]
-
-
-def test_rows_that_go_meanwhile_are_not_shown() -> None:
-    source = Doubles(1, 2, 3)
-    kept = source.patched()
+    array = source.patched()
 
     def leave() -> None:
         source.numbers.pop()
         source.changes.note(2)
 
-    source.catch_up(kept, meanwhile=leave)
-    assert source.read(kept) == [2, 4]
+    source.catch_up(array, between=leave)
+    assert source.read(array) == [2, 4]
 
 
 ways = st.sampled_from(["put", "read", "some", "catch up", "catch up with some"])
 
 
 @given(st.lists(st.tuples(ways, st.integers(0, 9), st.integers(0, 99)), max_size=30))
-def test_whatever_happens_what_is_read_is_so(happens: list[tuple[str, int, int]]) -> None:
+def test_arrays_are_current_after_any_events(events: list[tuple[str, int, int]]) -> None:
     source = Doubles(*range(5))
-    kept = source.patched()
-    for way, at, number in happens:
+    array = source.patched()
+    for way, at, number in events:
         row = min(at, len(source.numbers) - 1)
         put = partial(source.put, min(at, len(source.numbers)), number)
         if way == "put":
             put()
         elif way == "read":
-            assert source.read(kept) == [2 * each for each in source.numbers]
+            assert source.read(array) == [2 * each for each in source.numbers]
         elif way == "some":
-            assert source.read_some(kept, row, 0) == [2 * source.numbers[row], 2 * source.numbers[0]]
+            assert source.read_some(array, row, 0) == [2 * source.numbers[row], 2 * source.numbers[0]]
         else:
-            source.catch_up(kept, *[row] * (way != "catch up"), meanwhile=put)
-    assert source.read(kept) == [2 * each for each in source.numbers]
-
-
-def test_an_array_takes_as_much_memory_as_its_numbers() -> None:
-    source = Doubles(*range(100))
-    kept = source.patched()
-    assert kept.bytes == 0
-
-    source.read(kept)
-    assert kept.bytes >= 100 * np.dtype(np.int64).itemsize
+            source.catch_up(array, *[row] * (way != "catch up"), between=put)
+    assert source.read(array) == [2 * each for each in source.numbers]

@@ -15,66 +15,66 @@ SINGLE = Intent(Policy.SINGLE_NUMA_NODE)
 
 
 def question(**amounts: int) -> Question:
-    asked = Resources(
+    pod_with = Resources(
         {GPU if name == "gpu" else NIC if name == "nic" else name: n for name, n in amounts.items()}
     )
-    pod = Pod("a", "team", containers=(Container("main", requests=asked, limits=asked),))
+    pod = Pod("a", "team", containers=(Container("main", requests=pod_with, limits=pod_with),))
     return Question(demand.of(pod), SINGLE)
 
 
-def asked(claims: tuple[str, ...] = (), **amounts: int) -> PodQuestion:
+def pod_with(claims: tuple[str, ...] = (), **amounts: int) -> PodQuestion:
     return PodQuestion(question(**amounts), ANYWHERE, UNRULED, "team", StatedBy.POD, None, None, claims)
 
 
 @pytest.mark.parametrize(
-    ("served", "found"),
+    ("served", "names"),
     [(set(), ()), ({GPU}, (GPU,)), ({GPU, NIC, "x"}, (GPU, NIC)), ({"x"}, ())],
     ids=["nothing", "one", "both", "another"],
 )
-def test_what_dra_serves_of_a_pod_is_found(served: set[str], found: tuple[str, ...]) -> None:
-    assert dra.resources(question(gpu=1, nic=1).demand, served) == found
+def test_resources_of_dra_are_listed(served: set[str], names: tuple[str, ...]) -> None:
+    assert dra.resources(question(gpu=1, nic=1).demand, served) == names
 
 
-def test_what_is_sure_of_a_pod_is_asked_without_the_devices_of_dra() -> None:
-    whole = question(cpu=4000, memory=2**30, gpu=8, nic=1)
+def test_sure_questions_have_no_devices_of_dra() -> None:
+    pod_question = question(cpu=4000, memory=2**30, gpu=8, nic=1)
 
-    assert dra.sure(whole, {GPU}) == question(cpu=4000, memory=2**30, nic=1)
-    assert dra.sure(whole, {"x"}) is whole
-
-
-def test_a_node_is_asked_for_devices_of_dra_that_its_device_plugins_serve() -> None:
-    whole = question(cpu=4000, memory=2**30, gpu=8, nic=1)
-
-    asked_ = dra.by_node(whole, {GPU, "x"})
-
-    assert demand.by_plugins(asked_.demand, {NIC}) == question(cpu=4000, memory=2**30, nic=1).demand
-    assert demand.by_plugins(asked_.demand, {GPU}) is asked_.demand
-    assert demand.by_plugins(whole.demand, set()) is whole.demand
+    assert dra.sure(pod_question, {GPU}) == question(cpu=4000, memory=2**30, nic=1)
+    assert dra.sure(pod_question, {"x"}) is pod_question
 
 
-def test_what_dra_serves_is_as_it_was_told_last() -> None:
-    whole = question(gpu=8, nic=1)
-    once = dra.by_node(whole, {GPU})
+def test_nodes_count_dra_devices_of_their_plugins() -> None:
+    pod_question = question(cpu=4000, memory=2**30, gpu=8, nic=1)
+
+    question_by_node = dra.by_node(pod_question, {GPU, "x"})
+
+    assert demand.by_plugins(question_by_node.demand, {NIC}) == question(cpu=4000, memory=2**30, nic=1).demand
+    assert demand.by_plugins(question_by_node.demand, {GPU}) is question_by_node.demand
+    assert demand.by_plugins(pod_question.demand, set()) is pod_question.demand
+
+
+def test_the_latest_device_classes_count() -> None:
+    pod_question = question(gpu=8, nic=1)
+    once = dra.by_node(pod_question, {GPU})
 
     assert once.demand.by_dra == {GPU}
     assert dra.by_node(once, {GPU, "x"}) is once
     assert dra.by_node(once, {NIC}).demand.by_dra == {NIC}
-    assert dra.by_node(once, set()) == whole
-    assert dra.by_node(whole, {"x"}) is whole
+    assert dra.by_node(once, set()) == pod_question
+    assert dra.by_node(pod_question, {"x"}) is pod_question
 
 
-TOLD = {
+WARNINGS = {
     # situation: (the pod, what DRA serves, what is not known)
-    "nothing of DRA": (asked(gpu=1), set(), None),
-    "a claim": (asked(("gpu",), cpu=1000), set(), 'claim "gpu"'),
-    "a resource": (asked(gpu=1), {GPU}, GPU),
-    "many": (asked(("a", "b"), gpu=1, nic=1), {GPU, NIC}, f"{GPU}, {NIC} and 2 more"),
+    "nothing of DRA": (pod_with(gpu=1), set(), None),
+    "a claim": (pod_with(("gpu",), cpu=1000), set(), 'claim "gpu"'),
+    "a resource": (pod_with(gpu=1), {GPU}, GPU),
+    "many": (pod_with(("a", "b"), gpu=1, nic=1), {GPU, NIC}, f"{GPU}, {NIC} and 2 more"),
 }
 
 
-@pytest.mark.parametrize(("pod", "served", "what"), TOLD.values(), ids=TOLD)
-def test_whose_alignment_is_not_known_is_told(pod: PodQuestion, served: set[str], what: str | None) -> None:
-    told = dra.unknown(pod, served)
+@pytest.mark.parametrize(("pod", "served", "unknown"), WARNINGS.values(), ids=WARNINGS)
+def test_unknown_alignment_is_warned_of(pod: PodQuestion, served: set[str], unknown: str | None) -> None:
+    warning = dra.unknown(pod, served)
 
-    sentence = f"DRA devices give the kubelet no topology hints: alignment of {what} is unknown"
-    assert told == (what and sentence)
+    sentence = f"DRA devices give the kubelet no topology hints: alignment of {unknown} is unknown"
+    assert warning == (unknown and sentence)

@@ -31,24 +31,14 @@ def tiers(nodes: NodeTable) -> LabelColumn:
     return LabelColumn(nodes, lambda node: node.attributes.labels.get(TIER))
 
 
-def test_equal_values_have_one_number_and_what_is_missing_has_none() -> None:
+def test_equal_values_have_one_number() -> None:
     values = tiers(tables("gold", None, "silver", "gold"))
 
     assert values.numbers.tolist() == [1, 0, 2, 1]
     assert values.kinds == (None, "gold", "silver")
 
 
-def test_what_changes_is_read_again() -> None:
-    nodes = tables("gold", None, "silver", "gold")
-    values = tiers(nodes)
-    assert values.numbers.tolist() == [1, 0, 2, 1]
-
-    nodes.put(labelled("n1", "bronze"))
-    nodes.drop("n0")
-    assert values.numbers.tolist() == [0, 3, 2, 1]
-
-
-def test_values_that_no_node_has_any_more_are_forgotten_when_all_are_read() -> None:
+def test_unused_values_are_dropped_when_all_are_read() -> None:
     nodes = tables("gold", "gold", "gold")
     values = tiers(nodes)
     assert values.kinds == (None, "gold")
@@ -59,7 +49,7 @@ def test_values_that_no_node_has_any_more_are_forgotten_when_all_are_read() -> N
 
 
 @pytest.mark.full
-def test_names_of_thousands_of_nodes_that_come_and_go_are_not_all_kept() -> None:
+def test_numbers_of_values_are_bounded() -> None:
     nodes = tables(*["gold"] * 4)
     names = LabelColumn(nodes, lambda node: node.name)
     for at in range(10_000):
@@ -89,11 +79,11 @@ def test_a_requirement_is_met_by(operator: Operator, words: str, met: list[str |
     values = tiers(tables("2", "10", "-3", "gold", None, "+4"))
     requirement = Requirement(TIER, operator, frozenset(words.split()))
 
-    found = values.meeting(requirement).tolist()
-    assert {kind for kind, meets in zip(values.kinds, found, strict=True) if meets} == set(met)
+    numbers = values.meeting(requirement).tolist()
+    assert {kind for kind, meets in zip(values.kinds, numbers, strict=True) if meets} == set(met)
 
 
-def test_requirements_about_numbers_hold_for_values_that_come_later() -> None:
+def test_requirements_hold_for_later_values() -> None:
     nodes = tables("1", "2", "3", "4", "5")
     values, more = tiers(nodes), Requirement(TIER, Operator.GT, frozenset({"3"}))
     assert values.meeting(more)[values.numbers].tolist() == [False, False, False, True, True]

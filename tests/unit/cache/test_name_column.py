@@ -7,9 +7,9 @@ import numpy as np
 from numalign.cache.name_column import NameColumn
 
 
-def names(*told: str | None) -> NameColumn:
+def names(*row_names: str | None) -> NameColumn:
     made = NameColumn()
-    for row, name in enumerate(told):
+    for row, name in enumerate(row_names):
         made.put(row, name)
     return made
 
@@ -28,20 +28,13 @@ def test_each_row_has_its_name_or_none() -> None:
     assert [among(made, 0, 3), among(made, 1), among(made, 2)] == [{"small"}, {"large"}, set()]
 
 
-def test_a_name_that_is_taken_away_is_no_name_any_more() -> None:
-    made = names("small", "blue")
-    made.put(1, None)
-
-    assert made.every() == {"small"}
-
-
-def test_the_rows_of_some_names_are_found() -> None:
+def test_rows_of_names_are_listed() -> None:
     made = names("small", "large", None, "small", "blue")
 
     assert made.rows({"small", "blue", "nobody's"}).tolist() == [0, 3, 4]
 
 
-def test_its_version_grows_when_a_row_has_another_name() -> None:
+def test_the_version_grows_with_another_name() -> None:
     made = names("small", "large")
     versions = [made.version]
     for row, name in ((0, "small"), (0, "large"), (1, None), (1, None)):
@@ -51,13 +44,7 @@ def test_its_version_grows_when_a_row_has_another_name() -> None:
     assert [after > before for before, after in itertools.pairwise(versions)] == [False, True, True, False]
 
 
-def test_no_rows_have_no_names() -> None:
-    assert among(names("small")) == set()
-    assert {*NameColumn().among(np.zeros(0, dtype=np.bool_))} == set()
-    assert NameColumn().every() == frozenset()
-
-
-def test_rows_are_numbered_as_their_names_are_by_somebody_else() -> None:
+def test_rows_are_mapped_by_their_names() -> None:
     made = names("small", None, "large", "small", "unheard of")
 
     assert made.mapped({"small": 7, "large": 3}, 5).tolist() == [7, -1, 3, 7, -1]
@@ -65,14 +52,7 @@ def test_rows_are_numbered_as_their_names_are_by_somebody_else() -> None:
     assert NameColumn().mapped({"small": 7}, 0).tolist() == []
 
 
-def test_there_may_be_very_many() -> None:
-    made = names(*(f"name-{number}" for number in range(100)))
-
-    assert len(made.every()) == 100
-    assert made.of(99) == "name-99"
-
-
-def test_names_that_no_row_has_are_forgotten_in_time() -> None:
+def test_unused_names_are_dropped_in_time() -> None:
     made = names("small", None, "large")
     for number in range(3000):
         made.put(3, f"name-{number}")

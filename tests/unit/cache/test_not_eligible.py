@@ -55,7 +55,7 @@ CLUSTER = Cluster().become(NODES, BARE)
 NAMES = [*NODES, *BARE]
 
 
-def test_a_pod_is_kept_away_for_good_or_for_now() -> None:
+def test_nodes_are_not_eligible_for_good_or_for_now() -> None:
     assert CLUSTER.not_eligible(NAMES, GOLD) == {
         "silver": NotEligible(Unmet.AFFINITY, lasting=True),
         "tainted": NotEligible(Unmet.TAINT, lasting=True),
@@ -65,17 +65,12 @@ def test_a_pod_is_kept_away_for_good_or_for_now() -> None:
     }
 
 
-def test_it_is_told_of_nodes_that_are_asked_about_alone() -> None:
-    assert CLUSTER.not_eligible(["gold", "silver"], GOLD).keys() == {"silver"}
-    assert CLUSTER.not_eligible([], GOLD) == {}
-
-
-def test_a_node_that_nobody_tells_of_keeps_nobody_away() -> None:
+def test_unknown_nodes_are_left_out() -> None:
     assert CLUSTER.not_eligible(["nobody"], GOLD) == {}
     assert Cluster().not_eligible(["gold"], GOLD) == {}
 
 
-def test_a_pod_waits_for_a_node_that_is_not_ready_unless_it_tolerates_all() -> None:
+def test_nodes_that_are_not_ready_are_tolerated_or_not() -> None:
     assert CLUSTER.not_eligible(["not ready"], Constraints()).keys() == {"not ready"}
     assert CLUSTER.not_eligible(NAMES, ANYWHERE) == {}
 
@@ -89,9 +84,9 @@ CHANGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("then", "kept"), table(CHANGES))
-def test_it_follows_the_cluster(then: tuple[Mapping[str, Attributes], ...], kept: list[str]) -> None:
+@pytest.mark.parametrize(("then", "names"), table(CHANGES))
+def test_answers_follow_the_cluster(then: tuple[Mapping[str, Attributes], ...], names: list[str]) -> None:
     cluster = Cluster().become({"a": NODES["gold"]}, {})
     assert cluster.not_eligible(["a"], GOLD) == {}
 
-    assert [*cluster.become(*then).not_eligible(["a"], GOLD)] == kept
+    assert [*cluster.become(*then).not_eligible(["a"], GOLD)] == names

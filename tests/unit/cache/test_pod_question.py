@@ -13,7 +13,7 @@ from tests.worlds.notation import asks, table
 SINGLE, NONE = Policy.SINGLE_NUMA_NODE, Policy.NONE
 WARNED, DEFAULT = NamespaceRules(warn=SINGLE), NamespaceRules(default=SINGLE)
 
-ASKED = [
+STATED = [
     # what it shows                         policy  by            rules    stated asks   opted silent
     ("nobody asks",                         NONE,   None,         UNRULED, False, False, False, True),
     ("nobody asks where there is a wish",   NONE,   None,         WARNED,  False, False, False, False),
@@ -24,22 +24,24 @@ ASKED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("policy", "by", "rules", "stated", "asks_any", "opted_out", "silent"), table(ASKED))
-def test_of_a_pod_it_is_told_where(  # noqa: PLR0913  the columns of the table
+@pytest.mark.parametrize(
+    ("policy", "by", "rules", "stated", "requests", "opted_out", "silent"), table(STATED)
+)
+def test_a_pod_states_a_policy_or_not(  # noqa: PLR0913  the columns of the table
     policy: Policy,
     by: StatedBy | None,
     rules: NamespaceRules,
     *,
     stated: bool,
-    asks_any: bool,
+    requests: bool,
     opted_out: bool,
     silent: bool,
 ) -> None:
     question = Question(asks("cpu=2 mem=1Gi"), Intent(policy))
-    asked = PodQuestion(question, ANYWHERE, rules, "team", by, pin=None, excess=None)
+    pod = PodQuestion(question, ANYWHERE, rules, "team", by, pin=None, excess=None)
 
-    assert (asked.policy, asked.stated, asked.requests_alignment) == (policy, stated, asks_any)
-    assert (asked.opted_out, asked.silent) == (opted_out, silent)
+    assert (pod.policy, pod.stated, pod.requests_alignment) == (policy, stated, requests)
+    assert (pod.opted_out, pod.silent) == (opted_out, silent)
 
 
 TOLERATED = [
@@ -52,7 +54,7 @@ TOLERATED = [
 
 
 @pytest.mark.parametrize(("toleration", "silent"), table(TOLERATED))
-def test_a_pod_says_something_by_what_it_tolerates(toleration: Toleration, *, silent: bool) -> None:
+def test_tolerations_state_something_or_not(toleration: Toleration, *, silent: bool) -> None:
     question = Question(asks("cpu=2 mem=1Gi"), Intent(NONE))
     tolerant = Constraints(tolerations=(toleration,))
 
@@ -73,13 +75,13 @@ RAISED = [
 
 
 @pytest.mark.parametrize(("level", "intent", "left_out", "counts"), table(RAISED))
-def test_a_pod_is_raised_to_what_its_namespace_enforces(
+def test_a_pod_is_raised_to_the_enforced_level(
     level: Policy | None, intent: Intent, left_out: tuple[str, ...], counts: Intent
 ) -> None:
     question, rules = Question(asks("cpu=2 mem=1Gi"), intent), NamespaceRules(enforce=level)
-    asked = PodQuestion(question, ANYWHERE, rules, "team", StatedBy.POD, pin=None, excess=None)
+    pod = PodQuestion(question, ANYWHERE, rules, "team", StatedBy.POD, pin=None, excess=None)
 
-    raised = replace(asked, left_out=left_out).raised()
+    raised = replace(pod, left_out=left_out).raised()
 
     assert (raised.question.intent, raised.question.demand) == (counts, question.demand)
     assert level is None or not raised.requests_less_than(level)
@@ -87,8 +89,6 @@ def test_a_pod_is_raised_to_what_its_namespace_enforces(
 
 def test_what_no_kubelet_aligns_meets_every_level() -> None:
     question = Question(asks("mem=1Gi"), Intent(NONE))
-    asked = PodQuestion(
-        question, ANYWHERE, NamespaceRules(enforce=SINGLE), "team", None, pin=None, excess=None
-    )
+    pod = PodQuestion(question, ANYWHERE, NamespaceRules(enforce=SINGLE), "team", None, pin=None, excess=None)
 
-    assert asked.raised() is asked
+    assert pod.raised() is pod

@@ -26,28 +26,28 @@ def pod(uid: str, cpus: int = 4, *, stage: Stage = Stage.ADMITTED) -> AssignedPo
     return AssignedPod(uid, ("team", uid), asks(f"cpu={cpus} mem=1Gi"), stage, since=NOW)
 
 
-def on(uid: str, zone: int) -> AssignedPod:
+def recorded(uid: str, zone: int) -> AssignedPod:
     """A pod of which it is recorded that it has four CPUs of a zone, since long."""
     return replace(
         pod(uid), since=NOW - 100, record=PlacementRecord({(f"node-{zone}",): bag("cpu=4")}, Source.RECORDED)
     )
 
 
-def known(*nodes: Node) -> tuple[Reservations, SchedulerCache]:
+def cache_of(*nodes: Node) -> tuple[Reservations, SchedulerCache]:
     reservations = Reservations()
     cache = SchedulerCache(reservations)
-    for each in nodes:
-        reservations.update_node(each)
+    for one in nodes:
+        reservations.update_node(one)
     return reservations, cache
 
 
-def takes(cache: SchedulerCache, *names: str, now: float = NOW) -> list[bool]:
+def admitted(cache: SchedulerCache, *names: str, now: float = NOW) -> list[bool]:
     """Which of the nodes take a pod of four CPUs."""
     return [bool(taken) for taken in cache.ask(names, FOUR, now=now).admitted]
 
 
-def test_nodes_are_asked_in_the_order_of_the_names() -> None:
-    _, cache = known(PAIR, SMALL)
+def test_answers_are_in_the_order_of_the_names() -> None:
+    _, cache = cache_of(PAIR, SMALL)
     batch = cache.ask(["small", "nobody", "pair"], FOUR, now=NOW)
     small, *others = batch.codes.tolist()
 
@@ -56,75 +56,58 @@ def test_nodes_are_asked_in_the_order_of_the_names() -> None:
     assert batch.refusals[small].permanent
 
 
-def test_where_nothing_is_known_all_are_strange() -> None:
-    _, cache = known()
-
-    assert cache.ask(["a", "b"], FOUR, now=NOW).codes.tolist() == [UNKNOWN, UNKNOWN]
-    assert cache.ask([], FOUR, now=NOW).codes.tolist() == []
-
-
-def test_what_refuses_for_now_and_for_good_has_different_numbers() -> None:
-    reservations, cache = known(PAIR, replace(PAIR, name="full"), SMALL)
-    reservations.update_pod("full", on("a", 0))
-    reservations.update_pod("full", on("b", 1))
-    first, second = (cache.ask(["full", "small"], FOUR, now=NOW).codes.tolist() for _ in range(2))
-
-    assert first == second
-    assert len({*first, ADMITTED, UNKNOWN}) == 4
-
-
-def test_whatever_happens_counts_at_once() -> None:
-    reservations, cache = known(PAIR)
-    seen = [takes(cache, "pair")]
+def test_changes_of_the_ledger_count_at_once() -> None:
+    reservations, cache = cache_of(PAIR)
+    results = [admitted(cache, "pair")]
     for zone, uid in enumerate("ab"):
-        reservations.update_pod("pair", on(uid, zone))
-        seen.append(takes(cache, "pair"))
+        reservations.update_pod("pair", recorded(uid, zone))
+        results.append(admitted(cache, "pair"))
     reservations.remove_pod("a", now=NOW)
-    seen.append(takes(cache, "pair"))
+    results.append(admitted(cache, "pair"))
     reservations.remove_nodes(["pair"])
-    seen.append(takes(cache, "pair"))
+    results.append(admitted(cache, "pair"))
     reservations.update_node(PAIR)
-    seen.append(takes(cache, "pair"))
+    results.append(admitted(cache, "pair"))
 
-    assert seen == [[True], [True], [False], [True], [False], [True]]
+    assert results == [[True], [True], [False], [True], [False], [True]]
 
 
-def test_time_alone_changes_what_is_said() -> None:
+def test_time_alone_changes_answers() -> None:
     """A topology accounts for a pod after so many seconds; until then all that it could hold is missing."""
-    reservations, cache = known(PAIR)
+    reservations, cache = cache_of(PAIR)
     reservations.set_complete(complete=False)
     reservations.update_pod("pair", pod("stranger"))
 
-    assert takes(cache, "pair", now=NOW) == [False]
-    assert takes(cache, "pair", now=NOW + LAG_SECONDS - 0.1) == [False]
-    assert takes(cache, "pair", now=NOW + LAG_SECONDS) == [True]
+    assert admitted(cache, "pair", now=NOW) == [False]
+    assert admitted(cache, "pair", now=NOW + LAG_SECONDS - 0.1) == [False]
+    assert admitted(cache, "pair", now=NOW + LAG_SECONDS) == [True]
 
 
-def test_only_what_is_asked_about_is_read_and_only_once() -> None:
-    reservations, cache = known(PAIR, SMALL)
-    takes(cache, "pair")
+def test_only_requested_nodes_are_read_once() -> None:
+    reservations, cache = cache_of(PAIR, SMALL)
+    admitted(cache, "pair")
 
-    assert left(cache) == [1]
-    assert left(cache) == []
-    reservations.update_pod("small", on("a", 0))
-    takes(cache, "pair")
-    assert left(cache) == [1]
+    assert unread(cache) == [1]
+    assert unread(cache) == []
+    reservations.update_pod("small", recorded("a", 0))
+    admitted(cache, "pair")
+    assert unread(cache) == [1]
 
 
-def left(cache: SchedulerCache) -> list[int]:
+def unread(cache: SchedulerCache) -> list[int]:
     """How many nodes are still to be read, as they are read one by one."""
-    return [each + 1 for each in cache.work_ahead(1, lambda: NOW)]
+    return [one + 1 for one in cache.work_ahead(1, lambda: NOW)]
 
 
-def test_what_nobody_asked_about_is_read_ahead_so_many_at_a_time() -> None:
-    _, cache = known(*(replace(PAIR, name=f"n{at}") for at in range(5)))
+def test_other_nodes_are_read_ahead_in_steps() -> None:
+    _, cache = cache_of(*(replace(PAIR, name=f"n{at}") for at in range(5)))
 
     assert list(cache.work_ahead(2, lambda: NOW)) == [3, 1, 0]
     assert list(cache.work_ahead(2, lambda: NOW)) == []
 
 
-def test_who_reads_ahead_notices_time_too() -> None:
-    reservations, cache = known(PAIR)
+def test_reading_ahead_follows_time() -> None:
+    reservations, cache = cache_of(PAIR)
     reservations.set_complete(complete=False)
     reservations.update_pod("pair", pod("stranger"))
     times = iter([NOW, NOW + LAG_SECONDS])
@@ -142,13 +125,13 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-def test_they_say_what_others_say_that_never_looked_before(steps: Sequence[tuple[str, int]]) -> None:
-    reservations, cache = known(PAIR)
+def test_a_cache_answers_as_a_new_one(steps: Sequence[tuple[str, int]]) -> None:
+    reservations, cache = cache_of(PAIR)
     names, now = ["pair", "small", "nobody"], NOW
     for what, at in steps:
         place = names[at % 2]
         if what == "put":
-            reservations.update_pod(place, on(f"p{at}", at % 2))
+            reservations.update_pod(place, recorded(f"p{at}", at % 2))
         elif what == "strange":
             reservations.update_pod(place, replace(pod(f"p{at}"), since=now))
         elif what == "reserve":
@@ -173,5 +156,5 @@ def test_they_say_what_others_say_that_never_looked_before(steps: Sequence[tuple
 
 def same(one: Batch, other: Batch) -> bool:
     """Whether two that number in their own way mean the same."""
-    meant = [[batch.refusals.get(code, code) for code in batch.codes.tolist()] for batch in (one, other)]
-    return meant[0] == meant[1]
+    refusals = [[batch.refusals.get(code, code) for code in batch.codes.tolist()] for batch in (one, other)]
+    return refusals[0] == refusals[1]

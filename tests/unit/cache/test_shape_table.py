@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from numalign.cache.shape_table import ShapeTable, deriving
-from numalign.model.attributes import Attributes, Labels, Taint
+from numalign.model.attributes import Attributes, Labels
 from numalign.model.node import Node
 from numalign.model.steps import finished
 from numalign.shapes import KnownShape, LabelValues, shape
@@ -18,7 +18,7 @@ LESS, MORE = (node(f"cpu=8 mem={size}Mi gpu=1", policy="restricted") for size in
 OTHER = node("cpu=8 mem=8Gi nic=2", policy="restricted")
 
 
-def known(made: Node, *, nodes: int = 1) -> KnownShape:
+def known_shape(made: Node, *, nodes: int = 1) -> KnownShape:
     return KnownShape(shape.of(made), nodes)
 
 
@@ -32,7 +32,7 @@ def shapes(*given: KnownShape) -> ShapeTable:
     return made
 
 
-def told(made: ShapeTable, change: Callable[[], object]) -> tuple[int, int]:
+def changed(made: ShapeTable, change: Callable[[], object]) -> tuple[int, int]:
     """Of how many shapes anything was told, and of how many it was what could ever be."""
     places = [(log, log.place) for log in (made.all_changes, made.facts)]
     change()
@@ -42,36 +42,36 @@ def told(made: ShapeTable, change: Callable[[], object]) -> tuple[int, int]:
 
 CHANGES = [
     # what becomes of a shape       what is known then                    told, of these facts
-    ("nothing",                     [known(LESS)],                        (0, 0)),
-    ("it has more nodes",           [known(LESS, nodes=9)],               (0, 0)),
-    ("its last node has gone",      [replace(known(LESS), seen=5.0)],     (0, 0)),
-    ("a larger node was seen",      [known(MORE)],                        (1, 1)),
-    ("a node has a label",          [known(labelled(LESS, a="1"))],       (1, 0)),
-    ("another one comes",           [known(LESS), known(OTHER)],          (1, 1)),
+    ("nothing",                     [known_shape(LESS)],                        (0, 0)),
+    ("it has more nodes",           [known_shape(LESS, nodes=9)],               (0, 0)),
+    ("its last node has gone",      [replace(known_shape(LESS), seen=5.0)],     (0, 0)),
+    ("a larger node was seen",      [known_shape(MORE)],                        (1, 1)),
+    ("a node has a label",          [known_shape(labelled(LESS, a="1"))],       (1, 0)),
+    ("another one comes",           [known_shape(LESS), known_shape(OTHER)],          (1, 1)),
     ("it is forgotten",             [],                                   (1, 1)),
-    ("it is declared, too",         [known(LESS), replace(known(LESS), declared=True)], (1, 1)),
+    ("it is declared, too",         [known_shape(LESS), replace(known_shape(LESS), declared=True)], (1, 1)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("after", "rows"), table(CHANGES))
-def test_it_is_told_what_changed_if(after: Sequence[KnownShape], rows: tuple[int, int]) -> None:
-    made = shapes(known(LESS))
+def test_changes_are_noted_if(after: Sequence[KnownShape], rows: tuple[int, int]) -> None:
+    made = shapes(known_shape(LESS))
 
-    assert told(made, lambda: made.replace_all(after)) == rows
+    assert changed(made, lambda: made.replace_all(after)) == rows
     assert [each for _, each in made.known()] == [*after]
 
 
-def test_shapes_of_one_name_that_were_declared_keep_their_rows_apart() -> None:
-    declared = [replace(known(each), declared=True) for each in (LESS, MORE)]
-    made = shapes(known(LESS), *declared)
+def test_declared_shapes_have_rows_of_their_own() -> None:
+    declared = [replace(known_shape(each), declared=True) for each in (LESS, MORE)]
+    made = shapes(known_shape(LESS), *declared)
 
     rows = [row for row, _ in made.known()]
     assert len({*rows}) == 3
     assert made.rows_by_name()[shape.of(LESS).name] == rows[0]
 
 
-def test_what_is_told_of_them_all() -> None:
-    made = shapes(known(LESS), known(OTHER))
+def test_classes_and_resources_of_all_shapes() -> None:
+    made = shapes(known_shape(LESS), known_shape(OTHER))
 
     assert made.classes == {shape.of(each).node_class for each in (LESS, OTHER)}
     assert made.listed == {"cpu", "memory", "nvidia.com/gpu", "example.com/nic"}
@@ -80,29 +80,20 @@ def test_what_is_told_of_them_all() -> None:
 # Shapes that nodes show.
 
 
-def test_nodes_show_the_largest_of_them_and_all_their_labels() -> None:
+def test_a_shape_has_the_largest_node_and_all_labels() -> None:
     nodes = [labelled(LESS, zone="a"), labelled(MORE, zone="b"), labelled(LESS, zone="a")]
     name = shape.of(LESS).name
 
-    (found,) = finished(deriving((name, each) for each in nodes))
+    (derived,) = finished(deriving((name, each) for each in nodes))
 
-    assert found.nodes == 3
-    assert found.shape.node == shape.of(MORE).node
-    assert found.shape.labels == {"zone": LabelValues(frozenset({"a", "b"}))}
+    assert derived.nodes == 3
+    assert derived.shape.node == shape.of(MORE).node
+    assert derived.shape.labels == {"zone": LabelValues(frozenset({"a", "b"}))}
 
 
-def test_a_node_that_is_ill_shows_what_it_has_in_health() -> None:
+def test_a_degraded_node_shows_its_healthy_shape() -> None:
     ill = replace(node("cpu=8 mem=8Gi", policy="restricted"), health=LESS)
 
-    (found,) = finished(deriving([(shape.of(ill).name, ill)]))
+    (derived,) = finished(deriving([(shape.of(ill).name, ill)]))
 
-    assert found == known(LESS)
-
-
-def test_nodes_of_several_shapes_show_each_of_them() -> None:
-    tainted = replace(LESS, attributes=Attributes(taints=(Taint("gpu"),)))
-
-    found = finished(deriving((shape.of(each).name, each) for each in (LESS, tainted, OTHER)))
-
-    assert {each.shape for each in found} == {shape.of(each) for each in (LESS, tainted, OTHER)}
-    assert finished(deriving([])) == []
+    assert derived == known_shape(LESS)

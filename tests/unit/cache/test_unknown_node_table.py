@@ -12,11 +12,11 @@ from numalign.shapes import UnknownNode
 from tests.worlds.notation import asks, bag, table
 
 
-def bare(*totals: Resources | None) -> UnknownNodeTable:
-    return become(UnknownNodeTable(), *totals)
+def table_of(*totals: Resources | None) -> UnknownNodeTable:
+    return updated(UnknownNodeTable(), *totals)
 
 
-def become(made: UnknownNodeTable, *totals: Resources | None) -> UnknownNodeTable:
+def updated(made: UnknownNodeTable, *totals: Resources | None) -> UnknownNodeTable:
     """Nodes without topology that have as much as this, and no others."""
     deque(made.put_all({f"n{at}": UnknownNode(f"n{at}", each) for at, each in enumerate(totals)}), maxlen=0)
     deque(made.drop_others(), maxlen=0)
@@ -38,16 +38,14 @@ ENOUGH = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("told", "asked", "enough"), table(ENOUGH))
-def test_whether_a_node_is_large_enough_if_its_node_object_tells(
-    told: Resources | None, asked: str, enough: list[bool]
-) -> None:
-    assert bare(told).large_enough(asks(asked)).tolist() == enough
+@pytest.mark.parametrize(("totals", "pod", "enough"), table(ENOUGH))
+def test_a_node_is_large_enough_if_it_has(totals: Resources | None, pod: str, enough: list[bool]) -> None:
+    assert table_of(totals).large_enough(asks(pod)).tolist() == enough
 
 
-def test_what_was_given_up_halfway_is_done_the_next_time() -> None:
+def test_an_aborted_update_is_finished_by_the_next() -> None:
     unknown = {f"n{at}": UnknownNode(f"n{at}", LARGE) for at in range(40)}
-    made = bare()
+    made = table_of()
     # An error elsewhere has ended it.
     next(made.put_all(unknown))
 
@@ -62,30 +60,30 @@ nodes = st.lists(st.none() | amounts.map(Resources), max_size=6)
 
 
 @given(nodes, nodes, st.integers(0, 4))
-def test_whatever_was_there_before_each_node_counts_as_it_is(
+def test_nodes_count_as_they_are(
     before: list[Resources | None], after: list[Resources | None], gpus: int
 ) -> None:
-    made = become(bare(*before), *after)
+    made = updated(table_of(*before), *after)
     demand = asks(f"gpu={gpus}")
 
     enough = made.large_enough(demand)
 
-    here = [made.node(row).name for row in range(made.height) if made.has(row) and enough[row]]
+    names = [made.node(row).name for row in range(made.height) if made.has(row) and enough[row]]
     expected = [
         f"n{at}" for at, each in enumerate(after) if each is None or each.get("nvidia.com/gpu", 0) >= gpus
     ]
-    assert sorted(here) == expected
+    assert sorted(names) == expected
 
 
-def test_what_some_node_lists_is_listed_though_there_is_none_of_it() -> None:
-    assert bare(bag("cpu=8 gpu=0"), None).listed() == {"cpu", "nvidia.com/gpu"}
-    assert bare().listed() == frozenset()
+def test_resources_are_listed_with_any_amount() -> None:
+    assert table_of(bag("cpu=8 gpu=0"), None).listed() == {"cpu", "nvidia.com/gpu"}
+    assert table_of().listed() == frozenset()
 
 
-def test_of_resources_that_nobody_lists_any_more_none_is_kept() -> None:
+def test_unlisted_resources_are_dropped() -> None:
     made = UnknownNodeTable()
     for number in range(100):
-        become(made, bag(f"cpu=8 example.com/{number}=1"))
+        updated(made, bag(f"cpu=8 example.com/{number}=1"))
 
     assert made.listed() == {"cpu", "example.com/99"}
     assert made.large_enough(asks("cpu=1 mem=1Gi example.com/99=1")).tolist() == [False]

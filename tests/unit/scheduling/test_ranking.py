@@ -18,7 +18,7 @@ from numalign.scheduling.ranking import (
     parse_strategies,
     parse_weights,
 )
-from tests.worlds.batches import batch
+from tests.worlds.columns import batch
 from tests.worlds.notation import node, table
 
 FEW, MOST, LEAST = Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED, Strategy.LEAST_ALLOCATED
