@@ -84,7 +84,7 @@ def case(pick: Pick) -> Case:
     machines = [_machine(pick, f"n{number}") for number in range(pick([0, 1, 1, 2, 3]))]
     gone = [_machine(pick, f"n{number}") for number in range(pick([0, 0, 1]))]
     # What was remembered of a node that fell ill is what it was.
-    gone += [replace(each, ill=False) for each in machines if each.ill and pick(OFTEN)]
+    gone += [replace(machine, ill=False) for machine in machines if machine.ill and pick(OFTEN)]
     coming = [_machine(pick, "new")] if pick(SELDOM) else []
     made = Case(
         items=[*_objects(machines), *_namespaces(pick)],
@@ -150,17 +150,17 @@ def _machine(pick: Pick, name: str) -> Machine:
 
 
 def _objects(machines: Iterable[Machine]) -> Iterator[Raw]:
-    for each in machines:
-        if each.shown != "topology":
-            yield node(each)
-        if each.shown != "node":
-            yield topology(each)
+    for machine in machines:
+        if machine.shown != "topology":
+            yield node(machine)
+        if machine.shown != "node":
+            yield topology(machine)
 
 
 def node(machine: Machine) -> Raw:
     """The Node of a machine, labelled with the class that it is of in health."""
-    whole = {**_sum(machine.kind), "pods": "110"}
-    here = {key: amount for key, amount in whole.items() if not machine.ill or key not in DEVICES}
+    capacity = {**_sum(machine.kind), "pods": "110"}
+    allocatable = {key: amount for key, amount in capacity.items() if not machine.ill or key not in DEVICES}
     labels = {"kubernetes.io/hostname": machine.name, "numalign.io/class": _class(machine.kind)}
     return {
         "apiVersion": "v1",
@@ -172,8 +172,8 @@ def node(machine: Machine) -> Raw:
         },
         "spec": {"taints": list(machine.taints), "unschedulable": machine.cordoned},
         "status": {
-            "allocatable": here,
-            "capacity": whole if machine.kept else here,
+            "allocatable": allocatable,
+            "capacity": capacity if machine.kept else allocatable,
             "conditions": [{"type": "Ready", "status": machine.ready}],
             "nodeInfo": {"operatingSystem": machine.os} if machine.os else {},
         },
@@ -217,8 +217,8 @@ def _resource(machine: Machine, name: str, amount: str) -> Raw:
 
 
 def _class(kind: Kind) -> str:
-    [found] = snapshot.of([topology(Machine("any", kind))]).nodes
-    return node_class(found)
+    [read] = snapshot.of([topology(Machine("any", kind))]).nodes
+    return node_class(read)
 
 
 def _sum(kind: Kind) -> dict[str, str]:
@@ -232,7 +232,7 @@ def _sum(kind: Kind) -> dict[str, str]:
 # What a platform team says.
 
 _LEVELS = ["restricted", "single-numa-node", "best-effort", "none", "tight"]
-_LEVELS_ASKED = [
+_LABELS = [
     {},
     {},
     *({"default": level} for level in _LEVELS),
@@ -243,14 +243,14 @@ _STRICT = [{"enforce": level} for level in _LEVELS]
 
 def _namespaces(pick: Pick) -> Iterator[Raw]:
     labelled = {
-        "team": pick(_LEVELS_ASKED),
-        "strict": {**pick(_LEVELS_ASKED), **pick(_STRICT)},
-        "quiet": {**pick(_LEVELS_ASKED), "admission": "disabled"},
+        "team": pick(_LABELS),
+        "strict": {**pick(_LABELS), **pick(_STRICT)},
+        "quiet": {**pick(_LABELS), "admission": "disabled"},
     }
-    for name, asked in labelled.items():
+    for name, levels in labelled.items():
         labels = {
             "kubernetes.io/metadata.name": name,
-            **{f"numalign.io/{key}": level for key, level in asked.items()},
+            **{f"numalign.io/{key}": level for key, level in levels.items()},
         }
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 

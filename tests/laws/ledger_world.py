@@ -127,13 +127,13 @@ class Sample:
     names: frozenset[PodName]
     observed: ObservedPods
 
-    def told(
+    def fingerprint(
         self, _node: Node, certain: Sequence[AssignedPod], perhaps: Sequence[AssignedPod]
     ) -> frozenset[PodName] | None:
         """As a fingerprint would that nothing else has."""
-        sure = {each.name for each in certain}
-        known = sure | {each.name for each in perhaps}
-        return self.names if sure <= self.names <= known else None
+        certain_names = {other.name for other in certain}
+        possible = certain_names | {other.name for other in perhaps}
+        return self.names if certain_names <= self.names <= possible else None
 
 
 class World:
@@ -185,24 +185,26 @@ class World:
         """Fail where the ledger believes something that is not so."""
         counted = {pod.uid: pod for pod in self.ledger.counted_pods()}
         for uid, taken in self.taken.items():
-            known = counted.get(uid)
-            if known and known.record and not self._unheard():
-                assert same(known.record.held, taken.held), f"{uid}: {known.record.held} is {taken.held}"
+            counted_pod = counted.get(uid)
+            if counted_pod and counted_pod.record and not self._unheard():
+                assert same(counted_pod.record.held, taken.held), (
+                    f"{uid}: {counted_pod.record.held} is {taken.held}"
+                )
             seen = self.ledger.observed(uid)
             assert seen is None or seen == taken.seen_by_agent()
         self._check_zones()
 
     def _check_zones(self) -> None:
         """Fail where a pod that was certain of where it comes to shares zones that are not to be shared."""
-        there = [(uid, self.stories[uid], self._own_zones(uid)) for uid in self.taken]
-        for (uid, one, mine), (other_uid, other, theirs) in combinations(there, 2):
+        taken_by = [(uid, self.stories[uid], self._own_zones(uid)) for uid in self.taken]
+        for (uid, one, mine), (other_uid, other, theirs) in combinations(taken_by, 2):
             if (one.intent.exclusive or other.intent.exclusive) and one.record and other.record:
                 assert not mine & theirs, f"{uid} and {other_uid} share {mine & theirs}"
 
     def _own_zones(self, uid: str) -> frozenset[ZoneId]:
-        story, held = self.stories[uid], by_id(self.taken[uid].held, self._empty)
-        assert held is not None
-        return own_zones(self._empty, story.demand, story.intent, held)
+        story, zones = self.stories[uid], by_id(self.taken[uid].held, self._empty)
+        assert zones is not None
+        return own_zones(self._empty, story.demand, story.intent, zones)
 
     def look_again(self) -> Node:
         """Look now, and be heard at once; the node as it really is."""
@@ -214,7 +216,7 @@ class World:
         """Nobody waits any more, and everybody knows everything."""
         for uid in tuple(self._queue):
             self._give_up(self.stories[uid])
-        self.everything_heard()
+        self.deliver_all()
 
     def retell(self, ledger: Reservations) -> None:
         """Tell another ledger what is true now."""
@@ -223,7 +225,7 @@ class World:
             if story.bound and not story.gone:
                 ledger.update_pod(NAME, self._assigned_pod(story))
 
-    def everything_heard(self) -> None:
+    def deliver_all(self) -> None:
         """Bring all news."""
         while self._inbox:
             self._receive(1)
@@ -245,7 +247,7 @@ class World:
         return story
 
     def _name(self, uid: str) -> str:
-        taken = {each.name[1] for each in self.stories.values() if not each.gone}
+        taken = {other.name[1] for other in self.stories.values() if not other.gone}
         open_to = [name for name in NAMES if name not in taken] if self._course.names_return else []
         return open_to[self._choose(len(open_to))] if open_to else uid
 
@@ -254,7 +256,7 @@ class World:
         story.bound = True
         self._inbox.append(("add", story.uid))
         self._news.append((self.now, story.uid))
-        self.everything_heard()
+        self.deliver_all()
 
     def arrive(self) -> None:
         """A pod is made, and has a place reserved if there is one."""
@@ -343,15 +345,15 @@ class World:
             self._admit(self.stories[uid])
 
     def _admit(self, story: Story) -> None:
-        found = kubelet.admit(self._truth, story.demand)
-        if found.refusal:
-            assert not story.reserved, f"{story.uid} bounced: {found.refusal.reason}"
+        admission = kubelet.admit(self._truth, story.demand)
+        if admission.refusal:
+            assert not story.reserved, f"{story.uid} bounced: {admission.refusal.reason}"
             story.gone = True
         else:
-            self._truth = kubelet.charge(self._truth, found)
-            held = named(found.placement.kept, self._empty)
-            self._say(f"{self.now} {story.uid} gets {held}")
-            self.taken[story.uid] = Taken(found.held, held, visible(found.placement))
+            self._truth = kubelet.charge(self._truth, admission)
+            zones = named(admission.placement.kept, self._empty)
+            self._say(f"{self.now} {story.uid} gets {zones}")
+            self.taken[story.uid] = Taken(admission.held, zones, visible(admission.placement))
             story.taken = self.now
         self._news.append((self.now, story.uid))
 
@@ -365,27 +367,27 @@ class World:
 
     def delete(self) -> None:
         """Somebody deletes a pod, which takes its time to end."""
-        story = self._one(lambda each: each.bound and not each.terminating)
+        story = self._one(lambda other: other.bound and not other.terminating)
         if story:
             story.terminating = True
             self._news.append((self.now, story.uid))
 
     def end(self) -> None:
         """A pod ends, whether it was deleted or has done its work."""
-        story = self._one(lambda each: each.uid in self.taken)
+        story = self._one(lambda other: other.uid in self.taken)
         if story and not self._between():
             self._release(story.uid)
             self._forget(story)
 
     def remove(self) -> None:
         """A pod is taken off the API server, and its kubelet hears of that like everybody."""
-        story = self._one(lambda each: each.bound)
+        story = self._one(lambda other: other.bound)
         if story and not self._between():
             self._inbox.append(("remove", story.uid))
             self._forget(story)
 
     def _one(self, fits: Callable[[Story], bool]) -> Story | None:
-        those = [each for each in self.stories.values() if fits(each) and not each.gone]
+        those = [other for other in self.stories.values() if fits(other) and not other.gone]
         return those[self._choose(len(those))] if those else None
 
     def _between(self) -> bool:
@@ -448,12 +450,12 @@ class World:
             for zones, amounts in taken.seen.items():
                 for name, amount in amounts.items():
                     _draw([free[zone] for zone in zones], name, amount)
-        left = (replace(zone, free=Resources(free[zone.id])) for zone in self._empty.zones)
+        zones_left = (replace(zone, free=Resources(free[zone.id])) for zone in self._empty.zones)
         names = frozenset(self.stories[uid].name for uid in self.taken)
         observed = {uid: taken.seen_by_agent() for uid, taken in self.taken.items()}
         # Of a machine whoever reads what its agent says knows as much as that saw.
-        found = self._truth if self._empty.machine else replace(self._empty, zones=tuple(left))
-        return Sample(self.now, found, names, observed if self._course.agent else {})
+        admission = self._truth if self._empty.machine else replace(self._empty, zones=tuple(zones_left))
+        return Sample(self.now, admission, names, observed if self._course.agent else {})
 
     def _publish(self, sample: Sample) -> None:
         self._last = sample
@@ -463,7 +465,7 @@ class World:
 
     def _tell(self, ledger: Reservations) -> None:
         """Tell what was published last."""
-        ledger.update_node(self._last.node, self._last.told if self._course.fingerprints else None)
+        ledger.update_node(self._last.node, self._last.fingerprint if self._course.fingerprints else None)
         ledger.update_observed(NAME, self._last.observed, now=self.now)
 
     def wait(self) -> None:
@@ -476,8 +478,8 @@ class World:
             self._publish(self._look())
             self._samples.clear()
         self.now = then
-        for each in self.ledger.expire(self.now):
-            self.stories[each.uid].gone = True
+        for other in self.ledger.expire(self.now):
+            self.stories[other.uid].gone = True
         self._queue = [uid for uid in self._queue if not self.stories[uid].gone]
         self._unconfirmed = [uid for uid in self._unconfirmed if not self.stories[uid].gone]
 
@@ -497,7 +499,7 @@ _DEEDS: Sequence[Callable[[World], None]] = (
     World.end,
     World.delete,
     World.remove,
-    World.everything_heard,
+    World.deliver_all,
     World.look,
     World.publish,
     World.wait,

@@ -109,19 +109,19 @@ class Programs:
         webhook = self._runner.run(self._webhook(case).ask(case, _seen(case, cluster_policy), cluster_policy))
         scorer = self._runner.run(_scorer(case, _seen(case, cluster_policy), cluster_policy))
         shown = MapState(scorer.state)
-        asked = self._runner.run(_ask_the_map(case, shown))
+        what_if = self._runner.run(_ask_the_map(case, shown))
         free = {
             "scorer": _free_gpus(_nodes(scorer.state)),
             "simulate": _free_in_replay(placed.nodes),
             "nodes": _free_gpus(placed.nodes),
             "map": self._runner.run(_free_on_map(placed.nodes, shown)),
         }
-        return Answers(webhook, checked, explained, _scored(case, scorer), asked, advice, free)
+        return Answers(webhook, checked, explained, _scored(case, scorer), what_if, advice, free)
 
     def close(self) -> None:
         """End the webhooks."""
-        for each in self._webhooks.values():
-            self._runner.run(each.client.close())
+        for webhook in self._webhooks.values():
+            self._runner.run(webhook.client.close())
 
     def _webhook(self, case: Case) -> "Webhook":
         key = (case.unknown, case.match)
@@ -223,11 +223,11 @@ def _free_in_replay(nodes: Sequence[Node]) -> Free:
     """What is left for pods of a trace: GPUs are whole there, and what is not free is held."""
     replayed = nodes_of_cluster(nodes, Gpus(GPU, "")) if nodes else []
     return {
-        each.zoned.name: [
-            sum(at == zone and slot not in each.held_gpus for slot, at in enumerate(each.gpu_zones))
-            for zone in range(len(each.zoned.zones))
+        webhook.zoned.name: [
+            sum(at == zone and slot not in webhook.held_gpus for slot, at in enumerate(webhook.gpu_zones))
+            for zone in range(len(webhook.zoned.zones))
         ]
-        for each in replayed
+        for webhook in replayed
     }
 
 

@@ -46,9 +46,11 @@ def known_cluster(pick: Pick) -> KnownCluster:
     classes = [*map(node_class, members), "a-class", None]
     nodes = tuple(_somewhere(pick, node, classes) for node in members) if pick([*OFTEN, True]) else ()
     others = [_somewhere(pick, node, classes) for node in fleet(pick)] if pick(OFTEN) else []
-    known = [replace(_known(pick, node)) for node in others]
+    shape_known = [replace(_known(pick, node)) for node in others]
     bare = [UnknownNode(f"bare{at}", node.totals, attributes(pick)) for at, node in enumerate(others)]
-    return KnownCluster(nodes, tuple(known), {node.name: node for node in bare} if pick(SOMETIMES) else {})
+    return KnownCluster(
+        nodes, tuple(shape_known), {node.name: node for node in bare} if pick(SOMETIMES) else {}
+    )
 
 
 def _somewhere(pick: Pick, node: Node, classes: Sequence[str | None]) -> Node:
@@ -64,7 +66,7 @@ def _declared(node: Node) -> KnownShape:
     return KnownShape(shape.of(node), declared=True)
 
 
-def asked(pick: Pick, names: list[str]) -> PendingPod:
+def pending_pod(pick: Pick, names: list[str]) -> PendingPod:
     """What one pod asks."""
     return PendingPod(question(pick), ANYWHERE if pick(SELDOM) else constraints(pick, names))
 
@@ -77,12 +79,14 @@ def cache_of(made: KnownCluster) -> ClusterCache:
 def _once(made: KnownCluster) -> tuple[KnownShape, ...]:
     """What is known beside nodes, each shape once; whoever remembers knows all that nodes here show, too."""
     present = _shapes_here(made)
-    found: dict[str, KnownShape] = {}
-    for known in (each for each in made.shapes if not each.declared):
-        own = found.get(known.shape.name, known)
-        joined = reduce(Shape.joined, (known.shape, *present.get(known.shape.name, ())), own.shape)
-        found[joined.name] = replace(known, shape=joined)
-    return (*found.values(), *(each for each in made.shapes if each.declared))
+    expected: dict[str, KnownShape] = {}
+    for shape_known in (one for one in made.shapes if not one.declared):
+        own = expected.get(shape_known.shape.name, shape_known)
+        joined = reduce(
+            Shape.joined, (shape_known.shape, *present.get(shape_known.shape.name, ())), own.shape
+        )
+        expected[joined.name] = replace(shape_known, shape=joined)
+    return (*expected.values(), *(one for one in made.shapes if one.declared))
 
 
 def _shapes_here(made: KnownCluster) -> dict[str, list[Shape]]:
@@ -121,35 +125,33 @@ class Plain(NamedTuple):
 def plain(made: KnownCluster, pod: PendingPod) -> Plain:
     """What the rules come to, asked one by one."""
     given_ones = _once(made)
-    remembered = {each.shape.name for each in given_ones if not each.declared}
+    remembered = {one.shape.name for one in given_ones if not one.declared}
     present = _shapes_here(made)
     read = [KnownShape(reduce(Shape.joined, own)) for name, own in present.items() if name not in remembered]
-    shapes = [each.shape for each in (*given_ones, *read)]
-    takes = [could_ever(each.node, pod.question) for each in shapes]
-    reached = [each.unmet(pod.constraints) is None for each in shapes]
+    shapes = [one.shape for one in (*given_ones, *read)]
+    takes = [could_ever(one.node, pod.question) for one in shapes]
+    reached = [one.unmet(pod.constraints) is None for one in shapes]
     able = {
-        each.name
-        for each, known, yes in zip(shapes, (*given_ones, *read), takes, strict=True)
-        if yes and not known.declared
+        one.name
+        for one, shape_known, yes in zip(shapes, (*given_ones, *read), takes, strict=True)
+        if yes and not shape_known.declared
     }
     takers = [node for node in made.nodes if shape.of(node).name in able]
-    feasible = {each.node_class for each, yes in zip(shapes, takes, strict=True) if yes}
+    feasible = {one.node_class for one, yes in zip(shapes, takes, strict=True) if yes}
     if not any(yes and may for yes, may in zip(takes, reached, strict=True)):
         takers += [node for node in made.nodes if node not in takers and could_ever(node, pod.question)]
         feasible |= set(map(node_class, takers))
-    bare = (unmet_ever(pod.constraints, each.name, each.attributes) for each in made.bare.values())
+    bare = (unmet_ever(pod.constraints, one.name, one.attributes) for one in made.bare.values())
     count = sum(unmet_ever(pod.constraints, node.name, node.attributes) is None for node in takers)
     names = {shape.of(node).name for node in takers}
-    hopes = [each for each, yes in zip(shapes, takes, strict=True) if yes or each.name in names]
+    hopes = [one for one, yes in zip(shapes, takes, strict=True) if yes or one.name in names]
     unmatched = not any(reached) and all(bare)
-    every = {each.node_class for each in shapes}
-    fallback = not (count or unmatched) and any(not each.unmet_by_new(pod.constraints) for each in hopes)
+    every = {one.node_class for one in shapes}
+    fallback = not (count or unmatched) and any(not one.unmet_by_new(pod.constraints) for one in hopes)
     grown = [POOLS.named(pod.constraints)]
-    grown += [
-        POOLS.grown_by(each.shape, pod.constraints) for each in (*given_ones, *read) if not each.declared
-    ]
-    pool_nodes = filter(None, (POOLS.node(each.attributes) for each in made.bare.values()))
-    grown += [POOLS.grown_by_node(each, pod.constraints) for each in pool_nodes]
+    grown += [POOLS.grown_by(one.shape, pod.constraints) for one in (*given_ones, *read) if not one.declared]
+    pool_nodes = filter(None, (POOLS.node(one.attributes) for one in made.bare.values()))
+    grown += [POOLS.grown_by_node(one, pod.constraints) for one in pool_nodes]
     return Plain(
         able=count,
         feasible=feasible | (every & {node.label for node in takers}),
@@ -184,24 +186,24 @@ seeds = st.integers(0, 2**32)
 
 
 @given(seeds, st.lists(seeds, min_size=1, max_size=3))
-def test_a_cluster_answers_what_the_rules_answer_for_shapes_and_nodes(seed: int, pods: list[int]) -> None:
+def test_a_cluster_answers_as_the_rules(seed: int, pods: list[int]) -> None:
     made = seeded(known_cluster, seed)
     names = [node.name for node in made.nodes]
-    every = [seeded(lambda pick: asked(pick, names), pod) for pod in pods]
+    every = [seeded(lambda pick: pending_pod(pick, names), pod) for pod in pods]
     cluster = cache_of(made)
 
     for pod in (*every, *every):
-        found = plain(made, pod)
-        event("able" if found.able else "fallback" if found.fallback else "never")
-        assert answered(cluster, pod) == found
+        expected = plain(made, pod)
+        event("able" if expected.able else "fallback" if expected.fallback else "never")
+        assert answered(cluster, pod) == expected
 
 
 @HALF
 @given(st.lists(seeds, min_size=2, max_size=4), seeds)
-def test_whatever_a_cluster_was_before_it_answers_as_a_new_one_does(states: list[int], seed: int) -> None:
+def test_a_changed_cluster_answers_as_a_new_one(states: list[int], seed: int) -> None:
     clusters = [seeded(known_cluster, state) for state in states]
     mixed = [*clusters, _mixed(clusters[0], clusters[1])]
-    pods = [seeded(lambda pick: asked(pick, ["n0", "n1"]), seed + at) for at in range(3)]
+    pods = [seeded(lambda pick: pending_pod(pick, ["n0", "n1"]), seed + at) for at in range(3)]
     cluster = ClusterCache()
 
     for made in (*mixed, mixed[0]):
@@ -228,9 +230,9 @@ def _mixed(one: KnownCluster, other: KnownCluster) -> KnownCluster:
 def test_an_outage_changes_nothing_of_what_could_ever_be(seed: int, pod: int) -> None:
     made = seeded(known_cluster, seed)
     cured = tuple(_cured(node) for node in made.nodes)
-    asks = seeded(lambda pick: asked(pick, [node.name for node in made.nodes]), pod)
+    pending = seeded(lambda pick: pending_pod(pick, [node.name for node in made.nodes]), pod)
 
-    ill, healthy = (cache_of(made._replace(nodes=nodes)).ever(*asks) for nodes in (made.nodes, cured))
+    ill, healthy = (cache_of(made._replace(nodes=nodes)).ever(*pending) for nodes in (made.nodes, cured))
 
     assert ill == healthy
 
@@ -243,16 +245,16 @@ def _cured(node: Node) -> Node:
 
 
 @given(seeds, seeds)
-def test_whatever_a_node_that_is_here_could_take_is_not_impossible(seed: int, pod: int) -> None:
+def test_what_a_present_node_could_take_is_possible(seed: int, pod: int) -> None:
     made = seeded(known_cluster, seed)
-    asks = seeded(lambda pick: asked(pick, [node.name for node in made.nodes]), pod)
+    pending = seeded(lambda pick: pending_pod(pick, [node.name for node in made.nodes]), pod)
     able = [
         node
         for node in made.nodes
-        if unmet_ever(asks.constraints, node.name, node.attributes) is None
-        and could_ever(node, asks.question)
+        if unmet_ever(pending.constraints, node.name, node.attributes) is None
+        and could_ever(node, pending.question)
     ]
 
-    survey = cache_of(made).ever(*asks)
+    survey = cache_of(made).ever(*pending)
 
     assert not able or survey.able or survey.fallback

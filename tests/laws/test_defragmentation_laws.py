@@ -105,9 +105,9 @@ class World:
     def movable(self, name: str) -> list[Placed]:
         """The pods of a node that may be moved."""
         return [
-            each
-            for each in self.placed
-            if each.node == name and not each.resident.obstacle and each.resident.priority <= PRIORITY
+            pod
+            for pod in self.placed
+            if pod.node == name and not pod.resident.obstacle and pod.resident.priority <= PRIORITY
         ]
 
 
@@ -150,11 +150,10 @@ def worlds(draw: st.DrawFn) -> World:
     )
 
 
-def ask(world: World) -> Advice:
-    """What is advised."""
+def advice_for(world: World) -> Advice:
     reservations = Reservations()
-    for each in world.nodes.values():
-        reservations.update_node(each.emptied())
+    for one in world.nodes.values():
+        reservations.update_node(one.emptied())
     for pod in world.placed:
         assigned = AssignedPod(
             pod.resident.uid, pod.resident.name, pod.demand, Stage.ADMITTED, record=pod.record
@@ -179,10 +178,10 @@ def ask(world: World) -> Advice:
 
 def without(nodes: dict[str, Node], gone: Sequence[Placed]) -> dict[str, Node]:
     """The nodes once their kubelets have let go of these pods."""
-    left = dict(nodes)
+    after = dict(nodes)
     for pod in gone:
-        left[pod.node] = kubelet.release(left[pod.node], [pod.booked])
-    return left
+        after[pod.node] = kubelet.release(after[pod.node], [pod.booked])
+    return after
 
 
 def admitted(nodes: dict[str, Node], name: str, demand: Demand, intent: Intent) -> dict[str, Node] | None:
@@ -192,15 +191,15 @@ def admitted(nodes: dict[str, Node], name: str, demand: Demand, intent: Intent) 
     return {**nodes, name: kubelet.charge(nodes[name], kubelet.admit(nodes[name], demand))}
 
 
-def gets(found: Node, demand: Demand, prediction: Prediction) -> bool:
+def gets(before: Node, demand: Demand, prediction: Prediction) -> bool:
     """Whether a kubelet gives a pod what was predicted, where that was certain."""
-    kept = named(kubelet.admit(found, demand).placement.kept, found)
-    return prediction.record is None or same(prediction.record.held, kept)
+    placed_in = named(kubelet.admit(before, demand).placement.kept, before)
+    return prediction.record is None or same(prediction.record.held, placed_in)
 
 
 @given(worlds())
-def test_whoever_does_what_is_advised_has_the_pod_in(world: World) -> None:
-    advice = ask(world)
+def test_following_the_advice_places_the_pod(world: World) -> None:
+    advice = advice_for(world)
     if advice.remedy is Remedy.FITS:
         assert all(admitted(world.nodes, name, world.demand, world.intent) for name in advice.fitting)
     for plan in advice.plans:
@@ -227,8 +226,8 @@ def test_whoever_does_what_is_advised_has_the_pod_in(world: World) -> None:
 
 
 @given(worlds())
-def test_nobody_can_do_with_fewer_pods_or_cheaper_ones(world: World) -> None:
-    advice = ask(world)
+def test_no_other_moves_are_fewer_or_cheaper(world: World) -> None:
+    advice = advice_for(world)
     fits = any(admitted(world.nodes, name, world.demand, world.intent) for name in world.nodes)
 
     assert (advice.remedy is Remedy.FITS) == fits
@@ -245,8 +244,8 @@ def solutions(world: World) -> Iterator[tuple[int, int, int]]:
     A node that would refuse with nothing on it is out of the question, though what stands there can help by
     chance: it may leave no zone but one for two containers.
     """
-    for name, there in world.nodes.items():
-        if evaluate(there, world.demand, world.intent).permanent:
+    for name, empty in world.nodes.items():
+        if evaluate(empty, world.demand, world.intent).permanent:
             continue
         for size in range(1, EXHAUSTIVE + 1):
             for moved in combinations(world.movable(name), size):
@@ -266,6 +265,6 @@ def placeable(nodes: dict[str, Node], order: Sequence[Placed]) -> bool:
     """Whether there are places for all of these, one after another."""
     if not order:
         return True
-    pod, *rest = order
+    pod, *others = order
     thens = (admitted(nodes, name, pod.demand, pod.intent) for name in nodes)
-    return any(then and placeable(then, rest) for then in thens)
+    return any(then and placeable(then, others) for then in thens)

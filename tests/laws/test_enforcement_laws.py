@@ -13,20 +13,24 @@ from tests.laws import fleets
 from tests.laws.fleets import seeded
 
 
-def admits(node: Node, asked: Question) -> bool:
-    return evaluate(node, asked.demand, asked.intent).admitted
+def admits(node: Node, question: Question) -> bool:
+    return evaluate(node, question.demand, question.intent).admitted
 
 
 @given(st.integers(0, 2**32))
-def test_no_node_aligns_a_pod_only_because_its_annotation_lists_less(seed: int) -> None:
-    nodes, asked, _ = seeded(fleets.case, seed)
+def test_listing_fewer_resources_is_noticed_or_harmless(seed: int) -> None:
+    nodes, question, _ = seeded(fleets.case, seed)
     # Levels leave aside what only a feature gate pins; and best-effort is aligned wherever it is.
-    assume(asked.demand.pod_level is None and asked.intent.binding)
-    missing = asked.left_out(unhinted(nodes))
+    assume(question.demand.pod_level is None and question.intent.binding)
+    missing = question.left_out(unhinted(nodes))
     event(
-        "lists all" if asked.intent.resources and not missing else "lists less" if missing else "lists none"
+        "lists all"
+        if question.intent.resources and not missing
+        else "lists less"
+        if missing
+        else "lists none"
     )
-    everything = Question(asked.demand, replace(asked.intent, resources=()))
+    everything = Question(question.demand, replace(question.intent, resources=()))
 
-    weaker = [node for node in nodes if admits(node, asked) and not admits(node, everything)]
+    weaker = [node for node in nodes if admits(node, question) and not admits(node, everything)]
     assert weaker == [] or missing

@@ -37,7 +37,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.tuples(st.just("bind"), WHO, st.tuples(SHARES, SHARES)),
     st.tuples(st.just("pass"), st.sampled_from([0.5, 2.0, 3.0, 7.0, float(LEASE_DURATION_SECONDS)])),
     st.tuples(st.just("leave"), WHO),
-    st.tuples(st.just("everybody")),
+    st.tuples(st.just("all_replicas")),
 )
 
 
@@ -65,7 +65,7 @@ class World:
         self.begun: list[set[str]] = [set() for _ in range(REPLICAS)]
         self.flights = [BindsInFlight(self.write, clock=self.clock, sleep=_yield) for _ in range(REPLICAS)]
         self.elections = [self.election(at) for at in range(REPLICAS)]
-        self.tasks = [asyncio.create_task(each.run()) for each in self.elections]
+        self.tasks = [asyncio.create_task(one.run()) for one in self.elections]
         self.calls: list[asyncio.Task[None]] = []
 
     def election(self, at: int) -> LeaderElector:
@@ -89,8 +89,8 @@ class World:
     async def write(self, *, pod: str, late: tuple[float, float]) -> None:
         """A bind that takes such shares of what it may take on its way, and on the API server."""
         answer = asyncio.get_running_loop().create_future()
-        now, (way, there) = self.clock(), late
-        lands = now + (way + there) * BIND_SECONDS
+        now, (way, server) = self.clock(), late
+        lands = now + (way + server) * BIND_SECONDS
         self.flying.append(Flight(pod, lands, now + BIND_SECONDS, answer))
         await answer
 
@@ -101,8 +101,10 @@ class World:
 
     async def bind(self, who: int, late: tuple[float, float]) -> None:
         """One replica binds a new pod, if it may and the zone is free as far as it knows."""
-        heard = {pod for pod, at in self.landed.items() if at <= self.clock() - NOTIFICATION_SECONDS * 0.99}
-        if self.elections[who].acts_for() > BIND_SECONDS and not heard | self.begun[who]:
+        known_pods = {
+            pod for pod, at in self.landed.items() if at <= self.clock() - NOTIFICATION_SECONDS * 0.99
+        }
+        if self.elections[who].acts_for() > BIND_SECONDS and not known_pods | self.begun[who]:
             pod = f"pod-{len(self.calls)}"
             self.begun[who].add(pod)
             self.calls.append(asyncio.create_task(self.flights[who](pod=pod, late=late)))
@@ -111,14 +113,14 @@ class World:
     async def goes_by(self, seconds: float) -> None:
         """Time passes, and what is on its way lands."""
         self.clock.seconds += seconds
-        for each in [each for each in self.flying if each.lands <= self.clock()]:
-            self.landed[each.pod] = each.lands
-            self.flying.remove(each)
-            if not each.answer.done():
-                each.answer.set_result(None)
-        for each in self.flying:
-            if each.given_up <= self.clock() and not each.answer.done():
-                each.answer.set_exception(Unreachable("no answer"))
+        for one in [one for one in self.flying if one.lands <= self.clock()]:
+            self.landed[one.pod] = one.lands
+            self.flying.remove(one)
+            if not one.answer.done():
+                one.answer.set_result(None)
+        for one in self.flying:
+            if one.given_up <= self.clock() and not one.answer.done():
+                one.answer.set_exception(Unreachable("no answer"))
         for _ in range(20):
             await asyncio.sleep(0)
 
@@ -127,7 +129,7 @@ class World:
         self.tasks[who].cancel()
         await _yield()
 
-    async def everybody(self) -> None:
+    async def all_replicas(self) -> None:
         """Nobody is frozen for a moment."""
         for who in range(REPLICAS):
             await self.steps(who, TURN)
@@ -136,8 +138,8 @@ class World:
         """Stop everything."""
         for wire in self.wires:
             wire.open()
-        for each in (*self.tasks, *self.calls):
-            each.cancel()
+        for one in (*self.tasks, *self.calls):
+            one.cancel()
         await asyncio.gather(*self.tasks, *self.calls, return_exceptions=True)
 
 
@@ -150,7 +152,7 @@ HAPPENINGS: dict[str, Callable[..., Awaitable[None]]] = {
     "bind": World.bind,
     "pass": World.goes_by,
     "leave": World.leaves,
-    "everybody": World.everybody,
+    "all_replicas": World.all_replicas,
 }
 
 
@@ -161,8 +163,8 @@ async def lived(schedule: Sequence[Event]) -> AsyncIterator[World]:
     try:
         for who in range(REPLICAS):
             await world.steps(who, TURN)
-        for what, *told in schedule:
-            await HAPPENINGS[what](world, *told)
+        for what, *arguments in schedule:
+            await HAPPENINGS[what](world, *arguments)
         yield world
     finally:
         await world.end()
@@ -180,7 +182,7 @@ def succession(one: int, other: int, before: float, late: float, after: float) -
     """One binds at the end of its time and is frozen; another takes over as soon as it can, and binds."""
     return [
         ("steps", one, 2 * TURN),
-        ("everybody",),
+        ("all_replicas",),
         ("pass", before),
         ("bind", one, (late, late)),
         ("pass", LEASE_DURATION_SECONDS - before),
@@ -202,7 +204,7 @@ SUCCESSIONS = st.builds(
         lambda some: [*chain.from_iterable(some)]
     )
 )
-def test_no_zone_is_given_out_twice_whoever_is_frozen(schedule: list[Event]) -> None:
+def test_no_zone_is_bound_twice_whichever_replica_freezes(schedule: list[Event]) -> None:
     assert asyncio.run(zones_given(schedule)) <= 1
 
 
@@ -221,21 +223,21 @@ def landed(*schedule: Event) -> int:
     return asyncio.run(zones_given(schedule))
 
 
-def test_whoever_succeeds_one_who_was_frozen_binds_after_a_while() -> None:
+def test_a_successor_of_a_frozen_leader_binds_after_a_while() -> None:
     assert landed(*FROZEN, ("bind", 1, LATE)) == 0
     assert landed(*FROZEN, *NEXT) == 1
 
 
-def test_what_the_predecessor_began_last_is_over_and_known() -> None:
+def test_binds_of_the_predecessor_are_over_and_known() -> None:
     assert landed(*BEGUN_LATE) == 1
     assert landed(*BEGUN_LATE, ("bind", 1, LATE), *NEXT) == 1
 
 
-def test_one_whose_proof_ends_before_a_bind_would_binds_nothing() -> None:
+def test_a_leader_near_its_deadline_binds_nothing() -> None:
     assert landed(("pass", RENEW_DEADLINE_SECONDS - BIND_SECONDS), ("bind", 0, LATE)) == 0
 
 
-def test_one_who_ends_gives_the_lead_up_once_its_binds_are_over() -> None:
+def test_an_ending_leader_leaves_after_its_binds() -> None:
     leaves: list[Event] = [("bind", 0, LATE), ("leave", 0), ("pass", 3.0), ("steps", 0, TURN)]
 
     async def led(*more: Event) -> bool:

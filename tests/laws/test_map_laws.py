@@ -123,11 +123,11 @@ def written(tenant: Tenant, number: int) -> Raw:
 async def populated(tenants: Sequence[Tenant]) -> MapState:
     """The map of a cluster with these pods."""
     scorer = Scorer()
-    told: dict[str, dict[str, ObservedPlacement]] = {name: {} for name in MEMBERS}
+    placements_of: dict[str, dict[str, ObservedPlacement]] = {name: {} for name in MEMBERS}
     for number, tenant in enumerate(tenants):
         if tenant.node and tenant.observed is not None:
-            told[tenant.node][f"{MARK}-uid-{number}"] = ObservedPlacement(tenant.observed, 0)
-    await scorer.know(MEMBERS, unknown=["bare"], placements=told)
+            placements_of[tenant.node][f"{MARK}-uid-{number}"] = ObservedPlacement(tenant.observed, 0)
+    await scorer.know(MEMBERS, unknown=["bare"], placements=placements_of)
     scorer.see(*(written(tenant, number) for number, tenant in enumerate(tenants)))
     return MapState(scorer.state)
 
@@ -143,13 +143,13 @@ async def views(shown: MapState, visible: Callable[[str], bool]) -> list[tuple[o
     for pod in [*shown.state.pods.values()]:
         seen = await shown.pod(pod.namespace, pod.name, visible)
         every += [(seen, pod_json(seen))] if seen else []
-    asked = await WhatIf(shown).ask(yaml.safe_dump(raw(SIZES[0])).encode(), visible=visible, replicas=2)
-    return [*every, (asked, what_if_json(asked))]
+    result = await WhatIf(shown).ask(yaml.safe_dump(raw(SIZES[0])).encode(), visible=visible, replicas=2)
+    return [*every, (result, what_if_json(result))]
 
 
 @given(tenants=st.lists(TENANTS, max_size=6))
 @example(tenants=[SPREAD])
-def test_who_sees_no_namespace_sees_no_name(tenants: list[Tenant]) -> None:
+def test_without_namespaces_no_name_is_shown(tenants: list[Tenant]) -> None:
     shown = asyncio.run(populated(tenants))
 
     for view, form in asyncio.run(views(shown, lambda _: False)):
@@ -158,7 +158,7 @@ def test_who_sees_no_namespace_sees_no_name(tenants: list[Tenant]) -> None:
 
 
 @given(tenants=st.lists(TENANTS, max_size=6))
-def test_who_sees_one_namespace_sees_no_name_of_another(tenants: list[Tenant]) -> None:
+def test_with_one_namespace_no_other_name_is_shown(tenants: list[Tenant]) -> None:
     shown = asyncio.run(populated(tenants))
 
     for view, form in asyncio.run(views(shown, lambda namespace: namespace == OPEN)):
@@ -180,17 +180,17 @@ def test_hidden_pods_hold_what_they_hold(tenants: list[Tenant]) -> None:
         assert everything
         assert nothing
         event(f"{len(everything.pods)} pods")
-        assert sorted(map(_held, everything.pods)) == sorted(map(_held, nothing.pods))
+        assert sorted(map(_zones_of, everything.pods)) == sorted(map(_zones_of, nothing.pods))
         assert everything.tile == nothing.tile
         assert nothing.hidden == len(nothing.pods)
 
 
-def _held(pod: object) -> str:
+def _zones_of(pod: object) -> str:
     assert hasattr(pod, "held")
     return repr(pod.held)
 
 
-def test_a_view_of_somebody_who_sees_everything_has_the_marks() -> None:
+def test_a_view_with_all_namespaces_has_the_marks() -> None:
     """Otherwise the laws above would say nothing."""
     tenant = Tenant("a", SIZES[0], HIDDEN, SINGLE, None, None, leaving=False)
 
@@ -238,9 +238,9 @@ def placed_by_the_scorer(scorer: Scorer, made: Raw, most: int) -> Iterator[tuple
             return
         (answer,) = scorer.nodes.of([fit[best]], pending)
         assert answer.prediction
-        held = answer.prediction.held or {}
-        scorer.see(running(on(fit[best], replica, record=placements.render_held(held))))
-        yield fit[best], tuple(sorted({zone for zones in held for zone in zones}))
+        zones = answer.prediction.held or {}
+        scorer.see(running(on(fit[best], replica, record=placements.render_held(zones))))
+        yield fit[best], tuple(sorted({zone for zones in zones for zone in zones}))
 
 
 FLEETS = st.dictionaries(

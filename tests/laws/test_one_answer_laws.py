@@ -72,41 +72,43 @@ def _of_webhook_and_check(answers: Answers) -> Iterator[str]:
 
 
 def _of_scorer_and_explain(answers: Answers, explained: Explanation) -> Iterator[str]:
-    asked, scored = explained.pod, answers.scored
-    if asked.exempt and asked.exempt.startswith("users"):
+    cluster, scored = explained.pod, answers.scored
+    if cluster.exempt and cluster.exempt.startswith("users"):
         # Who made a pod is forgotten when it comes to be scheduled.
         return
     if scored.subject is None:
         yield "the scorer cannot read what the others read"
         return
     read = replace(scored.subject.question, demand=scored.subject.demand)
-    if read != asked.question:
-        yield f"the scorer reads {read}, the others {asked.question}"
+    if read != cluster.question:
+        yield f"the scorer reads {read}, the others {cluster.question}"
         return
-    if scored.subject.opted_out != (asked.by is StatedBy.POD and asked.question.intent.policy is Policy.NONE):
+    if scored.subject.opted_out != (
+        cluster.by is StatedBy.POD and cluster.question.intent.policy is Policy.NONE
+    ):
         yield f"the scorer takes the pod for one that opted out: {scored.subject.opted_out}"
     yield from _of_nodes(answers, explained)
     yield from filter(None, map(_of_rules, explained.answers))
 
 
-def _of_explain_and_map(explained: Explanation | None, asked: WhatIfResult | None) -> Iterator[str]:
-    if explained is None or asked is None:
-        if explained or asked:
-            yield f"explain reads {explained}, the map {asked}"
+def _of_explain_and_map(explained: Explanation | None, cluster: WhatIfResult | None) -> Iterator[str]:
+    if explained is None or cluster is None:
+        if explained or cluster:
+            yield f"explain reads {explained}, the map {cluster}"
         return
-    (template,) = asked.templates
+    (template,) = cluster.templates
     decision, webhook = explained.pod.decision, template.admission
     if (webhook.refusal, webhook.warnings) != (decision.refusal, decision.all_warnings):
         yield f"the map says that the webhook says {webhook}, explain says {decision}"
     if webhook.exempt != explained.pod.exempt:
         yield f"to the map the pod is exempt as {webhook.exempt}, to explain as {explained.pod.exempt}"
-    theirs = {each.node.name: _shown(each) for each in explained.answers}
-    ours = {each.name: each for each in template.nodes}
+    theirs = {answer.node.name: _shown(answer) for answer in explained.answers}
+    ours = {answer.name: answer for answer in template.nodes}
     if ours != theirs:
         yield f"the map shows {ours}, explain {theirs}"
-    fits = {each.name for each in template.nodes if each.answer is WhatIfAnswer.FITS}
-    if {placed.node for placed in asked.placed} - fits or (fits and not asked.placed):
-        yield f"the map places the pod on {asked.placed}, and it fits on {fits}"
+    fits = {answer.name for answer in template.nodes if answer.answer is WhatIfAnswer.FITS}
+    if {placed.node for placed in cluster.placed} - fits or (fits and not cluster.placed):
+        yield f"the map places the pod on {cluster.placed}, and it fits on {fits}"
 
 
 def _shown(explained: NodeExplanation) -> WhatIfNode:
@@ -119,18 +121,22 @@ def _shown(explained: NodeExplanation) -> WhatIfNode:
         ANSWERS[explained.chance],
         explained.reason or "",
         explained.score,
-        tuple(HeldInZones(tuple(each["zones"]), parse(each["amount"])) for each in placement),
-        tuple(sorted({names[zone] for each in placement for zone in each["zones"]})),
+        tuple(HeldInZones(tuple(answer["zones"]), parse(answer["amount"])) for answer in placement),
+        tuple(sorted({names[zone] for answer in placement for zone in answer["zones"]})),
         tuple(SENTENCES[doubt] for doubt in explained.doubts),
     )
 
 
 def _of_rules(explained: NodeExplanation) -> str | None:
     """Where a node is not explained as the rules see it that tell what it has."""
-    told, verdict = explained.answer.refusal, explained.verdict
-    shown = (True, True, False) if told is None else (False, told.answered, told.permanent)
+    free_by_program, verdict = explained.answer.refusal, explained.verdict
+    shown = (
+        (True, True, False)
+        if free_by_program is None
+        else (False, free_by_program.answered, free_by_program.permanent)
+    )
     if shown != (verdict.admitted, verdict.answered, verdict.permanent):
-        return f"explain shows {told} of a node of which the rules say {verdict}"
+        return f"explain shows {free_by_program} of a node of which the rules say {verdict}"
     if explained.doubts != verdict.doubts:
         return f"explain doubts {explained.doubts}, the rules {verdict.doubts}"
     return None
@@ -140,11 +146,11 @@ def _of_nodes(answers: Answers, explained: Explanation) -> Iterator[str]:
     where, fit = explained.pod.constraints, {*answers.scored.filtered.fit}
     # What pods request beside what zones have, a scheduler counts itself.
     may_go = {
-        each.node.name
-        for each in explained.answers
-        if not each.short and unmet_now(where, each.node.name, each.node.attributes) is None
+        answer.node.name
+        for answer in explained.answers
+        if not answer.short and unmet_now(where, answer.node.name, answer.node.attributes) is None
     }
-    shown = {each.node.name for each in explained.answers if each.chance is Chance.FITS}
+    shown = {answer.node.name for answer in explained.answers if answer.chance is Chance.FITS}
     if shown != fit & may_go:
         yield f"explain shows that it fits on {shown}, the scorer on {fit & may_go}"
     # A resource that nobody lists is refused by its name, where the policy wants that, and not for nodes.
@@ -153,24 +159,25 @@ def _of_nodes(answers: Answers, explained: Explanation) -> Iterator[str]:
         return
     if fit & may_go:
         yield f"the webhook refuses as never what fits on {fit & may_go}"
-    chances = {each.chance for each in explained.answers} | {each.chance for each in explained.absent}
+    chances = {answer.chance for answer in explained.answers} | {answer.chance for answer in explained.absent}
     if chances - {Chance.NEVER}:
         yield "the webhook refuses as never what explain shows for later"
 
 
 def _of_what_is_free(answers: Answers) -> Iterator[str]:
     explained, advice = answers.explained, answers.defrag
-    told = dict(answers.free)
+    free_by_program = dict(answers.free)
     if explained is not None and advice is not None:
-        fits = {each.node.name for each in explained.answers if each.chance is Chance.FITS}
+        fits = {answer.node.name for answer in explained.answers if answer.chance is Chance.FITS}
         if fits != {*advice.fitting}:
             yield f"explain shows that it fits on {fits}, defrag on {advice.fitting}"
-        told["explain"] = {
-            each.node.name: [zone.free.get(GPU, 0) for zone in each.node.zones] for each in explained.answers
+        free_by_program["explain"] = {
+            answer.node.name: [zone.free.get(GPU, 0) for zone in answer.node.zones]
+            for answer in explained.answers
         }
-    for program, free in told.items():
-        if free != told["scorer"]:
-            yield f"{program} has {free} free, the scorer {told['scorer']}"
+    for program, free in free_by_program.items():
+        if free != free_by_program["scorer"]:
+            yield f"{program} has {free} free, the scorer {free_by_program['scorer']}"
 
 
 # What they disagreed about once.
@@ -191,7 +198,7 @@ def well(*, namespace: dict[str, str] | None = None, **annotations: str) -> Case
     )
 
 
-def test_a_default_gives_a_pod_a_policy_that_says_a_scope_alone(programs: Programs) -> None:
+def test_a_default_gives_a_policy_to_a_pod_with_a_scope(programs: Programs) -> None:
     answers = programs.ask(well(namespace={"default": "single-numa-node"}, scope="pod"))
 
     assert [*differences(answers)] == []
@@ -201,7 +208,7 @@ def test_a_default_gives_a_pod_a_policy_that_says_a_scope_alone(programs: Progra
     assert answers.scored.filtered.fit == ["n0"]
 
 
-def test_a_misspelt_policy_in_a_disabled_namespace_is_nobodys_business(programs: Programs) -> None:
+def test_a_wrong_policy_in_a_disabled_namespace_is_ignored(programs: Programs) -> None:
     answers = programs.ask(well(namespace={"admission": "disabled"}, policy="singel-numa-node"))
 
     assert [*differences(answers)] == []
@@ -209,7 +216,7 @@ def test_a_misspelt_policy_in_a_disabled_namespace_is_nobodys_business(programs:
     assert answers.scored.filtered.fit == ["n0"]
 
 
-def test_a_pod_that_only_a_small_node_without_topology_lets_in_is_not_refused(programs: Programs) -> None:
+def test_a_pod_for_a_bare_node_alone_is_not_denied(programs: Programs) -> None:
     small = Machine("small", KINDS[3], shown="node")
     large = Machine("large", KINDS[0], taints=({"key": "dedicated", "effect": "NoSchedule"},))
     lonely = replace(
@@ -231,7 +238,7 @@ def present(name: str, gpus: str, **status: str) -> dict[str, Any]:
     return {**made, "metadata": metadata, "spec": spec, "status": status}
 
 
-def test_what_new_pods_hold_is_free_to_nobody(programs: Programs) -> None:
+def test_what_new_pods_hold_is_not_free(programs: Programs) -> None:
     """They are newer than the last report of the exporter, to which all is free."""
     new = replace(
         well(policy="single-numa-node"), pods=[present(name, "4", phase="Running") for name in "ab"]
@@ -246,16 +253,16 @@ def test_what_new_pods_hold_is_free_to_nobody(programs: Programs) -> None:
 def test_what_the_exporter_has_counted_counts_once(programs: Programs) -> None:
     old = present("a", "2", phase="Running", startTime="2026-11-01T00:00:00Z")
     lone = well(policy="single-numa-node")
-    [place, told, namespace] = lone.items
-    for resource in told["zones"][0]["resources"]:
+    [place, free_by_program, namespace] = lone.items
+    for resource in free_by_program["zones"][0]["resources"]:
         resource["available"] = "2" if resource["name"] == GPU else resource["available"]
-    answers = programs.ask(replace(lone, items=[place, told, namespace], pods=[old]))
+    answers = programs.ask(replace(lone, items=[place, free_by_program, namespace], pods=[old]))
 
     assert [*differences(answers)] == []
     assert answers.free["scorer"] == {"n0": [2, 4]}
 
 
-def test_a_law_that_nothing_could_break_says_nothing(programs: Programs) -> None:
+def test_other_answers_are_differences(programs: Programs) -> None:
     answers = programs.ask(well(policy="single-numa-node"))
     other = programs.ask(well(policy="singel-numa-node"))
     full = programs.ask(replace(well(policy="single-numa-node"), pods=[present("a", "8", phase="Running")]))
@@ -273,15 +280,15 @@ def test_a_law_that_nothing_could_break_says_nothing(programs: Programs) -> None
 
 
 @given(drawn(case))
-def test_all_programs_say_the_same(programs: Programs, asked: Case) -> None:
-    answers = programs.ask(asked)
+def test_all_programs_answer_alike(programs: Programs, cluster: Case) -> None:
+    answers = programs.ask(cluster)
     event(answers.checked.result)
 
     assert [*differences(answers)] == []
 
 
 @given(st.integers(0, 2**32))
-def test_all_programs_say_the_same_of_many_cases(programs: Programs, seed: int) -> None:
+def test_all_programs_answer_many_cases_alike(programs: Programs, seed: int) -> None:
     for at in range(AT_ONCE):
-        asked = seeded(case, seed + at)
-        assert [*differences(programs.ask(asked))] == [], f"seed {seed + at}"
+        cluster = seeded(case, seed + at)
+        assert [*differences(programs.ask(cluster))] == [], f"seed {seed + at}"

@@ -54,10 +54,10 @@ def number(text: str) -> int | None:
 
 
 def compares(requirement: Raw, labels: Mapping[str, str]) -> bool:
-    there, limit = number(labels.get(requirement["key"], "")), number(requirement["values"][0])
-    if there is None or limit is None:
+    actual, limit = number(labels.get(requirement["key"], "")), number(requirement["values"][0])
+    if actual is None or limit is None:
         return False
-    return there > limit if requirement["operator"] == "Gt" else there < limit
+    return actual > limit if requirement["operator"] == "Gt" else actual < limit
 
 
 SATISFIED = {
@@ -129,7 +129,7 @@ def is_accepted(pod: Raw) -> bool:
 # What owners write.
 
 
-def said(key: str, operator: str, values: Iterable[str]) -> Raw:
+def expression(key: str, operator: str, values: Iterable[str]) -> Raw:
     return {"key": key, "operator": operator, "values": list(values)}
 
 
@@ -137,14 +137,19 @@ SETS = [(), ("a",), ("b",), ("c",), ("b", "a"), ("a", "c"), ("c", "b"), ("c", "a
 KEYS = [CLASS, CLASS, "zone"]
 
 EXPRESSIONS = [
-    *(said(key, operator, values) for key, operator, values in product(KEYS, ("In", "NotIn"), SETS)),
+    *(expression(key, operator, values) for key, operator, values in product(KEYS, ("In", "NotIn"), SETS)),
     *({"key": key, "operator": operator} for key, operator in product(KEYS, ("Exists", "DoesNotExist"))),
-    *(said(key, operator, [value]) for key, operator, value in product(KEYS, ("Gt", "Lt"), "58x")),
+    *(expression(key, operator, [value]) for key, operator, value in product(KEYS, ("Gt", "Lt"), "58x")),
 ]
-NOT_ON = [said("metadata.name", "NotIn", [name]) for name in ("n1", "n2")]
-FIELDS = [*NOT_ON, *NOT_ON, said("metadata.name", "In", ["n1"]), said("metadata.name", "In", ["n1", "n2"])]
+NOT_ON = [expression("metadata.name", "NotIn", [name]) for name in ("n1", "n2")]
+FIELDS = [
+    *NOT_ON,
+    *NOT_ON,
+    expression("metadata.name", "In", ["n1"]),
+    expression("metadata.name", "In", ["n1", "n2"]),
+]
 WISHES = [
-    {"weight": weight, "preference": {"matchExpressions": [said(CLASS, operator, values)]}}
+    {"weight": weight, "preference": {"matchExpressions": [expression(CLASS, operator, values)]}}
     for weight, operator, values in product((1, 100), ("In", "NotIn"), (("a",), ("a", "b")))
 ]
 
@@ -188,7 +193,7 @@ SPECS: list[Raw] = [{"nodeSelector": {"zone": "a"}}, {"containers": []}]
 free = pods_of(["ReplicaSet"], SPECS).filter(lambda pod: scheduling(pod).pin is None)
 placed = st.one_of(pods_of(["DaemonSet"], SPECS), pods_of(["ReplicaSet"], [{"nodeName": "n1"}]))
 pods = st.one_of(pods_of(["ReplicaSet"], SPECS), pods_of(["ReplicaSet"], SPECS), placed)
-asked = st.sampled_from(SETS[1:])
+some_values = st.sampled_from(SETS[1:])
 asking = st.sampled_from([(Mode.EXCLUDE, Operator.NOT_IN), (Mode.INCLUDE, Operator.IN)])
 wishing = st.sampled_from([(Mode.PREFER, Operator.IN), (Mode.PREFER, Operator.NOT_IN)])
 
@@ -196,7 +201,7 @@ wishing = st.sampled_from([(Mode.PREFER, Operator.IN), (Mode.PREFER, Operator.NO
 @st.composite
 def requests(draw: st.DrawFn, kinds: st.SearchStrategy[tuple[Mode, Operator]]) -> tuple[Mode, Requirement]:
     mode, operator = draw(kinds)
-    return mode, Requirement(CLASS, operator, frozenset(draw(asked)))
+    return mode, Requirement(CLASS, operator, frozenset(draw(some_values)))
 
 
 required_requests = requests(asking)
@@ -220,9 +225,7 @@ def disagreements(before: Raw, after: Raw, requirement: Requirement) -> Iterator
 
 
 @given(pods, any_requests)
-def test_a_second_pass_changes_nothing_and_the_first_not_the_pod_in_hand(
-    pod: Raw, request: tuple[Mode, Requirement]
-) -> None:
+def test_a_second_pass_changes_nothing(pod: Raw, request: tuple[Mode, Requirement]) -> None:
     mode, requirement = request
     before = copy.deepcopy(pod)
     once = patched(pod, request)
@@ -244,7 +247,7 @@ def test_no_pass_ever_lets_a_pod_onto_another_node(
 
 
 @given(free, required_requests)
-def test_a_free_pod_keeps_just_the_nodes_that_meet_the_requirement(
+def test_a_free_pod_keeps_nodes_that_meet_the_requirement(
     pod: Raw, request: tuple[Mode, Requirement]
 ) -> None:
     assert list(disagreements(pod, patched(pod, request), request[1])) == []
@@ -269,14 +272,14 @@ def test_a_pinned_pod_is_never_patched(pod: Raw, request: tuple[Mode, Requiremen
 
 @given(pods, any_requests)
 def test_nothing_but_the_node_affinity_is_touched(pod: Raw, request: tuple[Mode, Requirement]) -> None:
-    def rest(pod: Raw) -> tuple[Raw, Raw, Raw]:
+    def others(pod: Raw) -> tuple[Raw, Raw, Raw]:
         spec = {key: value for key, value in pod["spec"].items() if key != "affinity"}
         affinity = pod["spec"].get("affinity") or {}
         return pod["metadata"], spec, {key: value for key, value in affinity.items() if key != "nodeAffinity"}
 
     mode, requirement = request
 
-    assert rest(patched(pod, request)) == rest(pod)
+    assert others(patched(pod, request)) == others(pod)
     assert all(
         operation.path.startswith("/spec/affinity") and operation.op in {"add", "replace"}
         for operation in inject(pod, requirement, mode=mode)
@@ -284,12 +287,12 @@ def test_nothing_but_the_node_affinity_is_touched(pod: Raw, request: tuple[Mode,
 
 
 @given(free.filter(is_accepted), any_requests)
-def test_what_the_api_server_accepted_it_accepts_patched(pod: Raw, request: tuple[Mode, Requirement]) -> None:
+def test_patched_pods_are_still_valid(pod: Raw, request: tuple[Mode, Requirement]) -> None:
     assert is_accepted(patched(pod, request))
 
 
 @given(pods, any_requests, st.randoms(use_true_random=False))
-def test_the_same_pod_and_the_same_values_give_the_same_bytes(
+def test_equal_pods_and_values_give_equal_bytes(
     pod: Raw,
     request: tuple[Mode, Requirement],
     order: Any,  # noqa: ANN401 - Hypothesis names no type for it
@@ -320,7 +323,7 @@ def both(pod: Raw, request: tuple[Mode, Requirement], nodes: list[str]) -> Raw:
 
 
 @given(pods, any_requests, avoided)
-def test_what_is_written_together_is_what_one_after_the_other_writes(
+def test_both_patches_together_are_one_after_the_other(
     pod: Raw, request: tuple[Mode, Requirement], nodes: list[str]
 ) -> None:
     """Also where both need parents that are missing."""
@@ -330,18 +333,18 @@ def test_what_is_written_together_is_what_one_after_the_other_writes(
 
 
 @given(pods, any_requests, avoided)
-def test_nodes_are_avoided_by_a_preference_beside_all_that_is_there(
+def test_nodes_are_avoided_by_another_preference(
     pod: Raw, request: tuple[Mode, Requirement], nodes: list[str]
 ) -> None:
     without, after = patched(pod, request), both(pod, request, nodes)
     wishes = node_affinity(without).get(PREFERRED) or []
-    [*kept, last] = node_affinity(after).get(PREFERRED) or [None]
+    [*preferences, last] = node_affinity(after).get(PREFERRED) or [None]
 
     assert terms_of(after) == terms_of(without)
     if scheduling(pod).pin:
         assert after == without == pod
     else:
-        assert (kept, last["weight"]) == (wishes, 100)
+        assert (preferences, last["weight"]) == (wishes, 100)
         labels = {name: {NODE_LABEL: name} if name in LABELLED else {} for name in ("n1", "n2", "n3")}
         avoided = [name for name, own in labels.items() if not term_matches(last["preference"], name, own)]
         assert avoided == sorted(nodes)
@@ -353,7 +356,7 @@ def test_nodes_are_avoided_once(pod: Raw, request: tuple[Mode, Requirement], nod
 
 
 @given(free.filter(is_accepted), any_requests, avoided)
-def test_what_the_api_server_accepted_it_accepts_with_nodes_to_avoid(
+def test_pods_with_nodes_to_avoid_are_still_valid(
     pod: Raw, request: tuple[Mode, Requirement], nodes: list[str]
 ) -> None:
     assert is_accepted(both(pod, request, nodes))
@@ -388,9 +391,7 @@ damaged = st.one_of(
 
 
 @given(damaged, any_requests)
-def test_any_other_shape_is_patched_soundly_or_refused_with_places(
-    pod: Raw, request: tuple[Mode, Requirement]
-) -> None:
+def test_damaged_pods_are_patched_or_refused_with_places(pod: Raw, request: tuple[Mode, Requirement]) -> None:
     mode, requirement = request
     try:
         operations = inject(pod, requirement, mode=mode)
@@ -411,10 +412,10 @@ def test_any_other_shape_is_patched_soundly_or_refused_with_places(
 
 SINGLE = Policy.SINGLE_NUMA_NODE
 LARGE, SMALL = (node(f"cpu=8 mem=8Gi gpu={gpus}", policy=SINGLE) for gpus in (4, 1))
-CACHES = [ClusterCache.of(named(each)) for each in ([], [SMALL], [LARGE], [SMALL, LARGE])]
-REAL_NODES = [(name, {CLASS: node_class(each)}) for name, each in (("n1", LARGE), ("n2", SMALL))]
+CACHES = [ClusterCache.of(named(one)) for one in ([], [SMALL], [LARGE], [SMALL, LARGE])]
+REAL_NODES = [(name, {CLASS: node_class(one)}) for name, one in (("n1", LARGE), ("n2", SMALL))]
 OUR_GATE, OTHER_GATE = {"name": "numalign.io/placement"}, {"name": "example.com/quota"}
-NAMES_NOBODY = (None, "", "default-scheduler")
+DEFAULT_SCHEDULERS = (None, "", "default-scheduler")
 
 ASKING = pod_spec("cpu=2 mem=1Gi gpu=2")
 rules = st.builds(
@@ -432,7 +433,7 @@ placeable = st.builds(
     pods_of(["ReplicaSet"], [{}, {}, {"nodeName": "n1"}]),
     st.sampled_from([*[{"numalign.io/policy": SINGLE.value}] * 8, {}, {"numalign.io/policy": "none"}]),
     objects(
-        schedulerName=st.sampled_from([*NAMES_NOBODY, "second", "volcano"]),
+        schedulerName=st.sampled_from([*DEFAULT_SCHEDULERS, "second", "volcano"]),
         schedulingGates=st.lists(st.sampled_from([OUR_GATE, OTHER_GATE]), max_size=2, unique_by=str),
     ),
 )
@@ -441,7 +442,7 @@ steerings = st.builds(Steering, st.sampled_from(Mode), st.booleans())
 
 @settings(max_examples=5 * settings().max_examples)
 @given(placeable, rules, steerings, st.sampled_from(CACHES))
-def test_who_places_a_pod_is_changed_only_from_nobody_and_the_only_gate_that_comes_is_ours(
+def test_only_default_schedulers_and_our_gate_are_changed(
     pod: Raw, rules: NamespaceRules, steering: Steering, cache: ClusterCache
 ) -> None:
     question = PodReader().read(pod, "team", EffectivePolicy(rules={"team": rules}))
@@ -450,15 +451,15 @@ def test_who_places_a_pod_is_changed_only_from_nobody_and_the_only_gate_that_com
         return
     answer = mutate(ReviewedPod(question, pod), cache, steering)
     after = applied(pod, answer.operations if isinstance(answer, Patched) else ())
-    was, now = (each["spec"].get("schedulerName") for each in (pod, after))
-    gates, gates_now = (each["spec"].get("schedulingGates") or [] for each in (pod, after))
+    was, now = (one["spec"].get("schedulerName") for one in (pod, after))
+    gates, gates_now = (one["spec"].get("schedulingGates") or [] for one in (pod, after))
     new = gates_now[len(gates) :]
     event(f"routed: {now != was}, gated: {bool(new)}, pinned: {bool(question.pin)}")
 
-    assert now == was or (was in NAMES_NOBODY and now == rules.scheduler == "second")
+    assert now == was or (was in DEFAULT_SCHEDULERS and now == rules.scheduler == "second")
     assert gates_now == [*gates, *new]
     assert new in ([], [OUR_GATE])
-    assert not new or (now in NAMES_NOBODY and steering.gates and rules.gate is Gate.ENABLED)
+    assert not new or (now in DEFAULT_SCHEDULERS and steering.gates and rules.gate is Gate.ENABLED)
     assert gates_now.count(OUR_GATE) <= 1
     if question.pin or not question.requests_alignment or rules.disabled:
         assert after == pod

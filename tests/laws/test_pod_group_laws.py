@@ -64,13 +64,13 @@ async def tried(context: CallContext, made: Raw, names: Sequence[str]) -> str | 
     """The node that a scheduler takes; None if there is none."""
     pod = context.pending_pod(made)
     alone, _ = context.nodes.filtered(names, pod)
-    left = (await result_of(context.groups.filtered(pod, alone))).fit
-    ranks = await context.ranks(left, pod)
-    best = ranks.best(left)
+    remaining = (await result_of(context.groups.filtered(pod, alone))).fit
+    ranks = await context.ranks(remaining, pod)
+    best = ranks.best(remaining)
     if best is None:
         return None
-    context.take(pod, left[best])
-    return left[best]
+    context.take(pod, remaining[best])
+    return remaining[best]
 
 
 async def offered(case: Round) -> tuple[Scorer, list[str | None]]:
@@ -79,28 +79,28 @@ async def offered(case: Round) -> tuple[Scorer, list[str | None]]:
     await scorer.know(case.nodes)
     made = [member(at, size) for at, (size, _) in enumerate(case.members)]
     scorer.see(*made)
-    each = zip(made, case.members, strict=True)
-    return scorer, [await tried(scorer.context, pod, names) for pod, (_, names) in each]
+    pairs = zip(made, case.members, strict=True)
+    return scorer, [await tried(scorer.context, pod, names) for pod, (_, names) in pairs]
 
 
 def placeable(case: Round, count: int) -> bool:
     """Whether so many of the members could all be placed, one after another."""
     members = case.members[:count]
     for places in product(*(names for _, names in members)):
-        left, admitted = dict(case.nodes), True
+        remaining, admitted = dict(case.nodes), True
         for (size, _), place in zip(members, places, strict=True):
-            admission = kubelet.admit(left[place], asks(size))
+            admission = kubelet.admit(remaining[place], asks(size))
             if admission.refusal:
                 admitted = False
                 break
-            left[place] = kubelet.charge(left[place], admission)
+            remaining[place] = kubelet.charge(remaining[place], admission)
         if admitted:
             return True
     return False
 
 
 @given(ROUNDS)
-def test_nobody_is_refused_everywhere_who_could_be_placed(case: Round) -> None:
+def test_no_member_that_could_be_placed_is_refused(case: Round) -> None:
     _, places = asyncio.run(offered(case))
     refused = next((at for at, place in enumerate(places) if place is None), None)
 
@@ -108,12 +108,12 @@ def test_nobody_is_refused_everywhere_who_could_be_placed(case: Round) -> None:
 
 
 @given(ROUNDS)
-def test_equal_members_that_can_use_all_nodes_get_the_zones_that_they_were_offered(case: Round) -> None:
+def test_equal_members_get_the_zones_that_they_were_offered(case: Round) -> None:
     [(size, _), *_] = case.members
     scorer, places = asyncio.run(offered(Round(case.nodes, [(size, NODES)] * len(case.members))))
-    left = dict(case.nodes)
+    remaining = dict(case.nodes)
     for place in filter(None, places):
-        admission = kubelet.admit(left[place], asks(size))
+        admission = kubelet.admit(remaining[place], asks(size))
         assert not admission.refusal
-        left[place] = kubelet.charge(left[place], admission)
+        remaining[place] = kubelet.charge(remaining[place], admission)
     assert scorer.kept() == {}

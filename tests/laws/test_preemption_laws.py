@@ -56,7 +56,7 @@ class Resident:
     size: str
     priority: int
     booked: Assignments
-    held: Held
+    zones: Held
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,12 @@ class World:
 
     def lower(self) -> list[Resident]:
         """The pods that may be evicted."""
-        return [each for each in self.residents if each.priority < PRIORITY]
+        return [resident for resident in self.residents if resident.priority < PRIORITY]
 
     def admits(self, gone: Sequence[Resident]) -> bool:
         """Whether the kubelet admits the pod, as its owner means it, once these are gone."""
-        left = kubelet.release(self.node, [each.booked for each in gone])
-        return evaluate(left, asks(*self.wanted.split("|")), means(self.policy)).admitted
+        after = kubelet.release(self.node, [resident.booked for resident in gone])
+        return evaluate(after, asks(*self.wanted.split("|")), means(self.policy)).admitted
 
 
 @st.composite
@@ -91,28 +91,36 @@ def worlds(draw: st.DrawFn) -> World:
             continue
         made = kubelet.charge(made, admission)
         priority = draw(st.sampled_from([0, 0, 1, 2, PRIORITY]))
-        held = named(admission.placement.kept, made)
-        residents.append(Resident(f"pod-{at}", size, priority, admission.held, held))
-    gone = [each for each in residents if not draw(st.integers(0, 3))]
+        placed = named(admission.placement.kept, made)
+        residents.append(Resident(f"pod-{at}", size, priority, admission.held, placed))
+    gone = [resident for resident in residents if not draw(st.integers(0, 3))]
     return World(
-        kubelet.release(made, [each.booked for each in gone]),
-        tuple(each for each in residents if each not in gone),
+        kubelet.release(made, [resident.booked for resident in gone]),
+        tuple(resident for resident in residents if resident not in gone),
         draw(st.sampled_from(WANTED)),
         draw(st.sampled_from(POLICIES)),
     )
 
 
-def manifest(each: Resident) -> Raw:
+def manifest(resident: Resident) -> Raw:
     """The pod as it runs."""
     return running(
-        on("a", raw(*each.size.split("|"), name=each.name, policy=None, spec={"priority": each.priority}))
+        on(
+            "a",
+            raw(
+                *resident.size.split("|"),
+                name=resident.name,
+                policy=None,
+                spec={"priority": resident.priority},
+            ),
+        )
     )
 
 
-async def named_for(world: World) -> Victims | None:
+async def victims_of(world: World) -> Victims | None:
     """Who is named; None if the node is left out."""
     scorer = Scorer()
-    observed = {uid(each.name): ObservedPlacement(each.held, 0) for each in world.residents}
+    observed = {uid(resident.name): ObservedPlacement(resident.zones, 0) for resident in world.residents}
     await scorer.know({"a": world.node.emptied()}, placements={"a": observed})
     scorer.see(*map(manifest, world.residents))
     await scorer.know({"a": world.node.emptied()}, placements={"a": dict(observed)})
@@ -126,24 +134,26 @@ Cost = tuple[int, int, int]
 
 def cost(gone: Sequence[Resident]) -> Cost:
     """What decides: the highest priority, how many, and all priorities."""
-    return max(each.priority for each in gone), len(gone), sum(each.priority for each in gone)
+    return max(resident.priority for resident in gone), len(gone), sum(resident.priority for resident in gone)
 
 
 @given(worlds())
-def test_nobody_goes_in_vain_and_nobody_else_would_do(world: World) -> None:
-    found = asyncio.run(named_for(world))
+def test_victims_suffice_and_no_others_are_cheaper(world: World) -> None:
+    victims = asyncio.run(victims_of(world))
     if world.admits(()):
-        assert found == Victims((), 0)
+        assert victims == Victims((), 0)
         return
     lower = world.lower()
     choices = [some for size in range(1, len(lower) + 1) for some in combinations(lower, size)]
     costs = [cost(some) for some in choices if world.admits(some)]
-    if found is None:
+    if victims is None:
         assert not costs
         return
-    by_uid = {uid(each.name): each for each in lower}
-    gone = [by_uid[each] for each in found.uids]
+    by_uid = {uid(resident.name): resident for resident in lower}
+    gone = [by_uid[name] for name in victims.uids]
 
     assert world.admits(gone)
-    assert [each.priority for each in gone] == sorted((each.priority for each in gone), reverse=True)
+    assert [resident.priority for resident in gone] == sorted(
+        (resident.priority for resident in gone), reverse=True
+    )
     assert cost(gone) == min(costs) or len(gone) > 3

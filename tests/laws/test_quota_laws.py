@@ -42,36 +42,36 @@ def pod(number: int, cpus: int) -> Raw:
 
 
 @given(st.lists(STEPS, max_size=6))
-def test_what_is_bound_is_never_beyond_the_quota_and_what_is_refused_would_be(steps: list[Step]) -> None:
+def test_bound_pods_are_within_the_quota(steps: list[Step]) -> None:
     asyncio.run(_play(steps))
 
 
 async def _play(steps: list[Step]) -> None:
     scorer, number = Scorer(), 0
-    held: dict[str, int] = {}
+    cpus_of: dict[str, int] = {}
     for step in steps:
         await scorer.know({"a": LARGE, "b": LARGE}, team={"exclusive-cpus": str(step.limit)})
-        for name in [*held][: step.ends]:
+        for name in [*cpus_of][: step.ends]:
             scorer.lose(name)
-            del held[name]
+            del cpus_of[name]
         for _ in range(step.bound_by_others):
             number += 1
             made = pod(number, 2)
             scorer.see(on("a", made))
-            held[made["metadata"]["name"]] = 2
+            cpus_of[made["metadata"]["name"]] = 2
         pods = [pod(number + at, cpus) for at, cpus in enumerate(step.cpus, start=1)]
         number += len(pods)
         scorer.see(*pods)
         scorer.writes.error = step.failing
-        errors = await asyncio.gather(*(scorer.bind(each, "ab"[at % 2]) for at, each in enumerate(pods)))
-        for each, cpus, why in zip(pods, step.cpus, errors, strict=True):
-            kept = scorer.reservations.is_reserved(uid(each["metadata"]["name"]))
+        errors = await asyncio.gather(*(scorer.bind(one, "ab"[at % 2]) for at, one in enumerate(pods)))
+        for one, cpus, why in zip(pods, step.cpus, errors, strict=True):
+            reserved = scorer.reservations.is_reserved(uid(one["metadata"]["name"]))
             # Whether one without an answer was bound is not known, so it counts.
-            if kept:
-                held[each["metadata"]["name"]] = cpus
+            if reserved:
+                cpus_of[one["metadata"]["name"]] = cpus
             if "exclusive CPUs" in why:
-                assert not kept
-        used = sum(held.values())
+                assert not reserved
+        used = sum(cpus_of.values())
         refused = [cpus for cpus, why in zip(step.cpus, errors, strict=True) if "exclusive CPUs" in why]
         bound = errors.count("")
         if bound:

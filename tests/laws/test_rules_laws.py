@@ -53,7 +53,7 @@ SIZES = [(1, 0), (1, 0), (2, 0), (4, 0), (6, 0), (2, 1), (12, 0)]
 PIECES = [(0, 0), (0, 0), (1, 0), (0, 1), (2, 0), (3, 1)]
 ROLES = [Role.APP, Role.APP, Role.INIT, Role.SIDECAR]
 
-TOLD = [
+OPTIONS = [
     options(words, minor=minor)
     for words in (
         "",
@@ -70,7 +70,7 @@ TOLD = [
 NEAR = [10, 12, 21, 32]
 
 any_policy = st.sampled_from(Policy)
-any_options = st.sampled_from(TOLD)
+any_options = st.sampled_from(OPTIONS)
 tight = st.sampled_from([Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE])
 
 
@@ -91,7 +91,7 @@ def zones(draw: st.DrawFn, at: int, names: list[str]) -> Zone:
 def nodes(
     draw: st.DrawFn,
     policies: st.SearchStrategy[Policy] = any_policy,
-    told: st.SearchStrategy[Options] = any_options,
+    reported: st.SearchStrategy[Options] = any_options,
 ) -> Node:
     """A node of one to four zones, of any ids, whose managers are those that its zones show."""
     ids, names = draw(st.sampled_from(IDS)), draw(st.sampled_from(REPORTED))
@@ -107,7 +107,7 @@ def nodes(
         scope=draw(st.sampled_from(Scope)),
         cpu_manager=cpu_manager,
         memory_manager=memory_manager,
-        options=draw(told),
+        options=draw(reported),
     )
 
 
@@ -115,27 +115,30 @@ def nodes(
 def machines(draw: st.DrawFn) -> Node:
     """A node whose machine is known, with even cores, and sockets of one or two zones."""
     ids, threads = draw(st.sampled_from(IDS)), draw(st.sampled_from([1, 2]))
-    each = draw(st.sampled_from([1, 2, 4])) * threads
-    every = range(each * len(ids))
-    beside = draw(st.booleans())
-    held = [
-        list(every[at :: len(ids)] if beside else every[at * each : (at + 1) * each])
+    per_zone = draw(st.sampled_from([1, 2, 4])) * threads
+    every = range(per_zone * len(ids))
+    alternating = draw(st.booleans())
+    cpus = [
+        list(every[at :: len(ids)] if alternating else every[at * per_zone : (at + 1) * per_zone])
         for at in range(len(ids))
     ]
-    kept = bits(draw(st.sets(st.sampled_from(every), max_size=2)))
+    zones_of = bits(draw(st.sets(st.sampled_from(every), max_size=2)))
     busy = bits(draw(st.sets(st.sampled_from(every))) if draw(st.booleans()) else ())
     sizes = draw(
         st.lists(st.sampled_from(["8Gi", "8Gi/7Gi/3Gi", "4Gi//0"]), min_size=len(ids), max_size=len(ids))
     )
     return machine(
-        *(f"cpu={render_list(bits(here))} mem={size}" for here, size in zip(held, sizes, strict=True)),
+        *(
+            f"cpu={render_list(bits(zone_cpus))} mem={size}"
+            for zone_cpus, size in zip(cpus, sizes, strict=True)
+        ),
         ids=ids,
         threads=threads,
         sockets=[at // 2 for at in range(len(ids))] if draw(st.booleans()) else (),
-        reserved=render_list(kept),
-        free=render_list(bits(every) & ~kept & ~busy),
+        reserved=render_list(zones_of),
+        free=render_list(bits(every) & ~zones_of & ~busy),
         devices=" ".join(f"{name}={','.join(draw(devices(ids)))}" for name in ("gpu", "nic")),
-        costs={(here, there): draw(st.sampled_from(NEAR)) for here in ids for there in ids},
+        costs={(zone_cpus, other): draw(st.sampled_from(NEAR)) for zone_cpus in ids for other in ids},
         policy=draw(any_policy),
         scope=draw(st.sampled_from(Scope)),
         options=draw(any_options),
@@ -155,9 +158,9 @@ def containers(draw: st.DrawFn, at: int, *, guaranteed: bool) -> Container:
     (memory, huge), (gpus, nics) = draw(st.sampled_from(SIZES)), draw(st.sampled_from(PIECES))
     devices = {GPU: gpus, NIC: nics}
     sizes = in_units({MEMORY: memory, HUGE: huge})
-    asked = Resources({CPU: draw(st.sampled_from(CPUS)), **sizes, **devices}).positive()
-    limits = asked if guaranteed else Resources(devices).positive()
-    return Container(f"c{at}", draw(st.sampled_from(ROLES)), asked, limits)
+    any_demand = Resources({CPU: draw(st.sampled_from(CPUS)), **sizes, **devices}).positive()
+    limits = any_demand if guaranteed else Resources(devices).positive()
+    return Container(f"c{at}", draw(st.sampled_from(ROLES)), any_demand, limits)
 
 
 @st.composite
@@ -181,7 +184,7 @@ def intents(draw: st.DrawFn) -> Intent:
     )
 
 
-asked = pods().map(demands.of)
+any_demand = pods().map(demands.of)
 """The demand of any pod."""
 
 any_node = nodes() | machines()
@@ -198,7 +201,7 @@ def renamed(node: Node, new: Mapping[ZoneId, ZoneId]) -> Node:
                 zone,
                 id=new[zone.id],
                 cells=frozenset(new[cell] for cell in zone.cells),
-                costs=tuple((new[there], cost) for there, cost in zone.costs),
+                costs=tuple((new[other], cost) for other, cost in zone.costs),
             )
             for zone in node.zones
         ),
@@ -206,13 +209,15 @@ def renamed(node: Node, new: Mapping[ZoneId, ZoneId]) -> Node:
     )
 
 
-def machine_renamed(told: Machine, new: Mapping[ZoneId, ZoneId]) -> Machine:
+def machine_renamed(reported: Machine, new: Mapping[ZoneId, ZoneId]) -> Machine:
     devices = (
         (name, tuple(replace(place, zones=tuple(new[zone] for zone in place.zones)) for place in places))
-        for name, places in told.devices
+        for name, places in reported.devices
     )
-    cores = tuple(replace(core, zone=new[core.zone]) for core in told.cores)
-    return replace(told, zones=tuple(new[zone] for zone in told.zones), cores=cores, devices=tuple(devices))
+    cores = tuple(replace(core, zone=new[core.zone]) for core in reported.cores)
+    return replace(
+        reported, zones=tuple(new[zone] for zone in reported.zones), cores=cores, devices=tuple(devices)
+    )
 
 
 def verdict_renamed(verdict: Verdict, new: Mapping[ZoneId, ZoneId]) -> Verdict:
@@ -241,7 +246,7 @@ def scores(node: Node, wanted: Demand, placement: Placement) -> list[int]:
     return [score(strategy, node, wanted, placement) for strategy in Strategy]
 
 
-@given(any_node, asked, intents(), st.sampled_from([(0, 1, 2, 3), (1, 4, 6, 99)]))
+@given(any_node, any_demand, intents(), st.sampled_from([(0, 1, 2, 3), (1, 4, 6, 99)]))
 def test_other_ids_in_the_same_order_change_nothing(
     node: Node, wanted: Demand, intent: Intent, others: tuple[int, ...]
 ) -> None:
@@ -254,13 +259,13 @@ def test_other_ids_in_the_same_order_change_nothing(
 
 
 @given(any_node, pods(), intents(), st.randoms(use_true_random=False))
-def test_the_order_in_which_zones_and_resources_are_told_changes_nothing(
+def test_the_order_of_zones_and_resources_changes_nothing(
     node: Node, pod: Pod, intent: Intent, random: Random
 ) -> None:
     def mixed(bag: Resources) -> Resources:
         return Resources(dict(random.sample(list(bag.items()), len(bag))))
 
-    told = [
+    reported = [
         replace(
             zone, capacity=mixed(zone.capacity), allocatable=mixed(zone.allocatable), free=mixed(zone.free)
         )
@@ -270,7 +275,9 @@ def test_the_order_in_which_zones_and_resources_are_told_changes_nothing(
         replace(container, requests=mixed(container.requests), limits=mixed(container.limits))
         for container in pod.containers
     )
-    again = evaluate(replace(node, zones=tuple(told)), demands.of(replace(pod, containers=written)), intent)
+    again = evaluate(
+        replace(node, zones=tuple(reported)), demands.of(replace(pod, containers=written)), intent
+    )
 
     assert again == evaluate(node, demands.of(pod), intent)
 
@@ -282,47 +289,50 @@ def with_bare_zones(node: Node, bare: tuple[ZoneId, ...]) -> Node:
     """The empty node, its memory not managed, with more zones without CPUs and devices."""
     free = replace(node, memory_manager=MemoryManager.NONE, options=options(minor=36)).emptied()
     zones = (*free.zones, *(Zone(at, f"node-{at}", EMPTY, EMPTY, EMPTY) for at in bare))
-    told = free.machine
-    if told is None:
+    reported = free.machine
+    if reported is None:
         return replace(free, zones=zones)
-    ids = tuple(sorted((*told.zones, *bare)))
-    devices = tuple((name, all_places(ids, places)) for name, places in told.devices)
-    return replace(free, zones=zones, machine=replace(told, zones=ids, devices=devices), stock=None)
+    ids = tuple(sorted((*reported.zones, *bare)))
+    devices = tuple((name, all_places(ids, places)) for name, places in reported.devices)
+    return replace(free, zones=zones, machine=replace(reported, zones=ids, devices=devices), stock=None)
 
 
 @given(
-    any_node, st.lists(asked, min_size=1, max_size=3), intents(), st.sampled_from([(1,), (5, 6), (1, 6, 10)])
+    any_node,
+    st.lists(any_demand, min_size=1, max_size=3),
+    intents(),
+    st.sampled_from([(1,), (5, 6), (1, 6, 10)]),
 )
 def test_zones_that_no_hint_can_include_change_nothing(
     node: Node, pods: list[Demand], intent: Intent, bare: tuple[ZoneId, ...]
 ) -> None:
-    whole = with_bare_zones(node, tuple(at for at in bare if at not in node.ids))
-    split = apart(whole)
+    complete = with_bare_zones(node, tuple(at for at in bare if at not in node.ids))
+    split = apart(complete)
 
     for wanted in pods:
-        one, other = admit(whole, wanted), admit(split, wanted)
+        one, other = admit(complete, wanted), admit(split, wanted)
         assert (one.refusal, one.placement) == (other.refusal, other.placement)
-        assert evaluate(whole, wanted, intent).admitted is evaluate(split, wanted, intent).admitted
-        whole, split = charge(whole, one), charge(split, other)
-        assert whole.zones == split.every_zone
+        assert evaluate(complete, wanted, intent).admitted is evaluate(split, wanted, intent).admitted
+        complete, split = charge(complete, one), charge(split, other)
+        assert complete.zones == split.every_zone
 
 
 # Records.
 
 
-@given(any_node, asked)
+@given(any_node, any_demand)
 def test_what_a_pod_gets_is_what_its_record_may_say(node: Node, wanted: Demand) -> None:
     placement = evaluate(node, wanted).placement
-    held = named(placement.kept, node)
+    cpus = named(placement.kept, node)
 
-    assert claims.checked(node, wanted, held) == (held, frozenset()) or placement == Placement()
+    assert claims.checked(node, wanted, cpus) == (cpus, frozenset()) or placement == Placement()
 
 
-@given(any_node, asked, asked)
-def test_nobody_holds_more_than_it_asks_for_or_less(node: Node, wanted: Demand, other: Demand) -> None:
+@given(any_node, any_demand, any_demand)
+def test_records_are_within_requests(node: Node, wanted: Demand, other: Demand) -> None:
     due, theirs = claims.due(node, wanted), evaluate(node, other).placement.kept
-    held, refuted = claims.checked(node, wanted, named(theirs, node))
-    total = sum((Counter(dict(bag)) for bag in held.values()), Counter[str]())
+    cpus, refuted = claims.checked(node, wanted, named(theirs, node))
+    total = sum((Counter(dict(bag)) for bag in cpus.values()), Counter[str]())
 
     assert not refuted & total.keys()
     for name in due.all.keys() - refuted:
@@ -333,7 +343,7 @@ def test_nobody_holds_more_than_it_asks_for_or_less(node: Node, wanted: Demand, 
 # Yes and no.
 
 
-@given(any_node, asked, intents())
+@given(any_node, any_demand, intents())
 def test_any_question_has_an_answer_in_words(node: Node, wanted: Demand, intent: Intent) -> None:
     verdict = evaluate(node, wanted, intent)
 
@@ -342,18 +352,16 @@ def test_any_question_has_an_answer_in_words(node: Node, wanted: Demand, intent:
     assert verdict.admitted or wording.sentence(verdict)
 
 
-@given(any_node, asked, intents())
-def test_a_permanent_refusal_is_one_of_the_empty_node_and_no_other_is(
-    node: Node, wanted: Demand, intent: Intent
-) -> None:
+@given(any_node, any_demand, intents())
+def test_a_permanent_refusal_is_one_of_the_empty_node(node: Node, wanted: Demand, intent: Intent) -> None:
     now, ever = evaluate(node, wanted, intent), evaluate(node.emptied(), wanted, intent)
 
     assert now.permanent is (not now.admitted and not ever.admitted)
     assert not now.permanent or now.refusal == ever.refusal
 
 
-@given(any_node, asked)
-def test_who_binds_to_nothing_is_refused_by_no_intent(node: Node, wanted: Demand) -> None:
+@given(any_node, any_demand)
+def test_policies_that_bind_nothing_refuse_nothing(node: Node, wanted: Demand) -> None:
     free = evaluate(node, wanted)
 
     for policy in (Policy.NONE, Policy.BEST_EFFORT):
@@ -362,7 +370,7 @@ def test_who_binds_to_nothing_is_refused_by_no_intent(node: Node, wanted: Demand
         assert verdict.refusal is None or verdict.refusal.refuser is not Refuser.INTENT
 
 
-@given(any_node, asked, intents())
+@given(any_node, any_demand, intents())
 def test_a_tighter_policy_never_turns_a_no_into_a_yes(node: Node, wanted: Demand, intent: Intent) -> None:
     assume(intent.match is Match.SATISFIES)
     verdicts = [evaluate(node, wanted, replace(intent, policy=policy)).admitted for policy in Policy]
@@ -370,7 +378,7 @@ def test_a_tighter_policy_never_turns_a_no_into_a_yes(node: Node, wanted: Demand
     assert verdicts == sorted(verdicts, reverse=True)
 
 
-@given(nodes(tight), asked)
+@given(nodes(tight), any_demand)
 def test_what_a_tight_kubelet_admits_keeps_the_same_intent(node: Node, wanted: Demand) -> None:
     assume(evaluate(node, wanted).admitted)
     verdict = evaluate(node, wanted, Intent(node.policy))
@@ -392,7 +400,7 @@ def beyond_affinity(node: Node, placement: Placement) -> bool:
 
 
 @given(nodes(st.just(Policy.SINGLE_NUMA_NODE), st.just(DEFAULTS)), pods(most=1).map(demands.of), st.data())
-def test_more_of_what_a_zone_has_never_turns_single_numa_node_to_no(
+def test_more_in_a_zone_never_breaks_single_numa_node(
     node: Node, wanted: Demand, data: st.DataObject
 ) -> None:
     assume(evaluate(node, wanted).admitted)
@@ -410,17 +418,17 @@ def test_more_of_what_a_zone_has_never_turns_single_numa_node_to_no(
     assert evaluate(replace(node, zones=(grown, *others)), wanted).admitted
 
 
-@given(any_node, asked, intents())
+@given(any_node, any_demand, intents())
 def test_a_placement_keeps_what_would_be_admitted_with_it(node: Node, wanted: Demand, intent: Intent) -> None:
-    meant = replace(intent, match=Match.SATISFIES)
-    free, verdict = evaluate(node, wanted), evaluate(node, wanted, meant)
+    satisfying = replace(intent, match=Match.SATISFIES)
+    free, verdict = evaluate(node, wanted), evaluate(node, wanted, satisfying)
 
     event(f"admitted {free.admitted}, kept {verdict.admitted}")
-    if free.admitted and meant.binding:
-        assert keeps(node, wanted, meant, free.placement) is verdict.admitted
+    if free.admitted and satisfying.binding:
+        assert keeps(node, wanted, satisfying, free.placement) is verdict.admitted
 
 
-@given(any_node, asked, intents())
+@given(any_node, any_demand, intents())
 def test_nothing_is_refused_for_what_is_uncertain(node: Node, wanted: Demand, intent: Intent) -> None:
     zones = tuple(
         replace(
@@ -441,24 +449,22 @@ def _less(amounts: Resources) -> Resources:
     return Resources({name: amount for name, amount in amounts.items() if name != GPU})
 
 
-@given(any_node, asked, intents())
+@given(any_node, any_demand, intents())
 def test_best_effort_is_aligned_where_restricted_is_kept(node: Node, wanted: Demand, intent: Intent) -> None:
     loose, tight = (
         replace(intent, policy=policy, match=Match.SATISFIES)
         for policy in (Policy.BEST_EFFORT, Policy.RESTRICTED)
     )
     node = replace(node, uncertain=frozenset())
-    verdict, kept = evaluate(node, wanted, loose), evaluate(node, wanted, tight).admitted
+    verdict, zones_of = evaluate(node, wanted, loose), evaluate(node, wanted, tight).admitted
 
-    event(f"admitted {verdict.admitted}, kept {kept}")
+    event(f"admitted {verdict.admitted}, kept {zones_of}")
     if verdict.admitted:
-        assert aligned(node, wanted, verdict.placement, loose) is kept
+        assert aligned(node, wanted, verdict.placement, loose) is zones_of
 
 
-@given(nodes(st.just(Policy.BEST_EFFORT)), asked)
-def test_best_effort_of_a_node_is_aligned_where_a_restricted_kubelet_says_yes(
-    node: Node, wanted: Demand
-) -> None:
+@given(nodes(st.just(Policy.BEST_EFFORT)), any_demand)
+def test_best_effort_nodes_align_what_restricted_ones_admit(node: Node, wanted: Demand) -> None:
     node = replace(node, uncertain=frozenset())
     verdict, tight = evaluate(node, wanted), evaluate(replace(node, policy=Policy.RESTRICTED), wanted)
 
@@ -470,8 +476,8 @@ def test_best_effort_of_a_node_is_aligned_where_a_restricted_kubelet_says_yes(
 # What a pod gets.
 
 
-@given(any_node, asked)
-def test_a_container_gets_what_it_asked_for(node: Node, wanted: Demand) -> None:
+@given(any_node, any_demand)
+def test_a_container_gets_what_it_requests(node: Node, wanted: Demand) -> None:
     placement = admit(node, wanted).placement
 
     for step, grant in zip(wanted.steps, placement.grants, strict=False):
@@ -491,17 +497,17 @@ def managed(node: Node, name: str) -> bool:
     return replace(node, policy=Policy.RESTRICTED).aligns(name)
 
 
-@given(any_node, asked)
+@given(any_node, any_demand)
 def test_what_is_kept_is_what_has_left_the_free_amounts(node: Node, wanted: Demand) -> None:
     admission = admit(node, wanted)
     after = charge(node, admission)
-    kept = admission.placement.kept
+    zones_of = admission.placement.kept
     event("admitted" if admission.refusal is None else "refused")
 
     for name in (MEMORY, HUGE):
-        assert total(node, name) == total(after, name) + sum(bag.get(name, 0) for bag in kept.values())
+        assert total(node, name) == total(after, name) + sum(bag.get(name, 0) for bag in zones_of.values())
     for zone, was in zip(after.zones, node.zones, strict=True):
-        mine = [bag for zones, bag in kept.items() if zone.id in zones]
+        mine = [bag for zones, bag in zones_of.items() if zone.id in zones]
         for name, amount in zone.free.items():
             assert 0 <= amount <= zone.allocatable[name]
             if kind(name) is not Kind.MEMORY:
@@ -512,7 +518,7 @@ def total(node: Node, name: str) -> int:
     return sum(zone.free.get(name, 0) for zone in node.zones)
 
 
-@given(any_node, asked)
+@given(any_node, any_demand)
 def test_what_goes_leaves_cpus_and_devices_as_they_were(node: Node, wanted: Demand) -> None:
     """Even what a refused pod leaves behind. Memory of a group comes back too, but to other zones of it."""
     admission = admit(node, wanted)
@@ -529,10 +535,10 @@ def test_what_goes_leaves_cpus_and_devices_as_they_were(node: Node, wanted: Dema
 def even(node: Node) -> bool:
     """Whether all sockets are alike; on others a kubelet can give CPUs that it does not have."""
     laid = node.machine.topology if node.machine else assumed.assume(node).topology
-    return len({held.bit_count() for held in laid.sockets}) <= 1
+    return len({cpus.bit_count() for cpus in laid.sockets}) <= 1
 
 
-@given(any_node, asked)
+@given(any_node, any_demand)
 def test_cpus_are_given_to_one_pod_alone(node: Node, wanted: Demand) -> None:
     """What a pod holds that runs, no other is given, whatever becomes of that one."""
     first = admit(node, wanted)
@@ -542,8 +548,8 @@ def test_cpus_are_given_to_one_pod_alone(node: Node, wanted: Demand) -> None:
     assert first.refusal or not even(node) or not first.held.cpus & second.held.cpus
 
 
-@given(nodes(), asked)
-def test_a_machine_that_is_assumed_is_judged_like_the_same_one_described(node: Node, wanted: Demand) -> None:
+@given(nodes(), any_demand)
+def test_an_assumed_machine_is_as_the_same_one_described(node: Node, wanted: Demand) -> None:
     counted, described = admit(node, wanted), admit(as_described(node), wanted)
     event("admitted" if counted.refusal is None else "refused")
 
@@ -553,7 +559,7 @@ def test_a_machine_that_is_assumed_is_judged_like_the_same_one_described(node: N
 
 def as_described(node: Node) -> Node:
     """The same node, with the machine that the rules assume told as if somebody had looked."""
-    laid, kept = assumed.assume(node)
+    laid, zones_of = assumed.assume(node)
     cores = (
         Core(
             node.zones[where(laid.zones, core)].id, where(laid.sockets, core), where(laid.caches, core), core
@@ -562,23 +568,23 @@ def as_described(node: Node) -> Node:
     )
     devices = sorted(node.devices)
     places = ((name, tuple(_place(zone, name) for zone in node.zones)) for name in devices)
-    left = ((name, tuple(zone.free.get(name, 0) for zone in node.zones)) for name in devices)
+    free = ((name, tuple(zone.free.get(name, 0) for zone in node.zones)) for name in devices)
     return replace(
         node,
-        machine=Machine(tuple(zone.id for zone in node.zones), tuple(cores), kept, tuple(places)),
-        stock=Stock(assumed.free_cpus(node, laid), tuple(left)),
+        machine=Machine(tuple(zone.id for zone in node.zones), tuple(cores), zones_of, tuple(places)),
+        stock=Stock(assumed.free_cpus(node, laid), tuple(free)),
     )
 
 
 def where(sets: tuple[CpuSet, ...], core: CpuSet) -> int:
-    return next(at for at, held in enumerate(sets) if held & core)
+    return next(at for at, cpus in enumerate(sets) if cpus & core)
 
 
 def _place(zone: Zone, name: str) -> DevicePlace:
     return DevicePlace((zone.id,), zone.capacity.get(name, 0), zone.allocatable.get(name, 0))
 
 
-@given(any_node, asked)
+@given(any_node, any_demand)
 def test_scores_are_percents(node: Node, wanted: Demand) -> None:
     admission = admit(node, wanted)
     assume(admission.refusal is None)

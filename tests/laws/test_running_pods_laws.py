@@ -18,21 +18,21 @@ from tests.laws.programs import check_manifest, cluster_view
 UID = "00000000-0000-0000-0000-000000000001"
 
 
-def created(asked: Case, on: str) -> dict[str, Any]:
+def created(cluster: Case, on: str) -> dict[str, Any]:
     """The pod as it is stored once a scheduler has put it on a node, and its kubelet has started it."""
-    pod = asked.pod
-    metadata = {**pod["metadata"], "name": "p", "namespace": asked.namespace, "uid": UID}
+    pod = cluster.pod
+    metadata = {**pod["metadata"], "name": "p", "namespace": cluster.namespace, "uid": UID}
     status = {"phase": "Running", "startTime": "2026-11-20T00:00:00Z"}
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": on}, "status": status}
 
 
-def both(asked: Case, on: str = "n0") -> tuple[Checked, RunningPod]:
+def both(cluster: Case, on: str = "n0") -> tuple[Checked, RunningPod]:
     """What is said of the manifest, and of the pod."""
-    view = cluster_view(asked)
-    objects: list[object] = [*asked.items, created(asked, on)]
-    placed = moving.placed_pods(view, objects, match=Match(asked.match), complete=True)
+    view = cluster_view(cluster)
+    objects: list[object] = [*cluster.items, created(cluster, on)]
+    placed = moving.placed_pods(view, objects, match=Match(cluster.match), complete=True)
     (running,) = running_pods.judged(placed, view, PodSelection(everywhere=True))
-    return check_manifest(asked, view), running
+    return check_manifest(cluster, view), running
 
 
 def differences(checked: Checked, running: RunningPod) -> Iterator[str]:
@@ -42,32 +42,32 @@ def differences(checked: Checked, running: RunningPod) -> Iterator[str]:
         if running.outcome is not RuleOutcome.ERROR and running.results:
             yield f"the manifest cannot be read, and of the pod is said {running.results}"
         return
-    said = running.decision.refusal if running.decision else None
-    if said != checked.refusal:
-        yield f"the manifest is refused with {checked.refusal!r}, the pod with {said!r}"
+    refusal = running.decision.refusal if running.decision else None
+    if refusal != checked.refusal:
+        yield f"the manifest is refused with {checked.refusal!r}, the pod with {refusal!r}"
     # A pod that runs has its room.
-    told = checked.pod.decision.all_warnings
-    lasting = tuple(text for text in told if not text.endswith("; the pod will stay pending"))
+    warnings_of = checked.pod.decision.all_warnings
+    lasting = tuple(text for text in warnings_of if not text.endswith("; the pod will stay pending"))
     warnings = running.decision.all_warnings if running.decision else ()
     if warnings != lasting:
         yield f"the manifest is warned of {lasting}, the pod of {warnings}"
-    asked = running.result(PodRule.ADMITTED)
-    refused = asked is not None and asked.outcome is RuleOutcome.FAIL
+    cluster = running.result(PodRule.ADMITTED)
+    refused = cluster is not None and cluster.outcome is RuleOutcome.FAIL
     if refused == (checked.result in (CheckResult.OK, CheckResult.UNKNOWN)):
-        yield f"the manifest is {checked.result}, and of the pod is said {asked}"
+        yield f"the manifest is {checked.result}, and of the pod is said {cluster}"
 
 
 @given(drawn(case))
-def test_a_pod_is_judged_like_the_manifest_it_was_made_from(asked: Case) -> None:
+def test_a_pod_is_judged_like_the_manifest_it_was_made_from(cluster: Case) -> None:
     # Who names a node in a manifest cannot be told from a scheduler afterwards.
-    assume(isinstance(asked.pod.get("metadata"), dict) and not asked.pod["spec"].get("nodeName"))
-    checked, running = both(asked)
+    assume(isinstance(cluster.pod.get("metadata"), dict) and not cluster.pod["spec"].get("nodeName"))
+    checked, running = both(cluster)
     event(checked.result)
 
     assert [*differences(checked, running)] == []
 
 
-def test_a_law_that_nothing_could_break_says_nothing() -> None:
+def test_other_answers_are_differences() -> None:
     machine = Machine("n0", KINDS[0])
     fits = Case(
         items=[node(machine), topology(machine)],

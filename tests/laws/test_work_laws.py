@@ -71,9 +71,9 @@ def large(seed: int) -> tuple[Node, Demand]:
     chance = Random(seed)  # noqa: S311 - inputs of tests keep no secret
     zones = chance.choice([1, 2, 4, 7, 8, 9, 12, 16])
     free = [[chance.randint(0, most) for most in (16, 64, 4)] for _ in range(zones)]
-    told = [f"cpu=16//{cpus} mem=64Gi//{memory}Gi gpu=4//{gpus} nic=2" for cpus, memory, gpus in free]
+    machine = [f"cpu=16//{cpus} mem=64Gi//{memory}Gi gpu=4//{gpus} nic=2" for cpus, memory, gpus in free]
     made = node(
-        *told,
+        *machine,
         policy=chance.choice(list(Policy)),
         scope=chance.choice(list(Scope)),
         options=options(chance.choice(["", "", "align-by-socket", "prefer-closest-numa-nodes"])),
@@ -88,24 +88,24 @@ def large(seed: int) -> tuple[Node, Demand]:
 
 @FEW
 @given(seed=seeds)
-def test_more_is_told_than_is_done(seed: int) -> None:
-    told, wanted = large(seed)
-    expected = work_limit.estimate(told, kubelet.effective_demand(told, wanted))
+def test_work_is_never_underestimated(seed: int) -> None:
+    machine, wanted = large(seed)
+    expected = work_limit.estimate(machine, kubelet.effective_demand(machine, wanted))
     with pytest.MonkeyPatch.context() as patch, watched(patch) as done:
-        kubelet.admit(told, wanted)
+        kubelet.admit(machine, wanted)
 
     assert done.lists <= expected.lists
     assert done.merges <= expected.merges
 
 
-def test_what_is_told_is_not_far_from_what_can_be_done() -> None:
+def test_the_estimate_is_exact_for_an_ordinary_pod() -> None:
     """Of an ordinary pod on a machine that takes it every list is made."""
-    told = node(*["cpu=16 mem=64Gi//63Gi gpu=4"] * 16, policy="restricted")
+    machine = node(*["cpu=16 mem=64Gi//63Gi gpu=4"] * 16, policy="restricted")
     wanted = demands.of(pod("cpu=1 mem=1Gi gpu=1 | cpu=2 mem=2Gi gpu=2"))
     with pytest.MonkeyPatch.context() as patch, watched(patch) as done:
-        assert kubelet.admit(told, wanted).refusal is None
+        assert kubelet.admit(machine, wanted).refusal is None
 
-    assert done.lists == work_limit.estimate(told, wanted).lists
+    assert done.lists == work_limit.estimate(machine, wanted).lists
 
 
 def in_turn(several: Sequence[Steps[Verdict]]) -> list[Verdict]:
@@ -123,15 +123,15 @@ def in_turn(several: Sequence[Steps[Verdict]]) -> list[Verdict]:
 
 @FEW
 @given(st.lists(seeds, min_size=2, max_size=4))
-def test_who_takes_turns_is_answered_as_if_alone(several: list[int]) -> None:
-    asked = [large(seed) for seed in several]
+def test_steps_in_turn_have_the_same_verdicts(several: list[int]) -> None:
+    pairs = [large(seed) for seed in several]
 
-    assert in_turn([evaluating(*each) for each in asked]) == [evaluate(*each) for each in asked]
+    assert in_turn([evaluating(*pair) for pair in pairs]) == [evaluate(*pair) for pair in pairs]
 
 
 @given(drawn(case))
-def test_of_ordinary_machines_everything_is_answered(asked: Case) -> None:
-    told = [each for each in asked.nodes if len(each.zones) <= work_limit.MOST_ZONES]
-    verdicts = [evaluate(each, asked.question.demand, asked.question.intent) for each in told]
+def test_ordinary_machines_are_always_answered(pairs: Case) -> None:
+    machine = [pair for pair in pairs.nodes if len(pair.zones) <= work_limit.MOST_ZONES]
+    verdicts = [evaluate(pair, pairs.question.demand, pairs.question.intent) for pair in machine]
 
     assert all(verdict.answered for verdict in verdicts)

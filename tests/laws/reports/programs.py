@@ -55,7 +55,7 @@ class Answer:
     """One pod: `admit`, `warn`, `deny` or `bad`, texts about that, and nodes; None for what is not said."""
 
     verdict: str | None = None
-    says: str | None = None
+    text: str | None = None
     nodes: Mapping[str, NodeAnswer] | None = None
 
 
@@ -82,18 +82,18 @@ def replayed(events: Path) -> tuple[list[Raw], str]:
 def checked(pods: Path, snapshot: Path, documents: Sequence[Raw]) -> tuple[Answers, str]:
     """What `check` says, and its messages."""
     output, messages = command("check", "-f", pods, "--snapshot", snapshot, "-o", "json")
-    return dict(_checked(each, documents) for each in orjson.loads(output)), output + messages
+    return dict(_checked(one, documents) for one in orjson.loads(output)), output + messages
 
 
 def explained(pods: Path, snapshot: Path, documents: Sequence[Raw]) -> tuple[Answers, str]:
     """What `explain` says, and its messages."""
-    found, _ = checked(pods, snapshot, documents)
+    result, _ = checked(pods, snapshot, documents)
     output, messages = command("explain", "-f", pods, "--snapshot", snapshot, "-o", "json")
     # It names only pods, in the same order, and says nothing of those that it cannot read.
     answers = map(_explained, orjson.loads(output))
     unread = ("bad", UNREAD)
     return {
-        name: said if said.verdict in unread else next(answers) for name, said in found.items()
+        name: answer if answer.verdict in unread else next(answers) for name, answer in result.items()
     }, output + messages
 
 
@@ -102,10 +102,10 @@ def diagnosed(snapshot: Path) -> Mapping[str, Mapping[str, str]]:
     output, _ = command("doctor", "--snapshot", snapshot, "-o", "json")
     nodes: dict[str, dict[str, str]] = {}
     for node in orjson.loads(output):
-        found = nodes.setdefault(node["name"], {})
-        for each in node["findings"]:
-            if each["detail"]:
-                found[each["finding"]] = _text(found.get(each["finding"]), each["detail"])
+        result = nodes.setdefault(node["name"], {})
+        for one in node["findings"]:
+            if one["detail"]:
+                result[one["finding"]] = _text(result.get(one["finding"]), one["detail"])
     return nodes
 
 
@@ -122,8 +122,8 @@ def ranked(snapshot: Path, documents: Sequence[Raw], names: Iterable[str]) -> An
 
     async def ask() -> Answers:
         settings = load(ScorerSettings, argv=[*_HERE, "--snapshot", str(snapshot)], environ={}).settings
-        told = RecordedLog()
-        async with Served.running(ScorerProgram(settings, told.log, CollectorRegistry()), told) as served:
+        log = RecordedLog()
+        async with Served.running(ScorerProgram(settings, log.log, CollectorRegistry()), log) as served:
             return {name: _ranked(*await _sent(served, "/v1/rank", pod)) for name, pod in pods.items()}
 
     return asyncio.run(ask())
@@ -139,10 +139,10 @@ def reviewed(snapshot: Path, documents: Sequence[Raw], others: Sequence[Raw]) ->
 
     async def ask() -> tuple[Answers, list[bool]]:
         settings = load(WebhookSettings, argv=[*_HERE, "--snapshot", str(snapshot)], environ={}).settings
-        told = RecordedLog()
-        async with Served.running(WebhookProgram(settings, told.log, CollectorRegistry()), told) as served:
-            answers = {_name(each): await _created(served, each) for each in documents}
-            return answers, [await _allowed(served, documents, **each) for each in others]
+        log = RecordedLog()
+        async with Served.running(WebhookProgram(settings, log.log, CollectorRegistry()), log) as served:
+            answers = {_name(one): await _created(served, one) for one in documents}
+            return answers, [await _allowed(served, documents, **one) for one in others]
 
     return asyncio.run(ask())
 
@@ -157,43 +157,41 @@ def _name(document: Raw) -> str:
 def _pod(name: str, documents: Sequence[Raw]) -> Raw:
     """The pod of this name, or of a template."""
     whose, _, template = name.partition(" ")
-    [document] = (each for each in documents if _name(each) == whose)
+    [document] = (one for one in documents if _name(one) == whose)
     if not template:
         return document
-    found: Any = document
+    result: Any = document
     for step in re.findall(r"[^.\[\]]+", template):
-        found = found[int(step) if isinstance(found, list) else step]
-    metadata = {**found.get("metadata", {}), "name": "made"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": found.get("spec", found)}
+        result = result[int(step) if isinstance(result, list) else step]
+    metadata = {**result.get("metadata", {}), "name": "made"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": result.get("spec", result)}
 
 
-def _checked(said: Raw, documents: Sequence[Raw]) -> tuple[str, Answer]:
-    verdict = {"never": "deny", "denied": "deny", "bad": "bad"}.get(said["result"]) or _admitted(said)
-    if said["kind"] != "Pod" and not said["template"]:
+def _checked(answer: Raw, documents: Sequence[Raw]) -> tuple[str, Answer]:
+    verdict = {"never": "deny", "denied": "deny", "bad": "bad"}.get(answer["result"]) or _admitted(answer)
+    if answer["kind"] != "Pod" and not answer["template"]:
         verdict = UNREAD
-    name = _name(documents[said["document"] - 1])
-    full = f"{name} {said['template']}" if said["template"] else name
-    return full, Answer(verdict, _text(said["refusal"], *said["warnings"]))
+    name = _name(documents[answer["document"] - 1])
+    full = f"{name} {answer['template']}" if answer["template"] else name
+    return full, Answer(verdict, _text(answer["refusal"], *answer["warnings"]))
 
 
-def _explained(said: Raw) -> Answer:
-    nodes = {
-        each["name"]: _node(each["verdict"], each["placement"], each["reason"]) for each in said["nodes"]
-    }
-    unknown = {name: NodeAnswer("unknown") for name in said["unknown"]}
-    verdict = "deny" if said["refusal"] else _admitted(said)
-    return Answer(verdict, _text(said["refusal"], *said["warnings"]), {**nodes, **unknown})
+def _explained(answer: Raw) -> Answer:
+    nodes = {one["name"]: _node(one["verdict"], one["placement"], one["reason"]) for one in answer["nodes"]}
+    unknown = {name: NodeAnswer("unknown") for name in answer["unknown"]}
+    verdict = "deny" if answer["refusal"] else _admitted(answer)
+    return Answer(verdict, _text(answer["refusal"], *answer["warnings"]), {**nodes, **unknown})
 
 
-def _ranked(status: HTTPStatus, said: Raw) -> Answer:
+def _ranked(status: HTTPStatus, answer: Raw) -> Answer:
     if status == HTTPStatus.UNPROCESSABLE_ENTITY:
-        return Answer("bad", said["error"])
+        return Answer("bad", answer["error"])
     nodes = {}
-    for each in said["nodes"]:
-        chance = "fits" if each["fits"] else "never" if each["permanent"] else "later"
-        known = chance if each.get("known", chance) else "unknown"
-        why = each.get("because") or each.get("reason")
-        nodes[each["name"]] = _node(known, each.get("placement"), why)
+    for one in answer["nodes"]:
+        chance = "fits" if one["fits"] else "never" if one["permanent"] else "later"
+        shown = chance if one.get("known", chance) else "unknown"
+        why = one.get("because") or one.get("reason")
+        nodes[one["name"]] = _node(shown, one.get("placement"), why)
     return Answer(nodes=nodes)
 
 
@@ -208,14 +206,14 @@ def _node(chance: str, placement: list[Raw] | None, why: str | None) -> NodeAnsw
 
 async def _created(served: Served, document: Raw) -> Answer:
     if document["kind"] != "Pod":
-        said = await _response(served, "/validate-workloads", document)
+        answer = await _response(served, "/validate-workloads", document)
     else:
         changed = await _response(served, "/mutate", document)
         assert changed["allowed"], changed
         patch = orjson.loads(b64decode(changed.get("patch", "W10=")))
-        said = await _response(served, "/validate", applied(document, patch))
-    refusal = None if said["allowed"] else said["status"]["message"]
-    return Answer("deny" if refusal else _admitted(said), _text(refusal, *said.get("warnings", ())))
+        answer = await _response(served, "/validate", applied(document, patch))
+    refusal = None if answer["allowed"] else answer["status"]["message"]
+    return Answer("deny" if refusal else _admitted(answer), _text(refusal, *answer.get("warnings", ())))
 
 
 async def _allowed(served: Served, documents: Sequence[Raw], *, pod: str, **changes: str) -> bool:
@@ -231,9 +229,9 @@ async def _response(served: Served, path: str, document: Raw, **changes: object)
     kind = {"group": group, "version": version, "kind": document["kind"]}
     resource = {"group": group, "version": version, "resource": f"{document['kind'].lower()}s"}
     review = request(document, namespace="default", kind=kind, resource=resource, **changes)
-    status, said = await _sent(served, path, review)
-    assert status == HTTPStatus.OK, said
-    response: Raw = said["response"]
+    status, answer = await _sent(served, path, review)
+    assert status == HTTPStatus.OK, answer
+    response: Raw = answer["response"]
     return response
 
 
@@ -242,8 +240,8 @@ async def _sent(served: Served, path: str, call: Raw) -> tuple[HTTPStatus, Raw]:
         return HTTPStatus(answer.status), await answer.json()
 
 
-def _admitted(said: Raw) -> str:
-    return "warn" if said.get("warnings") else "admit"
+def _admitted(answer: Raw) -> str:
+    return "warn" if answer.get("warnings") else "admit"
 
 
 def _text(*parts: str | None) -> str:

@@ -79,10 +79,8 @@ class Case:
 
     def wrong_messages(self, messages: str) -> Iterator[str]:
         """What messages about all documents lack, and what they must not say."""
-        yield from (
-            f"{messages} lacks {each}" for each in self.report.get("notes", ()) if each not in messages
-        )
-        yield from (f"{messages} says {each}" for each in self.report.get("unsaid", ()) if each in messages)
+        yield from (f"{messages} lacks {one}" for one in self.report.get("notes", ()) if one not in messages)
+        yield from (f"{messages} says {one}" for one in self.report.get("unsaid", ()) if one in messages)
 
     def _file(self, name: str, text: str) -> Path:
         path = self.folder / name
@@ -94,7 +92,7 @@ def replay(case: Case) -> Iterator[str]:
     answers, messages = programs.replayed(case.events)
     for right, answer in zip_longest(case.report["replay"], answers, fillvalue=Raw()):
         parts = {name: value for name, value in right.items() if name != "says"}
-        if not contains(answer, parts) or not says(answer.get("message"), right.get("says", ())):
+        if not contains(answer, parts) or not has_phrases(answer.get("message"), right.get("says", ())):
             yield f"{answer} is not {right}; {messages}"
 
 
@@ -124,9 +122,9 @@ def webhook(case: Case) -> Iterator[str]:
 def doctor(case: Case) -> Iterator[str]:
     findings = programs.diagnosed(case.snapshot)
     for node, right in case.report["doctor"].items():
-        found = findings[node]
-        if found.keys() != right.keys() or not all(right[each] in found[each] for each in right):
-            yield f"{node} has {found}, not {right}"
+        details = findings[node]
+        if details.keys() != right.keys() or not all(right[one] in details[one] for one in right):
+            yield f"{node} has {details}, not {right}"
 
 
 def defrag(case: Case) -> Iterator[str]:
@@ -149,12 +147,12 @@ def differences(expected: Mapping[str, Raw], answers: Answers) -> Iterator[str]:
         # A review is of a workload as a whole.
         answer = answers.get(name) or answers.get(name.split()[0]) or Answer("nothing", "")
         if answer.verdict not in _VERDICTS.get(right.get("verdict"), {answer.verdict}):
-            yield f"{name}: {answer.verdict} ({answer.says}), not {right['verdict']}"
-        if answer.says is not None and not says(answer.says, right.get("says", ())):
-            yield f"{name}: {answer.says}, not {right['says']}"
+            yield f"{name}: {answer.verdict} ({answer.text}), not {right['verdict']}"
+        if answer.text is not None and not has_phrases(answer.text, right.get("says", ())):
+            yield f"{name}: {answer.text}, not {right['says']}"
         if answer.nodes is not None:
             of_node = {node: answer.nodes.get(node, NodeAnswer("nothing")) for node in right.get("nodes", ())}
-            yield from (f"{name}: {each}" for each in _wrong_nodes(right, of_node))
+            yield from (f"{name}: {one}" for one in _wrong_nodes(right, of_node))
 
 
 _VERDICTS: Mapping[str | None, set[str | None]] = {
@@ -181,7 +179,7 @@ def _wrong_nodes(right: Raw, answers: Mapping[str, NodeAnswer]) -> Iterator[str]
             yield f"{name} is {answer}, not {chance}"
         if fits and right.get("amount", answer.amount) != answer.amount:
             yield f"{name} aligns {answer.amount}, not {right['amount']}"
-        if not fits and not says(answer.why, right.get("why", ())):
+        if not fits and not has_phrases(answer.why, right.get("why", ())):
             yield f"{name} {answer.why}, not {right['why']}"
 
 
@@ -192,7 +190,7 @@ def contains(answer: object, right: object) -> bool:
     return answer == right
 
 
-def says(text: str | None, phrases: Iterable[str]) -> bool:
+def has_phrases(text: str | None, phrases: Iterable[str]) -> bool:
     """Whether a text says all that it must."""
     return all(phrase in (text or "") for phrase in phrases)
 

@@ -45,12 +45,16 @@ class Machine:
             yield self._topology()
 
     def _node(self) -> Json:
-        whole, left = 2 * self.gpus, 2 * (self.gpus - self.broken)
-        devices: dict[str, tuple[int, int] | None] = {"up": (whole, left), "down": (whole, 0), "gone": None}
+        total, healthy = 2 * self.gpus, 2 * (self.gpus - self.broken)
+        devices: dict[str, tuple[int, int] | None] = {
+            "up": (total, healthy),
+            "down": (total, 0),
+            "gone": None,
+        }
         amounts = {"cpu": str(2 * self.cpus), "memory": "512Gi", "pods": "110"}
-        told = devices[self.plugin] if self.gpus else None
-        capacity = {**amounts, **({GPU: str(told[0])} if told else {})}
-        allocatable = {**amounts, **({GPU: str(told[1])} if told else {})}
+        counts_of = devices[self.plugin] if self.gpus else None
+        capacity = {**amounts, **({GPU: str(counts_of[0])} if counts_of else {})}
+        allocatable = {**amounts, **({GPU: str(counts_of[1])} if counts_of else {})}
         return {
             "apiVersion": "v1",
             "kind": "Node",
@@ -104,13 +108,13 @@ HEALTHY = (*SMALL, *LARGE)
 
 def every(machines: Iterable[Machine], **changes: Any) -> tuple[Machine, ...]:  # noqa: ANN401  facts of any type
     """The same machines, with other facts."""
-    return tuple(replace(each, **changes) for each in machines)
+    return tuple(replace(one, **changes) for one in machines)
 
 
 def documents(machines: Iterable[Machine], *others: Json) -> Json:
     """What kubectl prints of these machines and a namespace `team`, and of other objects."""
     team = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
-    items = [each for machine in machines for each in machine.objects()]
+    items = [one for machine in machines for one in machine.objects()]
     return {"apiVersion": "v1", "kind": "List", "items": [team, *items, *others]}
 
 

@@ -23,21 +23,21 @@ from tests.laws.states.states import LARGE_NAMES, STATES, State
 from tests.worlds.scorer import Scorer
 from tests.worlds.webhook import Caller, Webhook
 
-every_state = pytest.mark.parametrize("state", STATES, ids=[each.name for each in STATES])
+every_state = pytest.mark.parametrize("state", STATES, ids=[one.name for one in STATES])
 
 
 # The page.
 
 
 def test_the_page_lists_just_these_states() -> None:
-    assert [*rows()] == [each.name for each in STATES]
+    assert [*rows()] == [one.name for one in STATES]
 
 
-def test_a_message_that_the_page_misquotes_is_noticed() -> None:
-    said = "denied: `2 have at most 4 GPUs`"
-    assert quotes("denied: `2 have at most ... GPUs`", said)
-    assert not quotes("denied: `2 have 4 GPUs`", said)
-    assert not quotes("warning: `2 have at most 4 GPUs`", said)
+def test_a_misquoted_message_is_noticed() -> None:
+    answer = "denied: `2 have at most 4 GPUs`"
+    assert quotes("denied: `2 have at most ... GPUs`", answer)
+    assert not quotes("denied: `2 have 4 GPUs`", answer)
+    assert not quotes("warning: `2 have at most 4 GPUs`", answer)
 
 
 # The webhook.
@@ -81,7 +81,8 @@ async def expect(state: State, caller: Caller) -> None:
 
     row = rows()[state.name]
     assert row.excluded == excluded_classes(mutated)
-    assert quotes(row.webhook, said := webhook_answer(validated)), said
+    answer = webhook_answer(validated)
+    assert quotes(row.webhook, answer), answer
 
 
 def webhook_of(state: State, folder: Path) -> Webhook:
@@ -109,12 +110,12 @@ def test_the_command_line(state: State, tmp_path: Path) -> None:
         ],
     )
 
-    (found,) = json.loads(run.stdout)
-    assert found["result"] == state.check
+    (result,) = json.loads(run.stdout)
+    assert result["result"] == state.check
     assert run.exit_code == (1 if state.refused else 0)
-    assert (state.refused or "") in (found["refusal"] or "")
-    assert [text for text in found["warnings"] if (state.warned or "") in text] == found["warnings"]
-    assert bool(found["warnings"]) is (state.warned is not None)
+    assert (state.refused or "") in (result["refusal"] or "")
+    assert [text for text in result["warnings"] if (state.warned or "") in text] == result["warnings"]
+    assert bool(result["warnings"]) is (state.warned is not None)
 
 
 # The scorer.
@@ -130,12 +131,13 @@ async def test_the_scorer(state: State) -> None:
     async with scorer.open() as caller:
         ranked = await caller.ask("/v1/rank", {"pod": state.pod})
 
-    said = {each["name"]: each for each in ranked["nodes"]}
-    assert sorted(said) == sorted(each.name for each in state.machines)
-    assert tuple(name for name, each in sorted(said.items()) if each["fits"]) == state.fits
+    answer = {one["name"]: one for one in ranked["nodes"]}
+    assert sorted(answer) == sorted(one.name for one in state.machines)
+    assert tuple(name for name, one in sorted(answer.items()) if one["fits"]) == state.fits
     row = rows()[state.name]
-    assert quotes(row.scorer, answer := scorer_answer(ranked["nodes"], LARGE_NAMES)), answer
-    lasting = [name for name, each in said.items() if not each["fits"] and not each["permanent"]]
+    of_large = scorer_answer(ranked["nodes"], LARGE_NAMES)
+    assert quotes(row.scorer, of_large), of_large
+    lasting = [name for name, one in answer.items() if not one["fits"] and not one["permanent"]]
     assert tuple(sorted(lasting)) == state.waits
 
 
@@ -155,12 +157,12 @@ def book() -> ShapeHistory:
 def left_behind(state: State) -> Json:
     """The cluster as it is now, with what a controller wrote into it before: class labels, and shapes."""
     seen = book()
-    found = snapshot.build(files.objects([documents(state.before)]), shape_history=seen).snapshot()
-    classes = {node.name: node_class(node) for node in found.nodes}
-    here = {each.name: each.uid for each in state.before}
+    result = snapshot.build(files.objects([documents(state.before)]), shape_history=seen).snapshot()
+    classes = {node.name: node_class(node) for node in result.nodes}
+    uids = {one.name: one.uid for one in state.before}
     machines = [
-        replace(each, node_class=classes.get(each.name)) if here.get(each.name) == each.uid else each
-        for each in state.machines
+        replace(one, node_class=classes.get(one.name)) if uids.get(one.name) == one.uid else one
+        for one in state.machines
     ]
     metadata = {"name": shapes.NAME, "namespace": "numalign-system"}
     data = shapes.encode(seen.to_remember())
