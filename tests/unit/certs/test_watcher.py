@@ -35,9 +35,7 @@ async def test_readiness_waits_for_the_pair(site: Site, watcher: Watcher) -> Non
     assert "PRIVATE KEY" not in site.log.stream.getvalue() + repr(made)
 
 
-async def test_unreachable_cluster_is_logged_once(
-    site: Site, watcher: Watcher, tmp_path: Path
-) -> None:
+async def test_unreachable_cluster_is_logged_once(site: Site, watcher: Watcher, tmp_path: Path) -> None:
     def files_in_folder() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in tmp_path.glob("tls/*")}
 

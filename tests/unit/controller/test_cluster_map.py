@@ -9,7 +9,7 @@ import pytest
 
 from numalign.kube.reviews import ACCESS_REVIEWS, TOKEN_REVIEWS
 from tests.unit.controller.test_program import LARGE, LEASES, PODS, SMALL, Running, Site
-from tests.unit.webhook import conftest
+from tests.worlds import webhook
 from tools.clusters.fake_api import FakeApi
 
 ANN = "token-of-ann"
@@ -20,9 +20,9 @@ MAP = ("--map", "--map-port=0", "--label-nodes=false")
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     """An API server with two nodes, a rejected pod, and a user who may read it all."""
     async with FakeApi(people={ANN: "ann"}) as api:
-        for each in conftest.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
+        for each in webhook.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
             api.put(each)
-        pod = conftest.raw("cpu=2 mem=1Gi", policy="single-numa-node")
+        pod = webhook.raw("cpu=2 mem=1Gi", policy="single-numa-node")
         metadata = {**pod["metadata"], "namespace": "team", "name": "web"}
         status = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": "2026-01-01T00:00:00Z"}
         api.put({**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": "small"}, "status": status})

@@ -8,8 +8,8 @@ from controller.held import MOST_HELD, RENEW_SECONDS, owner_key, reservation_of
 from numalign.kube.pod_informer import PodInfo
 from numalign.scheduling.scheduler_state import PendingPod
 from tests.unit.controller.healing.conftest import Cluster, Leader, misaligned, web
-from tests.unit.scorer.conftest import TEAM, Raw, uid
 from tests.worlds.notation import table
+from tests.worlds.scorer import TEAM, Raw, uid
 
 UID = uid("web-1")
 

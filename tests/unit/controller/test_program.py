@@ -33,8 +33,7 @@ from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from numalign.shapes import Identity, ShapeHistory
-from tests.unit.webhook import conftest
-from tests.worlds import faster
+from tests.worlds import faster, webhook
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import node, table
 from tools.clusters.fake_api import FakeApi
@@ -138,7 +137,7 @@ class Site:
 
     def add(self, name: str, made: Node) -> None:
         """A node and its topology, if it has one, are like this now."""
-        for each in conftest.snapshot({name: made})["items"]:
+        for each in webhook.snapshot({name: made})["items"]:
             self.api.put(each)
         if not made.zones:
             self.api.delete(f"{TOPOLOGIES}/{name}")
@@ -178,7 +177,7 @@ class Site:
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     """An API server with a small and a large node, and both webhook configurations."""
     async with FakeApi() as api:
-        for each in conftest.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
+        for each in webhook.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
             api.put(each)
         for kind in ("Mutating", "Validating"):
             webhooks = [{"name": "pods.numalign.io", "clientConfig": {"url": "https://127.0.0.1"}}]
@@ -497,7 +496,7 @@ def reject(site: Site, **labels: str) -> None:
     statuses = {f"rejected-{at}": {**failure, "startTime": stamp(now - 9 + at)} for at in range(5)}
     statuses["web-x"] = {"phase": "Running", "startTime": stamp(now)}
     for name, status in statuses.items():
-        made = conftest.raw("cpu=8 mem=1Gi", policy=SINGLE)
+        made = webhook.raw("cpu=8 mem=1Gi", policy=SINGLE)
         metadata = {"name": name, "namespace": "team", "ownerReferences": [SET]}
         spec = {**made["spec"], "nodeName": "small"}
         site.api.put({**made, "metadata": metadata, "spec": spec, "status": status})

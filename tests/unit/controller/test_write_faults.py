@@ -16,8 +16,8 @@ from tests.unit.controller.reports.conftest import ReportReplica, Reports, entry
 from tests.unit.controller.reports.test_owner_events import DEPLOYMENT, OwnerWarning, pod
 from tests.unit.controller.test_labels import Labelling, labelling
 from tests.unit.controller.test_shapes import SMALL, ShapeReplica
-from tests.unit.scorer.conftest import EMPTY, FOUR, TEAM
 from tests.worlds.log import RecordedLog
+from tests.worlds.scorer import EMPTY, FOUR, TEAM
 from tests.worlds.write_faults import (
     CONFLICT,
     DEFECT,

@@ -14,8 +14,8 @@ from numalign.model.attributes import Attributes
 from numalign.model.intent import Gate, NamespaceRules, Policy
 from numalign.model.node import Known, Node, node_class
 from tests.unit.kubectl_numa.objects import SINGLE, state, view
-from tests.unit.webhook.conftest import raw
 from tests.worlds.notation import node, table
+from tests.worlds.webhook import raw
 
 ALIGNED = {"numalign.io/policy": SINGLE}
 

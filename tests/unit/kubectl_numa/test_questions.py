@@ -11,9 +11,9 @@ from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadPod
 from numalign.model.intent import UNRULED, Gate, NamespaceRules, Policy
 from tests.unit.kubectl_numa.objects import GATE, SINGLE, view
-from tests.unit.webhook.conftest import raw, with_spec
 from tests.worlds.notation import GPU, node, table
 from tests.worlds.objects import Json
+from tests.worlds.webhook import raw, with_spec
 
 ALIGNED = {"numalign.io/policy": SINGLE}
 

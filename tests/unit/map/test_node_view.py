@@ -10,8 +10,8 @@ from numalign.map.state import MapState
 from numalign.map.views import CpuBox, CpuUse, HeldInZones, NodeView, Visible
 from numalign.model.machine import read_list
 from numalign.model.placement import Held
-from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, SINGLE, Scorer, on, raw, running, uid
 from tests.worlds.notation import GPU, bag, machine
+from tests.worlds.scorer import EMPTY, FOUR, HALF, SINGLE, Scorer, on, raw, running, uid
 
 TWO_SOCKETS = machine(
     "cpu=0-3,8-11 mem=16Gi",

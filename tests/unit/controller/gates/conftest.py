@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from numalign.model.intent import NODE_LABEL, PLACEMENT_GATE
 from numalign.model.node import node_label
 from numalign.scheduling.binding import Binder
 from numalign.scheduling.node_fit import NodeFit
-from tests.unit.scorer.conftest import TEAM, Raw, Scorer, on, raw
+from tests.worlds.scorer import TEAM, Raw, Scorer, on, raw, wall
 from tools.clusters.fake_api import merged, strategic
 
 _TURNS = 50
@@ -67,7 +68,7 @@ class GatedCluster:
         self.reservations, self.count = scorer.reservations, scorer.count
         self.queue, self.turns = GateQueue(), NamespaceTurns(self.clock)
         metrics = GateMetrics.of(scorer.registry, self.queue.__len__)
-        pods = GatedPods(self.api or self, metrics, self.log.log, self.clock.wall)
+        pods = GatedPods(self.api or self, metrics, self.log.log, partial(wall, self.clock))
         pins = PinWriter(pods, scorer.reservations, lambda name: name not in self.deleted_nodes)
         binder = Binder(
             state=state,
@@ -94,7 +95,7 @@ class GatedCluster:
         }
         self.pinned = PinnedPods(
             **shared,
-            wall=self.clock.wall,
+            wall=partial(wall, self.clock),
             lacking=self.queue.lacking,
             patience=self.pin_patience,
             contested=15.0,

@@ -30,8 +30,8 @@ from numalign.model.intent import NODE_LABEL, PINNED_AT, PLACEMENT, PLACEMENT_GA
 from numalign.model.node import CpuManager, Node
 from numalign.scheduling.scheduler_state import PendingPod
 from tests.unit.controller.gates.conftest import GATED, GatedCluster, gated
-from tests.unit.scorer.conftest import ALL, EMPTY, FOUR, LARGE, SINGLE, SMALL, TEAM, Raw, on, raw, uid
 from tests.worlds.notation import node, table
+from tests.worlds.scorer import ALL, EMPTY, FOUR, LARGE, SINGLE, SMALL, TEAM, Raw, on, raw, uid
 
 ONE = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 """One zone, for one pod of all of it."""

@@ -10,8 +10,8 @@ from numalign.kube.decode.scheduling import scheduling
 from numalign.model.intent import PLACEMENT_GATE
 from tests.unit.controller.gates.conftest import GatedCluster, gated
 from tests.unit.scheduling.test_pinned_pods import pinned
-from tests.unit.scorer.conftest import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, uid
 from tests.worlds.notation import node, table
+from tests.worlds.scorer import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, uid
 from tests.worlds.write_faults import CONFLICT, FORBIDDEN, GONE, INVALID, UNREACHABLE
 
 WIDE = node(*["cpu=64 mem=64Gi"] * 2, policy=SINGLE)

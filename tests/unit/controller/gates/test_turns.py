@@ -14,9 +14,9 @@ from controller.gates.turns import (
     NamespaceTurns,
 )
 from tests.unit.controller.gates.conftest import GATED, GatedCluster, gated
-from tests.unit.scorer.conftest import ALL, BORN, EMPTY, SINGLE, TEAM, Raw
 from tests.worlds.clock import Clock
 from tests.worlds.notation import node
+from tests.worlds.scorer import ALL, BORN, EMPTY, SINGLE, TEAM, Raw
 from tests.worlds.write_faults import UNREACHABLE
 
 SOON, LATER = "2027-01-15T08:00:06Z", "2027-01-15T08:00:07Z"

@@ -10,6 +10,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -36,9 +37,10 @@ from numalign.model.placement import Held
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import SchedulerState
-from tests.unit.scorer.conftest import SINGLE, TEAM, Raw, Time, raw, running, snapshot
+from tests.worlds.clock import Clock
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
+from tests.worlds.scorer import SINGLE, TEAM, Raw, raw, running, snapshot, wall
 
 HEALED = {"gate": "enabled", "heal": "running"}
 """The labels of a namespace with healing."""
@@ -90,7 +92,7 @@ class Cluster:
 
     nodes: dict[str, Node] = field(default_factory=nodes)
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=lambda: {TEAM: HEALED})
-    time: Time = field(default_factory=Time)
+    time: Clock = field(default_factory=Clock)
     pods: dict[tuple[str, str], Raw] = field(default_factory=dict)
     placements: dict[str, dict[str, ObservedPlacement]] = field(default_factory=dict)
     fails: dict[str, list[BaseException]] = field(default_factory=dict)
@@ -257,7 +259,11 @@ class Leader:
         clock, log, api = self.cluster.time, self.log.log, self.api or self.cluster
         policy = PolicyKeeper(None, log=log, registry=self.registry)
         self.state = state = SchedulerState(
-            Reservations(kept=60), policy=policy, match=Match.SATISFIES, clock=clock, wall=clock.wall
+            Reservations(kept=60),
+            policy=policy,
+            match=Match.SATISFIES,
+            clock=clock,
+            wall=partial(wall, clock),
         )
         self.pods = PodInformer(state, state.reader, log=log, registry=self.registry)
         answers = NodeAnswers(state, unknown="cannot-fit", clock=clock)

@@ -29,8 +29,8 @@ from tests.unit.controller.healing.conftest import (
     nodes,
     web,
 )
-from tests.unit.scorer.conftest import TEAM, Raw, uid
 from tests.worlds.notation import table
+from tests.worlds.scorer import TEAM, Raw, uid
 from tests.worlds.write_faults import CONFLICT, UNREACHABLE
 
 AT_ONCE = Rates(0, 0, 0)

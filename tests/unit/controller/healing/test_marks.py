@@ -21,8 +21,8 @@ from tests.unit.controller.healing.conftest import (
     nodes,
     web,
 )
-from tests.unit.scorer.conftest import TEAM, Raw, uid
 from tests.worlds.notation import table
+from tests.worlds.scorer import TEAM, Raw, uid
 from tests.worlds.write_faults import CONFLICT, UNREACHABLE
 
 WHY = 'container "c0" holds cpu in zone 0 and zone 1: 2 NUMA zones, and single-numa-node allows one'

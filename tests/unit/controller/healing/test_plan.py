@@ -12,8 +12,8 @@ from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.kinds import PODS_IN_FILES, Object
 from numalign.model.intent import Match
 from tests.unit.controller.healing.conftest import SPREAD, TOGETHER, Cluster, Leader, web
-from tests.unit.scorer.conftest import NOW, TEAM, Raw, snapshot
 from tests.worlds.notation import table
+from tests.worlds.scorer import NOW, TEAM, Raw, snapshot
 
 WHY = 'container "c0" holds cpu in zone 0 and zone 1: 2 NUMA zones, and single-numa-node allows one'
 NO_MOVE = ("no misaligned pod would be moved",)

@@ -8,7 +8,7 @@ from controller.reports.policy_report import ReportEntry
 from numalign.kube.decode.recreated import RecreatedScheduling
 from numalign.kube.pod_informer import PodInformer
 from tests.unit.controller.healing.conftest import ROOMY, SPREAD, TOGETHER, Cluster, Leader, web
-from tests.unit.scorer.conftest import TEAM, Raw, raw, uid
+from tests.worlds.scorer import TEAM, Raw, raw, uid
 
 
 class Offending:

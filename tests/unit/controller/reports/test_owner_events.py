@@ -10,8 +10,8 @@ from numalign.kube.errors import NotFound
 from numalign.kube.events import Event, Type
 from tests.unit.controller.conftest import Replica
 from tests.unit.controller.healing.conftest import ROOMY, Cluster, Leader, owned
-from tests.unit.scorer.conftest import TEAM, raw
 from tests.worlds.notation import table
+from tests.worlds.scorer import TEAM, raw
 
 Json = dict[str, Any]
 
