@@ -1,6 +1,7 @@
 """The results about pods and nodes that are reported."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from controller.reports.offenders import OffenderReports
@@ -8,7 +9,7 @@ from controller.reports.policy_report import ReportEntry
 from numalign.kube.decode.recreated import RecreatedScheduling
 from numalign.kube.pod_informer import PodInformer
 from tests.unit.controller.healing.conftest import ROOMY, SPREAD, TOGETHER, Cluster, Leader, web
-from tests.worlds.scorer import TEAM, Raw, raw, uid
+from tests.worlds.scorer import TEAM, Raw, raw, uid, wall
 
 
 class Offending:
@@ -20,7 +21,7 @@ class Offending:
         informer: dict[str, Any] = {"log": leader.log.log, "registry": type(leader.registry)()}
         state = leader.state
         leader.pods = PodInformer(state, state.reader, recreated=RecreatedScheduling(), **informer)
-        self.offenders = OffenderReports(state=state, unknown_may_fit=True, wall=self.cluster.time.wall)
+        self.offenders = OffenderReports(state=state, unknown_may_fit=True, wall=partial(wall, self.cluster.time))
 
     async def entries(self, namespace: str = TEAM) -> list[ReportEntry]:
         await self.cluster.publish()
