@@ -104,13 +104,17 @@ def stock_points(columns: GpuColumns, pod: TracePod, rows: Rows) -> Ints:
     return least + balanced
 
 
+def _order(strategy: Strategy) -> Callable[[Dice], ZoneScheduler]:
+    return lambda _dice: ScorerOrder(Ranking((strategy,)))
+
+
 ZONE_SCHEDULERS: Mapping[str, Callable[[Dice], ZoneScheduler]] = MappingProxyType(
     {
         "stock": KubeScheduler,
         "webhook": Webhook,
         "scorer": lambda dice: Extender(dice, Ranking()),
         "gate": lambda _: ScorerOrder(Ranking()),
-        **{str(each): lambda _, each=each: ScorerOrder(Ranking((each,))) for each in Strategy},
+        **{str(strategy): _order(strategy) for strategy in Strategy},
     }
 )
 """Schedulers by their names in tables."""

@@ -190,7 +190,7 @@ def _cases(chosen: Namespace) -> Iterator[tuple[Case, Sequence[Node]]]:
 
 
 def _judged_at(chosen: Namespace) -> int:
-    return sorted(chosen.nodes)[len(chosen.nodes) // 2]
+    return int(sorted(chosen.nodes)[len(chosen.nodes) // 2])
 
 
 def _mixed(found: Mapping[Case, Found], chosen: Namespace) -> Measurement:

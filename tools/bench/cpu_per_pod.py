@@ -55,9 +55,8 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     calls, cycle = Calls(), asyncio.Lock()
     names = [each["metadata"]["name"] for each in objects if each["kind"] == "Node"]
     dice = random.Random(37)  # noqa: S311 - it makes input, not secrets
-    doors = api.door, scorer.door
     schedulers = [
-        Scheduler(*(calls.caller(door) for door in doors), names, chosen.names, dice, cycle)
+        Scheduler(calls.caller(api.door), calls.caller(scorer.door), names, chosen.names, dice, cycle)
         for _ in range(AT_ONCE)
     ]
     listed = pods(chosen.warm + chosen.pods)

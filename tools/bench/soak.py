@@ -150,9 +150,10 @@ async def soak(chosen: Namespace, folder: Path) -> tuple[Run, list[Measurement]]
         run = Run(chosen.minutes * 60, chosen.reviews, watched)
         numbers = itertools.count()
         callers = [Reviews(run.calls.caller(watched["webhook"].door), numbers) for _ in range(CONNECTIONS)]
-        doors = api.door, watched["scorer"].door
         dice = random.Random(0)  # noqa: S311 - it makes input, not secrets
-        scheduler = Scheduler(*(run.calls.caller(door) for door in doors), names, NAMES, dice)
+        scheduler = Scheduler(
+            run.calls.caller(api.door), run.calls.caller(watched["scorer"].door), names, NAMES, dice
+        )
         schedule = Schedule(scheduler, itertools.count(SCHEDULED))
         async with asyncio.TaskGroup() as group:
             for each in callers:

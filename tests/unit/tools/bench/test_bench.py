@@ -88,6 +88,7 @@ def test_negative_number_in_a_flag_is_an_error() -> None:
 def test_row_has_a_ratio_and_a_verdict() -> None:
     assert row("a", 3.0, "ms", (2.0, "of b"), most=4)[3:] == (2.0, "of b", 1.5, "≤ 4", "met")
     assert row("a", 0.5, "", least=0.9)[-2:] == ("≥ 0.9", "MISSED")
+    assert row("a", 4.0, most=4)[-1] == "met"
     assert row("a", None, most=4)[1] == "too long"
 
 
