@@ -49,7 +49,7 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     scorer = await here.scorer("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
 
     async def knows() -> bool:
-        return await scorer.metric("numalign_ledger_nodes") >= chosen.nodes
+        return bool(await scorer.metric("numalign_ledger_nodes") >= chosen.nodes)
 
     await soon(knows, what="it had all nodes in its ledger", child=scorer.child, seconds=LONGEST_WAIT)
     calls, cycle = Calls(), asyncio.Lock()

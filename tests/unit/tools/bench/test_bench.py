@@ -100,9 +100,9 @@ def test_histogram_is_the_difference_of_two_pages() -> None:
 
 
 def test_e2e_table_has_a_figure_for_each_seed() -> None:
-    figures = {"placed": 4, "pods": 4, "rejected": 0, "whole": 7, "unaligned": 0, "recorded": 3, "wrong": 1}
-    cell = Cell(**figures, seconds=12.3, writes=8, slot=3.5, believed=0, pinned=None)
+    figures = {"placed": 4, "pods": 4, "rejected": 0, "whole": 7, "unaligned": 0, "recorded": 3, "wrong": 3}
+    cell = Cell(**figures, seconds=12.3, writes=8, slot=3.5, believed=1, pinned=None)
     [table] = e2e.tables([e2e.Measured("bind", "1", seed, cell) for seed in (1, 2)])
     assert table.cells == [
-        ("+ scorer with bind", "0 0", "4 4", "12 12", "2.0", "3.5", "7.0", "0 0", "0+1/3 0+1/3")
+        ("+ scorer with bind", "0 0", "4 4", "12 12", "2.0", "3.5", "7.0", "0 0", "1+2/3 1+2/3")
     ]
