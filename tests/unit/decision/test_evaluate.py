@@ -90,6 +90,7 @@ def test_devices_of_dra_listed_by_zones_are_evaluated(host: Node, container: str
 KEPT = [
     # what it shows                 container                intent               cause
     ("all in one zone",             SMALL,                   SINGLE,              None),
+    ("in as few zones as it takes", WIDE,                    SPREAD,              None),
     ("which are more than one",     WIDE,                    SINGLE,              "zones-too-small"),
     ("each its own few zones",      TALL,                    SPREAD,              "widths-differ"),
     ("only what is named counts",   TALL,                    "restricted memory", "spread"),
@@ -218,28 +219,27 @@ WITHOUT_REST = demand.of(pod("cpu=4 mem=4Gi", "cpu=1.. mem=1Gi..", requests=STAT
 
 REJECTED = [
     # what it shows, node, demand, reason
-    #     cause, subject, resources that are needed
+    #     cause, subject, by resource in how many zones it is needed
     ("memory in blocks of single zones", FULL, asks("cpu=2 mem=6Gi"), "UnexpectedAdmissionError",
-         Cause.NOT_ALLOCATED, 'container "c0"', ["memory"]),
+         Cause.NOT_ALLOCATED, 'container "c0"', {"memory": 2}),
     ("no shared CPUs remain", GATED, WITHOUT_REST, "EmptyPodSharedPoolError",
-         Cause.NOTHING_TO_SHARE, "the pod", ["cpu"]),
+         Cause.NOTHING_TO_SHARE, "the pod", {"cpu": 2}),
     ("containers together in pod scope", two(SINGLE, scope="pod"), asks("cpu=10 mem=4Gi | cpu=10 mem=4Gi"),
-         "TopologyAffinityError", Cause.ZONES_TOO_SMALL, "the pod", ["cpu", "memory"]),
+         "TopologyAffinityError", Cause.ZONES_TOO_SMALL, "the pod", {"cpu": 1, "memory": 1}),
     # An init container's devices bind the app to both zones, and zero devices take but one.
     ("zero devices", node("gpu=1", "gpu=2", policy="restricted"), asks("init gpu=3 | gpu=0"),
-         "TopologyAffinityError", Cause.SPREAD, 'container "c1"', [GPU]),
+         "TopologyAffinityError", Cause.SPREAD, 'container "c1"', {GPU: 1}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("host", "wanted", "reason", "cause", "subject", "needs"), table(REJECTED))
 def test_rejection_names_reason_subject_and_resources(  # noqa: PLR0913, PLR0917  a column for each part
-    host: Node, wanted: Demand, reason: str, cause: Cause, subject: str, needs: list[str]
+    host: Node, wanted: Demand, reason: str, cause: Cause, subject: str, needs: dict[str, int]
 ) -> None:
     refusal = refused(evaluate(host, wanted))
 
     assert (refusal.reason, refusal.cause, refusal.subject) == (reason, cause, subject)
-    assert [need.resource for need in refusal.needs] == needs
-    assert (0, 1) in [(need.asked, need.zones) for need in refusal.needs] or needs != [GPU]
+    assert {need.resource: need.zones for need in refusal.needs} == needs
 
 
 def test_refusal_of_half_a_core_has_the_core_size() -> None:
