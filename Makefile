@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 
 .PHONY: all ready demo serve test test-latest test-oldest laws check lock sim soak clean
 .PHONY: agreement agreement-check never oracle oracle-test fuzz-kubelet
-.PHONY: e2e e2e-clean-root e2e-versions e2e-kubelets e2e-workloads e2e-ecosystem attack browser-test deploy-test release release-check release-test
+.PHONY: e2e e2e-clean-root e2e-versions e2e-kubelets e2e-workloads e2e-ecosystem attack browser-test deploy-test release release-test
 .PHONY: bench bench-e2e simulate kep-6007 map-screenshots
 .PHONY: protos manifests dashboard reference docs docs-linkcheck
 all: check test
@@ -71,11 +71,10 @@ test-oldest: build/uv
 		--group test --editable ".[tracing]"
 	$(call PYTEST,build/oldest)
 
-# Resolve all dependencies, and write requirements/ and the lock of the images' base: make lock [AS_OF=2026-11-28]
+# Resolve all dependencies, and write requirements/: make lock [AS_OF=2026-11-28]
 # to ignore later releases of Python packages.
 lock: build/uv
 	$(PYTHON) -m tools.release.locks --uv $(CURDIR)/build/uv/bin/uv $(if $(AS_OF),--as-of $(AS_OF))
-	$(PYTHON) -m tools.release.image.lock
 
 build/uv: requirements/installers.txt
 	$(PYTHON) -m venv --clear $@
@@ -140,10 +139,10 @@ e2e-ecosystem: $(READY)
 		-m ecosystem --timeout 300 -v $(ECOSYSTEM)
 
 # Build the images, run them under runc, and install them with the chart on a node that runs containers; needs root, Go
-# the first time, and containerd, runc, network plugins, skopeo and umoci from the distribution.
+# the first time, and buildah, containerd, mmdebstrap, runc, network plugins and umoci from the distribution.
 e2e-image: $(READY)
 	$(BIN)/python -m pytest tests/system/images --override-ini addopts=--import-mode=importlib \
-		-m images --timeout 900 -v
+		-m images --timeout 1800 -v
 
 # Test README's two commands, the tutorial and the wheel in a clean Debian 12 and 13; needs root, mmdebstrap, Go and
 # kubectl, and takes half an hour: make e2e-clean-root [ROOTS="-k bookworm"]
@@ -183,10 +182,6 @@ deploy-test: $(READY)
 # the URL of the published files: make release [RELEASE="--only chart"]
 release: $(READY)
 	$(BIN)/python -m tools.release $(RELEASE)
-
-# Make a release of a commit in two different environments, and compare them byte by byte.
-release-check: $(READY)
-	$(BIN)/python -m tools.release.twice $(RELEASE)
 
 # Make and install a release in tests; needs the package registries.
 release-test: $(READY)

@@ -1,5 +1,4 @@
-"""Makes the artefacts of a release: wheel, plugin archives, manifests, chart, images, SBOMs, and signatures.
+"""Makes the files of a release: wheel, source distribution, plugin, chart, manifests, SBOMs and checksums.
 
-`python -m release` makes all of them, from a commit and not from the working tree. The wheel does not
-contain this package.
+The images are built from deploy/Dockerfile, and .github/workflows/release.yml signs the files.
 """

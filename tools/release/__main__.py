@@ -1,25 +1,28 @@
-"""`python -m release`: makes the artefacts of a release from a commit, and prints their digests."""
+"""`python -m tools.release`: makes the files of a release from the checked-out commit."""
 
+import os
 import shutil
-import sys
+import subprocess
 import tempfile
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from tools.clusters.gotools import BrokenError
-from tools.release import commit, distributions, report
-from tools.release.artefacts import Artefact, UnavailableError, artefact, checksums
-from tools.release.commands import FailedError
-from tools.release.image.errors import BuildError
-from tools.release.parts import PARTS, Order
-from tools.release.plugin.wheels import UnreadableLockError
+from tools.clusters.gotools import BrokenError, UnavailableError
+from tools.release import deployment, distributions, plugin
+from tools.release.order import Order, output, sha256
 
 ROOT = Path(__file__).resolve().parents[2]
-INCOMPLETE = 69
-"""EX_UNAVAILABLE of sysexits.h: a part cannot be made on this machine."""
 SUMS = "SHA256SUMS"
+PARTS: dict[str, Callable[[Order], None]] = {
+    "python": distributions.make,
+    "plugin": plugin.make,
+    "manifests": deployment.make_manifests,
+    "chart": deployment.make_chart,
+    "sbom": distributions.make_bills,
+}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -30,67 +33,41 @@ SUMS = "SHA256SUMS"
     help="Output folder. A release that it contains is replaced.",
 )
 @click.option(
-    "--only",
-    type=click.Choice(list(PARTS)),
-    multiple=True,
-    help="Make only this part. Can be repeated.",
+    "--only", type=click.Choice(list(PARTS)), multiple=True, help="Make only this part. Can be repeated."
 )
 @click.option(
-    "--url",
-    envvar="RELEASE_URL",
-    help="Base URL of the published files, for the krew manifest.",
+    "--url", envvar="RELEASE_URL", default="", help="Base URL of the published files, for the krew manifest."
 )
-@click.option("--complete", is_flag=True, help=f"Exit with {INCOMPLETE} if a part is skipped.")
-def program(out: Path, only: tuple[str, ...], url: str | None, complete: bool) -> None:  # noqa: FBT001
-    """Make a release from the checked-out commit: wheel, plugin, manifests, chart, images and SBOMs.
-
-    Uncommitted changes are ignored. The same commit gives the same bytes. The release workflow signs them.
-    """
-    check_replaceable(out)
+def program(out: Path, only: tuple[str, ...], url: str) -> None:
+    """Make the files of a release from the checked-out commit, and their checksums."""
+    if changed := output("git", "status", "--porcelain", folder=ROOT):
+        raise click.ClickException(f"commit these files or remove them, then make the release:\n{changed}")
+    if out.exists() and any(out.iterdir()) and not (out / SUMS).exists():
+        raise click.ClickException(f"{out} is not empty and contains no release: choose another folder")
+    os.environ.setdefault(
+        "SOURCE_DATE_EPOCH", output("git", "log", "-1", "--format=%ct", folder=ROOT).strip()
+    )
     try:
-        for line in commit.uncommitted(ROOT):
-            click.echo(f"not released, because it is not committed: {line}", err=True)
         with tempfile.TemporaryDirectory() as folder:
-            made = Path(folder) / "release"
-            made.mkdir()
-            skipped = make(only or tuple(PARTS), made, Path(folder), url=url)
+            made = make(only or tuple(PARTS), Path(folder), url)
             # Only a complete release replaces the previous one.
             shutil.rmtree(out, ignore_errors=True)
             shutil.copytree(made, out)
-    except (FailedError, UnreadableLockError, BrokenError, BuildError) as error:
+    except (subprocess.CalledProcessError, FileNotFoundError, BrokenError, UnavailableError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(report.table(released_files(out)))
-    for reason in skipped:
-        click.echo(f"SKIPPED: {reason}", err=True)
-    sys.exit(INCOMPLETE if skipped and complete else 0)
+    click.echo((out / SUMS).read_text(), nl=False)
 
 
-def make(parts: Iterable[str], out: Path, scratch: Path, *, url: str | None) -> list[str]:
-    """Write the parts and their checksums into `out`. Return why parts were skipped."""
-    released = commit.exported(ROOT, scratch / "tree")
-    (scratch / "wheel").mkdir()
-    wheel = distributions.make_wheel(released, scratch / "wheel")
-    order = Order(released, wheel, out, url)
-    skipped = []
+def make(parts: tuple[str, ...], folder: Path, url: str) -> Path:
+    """Make the parts and their checksums below a folder, and return where they are."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    into = folder / "release"
+    into.mkdir()
+    order = Order(ROOT, version, distributions.build("wheel", ROOT, folder / "wheel"), into, url)
     for part in parts:
-        click.echo(f"making: {part}", err=True)
-        try:
-            PARTS[part](order)
-        except UnavailableError as error:
-            skipped.append(f"{part}: {error}")
-    (out / SUMS).write_text(checksums(released_files(out)))
-    return skipped
-
-
-def released_files(out: Path) -> list[Artefact]:
-    """Return the files of a release, ordered by name."""
-    return [artefact(path) for path in sorted(out.iterdir())]
-
-
-def check_replaceable(folder: Path) -> None:
-    """Raise `ClickException` if a folder contains anything but a release."""
-    if folder.exists() and any(folder.iterdir()) and not (folder / SUMS).exists():
-        raise click.ClickException(f"{folder} is not empty and contains no release: choose another folder")
+        PARTS[part](order)
+    (into / SUMS).write_text("".join(f"{sha256(file)}  {file.name}\n" for file in sorted(into.iterdir())))
+    return into
 
 
 if __name__ == "__main__":

@@ -1,45 +1,54 @@
-"""The wheel, the source distribution, and the lock that installs the wheel by hashes."""
+"""The wheel, the source distribution, the lock that installs the wheel by hashes, and the SBOMs."""
 
 import re
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
-from tools.release import toolbox
-from tools.release.artefacts import artefact
-from tools.release.commands import run
-from tools.release.commit import EPOCH, Commit
+from tools.release.order import Order, run
+
+BILLS = {"numalign": "image", "numalign-agent": "agent", "kubectl-numa": "programs"}
+"""The locks by SBOM: for the wheel and the webhook's image, for the agent's image, and for the plugin."""
 
 
-def make(commit: Commit, wheel: Path, into: Path) -> list[Path]:
-    """Write all three into a folder, and return their paths; the wheel is copied."""
-    copy = Path(shutil.copy(wheel, into))
-    return [copy, _built(commit, "sdist", into), _lock(commit, wheel, into)]
+def build(target: str, tree: Path, into: Path) -> Path:
+    """Build `wheel` or `sdist` with hatchling into a folder without others, and return its path."""
+    run(sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", into, folder=tree)
+    [built] = into.glob("*.whl" if target == "wheel" else "*.tar.gz")
+    return built
 
 
-def make_wheel(commit: Commit, into: Path) -> Path:
-    """Write the wheel into a folder, and return its path."""
-    return _built(commit, "wheel", into)
+def make(order: Order) -> None:
+    """Make the wheel, the source distribution, and the lock."""
+    shutil.copy(order.wheel, order.into)
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(build("sdist", order.tree, Path(folder)), order.into)
+    # The head of the file speaks of the tree.
+    locked = re.sub(r"^#.*\n", "", (order.locks / "image.txt").read_text(), flags=re.MULTILINE)
+    lock = order.into / f"numalign-{order.version}-requirements.txt"
+    lock.write_text(locked + order.pinned_wheel())
 
 
-def _built(commit: Commit, target: str, into: Path) -> Path:
-    """Build a distribution of the tree with hatchling, and return its path."""
-    python = toolbox.environment(commit.tree / "requirements" / "release.txt")
-    with tempfile.TemporaryDirectory(dir=into) as folder:
+def make_bills(order: Order) -> None:
+    """Make an SBOM of each lock."""
+    for name in BILLS:
+        make_bill(order, name)
+
+
+def make_bill(order: Order, name: str) -> Path:
+    """Make the SBOM of the packages of a lock, installed in an environment, and return its path."""
+    bill = order.into / f"{name}-{order.version}.cdx.json"
+    lock = order.locks / f"{BILLS[name]}.txt"
+    with tempfile.TemporaryDirectory() as folder:
+        run(sys.executable, "-m", "venv", "--without-pip", folder)
+        python = Path(folder, "bin", "python")
+        install = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps")
+        run(*install, "--no-compile", "--require-hashes", "--only-binary=:all:", "--requirement", lock)
+        run(*install, "--no-compile", "--no-index", order.wheel)
         run(
-            *(python, "-m", "hatchling", "build", "--target", target, "--directory", folder),
-            folder=commit.tree,
-            environ={EPOCH: str(commit.epoch)},
+            *(sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible"),
+            *("--pyproject", order.tree / "pyproject.toml", "--mc-type", "application"),
+            *("--spec-version", "1.6", "--output-format", "JSON", "--output-file", bill, python),
         )
-        [built] = Path(folder).iterdir()
-        return built.rename(into / built.name)
-
-
-def _lock(commit: Commit, wheel: Path, into: Path) -> Path:
-    """Pin all dependencies, and the wheel itself by a path relative to the working directory."""
-    lock = into / f"numalign-{commit.version}-requirements.txt"
-    locked = (commit.tree / "requirements" / "image.txt").read_text()
-    # Its head speaks of the file in the tree.
-    requirements = re.sub(r"^#.*\n", "", locked, flags=re.MULTILINE)
-    lock.write_text(f"{requirements}./{wheel.name} \\\n    --hash=sha256:{artefact(wheel).sha256}\n")
-    return lock
+    return bill

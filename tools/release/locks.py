@@ -30,7 +30,6 @@ LOCKS = {
     "image": ("--no-default-groups", "--extra", "tracing"),
     "agent": ("--only-group", "agent"),
     "build": ("--only-group", "build"),
-    "release": ("--only-group", "release"),
     "installers": ("--only-group", "installers"),
     "test": ("--no-default-groups", "--extra", "tracing", "--group", "test"),
     "dev": ("--extra", "tracing", "--group", "dev"),

@@ -4,12 +4,10 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.release.image.debian import MIRROR
-from tools.release.image.downloads import cache
+from tools.clusters import debian
 
 # Essential packages and apt, fewer than any installed Debian has: wheels of NumPy want libstdc++, which comes
 # with apt.
@@ -91,7 +89,7 @@ class Root:
 
 def made(folder: Path, suite: str) -> Root:
     """A fresh root in a folder, of a release of Debian; its packages are downloaded once."""
-    with tarfile.open(_archive(suite)) as content:
+    with tarfile.open(debian.archive(suite, PACKAGES)) as content:
         content.extractall(folder, filter="fully_trusted")  # noqa: S202  devices and owners belong to it
     root = Root(folder)
     root.home.mkdir(parents=True)
@@ -100,19 +98,3 @@ def made(folder: Path, suite: str) -> Root:
     for file in (Path("/etc/resolv.conf"), Path("/etc/hosts"), _AUTHORITIES):
         shutil.copy(file, folder / file.relative_to("/"))
     return root
-
-
-def _archive(suite: str) -> Path:
-    kept = cache() / "roots" / f"{suite}-apt-{'-'.join(PACKAGES)}.tar"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = kept.with_suffix(f".{os.getpid()}.tar")
-        options = ("--mode=root", "--variant=apt", f"--include={','.join(PACKAGES)}")
-        _run(("mmdebstrap", *options, suite, str(unfinished), f"{MIRROR}/debian"))
-        unfinished.rename(kept)
-    return kept
-
-
-def _run(command: Sequence[str]) -> None:
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  words of ours
-    assert ended.returncode == 0, f"{' '.join(command)}\n{ended.stderr}"

@@ -63,29 +63,15 @@ class Bundle:
         return ended.returncode, ended.stdout + ended.stderr
 
 
-def unpacked(archive: Path, tag: str, folder: Path, *, architecture: str | None = None) -> Bundle:
-    """The image of an archive, for this machine or another, read by skopeo and unpacked by umoci."""
-    layout = f"{folder / 'layout'}:{tag}"
-    chosen = [f"--override-arch={architecture}"] if architecture else []
-    _run("skopeo", *chosen, "copy", "--quiet", f"oci-archive:{archive}:{tag}", f"oci:{layout}")
-    _run("umoci", "unpack", "--image", layout, str(folder / "bundle"))
+def unpacked(layout: Path, tag: str, folder: Path) -> Bundle:
+    """Unpack an image of an OCI layout with umoci."""
+    command = ("umoci", "unpack", "--image", f"{layout}:{tag}", str(folder / "bundle"))
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  constants
+    assert ended.returncode == 0, ended.stderr
     return Bundle(folder / "bundle")
-
-
-def inspected(archive: Path, tag: str, architecture: str) -> Json:
-    """What skopeo reads of an image for a processor."""
-    inspect = ("skopeo", f"--override-arch={architecture}", "inspect", f"oci-archive:{archive}:{tag}")
-    read: Json = json.loads(_run(*inspect))
-    return read
 
 
 def _capabilities(context: Json) -> Json:
     """None, as the chart says; a context that leaves any is not one of ours."""
     assert context["capabilities"] == {"drop": ["ALL"]}
     return {name: [] for name in ("bounding", "effective", "inheritable", "permitted", "ambient")}
-
-
-def _run(*command: str) -> str:
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  words of ours
-    assert ended.returncode == 0, f"{' '.join(command)}\n{ended.stderr}"
-    return ended.stdout

@@ -1,5 +1,8 @@
-"""Builds the images once for the tests here. Where they cannot be run, all tests are skipped, loudly."""
+"""Builds the images once with buildah. Where they cannot be built and run, all tests are skipped."""
 
+import subprocess
+import tempfile
+import tomllib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -11,21 +14,23 @@ import pytest_asyncio
 from tests.system.images.helm import Helm
 from tests.worlds.asked_for import IMAGES
 from tests.worlds.child_output import CHILDREN
-from tools.clusters import imagespec
+from tools.clusters import debian
 from tools.clusters.containers import build as containers
 from tools.clusters.containers.clusters import ContainerCluster, cluster
 from tools.clusters.containers.nodes import NodeImages
 from tools.clusters.controlplane import build as controlplane
 from tools.clusters.helm import build as helms
 from tools.clusters.processes import Children, run
-from tools.release.image import oci, python
-from tools.release.image.__main__ import build_wheel, epoch
-from tools.release.image.archives import Archive, write
-from tools.release.image.recipes import ROOT
 
 session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="session")
 
-_PAUSE = ["/usr/bin/python3.11", "-c", "import signal; signal.pause()"]
+ROOT = Path(__file__).parents[3]
+VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+NAMES = ("numalign-webhook", "numalign-agent")
+# What the steps of the Dockerfile call, in place of the official image of Python: no registry is needed.
+BASE = ("ca-certificates", "python3-pip", "python3-venv", "python-is-python3")
+SETTINGS = ("/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt")
+"""Files with which pip reaches its index from this machine."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -38,39 +43,72 @@ async def find() -> None:
     await containers.find()
     await controlplane.find()
     await helms.find()
-    await imagespec.find()
+    debian.archive("bookworm", BASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Buildah:
+    """buildah with a storage of its own."""
+
+    storage: Path
+
+    def __call__(self, *arguments: str | Path) -> str:
+        """Return the output of a command; the test fails with its errors if the command does."""
+        storage = (f"--root={self.storage / 'root'}", f"--runroot={self.storage / 'run'}")
+        words = ("buildah", *storage, *arguments)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603  constants
+        assert done.returncode == 0, f"{arguments}\n{done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def build(self, name: str, *flags: str) -> None:
+        """Build a stage of the Dockerfile, with this machine's settings of pip."""
+        dockerfile = ROOT / "deploy" / "Dockerfile"
+        self(
+            *("build", "--isolation=chroot", "--network=host", "--from=base", f"--tag={name}", *flags),
+            *(f"--volume={file}:{file}:ro" for file in SETTINGS if Path(file).exists()),
+            *(f"--file={dockerfile}", f"--ignorefile={dockerfile}.dockerignore", ROOT),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """What was built: the wheel, and the archives of the images."""
+    """The images in a folder, by name; their tag is `VERSION`."""
 
-    wheel: Path
-    webhook: Archive
-    agent: Archive
+    folder: Path
 
+    def layout(self, name: str) -> Path:
+        """Return the OCI layout of an image."""
+        return self.folder / name
 
-@pytest.fixture(scope="session")
-def images(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Images:
-    """All images for all platforms, made from this tree."""
-    folder = tmp_path_factory.mktemp("images")
-    wheel = build_wheel(folder)
-    webhook, agent = write(wheel, folder, epoch=epoch())
-    for archive in (webhook, agent):
-        for line in archive.lines:
-            IMAGES.remark(pytestconfig, line.replace(f"{folder}/", ""))
-    return Images(wheel, webhook, agent)
+    def archive(self, name: str) -> Path:
+        """Return the archive of an image."""
+        return self.folder / f"{name}.tar"
 
 
 @pytest.fixture(scope="session")
-def sandbox(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An image that holds the namespaces of a pod and does nothing: the base, asleep."""
-    own = python.own_platform()
-    [base] = [image.layers[0] for image in images.agent.images if image.platform == own]
-    image = oci.image(own, [base], {"Entrypoint": _PAUSE, "Labels": {}}, epoch=0)
-    file = tmp_path_factory.mktemp("sandbox") / "pause.oci.tar"
-    file.write_bytes(oci.layout("pause", "1", [image], epoch=0))
-    return file
+def images(tmp_path_factory: pytest.TempPathFactory) -> Images:
+    """Build both images from this tree, on a base that mmdebstrap made."""
+    built = Images(tmp_path_factory.mktemp("images"))
+    with tempfile.TemporaryDirectory() as storage:
+        write(Buildah(Path(storage)), built)
+    return built
+
+
+def write(buildah: Buildah, built: Images) -> None:
+    """Build both images, and write them."""
+    base = buildah("from", "scratch")
+    buildah("add", base, debian.archive("bookworm", BASE), "/")
+    # Debian's pip installs nothing beside its packages; that of the official image does.
+    buildah("run", "--isolation=chroot", base, "rm", "/usr/lib/python3.11/EXTERNALLY-MANAGED")
+    # Without a command, it holds the namespaces of a pod.
+    buildah("config", "--env=PATH=/usr/bin:/bin", '--entrypoint=["/usr/bin/sleep", "infinity"]', base)
+    buildah("commit", base, "base")
+    buildah.build("numalign-webhook")
+    buildah.build("numalign-agent", "--target=agent")
+    for name in ("base", *NAMES):
+        buildah("push", name, f"docker-archive:{built.archive(name)}:docker.io/library/{name}:{VERSION}")
+    for name in NAMES:
+        buildah("push", name, f"oci:{built.layout(name)}:{VERSION}")
 
 
 @session_fixture()
@@ -84,16 +122,17 @@ async def children(
 
 @session_fixture()
 async def containers_cluster(
-    children: Children, images: Images, sandbox: Path, tmp_path_factory: pytest.TempPathFactory
+    children: Children, images: Images, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ContainerCluster]:
-    """A cluster whose node has our images and no others."""
+    """A cluster whose node has our images, and the base as the sandbox of pods."""
     parts, [binaries] = await containers.find(), await controlplane.find()
+    archives = [images.archive(name) for name in ("base", *NAMES)]
     running = cluster(
         children,
         tmp_path_factory.mktemp("cluster"),
         binaries=binaries,
         parts=parts,
-        images=NodeImages((images.webhook.file, images.agent.file, sandbox), "docker.io/library/pause:1"),
+        images=NodeImages(archives, f"docker.io/library/base:{VERSION}"),
     )
     async with running as ready:
         yield ready

@@ -16,14 +16,13 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
+from tests.system.images.conftest import ROOT, VERSION
 from tests.system.images.helm import NAMESPACE, RELEASE, Helm
-from tests.system.images.test_images import VERSION
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import INTENT, Json, ask
 from tools.clusters.containers.clusters import ContainerCluster
 from tools.clusters.containers.nodes import NAME as NODE
 from tools.clusters.processes import run, until
-from tools.release.image.recipes import ROOT
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -69,7 +68,7 @@ async def test_all_pods_of_the_chart_become_ready(
 
 
 @pytest.mark.usefixtures("installed")
-async def test_containers_are_confined_as_the_images_allow(api: ApiClient) -> None:
+async def test_containers_run_without_root_and_read_only(api: ApiClient) -> None:
     """The webhook and the controller run as nobody; the agent as root, whose the kubelet's socket is."""
     for pod in (await ask(api, "GET", f"/api/v1/namespaces/{NAMESPACE}/pods")).body["items"]:
         assert pod["spec"]["securityContext"]["runAsUser"] == 65532
@@ -78,7 +77,7 @@ async def test_containers_are_confined_as_the_images_allow(api: ApiClient) -> No
 
 
 @pytest.mark.usefixtures("installed")
-async def test_agent_describes_and_controller_labels_the_node(
+async def test_agent_publishes_zones_and_controller_labels_node(
     containers_cluster: ContainerCluster, api: ApiClient
 ) -> None:
     await until(partial(is_labelled, api), what="the node was labelled", child=containers_cluster.node.child)
@@ -88,16 +87,14 @@ async def test_agent_describes_and_controller_labels_the_node(
 
 
 @pytest.mark.usefixtures("installed")
-async def test_a_pod_that_no_node_can_align_is_denied(api: ApiClient) -> None:
+async def test_pod_that_no_node_can_align_is_denied(api: ApiClient) -> None:
     answer = await ask(api, "POST", "/api/v1/namespaces/default/pods", pod("large", cpu="1000"))
     assert answer.code == HTTPStatus.FORBIDDEN
     assert "denied the request: numalign: no node can align the pod as single-numa-node" in str(answer)
 
 
 @pytest.mark.usefixtures("installed")
-async def test_a_pod_that_the_node_can_align_is_admitted_and_runs(
-    containers_cluster: ContainerCluster, api: ApiClient
-) -> None:
+async def test_pod_that_the_node_can_align_runs(containers_cluster: ContainerCluster, api: ApiClient) -> None:
     answer = await ask(api, "POST", "/api/v1/namespaces/default/pods", pod("small", cpu="1"))
     assert answer.code == HTTPStatus.CREATED, str(answer)
     ended = partial(has_succeeded, api, "small")
@@ -105,13 +102,13 @@ async def test_a_pod_that_the_node_can_align_is_admitted_and_runs(
 
 
 @pytest.mark.usefixtures("installed")
-async def test_the_charts_own_test_passes(helm: Helm) -> None:
+async def test_helm_test_passes(helm: Helm) -> None:
     output = await helm("test", RELEASE, "--timeout=2m")
     assert "Phase:          Succeeded" in output, output
 
 
 @pytest.mark.usefixtures("installed")
-async def test_nothing_is_left_once_it_is_uninstalled(
+async def test_uninstalling_removes_every_object(
     helm: Helm, api: ApiClient, before: set[str], containers_cluster: ContainerCluster
 ) -> None:
     await ask(api, "DELETE", "/api/v1/namespaces/default/pods/small", gracePeriodSeconds="0")

@@ -1,4 +1,4 @@
-"""Finds the parts of such a node: the installed containerd, runc and network plugins, and the kubelet."""
+"""Finds what builds images and runs them: buildah, containerd, runc, network plugins, and the kubelet."""
 
 import os
 import shutil
@@ -10,11 +10,12 @@ from tools.clusters.gotools import UnavailableError
 from tools.clusters.kubelets import build as kubelets
 
 PROGRAMS = {
+    "buildah": "buildah",
     "containerd": "containerd",
     "ctr": "containerd",
     "runc": "runc",
     "ip": "iproute2",
-    "skopeo": "skopeo",
+    "mmdebstrap": "mmdebstrap",
     "umoci": "umoci",
 }
 """The Debian package of each program."""

@@ -1,61 +1,52 @@
 """Makes what is released once for all tests."""
 
-import tomllib
-from collections.abc import Iterator
+import os
+import sys
+import venv
 from pathlib import Path
 
 import pytest
 
-from tests.unit.tools.release.installed import Installed
-from tests.unit.tools.release.keys import keyring, new_key
-from tools.release import distributions
-from tools.release.commit import Commit
+from tests.unit.tools.release.installed import Installed, run
+from tools.release import distributions, plugin
+from tools.release.__main__ import ROOT
+from tools.release.order import Order
 
-ROOT = Path(__file__).parents[4]
-
-
-@pytest.fixture
-def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """How a new key is named, in a keyring that is the one of this process during the test."""
-    with keyring(tmp_path / "keys") as home:
-        monkeypatch.setenv("GNUPGHOME", str(home))
-        yield new_key(home)
-
-
-@pytest.fixture
-def stranger(tmp_path: Path) -> Iterator[Path]:
-    """A keyring with nothing in it."""
-    with keyring(tmp_path / "stranger") as home:
-        yield home
+VERSION = "0.1.0"
 
 
 @pytest.fixture(scope="session")
-def tree() -> Commit:
-    """The working tree, as if it were committed."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    return Commit("0" * 40, ROOT, version, epoch=1_700_000_000)
+def order(tmp_path_factory: pytest.TempPathFactory) -> Order:
+    """A release of the working tree, with its wheel, source distribution and lock."""
+    folder = tmp_path_factory.mktemp("release")
+    wheel = distributions.build("wheel", ROOT, folder / "wheel")
+    made = Order(ROOT, VERSION, wheel, folder / "dist", "https://example.com/v0.1.0/")
+    made.into.mkdir()
+    distributions.make(made)
+    return made
 
 
 @pytest.fixture(scope="session")
-def made(tree: Commit, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The wheel, the source distribution and the lock of the working tree."""
-    folder = tmp_path_factory.mktemp("made")
-    (folder / "wheel").mkdir()
-    return distributions.make(tree, distributions.make_wheel(tree, folder / "wheel"), folder)
-
-
-@pytest.fixture(scope="session")
-def wheel(made: list[Path]) -> Path:
-    """The wheel of the working tree."""
-    return made[0]
-
-
-@pytest.fixture(scope="session")
-def installed(made: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An environment with the wheel and what it needs, installed by the one command that users run."""
-    wheel, _, lock = made
+def installed(order: Order, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """An environment with the wheel and its dependencies, installed by the one command that users run."""
     environment = Installed(tmp_path_factory.mktemp("installed"))
-    environment.create()
-    # Tests import a fraction of what pip would compile.
-    environment.pip("install", "--no-compile", "--require-hashes", "--requirement", lock, folder=wheel.parent)
+    venv.create(environment.folder, with_pip=True)
+    install = ("-m", "pip", "install", "--quiet", "--no-compile", "--require-hashes", "--requirement")
+    lock = f"numalign-{VERSION}-requirements.txt"
+    run(environment.program("python"), *install, lock, folder=order.into)
     return environment
+
+
+@pytest.fixture(scope="session")
+def archive(order: Order) -> Path:
+    """The plugin for this version of Python alone: an archive of a release takes minutes to make."""
+    return plugin.make_archive(order, plugin.PLATFORMS[0], pythons=(sys.version_info[:2],))
+
+
+@pytest.fixture(scope="session")
+def bare_home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment with an empty home, and `python3` on PATH."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "bin").mkdir()
+    (home / "bin" / "python3").symlink_to(Path(sys.executable).resolve())
+    return {"HOME": str(home), "PATH": os.pathsep.join([str(home / "bin"), "/usr/bin", "/bin"])}

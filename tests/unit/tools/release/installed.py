@@ -2,18 +2,15 @@
 
 import os
 import subprocess
-import venv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-LONGEST_SECONDS = 300
 
 
 def run(
     *command: str | Path, folder: Path | None = None, environ: Mapping[str, str] = os.environ, stdin: str = ""
 ) -> str:
-    """What a command prints; the test fails with all it says where the command does."""
+    """Return the standard output of a command; the test fails with all output if the command fails."""
     done = subprocess.run(  # noqa: S603  the tests' own commands
         [str(word) for word in command],
         capture_output=True,
@@ -21,7 +18,7 @@ def run(
         env=environ,
         cwd=folder,
         input=stdin,
-        timeout=LONGEST_SECONDS,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
@@ -34,23 +31,10 @@ class Installed:
 
     folder: Path
 
-    def create(self) -> None:
-        """Make it, with pip."""
-        venv.create(self.folder, with_pip=True)
-
     def program(self, name: str) -> Path:
-        """Where a console script is."""
+        """Return the path of a console script."""
         return self.folder / "bin" / name
 
-    def pip(self, *arguments: str | Path, folder: Path) -> None:
-        """Run pip in a folder, with the caller's settings of pip."""
-        run(self.program("python"), "-m", "pip", "--quiet", *arguments, folder=folder)
-
     def run(self, name: str, *arguments: str | Path, stdin: str = "") -> str:
-        """What a program prints that knows nothing of the caller's environment and working directory."""
+        """Run a program without the caller's environment and working directory, and return its output."""
         return run(self.program(name), *arguments, folder=self.folder, environ={}, stdin=stdin)
-
-    def site_packages(self) -> Path:
-        """Where modules are installed."""
-        [folder] = self.folder.glob("lib/python*/site-packages")
-        return folder

@@ -1,137 +1,111 @@
-"""The wheel, installed where nothing else is: it takes one name, and its programs run."""
+"""The wheel and the source distribution, installed in an environment with nothing else."""
 
 import os
 import re
 import subprocess
+import sys
 import tomllib
 import zipfile
-from collections.abc import Sequence
-from email.parser import Parser
 from pathlib import Path
 
 import pytest
 
 from tests.unit.tools.release.installed import Installed, run
-from tools.release import toolbox
+from tools.release import distributions
+from tools.release.__main__ import ROOT
+from tools.release.order import Order, sha256
 
-ROOT = Path(__file__).parents[4]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PROGRAMS = sorted(PROJECT["scripts"])
-LOCKS = ROOT / "requirements"
-RUNNERS = {"uvx": ("uv", "tool", "run", "--from"), "pipx": ("pipx", "run", "--spec")}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+VERSION = PROJECT["project"]["version"]
 COMPLETION = "kubectl_complete-numa"
+PROGRAMS = sorted({*PROJECT["project"]["scripts"]} - {COMPLETION})
 POD = """
 apiVersion: v1
 kind: Pod
-metadata:
-  name: web
-  annotations: {numalign.io/policy: single-numa-node}
+metadata: {name: web, annotations: {numalign.io/policy: single-numa-node}}
 spec:
   containers: [{name: main, image: web, resources: {limits: {cpu: "2", memory: 1Gi}}}]
 """
 
-pytestmark = [pytest.mark.release, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
 
-def test_one_name_of_site_packages_is_taken(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        tops = {name.partition("/")[0] for name in archive.namelist()}
-    assert tops == {"numalign", f"numalign-{PROJECT['version']}.dist-info"}
+def test_wheel_has_all_files_below_one_package(order: Order) -> None:
+    tracked = run("git", "ls-files", "--", *PACKAGES, folder=ROOT).splitlines()
+    expected = {f"numalign/{name.removeprefix('numalign/')}" for name in tracked}
+    with zipfile.ZipFile(order.wheel) as archive:
+        shipped = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert {name for name in expected ^ shipped if not name.endswith(".gitignore")} == set()
 
 
-def test_every_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:
-    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
-        "wheel"
-    ]
-    tracked = run("git", "ls-files", "--", *packages["packages"], folder=ROOT).splitlines()
-    expected = {name if name.startswith("numalign/") else f"numalign/{name}" for name in tracked}
-    with zipfile.ZipFile(wheel) as archive:
-        shipped = {name for name in archive.namelist() if not name.startswith("numalign-")}
-    assert {name for name in expected if not name.endswith(".gitignore")} == {
-        name for name in shipped if not name.endswith(".gitignore")
-    }
-
-
-@pytest.mark.parametrize("program", [name for name in PROGRAMS if name != COMPLETION])
-def test_every_program_says_its_version_and_how_it_is_used(installed: Installed, program: str) -> None:
-    assert re.search(
-        rf"^{program},?( version)? {re.escape(PROJECT['version'])}$", installed.run(program, "--version")
-    )
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_print_version_and_usage(installed: Installed, program: str) -> None:
+    version = installed.run(program, "--version")
+    assert re.search(rf"^{program},?( version)? {re.escape(VERSION)}$", version)
     assert installed.run(program, "--help").lower().startswith(f"usage: {program} ")
 
 
-def test_kubectl_can_ask_what_completes_a_word(installed: Installed) -> None:
-    assert installed.run(COMPLETION, "exp").startswith("explain\t")
-
-
-def test_every_command_can_be_imported(installed: Installed) -> None:
-    listed = re.findall(
-        r"^  (\w+)  ", installed.run("kubectl-numa", "--help").partition("Commands:")[2], re.MULTILINE
-    )
+def test_commands_of_kubectl_numa_can_be_imported(installed: Installed) -> None:
+    commands = installed.run("kubectl-numa", "--help").partition("Commands:")[2]
+    listed = re.findall(r"^  (\w+)  ", commands, re.MULTILINE)
     assert len(listed) > 10
     for command in listed:
         assert installed.run("kubectl-numa", command, "--help").startswith(f"Usage: kubectl-numa {command}")
+    assert installed.run(COMPLETION, "exp").startswith("explain\t")
 
 
-def test_a_pod_is_explained_with_the_bundled_cluster(installed: Installed) -> None:
-    cluster = installed.site_packages() / "numalign" / "examples" / "data" / "cluster.yaml"
+def test_pod_is_explained_with_the_bundled_cluster(installed: Installed) -> None:
+    [cluster] = installed.folder.glob("lib/python*/site-packages/numalign/examples/data/cluster.yaml")
     explained = installed.run("kubectl-numa", "explain", "-f", "-", "--snapshot", cluster, stdin=POD)
     assert explained.startswith("default/web requests single-numa-node alignment\n")
 
 
-def test_the_demo_comes_out_as_its_file_says(installed: Installed) -> None:
-    """It starts the webhook as a process of its own, and ends with 1 where a pod comes out otherwise."""
-    assert "denied" in installed.run("kubectl-numa", "demo")
-
-
-@pytest.mark.parametrize("runner", RUNNERS.values(), ids=RUNNERS)
-def test_the_demo_runs_without_an_installation(runner: Sequence[str], wheel: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("runner", ["uv tool run --from", "pipx run --spec"])
+def test_demo_runs_from_the_wheel(runner: str, order: Order, tmp_path: Path) -> None:
     """With the versions of the lock, so that a new release of a library changes nothing."""
-    pins = re.findall(r"^[a-z].*(?= \\$)", (LOCKS / "programs.txt").read_text(), re.MULTILINE)
+    pins = re.findall(r"^[a-z].*(?= \\$)", (order.locks / "programs.txt").read_text(), re.MULTILINE)
     constraints = tmp_path / "constraints.txt"
     constraints.write_text("\n".join(pins))
-    environ = {
-        **os.environ,
-        "HOME": str(tmp_path),
-        "PIP_CONSTRAINT": str(constraints),
-        "UV_CONSTRAINT": str(constraints),
-    }
-    python = toolbox.environment(LOCKS / "installers.txt")
-    shown = run(python, "-m", *runner, wheel, "kubectl-numa", "demo", folder=tmp_path, environ=environ)
-    assert "denied" in shown
+    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    run(python, "-m", "pip", "install", "--quiet", "--requirement", order.locks / "installers.txt")
+    limits = dict.fromkeys(("PIP_CONSTRAINT", "UV_CONSTRAINT"), str(constraints))
+    environ = os.environ | {"HOME": str(tmp_path), "PYTHONPATH": ""} | limits
+    words = ("-m", *runner.split(), str(order.wheel), "kubectl-numa", "demo")
+    assert "denied" in run(python, *words, folder=tmp_path, environ=environ)
 
 
-def test_modules_run_by_their_installed_names(installed: Installed) -> None:
-    for name in ("webhook", "scorer", "controller", "agent"):
-        assert installed.run("python", "-m", f"numalign.{name}", "--version").startswith(f"numalign-{name} ")
-
-
-def test_the_agent_becomes_its_daemon(installed: Installed, tmp_path: Path) -> None:
+def test_agent_starts_its_daemon(installed: Installed, tmp_path: Path) -> None:
     """The first stage replaces itself by a module that it names."""
-    agent = subprocess.Popen(  # noqa: S603  a program of the release
-        [
-            installed.program("numalign-agent"),
-            "--node-name=a",
-            f"--output={tmp_path / 'report'}",
-            "--metrics-port=0",
-        ],
+    report = f"--output={tmp_path / 'report'}"
+    with subprocess.Popen(  # noqa: S603  a program of the release
+        [installed.program("numalign-agent"), "--node-name=a", report, "--metrics-port=0"],
         stderr=subprocess.PIPE,
         text=True,
         env={},
-    )
-    assert agent.stderr
-    try:
-        assert '"event":"server.listening"' in agent.stderr.readline()
-    finally:
-        agent.terminate()
-        agent.communicate()
+    ) as agent:
+        assert agent.stderr
+        try:
+            assert '"event":"server.listening"' in agent.stderr.readline()
+        finally:
+            agent.terminate()
 
 
-def test_the_lock_has_every_dependency_and_nothing_conflicts(installed: Installed, wheel: Path) -> None:
+def test_lock_has_every_dependency(installed: Installed) -> None:
     run(installed.program("python"), "-m", "pip", "check", environ={})
-    with zipfile.ZipFile(wheel) as archive:
-        metadata = Parser().parsestr(
-            archive.read(f"numalign-{PROJECT['version']}.dist-info/METADATA").decode()
-        )
-    assert metadata["Version"] == PROJECT["version"]
-    assert len(metadata.get_all("Requires-Dist", [])) >= len(PROJECT["dependencies"])
+
+
+def test_wheel_of_other_bytes_is_not_installed(order: Order, tmp_path: Path) -> None:
+    (tmp_path / order.wheel.name).write_bytes(order.wheel.read_bytes() + b"\0")
+    (tmp_path / "lock.txt").write_text(order.pinned_wheel())
+    # Into a folder of its own: pip would take a file in the download folder for one of its own.
+    download = (sys.executable, "-m", "pip", "download", "--no-deps", "--dest", tmp_path / "downloaded")
+    with pytest.raises(AssertionError, match="DO NOT MATCH THE HASHES"):
+        run(*download, "--require-hashes", "-r", "lock.txt", folder=tmp_path)
+
+
+def test_source_distribution_builds_the_same_wheel(order: Order, tmp_path: Path) -> None:
+    run("tar", "-xzf", order.into / f"numalign-{VERSION}.tar.gz", "-C", tmp_path)
+    rebuilt = distributions.build("wheel", tmp_path / f"numalign-{VERSION}", tmp_path / "wheel")
+    assert sha256(rebuilt) == sha256(order.wheel)

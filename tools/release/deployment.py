@@ -1,0 +1,46 @@
+"""The chart for `helm install`, and the manifests for `kubectl apply -f`."""
+
+import asyncio
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from tools.clusters.helm import build
+from tools.release.order import Order, run
+
+_FIRST = ("Namespace", "CustomResourceDefinition", "ResourceQuota", "PriorityClass", "ServiceAccount")
+"""Kinds that other objects depend on, in the order in which they are created."""
+
+
+def helm() -> Path:
+    """Return the helm on PATH, or else one that is built with Go."""
+    on_path = shutil.which("helm")
+    return Path(on_path) if on_path else asyncio.run(build.find())[0]
+
+
+def make_chart(order: Order) -> None:
+    """Package the chart."""
+    run(helm(), "package", order.tree / "deploy" / "chart", "--destination", order.into)
+
+
+def make_manifests(order: Order) -> None:
+    """Write one file for each kustomization of deploy/manifests."""
+    root = order.tree / "deploy" / "manifests"
+    for file in sorted(root.rglob("kustomization.yaml")):
+        name = "-".join(("numalign", *file.parent.relative_to(root).parts))
+        (order.into / f"{name}.yaml").write_text("---\n".join(sorted(_documents(file), key=_rank)))
+
+
+def _documents(kustomization: Path) -> Iterator[str]:
+    """Yield the text of every object that a kustomization lists."""
+    for name in yaml.safe_load(kustomization.read_text())["resources"]:
+        text = (kustomization.parent / name).read_text()
+        yield from filter(yaml.safe_load, re.split(r"^---\s*\n", text, flags=re.MULTILINE))
+
+
+def _rank(document: str) -> int:
+    kind = yaml.safe_load(document)["kind"]
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
