@@ -7,12 +7,11 @@ PROGRAMS := $(VENV)/.programs
 TESTS := $(VENV)/.tests
 READY := $(VENV)/.ready
 
-.PHONY: all ready demo serve test test-latest test-oldest laws check lock sim soak clean
-.PHONY: agreement agreement-check never oracle oracle-test fuzz-kubelet
-.PHONY: e2e e2e-clean-root e2e-versions e2e-kubelets e2e-workloads e2e-ecosystem attack browser-test deploy-test release release-test
-.PHONY: bench bench-e2e simulate kep-6007 map-screenshots
-.PHONY: protos manifests dashboard reference docs docs-linkcheck
-all: check test
+.PHONY: help ready demo serve check test laws attack e2e e2e-kubelets e2e-workloads e2e-ecosystem e2e-image \
+	browser-test deploy-test release release-test docs lock sim bench
+
+help:
+	@sed -nE 's/^([a-z0-9-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 INSTALL := -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 SUPPORTED := import sys; v = sys.version_info; \
@@ -38,42 +37,71 @@ $(READY): pyproject.toml $(PROGRAMS) requirements/dev.txt
 	@$(BIN)/python $(INSTALL) --requirement requirements/dev.txt
 	@touch $@
 
-# Only set up the environment; .venv/bin then contains kubectl-numa and the other programs.
-ready: $(PROGRAMS)
+ready: $(PROGRAMS) ## set up .venv with kubectl-numa and the other programs
 
-demo: $(PROGRAMS)
+demo: $(PROGRAMS) ## run a webhook and send it pods
 	$(BIN)/kubectl-numa demo
 
-serve: $(PROGRAMS)
+serve: $(PROGRAMS) ## show the map of the demo until Ctrl-C
 	$(BIN)/kubectl-numa demo --serve
 
-# Run the tests on all processors; laws on a sample of inputs, or on more of them with PROFILE=full
-# (tests/worlds/thoroughness.py). Python caches compiled modules, whatever the environment sets: this halves the start.
-# No test needs the machine's certificate authorities, and each TLS context would load them all.
-# One process more than processors, for some tests wait.
+check: $(READY) ## lint, types, import layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Python caches compiled modules, whatever the environment sets: this halves the start. No test needs the machine's
+# certificate authorities, and each TLS context would load them all. One process more than processors, for some tests wait.
 PROFILE ?= sample
-PYTEST = SSL_CERT_FILE=/dev/null SSL_CERT_DIR=/dev/null PYTHONDONTWRITEBYTECODE= \
-	$(1)/bin/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal --hypothesis-profile=$(PROFILE)
-test: $(TESTS)
-	$(call PYTEST,$(VENV))
+test: $(TESTS) ## tests that need only Python; PROFILE=full for more inputs, tools, documents
+	SSL_CERT_FILE=/dev/null SSL_CERT_DIR=/dev/null PYTHONDONTWRITEBYTECODE= \
+		$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal --hypothesis-profile=$(PROFILE)
 
-# Run the tests with the newest versions of everything, and with the oldest that pyproject.toml allows: in a new
-# environment without the lock each time.
-test-latest: build/uv
-	build/uv/bin/uv venv --quiet --clear --python $(PYTHON) build/latest
-	build/uv/bin/uv pip install --quiet --python build/latest --upgrade --exclude-newer 9999-01-01 \
-		--group test --editable ".[tracing]"
-	$(call PYTEST,build/latest)
+# Comparing webhook, scorer and kubectl numa on 12,000 clusters takes about ten minutes: make laws LAWS="-k one_answer"
+laws: $(READY) ## laws on thousands of new random inputs; LAWS="-k ledger"
+	$(BIN)/python -m pytest tests/laws tests/kubelet/recordings/test_cache_on_recordings.py \
+		--hypothesis-profile=thorough --timeout 3600 $(LAWS)
 
-test-oldest: build/uv
-	build/uv/bin/uv venv --quiet --clear --python $(PYTHON) build/oldest
-	build/uv/bin/uv pip install --quiet --python build/oldest --resolution lowest-direct \
-		--group test --editable ".[tracing]"
-	$(call PYTEST,build/oldest)
+SYSTEM = $(BIN)/python -m pytest --override-ini addopts=--import-mode=importlib -v
 
-# Resolve all dependencies, and write requirements/: make lock [AS_OF=2026-11-28]
-# to ignore later releases of Python packages.
-lock: build/uv
+attack: $(READY) ## attacks on the running programs; ATTACK="-k records"
+	$(SYSTEM) tests/system/attack --timeout 120 -s $(ATTACK)
+
+e2e: $(READY) ## real API server and scheduler; needs Go or KUBEBUILDER_ASSETS
+	$(SYSTEM) tests/system/e2e --timeout 300 $(E2E)
+
+E2E_KUBELETS ?= -k "not v1.36.3"
+e2e-kubelets: $(READY) ## real kubelets with agents; needs Go and root; E2E_KUBELETS="-k v1.36"
+	$(SYSTEM) tests/kubelet/machines tests/kubelet/real -m "kubelets or not kubelets" --timeout 900 $(E2E_KUBELETS)
+
+e2e-workloads: $(READY) ## Deployments, Jobs and JobSets on real kubelets; needs Go and root
+	$(SYSTEM) tests/system/workloads -m workloads --timeout 300
+
+e2e-ecosystem: $(READY) ## Kueue, Karpenter, KubeRay, Trainer, descheduler; needs Go and root; ECOSYSTEM="-k kueue"
+	$(SYSTEM) tests/system/ecosystem -m ecosystem --timeout 300 $(ECOSYSTEM)
+
+e2e-image: $(READY) ## build the images, run them and the chart; needs Go, root, containerd, buildah
+	$(SYSTEM) tests/system/images -m images --timeout 1800
+
+browser-test: $(READY) ## the map in Chromium, on PATH or named by CHROMIUM
+	$(SYSTEM) tests/system/browser -m browser --timeout 120
+
+deploy-test: $(READY) ## the chart with helm, alerts with promtool; needs Go, or HELM and PROMTOOL
+	$(BIN)/python -m pytest tests/unit/deploy -m packaging
+
+release: $(READY) ## make the files of a release in dist; RELEASE_URL=URL, RELEASE="--only chart"
+	$(BIN)/python -m tools.release $(RELEASE)
+
+release-test: $(READY) ## make, install and run the files of a release; needs package registries
+	$(BIN)/python -m pytest tests/unit/tools/release -m release --timeout 900
+
+SPHINX = $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --doctree-dir build/doctrees
+docs: $(READY) ## the website in build/site; broken links are errors
+	$(SPHINX) --builder html docs build/site
+	@echo "build/site/index.html"
+
+lock: build/uv ## resolve all dependencies again; AS_OF=2026-11-28 ignores later releases
 	$(PYTHON) -m tools.release.locks --uv $(CURDIR)/build/uv/bin/uv $(if $(AS_OF),--as-of $(AS_OF))
 
 build/uv: requirements/installers.txt
@@ -81,168 +109,8 @@ build/uv: requirements/installers.txt
 	$@/bin/python $(INSTALL) --requirement $<
 	@touch $@
 
-# Check laws on new random inputs: make laws [LAWS="-k ledger"]. Comparing webhook, scorer and kubectl numa on 12,000
-# clusters takes about ten minutes: make laws LAWS="-k one_answer"
-laws: $(READY)
-	$(BIN)/python -m pytest tests/laws tests/kubelet/recordings/test_cache_on_recordings.py \
-		--hypothesis-profile=thorough --timeout 3600 $(LAWS)
-
-check: $(READY)
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-
-# Generate the stubs of the kubelet's pod resources API from agent/podresources.proto.
-protos: $(READY)
-	$(BIN)/python -m grpc_tools.protoc --proto_path agent --python_out agent --pyi_out agent agent/podresources.proto
-
-# Measure how often the rules agree with the kubelet, on all recordings at all levels: docs/measurements/agreement.md.
-agreement: $(READY)
-	$(BIN)/python -m tools.generate.agreement_page
-
-agreement-check: $(READY)
-	$(BIN)/python -m tools.generate.agreement_page --check
-
-# Measure how many pods that fit in no state of a node are refused for ever: docs/measurements/never.md.
-never: $(READY)
-	$(BIN)/python -m tools.generate.never_page
-
-# Record scenarios with the kubelet's own managers: make oracle VERSION=v1.37.2 [SEED=1]. The first use of each version
-# needs Go; later ones use the cache.
-VERSION ?= v1.34.4
-oracle: $(READY)
-	$(BIN)/python -m tools.generate.recordings.record --version $(VERSION) $(if $(SEED),--seed $(SEED))
-
-# Record new scenarios, and compare them at once.
-oracle-test: $(READY)
-	$(BIN)/python -m pytest tests/kubelet/oracle -m oracle -v
-
-# Test agents next to real kubelets on invented machines; needs root, mount namespaces, and Go the first time:
-# make e2e-kubelets [E2E_KUBELETS="-k v1.37"]
-BETWEEN := v1.36.3
-E2E_KUBELETS ?= -k "not $(BETWEEN)"
-e2e-kubelets: $(READY)
-	$(BIN)/python -m pytest tests/kubelet/machines tests/kubelet/real --override-ini addopts=--import-mode=importlib \
-		-m "kubelets or not kubelets" --timeout 900 -v $(E2E_KUBELETS)
-
-# Test Deployments, Jobs, StatefulSets and JobSets on real kubelets, with the real scheduler and controllers: rejected
-# pods, gates and healing; needs the same as e2e-kubelets.
-e2e-workloads: $(READY)
-	$(BIN)/python -m pytest tests/system/workloads --override-ini addopts=--import-mode=importlib \
-		-m workloads --timeout 300 -v
-
-# Test Kueue, Karpenter, KubeRay, Kubeflow Trainer and the descheduler beside numalign, with real kubelets, the real
-# scheduler and controllers; needs the same as e2e-kubelets: make e2e-ecosystem [ECOSYSTEM="-k kueue"]
-e2e-ecosystem: $(READY)
-	$(BIN)/python -m pytest tests/system/ecosystem --override-ini addopts=--import-mode=importlib \
-		-m ecosystem --timeout 300 -v $(ECOSYSTEM)
-
-# Build the images, run them under runc, and install them with the chart on a node that runs containers; needs root, Go
-# the first time, and buildah, containerd, mmdebstrap, runc, network plugins and umoci from the distribution.
-e2e-image: $(READY)
-	$(BIN)/python -m pytest tests/system/images --override-ini addopts=--import-mode=importlib \
-		-m images --timeout 1800 -v
-
-# Test README's two commands, the tutorial and the wheel in a clean Debian 12 and 13; needs root, mmdebstrap, Go and
-# kubectl, and takes half an hour: make e2e-clean-root [ROOTS="-k bookworm"]
-e2e-clean-root: $(READY)
-	$(BIN)/python -m pytest tests/system/clean_root --override-ini addopts=--import-mode=importlib \
-		-m clean_root -v $(ROOTS)
-
-# Search for disagreements with the kubelet: make fuzz-kubelet MINUTES=5 [SEED=1]
-MINUTES ?= 5
-fuzz-kubelet: $(READY)
-	$(BIN)/python -m tools.generate.recordings.search --minutes $(MINUTES) --version $(VERSION) $(if $(SEED),--seed $(SEED))
-
-# Test the map's pages in a real Chromium, on PATH or named by CHROMIUM.
-browser-test: $(READY)
-	$(BIN)/python -m pytest tests/system/browser --override-ini addopts=--import-mode=importlib -m browser --timeout 120 -v
-
-# Build the documentation site in build/site; warnings, such as broken links, are errors.
-SPHINX = $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --doctree-dir build/doctrees
-docs: $(READY)
-	$(SPHINX) --builder html docs build/site
-	@echo "build/site/index.html"
-
-# Check external links; needs a network.
-docs-linkcheck: $(READY)
-	$(SPHINX) --builder linkcheck docs build/linkcheck
-
-# Update the screenshots and figures of docs/how-to/map.md, with the same Chromium.
-map-screenshots: $(READY)
-	$(BIN)/python -m tools.generate.map_pages
-
-# Test the chart, its alerts and the steps of the image; needs Go the first time, for helm and promtool. HELM and
-# PROMTOOL name existing ones.
-deploy-test: $(READY)
-	$(BIN)/python -m pytest tests/unit/deploy -m packaging
-
-# Make the release of a commit in dist; needs the package registries, and Go the first time, for helm. RELEASE_URL is
-# the URL of the published files: make release [RELEASE="--only chart"]
-release: $(READY)
-	$(BIN)/python -m tools.release $(RELEASE)
-
-# Make and install a release in tests; needs the package registries.
-release-test: $(READY)
-	$(BIN)/python -m pytest tests/unit/tools/release -m release --timeout 900
-
-# Generate deploy/manifests from deploy/chart.
-manifests: $(READY)
-	$(BIN)/python -m tools.generate.manifests
-
-# Generate the pages of docs/reference that come from the sources: flags, commands, values.
-reference: $(READY)
-	$(BIN)/python -m tools.generate.reference.write
-
-# Generate the dashboard of the chart from the table of its panels.
-dashboard: $(READY)
-	$(BIN)/python -m tools.generate.dashboard
-
-# Test with a real kube-apiserver and etcd; needs Go the first time, or KUBEBUILDER_ASSETS.
-e2e: $(READY)
-	$(BIN)/python -m pytest tests/system/e2e --override-ini addopts=--import-mode=importlib --timeout 300 -v
-
-# Test with the supported versions of Kubernetes before the newest: docs/reference/versions.md.
-VERSIONS := v1.32.5 v1.34.4 $(BETWEEN)
-ADMISSION := tests/system/e2e/test_admission.py tests/system/e2e/test_controllers.py tests/system/e2e/scheduling tests/system/e2e/installed
-e2e-versions: $(READY)
-	for version in $(VERSIONS); do $(BIN)/python -m pytest $(ADMISSION) --override-ini addopts=--import-mode=importlib \
-		--timeout 300 --kubernetes $$version -v || exit; done
-	$(BIN)/python -m tools.clusters.kubelets.build --version $(BETWEEN)
-	$(MAKE) e2e-kubelets E2E_KUBELETS="-k $(BETWEEN)"
-
-# Attack the running programs over the network and as a tenant, next to honest callers: make attack [ATTACK="-k records"]
-attack: $(READY)
-	$(BIN)/python -m pytest tests/system/attack --override-ini addopts=--import-mode=importlib --timeout 120 -v -s $(ATTACK)
-
-# Send new pods to webhook and scorer without pause, and measure their memory:
-# make soak MINUTES=60 [REVIEWS=1000000] [SOAK="--json FILE"]
-soak: $(READY)
-	$(BIN)/python -m tools.bench.soak --minutes $(MINUTES) $(if $(REVIEWS),--reviews $(REVIEWS)) $(SOAK)
-
-# Run twenty nodes with the kubelets' real managers, on a control plane of their own, until Ctrl-C; needs Go the first
-# time. With KUBELETS=real, the whole kubelets are real, and need root.
-sim: $(TESTS)
+sim: $(TESTS) ## a cluster of twenty simulated nodes until Ctrl-C; KUBELETS=real needs root; needs Go
 	$(BIN)/python -m tools.clusters.sim $(if $(KUBELETS),--kubelets $(KUBELETS)) $(SIM)
 
-# Compare how pods fare with the stock scheduler, the webhook and the scorer: docs/measurements/bench-e2e.md. Needs Go
-# the first time.
-bench-e2e: $(READY)
-	$(BIN)/python -m tools.bench.e2e $(BENCH_E2E)
-
-# Measure speed and memory, and write docs/measurements/speed.md and its charts: make bench [BENCH="--only columns"]
-bench: $(READY)
+bench: $(READY) ## measure speed and memory, and write docs/measurements/speed.md; BENCH="--only columns"
 	$(BIN)/python -m tools.bench --markdown docs/measurements/speed.md $(BENCH)
-
-# Replay a trace under several strategies, and write docs/measurements/simulate.md: make simulate [TRACE=FOLDER]
-simulate: $(READY)
-	$(BIN)/python -m tools.bench.replays --markdown docs/measurements/simulate.md $(if $(TRACE),--trace $(TRACE)) $(SIMULATE)
-
-# Replay a part of the trace with kubelets that choose zones by what is allocated, and write
-# docs/measurements/kep-6007.md: make kep-6007 [KEP_6007="--seeds 10"]
-kep-6007: $(READY)
-	$(BIN)/python -m tools.bench.kep_6007 --markdown docs/measurements/kep-6007.md $(KEP_6007)
-
-clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -94,7 +94,7 @@ ORACLE = AskedFor(
     "oracle",
     "the kubelet's own managers",
     of="the kubelet's own managers",
-    command="make oracle-test",
+    command="python -m pytest tests/kubelet/oracle -m oracle",
     skipped="THE KUBELET'S OWN MANAGERS WERE NOT ASKED",
 )
 WORKLOADS = AskedFor(
@@ -136,7 +136,7 @@ CLEAN_ROOT = AskedFor(
     "clean_root",
     "root, mmdebstrap, Go, kubectl and package registries",
     of="what a new user types in a clean Debian",
-    command="make e2e-clean-root",
+    command="python -m pytest tests/system/clean_root -m clean_root -o addopts=",
     skipped="NOTHING WAS TRIED IN A CLEAN DEBIAN",
 )
 FULL = AskedFor(

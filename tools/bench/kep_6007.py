@@ -1,8 +1,8 @@
 """
 Replay the openb trace with kubelets that choose between equally good zones as KEP-6007 proposes.
 
-`make kep-6007` writes docs/measurements/kep-6007.md with its charts, and next to it kep-6007.json with all
-figures, from which the page is generated. It takes some minutes of one processor.
+`--markdown docs/measurements/kep-6007.md` writes the page with its charts, and next to it kep-6007.json with
+all figures, from which the page is generated. It takes some minutes of one processor.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """
 Replay the openb trace: without zones, to check published figures, and with zones, to compare strategies.
 
-`make simulate` writes docs/measurements/simulate.md with its charts, and next to it simulate.json with all
-figures, from which the page is generated.
+`--markdown docs/measurements/simulate.md` writes the page with its charts, and next to it simulate.json with
+all figures, from which the page is generated.
 By default, the trace is the bundled tables of shapes. With `--trace`, it is the published lists in a folder.
 """
 

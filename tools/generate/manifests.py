@@ -1,6 +1,6 @@
 """Writes the plain manifests, because two descriptions of one installation would drift apart.
 
-`python -m tools.generate.manifests` writes deploy/manifests anew: what helm makes of deploy/chart with the
+`python -m tools.generate manifests` writes deploy/manifests anew: what helm makes of deploy/chart with the
 values that stand there, without what only helm needs, and with the namespace that helm would make itself.
 What the values leave out (the scorer, a scheduler that asks it, the agent) comes into a folder of its own
 each, and so does what older clusters do not know.
@@ -8,7 +8,6 @@ each, and so does what older clusters do not know.
 
 import asyncio
 import re
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -20,7 +19,6 @@ import yaml
 
 from numalign.runtime import settings
 from numalign.runtime.process_settings import ProcessSettings
-from tools.clusters.gotools import UnavailableError
 from tools.clusters.helm import build
 
 S = TypeVar("S", bound=ProcessSettings)
@@ -35,7 +33,7 @@ AGENT_NAMESPACE = "numalign-agent"
 TOPOLOGIES = "topology.node.k8s.io/v1alpha2"
 KUBERNETES = "v1.34.4"
 """The cluster that is assumed where nobody names one; the plain manifests have its scheduler."""
-COMMAND = "python -m tools.generate.manifests"
+COMMAND = "python -m tools.generate manifests"
 
 PARTS = ("scorer", "scheduler", "agent")
 """What is installed only where it is wanted: a value that enables it, and a folder."""
@@ -243,23 +241,7 @@ def written(folder: Path = MANIFESTS) -> dict[str, str]:
     return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*.yaml")}
 
 
-def write(wanted: Mapping[str, str], folder: Path) -> None:
-    """Brings a folder up to date; what the chart no longer makes is deleted."""
-    for name in written(folder).keys() - wanted.keys():
-        (folder / name).unlink()
-    for name, text in wanted.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-
-
-async def made_now() -> dict[str, str]:
-    """The plain manifests, with helm from wherever it can be had."""
-    [program] = await build.find()
-    return await manifests(program)
-
-
-if __name__ == "__main__":
-    try:
-        write(asyncio.run(made_now()), MANIFESTS)
-    except UnavailableError as error:
-        sys.exit(str(error))
+def files() -> dict[Path, str]:
+    """Return the plain manifests by their paths, rendered with helm from wherever it is found."""
+    [program] = asyncio.run(build.find())
+    return {MANIFESTS / name: text for name, text in asyncio.run(manifests(program)).items()}

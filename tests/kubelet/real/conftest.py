@@ -12,7 +12,7 @@ from tools.clusters.kubelets import build as kubelets
 
 VERSIONS = (*kubelets.versions(),)
 BETWEEN = "v1.36.3"
-"""Tested by `make e2e-versions`, not with every change."""
+"""Tested by `make e2e-kubelets E2E_KUBELETS="-k v1.36"`, not with every change."""
 
 
 @pytest.hookimpl(tryfirst=True)

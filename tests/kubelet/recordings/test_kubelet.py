@@ -36,7 +36,7 @@ EVERY = 1 if FULL else 5
 """Of the recordings, one scenario in so many; among them are those whose verdicts only the machine tells."""
 
 EVERY_OF_A_VERSION = 4 if FULL else 12
-"""The same for the recordings of each version; `make agreement-check` takes all of both."""
+"""The same for the recordings of each version; `python -m tools.generate agreement` takes all of both."""
 
 # The first test to ask replays the recordings.
 pytestmark = pytest.mark.timeout(300)

@@ -1,4 +1,4 @@
-"""Stubs are what `make protos` writes."""
+"""Stubs are what `python -m grpc_tools.protoc` writes."""
 
 import subprocess
 import sys
@@ -13,6 +13,6 @@ AGENT = Path(__file__).parents[3] / "agent"
 def test_the_stubs_are_those_of_the_messages(tmp_path: Path, name: str) -> None:
     protoc = [sys.executable, "-m", "grpc_tools.protoc", "--proto_path", str(AGENT)]
     outputs = ["--python_out", str(tmp_path), "--pyi_out", str(tmp_path), str(AGENT / "podresources.proto")]
-    subprocess.run([*protoc, *outputs], check=True)  # noqa: S603  what `make protos` runs
+    subprocess.run([*protoc, *outputs], check=True)  # noqa: S603  what `python -m grpc_tools.protoc` runs
 
     assert (tmp_path / name).read_bytes() == (AGENT / name).read_bytes()

@@ -10,7 +10,7 @@ from numalign.map import http, signing_in
 from numalign.runtime import health
 from scorer.handlers import HANDLERS
 from tools.clusters import shipped
-from tools.generate.reference.write import FOLDER
+from tools.generate.reference.pages import FOLDER
 
 PAGE = (FOLDER / "http-api.md").read_text(encoding="utf-8")
 INSIDE = {"/tiles", "/static/{name}", signing_in.LOGIN, signing_in.LOGOUT}

@@ -7,7 +7,7 @@ from itertools import chain
 from numalign.kube.decode import kubelet_reports
 from numalign.model import intent
 from tests.worlds.syntax import parsed, walked
-from tools.generate.reference.write import FOLDER
+from tools.generate.reference.pages import FOLDER
 
 ROOT = FOLDER.parents[1]
 KEY, REASON = re.compile(r"numalign\.io/[a-z-]+"), re.compile(r"NUMA[A-Z][a-z]\w+")

@@ -12,12 +12,12 @@ from numalign.runtime import settings
 from tools.generate.reference import commands_page, values_page
 from tools.generate.reference.commands_page import kubectl_numa_page
 from tools.generate.reference.flags_page import PROGRAMS, page
-from tools.generate.reference.write import FOLDER, PAGES
+from tools.generate.reference.pages import FOLDER, PAGES
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_as_it_would_be_written_now(name: str) -> None:
-    assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), "make reference"
+    assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), "python -m tools.generate reference"
 
 
 def test_every_flag_of_every_program_is_there() -> None:

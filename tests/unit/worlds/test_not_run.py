@@ -55,8 +55,8 @@ def test_every_reason_has_a_row() -> None:
 
 
 def test_unselected_tests_have_a_row_with_their_command() -> None:
-    assert [*not_run.left_out({"oracle": 14, "release": 0})] == [
-        ("14", "the kubelet's own managers", "needs the kubelet's own managers", "make oracle-test")
+    assert [*not_run.left_out({"browser": 14, "release": 0})] == [
+        ("14", "the map in a real browser", f"needs {asked_for.BROWSER.needs}", "make browser-test")
     ]
 
 

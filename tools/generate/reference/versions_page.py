@@ -7,8 +7,8 @@ HEAD = """# Differences between versions of the kubelet
 
 What kubelets of Kubernetes 1.32 to 1.37, and of the pre-release 1.38.0-beta.0, do differently from the minor
 version before: in verdicts, affinities or CPU IDs. Each change comes with its pull request and a smallest
-case that shows it: a node, and a pod that arrives there. The results are predictions, and `make oracle-test`
-compares each with the managers of these kubelets. 1.38 may still change.
+case that shows it: a node, and a pod that arrives there. The results are predictions, and the tests of
+`tests/kubelet/oracle` compare each with the managers of these kubelets. 1.38 may still change.
 
 `kubectl numa versions` prints this list. In its JSON, `case` has the lines for `kubectl numa replay`:
 

@@ -1,6 +1,5 @@
-"""Writes the generated pages of docs/reference: `python -m tools.generate.reference.write`."""
+"""The generated pages of docs/reference: `python -m tools.generate reference`."""
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -19,12 +18,6 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
 )
 
 
-def main() -> None:
-    """Write every page anew."""
-    for name, page in PAGES.items():
-        (FOLDER / name).write_text(page(), encoding="utf-8")
-        sys.stdout.write(f"docs/reference/{name}\n")
-
-
-if __name__ == "__main__":
-    main()
+def files() -> dict[Path, str]:
+    """Return all pages by their paths."""
+    return {FOLDER / name: page() for name, page in PAGES.items()}
