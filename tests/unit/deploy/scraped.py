@@ -60,13 +60,13 @@ def _renamed(labels: Series) -> Series:
 
 async def _texts(folder: Path) -> AsyncIterator[str]:
     async with programs.site(folder / "site") as here:
-        for program in await _asked(here):
+        for program in await _programs(here):
             yield await program.metrics()
     async with _agent(folder) as text:
         yield text
 
 
-async def _asked(here: Site) -> list[Running]:
+async def _programs(here: Site) -> list[Running]:
     """The webhook, the scorer and the controller, after a review and the calls of a scheduler."""
     nodes = [each for each in objects.nodes(2) if each["kind"] != "Namespace"]
     api = await here.api_server([*nodes, *_misaligned()])

@@ -29,27 +29,25 @@ async def rules(helm: Path, values: str = ALL, *arguments: str) -> dict[str, Obj
     return {each["alert"]: each for each in group["rules"]}
 
 
-async def test_promtool_finds_nothing_to_complain_of(helm: Path, promtool: Path, tmp_path: Path) -> None:
+async def test_promtool_accepts_the_rules(helm: Path, promtool: Path, tmp_path: Path) -> None:
     file = tmp_path / "rules.json"
     file.write_text(json.dumps({"groups": [{"name": "a", "rules": [*(await rules(helm)).values()]}]}))
-    said = await run(promtool, "check", "rules", "--lint=all", "--lint-fatal", file)
-    assert f"SUCCESS: {len(TABLE)} rules found" in said
+    output = await run(promtool, "check", "rules", "--lint=all", "--lint-fatal", file)
+    assert f"SUCCESS: {len(TABLE)} rules found" in output
 
 
 @pytest.mark.parametrize("name", [each["alert"] for each in TABLE])
-async def test_an_alert_is_given_when_it_should_be_and_not_otherwise(
-    helm: Path, promtool: Path, tmp_path: Path, name: str
-) -> None:
+async def test_alert_fires_only_in_its_case(helm: Path, promtool: Path, tmp_path: Path, name: str) -> None:
     case, rule = CASES[name], (await rules(helm))[name]
     (tmp_path / "rules.json").write_text(json.dumps({"groups": [{"name": "a", "rules": [rule]}]}))
     file = tmp_path / "tests.json"
-    told = {"exp_labels": {**rule["labels"], **case.labels}, "exp_annotations": told_texts(rule, case)}
-    tests = [tried(name, case, case.firing, [told]), tried(name, case, case.silent, [])]
+    alert = {"exp_labels": {**rule["labels"], **case.labels}, "exp_annotations": annotations(rule, case)}
+    tests = [unit_test(name, case, case.firing, [alert]), unit_test(name, case, case.silent, [])]
     file.write_text(json.dumps({"rule_files": ["rules.json"], "evaluation_interval": "1m", "tests": tests}))
     assert "SUCCESS" in await run(promtool, "test", "rules", file)
 
 
-def tried(name: str, case: AlertCase, series: Values, alerts: list[Object]) -> Object:
+def unit_test(name: str, case: AlertCase, series: Values, alerts: list[Object]) -> Object:
     """A unit test of promtool: what is given of an alert when these series were scraped."""
     return {
         "interval": "1m",
@@ -58,7 +56,7 @@ def tried(name: str, case: AlertCase, series: Values, alerts: list[Object]) -> O
     }
 
 
-def told_texts(rule: Object, case: AlertCase) -> dict[str, str]:
+def annotations(rule: Object, case: AlertCase) -> dict[str, str]:
     """The annotations as they come out: with the labels and the value of the case in them."""
 
     def word(place: re.Match[str]) -> str:
@@ -68,11 +66,11 @@ def told_texts(rule: Object, case: AlertCase) -> dict[str, str]:
     return {key: pattern.sub(word, text) for key, text in rule["annotations"].items()}
 
 
-def test_every_alert_is_tried_and_nothing_else_is() -> None:
+def test_every_alert_is_unit_test_and_nothing_else_is() -> None:
     assert [*CASES] == [each["alert"] for each in TABLE]
 
 
-async def test_a_broken_expression_is_noticed(helm: Path, promtool: Path, tmp_path: Path) -> None:
+async def test_promtool_refuses_a_broken_expression(helm: Path, promtool: Path, tmp_path: Path) -> None:
     """What these tests lean on: promtool says no."""
     rule = {**(await rules(helm))["NumalignSnapshotOld"], "expr": "sum by (a"}
     file = tmp_path / "rules.json"
@@ -81,13 +79,13 @@ async def test_a_broken_expression_is_noticed(helm: Path, promtool: Path, tmp_pa
         await run(promtool, "check", "rules", file)
 
 
-async def test_every_expression_asks_for_what_the_programs_tell(helm: Path, page: Page) -> None:
-    asked = {name: missing(rule["expr"], page) for name, rule in (await rules(helm)).items()}
-    assert asked == {name: [] for name in asked}
+async def test_expressions_use_existing_metrics(helm: Path, page: Page) -> None:
+    lacking = {name: missing(rule["expr"], page) for name, rule in (await rules(helm)).items()}
+    assert lacking == {name: [] for name in lacking}
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "lacking"),
     [
         ("numalign_nonsense", ["numalign_nonsense"]),
         ("numalign_leader{state='a'}", []),
@@ -97,22 +95,22 @@ async def test_every_expression_asks_for_what_the_programs_tell(helm: Path, page
         ('sum by (state, job) (numalign_decisions_total{state=~"never|fits"})', []),
     ],
 )
-async def test_what_no_program_tells_is_noticed(page: Page, expression: str, told: list[str]) -> None:
-    assert missing(expression, page) == told
+async def test_missing_metrics_are_listed(page: Page, expression: str, lacking: list[str]) -> None:
+    assert missing(expression, page) == lacking
 
 
-async def test_there_are_no_alerts_unless_they_are_wanted(helm: Path) -> None:
+async def test_no_alerts_by_default(helm: Path) -> None:
     assert ("PrometheusRule", "numalign") not in await made(helm)
 
 
-async def test_what_is_not_installed_gives_no_alert(helm: Path) -> None:
+async def test_disabled_parts_have_no_alerts(helm: Path) -> None:
     few = await rules(helm, "prometheusRule.enabled=true")
     needed = {each["alert"] for each in TABLE if "needs" in each}
     assert few.keys() == {*CASES} - needed
     assert {each["needs"] for each in TABLE if "needs" in each} == {"scorer", "agent", "gates"}
 
 
-async def test_an_alert_can_be_changed_by_its_name(helm: Path) -> None:
+async def test_values_change_an_alert_by_name(helm: Path) -> None:
     own = "prometheusRule.alerts"
     found = await rules(
         helm,
@@ -130,7 +128,7 @@ async def test_an_alert_can_be_changed_by_its_name(helm: Path) -> None:
     assert {*CASES} - found.keys() == {"NumalignPodsNeverFit"}
 
 
-async def test_labels_and_the_place_of_the_runbooks_are_the_platforms(helm: Path) -> None:
+async def test_values_set_labels_and_runbooks_url(helm: Path) -> None:
     values = "prometheusRule.labels.release=a prometheusRule.alertLabels.team=b"
     installation = await made(helm, f"{ALL} {values} prometheusRule.runbooks=https://example.org/runbooks")
     rule = installation["PrometheusRule", "numalign"]
@@ -156,7 +154,7 @@ async def test_labels_and_the_place_of_the_runbooks_are_the_platforms(helm: Path
         "runbooks=",
     ],
 )
-async def test_what_makes_no_sense_is_refused(helm: Path, value: str) -> None:
+async def test_invalid_alert_values_are_refused(helm: Path, value: str) -> None:
     with pytest.raises(HelmError, match="/prometheusRule/"):
         await made(helm, f"{ALL} prometheusRule.{value}")
 
@@ -173,11 +171,11 @@ def sections() -> dict[str, str]:
     }
 
 
-def test_every_alert_has_its_section_and_every_section_its_alert() -> None:
+def test_every_alert_has_a_runbook() -> None:
     assert [*sections()] == [each["alert"] for each in TABLE]
 
 
-def test_every_section_says_what_it_means_how_to_check_and_what_to_do() -> None:
+def test_runbook_has_meaning_diagnosis_and_mitigation() -> None:
     for name, body in sections().items():
         assert [*bold(body)] == ["Meaning", "Diagnosis", "Mitigation"], name
 
@@ -187,7 +185,7 @@ def bold(text: str) -> Iterator[str]:
     return (found[1] for found in re.finditer(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE))
 
 
-def test_the_table_of_the_runbooks_is_that_of_the_chart() -> None:
+def test_table_of_runbooks_matches_the_chart() -> None:
     rows = [
         [cell.strip(" `") for cell in line.strip("|").split("|")]
         for line in RUNBOOKS.splitlines()
@@ -206,7 +204,7 @@ def cells(alert: Mapping[str, Any]) -> Iterator[str]:
     yield f"{alert['needs']}.enabled" if "needs" in alert else ""
 
 
-def test_events_and_metrics_that_runbooks_name_are_there() -> None:
+def test_runbooks_name_existing_events_and_metrics() -> None:
     documented = "".join(
         (DEPLOY.parent / "docs" / "reference" / name).read_text() for name in ("logs.md", "metrics.md")
     )

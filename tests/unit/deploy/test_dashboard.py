@@ -22,7 +22,7 @@ PANELS: list[Object] = [panel for panel in SHOWN["panels"] if panel["type"] != "
 QUERIES = [(panel["title"], target["expr"]) for panel in PANELS for target in panel["targets"]]
 
 
-def test_the_file_is_what_its_table_says() -> None:
+def test_dashboard_is_generated_from_its_panels() -> None:
     assert FILE.read_text() == text(), f"run {COMMAND}"
 
 
@@ -48,11 +48,11 @@ def lost(written: object, understood: object, where: str = "") -> Iterator[str]:
             yield where
 
 
-def test_grafana_understands_all_of_it() -> None:
+def test_grafana_reads_all_of_the_dashboard() -> None:
     assert [*lost(SHOWN, read_by_grafana(SHOWN))] == []
 
 
-def test_what_grafana_does_not_know_is_noticed() -> None:
+def test_unknown_fields_are_listed() -> None:
     for broken, place in (
         ({**SHOWN, "panles": []}, ".panles"),
         (
@@ -63,7 +63,7 @@ def test_what_grafana_does_not_know_is_noticed() -> None:
         assert place in [*lost(broken, read_by_grafana(broken))]
 
 
-def test_panels_have_numbers_of_their_own_and_do_not_cover_each_other() -> None:
+def test_panels_have_unique_ids_and_do_not_overlap() -> None:
     assert max(Counter(panel["id"] for panel in SHOWN["panels"]).values()) == 1
     cells = Counter(cell for panel in SHOWN["panels"] for cell in covered(**panel["gridPos"]))
     assert max(cells.values()) == 1
@@ -75,13 +75,13 @@ def covered(*, x: int, y: int, w: int, h: int) -> Iterator[tuple[int, int]]:
     return ((column, line) for column in range(x, x + w) for line in range(y, y + h))
 
 
-def test_there_is_a_row_for_each_part() -> None:
+def test_dashboard_has_a_row_for_each_part() -> None:
     rows = [panel["title"] for panel in SHOWN["panels"] if panel["type"] == "row"]
     assert rows == [row.title for row in ROWS]
     assert {"Admission", "Scheduling", "Agents and predictions", "Gates and healing", "Runtime"} <= {*rows}
 
 
-def test_every_panel_explains_itself() -> None:
+def test_every_panel_has_a_description() -> None:
     for panel in PANELS:
         assert panel["description"].endswith("."), panel["title"]
         assert panel["datasource"]["uid"] == "${datasource}"
@@ -89,14 +89,14 @@ def test_every_panel_explains_itself() -> None:
         assert [*dict.fromkeys(refs)] == refs
 
 
-def test_whoever_looks_chooses_data_source_and_namespace() -> None:
+def test_queries_select_the_chosen_namespaces() -> None:
     variables = {each["name"]: each["type"] for each in SHOWN["templating"]["list"]}
     assert variables == {"datasource": "datasource", "namespace": "query"}
     for _, query in QUERIES:
         assert query.count('namespace=~"$namespace"') == len(metrics(query)), query
 
 
-async def test_every_query_is_one_that_prometheus_can_read(promtool: Path, tmp_path: Path) -> None:
+async def test_promtool_accepts_every_query(promtool: Path, tmp_path: Path) -> None:
     file = tmp_path / "rules.json"
     plain = [query.replace("$__rate_interval", "5m") for _, query in QUERIES]
     rules = [{"record": f"query:{at}", "expr": query} for at, query in enumerate(plain)]
@@ -104,12 +104,12 @@ async def test_every_query_is_one_that_prometheus_can_read(promtool: Path, tmp_p
     assert f"SUCCESS: {len(QUERIES)} rules found" in await run(promtool, "check", "rules", file)
 
 
-def test_every_query_asks_for_what_the_programs_tell(page: Page) -> None:
-    asked = {query: [*missing(query, page)] for _, query in QUERIES}
-    assert {query: names for query, names in asked.items() if names} == {}
+def test_queries_use_existing_metrics(page: Page) -> None:
+    lacking = {query: [*missing(query, page)] for _, query in QUERIES}
+    assert {query: names for query, names in lacking.items() if names} == {}
 
 
-async def test_the_chart_brings_it_where_it_is_wanted(helm: Path) -> None:
+async def test_chart_installs_the_dashboard_if_enabled(helm: Path) -> None:
     assert ("ConfigMap", "numalign-dashboard") not in await made(helm)
     values = "dashboard.enabled=true dashboard.annotations.grafana_folder=numa"
     found = (await made(helm, values))["ConfigMap", "numalign-dashboard"]
@@ -118,6 +118,6 @@ async def test_the_chart_brings_it_where_it_is_wanted(helm: Path) -> None:
     assert json.loads(found["data"]["numalign.json"]) == SHOWN
 
 
-async def test_labels_of_the_chart_stay(helm: Path) -> None:
+async def test_labels_of_the_chart_cannot_be_overridden(helm: Path) -> None:
     with pytest.raises(HelmError, match="/dashboard/labels"):
         await made(helm, r"dashboard.enabled=true dashboard.labels.helm\.sh/chart=a")

@@ -21,6 +21,7 @@ from numalign.runtime.clock import utc_now
 from numalign.scheduling import ranking
 from scorer import ranking_file
 from tests.unit.deploy import patched
+from tests.unit.deploy.fields import field
 from tests.unit.docs.guides import Guide, guides, helm_values
 from tools.generate.manifests import (
     CHART,
@@ -33,7 +34,6 @@ from tools.generate.manifests import (
     run,
     template,
 )
-from webhook.settings import WebhookSettings
 
 ROOT = DEPLOY.parent
 VALUES: Mapping[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -68,13 +68,13 @@ def values_examples() -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize(
     ("page", "line"), LINES, ids=[f"{page}-{number}" for number, (page, _) in enumerate(LINES)]
 )
-async def test_the_chart_takes_every_helm_command(helm: Path, page: str, line: str) -> None:
+async def test_chart_takes_every_helm_command(helm: Path, page: str, line: str) -> None:
     assert await template(helm, *helm_values(line)), page
 
 
 @pytest.mark.packaging
 @pytest.mark.timeout(1200)
-async def test_the_chart_takes_every_example_of_values(helm: Path, tmp_path: Path) -> None:
+async def test_chart_takes_every_example_of_values(helm: Path, tmp_path: Path) -> None:
     examples = list(values_examples())
     pages = {"cluster-autoscaler", "cluster-policy", "karpenter", "map", "scheduler"}
     assert {page for page, _ in examples} == pages
@@ -84,7 +84,7 @@ async def test_the_chart_takes_every_example_of_values(helm: Path, tmp_path: Pat
         assert await template(helm, "--values", str(values))
 
 
-def test_every_value_that_is_named_is_one_of_the_chart() -> None:
+def test_named_values_exist_in_the_chart() -> None:
     inline = re.compile(rf"`((?:{'|'.join(VALUES)})\.[\w.]+)")
     named = [
         (guide.name, path)
@@ -111,7 +111,7 @@ def _without_old_names(text: str) -> str:
     return before + section.partition("\n## ")[2]
 
 
-def test_every_folder_that_is_applied_is_there() -> None:
+def test_applied_folders_exist() -> None:
     folders = [
         folder
         for guide in guides()
@@ -129,7 +129,7 @@ LABELS = [
 ]
 
 
-def test_every_label_that_a_namespace_is_given_is_read() -> None:
+def test_labels_of_namespaces_are_read() -> None:
     given = [
         dict(re.findall(r" (numalign\.io/[\w-]+)=(\S+)", line))
         for guide in guides()
@@ -145,14 +145,14 @@ def test_every_label_that_a_namespace_is_given_is_read() -> None:
 # ---- install
 
 
-def test_either_way_of_installing_is_one_command() -> None:
+def test_installation_is_one_command() -> None:
     by_helm, *_ = INSTALL.commands("Install with Helm")
     by_kubectl, _ = INSTALL.commands("Install with kubectl")
     assert by_helm.startswith("helm install numalign deploy/chart --namespace numalign-system")
     assert by_kubectl == "kubectl apply -k deploy/manifests"
 
 
-def test_whoever_installed_it_sees_it_deny_what_is_no_policy() -> None:
+def test_verification_is_denied_for_an_unknown_policy() -> None:
     controller, webhook, denied, *_ = INSTALL.commands("Verify")
     assert controller.endswith("deployment/numalign-controller")
     assert webhook.endswith("deployment/numalign-webhook")
@@ -164,7 +164,7 @@ def test_whoever_installed_it_sees_it_deny_what_is_no_policy() -> None:
         intent.policy(value, where=key)
 
 
-def test_webhooks_are_called_as_the_configurations_call_them() -> None:
+def test_named_webhooks_exist() -> None:
     called = {name for guide in guides() for name in re.findall(r'admission webhook "([\w.-]+)"', guide.text)}
     assert called
     assert called <= {entry["name"] for entry in installed(".").entries}
@@ -176,7 +176,7 @@ def test_webhooks_are_called_as_the_configurations_call_them() -> None:
 @pytest.mark.packaging
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("cloud", ["eks", "gke", "aks"])
-async def test_two_commands_bring_a_scheduler_and_pods_to_it(helm: Path, cloud: str) -> None:
+async def test_cloud_guide_installs_a_scheduler(helm: Path, cloud: str) -> None:
     lines = Guide.read(cloud).commands("Install numalign")
     [install] = [line for line in lines if line.startswith("helm install")]
     [label] = [line for line in lines if line.startswith("kubectl label")]
@@ -196,33 +196,27 @@ async def test_two_commands_bring_a_scheduler_and_pods_to_it(helm: Path, cloud: 
 
 @pytest.mark.packaging
 @pytest.mark.timeout(1200)
-async def test_aks_leaves_the_webhook_configurations_alone(helm: Path) -> None:
-    install, _ = Guide.read("aks").commands("Install numalign")
-    objects = Installation(parsed(await template(helm, *helm_values(install))))
-    annotations = objects["MutatingWebhookConfiguration", "zz-numalign"]["metadata"]["annotations"]
-    assert annotations == {"admissions.enforcer/disabled": "true"}
+@pytest.mark.parametrize(
+    ("guide", "command", "fields"),
+    [
+        ("aks", 0, {("MutatingWebhookConfiguration zz-numalign", "metadata annotations"):
+                    {"admissions.enforcer/disabled": "true"}}),
+        ("eks", -1, {("pod webhook", "hostNetwork"): True}),
+        ("openshift", 0, {(f"{kind} {name}", f"securityContext {key}"): None
+                          for kind in ("pod", "container") for name in ("webhook", "controller")
+                          for key in ("runAsUser", "runAsGroup", "fsGroup")}),
+        ("gates", 0, {("settings webhook", "gates"): True}),
+    ],
+)  # fmt: skip
+async def test_command_of_a_guide_sets_fields(
+    helm: Path, guide: str, command: int, fields: Mapping[tuple[str, str], object]
+) -> None:
+    commands = Guide.read(guide).commands("Steps" if guide == "gates" else "Install numalign")
+    found = Installation(parsed(await template(helm, *helm_values(commands[command]))))
+    assert {(of, path): field(found, of, path) for of, path in fields} == fields
 
 
-@pytest.mark.packaging
-@pytest.mark.timeout(1200)
-async def test_on_eks_the_webhook_can_use_the_network_of_its_host(helm: Path) -> None:
-    *_, upgrade = Guide.read("eks").commands("Install numalign")
-    objects = Installation(parsed(await template(helm, *helm_values(upgrade))))
-    assert objects.pod("numalign-webhook")["hostNetwork"] is True
-
-
-@pytest.mark.packaging
-@pytest.mark.timeout(1200)
-async def test_on_openshift_no_user_is_fixed(helm: Path) -> None:
-    install, *_ = Guide.read("openshift").commands("Install numalign")
-    objects = Installation(parsed(await template(helm, *helm_values(install))))
-    for name in objects.of_pods:
-        fixed = {"runAsUser", "runAsGroup", "fsGroup"}
-        assert fixed.isdisjoint(objects.pod(name)["securityContext"])
-        assert fixed.isdisjoint(objects.container(name)["securityContext"])
-
-
-def test_clouds_are_told_the_ports_and_images_of_the_chart() -> None:
+def test_cloud_guides_name_ports_and_images() -> None:
     for cloud in ("eks", "gke"):
         assert f"port {VALUES['webhook']['port']}" in Guide.read(cloud).text
     assert VALUES["scheduler"]["image"]["repository"].startswith("registry.k8s.io/")
@@ -236,20 +230,20 @@ def test_clouds_are_told_the_ports_and_images_of_the_chart() -> None:
 EXAMPLE = Guide.read("cluster-policy").example("Steps")
 
 
-def test_the_policy_that_is_shown_is_one_that_the_program_reads() -> None:
+def test_example_of_a_policy_is_read() -> None:
     read = policy.parse(yaml.safe_dump(EXAMPLE["policy"]).encode())
     assert read.defaults[0].rules.default is intent.Policy.RESTRICTED
     assert read.exemptions.namespaces == {"playground"}
     assert ("trainer.example.com", "TrainJob") in read.templates
 
 
-def test_kinds_that_the_policy_adds_are_sent_too() -> None:
+def test_kinds_of_the_example_policy_are_sent() -> None:
     assert EXAMPLE.keys() <= VALUES.keys()
     [rule], [added] = EXAMPLE["workloadRules"], EXAMPLE["policy"]["workloads"]
     assert rule["apiGroups"] == [added["group"]]
 
 
-def test_gates_are_turned_off_before_the_controller_stops_lifting_them() -> None:
+def test_gates_are_removed_before_they_are_disabled() -> None:
     gates = Guide.read("gates")
     on, *_, labelled = gates.commands("Steps")
     unlabelled, ungated, off = gates.commands("Turn gates off")
@@ -259,20 +253,12 @@ def test_gates_are_turned_off_before_the_controller_stops_lifting_them() -> None
     assert ungated.startswith("kubectl numa ungate -A")
 
 
-@pytest.mark.packaging
-@pytest.mark.timeout(1200)
-async def test_with_gates_the_webhook_holds_pods(helm: Path) -> None:
-    on, *_ = Guide.read("gates").commands("Steps")
-    gated = Installation(parsed(await template(helm, *helm_values(on))))
-    assert gated.settings("numalign-webhook", WebhookSettings).gates
-
-
-def test_what_may_be_removed_is_told_for_every_word_of_the_label() -> None:
+def test_heal_guide_lists_every_value_of_the_label() -> None:
     table = Guide.read("heal").text.partition("## Before you begin")[0]
     assert set(re.findall(rf"{intent.HEAL}=(\w+)", table)) == {*intent.Heal}
 
 
-def test_the_emergency_switch_deletes_what_is_installed() -> None:
+def test_emergency_switch_deletes_webhooks() -> None:
     switch, _ = Guide.read("enforce").commands("Turn numalign off in an emergency")
     _, _, kinds, name = switch.split()
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
@@ -283,7 +269,7 @@ def test_the_emergency_switch_deletes_what_is_installed() -> None:
 # ---- upgrade
 
 
-def test_every_renamed_value_of_the_chart_is_named() -> None:
+def test_upgrade_guide_lists_renamed_values() -> None:
     checks = (CHART / "templates" / "_checks.tpl").read_text()
     [listed] = re.findall(r'define "numalign.renamed" -}}\n(.*?){{- end', checks, re.DOTALL)
     renamed = {(old, new) for old, new in yaml.safe_load(listed).items() if new}
@@ -300,7 +286,7 @@ def test_every_renamed_value_of_the_chart_is_named() -> None:
 # ---- uninstall
 
 
-def test_uninstalling_takes_back_what_was_applied_and_every_label() -> None:
+def test_uninstalling_removes_folders_and_labels() -> None:
     *parts, guard, deleted, nodes, namespaces = UNINSTALL.commands("Remove what kubectl applied")
     folders = [line.split()[3] for line in parts]
     assert {Path(folder).name for folder in folders} == {"scheduler", "scorer", "agent", "guard"}
@@ -310,7 +296,7 @@ def test_uninstalling_takes_back_what_was_applied_and_every_label() -> None:
     assert namespaces == f"kubectl label namespaces --all {' '.join(f'{label}-' for label in LABELS)}"
 
 
-def test_uninstalling_with_helm_takes_back_the_labels_too() -> None:
+def test_uninstalling_with_helm_removes_labels() -> None:
     *_, nodes, namespaces = UNINSTALL.commands("Remove what kubectl applied")
     by_helm, _, *labels = UNINSTALL.commands("Remove what Helm installed")
     assert by_helm.startswith("helm uninstall numalign --namespace numalign-system")
@@ -320,7 +306,7 @@ def test_uninstalling_with_helm_takes_back_the_labels_too() -> None:
 # ---- the agent
 
 
-def test_agents_are_waited_for_where_they_are() -> None:
+def test_agent_guide_waits_for_the_daemonset() -> None:
     agent = Guide.read("agent")
     enabled, waiting = agent.commands("Install it with Helm")
     assert " --set agent.enabled=true " in enabled
@@ -338,19 +324,19 @@ BIND = yaml.safe_load(patched.configuration("bind"))
 SECOND, ON_HOSTS = "Run a second scheduler", "Use the control plane's scheduler"
 
 
-def test_whoever_waits_for_the_scorer_waits_for_one_that_leads() -> None:
+def test_scheduler_guide_waits_for_the_leader() -> None:
     _, scorer, scheduler, *_ = SCHEDULER_PAGE.commands(SECOND)
     assert "wait --for=jsonpath='{.status.readyReplicas}'=1" in scorer
     assert scorer.endswith("deployment/numalign-scorer")
     assert scheduler.endswith("rollout status deployment/numalign-scheduler")
 
 
-def test_pods_ask_for_the_scheduler_that_is_installed() -> None:
+def test_example_pod_uses_the_installed_scheduler() -> None:
     names = [profile["schedulerName"] for profile in SCHEDULER.scheduler_configuration()["profiles"]]
     assert [SCHEDULER_PAGE.example(SECOND)["spec"]["schedulerName"]] == names
 
 
-def test_the_scorers_certificate_is_for_its_service() -> None:
+def test_certificate_of_the_scorer_names_its_service() -> None:
     issue, generic, upgrade = SCHEDULER_PAGE.commands(ON_HOSTS)[:3]
     assert f"--name {EXTENDER['tlsConfig']['serverName']} " in issue
     service = SCORER["Service", "numalign-scorer"]["metadata"]
@@ -363,7 +349,7 @@ def test_the_scorers_certificate_is_for_its_service() -> None:
     assert f"scorer.tls.secretName={name}" in upgrade
 
 
-def test_what_is_copied_to_a_host_lies_where_it_is_looked_for() -> None:
+def test_copied_files_are_where_they_are_read() -> None:
     configuration, ca, patch, _, written, written_anew = SCHEDULER_PAGE.commands(ON_HOSTS)[3:]
     [container] = patched.static_pod()["spec"]["containers"]
     assert f"--config={configuration.split()[-1]}" in container["command"]
@@ -376,7 +362,7 @@ def test_what_is_copied_to_a_host_lies_where_it_is_looked_for() -> None:
     assert written.split()[-1] == written_anew.split()[-1] == "kubeadm.yaml"
 
 
-def test_the_strategies_that_are_shown_are_ones_that_the_scorer_reads() -> None:
+def test_example_of_strategies_is_read() -> None:
     shown = SCHEDULER_PAGE.example("Rank nodes")["scorer"]
     strategies = ranking.parse_strategies(shown["extraArgs"]["strategies"])
     text = yaml.safe_dump(shown["ranking"]).encode()
@@ -388,9 +374,7 @@ def test_the_strategies_that_are_shown_are_ones_that_the_scorer_reads() -> None:
 # ---- certificates
 
 
-async def test_a_certificate_by_hand_makes_a_secret_that_can_be_inspected(
-    kubectl: str, tmp_path: Path
-) -> None:
+async def test_own_certificate_makes_a_readable_secret(kubectl: str, tmp_path: Path) -> None:
     """Without ca.crt, `numalign-certs inspect` could not judge the pair."""
     pair = authority.issue(names=["numalign-webhook.numalign-system.svc"], days=1, now=utc_now())
     authority.write(pair, tmp_path)
@@ -410,17 +394,17 @@ async def test_a_certificate_by_hand_makes_a_secret_that_can_be_inspected(
 
 @pytest.mark.packaging
 @pytest.mark.timeout(1200)
-async def test_the_map_behind_an_ingress_is_served_as_the_example_says(helm: Path, tmp_path: Path) -> None:
+async def test_example_of_an_ingress_serves_the_map(helm: Path, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump(Guide.read("map").example("Serve it through an Ingress")))
     objects = await made(helm, "", "--values", str(values))
-    told = objects.settings("numalign-controller", ControllerSettings)
+    loaded = objects.settings("numalign-controller", ControllerSettings)
 
-    assert (told.map, told.map_bind, str(told.map_tls_cert)) == (True, "*", "/etc/numalign-map/tls.crt")
+    assert (loaded.map, loaded.map_bind, str(loaded.map_tls_cert)) == (True, "*", "/etc/numalign-map/tls.crt")
     assert objects["Ingress", "numalign-map"]["spec"]["rules"][0]["host"] == "numa.example.com"
 
 
-def test_people_are_bound_to_the_role_that_the_chart_makes_for_them() -> None:
+def test_users_of_the_map_are_bound_to_its_role() -> None:
     lines = Guide.read("map").commands("Serve it in the cluster")
     bound = [re.findall(r"--clusterrole (\S+)", line) for line in lines if "rolebinding" in line]
     assert bound == [["numalign-map-viewer"], ["numalign-map-viewer"]]
@@ -429,9 +413,9 @@ def test_people_are_bound_to_the_role_that_the_chart_makes_for_them() -> None:
 # ---- deploy
 
 
-def test_whoever_reads_on_finds_it() -> None:
-    said = (DEPLOY / "README.md").read_text()
-    listed = re.findall(r"^\| `([^`]+)`", said, re.MULTILINE)
+def test_readme_lists_the_files_of_deploy() -> None:
+    readme = (DEPLOY / "README.md").read_text()
+    listed = re.findall(r"^\| `([^`]+)`", readme, re.MULTILINE)
     paths = {path for path in listed if "numalign.io" not in path}
     assert paths == {"chart/", "manifests/", "schedulers/", "crd/", "Dockerfile"}
     assert all((DEPLOY / path).exists() for path in paths)

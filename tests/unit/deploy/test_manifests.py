@@ -1,19 +1,22 @@
-"""What is installed: objects that Kubernetes knows, with no more rights and privileges than it takes."""
+"""The plain manifests: objects that Kubernetes knows, with no more rights and privileges than needed."""
 
 import json
-import operator
 import re
-import tomllib
-from functools import reduce
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import kubernetes_validate
 import pytest
 
-from controller.settings import ControllerSettings
-from numalign.kube.decode import placement_records
-from numalign.model.intent import DECISIVE, PINNED_AT, Policy
+from agent.publish import Publish
+from numalign.kube import lease
+from numalign.kube.decode import kubelet_reports, placement_records
+from numalign.model.intent import DECISIVE, PINNED_AT, PLACEMENT_OBSERVED, Policy
 from numalign.runtime import health, server
+from scorer.settings import ReserveAt, ScorerSettings
+from tests.unit.deploy.fields import PROGRAMS, field, walk
+from tests.worlds.notation import table
 from tools.generate.manifests import (
     AGENT_NAMESPACE,
     DEPLOY,
@@ -27,20 +30,14 @@ from tools.generate.manifests import (
     parsed,
     run,
 )
-from webhook.settings import WebhookSettings
 
 EVERYTHING = Installation(everything())
 DEPLOYMENTS = EVERYTHING.of_kind("Deployment")
 OF_PODS = EVERYTHING.of_pods
 FOLDERS = {".": MANIFESTS} | {part: MANIFESTS / part for part in (*GUARDS, *PARTS)}
 GUARDING = installed(*GUARDS)
-
 SHIPPED = installed(".")
-DEPLOYMENT = SHIPPED["Deployment", "numalign-webhook"]
-POD = SHIPPED.pod("numalign-webhook")
-CONTAINER = SHIPPED.container("numalign-webhook")
-WEBHOOK = SHIPPED.settings("numalign-webhook", WebhookSettings)
-PROJECT = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+AGENT = "numalign-agent"
 
 # The oldest that the chart admits, and the newest whose schemas there are.
 KUBERNETES = ("1.28", "1.37")
@@ -53,18 +50,23 @@ CLUSTER_WIDE = {
     "ValidatingAdmissionPolicyBinding",
     "ValidatingWebhookConfiguration",
 }
+CONFINED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
 @pytest.mark.parametrize(("kind", "name"), EVERYTHING)
-def test_every_object_is_one_that_kubernetes_knows(kind: str, name: str, version: str) -> None:
+def test_kubernetes_knows_the_object(kind: str, name: str, version: str) -> None:
     if (kind, name) in GUARDING and version == KUBERNETES[0]:
-        # Where they are not known, their folder is not applied, and helm leaves them out.
+        # Helm leaves them out where they are unknown.
         version = "1.30"
     kubernetes_validate.validate(EVERYTHING[kind, name], version, strict=True)
 
 
-def test_every_object_stands_once_and_where_it_belongs() -> None:
+def test_objects_are_unique_and_in_their_namespace() -> None:
     assert len(EVERYTHING) == len(everything())
     of_agents = installed("agent").keys()
     for (kind, name), each in EVERYTHING.items():
@@ -72,28 +74,214 @@ def test_every_object_stands_once_and_where_it_belongs() -> None:
         assert each["metadata"].get("namespace") == (None if kind in CLUSTER_WIDE else home)
 
 
-async def kustomized(kubectl: str, folder: Path) -> Installation:
-    return Installation(parsed(await run(kubectl, "kustomize", folder)))
+@pytest.mark.parametrize("part", ["agent", "scorer", "scheduler"])
+def test_part_is_not_installed_by_default(part: str) -> None:
+    """An agent is root on every node, and a scorer may bind pods."""
+    assert SHIPPED.keys().isdisjoint(installed(part).keys())
+    # Whoever uninstalled the webhook would delete every topology that exporters wrote.
+    assert "CustomResourceDefinition" not in {kind for kind, _ in SHIPPED}
+
+
+def test_definition_of_topologies_is_valid() -> None:
+    [definition] = parsed((DEPLOY / "crd" / "noderesourcetopologies.yaml").read_text())
+    assert definition["metadata"]["name"] == "noderesourcetopologies.topology.node.k8s.io"
+    kubernetes_validate.validate(json.loads(json.dumps(definition)), KUBERNETES[-1], strict=True)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
-async def test_kustomize_makes_the_same_of_the_folder(kubectl: str, folder: str) -> None:
-    assert await kustomized(kubectl, FOLDERS[folder]) == installed(folder)
+async def test_kustomize_makes_the_same_objects(kubectl: str, folder: str) -> None:
+    assert Installation(parsed(await run(kubectl, "kustomize", FOLDERS[folder]))) == installed(folder)
 
 
-async def test_whoever_pushed_the_image_elsewhere_changes_one_line(kubectl: str, tmp_path: Path) -> None:
+async def test_one_line_changes_the_image(kubectl: str, tmp_path: Path) -> None:
     for file in MANIFESTS.glob("*.yaml"):
         text = file.read_text().replace("newName: numalign-", "newName: example.com/numalign-")
         (tmp_path / file.name).write_text(text)
-    found = await kustomized(kubectl, tmp_path)
-    images = {found.container(name)["image"] for name in found.of_kind("Deployment")}
-    assert images == {f"example.com/numalign-webhook:{PROJECT['version']}"}
+    found = Installation(parsed(await run(kubectl, "kustomize", tmp_path)))
+    images = {found.container(name)["image"].rpartition(":")[0] for name in found.of_kind("Deployment")}
+    assert images == {"example.com/numalign-webhook"}
+
+
+# ---- fields on which programs, kubelets and schedulers rely
+
+LABELS = {
+    name: {"app.kubernetes.io/name": "numalign", "app.kubernetes.io/component": name}
+    for name in ("scheduler", "scorer")
+}
+NEVER = 2**31 - 1
+"""What Kubernetes takes for no deadline (pkg/controller/deployment/util of k8s.io/kubernetes)."""
+ROOT_FOLDER, SOCKETS = "/var/lib/kubelet", "/var/lib/kubelet/pod-resources"
+FIELDS: list[tuple[str, str, Mapping[str, Any]]] = [
+    # why, the object, and its fields
+    ("two replicas, of which one may go", "Deployment webhook",
+     {"spec replicas": 2, "spec strategy rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}),
+    ("the same of controllers", "Deployment controller",
+     {"spec replicas": 2, "spec strategy rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}),
+    ("one stays", "PodDisruptionBudget webhook", {"spec minAvailable": 1}),
+    ("one controller stays", "PodDisruptionBudget controller", {"spec minAvailable": 1}),
+    ("one scheduler stays", "PodDisruptionBudget scheduler", {"spec minAvailable": 1}),
+    ("two schedulers", "Deployment scheduler", {"spec replicas": 2}),
+    # One is ready: to keep one available would be to keep the old leader forever.
+    ("no rollout of scorers waits", "Deployment scorer", {
+        "spec replicas": 2, "spec strategy rollingUpdate": {"maxSurge": 0, "maxUnavailable": "100%"},
+        "spec progressDeadlineSeconds": NEVER,
+    }),
+    ("the ready scorer can be drained", "PodDisruptionBudget scorer", {"": None}),
+    ("webhook memory", "container webhook", {"resources limits": {"memory": "512Mi"}}),
+    ("critical pods in the quota", "ResourceQuota critical-pods",
+     {"spec scopeSelector matchExpressions 0 values": ["system-cluster-critical"]}),
+    ("restricted namespace", "Namespace system",
+     {"metadata labels pod-security.kubernetes.io/enforce": "restricted"}),
+    ("webhook port", "Service webhook", {"spec ports 0 port": 443, "spec ports 0 targetPort": "https"}),
+    ("scorer port", "Service scorer", {"spec ports 0 port": 80, "spec ports 0 targetPort": "http"}),
+    ("certificate of the webhook", "settings webhook",
+     {"tls_secret": "numalign-webhook-tls", "service": "numalign-webhook", "port": 8443}),
+    ("certificate of the controller", "settings controller",
+     {"tls_secret": "numalign-webhook-tls", "webhook_configuration": "zz-numalign"}),
+    ("settings of the scorer", "settings scorer",
+     {"reserve_at": ReserveAt.BIND, "insecure_http": True, "port": 8443}),
+    # Whoever calls the scorer can have pods bound to nodes of his choice.
+    ("callers of the scorer", "NetworkPolicy scorer", {"spec ingress": [
+        {"from": [{"podSelector": {"matchLabels": LABELS["scheduler"]}}],
+         "ports": [{"protocol": "TCP", "port": 8443}]},
+        {"ports": [{"protocol": "TCP", "port": 8080}]},
+    ]}),
+    ("callers of the webhook", "NetworkPolicy webhook", {
+        "spec policyTypes": ["Ingress", "Egress"], "spec ingress * ports 0 port": [8443, 8080],
+        "spec ingress * from": [None, None],
+    }),
+    ("callers of the agent", "NetworkPolicy agent",
+     {"spec ingress": [{"ports": [{"protocol": "TCP", "port": 8080}]}]}),
+    ("configuration of the scheduler", "container scheduler",
+     {"volumeMounts 0 mountPath": "/etc/numalign",
+      "args 0": "--config=/etc/numalign/scheduler.yaml"}),
+    # A scheduler that ignored a refused bind would bind the pod itself.
+    ("the scheduler's extender", "extender", {
+        "urlPrefix": f"http://numalign-scorer.{NAMESPACE}.svc", "enableHTTPS": None, "bindVerb": "bind",
+        "ignorable": False, "nodeCacheCapable": True,
+    }),
+    ("root for the socket, without its rights", "pod agent", {
+        "securityContext": {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}},
+        "initContainers": None,
+    }),
+    ("confined agent", "container agent", {"securityContext": CONFINED}),
+    # A folder of a wrong name must not be made as an empty one.
+    ("folders of the node", "pod agent", {
+        "volumes name=kubelet hostPath": {"path": ROOT_FOLDER, "type": "Directory"},
+        "volumes name=pod-resources hostPath": {"path": SOCKETS, "type": "Directory"},
+        "volumes name=nothing emptyDir medium": "Memory",
+    }),
+    # A volume that the kubelet unmounts must not be held.
+    ("mounts of the agent", "container agent", {
+        "volumeMounts name=kubelet readOnly": True,
+        "volumeMounts name=kubelet mountPropagation": "HostToContainer",
+        "volumeMounts name=pod-resources readOnly": True,
+    }),
+    # Where every client looks for it.
+    ("token of the agent", "container agent",
+     {"volumeMounts name=token mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}),
+    ("short-lived token", "pod agent", {
+        "automountServiceAccountToken": False,
+        "volumes name=token projected sources 0":
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+        "volumes name=token projected sources 1 configMap items * path": ["ca.crt"],
+        "volumes name=token projected sources 2 downwardAPI items * path": ["namespace"],
+    }),
+    ("no other token", "ServiceAccount agent", {"automountServiceAccountToken": False}),
+    ("node of the agent", "container agent", {
+        "env name=NODE_NAME valueFrom fieldRef fieldPath": "spec.nodeName",
+        "env name=HOST_IP valueFrom fieldRef fieldPath": "status.hostIP",
+    }),
+    ("settings of the agent", "settings agent", {
+        "node_name": "$(NODE_NAME)", "node_address": "$(HOST_IP)", "publish": Publish.IF_ABSENT,
+        "annotate_pods": False,
+    }),
+    ("every node", "pod agent", {
+        "tolerations": [{"operator": "Exists"}], "nodeSelector": {"kubernetes.io/os": "linux"},
+        "priorityClassName": "system-node-critical",
+    }),
+    ("a tenth at a time", "DaemonSet agent", {
+        "spec updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}}
+    }),
+    ("agents in the quota", "ResourceQuota agent",
+     {"spec scopeSelector matchExpressions 0 values": ["system-node-critical"]}),
+    # Without a limit of CPUs, a pod is not guaranteed and takes no exclusive ones.
+    ("no exclusive CPU", "container agent", {"resources limits": {"memory": "128Mi"}}),
+    ("namespace of agents", "Namespace agent",
+     {"metadata labels pod-security.kubernetes.io/enforce": "privileged"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("of", "fields"), table(FIELDS))
+def test_field_has_its_value(of: str, fields: Mapping[str, Any]) -> None:
+    assert {path: field(EVERYTHING, of, path) for path in fields} == fields
+
+
+def test_mounted_paths_are_those_of_the_agents_settings() -> None:
+    state = field(EVERYTHING, "settings agent", "kubelet_state")
+    socket = field(EVERYTHING, "settings agent", "podresources_socket")
+    mounts = field(EVERYTHING, "container agent", "volumeMounts")
+    assert str(state) == walk(mounts, "name=kubelet mountPath")
+    # The folder: after a restart of the kubelet the socket is another file.
+    assert (str(socket.parent), socket.name) == (walk(mounts, "name=pod-resources mountPath"), "kubelet.sock")
+    covered = [mount for mount in mounts if mount["name"] == "nothing"]
+    assert {mount["mountPath"] for mount in covered} == {
+        str(state / name) for name in ("pki", "plugins", "plugins_registry", "pods")
+    }
+    assert all(mount["readOnly"] for mount in covered)
+    assert not any(mount["mountPath"].startswith("/sys") for mount in mounts)
+
+
+@pytest.mark.parametrize("name", ["webhook", "scorer"])
+def test_program_has_time_to_drain(name: str) -> None:
+    grace = field(EVERYTHING, f"pod {name}", "terminationGracePeriodSeconds")
+    assert grace > field(EVERYTHING, f"settings {name}", "drain_seconds") + server.GRACE_SECONDS
+
+
+@pytest.mark.parametrize("name", ["webhook", "controller", "scorer", "agent"])
+def test_port_of_metrics_is_open(name: str) -> None:
+    port = field(EVERYTHING, f"container {name}", "ports name=metrics containerPort")
+    assert port == field(EVERYTHING, f"settings {name}", "metrics_port")
+
+
+def test_readiness_moves_before_the_lease_does() -> None:
+    probe = EVERYTHING.container("numalign-scorer")["readinessProbe"]
+    unready = probe["periodSeconds"] * probe["failureThreshold"]
+    assert unready < lease.LEASE_DURATION_SECONDS - lease.RENEW_DEADLINE_SECONDS
+
+
+def test_scheduler_waits_longer_than_a_bind() -> None:
+    configuration = EVERYTHING.scheduler_configuration()
+    timeout = configuration["extenders"][0]["httpTimeout"]
+    waits = EVERYTHING.settings("numalign-scorer", ScorerSettings).bind_wait_seconds
+    assert float(timeout.removesuffix("s")) >= waits + 1
+    assert [profile["schedulerName"] for profile in configuration["profiles"]] == ["numalign-scheduler"]
+    assert configuration["leaderElection"] == {
+        "leaderElect": True,
+        "resourceNamespace": NAMESPACE,
+        "resourceName": "numalign-scheduler",
+    }
+
+
+API_SERVER = {("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 6443)}
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [("webhook", set()), ("scorer", set()), ("scheduler", {8443}), ("agent", {10250})]
+)
+def test_program_may_call_the_api_server_and_its_peers(name: str, more: set[int]) -> None:
+    egress = EVERYTHING["NetworkPolicy", f"numalign-{name}"]["spec"]["egress"]
+    out = {(port["protocol"], port["port"]) for rule in egress for port in rule["ports"]}
+    assert out == API_SERVER | {("TCP", port) for port in more}
+    if name == "scheduler":
+        [peer] = [rule["to"] for rule in egress if "to" in rule]
+        assert peer == [{"podSelector": {"matchLabels": LABELS["scorer"]}}]
 
 
 # ---- rights
 
 
-def test_what_roles_cannot_say_of_the_controller_a_policy_says() -> None:
+def test_policy_limits_what_the_controller_may_write() -> None:
     spec = GUARDING["ValidatingAdmissionPolicy", "numalign-controller"]["spec"]
     [condition] = spec["matchConditions"]
     assert f"'system:serviceaccount:{NAMESPACE}:numalign-controller'" in condition["expression"]
@@ -112,7 +300,7 @@ def test_what_roles_cannot_say_of_the_controller_a_policy_says() -> None:
     } - by_values
 
 
-def test_the_annotations_that_are_read_are_those_that_are_guarded() -> None:
+def test_annotations_that_are_read_are_guarded() -> None:
     spec = GUARDING["ValidatingAdmissionPolicy", "numalign-records"]["spec"]
     [condition], [rule] = spec["matchConditions"], spec["matchConstraints"]["resourceRules"]
     [changed] = [entry["expression"] for entry in spec["variables"] if entry["name"] == "changed"]
@@ -123,14 +311,39 @@ def test_the_annotations_that_are_read_are_those_that_are_guarded() -> None:
     assert (rule["resources"], rule["operations"]) == (["pods", "pods/*", "bindings"], ["CREATE", "UPDATE"])
 
 
+def test_agents_write_what_only_they_may_write() -> None:
+    policies = {
+        name: GUARDING["ValidatingAdmissionPolicy", name]["spec"] for name in (AGENT, "numalign-topologies")
+    }
+    for each in policies.values():
+        [condition] = each["matchConditions"]
+        assert f"'system:serviceaccount:{AGENT_NAMESPACE}:{AGENT}'" in condition["expression"]
+    keys = {kubelet_reports.MACHINE, kubelet_reports.PLACEMENTS, kubelet_reports.OBSERVED_AT}
+    published = walk(policies["numalign-topologies"], "variables name=said expression")
+    assert {*re.findall(r"'([^']+)'", published)} == keys
+    own = walk(policies[AGENT], "variables name=mayAnnotate expression")
+    assert {*re.findall(r"'(numalign.io/[^']+)'", own)} == {*keys, PLACEMENT_OBSERVED}
+    judged = {
+        each for rule in policies[AGENT]["matchConstraints"]["resourceRules"] for each in rule["resources"]
+    }
+    written = {
+        resource
+        for rule in EVERYTHING["ClusterRole", AGENT]["rules"]
+        if {"create", "update", "patch", "delete"} & {*rule["verbs"]}
+        for resource in rule["resources"]
+    }
+    # With the patch of pods, which comes with agent.annotatePods.
+    assert judged == {*written, "pods", "pods/*"}
+
+
 @pytest.mark.parametrize("name", GUARDING.of_kind("ValidatingAdmissionPolicy"))
-def test_what_a_policy_forbids_is_denied(name: str) -> None:
+def test_policy_denies_and_fails_closed(name: str) -> None:
     assert GUARDING["ValidatingAdmissionPolicy", name]["spec"]["failurePolicy"] == "Fail"
     binding = GUARDING["ValidatingAdmissionPolicyBinding", name]
     assert (binding["spec"]["policyName"], binding["spec"]["validationActions"]) == (name, ["Deny"])
 
 
-def test_a_level_is_kept_where_the_webhook_enforces_it() -> None:
+def test_policy_of_levels_matches_the_webhook() -> None:
     """Which annotations decide, and by which words, is told twice."""
     spec = GUARDING["ValidatingAdmissionPolicy", "numalign-levels"]["spec"]
     expressions = {each["name"]: each["expression"] for each in spec["variables"]}
@@ -144,8 +357,8 @@ def test_a_level_is_kept_where_the_webhook_enforces_it() -> None:
     ]
     levels = [level for level in Policy if level is not Policy.NONE]
     *where, last = bound["namespaceSelector"]["matchExpressions"]
-    *there, enforces = enforcing["namespaceSelector"]["matchExpressions"]
-    assert where == there
+    *webhooks, enforces = enforcing["namespaceSelector"]["matchExpressions"]
+    assert where == webhooks
     assert (last["key"], last["values"]) == (enforces["key"], levels)
 
 
@@ -167,18 +380,18 @@ def test_rights_are_bound_to_the_account_of_the_pods(kind: str, name: str) -> No
         assert account == EVERYTHING.pod(name)["serviceAccountName"]
 
 
-def test_every_role_is_bound_and_every_program_has_an_account_of_its_own() -> None:
+def test_roles_are_bound_and_accounts_are_not_shared() -> None:
     roles = {(f"{kind}Binding", name) for kind, name in EVERYTHING if kind in {"Role", "ClusterRole"}}
     assert roles <= {*BINDINGS}
     accounts = {EVERYTHING.pod(name)["serviceAccountName"] for name in OF_PODS}
     assert len(accounts) == len(OF_PODS)
 
 
-# ---- the pod
+# ---- pods
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_a_pod_is_as_restricted_as_pod_security_can_ask_and_stands_where_it_should(name: str) -> None:
+def test_pod_is_restricted_and_spread(name: str) -> None:
     pod, container = EVERYTHING.pod(name), EVERYTHING.container(name)
     # No other pod of the namespace gets a token by default.
     assert EVERYTHING["ServiceAccount", pod["serviceAccountName"]]["automountServiceAccountToken"] is False
@@ -187,15 +400,9 @@ def test_a_pod_is_as_restricted_as_pod_security_can_ask_and_stands_where_it_shou
     assert context["runAsNonRoot"] is True
     assert context["runAsUser"] > 0
     assert context["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
+    assert container["securityContext"] == CONFINED
     assert pod.keys().isdisjoint({"hostNetwork", "hostPID", "hostIPC"})
     assert {"emptyDir", "configMap", "name"} >= {key for volume in pod["volumes"] for key in volume}
-    labels = SHIPPED["Namespace", NAMESPACE]["metadata"]["labels"]
-    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     # Replicas are spread where they can be, and clouds that count critical pods are told of ours.
     spread = pod["topologySpreadConstraints"]
     keys = ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
@@ -203,118 +410,45 @@ def test_a_pod_is_as_restricted_as_pod_security_can_ask_and_stands_where_it_shou
     assert {entry["whenUnsatisfiable"] for entry in spread} == {"ScheduleAnyway"}
     own = DEPLOYMENTS[name]["spec"]["template"]["metadata"]["labels"]
     assert all(entry["labelSelector"]["matchLabels"] == own for entry in spread)
-    [scope] = SHIPPED["ResourceQuota", "numalign-critical-pods"]["spec"]["scopeSelector"]["matchExpressions"]
-    assert scope["values"] == [pod["priorityClassName"]]
+    assert pod["priorityClassName"] == "system-cluster-critical"
 
 
 @pytest.mark.parametrize("name", ["numalign-webhook", "numalign-controller", "numalign-scorer"])
-def test_what_is_written_in_passing_stays_in_memory_and_every_program_is_of_the_same_image(name: str) -> None:
+def test_program_writes_only_to_memory(name: str) -> None:
     [volume], container = EVERYTHING.pod(name)["volumes"], EVERYTHING.container(name)
     [mount] = container["volumeMounts"]
     assert mount == {"name": volume["name"], "mountPath": "/tmp"}  # noqa: S108 the container's own
     assert volume["emptyDir"]["medium"] == "Memory"
     assert volume["emptyDir"]["sizeLimit"]
-    assert container["image"] == f"numalign-webhook:{PROJECT['version']}"
-    if name != "numalign-webhook":
-        assert container["command"] == [f"/opt/numalign/bin/{name}"]
+    assert container["image"].startswith("numalign-webhook:")
 
 
-def test_its_size_is_told_and_bounded() -> None:
-    assert CONTAINER["resources"] == {
-        "requests": {"cpu": "100m", "memory": "256Mi"},
-        "limits": {"memory": "512Mi"},
-    }
-
-
-def test_every_argument_is_a_setting_that_the_program_takes() -> None:
-    assert WEBHOOK.tls_secret == "numalign-webhook-tls"  # noqa: S105 its name
-    assert WEBHOOK.service == SHIPPED["Service", "numalign-webhook"]["metadata"]["name"]
-    opened = [port["containerPort"] for port in CONTAINER["ports"]]
-    assert [WEBHOOK.port, WEBHOOK.metrics_port] == opened
-    # It is given the time to end that it takes.
-    assert POD["terminationGracePeriodSeconds"] > WEBHOOK.drain_seconds + server.GRACE_SECONDS
-
-
-def test_the_controller_makes_what_the_webhook_serves() -> None:
-    controller = SHIPPED.settings("numalign-controller", ControllerSettings)
-    assert (controller.tls_secret, controller.names_in("x")) == (WEBHOOK.tls_secret, WEBHOOK.names_in("x"))
-    assert controller.webhook_configuration == "zz-numalign"
-    [port] = SHIPPED.container("numalign-controller")["ports"]
-    assert (port["name"], port["containerPort"]) == ("metrics", controller.metrics_port)
-
-
-@pytest.mark.parametrize(
-    "name", ["numalign-webhook", "numalign-controller", "numalign-scorer", "numalign-agent"]
-)
+@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize(
     ("probe", "path"),
     [("startupProbe", health.HEALTH), ("readinessProbe", health.READINESS), ("livenessProbe", health.HEALTH)],
 )
-def test_probes_ask_what_is_always_answered(name: str, probe: str, path: str) -> None:
-    """A replica that waits is alive."""
-    asked = EVERYTHING.container(name)[probe]["httpGet"]
-    assert asked == {"path": path, "port": "metrics", "scheme": "HTTP"}
-
-
-def test_the_service_leads_to_the_pods() -> None:
-    spec = SHIPPED["Service", "numalign-webhook"]["spec"]
-    labels = DEPLOYMENT["spec"]["template"]["metadata"]["labels"]
-    assert spec["selector"].items() <= labels.items()
-    [port], [open_port, _] = spec["ports"], CONTAINER["ports"]
-    assert (port["port"], port["targetPort"]) == (443, open_port["name"])
-
-
-# ---- two of them, always
+def test_probe_uses_the_port_of_metrics(name: str, probe: str, path: str) -> None:
+    request = EVERYTHING.container(name)[probe]["httpGet"]
+    assert request == {"path": path, "port": "metrics", "scheme": "HTTP"}
 
 
 SELECTING = {
-    "Deployment": ("spec", "selector", "matchLabels"),
-    "DaemonSet": ("spec", "selector", "matchLabels"),
-    "PodDisruptionBudget": ("spec", "selector", "matchLabels"),
-    "NetworkPolicy": ("spec", "podSelector", "matchLabels"),
-    "Service": ("spec", "selector"),
+    "Deployment": "spec selector matchLabels",
+    "DaemonSet": "spec selector matchLabels",
+    "PodDisruptionBudget": "spec selector matchLabels",
+    "NetworkPolicy": "spec podSelector matchLabels",
+    "Service": "spec selector",
 }
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in EVERYTHING if kind in SELECTING])
-def test_whatever_speaks_of_pods_means_those_of_its_name(kind: str, name: str) -> None:
+def test_object_selects_the_pods_of_its_name(kind: str, name: str) -> None:
     labels = OF_PODS[name]["spec"]["template"]["metadata"]["labels"]
-    assert reduce(operator.getitem, SELECTING[kind], EVERYTHING[kind, name]) == labels
+    assert walk(EVERYTHING[kind, name], SELECTING[kind]) == labels
 
 
-def test_no_two_programs_mean_the_same_pods() -> None:
+def test_no_two_programs_select_the_same_pods() -> None:
     labels = [each["spec"]["selector"]["matchLabels"] for each in OF_PODS.values()]
     assert all(mine == theirs or not mine.items() <= theirs.items() for mine in labels for theirs in labels)
     assert len({tuple(each.items()) for each in labels}) == len(OF_PODS)
-
-
-@pytest.mark.parametrize("name", ["numalign-webhook", "numalign-controller"])
-def test_one_replica_may_go_and_one_stays(name: str) -> None:
-    spec = DEPLOYMENTS[name]["spec"]
-    assert spec["replicas"] == 2
-    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
-    assert SHIPPED["PodDisruptionBudget", name]["spec"]["minAvailable"] == 1
-
-
-def test_the_network_lets_in_calls_and_watchers_and_lets_out_only_questions_to_the_api_server() -> None:
-    spec = SHIPPED["NetworkPolicy", "numalign-webhook"]["spec"]
-    assert spec["policyTypes"] == ["Ingress", "Egress"]
-    assert spec["ingress"] == [
-        {"ports": [{"protocol": "TCP", "port": port["containerPort"]}]} for port in CONTAINER["ports"]
-    ]
-    let_out = {(port["protocol"], port["port"]) for rule in spec["egress"] for port in rule["ports"]}
-    assert let_out == {("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 6443)}
-
-
-# ---- the definition that exporters bring too
-
-
-def test_the_definition_of_topologies_is_not_installed_with_the_webhook() -> None:
-    """Whoever uninstalled the webhook would delete every topology that exporters wrote."""
-    assert "CustomResourceDefinition" not in {kind for kind, _ in SHIPPED}
-
-
-def test_the_definition_of_topologies_stands_by_itself() -> None:
-    [definition] = parsed((DEPLOY / "crd" / "noderesourcetopologies.yaml").read_text())
-    assert definition["metadata"]["name"] == "noderesourcetopologies.topology.node.k8s.io"
-    kubernetes_validate.validate(json.loads(json.dumps(definition)), KUBERNETES[-1], strict=True)

@@ -99,7 +99,7 @@ NEEDED = [
 ]
 
 
-def asked(right: Right) -> tuple[str, str]:
+def request(right: Right) -> tuple[str, str]:
     """The request that the right allows."""
     path = PARTS.get(f"{right.verb} {right.resource}")
     if path is None:
@@ -126,25 +126,25 @@ class Running:
     """A program that runs, and what it said."""
 
     task: asyncio.Task[int]
-    told: RecordedLog
+    log_lines: RecordedLog
 
     async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
         """Wait for something that can only be looked at; fails after half a minute."""
         for _ in range(1_500):
             if self.task.done():
-                pytest.fail(f"it ended with {self.task.result()}: {self.told.stream.getvalue()}")
+                pytest.fail(f"it ended with {self.task.result()}: {self.log_lines.stream.getvalue()}")
             if await happened():
                 return
             await asyncio.sleep(0.02)
-        pytest.fail(f"it never happened: {self.told.stream.getvalue()}")
+        pytest.fail(f"it never happened: {self.log_lines.stream.getvalue()}")
 
-    async def until_said(self, event: str) -> None:
+    async def until_logged(self, event: str) -> None:
         """Wait for a line of the log."""
 
-        async def said() -> bool:
-            return bool(self.told.of(event))
+        async def logged() -> bool:
+            return bool(self.log_lines.of(event))
 
-        await self.until(said)
+        await self.until(logged)
 
     async def ready(self) -> bool:
         """Whether it says that it is ready."""
@@ -152,11 +152,11 @@ class Running:
         async with aiohttp.ClientSession() as session, session.get(where) as answer:
             return answer.status == HTTPStatus.OK
 
-    async def call(self, path: str, said: Json) -> Json:
+    async def call(self, path: str, body: Json) -> Json:
         """What a scheduler or an API server is answered."""
         async with (
             aiohttp.ClientSession() as session,
-            session.post(self._where("port", path), json=said, ssl=False) as answer,
+            session.post(self._where("port", path), json=body, ssl=False) as answer,
         ):
             found: Json = await answer.json()
             return found
@@ -171,7 +171,7 @@ class Running:
             return answer.status
 
     def _where(self, port: str, path: str) -> str:
-        [listening] = self.told.of("server.listening")
+        [listening] = self.log_lines.of("server.listening")
         scheme = listening["scheme"] if port == "port" else "http"
         return f"{scheme}://127.0.0.1:{listening[port]}{path}"
 
@@ -182,13 +182,15 @@ async def running(api: FakeApi, folder: Path, name: str) -> AsyncIterator[Runnin
     program, settings, flags = PROGRAMS[name]
     kubeconfig = api.kubeconfig(folder / "kubeconfig", namespace=HOME)
     everything = (f"--kubeconfig={kubeconfig}", "--bind=127.0.0.1", "--metrics-port=0", "--drain-seconds=0")
-    told, stop = RecordedLog(), Stop()
+    recorded, stop = RecordedLog(), Stop()
     chosen = load(settings, argv=[*everything, "--kubelet-configs=true", *flags], environ={}).settings
-    task = asyncio.create_task(program(chosen, told.log, CollectorRegistry(), sleep=faster.sleep).serve(stop))
-    made = Running(task, told)
+    task = asyncio.create_task(
+        program(chosen, recorded.log, CollectorRegistry(), sleep=faster.sleep).serve(stop)
+    )
+    started = Running(task, recorded)
     try:
-        await made.until_said("server.listening")
-        yield made
+        await started.until_logged("server.listening")
+        yield started
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -360,16 +362,16 @@ OCCASIONS: Mapping[str, Callable[[FakeApi, Running], Awaitable[object]]] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize(("row", "right"), NEEDED)
-async def test_without_a_right_the_program_says_so(
+async def test_missing_right_is_reported_as_documented(
     api: FakeApi, tmp_path: Path, row: Row, right: Right
 ) -> None:
     prepare(api, row, right)
-    api.failures[asked(right)] = HTTPStatus.FORBIDDEN
+    api.failures[request(right)] = HTTPStatus.FORBIDDEN
     async with running(api, tmp_path, row.program) as program:
         if happen := OCCASIONS.get(f"{row.program}: {right.verb} {right.resource}"):
             await happen(api, program)
         for event in row.events:
-            await program.until_said(event)
+            await program.until_logged(event)
 
         assert row.events
         # Who may list and not watch has been ready once, and goes on with what he knows.
@@ -378,9 +380,7 @@ async def test_without_a_right_the_program_says_so(
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-async def test_with_all_its_rights_no_program_says_that_one_is_missing(
-    api: FakeApi, tmp_path: Path, name: str
-) -> None:
+async def test_no_right_is_missing(api: FakeApi, tmp_path: Path, name: str) -> None:
     if name == "webhook":
         api.put(kept(None))
     events = {event for row in rights.rows() if row.program == name for event in row.events}
@@ -391,11 +391,11 @@ async def test_with_all_its_rights_no_program_says_that_one_is_missing(
         if name == "controller":
             assert await program.see("/api/fleet", ANN) == HTTPStatus.OK
             await gated(api, program)
-            await program.until_said("gate.lifted")
+            await program.until_logged("gate.lifted")
             await replaced(api, program)
-            await program.until_said("refused.removed")
+            await program.until_logged("refused.removed")
             await misaligned(api, program)
-            await program.until_said("healing.evicted")
+            await program.until_logged("healing.evicted")
         await asyncio.sleep(0.1)
 
-    assert {event for event in events if program.told.of(event)} <= {"bind.refused"}
+    assert {event for event in events if program.log_lines.of(event)} <= {"bind.refused"}

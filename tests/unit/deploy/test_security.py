@@ -68,25 +68,25 @@ def given(found: list[Object], program: str) -> tuple[Counter[Right], set[str]]:
     return counted, foreign
 
 
-def told(program: str, values: frozenset[str]) -> tuple[Counter[Right], set[str]]:
+def documented(program: str, values: frozenset[str]) -> tuple[Counter[Right], set[str]]:
     """What the page says of it."""
-    met = values | {said for said, value in WITHOUT.items() if value not in values}
+    met = values | {row for row, value in WITHOUT.items() if value not in values}
     rows = [row for row in ROWS if row.program == program and row.given_with(met)]
     return Counter(right for row in rows for right in row.rights), {r for row in rows for r in row.roles}
 
 
-def test_every_value_of_the_tables_is_one_that_is_tried() -> None:
+def test_every_value_of_the_tables_is_tested() -> None:
     assert {value for row in ROWS for value in row.values} == VALUES.keys() | WITHOUT.keys()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_every_right_has_a_reason_and_is_missed(row: Row) -> None:
+def test_every_right_has_a_reason_and_a_consequence(row: Row) -> None:
     assert row.reason
     assert row.without
     assert row.rights or row.roles
 
 
-def test_every_write_of_the_controller_is_told_and_needs_a_right() -> None:
+def test_writes_of_the_controller_are_documented() -> None:
     written = {
         (right.verb, right.resource)
         for row in ROWS
@@ -97,24 +97,22 @@ def test_every_write_of_the_controller_is_told_and_needs_a_right() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_page_tells_the_rights_that_are_shipped_and_no_others(program: str) -> None:
-    assert given(everything(), program) == told(program, frozenset(BY_DEFAULT))
+def test_page_lists_the_rights_of_the_manifests(program: str) -> None:
+    assert given(everything(), program) == documented(program, frozenset(BY_DEFAULT))
 
 
 @pytest.mark.packaging
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("values", SETS, ids=lambda values: ", ".join(sorted(values)) or "none")
-async def test_the_page_tells_the_rights_that_the_chart_gives_whatever_the_values(
-    helm: Path, values: frozenset[str]
-) -> None:
+async def test_page_lists_the_rights_that_the_values_give(helm: Path, values: frozenset[str]) -> None:
     chosen = [pair[name not in values] for name, pair in VALUES.items()]
     rendered = (await made(helm, " ".join((EVERY_PART, *chosen)))).values()
     found = [each for each in rendered if "helm test" in values or not of_test(each)]
     for program in PROGRAMS:
-        assert given(found, program) == told(program, values)
+        assert given(found, program) == documented(program, values)
 
 
-def test_every_role_is_bound_to_one_account_of_the_page() -> None:
+def test_roles_are_bound_to_accounts_of_the_page() -> None:
     """What is bound to somebody else, or to nobody, would stand in no table."""
     found = everything()
     bound = {

@@ -90,31 +90,31 @@ def every_case() -> Iterator[Case]:
 CASES = tuple(every_case())
 
 
-def test_a_pod_is_steered_by_exactly_one_entry_or_by_none_where_it_asks_for_nothing() -> None:
+def test_pod_is_mutated_at_most_once() -> None:
     def wanted(case: Case) -> bool:
         return case.is_ours and (case.is_annotated or intent.DEFAULT in case.namespace)
 
     assert [case for case in CASES if len(case.called(MUTATING)) != wanted(case)] == []
 
 
-def test_a_pod_is_validated_by_exactly_one_entry_or_by_none_where_nobody_asks_anything() -> None:
+def test_pod_is_validated_at_most_once() -> None:
     def wanted(case: Case) -> bool:
-        says = case.is_annotated or case.is_tolerating
-        return case.is_ours and (says or not case.namespace.keys().isdisjoint(LABELS))
+        speaks = case.is_annotated or case.is_tolerating
+        return case.is_ours and (speaks or not case.namespace.keys().isdisjoint(LABELS))
 
     assert [case for case in CASES if len(case.called(OF_PODS)) != wanted(case)] == []
 
 
-def test_creation_fails_without_us_exactly_where_a_namespace_enforces() -> None:
+def test_only_enforcing_namespaces_fail_closed() -> None:
     closed = {entry["name"] for entry in EVERY_ENTRY if entry["failurePolicy"] != "Ignore"}
 
-    def asked(case: Case) -> set[str]:
+    def sent(case: Case) -> set[str]:
         return {*case.called(MUTATING), *case.called(VALIDATING)}
 
     def wanted(case: Case) -> bool:
         return case.is_ours and intent.ENFORCE in case.namespace
 
-    assert [case for case in CASES if bool(asked(case) & closed) != wanted(case)] == []
+    assert [case for case in CASES if bool(sent(case) & closed) != wanted(case)] == []
 
 
 TEAM = {NAME: "team"}
@@ -149,15 +149,15 @@ REQUESTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("namespace", "request_", "asked"), table(REQUESTS))
-def test_a_workload_is_sent_when_it_says_something_new_of_its_pods(
-    namespace: Mapping[str, str], request_: Request, *, asked: bool
+@pytest.mark.parametrize(("namespace", "request_", "sent"), table(REQUESTS))
+def test_workload_is_sent_if_its_pods_change(
+    namespace: Mapping[str, str], request_: Request, *, sent: bool
 ) -> None:
-    assert called(OF_WORKLOADS, namespace=namespace, request=request_) == [WORKLOADS] * asked
+    assert called(OF_WORKLOADS, namespace=namespace, request=request_) == [WORKLOADS] * sent
 
 
 @pytest.mark.parametrize(
-    ("namespace", "asked"),
+    ("namespace", "sent"),
     [
         (TEAM, False),
         (TEAM | {intent.JOB_AFFINITY: "enabled"}, True),
@@ -165,17 +165,15 @@ def test_a_workload_is_sent_when_it_says_something_new_of_its_pods(
         ({NAME: NAMESPACE, intent.JOB_AFFINITY: "enabled"}, False),
     ],
 )
-def test_jobs_are_changed_only_in_namespaces_that_ask_for_it(
-    namespace: Mapping[str, str], *, asked: bool
-) -> None:
+def test_jobs_are_mutated_only_in_labelled_namespaces(namespace: Mapping[str, str], *, sent: bool) -> None:
     [entry] = OF_JOBS["webhooks"]
     selector = entry["namespaceSelector"]
 
-    assert selects(selector, namespace) is asked
+    assert selects(selector, namespace) is sent
     assert [(rule["apiGroups"], rule["resources"]) for rule in entry["rules"]] == [(["batch"], ["jobs"])]
 
 
-def test_of_kubernetes_own_kinds_all_that_run_pods_are_sent() -> None:
+def test_builtin_kinds_that_run_pods_are_sent() -> None:
     [entry] = OF_WORKLOADS["webhooks"]
     groups = ("", "apps", "batch")
     rules = [rule for rule in entry["rules"] if rule["apiGroups"][0] in groups]
@@ -186,25 +184,25 @@ def test_of_kubernetes_own_kinds_all_that_run_pods_are_sent() -> None:
     assert sent == {(group, f"{kind.lower()}s") for group, kind in running}
 
 
-def test_of_other_projects_all_known_kinds_are_sent() -> None:
+def test_known_kinds_of_other_projects_are_sent() -> None:
     [entry] = OF_WORKLOADS["webhooks"]
     sent = {(rule["apiGroups"][0], each) for rule in entry["rules"] for each in rule["resources"]}
     foreign = {sort for sort in templates.TEMPLATES if sort[0] not in {"", "apps", "batch"}}
     assert sent >= {(group, f"{kind.lower()}s") for group, kind in foreign}
 
 
-def test_whoever_is_left_out_as_an_owner_is_of_a_group_whose_kinds_are_looked_at() -> None:
+def test_owners_that_are_skipped_are_known_kinds() -> None:
     """The condition goes by group; every kind of these groups that controls pods must be known."""
     known = {kind for group, kind in templates.TEMPLATES if group in {"apps", "batch"}}
     assert known == {"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "CronJob", "Job"}
 
 
-def test_every_path_is_one_that_the_webhook_serves() -> None:
+def test_paths_are_served_by_the_webhook() -> None:
     paths = {entry["clientConfig"]["service"]["path"] for entry in EVERY_ENTRY}
     assert paths == {f"/{name}" for name in _ENDPOINTS}
 
 
-def test_every_entry_calls_the_service_that_is_installed() -> None:
+def test_entries_call_the_installed_service() -> None:
     service = SHIPPED["Service", "numalign-webhook"]
     [port] = service["spec"]["ports"]
     wanted = (service["metadata"]["name"], service["metadata"]["namespace"], port["port"])
@@ -212,12 +210,12 @@ def test_every_entry_calls_the_service_that_is_installed() -> None:
     assert {(each["name"], each["namespace"], each["port"]) for each in called_services} == {wanted}
 
 
-def test_no_manifest_speaks_of_the_authority_that_the_program_keeps_there() -> None:
+def test_no_manifest_has_a_ca_bundle() -> None:
     """What stands in no manifest is taken away by no apply, no upgrade and no rollback."""
     assert [entry["name"] for entry in EVERY_ENTRY if "caBundle" in entry["clientConfig"]] == []
 
 
-def test_nobody_waits_for_us_long_and_entries_have_no_side_effects() -> None:
+def test_timeouts_are_short_without_side_effects() -> None:
     assert {entry["timeoutSeconds"] for entry in MUTATING["webhooks"]} == {2}
     assert {entry["timeoutSeconds"] for entry in VALIDATING["webhooks"]} == {3}
     assert {entry["reinvocationPolicy"] for entry in MUTATING["webhooks"]} == {"IfNeeded"}
@@ -239,7 +237,7 @@ def test_names_are_unique_and_have_a_domain() -> None:
         assert all(name.count(".") >= 2 for name in listed)
 
 
-def test_every_condition_that_is_evaluated_here_is_shipped() -> None:
+def test_every_evaluated_condition_is_shipped() -> None:
     shipped = {
         " ".join(c["expression"].split()) for entry in EVERY_ENTRY for c in entry.get("matchConditions", ())
     }
