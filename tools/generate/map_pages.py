@@ -1,8 +1,7 @@
 """
-Screenshots of the map for docs/how-to/map.md, and the figures in it: `python -m tools.bench.map_pages`.
+Screenshots of the map for docs/how-to/map.md: `python -m tools.generate.map_pages`.
 
-A Chromium shows the bundled cluster and 5,000 nodes, which this process serves. The figures are those of this
-machine; they are between two lines of the page, and the rest of the page is not changed.
+A Chromium shows the bundled cluster and 5,000 nodes, which this process serves.
 """
 
 import asyncio
@@ -13,14 +12,11 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Page
 
-from tools.bench.map_figures import PageFigures, page_figures, update_latency
 from tools.bench.map_nodes import many
 from tools.clusters.maps import clusters, sites
 from tools.clusters.maps.browsers import chromium, opened
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "how-to" / "map.md"
-BEGIN, END = "<!-- figures: python -m tools.bench.map_pages -->\n", "<!-- end of figures -->\n"
 
 NODES = 5000
 
@@ -85,41 +81,14 @@ async def _take(browser: Browser, address: str, picture: Picture) -> None:
         await watched.page.screenshot(path=DOCS / "images" / f"{picture.name}.png")
 
 
-def table(pages: list[PageFigures], latencies: list[float]) -> str:
-    """Return the figures as a table of the page."""
-    columns = ("nodes", "HTML of the fleet", "first paint", "complete", "a change is seen after")
-    head = f"| {' | '.join(columns)} |\n{'|--:' * len(columns)}|\n"
-    return head + "".join(
-        f"| {figures.nodes:,} | {figures.html / 1000:,.0f} KB | {figures.first_paint:,.0f} ms "
-        f"| {figures.complete:,.0f} ms | {latency:,.0f} ms |\n"
-        for figures, latency in zip(pages, latencies, strict=True)
-    )
-
-
-def with_table(page: str, drawn: str) -> str:
-    """Return the page with other figures; raise `ValueError` if it has no lines to put them between."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"{PAGE} has no lines {BEGIN.strip()} and {END.strip()}")
-    return before + begin + "\n" + drawn + "\n" + end + after
-
-
 async def main() -> None:
-    """Take all screenshots and write all figures."""
+    """Take all screenshots."""
     bundled, crowd = sites.ShownCluster(clusters.bundled(now=time.time())), sites.ShownCluster(many(NODES))
-    pages, latencies = list[PageFigures](), list[float]()
     async with chromium() as browser:
-        for cluster, pictures, nodes, changed in (
-            (bundled, PICTURES, 10, "cpu-1"),
-            (crowd, PICTURES_OF_MANY, NODES, "node-00001"),
-        ):
+        for cluster, pictures in ((bundled, PICTURES), (crowd, PICTURES_OF_MANY)):
             async with sites.serving(cluster) as address:
                 for picture in pictures:
                     await _take(browser, address, picture)
-                pages.append(await page_figures(browser, address, nodes))
-                latencies.append(await update_latency(browser, cluster, address, changed))
-    PAGE.write_text(with_table(PAGE.read_text(), table(pages, latencies)))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,9 @@ class Offending:
         informer: dict[str, Any] = {"log": leader.log.log, "registry": type(leader.registry)()}
         state = leader.state
         leader.pods = PodInformer(state, state.reader, recreated=RecreatedScheduling(), **informer)
-        self.offenders = OffenderReports(state=state, unknown_may_fit=True, wall=partial(wall, self.cluster.time))
+        self.offenders = OffenderReports(
+            state=state, unknown_may_fit=True, wall=partial(wall, self.cluster.time)
+        )
 
     async def entries(self, namespace: str = TEAM) -> list[ReportEntry]:
         await self.cluster.publish()
