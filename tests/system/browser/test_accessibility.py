@@ -28,8 +28,8 @@ SCHEMES = ("light", "dark")
 AXE = AXE_FILE_PATH.read_text()
 
 
-async def found(page: Page) -> list[str]:
-    """What axe says against a page as it is, each with where it stands."""
+async def violations(page: Page) -> list[str]:
+    """Return what axe finds on a page, each with its place."""
     # The policy lets no script in, so it comes by the protocol that drives the browser.
     await page.evaluate(AXE)
     results = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
@@ -42,41 +42,39 @@ async def found(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("path", PAGES)
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_axe_finds_nothing(browser: Browser, site: str, path: str, scheme: str) -> None:
+async def test_a_page_is_accessible(browser: Browser, site: str, path: str, scheme: str) -> None:
     async with opened(browser, site + path, color_scheme=scheme) as watched:
         for details in await watched.page.locator("details:not([open]) > summary").all():
             await details.click()
 
-        assert await found(watched.page) == []
+        assert await violations(watched.page) == []
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_axe_finds_nothing_in_an_answer(browser: Browser, site: str, scheme: str) -> None:
+async def test_an_answer_is_accessible(browser: Browser, site: str, scheme: str) -> None:
     async with opened(browser, f"{site}/what-if", color_scheme=scheme) as watched:
         await watched.page.get_by_label("Pod or workload").fill(POD)
         await watched.page.get_by_role("button", name="Evaluate").click()
         await expect(watched.page.get_by_text("Results by node")).to_be_visible()
 
-        assert await found(watched.page) == []
+        assert await violations(watched.page) == []
 
 
 @pytest.mark.parametrize("count", [100, 500])
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_axe_finds_nothing_however_many_nodes_there_are(
-    browser: Browser, count: int, scheme: str
-) -> None:
+async def test_many_nodes_are_accessible(browser: Browser, count: int, scheme: str) -> None:
     async with (
         sites.serving(sites.ShownCluster(many(count, makes=4))) as address,
         opened(browser, address, color_scheme=scheme) as watched,
     ):
-        assert await found(watched.page) == []
+        assert await violations(watched.page) == []
 
 
-async def test_axe_finds_what_is_wrong(browser: Browser, site: str) -> None:
+async def test_axe_finds_a_button_without_a_name(browser: Browser, site: str) -> None:
     async with opened(browser, site) as watched:
         await watched.page.evaluate("document.querySelector('main').append(document.createElement('button'))")
 
-        assert [each.partition(":")[0] for each in await found(watched.page)] == ["button-name"]
+        assert [each.partition(":")[0] for each in await violations(watched.page)] == ["button-name"]
 
 
 async def test_arrow_keys_move_between_tiles(browser: Browser, site: str) -> None:
@@ -118,7 +116,7 @@ async def test_the_first_stop_leads_to_the_content(browser: Browser, site: str) 
         await expect(watched.page.locator("main")).to_be_focused()
 
 
-async def test_whoever_has_focus_is_seen(browser: Browser, site: str) -> None:
+async def test_focus_is_visible(browser: Browser, site: str) -> None:
     async with opened(browser, site) as watched:
         await watched.page.keyboard.press("Tab")
         for _ in range(12):
@@ -131,7 +129,7 @@ async def test_whoever_has_focus_is_seen(browser: Browser, site: str) -> None:
             assert width >= 2
 
 
-async def test_a_tile_is_named_by_what_it_shows(browser: Browser, site: str) -> None:
+async def test_a_tile_has_a_spoken_name(browser: Browser, site: str) -> None:
     async with opened(browser, site) as watched:
         tile = watched.page.locator(f'.tiles a[href="/nodes/{AGENT_NODE}"]')
         name = await tile.aria_snapshot()
@@ -140,9 +138,7 @@ async def test_a_tile_is_named_by_what_it_shows(browser: Browser, site: str) -> 
         assert "zone 1: 30 of 62 free; misaligned" in name
 
 
-async def test_names_of_small_tiles_are_read_out_and_shown_when_looked_at(
-    browser: Browser, crowd: str
-) -> None:
+async def test_names_of_small_tiles_are_spoken_and_show_on_focus(browser: Browser, crowd: str) -> None:
     async with opened(browser, crowd) as watched:
         tile = watched.page.locator(".tiles a").first
         name = await tile.locator("span").text_content()
@@ -153,7 +149,7 @@ async def test_names_of_small_tiles_are_read_out_and_shown_when_looked_at(
         assert width == "none"
 
 
-async def test_whoever_wants_no_motion_gets_none(browser: Browser, site: str) -> None:
+async def test_reduced_motion_stops_animations(browser: Browser, site: str) -> None:
     async with opened(browser, site, reduced_motion="reduce") as watched:
         await watched.page.evaluate("document.querySelector('.tiles li').classList.add('changed')")
 

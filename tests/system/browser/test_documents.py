@@ -1,4 +1,4 @@
-"""The site of the documents before a real browser: axe is content, nothing is too wide, nobody is asked."""
+"""The site of the documents before a real browser: accessible, not too wide, and without other servers."""
 
 import asyncio
 import sys
@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, ViewportSize
 
-from tests.system.browser.test_accessibility import found
+from tests.system.browser.test_accessibility import violations
 from tests.unit.docs.blocks import ROOT
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
@@ -40,25 +40,25 @@ async def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize(("scheme", "viewport"), LOOKS)
-async def test_a_page_can_be_read_by_everybody(
+async def test_a_page_is_accessible_and_loads_nothing(
     browser: Browser, documents: Path, page: str, scheme: str, viewport: ViewportSize
 ) -> None:
     open_context = partial(browser.new_context, viewport=viewport)
     context = await (open_context(color_scheme="dark") if scheme == "dark" else open_context())
     try:
         shown = await context.new_page()
-        asked: list[str] = []
-        shown.on("request", lambda request: asked.append(request.url))
+        requests: list[str] = []
+        shown.on("request", lambda request: requests.append(request.url))
         await shown.goto((documents / f"{page}.html").as_uri())
 
-        assert [url for url in asked if not url.startswith((documents.as_uri(), "data:"))] == []
+        assert [url for url in requests if not url.startswith((documents.as_uri(), "data:"))] == []
         assert await shown.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
-        assert await found(shown) == []
+        assert await violations(shown) == []
     finally:
         await context.close()
 
 
-async def test_words_are_found(browser: Browser, documents: Path) -> None:
+async def test_search_finds_words(browser: Browser, documents: Path) -> None:
     context = await browser.new_context()
     try:
         shown = await context.new_page()

@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from numalign.map.standalone import export, fleet_svg
-from tests.system.browser.test_accessibility import found
+from tests.system.browser.test_accessibility import violations
 from tests.unit.map.example_views import ANY, fleet, node_view, tile
 from tools.clusters.maps.browsers import opened
 
@@ -22,7 +22,7 @@ def file(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("scripts", [True, False])
-async def test_it_needs_no_network_and_no_script(browser: Browser, file: str, scripts: bool) -> None:  # noqa: FBT001  a parameter
+async def test_a_file_needs_no_network_and_no_script(browser: Browser, file: str, scripts: bool) -> None:  # noqa: FBT001  a parameter
     async with opened(browser, file, offline=True, java_script_enabled=scripts) as watched:
         page = watched.page
         await expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
@@ -36,7 +36,7 @@ async def test_it_needs_no_network_and_no_script(browser: Browser, file: str, sc
         assert watched.complaints == []
 
 
-async def test_it_breaks_no_rule_of_its_policy(browser: Browser, file: str) -> None:
+async def test_a_file_obeys_its_policy(browser: Browser, file: str) -> None:
     async with opened(browser, file) as watched:
         assert await watched.violations() == []
         await watched.page.keyboard.press("Tab")
@@ -46,11 +46,11 @@ async def test_it_breaks_no_rule_of_its_policy(browser: Browser, file: str) -> N
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing_in_it(browser: Browser, file: str, scheme: str) -> None:
+async def test_a_file_is_accessible(browser: Browser, file: str, scheme: str) -> None:
     async with opened(browser, file, color_scheme=scheme) as watched:
-        assert await found(watched.page) == []
+        assert await violations(watched.page) == []
         await watched.page.locator(".tiles a").first.click()
-        assert await found(watched.page) == []
+        assert await violations(watched.page) == []
 
 
 async def test_a_drawing_is_an_image(browser: Browser, tmp_path: Path) -> None:

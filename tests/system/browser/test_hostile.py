@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def hostile_cluster() -> list[dict[str, Any]]:
-    """A node of each name, as a file may have them, and another one with pods that carry each text."""
+    """A node of each name, as a file may have them, and another one with pods that have each text."""
     names = [each for name in HOSTILE for each in (node(name, x=name[:63]), nrt(name, "node-0", "node-1"))]
     pods = [clusters.pod(f"pod-{at}", "plain", {"cpu": "1", "mem": "1Gi"}) for at in range(len(HOSTILE))]
     for pod_object, text in zip(pods, HOSTILE, strict=True):
@@ -36,20 +36,20 @@ def hostile_cluster() -> list[dict[str, Any]]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hostile() -> AsyncIterator[str]:
-    """The address of a map of a cluster of nothing but names that try to be more."""
+    """The address of a map of a cluster with such names."""
     async with sites.serving(sites.ShownCluster(hostile_cluster())) as address:
         yield address
 
 
 async def harmless(watched: WatchedPage) -> None:
-    """Hold that nothing ran, nothing was loaded, and nothing was forbidden that somebody had put in."""
+    """Check that no script ran, nothing was loaded, and the policy was not violated."""
     assert await watched.page.evaluate("window.caught") is None
     assert await watched.violations() == []
     assert watched.complaints == []
     assert len(watched.hosts()) <= 1
 
 
-async def test_the_fleet_shows_them_as_text(browser: Browser, hostile: str) -> None:
+async def test_names_in_the_fleet_are_text(browser: Browser, hostile: str) -> None:
     async with opened(browser, hostile) as watched:
         names = await watched.page.locator(".tiles a span").all_text_contents()
 
@@ -57,7 +57,7 @@ async def test_the_fleet_shows_them_as_text(browser: Browser, hostile: str) -> N
         await harmless(watched)
 
 
-async def test_their_pages_show_them_as_text(browser: Browser, hostile: str) -> None:
+async def test_names_on_node_pages_are_text(browser: Browser, hostile: str) -> None:
     async with opened(browser, hostile) as watched:
         for at in range(len(HOSTILE)):
             await watched.page.locator(".tiles a").nth(at).click()
@@ -87,7 +87,7 @@ async def test_texts_of_a_pod_are_text(browser: Browser, hostile: str, at: int) 
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_what_is_asked_comes_back_as_text(browser: Browser, hostile: str, name: str) -> None:
+async def test_a_pasted_text_comes_back_as_text(browser: Browser, hostile: str, name: str) -> None:
     async with opened(browser, f"{hostile}/what-if") as watched:
         await watched.page.get_by_label("Pod or workload").fill(name)
         await watched.page.get_by_role("button", name="Evaluate").click()
@@ -104,7 +104,7 @@ async def test_a_long_name_makes_no_page_wide(browser: Browser, hostile: str) ->
             assert await watched.page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-async def test_a_file_shows_them_as_text(browser: Browser, tmp_path: Path) -> None:
+async def test_names_in_a_file_are_text(browser: Browser, tmp_path: Path) -> None:
     views = [node_view([pod(0, name, name)], name) for name in HOSTILE]
     path = tmp_path / "map.html"
     path.write_text("".join(export(fleet([tile(name) for name in HOSTILE]), ANY, views)))
@@ -116,7 +116,7 @@ async def test_a_file_shows_them_as_text(browser: Browser, tmp_path: Path) -> No
             await watched.page.goto(f"{path.as_uri()}#fleet")
 
 
-async def test_a_drawing_shows_them_as_text(browser: Browser, tmp_path: Path) -> None:
+async def test_names_in_a_drawing_are_text(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "map.svg"
     path.write_text("".join(fleet_svg(fleet([tile(name) for name in HOSTILE]), ANY)))
     async with opened(browser, path.as_uri()) as watched:

@@ -1,124 +1,98 @@
-"""What changes in the cluster changes on the page, without anybody reloading it."""
+"""Changes of the cluster show on the page without a reload."""
 
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tools.clusters.maps import clusters, sites
-from tools.clusters.maps.browsers import opened
+from tools.clusters.maps.browsers import WatchedPage, opened
 from tools.clusters.maps.clusters import AGENT_NODE
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 A_SECOND = 1000
-"""Milliseconds after which a change would have been seen."""
+"""Milliseconds after which a change would show."""
+
+TILE = '.tiles a[href="/nodes/cpu-1"]'
+FULL = "zone 0: 0 of 62, zone 1: 62 of 62 free"
 
 
-@dataclass(frozen=True)
-class Changing:
-    """A map, and the cluster behind it."""
-
-    cluster: sites.ShownCluster
-    address: str
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def changing() -> AsyncIterator[Changing]:
-    """A map of a cluster of its own."""
-    cluster = sites.ShownCluster(clusters.bundled(now=time.time()))
-    async with sites.serving(cluster) as address:
-        yield Changing(cluster, address)
+def pod(cpu: str = "10") -> dict[str, Any]:
+    return clusters.pod("new", "cpu-1", {"cpu": cpu, "mem": "8Gi"}, zone="node-0")
 
 
 async def live(page: Page) -> None:
-    """Wait until the page follows changes."""
     await expect(page.locator(".live")).to_have_text("live")
 
 
-async def test_a_tile_follows(browser: Browser, changing: Changing) -> None:
-    async with opened(browser, changing.address) as watched:
-        page = watched.page
-        await live(page)
-        address = page.url
-        changing.cluster.put(clusters.pod("new", "cpu-1", {"cpu": "62", "mem": "8Gi"}, zone="node-0"))
+@asynccontextmanager
+async def live_page(
+    browser: Browser, path: str = "/"
+) -> AsyncIterator[tuple[WatchedPage, sites.ShownCluster]]:
+    """A page that follows changes, and its cluster."""
+    cluster = sites.ShownCluster(clusters.bundled(now=time.time()))
+    async with sites.serving(cluster) as address, opened(browser, address + path) as watched:
+        await live(watched.page)
+        yield watched, cluster
 
-        title = page.locator('.tiles a[href="/nodes/cpu-1"] title')
-        await expect(title).to_have_text("zone 0: 0 of 62, zone 1: 62 of 62 free")
+
+async def test_a_changed_tile_keeps_its_focus(browser: Browser) -> None:
+    async with live_page(browser) as (watched, cluster):
+        page = watched.page
+        address = page.url
+        await page.locator(TILE).focus()
+        cluster.put(pod("62"))
+
+        await expect(page.locator(f"{TILE} title")).to_have_text(FULL)
+        await expect(page.locator(".changed")).to_have_count(1)
+        await expect(page.locator(TILE)).to_be_focused()
         assert page.url == address
         assert watched.complaints == []
 
 
-async def test_figures_and_classes_follow(browser: Browser, changing: Changing) -> None:
-    async with opened(browser, changing.address) as watched:
-        page = watched.page
-        await live(page)
-        before = await page.locator(".figures dd").nth(1).inner_text()
-        changing.cluster.put(clusters.pod("new", "cpu-1", {"cpu": "10", "mem": "8Gi"}, zone="node-0"))
+async def test_figures_and_classes_follow(browser: Browser) -> None:
+    async with live_page(browser) as (watched, cluster):
+        figure = watched.page.locator(".figures dd").nth(1)
+        before = await figure.inner_text()
+        cluster.put(pod())
 
-        await expect(page.locator(".figures dd").nth(1)).not_to_have_text(before)
-        head = page.locator(".class", has_text="2x64cpu-restricted-pod")
+        await expect(figure).not_to_have_text(before)
+        head = watched.page.locator(".class", has_text="2x64cpu-restricted-pod")
         await expect(head).to_contain_text("114 of 124 cpu free")
 
 
-async def test_a_tile_that_has_the_focus_keeps_it(browser: Browser, changing: Changing) -> None:
-    async with opened(browser, changing.address) as watched:
-        page = watched.page
-        await live(page)
-        tile = page.locator('.tiles a[href="/nodes/cpu-1"]')
-        await tile.focus()
-        changing.cluster.put(clusters.pod("new", "cpu-1", {"cpu": "10", "mem": "8Gi"}, zone="node-0"))
-        await expect(page.locator(".changed")).to_have_count(1)
-
-        await expect(tile).to_be_focused()
-
-
-async def test_a_node_follows(browser: Browser, changing: Changing) -> None:
-    async with opened(browser, f"{changing.address}/nodes/cpu-1") as watched:
-        page = watched.page
-        await live(page)
-        changing.cluster.put(clusters.pod("new", "cpu-1", {"cpu": "10", "mem": "8Gi"}, zone="node-0"))
-
-        await expect(page.get_by_role("link", name="team-a/new")).to_be_visible()
-
-
-async def test_what_happens_on_other_nodes_reloads_nothing(browser: Browser, changing: Changing) -> None:
-    async with opened(browser, f"{changing.address}/nodes/{AGENT_NODE}") as watched:
-        await live(watched.page)
-        asked = len(watched.asked)
-        changing.cluster.put(clusters.pod("new", "cpu-1", {"cpu": "10", "mem": "8Gi"}, zone="node-0"))
+async def test_other_nodes_reload_nothing(browser: Browser) -> None:
+    async with live_page(browser, f"/nodes/{AGENT_NODE}") as (watched, cluster):
+        requests = len(watched.asked)
+        cluster.put(pod())
         await watched.page.wait_for_timeout(A_SECOND)
 
-        assert len(watched.asked) == asked
+        assert len(watched.asked) == requests
 
 
-async def test_a_tile_that_the_filter_no_longer_shows_goes(browser: Browser, changing: Changing) -> None:
-    async with opened(browser, f"{changing.address}/?only=misaligned") as watched:
-        page = watched.page
-        await live(page)
-        await expect(page.locator(".tiles a")).to_have_count(1)
-        changing.cluster.remove("prod", "ranker")
+async def test_a_tile_that_the_filter_excludes_goes(browser: Browser) -> None:
+    async with live_page(browser, "/?only=misaligned") as (watched, cluster):
+        await expect(watched.page.locator(".tiles a")).to_have_count(1)
+        cluster.remove("prod", "ranker")
 
-        await expect(page.locator(".tiles a")).to_have_count(0)
-        await expect(page.get_by_text("No node matches")).to_be_visible()
+        await expect(watched.page.locator(".tiles a")).to_have_count(0)
+        await expect(watched.page.get_by_text("No node matches")).to_be_visible()
 
 
-async def test_what_is_typed_and_open_stays(browser: Browser, changing: Changing) -> None:
-    async with opened(browser, f"{changing.address}/nodes/{AGENT_NODE}") as watched:
-        page = watched.page
-        await live(page)
-        await page.get_by_text("Labels and taints").click()
-        changing.cluster.put(clusters.pod("new", AGENT_NODE, {"cpu": "2", "mem": "8Gi"}))
+async def test_a_node_follows_and_keeps_what_is_open(browser: Browser) -> None:
+    async with live_page(browser, f"/nodes/{AGENT_NODE}") as (watched, cluster):
+        await watched.page.get_by_text("Labels and taints").click()
+        cluster.put(clusters.pod("new", AGENT_NODE, {"cpu": "2", "mem": "8Gi"}))
 
-        await expect(page.get_by_role("link", name="team-a/new")).to_be_visible()
-        await expect(page.get_by_text("rack-b")).to_be_visible()
+        await expect(watched.page.get_by_role("link", name="team-a/new")).to_be_visible()
+        await expect(watched.page.get_by_text("rack-b")).to_be_visible()
 
 
-async def test_a_page_says_when_it_is_not_live_and_comes_back(browser: Browser) -> None:
+async def test_a_page_reconnects_to_a_new_server(browser: Browser) -> None:
     cluster = sites.ShownCluster(clusters.bundled(now=time.time()))
     async with AsyncExitStack() as stack:
         async with sites.serving(cluster) as address:
@@ -126,11 +100,8 @@ async def test_a_page_says_when_it_is_not_live_and_comes_back(browser: Browser) 
             await live(watched.page)
         await expect(watched.page.locator(".live")).to_have_text("reconnecting")
 
-        another = sites.ShownCluster(
-            [*cluster.objects, clusters.pod("new", "cpu-1", {"cpu": "62", "mem": "8Gi"}, zone="node-0")]
-        )
+        another = sites.ShownCluster([*cluster.objects, pod("62")])
         port = int(address.rpartition(":")[2])
         await stack.enter_async_context(sites.serving(another, port=port))
         await live(watched.page)
-        title = watched.page.locator('.tiles a[href="/nodes/cpu-1"] title')
-        await expect(title).to_have_text("zone 0: 0 of 62, zone 1: 62 of 62 free", timeout=10_000)
+        await expect(watched.page.locator(f"{TILE} title")).to_have_text(FULL, timeout=10_000)

@@ -37,7 +37,7 @@ async def large() -> AsyncIterator[Large]:
         yield Large(cluster, address)
 
 
-async def test_the_page_is_small_and_soon_there(
+async def test_the_page_is_small_and_fast(
     browser: Browser, large: Large, request: pytest.FixtureRequest
 ) -> None:
     figures = await page_figures(browser, large.address, NODES)
@@ -51,14 +51,14 @@ async def test_the_page_is_small_and_soon_there(
     assert figures.first_paint <= MOST_MILLISECONDS
 
 
-async def test_all_nodes_can_be_reached(browser: Browser, large: Large) -> None:
+async def test_all_nodes_are_on_the_page(browser: Browser, large: Large) -> None:
     async with opened(browser, large.address) as watched:
         await expect(watched.page.locator(".tiles a")).to_have_count(NODES)
         await watched.page.locator(".tiles a").last.hover()
         await expect(watched.page.locator(".tiles a span").last).to_be_in_viewport()
 
 
-async def test_a_change_is_seen_within_a_second(
+async def test_a_change_shows_within_a_second(
     browser: Browser, large: Large, request: pytest.FixtureRequest
 ) -> None:
     milliseconds = await update_latency(browser, large.cluster, large.address, "node-00001")
@@ -67,7 +67,7 @@ async def test_a_change_is_seen_within_a_second(
     assert milliseconds <= MOST_MILLISECONDS
 
 
-async def test_a_form_finds_one_among_them(browser: Browser, large: Large) -> None:
+async def test_a_filter_selects_one_node(browser: Browser, large: Large) -> None:
     async with opened(browser, large.address) as watched:
         await watched.page.get_by_label("Labels").fill("kubernetes.io/hostname=node-04321")
         await watched.page.get_by_role("button", name="Filter").click()

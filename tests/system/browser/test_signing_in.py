@@ -1,4 +1,4 @@
-"""Signing in with a token: what a browser keeps of it, and who sees which names."""
+"""Sign-in with a token: what a browser stores of it, and who sees which names."""
 
 from collections.abc import AsyncIterator
 
@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from tests.system.browser.test_accessibility import found
+from tests.system.browser.test_accessibility import violations
 from tests.unit.map.serving import ANN, BOB, EVE, SECRET, TEAM, MapHouse
 from tools.clusters.maps.browsers import opened
 
@@ -15,19 +15,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def guarded() -> AsyncIterator[str]:
-    """The address of a map that asks for a token."""
+    """The address of a map that requires a token."""
     house = MapHouse()
     async with house.serving():
-        yield f"http://127.0.0.1:{house.told.of('server.listening')[0]['port']}"
+        yield f"http://127.0.0.1:{house.log.of('server.listening')[0]['port']}"
 
 
 async def sign_in(page: Page, token: str) -> None:
-    """Paste a token and send it."""
     await page.get_by_label("Token").fill(token)
     await page.get_by_role("button", name="Sign in").click()
 
 
-async def test_a_token_opens_the_page_that_was_asked_for(browser: Browser, guarded: str) -> None:
+async def test_sign_in_opens_the_requested_page(browser: Browser, guarded: str) -> None:
     async with opened(browser, f"{guarded}/nodes/a") as watched:
         page = watched.page
         await sign_in(page, ANN)
@@ -41,7 +40,7 @@ async def test_a_token_opens_the_page_that_was_asked_for(browser: Browser, guard
         await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
 
 
-async def test_names_are_shown_where_pods_may_be_listed(browser: Browser, guarded: str) -> None:
+async def test_names_show_where_pods_may_be_listed(browser: Browser, guarded: str) -> None:
     async with opened(browser, f"{guarded}/nodes/a") as watched:
         await sign_in(watched.page, BOB)
 
@@ -51,7 +50,7 @@ async def test_names_are_shown_where_pods_may_be_listed(browser: Browser, guarde
 
 
 @pytest.mark.parametrize("token", ["token.of-nobody", EVE, "<script>window.caught=1</script>"])
-async def test_who_may_not_look_is_told_and_asked_again(browser: Browser, guarded: str, token: str) -> None:
+async def test_a_refused_token_has_an_alert(browser: Browser, guarded: str, token: str) -> None:
     async with opened(browser, guarded) as watched:
         await sign_in(watched.page, token)
 
@@ -61,8 +60,8 @@ async def test_who_may_not_look_is_told_and_asked_again(browser: Browser, guarde
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing_at_the_door(browser: Browser, guarded: str, scheme: str) -> None:
+async def test_sign_in_page_is_accessible(browser: Browser, guarded: str, scheme: str) -> None:
     async with opened(browser, guarded, color_scheme=scheme) as watched:
-        assert await found(watched.page) == []
+        assert await violations(watched.page) == []
         await sign_in(watched.page, EVE)
-        assert await found(watched.page) == []
+        assert await violations(watched.page) == []

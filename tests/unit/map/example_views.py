@@ -1,4 +1,4 @@
-"""Views as builders give them, made by hand: small ones, hostile ones, and five thousand nodes."""
+"""Views of the map: small ones, hostile ones, and five thousand nodes."""
 
 import random
 from collections import Counter
@@ -55,7 +55,7 @@ HOSTILE = (
     "javascript:window.caught=1",
     "a" * 253,
 )
-"""Names that no API server takes, but a file may have."""
+"""Names that no API server accepts, but a file may have."""
 
 
 def zone(number: int, cpus: int = 62, free: int = 62, gpus: int = 4, gpus_free: int = 4) -> ZoneUse:
@@ -133,8 +133,8 @@ def _drawn(number: int, dice: random.Random) -> NodeTile:
 
 
 def pod(number: int = 0, name: str | None = "trainer-0", namespace: str = "team-a") -> PodOnNode:
-    """A pod that holds 16 CPUs, memory and a GPU of zone 0; one without a name is hidden."""
-    held = (HeldInZones(("node-0",), Resources({"cpu": 8000, "memory": 64 * GIB, GPU: 1})),)
+    """A pod with 16 CPUs, memory and a GPU of zone 0; one without a name is hidden."""
+    amounts = (HeldInZones(("node-0",), Resources({"cpu": 8000, "memory": 64 * GIB, GPU: 1})),)
     hidden = name is None
     return PodOnNode(
         None if hidden else f"uid-{number}",
@@ -145,8 +145,8 @@ def pod(number: int = 0, name: str | None = "trainer-0", namespace: str = "team-
         exclusive=False,
         stage=Stage.ADMITTED,
         leaving=False,
-        predicted=held,
-        observed=held,
+        predicted=amounts,
+        observed=amounts,
         cpus=0xFF << 8 * number,
         source=Source.KUBELET,
         judgement=Judgement.ALIGNED,
@@ -157,7 +157,7 @@ def pod(number: int = 0, name: str | None = "trainer-0", namespace: str = "team-
 
 
 def node_view(pods: Sequence[PodOnNode] | None = None, name: str = "dgx-1") -> NodeView:
-    """A node of two sockets whose CPUs somebody described, with these pods, or three."""
+    """A node of two sockets whose CPUs are known, with these pods, or three."""
     pods = tuple(pods if pods is not None else (pod(0), pod(1, "trainer-1"), pod(2, None)))
     sockets = tuple(
         SocketBox(number, (_zone_box(number, pods if number == 0 else ()),)) for number in range(2)
@@ -202,7 +202,7 @@ def _cpu(number: int, pods: Sequence[PodOnNode]) -> CpuBox:
 
 def pod_view(name: str = "trainer-0", **changes: object) -> PodView:
     """A pod that runs on a node, aligned."""
-    asks = Resources({"cpu": 8000, "memory": 64 * GIB, GPU: 1})
+    requests = Resources({"cpu": 8000, "memory": 64 * GIB, GPU: 1})
     values: Mapping[str, object] = {
         "uid": "4dbb3a42",
         "namespace": "team-a",
@@ -218,8 +218,8 @@ def pod_view(name: str = "trainer-0", **changes: object) -> PodView:
         "node": "dgx-1",
         "pinned": "",
         "intent": PodIntent(Policy.SINGLE_NUMA_NODE, StatedBy.POD, None, (), exclusive=False),
-        "containers": (ContainerRequests("main", Role.APP, asks, ()),),
-        "total": asks,
+        "containers": (ContainerRequests("main", Role.APP, requests, ()),),
+        "total": requests,
         "on_node": pod(),
         "zones": (zone(0, free=30, gpus_free=1), zone(1)),
         "beside": (),

@@ -1,4 +1,4 @@
-"""An API server that is asked about tokens and rights, and about nothing else."""
+"""An API server that answers reviews of tokens and of rights."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,26 +18,24 @@ Right = tuple[str, str]
 
 @dataclass
 class ReviewingApi:
-    """Knows people by their tokens, and what they may list. What is changed counts from the next call on."""
+    """Users by their tokens, and what they may list; changes count from the next call on."""
 
     users: dict[str, str] = field(default_factory=dict)
     rights: dict[str, set[Right]] = field(default_factory=dict)
     audiences: dict[str, str] = field(default_factory=dict)
-    """By token the audience it was made for; that of the API server where it says nothing."""
+    """The audience of a token; without an entry, it is the API server."""
 
     failure: ClusterError | None = None
     gate: asyncio.Event | None = None
-    """Nothing is answered before it is set."""
+    """Reviews are answered once it is set."""
 
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
-    def knows(self, token: str, user: str, *rights: Right) -> None:
-        """Let a token be that of a user with these rights."""
+    def add(self, token: str, user: str, *rights: Right) -> None:
         self.users[token] = user
         self.rights[user] = set(rights)
 
     async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:  # noqa: ARG002
-        """Answer a review."""
         assert isinstance(body, dict)
         self.calls.append((path, body["spec"]))
         if self.gate:
@@ -48,7 +46,6 @@ class ReviewingApi:
         return {"status": answers[path](body["spec"])}
 
     def count(self, path: str) -> int:
-        """How many reviews of a kind were asked for."""
         return [called for called, _ in self.calls].count(path)
 
     def _token_review(self, spec: dict[str, Any]) -> dict[str, Any]:
@@ -60,13 +57,13 @@ class ReviewingApi:
         return {"authenticated": True, "user": user, "audiences": [made_for] if made_for else []}
 
     def _access_review(self, spec: dict[str, Any]) -> dict[str, Any]:
-        asked = spec["resourceAttributes"]
+        attributes = spec["resourceAttributes"]
         rights = self.rights.get(spec["user"], set())
-        everywhere = (asked["resource"], "") in rights
-        return {"allowed": everywhere or (asked["resource"], asked["namespace"]) in rights}
+        everywhere = (attributes["resource"], "") in rights
+        return {"allowed": everywhere or (attributes["resource"], attributes["namespace"]) in rights}
 
 
-def namespaces_asked(api: ReviewingApi) -> Sequence[str]:
-    """The namespaces about whose pods somebody was asked about."""
+def reviewed_namespaces(api: ReviewingApi) -> Sequence[str]:
+    """Return the namespaces whose pods were in a review."""
     specs = (spec["resourceAttributes"] for path, spec in api.calls if path == ACCESS_REVIEWS)
     return [spec["namespace"] for spec in specs if spec["resource"] == "pods" and spec["namespace"]]

@@ -1,5 +1,5 @@
 """
-A map that is served in this process: a small cluster, and people who may see different parts of it.
+A map that is served in this process: a small cluster, and users who may see different parts of it.
 
 Ann may see everything, Bob the names of pods in the namespace `team`, Cid no names at all, Eve no map.
 """
@@ -46,7 +46,7 @@ SINGLE = "single-numa-node"
 NODE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
 
 OF_THE_SECRET = (SECRET, "hidden-pod", "hidden-owner", "hidden-container", "hidden-uid", "hidden-message")
-"""Whatever tells of the pods in the namespace that Bob and Cid may not see."""
+"""Words in the pods of the namespace that Bob and Cid may not see."""
 
 
 def pod(namespace: str, word: str, on: str = "a") -> Raw:
@@ -81,52 +81,49 @@ def cluster() -> list[Raw]:
 
 @dataclass
 class MapHouse:
-    """What a served map is made of; what is changed counts from the next call on."""
+    """The parts of a served map; changes count from the next call on."""
 
     api: ReviewingApi = field(default_factory=ReviewingApi)
     clock: Clock = field(default_factory=lambda: Clock(1e6))
-    told: RecordedLog = field(default_factory=RecordedLog)
+    log: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     waiting_for: str | None = None
 
     def __post_init__(self) -> None:
-        self.api.knows(ANN, "ann", TOPOLOGIES, ALL_PODS)
-        self.api.knows(BOB, "bob", TOPOLOGIES, ("pods", TEAM))
-        self.api.knows(CID, "cid", TOPOLOGIES)
-        self.api.knows(EVE, "eve", ALL_PODS)
-        policy = PolicyKeeper(None, log=self.told.log, registry=self.registry)
+        self.api.add(ANN, "ann", TOPOLOGIES, ALL_PODS)
+        self.api.add(BOB, "bob", TOPOLOGIES, ("pods", TEAM))
+        self.api.add(CID, "cid", TOPOLOGIES)
+        self.api.add(EVE, "eve", ALL_PODS)
+        policy = PolicyKeeper(None, log=self.log.log, registry=self.registry)
         self.state = SchedulerState(
             Reservations(), policy=policy, match=Match.SATISFIES, clock=self.clock, wall=time.time
         )
         self.informer = PodInformer(
-            self.state, self.state.reader, log=self.told.log, registry=CollectorRegistry()
+            self.state, self.state.reader, log=self.log.log, registry=CollectorRegistry()
         )
 
     def token_access(self) -> TokenAccess:
-        """Lets in whom the API server knows."""
-        return TokenAccess(self.api, log=self.told.log, registry=self.registry, clock=self.clock)
+        return TokenAccess(self.api, log=self.log.log, registry=self.registry, clock=self.clock)
 
     async def fill(self) -> None:
-        """Know of the cluster."""
         await self.state.update_snapshot(snapshot.of(cluster(), where="a test"))
         for each in (pod(TEAM, "shown"), pod(SECRET, "hidden")):
             self.informer.put(each)
 
     @contextlib.asynccontextmanager
     async def serving(self, access: MapAccess | None = None) -> AsyncIterator["Browser"]:
-        """Somebody before the map."""
         await self.fill()
         self.streams = Streams(self.registry)
         service = MapService(
             MapState(self.state),
             access or self.token_access(),
             self.streams,
-            log=self.told.log,
+            log=self.log.log,
             waiting_for=lambda: self.waiting_for,
         )
         app = server.application(
             [],
-            log=self.told.log,
+            log=self.log.log,
             registry=self.registry,
             checks={},
             limits=http.LIMITS,
@@ -137,8 +134,8 @@ class MapHouse:
         task = asyncio.create_task(
             server.serve(app, plain(), stop=stop, tasks={"map": service.follow}, grace=1)
         )
-        await until(lambda: self.told.of("server.listening"))
-        port = self.told.of("server.listening")[0]["port"]
+        await until(lambda: self.log.of("server.listening"))
+        port = self.log.of("server.listening")[0]["port"]
         async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
             yield Browser(session, f"http://127.0.0.1:{port}", stop)
         stop.ask()
@@ -146,67 +143,59 @@ class MapHouse:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """An answer."""
-
+class Answer:
     status: int
     text: str
     headers: Any
 
     def json(self) -> Any:  # noqa: ANN401  any document
-        """What a program reads."""
         return orjson.loads(self.text)
 
 
 @dataclass(frozen=True)
 class EventStream:
-    """What changes, as a page hears it."""
+    """The events that a page gets."""
 
     answer: aiohttp.ClientResponse
 
     async def until(self, word: str) -> str:
-        """All that is said until an event with this word has come."""
-        said = ""
-        while word not in said or not said.endswith("\n\n"):
+        """Return all events up to one with this word."""
+        text = ""
+        while word not in text or not text.endswith("\n\n"):
             piece = await self.answer.content.readany()
-            assert piece, f"it ended with: {said}"
-            said += piece.decode()
-        return said
+            assert piece, f"it ended with: {text}"
+            text += piece.decode()
+        return text
 
-    async def rest(self) -> str:
-        """All that is said until it ends."""
+    async def until_end(self) -> str:
         return (await self.answer.read()).decode().removeprefix(": \n\n")
 
 
 @dataclass(frozen=True)
 class Browser:
-    """Asks a map, with a token in a header, and follows nothing by itself."""
+    """Calls a map with a token in a header, and follows no redirect."""
 
     session: aiohttp.ClientSession
     origin: str
     stop: server.Stop
 
-    async def get(self, path: str, token: str | None = None, **headers: str) -> Seen:
-        """What a path shows."""
-        return await self.ask("GET", path, token, headers=headers)
+    async def get(self, path: str, token: str | None = None, **headers: str) -> Answer:
+        return await self.call("GET", path, token, headers=headers)
 
-    async def post(self, path: str, token: str | None = None, **options: Any) -> Seen:  # noqa: ANN401  of aiohttp
-        """What is answered to a form, or to anything else."""
-        return await self.ask("POST", path, token, **options)
+    async def post(self, path: str, token: str | None = None, **options: Any) -> Answer:  # noqa: ANN401  of aiohttp
+        return await self.call("POST", path, token, **options)
 
-    async def ask(self, method: str, path: str, token: str | None = None, **options: Any) -> Seen:  # noqa: ANN401
-        """Any call."""
-        shown = {"Authorization": f"Bearer {token}"} if token else {}
-        headers = {**shown, **options.pop("headers", {})}
+    async def call(self, method: str, path: str, token: str | None = None, **options: Any) -> Answer:  # noqa: ANN401
+        token_header = {"Authorization": f"Bearer {token}"} if token else {}
+        headers = {**token_header, **options.pop("headers", {})}
         url = URL(f"{self.origin}{path}", encoded=True)
         async with self.session.request(
             method, url, headers=headers, allow_redirects=False, **options
         ) as answer:
-            return Seen(answer.status, await answer.text(), answer.headers)
+            return Answer(answer.status, await answer.text(), answer.headers)
 
     @contextlib.asynccontextmanager
     async def stream(self, token: str, query: str = "", last: str = "") -> AsyncIterator[EventStream]:
-        """A stream of what changes, which has begun."""
         headers = {"Authorization": f"Bearer {token}"} | ({"Last-Event-ID": last} if last else {})
         async with self.session.get(f"{self.origin}/events{query}", headers=headers) as answer:
             assert answer.status == HTTPStatus.OK

@@ -1,4 +1,4 @@
-"""What drawings are made of: lengths, levels, letters and places."""
+"""Lengths, levels, letters and places of a drawing."""
 
 from dataclasses import replace
 
@@ -30,21 +30,21 @@ from tests.worlds.notation import table
         ]
     ),
 )  # fmt: skip
-def test_the_less_is_free_the_higher_the_level(allocatable: int, free: int, level: int) -> None:
+def test_level_grows_with_use(allocatable: int, free: int, level: int) -> None:
     assert drawing.level(allocatable, free) == level
 
 
-@given(whole=st.integers(1, 2**50), part=st.integers(0, 2**50), width=st.integers(2, 500))
-def test_only_nothing_looks_empty_and_only_the_whole_looks_full(whole: int, part: int, width: int) -> None:
-    part = min(part, whole)
-    length = drawing.length(part, whole, width)
+@given(total=st.integers(1, 2**50), part=st.integers(0, 2**50), width=st.integers(2, 500))
+def test_only_empty_looks_empty_and_only_full_full(total: int, part: int, width: int) -> None:
+    part = min(part, total)
+    length = drawing.length(part, total, width)
 
     assert 0 <= length <= width
     assert (length == 0) == (part == 0)
-    assert (length == width) == (part == whole)
+    assert (length == width) == (part == total)
 
 
-def test_a_bar_for_each_zone_by_level() -> None:
+def test_each_zone_has_a_bar_by_level() -> None:
     bars = drawing.bars([zone(0, 62, 31), zone(1, 62, 0), zone(2, 62, 62), zone(3, 0, 0)], "cpu")
 
     assert bars.paths == ((2, "M0 3h48"), (5, "M0 9h96"))
@@ -52,11 +52,7 @@ def test_a_bar_for_each_zone_by_level() -> None:
     assert bars.words == "zone 0: 31 of 62, zone 1: 0 of 62, zone 2: 62 of 62, zone 3: 0 of 0"
 
 
-def test_zones_go_by_their_ids() -> None:
-    assert drawing.zone_words([zone(0, free=30), zone(3)], "cpu") == "zone 0: 30 of 62, zone 3: 62 of 62"
-
-
-def test_a_row_for_each_zone_with_its_figure() -> None:
+def test_each_zone_has_a_row() -> None:
     first, second = drawing.zone_rows([zone(0, 62, 31), zone(3, 0, 0)], "cpu")
 
     assert (first.id, first.free, first.level, first.length * 2) == (0, "31", 2, first.track)
@@ -77,7 +73,7 @@ def test_forty_pods_differ_in_colour_or_pattern() -> None:
 
 
 @given(st.lists(st.integers(1, 8), max_size=130))
-def test_no_two_cpus_lie_on_each_other(threads: list[int]) -> None:
+def test_cpus_do_not_overlap(threads: list[int]) -> None:
     cores = tuple(
         CoreBox(at, tuple(CpuBox(100 * at + one, CpuUse.FREE) for one in range(count)))
         for at, count in enumerate(threads)
@@ -91,7 +87,7 @@ def test_no_two_cpus_lie_on_each_other(threads: list[int]) -> None:
         assert 0 <= cell.y <= drawn.height - drawing.CPU_HEIGHT
 
 
-def test_pods_stand_beside_each_other_and_then_who_is_not_known() -> None:
+def test_unknown_use_is_drawn_after_the_pods() -> None:
     pods = [pod(0), pod(1, "trainer-1")]
     cpu = drawing.resource_bars(zone(0, 62, 30), pods)[0]
 
@@ -101,7 +97,7 @@ def test_pods_stand_beside_each_other_and_then_who_is_not_known() -> None:
     assert [share.x for share in cpu.held] == sorted(share.x for share in cpu.held)
 
 
-def test_what_several_zones_hold_together_is_no_part_of_either() -> None:
+def test_amounts_of_several_zones_are_in_no_bar() -> None:
     both = (HeldInZones(("node-0", "node-1"), Resources({"cpu": 8000})),)
     bars = drawing.resource_bars(zone(0, 62, 62), [_holding(both)])
 
@@ -117,7 +113,7 @@ def test_shares_stay_in_their_bar(amounts: list[int], free: int) -> None:
             assert share.width >= 1
 
 
-def test_devices_are_held_then_taken_then_free_then_ill() -> None:
+def test_devices_are_ordered_by_state() -> None:
     box = DeviceBox(GPU, (ZoneId(0),), total=5, healthy=4, free=2)
     pieces = drawing.pieces(box, zone(0), [pod(0)])
 
@@ -134,16 +130,16 @@ def test_devices_are_held_then_taken_then_free_then_ill() -> None:
     total=st.integers(0, 64),
     ill=st.integers(0, 64),
     free=st.none() | st.integers(-3, 64),
-    held=st.integers(0, 99),
+    taken=st.integers(0, 99),
 )
-def test_there_are_as_many_pieces_as_devices(total: int, ill: int, free: int | None, held: int) -> None:
+def test_pieces_are_at_most_the_devices(total: int, ill: int, free: int | None, taken: int) -> None:
     box = DeviceBox(GPU, (ZoneId(0),), total, max(total - ill, 0), free)
-    holder = _holding((HeldInZones(("node-0",), Resources({GPU: held})),))
+    holder = _holding((HeldInZones(("node-0",), Resources({GPU: taken})),))
 
     assert len(drawing.pieces(box, zone(0), [holder])) <= total
 
 
-def test_devices_of_a_machine_that_nobody_described_are_those_of_its_zones() -> None:
+def test_devices_of_an_unknown_machine_are_its_zones_own() -> None:
     box = node_view().sockets[0].zones[0]
     bare = type(box)(box.use, (), (), ())
 
@@ -151,5 +147,5 @@ def test_devices_of_a_machine_that_nobody_described_are_those_of_its_zones() -> 
     assert [(each.resource, each.total, each.free) for each in drawing.device_boxes(bare)] == [(GPU, 4, 1)]
 
 
-def _holding(held: tuple[HeldInZones, ...]) -> PodOnNode:
-    return replace(pod(0), observed=held, predicted=None)
+def _holding(amounts: tuple[HeldInZones, ...]) -> PodOnNode:
+    return replace(pod(0), observed=amounts, predicted=None)

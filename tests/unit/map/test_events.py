@@ -1,4 +1,4 @@
-"""What pages are told of changes: names while they are few, and never more than a bounded amount."""
+"""Events about changes: names while there are few, and a bounded amount."""
 
 import asyncio
 import contextlib
@@ -20,96 +20,84 @@ def streams() -> Streams:
     return Streams(CollectorRegistry())
 
 
-def told(stream: Stream) -> tuple[str, list[str]]:
-    """The kind of the next event, and the names in it."""
+def taken(stream: Stream) -> tuple[str, list[str]]:
+    """Return the kind of the next event, and the names in it."""
     lines = stream.take(7).decode().split("\n")
     assert (lines[0], lines[3:]) == ("id: 7", ["", ""])
     return lines[1].removeprefix("event: "), json.loads(lines[2].removeprefix("data: "))
 
 
-def test_names_are_gathered_until_they_are_taken(streams: Streams) -> None:
+@pytest.mark.parametrize(
+    ("changes", "event"),
+    [
+        ([["b"], ["a", "b"]], ("nodes", ["a", "b"])),
+        ([["a"], None, ["b"]], ("all", [])),
+        ([["a\n\nevent: login\ndata: x"]], ("nodes", ["a\n\nevent: login\ndata: x"])),
+        ([[f"n{number}"] for number in range(10_000)], ("all", [])),
+    ],
+    ids=["several changes", "an unknown change", "a name with line breaks", "too many changes"],
+)
+def test_changes_are_one_event(
+    streams: Streams, changes: list[list[str] | None], event: tuple[str, list[str]]
+) -> None:
     with streams.opened(ANN) as stream:
-        for names in (["b"], ["a", "b"]):
+        for names in changes:
             streams.notify(names, 1)
-
-        assert told(stream) == ("nodes", ["a", "b"])
-        assert stream.take(8) == b""
-
-
-def test_behind_a_reader_who_sleeps_nothing_grows(streams: Streams) -> None:
-    with streams.opened(ANN) as stream:
-        for number in range(10_000):
-            streams.notify([f"n{number}"], number)
         assert len(stream.names) <= events.MOST_NAMES
 
-        assert told(stream) == ("all", [])
+        assert taken(stream) == event
+        assert stream.take(8) == b""
         streams.notify(["a"], 1)
-        assert told(stream) == ("nodes", ["a"])
-
-
-def test_where_nobody_knows_what_changed_everything_may_have(streams: Streams) -> None:
-    with streams.opened(ANN) as stream:
-        streams.notify(["a"], 1)
-        streams.notify(None, 2)
-        streams.notify(["b"], 3)
-
-        assert told(stream) == ("all", [])
-
-
-def test_a_name_begins_no_event_of_its_own(streams: Streams) -> None:
-    hostile = "a\n\nevent: login\ndata: x"
-    with streams.opened(ANN) as stream:
-        streams.notify([hostile], 1)
-
-        assert told(stream) == ("nodes", [hostile])
-
-
-def test_one_viewer_has_only_so_many_streams_and_all_together_too(streams: Streams) -> None:
-    with pytest.raises(TooManyStreams), _open(streams, [ANN] * (events.MOST_STREAMS_EACH + 1)):
-        pass
-    viewers = [bytes([number]) for number in range(events.MOST_STREAMS // events.MOST_STREAMS_EACH)]
-    every = [key for key in viewers for _ in range(events.MOST_STREAMS_EACH)]
-    with pytest.raises(TooManyStreams), _open(streams, [*every, BOB]):
-        pass
-    with _open(streams, every):
-        pass
+        assert taken(stream) == ("nodes", ["a"])
 
 
 @contextlib.contextmanager
-def _open(streams: Streams, keys: Iterable[bytes]) -> Iterator[None]:
+def opened(streams: Streams, keys: Iterable[bytes]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for key in keys:
             stack.enter_context(streams.opened(key))
         yield
 
 
-def test_the_streams_of_one_viewer_end_alone(streams: Streams) -> None:
+def test_streams_are_bounded_for_each_viewer_and_in_total(streams: Streams) -> None:
+    with pytest.raises(TooManyStreams), opened(streams, [ANN] * (events.MOST_STREAMS_EACH + 1)):
+        pass
+    viewers = [bytes([number]) for number in range(events.MOST_STREAMS // events.MOST_STREAMS_EACH)]
+    every = [key for key in viewers for _ in range(events.MOST_STREAMS_EACH)]
+    with pytest.raises(TooManyStreams), opened(streams, [*every, BOB]):
+        pass
+    with opened(streams, every):
+        pass
+
+
+def test_streams_of_one_viewer_end_alone(streams: Streams) -> None:
     with streams.opened(ANN) as of_ann, streams.opened(BOB) as of_bob:
         streams.end(ANN)
 
         assert (of_ann.ended, of_bob.ended) == (True, False)
 
 
-async def test_whoever_follows_tells_what_changed_and_ends_all_when_it_ends(streams: Streams) -> None:
-    revisions, asked = [5], list[int]()
+async def no_sleep(_seconds: float) -> None:
+    await asyncio.sleep(0)
 
-    def changes(since: int) -> frozenset[str]:
-        asked.append(since)
+
+async def test_changes_are_followed_until_the_end(streams: Streams) -> None:
+    revisions, since = [5], list[int]()
+
+    def changes(revision: int) -> frozenset[str]:
+        since.append(revision)
         return frozenset({"a"})
-
-    async def sleep(_seconds: float) -> None:
-        await asyncio.sleep(0)
 
     async def look() -> int:
         return revisions[-1]
 
-    task = asyncio.create_task(streams.follow(look, changes, log=RecordedLog().log, sleep=sleep))
+    task = asyncio.create_task(streams.follow(look, changes, log=RecordedLog().log, sleep=no_sleep))
     with streams.opened(ANN) as stream:
         await asyncio.sleep(0.01)
         assert stream.take(5) == b""
         revisions.append(9)
         await stream.wait(1)
-        assert (told(stream), asked, streams.revision) == (("nodes", ["a"]), [5], 9)
+        assert (taken(stream), since, streams.revision) == (("nodes", ["a"]), [5], 9)
 
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -118,20 +106,17 @@ async def test_whoever_follows_tells_what_changed_and_ends_all_when_it_ends(stre
         assert late.ended
 
 
-async def test_what_breaks_while_it_looks_is_said_and_ends_nothing(streams: Streams) -> None:
-    told, looks = RecordedLog(), list[int]()
+async def test_a_failure_is_logged_once_and_ends_nothing(streams: Streams) -> None:
+    log, looks = RecordedLog(), list[int]()
 
     async def look() -> int:
         looks.append(len(looks))
         if 1 < len(looks) < 5:
-            raise RuntimeError("the secret of the house")
+            raise RuntimeError("out of order")
         return len(looks)
 
-    async def sleep(_seconds: float) -> None:
-        await asyncio.sleep(0)
-
     task = asyncio.create_task(
-        streams.follow(look, lambda _since: frozenset({"a"}), log=told.log, sleep=sleep)
+        streams.follow(look, lambda _since: frozenset({"a"}), log=log.log, sleep=no_sleep)
     )
     with streams.opened(ANN) as stream:
         await stream.wait(1)
@@ -139,4 +124,4 @@ async def test_what_breaks_while_it_looks_is_said_and_ends_nothing(streams: Stre
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
-    assert len(told.of("map.failed")) == 1
+    assert len(log.of("map.failed")) == 1

@@ -1,4 +1,6 @@
-"""The views for programs: what stands where, in the forms of Kubernetes, and that any encoder takes it."""
+"""The views as JSON, in the forms of Kubernetes."""
+
+from typing import Any
 
 import orjson
 import yaml
@@ -12,11 +14,11 @@ from numalign.model.machine import read_list
 from tests.unit.map.test_node_view import ONE_CORE, TWO_SOCKETS
 from tests.worlds.scorer import EMPTY, FOUR, HALF, TEAM, Raw, Scorer, on, raw, running, uid
 
-HELD = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}
+AMOUNTS = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}
 
 
-async def seen() -> MapState:
-    """A node whose machine is described and one in amounts, each with a pod, and one without topology."""
+async def cluster() -> MapState:
+    """A node whose machine is known and one with amounts, each with a pod, and one without topology."""
     scorer = Scorer()
     await scorer.know({"a": TWO_SOCKETS, "b": EMPTY}, unknown=["c"], placements={"a": {uid("web"): ONE_CORE}})
     scorer.see(running(on("a", raw("cpu=2 mem=1Gi gpu=1"))))
@@ -24,21 +26,18 @@ async def seen() -> MapState:
     return MapState(scorer.state)
 
 
-def encoded(form: Raw) -> Raw:
-    """What a program reads."""
-    read: Raw = orjson.loads(orjson.dumps(form))
-    return read
+def encoded(form: Raw) -> Any:  # noqa: ANN401  any document
+    return orjson.loads(orjson.dumps(form))
 
 
 async def test_a_fleet_has_groups_of_nodes_with_zones() -> None:
-    fleet = await (await seen()).fleet(FleetQuery())
-
+    fleet = await (await cluster()).fleet(FleetQuery())
     form = encoded(fleet_json(fleet))
+    tiles = {tile.name: tile for group in fleet.groups for tile in group.tiles}
+    nodes = {node["name"]: node for group in form["groups"] for node in group["nodes"]}
 
     assert (form["shown"], form["all"], form["unknown"]) == (3, 3, ["c"])
     assert form["conditions"]["unknown"] == 1
-    tiles = {tile.name: tile for group in fleet.groups for tile in group.tiles}
-    nodes = {node["name"]: node for group in form["groups"] for node in group["nodes"]}
     assert nodes["b"] == encoded(tile_json(tiles["b"], fleet.now))
     assert nodes["b"]["zones"][0] == {
         "id": 0,
@@ -50,73 +49,53 @@ async def test_a_fleet_has_groups_of_nodes_with_zones() -> None:
 
 
 async def test_a_node_has_boxes_and_pods() -> None:
-    view = await (await seen()).node("a", everybody)
+    view = await (await cluster()).node("a", everybody)
+    hidden = await (await cluster()).node("a", lambda _: False)
     assert view
-
+    assert hidden
     form = encoded(node_json(view))
+    core, *_ = form["sockets"][0]["zones"][0]["caches"][0]["cores"]
+    [pod], [nameless] = form["podsHere"], encoded(node_json(hidden))["podsHere"]
 
-    (core, *_) = form["sockets"][0]["zones"][0]["caches"][0]["cores"]
-    assert core == {
-        "id": 0,
-        "cpus": [{"id": 0, "use": "reserved", "pod": None}, {"id": 8, "use": "reserved", "pod": None}],
-    }
-    (pod,) = form["podsHere"]
+    cpus = [{"id": number, "use": "reserved", "pod": None} for number in (0, 8)]
+    assert core == {"id": 0, "cpus": cpus}
     assert (pod["name"], pod["known"], pod["aligned"]) == ("web", "kubelet", True)
-    assert (pod["extent"], pod["notPinned"]) == (None, [])
+    assert (pod["extent"], pod["notPinned"], form["hidden"]) == (None, [], 0)
     assert read_list(pod["cpus"]) == read_list("1,9")
-    assert pod["observed"] == [
-        {"zones": ["node-0"], "amount": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}}
-    ]
-    assert form["hidden"] == 0
+    amount = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}
+    assert pod["observed"] == [{"zones": ["node-0"], "amount": amount}]
+    assert [nameless[key] for key in ("namespace", "name", "uid", "owner")] == [None] * 4
+    assert nameless["cpus"] == "1,9"
 
 
-async def test_a_hidden_pod_is_null_where_its_name_would_be() -> None:
-    view = await (await seen()).node("a", lambda _: False)
+async def test_a_pod_has_its_requests_and_its_placement() -> None:
+    view = await (await cluster()).pod(TEAM, "other", everybody)
     assert view
-
-    (pod,) = encoded(node_json(view))["podsHere"]
-
-    assert [pod[key] for key in ("namespace", "name", "uid", "owner")] == [None] * 4
-    assert pod["cpus"] == "1,9"
-
-
-async def test_a_pod_says_what_it_asks_and_has() -> None:
-    view = await (await seen()).pod(TEAM, "other", everybody)
-    assert view
-
     form = encoded(pod_json(view))
 
-    assert (form["node"], form["phase"], form["pinned"]) == ("b", "Running", None)
-    assert form["intent"]["from"] == "pod"
-    assert form["demand"]["containers"][0]["asks"] == HELD
-    assert form["onNode"]["predicted"] == [{"zones": ["node-0"], "amount": HELD}]
+    assert (form["node"], form["phase"], form["pinned"], form["intent"]["from"]) == (
+        "b",
+        "Running",
+        None,
+        "pod",
+    )
+    assert form["demand"]["containers"][0]["asks"] == AMOUNTS
+    assert form["onNode"]["predicted"] == [{"zones": ["node-0"], "amount": AMOUNTS}]
 
 
-async def test_an_answer_has_what_each_node_says() -> None:
-    text = yaml.safe_dump(raw("cpu=16 mem=1Gi gpu=1", policy="best-effort")).encode()
-    asked = await WhatIf(await seen()).ask(text, visible=everybody, replicas=2)
+async def test_an_answer_has_nodes_and_placed_replicas() -> None:
+    question = WhatIf(await cluster())
+    never, fits = [
+        encoded(what_if_json(await question.ask(yaml.safe_dump(pod).encode(), visible=everybody, replicas=9)))
+        for pod in (raw("cpu=16 mem=1Gi gpu=1", policy="best-effort"), raw("cpu=8 mem=1Gi gpu=1"))
+    ]
+    [refused], [placed] = never["templates"], fits["templates"]
 
-    form = encoded(what_if_json(asked))
-
-    assert (form["kind"], form["replicas"], form["fit"], form["placed"]) == ("Pod", 2, 0, [])
-    (template,) = form["templates"]
-    assert template["counts"] == {"fits": 0, "not-now": 0, "not-answered": 0, "never": 2}
-    assert {node["name"]: node["verdict"] for node in template["nodes"]} == {"a": "never", "b": "never"}
-    assert all(node["reason"] and not node["placement"] for node in template["nodes"])
-
-
-async def test_an_answer_has_where_replicas_would_come_to() -> None:
-    text = yaml.safe_dump(raw("cpu=8 mem=1Gi gpu=1")).encode()
-    asked = await WhatIf(await seen()).ask(text, visible=everybody, replicas=9)
-
-    form = encoded(what_if_json(asked))
-
-    assert (form["replicas"], form["fit"], form["bounded"]) == (9, 2, False)
-    assert {(placed["node"], *placed["zones"]) for placed in form["placed"]} == {
-        ("a", "node-1"),
-        ("b", "node-1"),
-    }
-    (template,) = form["templates"]
-    assert [node["placement"] for node in template["nodes"]] == [
-        [{"zones": ["node-1"], "amount": {"cpu": "8", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
-    ] * 2
+    assert (never["kind"], never["replicas"], never["fit"], never["placed"]) == ("Pod", 9, 0, [])
+    assert refused["counts"] == {"fits": 0, "not-now": 0, "not-answered": 0, "never": 2}
+    assert {node["name"]: node["verdict"] for node in refused["nodes"]} == {"a": "never", "b": "never"}
+    assert all(node["reason"] and not node["placement"] for node in refused["nodes"])
+    assert (fits["fit"], fits["bounded"]) == (2, False)
+    assert {(each["node"], *each["zones"]) for each in fits["placed"]} == {("a", "node-1"), ("b", "node-1")}
+    amount = {"cpu": "8", "memory": "1Gi", "nvidia.com/gpu": "1"}
+    assert [node["placement"] for node in placed["nodes"]] == [[{"zones": ["node-1"], "amount": amount}]] * 2

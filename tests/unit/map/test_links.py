@@ -1,4 +1,4 @@
-"""Where links lead, whatever a node or a pod is called."""
+"""Addresses of pages, whatever a node or a pod is called."""
 
 import pytest
 
@@ -8,12 +8,11 @@ from tests.unit.map.example_views import HOSTILE
 SERVED = ServedLinks()
 
 
-def test_a_server_has_a_page_for_each_thing() -> None:
+def test_each_page_has_an_address() -> None:
+    filters = [("labels", "rack=a,!spot"), ("only", "stale")]
+
     assert SERVED.fleet() == "/"
-    assert (
-        SERVED.fleet([("labels", "rack=a,!spot"), ("only", "stale")])
-        == "/?labels=rack%3Da%2C%21spot&only=stale"
-    )
+    assert SERVED.fleet(filters) == "/?labels=rack%3Da%2C%21spot&only=stale"
     assert SERVED.node("dgx-1") == "/nodes/dgx-1"
     assert SERVED.pod("team-a", "trainer-0") == "/pods/team-a/trainer-0"
     assert SERVED.page("what-if") == "/what-if"
@@ -28,10 +27,8 @@ def test_no_name_leads_elsewhere(name: str) -> None:
         assert not set(path) & set('/?#<>"& ')
 
 
-def test_a_file_has_the_nodes_that_it_was_given() -> None:
+def test_links_of_a_file_lead_to_its_nodes() -> None:
     links = FileLinks(frozenset({"dgx-1"}))
 
-    assert links.node("dgx-1") == "#node-dgx-1"
-    assert links.node("dgx-2") == ""
-    assert links.fleet() == "#fleet"
+    assert (links.node("dgx-1"), links.node("dgx-2"), links.fleet()) == ("#node-dgx-1", "", "#fleet")
     assert links.pod("team-a", "trainer-0") == links.page("what-if") == links.fleet([("only", "stale")]) == ""

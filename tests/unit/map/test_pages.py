@@ -1,4 +1,4 @@
-"""Pages as text: what stands in them, and that nothing of what tenants write is markup."""
+"""Pages as text: their contents, and that nothing that tenants write is markup."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,17 @@ from numalign.kube import selectors
 from numalign.kube.selectors import LabelSelector
 from numalign.map import pages
 from numalign.map.pages import CHUNK, Renderer, Viewer, WhatIfForm
-from numalign.map.views import Condition, FleetQuery, HeldInZones, NodeTile, PodIntent, WebhookAnswer
+from numalign.map.views import (
+    Condition,
+    Fleet,
+    FleetQuery,
+    HeldInZones,
+    NodeTile,
+    NodeView,
+    PodIntent,
+    PodView,
+    WebhookAnswer,
+)
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import Policy
 from numalign.model.resources import Resources, ZoneId
@@ -29,72 +39,17 @@ from tests.unit.map.example_views import (
     what_if_result,
     zone,
 )
+from tests.worlds.notation import table
 
 RENDERER = Renderer()
 VIEWER = Viewer("jane", can_sign_out=True)
 
-ALLOWED = frozenset(
-    [
-        "a",
-        "article",
-        "b",
-        "bdi",
-        "body",
-        "br",
-        "button",
-        "caption",
-        "code",
-        "dd",
-        "defs",
-        "details",
-        "div",
-        "dl",
-        "dt",
-        "fieldset",
-        "form",
-        "g",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "head",
-        "header",
-        "html",
-        "input",
-        "label",
-        "legend",
-        "li",
-        "link",
-        "main",
-        "meta",
-        "nav",
-        "ol",
-        "option",
-        "p",
-        "path",
-        "pattern",
-        "pre",
-        "rect",
-        "script",
-        "section",
-        "select",
-        "small",
-        "span",
-        "summary",
-        "svg",
-        "table",
-        "tbody",
-        "td",
-        "text",
-        "textarea",
-        "th",
-        "thead",
-        "time",
-        "title",
-        "tr",
-        "ul",
-    ]
+ELEMENTS = (
+    "a article b bdi body br button caption code dd defs details div dl dt fieldset form g h1 h2 h3 h4 head"
+    " header html input label legend li link main meta nav ol option p path pattern pre rect script section"
+    " select small span summary svg table tbody td text textarea th thead time title tr ul"
 )
+ALLOWED = frozenset(ELEMENTS.split())
 
 
 class Tags(HTMLParser):
@@ -113,28 +68,29 @@ class Tags(HTMLParser):
         self.text += data
 
 
-def fleet_page(name: str) -> str:
-    shown = fleet([tile(name, node_class=name, conditions=frozenset({Condition.STALE}))], [f"{name}?"])
-    query = FleetQuery(
-        selector=LabelSelector((Requirement(name, Operator.EXISTS),)),
-        node_class=name,
-        resource=name,
-        resource_required=True,
-    )
-    return "".join(RENDERER.fleet(replace(shown, resources=(name,)), query, Viewer(name)))
+def fleet_page(shown: Fleet, query: FleetQuery = ANY, viewer: Viewer = VIEWER) -> str:
+    return "".join(RENDERER.fleet(shown, query, viewer))
 
 
-def tiles_page(name: str) -> str:
+def named_fleet(name: str) -> str:
+    ill = tile(name, node_class=name, conditions=frozenset({Condition.STALE}))
+    selector = LabelSelector((Requirement(name, Operator.EXISTS),))
+    query = FleetQuery(selector=selector, node_class=name, resource=name, resource_required=True)
+    return fleet_page(replace(fleet([ill], [f"{name}?"]), resources=(name,)), query, Viewer(name))
+
+
+def named_tiles(name: str) -> str:
     return RENDERER.tiles(fleet([tile(name, node_class=name)], [f"{name}?"]), ANY, [name, f"{name}?"])
 
 
-def node_page(name: str) -> str:
-    held = (HeldInZones((name,), Resources({name: 3})),)
-    resident = replace(pod(0, name, name), owner=name, why=name, predicted=held, observed=held, aligned=False)
+def named_node(name: str) -> str:
+    amounts = (HeldInZones((name,), Resources({name: 3})),)
+    texts = {"owner": name, "why": name, "predicted": amounts, "observed": amounts, "aligned": False}
+    resident = replace(pod(0, name, name), **texts)  # type: ignore[arg-type]  # fields by name
     return RENDERER.node(replace(node_view([resident], name), labels={name: name}, taints=(name,)), VIEWER)
 
 
-def pod_page(name: str) -> str:
+def named_pod(name: str) -> str:
     view = pod_view(name)
     containers = tuple(
         replace(each, name=name, loose=(name,), requests=Resources({name: 1})) for each in view.containers
@@ -146,46 +102,45 @@ def pod_page(name: str) -> str:
     return RENDERER.pod(replace(view, **changes), VIEWER)  # type: ignore[arg-type]  # fields by name
 
 
-def what_if_page(name: str) -> str:
+def named_what_if(name: str) -> str:
     result = what_if_result()
+    [template] = result.templates
     nodes = tuple(
-        replace(each, name=name, node_class=name, reason=name, doubts=(name,))
-        for each in result.templates[0].nodes
+        replace(each, name=name, node_class=name, reason=name, doubts=(name,)) for each in template.nodes
     )
     template = replace(
-        result.templates[0],
+        template,
         where=name,
         nodes=nodes,
         unknown=(name,),
         admission=WebhookAnswer(name, (name,), None),
-        reasons=tuple((count, answer, name) for count, answer, _ in result.templates[0].reasons),
+        reasons=tuple((count, answer, name) for count, answer, _ in template.reasons),
     )
     placed = (replace(result.placed[0], node=name, zones=(name,)),)
     shown = replace(result, kind=name, namespace=name, name=name, templates=(template,), placed=placed)
     return "".join(RENDERER.what_if(WhatIfForm(name, name, (name,)), shown, {name: tile(name)}, Viewer(name)))
 
 
-def login_page(name: str) -> str:
+def named_login(name: str) -> str:
     return RENDERER.login(name, next_path=name)
 
 
-def error_page(name: str) -> str:
+def named_error(name: str) -> str:
     return RENDERER.error(HTTPStatus.BAD_REQUEST, [name, name], Viewer(name))
 
 
 PAGES: list[Callable[[str], str]] = [
-    fleet_page, tiles_page, node_page, pod_page, what_if_page, login_page, error_page,
+    named_fleet, named_tiles, named_node, named_pod, named_what_if, named_login, named_error,
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_tenants_write_is_text(page: Callable[[str], str], name: str) -> None:
+def test_texts_of_tenants_are_no_markup(page: Callable[[str], str], name: str) -> None:
     plain, hostile = Tags(page("harmless")), Tags(page(name))
 
-    assert [tag for tag, _ in hostile.elements] == [tag for tag, _ in plain.elements]
-    assert [attributes.keys() for _, attributes in hostile.elements] == [
-        each.keys() for _, each in plain.elements
+    assert [(tag, [*values]) for tag, values in hostile.elements] == [
+        (tag, [*values]) for tag, values in plain.elements
     ]
     assert name in hostile.text or any(
         name in (each or "") for _, values in hostile.elements for each in values.values()
@@ -193,11 +148,10 @@ def test_what_tenants_write_is_text(page: Callable[[str], str], name: str) -> No
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_no_page_has_anything_that_its_policy_forbids(page: Callable[[str], str]) -> None:
+def test_pages_obey_their_content_security_policy(page: Callable[[str], str]) -> None:
     for tag, attributes in Tags(page("harmless")).elements:
         assert tag in ALLOWED
-        assert "style" not in attributes
-        assert not [name for name in attributes if name.startswith("on")]
+        assert not [name for name in attributes if name.startswith(("on", "style"))]
         assert tag != "script" or (attributes["src"] or "").startswith("/static/")
         assert all(
             (attributes.get(name) or "/").startswith(("/", "#", "data:image/svg+xml,"))
@@ -207,13 +161,13 @@ def test_no_page_has_anything_that_its_policy_forbids(page: Callable[[str], str]
 
 @pytest.mark.full
 def test_five_thousand_nodes_are_two_megabytes_at_most() -> None:
-    page = "".join(RENDERER.fleet(many(5000), ANY, VIEWER))
+    page = fleet_page(many(5000))
 
     assert len(page.encode()) <= 2 * 2**20
     assert page.count('<li><a href="/nodes/') == 5000
 
 
-def test_a_large_page_comes_in_chunks_and_its_head_first() -> None:
+def test_a_large_page_comes_in_chunks() -> None:
     first, *others = RENDERER.fleet(many(1000), ANY, VIEWER)
 
     assert len(first) < CHUNK / 2
@@ -221,17 +175,7 @@ def test_a_large_page_comes_in_chunks_and_its_head_first() -> None:
     assert max(map(len, others)) < 2 * CHUNK
 
 
-def test_a_tile_says_what_is_free_and_what_is_wrong() -> None:
-    ill = tile("dgx-2", conditions=frozenset({Condition.MISALIGNED, Condition.STALE}))
-    page = "".join(RENDERER.fleet(fleet([tile(), ill], ["burst-1"]), ANY, VIEWER))
-
-    assert "zone 0: 30 of 62, zone 1: 62 of 62 free; misaligned, stale" in page
-    assert '<b aria-hidden="true">MS</b>' in page
-    assert '<a href="/nodes/burst-1">' in page
-    assert "Signed in as" in page
-
-
-def test_the_form_says_what_the_query_asks() -> None:
+def test_the_form_has_the_query() -> None:
     query = FleetQuery(
         selector=selectors.parse("rack=a"),
         policy=Policy.SINGLE_NUMA_NODE,
@@ -239,10 +183,9 @@ def test_the_form_says_what_the_query_asks() -> None:
         resource_required=True,
         only=frozenset({Condition.STALE}),
     )
-    elements = Tags("".join(RENDERER.fleet(fleet([tile()]), query, VIEWER))).elements
-    chosen = [values.get("value") for _, values in elements if "checked" in values]
+    elements = Tags(fleet_page(fleet([tile()]), query)).elements
 
-    assert chosen == ["stale"]
+    assert [values.get("value") for _, values in elements if "checked" in values] == ["stale"]
     assert sum("selected" in values for _, values in elements) == 2
     assert ("input", "rack=a") in [(tag, values.get("value")) for tag, values in elements]
 
@@ -256,158 +199,85 @@ def test_fragments_have_the_named_nodes_and_their_classes() -> None:
     assert parts == {"figures", "classes", f"head-{tile().node_class}"}
 
 
-def test_a_node_shows_boxes_in_boxes() -> None:
-    page = RENDERER.node(node_view(), VIEWER)
-
-    for text in (
-        "Socket 0",
-        "Zone 1",
-        "L3 cache 3",
-        "CPU 64: reserved for the system",
-        "CPU 0: reserved",
-        "CPU 1: pod 1",
-        "rdma/hca",
-    ):
-        assert text in page
-    assert page.count("<title>CPU ") == 128
-    assert 'href="/pods/team-a/trainer-1"' in page
+def with_pod(**changes: object) -> NodeView:
+    return node_view([replace(pod(), **changes)])  # type: ignore[arg-type]  # fields by name
 
 
-def test_a_pod_that_may_not_be_seen_has_no_name() -> None:
-    hidden = RENDERER.node(node_view([pod(0, None)]), VIEWER)
-
-    assert "a pod" in hidden
-    assert "/pods/" not in hidden
-    assert "1 pod" in hidden
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"aligned": False, "why": "the pod holds cpu in two zones"}, "misaligned"),
-        ({"aligned": None, "why": "no agent reported what it holds"}, "not evaluated"),
-        ({"extent": "devices only"}, "aligned (devices only)"),
-        ({"observed": None}, "unknown"),
-        ({"agrees": False}, "not as predicted"),
-        ({"exclusive": True}, "exclusive zones"),
-        ({"leaving": True}, "terminating"),
-        ({"cpus": 0}, "none"),
-    ],
-)
-def test_a_pod_on_a_node_says_how_it_sits(changes: dict[str, object], text: str) -> None:
-    page = RENDERER.node(node_view([replace(pod(), **changes)]), VIEWER)  # type: ignore[arg-type]  # fields by name
-
-    assert text in page
-
-
-def test_a_node_names_the_zones_that_no_pod_can_use() -> None:
-    page = RENDERER.node(replace(node_view(), other_zones=tuple(map(ZoneId, range(2, 34)))), VIEWER)
-
-    assert "and 32 zones without CPUs and devices: 2-33" in page
-
-
-def test_a_node_without_topology_says_so() -> None:
-    page = RENDERER.node(replace(node_view(()), sockets=(), shared_devices=()), VIEWER)
-
-    assert "The topology of this node is not published" in page
-
-
-def test_a_machine_that_nobody_described_shows_amounts() -> None:
+def without_machine() -> NodeView:
     view = node_view()
-    bare = tuple(
+    sockets = tuple(
         replace(socket, id=None, zones=tuple(replace(box, caches=(), devices=()) for box in socket.zones))
         for socket in view.sockets
     )
-    page = RENDERER.node(replace(view, sockets=bare, machine_known=False), VIEWER)
-
-    assert "Socket" not in page.partition("<h2>Zones</h2>")[0]
-    assert "Cores and CPU IDs are unknown" in page
-    assert "1 of 4 free" in page
+    return replace(view, sockets=sockets, machine_known=False)
 
 
-def test_a_pod_page_says_where_it_is_and_what_it_asks() -> None:
-    page = RENDERER.pod(pod_view(), VIEWER)
-
-    for text in (
-        "trainer-0",
-        "/nodes/dgx-1",
-        "8 cpu, 64Gi memory, 1 nvidia.com/gpu",
-        "single-numa-node",
-        "set by the pod",
-        "0-7",
-    ):
-        assert text in page
-
-
-def test_a_pod_that_waits_says_for_what() -> None:
-    page = RENDERER.pod(
-        pod_view(node="", pinned="dgx-2", on_node=None, zones=(), gates=("numalign.io/gate",)), VIEWER
-    )
-
-    assert "assigned to" in page
-    assert "behind numalign.io/gate" in page
-    assert "What it holds" not in page
-
-
-def test_what_if_shows_each_answer_and_the_zones() -> None:
-    page = "".join(RENDERER.what_if(WhatIfForm(), what_if_result(), {"dgx-1": tile()}, VIEWER))
-
-    for text in (
-        "has at most 3 nvidia.com/gpu free in any NUMA zone",
-        "fits: 1, not now: 1",
-        "never: 1",
-        "94",
-        "with warnings",
-        "zones 1 of 2",
-    ):
-        assert text in page
-    assert page.count('class="chosen"') == 1
-
-
-def test_what_if_without_an_answer_asks() -> None:
-    page = "".join(
-        RENDERER.what_if(WhatIfForm(replicas="x", mistakes=("replicas: x is no number",)), None, {}, VIEWER)
-    )
-
-    assert "replicas: x is no number" in page
-    assert "Results by node" not in page
+ILL = tile("dgx-2", conditions=frozenset({Condition.MISALIGNED, Condition.STALE}))
+WAITING = pod_view(node="", pinned="dgx-2", on_node=None, zones=(), gates=("numalign.io/gate",))
+EMPTY_FORM = WhatIfForm(replicas="x", mistakes=("replicas: x is no number",))
+CONTENTS: list[tuple[str, str | Fleet | NodeView | PodView, list[str], list[str]]] = [
+    # the page, texts that are on it, and texts that are not
+    ("a fleet", fleet([tile(), ILL], ["burst-1"]), [
+        "zone 0: 30 of 62, zone 1: 62 of 62 free; misaligned, stale", '<b aria-hidden="true">MS</b>',
+        '<a href="/nodes/burst-1">', "Signed in as"], []),
+    ("an empty fleet", fleet([]), ["No node matches"], []),
+    ("zones without the resource", fleet([tile(zones=(zone(0, 62, 62), zone(1, 0, 0)))] * 61),
+        ["<path class=x"], []),
+    ("a fleet without sign-in", fleet_page(fleet([tile()]), viewer=Viewer()), [], ["Sign out", "Signed in"]),
+    ("a fleet that is not live", fleet_page(fleet([tile()]), viewer=Viewer(live=False)), [], ["data-events"]),
+    ("a sign-in", RENDERER.login(), [], ["data-events"]),
+    ("an error", RENDERER.error(HTTPStatus.BAD_REQUEST, ["labels: x", "policy: y"], VIEWER),
+        ["labels: x", "policy: y", "Bad Request"], ["data-events"]),
+    ("a node", node_view(), ["Socket 0", "Zone 1", "L3 cache 3", "CPU 64: reserved for the system",
+        "CPU 0: reserved", "CPU 1: pod 1", "rdma/hca", 'href="/pods/team-a/trainer-1"'], []),
+    ("a hidden pod", node_view([pod(0, None)]), ["a pod", "1 pod"], ["/pods/"]),
+    ("a misaligned pod", with_pod(aligned=False, why="the pod holds cpu in two zones"), ["misaligned"], []),
+    ("an unjudged pod", with_pod(aligned=None, why="no agent reported what it holds"), ["not evaluated"], []),
+    ("a pod aligned in part", with_pod(extent="devices only"), ["aligned (devices only)"], []),
+    ("an unobserved pod", with_pod(observed=None), ["unknown"], []),
+    ("a wrong prediction", with_pod(agrees=False), ["not as predicted"], []),
+    ("an exclusive pod", with_pod(exclusive=True), ["exclusive zones"], []),
+    ("a terminating pod", with_pod(leaving=True), ["terminating"], []),
+    ("a pod without CPUs", with_pod(cpus=0), ["none"], []),
+    ("zones that no pod can use", replace(node_view(), other_zones=tuple(map(ZoneId, range(2, 34)))),
+        ["and 32 zones without CPUs and devices: 2-33"], []),
+    ("no topology", replace(node_view(()), sockets=(), shared_devices=()),
+        ["The topology of this node is not published"], []),
+    ("no machine", without_machine(), ["Cores and CPU IDs are unknown", "1 of 4 free"], ["<h3>Socket"]),
+    ("a running pod", pod_view(), ["trainer-0", "/nodes/dgx-1", "8 cpu, 64Gi memory, 1 nvidia.com/gpu",
+        "single-numa-node", "set by the pod", "0-7"], []),
+    ("a pending pod", WAITING, ["assigned to", "behind numalign.io/gate"], ["What it holds"]),
+    ("answers", "".join(RENDERER.what_if(WhatIfForm(), what_if_result(), {"dgx-1": tile()}, VIEWER)),
+        ["has at most 3 nvidia.com/gpu free in any NUMA zone", "fits: 1, not now: 1", "never: 1", "94",
+         "with warnings", "zones 1 of 2", 'class="chosen"'], []),
+    ("a question with mistakes", "".join(RENDERER.what_if(EMPTY_FORM, None, {}, VIEWER)),
+        ["replicas: x is no number"], ["Results by node"]),
+]  # fmt: skip
 
 
-def test_who_is_not_signed_in_cannot_sign_out() -> None:
-    page = "".join(RENDERER.fleet(fleet([tile()]), ANY, Viewer()))
+@pytest.mark.parametrize(("shown", "present", "absent"), table(CONTENTS))
+def test_a_page_has_these_texts(
+    shown: str | Fleet | NodeView | PodView, present: list[str], absent: list[str]
+) -> None:
+    match shown:
+        case Fleet():
+            page = fleet_page(shown)
+        case NodeView():
+            page = RENDERER.node(shown, VIEWER)
+        case PodView():
+            page = RENDERER.pod(shown, VIEWER)
+        case str():
+            page = shown
 
-    assert "Sign out" not in page
-    assert "Signed in" not in page
-
-
-def test_pages_that_do_not_change_open_no_stream() -> None:
-    still = [RENDERER.login(), RENDERER.error(HTTPStatus.NOT_FOUND, ["no such node"], VIEWER),
-             "".join(RENDERER.fleet(fleet([tile()]), ANY, Viewer(live=False)))]  # fmt: skip
-
-    assert not [page for page in still if "data-events" in page]
-
-
-def test_an_error_says_everything_that_is_wrong() -> None:
-    page = RENDERER.error(HTTPStatus.BAD_REQUEST, ["labels: x", "policy: y"], VIEWER)
-
-    assert "labels: x" in page
-    assert "policy: y" in page
-    assert "Bad Request" in page
+    assert [text for text in present if text not in page] == []
+    assert [text for text in absent if text in page] == []
 
 
-def test_an_empty_fleet_says_so() -> None:
-    page = "".join(RENDERER.fleet(fleet([]), ANY, VIEWER))
-
-    assert "No node matches" in page
+def test_every_cpu_has_a_title() -> None:
+    assert RENDERER.node(node_view(), VIEWER).count("<title>CPU ") == 128
 
 
-def test_zones_that_lack_the_resource_are_told_apart() -> None:
-    shown = fleet([tile(zones=(zone(0, 62, 62), zone(1, 0, 0)))] * 61)
-
-    assert "<path class=x" in "".join(RENDERER.fleet(shown, ANY, VIEWER))
-
-
-def test_a_tile_is_drawn_anew_when_what_it_shows_changes() -> None:
+def test_a_changed_tile_is_drawn_again() -> None:
     renderer = Renderer()
 
     def drawn(node: NodeTile, query: FleetQuery = ANY) -> str:
@@ -421,11 +291,10 @@ def test_a_tile_is_drawn_anew_when_what_it_shows_changes() -> None:
     assert drawn(tile()) == first
 
 
-def test_tiles_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_tiles_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MOST_DRAWN", 10)
-    renderer = Renderer()
-    shown = many(100)
+    renderer, shown = Renderer(), many(100)
     page = "".join(renderer.fleet(shown, ANY, VIEWER))
 
-    assert page == "".join(Renderer().fleet(shown, ANY, VIEWER))
+    assert page == fleet_page(shown)
     assert page.count('<li><a href="/nodes/') == 100

@@ -1,4 +1,4 @@
-"""What is pasted: one object that makes pods, in whatever form, and what is told of anything else."""
+"""Pasted text: one object that creates pods, in any form, or a mistake."""
 
 import gzip
 import json
@@ -9,137 +9,100 @@ import yaml
 from numalign.map import pasted
 from numalign.map.pasted import MOST_BYTES
 from numalign.model.errors import BadInput
+from tests.unit.scorer.conftest import raw
+from tests.worlds import objects
 from tests.worlds.notation import table
-from tests.worlds.scorer import raw
+from tests.worlds.objects import Json
 
 POD = raw("cpu=4 mem=1Gi", namespace="team")
-DEPLOYMENT = {
+TEMPLATE = {"metadata": {}, "spec": POD["spec"]}
+DEPLOYMENT: Json = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
     "metadata": {"name": "web", "namespace": "team"},
-    "spec": {"replicas": 3, "template": {"metadata": {}, "spec": POD["spec"]}},
+    "spec": {"replicas": 3, "template": TEMPLATE},
 }
 SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
 
 
-def text(*objects: object) -> bytes:
-    """Documents of YAML."""
-    return yaml.safe_dump_all(objects).encode()
+def text(*documents: object) -> bytes:
+    return yaml.safe_dump_all(documents).encode()
 
 
-def mistakes(written: bytes) -> list[str]:
-    """What is told of what cannot be asked about."""
-    with pytest.raises(BadInput) as caught:
-        pasted.read(written)
-    return [*map(str, caught.value.mistakes)]
+def job_set(count: int) -> Json:
+    jobs = [{"template": {"spec": {"template": TEMPLATE}}}] * count
+    metadata, spec = {"name": "train"}, {"replicatedJobs": jobs}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
 
 
-FORMS = [
-    ("YAML",              text(POD)),
-    ("JSON",              json.dumps(POD).encode()),
-    ("gzip",              gzip.compress(text(POD))),
-    ("beside a Service",  text(SERVICE, POD)),
+WRITTEN = [
+    # the text, and its kind, namespace, name, replicas and templates
+    ("YAML", text(POD), ("Pod", "team", "web", 1, [""])),
+    ("JSON", json.dumps(POD).encode(), ("Pod", "team", "web", 1, [""])),
+    ("gzip", gzip.compress(text(POD)), ("Pod", "team", "web", 1, [""])),
+    ("with a Service", text(SERVICE, POD), ("Pod", "team", "web", 1, [""])),
+    ("a Deployment", text(DEPLOYMENT), ("Deployment", "team", "web", 3, ["spec.template"])),
+    ("several templates", text(job_set(2)), ("JobSet", "default", "train", 1,
+        [f"spec.replicatedJobs[{at}].template.spec.template" for at in (0, 1)])),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("written", table(FORMS))
-def test_a_pod_is_its_own_template(written: bytes) -> None:
-    asked = pasted.read(written)
+@pytest.mark.parametrize(("written", "expected"), table(WRITTEN))
+def test_an_object_that_creates_pods_is_read(written: bytes, expected: tuple[object, ...]) -> None:
+    read = pasted.read(written)
 
-    assert (asked.kind, asked.namespace, asked.name, asked.replicas) == ("Pod", "team", "web", 1)
-    assert [template.where for template in asked.templates] == [""]
-
-
-def test_a_workload_says_how_many_pods_it_makes() -> None:
-    asked = pasted.read(text(DEPLOYMENT))
-
-    assert (asked.kind, asked.name, asked.replicas) == ("Deployment", "web", 3)
-    assert [template.where for template in asked.templates] == ["spec.template"]
+    assert (read.kind, read.namespace, read.name, read.replicas, [each.where for each in read.templates]) == (
+        expected
+    )
 
 
 @pytest.mark.parametrize("replicas", [0, -1, True, "3", None, [3], 2**31])
-def test_a_number_that_makes_no_sense_counts_as_one(replicas: object) -> None:
-    odd = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": replicas}}  # type: ignore[dict-item]
+def test_impossible_replicas_are_one(replicas: object) -> None:
+    odd = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": replicas}}
 
     assert pasted.read(text(odd)).replicas == 1
 
 
-def test_every_template_of_a_workload_is_asked_about() -> None:
-    jobs = [
-        {"name": role, "template": {"spec": {"template": {"metadata": {}, "spec": POD["spec"]}}}}
-        for role in ("leader", "worker")
-    ]
-    workload = {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": "train"},
-        "spec": {"replicatedJobs": jobs},
-    }
+def test_an_unknown_kind_is_read_with_a_note() -> None:
+    read = pasted.read(text({**DEPLOYMENT, "apiVersion": "example.com/v1", "kind": "Thing"}))
 
-    asked = pasted.read(text(workload))
-
-    assert asked.namespace == "default"
-    assert [template.where for template in asked.templates] == [
-        f"spec.replicatedJobs[{at}].template.spec.template" for at in (0, 1)
-    ]
+    assert (read.kind, bool(read.notes)) == ("Thing", True)
 
 
-def test_more_templates_than_anybody_writes_are_refused() -> None:
-    jobs = [{"template": {"spec": {"template": {"spec": POD["spec"]}}}}] * 17
-    workload = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "train"}}
-
-    assert mistakes(text({**workload, "spec": {"replicatedJobs": jobs}})) == [
-        "has 17 pod templates: at most 16 are allowed"
-    ]
-
-
-def test_a_workload_that_nobody_knows_is_read_with_a_note() -> None:
-    unknown = {**DEPLOYMENT, "apiVersion": "example.com/v1", "kind": "Thing"}
-
-    asked = pasted.read(text(unknown))
-
-    assert asked.kind == "Thing"
-    assert asked.notes
-
-
-NO_QUESTIONS = [
+ALIASES = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "\n".join(
+    f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 12)
+)
+MACHINE = {**SERVICE, "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"}
+WRONG = [
     ("nothing",              b"",                   "is empty"),
     ("a word",               b"hello",              "must be an object"),
     ("half of JSON",         b'{"kind"',            "is not JSON"),
     ("no template",          text(SERVICE),         "creates no pods: it contains Service"),
-    ("pods that are computed", text({**SERVICE, "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"}),
+    ("pods that are elsewhere", text(MACHINE),
         "the pods of a VirtualMachine.kubevirt.io cannot be read from it"),
-    ("two questions",        text(POD, DEPLOYMENT),
+    ("two objects",          text(POD, DEPLOYMENT),
         "has 2 objects that create pods, Pod web, Deployment web: paste one of them"),
-    ("many questions",       text(*[POD] * 6),
+    ("many objects",         text(*[POD] * 6),
         "has 6 objects that create pods, Pod web, Pod web, Pod web, Pod web, more"),
+    ("many templates",       text(job_set(17)),     "has 17 pod templates: at most 16 are allowed"),
     ("no object of an API",  b"a: b",               "kind"),
     ("deep JSON",            b"[" * 100_000,        "is nested deeper than"),
     ("deep YAML",            b"a: " + b"[" * 100_000, "is nested deeper than"),
+    ("too many aliases",     ALIASES.encode(),      "through its aliases"),
     ("too long",             b"#" * (MOST_BYTES + 1), f"has more than {MOST_BYTES} bytes"),
     ("too long unpacked",    gzip.compress(b" " * 2**26), f"has more than {MOST_BYTES} bytes"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("written", "told"), table(NO_QUESTIONS))
-def test_what_is_no_question_is_told(written: bytes, told: str) -> None:
-    (mistake,) = mistakes(written)
+@pytest.mark.parametrize(("written", "message"), table(WRONG))
+def test_other_texts_are_mistakes(written: bytes, message: str) -> None:
+    [mistake] = objects.mistakes(BadInput, pasted.read, written)
 
-    assert told in mistake
+    assert message in mistake
 
 
-def test_all_mistakes_of_a_pod_are_told_at_once() -> None:
+def test_all_mistakes_of_a_pod_are_raised() -> None:
     broken = raw("cpu=4 mem=1Gi")
-    limits = broken["spec"]["containers"][0]["resources"]["limits"]
-    limits |= {"cpu": "four", "memory": "lots"}
+    broken["spec"]["containers"][0]["resources"]["limits"] |= {"cpu": "four", "memory": "lots"}
 
-    assert len(mistakes(text(broken))) == 2
-
-
-def test_aliases_that_stand_for_more_than_any_memory_holds_are_refused() -> None:
-    rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    rows += [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 12)]
-
-    (mistake,) = mistakes("\n".join(rows).encode())
-
-    assert "through its aliases" in mistake
+    assert len(objects.mistakes(BadInput, pasted.read, text(broken))) == 2

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from numalign.map.assets import SCRIPT, STATIC, STYLE, Asset
+from numalign.map.assets import Asset
 from numalign.map.standalone import FILE_POLICY, WIDTH, export, fleet_svg
 from numalign.map.views import Condition
 from tests.unit.map.example_views import ANY, HOSTILE, fleet, many, node_view, tile
@@ -14,8 +14,13 @@ from tests.unit.map.test_pages import Tags
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_the_file_has_the_fleet_and_its_nodes() -> None:
-    page = "".join(export(fleet([tile("dgx-1"), tile("dgx-2")]), ANY, [node_view(name="dgx-1")]))
+def exported(*names: str) -> str:
+    """A file of these nodes, with the boxes of the first."""
+    return "".join(export(fleet([tile(name) for name in names]), ANY, [node_view(name=names[0])]))
+
+
+def test_a_file_has_the_fleet_and_its_nodes() -> None:
+    page = exported("dgx-1", "dgx-2")
 
     assert re.findall(r'<section class="view" id="([^"]*)"', page) == ["fleet", "node-dgx-1"]
     assert '<a href="#node-dgx-1"><span>dgx-1' in page
@@ -23,54 +28,37 @@ def test_the_file_has_the_fleet_and_its_nodes() -> None:
     assert "<form" not in page
 
 
-def test_the_file_loads_nothing() -> None:
-    page = "".join(export(fleet([tile()]), ANY, [node_view()]))
+def test_a_file_loads_nothing_and_has_unique_ids() -> None:
+    views = [node_view(name="dgx-1"), node_view(name="dgx-2")]
+    attributes = [values for _, values in Tags("".join(export(fleet([tile()]), ANY, views))).elements]
     addresses = [
-        value or ""
-        for _, attributes in Tags(page).elements
-        for name, value in attributes.items()
-        if name in ("href", "src", "action")
+        each[name] or "" for each in attributes for name in ("href", "src", "action") if name in each
     ]
+    ids = [each["id"] for each in attributes if "id" in each]
 
     assert addresses
     assert all(address.startswith(("#", "data:")) for address in addresses)
+    assert len(ids) == len(set(ids))
 
 
-def test_the_file_allows_its_own_style_and_script_alone() -> None:
-    page = "".join(export(fleet([tile()]), ANY, []))
-    [style] = re.findall("<style>(.*?)</style>", page, re.DOTALL)
-    [script] = re.findall("<script>(.*?)</script>", page, re.DOTALL)
+def test_a_file_allows_its_own_style_and_script() -> None:
+    page = exported("dgx-1")
+    inlined = re.findall("<style>(.*?)</style>", page, re.DOTALL) + re.findall(
+        "<script>(.*?)</script>", page, re.DOTALL
+    )
 
-    assert Asset(style.encode(), "").integrity in FILE_POLICY
-    assert Asset(script.encode(), "").integrity in FILE_POLICY
+    assert len(inlined) == 2
+    assert all(Asset(each.encode(), "").integrity in FILE_POLICY for each in inlined)
     assert "unsafe" not in FILE_POLICY
     assert page.index("Content-Security-Policy") < page.index("<style>")
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_a_file_shows_is_text(name: str) -> None:
-    plain = "".join(export(fleet([tile("harmless")]), ANY, [node_view(name="harmless")]))
-    hostile = "".join(export(fleet([tile(name)]), ANY, [node_view(name=name)]))
+def test_names_in_a_file_are_no_markup(name: str) -> None:
+    plain, hostile = Tags(exported("harmless")), Tags(exported(name))
 
-    assert [tag for tag, _ in Tags(hostile).elements] == [tag for tag, _ in Tags(plain).elements]
-    assert name in Tags(hostile).text
-
-
-def test_no_id_stands_twice() -> None:
-    views = [node_view(name="dgx-1"), node_view(name="dgx-2")]
-    ids = [
-        attributes["id"]
-        for _, attributes in Tags("".join(export(fleet([tile()]), ANY, views))).elements
-        if "id" in attributes
-    ]
-
-    assert len(ids) == len(set(ids))
-
-
-def test_own_files_cannot_end_their_element() -> None:
-    assert b"</" not in STATIC[STYLE].body
-    assert b"</" not in STATIC[SCRIPT].body
-    assert b"<!--" not in STATIC[SCRIPT].body
+    assert [tag for tag, _ in hostile.elements] == [tag for tag, _ in plain.elements]
+    assert name in hostile.text
 
 
 @pytest.mark.parametrize("count", [0, 3, 60, 1000])
@@ -88,12 +76,10 @@ def test_a_drawing_has_every_node_inside(count: int) -> None:
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "a\0b\x1b[0m"])
-def test_what_a_drawing_shows_is_text(name: str) -> None:
+def test_names_in_a_drawing_are_no_markup(name: str) -> None:
     ill = tile(name, node_class=name, conditions=frozenset({Condition.STALE}))
-    text = "".join(fleet_svg(fleet([ill], [name]), ANY))
-    drawn = ET.fromstring(text)  # noqa: S314  our own drawing
+    drawn = ET.fromstring("".join(fleet_svg(fleet([ill], [name]), ANY)))  # noqa: S314  our own drawing
 
-    assert {each.tag.removeprefix(SVG) for each in drawn.iter()} == {
-        "svg", "title", "style", "rect", "text", "g", "path",
-    }  # fmt: skip
+    tags = {"svg", "title", "style", "rect", "text", "g", "path"}
+    assert {each.tag.removeprefix(SVG) for each in drawn.iter()} == tags
     assert not [key for each in drawn.iter() for key in each.attrib if key.startswith("on") or "href" in key]

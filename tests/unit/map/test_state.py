@@ -13,8 +13,7 @@ from numalign.map.state import MapState
 from numalign.map.views import Condition, Fleet, FleetQuery, NodeTile
 from numalign.model.attributes import Attributes
 from numalign.model.intent import Policy
-from tests.worlds.notation import GPU, bag, node
-from tests.worlds.scorer import (
+from tests.unit.scorer.conftest import (
     BOTH,
     EMPTY,
     FOUR,
@@ -27,8 +26,8 @@ from tests.worlds.scorer import (
     running,
     snapshot,
     uid,
-    wall,
 )
+from tests.worlds.notation import GPU, bag, node
 
 ALL = FleetQuery()
 
@@ -67,7 +66,7 @@ async def test_a_tile_has_free_amounts_of_the_ledger(scorer: Scorer, shown: MapS
     assert [zone.used(GPU) for zone in bound.zones] == [1, 0]
     assert [zone.used_share("cpu") for zone in bound.zones] == [0.5, 0.0]
     assert (bound.policy, bound.basis, bound.pods, reserved.pods) == (SINGLE, Basis.OBSERVED, 1, 1)
-    assert (bound.source, bound.age(wall(scorer.time))) == (TopologySource.EXPORTER, None)
+    assert (bound.source, bound.age(scorer.time.wall())) == (TopologySource.EXPORTER, None)
 
 
 async def test_conditions_of_a_node(scorer: Scorer, shown: MapState) -> None:
@@ -78,32 +77,32 @@ async def test_conditions_of_a_node(scorer: Scorer, shown: MapState) -> None:
     scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4"), record=BOTH)))
     misaligned, sick, healthy = [await tile(shown, name) for name in "abc"]
 
-    assert (misaligned.misaligned, misaligned.conditions) == (1, frozenset({Condition.MISALIGNED}))
+    assert (misaligned.misaligned, misaligned.conditions) == (1, {Condition.MISALIGNED})
     assert sick.conditions == {Condition.CORDONED, Condition.NOT_READY, Condition.LACKING}
     assert dict(sick.missing) == {GPU: 1}
     assert healthy.conditions == frozenset()
 
 
 async def test_a_silent_agent_becomes_stale(scorer: Scorer, shown: MapState) -> None:
-    seen = {"a": wall(scorer.time)}
+    seen = {"a": scorer.time.wall()}
     await scorer.state.update_snapshot(replace(snapshot({"a": EMPTY}), observed_at=seen))
     assert (await tile(shown)).conditions == frozenset()
     before = shown.revision
     # An agent that goes on publishing changes only its age.
     for _ in range(20):
         scorer.time.seconds += STALE_SECONDS / 2
-        seen["a"] = wall(scorer.time)
+        seen["a"] = scorer.time.wall()
         assert shown.revision == before
     assert (await tile(shown)).seen == seen["a"]
 
     scorer.time.seconds += STALE_SECONDS
     assert shown.revision == before
     scorer.time.seconds += 1
-    assert shown.changed_since(before) == frozenset({"a"})
+    assert shown.changed_since(before) == {"a"}
     assert (await tile(shown)).conditions == {Condition.STALE}
-    seen["a"] = wall(scorer.time)
+    seen["a"] = scorer.time.wall()
     assert (await tile(shown)).conditions == frozenset()
-    assert (await tile(shown)).age(wall(scorer.time)) == 0.0
+    assert (await tile(shown)).age(scorer.time.wall()) == 0.0
 
 
 async def test_passing_time_changes_a_node(scorer: Scorer, shown: MapState) -> None:
@@ -116,7 +115,7 @@ async def test_passing_time_changes_a_node(scorer: Scorer, shown: MapState) -> N
     scorer.time.seconds = until - 1
     assert shown.revision == before
     scorer.time.seconds = until
-    assert shown.changed_since(before) == frozenset({"a"})
+    assert shown.changed_since(before) == {"a"}
 
 
 async def test_only_changed_nodes_are_built_again(scorer: Scorer, shown: MapState) -> None:
@@ -125,7 +124,7 @@ async def test_only_changed_nodes_are_built_again(scorer: Scorer, shown: MapStat
     revision = shown.revision
     scorer.see(running(on("a", raw(FOUR), record=HALF)))
 
-    assert shown.changed_since(revision) == frozenset({"a"})
+    assert shown.changed_since(revision) == {"a"}
     assert await tile(shown, "a") != before["a"]
     assert await tile(shown, "b") is before["b"]
     assert shown.changed_since(shown.revision) == frozenset()
@@ -152,7 +151,7 @@ async def test_an_old_or_unknown_revision_means_everything(
     for at, name in enumerate("abc"):
         scorer.see(running(on(name, raw(FOUR, name=f"p{at}"), record=HALF)))
 
-    assert shown.changed_since(shown.revision - 1) == frozenset({"c"})
+    assert shown.changed_since(shown.revision - 1) == {"c"}
     assert [shown.changed_since(since) for since in (revision, shown.revision + 1, 0)] == [None] * 3
     scorer.time.seconds += 1
     assert MapState(scorer.state).changed_since(revision) is None

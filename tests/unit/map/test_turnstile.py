@@ -1,4 +1,4 @@
-"""How much of the map is worked out at once."""
+"""How many calls and questions are worked on at once."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from numalign.map.turnstile import Busy, Turnstile
 ANN, BOB = b"ann", b"bob"
 
 
-def test_one_viewer_has_only_so_many_calls_at_once_and_others_have_theirs() -> None:
+def test_calls_of_each_viewer_are_bounded() -> None:
     counted = Turnstile()
     with contextlib.ExitStack() as stack:
         for _ in range(turnstile.MOST_CALLS_EACH):
@@ -25,19 +25,17 @@ def test_one_viewer_has_only_so_many_calls_at_once_and_others_have_theirs() -> N
         pass
 
 
-async def test_one_viewer_has_only_so_many_questions_and_all_together_too() -> None:
+async def test_questions_are_bounded_for_each_and_in_total() -> None:
     counted, gate = Turnstile(), asyncio.Event()
 
     async def question() -> int:
         await gate.wait()
         return 1
 
-    def ask(key: bytes) -> asyncio.Task[int]:
-        return asyncio.create_task(counted.answer(key, question))
-
-    # Each of these has two, and one too many.
+    # Each viewer has two, and one too many.
     viewers = [bytes([number]) for number in range(turnstile.MOST_QUESTIONS // 2)]
-    tasks = [ask(key) for key in viewers for _ in range(turnstile.MOST_QUESTIONS_EACH + 1)]
+    keys = [key for key in viewers for _ in range(turnstile.MOST_QUESTIONS_EACH + 1)]
+    tasks = [asyncio.create_task(counted.answer(key, question)) for key in keys]
     await asyncio.sleep(0)
     with pytest.raises(Busy, match="try again"):
         await counted.answer(BOB, question)
@@ -49,9 +47,10 @@ async def test_one_viewer_has_only_so_many_questions_and_all_together_too() -> N
     assert await counted.answer(BOB, question) == 1
 
 
-async def test_a_question_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_question_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turnstile, "QUESTION_SECONDS", 0.01)
     counted = Turnstile()
+
     with pytest.raises(Busy, match=r"0\.01 s: ask for fewer"):
         await counted.answer(ANN, lambda: asyncio.sleep(10))
     assert await counted.answer(ANN, lambda: asyncio.sleep(0, "done")) == "done"

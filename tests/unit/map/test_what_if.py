@@ -1,4 +1,4 @@
-"""What would become of a pod: what the webhook and each node say, and where replicas would come to."""
+"""What would become of a pod: the answers of the webhook and of nodes, and where replicas would be placed."""
 
 import asyncio
 from dataclasses import replace
@@ -7,11 +7,10 @@ import pytest
 import yaml
 
 from numalign.kube.cluster_state import Snapshot
-from numalign.kube.files.policy import ClusterPolicy
 from numalign.map import explained_nodes, what_if
 from numalign.map.pods_on_node import everybody
 from numalign.map.state import MapState
-from numalign.map.views import WhatIfAnswer, WhatIfResult
+from numalign.map.views import Visible, WhatIfAnswer, WhatIfResult
 from numalign.map.what_if import WhatIf
 from numalign.model.errors import BadInput
 from numalign.model.intent import Policy
@@ -39,11 +38,10 @@ def scorer() -> Scorer:
     return Scorer()
 
 
-async def ask(scorer: Scorer, made: Raw, replicas: int | None = None, **told: object) -> WhatIfResult:
-    """What would become of an object, for somebody who sees everything."""
+async def ask(
+    scorer: Scorer, made: Raw, replicas: int | None = None, *, visible: Visible = everybody
+) -> WhatIfResult:
     question = WhatIf(MapState(scorer.state))
-    visible = told.pop("visible", everybody)
-    assert callable(visible)
     return await question.ask(yaml.safe_dump(made).encode(), visible=visible, replicas=replicas)
 
 
@@ -58,83 +56,84 @@ def deployment(pod: Raw, **spec: object) -> Raw:
     }
 
 
-def answers(result: WhatIfResult) -> dict[str, WhatIfAnswer]:
-    """What each node says to the first template."""
-    return {each.name: each.answer for each in result.templates[0].nodes}
-
-
-async def test_each_node_says_whether_the_pod_fits_and_why_not(scorer: Scorer) -> None:
+async def test_each_node_has_an_answer_and_a_reason(scorer: Scorer) -> None:
     await scorer.know({"empty": EMPTY, "full": EMPTY, "small": SMALL}, unknown=["bare"])
     scorer.see(running(on("full", raw("cpu=16 mem=1Gi gpu=4", policy=None), record=BOTH)))
+    [template] = (await ask(scorer, raw(FOUR))).templates
+    fits, full, small = template.nodes
 
-    result = await ask(scorer, raw(FOUR))
-
-    (template,) = result.templates
-    assert answers(result) == {"empty": FITS, "full": NOT_NOW, "small": NEVER}
-    fits, full_now, too_small = template.nodes
+    assert {each.name: each.answer for each in template.nodes} == {
+        "empty": FITS,
+        "full": NOT_NOW,
+        "small": NEVER,
+    }
     assert (fits.reason, fits.zones, fits.score is not None) == ("", (0,), True)
     assert [(part.zones, part.amounts) for part in fits.placement] == [
         (("node-0",), bag("cpu=4 mem=1Gi gpu=1"))
     ]
-    assert full_now.reason.startswith('container "c0": the node has no cpu and no nvidia.com/gpu free')
-    assert (too_small.score, too_small.placement) == (None, ())
+    assert full.reason.startswith('container "c0": the node has no cpu and no nvidia.com/gpu free')
+    assert (small.score, small.placement) == (None, ())
     assert template.counts == {FITS: 1, NOT_NOW: 1, NEVER: 1, WhatIfAnswer.NOT_ANSWERED: 0}
     assert template.unknown == ("bare",)
     assert (template.intent.policy, template.total[GPU]) == (Policy.SINGLE_NUMA_NODE, 1)
 
 
-async def test_the_webhook_answers_first(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY}, team={"enforce": SINGLE})
+LEFT_OUT = "the settings of its namespace are left out: you may not list pods there"
 
-    refused = (await ask(scorer, raw(FOUR, policy=None))).templates[0].admission
-    hopeless = (await ask(scorer, raw("cpu=64 mem=1Gi"))).templates[0].admission
-    admitted = (await ask(scorer, raw(FOUR))).templates[0].admission
 
-    assert (refused.denied, hopeless.denied, admitted.denied) == (True, True, False)
-    assert refused.refusal
-    assert "enforce" in refused.refusal or SINGLE in refused.refusal
+@pytest.mark.parametrize(
+    ("label", "container", "policy", "visible", "denied", "note"),
+    [
+        ("enforce", FOUR, None, True, True, ()),
+        ("enforce", "cpu=64 mem=1Gi", SINGLE, True, True, ()),
+        ("enforce", FOUR, SINGLE, True, False, ()),
+        ("enforce", FOUR, None, False, False, (LEFT_OUT,)),
+        ("default", FOUR, SINGLE, True, False, ()),
+    ],
+    ids=["below enforce", "never", "admitted", "a hidden namespace", "no enforcement"],
+)
+async def test_the_webhook_answers_by_visible_rules(  # noqa: PLR0913, PLR0917  the columns
+    scorer: Scorer,
+    label: str,
+    container: str,
+    policy: str | None,
+    visible: bool,  # noqa: FBT001  a column
+    denied: bool,  # noqa: FBT001  a column
+    note: tuple[str, ...],
+) -> None:
+    await scorer.know({"a": EMPTY}, team={label: SINGLE})
+    [template] = (await ask(scorer, raw(container, policy=policy), visible=lambda _: visible)).templates
+
+    assert (template.admission.denied, template.notes) == (denied, note)
 
 
 @pytest.mark.parametrize(("server", "burstable"), [(36, True), (37, False)])
-async def test_a_pod_is_completed_as_the_api_server_would(
+async def test_a_pod_is_completed_as_the_api_server_does(
     scorer: Scorer, server: int, *, burstable: bool
 ) -> None:
     await scorer.know({"a": EMPTY})
     scorer.state.snapshot = replace(scorer.state.snapshot or Snapshot(), server=server)
     made = raw("cpu=2 mem=1Gi")
     made["spec"]["resources"] = {"requests": {"cpu": "2", "memory": "1Gi"}}
-
     warnings = (await ask(scorer, made)).templates[0].admission.warnings
 
     assert any("(the pod is Burstable)" in warning for warning in warnings) is burstable
 
 
-async def test_what_a_namespace_asks_is_told_to_those_who_see_it_alone(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY}, team={"enforce": SINGLE})
-
-    result = await ask(scorer, raw(FOUR, policy=None), visible=lambda _: False)
-
-    (template,) = result.templates
-    assert not template.admission.denied
-    assert template.notes == ("the settings of its namespace are left out: you may not list pods there",)
-
-
-async def test_a_pod_in_an_exempt_namespace_is_asked_about_all_the_same(scorer: Scorer) -> None:
+async def test_an_exempt_pod_is_evaluated(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY}, team={"admission": "disabled"})
+    [template] = (await ask(scorer, raw(FOUR))).templates
 
-    (template,) = (await ask(scorer, raw(FOUR))).templates
-
-    assert template.admission.exempt
-    assert template.nodes[0].answer is FITS
+    assert (bool(template.admission.exempt), template.nodes[0].answer) == (True, FITS)
 
 
-async def test_replicas_are_placed_one_after_the_other_until_none_fits(scorer: Scorer) -> None:
+async def test_replicas_are_placed_until_none_fits(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY, "b": EMPTY})
-    scorer.see(running(on("a", raw(FOUR, name="there"), record=HALF)))
-
+    scorer.see(running(on("a", raw(FOUR, name="other"), record=HALF)))
+    before = scorer.ask(raw(FOUR, name="next"), "a")
     result = await ask(scorer, deployment(raw(FOUR)), 20)
 
-    # Two on a, whose first zone is half taken, and one more in the other, four on b; GPUs end first.
+    # One more in the first zone of a, two in the other, and four on b; GPUs end first.
     assert (result.replicas, result.fit_count, result.bounded) == (20, 7, False)
     assert sorted((placed.node, placed.zones) for placed in result.placed) == [
         ("a", ("node-0",)),
@@ -143,34 +142,23 @@ async def test_replicas_are_placed_one_after_the_other_until_none_fits(scorer: S
         *[("b", ("node-1",))] * 2,
     ]
     assert result.highlighted == {name: frozenset({"node-0", "node-1"}) for name in "ab"}
+    # Nothing is reserved or remembered.
+    assert scorer.reservations.reserved() == ()
+    assert scorer.ask(raw(FOUR, name="next"), "a") == before
 
 
-async def test_a_workload_asks_for_as_many_as_it_says(scorer: Scorer) -> None:
+async def test_a_workload_gives_its_replicas(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
-
     result = await ask(scorer, deployment(raw(FOUR), replicas=3))
 
     assert (result.kind, result.name, result.replicas, result.fit_count) == ("Deployment", "web", 3, 3)
     assert result.templates[0].where == "spec.template"
 
 
-async def test_nothing_is_reserved_and_nothing_remembered(scorer: Scorer) -> None:
+async def test_templates_share_the_room(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
-    before = scorer.ask(raw(FOUR, name="next"), "a")
-
-    await ask(scorer, raw(FOUR, name="asked"), 4)
-
-    assert scorer.reservations.reserved() == ()
-    assert not scorer.state.was_asked(raw(FOUR, name="asked")["metadata"]["uid"])
-    assert scorer.ask(raw(FOUR, name="next"), "a") == before
-
-
-async def test_replicas_of_several_templates_share_what_there_is(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-    jobs = [
-        {"name": role, "template": {"spec": {"template": deployment(raw(FOUR))["spec"]["template"]}}}
-        for role in ("leader", "worker")
-    ]
+    template = deployment(raw(FOUR))["spec"]["template"]
+    jobs = [{"name": role, "template": {"spec": {"template": template}}} for role in ("leader", "worker")]
     workload = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -178,35 +166,25 @@ async def test_replicas_of_several_templates_share_what_there_is(scorer: Scorer)
         "spec": {"replicatedJobs": jobs},
     }
 
-    result = await ask(scorer, workload, 3)
-
-    assert [placed.template for placed in result.placed] == [0, 0, 0, 1]
+    assert [placed.template for placed in (await ask(scorer, workload, 3)).placed] == [0, 0, 0, 1]
 
 
-async def test_more_than_anybody_places_is_bounded(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(what_if, "MOST_REPLICAS", 2)
+@pytest.mark.parametrize(("bound", "value", "placed"), [("MOST_REPLICAS", 2, 2), ("PLACING_SECONDS", 0.0, 1)])
+async def test_placing_is_bounded(
+    scorer: Scorer, monkeypatch: pytest.MonkeyPatch, bound: str, value: float, placed: int
+) -> None:
+    monkeypatch.setattr(what_if, bound, value)
     await scorer.know({"a": EMPTY})
-
     result = await ask(scorer, raw(FOUR), 3)
 
-    assert (result.replicas, result.fit_count, result.bounded) == (3, 2, True)
+    assert (result.replicas, result.fit_count, result.bounded) == (3, placed, True)
 
 
-async def test_placing_ends_after_some_seconds(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(what_if, "PLACING_SECONDS", 0.0)
-    await scorer.know({"a": EMPTY})
-
-    result = await ask(scorer, raw(FOUR), 3)
-
-    assert (result.fit_count, result.bounded) == (1, True)
-
-
-async def test_a_node_needs_room_as_a_whole_as_well(scorer: Scorer) -> None:
-    """Pods of no zone have taken what its zones would give."""
+async def test_a_node_needs_room_in_total(scorer: Scorer) -> None:
+    """Pods without a zone have taken what its zones have free."""
     small = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE, totals="cpu=6 mem=32Gi gpu=4")
     await scorer.know({"a": small, "b": small})
     scorer.see(running(on("b", raw("cpu=2.5", policy=None))))
-
     result = await ask(scorer, raw(FOUR), 4)
 
     assert {each.name: (each.answer, each.reason) for each in result.templates[0].nodes} == {
@@ -216,45 +194,36 @@ async def test_a_node_needs_room_as_a_whole_as_well(scorer: Scorer) -> None:
     assert [placed.node for placed in result.placed] == ["a"]
 
 
-async def test_pods_that_ask_for_nothing_of_their_own_fill_nodes_by_their_requests(scorer: Scorer) -> None:
-    loose = node("cpu=8 mem=16Gi", policy="none", totals="cpu=8 mem=16Gi pods=3")
-    await scorer.know({"a": loose})
-
+async def test_pods_without_zones_fill_nodes_by_requests(scorer: Scorer) -> None:
+    await scorer.know({"a": node("cpu=8 mem=16Gi", policy="none", totals="cpu=8 mem=16Gi pods=3")})
     result = await ask(scorer, raw("cpu=0.5", policy=None), 10)
 
     assert [(placed.node, placed.zones) for placed in result.placed] == [("a", ())] * 3
 
 
-async def test_where_a_pod_may_not_go_it_is_not_placed(scorer: Scorer) -> None:
+async def test_a_pod_is_not_placed_on_other_labels(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY, "b": LOOSE})
-
     result = await ask(scorer, raw(FOUR, spec={"nodeSelector": {"rack": "nowhere"}}), 1)
 
-    assert {each.answer for each in result.templates[0].nodes} == {NEVER}
-    assert result.placed == ()
+    assert ({each.answer for each in result.templates[0].nodes}, result.placed) == ({NEVER}, ())
 
 
-@pytest.mark.parametrize("replicas", [0, -1, 2**31])
-async def test_a_number_of_replicas_that_nobody_can_have_is_a_mistake(scorer: Scorer, replicas: int) -> None:
+@pytest.mark.parametrize(
+    ("policy", "replicas", "mistake"),
+    [
+        *((SINGLE, number, "replicas: must be a number from 1 to 2147483647") for number in (0, -1, 2**31)),
+        ("singel", 1, r"spec.template.metadata.annotations\[numalign.io/policy\]: "),
+    ],
+)
+async def test_mistakes_have_their_place(scorer: Scorer, policy: str, replicas: int, mistake: str) -> None:
     await scorer.know({"a": EMPTY})
 
-    with pytest.raises(BadInput, match="replicas: must be a number from 1 to 2147483647"):
-        await ask(scorer, raw(FOUR), replicas)
+    with pytest.raises(BadInput, match=f"^{mistake}"):
+        await ask(scorer, deployment(raw(FOUR, policy=policy)), replicas)
 
 
-async def test_mistakes_of_every_template_have_their_place(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-
-    with pytest.raises(BadInput) as caught:
-        await ask(scorer, deployment(raw(FOUR, policy="singel")))
-
-    assert [mistake.where for mistake in caught.value.mistakes] == [
-        "spec.template.metadata.annotations[numalign.io/policy]"
-    ]
-
-
-async def test_before_the_first_snapshot_nobody_says_anything(scorer: Scorer) -> None:
-    (template,) = (await ask(scorer, raw(FOUR))).templates
+async def test_before_the_first_snapshot_there_is_no_answer(scorer: Scorer) -> None:
+    [template] = (await ask(scorer, raw(FOUR))).templates
 
     assert (template.nodes, template.unknown) == ((), ())
     assert template.admission.warnings == ("NUMA alignment was not checked: no node topology is known",)
@@ -263,25 +232,14 @@ async def test_before_the_first_snapshot_nobody_says_anything(scorer: Scorer) ->
 async def test_questions_wait_for_each_other(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY, "b": EMPTY})
     question, text = WhatIf(MapState(scorer.state)), yaml.safe_dump(raw(FOUR)).encode()
+    results = await asyncio.gather(*(question.ask(text, visible=everybody, replicas=5) for _ in range(3)))
 
-    several = await asyncio.gather(*(question.ask(text, visible=everybody, replicas=5) for _ in range(3)))
-
-    assert [result.fit_count for result in several] == [5, 5, 5]
-
-
-async def test_the_policy_file_counts(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-    scorer.obey(ClusterPolicy())
-
-    assert not (await ask(scorer, raw(FOUR))).templates[0].admission.denied
+    assert [result.fit_count for result in results] == [5, 5, 5]
 
 
-async def test_of_nodes_far_down_it_is_told_as_of_many(
-    scorer: Scorer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_the_first_nodes_have_details(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explained_nodes, "MOST_DETAILED", 2)
     await scorer.know({"a": EMPTY, "b": EMPTY, "c": EMPTY, "small": SMALL})
-
     first, second, third, small = (await ask(scorer, raw(FOUR))).templates[0].nodes
 
     assert [bool(each.placement) for each in (first, second, third)] == [True, True, False]
