@@ -9,8 +9,8 @@ from numalign.map.pods_on_node import everybody
 from numalign.map.state import MapState
 from numalign.map.views import CpuBox, CpuUse, HeldInZones, NodeView, Visible
 from numalign.model.machine import read_list
-from tests.unit.scorer.conftest import EMPTY, FOUR, HALF, SINGLE, Scorer, on, raw, running, uid
 from tests.worlds.notation import GPU, bag, machine
+from tests.worlds.scorer import EMPTY, FOUR, HALF, SINGLE, Scorer, on, raw, running, uid
 
 TWO_SOCKETS = machine(
     "cpu=0-3,8-11 mem=16Gi",

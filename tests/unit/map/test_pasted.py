@@ -9,10 +9,10 @@ import yaml
 from numalign.map import pasted
 from numalign.map.pasted import MOST_BYTES
 from numalign.model.errors import BadInput
-from tests.unit.scorer.conftest import raw
 from tests.worlds import objects
 from tests.worlds.notation import table
 from tests.worlds.objects import Json
+from tests.worlds.scorer import raw
 
 POD = raw("cpu=4 mem=1Gi", namespace="team")
 TEMPLATE = {"metadata": {}, "spec": POD["spec"]}

@@ -13,7 +13,8 @@ from numalign.map.state import MapState
 from numalign.map.views import Condition, Fleet, FleetQuery, NodeTile
 from numalign.model.attributes import Attributes
 from numalign.model.intent import Policy
-from tests.unit.scorer.conftest import (
+from tests.worlds.notation import GPU, bag, node
+from tests.worlds.scorer import (
     BOTH,
     EMPTY,
     FOUR,
@@ -26,8 +27,8 @@ from tests.unit.scorer.conftest import (
     running,
     snapshot,
     uid,
+    wall,
 )
-from tests.worlds.notation import GPU, bag, node
 
 ALL = FleetQuery()
 
@@ -66,7 +67,7 @@ async def test_a_tile_has_free_amounts_of_the_ledger(scorer: Scorer, shown: MapS
     assert [zone.used(GPU) for zone in bound.zones] == [1, 0]
     assert [zone.used_share("cpu") for zone in bound.zones] == [0.5, 0.0]
     assert (bound.policy, bound.basis, bound.pods, reserved.pods) == (SINGLE, Basis.OBSERVED, 1, 1)
-    assert (bound.source, bound.age(scorer.time.wall())) == (TopologySource.EXPORTER, None)
+    assert (bound.source, bound.age(wall(scorer.time))) == (TopologySource.EXPORTER, None)
 
 
 async def test_conditions_of_a_node(scorer: Scorer, shown: MapState) -> None:
@@ -84,14 +85,14 @@ async def test_conditions_of_a_node(scorer: Scorer, shown: MapState) -> None:
 
 
 async def test_a_silent_agent_becomes_stale(scorer: Scorer, shown: MapState) -> None:
-    seen = {"a": scorer.time.wall()}
+    seen = {"a": wall(scorer.time)}
     await scorer.state.update_snapshot(replace(snapshot({"a": EMPTY}), observed_at=seen))
     assert (await tile(shown)).conditions == frozenset()
     before = shown.revision
     # An agent that goes on publishing changes only its age.
     for _ in range(20):
         scorer.time.seconds += STALE_SECONDS / 2
-        seen["a"] = scorer.time.wall()
+        seen["a"] = wall(scorer.time)
         assert shown.revision == before
     assert (await tile(shown)).seen == seen["a"]
 
@@ -100,9 +101,9 @@ async def test_a_silent_agent_becomes_stale(scorer: Scorer, shown: MapState) -> 
     scorer.time.seconds += 1
     assert shown.changed_since(before) == {"a"}
     assert (await tile(shown)).conditions == {Condition.STALE}
-    seen["a"] = scorer.time.wall()
+    seen["a"] = wall(scorer.time)
     assert (await tile(shown)).conditions == frozenset()
-    assert (await tile(shown)).age(scorer.time.wall()) == 0.0
+    assert (await tile(shown)).age(wall(scorer.time)) == 0.0
 
 
 async def test_passing_time_changes_a_node(scorer: Scorer, shown: MapState) -> None:

@@ -145,8 +145,9 @@ WRONG: list[tuple[str, list[object], str]] = [
         [{"node": {**NODE, "kubeletConfig": {**NODE["kubeletConfig"], **NO_START}}}],
         ("Error: line 1: node.kubeletConfig.cpuManagerPolicyOptions: the kubelet would not start: "
         "full-pcpus-only and distribute-cpus-across-cores cannot be used at the same time\n"
-        "line 1: node.kubeletConfig.cpuManagerPolicyOptions.align-by-socket: the kubelet would not start: "
-        "it is not compatible with topologyManagerPolicy single-numa-node\n")),
+        "line 1: node.kubeletConfig.cpuManagerPolicyOptions.align-by-socket: "
+        "the kubelet would not start: it is not compatible with"
+        " topologyManagerPolicy single-numa-node\n")),
     ("a broken pod", [STARTED, {"create": {"metadata": {"name": "p"}, "spec": {"containers": []}}}],
         "Error: line 2: create.spec.containers: is empty: a pod has at least one container\n"),
 ]  # fmt: skip
