@@ -149,7 +149,12 @@ def renamed(node: Node, new: Mapping[ZoneId, ZoneId]) -> Node:
 
 def machine_renamed(described_machine: Machine, new: Mapping[ZoneId, ZoneId]) -> Machine:
     devices = (
-        (name, tuple(replace(place, zones=tuple(new[zone] for zone in place.zones)) for place in places))
+        (
+            name,
+            tuple(
+                replace(place, zones=tuple(new.get(zone, zone) for zone in place.zones)) for place in places
+            ),
+        )
         for name, places in described_machine.devices
     )
     cores = tuple(replace(core, zone=new[core.zone]) for core in described_machine.cores)

@@ -115,7 +115,7 @@ def within(found: Node) -> bool:
 
 
 @given(accounts())
-def test_what_is_free_is_neither_less_than_nothing_nor_more_than_there_is(account: NodeInfo) -> None:
+def test_free_amounts_are_within_bounds(account: NodeInfo) -> None:
     found = free_capacity(account, now=NOW, lag=LAG)
 
     assert within(found.node)
@@ -234,7 +234,7 @@ def present(reservations: Reservations) -> set[str]:
 
 
 @given(histories(fingerprints=True), st.randoms(use_true_random=False))
-def test_it_does_not_matter_in_which_order_things_are_learned(told: list[History], chance: Random) -> None:
+def test_order_of_news_does_not_matter(told: list[History], chance: Random) -> None:
     one, other = tell(told, chance), tell(told, chance)
 
     assert found(one) == found(other)
@@ -267,7 +267,7 @@ def askers(draw: st.DrawFn) -> tuple[Node, list[tuple[str, int]]]:
 
 
 @given(askers())
-def test_what_is_reserved_for_one_is_not_reserved_for_another(
+def test_no_two_pods_get_the_same_reservation(
     asked: tuple[Node, list[tuple[str, int]]],
 ) -> None:
     told, questions = asked
@@ -357,7 +357,7 @@ def _anyhow(chance: Random, now: float) -> AssignedPod:
 
 @given(st.randoms(use_true_random=True))
 @settings(max_examples=1)
-def test_whatever_is_called_nothing_leaks(chance: Random) -> None:
+def test_no_call_leaks_state(chance: Random) -> None:
     """Thousands of calls that make no sense together."""
     reservations, now = Reservations(), NOW
     for at in range(250 * settings().max_examples):
@@ -432,14 +432,12 @@ exclusive_courses = st.builds(
 
 @given(nodes(), exclusive_courses, tapes)
 @settings(max_examples=2 * settings().max_examples)
-def test_nobody_with_an_intent_shares_the_zones_of_one_that_is_to_be_alone(
-    told: Node, course: Course, tape: list[int]
-) -> None:
+def test_no_pod_shares_the_zones_of_an_exclusive_one(told: Node, course: Course, tape: list[int]) -> None:
     World(told, iter(tape), course).run()
 
 
 @given(nodes(), tapes)
-def test_who_starts_anew_in_a_quiet_moment_comes_to_the_same(told: Node, tape: list[int]) -> None:
+def test_restart_in_a_quiet_moment_gives_the_same_ledger(told: Node, tape: list[int]) -> None:
     world, anew = World(told, iter(tape), Course()), empty_ledger()
     world.run()
     world.settle()
@@ -482,16 +480,12 @@ def machines(draw: st.DrawFn) -> Node:
 
 
 @given(machines(), st.builds(replace, courses, agent=st.just(value=True)), tapes)
-def test_no_pod_with_a_reservation_is_refused_where_an_agent_is(
-    told: Node, course: Course, tape: list[int]
-) -> None:
+def test_reserved_pod_is_never_rejected_with_an_agent(told: Node, course: Course, tape: list[int]) -> None:
     World(told, iter(tape), course).run()
 
 
 @given(machines(), st.sampled_from([0, 1, 2]), tapes)
-def test_once_the_agent_is_heard_the_ledger_has_what_the_kubelet_has(
-    told: Node, strangers: int, tape: list[int]
-) -> None:
+def test_agent_report_makes_the_ledger_equal_the_kubelet(told: Node, strangers: int, tape: list[int]) -> None:
     world = World(told, iter(tape), Course(strangers, agent=True, names_return=True))
     world.run()
     world.settle()

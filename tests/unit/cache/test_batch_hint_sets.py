@@ -79,7 +79,7 @@ def test_sets_reach_a_request_as_by_the_rules(zones: list[list[int]], request: i
     assert hint_sets_of(batch_hint_sets.reaching(np.array(zones), request)) == by_row
 
 
-def test_huge_requests_are_reached_by_no_set_and_zero_by_all() -> None:
+def test_huge_requests_fit_no_set_and_zero_fits_all() -> None:
     plenty = np.full((8, 1), 2**49)
 
     assert not batch_hint_sets.reaching(plenty, 2**70).any()

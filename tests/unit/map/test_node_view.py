@@ -9,6 +9,7 @@ from numalign.map.pods_on_node import everybody
 from numalign.map.state import MapState
 from numalign.map.views import CpuBox, CpuUse, HeldInZones, NodeView, Visible
 from numalign.model.machine import read_list
+from numalign.model.placement import Held
 from tests.worlds.notation import GPU, bag, machine
 from tests.worlds.scorer import EMPTY, FOUR, HALF, SINGLE, Scorer, on, raw, running, uid
 
@@ -153,7 +154,7 @@ async def test_order_of_hidden_pods_does_not_depend_on_names() -> None:
 async def test_reasons_of_hidden_pods_name_no_container(  # noqa: PLR0913  the columns
     scorer: Scorer, container: str, zones: tuple[str, ...], named: str, hidden: str, *, aligned: bool
 ) -> None:
-    placement = {(f"node-{at}",): bag(amount) for at, amount in enumerate(zones)}
+    placement: Held = {(f"node-{at}",): bag(amount) for at, amount in enumerate(zones)}
     await scorer.know({"a": EMPTY}, placements={"a": {uid("web"): ObservedPlacement(placement, 0)}})
     scorer.see(running(on("a", raw(container))))
     [shown], [nameless] = (await view(scorer)).pods, (await view(scorer, lambda _: False)).pods

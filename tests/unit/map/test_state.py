@@ -78,7 +78,7 @@ async def test_conditions_of_a_node(scorer: Scorer, shown: MapState) -> None:
     scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4"), record=BOTH)))
     misaligned, sick, healthy = [await tile(shown, name) for name in "abc"]
 
-    assert (misaligned.misaligned, misaligned.conditions) == (1, {Condition.MISALIGNED})
+    assert (misaligned.misaligned, misaligned.conditions) == (1, frozenset({Condition.MISALIGNED}))
     assert sick.conditions == {Condition.CORDONED, Condition.NOT_READY, Condition.LACKING}
     assert dict(sick.missing) == {GPU: 1}
     assert healthy.conditions == frozenset()
@@ -99,7 +99,7 @@ async def test_a_silent_agent_becomes_stale(scorer: Scorer, shown: MapState) -> 
     scorer.time.seconds += STALE_SECONDS
     assert shown.revision == before
     scorer.time.seconds += 1
-    assert shown.changed_since(before) == {"a"}
+    assert shown.changed_since(before) == frozenset({"a"})
     assert (await tile(shown)).conditions == {Condition.STALE}
     seen["a"] = wall(scorer.time)
     assert (await tile(shown)).conditions == frozenset()
@@ -116,7 +116,7 @@ async def test_passing_time_changes_a_node(scorer: Scorer, shown: MapState) -> N
     scorer.time.seconds = until - 1
     assert shown.revision == before
     scorer.time.seconds = until
-    assert shown.changed_since(before) == {"a"}
+    assert shown.changed_since(before) == frozenset({"a"})
 
 
 async def test_only_changed_nodes_are_built_again(scorer: Scorer, shown: MapState) -> None:
@@ -125,7 +125,7 @@ async def test_only_changed_nodes_are_built_again(scorer: Scorer, shown: MapStat
     revision = shown.revision
     scorer.see(running(on("a", raw(FOUR), record=HALF)))
 
-    assert shown.changed_since(revision) == {"a"}
+    assert shown.changed_since(revision) == frozenset({"a"})
     assert await tile(shown, "a") != before["a"]
     assert await tile(shown, "b") is before["b"]
     assert shown.changed_since(shown.revision) == frozenset()
@@ -152,7 +152,7 @@ async def test_an_old_or_unknown_revision_means_everything(
     for at, name in enumerate("abc"):
         scorer.see(running(on(name, raw(FOUR, name=f"p{at}"), record=HALF)))
 
-    assert shown.changed_since(shown.revision - 1) == {"c"}
+    assert shown.changed_since(shown.revision - 1) == frozenset({"c"})
     assert [shown.changed_since(since) for since in (revision, shown.revision + 1, 0)] == [None] * 3
     scorer.time.seconds += 1
     assert MapState(scorer.state).changed_since(revision) is None

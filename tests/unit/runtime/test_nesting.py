@@ -56,7 +56,7 @@ def test_the_levels_of_a_text_are_those_of_its_value(value: object, indent: int 
 
 
 @pytest.mark.parametrize("levels", [DEEPEST + 1, 1000, 100_000])
-def test_what_is_nested_too_deep_is_told_in_our_words(levels: int) -> None:
+def test_too_deep_nesting_has_its_own_error(levels: int) -> None:
     for text in ("[" * levels, '{"a":' * levels, "[" * levels + "x", '["[",' * levels):
         with pytest.raises(orjson.JSONDecodeError) as raised:
             orjson.loads(text)

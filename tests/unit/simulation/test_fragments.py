@@ -46,7 +46,7 @@ def test_fragments_of_a_node(
     assert total(typical, columns(cpu, *gpus)) == pytest.approx((expected, 0))
 
 
-def test_node_whose_kubelet_rejects_the_pod_strands_its_gpus() -> None:
+def test_gpus_of_a_rejecting_node_are_stranded() -> None:
     assert total({WHOLE: 1.0}, columns(8000, 1000, 500), admitted=False) == (1500, 1000)
 
 
@@ -62,7 +62,7 @@ def test_typical_are_the_shapes_of_most_pods() -> None:
     assert typical_pods(pods, popular=0.5) == (TypicalPod(SHARE, 1.0),)
 
 
-def test_shapes_without_memory_are_equal_if_nothing_else_differs() -> None:
+def test_shapes_are_compared_without_memory() -> None:
     pods = [TracePod(2000, 7, 1, 1000), TracePod(2000, 9, 1, 1000, guaranteed=False)]
     assert typical_pods(map(without_memory, pods)) == (TypicalPod(WHOLE, 1.0),)
 

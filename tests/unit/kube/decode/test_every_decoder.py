@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import orjson
 import pytest
 import yaml
 from hypothesis import given
@@ -175,7 +174,7 @@ DECODERS = {
         closed=". zones[0] devices[x/gpu][0]",
     ),
     "machine report": Decoder(
-        lambda document: kubelet_reports.read_machine(orjson.dumps(document).decode(), "n"),
+        lambda document: kubelet_reports.read_machine(json.dumps(document), "n"),
         {"version": 1, "kubelet": {"version": "v1.34.4", "cpuManagerPolicy": "static"}, "machine": COUNTED},
         free="kubelet.version x/gpu.zones",
         required="version kubelet kubelet.version machine machine.zones machine.zones[0].id"
@@ -184,7 +183,7 @@ DECODERS = {
         closed="machine machine.zones[0] machine.devices[x/gpu][0]",
     ),
     "placements": Decoder(
-        lambda document: kubelet_reports.read_placements(orjson.dumps(document).decode()),
+        lambda document: kubelet_reports.read_placements(json.dumps(document)),
         {"version": 1, "pods": {"u": {"held": [ENTRY], "cpus": "1"}}},
         free="held.zones",
         required="version pods pods.u.held pods.u.held[0].zones pods.u.held[0].amount",
