@@ -220,7 +220,7 @@ async def test_replica_without_lease_answers_but_does_not_bind(bench: Bench) -> 
 
         async def knows() -> bool:
             waiting = (await scorer.get("/readyz"))[1]["waiting_for"]
-            return waiting.keys() == {"lease"}
+            return {*waiting} == {"lease"}
 
         await scorer.until(knows)
         status, body = await scorer.get("/readyz")

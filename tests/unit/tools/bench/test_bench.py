@@ -20,7 +20,6 @@ from tools.bench import (
     kep_6007,
     replays,
     rules,
-    soak,
     tables,
     webhook,
 )
@@ -37,7 +36,6 @@ PARTS: dict[str, Callable[..., int]] = {
     "commands": commands.main,
     "cpu_per_pod": cpu_per_pod.main,
     "rules": rules.main,
-    "soak": soak.main,
     "webhook": webhook.main,
 }
 
