@@ -19,7 +19,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_version_is_that_of_the_harness(page: str) -> None:
+def test_version_is_that_of_the_clusters(page: str) -> None:
     name, operator = PAGES[page]
     text = (HOW_TO / page).read_text(encoding="utf-8")
     assert f"Tested with {name} {operator.release}" in text

@@ -1,8 +1,7 @@
 """
-Every text that people read, from the files below a root or from a program, and where it is written.
+Every text that people read, from the files below a root, and where it is written.
 
-Docstrings and comments of Python are for developers, so they are left out. The docstring of a click command
-is its help, and is read from there.
+Docstrings and comments of Python are for developers, so they are left out.
 """
 
 import ast
@@ -10,10 +9,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
-from numalign.runtime import settings
-from numalign.runtime.settings import Settings
 from tests.worlds.syntax import parsed, walked
 
 PACKAGES = ("agent", "certs", "controller", "examples", "kubectl_numa", "numalign", "scorer", "webhook")
@@ -37,16 +32,6 @@ def chart(root: Path) -> Iterator[Text]:
     return _files(root, "deploy/chart/*.yaml", "deploy/chart/templates/**/*.*", "deploy/chart/files/*.yaml")
 
 
-def examples(root: Path) -> Iterator[Text]:
-    """The manifests of the examples, whose comments the demo prints."""
-    return _files(root, "examples/**/*.yaml")
-
-
-def map_pages(root: Path) -> Iterator[Text]:
-    """The templates of the map's pages."""
-    return _files(root, "numalign/map/templates/**/*.html")
-
-
 def messages(root: Path) -> Iterator[Text]:
     """The strings of the programs that may be sentences: all but docstrings and single words."""
     for package in PACKAGES:
@@ -63,23 +48,6 @@ def strings(where: str, source: str) -> Iterator[Text]:
             words = " ".join(_written(node).split())
             if " " in words:
                 yield Text(where, words, node.lineno)
-
-
-def command_help(command: click.Command, name: str, above: click.Context | None = None) -> Iterator[Text]:
-    """What --help prints of a click command, and of every command below it."""
-    # A command keeps the help option of the first context that asks for it.
-    context = click.Context(command, parent=above, info_name=name, **command.context_settings)
-    yield Text(f"{context.command_path} --help", command.get_help(context))
-    if isinstance(command, click.Group):
-        for sub in command.list_commands(context):
-            subcommand = command.get_command(context, sub)
-            assert subcommand
-            yield from command_help(subcommand, sub, context)
-
-
-def settings_help(model: type[Settings], name: str) -> Iterator[Text]:
-    """What --help prints of a program with these settings."""
-    yield Text(f"{name} --help", settings.usage(model, prog=name))
 
 
 def _files(root: Path, *patterns: str) -> Iterator[Text]:

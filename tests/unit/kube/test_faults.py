@@ -43,10 +43,6 @@ async def api() -> AsyncIterator[FakeApi]:
 # Calls.
 
 
-async def read_configz(api: Api) -> None:
-    await configz.configuration(api, "a", within=bindings.BIND_SECONDS)
-
-
 async def late_namespace(api: Api) -> None:
     if not await LateNamespaces(api, Clock()).facts("team"):
         raise NotFound("namespace team")

@@ -288,6 +288,18 @@ async def test_compacted_history_leads_to_a_list(server: FakeApi, as_event: bool
         assert [line["level"] for line in watcher.log.of("watch.expired")] == ["info"]
 
 
+async def test_a_restored_store_is_listed(server: FakeApi) -> None:
+    for index in range(9):
+        server.put(node("a", at=str(index)))
+    async with following(server) as watcher:
+        await watcher.watching()
+        server.rewind()
+        server.delete(f"{NODES}/b")
+        await watcher.sees("a")
+
+        assert "Too large resource version" in watcher.log.of("watch.refused")[0]["error"]
+
+
 async def test_objects_stay_until_a_new_list_is_complete(server: FakeApi, watcher: Watcher) -> None:
     server.compact()
     server.delete(f"{NODES}/a")

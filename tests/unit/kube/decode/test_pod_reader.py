@@ -159,7 +159,6 @@ def test_pods_exempt_by_the_policy(made: Raw, namespace: str, user: str, reason:
 SCOPE = "metadata.annotations[numalign.io/scope]"
 NO_AFFINITY = with_spec(UNSTATED, affinity=7)
 NEGATIVE = "spec.containers[0].resources.limits.cpu"
-STATED_BADLY = {**UNREADABLE, "metadata": STATED["metadata"]}
 OUT_BADLY = {**UNREADABLE, "metadata": OUT["metadata"]}
 
 UNASKED_PODS = [

@@ -582,6 +582,10 @@ MISPLACED = {
     "on an unknown kind": (("x.io/v1", "Thing", {"template": POD}, INTENT),
         [f"metadata.annotations[numalign.io/policy] may have no effect: {WHETHER}"]),
     "other annotations": (("apps/v1", "Deployment", {"template": POD}, {"example.com/policy": "x"}), []),
+    "the template's too": (("apps/v1", "Deployment", ON_POD, INTENT), []),
+    "on a pod": (("v1", "Pod", POD["spec"], INTENT), []),
+    "on a clique": (("grove.io/v1alpha1", "PodClique", CLIQUE, INTENT), []),
+    "annotations that are none": (("apps/v1", "Deployment", {"template": POD}, [7]), []),
     "where it is handed on": (
         ("serving.kserve.io/v1beta1", "InferenceService", {"predictor": POD["spec"]}, INTENT), []),
     "on a set of cliques": (
