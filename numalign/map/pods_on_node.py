@@ -21,11 +21,6 @@ from numalign.scheduling.pod_alignments import pod_alignments
 from numalign.scheduling.scheduler_state import SchedulerState
 
 
-def everybody(_namespace: str) -> bool:
-    """Return true: the viewer may see all pods by name."""
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """A pod of a node in the ledger, and as it is listed: None if it only has a reservation."""

@@ -33,7 +33,6 @@ from numalign.kube.files import policy, snapshot
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy import ClusterPolicy
 from numalign.kube.files.policy_keeper import PolicyKeeper
-from numalign.map.pods_on_node import everybody
 from numalign.map.state import MapState
 from numalign.map.views import WhatIfResult
 from numalign.map.what_if import WhatIf
@@ -48,6 +47,7 @@ from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from numalign.shapes import ShapeHistory
 from tests.laws.clusters import Case, Raw
 from tests.worlds.notation import GPU
+from tests.worlds.objects import all_visible
 from tests.worlds.scorer import Scorer, wall
 from tests.worlds.webhook import request
 from webhook.avoidance import Avoidance
@@ -200,7 +200,7 @@ def _scored(case: Case, scorer: Scorer) -> Scored:
 async def _ask_the_map(case: Case, shown: MapState) -> WhatIfResult | None:
     what_if = WhatIf(shown, unknown_may_fit=case.unknown == "may-fit")
     try:
-        return await what_if.ask(orjson.dumps(case.pod), visible=everybody, user=case.user)
+        return await what_if.ask(orjson.dumps(case.pod), visible=all_visible, user=case.user)
     except BadInput:
         return None
 
@@ -232,7 +232,7 @@ def _free_in_replay(nodes: Sequence[Node]) -> Free:
 
 
 async def _free_on_map(nodes: Iterable[Node], shown: MapState) -> Free:
-    pages = {node.name: await shown.node(node.name, everybody) for node in nodes}
+    pages = {node.name: await shown.node(node.name, all_visible) for node in nodes}
     return {name: [zone.free.get(GPU, 0) for zone in page.tile.zones] for name, page in pages.items() if page}
 
 

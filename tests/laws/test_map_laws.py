@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from numalign.kube.decode import placements
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.map.json_forms import fleet_json, node_json, pod_json, what_if_json
-from numalign.map.pods_on_node import everybody
 from numalign.map.state import MapState
 from numalign.map.views import FleetQuery, NodeView
 from numalign.map.what_if import WhatIf
 from numalign.model.node import Node
 from numalign.model.resources import Resources
 from tests.worlds.notation import bag, node
+from tests.worlds.objects import all_visible
 from tests.worlds.scorer import SINGLE, Raw, Scorer, on, raw, running, uid
 
 MARK = "marked"
@@ -175,7 +175,7 @@ def test_hidden_pods_hold_what_they_hold(tenants: list[Tenant]) -> None:
     shown = asyncio.run(populated(tenants))
 
     for name in MEMBERS:
-        everything = asyncio.run(shown.node(name, everybody))
+        everything = asyncio.run(shown.node(name, all_visible))
         nothing = asyncio.run(shown.node(name, lambda _: False))
         assert everything
         assert nothing
@@ -195,7 +195,7 @@ def test_a_view_with_all_namespaces_has_the_marks() -> None:
     tenant = Tenant("a", SIZES[0], HIDDEN, SINGLE, None, None, leaving=False)
 
     shown = asyncio.run(populated([tenant]))
-    marked = [MARK in repr(view) for view, _ in asyncio.run(views(shown, everybody))]
+    marked = [MARK in repr(view) for view, _ in asyncio.run(views(shown, all_visible))]
 
     # Neither the fleet, nor the node without pods, nor the answer to a question.
     assert marked == [False, True, False, True, False]
@@ -279,7 +279,7 @@ def test_replicas_come_to_where_the_scorer_would_place_them(
     made = raw(size)
     question = WhatIf(MapState(occupied(fleet, occupants).state))
 
-    result = asyncio.run(question.ask(yaml.safe_dump(made).encode(), visible=everybody, replicas=most))
+    result = asyncio.run(question.ask(yaml.safe_dump(made).encode(), visible=all_visible, replicas=most))
 
     event(f"{result.fit_count} of {most}")
     expected = [*placed_by_the_scorer(occupied(fleet, occupants), made, most)]

@@ -6,12 +6,12 @@ import orjson
 import yaml
 
 from numalign.map.json_forms import fleet_json, node_json, pod_json, tile_json, what_if_json
-from numalign.map.pods_on_node import everybody
 from numalign.map.state import MapState
 from numalign.map.views import FleetQuery
 from numalign.map.what_if import WhatIf
 from numalign.model.machine import read_list
 from tests.unit.map.test_node_view import ONE_CORE, TWO_SOCKETS
+from tests.worlds.objects import all_visible
 from tests.worlds.scorer import EMPTY, FOUR, HALF, TEAM, Raw, Scorer, on, raw, running, uid
 
 AMOUNTS = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}
@@ -49,7 +49,7 @@ async def test_a_fleet_has_groups_of_nodes_with_zones() -> None:
 
 
 async def test_a_node_has_boxes_and_pods() -> None:
-    view = await (await cluster()).node("a", everybody)
+    view = await (await cluster()).node("a", all_visible)
     hidden = await (await cluster()).node("a", lambda _: False)
     assert view
     assert hidden
@@ -69,7 +69,7 @@ async def test_a_node_has_boxes_and_pods() -> None:
 
 
 async def test_a_pod_has_its_requests_and_its_placement() -> None:
-    view = await (await cluster()).pod(TEAM, "other", everybody)
+    view = await (await cluster()).pod(TEAM, "other", all_visible)
     assert view
     form = encoded(pod_json(view))
 
@@ -86,7 +86,9 @@ async def test_a_pod_has_its_requests_and_its_placement() -> None:
 async def test_an_answer_has_nodes_and_placed_replicas() -> None:
     question = WhatIf(await cluster())
     never, fits = [
-        encoded(what_if_json(await question.ask(yaml.safe_dump(pod).encode(), visible=everybody, replicas=9)))
+        encoded(
+            what_if_json(await question.ask(yaml.safe_dump(pod).encode(), visible=all_visible, replicas=9))
+        )
         for pod in (raw("cpu=16 mem=1Gi gpu=1", policy="best-effort"), raw("cpu=8 mem=1Gi gpu=1"))
     ]
     [refused], [placed] = never["templates"], fits["templates"]

@@ -5,12 +5,12 @@ import pytest
 from numalign.decision.alignment import Judgement
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.ledger.model import Source
-from numalign.map.pods_on_node import everybody
 from numalign.map.state import MapState
 from numalign.map.views import CpuBox, CpuUse, HeldInZones, NodeView, Visible
 from numalign.model.machine import read_list
 from numalign.model.placement import Held
 from tests.worlds.notation import GPU, bag, machine
+from tests.worlds.objects import all_visible
 from tests.worlds.scorer import EMPTY, FOUR, HALF, SINGLE, Scorer, on, raw, running, uid
 
 TWO_SOCKETS = machine(
@@ -31,7 +31,7 @@ def scorer() -> Scorer:
     return Scorer()
 
 
-async def view(scorer: Scorer, visible: Visible = everybody) -> NodeView:
+async def view(scorer: Scorer, visible: Visible = all_visible) -> NodeView:
     made = await MapState(scorer.state).node("a", visible)
     assert made
     return made
@@ -49,7 +49,7 @@ async def test_a_node_without_topology_has_no_view(scorer: Scorer) -> None:
     scorer.see(running(on("a", raw(FOUR))))
     shown = MapState(scorer.state)
 
-    assert [await shown.node(name, everybody) for name in "xy"] == [None, None]
+    assert [await shown.node(name, all_visible) for name in "xy"] == [None, None]
     assert shown.namespaces_on("a") == {"team"}
 
 

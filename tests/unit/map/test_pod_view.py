@@ -4,12 +4,12 @@ import pytest
 
 from numalign.cache.pod_question import StatedBy
 from numalign.map.pod_view import NO_INTENT
-from numalign.map.pods_on_node import everybody
 from numalign.map.state import MapState
 from numalign.map.views import PodIntent, PodView
 from numalign.model.intent import Policy
 from numalign.model.pod import Role
 from tests.worlds.notation import GPU, bag
+from tests.worlds.objects import all_visible
 from tests.worlds.scorer import EMPTY, FOUR, HALF, SINGLE, TEAM, Scorer, on, raw, running, uid
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
@@ -21,7 +21,7 @@ def scorer() -> Scorer:
 
 
 async def view(scorer: Scorer) -> PodView:
-    made = await MapState(scorer.state).pod(TEAM, "web", everybody)
+    made = await MapState(scorer.state).pod(TEAM, "web", all_visible)
     assert made
     return made
 
@@ -96,4 +96,4 @@ async def test_a_hidden_pod_is_like_a_missing_one(scorer: Scorer) -> None:
     shown = MapState(scorer.state)
 
     assert await shown.pod(TEAM, "web", lambda _: False) is None
-    assert await shown.pod(TEAM, "other", everybody) is None
+    assert await shown.pod(TEAM, "other", all_visible) is None

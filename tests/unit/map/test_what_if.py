@@ -8,13 +8,13 @@ import yaml
 
 from numalign.kube.cluster_state import Snapshot
 from numalign.map import explained_nodes, what_if
-from numalign.map.pods_on_node import everybody
 from numalign.map.state import MapState
 from numalign.map.views import Visible, WhatIfAnswer, WhatIfResult
 from numalign.map.what_if import WhatIf
 from numalign.model.errors import BadInput
 from numalign.model.intent import Policy
 from tests.worlds.notation import GPU, bag, node
+from tests.worlds.objects import all_visible
 from tests.worlds.scorer import (
     BOTH,
     EMPTY,
@@ -39,7 +39,7 @@ def scorer() -> Scorer:
 
 
 async def ask(
-    scorer: Scorer, made: Raw, replicas: int | None = None, *, visible: Visible = everybody
+    scorer: Scorer, made: Raw, replicas: int | None = None, *, visible: Visible = all_visible
 ) -> WhatIfResult:
     question = WhatIf(MapState(scorer.state))
     return await question.ask(yaml.safe_dump(made).encode(), visible=visible, replicas=replicas)
@@ -232,7 +232,7 @@ async def test_before_the_first_snapshot_there_is_no_answer(scorer: Scorer) -> N
 async def test_questions_wait_for_each_other(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY, "b": EMPTY})
     question, text = WhatIf(MapState(scorer.state)), yaml.safe_dump(raw(FOUR)).encode()
-    results = await asyncio.gather(*(question.ask(text, visible=everybody, replicas=5) for _ in range(3)))
+    results = await asyncio.gather(*(question.ask(text, visible=all_visible, replicas=5) for _ in range(3)))
 
     assert [result.fit_count for result in results] == [5, 5, 5]
 
