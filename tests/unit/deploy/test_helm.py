@@ -201,8 +201,8 @@ GUARDS = {CONTROLLER, "numalign-levels", "numalign-shapes", "numalign-topologies
 async def test_admission_policies_guard_enabled_parts(
     helm: Path, values: str, version: str, guards: set[str]
 ) -> None:
-    found = await made(helm, values, f"--kube-version={version}")
-    assert {*found.of_kind("ValidatingAdmissionPolicy")} == guards
+    rendered_objects = await made(helm, values, f"--kube-version={version}")
+    assert {*rendered_objects.of_kind("ValidatingAdmissionPolicy")} == guards
 
 
 DEFAULTS = (
@@ -226,8 +226,8 @@ DEFAULTS = (
 async def test_webhook_judges_changes_without_policies(
     helm: Path, values: str, version: str, changes: dict[str, str]
 ) -> None:
-    found = await made(helm, values, f"--kube-version={version}")
-    configured = found["ValidatingWebhookConfiguration", "zz-numalign"]["webhooks"]
+    rendered_objects = await made(helm, values, f"--kube-version={version}")
+    configured = rendered_objects["ValidatingWebhookConfiguration", "zz-numalign"]["webhooks"]
     called = [each for each in configured if each["name"].startswith("changes.")]
     assert {each["name"]: each["failurePolicy"] for each in called} == changes
     for each in called:
@@ -317,15 +317,18 @@ def values_of(key: str, value: object) -> Iterator[object]:
             yield from chain.from_iterable(values_of(key, inner) for inner in value)
 
 
-def excluded(found: Installation) -> set[tuple[str, ...]]:
+def excluded(rendered_objects: Installation) -> set[tuple[str, ...]]:
     """Return the namespaces that the webhooks leave out."""
-    return {tuple(entry["namespaceSelector"]["matchExpressions"][0]["values"]) for entry in found.entries}
+    return {
+        tuple(entry["namespaceSelector"]["matchExpressions"][0]["values"])
+        for entry in rendered_objects.entries
+    }
 
 
 async def test_namespace_of_the_release_is_used_everywhere(helm: Path) -> None:
-    found = await made(helm, EVERY_PART, "--namespace=elsewhere")
-    assert "numalign-system" not in json.dumps([*found.values()])
-    assert excluded(found) == {("kube-system", "kube-node-lease", "elsewhere", AGENT_NAMESPACE)}
+    rendered_objects = await made(helm, EVERY_PART, "--namespace=elsewhere")
+    assert "numalign-system" not in json.dumps([*rendered_objects.values()])
+    assert excluded(rendered_objects) == {("kube-system", "kube-node-lease", "elsewhere", AGENT_NAMESPACE)}
 
 
 @pytest.mark.parametrize("name", ["123", "1e3", "no", "null"])
@@ -345,13 +348,13 @@ async def test_name_that_looks_like_a_number_stays_text(
     }
     file = tmp_path / "values.json"
     file.write_text(json.dumps(values))
-    found = await made(helm, "", f"--namespace={name}", f"--values={file}")
-    check(found)
-    documents = [*found.values()]
+    rendered_objects = await made(helm, "", f"--namespace={name}", f"--values={file}")
+    check(rendered_objects)
+    documents = [*rendered_objects.values()]
     assert {*values_of("namespace", documents)} == {name, TESTED}
     assert {*values_of("secretName", documents)} <= {name, "numalign-authority"}
     assert {*values_of("priorityClassName", documents)} == {name}
-    assert excluded(found) == {(name, "kube-system", AGENT_NAMESPACE)}
+    assert excluded(rendered_objects) == {(name, "kube-system", AGENT_NAMESPACE)}
 
 
 async def test_agent_can_share_the_namespace(helm: Path) -> None:
@@ -368,9 +371,9 @@ async def test_scorer_and_agent_leave_other_objects_unchanged(helm: Path) -> Non
 
 
 async def test_definition_of_topologies_is_installed_if_missing(helm: Path) -> None:
-    found = await made(helm, "agent.enabled=true")
+    rendered_objects = await made(helm, "agent.enabled=true")
     [shipped] = parsed((DEPLOY / "crd" / "noderesourcetopologies.yaml").read_text())
-    assert found[DEFINITION] == shipped
+    assert rendered_objects[DEFINITION] == shipped
     assert shipped["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     assert DEFINITION not in await made(helm, "agent.enabled=true", f"--api-versions={TOPOLOGIES}")
     assert DEFINITION not in await made(helm)

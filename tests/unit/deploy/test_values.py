@@ -221,9 +221,9 @@ FIELDS: list[tuple[str, str, str, Mapping[str, Any]]] = [
 
 @pytest.mark.parametrize(("values", "of", "fields"), table(FIELDS))
 async def test_values_set_fields(helm: Path, values: str, of: str, fields: Mapping[str, Any]) -> None:
-    found = await made(helm, values)
-    assert {path: field(found, of, path) for path in fields} == fields
-    check(found)
+    rendered_objects = await made(helm, values)
+    assert {path: field(rendered_objects, of, path) for path in fields} == fields
+    check(rendered_objects)
 
 
 # ---- admission
@@ -232,27 +232,29 @@ async def test_values_set_fields(helm: Path, values: str, of: str, fields: Mappi
 async def test_least_level_of_earlier_defaults_is_enforced(helm: Path) -> None:
     """The first one that selects a namespace counts there."""
     levels = ["single-numa-node", "restricted", "single-numa-node"]
-    found = await made(
+    rendered_objects = await made(
         helm, " ".join(f"policy.defaults[{at}].enforce={each}" for at, each in enumerate(levels))
     )
     names = [
-        field(found, f"ValidatingAdmissionPolicyBinding levels-{at}", "spec policyName") for at in range(3)
+        field(rendered_objects, f"ValidatingAdmissionPolicyBinding levels-{at}", "spec policyName")
+        for at in range(3)
     ]
     path = "spec variables name=level expression"
     enforced = [
-        field(found, f"ValidatingAdmissionPolicy {name.removeprefix('numalign-')}", path) for name in names
+        field(rendered_objects, f"ValidatingAdmissionPolicy {name.removeprefix('numalign-')}", path)
+        for name in names
     ]
     assert enforced == ["'single-numa-node'", "'restricted'", "'restricted'"]
 
 
 async def test_exempt_namespaces_have_no_level(helm: Path) -> None:
-    found = await made(
+    rendered_objects = await made(
         helm, "policy.exemptions.namespaces[0]=playground policy.defaults[0].enforce=restricted"
     )
     exempt = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["playground"]}
     for binding in ("levels", "levels-0"):
         path = "spec matchResources namespaceSelector matchExpressions"
-        assert exempt in field(found, f"ValidatingAdmissionPolicyBinding {binding}", path)
+        assert exempt in field(rendered_objects, f"ValidatingAdmissionPolicyBinding {binding}", path)
 
 
 @pytest.mark.parametrize("writer", ["a'b", 'a"b', "a b", "a\\\\b", ""])
@@ -307,14 +309,18 @@ async def test_defaults_send_pods_without_annotations(helm: Path, value: str, *,
 @pytest.mark.parametrize("name", [WEBHOOK, CONTROLLER])
 async def test_policy_is_mounted_as_the_program_reads_it(helm: Path, name: str) -> None:
     values = "policy.defaults[0].warn=restricted policy.exemptions.users[0]=root"
-    found = await made(helm, f"heal.enabled=true {values}")
-    cluster_policy = policy.parse(found["ConfigMap", "numalign-policy"]["data"]["policy.yaml"].encode())
+    rendered_objects = await made(helm, f"heal.enabled=true {values}")
+    cluster_policy = policy.parse(
+        rendered_objects["ConfigMap", "numalign-policy"]["data"]["policy.yaml"].encode()
+    )
     assert cluster_policy.exemptions.users == ("root",)
     assert [default.rules.warn for default in cluster_policy.defaults] == ["restricted"]
-    container = found.container(name)
+    container = rendered_objects.container(name)
     assert "--policy=/etc/numalign/policy.yaml" in container["args"]
     assert {"name": "policy", "mountPath": "/etc/numalign", "readOnly": True} in container["volumeMounts"]
-    assert {"name": "policy", "configMap": {"name": "numalign-policy"}} in found.pod(name)["volumes"]
+    assert {"name": "policy", "configMap": {"name": "numalign-policy"}} in rendered_objects.pod(name)[
+        "volumes"
+    ]
 
 
 RANKING = (
@@ -324,16 +330,18 @@ RANKING = (
 
 
 async def test_ranking_is_mounted_as_the_scorer_reads_it(helm: Path) -> None:
-    found = await made(helm, f"scorer.enabled=true policy.exemptions.users[0]=root {RANKING}")
-    text = found["ConfigMap", "numalign-ranking"]["data"]["ranking.yaml"]
+    rendered_objects = await made(helm, f"scorer.enabled=true policy.exemptions.users[0]=root {RANKING}")
+    text = rendered_objects["ConfigMap", "numalign-ranking"]["data"]["ranking.yaml"]
     default = Ranking(ranking.parse_strategies("MostAllocated"), {})
     [choice] = ranking_file.parse(text.encode(), default=default).choices
     assert choice.ranking.weights == {"nvidia.com/gpu": 5}
-    sources = field(found, "pod scorer", "volumes name=configuration projected sources * configMap name")
+    sources = field(
+        rendered_objects, "pod scorer", "volumes name=configuration projected sources * configMap name"
+    )
     assert sources == ["numalign-policy", "numalign-ranking"]
-    folder = field(found, "container scorer", "volumeMounts name=configuration mountPath")
-    assert str(field(found, "settings scorer", "ranking")) == f"{folder}/ranking.yaml"
-    assert str(field(found, "settings scorer", "policy")) == f"{folder}/policy.yaml"
+    folder = field(rendered_objects, "container scorer", "volumeMounts name=configuration mountPath")
+    assert str(field(rendered_objects, "settings scorer", "ranking")) == f"{folder}/ranking.yaml"
+    assert str(field(rendered_objects, "settings scorer", "policy")) == f"{folder}/policy.yaml"
 
 
 @pytest.mark.parametrize(
@@ -341,8 +349,8 @@ async def test_ranking_is_mounted_as_the_scorer_reads_it(helm: Path) -> None:
 )
 async def test_changed_configuration_restarts_the_program(helm: Path, name: str, value: str) -> None:
     before, after = (
-        found["Deployment", name]["spec"]["template"]["metadata"]["annotations"]
-        for found in (await made(helm, EVERY_PART), await made(helm, f"{EVERY_PART} {value}"))
+        rendered_objects["Deployment", name]["spec"]["template"]["metadata"]["annotations"]
+        for rendered_objects in (await made(helm, EVERY_PART), await made(helm, f"{EVERY_PART} {value}"))
     )
     assert before != after
 
@@ -358,40 +366,46 @@ async def test_changed_configuration_restarts_the_program(helm: Path, name: str,
 async def test_certificate_is_mounted_where_it_is_read(
     helm: Path, values: str, name: str, volume: str, setting: str
 ) -> None:
-    found = await made(helm, values)
-    folder = field(found, f"container {name}", f"volumeMounts name={volume} mountPath")
-    assert str(field(found, f"settings {name}", setting)) == f"{folder}/tls.crt"
+    rendered_objects = await made(helm, values)
+    folder = field(rendered_objects, f"container {name}", f"volumeMounts name={volume} mountPath")
+    assert str(field(rendered_objects, f"settings {name}", setting)) == f"{folder}/tls.crt"
 
 
 async def test_agent_with_a_configuration_file_queries_no_kubelet(helm: Path) -> None:
-    def rights(found: Installation) -> set[tuple[str, str]]:
-        rules = found["ClusterRole", AGENT]["rules"]
+    def rights(rendered_objects: Installation) -> set[tuple[str, str]]:
+        rules = rendered_objects["ClusterRole", AGENT]["rules"]
         return {
             (verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]
         }
 
-    found = await made(helm, "agent.enabled=true agent.kubeletConfig=/etc/kubelet.yaml")
-    mounted = field(found, "container agent", "volumeMounts name=kubelet-config mountPath")
-    assert str(field(found, "settings agent", "kubelet_config")) == mounted
-    assert not {right for right in rights(found) if right[1].startswith("nodes/")}
-    assert ("list", "pods") in rights(found)
+    rendered_objects = await made(helm, "agent.enabled=true agent.kubeletConfig=/etc/kubelet.yaml")
+    mounted = field(rendered_objects, "container agent", "volumeMounts name=kubelet-config mountPath")
+    assert str(field(rendered_objects, "settings agent", "kubelet_config")) == mounted
+    assert not {right for right in rights(rendered_objects) if right[1].startswith("nodes/")}
+    assert ("list", "pods") in rights(rendered_objects)
     assert ("get", "nodes/pods") in rights(await made(helm, "agent.enabled=true"))
 
 
 async def test_agent_without_checkpoints_sees_only_sockets(helm: Path) -> None:
-    found = await made(helm, "agent.enabled=true agent.checkpoints=false agent.kubeletFolder=/srv/kubelet")
-    folders = [volume["hostPath"]["path"] for volume in found.pod(AGENT)["volumes"] if "hostPath" in volume]
+    rendered_objects = await made(
+        helm, "agent.enabled=true agent.checkpoints=false agent.kubeletFolder=/srv/kubelet"
+    )
+    folders = [
+        volume["hostPath"]["path"]
+        for volume in rendered_objects.pod(AGENT)["volumes"]
+        if "hostPath" in volume
+    ]
     assert folders == ["/srv/kubelet/pod-resources"]
-    assert not any("--kubelet-state" in argument for argument in found.container(AGENT)["args"])
+    assert not any("--kubelet-state" in argument for argument in rendered_objects.container(AGENT)["args"])
 
 
 async def test_map_adds_reviews_to_the_rights_of_the_controller(helm: Path) -> None:
-    without, found = (
-        [rule for kind in ("ClusterRole", "Role") for rule in found[kind, CONTROLLER]["rules"]]
-        for found in (await made(helm), await made(helm, "map.enabled=true"))
+    without, rendered_objects = (
+        [rule for kind in ("ClusterRole", "Role") for rule in rendered_objects[kind, CONTROLLER]["rules"]]
+        for rendered_objects in (await made(helm), await made(helm, "map.enabled=true"))
     )
-    assert all(rule in found for rule in without)
-    assert [(rule["resources"], rule["verbs"]) for rule in found if rule not in without] == [
+    assert all(rule in rendered_objects for rule in without)
+    assert [(rule["resources"], rule["verbs"]) for rule in rendered_objects if rule not in without] == [
         (["deviceclasses"], ["list", "watch"]),
         (["tokenreviews"], ["create"]),
         (["subjectaccessreviews"], ["create"]),
@@ -405,11 +419,11 @@ async def test_map_adds_reviews_to_the_rights_of_the_controller(helm: Path) -> N
 async def test_traces_may_leave_to_their_receiver(helm: Path, name: str) -> None:
     values = "tracing.endpoint=https://collector.monitoring:4318/otlp scorer.enabled=true"
     peer = "tracing.to[0].namespaceSelector.matchLabels.a=b"
-    found, plain = await made(helm, f"{values} {peer}"), await made(helm, "scorer.enabled=true")
-    loaded = found.settings(name, PROGRAMS[name])
+    rendered_objects, plain = await made(helm, f"{values} {peer}"), await made(helm, "scorer.enabled=true")
+    loaded = rendered_objects.settings(name, PROGRAMS[name])
     assert isinstance(loaded, ServingSettings)
     assert (loaded.otlp_endpoint, loaded.trace_ratio) == ("https://collector.monitoring:4318/otlp", 0.01)
-    out, before = (each["NetworkPolicy", name]["spec"]["egress"] for each in (found, plain))
+    out, before = (each["NetworkPolicy", name]["spec"]["egress"] for each in (rendered_objects, plain))
     to = [{"namespaceSelector": {"matchLabels": {"a": "b"}}}]
     assert [rule for rule in out if rule not in before] == [
         {"ports": [{"protocol": "TCP", "port": 4318}], "to": to}
@@ -419,17 +433,21 @@ async def test_traces_may_leave_to_their_receiver(helm: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", [WEBHOOK, SCORER])
 async def test_metrics_are_scraped_where_they_are_served(helm: Path, name: str) -> None:
-    found = await made(
+    rendered_objects = await made(
         helm,
         "scorer.enabled=true serviceMonitor.enabled=true metricsPort=9090"
         " networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.a=prometheus",
     )
-    calls, metrics = found["NetworkPolicy", name]["spec"]["ingress"]
+    calls, metrics = rendered_objects["NetworkPolicy", name]["spec"]["ingress"]
     peer = {"namespaceSelector": {"matchLabels": {"a": "prometheus"}}}
     assert metrics == {"ports": [{"protocol": "TCP", "port": 9090}], "from": [peer]}
     assert peer not in calls.get("from", [])
     assert calls["ports"] != metrics["ports"]
-    monitor, service, container = found["ServiceMonitor", name], found["Service", name], found.container(name)
+    monitor, service, container = (
+        rendered_objects["ServiceMonitor", name],
+        rendered_objects["Service", name],
+        rendered_objects.container(name),
+    )
     [endpoint], [_, port] = monitor["spec"]["endpoints"], service["spec"]["ports"]
     assert (endpoint["port"], port["port"]) == (port["name"], 9090)
     ports = {opened["name"]: opened["containerPort"] for opened in container["ports"]}
@@ -454,14 +472,14 @@ FOREIGN_OBJECTS = {
 
 async def everything(helm: Path, values: str = "") -> Installation:
     """Render all that the chart can make, with further values."""
-    found = await made(helm, f"{EVERY_MAP} {SETS['monitoring']} {values}")
-    check(found)
-    return found
+    rendered_objects = await made(helm, f"{EVERY_MAP} {SETS['monitoring']} {values}")
+    check(rendered_objects)
+    return rendered_objects
 
 
-def references(found: Installation) -> Iterator[tuple[str, str]]:
+def references(rendered_objects: Installation) -> Iterator[tuple[str, str]]:
     """Yield kind and name of every object to which another one refers."""
-    for each in found.values():
+    for each in rendered_objects.values():
         spec = each.get("spec", {})
         if "roleRef" in each:
             yield each["roleRef"]["kind"], each["roleRef"]["name"]
@@ -489,41 +507,46 @@ def of_pod(pod: Object) -> Iterator[tuple[str, str]]:
 
 async def test_full_name_is_the_prefix_of_every_name(helm: Path) -> None:
     usual = await everything(helm, "priorityAndFairness.enabled=true")
-    found = await everything(helm, "fullnameOverride=numa priorityAndFairness.enabled=true")
-    names = {name for _, name in found} - FIXED
+    rendered_objects = await everything(helm, "fullnameOverride=numa priorityAndFairness.enabled=true")
+    names = {name for _, name in rendered_objects} - FIXED
     assert {name for name in names if not re.match(r"numa(-|$)", name)} == set()
-    assert len(found) == len(usual)
-    assert {*references(found)} - FOREIGN_OBJECTS <= found.keys()
-    assert len({*references(found)}) == len({*references(usual)})
-    assert ("Service", found.settings("numa-controller", ControllerSettings).service) in found
-    [extender] = yaml.safe_load(found["ConfigMap", "numa-scheduler"]["data"]["scheduler.yaml"])["extenders"]
+    assert len(rendered_objects) == len(usual)
+    assert {*references(rendered_objects)} - FOREIGN_OBJECTS <= rendered_objects.keys()
+    assert len({*references(rendered_objects)}) == len({*references(usual)})
+    assert (
+        "Service",
+        rendered_objects.settings("numa-controller", ControllerSettings).service,
+    ) in rendered_objects
+    [extender] = yaml.safe_load(rendered_objects["ConfigMap", "numa-scheduler"]["data"]["scheduler.yaml"])[
+        "extenders"
+    ]
     assert extender["urlPrefix"] == f"http://numa-scorer.{NAMESPACE}.svc"
 
 
 async def test_name_override_is_the_label_of_pods(helm: Path) -> None:
-    found = await made(helm, f"{EVERY_PART} nameOverride=numa")
-    assert {*references(found)} - FOREIGN_OBJECTS <= found.keys()
-    for each in found.of_pods.values():
+    rendered_objects = await made(helm, f"{EVERY_PART} nameOverride=numa")
+    assert {*references(rendered_objects)} - FOREIGN_OBJECTS <= rendered_objects.keys()
+    for each in rendered_objects.of_pods.values():
         assert each["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"] == "numa"
 
 
 async def test_namespace_override_is_that_of_every_object(helm: Path) -> None:
-    found = await everything(helm, "namespaceOverride=elsewhere")
-    namespaces = {each["metadata"].get("namespace") for each in found.values()}
+    rendered_objects = await everything(helm, "namespaceOverride=elsewhere")
+    namespaces = {each["metadata"].get("namespace") for each in rendered_objects.values()}
     assert namespaces == {None, "elsewhere", AGENT_NAMESPACE, "default"}
-    assert NAMESPACE not in json.dumps([*found.values()])
+    assert NAMESPACE not in json.dumps([*rendered_objects.values()])
 
 
 async def test_common_labels_are_on_every_object_and_pod(helm: Path) -> None:
     values = r"commonLabels.team=platform commonAnnotations.example\.com/owner=me"
-    found = await everything(helm, f"{values} agent.enabled=true")
-    pods = [each["spec"]["template"]["metadata"] for each in found.of_pods.values()]
-    for metadata in [each["metadata"] for each in found.values()] + pods:
+    rendered_objects = await everything(helm, f"{values} agent.enabled=true")
+    pods = [each["spec"]["template"]["metadata"] for each in rendered_objects.of_pods.values()]
+    for metadata in [each["metadata"] for each in rendered_objects.values()] + pods:
         if metadata.get("name") != "noderesourcetopologies.topology.node.k8s.io":
             assert metadata["labels"]["team"] == "platform", metadata
             assert metadata["annotations"]["example.com/owner"] == "me", metadata
     # No upgrade may change how pods are selected.
-    assert not any("team" in str(each["spec"]["selector"]) for each in found.of_pods.values())
+    assert not any("team" in str(each["spec"]["selector"]) for each in rendered_objects.of_pods.values())
 
 
 # ---- pods of the programs
@@ -531,12 +554,12 @@ async def test_common_labels_are_on_every_object_and_pod(helm: Path) -> None:
 
 async def test_platform_can_assign_user_and_group(helm: Path) -> None:
     """OpenShift rejects pods that name others than the namespace's."""
-    found = await made(helm, f"scorer.enabled=true scheduler.enabled=true {NO_IDS}")
-    check(found)
-    text = json.dumps([*found.values()])
+    rendered_objects = await made(helm, f"scorer.enabled=true scheduler.enabled=true {NO_IDS}")
+    check(rendered_objects)
+    text = json.dumps([*rendered_objects.values()])
     assert [name for name in IDS if f'"{name}"' in text] == []
     for name in ON_HOSTS:
-        context = found.pod(name)["securityContext"]
+        context = rendered_objects.pod(name)["securityContext"]
         assert context == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
@@ -544,15 +567,15 @@ async def test_platform_can_assign_user_and_group(helm: Path) -> None:
 async def test_program_can_use_an_existing_account(helm: Path, name: str) -> None:
     program = name.removeprefix("numalign-")
     values = f"{SETS['gates']} {EVERY_PART} agent.annotatePods=true priorityAndFairness.enabled=true"
-    found = await made(
+    rendered_objects = await made(
         helm, f"{values} {program}.serviceAccount.create=false {program}.serviceAccount.name=ours"
     )
-    check(found)
-    assert {*found.of_kind("ServiceAccount")} == {*ALL, TEST} - {name}
-    assert found.pod(name)["serviceAccountName"] == "ours"
+    check(rendered_objects)
+    assert {*rendered_objects.of_kind("ServiceAccount")} == {*ALL, TEST} - {name}
+    assert rendered_objects.pod(name)["serviceAccountName"] == "ours"
     home = AGENT_NAMESPACE if name == AGENT else NAMESPACE
-    assert f"system:serviceaccount:{home}:{name}" not in json.dumps([*found.values()])
-    bindings = found.of_kind("RoleBinding", "ClusterRoleBinding").values()
+    assert f"system:serviceaccount:{home}:{name}" not in json.dumps([*rendered_objects.values()])
+    bindings = rendered_objects.of_kind("RoleBinding", "ClusterRoleBinding").values()
     bound = [subject["name"] for each in bindings for subject in each["subjects"]]
     assert name not in bound
     assert "ours" in bound
@@ -573,21 +596,21 @@ OWN = (
 
 
 async def test_shared_placement_applies_to_all_but_the_agent(helm: Path) -> None:
-    found = await made(helm, f"{EVERY_PART} {SHARED}")
+    rendered_objects = await made(helm, f"{EVERY_PART} {SHARED}")
     for name in ON_HOSTS:
-        pod = found.pod(name)
+        pod = rendered_objects.pod(name)
         assert (pod["nodeSelector"], pod["priorityClassName"]) == ({"a": "b"}, "high")
         assert pod["tolerations"] == [{"operator": "Exists"}]
         assert pod["affinity"] == {"nodeAffinity": {"x": 1}}
         [constraint] = pod["topologySpreadConstraints"]
-        selected = found.of_pods[name]["spec"]["selector"]["matchLabels"]
+        selected = rendered_objects.of_pods[name]["spec"]["selector"]["matchLabels"]
         assert (constraint["topologyKey"], constraint["labelSelector"]) == ("rack", {"matchLabels": selected})
-    agent = found.pod(AGENT)
+    agent = rendered_objects.pod(AGENT)
     assert agent["nodeSelector"] == {"kubernetes.io/os": "linux"}
     assert agent["priorityClassName"] == "system-node-critical"
     assert agent.keys().isdisjoint({"affinity", "topologySpreadConstraints"})
     for name in ALL:
-        metadata = found.of_pods[name]["spec"]["template"]["metadata"]
+        metadata = rendered_objects.of_pods[name]["spec"]["template"]["metadata"]
         assert (metadata["labels"]["a"], metadata["annotations"]["a"]) == ("b", "b")
 
 
@@ -595,14 +618,14 @@ async def test_shared_placement_applies_to_all_but_the_agent(helm: Path) -> None
 async def test_values_of_a_program_override_shared_ones(helm: Path, name: str) -> None:
     program = name.removeprefix("numalign-")
     own = " ".join(f"{program}.{value}" for value in OWN.split())
-    found = await made(helm, f"{EVERY_PART} {SHARED} {own}")
-    pod, container = found.pod(name), found.container(name)
+    rendered_objects = await made(helm, f"{EVERY_PART} {SHARED} {own}")
+    pod, container = rendered_objects.pod(name), rendered_objects.container(name)
     assert pod["nodeSelector"]["c"] == "d"
     assert (pod["tolerations"], pod["priorityClassName"]) == ([{"key": "x"}], "own")
     assert pod["affinity"] == {"podAffinity": {"y": 1}}
     assert {"name": "HTTPS_PROXY", "value": "http://proxy"} in container["env"]
     assert container["resources"]["requests"]["cpu"] == 3
-    metadata = found.of_pods[name]["spec"]["template"]["metadata"]
+    metadata = rendered_objects.of_pods[name]["spec"]["template"]["metadata"]
     assert (metadata["labels"]["a"], metadata["annotations"]["a"]) == ("own", "own")
     context = pod["securityContext"]
     assert (context["runAsUser"], "runAsGroup" in context) == (7, False)
@@ -613,26 +636,26 @@ async def test_values_of_a_program_override_shared_ones(helm: Path, name: str) -
         "privileged": False,
     }
     for other in {*ALL} - {name}:
-        assert "podAffinity" not in str(found.pod(other))
-        assert found.pod(other)["securityContext"]["runAsUser"] == (0 if other == AGENT else 65532)
+        assert "podAffinity" not in str(rendered_objects.pod(other))
+        assert rendered_objects.pod(other)["securityContext"]["runAsUser"] == (0 if other == AGENT else 65532)
 
 
 async def test_pull_secrets_include_those_of_the_parent_chart(helm: Path) -> None:
-    found = await made(
+    rendered_objects = await made(
         helm,
         f"{EVERY_PART} imagePullSecrets[0].name=a global.imagePullSecrets[0].name=b "
         "global.imagePullSecrets[1].name=a global.storageClass=fast",
     )
     for name in ALL:
-        assert found.pod(name)["imagePullSecrets"] == [{"name": "b"}, {"name": "a"}]
+        assert rendered_objects.pod(name)["imagePullSecrets"] == [{"name": "b"}, {"name": "a"}]
 
 
 # ---- helm test
 
 
 async def test_helm_test_is_one_pod_that_is_deleted(helm: Path) -> None:
-    found = await made(helm)
-    hooks = {kind: each for (kind, _), each in found.items() if of_test(each)}
+    rendered_objects = await made(helm)
+    hooks = {kind: each for (kind, _), each in rendered_objects.items() if of_test(each)}
     assert {*hooks} == {
         *("ServiceAccount", "Role", "RoleBinding", "Pod", "NetworkPolicy"),
         *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
@@ -650,12 +673,12 @@ async def test_helm_test_is_one_pod_that_is_deleted(helm: Path) -> None:
 
 
 async def test_helm_test_may_only_create_pods_as_a_dry_run(helm: Path) -> None:
-    found = await made(helm, "test.namespace=team")
-    role, binding = found["Role", TEST], found["RoleBinding", TEST]
+    rendered_objects = await made(helm, "test.namespace=team")
+    role, binding = rendered_objects["Role", TEST], rendered_objects["RoleBinding", TEST]
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
     assert {each["metadata"]["namespace"] for each in (role, binding)} == {"team"}
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": TEST, "namespace": NAMESPACE}]
-    spec = found["ValidatingAdmissionPolicy", TEST]["spec"]
+    spec = rendered_objects["ValidatingAdmissionPolicy", TEST]["spec"]
     [condition], [validation] = spec["matchConditions"], spec["validations"]
     assert f"'system:serviceaccount:{NAMESPACE}:{TEST}'" in condition["expression"]
     assert validation["expression"] == "request.?dryRun.orValue(false)"

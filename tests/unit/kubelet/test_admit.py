@@ -198,25 +198,25 @@ POD_LEVEL = [
 def test_pod_level_resources_are_admitted_as_one(
     scope: Scope, containers: list[str], best_effort: str, restricted: str, single: str
 ) -> None:
-    whole = demand.of(pod(*containers, requests=STATED, limits=STATED))
+    pod_demand = demand.of(pod(*containers, requests=STATED, limits=STATED))
     kubelet = replace(TEN, scope=scope, options=HEEDS)
 
     for policy, like in zip(list(Policy)[1:], (best_effort, restricted, single), strict=True):
-        assert written(admit(replace(kubelet, policy=policy), whole), like=like) == like
+        assert written(admit(replace(kubelet, policy=policy), pod_demand), like=like) == like
 
 
 def test_since_1_38_pod_scope_counts_init_memory() -> None:
-    whole = demand.of(pod("init cpu=1 mem=1Gi huge=1Gi", "cpu=1 mem=1Gi"))
+    pod_demand = demand.of(pod("init cpu=1 mem=1Gi huge=1Gi", "cpu=1 mem=1Gi"))
     for minor, counted in ((37, False), (38, True)):
         kubelet = replace(TEN, options=options(minor=minor))
-        assert (HUGE in effective_demand(kubelet, whole).whole.memory) is counted
+        assert (HUGE in effective_demand(kubelet, pod_demand).whole.memory) is counted
 
 
 def test_pod_level_resources_are_held_until_deletion() -> None:
     """Devices are none of them: the device manager's AllocatePod does nothing."""
-    whole = demand.of(pod(f"{PINNED} gpu=1", SHARING, requests=STATED, limits=STATED))
+    pod_demand = demand.of(pod(f"{PINNED} gpu=1", SHARING, requests=STATED, limits=STATED))
     kubelet = replace(TWO_GPU, scope=Scope.POD, policy=Policy.RESTRICTED, options=HEEDS)
-    admission = admit(kubelet, whole)
+    admission = admit(kubelet, pod_demand)
 
     assert admission.placement.kept == {zone_ids(0): bag(STATED)}
     after = charge(kubelet, admission)
@@ -227,8 +227,8 @@ def test_pod_level_resources_are_held_until_deletion() -> None:
 
 @pytest.mark.parametrize("policy", [Policy.BEST_EFFORT, Policy.RESTRICTED])
 def test_pod_level_resources_are_ignored_by_default(policy: Policy) -> None:
-    whole = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
-    admission = admit(replace(TEN, policy=policy), whole)
+    pod_demand = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
+    admission = admit(replace(TEN, policy=policy), pod_demand)
 
     assert admission.refusal is None
     assert not admission.placement.kept

@@ -253,8 +253,8 @@ def noted(pod: Raw, **annotations: str) -> Raw:
 
 
 def mutated(pod: Raw, now: Cluster) -> Allowed | Patched:
-    found = subject(review_of(pod), now.snapshot, reader=PodReader())
-    return mutate(found, now.cache, Steering(Mode.OFF)) if isinstance(found, ReviewedPod) else Allowed()
+    reviewed = subject(review_of(pod), now.snapshot, reader=PodReader())
+    return mutate(reviewed, now.cache, Steering(Mode.OFF)) if isinstance(reviewed, ReviewedPod) else Allowed()
 
 
 def annotations(pod: Raw, now: Cluster) -> Raw:
@@ -262,8 +262,8 @@ def annotations(pod: Raw, now: Cluster) -> Raw:
     answer = mutated(pod, now)
     stored = applied(pod, answer.operations) if isinstance(answer, Patched) else pod
     assert mutated(stored, now) == Allowed()
-    found: Raw = stored["metadata"]["annotations"]
-    return found
+    annotations: Raw = stored["metadata"]["annotations"]
+    return annotations
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -309,9 +309,9 @@ def job(pod: Raw) -> Raw:
 
 def created(pod: Raw, now: Cluster, mode: Mode = Mode.EXCLUDE) -> Allowed | Patched:
     """The answer to a Job that is created."""
-    found = job_template(review_of(job(pod), kind=JOBS), now.snapshot, reader=PodReader())
-    assert isinstance(found, ReviewedPod)
-    return mutate_job(found, now.cache, Steering(mode, gates=True))
+    reviewed = job_template(review_of(job(pod), kind=JOBS), now.snapshot, reader=PodReader())
+    assert isinstance(reviewed, ReviewedPod)
+    return mutate_job(reviewed, now.cache, Steering(mode, gates=True))
 
 
 @pytest.mark.parametrize("mode", [Mode.EXCLUDE, Mode.INCLUDE])
@@ -332,10 +332,10 @@ def test_job_template_gets_the_qos_of_its_api_server(server: int, qos: str) -> N
     lacking = with_spec(raw("cpu=2 mem=1Gi", policy=SINGLE), resources={"requests": requests})
     now = replace(QUEUED.snapshot, server=server)
 
-    found = job_template(review_of(job(lacking), kind=JOBS), now, reader=PodReader())
+    reviewed = job_template(review_of(job(lacking), kind=JOBS), now, reader=PodReader())
 
-    assert isinstance(found, ReviewedPod)
-    assert found.request.question.demand.qos == qos
+    assert isinstance(reviewed, ReviewedPod)
+    assert reviewed.request.question.demand.qos == qos
 
 
 UNLABELLED = cluster([SMALL, LARGE], labels={"job-affinity": "disabled"})

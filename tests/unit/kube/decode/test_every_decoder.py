@@ -333,8 +333,8 @@ def test_a_required_member_is_missing_at_its_place(decoder: Decoder) -> None:
     for path in [*paths(decoder.good)][1:]:
         where = place(decoder, path)
         if isinstance(path[-1], str):
-            found = map(str, mistakes(decoder, changed(decoder.good, path, ABSENT)))
-            required |= {where} & {line.removesuffix(": is missing") for line in found}
+            texts = map(str, mistakes(decoder, changed(decoder.good, path, ABSENT)))
+            required |= {where} & {line.removesuffix(": is missing") for line in texts}
     assert required == {*decoder.required.split()}
 
 
@@ -360,9 +360,9 @@ def test_an_unknown_member_is_a_mistake_of_a_closed_object(decoder: Decoder) -> 
     closed = set()
     for path in paths(decoder.good):
         if isinstance(value_at(decoder.good, path), dict):
-            found = mistakes(decoder, changed(decoder.good, (*path, "zzz"), "q"))
+            texts = mistakes(decoder, changed(decoder.good, (*path, "zzz"), "q"))
             closed |= {
-                place(decoder, path) or "." for mistake in found if mistake.message.startswith(UNKNOWN)
+                place(decoder, path) or "." for mistake in texts if mistake.message.startswith(UNKNOWN)
             }
 
     assert closed == {*decoder.closed.split()}
@@ -371,5 +371,5 @@ def test_an_unknown_member_is_a_mistake_of_a_closed_object(decoder: Decoder) -> 
 @EVERY
 @given(data=st.data())
 def test_any_value_at_any_place_raises_mistakes_alone(decoder: Decoder, data: st.DataObject) -> None:
-    found = mistakes(decoder, data.draw(documents(decoder.good)))
-    assert all(mistake.message for mistake in found)
+    texts = mistakes(decoder, data.draw(documents(decoder.good)))
+    assert all(mistake.message for mistake in texts)

@@ -53,23 +53,23 @@ def test_quick_run_writes_its_measurements(part: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", GENERATORS)
 def test_page_and_charts_follow_from_stored_figures(name: str) -> None:
     generator, stored = GENERATORS[name], (PAGES / f"{name}.json").read_bytes()
-    found = orjson.loads(stored)
-    assert tables.dumped(found) == stored
-    assert generator.page(found) == (PAGES / f"{name}.md").read_text()
-    charts = {f"{name}-{what}.svg": svg(chart) for what, chart in generator.charts(found).items()}
+    stored_figures = orjson.loads(stored)
+    assert tables.dumped(stored_figures) == stored
+    assert generator.page(stored_figures) == (PAGES / f"{name}.md").read_text()
+    charts = {f"{name}-{what}.svg": svg(chart) for what, chart in generator.charts(stored_figures).items()}
     assert charts == {file.name: file.read_text() for file in PAGES.glob(f"{name}-*.svg")}
 
 
 def test_page_of_speeds_follows_from_stored_figures() -> None:
-    found = orjson.loads((PAGES / "speed.json").read_bytes())
-    assert bench.page(found) == (PAGES / "speed.md").read_text()
+    stored_figures = orjson.loads((PAGES / "speed.json").read_bytes())
+    assert bench.page(stored_figures) == (PAGES / "speed.md").read_text()
 
 
 def test_replay_of_one_seed_gives_the_stored_figures() -> None:
     run = kep_6007.Run("filling", 2, "stock", "none", replays.FIRST_SEED)
-    found = kep_6007.summed_up(kep_6007.DAYS["filling"], [run.samples()])
+    stored_figures = kep_6007.summed_up(kep_6007.DAYS["filling"], [run.samples()])
     stored = orjson.loads((PAGES / "kep-6007.json").read_bytes())["replays"][0]
-    assert found["runs"][0] == stored["runs"][0]
+    assert stored_figures["runs"][0] == stored["runs"][0]
 
 
 def test_parts_of_the_whole_run_are_written_to_a_page(tmp_path: Path) -> None:
