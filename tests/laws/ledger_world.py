@@ -140,7 +140,7 @@ class World:
     """A story about one node; `run` tells it to the end of the tape.
 
     It fails where a kubelet refuses a pod with a reservation, or gave it other zones than the ledger
-    believes after all news has arrived. `say` hears what happens.
+    believes after all news has arrived.
     """
 
     def __init__(
@@ -150,7 +150,6 @@ class World:
         course: Course,
         *,
         menu: Sequence[Demand] = MENU,
-        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.ledger = empty_ledger()
         self.stories: dict[str, Story] = {}
@@ -161,7 +160,6 @@ class World:
         self._tape = tape
         self._course = course
         self._menu = menu
-        self._say = say
         self._inbox: list[tuple[str, str]] = []
         self._news: deque[tuple[float, str]] = deque()
         self._queue: list[str] = []
@@ -220,7 +218,7 @@ class World:
 
     def retell(self, ledger: Reservations) -> None:
         """Tell another ledger what is true now."""
-        self._tell(ledger)
+        self._report_to(ledger)
         for story in self.stories.values():
             if story.bound and not story.gone:
                 ledger.update_pod(NAME, self._assigned_pod(story))
@@ -230,7 +228,7 @@ class World:
         while self._inbox:
             self._receive(1)
         while self._news:
-            self.hear()
+            self.update()
 
     def _choose(self, count: int) -> int:
         return next(self._tape) % count
@@ -268,7 +266,6 @@ class World:
             story.gone = True
             return
         story.reserved = True
-        self._say(f"{self.now} {story} has a reservation on {prediction.held} ({prediction.basis})")
         self.ledger.reserve(NAME, self._assigned_pod(story), prediction)
         self._queue.append(story.uid)
 
@@ -295,7 +292,6 @@ class World:
         return prediction
 
     def _give_up(self, story: Story) -> None:
-        self._say(f"{self.now} {story.uid} is given up")
         self._queue.remove(story.uid)
         self.ledger.unreserve(story.uid)
         story.gone = True
@@ -308,7 +304,6 @@ class World:
         self._queue.remove(story.uid)
         story.record = record and PlacementRecord(record.held, Source.RECORDED)
         if fate == 1 and self._course.binds_get_lost:
-            self._say(f"{self.now} nobody knows whether {story.uid} is bound")
             self.ledger.mark_unconfirmed(story.uid)
             if self._choose(2):
                 self._unconfirmed.append(story.uid)
@@ -321,7 +316,6 @@ class World:
             self._bound(self.stories[self._unconfirmed.pop(self._choose(len(self._unconfirmed)))])
 
     def _bound(self, story: Story) -> None:
-        self._say(f"{self.now} {story.uid} is bound to {story.record and story.record.held}")
         story.bound = True
         self._inbox.append(("add", story.uid))
         self._news.append((self.now, story.uid))
@@ -352,7 +346,6 @@ class World:
         else:
             self._truth = kubelet.charge(self._truth, admission)
             zones = named(admission.placement.kept, self._empty)
-            self._say(f"{self.now} {story.uid} gets {zones}")
             self.taken[story.uid] = Taken(admission.held, zones, visible(admission.placement))
             story.taken = self.now
         self._news.append((self.now, story.uid))
@@ -360,7 +353,6 @@ class World:
     def _release(self, uid: str) -> None:
         taken = self.taken.pop(uid, None)
         if taken:
-            self._say(f"{self.now} {uid} has left")
             self._truth = kubelet.release(self._truth, [taken.booked])
 
     # Pods go.
@@ -398,9 +390,9 @@ class World:
         story.gone = True
         self._news.append((self.now, story.uid))
 
-    # What is heard.
+    # News.
 
-    def hear(self) -> None:
+    def update(self) -> None:
         """News of one pod, which is by now as it is."""
         if not self._news:
             return
@@ -459,12 +451,10 @@ class World:
 
     def _publish(self, sample: Sample) -> None:
         self._last = sample
-        free = [dict(zone.free) for zone in sample.node.zones]
-        self._say(f"{self.now} a topology of {sample.at}: {sorted(sample.names)} leave {free}")
-        self._tell(self.ledger)
+        self._report_to(self.ledger)
 
-    def _tell(self, ledger: Reservations) -> None:
-        """Tell what was published last."""
+    def _report_to(self, ledger: Reservations) -> None:
+        """Report what was published last."""
         ledger.update_node(self._last.node, self._last.fingerprint if self._course.fingerprints else None)
         ledger.update_observed(NAME, self._last.observed, now=self.now)
 
@@ -472,7 +462,7 @@ class World:
         """Time passes; nothing is later than it may be."""
         then = self.now + STEPS[self._choose(len(STEPS))]
         while self._news and self._news[0][0] < then - LATE:
-            self.hear()
+            self.update()
         # A ledger counts on this wherever it does not know of every pod what it holds.
         if self._last.at < then - LAG:
             self._publish(self._look())
@@ -494,8 +484,8 @@ _DEEDS: Sequence[Callable[[World], None]] = (
     World.bind,
     World.receive,
     World.receive,
-    World.hear,
-    World.hear,
+    World.update,
+    World.update,
     World.end,
     World.delete,
     World.remove,

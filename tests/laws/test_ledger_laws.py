@@ -102,9 +102,9 @@ def accounts(draw: st.DrawFn) -> NodeInfo:
     pods = [draw(assigned_pods(f"pod-{at}")) for at in range(count + gone)]
     names = st.sampled_from([each.name for each in pods] or [("team", "nobody")])
     accounted = draw(st.none() | st.frozensets(names))
-    told = None if accounted is None else fingerprint_of(accounted)
+    fingerprint = None if accounted is None else fingerprint_of(accounted)
     complete = draw(st.integers(0, 4)) > 0
-    return NodeInfo(draw(any_node), tuple(pods[:count]), tuple(pods[count:]), told, complete)
+    return NodeInfo(draw(any_node), tuple(pods[:count]), tuple(pods[count:]), fingerprint, complete)
 
 
 def within(found: Node) -> bool:
@@ -143,34 +143,34 @@ def test_it_does_not_matter_in_which_order_pods_are_listed(account: NodeInfo, ch
     assert free_capacity(other, now=NOW, lag=LAG) == free_capacity(account, now=NOW, lag=LAG)
 
 
-# What is told of nodes and pods, one thing after another.
+# What is reported of nodes and pods, one thing after another.
 
-Tell = Callable[[Reservations], None]
+Report = Callable[[Reservations], None]
 """Tells a ledger one thing."""
 
 
-def put(assigned_pod: AssignedPod) -> Tell:
+def put(assigned_pod: AssignedPod) -> Report:
     return lambda reservations: reservations.update_pod("node", assigned_pod)
 
 
-def show(told: ObservedPods) -> Tell:
-    return lambda reservations: reservations.update_observed("node", told, now=NOW)
+def show(observed: ObservedPods) -> Report:
+    return lambda reservations: reservations.update_observed("node", observed, now=NOW)
 
 
-def drop(uid: str) -> Tell:
+def drop(uid: str) -> Report:
     return lambda reservations: reservations.remove_pod(uid, now=NOW)
 
 
-def report(found: Node, told: FingerprintReader | None) -> Tell:
-    return lambda reservations: reservations.update_node(found, told)
+def report(found: Node, fingerprint: FingerprintReader | None) -> Report:
+    return lambda reservations: reservations.update_node(found, fingerprint)
 
 
 @dataclass(frozen=True)
 class History:
-    """All that is told of one pod, or of the node, in this order; `last` is what is true in the end."""
+    """All that is reported of one pod, or of the node, in this order; `last` is what is true in the end."""
 
-    told: Sequence[Tell]
-    last: Tell | None
+    reports: Sequence[Report]
+    last: Report | None
 
 
 @st.composite
@@ -190,8 +190,8 @@ def reports(draw: st.DrawFn, *, fingerprints: bool) -> History:
     """What is published of a node: always of the same zones."""
     shape = draw(any_node)
     names = st.frozensets(st.sampled_from([("team", f"pod-{at}") for at in range(5)]))
-    told = [fingerprint_of(draw(names)) if fingerprints else None for _ in range(2)]
-    every = [report(replace(shape), told[0]), report(shape.emptied(), told[1])]
+    fingerprints_of = [fingerprint_of(draw(names)) if fingerprints else None for _ in range(2)]
+    every = [report(replace(shape), fingerprints_of[0]), report(shape.emptied(), fingerprints_of[1])]
     return History(every, every[-1])
 
 
@@ -203,8 +203,8 @@ def shown(draw: st.DrawFn) -> History:
     first = draw(st.dictionaries(st.sampled_from(pods), held, max_size=3))
     second = first | draw(st.dictionaries(st.sampled_from(pods), held, max_size=3))
     every = [
-        show({uid: PlacementRecord(has, Source.KUBELET) for uid, has in told.items()})
-        for told in (first, second)
+        show({uid: PlacementRecord(has, Source.KUBELET) for uid, has in observed.items()})
+        for observed in (first, second)
     ]
     return History(every, every[-1])
 
@@ -214,9 +214,9 @@ def histories(*, fingerprints: bool) -> st.SearchStrategy[list[History]]:
     return st.tuples(reports(fingerprints=fingerprints), shown(), *lived).map(list)
 
 
-def tell(told: Sequence[History], chance: Random) -> Reservations:
-    """Tell everything, of each object in its order, of all objects in any; the first is told of first."""
-    reservations, left = Reservations(lag=LAG), [list(each.told) for each in told]
+def replay(stories: Sequence[History], chance: Random) -> Reservations:
+    """Report everything, of each object in its order, of all objects in any; the node comes first."""
+    reservations, left = Reservations(lag=LAG), [list(each.reports) for each in stories]
     left[0].pop(0)(reservations)
     while any(left):
         chance.choice([each for each in left if each]).pop(0)(reservations)
@@ -234,17 +234,17 @@ def present(reservations: Reservations) -> set[str]:
 
 
 @given(histories(fingerprints=True), st.randoms(use_true_random=False))
-def test_order_of_news_does_not_matter(told: list[History], chance: Random) -> None:
-    one, other = tell(told, chance), tell(told, chance)
+def test_order_of_news_does_not_matter(stories: list[History], chance: Random) -> None:
+    one, other = replay(stories, chance), replay(stories, chance)
 
     assert found(one) == found(other)
     assert present(one) == present(other)
 
 
 @given(histories(fingerprints=False), st.randoms(use_true_random=False))
-def test_who_hears_only_the_end_comes_to_the_same(told: list[History], chance: Random) -> None:
-    lived, late = tell(told, chance), Reservations(lag=LAG)
-    for each in told:
+def test_who_hears_only_the_end_comes_to_the_same(stories: list[History], chance: Random) -> None:
+    lived, late = replay(stories, chance), Reservations(lag=LAG)
+    for each in stories:
         if each.last:
             each.last(late)
 
@@ -268,17 +268,17 @@ def askers(draw: st.DrawFn) -> tuple[Node, list[tuple[str, int]]]:
 
 @given(askers())
 def test_no_two_pods_get_the_same_reservation(
-    asked: tuple[Node, list[tuple[str, int]]],
+    question: tuple[Node, list[tuple[str, int]]],
 ) -> None:
-    told, questions = asked
+    host, questions = question
     reservations = Reservations()
-    reservations.update_node(told)
+    reservations.update_node(host)
     for at, (uid, which) in enumerate(questions):
         reservations.unreserve(uid)
         if which < len(MENU):
             _reserve_if_admitted(reservations, "node", _pod(uid, which, created=at), now=NOW)
         held = [each.expected for each in reservations.reserved()]
-        assert _fit(told, [each for each in held if each is not None])
+        assert _fit(host, [each for each in held if each is not None])
 
 
 def _pod(uid: str, which: int, *, created: int = 0, since: float = NOW) -> AssignedPod:
@@ -292,9 +292,9 @@ def _reserve_if_admitted(reservations: Reservations, place: str, pod: AssignedPo
         reservations.reserve(place, pod, here)
 
 
-def _fit(told: Node, every: list[Held]) -> bool:
+def _fit(host: Node, every: list[Held]) -> bool:
     """Whether zones have so much together, whichever of them are looked at."""
-    sets = (some for count in range(1, 5) for some in combinations(told.zones, count))
+    sets = (some for count in range(1, 5) for some in combinations(host.zones, count))
     return all(_held(every, some, name) <= _most(some, name) for some in sets for name in (CPU, MEMORY, GPU))
 
 
@@ -345,7 +345,7 @@ def _shown_anyhow(chance: Random) -> ObservedPods:
 
 
 def _anyhow(chance: Random, now: float) -> AssignedPod:
-    """A pod as somebody may tell of it, whatever was told before."""
+    """A pod as it may be reported, whatever was reported before."""
     held = chance.choice(HELD)
     return replace(
         _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now),
@@ -371,12 +371,12 @@ def test_no_call_leaks_state(chance: Random) -> None:
     assert reservations.expire(now + KEPT_SECONDS) == ()
     assert (list(reservations.assigned_pods()), reservations.reserved()) == ([], ())
     for name in PLACES:
-        told = replace(node(*ZONES), name=name)
-        reservations.update_node(told)
+        host = replace(node(*ZONES), name=name)
+        reservations.update_node(host)
         account, empty = reservations.node_info(name), reservations.free_capacity(name, now=now)
         assert account
         assert empty
-        assert (account.assigned_pods, empty.node) == ((), told)
+        assert (account.assigned_pods, empty.node) == ((), host)
         assert len(account.departed) <= MOST_RECENT
 
 
@@ -409,8 +409,8 @@ courses = st.builds(
 
 @given(nodes(), courses, tapes)
 @settings(max_examples=2 * settings().max_examples)
-def test_no_pod_with_a_reservation_is_refused(told: Node, course: Course, tape: list[int]) -> None:
-    World(told, iter(tape), course).run()
+def test_no_pod_with_a_reservation_is_refused(host: Node, course: Course, tape: list[int]) -> None:
+    World(host, iter(tape), course).run()
 
 
 INTENTS = (
@@ -432,13 +432,13 @@ exclusive_courses = st.builds(
 
 @given(nodes(), exclusive_courses, tapes)
 @settings(max_examples=2 * settings().max_examples)
-def test_no_pod_shares_the_zones_of_an_exclusive_one(told: Node, course: Course, tape: list[int]) -> None:
-    World(told, iter(tape), course).run()
+def test_no_pod_shares_the_zones_of_an_exclusive_one(host: Node, course: Course, tape: list[int]) -> None:
+    World(host, iter(tape), course).run()
 
 
 @given(nodes(), tapes)
-def test_restart_in_a_quiet_moment_gives_the_same_ledger(told: Node, tape: list[int]) -> None:
-    world, anew = World(told, iter(tape), Course()), empty_ledger()
+def test_restart_in_a_quiet_moment_gives_the_same_ledger(host: Node, tape: list[int]) -> None:
+    world, anew = World(host, iter(tape), Course()), empty_ledger()
     world.run()
     world.settle()
     world.retell(anew)
@@ -480,13 +480,13 @@ def machines(draw: st.DrawFn) -> Node:
 
 
 @given(machines(), st.builds(replace, courses, agent=st.just(value=True)), tapes)
-def test_reserved_pod_is_never_rejected_with_an_agent(told: Node, course: Course, tape: list[int]) -> None:
-    World(told, iter(tape), course).run()
+def test_reserved_pod_is_never_rejected_with_an_agent(host: Node, course: Course, tape: list[int]) -> None:
+    World(host, iter(tape), course).run()
 
 
 @given(machines(), st.sampled_from([0, 1, 2]), tapes)
-def test_agent_report_makes_the_ledger_equal_the_kubelet(told: Node, strangers: int, tape: list[int]) -> None:
-    world = World(told, iter(tape), Course(strangers, agent=True, names_return=True))
+def test_agent_report_makes_the_ledger_equal_the_kubelet(host: Node, strangers: int, tape: list[int]) -> None:
+    world = World(host, iter(tape), Course(strangers, agent=True, names_return=True))
     world.run()
     world.settle()
     truth = world.look_again()
