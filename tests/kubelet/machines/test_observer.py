@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -378,3 +379,16 @@ async def test_unhealthy_device_is_not_allocatable(kubelet: RealKubelet, observe
 
     assert {device.id for device in ill.allocatable.devices} == {"gpu-0-0", "gpu-2-0"}
     assert len((await observer.observe()).allocatable.devices) == 3
+
+
+async def test_kubelet_changes_nothing_of_the_host(kubelet: RealKubelet) -> None:
+    assert not exists("/var/lib/kubelet/cpu_manager_state")
+    assert str(kubelet.folder) not in mounts()
+
+
+def exists(path: str) -> bool:
+    return Path(path).exists()
+
+
+def mounts() -> str:
+    return Path("/proc/self/mounts").read_text(encoding="utf-8")
