@@ -269,7 +269,7 @@ def _template(made: Raw) -> Raw:
     return {"metadata": {"annotations": made["metadata"]["annotations"]}, "spec": made["spec"]}
 
 
-def _of_workload(made: Raw, *, mode: Workloads = Workloads.WARN, namespace: str = "default") -> str:
+def _of_workload(made: Raw, *, namespace: str = "default") -> str:
     """What whoever applies a workload reads."""
     group, _, version = str(made["apiVersion"]).rpartition("/")
     kind = {"group": group, "version": version, "kind": made["kind"]}
@@ -278,7 +278,7 @@ def _of_workload(made: Raw, *, mode: Workloads = Workloads.WARN, namespace: str 
     assert isinstance(reviewed, Workload), f"numalign does not look at it: {reviewed}"
     cluster = bundled()
     cluster_cache = ClusterCache.of(cluster.nodes, (), cluster.bare)
-    answer = judge(reviewed, partial(decide, cache=cluster_cache, refusals=_BY_DEFAULT, now=NOW), mode=mode)
+    answer = judge(reviewed, partial(decide, cache=cluster_cache, refusals=_BY_DEFAULT, now=NOW), mode=Workloads.WARN)
     return answer.message if isinstance(answer, Denied) else "\n".join(answer.warnings)
 
 
@@ -294,7 +294,6 @@ def _workloads() -> dict[str, str]:
     many = {"worker": _template(pod()), "others": [[]] * 30_000}
     model = {"runtime": "triton", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     return {
-        "workload-denied": _of_workload(_deployment(pod(gpus=8)), mode=Workloads.DENY),
         "workload-below-enforced": _of_workload(_deployment(pod(BEST_EFFORT)), namespace="prod"),
         "workload-bad": _of_workload(_deployment(pod("single-numa"))),
         "workload-astray": _of_workload(stray),
