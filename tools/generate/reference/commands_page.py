@@ -1,8 +1,10 @@
 """docs/reference/kubectl-numa.md and numalign-certs.md: every command with its help, from click."""
 
 import inspect
+import re
 import textwrap
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 
 import click
 
@@ -23,6 +25,14 @@ cert-manager keeps the certificate: see [Certificates](../how-to/certificates.md
 """
 
 
+SHARED = "Flags of several commands"
+_SHARED_BY = 3
+"""A flag with the same meaning for so many commands is explained once."""
+
+
+_LONG = re.compile(r"--[\w-]+")
+
+
 def kubectl_numa_page() -> str:
     """The commands of `kubectl numa`."""
     return page_of(OF_KUBECTL_NUMA, kubectl_numa, "kubectl numa")
@@ -37,8 +47,12 @@ def page_of(head: str, group: click.Group, called: str) -> str:
     """The commands of a group below a head; `called` is how the program is typed."""
     # A command keeps the help option of the first context that asks for it.
     above = click.Context(group, **group.context_settings)
-    sections = (line for name, each in _commands(group, called) for line in _section(name, each, above))
-    return "\n".join([head, *sections])
+    commands = list(_commands(group, called))
+    uses = Counter(row for _, each in commands for row in _rows(each))
+    shared = [row for row, count in uses.items() if count >= _SHARED_BY]
+    sections = (line for name, each in commands for line in _section(name, each, above, shared))
+    last = [f"## {SHARED}\n", table(("flag", "meaning"), shared)] if shared else []
+    return "\n".join([head, *sections, *last])
 
 
 def _commands(group: click.Group, called: str) -> Iterator[tuple[str, click.Command]]:
@@ -50,16 +64,26 @@ def _commands(group: click.Group, called: str) -> Iterator[tuple[str, click.Comm
             yield from _commands(command, f"{called} {name}")
 
 
-def _section(called: str, command: click.Command, above: click.Context) -> Iterator[str]:
+def _section(
+    called: str, command: click.Command, above: click.Context, shared: Collection[tuple[str, str]]
+) -> Iterator[str]:
     context = click.Context(command, parent=above, info_name=called)
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"## {called}\n"
     yield f"```text\n{called} {usage}\n```\n"
     yield _prose(command.help or "")
     yield from _epilog(command.epilog or "")
-    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
-    if options:
-        yield table(("flag", "meaning"), ((_flag(option), cell(option.help or "")) for option in options))
+    rows = _rows(command)
+    if own := [row for row in rows if row not in shared]:
+        yield table(("flag", "meaning"), own)
+    if others := [_LONG.findall(row[0])[0] for row in rows if row in shared]:
+        yield f"Also [flags of several commands](#flags-of-several-commands): {', '.join(map(code, others))}.\n"
+
+
+def _rows(command: click.Command) -> list[tuple[str, str]]:
+    """The flags of a command with their meanings."""
+    options = (each for each in command.params if isinstance(each, click.Option) and not each.hidden)
+    return [(_flag(option), cell(option.help or "")) for option in options]
 
 
 def _prose(text: str) -> str:
