@@ -278,7 +278,9 @@ def _of_workload(made: Raw, *, namespace: str = "default") -> str:
     assert isinstance(reviewed, Workload), f"numalign does not look at it: {reviewed}"
     cluster = bundled()
     cluster_cache = ClusterCache.of(cluster.nodes, (), cluster.bare)
-    answer = judge(reviewed, partial(decide, cache=cluster_cache, refusals=_BY_DEFAULT, now=NOW), mode=Workloads.WARN)
+    answer = judge(
+        reviewed, partial(decide, cache=cluster_cache, refusals=_BY_DEFAULT, now=NOW), mode=Workloads.WARN
+    )
     return answer.message if isinstance(answer, Denied) else "\n".join(answer.warnings)
 
 

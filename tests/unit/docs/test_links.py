@@ -1,4 +1,4 @@
-"""Links in every Markdown file lead to files and headings that are there; no merge is left half done."""
+"""Links in every Markdown file lead to files and headings that are there."""
 
 import re
 from functools import cache
@@ -19,7 +19,6 @@ _FENCED = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
 _LINK = re.compile(r"\]\((?P<target>[^()\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (?P<text>.+?)\s*$", re.MULTILINE)
-_CONFLICT = re.compile(rb"^(?:<{7}|>{7}|\|{7})(?: |$)", re.MULTILINE)
 
 
 def links(page: str) -> list[str]:
@@ -64,37 +63,3 @@ def mistake(page: Path, target: str) -> str:
 def test_every_link_leads_somewhere(page: Path) -> None:
     wrong = {target: mistake(page, target) for target in links(page.read_text())}
     assert {target: why for target, why in wrong.items() if why} == {}
-
-
-@pytest.mark.parametrize(
-    ("target", "why"),
-    [
-        ("CONTRIBUTING.md", ""),
-        ("CONTRIBUTING.md#the-tree", ""),
-        ("#no-heading-of-this-name", "no such heading"),
-        ("CONTRIBUTING.md#nowhere", "no such heading"),
-        ("nowhere.md", "no such file"),
-        ("../outside.md", "no such file"),
-        ("https://kubernetes.io/docs/", ""),
-        ("http://kubernetes.io/docs/", "want https:// and a host, or a path"),
-        ("https://nohost/", "want https:// and a host, or a path"),
-        ("htps://kubernetes.io", "want https:// and a host, or a path"),
-    ],
-)
-def test_what_is_wrong_with_a_link_is_seen(target: str, why: str) -> None:
-    assert mistake(ROOT / "README.md", target) == why
-
-
-def test_links_in_code_are_none() -> None:
-    assert links("[a](b.md) `[c](d.md)`\n```sh\n[e](f.md)\n```\n[g](h.md#i)") == ["b.md", "h.md#i"]
-
-
-def test_a_heading_has_the_anchor_that_forges_give_it() -> None:
-    assert anchor("EKS, GKE and AKS") == "eks-gke-and-aks"
-    assert anchor("The file [`a.yaml`](a.yaml): why?") == "the-file-ayaml-why"
-
-
-def test_no_merge_is_left_half_done() -> None:
-    half_done = [name(path) for path in files() if _CONFLICT.search(path.read_bytes())]
-    assert half_done == []
-    assert _CONFLICT.search(b"a\n" + b"<" * 7 + b" HEAD\n")

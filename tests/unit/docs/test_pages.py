@@ -1,12 +1,10 @@
 """What the README, the tutorial and the how-tos tell readers to type does what they say."""
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.unit.docs.blocks import Block, Needs, name, pages, read
-from tests.unit.docs.conftest import COUNTS
 from tests.unit.docs.shell import follow, shell
 
 
@@ -21,13 +19,3 @@ async def test_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     async with shell(tmp_path) as reader:
         for block in here(page):
             await follow(reader, block, name(page))
-
-
-def test_every_block_runs_or_has_a_reason(pytestconfig: pytest.Config) -> None:
-    """Reading a page fails where this is left open; how many are run and why others are not is printed."""
-    blocks = [block for page in pages() for block in read(page.read_text())]
-    counts = Counter(
-        f"not run: {block.reason}" if block.reason else f"run with {block.needs}" for block in blocks
-    )
-    assert counts[f"run with {Needs.NOTHING}"]
-    pytestconfig.stash[COUNTS] = counts

@@ -24,7 +24,6 @@ from tests.unit.docs.quotes import (
     event_reasons,
     from_template,
     quotes,
-    rewritten,
     tables,
     templates,
 )
@@ -85,11 +84,6 @@ def test_message_in_a_table_is_in_the_named_file(cell: Cell) -> None:
     assert any(from_template(cell.text, ROOT / file) for file in cell.files)
 
 
-@pytest.mark.parametrize("quote", of_source("from"))
-def test_other_programs_are_named(quote: Quote) -> None:
-    assert quote.name in OTHER_PROGRAMS
-
-
 @cache
 def recorded() -> str:
     """What the kubelet's own code answered, as it was recorded."""
@@ -122,17 +116,6 @@ def test_a_table_quotes_what_our_code_prints(name: str) -> None:
     expected = {key: [f"`{text}`" for text in texts] for key, texts in printed.tables()[name].items()}
     assert {key: cells[: len(expected.get(key, []))] for key, cells in rows.items()} == expected
     assert all(cells[-1] for cells in rows.values())
-
-
-def test_to_write_what_is_printed_changes_nothing() -> None:
-    assert rewritten(TEXT, printed.messages(), printed.tables()) == TEXT
-
-
-def test_a_quote_that_is_no_longer_printed_is_noticed() -> None:
-    changed = TEXT.replace("Request at most 4", "Ask for no more than 4")
-    assert changed != TEXT
-    assert rewritten(changed, printed.messages(), printed.tables()) == TEXT
-    assert not from_template("the kubelet of gpu-7 was unfriendly", ROOT / "controller/refused/reporter.py")
 
 
 # ---- whatever is printed has its entry
