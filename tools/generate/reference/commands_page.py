@@ -77,7 +77,8 @@ def _section(
     if own := [row for row in rows if row not in shared]:
         yield table(("flag", "meaning"), own)
     if others := [_LONG.findall(row[0])[0] for row in rows if row in shared]:
-        yield f"Also [flags of several commands](#flags-of-several-commands): {', '.join(map(code, others))}.\n"
+        names = ", ".join(map(code, others))
+        yield f"Also [flags of several commands](#flags-of-several-commands): {names}.\n"
 
 
 def _rows(command: click.Command) -> list[tuple[str, str]]:

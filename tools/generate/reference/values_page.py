@@ -18,6 +18,9 @@ installs anything. [Install numalign](../how-to/install.md) has the values that 
 """
 
 
+_SHARED_BY = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """A value, or a map of values, where `default` is empty."""
@@ -32,11 +35,23 @@ def page() -> str:
     text = VALUES.read_text(encoding="utf-8")
     values = list(read(text))
     lone = [value for value in values if len(value.path) == 1 and value.default]
-    parts = [HEAD, "## The release\n", _table(lone)]
+    alike = _alike(values)
+    shared = {value for several in alike for value in several}
+    parts = [HEAD, "## The release\n", _table([[value] for value in lone])]
     for top in (value for value in values if len(value.path) == 1 and not value.default):
-        below = [value for value in values if value.path[0] == top.path[0] and value is not top]
-        parts += [f"## {top.path[0]}\n", *([f"{top.comment}\n"] if top.comment else []), _table(below)]
-    return "\n".join(parts)
+        below = [[value] for value in values if value.path[0] == top.path[0] and value is not top]
+        own = [row for row in below if row[0] not in shared and (row[0].default or row[0].comment)]
+        parts += [f"## {top.path[0]}\n", *([f"{top.comment}\n"] if top.comment else []), _table(own)]
+    return "\n".join([*parts, "## Values that several programs have\n", _table(alike)])
+
+
+def _alike(values: list[Value]) -> list[list[Value]]:
+    """Values of at least three programs that differ in nothing but the program."""
+    found: dict[tuple[object, ...], list[Value]] = {}
+    for value in values:
+        if len(value.path) > 1 and value.comment:
+            found.setdefault((value.path[1:], value.default, value.comment), []).append(value)
+    return [several for several in found.values() if len(several) >= _SHARED_BY]
 
 
 def read(text: str) -> Iterator[Value]:
@@ -92,8 +107,11 @@ def _comment(lines: list[str], line: int) -> str:
     return " ".join(above)
 
 
-def _table(values: list[Value]) -> str:
-    rows = ((code(".".join(each.path)), _code(each.default), cell(each.comment)) for each in values)
+def _table(values: list[list[Value]]) -> str:
+    rows = (
+        (", ".join(code(".".join(each.path)) for each in row), _code(row[0].default), cell(row[0].comment))
+        for row in values
+    )
     return table(("value", "default", "meaning"), rows)
 
 
