@@ -49,7 +49,6 @@ _FEWEST = 200
 ADMITTED_BY = (
     ("policy and scope", agreement.policy),
     ("options", agreement.options),
-    ("kind of scenario", agreement.kind),
     ("version of the kubelet", agreement.version),
 )
 
