@@ -70,7 +70,8 @@ def _section(
     context = click.Context(command, parent=above, info_name=called)
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"## {called}\n"
-    yield f"```text\n{called} {usage}\n```\n"
+    if usage != "[OPTIONS]":
+        yield f"```text\n{called} {usage}\n```\n"
     yield _prose(command.help or "")
     yield from _epilog(command.epilog or "")
     rows = _rows(command)
