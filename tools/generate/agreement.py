@@ -228,6 +228,11 @@ def tallied(found: Iterable[Decision], key: Key) -> Mapping[str, Mapping[Level, 
     return tallies
 
 
+def kind(node: Json) -> str:
+    """What a scenario was made to show."""
+    return str(node["kind"])
+
+
 def policy(node: Json) -> str:
     """The policy and the scope."""
     told = node["kubeletConfig"]
