@@ -102,7 +102,6 @@ def test_memory_blocks_bind_their_zones() -> None:
         "systemReserved": {"memory": "924Mi"},
     }
     [node_] = cluster(agent_report(pods={"u": pod_}, kubelet=kubelet)).snapshot().nodes
-
     assert [zone.cells for zone in node_.zones] == [{0, 1}, {0, 1}]
     assert sum(zone.free["memory"] for zone in node_.zones) == 6 * GIB
 
@@ -208,7 +207,6 @@ def test_only_annotations_of_the_agent_are_retained() -> None:
         "numalign.io/policy": "x",
     }
     topology_ = kinds.TOPOLOGIES[0].described({**written, "metadata": {"name": "a", "annotations": more}})
-
     assert topology_["metadata"] == {"name": "a", "annotations": annotations}
     # So a file of it tells as much as the cluster.
     assert snapshot.of([topology_]).nodes == cluster(written).snapshot().nodes
@@ -247,7 +245,6 @@ def test_ever_new_machines_are_limited_in_memory() -> None:
         described = {"zones": [zone], "reservedSystemCPUs": str(MOST_CPUS - 1)}
         state.topologies.put("a", reported(topology("a", cpu=len(cores)), described))
         [node_] = state.snapshot().nodes
-
     most = MOST_BYTES + MOST_MACHINE_BYTES
     assert weight(state) < most < MACHINES * weight(node_.machine)
     # What is not kept as it was described is still known by its amounts.

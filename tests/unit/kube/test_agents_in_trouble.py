@@ -103,7 +103,6 @@ def test_a_restarted_program_with_memory_denies_no_pod(steps: list[Iterable[Json
     for each in steps[-1]:
         metadata = {**each["metadata"], "labels": labelled} if each["kind"] == "Node" else each["metadata"]
         put(state, {**each, "metadata": metadata})
-
     assert decided(state) in WAITING | {AdmissionState.UNKNOWN_NODE}
 
 
@@ -116,7 +115,6 @@ def test_a_remembered_pool_has_threads_of_its_cores() -> None:
     before.snapshot()
     state = ClusterState(complete=True)
     state.remembered_shapes.put(shapes.NAME, {"data": shapes.encode(before.shape_history.to_remember())})
-
     # With two threads a core, as is assumed without a report, no CPU could ever be had by itself.
     [shape_] = state.snapshot().shapes
     assert evaluate(shape_.shape.node, asks("cpu=1 mem=1Gi")).admitted
@@ -129,7 +127,6 @@ def test_an_unhealthy_node_has_the_same_class_and_shape() -> None:
     put(state, agent(4, 3), node_of(3))
     seen = state.snapshot()
     [after] = seen.nodes
-
     assert node_class(after) == node_class(before)
     assert after.health == before
     assert [(each.nodes, each.shape.node.machine) for each in seen.shapes] == [(1, before.machine)]

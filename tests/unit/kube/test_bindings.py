@@ -118,7 +118,6 @@ async def test_a_bind_lands_until_its_timeout(error: Exception | None, seconds: 
     waiting = asyncio.create_task(flights.landed())
     await asyncio.sleep(0)
     assert not waiting.done()
-
     answer.set_exception(error) if error else answer.set_result(None)
     assert await ended(clock, call, flights) == pytest.approx(seconds, abs=0.1)
     await waiting

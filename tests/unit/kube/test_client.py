@@ -20,12 +20,7 @@ from certs import authority
 from numalign.kube import client as kube_client
 from numalign.kube.client import connected
 from numalign.kube.connection import Connection
-from numalign.kube.errors import (
-    Conflict,
-    NotFound,
-    Unauthorized,
-    Unreachable,
-)
+from numalign.kube.errors import Conflict, NotFound, Unauthorized, Unreachable
 from tests.worlds.notation import table
 from tools.clusters.fake_api import FakeApi
 
@@ -124,7 +119,6 @@ async def test_the_tls_server_name_of_a_kubeconfig(aiohttp_server: AiohttpServer
     shown = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     shown.load_cert_chain(files.cert, files.key)
     serving = await aiohttp_server(web.Application(), ssl=shown)
-
     more = {"certificate-authority": str(files.ca), "tls-server-name": "api.example"}
     path = leading_to(str(serving.make_url("")).rstrip("/"), tmp_path, more)
     async with connected(Connection(str(path))) as client:
@@ -140,7 +134,6 @@ async def test_users_are_impersonated_with_their_groups(listener: TestServer, tm
     kubeconfig = str(leading_to(url, tmp_path))
     async with connected(Connection(kubeconfig, user="jane", groups=("dev", "ops"))) as client:
         answer_body = await client.get(NODES, what="nodes")
-
     assert answer_body == {
         "url": f"{url}{NODES}",
         "as": "Bearer let-me-in",
@@ -165,10 +158,8 @@ async def test_a_token_replaces_a_certificate(tmp_path: Path) -> None:
     content = orjson.loads(path.read_bytes())
     content["users"][0]["user"] = {"client-certificate": str(pair.cert), "client-key": str(pair.key)}
     path.write_bytes(orjson.dumps(content))
-
     of_file = await kube_client.access(Connection(str(path)))
     by_token = await kube_client.access(Connection(str(path), token="mine"))  # noqa: S106 - of no server
-
     assert (of_file.certificate, of_file.key, of_file.token) == (str(pair.cert), str(pair.key), None)
     assert (by_token.certificate, by_token.key, by_token.token) == (None, None, "mine")
 
@@ -196,7 +187,6 @@ async def test_certificates_that_are_trusted(
     serving = await aiohttp_server(web.Application(), ssl=shown)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUBECONFIG", "none")
-
     async with connected(Connection(server=str(serving.make_url("")), **answer_body)) as client:
         with pytest.raises(NotFound if trusted else Unreachable):
             await client.get(NODES, what="nodes")
@@ -233,7 +223,6 @@ async def test_a_delete_has_preconditions() -> None:
             with pytest.raises(Conflict, match="node a was created or changed by another client"):
                 await client.delete(f"{NODES}/a", {"preconditions": {**of, wrong: "x"}}, what="node a")
         await client.delete(f"{NODES}/a", {"preconditions": of}, what="node a")
-
         with pytest.raises(NotFound):
             await client.delete(f"{NODES}/a", {"preconditions": of}, what="node a")
 

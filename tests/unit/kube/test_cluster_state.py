@@ -94,7 +94,6 @@ def test_unchanged_labels_are_the_same_object() -> None:
     before = state.snapshot().node_labels
     state.nodes.put("a", node("a", pool="cpu"))
     after = state.snapshot().node_labels
-
     assert before == {"a": Labels({"pool": "gpu"}), "c": Labels({"pool": "cpu", "rack": "7"})}
     assert after == {**before, "a": Labels({"pool": "cpu"})}
     assert after["c"] is before["c"]
@@ -107,7 +106,6 @@ def test_a_snapshot_resets_the_changes() -> None:
     state.configurations.put("a", configuration("a"))
     state.namespaces.put("team", namespace("team"))
     state.snapshot()
-
     assert not any(
         shelf.changed for shelf in (state.nodes, state.topologies, state.configurations, state.namespaces)
     )
@@ -124,7 +122,6 @@ def test_changes_during_work_are_in_the_next_snapshot() -> None:
     state.nodes.put("late", node("late"))
     state.topologies.put("late", nrt("late"))
     finished(work)
-
     assert not any(shelf.changed for shelf in (state.nodes, state.topologies))
     assert names(state.snapshot()) == ["late", *(f"n{at:02}" for at in range(1, 40))]
 
@@ -133,15 +130,10 @@ def test_configurations_may_come_and_go() -> None:
     state = ClusterState()
     state.topologies.put("a", nrt("a"))
     restricted = configuration("a", topologyManagerPolicy="restricted")
-
     steps = partial(state.configurations.put, "a", restricted), partial(state.configurations.drop, "a")
     assert stepwise(
         state, lambda snapshot_: (snapshot_.nodes[0].known, snapshot_.nodes[0].policy), *steps
-    ) == [
-        (Known.COUNTS, Policy.NONE),
-        (Known.CONFIGURED, Policy.RESTRICTED),
-        (Known.COUNTS, Policy.NONE),
-    ]
+    ) == [(Known.COUNTS, Policy.NONE), (Known.CONFIGURED, Policy.RESTRICTED), (Known.COUNTS, Policy.NONE)]
 
 
 def test_unhinted_resources_follow_nodes_and_dra() -> None:
@@ -154,7 +146,6 @@ def test_unhinted_resources_follow_nodes_and_dra() -> None:
     served = {"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": "nvidia.com/gpu"}}
     state.device_classes.put("gpus", served)
     values.append(state.snapshot().unhinted)
-
     assert values == [{"memory"}, {"cpu", "memory"}, {"memory"}, {"memory", "nvidia.com/gpu", f"{DRA}/gpus"}]
 
 
@@ -167,7 +158,6 @@ def test_an_unchanged_node_is_the_same_object() -> None:
     state.nodes.put("a", node("a"))
     state.topologies.put("b", nrt("b", available=4))
     after = state.snapshot()
-
     assert after.nodes[0] is before.nodes[0]
     assert after.nodes[1] is not before.nodes[1]
 
@@ -180,7 +170,6 @@ def test_an_equal_object_is_no_change() -> None:
     state.nodes.put("a", node("a"))
     state.topologies.put("a", nrt("a", "left"))
     state.nodes.drop("unknown")
-
     assert state.version == version
     state.topologies.put("a", nrt("a"))
     assert state.version > version
@@ -253,7 +242,6 @@ def test_the_order_of_objects_changes_nothing(order: list[Json], before: list[Js
     state.snapshot()
     for made in order:
         put(state, made)
-
     snapshot_, read = state.snapshot(), snapshot.of(OBJECTS)
     assert sorted(map(str, snapshot_.problems)) == sorted(map(str, read.problems))
     for name in ("nodes", "unknown", "labels", "namespaces", "namespace_labels", "placements", "observed_at"):
@@ -303,7 +291,6 @@ def test_orphans_and_mistakes_of_volcanos_exporter() -> None:
     state.numatopologies.put("a", numatopology(cpuDetail={}))
     state.numatopologies.put("b", numatopology("b"))
     snapshot_ = state.snapshot()
-
     assert (snapshot_.nodes, snapshot_.labels) == ((), {})
     assert sorted(map(str, snapshot_.problems)) == [
         "Numatopology a: spec.cpuDetail: contains no CPU",
@@ -353,7 +340,6 @@ def test_a_node_without_its_devices_is_ill() -> None:
     [shape] = state.snapshot().shapes
     put_both(state, "a", 8)
     steps.append(healths(state))
-
     assert steps == [{"a": None}, {"a": 8}, {"a": None}]
     assert (shape.nodes, shape.shape.node.zones[0].allocatable[GPU]) == (1, 8)
 
@@ -367,7 +353,6 @@ def test_a_class_label_names_the_healthy_shape() -> None:
     steps = [healths(state)]
     put_both(state, "b", 8)
     steps.append(healths(state))
-
     assert steps == [{"a": None}, {"a": 8, "b": None}]
 
 
@@ -381,6 +366,5 @@ def test_a_lasting_loss_is_a_new_shape() -> None:
     now = LOSS_SECONDS
     state.shape_history.expire()
     steps.append(healths(state))
-
     assert steps == [{"a": 8}, {"a": None}]
     assert state.version > version

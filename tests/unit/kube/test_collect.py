@@ -9,11 +9,7 @@ import pytest
 
 from numalign.kube import collect
 from numalign.kube.connection import Connection
-from numalign.kube.errors import (
-    Unauthorized,
-    Unconfigured,
-    Unreachable,
-)
+from numalign.kube.errors import Unauthorized, Unconfigured, Unreachable
 from numalign.kube.files import snapshot
 from numalign.kube.kinds import PODS
 from numalign.kube.resource_types import POD
@@ -33,7 +29,6 @@ def kinds(cluster: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 async def test_a_cluster_is_a_list_of_objects(kubeconfig: Kubeconfig) -> None:
     cluster = await collect.collect(Connection(kubeconfig()))
-
     assert (cluster["apiVersion"], cluster["kind"]) == ("v1", "List")
     assert kinds(cluster) == [
         ("v1", "Node", "a"),
@@ -70,9 +65,7 @@ async def test_a_long_list_comes_in_pages(
     api.page, api.expire_pages_after = 2, expires
     for name in "cde":
         api.put(node(name))
-
     cluster = await collect.collect(Connection(kubeconfig()))
-
     assert [name for _, kind, name in kinds(cluster) if kind == "Node"] == [*"abcde"]
     requests = api.asked("LIST", "/api/v1/nodes")
     assert [{*page.query} for page in requests] == queries
@@ -155,11 +148,9 @@ async def test_the_namespace_of_one_pod(
 async def test_missing_topologies_are_left_out(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     api.not_served = {V1ALPHA1, V1ALPHA2}
     left_out: list[tuple[str, str]] = []
-
     cluster = await collect.collect(
         Connection(kubeconfig()), left_out=lambda what, error: left_out.append((what, str(error)))
     )
-
     assert {kind for _, kind, _ in kinds(cluster)} == {"Node", "Namespace"}
     [(what, why)] = left_out
     assert what == "noderesourcetopologies"
@@ -198,13 +189,7 @@ async def test_an_unreadable_answer_is_unreachable(
             "a part of it is missing",
         ),
     ],
-    ids=[
-        "no YAML",
-        "too deep",
-        "no current context",
-        "no such context",
-        "no server",
-    ],
+    ids=["no YAML", "too deep", "no current context", "no such context", "no server"],
 )
 async def test_a_broken_kubeconfig_is_unconfigured(tmp_path: Path, content: str, sentence: str) -> None:
     path = tmp_path / "config"
@@ -243,7 +228,6 @@ def install(api: FakeApi, **data: str) -> None:
 
 async def test_remembered_shapes_are_collected(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     install(api, losses="{}")
-
     cluster = await collect.collect(Connection(kubeconfig()))
     assert cluster["items"][-1] == {
         "apiVersion": "v1",
@@ -263,7 +247,6 @@ async def test_device_classes_of_the_served_version(
     gpus = {"metadata": {"name": "gpus"}, "spec": {"config": [], "selectors": []}}
     api.not_served = {DEVICE_CLASSES.format("v1")}
     api.documents[DEVICE_CLASSES.format(version)] = {"items": [gpus]}
-
     cluster = await collect.collect(Connection(kubeconfig()))
     assert cluster["items"][-1] == {
         "apiVersion": f"resource.k8s.io/{version}",

@@ -150,7 +150,6 @@ async def test_namespaces_do_not_delay_each_other() -> None:
     made.recorder.publish(BOUNCED)
     async with made.running():
         await until(lambda: api.create.call_count > 1)
-
     assert api.create.call_args_list[1].args[0] == EVENTS
 
 
@@ -184,7 +183,6 @@ async def test_failing_events_are_given_up(error: Exception, tries: int, reason:
         made.recorder.publish(BOUNCED)
         await until(lambda: made.count(EventOutcome.FAILED) == 1)
         await until(lambda: made.slept[-1:] == [PACE_SECONDS])
-
     assert absent.tries == tries
     assert made.slept == [*PAUSES[: tries - 1], PACE_SECONDS]
     [line] = made.log.lines()
@@ -202,7 +200,6 @@ async def test_a_refusal_is_final_and_logged_once_a_minute() -> None:
         made.seconds += LOG_AGAIN_SECONDS
         made.recorder.publish(BOUNCED)
         await until(lambda: made.count(EventOutcome.FAILED) == refused)
-
         assert (len(before), len(made.log.lines())) == (1, 2)
         assert "not allowed to create the event PlacementRefused of pod team/web" in before[0]["reason"]
 
@@ -215,7 +212,6 @@ def test_names_and_messages_of_events_are_limited(message: str, other: str, pod:
     event = replace(BOUNCED, pod=pod, message=message)
     made, again = (written(event, by="numalign-scorer", at=NOW) for _ in range(2))
     different = written(replace(event, message=other), by="numalign-scorer", at=NOW)
-
     name = made["metadata"]["name"]
     assert made == again
     assert (different["metadata"]["name"] == name) == (other == message)

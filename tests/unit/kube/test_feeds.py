@@ -121,12 +121,7 @@ async def an_api_server(_: Path, log: RecordedLog, pods: Sink | None = None) -> 
     async with FakeApi() as api, api.client() as client:
         watched, registry = live_feed.WITH_PODS, CollectorRegistry()
         feed = LiveFeed(
-            client,
-            watched=watched,
-            optional=live_feed.OF_SOME,
-            log=log.log,
-            registry=registry,
-            pods=pods,
+            client, watched=watched, optional=live_feed.OF_SOME, log=log.log, registry=registry, pods=pods
         )
         yield Live(api, feed)
 
@@ -211,7 +206,6 @@ def filled(source: Source) -> Source:
 async def test_the_first_snapshot(filled: Source) -> None:
     async with following(filled.feed) as seen:
         await until(lambda: seen.snapshots)
-
     [only] = seen.last.nodes
     assert (only.name, only.policy) == ("a", Policy.SINGLE_NUMA_NODE)
     assert seen.last.unknown == ("b",)
@@ -297,7 +291,6 @@ async def test_a_listener_receives_every_pod(source_of_pods: Source, listener: R
         await until(lambda: Phase.FAILED in {pod.phase for pod in listener.pods.values()})
         source_of_pods.delete(pod("one"))
         await until(lambda: listener.names == "ended two")
-
     assert [call for call, _ in listener.calls].count("remove") == 1
     assert len(source_of_pods.feed.pod_counts()) == 0
 
@@ -374,7 +367,6 @@ async def test_no_snapshot_before_the_pods_of_a_listener(
             live.api.failures.clear()
             await until(lambda: seen.snapshots and listener.names == "one")
             assert live.feed.age() < 60
-
     assert (before, age) == ([], float("inf"))
 
 
@@ -467,7 +459,6 @@ async def test_remembered_shapes_that_change_or_break(log: RecordedLog) -> None:
         await until(lambda: remembered_names(seen.last) == REMEMBERED)
         live.put({**memory_of(), "data": {"x": "{"}})
         await until(lambda: seen.last.problems)
-
         assert str(seen.last.problems[0]).startswith("ConfigMap numalign-shapes: data.x: is not JSON")
         # A broken ConfigMap changes nothing.
         assert remembered_names(seen.last) == REMEMBERED
@@ -489,7 +480,6 @@ async def test_snapshots_do_not_wait_for_forbidden_shapes(log: RecordedLog, code
         live.api.failures[MEMORY.path] = code
         async with following(live.feed) as seen:
             await until(lambda: seen.snapshots)
-
             assert (seen.nodes(), live.feed.waiting_for()) == (["a"], None)
             del live.api.failures[MEMORY.path]
             live.put(memory_of(*SHAPED))
@@ -540,7 +530,6 @@ async def test_shapes_of_earlier_files_are_remembered(file: File) -> None:
         await until(lambda: seen.nodes() == ["a", "b"])
         file.delete(nrt("b"))
         await until(lambda: seen.nodes() == ["a"])
-
         [present] = [each for each in seen.last.shapes if each.nodes]
         [gone] = [each for each in seen.last.shapes if each.seen is not None]
         assert (present.nodes, gone.shape.node.ids) == (1, (7,))

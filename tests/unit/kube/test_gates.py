@@ -61,7 +61,6 @@ async def test_only_the_placement_gate_is_lifted(api: FakeApi) -> None:
         assert waits == WaitingPod("team", "web", uid, ("one", "two"))
         for _ in range(2):
             await gates.lift(client, namespace="team", name="web", uid=uid)
-
     lifted = api.get(WEB)
     assert lifted
     assert [gate["name"] for gate in lifted["spec"]["schedulingGates"]] == ["one", "two"]

@@ -143,7 +143,6 @@ async def test_unread_fields_are_removed(server: FakeApi) -> None:
     made = server.put({**node("a", zone="x"), "status": status})
     async with following(server) as watcher:
         await watcher.until(lambda: "status" in watcher.sink.objects.get(("", "a"), {}))
-
     assert watcher.sink.objects["", "a"] == {
         "apiVersion": "v1",
         "kind": "Node",
@@ -157,7 +156,6 @@ async def test_changes_are_followed(server: FakeApi, watcher: Watcher) -> None:
     server.put(node("a", zone="y"))
     server.delete(f"{NODES}/b")
     await watcher.sees("a c")
-
     assert watcher.sink.objects["", "a"]["metadata"]["labels"] == {"zone": "y"}
     counted = [watcher.count("events_total", type=each) for each in ("ADDED", "MODIFIED", "DELETED")]
     assert counted == [1, 1, 1]
@@ -186,7 +184,6 @@ async def test_keys_are_namespace_and_name() -> None:
 async def test_parameters_of_a_watch(server: FakeApi) -> None:
     async with following(server, chance=0.5) as watcher:
         await watcher.watching()
-
     assert server.asked("WATCH", NODES)[0].query == {
         "watch": "true",
         "allowWatchBookmarks": "true",
@@ -242,7 +239,6 @@ async def test_a_watch_is_resumed_after_a_restart_of_the_server(server: FakeApi,
     assert watcher.sink.names == "a b"
     await server.start()
     await watcher.sees("b")
-
     assert_resumed(watcher, since=since)
     server.put(node("c"))
     await watcher.sees("b c")
@@ -257,7 +253,6 @@ async def test_a_silent_watch_is_resumed(server: FakeApi) -> None:
         watcher.on_pause = lambda: setattr(server, "silent", False)
         server.put(node("c"))
         await watcher.sees("a b c")
-
         assert_resumed(watcher, since=since)
         assert len(watcher.log.of("watch.silent")) == 1
 
@@ -283,7 +278,6 @@ async def test_compacted_history_leads_to_a_list(server: FakeApi, as_event: bool
         server.compact()
         server.cut()
         await watcher.sees("b c")
-
         assert len(server.asked("LIST", NODES)) == 2
         assert [line["level"] for line in watcher.log.of("watch.expired")] == ["info"]
 
@@ -296,7 +290,6 @@ async def test_a_restored_store_is_listed(server: FakeApi) -> None:
         server.rewind()
         server.delete(f"{NODES}/b")
         await watcher.sees("a")
-
         assert "Too large resource version" in watcher.log.of("watch.refused")[0]["error"]
 
 
@@ -409,12 +402,10 @@ async def test_a_long_list_lets_other_tasks_run(server: FakeApi, monkeypatch: py
     for number in range(200):
         server.put(node(f"n{number}"))
     turns = Turns()
-
     async with following(server) as watcher:
         watching = asyncio.create_task(turns.watch(watcher))
         await watcher.watching()
         watching.cancel()
-
     assert len(watcher.sink.objects) > 200
     assert turns.largest < 10
 
@@ -427,14 +418,12 @@ def _added(name: str) -> bytes:
 async def test_many_events_let_other_tasks_run(server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cooperative, "SECONDS", -1.0)
     turns = Turns()
-
     async with following(server) as watcher:
         await watcher.watching()
         watching = asyncio.create_task(turns.watch(watcher))
         server.say("Node", b"".join(_added(f"n{number}") for number in range(200)))
         await watcher.until(lambda: len(watcher.sink.objects) > 200)
         watching.cancel()
-
     assert turns.largest < 10
 
 
@@ -455,7 +444,6 @@ async def test_an_unreadable_list_is_requested_again(server: FakeApi, answer: by
         assert watcher.informer_.trouble
         server.oddities.clear()
         await watcher.sees("a b")
-
         assert len(watcher.log.of("watch.unreadable")) == 1
 
 
@@ -464,11 +452,9 @@ async def test_items_without_names_are_skipped_and_logged(server: FakeApi) -> No
     items = [*nameless, {"metadata": {"name": "z"}}]
     page = {"metadata": {"resourceVersion": str(server.version)}, "items": items}
     server.oddities[NODES] = orjson.dumps(page)
-
     async with following(server) as watcher:
         await watcher.sees("z")
         await watcher.until(lambda: watcher.informer_.synced)
-
         assert watcher.count("failures_total", reason="unreadable") >= 7
         first = watcher.log.of("watch.unreadable")[0]
         assert first["error"] == "items[0] of the list of nodes has no name"
@@ -481,7 +467,6 @@ async def test_a_failing_sink_does_not_stop_other_objects(server: FakeApi) -> No
         server.put(node("a", again="x"))
         server.put(node("c"))
         await watcher.sees("b c")
-
         assert ("keep", {"a", "b"}) in watcher.sink.calls
         assert [line["object"] for line in watcher.log.of("watch.object_failed")] == ["a", "a"]
         assert len(server.asked("LIST", NODES)) == 1
@@ -503,7 +488,6 @@ async def test_pauses_grow_while_a_list_hangs() -> None:
     task = asyncio.create_task(watcher.made(api, (kinds.NODES,), silence=PATIENCE).run())
     await watcher.until(lambda: len(watcher.pauses) > 7)
     task.cancel()
-
     assert watcher.pauses[:7] == [0.5, 1, 2, 4, 8, 16, 30]
     assert watcher.informer_.trouble == "it does not answer"
     assert not watcher.informer_.synced
@@ -533,7 +517,6 @@ async def test_the_next_version_is_watched_if_one_vanishes() -> None:
             server.not_served.add(NEWER)
             server.cut()
             await watcher.sees("b")
-
             assert watcher.log.of("watch.vanished")
 
 
@@ -541,7 +524,6 @@ async def test_nodes_stay_when_they_are_not_served(server: FakeApi, watcher: Wat
     server.failures[NODES] = HTTPStatus.NOT_FOUND
     server.cut()
     await watcher.until(lambda: watcher.count("failures_total", reason="vanished") > 4)
-
     assert watcher.sink.names == "a b"
     assert "is not an API server" in (watcher.informer_.trouble or "")
     server.failures.clear()
@@ -574,7 +556,6 @@ async def test_a_kind_is_gone_when_it_is_missing_twice() -> None:
             await stop_serving(watcher)
             assert watcher.sink.names == "a"
             await watcher.sees("")
-
             assert watcher.pauses[-1] == 30
             server.not_served.remove(NEWER)
             await watcher.sees("a")
@@ -648,17 +629,13 @@ async def test_the_list_after_a_long_absence_comes_soon(server: FakeApi, watcher
     assert watcher.pauses[-1] == 0.5
 
 
-async def test_pauses_start_short_after_a_restart_of_the_server(
-    server: FakeApi,
-    watcher: Watcher,
-) -> None:
+async def test_pauses_start_short_after_a_restart_of_the_server(server: FakeApi, watcher: Watcher) -> None:
     """A starting server refuses watches until it has read its store."""
     await server.stop()
     await watcher.until(lambda: len(watcher.pauses) > 8)
     server.failures["WATCH", NODES] = HTTPStatus.TOO_MANY_REQUESTS
     await server.start()
     await watcher.until(lambda: watcher.count("failures_total", reason="refused") > 3)
-
     short = [informer.CHEAP_PAUSE] * watcher.pauses.count(informer.CHEAP_PAUSE)
     assert [0.5, 1, 2, 4, *short, 0.5, 1, 2] == watcher.pauses[: len(short) + 7]
 
@@ -690,7 +667,6 @@ async def test_pauses_grow_until_a_watch_lasts(
         watcher.clock.seconds += informer.LASTING_SECONDS
         server.cut()
         await watcher.until(lambda: len(watcher.pauses) >= 4)
-
         assert watcher.pauses == [0.5, 1, 2, 0.5]
 
 

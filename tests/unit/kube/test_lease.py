@@ -150,9 +150,7 @@ GIVEN_UP = {"holderIdentity": "", "leaseDurationSeconds": 1}
 
 async def test_the_first_candidate_leads_at_once(store: Store, join: Join) -> None:
     first = await join("a")
-
     assert first.leading
-
     assert store.spec == {
         "holderIdentity": first.election.identity,
         "leaseDurationSeconds": 15,
@@ -176,11 +174,9 @@ async def test_a_leader_renews_and_a_second_candidate_waits(store: Store, join: 
 
 async def test_an_expired_lease_has_a_new_holder(store: Store, join: Join) -> None:
     first, second = await join("a"), await join("b")
-
     assert not await second.turn(after=LEASE_DURATION_SECONDS - 0.1)
     assert not first.leading
     assert await second.turn(after=0.1)
-
     assert (store.spec["holderIdentity"], store.spec["leaseTransitions"]) == (second.election.identity, 1)
     assert not await first.turn(after=0)
     assert first.events() == ["lease.acquired", "lease.lost"]
@@ -205,7 +201,6 @@ async def test_leading_counts_from_the_start_of_a_renewal(clock: Clock, join: Jo
     clock.seconds += 4
     wire.open()
     await first.turn()
-
     clock.seconds += RENEW_DEADLINE_SECONDS - 4.1
     assert first.leading
     clock.seconds += 0.1
@@ -292,7 +287,6 @@ async def test_a_lease_changed_by_another_is_read_again(store: Store, join: Join
     await wire.step()
     store.put(**FOREIGN)
     wire.open()
-
     assert not await first.turn()
     assert first.events() == []
     assert store.spec["holderIdentity"] == "b"
@@ -361,7 +355,6 @@ async def test_seconds_before_a_new_leader_acts(
     first = await join(handover=Handover(released=2.0, lost=6.0))
     if not first.leading:
         await first.turn(after=LEASE_DURATION_SECONDS)
-
     began = clock.seconds
     acts = [(first.leading, clock.seconds - began, first.election.acts_for())]
     while clock.seconds < began + 8:
@@ -374,7 +367,6 @@ async def test_seconds_before_a_new_leader_acts(
 
 async def test_a_leader_does_not_wait_for_its_own_actions(store: Store, clock: Clock, join: Join) -> None:
     first = await join(handover=Handover(released=2.0, lost=6.0))
-
     clock.seconds += RENEW_DEADLINE_SECONDS + 1
     assert first.election.acts_for() == 0
     await first.turn(after=0)
@@ -413,8 +405,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.tuples(st.just("pass"), st.sampled_from([1, 4, 7, 9, 16])),
     st.tuples(st.sampled_from(["delete", "erase"])),
     st.one_of(
-        st.tuples(st.just("wall"), st.sampled_from([-3600, -9, 86400])),
-        st.tuples(st.just("leave"), WHO),
+        st.tuples(st.just("wall"), st.sampled_from([-3600, -9, 86400])), st.tuples(st.just("leave"), WHO)
     ),
 )
 

@@ -41,9 +41,7 @@ def test_none_removes_a_value() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.none() | st.integers())))
-def test_sorted_values_are_in_the_order_of_their_names(
-    changes: list[tuple[str, int | None]],
-) -> None:
+def test_sorted_values_are_in_the_order_of_their_names(changes: list[tuple[str, int | None]]) -> None:
     made = SortedValues[int]()
     expected: dict[str, int] = {}
     for name, value in changes:

@@ -59,7 +59,6 @@ def test_another_judge_counts_pods_step_by_step() -> None:
     pod_counts.drop(("team", "b"))
     between = dict(pod_counts.sums)
     finished = [*steps]
-
     assert (between, len(finished)) == ({("team", "new"): 1, ("team", "silent"): 1}, 2)
     assert pod_counts.sums == {("team", "new"): 2}
 
@@ -69,7 +68,6 @@ def test_a_too_large_pod_is_not_judged() -> None:
     pod_counts.put(("team", "a"), pod(**{f"x.io/{at}": "1" for at in range(MOST_NAMES)}))
     long = f"x{'n' * 250}.io/"
     pod_counts.put(("team", "b"), pod(**{f"{long}{at}": "1" for at in range(MOST_CHARACTERS // len(long))}))
-
     assert (len(pod_counts), pod_counts.too_large, pod_counts.sums) == (2, {("team", "a"), ("team", "b")}, {})
     pod_counts.put(("team", "a"), pod())
     pod_counts.keep({("team", "a")})
@@ -84,7 +82,6 @@ def test_removed_and_ended_pods_are_not_counted() -> None:
     pod_counts.drop(("team", "a"))
     pod_counts.put(("team", "b"), pod(phase="Succeeded"))
     pod_counts.put(("team", "c"), pod(phase="Failed"))
-
     assert pod_counts.sums == {("team", "silent"): 1}
 
 
@@ -126,7 +123,6 @@ def test_the_counts_are_those_of_the_pods(story: list[tuple[str, Any, Any]]) -> 
         else:
             pod_counts.keep({("team", name) for name in which})
             policies = {name: policy for name, policy in policies.items() if name in which}
-
     assert pod_counts.sums == Counter(("team", policy) for policy in policies.values())
 
 
@@ -148,7 +144,6 @@ def test_exclusive_cpus_with_and_without_a_node() -> None:
     pod_counts.put(("team", "d"), on_node("shared", "16"))
     pod_counts.put(("other", "a"), on_node("n", "8"))
     pod_counts.put(("team", "done"), pod(cpu="4", phase="Succeeded"))
-
     assert (cpus(pod_counts), cpus(pod_counts, "other"), cpus(pod_counts, "none")) == ((4, 2), (8, 0), (0, 0))
     assert [cpus(pod_counts, without=name) for name in "abcd"] == [(0, 2), (4, 0), (4, 2), (4, 2)]
 
@@ -160,7 +155,6 @@ def test_exclusive_cpus_follow_the_pods() -> None:
     pod_counts.put(("team", "b"), on_node("n", "2"))
     assert [*pod_counts.judge_by(by_policy)]
     assert cpus(pod_counts) == (6, 0)
-
     pod_counts.put(("team", "b"), pod(cpu="2", phase="Failed"))
     assert cpus(pod_counts) == (4, 0)
     pod_counts.keep(set())

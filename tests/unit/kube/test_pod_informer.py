@@ -15,25 +15,12 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.decode.recreated import RecreatedScheduling
 from numalign.kube.kinds import PODS, Key
-from numalign.kube.pod_informer import (
-    KEPT_GATES,
-    MOST_MISTAKES,
-    Owner,
-    Phase,
-    PodInfo,
-    PodInformer,
-)
+from numalign.kube.pod_informer import KEPT_GATES, MOST_MISTAKES, Owner, Phase, PodInfo, PodInformer
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.lru import MOST_BYTES
 from numalign.memory_size import weight
 from numalign.model.errors import AND_MORE
-from numalign.model.intent import (
-    PLACEMENT,
-    PLACEMENT_GATE,
-    PLACEMENT_OBSERVED,
-    IntentAnnotations,
-    Policy,
-)
+from numalign.model.intent import PLACEMENT, PLACEMENT_GATE, PLACEMENT_OBSERVED, IntentAnnotations, Policy
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import asks, bag, table
 from tests.worlds.scraps import documents
@@ -302,9 +289,7 @@ def test_the_memory_of_a_pod_is_limited(fields: dict[str, Json]) -> None:
     assert weight(info, *informed.pod_informer.problems()) < MOST_KEPT
 
 
-def test_too_large_requests_are_unreadable(
-    informed: Informed,
-) -> None:
+def test_too_large_requests_are_unreadable(informed: Informed) -> None:
     fields = {"spec": LARGE[0][1]["spec"], "metadata": {"annotations": {"numalign.io/policy": "restricted"}}}
     info = informed.one(pod(**fields))
     assert (info.demand, info.request.written) == (None, IntentAnnotations(Policy.RESTRICTED))
@@ -413,7 +398,6 @@ def test_owner_priority_and_gates_of_a_pod(informed: Informed) -> None:
             spec={"nodeName": "", "priority": -5, "schedulingGates": [{"name": "a"}, {"name": "b"}]},
         )
     )
-
     assert (waiting.gates, waiting.priority, waiting.owner) == (
         ("a", "b"),
         -5,

@@ -42,7 +42,6 @@ def without_annotations(topology: Json) -> Json:
 
 def test_all_exporters_describe_the_same_node() -> None:
     nodes = [seen(without_annotations(recorded(name))).nodes[0] for name in ("agent", "nfd", "rte")]
-
     assert len({node_class(each) for each in nodes}) == 1
     assert {(each.cpu_manager, each.memory_manager) for each in nodes} == {
         (CpuManager.STATIC, MemoryManager.STATIC)
@@ -79,7 +78,6 @@ def test_pods_of_a_fingerprint_by_its_method(name: str, method: Method, pods: st
     number = worker.name.removeprefix("worker-")
     fingerprint = snapshot_.fingerprints[worker.name]
     pods_there = [assigned(pod, number) for pod in REQUESTS]
-
     assert fingerprint.method is method
     # It may or may not account for any of them.
     accounted = PodFingerprintReader(fingerprint)(worker, (), pods_there)
@@ -99,7 +97,6 @@ def test_a_report_stays_when_another_owns_the_zones(name: str, owners: int) -> N
         for manager in topology["metadata"]["managedFields"]
         if "f:zones" in manager["fieldsV1"]
     }
-
     assert len(topology["metadata"]["ownerReferences"]) == owners
     assert "numalign-agent" not in written
     assert free_of(worker, "cpu") == [0, 4]

@@ -71,7 +71,6 @@ async def test_tokens_without_the_audience(audiences: object) -> None:
 
 async def test_a_permission_is_that_of_the_user() -> None:
     api = Answering({"allowed": True})
-
     assert await reviews.allowed(api, ANN, Permission("list", "pods", namespace="team"))
     assert api.spec == {
         "user": "ann",

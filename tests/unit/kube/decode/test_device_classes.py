@@ -30,7 +30,7 @@ BROKEN = {
         device_class(extendedResourceName="x" * 1_000_000),
         {IMPLICIT},
         "spec.extendedResourceName: is not a resource name: at most 317 characters are allowed, not 1000000",
-    ),
+    )
 }
 
 

@@ -323,7 +323,6 @@ def test_a_value_of_another_type_is_a_mistake_at_its_place(decoder: Decoder) -> 
         other = {"x": [7]} if isinstance(value_at(decoder.good, path), list) else [{"x": 7}]
         wrong = mistakes(decoder, changed(decoder.good, path, other))
         lenient |= set() if any(mistake.where.startswith(where) for mistake in wrong) else {where}
-
     assert lenient == {*decoder.lenient.split()}
 
 
@@ -348,7 +347,6 @@ def test_a_text_or_number_without_meaning_is_a_mistake(decoder: Decoder) -> None
             # A selector or a list is wrong as a whole.
             if not any(mistake.where in where and mistake.where for mistake in wrong):
                 free.add(".".join([step for step in path if isinstance(step, str)][-2:]))
-
     assert free == {*decoder.free.split()}
 
 
@@ -364,7 +362,6 @@ def test_an_unknown_member_is_a_mistake_of_a_closed_object(decoder: Decoder) -> 
             closed |= {
                 place(decoder, path) or "." for mistake in texts if mistake.message.startswith(UNKNOWN)
             }
-
     assert closed == {*decoder.closed.split()}
 
 

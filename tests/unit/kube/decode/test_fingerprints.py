@@ -11,10 +11,7 @@ from numalign.ledger.model import PodName
 # The vectors are those of github.com/k8stopologyawareschedwg/podfingerprint (podfingerprint_test.go).
 @pytest.mark.parametrize(
     ("pods", "expected"),
-    [
-        ([], "pfp0v001ef46db3751d8e999"),
-        ([("namespace1", "pod1")], "pfp0v0019e0420efb37746c6"),
-    ],
+    [([], "pfp0v001ef46db3751d8e999"), ([("namespace1", "pod1")], "pfp0v0019e0420efb37746c6")],
     ids=["no pods", "one pod"],
 )
 def test_a_fingerprint_is_that_of_the_exporters(pods: list[PodName], expected: str) -> None:

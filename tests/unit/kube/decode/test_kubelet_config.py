@@ -113,10 +113,7 @@ def test_weights_are_read_as_a_kubelet_would(written: str, weights: object) -> N
 def test_unreadable_weights_are_an_unknown_option(written: str) -> None:
     read = scored(numa_allocation_strategy="balanced", numa_score_weights=written)
     assert (read.strategy, read.weights) == (NumaStrategy.NONE, ())
-    assert read.unknown_options == {
-        "numa-allocation-strategy=balanced",
-        f"numa-score-weights={written}",
-    }
+    assert read.unknown_options == {"numa-allocation-strategy=balanced", f"numa-score-weights={written}"}
 
 
 def test_too_many_weights_are_an_unknown_option() -> None:

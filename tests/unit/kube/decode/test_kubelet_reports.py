@@ -208,7 +208,6 @@ def test_the_largest_machine_of_linux_fits() -> None:
         ZoneMemory(ZoneId(at), 2**40, None, Resources(), tuple(range(100, 164))) for at in range(64)
     )
     text = write_machine(DescribedMachine(banks, cores, reserved=bits(range(64))), KUBELET)
-
     assert len(text) <= LONGEST_MACHINE
     assert len(read_machine(text, "n").machine.cores) == 4096
 
@@ -217,7 +216,6 @@ def test_unreadable_reports_are_not_written() -> None:
     bank = ZoneMemory(ZoneId(0), GIB, None, Resources(), ())
     cores = tuple(Core(ZoneId(0), 0, at, bits([at])) for at in range(MOST_CPUS))
     large = tuple((f"x/{'d' * 200}{at}", (DevicePlace(zone_ids(0), 1, 1),)) for at in range(400))
-
     assert mistakes(BadReport, write_machine, DescribedMachine((bank,), cores, devices=large), KUBELET)[
         0
     ].endswith("bytes: at most 98304 are allowed")

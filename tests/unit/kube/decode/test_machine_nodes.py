@@ -143,11 +143,7 @@ def test_configurations_that_no_kubelet_starts_with() -> None:
     assert [
         text.partition(": the kubelet would not start: ")[0]
         for text in mistakes(BadNode, join, bare, configuration)
-    ] == [
-        "reservedSystemCPUs",
-        "reservedMemory",
-        "topologyManagerPolicyOptions.prefer-closest-numa-nodes",
-    ]
+    ] == ["reservedSystemCPUs", "reservedMemory", "topologyManagerPolicyOptions.prefer-closest-numa-nodes"]
 
 
 def test_reserved_cpus_are_distributed_over_16_zones() -> None:

@@ -32,11 +32,7 @@ def test_all_fields_are_read() -> None:
         banks=(
             ZoneMemory(ZoneId(0), 8 * GIB, None, Resources(), (10, 21)),
             ZoneMemory(
-                ZoneId(2),
-                8 * GIB,
-                GIB,
-                Resources({"hugepages-1Gi": 2 * GIB, "hugepages-2Mi": GIB}),
-                (21, 10),
+                ZoneId(2), 8 * GIB, GIB, Resources({"hugepages-1Gi": 2 * GIB, "hugepages-2Mi": GIB}), (21, 10)
             ),
         ),
         cores=(

@@ -167,7 +167,6 @@ def test_version_options_and_threads_are_in_the_node() -> None:
     node = join(
         Topology("n", (zone(cpu=1),)), node_facts=NodeFacts("n", minor=33, threads=2), configured=configured
     )
-
     assert node.options == Options(
         configured.cpu_options, configured.topology_options, configured.gates.on(33), 33
     )

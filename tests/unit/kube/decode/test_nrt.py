@@ -139,7 +139,6 @@ def test_amounts_and_distances_may_be_texts_or_numbers(written: type) -> None:
     distances = [cost("node-0", 10), cost("node-1", 21 if written is int else "21")]
     listed = [resource("cpu", *map(written, (4, 3, 2))), resource("x.io/a", *map(written, (2, 2, 3)))]
     [read] = topology(raw(zone("node-0", *listed, costs=distances))).zones
-
     assert (read.capacity, read.allocatable, read.free) == (
         Resources({"cpu": 4000, "x.io/a": 2}),
         Resources({"cpu": 3000, "x.io/a": 2}),
@@ -326,7 +325,6 @@ def test_koordinator_annotates_the_cpu_manager() -> None:
     written["metadata"]["annotations"] = {CPU_POLICY: json.dumps(policy)}
     listed = resource("cpu", 4, 3, 3), resource("memory", 9, 9, 9)
     read = topology(kinds.TOPOLOGIES[0].described({**raw(zone("node-0", *listed)), **written}))
-
     # Nobody tells whether there is a memory manager, or which zones have the reserved CPUs.
     assert (read.uncertain, read.zones[0].free) == (frozenset({"cpu", "memory"}), Resources({"cpu": 4000}))
     joined = join(read)
@@ -373,5 +371,4 @@ def test_the_order_of_lists_changes_nothing(data: st.DataObject) -> None:
         }
         for each in data.draw(st.permutations(ZONES))
     ]
-
     assert topology(raw(*shuffled)) == topology(raw(*ZONES))

@@ -59,7 +59,6 @@ def test_gpus_count_if_their_zones_and_number_agree(
         for at, number in enumerate(ids)
     }
     topology = report(numatopology(gpuDetail=detail)).with_gpus(total)
-
     # It is unknown which of them are free.
     assert topology.uncertain == (frozenset() if expected is None else {GPU})
     assert [each.free[GPU] for each in topology.zones if GPU in each.free] == (expected or [])

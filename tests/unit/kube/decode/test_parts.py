@@ -89,7 +89,6 @@ def test_a_wrong_value_is_one_mistake_and_then_absent() -> None:
 
 def test_elements_that_are_no_objects_are_mistakes() -> None:
     root = Part({"list": [{"a": 1}, None, "b", []], "word": "b"})
-
     assert [part.value for part in root["list"].objects()] == [{"a": 1}]
     assert list(root["word"].elements()) == list(root["absent"].elements()) == []
     assert messages(root) == [

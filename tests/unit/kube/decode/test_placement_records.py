@@ -125,7 +125,6 @@ ALL = {
 def test_observed_comes_before_recorded_and_predicted(without: list[str], zone: str, source: Source) -> None:
     broken = {key: "[" if key in without else text for key, text in ALL.items()}
     absent = {key: text for key, text in ALL.items() if key not in without}
-
     assert record_of(absent) == DecodedRecord(PlacementRecord({(zone,): bag("cpu=1")}, source))
     decoded = record_of(broken)
     assert decoded.record == PlacementRecord({(zone,): bag("cpu=1")}, source)

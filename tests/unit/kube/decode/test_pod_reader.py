@@ -78,7 +78,6 @@ def test_the_intent_of_a_pod_and_its_source(
     made: Raw, rules: NamespaceRules, intent: object, by: StatedBy | None
 ) -> None:
     reading = question(made, rules)
-
     assert (reading.question.intent, reading.by, reading.rules, reading.namespace) == (
         intent,
         by,
@@ -276,7 +275,6 @@ def test_another_template_has_another_reading(other: Raw) -> None:
 def test_an_unaligned_resource_counts_for_the_node() -> None:
     readings, by_policy = PodReader(), policies(policy=ClusterPolicy(unaligned=frozenset({GPU})))
     before, reading = question(STATED), readings.read(STATED, "team", by_policy)
-
     assert isinstance(reading, PodQuestion)
     assert (reading.question.demand.whole.devices, reading.question.demand.total) == (
         EMPTY,

@@ -65,7 +65,6 @@ def test_a_summary_is_below_the_same_levels(
         EffectivePolicy(ClusterPolicy(unaligned=unaligned), {"team": ruled}, {}, unhinted),
     )
     brief = summary(request)
-
     assert (brief is None) is (request.demand is None)
     if brief:
         assert below(brief, policy) == below(request, policy)
@@ -85,7 +84,6 @@ def test_the_most_that_a_pod_gets_on_a_node_is_its_sum(lists: list[dict[str, str
     pod = {"spec": {"initContainers": containers[:inits], "containers": [*containers[inits:], *many]}}
     request = READER.request(pod)
     brief = kept(request)
-
     assert request.demand
     assert brief.demand is None
     assert brief.most
@@ -101,6 +99,5 @@ def test_a_summary_of_a_large_pod_is_small() -> None:
     annotations = {"numalign.io/policy": "no policy" * 1000, "numalign.io/resources": long}
     request = READER.request({"metadata": {"annotations": annotations}, "spec": {"containers": containers}})
     brief = summary(request)
-
     assert brief
     assert weight(brief) < MOST_BYTES < weight(request) / 10

@@ -66,9 +66,7 @@ def test_other_constraints_of_a_pinned_pod_stay() -> None:
         annotations=PINNED,
         nodeSelector={"pool": "gpu"},
     )
-
     constraints = recreated(raw).constraints
-
     assert constraints.terms == (Term((Requirement("disk", Operator.IN, frozenset({"fast"})),)),)
     assert constraints.selector == (Requirement("pool", Operator.IN, frozenset({"gpu"})),)
 

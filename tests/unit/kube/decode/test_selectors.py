@@ -19,6 +19,5 @@ def test_labels_and_expressions_are_requirements() -> None:
             ],
         }
     )
-
     assert list(requirements(part)) == [EMPTY, GOLD, TIERLESS]
     assert part.mistakes == []

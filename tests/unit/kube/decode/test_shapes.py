@@ -124,7 +124,6 @@ DECLARED = """
 def test_a_declared_shape_has_other_labels() -> None:
     listed = Part(yaml.safe_load(DECLARED), "shapes")
     [read] = shapes.declared(listed)
-
     assert listed.mistakes == []
     assert read.taints == (Taint("dedicated", "gpu"),)
     assert read.other_labels
@@ -226,7 +225,6 @@ def many_shapes(count: int) -> Iterator[KnownShape]:
 def test_the_oldest_of_too_many_shapes_are_left_out() -> None:
     made = [*many_shapes(300)]
     data = shapes.encode(RememberedShapes(tuple(made)))
-
     assert sum(len(key.encode()) + len(text.encode()) for key, text in data.items()) <= MOST_BYTES
     read, _ = shapes.decode({"data": data})
     count = len(read.shapes)

@@ -185,9 +185,7 @@ def test_configured_kinds_extend_the_known_ones() -> None:
     }
     train = workload("example.com/v2", "Train", {"roles": {"a": {"template": POD_SPEC}}})
     web = workload("apps/v1", "Deployment", {"template": POD_SPEC, "canary": POD_SPEC})
-
     result = [[each.where for each in pods_of(written, extra=extra)] for written in (train, web)]
-
     assert result == [["spec.roles.a.template"], ["spec.template", "spec.canary"]]
 
 
@@ -242,7 +240,6 @@ def service(predictor: object, **annotations: str) -> TemplateScan:
 def test_inference_pods_have_annotations_of_both_levels() -> None:
     containers = [{"image": "a"}, {"name": "b"}]
     (place,) = service({"containers": containers, "annotations": {"b": "2", "c": "2"}}, a="1", b="1").places
-
     assert (place.where, place.guessed) == ("spec.predictor", False)
     assert place.raw["metadata"] == {"annotations": {"a": "1", "b": "2", "c": "2"}}  # type: ignore[index]
     assert place.raw["spec"]["containers"] == [  # type: ignore[index]
@@ -286,7 +283,6 @@ CLIQUE = {"podSpec": POD_SPEC["spec"]}
 
 def test_pods_of_a_clique_have_its_annotations() -> None:
     _, second = cliques(CLIQUE, CLIQUE).places
-
     assert second.raw == {"metadata": {"annotations": {"a": "1"}}, "spec": CLIQUE["podSpec"]}
     assert not second.guessed
     wheres = ["metadata.annotations[numalign.io/policy]", "spec.containers[0].name"]
@@ -421,7 +417,6 @@ NODE = {"resourcesPerNode": {"limits": {"cpu": "9"}}}
 )
 def test_nodes_of_a_train_job_have_its_changes(changes: dict[str, object]) -> None:
     seen = train_job({"trainer": NODE, **changes})
-
     (place,) = seen.places
     assert place.raw == {
         "metadata": {"annotations": {**INTENT, "x": "1"}},
@@ -506,7 +501,6 @@ def test_unknown_kinds_are_searched_for_pods(spec: object, where: list[str]) -> 
 def test_guesses_name_the_places_of_an_unknown_kind() -> None:
     roles = {f"r{number}": POD for number in range(5)}
     first = ["spec.r0", "spec.r1", "spec.r2"]
-
     assert look("x.io/v1", "Thing", {"template": POD}).guesses == (
         "Thing.x.io is an unknown kind: found a pod template at spec.template",
     )
@@ -517,11 +511,7 @@ def test_guesses_name_the_places_of_an_unknown_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "kind"),
-    [
-        ("apps.nvidia.com/v1alpha1", "NIMService"),
-        ("tekton.dev/v1", "TaskRun"),
-    ],
+    ("version", "kind"), [("apps.nvidia.com/v1alpha1", "NIMService"), ("tekton.dev/v1", "TaskRun")]
 )
 def test_kinds_that_compute_their_pods(version: str, kind: str) -> None:
     (message,) = look(version, kind, {"template": {"metadata": {"annotations": INTENT}}}).guesses

@@ -100,7 +100,6 @@ def test_nesting_is_limited(tmp_path: Path, nested: Callable[[int], bytes]) -> N
             with pytest.raises(BadDocument) as raised:
                 read(path)
             assert str(raised.value) == f"{path}: is nested deeper than 100 levels"
-
     if nested is not NESTED["JSON cut off"]:
         path.write_bytes(nested(100))
         assert documents.load(path)
@@ -218,7 +217,6 @@ def test_a_stream_takes_little_memory(tmp_path: Path) -> None:
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-
     assert most < 3 * path.stat().st_size
 
 
@@ -230,7 +228,6 @@ def test_a_closed_standard_input_is_an_error() -> None:
         text=True,
         check=False,
     )
-
     assert "standard input: is closed" in ended.stderr
 
 
@@ -255,7 +252,6 @@ def test_items_of_a_typed_list_have_its_kind() -> None:
 def test_wrong_items_have_their_places() -> None:
     items = [1, {"metadata": {}}, {"kind": "Pod", "apiVersion": 1}]
     wrong = {"kind": "List", "items": "x"}
-
     assert described({"kind": "List", "items": items}, wrong, {"kind": "List", "items": None}) == [
         ("", "", "items[0]", "must be an object, not a number"),
         ("", "", "items[1]", "kind: is missing"),

@@ -132,11 +132,9 @@ async def test_a_broken_file_changes_nothing(follower: Follower, content: bytes 
         follower.seconds = 5
         follower.path.unlink() if content is None else follower.write(content)
         await until(follower.failures)
-
         assert follower.nodes() == ["a"]
         assert follower.feed.waiting_for() is None
         assert follower.feed.age() == 5
-
         follower.write(cluster("b"))
         await until(lambda: follower.nodes() == ["b"])
         assert follower.feed.age() == 0
@@ -180,7 +178,6 @@ async def test_pods_are_those_of_an_api_server(follower: Follower, sink: Recorde
         with_pods({"name": "p", "uid": "1", "labels": {"a": "b"}}, {"name": "q", "namespace": "team"})
     )
     await follower.feed.load(follower.take)
-
     assert [*sink.objects] == [("default", "p"), ("team", "q")]
     assert sink.objects["default", "p"] == {
         "apiVersion": "v1",

@@ -186,7 +186,6 @@ def test_the_limit_of_exclusive_cpus(
 
 def test_reactions_of_a_policy() -> None:
     policy = parse(b"{never: warn, unknownResources: deny, taints: ignore, partial: deny, overQuota: ignore}")
-
     assert policy.refusals(unknown_may_fit=False) == Refusals(
         Reaction.WARN,
         Reaction.DENY,

@@ -70,12 +70,10 @@ def test_a_file_without_cluster_objects_is_no_snapshot(
     expected = "and no Node, NodeResourceTopology or Namespace; `kubectl numa snapshot` writes one"
     path = tmp_path / "web.json"
     path.write_bytes(orjson.dumps(listed(*objects)))
-
     with pytest.raises(BadSnapshot) as of_values:
         snapshot.of(objects)
     with pytest.raises(BadSnapshot) as of_file:
         snapshot.load(path)
-
     problems = f"is not a cluster snapshot: it contains {content}, {expected}"
     assert [str(of_values.value), str(of_file.value)] == [f"snapshot: {problems}", f"{path}: {problems}"]
 
@@ -191,7 +189,6 @@ def test_remembered_shapes_of_a_file() -> None:
     memory_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": shapes.NAME}}
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}, "data": {"x": "{"}}
     seen = snapshot.of([nrt("n"), {**memory_map, "data": shapes.encode(memory)}, other])
-
     [remembered] = [each for each in seen.shapes if each.seen]
     assert remembered.shape == before.shapes[0].shape
     assert (seen.problems, seen.ignored) == ((), {"ConfigMap": 1})
