@@ -122,6 +122,7 @@ def test_a_report_comes_before_a_configuration() -> None:
 
 
 FALLS_BACK = [
+    ("no text", reported(topology("a"), machine=7), "machine]: must be a string, not a number"),
     ("an unknown version", reported(topology("a"), machine='{"version": 9}'),
         "machine].version: 9 is not a supported version: expected 1"),
     ("a machine of other zones", agent_report({**MACHINE, "zones": [machine_zone(0)], "devices": {}}),

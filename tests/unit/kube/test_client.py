@@ -20,7 +20,7 @@ from certs import authority
 from numalign.kube import client as kube_client
 from numalign.kube.client import connected
 from numalign.kube.connection import Connection
-from numalign.kube.errors import Conflict, NotFound, Unauthorized, Unreachable
+from numalign.kube.errors import Conflict, NotFound, Unauthorized, Unconfigured, Unreachable
 from tests.worlds.notation import table
 from tools.clusters.fake_api import FakeApi
 
@@ -58,6 +58,13 @@ async def test_an_empty_token_is_unauthorized(account: Path, monkeypatch: pytest
             Unauthorized, match=r"credentials for https://10\.0\.0\.1:443 cannot be read again"
         ):
             await client.get(NODES, what="nodes")
+
+
+async def test_an_incomplete_account_is_unconfigured(account: Path) -> None:
+    (account / "token").unlink()
+    with pytest.raises(Unconfigured, match=r"account of this pod cannot be used: .*; mount its token"):
+        async with connected(account=account):
+            pass
 
 
 # The environment.

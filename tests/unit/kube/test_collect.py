@@ -9,7 +9,7 @@ import pytest
 
 from numalign.kube import collect
 from numalign.kube.connection import Connection
-from numalign.kube.errors import Unauthorized, Unconfigured, Unreachable
+from numalign.kube.errors import Gone, Unauthorized, Unconfigured, Unreachable
 from numalign.kube.files import snapshot
 from numalign.kube.kinds import PODS
 from numalign.kube.resource_types import POD
@@ -171,6 +171,12 @@ async def test_an_unreadable_answer_is_unreachable(
 ) -> None:
     api.oddities["/api/v1/nodes"] = body
     with pytest.raises(Unreachable, match=re.escape(sentence)):
+        await collect.collect(Connection(kubeconfig()))
+
+
+async def test_an_expired_first_page_is_an_error(api: FakeApi, kubeconfig: Kubeconfig) -> None:
+    api.failures["/api/v1/nodes"] = HTTPStatus.GONE
+    with pytest.raises(Gone):
         await collect.collect(Connection(kubeconfig()))
 
 

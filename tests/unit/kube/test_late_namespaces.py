@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from numalign.kube.errors import Throttled
+from numalign.kube.errors import Throttled, Unreachable
 from numalign.kube.late_namespaces import BURST, KEPT_SECONDS, MOST_KEPT, PER_SECOND, LateNamespaces
 from numalign.model.intent import ENFORCE, Policy
 from tests.worlds.clock import Clock
@@ -50,6 +50,12 @@ async def test_equal_requests_are_one_call(late: LateNamespaces, api: FakeApi, c
 @pytest.mark.parametrize("name", ["gone", "../pods/x", "", "A", "a" * 64])
 async def test_a_missing_namespace_has_no_facts(late: LateNamespaces, name: str) -> None:
     assert await late.facts(name) is None
+
+
+async def test_another_namespace_is_no_answer(late: LateNamespaces, api: FakeApi) -> None:
+    api.documents[STRICT] = restricted("other")
+    with pytest.raises(Unreachable, match="it is not namespace strict"):
+        await late.facts("strict")
 
 
 async def test_a_missing_namespace_is_requested_again(late: LateNamespaces, api: FakeApi) -> None:

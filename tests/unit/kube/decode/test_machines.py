@@ -80,6 +80,11 @@ def test_a_zone_may_span_sockets_and_a_cache_zones() -> None:
 
 
 WRONG = [
+    ("no zone", {"zones": []}, ["zones: is empty: a machine has at least one zone"]),
+    ("an id twice", raw(zone(0), {"id": 0, "memory": GIB}), ["zones[1].id: 0 is also the ID of zones[0]"]),
+    ("an empty core", raw(zone(0, cores=[[0], []])), ["zones[0].cores[1]: is empty: remove it"]),
+    ("more CPUs reserved than there are", raw(reservedSystemCPUs=None, reservedCPUs=5),
+        ["reservedCPUs: 5 is more than the 4 CPUs of this machine"]),
     ("no core", {"zones": [zone(0, cores=[])]}, ["zones: contain no CPU: a machine has at least one core"]),
     ("an id that no Linux has", raw({**zone(), "id": 1024}),
         ["zones[0].id: 1024 is above 1023, the highest NUMA node ID of Linux"]),

@@ -15,6 +15,7 @@ from numalign.model.resources import Resources, ZoneId
 from numalign.shapes.identity import Identity
 from numalign.shapes.unknown_node import UnknownNode
 from tests.worlds.notation import bag, table
+from tests.worlds.objects import mistakes
 
 
 def zone(number: int = 0, **amounts: int) -> Zone:
@@ -106,6 +107,12 @@ def test_devices_of_a_node_without_topology(allocatable: object, capacity: objec
 def test_the_version_of_the_kubelet_is_read(version: str | None, minor: int | None) -> None:
     written = {"metadata": {"name": "n"}, "status": {"nodeInfo": {"kubeletVersion": version}}}
     assert facts(written).minor == minor
+
+
+def test_a_class_that_is_no_label_value_is_a_mistake() -> None:
+    written = {"metadata": {"name": "n", "labels": {"numalign.io/class": "-"}}}
+    [mistake] = mistakes(BadTopology, facts, written)
+    assert mistake.startswith("metadata.labels[numalign.io/class]: is not a label value: at most 63 letters")
 
 
 @pytest.mark.parametrize("version", ["latest", "v2.1.0", "v1.x", "v1.34.4 ", "1", "v1.9999.0", "kwok-v0.6.1"])

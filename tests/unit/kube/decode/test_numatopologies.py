@@ -71,6 +71,8 @@ WRONG = [
            for at in (".x", ".-1", ".8192", "[²]")),
             "spec.cpuDetail.1: must be an object, not a number"]),
     ("a static kubelet without a list of CPUs", numatopology(numares={}), ["spec.numares.cpu: is missing"]),
+    ("a zone that no Linux has", numatopology(cpuDetail={"0": {"numa": 1024}}),
+        ["spec.cpuDetail.0.numa: 1024 is above 1023, the highest NUMA node ID of Linux"]),
     ("too many zones", numatopology(cpuDetail={str(at): {"numa": at} for at in range(MOST_ZONES + 1)}),
         ["spec.cpuDetail: names 65 zones: at most 64 are allowed"]),
     ("too many CPUs", numatopology(cpuDetail={str(at): 1 for at in range(MOST_CPUS + 1)}),

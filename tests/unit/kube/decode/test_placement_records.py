@@ -137,13 +137,17 @@ def test_a_pod_without_annotations_has_no_record() -> None:
     assert record_of({"numalign.io/policy": "restricted"}) == DecodedRecord(None, ())
 
 
-@pytest.mark.parametrize("key", [KAI_OBSERVED, KAI_PREDICTED])
-def test_an_empty_list_of_another_scheduler_is_no_record(key: str) -> None:
-    decoded = record_of({key: "[]"})
-    assert (decoded.record, [*map(str, decoded.mistakes)]) == (
-        None,
-        [f"metadata.annotations[{key}]: is empty"],
-    )
+NO_RECORDS = [
+    ("an empty list of KAI",  KAI_OBSERVED,  "[]", "is empty"),
+    ("an empty prediction",   KAI_PREDICTED, "[]", "is empty"),
+    ("what is no text",       PLACEMENT,     7,    "must be a string, not a number"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "text", "why"), table(NO_RECORDS))
+def test_no_record_is(key: str, text: object, why: str) -> None:
+    decoded = record_of({key: text})
+    assert (decoded.record, [*map(str, decoded.mistakes)]) == (None, [f"metadata.annotations[{key}]: {why}"])
 
 
 KAI_GROUPS = "kai.scheduler/numa-memory-groups-observed"

@@ -81,6 +81,8 @@ def test_null_is_absent() -> None:
 MISTAKES = [
     # situation: (pod, every mistake in order)
     ("an empty list", raw(), ["spec.containers: is empty: a pod has at least one container"]),
+    ("too many containers", raw(*[container()] * 101),
+     ["spec.containers: has 101 containers: numalign supports at most 100"]),
     ("a name twice", raw(container("a"), container("a"), initContainers=[container("a")]),
      ['spec.containers[0].name: "a" is also the name of spec.initContainers[0]',
       'spec.containers[1].name: "a" is also the name of spec.initContainers[0]']),

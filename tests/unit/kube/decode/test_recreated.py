@@ -85,6 +85,17 @@ def test_a_node_named_by_our_label_counts() -> None:
     assert recreated(pod({"matchExpressions": [{**EXCLUDED, "operator": "In"}]})).constraints.terms
 
 
+ODD: list[tuple[str, Json, list[str]]] = [
+    ("no spec",       {"spec": 7},                          ["spec"]),
+    ("no UTF-8",      pod(nodeSelector={"a": "\ud800"}), []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("raw", "places"), table(ODD))
+def test_mistakes_of_an_odd_pod(raw: Json, places: list[str]) -> None:
+    assert [mistake.where for mistake in recreated(raw).mistakes] == places
+
+
 def test_a_pin_to_another_node_is_its_owners() -> None:
     raw = pod({"matchFields": [named("m")]}, annotations=PINNED)
     assert recreated(raw).pin == Pin("m", PinReason.NODE_FIELD)

@@ -180,6 +180,7 @@ def test_a_broken_entry_leaves_the_others(key: str, text: object, message: str) 
 HOSTILE = [
     # what it shows             the ConfigMap
     ("data that is a list",     {"data": ["x"]}),
+    ("more keys than are read", {"data": dict.fromkeys(map(str, range(MOST_SHAPES + 3)), "{}")}),
     ("more than is read",       {"data": {"x": "y" * (MOST_BYTES_READ + 1)}}),
 ]  # fmt: skip
 

@@ -18,6 +18,7 @@ from numalign.kube.decode.templates import (
 )
 from numalign.model.errors import BadPod, Mistake
 from numalign.model.pod import Container, Pod
+from tests.worlds.notation import table
 from tests.worlds.objects import mistakes
 
 
@@ -222,15 +223,17 @@ def look(version: str, kind: str, spec: object, annotations: object = None) -> T
 VOLCANO = "volcano.sh/numa-topology-policy"
 
 
-def job(policy: object, **own: str) -> TemplateScan:
-    template = {"metadata": {"annotations": own}, **POD_SPEC}
-    tasks = [{"template": template, "topologyPolicy": policy}]
-    return look("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks})
+TASK_POLICIES: list[tuple[str, object, object]] = [
+    ("over its own", {"mine": "kept", VOLCANO: "overwritten"}, {"mine": "kept", VOLCANO: "restricted"}),
+    ("beside annotations that are none", [7], [7]),
+]
 
 
-def test_a_topology_policy_of_a_task_is_an_annotation() -> None:
-    (place,) = job(policy := "restricted", mine="kept", **{VOLCANO: "overwritten"}).places
-    assert place.raw == {"metadata": {"annotations": {"mine": "kept", VOLCANO: policy}}, **POD_SPEC}
+@pytest.mark.parametrize(("own", "annotations"), table(TASK_POLICIES))
+def test_a_topology_policy_of_a_task_is_an_annotation(own: object, annotations: object) -> None:
+    task = {"template": {"metadata": {"annotations": own}, **POD_SPEC}, "topologyPolicy": "restricted"}
+    (place,) = look("batch.volcano.sh/v1alpha1", "Job", {"tasks": [task]}).places
+    assert place.raw == {"metadata": {"annotations": annotations}, **POD_SPEC}
 
 
 def service(predictor: object, **annotations: str) -> TemplateScan:

@@ -64,6 +64,7 @@ BROKEN = {
     "gzip cut off": (ZIPPED[:-12], "is a truncated gzip file"),
     "gzip with a wrong sum": (ZIPPED[:-8] + bytes(8), "is not a valid gzip file: "),
     "gzip in name only": (b"\x1f\x8bhello world", "is not a valid gzip file"),
+    "half a character": (b"\xfe\xff\xd8", "is not utf-16 text: "),
     "a bomb of aliases": (BOMB, "expands to more than 1000000 values through its aliases"),
     "a list in itself": (b"kind: List\nitems: &a [*a]", "has the alias *a, which is undefined or r"),
 }  # fmt: skip

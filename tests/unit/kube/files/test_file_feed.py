@@ -155,10 +155,14 @@ async def test_a_change_during_a_read_is_followed(follower: Follower) -> None:
         await task
 
 
-async def test_a_file_that_does_not_change_is_not_read_again(follower: Follower) -> None:
+@pytest.mark.parametrize("every", [SOON, 0], ids=["the file stays", "once was enough"])
+async def test_a_file_is_not_read_again_if(tmp_path: Path, every: float) -> None:
+    follower = Follower(tmp_path / "cluster.json", every)
     follower.write(cluster("a"))
     async with running(follower):
         await until(follower.nodes)
+        if not every:
+            follower.write(cluster("b"))
         await asyncio.sleep(5 * SOON)
     assert len(follower.seen) == 1
 

@@ -88,6 +88,7 @@ PROBLEMS: dict[str, tuple[Json, list[str]]] = {
                 "the CPU manager's policy none takes no options, not full-pcpus-only")]),
     "a configuration of no node": (configuration("godo"),
         ["KubeletConfiguration godo: metadata.name: no node in this snapshot has this name"]),
+    "no name": ({"apiVersion": "v1", "kind": "Node"}, ["Node items[4]: metadata.name: is missing"]),
     "no kind": ({"metadata": {"name": "x"}}, ["object items[4]: kind: is missing"]),
     "items that are none": ({"kind": "NodeList", "apiVersion": "v1", "items": 1},
         ["NodeList items[4]: items: must be a list, not a number"]),
