@@ -31,13 +31,10 @@ MACHINE: Json = {
     },
 }
 ONE: Json = {
-    "held": [
-        {"zones": ["node-1"], "amount": {"cpu": "2"}},
-        {"zones": ["node-0"], "amount": {"x/gpu": "1"}},
-        {"zones": ["node-0", "node-1"], "amount": {"x/gpu": "1"}},
-    ],
+    "held": [{"zones": ["node-1"], "amount": {"cpu": "2"}}, {"zones": ["node-0"], "amount": {"x/gpu": "1"}},
+        {"zones": ["node-0", "node-1"], "amount": {"x/gpu": "1"}}],
     "cpus": "4,6",
-}
+}  # fmt: skip
 
 
 def agent_report(
@@ -94,13 +91,9 @@ def test_resources_of_pods_are_taken_by_cpu() -> None:
 
 def test_memory_blocks_bind_their_zones() -> None:
     pod_ = {"held": [{"zones": [*ZONES], "amount": {"memory": "9Gi"}}]}
-    kubelet = {
-        **STATIC_KUBELET,
-        "memoryManagerPolicy": "Static",
-        "topologyManagerPolicy": "restricted",
+    kubelet = {**STATIC_KUBELET, "memoryManagerPolicy": "Static", "topologyManagerPolicy": "restricted",
         "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
-        "systemReserved": {"memory": "924Mi"},
-    }
+        "systemReserved": {"memory": "924Mi"}}  # fmt: skip
     [node_] = cluster(agent_report(pods={"u": pod_}, kubelet=kubelet)).snapshot().nodes
     assert [zone.cells for zone in node_.zones] == [{0, 1}, {0, 1}]
     assert sum(zone.free["memory"] for zone in node_.zones) == 6 * GIB
@@ -202,11 +195,8 @@ def test_only_changed_annotations_are_decoded(monkeypatch: pytest.MonkeyPatch) -
 def test_only_annotations_of_the_agent_are_retained() -> None:
     written = agent_report(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"})
     annotations = written["metadata"]["annotations"]
-    more = {
-        **annotations,
-        "kubectl.kubernetes.io/last-applied-configuration": "{}",
-        "numalign.io/policy": "x",
-    }
+    more = {**annotations, "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        "numalign.io/policy": "x"}  # fmt: skip
     topology_ = kinds.TOPOLOGIES[0].described({**written, "metadata": {"name": "a", "annotations": more}})
     assert topology_["metadata"] == {"name": "a", "annotations": annotations}
     # So a file of it tells as much as the cluster.

@@ -34,11 +34,8 @@ def agent(total: int, healthy: int, *, name: str = "a", **annotations: Any) -> J
     ]
     topology = nrt(name, zones=[{"name": "node-0", "type": "Node", "resources": resources}])
     place = {"zones": [0], "total": total, "healthy": healthy}
-    described = {
-        "zones": [machine_zone(0, reservedMemory=None), machine_zone(1, reservedMemory=None)],
-        "reservedSystemCPUs": "4",
-        "devices": {GPU: [place]} if total else {},
-    }
+    described = {"zones": [machine_zone(0, reservedMemory=None), machine_zone(1, reservedMemory=None)],
+        "reservedSystemCPUs": "4", "devices": {GPU: [place]} if total else {}}  # fmt: skip
     return reported(topology, described, **annotations)
 
 

@@ -141,12 +141,8 @@ async def test_users_are_impersonated_with_their_groups(listener: TestServer, tm
     kubeconfig = str(leading_to(url, tmp_path))
     async with connected(Connection(kubeconfig, user="jane", groups=("dev", "ops"))) as client:
         answer_body = await client.get(NODES, what="nodes")
-    assert answer_body == {
-        "url": f"{url}{NODES}",
-        "as": "Bearer let-me-in",
-        "Impersonate-User": ["jane"],
-        "Impersonate-Group": ["dev", "ops"],
-    }
+    assert answer_body == {"url": f"{url}{NODES}", "as": "Bearer let-me-in", "Impersonate-User": ["jane"],
+        "Impersonate-Group": ["dev", "ops"]}  # fmt: skip
 
 
 async def test_a_server_needs_no_kubeconfig(

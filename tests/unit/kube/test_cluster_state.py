@@ -224,13 +224,9 @@ OBJECTS = [
 
 
 def put(state: ClusterState, made: Json) -> None:
-    shelves: dict[str, Store[Any]] = {
-        "Node": state.nodes,
-        "NodeResourceTopology": state.topologies,
-        "Namespace": state.namespaces,
-        "KubeletConfiguration": state.configurations,
-        "Numatopology": state.numatopologies,
-    }
+    shelves: dict[str, Store[Any]] = {"Node": state.nodes, "NodeResourceTopology": state.topologies,
+        "Namespace": state.namespaces, "KubeletConfiguration": state.configurations,
+        "Numatopology": state.numatopologies}  # fmt: skip
     shelves[made["kind"]].put(made["metadata"]["name"], made)
 
 
@@ -305,11 +301,8 @@ GPU = "nvidia.com/gpu"
 
 def gpu_node(name: str, gpus: int, *, uid: str = "u", **labels: str) -> Json:
     totals = {"cpu": "8", GPU: gpus}
-    return {
-        **node(name, **labels),
-        "metadata": {"name": name, "labels": labels, "uid": uid},
-        "status": {"allocatable": totals, "capacity": totals},
-    }
+    return {**node(name, **labels), "metadata": {"name": name, "labels": labels, "uid": uid},
+        "status": {"allocatable": totals, "capacity": totals}}  # fmt: skip
 
 
 def gpu_nrt(name: str, gpus: int) -> Json:

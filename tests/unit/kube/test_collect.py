@@ -73,12 +73,8 @@ async def test_a_long_list_comes_in_pages(
 
 
 async def test_unread_fields_are_not_collected(api: FakeApi, kubeconfig: Kubeconfig) -> None:
-    container = {
-        "name": "main",
-        "image": "example",
-        "env": [{"name": "PASSWORD", "value": "secret"}],
-        "resources": {"limits": {"cpu": "1"}, "claims": [{"name": "gpu"}]},
-    }
+    container = {"name": "main", "image": "example", "env": [{"name": "PASSWORD", "value": "secret"}],
+        "resources": {"limits": {"cpu": "1"}, "claims": [{"name": "gpu"}]}}  # fmt: skip
     annotations = {
         "numalign.io/policy": "restricted",
         "kubectl.kubernetes.io/last-applied-configuration": "secret",
@@ -103,31 +99,17 @@ async def test_unread_fields_are_not_collected(api: FakeApi, kubeconfig: Kubecon
 
     cluster = await collect.collect(Connection(kubeconfig()), with_pods=True)
 
-    assert cluster["items"][2] == {
-        "apiVersion": "v1",
-        "kind": "Node",
+    assert cluster["items"][2] == {"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "c", "labels": {"x": "y"}, "uid": made_node["metadata"]["uid"]},
         "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
-        "status": {
-            "allocatable": {"cpu": "4"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "nodeInfo": {"kubeletVersion": "v1.34.4"},
-        },
-    }
-    assert cluster["items"][-1] == {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            **metadata,
-            "uid": made_pod["metadata"]["uid"],
+        "status": {"allocatable": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"kubeletVersion": "v1.34.4"}}}  # fmt: skip
+    assert cluster["items"][-1] == {"apiVersion": "v1", "kind": "Pod",
+        "metadata": {**metadata, "uid": made_pod["metadata"]["uid"],
             "creationTimestamp": made_pod["metadata"]["creationTimestamp"],
-            "annotations": {"numalign.io/policy": "restricted"},
-        },
-        "spec": {
+            "annotations": {"numalign.io/policy": "restricted"}}, "spec": {
             "containers": [{"name": "main", "resources": {"limits": {"cpu": "1"}}}],
-            "volumes": [{"hostPath": {}}],
-        },
-    }
+            "volumes": [{"hostPath": {}}]}}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -254,12 +236,8 @@ async def test_device_classes_of_the_served_version(
     api.not_served = {DEVICE_CLASSES.format("v1")}
     api.documents[DEVICE_CLASSES.format(version)] = {"items": [gpus]}
     cluster = await collect.collect(Connection(kubeconfig()))
-    assert cluster["items"][-1] == {
-        "apiVersion": f"resource.k8s.io/{version}",
-        "kind": "DeviceClass",
-        "metadata": {"name": "gpus"},
-        "spec": {},
-    }
+    assert cluster["items"][-1] == {"apiVersion": f"resource.k8s.io/{version}", "kind": "DeviceClass",
+        "metadata": {"name": "gpus"}, "spec": {}}  # fmt: skip
 
 
 async def test_numatopologies_are_collected(api: FakeApi, kubeconfig: Kubeconfig) -> None:

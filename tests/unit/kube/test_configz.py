@@ -19,29 +19,20 @@ from numalign.kube.decode import kubelet_config
 from numalign.kube.errors import ClusterError, Forbidden, Unreachable
 from numalign.model.errors import BadInput, BadTopology
 from tests.worlds.log import RecordedLog
-from tests.worlds.objects import Json
+from tests.worlds.objects import Json, configuration
 from tools.clusters.fake_api import FakeApi
 
 # As a kubelet 1.34 gives it, in part.
+READ: Json = {
+    "cpuManagerPolicy": "static", "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
+    "memoryManagerPolicy": "None", "topologyManagerPolicy": "restricted", "topologyManagerScope": "container",
+    "evictionHard": {"imagefs.available": "15%", "memory.available": "100Mi"}, "reservedSystemCPUs": "0-1",
+    "featureGates": {"CPUManagerPolicyAlphaOptions": True}, "kubeReserved": {"memory": "1Gi"},
+}  # fmt: skip
 ANSWER: Json = {
-    "kubeletconfig": {
-        "enableServer": True,
-        "syncFrequency": "1m0s",
-        "staticPodPath": "/etc/kubernetes/manifests",
-        "authentication": {"x509": {"clientCAFile": "/etc/kubernetes/pki/ca.crt"}},
-        "clusterDNS": ["10.96.0.10"],
-        "cpuManagerPolicy": "static",
-        "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
-        "cpuManagerReconcilePeriod": "10s",
-        "memoryManagerPolicy": "None",
-        "topologyManagerPolicy": "restricted",
-        "topologyManagerScope": "container",
-        "evictionHard": {"imagefs.available": "15%", "memory.available": "100Mi"},
-        "featureGates": {"CPUManagerPolicyAlphaOptions": True},
-        "reservedSystemCPUs": "0-1",
-        "kubeReserved": {"memory": "1Gi"},
-    }
-}
+    "kubeletconfig": {**READ, "enableServer": True, "syncFrequency": "1m0s", "clusterDNS": ["10.96.0.10"],
+        "authentication": {"x509": {"clientCAFile": "/etc/kubernetes/pki/ca.crt"}}},
+}  # fmt: skip
 
 
 def path(node: str) -> str:
@@ -120,20 +111,7 @@ def reading(api: FakeApi, client: Api) -> Reading:
 async def test_a_configuration_has_the_fields_of_the_decoder(api: FakeApi, client: Api) -> None:
     api.documents[path("a")] = ANSWER
     result = await configz.configuration(client, "a")
-    assert result == {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "metadata": {"name": "a"},
-        "cpuManagerPolicy": "static",
-        "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
-        "memoryManagerPolicy": "None",
-        "topologyManagerPolicy": "restricted",
-        "topologyManagerScope": "container",
-        "evictionHard": {"imagefs.available": "15%", "memory.available": "100Mi"},
-        "featureGates": {"CPUManagerPolicyAlphaOptions": True},
-        "reservedSystemCPUs": "0-1",
-        "kubeReserved": {"memory": "1Gi"},
-    }
+    assert result == configuration("a", **READ)
     read = kubelet_config.kubelet_configuration(result)
     assert (read.name, read.policy, read.cpu_manager) == ("a", "restricted", "static")
 
@@ -293,11 +271,14 @@ async def test_forbidden_ends_the_reading_at_once(api: FakeApi, client: Api) -> 
 
 
 async def test_requests_at_the_same_time_are_limited() -> None:
-    now, most = 0, 0
+    now, most, full = 0, 0, asyncio.Event()
 
     async def answer(_request: web.Request) -> web.Response:
         nonlocal now, most
         now, most = now + 1, max(most, now + 1)
+        if now == configz.TOGETHER:
+            full.set()
+        await full.wait()
         await asyncio.sleep(0.002)
         now -= 1
         return web.json_response(ANSWER)

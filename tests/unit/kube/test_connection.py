@@ -37,15 +37,6 @@ def test_all_mistakes_are_raised_together() -> None:
     assert [mistake.where for mistake in raised.value.mistakes] == ["--server", "--token", "--as-group"]
 
 
-def test_headers_of_impersonation() -> None:
-    assert FROM_KUBECONFIG.impersonation == ()
-    assert Connection(user="jane", groups=("dev", "ops")).impersonation == (
-        ("Impersonate-User", "jane"),
-        ("Impersonate-Group", "dev"),
-        ("Impersonate-Group", "ops"),
-    )
-
-
 @pytest.mark.parametrize(
     ("connection", "named"),
     [

@@ -97,13 +97,8 @@ async def test_the_fields_of_an_event() -> None:
         await until(lambda: made.count(EventOutcome.WRITTEN) == 1)
 
         [event] = server.all(EVENTS)
-        assert event["involvedObject"] == {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": "team",
-            "name": "web",
-            "uid": "1",
-        }
+        assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Pod", "namespace": "team",
+            "name": "web", "uid": "1"}  # fmt: skip
         assert {key: event[key] for key in ("type", "reason", "message", "count", "reportingComponent")} == {
             "type": "Warning",
             "reason": "PlacementRefused",

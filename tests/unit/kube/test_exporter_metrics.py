@@ -25,22 +25,15 @@ def scraped(snapshot: Snapshot | None) -> dict[str, float]:
 
 
 def test_nodes_by_source_and_the_oldest_report() -> None:
-    assert scraped(FLEET) == {
-        "numalign_topology_nodes/agent": 2,
-        "numalign_topology_nodes/exporter": 1,
-        "numalign_topology_nodes/none": 2,
-        "numalign_topology_stale_nodes": 1,
-        "numalign_topology_oldest_seconds": 700,
-    }
+    assert scraped(FLEET) == {"numalign_topology_nodes/agent": 2, "numalign_topology_nodes/exporter": 1,
+        "numalign_topology_nodes/none": 2, "numalign_topology_stale_nodes": 1,
+        "numalign_topology_oldest_seconds": 700}  # fmt: skip
 
 
 def test_no_age_without_agents() -> None:
-    assert scraped(Snapshot((NODE,))) == {
-        "numalign_topology_nodes/agent": 0,
-        "numalign_topology_nodes/exporter": 1,
-        "numalign_topology_nodes/none": 0,
-        "numalign_topology_stale_nodes": 0,
-    }
+    assert scraped(Snapshot((NODE,))) == {"numalign_topology_nodes/agent": 0,
+        "numalign_topology_nodes/exporter": 1, "numalign_topology_nodes/none": 0,
+        "numalign_topology_stale_nodes": 0}  # fmt: skip
 
 
 def test_no_metrics_before_a_snapshot() -> None:

@@ -46,13 +46,10 @@ def nrt(name: str, *, zone: str = "node-0", **fields: object) -> Json:
 
 def pod(name: str, *, phase: str = "Running", uid: str = "") -> Json:
     resources = {"limits": {"cpu": "2", "memory": "1Gi"}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
+    return {"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": "team", "uid": uid or name},
         "spec": {"nodeName": "a", "containers": [{"name": "main", "image": "x", "resources": resources}]},
-        "status": {"phase": phase},
-    }
+        "status": {"phase": phase}}  # fmt: skip
 
 
 class Source(Protocol):

@@ -2,36 +2,25 @@
 
 import pytest
 
-from numalign.kube.errors import (
-    ClusterError,
-    Conflict,
-    Failing,
-    Forbidden,
-    Gone,
-    InvalidObject,
-    NotFound,
-    Throttled,
-    Unauthorized,
-    Unreachable,
-)
+from numalign.kube import errors
 from numalign.kube.refusals import refusal
 
 
 @pytest.mark.parametrize(
     ("status", "error", "words"),
     [
-        (401, Unauthorized, "log in again"),
-        (403, Forbidden, "not allowed to patch node a"),
-        (404, NotFound, "node a does not exist"),
-        (409, Conflict, "another client"),
-        (410, Gone, "no longer available"),
-        (422, InvalidObject, "node a is not valid"),
-        (429, Throttled, "answered 429 for node a"),
-        (500, Failing, "answered 500 for node a"),
-        (418, Unreachable, "answered 418 for node a"),
+        (401, errors.Unauthorized, "log in again"),
+        (403, errors.Forbidden, "not allowed to patch node a"),
+        (404, errors.NotFound, "node a does not exist"),
+        (409, errors.Conflict, "another client"),
+        (410, errors.Gone, "no longer available"),
+        (422, errors.InvalidObject, "node a is not valid"),
+        (429, errors.Throttled, "answered 429 for node a"),
+        (500, errors.Failing, "answered 500 for node a"),
+        (418, errors.Unreachable, "answered 418 for node a"),
     ],
 )
-def test_a_status_has_its_error(status: int, error: type[ClusterError], words: str) -> None:
+def test_a_status_has_its_error(status: int, error: type[errors.ClusterError], words: str) -> None:
     raised = refusal(status, b'{"message": "no."}', doing="patch", what="node a")
     assert type(raised) is error
     assert words in str(raised)

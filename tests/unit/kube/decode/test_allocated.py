@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.kube.decode.allocated import admitted
+from tests.worlds.notation import table
 
 Json = dict[str, Any]
 
@@ -44,28 +45,18 @@ def test_a_refused_resize_leaves_the_allocated_amounts() -> None:
     assert resized["spec"]["containers"][0] == container("main", cpu="3", memory="1Gi")
 
 
-@pytest.mark.parametrize(
-    "same",
-    [
-        pytest.param(pod({"containers": [container("a", cpu="2")]}, {}), id="nothing is allocated"),
-        pytest.param(
-            pod({"containers": [container("a", cpu="2")]}, {"containerStatuses": [allocated("a", cpu="2")]}),
-            id="it was not resized",
-        ),
-        pytest.param(
-            pod({"containers": [container("a", cpu="2")]}, {"containerStatuses": [allocated("b", cpu="1")]}),
-            id="another container is allocated",
-        ),
-        pytest.param(
-            {
-                "spec": {"containers": [container("a", cpu="2")]},
-                "status": {"qosClass": "Burstable", "containerStatuses": [allocated("a", cpu="1")]},
-            },
-            id="it has nothing of its own",
-        ),
-    ],
-)
-def test_any_other_pod_is_the_same(same: Json) -> None:
+OTHERS: list[tuple[str, Json]] = [
+    ("nothing is allocated",           {}),
+    ("it was not resized",             {"containerStatuses": [allocated("a", cpu="2")]}),
+    ("another container is allocated", {"containerStatuses": [allocated("b", cpu="1")]}),
+    ("it has nothing of its own",
+        {"qosClass": "Burstable", "containerStatuses": [allocated("a", cpu="1")]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("status", table(OTHERS))
+def test_any_other_pod_is_the_same(status: Json) -> None:
+    same = pod({"containers": [container("a", cpu="2")]}, status)
     assert admitted(same) is same
 
 

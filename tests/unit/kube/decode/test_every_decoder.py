@@ -73,13 +73,10 @@ AMOUNTS = {"cpu": "1", "memory": "1Gi"}
 CONTAINER = {"name": "c", "resources": {"requests": AMOUNTS, "limits": AMOUNTS}}
 POD: Json = {
     "metadata": {"name": "p", "namespace": "team", "annotations": {"a": "b"}},
-    "spec": {
-        "containers": [CONTAINER],
+    "spec": {"containers": [CONTAINER],
         "initContainers": [{**CONTAINER, "name": "i", "restartPolicy": "Always"}],
-        "resources": {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}},
-        "overhead": {"cpu": "1"},
-    },
-}
+        "resources": {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}, "overhead": {"cpu": "1"}},
+}  # fmt: skip
 RESOURCE = {"name": "cpu", "capacity": "8", "allocatable": "8", "available": "8"}
 ATTRIBUTE = {"name": "topologyManagerPolicy", "value": "restricted"}
 TOPOLOGY: Json = {
@@ -95,21 +92,12 @@ TOPOLOGY: Json = {
     ],
     "attributes": [ATTRIBUTE],
 }
-KUBELET = configuration(
-    "n",
-    topologyManagerPolicy="restricted",
-    topologyManagerScope="pod",
-    topologyManagerPolicyOptions={"max-allowable-numa-nodes": "12"},
-    cpuManagerPolicy="static",
-    cpuManagerPolicyOptions={"full-pcpus-only": "true"},
-    memoryManagerPolicy="Static",
-    featureGates={"PodLevelResourceManagers": True},
-    reservedSystemCPUs="0",
-    kubeReserved={"memory": "1Gi"},
-    systemReserved={"cpu": "1"},
-    evictionHard={"memory.available": "1Gi"},
-    reservedMemory=[{"numaNode": 0, "limits": {"memory": "1Gi"}}],
-)
+KUBELET = configuration("n", topologyManagerPolicy="restricted", topologyManagerScope="pod",
+    topologyManagerPolicyOptions={"max-allowable-numa-nodes": "12"}, cpuManagerPolicy="static",
+    cpuManagerPolicyOptions={"full-pcpus-only": "true"}, memoryManagerPolicy="Static",
+    featureGates={"PodLevelResourceManagers": True}, reservedSystemCPUs="0", kubeReserved={"memory": "1Gi"},
+    systemReserved={"cpu": "1"}, evictionHard={"memory.available": "1Gi"},
+    reservedMemory=[{"numaNode": 0, "limits": {"memory": "1Gi"}}])  # fmt: skip
 MACHINE = described_machine(
     machine_zone(0, hugepages={"1Gi": 1}, distances=[10], uncoreCaches=[[0, 2, 1, 3]]),
     devices={"x/gpu": [{"id": "a", "zones": [0], "healthy": True}]},

@@ -29,12 +29,8 @@ GIB = 2**30
 
 
 def raw(**fields: object) -> dict[str, Any]:
-    return {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "metadata": {"name": "n"},
-        **fields,
-    }
+    return {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+        "metadata": {"name": "n"}, **fields}  # fmt: skip
 
 
 def reserved_on_zones(*memory: object) -> dict[str, Any]:
@@ -43,20 +39,15 @@ def reserved_on_zones(*memory: object) -> dict[str, Any]:
 
 
 def test_all_fields_are_read() -> None:
-    written = raw(
-        topologyManagerPolicy="single-numa-node",
-        topologyManagerScope="pod",
-        cpuManagerPolicy="static",
-        memoryManagerPolicy="Static",
+    written = raw(topologyManagerPolicy="single-numa-node", topologyManagerScope="pod",
+        cpuManagerPolicy="static", memoryManagerPolicy="Static",
         topologyManagerPolicyOptions={"max-allowable-numa-nodes": "12", "prefer-closest-numa-nodes": "true"},
         cpuManagerPolicyOptions={"full-pcpus-only": "true", "align-by-socket": "false"},
-        featureGates={"PodLevelResourceManagers": True, "Other": "whatever"},
-        reservedSystemCPUs="0-1,8",
+        featureGates={"PodLevelResourceManagers": True, "Other": "whatever"}, reservedSystemCPUs="0-1,8",
         kubeReserved={"cpu": "500m", "memory": "1Gi", "pid": "100"},
         systemReserved={"cpu": "600m", "ephemeral-storage": "1Gi"},
         evictionHard={"memory.available": "500Mi", "nodefs.available": "10%"},
-        **reserved_on_zones("1Gi", "500Mi"),
-    )
+        **reserved_on_zones("1Gi", "500Mi"))  # fmt: skip
 
     assert kubelet_configuration(written) == KubeletConfiguration(
         "n",

@@ -161,11 +161,8 @@ def test_reserved_cpus_are_distributed_over_16_zones() -> None:
     assert mistake.startswith("zones: 17 zones with CPUs are more than the 16 over which")
 
 
-WRITTEN = raw(
-    zone(0, hugepages={"1Gi": 1}, distances=[10, 21], uncoreCaches=[[0, 2], [1, 3]]),
-    zone(1, distances=[21, 10]),
-    devices={"x/gpu": [{"id": "a", "zones": [0], "healthy": True}]},
-)
+WRITTEN = raw(zone(0, hugepages={"1Gi": 1}, distances=[10, 21], uncoreCaches=[[0, 2], [1, 3]]),
+    zone(1, distances=[21, 10]), devices={"x/gpu": [{"id": "a", "zones": [0], "healthy": True}]})  # fmt: skip
 
 
 @given(documents(WRITTEN))

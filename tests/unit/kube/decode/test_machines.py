@@ -118,14 +118,9 @@ WRONG = [
             ('zones[0].hugepages.big: "big" is not a quantity: '
                 "write a number with at most one suffix, like 4, 500m or 16Gi\n  big\n  ^"),
             "zones[0].hugepages.1024Mi: is listed twice: hugepages-1Gi"]),
-    (
-        "too few distances",
-        raw(zone(0, distances=[10]), zone(1, distances=[])),
-        [
-            (f"zones[{at}].distances: has {count} entries: expected 2, one for each zone, ascending by ID")
-            for at, count in ((0, 1), (1, 0))
-        ],
-    ),
+    ("too few distances", raw(zone(0, distances=[10]), zone(1, distances=[])),
+        [f"zones[{at}].distances: has {count} entries: expected 2, one for each zone, ascending by ID"
+            for at, count in ((0, 1), (1, 0))]),
     ("devices on zones that are not there", raw(devices={"x/gpu": [{"id": "a", "zones": [1, None]}]}),
         ["devices[x/gpu][0].zones[0]: there is no zone 1 on this machine",
             "devices[x/gpu][0].zones[1]: is missing"]),

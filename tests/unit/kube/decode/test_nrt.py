@@ -35,13 +35,8 @@ def zone(name: object = "node-0", *resources: Json, **fields: object) -> Json:
 
 
 def raw(*zones: object, **fields: object) -> Json:
-    return {
-        "apiVersion": V1ALPHA2,
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": "n"},
-        "zones": list(zones),
-        **fields,
-    }
+    return {"apiVersion": V1ALPHA2, "kind": "NodeResourceTopology", "metadata": {"name": "n"},
+        "zones": list(zones), **fields}  # fmt: skip
 
 
 def attributes(**values: object) -> list[Json]:

@@ -20,19 +20,11 @@ READER = PodReader()
 NAMES = ["cpu", "memory", "hugepages-2Mi", "x.io/a", "x.io/b", "y.io/a", "ephemeral-storage"]
 VALUES = {
     "numalign.io/policy": ["none", "best-effort", "restricted", "no policy"],
-    "numalign.io/resources": [
-        "cpu",
-        "x.io/*",
-        "z.io/a",
-        "x.io/a,memory",
-        "*",
-        "x.io/*, y.io/a",
-        ",",
-        "cpu,cpu",
-    ],
+    "numalign.io/resources": ["cpu", "x.io/*", "z.io/a", "x.io/a,memory", "*", "x.io/*, y.io/a", ",",
+        "cpu,cpu"],
     "numalign.io/exclusive": ["zone", "no"],
     "numalign.io/scope": ["pod", "container"],
-}
+}  # fmt: skip
 MOST_BYTES = 5_000
 NODE = node("cpu=8 mem=16Gi x.io/a=4 x.io/b=4", "cpu=8 mem=16Gi y.io/a=4", policy=Policy.RESTRICTED)
 

@@ -19,12 +19,8 @@ def container(name: str = "main", **fields: object) -> dict[str, Any]:
 
 
 def raw(*containers: object, metadata: object = None, **spec: object) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"containers": list(containers), **spec},
-    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+        "spec": {"containers": list(containers), **spec}}  # fmt: skip
 
 
 def with_resources(**bags: dict[str, Any]) -> dict[str, Any]:

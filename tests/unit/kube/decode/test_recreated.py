@@ -61,11 +61,8 @@ def test_the_pin_of_the_owner(raw: Json, pin: Pin | None) -> None:
 
 
 def test_other_constraints_of_a_pinned_pod_stay() -> None:
-    raw = pod(
-        {"matchExpressions": [FAST], "matchFields": [named("n")]},
-        annotations=PINNED,
-        nodeSelector={"pool": "gpu"},
-    )
+    raw = pod({"matchExpressions": [FAST], "matchFields": [named("n")]}, annotations=PINNED,
+        nodeSelector={"pool": "gpu"})  # fmt: skip
     constraints = recreated(raw).constraints
     assert constraints.terms == (Term((Requirement("disk", Operator.IN, frozenset({"fast"})),)),)
     assert constraints.selector == (Requirement("pool", Operator.IN, frozenset({"gpu"})),)

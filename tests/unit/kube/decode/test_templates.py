@@ -334,12 +334,8 @@ def test_a_template_of_a_workflow_runs(step: object, containers: list[object] | 
 
 def test_a_template_overrides_its_workflow() -> None:
     own = {"metadata": {"annotations": {"a": "1"}}, "nodeSelector": {"x": "y"}}
-    scan = workflow(
-        {"container": MAIN},
-        {"script": MAIN, **own},
-        podMetadata={"annotations": {"a": "0", "b": "0"}},
-        nodeSelector={"pool": "a"},
-    )
+    scan = workflow({"container": MAIN}, {"script": MAIN, **own},
+        podMetadata={"annotations": {"a": "0", "b": "0"}}, nodeSelector={"pool": "a"})  # fmt: skip
 
     assert [place.raw["metadata"]["annotations"] for place in scan.places] == [  # type: ignore[index]
         {"a": "0", "b": "0"},
@@ -421,14 +417,9 @@ NODE = {"resourcesPerNode": {"limits": {"cpu": "9"}}}
 def test_nodes_of_a_train_job_have_its_changes(changes: dict[str, object]) -> None:
     seen = train_job({"trainer": NODE, **changes})
     (place,) = seen.places
-    assert place.raw == {
-        "metadata": {"annotations": {**INTENT, "x": "1"}},
-        "spec": {
-            "nodeSelector": {"pool": "a"},
-            "tolerations": [{"operator": "Exists"}],
-            "containers": [{"name": "node", "resources": NODE["resourcesPerNode"]}],
-        },
-    }
+    assert place.raw == {"metadata": {"annotations": {**INTENT, "x": "1"}},
+        "spec": {"nodeSelector": {"pool": "a"}, "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "node", "resources": NODE["resourcesPerNode"]}]}}  # fmt: skip
     assert not seen.misplaced
 
 

@@ -183,12 +183,9 @@ async def test_pods_are_those_of_an_api_server(follower: Follower, sink: Recorde
     )
     await follower.feed.load(follower.take)
     assert [*sink.objects] == [("default", "p"), ("team", "q")]
-    assert sink.objects["default", "p"] == {
-        "apiVersion": "v1",
-        "kind": "Pod",
+    assert sink.objects["default", "p"] == {"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "p", "namespace": "default", "uid": "1", "labels": {"a": "b"}},
-        "spec": {"nodeName": "a"},
-    }
+        "spec": {"nodeName": "a"}}  # fmt: skip
     assert [keys for call, keys in sink.calls if call == "keep"] == [{"p", "q"}]
     assert follower.seen[-1].pods == 2
 

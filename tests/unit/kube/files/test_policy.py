@@ -263,37 +263,26 @@ MISTAKEN = {
     # situation: (the file, every mistake in order)
     "a key in another way": (
         "default: []\nexempt: {}\nqqqq:",
-        [
-            'default: unknown key; did you mean "defaults"?',
-            'exempt: unknown key; did you mean "exemptions"?',
-            ("qqqq: unknown key; expected one of defaults, exemptions, workloads, never,"
-            " unknownResources"),
-        ],
-    ),
+        ['default: unknown key; did you mean "defaults"?', 'exempt: unknown key; did you mean "exemptions"?',
+            "qqqq: unknown key; expected one of defaults, exemptions, workloads, never, unknownResources"]),
     "resources that are none": ("unalignedResources: [cpu, x.io/, 7]",
-        [
-            'unalignedResources[0]: "cpu" is not the name of an extended resource',
+        ['unalignedResources[0]: "cpu" is not the name of an extended resource',
             'unalignedResources[1]: "x.io/" is not the name of an extended resource',
-            "unalignedResources[2]: must be a string, not a number",
-        ]),
+            "unalignedResources[2]: must be a string, not a number"]),
     "pools that no label names": (
         "poolLabels: [a b, 7]\nfixedPools: [pool=a, agentpool=, agentpool=a/b, '=a', 7]",
-        [
-            "poolLabels[0]: no label can have the key 'a b'",
+        ["poolLabels[0]: no label can have the key 'a b'",
             "poolLabels[1]: must be a string, not a number",
             'fixedPools[0]: "pool" is not a label of pools: list it in poolLabels, or remove it here',
             "fixedPools[1]: names no pool: write agentpool=NAME, or agentpool for all of its pools",
             "fixedPools[2]: no label can have the value 'a/b'",
             "fixedPools[3]: names no label: write LABEL=NAME, or LABEL for all of its pools",
-            "fixedPools[4]: must be a string, not a number",
-        ]),
+            "fixedPools[4]: must be a string, not a number"]),
     "limits that are none": (
         "defaults: [{exclusiveCPUs: -1}, {exclusiveCPUs: many}, {exclusiveCPUs: 1000000001}]",
-        [
-            "defaults[0].exclusiveCPUs: must be at least 0, not -1",
+        ["defaults[0].exclusiveCPUs: must be at least 0, not -1",
             'defaults[1].exclusiveCPUs: must be a whole number, not "many"',
-            "defaults[2].exclusiveCPUs: must be at most 1000000000",
-        ]),
+            "defaults[2].exclusiveCPUs: must be at most 1000000000"]),
     "an empty rule": ("defaults: [{}, {warn: null, namespaceSelector: {}}]",
         [f"defaults[{at}]: sets nothing: add default, enforce, warn, audit, scheduler, gate, heal or"
             " exclusiveCPUs" for at in (0, 1)]),
