@@ -2,8 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -25,7 +24,25 @@ from tests.worlds.notation import table
 from tools.clusters.fake_api import FakeApi
 
 NODES = "/api/v1/nodes"
-PODS = "/api/v1/pods"
+
+
+async def running(
+    aiohttp_server: AiohttpServer, answer: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> str:
+    """The address of a server that answers each request like this."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    serving: TestServer = await aiohttp_server(app)
+    return str(serving.make_url("")).rstrip("/")
+
+
+async def certified(aiohttp_server: AiohttpServer, folder: Path, name: str) -> tuple[str, Path]:
+    """The address of a server with a certificate for this name, and the file of its authority."""
+    files = authority.write(authority.issue(names=[name], days=1, now=datetime.now(UTC)), folder)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.cert, files.key)
+    serving: TestServer = await aiohttp_server(web.Application(), ssl=context)
+    return str(serving.make_url("")).rstrip("/"), files.ca
 
 
 @pytest.fixture
@@ -71,7 +88,7 @@ async def test_an_incomplete_account_is_unconfigured(account: Path) -> None:
 
 
 @pytest.fixture
-async def listener(aiohttp_server: AiohttpServer) -> TestServer:
+async def listener(aiohttp_server: AiohttpServer) -> str:
     """Answers every call with the address that was asked for, and who asked."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -84,9 +101,7 @@ async def listener(aiohttp_server: AiohttpServer) -> TestServer:
             {"url": str(request.url), "as": request.headers.get("Authorization"), **impersonated}
         )
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    return await aiohttp_server(app)
+    return await running(aiohttp_server, answer)
 
 
 def leading_to(url: str, folder: Path, more: Mapping[str, str] = MappingProxyType({})) -> Path:
@@ -99,21 +114,20 @@ def leading_to(url: str, folder: Path, more: Mapping[str, str] = MappingProxyTyp
 
 
 async def test_netrc_does_not_replace_the_token(
-    listener: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    listener: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("default login me password secret\n")
     monkeypatch.setenv("NETRC", str(netrc))
-    url = str(listener.make_url(""))
-    async with connected(Connection(str(leading_to(url, tmp_path)))) as client:
+    async with connected(Connection(str(leading_to(listener, tmp_path)))) as client:
         answer_body = await client.get(NODES, what="nodes")
-    assert answer_body == {"url": f"{url.rstrip('/')}{NODES}", "as": "Bearer let-me-in"}
+    assert answer_body == {"url": f"{listener}{NODES}", "as": "Bearer let-me-in"}
 
 
 async def test_the_proxy_of_the_environment_is_used(
-    listener: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    listener: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("http_proxy", str(listener.make_url("")))
+    monkeypatch.setenv("http_proxy", listener)
     monkeypatch.delenv("no_proxy", raising=False)
     far = leading_to("http://far.example", tmp_path)
     async with connected(Connection(str(far))) as client:
@@ -122,12 +136,8 @@ async def test_the_proxy_of_the_environment_is_used(
 
 
 async def test_the_tls_server_name_of_a_kubeconfig(aiohttp_server: AiohttpServer, tmp_path: Path) -> None:
-    files = authority.write(authority.issue(names=["api.example"], days=1, now=datetime.now(UTC)), tmp_path)
-    shown = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    shown.load_cert_chain(files.cert, files.key)
-    serving = await aiohttp_server(web.Application(), ssl=shown)
-    more = {"certificate-authority": str(files.ca), "tls-server-name": "api.example"}
-    path = leading_to(str(serving.make_url("")).rstrip("/"), tmp_path, more)
+    url, ca = await certified(aiohttp_server, tmp_path, "api.example")
+    path = leading_to(url, tmp_path, {"certificate-authority": str(ca), "tls-server-name": "api.example"})
     async with connected(Connection(str(path))) as client:
         with pytest.raises(NotFound):
             await client.get(NODES, what="nodes")
@@ -136,20 +146,19 @@ async def test_the_tls_server_name_of_a_kubeconfig(aiohttp_server: AiohttpServer
 # Flags before the kubeconfig.
 
 
-async def test_users_are_impersonated_with_their_groups(listener: TestServer, tmp_path: Path) -> None:
-    url = str(listener.make_url("")).rstrip("/")
-    kubeconfig = str(leading_to(url, tmp_path))
+async def test_users_are_impersonated_with_their_groups(listener: str, tmp_path: Path) -> None:
+    kubeconfig = str(leading_to(listener, tmp_path))
     async with connected(Connection(kubeconfig, user="jane", groups=("dev", "ops"))) as client:
         answer_body = await client.get(NODES, what="nodes")
-    assert answer_body == {"url": f"{url}{NODES}", "as": "Bearer let-me-in", "Impersonate-User": ["jane"],
-        "Impersonate-Group": ["dev", "ops"]}  # fmt: skip
+    assert answer_body == {"url": f"{listener}{NODES}", "as": "Bearer let-me-in",
+        "Impersonate-User": ["jane"], "Impersonate-Group": ["dev", "ops"]}  # fmt: skip
 
 
 async def test_a_server_needs_no_kubeconfig(
-    listener: TestServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    listener: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    async with connected(Connection(server=str(listener.make_url("")), token="mine")) as client:  # noqa: S106 - of no server
+    async with connected(Connection(server=listener, token="mine")) as client:  # noqa: S106 - of no server
         answer_body: Any = await client.get(NODES, what="nodes")
     assert answer_body["as"] == "Bearer mine"
     assert client.namespace == "default"
@@ -183,14 +192,11 @@ async def test_certificates_that_are_trusted(
     answer_body: dict[str, Any],
     trusted: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
-    pair = authority.write(authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC)), tmp_path)
-    assert pair.ca.name == "ca.crt"
-    shown = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    shown.load_cert_chain(pair.cert, pair.key)
-    serving = await aiohttp_server(web.Application(), ssl=shown)
+    url, ca = await certified(aiohttp_server, tmp_path, "127.0.0.1")
+    assert ca.name == "ca.crt"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUBECONFIG", "none")
-    async with connected(Connection(server=str(serving.make_url("")), **answer_body)) as client:
+    async with connected(Connection(server=url, **answer_body)) as client:
         with pytest.raises(NotFound if trusted else Unreachable):
             await client.get(NODES, what="nodes")
 
@@ -203,10 +209,7 @@ async def test_a_request_has_a_timeout(aiohttp_server: AiohttpServer, tmp_path: 
         await asyncio.sleep(60)
         return web.Response()
 
-    app = web.Application()
-    app.router.add_get(NODES, never)
-    serving = await aiohttp_server(app)
-    kubeconfig = str(leading_to(str(serving.make_url("")), tmp_path))
+    kubeconfig = str(leading_to(await running(aiohttp_server, never), tmp_path))
     async with connected(Connection(kubeconfig, request_timeout=0.05)) as client:
         with pytest.raises(Unreachable, match="does not answer within 50 ms"):
             await client.get(NODES, what="nodes")
@@ -238,48 +241,13 @@ async def test_a_too_long_line_is_not_read(monkeypatch: pytest.MonkeyPatch) -> N
                 pass
 
 
+Trickle = tuple[Connection, asyncio.Event]
+
+
 @pytest.fixture
-async def trickle(aiohttp_server: AiohttpServer, tmp_path: Path) -> Path:
-    """The kubeconfig of a server that never stops to answer, byte by byte."""
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(status=500 if request.path == PODS else 200)
-        await response.prepare(request)
-        with suppress(ConnectionError):
-            while True:
-                await response.write(b" ")
-                await asyncio.sleep(0.005)
-        return response
-
-    app = web.Application()
-    app.add_routes([web.get(NODES, answer), web.get(PODS, answer)])
-    serving = await aiohttp_server(app)
-    return leading_to(str(serving.make_url("")), tmp_path)
-
-
-async def test_a_too_slow_answer_is_given_up(trickle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube_client, "LEAST_SECONDS", 0.05)
-    async with connected(Connection(str(trickle))) as client:
-        with pytest.raises(Unreachable, match=r"nodes: only \d+ bytes came in 0 s"):
-            await client.get(NODES, what="nodes")
-
-
-async def test_a_too_slow_event_is_given_up(trickle: Path) -> None:
-    async with connected(Connection(str(trickle))) as client:
-        with pytest.raises(Unreachable, match="nodes: no whole event came"):
-            async for _ in client.lines(NODES, [], what="nodes", silence=0.5):
-                pass
-
-
-async def test_a_cancelled_call_closes_its_connection(
-    aiohttp_server: AiohttpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reading, ended = asyncio.Event(), asyncio.Event()
-    read = kube_client._read  # noqa: SLF001  the head of the answer has come
-
-    async def reads(answer: aiohttp.ClientResponse, most: int | None, *, what: str) -> bytes:
-        reading.set()
-        return await read(answer, most, what=what)
+async def trickle(aiohttp_server: AiohttpServer, tmp_path: Path) -> Trickle:
+    """A server that never stops to answer, byte by byte, and whether its client has left."""
+    left = asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -289,13 +257,38 @@ async def test_a_cancelled_call_closes_its_connection(
                 await response.write(b" ")
                 await asyncio.sleep(0.005)
         finally:
-            ended.set()
+            left.set()
+
+    return Connection(str(leading_to(await running(aiohttp_server, answer), tmp_path))), left
+
+
+async def test_a_too_slow_answer_is_given_up(trickle: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_client, "LEAST_SECONDS", 0.05)
+    async with connected(trickle[0]) as client:
+        with pytest.raises(Unreachable, match=r"nodes: only \d+ bytes came in 0 s"):
+            await client.get(NODES, what="nodes")
+
+
+async def test_a_too_slow_event_is_given_up(trickle: Trickle) -> None:
+    async with connected(trickle[0]) as client:
+        with pytest.raises(Unreachable, match="nodes: no whole event came"):
+            async for _ in client.lines(NODES, [], what="nodes", silence=0.5):
+                pass
+
+
+async def test_a_cancelled_call_closes_its_connection(
+    trickle: Trickle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, left = trickle
+    reading = asyncio.Event()
+    read = kube_client._read  # noqa: SLF001  the head of the answer has come
+
+    async def reads(answer: aiohttp.ClientResponse, most: int | None, *, what: str) -> bytes:
+        reading.set()
+        return await read(answer, most, what=what)
 
     monkeypatch.setattr(kube_client, "_read", reads)
-    app = web.Application()
-    app.add_routes([web.get(NODES, answer)])
-    serving = await aiohttp_server(app)
-    async with connected(Connection(str(leading_to(str(serving.make_url("")), tmp_path)))) as client:
+    async with connected(connection) as client:
         call = asyncio.create_task(client.get(NODES, what="nodes"))
         await reading.wait()
         call.cancel()
@@ -303,5 +296,5 @@ async def test_a_cancelled_call_closes_its_connection(
         with pytest.raises(asyncio.CancelledError) as raised:
             await call
 
-        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.wait_for(left.wait(), 30)
         assert str(raised.value) == ""

@@ -72,17 +72,9 @@ def test_class_labels_are_those_of_the_nodes() -> None:
     assert state.snapshot().labels == {"a": "blue", "b": None}
     # The label of a broken topology is unknown, and that of a missing one is not.
     state.nodes.keep({"a"})
-    put_nrt = partial(state.topologies.put, "a")
-    steps = (
-        partial(put_nrt, nrt("a")),
-        partial(put_nrt, nrt("a", "left")),
-        partial(state.topologies.drop, "a"),
-    )
-    assert stepwise(state, lambda snapshot_: snapshot_.labels, *steps)[1:] == [
-        {"a": "blue"},
-        {},
-        {"a": "blue"},
-    ]
+    steps = [partial(state.topologies.put, "a", nrt("a", zone)) for zone in ("node-0", "left")]
+    seen_labels = stepwise(state, lambda seen: seen.labels, *steps, partial(state.topologies.drop, "a"))
+    assert seen_labels[1:] == [{"a": "blue"}, {}, {"a": "blue"}]
 
 
 def test_unchanged_labels_are_the_same_object() -> None:
@@ -198,11 +190,7 @@ def test_objects_outside_of_a_list_are_removed() -> None:
     state.namespaces.keep(set())
 
     snapshot_ = state.snapshot()
-    assert ([each.name for each in snapshot_.nodes], snapshot_.unknown, snapshot_.namespaces) == (
-        ["a"],
-        ("b",),
-        {},
-    )
+    assert (names(snapshot_), snapshot_.unknown, snapshot_.namespaces) == (["a"], ("b",), {})
 
 
 ONE_ZONE = {"zones": [machine_zone(reservedMemory=None)], "reservedSystemCPUs": "0"}
@@ -266,19 +254,12 @@ def test_a_node_of_volcanos_exporter_alone() -> None:
 def test_other_exporters_come_before_volcanos() -> None:
     state = ClusterState()
     state.numatopologies.put("a", numatopology())
-    put_topology = partial(state.topologies.put, "a")
-    steps = (
-        partial(put_topology, nrt("a", "left")),
-        partial(put_topology, nrt("a")),
-        partial(state.topologies.drop, "a"),
+    topologies = state.topologies
+    steps = [partial(topologies.put, "a", nrt("a", zone)) for zone in ("left", "node-0")]
+    zones = stepwise(
+        state, lambda seen: [len(each.zones) for each in seen.nodes], *steps, partial(topologies.drop, "a")
     )
-
-    assert stepwise(state, lambda snapshot_: [len(each.zones) for each in snapshot_.nodes], *steps) == [
-        [2],
-        [],
-        [1],
-        [2],
-    ]
+    assert zones == [[2], [], [1], [2]]
 
 
 def test_orphans_and_mistakes_of_volcanos_exporter() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 import orjson
 import pytest
@@ -50,17 +50,6 @@ def pod(name: str, *, phase: str = "Running", uid: str = "") -> Json:
         "metadata": {"name": name, "namespace": "team", "uid": uid or name},
         "spec": {"nodeName": "a", "containers": [{"name": "main", "image": "x", "resources": resources}]},
         "status": {"phase": phase}}  # fmt: skip
-
-
-class Source(Protocol):
-    """A cluster that tests can change, and a feed that follows it."""
-
-    @property
-    def feed(self) -> Feed: ...
-
-    def put(self, made: Json) -> None: ...
-
-    def delete(self, made: Json) -> None: ...
 
 
 @dataclass
@@ -114,14 +103,19 @@ async def a_file(tmp_path: Path, log: RecordedLog, pods: Sink | None = None) -> 
 
 
 @asynccontextmanager
-async def an_api_server(_: Path, log: RecordedLog, pods: Sink | None = None) -> AsyncIterator[Live]:
+async def an_api_server(
+    _: Path,
+    log: RecordedLog,
+    pods: Sink | None = None,
+    **options: Any,  # noqa: ANN401  those of a feed
+) -> AsyncIterator[Live]:
+    watched: dict[str, Any] = {"watched": live_feed.WITH_PODS, "optional": live_feed.OF_SOME, "pods": pods}
     async with FakeApi() as api, api.client() as client:
-        watched, registry = live_feed.WITH_PODS, CollectorRegistry()
-        feed = LiveFeed(
-            client, watched=watched, optional=live_feed.OF_SOME, log=log.log, registry=registry, pods=pods
-        )
-        yield Live(api, feed)
+        yield Live(api, LiveFeed(client, log=log.log, registry=CollectorRegistry(), **watched | options))
 
+
+Source = File | Live
+"""A cluster that tests can change, and a feed that follows it."""
 
 SOURCES: dict[str, Callable[[Path, RecordedLog, Sink | None], AbstractAsyncContextManager[Source]]] = {
     "file": a_file,
@@ -409,26 +403,10 @@ def memory_of(*known: KnownShape, seen: float = 0.0) -> Json:
 
 
 @asynccontextmanager
-async def live_with_memory(
-    log: RecordedLog,
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    declared: Callable[[], Declared] = Declared,
-) -> AsyncIterator[Live]:
+async def live_with_memory(log: RecordedLog, **options: Any) -> AsyncIterator[Live]:  # noqa: ANN401
     """An API server with one node, in whose cluster shapes are remembered."""
-    async with FakeApi() as api, api.client() as client:
-        live = Live(
-            api,
-            LiveFeed(
-                client,
-                watched=live_feed.STATIC,
-                optional=[(MEMORY,)],
-                log=log.log,
-                registry=CollectorRegistry(),
-                clock=clock,
-                declared=declared,
-            ),
-        )
+    memory: dict[str, Any] = {"watched": live_feed.STATIC, "optional": [(MEMORY,)]}
+    async with an_api_server(Path(), log, **memory, **options) as live:
         live.put(node("a"))
         live.put(nrt("a"))
         yield live

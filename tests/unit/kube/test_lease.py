@@ -15,7 +15,6 @@ from prometheus_client import CollectorRegistry
 
 from numalign.kube.lease import (
     LEASE_DURATION_SECONDS,
-    NO_HANDOVER,
     RENEW_DEADLINE_SECONDS,
     Handover,
     LeaderElector,
@@ -44,39 +43,21 @@ class Sleep:
         self.awake.clear()
 
 
-@dataclass
 class Candidate:
     """A candidate that runs turn by turn."""
 
-    clock: Clock
-    log: RecordedLog = field(default_factory=RecordedLog)
-    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-    sleeps: Sleep = field(default_factory=Sleep)
-    chance: float = 0.5
-
-    def join(
+    def __init__(
         self,
+        clock: Clock,
         api: Leases,
         *,
-        identity: str = "a",
-        within: float = 5,
-        handover: Handover = NO_HANDOVER,
         sleep: Callable[[float], Awaitable[None]] | None = None,
+        **options: Any,  # noqa: ANN401  those of an elector
     ) -> None:
-        self.election = LeaderElector(
-            api,
-            namespace="numalign-system",
-            name="numalign-webhook",
-            identity=identity,
-            log=self.log.log,
-            registry=self.registry,
-            clock=self.clock,
-            now=self.clock.wall,
-            sleep=sleep or self.sleeps,
-            chance=lambda: self.chance,
-            within=within,
-            handover=handover,
-        )
+        self.clock, self.log, self.registry, self.sleeps = clock, RecordedLog(), CollectorRegistry(), Sleep()
+        lease: Json = {"namespace": "numalign-system", "name": "numalign-webhook", "chance": lambda: 0.5}
+        sinks: Json = {"log": self.log.log, "registry": self.registry, "sleep": sleep or self.sleeps}
+        self.election = LeaderElector(api, clock=clock, now=clock.wall, **lease | sinks | options)
         self.task = asyncio.create_task(self.election.run())
 
     @property
@@ -119,15 +100,8 @@ async def join(store: Store, clock: Clock) -> AsyncIterator[Join]:
     """Make candidates of one Lease and one clock, after their first turn unless they are behind a wire."""
     made: list[Candidate] = []
 
-    async def join(
-        identity: str = "a",
-        *,
-        at: Leases | None = None,
-        chance: float = 0.5,
-        **options: Any,  # noqa: ANN401  those of `Candidate.join`
-    ) -> Candidate:
-        made.append(Candidate(clock, chance=chance))
-        made[-1].join(at or store, identity=identity, **options)
+    async def join(identity: str = "a", *, at: Leases | None = None, **options: Any) -> Candidate:  # noqa: ANN401
+        made.append(Candidate(clock, at or store, identity=identity, **options))
         if not isinstance(at, Wire):
             await made[-1].turn(after=0)
         return made[-1]
@@ -327,7 +301,7 @@ async def test_renewals_differ_if_the_wall_clock_jumps(store: Store, clock: Cloc
 
 
 async def test_a_restarted_process_is_another_candidate(join: Join) -> None:
-    before, again = [await join("pod", chance=chance) for chance in (0.25, 0.75)]
+    before, again = [await join("pod", chance=lambda luck=luck: luck) for luck in (0.25, 0.75)]
     assert (before.leading, again.leading) == (True, False)
     assert before.election.identity == "pod_40000000"
     assert again.election.identity == "pod_c0000000"
@@ -412,9 +386,10 @@ class Replicas:
     def __init__(self) -> None:
         self.clock, self.store = Clock(), Store()
         self.wires = [Wire(self.store) for _ in range(3)]
-        self.candidates = [Candidate(self.clock) for _ in self.wires]
-        for at, (candidate, wire) in enumerate(zip(self.candidates, self.wires, strict=True)):
-            candidate.join(wire, identity=f"candidate-{at}", sleep=wire.sleep)
+        self.candidates = [
+            Candidate(self.clock, wire, identity=f"candidate-{at}", sleep=wire.sleep)
+            for at, wire in enumerate(self.wires)
+        ]
 
     @property
     def leaders(self) -> list[int]:
