@@ -40,22 +40,10 @@ async def test_node_and_record_are_one_write() -> None:
         assert stored["spec"]["nodeName"] == "a"
         assert stored["metadata"]["annotations"] == {"numalign.io/policy": "restricted", **RECORD}
         [request] = server.requests
-        assert (request.method, request.path, request.query, request.body) == (
-            "POST",
-            f"{PATH}/binding",
-            {"timeout": "4s"},
-            {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {
-                    "name": "web",
-                    "namespace": "team",
-                    "uid": made["metadata"]["uid"],
-                    "annotations": RECORD,
-                },
-                "target": {"apiVersion": "v1", "kind": "Node", "name": "a"},
-            },
-        )
+        metadata = {"name": "web", "namespace": "team", "uid": made["metadata"]["uid"], "annotations": RECORD}
+        target = {"apiVersion": "v1", "kind": "Node", "name": "a"}
+        assert (request.method, request.path, request.query) == ("POST", f"{PATH}/binding", {"timeout": "4s"})
+        assert request.body == {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
 
 REFUSED: dict[str, tuple[Json, str, str]] = {

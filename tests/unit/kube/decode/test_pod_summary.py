@@ -35,6 +35,12 @@ rules = st.builds(NamespaceRules, default=levels, enforce=levels, warn=levels, a
 some = st.frozensets(st.sampled_from(NAMES[3:6]))
 
 
+def containers(lists: list[dict[str, str]]) -> list[object]:
+    return [
+        {"name": f"c{at}", "resources": {"requests": each, "limits": each}} for at, each in enumerate(lists)
+    ]
+
+
 NOTHING_OF_IT = {"numalign.io/policy": "restricted", "numalign.io/resources": "z.io/a"}
 ENFORCED = NamespaceRules(enforce=Policy.RESTRICTED)
 
@@ -48,14 +54,10 @@ def test_a_summary_is_below_the_same_levels(
     unaligned: frozenset[str],
     unhinted: frozenset[str],
 ) -> None:
-    containers = [
-        {"name": f"c{at}", "resources": {"requests": each, "limits": each}} for at, each in enumerate(lists)
-    ]
-    pod = {"metadata": {"annotations": written}, "spec": {"containers": containers}}
-    request, policy = (
-        READER.request(pod),
-        EffectivePolicy(ClusterPolicy(unaligned=unaligned), {"team": ruled}, {}, unhinted),
+    request = READER.request(
+        {"metadata": {"annotations": written}, "spec": {"containers": containers(lists)}}
     )
+    policy = EffectivePolicy(ClusterPolicy(unaligned=unaligned), {"team": ruled}, {}, unhinted)
     brief = summary(request)
     assert (brief is None) is (request.demand is None)
     if brief:
@@ -69,11 +71,13 @@ def below(request: PodRequest, policy: EffectivePolicy) -> tuple[str, ...] | Non
 
 @given(st.lists(amounts, min_size=1, max_size=4), st.integers(0, 3))
 def test_the_most_that_a_pod_gets_on_a_node_is_its_sum(lists: list[dict[str, str]], inits: int) -> None:
-    containers = [
-        {"name": f"c{at}", "resources": {"requests": each, "limits": each}} for at, each in enumerate(lists)
-    ]
     many = [{"name": f"more-{'x' * 500}-{at}"} for at in range(90)]
-    pod = {"spec": {"initContainers": containers[:inits], "containers": [*containers[inits:], *many]}}
+    pod = {
+        "spec": {
+            "initContainers": containers(lists)[:inits],
+            "containers": [*containers(lists)[inits:], *many],
+        }
+    }
     request = READER.request(pod)
     brief = kept(request)
     assert request.demand
@@ -83,13 +87,13 @@ def test_the_most_that_a_pod_gets_on_a_node_is_its_sum(lists: list[dict[str, str
 
 
 def test_a_summary_of_a_large_pod_is_small() -> None:
-    containers = [
+    many = [
         {"name": f"c{at}", "resources": {"limits": {"cpu": str(at), f"x.io/{at % 8}": "1"}}}
         for at in range(1, 61)
     ]
     long = ",".join(itertools.chain(["x.io/*"], (f"{'n' * 250}.io/{at}" for at in range(60))))
     annotations = {"numalign.io/policy": "no policy" * 1000, "numalign.io/resources": long}
-    request = READER.request({"metadata": {"annotations": annotations}, "spec": {"containers": containers}})
+    request = READER.request({"metadata": {"annotations": annotations}, "spec": {"containers": many}})
     brief = summary(request)
     assert brief
     assert weight(brief) < MOST_BYTES < weight(request) / 10

@@ -36,26 +36,17 @@ def recreated(raw: Json) -> Scheduling:
     return RecreatedScheduling().of(raw)
 
 
-@pytest.mark.parametrize(
-    ("raw", "pin"),
-    table(
-        [
-            ("a scheduler's choice does not count", pod(), None),
-            ("nor does the controller's pin", pod({"matchFields": [named("n")]}, annotations=PINNED), None),
-            (
-                "an owner's own affinity stays",
-                pod({"matchFields": [named("n")]}),
-                Pin("n", PinReason.NODE_FIELD),
-            ),
-            (
-                "a DaemonSet's stays",
-                pod({"matchFields": [named("n")]}, owner=DAEMON_SET),
-                Pin("n", PinReason.DAEMON_SET),
-            ),
-            ("so does a kubelet's own pod", pod(owner=NODE), Pin("n", PinReason.NODE_NAME)),
-        ]
-    ),
-)
+ON_ITS_NODE = {"matchFields": [named("n")]}
+PINS = [
+    ("a scheduler's choice does not count", pod(), None),
+    ("nor does the controller's pin", pod(ON_ITS_NODE, annotations=PINNED), None),
+    ("an owner's own affinity stays", pod(ON_ITS_NODE), Pin("n", PinReason.NODE_FIELD)),
+    ("a DaemonSet's stays", pod(ON_ITS_NODE, owner=DAEMON_SET), Pin("n", PinReason.DAEMON_SET)),
+    ("so does a kubelet's own pod", pod(owner=NODE), Pin("n", PinReason.NODE_NAME)),
+]
+
+
+@pytest.mark.parametrize(("raw", "pin"), table(PINS))
 def test_the_pin_of_the_owner(raw: Json, pin: Pin | None) -> None:
     assert recreated(raw).pin == pin
 

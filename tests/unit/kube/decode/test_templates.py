@@ -56,6 +56,7 @@ MANIFESTS = [
     ("batch.volcano.sh/v1alpha1", "Job",
         "tasks: [{name: ps, replicas: 1, template: T}, {name: worker, template: T}]",
         ["spec.tasks[0].template", "spec.tasks[1].template"]),
+    ("batch.volcano.sh/v1alpha1", "Job",          "tasks: [{}]", []),
     ("jobset.x-k8s.io/v1alpha2", "JobSet",
         "replicatedJobs: [{name: w, template: {spec: {template: T}}}]",
         ["spec.replicatedJobs[0].template.spec.template"]),
@@ -92,6 +93,7 @@ MANIFESTS = [
         ["spec.pytorchReplicaSpecs.Master.template", "spec.pytorchReplicaSpecs.Worker.template"]),
     ("kubeflow.org/v1", "TFJob",      "tfReplicaSpecs: {PS: {template: T}}",
         ["spec.tfReplicaSpecs.PS.template"]),
+    ("kubeflow.org/v1", "TFJob",      "tfReplicaSpecs: {PS: null}", []),
     ("kubeflow.org/v1", "XGBoostJob", "xgbReplicaSpecs: {Master: {template: T}}",
         ["spec.xgbReplicaSpecs.Master.template"]),
     ("serving.knative.dev/v1", "Configuration", "template: T", PLAIN),
@@ -147,9 +149,6 @@ TASKS = [{"template": {"spec": {"containers": [{}]}}}, {"template": [1]}]
 
 WRONG = {
     # situation: (the sort, its spec, every mistake in order)
-    "in the template": (
-        ("batch/v1", "CronJob", {"jobTemplate": {"spec": {"template": {"spec": {"containers": [{}]}}}}}),
-        ["spec.jobTemplate.spec.template.spec.containers[0].name: is missing"]),
     "in every template": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": TASKS}),
         ["spec.tasks[0].template.spec.containers[0].name: is missing",
             "spec.tasks[1].template: must be an object, not a list",
@@ -166,17 +165,6 @@ WRONG = {
 @pytest.mark.parametrize(("written", "expected"), WRONG.values(), ids=WRONG)
 def test_mistakes_have_their_places(written: tuple[str, str, object], expected: list[str]) -> None:
     assert mistakes(BadPod, pods_of, workload(*written)) == expected
-
-
-ABSENT: dict[str, tuple[str, str, object]] = {
-    "a task without template": ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{}]}),
-    "no replicas": ("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": {"PS": None}}),
-}
-
-
-@pytest.mark.parametrize("written", ABSENT.values(), ids=ABSENT)
-def test_absent_templates_are_no_mistakes(written: tuple[str, str, object]) -> None:
-    assert pods_of(workload(*written)) == ()
 
 
 def test_configured_kinds_extend_the_known_ones() -> None:
@@ -261,20 +249,6 @@ def test_a_model_is_a_guess_with_its_resources() -> None:
     assert how.startswith("spec.predictor of InferenceService.serving.kserve.io is not the whole pod")
 
 
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("spec.containers[0].name", "spec.predictor.containers[0].name"),
-        ("metadata.annotations[numalign.io/policy]", "metadata.annotations[numalign.io/policy]"),
-        ("spec", "spec.predictor"),
-        ("specific", "spec.predictor.specific"),
-    ],
-)
-def test_a_mistake_in_an_embedded_pod_has_its_place(where: str, message: str) -> None:
-    (place,) = service({"containers": [container()]}).places
-    assert place.in_object(Mistake(where, "is wrong")) == Mistake(message, "is wrong")
-
-
 def cliques(*specs: object, startup: str | None = None) -> TemplateScan:
     listed = [{"annotations": {"a": str(at)}, "spec": spec} for at, spec in enumerate(specs)]
     template = {"cliques": listed, "cliqueStartupType": startup}
@@ -288,11 +262,6 @@ def test_pods_of_a_clique_have_its_annotations() -> None:
     _, second = cliques(CLIQUE, CLIQUE).places
     assert second.raw == {"metadata": {"annotations": {"a": "1"}}, "spec": CLIQUE["podSpec"]}
     assert not second.guessed
-    wheres = ["metadata.annotations[numalign.io/policy]", "spec.containers[0].name"]
-    assert [second.in_object(Mistake(where, "")).where for where in wheres] == [
-        "spec.template.cliques[1].annotations[numalign.io/policy]",
-        "spec.template.cliques[1].spec.podSpec.containers[0].name",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -344,20 +313,6 @@ def test_a_template_overrides_its_workflow() -> None:
     assert [place.raw["spec"]["nodeSelector"] for place in scan.places] == [{"pool": "a"}, {"x": "y"}]  # type: ignore[index]
     (message,) = scan.guesses
     assert message.startswith("spec.templates[0] and 1 more of Workflow.argoproj.io are not the whole pods")
-
-
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("spec.containers[0].resources", "container.resources"),
-        ("spec.containers[1].name", "sidecars[0].name"),
-        ("spec.initContainers[0].name", "initContainers[0].name"),
-        ("metadata.annotations[a]", "metadata.annotations[a]"),
-    ],
-)
-def test_a_mistake_in_a_step_has_its_place(where: str, message: str) -> None:
-    (place,) = workflow({"container": MAIN, "sidecars": [SIDE]}).places
-    assert place.in_object(Mistake(where, "is wrong")).where == f"spec.templates[0].{message}"
 
 
 RUNTIME = {"template": {"spec": {"replicatedJobs": [{"template": {"spec": {"template": POD_SPEC}}}]}}}
@@ -429,16 +384,31 @@ PATCHED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("spec.containers[0].resources.limits.cpu", "spec.trainer.resourcesPerNode.limits.cpu"),
-        ("metadata.annotations[a]", f"{PATCHED}[a]"),
-    ],
-)
-def test_a_mistake_in_nodes_of_a_train_job_has_its_place(where: str, message: str) -> None:
-    (place,) = train_job({"trainer": NODE}).places
-    assert place.in_object(Mistake(where, "is wrong")).where == message
+IN_OBJECTS: list[tuple[str, TemplateScan, dict[str, str]]] = [
+    # an object with one pod, and where mistakes in the pod are in the object
+    ("a service", service({"containers": [container()]}),
+        {"spec.containers[0].name": "spec.predictor.containers[0].name",
+            "metadata.annotations[numalign.io/policy]": "metadata.annotations[numalign.io/policy]",
+            "spec": "spec.predictor", "specific": "spec.predictor.specific"}),
+    ("a clique", cliques(CLIQUE),
+        {"metadata.annotations[a]": "spec.template.cliques[0].annotations[a]",
+            "spec.containers[0].name": "spec.template.cliques[0].spec.podSpec.containers[0].name"}),
+    ("a step of a workflow", workflow({"container": MAIN, "sidecars": [SIDE]}),
+        {"spec.containers[0].resources": "spec.templates[0].container.resources",
+            "spec.containers[1].name": "spec.templates[0].sidecars[0].name",
+            "spec.initContainers[0].name": "spec.templates[0].initContainers[0].name",
+            "metadata.annotations[a]": "spec.templates[0].metadata.annotations[a]"}),
+    ("nodes of a train job", train_job({"trainer": NODE}),
+        {"spec.containers[0].resources.limits.cpu": "spec.trainer.resourcesPerNode.limits.cpu",
+            "metadata.annotations[a]": f"{PATCHED}[a]"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scan", "places"), table(IN_OBJECTS))
+def test_a_mistake_in_a_pod_has_its_place_in(scan: TemplateScan, places: dict[str, str]) -> None:
+    (place,) = scan.places
+    found = [place.in_object(Mistake(where, "is wrong")) for where in places]
+    assert found == [Mistake(where, "is wrong") for where in places.values()]
 
 
 @pytest.mark.parametrize("trainer", [None, 7, {}, {"resourcesPerNode": 7}], ids=repr)
@@ -504,13 +474,11 @@ def test_guesses_name_the_places_of_an_unknown_kind() -> None:
     assert look("v1", "Service", {"ports": [{"port": 80}]}).guesses == ()
 
 
-@pytest.mark.parametrize(
-    ("version", "kind"), [("apps.nvidia.com/v1alpha1", "NIMService"), ("tekton.dev/v1", "TaskRun")]
-)
-def test_kinds_that_compute_their_pods(version: str, kind: str) -> None:
-    (message,) = look(version, kind, {"template": {"metadata": {"annotations": INTENT}}}).guesses
-    group = version.partition("/")[0]
-    assert message.startswith(f"the pods of a {kind}.{group} cannot be read from it and were not checked: ")
+@pytest.mark.parametrize("sort", ["NIMService.apps.nvidia.com", "TaskRun.tekton.dev"])
+def test_kinds_that_compute_their_pods(sort: str) -> None:
+    kind, _, group = sort.partition(".")
+    (message,) = look(f"{group}/v1", kind, {"template": {"metadata": {"annotations": INTENT}}}).guesses
+    assert message.startswith(f"the pods of a {sort} cannot be read from it and were not checked: ")
 
 
 def test_annotations_without_a_template() -> None:
