@@ -30,12 +30,10 @@ def kinds(cluster: dict[str, Any]) -> list[tuple[str, str, str]]:
 async def test_a_cluster_is_a_list_of_objects(kubeconfig: Kubeconfig) -> None:
     cluster = await collect.collect(Connection(kubeconfig()))
     assert (cluster["apiVersion"], cluster["kind"]) == ("v1", "List")
+    nodes, topology = [("v1", "Node", name) for name in "ab"], "topology.node.k8s.io/v1alpha2"
     assert kinds(cluster) == [
-        ("v1", "Node", "a"),
-        ("v1", "Node", "b"),
-        ("topology.node.k8s.io/v1alpha2", "NodeResourceTopology", "a"),
-        ("v1", "Namespace", "default"),
-    ]
+        *nodes, (topology, "NodeResourceTopology", "a"), ("v1", "Namespace", "default"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

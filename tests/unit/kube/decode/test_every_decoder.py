@@ -114,89 +114,61 @@ NODE: Json = {
 }
 
 DECODERS = {
-    "pod": Decoder(
-        pods.pod,
-        POD,
+    "pod": Decoder(pods.pod, POD,
         free="metadata.name metadata.namespace annotations.a containers.name initContainers.name"
         " initContainers.restartPolicy",
-        required="spec spec.containers spec.containers[0].name spec.initContainers[0].name",
-    ),
-    "node": Decoder(
-        nodes.facts,
-        NODE,
+        required="spec spec.containers spec.containers[0].name spec.initContainers[0].name"),
+    "node": Decoder(nodes.facts, NODE,
         free="apiVersion kind metadata.name metadata.uid labels.a conditions.type conditions.status"
         " taints.key taints.value taints.effect",
         required="metadata.name spec.taints[0].key spec.taints[0].effect",
-        lenient="apiVersion kind",
-    ),
-    "topology": Decoder(
-        topology,
-        TOPOLOGY,
+        lenient="apiVersion kind"),
+    "topology": Decoder(topology, TOPOLOGY,
         free="metadata.name resources.name costs.name attributes.name",
         required="apiVersion metadata.name zones zones[0].name zones[0].type zones[0].resources[0].name"
         " zones[0].resources[0].capacity zones[0].resources[0].allocatable zones[0].resources[0].available"
-        " zones[0].costs[0].name zones[0].costs[0].value attributes[0].name attributes[0].value",
-    ),
-    "Numatopology": Decoder(
-        numatopologies.report,
+        " zones[0].costs[0].name zones[0].costs[0].value attributes[0].name attributes[0].value"),
+    "Numatopology": Decoder(numatopologies.report,
         numatopology(
             resReserved={"cpu": "1"},
             podAllocations=[{"containerAllocations": [{"allocations": {"cpu": "1"}}]}],
         ),
         free="apiVersion kind metadata.name cpu.capacity",
         required="metadata.name spec spec.numares.cpu spec.cpuDetail",
-        lenient="apiVersion kind spec.numares.cpu.capacity",
-    ),
-    "kubelet configuration": Decoder(
-        kubelet_config.kubelet_configuration,
-        KUBELET,
+        lenient="apiVersion kind spec.numares.cpu.capacity"),
+    "kubelet configuration": Decoder(kubelet_config.kubelet_configuration, KUBELET,
         free="apiVersion kind metadata.name",
         required="metadata.name reservedMemory[0].numaNode reservedMemory[0].limits",
-        lenient="apiVersion kind",
-    ),
-    "machine": Decoder(
-        machines.machine,
-        MACHINE,
+        lenient="apiVersion kind"),
+    "machine": Decoder(machines.machine, MACHINE,
         free="x/gpu.id x/gpu.zones",
         required="zones zones[0].id zones[0].socket zones[0].memory devices[x/gpu][0].id",
-        closed=". zones[0] devices[x/gpu][0]",
-    ),
-    "machine report": Decoder(
-        lambda document: kubelet_reports.read_machine(json.dumps(document), "n"),
+        closed=". zones[0] devices[x/gpu][0]"),
+    "machine report": Decoder(lambda document: kubelet_reports.read_machine(json.dumps(document), "n"),
         {"version": 1, "kubelet": {"version": "v1.34.4", "cpuManagerPolicy": "static"}, "machine": COUNTED},
         free="kubelet.version x/gpu.zones",
         required="version kubelet kubelet.version machine machine.zones machine.zones[0].id"
         " machine.zones[0].socket machine.zones[0].memory machine.devices[x/gpu][0].zones"
         " machine.devices[x/gpu][0].total machine.devices[x/gpu][0].healthy",
-        closed="machine machine.zones[0] machine.devices[x/gpu][0]",
-    ),
-    "placements": Decoder(
-        lambda document: kubelet_reports.read_placements(json.dumps(document)),
+        closed="machine machine.zones[0] machine.devices[x/gpu][0]"),
+    "placements": Decoder(lambda document: kubelet_reports.read_placements(json.dumps(document)),
         {"version": 1, "pods": {"u": {"held": [ENTRY], "cpus": "1"}}},
         free="held.zones",
         required="version pods pods.u.held pods.u.held[0].zones pods.u.held[0].amount",
-        closed="pods.u",
-    ),
-    "record": Decoder(
-        lambda document: placement_records.read(json.dumps(document)),
+        closed="pods.u"),
+    "record": Decoder(lambda document: placement_records.read(json.dumps(document)),
         [ENTRY],
         free="zones",
-        required="[0].zones [0].amount",
-    ),
-    "namespace": Decoder(
-        lambda document: namespaces.facts(document)[1],
+        required="[0].zones [0].amount"),
+    "namespace": Decoder(lambda document: namespaces.facts(document)[1],
         {"metadata": {"name": "n", "labels": {"numalign.io/warn": "restricted"}}},
         free="metadata.name",
-        required="metadata.name",
-    ),
-    "device class": Decoder(
-        lambda document: device_classes.served(document)[1],
+        required="metadata.name"),
+    "device class": Decoder(lambda document: device_classes.served(document)[1],
         {"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": "a.io/b"}},
         free="metadata.name spec.extendedResourceName",
-        required="metadata.name",
-    ),
-    "scheduling": Decoder(
-        lambda document: scheduling.scheduling(document).mistakes,
+        required="metadata.name"),
+    "scheduling": Decoder(lambda document: scheduling.scheduling(document).mistakes,
         {
             "spec": {
                 "nodeName": "n",
@@ -209,10 +181,8 @@ DECODERS = {
         free="spec.nodeName nodeSelector.a os.name tolerations.key tolerations.operator"
         " tolerations.value tolerations.effect matchExpressions.key matchExpressions.operator"
         " matchExpressions.values matchFields.key matchFields.operator matchFields.values",
-        required="spec",
-    ),
-    "shapes": Decoder(
-        declared_shapes,
+        required="spec"),
+    "shapes": Decoder(declared_shapes,
         [
             {
                 "labels": {"pool": "gpu", "rack": {"values": ["a"], "always": False}},
@@ -231,10 +201,8 @@ DECODERS = {
         " shapes[0].zones[0].resources[0].name shapes[0].zones[0].resources[0].capacity"
         " shapes[0].zones[0].resources[0].allocatable",
         lenient="shapes[0].zones[0].resources[0].available",
-        closed="shapes[0] shapes[0].labels.rack",
-    ),
-    "policy": Decoder(
-        policy_file,
+        closed="shapes[0] shapes[0].labels.rack"),
+    "policy": Decoder(policy_file,
         {
             "defaults": [
                 {
@@ -259,10 +227,8 @@ DECODERS = {
         " defaults[0].namespaceSelector.matchExpressions[0].operator"
         " workloads[0].kind workloads[0].templates",
         closed=". defaults[0] defaults[0].namespaceSelector defaults[0].namespaceSelector.matchExpressions[0]"
-        " exemptions workloads[0]",
-    ),
-    "workload": Decoder(
-        workload,
+        " exemptions workloads[0]"),
+    "workload": Decoder(workload,
         {
             "apiVersion": "batch.volcano.sh/v1alpha1",
             "kind": "Job",
@@ -272,9 +238,8 @@ DECODERS = {
         free="apiVersion kind metadata.name containers.name initContainers.name initContainers.restartPolicy",
         required="apiVersion kind spec.tasks[0].template.spec spec.tasks[0].template.spec.containers"
         " spec.tasks[0].template.spec.containers[0].name"
-        " spec.tasks[0].template.spec.initContainers[0].name",
-    ),
-}
+        " spec.tasks[0].template.spec.initContainers[0].name"),
+}  # fmt: skip
 
 
 def mistakes(decoder: Decoder, document: object) -> Sequence[Mistake]:

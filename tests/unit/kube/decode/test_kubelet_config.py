@@ -156,17 +156,15 @@ def test_policy_none_ignores_its_options() -> None:
     assert read == KubeletConfiguration("n", Policy.NONE)
 
 
-@pytest.mark.parametrize(
-    ("minor", "entries", "on"),
-    table(
-        [
-            ("on with all that are alpha", 36, {"AllAlpha": True}, True),
-            ("alpha, and so not on with all that are beta", 36, {"AllBeta": True}, False),
-            ("beta from 1.37 on", 37, {"AllBeta": True}, True),
-            ("beta for an unknown version", None, {"AllBeta": True}, True),
-        ]
-    ),
-)
+GATES = [
+    ("on with all that are alpha", 36, {"AllAlpha": True}, True),
+    ("alpha, and so not on with all that are beta", 36, {"AllBeta": True}, False),
+    ("beta from 1.37 on", 37, {"AllBeta": True}, True),
+    ("beta for an unknown version", None, {"AllBeta": True}, True),
+]
+
+
+@pytest.mark.parametrize(("minor", "entries", "on"), table(GATES))
 def test_a_gate_is(minor: int | None, entries: dict[str, bool], on: bool) -> None:  # noqa: FBT001  a column of the table
     gates = kubelet_configuration(raw(featureGates=entries)).gates
     assert (FeatureGate.POD_LEVEL_MANAGERS in gates.on(minor)) is on

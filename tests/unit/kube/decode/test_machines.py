@@ -14,45 +14,34 @@ from tests.worlds.objects import machine_zone as zone
 
 
 def test_all_fields_are_read() -> None:
+    gpus = [
+        {"id": "a", "zones": [2]},
+        {"id": "b", "zones": [2, 0], "healthy": False},
+        {"id": "c", "healthy": True},
+    ]
     written = raw(
         zone(2, distances=[21, 10], hugepages={"2Mi": 512, "1Gi": 2}),
         zone(0, socket=1, uncoreCaches=[[0, 2], [1, 3]], distances=[10, 21], reservedMemory=None),
         reservedSystemCPUs="0,8-9",
-        devices={
-            "nvidia.com/gpu": [
-                {"id": "a", "zones": [2]},
-                {"id": "b", "zones": [2, 0], "healthy": False},
-                {"id": "c", "healthy": True},
-            ],
-            "example.com/none": [],
-        },
+        devices={"nvidia.com/gpu": gpus, "example.com/none": []},
     )
 
+    pages = Resources({"hugepages-1Gi": 2 * GIB, "hugepages-2Mi": GIB})
+    cores = [(2, 2, 0, [8, 10]), (2, 2, 0, [9, 11]), (0, 1, 1, [0, 2]), (0, 1, 2, [1, 3])]
+    places: dict[str, list[tuple[tuple[int, ...], int, int]]] = {
+        "example.com/none": [((0,), 0, 0), ((2,), 0, 0)],
+        "nvidia.com/gpu": [((0,), 0, 0), ((2,), 1, 1), ((), 1, 1), ((0, 2), 1, 0)],
+    }
     assert machine(written) == DescribedMachine(
         banks=(
             ZoneMemory(ZoneId(0), 8 * GIB, None, Resources(), (10, 21)),
-            ZoneMemory(
-                ZoneId(2), 8 * GIB, GIB, Resources({"hugepages-1Gi": 2 * GIB, "hugepages-2Mi": GIB}), (21, 10)
-            ),
+            ZoneMemory(ZoneId(2), 8 * GIB, GIB, pages, (21, 10)),
         ),
-        cores=(
-            Core(ZoneId(2), 2, 0, bits([8, 10])),
-            Core(ZoneId(2), 2, 0, bits([9, 11])),
-            Core(ZoneId(0), 1, 1, bits([0, 2])),
-            Core(ZoneId(0), 1, 2, bits([1, 3])),
-        ),
+        cores=tuple(Core(ZoneId(at), socket, cache, bits(cpus)) for at, socket, cache, cpus in cores),
         reserved=bits([0, 8, 9]),
-        devices=(
-            ("example.com/none", (DevicePlace(zone_ids(0), 0, 0), DevicePlace(zone_ids(2), 0, 0))),
-            (
-                "nvidia.com/gpu",
-                (
-                    DevicePlace(zone_ids(0), 0, 0),
-                    DevicePlace(zone_ids(2), 1, 1),
-                    DevicePlace((), 1, 1),
-                    DevicePlace(zone_ids(0, 2), 1, 0),
-                ),
-            ),
+        devices=tuple(
+            (name, tuple(DevicePlace(zone_ids(*at), total, healthy) for at, total, healthy in listed))
+            for name, listed in places.items()
         ),
     )
 

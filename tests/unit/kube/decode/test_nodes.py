@@ -94,16 +94,15 @@ def test_devices_of_a_node_without_topology(allocatable: object, capacity: objec
     assert facts(written).bare() == UnknownNode("n", bag(most))
 
 
-@pytest.mark.parametrize(
-    ("version", "minor"),
-    [
-        ("v1.34.4", 34),
-        ("v1.34.4-eks-1-34-7", 34),
-        ("v1.36", 36),
-        ("v1.36.0-alpha.1.20+0123456789abcd", 36),
-        (None, None),
-    ],
-)
+VERSIONS = [
+    ("v1.34.4-eks-1-34-7", 34),
+    ("v1.36", 36),
+    ("v1.36.0-alpha.1.20+0123456789abcd", 36),
+    (None, None),
+]
+
+
+@pytest.mark.parametrize(("version", "minor"), VERSIONS)
 def test_the_version_of_the_kubelet_is_read(version: str | None, minor: int | None) -> None:
     written = {"metadata": {"name": "n"}, "status": {"nodeInfo": {"kubeletVersion": version}}}
     assert facts(written).minor == minor
@@ -130,15 +129,14 @@ def test_the_threads_label_is_read(label: str | None, threads: int | None) -> No
     assert facts({"metadata": {"name": "n", "labels": {THREADS_LABEL: label}}}).threads == threads
 
 
-@pytest.mark.parametrize(
-    ("listed", "cpu_manager", "memory_manager"),
-    [
-        (zone(cpu=1000, memory=1), CpuManager.STATIC, MemoryManager.STATIC),
-        (zone(cpu=0), CpuManager.NONE, MemoryManager.NONE),
-        (zone(**{"x/gpu": 1}), CpuManager.NONE, MemoryManager.NONE),
-    ],
-    ids=["all listed", "no cpu to give out", "devices alone"],
-)
+MANAGERS = [
+    ("all listed", zone(cpu=1000, memory=1), CpuManager.STATIC, MemoryManager.STATIC),
+    ("no cpu to give out", zone(cpu=0), CpuManager.NONE, MemoryManager.NONE),
+    ("devices alone", zone(**{"x/gpu": 1}), CpuManager.NONE, MemoryManager.NONE),
+]
+
+
+@pytest.mark.parametrize(("listed", "cpu_manager", "memory_manager"), table(MANAGERS))
 def test_managers_follow_from_the_zones(
     listed: Zone, cpu_manager: CpuManager, memory_manager: MemoryManager
 ) -> None:
@@ -148,19 +146,9 @@ def test_managers_follow_from_the_zones(
 
 def test_a_configuration_overrides_the_topology() -> None:
     read = Topology("n", (zone(cpu=1, memory=1),), Policy.NONE, Scope.CONTAINER)
-    configured = KubeletConfiguration(
-        "n", Policy.SINGLE_NUMA_NODE, Scope.POD, CpuManager.NONE, MemoryManager.NONE, 12
-    )
-
-    assert join(read, configured=configured) == Node(
-        "n",
-        read.zones,
-        Policy.SINGLE_NUMA_NODE,
-        Scope.POD,
-        CpuManager.NONE,
-        MemoryManager.NONE,
-        max_zones=12,
-        known=Known.CONFIGURED,
+    policies = Policy.SINGLE_NUMA_NODE, Scope.POD, CpuManager.NONE, MemoryManager.NONE
+    assert join(read, configured=KubeletConfiguration("n", *policies, 12)) == Node(
+        "n", read.zones, *policies, max_zones=12, known=Known.CONFIGURED
     )
 
 

@@ -1,6 +1,7 @@
 """NodeResourceTopology, as exporters write it and as they should not."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from numalign.kube.decode.nrt import Topology, topology
 from numalign.kube.decode.parts import Part
 from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
-from numalign.model.node import CpuManager, MemoryManager, Zone
+from numalign.model.node import CpuManager, MemoryManager
 from numalign.model.options import CpuOption
 from numalign.model.resources import Resources, ZoneId
+from tests.worlds import notation
 from tests.worlds.notation import table
 from tests.worlds.objects import mistakes
 
@@ -52,39 +54,18 @@ def cost(name: object, value: object) -> Json:
 
 
 def test_zones_have_ids_amounts_and_costs() -> None:
+    costs = [cost("node-3", 10), cost("node-0", 31), cost("node-9", 40)]
     written = raw(
-        zone(
-            "node-3",
-            resource("nvidia.com/gpu", 2, 2, "1"),
-            costs=[cost("node-3", 10), cost("node-0", 31), cost("node-9", 40)],
-        ),
+        zone("node-3", resource("nvidia.com/gpu", 2, 2, "1"), costs=costs),
         zone("node-0", resource("cpu", "40", "38", "28"), resource("memory", "4Gi", "3Gi", "2Gi")),
         attributes=attributes(topologyManagerPolicy="restricted", topologyManagerScope="pod"),
     )
 
-    assert topology(written) == Topology(
-        "n",
-        (
-            Zone(
-                ZoneId(0),
-                "node-0",
-                Resources({"cpu": 40_000, "memory": 4 * 2**30}),
-                Resources({"cpu": 38_000, "memory": 3 * 2**30}),
-                Resources({"cpu": 28_000, "memory": 2 * 2**30}),
-            ),
-            Zone(
-                ZoneId(3),
-                "node-3",
-                Resources({"nvidia.com/gpu": 2}),
-                Resources({"nvidia.com/gpu": 2}),
-                Resources({"nvidia.com/gpu": 1}),
-                costs=((ZoneId(0), 31), (ZoneId(3), 10)),
-            ),
-        ),
-        Policy.RESTRICTED,
-        Scope.POD,
-        8,
+    zones = (
+        notation.zone("cpu=40/38/28 mem=4Gi/3Gi/2Gi", at=0),
+        replace(notation.zone("gpu=2/2/1", at=3), costs=((ZoneId(0), 31), (ZoneId(3), 10))),
     )
+    assert topology(written) == Topology("n", zones, Policy.RESTRICTED, Scope.POD, 8)
 
 
 def levels(*words: str) -> Json:
@@ -134,12 +115,7 @@ def test_amounts_and_distances_may_be_texts_or_numbers(written: type) -> None:
     distances = [cost("node-0", 10), cost("node-1", 21 if written is int else "21")]
     listed = [resource("cpu", *map(written, (4, 3, 2))), resource("x.io/a", *map(written, (2, 2, 3)))]
     [read] = topology(raw(zone("node-0", *listed, costs=distances))).zones
-    assert (read.capacity, read.allocatable, read.free) == (
-        Resources({"cpu": 4000, "x.io/a": 2}),
-        Resources({"cpu": 3000, "x.io/a": 2}),
-        Resources({"cpu": 2000, "x.io/a": 2}),
-    )
-    assert read.costs == ((0, 10),)
+    assert read == replace(notation.zone("cpu=4/3/2 x.io/a=2", at=0), costs=((ZoneId(0), 10),))
 
 
 def test_free_is_at_most_allocatable() -> None:
@@ -223,15 +199,8 @@ MISTAKES = {
     "too few zones at most": (raw(zone(), attributes=attributes(topologyManagerMaxNUMANodes="1")),
         ["attributes[0].value: must be at least 2, not 1"]),
     "an attribute of two minds": (
-        raw(
-            zone(),
-            attributes=[
-                *attributes(topologyManagerScope="pod"),
-                *attributes(topologyManagerScope="container"),
-            ],
-        ),
-        ['attributes[1].value: "container" contradicts attributes[0].value: "pod"'],
-    ),
+        raw(zone(), attributes=[attributes(topologyManagerScope=each)[0] for each in ("pod", "container")]),
+        ['attributes[1].value: "container" contradicts attributes[0].value: "pod"']),
     # too much: the only mistake
     "too many zones": (raw(*all_to_all(65)),
         ["zones: 65 zones of type Node are more than the 64 that are allowed"]),
