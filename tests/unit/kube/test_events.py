@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -28,6 +28,7 @@ from numalign.kube.events import (
     written,
 )
 from tests.worlds.log import RecordedLog
+from tests.worlds.tasks import in_background
 from tools.clusters.fake_api import FakeApi
 from tools.clusters.waiting import until
 
@@ -74,15 +75,8 @@ class Recording:
     def count(self, outcome: EventOutcome) -> float | None:
         return self.registry.get_sample_value("numalign_pod_events_total", {"outcome": outcome})
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.recorder.run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return in_background(self.recorder.run())
 
 
 @asynccontextmanager

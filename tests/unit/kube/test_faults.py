@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pytest
@@ -22,6 +21,7 @@ from tests.worlds.leases import LEASE, LEASES
 from tests.worlds.log import RecordedLog
 from tests.worlds.objects import namespace, node, pod
 from tests.worlds.sinks import RecordedSink
+from tests.worlds.tasks import in_background
 from tools.clusters.fake_api import FakeApi
 from tools.clusters.waiting import until
 
@@ -229,14 +229,11 @@ async def test_a_fault_is_logged_and_ends(
     async with api.client() as client:
         task = start(client, log, Clock(), seconds(fault))
         await cause(api, fault, path)
-        running = asyncio.create_task(task.run())
-        await until(log.lines)
-        assert not task.done()
-        await mend(api)
-        await until(task.done)
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+        async with in_background(task.run()):
+            await until(log.lines)
+            assert not task.done()
+            await mend(api)
+            await until(task.done)
 
     first = log.lines()[0]
     assert f"{first['level']} {first['event']}" == line

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
@@ -33,6 +33,7 @@ from tests.worlds.notation import table
 from tests.worlds.objects import Json, listed, namespace, node, numatopology, reported
 from tests.worlds.objects import nrt as topology
 from tests.worlds.sinks import RecordedPods
+from tests.worlds.tasks import in_background
 from tools.clusters.fake_api import FakeApi
 from tools.clusters.waiting import until
 
@@ -175,13 +176,8 @@ class Seen:
 @asynccontextmanager
 async def following(feed: Feed, taker: Seen | None = None) -> AsyncIterator[Seen]:
     seen = taker or Seen()
-    task = asyncio.create_task(feed.follow(seen.take))
-    try:
+    async with in_background(feed.follow(seen.take)):
         yield seen
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 CLUSTER = [node("a"), node("b"), nrt("a"), namespace("team", **{"numalign.io/warn": "restricted"})]

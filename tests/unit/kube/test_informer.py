@@ -6,7 +6,7 @@ import math
 import random
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -31,6 +31,7 @@ from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
 from tests.worlds.objects import Json, node, nrt, pod
 from tests.worlds.sinks import RecordedSink
+from tests.worlds.tasks import in_background
 from tools.clusters.fake_api import FakeApi, line, verb
 
 NODES = kinds.NODES.path
@@ -106,15 +107,8 @@ async def following(
     """Follow nodes, unless other collections are named; ends with it."""
     async with server.client() as api:
         made = Watcher(server, sink or RecordedSink(), chance=chance)
-        task = asyncio.create_task(made.made(api, collections or (kinds.NODES,), silence=silence).run())
-        try:
+        async with in_background(made.made(api, collections or (kinds.NODES,), silence=silence).run()):
             yield made
-        finally:
-            ended = task.done()
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            assert not ended
 
 
 @pytest.fixture
@@ -371,10 +365,8 @@ async def test_a_long_list_lets_other_tasks_run(server: FakeApi, monkeypatch: py
     for number in range(200):
         server.put(node(f"n{number}"))
     turns = Turns()
-    async with following(server) as watcher:
-        watching = asyncio.create_task(turns.watch(watcher))
+    async with following(server) as watcher, in_background(turns.watch(watcher)):
         await watcher.watching()
-        watching.cancel()
     assert len(watcher.sink.objects) > 200
     assert turns.largest < 10
 
@@ -389,10 +381,9 @@ async def test_many_events_let_other_tasks_run(server: FakeApi, monkeypatch: pyt
     turns = Turns()
     async with following(server) as watcher:
         await watcher.watching()
-        watching = asyncio.create_task(turns.watch(watcher))
-        server.say("Node", b"".join(_added(f"n{number}") for number in range(200)))
-        await watcher.until(lambda: len(watcher.sink.objects) > 200)
-        watching.cancel()
+        async with in_background(turns.watch(watcher)):
+            server.say("Node", b"".join(_added(f"n{number}") for number in range(200)))
+            await watcher.until(lambda: len(watcher.sink.objects) > 200)
     assert turns.largest < 10
 
 
@@ -453,9 +444,8 @@ class MuteApi(Api):
 
 async def test_pauses_grow_while_a_list_hangs() -> None:
     api, watcher = MuteApi(), Watcher(FakeApi())
-    task = asyncio.create_task(watcher.made(api, (kinds.NODES,), silence=PATIENCE).run())
-    await watcher.until(lambda: len(watcher.pauses) > 7)
-    task.cancel()
+    async with in_background(watcher.made(api, (kinds.NODES,), silence=PATIENCE).run()):
+        await watcher.until(lambda: len(watcher.pauses) > 7)
     assert watcher.pauses[:7] == [0.5, 1, 2, 4, 8, 16, 30]
     assert watcher.informer_.trouble == "it does not answer"
     assert not watcher.informer_.synced
@@ -685,9 +675,8 @@ class PagedApi(Api):
 
 async def test_neither_pages_nor_unread_fields_are_retained() -> None:
     watcher = Watcher(FakeApi())
-    task = asyncio.create_task(watcher.made(api := PagedApi(), (kinds.NODES,), silence=1).run())
-    await watcher.until(lambda: watcher.informer_.synced)
-    task.cancel()
+    async with in_background(watcher.made(api := PagedApi(), (kinds.NODES,), silence=1).run()):
+        await watcher.until(lambda: watcher.informer_.synced)
     assert (watcher.sink.names, [page() for page in api.left]) == ("n0 n1 n2", [None] * 3)
     assert max(len(orjson.dumps(item)) for item in watcher.sink.objects.values()) < 200
 

@@ -7,11 +7,8 @@ import pytest
 from numalign.kube.decode import pods
 from numalign.model.errors import BadPod
 from numalign.model.pod import Container, Pod, Role
-from numalign.model.resources import Resources
-from tests.worlds.notation import table
+from tests.worlds.notation import bag, table
 from tests.worlds.objects import mistakes
-
-GIB = 2**30
 
 
 def container(name: str = "main", **fields: object) -> dict[str, Any]:
@@ -28,10 +25,9 @@ def with_resources(**bags: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_pod_is_read_in_the_order_of_the_kubelet() -> None:
+    limits = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": 1}
     written = raw(
-        container(
-            resources={"requests": {"cpu": 4}, "limits": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": 1}}
-        ),
+        container(resources={"requests": {"cpu": 4}, "limits": limits}),
         container("helper"),
         initContainers=[
             container("setup", resources={"requests": {"cpu": "500m"}}),
@@ -48,20 +44,15 @@ def test_a_pod_is_read_in_the_order_of_the_kubelet() -> None:
         namespace="team",
         annotations={"numalign.io/policy": "restricted"},
         containers=(
-            Container("setup", Role.INIT, requests=Resources({"cpu": 500})),
+            Container("setup", Role.INIT, bag("cpu=500m")),
             Container("proxy", Role.SIDECAR),
             Container("late", Role.INIT),
-            Container(
-                "main",
-                Role.APP,
-                requests=Resources({"cpu": 4000}),
-                limits=Resources({"cpu": 4000, "memory": GIB, "nvidia.com/gpu": 1}),
-            ),
+            Container("main", Role.APP, bag("cpu=4"), bag("cpu=4 mem=1Gi gpu=1")),
             Container("helper"),
         ),
         pod_requests=None,
-        pod_limits=Resources({"cpu": 8000}),
-        overhead=Resources({"memory": 120 * 2**20}),
+        pod_limits=bag("cpu=8"),
+        overhead=bag("mem=120Mi"),
     )
 
 

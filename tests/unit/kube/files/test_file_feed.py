@@ -4,8 +4,7 @@ import asyncio
 import gzip
 import json
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
 from tests.worlds.objects import listed, nrt
 from tests.worlds.sinks import RecordedSink
+from tests.worlds.tasks import in_background
 from tools.clusters.waiting import until
 
 SOON = 0.01
@@ -75,17 +75,6 @@ def follower(tmp_path: Path, sink: RecordedSink) -> Follower:
     return Follower(tmp_path / "cluster.json", sink=sink)
 
 
-@asynccontextmanager
-async def running(follower: Follower) -> AsyncIterator[None]:
-    task = asyncio.create_task(follower.feed.follow(follower.take))
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
 UNREADABLE: list[tuple[str, Callable[[Follower], object]]] = [
     ("is not there", lambda _: None),
     ("is half of a gzip file", lambda follower: follower.write(gzip.compress(b"{}" * 999)[:-9])),
@@ -99,7 +88,7 @@ async def test_the_first_file_is_waited_for_if_it(
     follower: Follower, write: Callable[[Follower], object]
 ) -> None:
     write(follower)
-    async with running(follower):
+    async with in_background(follower.feed.follow(follower.take)):
         await until(follower.failures)
 
         assert follower.seen == []
@@ -127,7 +116,7 @@ BROKEN = [
 @pytest.mark.parametrize("content", BROKEN)
 async def test_a_broken_file_changes_nothing(follower: Follower, content: bytes | None) -> None:
     follower.write(cluster("a"))
-    async with running(follower):
+    async with in_background(follower.feed.follow(follower.take)):
         await until(follower.nodes)
         follower.seconds = 5
         follower.path.unlink() if content is None else follower.write(content)
@@ -148,18 +137,15 @@ async def test_a_change_during_a_read_is_followed(follower: Follower) -> None:
             follower.write(cluster("a", "b"))
         await follower.take(snapshot_)
 
-    task = asyncio.create_task(follower.feed.follow(take))
-    await until(lambda: follower.nodes() == ["a", "b"])
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    async with in_background(follower.feed.follow(take)):
+        await until(lambda: follower.nodes() == ["a", "b"])
 
 
 @pytest.mark.parametrize("every", [SOON, 0], ids=["the file stays", "once was enough"])
 async def test_a_file_is_not_read_again_if(tmp_path: Path, every: float) -> None:
     follower = Follower(tmp_path / "cluster.json", every)
     follower.write(cluster("a"))
-    async with running(follower):
+    async with in_background(follower.feed.follow(follower.take)):
         await until(follower.nodes)
         if not every:
             follower.write(cluster("b"))
