@@ -1,7 +1,7 @@
 """Events about pods are written in the background, once each."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -34,22 +34,14 @@ from tools.clusters.waiting import until
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, UTC)
 EVENTS = "/api/v1/namespaces/team/events"
-BOUNCED = Event(
-    namespace="team",
-    pod="web",
-    uid="1",
-    type=Type.WARNING,
-    reason="PlacementRefused",
-    message="node a refused what was reserved",
-)
+BOUNCED = Event("team", "web", "1", Type.WARNING, "PlacementRefused", "node a refused what was reserved")
 
 
 @dataclass
 class Recording:
-    """A recorder and what it does; its time moves by what it sleeps, and `meanwhile` something happens."""
+    """A recorder and what it does; its time moves by what it sleeps."""
 
     api: ObjectWriter
-    meanwhile: Callable[[], object] = lambda: None
     seconds: float = 0
     slept: list[float] = field(default_factory=list)
     log: RecordedLog = field(default_factory=RecordedLog)
@@ -69,7 +61,6 @@ class Recording:
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.seconds += seconds
-        self.meanwhile()
         await asyncio.sleep(0)
 
     def count(self, outcome: EventOutcome) -> float | None:

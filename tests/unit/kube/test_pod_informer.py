@@ -29,6 +29,7 @@ from tests.worlds.sinks import RecordedPods
 Json = dict[str, Any]
 
 BORN = "2026-01-02T03:04:05Z"
+PLACED = {"nodeName": "n", "schedulerName": "default-scheduler"}
 RECORD = '[{"zones":["node-0"],"amount":{"cpu":"2"}}]'
 
 
@@ -37,11 +38,7 @@ def pod(name: object = "p", *, uid: object = "1", metadata: Json | None = None, 
     resources = {"limits": {"cpu": "2", "memory": "1Gi"}}
     raw: Json = {
         "metadata": {"name": name, "namespace": "team", "uid": uid, "creationTimestamp": BORN},
-        "spec": {
-            "nodeName": "n",
-            "schedulerName": "default-scheduler",
-            "containers": [{"name": "c0", "resources": resources}],
-        },
+        "spec": {**PLACED, "containers": [{"name": "c0", "resources": resources}]},
         "status": {"phase": "Pending"},
     }
     raw["metadata"] |= metadata or {}
@@ -392,17 +389,10 @@ SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u
 
 def test_owner_priority_and_gates_of_a_pod(informed: Informed) -> None:
     owners = [{**SET, "uid": "u0"}, {**SET, "controller": True}, {**SET, "uid": "u2", "controller": True}]
-    waiting = informed.one(
-        pod(
-            metadata={"ownerReferences": owners},
-            spec={"nodeName": "", "priority": -5, "schedulingGates": [{"name": "a"}, {"name": "b"}]},
-        )
-    )
-    assert (waiting.gates, waiting.priority, waiting.owner) == (
-        ("a", "b"),
-        -5,
-        Owner("apps", "ReplicaSet", "web-1", "u1"),
-    )
+    spec = {"nodeName": "", "priority": -5, "schedulingGates": [{"name": "a"}, {"name": "b"}]}
+    waiting = informed.one(pod(metadata={"ownerReferences": owners}, spec=spec))
+    assert (waiting.gates, waiting.priority) == (("a", "b"), -5)
+    assert waiting.owner == Owner("apps", "ReplicaSet", "web-1", "u1")
 
 
 def named(*nodes: str) -> Json:

@@ -10,6 +10,7 @@ from numalign.kube.errors import UnknownToken
 from numalign.kube.reviews import KubeUser, Permission
 
 USER = {"username": "ann", "uid": "1", "groups": ["team"], "extra": {"key": ["a", "b"]}}
+REFUSED, NO_USER = "does not accept the token", "belongs to no user"
 ANN = KubeUser("ann", "1", ("team",), {"key": ("a", "b")})
 
 
@@ -43,18 +44,15 @@ async def test_the_audience_of_a_token() -> None:
     ("status", "reason"),
     [
         ({"authenticated": False, "error": "it has\n expired"}, "accept the token: it has expired"),
-        ({"authenticated": False, "user": USER}, "does not accept the token"),
-        ({"authenticated": "true", "user": USER}, "does not accept the token"),
-        ({"user": USER}, "does not accept the token"),
-        ({"authenticated": True}, "does not accept the token"),
-        ({"authenticated": True, "user": {"username": 7}}, "does not accept the token"),
-        (None, "does not accept the token"),
-        ("nonsense", "does not accept the token"),
-        ({"authenticated": True, "user": {"username": "system:anonymous"}}, "belongs to no user"),
-        (
-            {"authenticated": True, "user": {**USER, "groups": ["system:unauthenticated"]}},
-            "belongs to no user",
-        ),
+        ({"authenticated": False, "user": USER}, REFUSED),
+        ({"authenticated": "true", "user": USER}, REFUSED),
+        ({"user": USER}, REFUSED),
+        ({"authenticated": True}, REFUSED),
+        ({"authenticated": True, "user": {"username": 7}}, REFUSED),
+        (None, REFUSED),
+        ("nonsense", REFUSED),
+        ({"authenticated": True, "user": {"username": "system:anonymous"}}, NO_USER),
+        ({"authenticated": True, "user": {**USER, "groups": ["system:unauthenticated"]}}, NO_USER),
     ],
 )
 async def test_tokens_without_a_clear_user(status: object, reason: str) -> None:

@@ -25,22 +25,15 @@ def allocated(name: str, **amounts: str) -> Json:
 
 
 def test_a_refused_resize_leaves_the_allocated_amounts() -> None:
+    side, statuses = container("side", cpu="1", memory="1Gi"), [allocated("side", cpu="1", memory="1Gi")]
     resized = pod(
-        {"containers": [container("main", cpu="3", memory="1Gi"), container("side", cpu="1", memory="1Gi")]},
-        {
-            "containerStatuses": [
-                allocated("side", cpu="1", memory="1Gi"),
-                allocated("main", cpu="2", memory="1Gi"),
-            ]
-        },
+        {"containers": [container("main", cpu="3", memory="1Gi"), side]},
+        {"containerStatuses": [*statuses, allocated("main", cpu="2", memory="1Gi")]},
     )
 
     found: Any = admitted(resized)
 
-    assert found["spec"]["containers"] == [
-        container("main", cpu="2", memory="1Gi"),
-        container("side", cpu="1", memory="1Gi"),
-    ]
+    assert found["spec"]["containers"] == [container("main", cpu="2", memory="1Gi"), side]
     assert found["metadata"] == resized["metadata"]
     assert resized["spec"]["containers"][0] == container("main", cpu="3", memory="1Gi")
 

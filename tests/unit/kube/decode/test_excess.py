@@ -1,5 +1,6 @@
 """How much may be in a pod before it is left as it is, and that it costs nothing to find out."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,51 +36,32 @@ def terms(count: int, **term: object) -> Raw:
     return with_nodes(**{REQUIRED: {"nodeSelectorTerms": [term or {"matchExpressions": [EXISTS]}] * count}})
 
 
-def expressions(count: int) -> Raw:
-    return terms(1, matchExpressions=[EXISTS] * count)
+SEVERAL = {"key": "zone", "operator": "In"}
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
+PREFERENCE = {"weight": 1, "preference": {}}
 
-
-def fields(count: int) -> Raw:
-    return terms(2, matchFields=[EXISTS] * (count // 2 + count % 2))
-
-
-def values(count: int) -> Raw:
-    several = {"key": "zone", "operator": "In", "values": ["z"] * (count - count // 2)}
-    return terms(2, matchExpressions=[several])
-
-
-def preferences(count: int) -> Raw:
-    return with_nodes(**{PREFERRED: [{"weight": 1, "preference": {}}] * count})
-
-
-def owners(count: int) -> Raw:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
-    return {"metadata": {"ownerReferences": [owner] * count}, "spec": {}}
-
-
-def selected(count: int) -> Raw:
-    return {"spec": {"nodeSelector": {str(number): "x" for number in range(count)}}}
-
-
-def tolerations(count: int) -> Raw:
-    return {"spec": {"tolerations": [{"operator": "Exists"}] * count}}
-
-
-MEASURED = [
-    # what there is  how to have so many, the most, what it is called
-    ("owners",       owners,       MOST_OWNERS,       ExceededLimit.OWNERS),
-    ("terms",        terms,        MOST_TERMS,        ExceededLimit.TERMS),
-    ("preferences",  preferences,  MOST_TERMS,        ExceededLimit.TERMS),
-    ("expressions",  expressions,  MOST_REQUIREMENTS, ExceededLimit.REQUIREMENTS),
-    ("fields",       fields,       MOST_REQUIREMENTS, ExceededLimit.REQUIREMENTS),
-    ("values",       values,       MOST_VALUES,       ExceededLimit.VALUES),
-    ("selected",     selected,     MOST_SELECTED,     ExceededLimit.SELECTOR),
-    ("tolerations",  tolerations,  MOST_TOLERATIONS,  ExceededLimit.TOLERATIONS),
+MEASURED: list[tuple[str, Callable[[int], Raw], int, ExceededLimit]] = [
+    # what there is, how to have so many, the most, what it is called
+    ("owners", lambda count: {"metadata": {"ownerReferences": [OWNER] * count}, "spec": {}},
+        MOST_OWNERS, ExceededLimit.OWNERS),
+    ("terms", terms, MOST_TERMS, ExceededLimit.TERMS),
+    ("preferences", lambda count: with_nodes(**{PREFERRED: [PREFERENCE] * count}),
+        MOST_TERMS, ExceededLimit.TERMS),
+    ("expressions", lambda count: terms(1, matchExpressions=[EXISTS] * count),
+        MOST_REQUIREMENTS, ExceededLimit.REQUIREMENTS),
+    ("fields", lambda count: terms(2, matchFields=[EXISTS] * (count - count // 2)),
+        MOST_REQUIREMENTS, ExceededLimit.REQUIREMENTS),
+    ("values", lambda count: terms(2, matchExpressions=[{**SEVERAL, "values": ["z"] * (count - count // 2)}]),
+        MOST_VALUES, ExceededLimit.VALUES),
+    ("selected", lambda count: {"spec": {"nodeSelector": dict.fromkeys(map(str, range(count)), "x")}},
+        MOST_SELECTED, ExceededLimit.SELECTOR),
+    ("tolerations", lambda count: {"spec": {"tolerations": [{"operator": "Exists"}] * count}},
+        MOST_TOLERATIONS, ExceededLimit.TOLERATIONS),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("made", "most", "name"), table(MEASURED))
-def test_limits_of_a_pod(made: Any, most: int, name: ExceededLimit) -> None:  # noqa: ANN401
+def test_limits_of_a_pod(made: Callable[[int], Raw], most: int, name: ExceededLimit) -> None:
     assert excess(made(most)) is None
     assert excess(made(most + 1)) is name
     assert crowded(made(most + 1)) is (name is ExceededLimit.OWNERS)
@@ -100,10 +82,7 @@ def made_parts(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 @pytest.mark.parametrize(("made", "most", "name"), table(MEASURED))
 def test_an_excessive_pod_is_not_read(
-    made: Any,  # noqa: ANN401
-    most: int,
-    name: ExceededLimit,
-    made_parts: list[object],
+    made: Callable[[int], Raw], most: int, name: ExceededLimit, made_parts: list[object]
 ) -> None:
     pod = made(100 * most)
     found = scheduling(pod)
