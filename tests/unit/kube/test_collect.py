@@ -73,27 +73,20 @@ async def test_a_long_list_comes_in_pages(
 async def test_unread_fields_are_not_collected(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     container = {"name": "main", "image": "example", "env": [{"name": "PASSWORD", "value": "secret"}],
         "resources": {"limits": {"cpu": "1"}, "claims": [{"name": "gpu"}]}}  # fmt: skip
-    annotations = {
-        "numalign.io/policy": "restricted",
-        "kubectl.kubernetes.io/last-applied-configuration": "secret",
-    }
+    ours = {"numalign.io/policy": "restricted"}
+    annotations = {**ours, "kubectl.kubernetes.io/last-applied-configuration": "secret"}
     metadata = {"name": "p", "namespace": "n"}
     spec = {"containers": [container], "volumes": [{"name": "secret", "hostPath": {"path": "/secret"}}]}
     written = {**metadata, "annotations": annotations, "managedFields": [{}]}
     made_pod = api.put({"apiVersion": "v1", "kind": "Pod", "metadata": written, "spec": spec})
-    made_node = api.put(
-        {
-            **node("c"),
-            "metadata": {"name": "c", "labels": {"x": "y"}, "annotations": {"b": "c"}},
-            "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "providerID": "secret"},
-            "status": {
-                "allocatable": {"cpu": "4"},
-                "conditions": [{"type": "Ready", "status": "True", "message": "secret"}],
-                "images": [{"names": ["secret"]}],
-                "nodeInfo": {"kubeletVersion": "v1.34.4", "machineID": "secret", "systemUUID": "secret"},
-            },
-        }
-    )
+    described = {"name": "c", "labels": {"x": "y"}, "annotations": {"b": "c"}}
+    taints = {"taints": [{"key": "gpu", "effect": "NoSchedule"}], "providerID": "secret"}
+    status = {
+        "allocatable": {"cpu": "4"}, "images": [{"names": ["secret"]}],
+        "conditions": [{"type": "Ready", "status": "True", "message": "secret"}],
+        "nodeInfo": {"kubeletVersion": "v1.34.4", "machineID": "secret", "systemUUID": "secret"},
+    }  # fmt: skip
+    made_node = api.put({**node("c"), "metadata": described, "spec": taints, "status": status})
 
     cluster = await collect.collect(Connection(kubeconfig()), with_pods=True)
 
@@ -102,11 +95,10 @@ async def test_unread_fields_are_not_collected(api: FakeApi, kubeconfig: Kubecon
         "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
         "status": {"allocatable": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}],
             "nodeInfo": {"kubeletVersion": "v1.34.4"}}}  # fmt: skip
+    stamps = {key: made_pod["metadata"][key] for key in ("uid", "creationTimestamp")}
     assert cluster["items"][-1] == {"apiVersion": "v1", "kind": "Pod",
-        "metadata": {**metadata, "uid": made_pod["metadata"]["uid"],
-            "creationTimestamp": made_pod["metadata"]["creationTimestamp"],
-            "annotations": {"numalign.io/policy": "restricted"}}, "spec": {
-            "containers": [{"name": "main", "resources": {"limits": {"cpu": "1"}}}],
+        "metadata": {**metadata, **stamps, "annotations": ours},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "1"}}}],
             "volumes": [{"hostPath": {}}]}}  # fmt: skip
 
 
