@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from numalign.kube import access, client
+from numalign.kube import access
 from numalign.kube.access import Access
-from numalign.kube.connection import Connection
 from numalign.kube.errors import Unconfigured
-from tools.clusters.fake_api import FakeApi
 
 INSIDE = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
 
@@ -51,10 +49,3 @@ def test_a_kubeconfig_comes_before_the_account(tmp_path: Path, monkeypatch: pyte
     (tmp_path / ".kube").mkdir()
     (tmp_path / ".kube" / "config").write_text("{}")
     assert not access.in_a_pod(INSIDE)
-
-
-async def test_access_of_a_kubeconfig(tmp_path: Path) -> None:
-    api = FakeApi(url="https://api.example:6443", token="let-me-in")  # noqa: S106  of no server
-    path = api.kubeconfig(tmp_path / "kubeconfig")
-    access_ = await client.access(Connection(str(path)))
-    assert (access_.host, access_.token, access_.verify) == ("https://api.example:6443", "let-me-in", True)

@@ -144,7 +144,6 @@ FINGERPRINTS: dict[str, tuple[Json, Fingerprint | None]] = {
     "twice": (
         {"attributes": [*attributes(**{FINGERPRINT: ONE}), *attributes(**{FINGERPRINT: NONE}),
                 *attributes(**{FINGERPRINT: ONE})]}, None),
-    "an unknown method": ({"attributes": attributes(**{FINGERPRINT: ONE, METHOD: "some"})}, None),
     "annotations that are none": ({"metadata": {"name": "n", "annotations": [1]}}, None),
     "an annotation that is none": (
         {"metadata": {"name": "n", "annotations": {"topology.node.k8s.io/fingerprint": [1]}}}, None),

@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.decode.pod_request import PodRequest
-from numalign.model.intent import IntentAnnotations, Policy
-from tests.worlds.notation import asks
 
 Json = dict[str, Any]
 
@@ -20,15 +17,6 @@ def pod(annotations: Mapping[str, object] | None = None, *, cpu: object = "2", *
         "metadata": {"name": "p", "annotations": dict(annotations or {})},
         "spec": {"containers": [{"name": "c0", "resources": resources}], **spec},
     }
-
-
-POLICY = {"numalign.io/policy": "restricted"}
-
-
-def test_a_request_has_the_demand_and_the_annotations() -> None:
-    assert PodReader().request(pod(POLICY)) == PodRequest(
-        asks("cpu=2 mem=1Gi"), IntentAnnotations(Policy.RESTRICTED)
-    )
 
 
 def test_equal_requests_share_one_value() -> None:

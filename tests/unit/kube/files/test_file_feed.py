@@ -107,8 +107,6 @@ async def test_the_first_file_is_waited_for_if_it(
 BROKEN = [
     None,
     b"",
-    b"kind: Node\nx: !!bool foo\n",
-    b'{"kind": "List", "items": null}',
     b'{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403}',
 ]
 
