@@ -27,7 +27,7 @@ def test_a_class_without_a_name_serves_its_implicit_one(spec: dict[str, object])
 
 def test_a_name_without_end_is_a_mistake() -> None:
     names, [mistake] = served(device_class(extendedResourceName="x" * 1_000_000))
-    assert (names, mistake.where) == ({IMPLICIT}, "spec.extendedResourceName")
+    assert (names, mistake.where) == (frozenset({IMPLICIT}), "spec.extendedResourceName")
     assert mistake.message == "is not a resource name: at most 317 characters are allowed, not 1000000"
 
 
