@@ -172,6 +172,7 @@ async def test_a_token_replaces_a_certificate(tmp_path: Path) -> None:
     path.write_bytes(orjson.dumps(content))
     of_file = await kube_client.access(Connection(str(path)))
     by_token = await kube_client.access(Connection(str(path), token="mine"))  # noqa: S106 - of no server
+    assert (of_file.host, of_file.verify) == ("https://far.example", True)
     assert (of_file.certificate, of_file.key, of_file.token) == (str(pair.cert), str(pair.key), None)
     assert (by_token.certificate, by_token.key, by_token.token) == (None, None, "mine")
 
