@@ -8,8 +8,9 @@ import aiohttp
 import pytest
 
 from numalign.kube.reviews import ACCESS_REVIEWS, TOKEN_REVIEWS
-from tests.unit.controller.test_program import LARGE, LEASES, PODS, SMALL, Running, Site
+from tests.unit.controller.test_program import CONFIGMAPS, LARGE, LEASES, PODS, REJECTED, SMALL, Site
 from tests.worlds import webhook
+from tests.worlds.served import Served
 from tools.clusters.fake_api import FakeApi
 
 ANN = "token-of-ann"
@@ -24,17 +25,15 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
             api.put(each)
         pod = webhook.raw("cpu=2 mem=1Gi", policy="single-numa-node")
         metadata = {**pod["metadata"], "namespace": "team", "name": "web"}
-        status = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": "2026-01-01T00:00:00Z"}
+        status = {**REJECTED, "startTime": "2026-01-01T00:00:00Z"}
         api.put({**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": "small"}, "status": status})
         yield Site(tmp_path, api)
 
 
-async def look(controller: Running, path: str, token: str = ANN) -> tuple[int, str]:
+async def look(controller: Served, path: str, token: str = ANN) -> tuple[int, str]:
     """Status and content of a page of the map."""
-    [listening] = controller.log.of("server.listening")
-    url = f"http://127.0.0.1:{listening['port']}{path}"
     headers = {"Authorization": f"Bearer {token}"}
-    async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
+    async with aiohttp.ClientSession(headers=headers) as user, user.get(controller.url(path)) as answer:
         return answer.status, await answer.text()
 
 
@@ -43,13 +42,13 @@ async def test_every_replica_serves_the_map(site: Site) -> None:
         for controller in (one, other):
             status, text = await look(controller, "/")
             assert (status, "large" in text, "ann" in text) == (HTTPStatus.OK, True, True)
-        assert sum(len(each.log.of("lease.acquired")) for each in (one, other)) == 1
+        assert sum(len(each.told.of("lease.acquired")) for each in (one, other)) == 1
 
 
 async def test_token_of_the_api_server_signs_in(site: Site) -> None:
     async with site.running(*MAP) as controller:
         statuses = [(await look(controller, "/api/fleet", token))[0] for token in (ANN, "made-up")]
-        _, metrics = await controller.get("/metrics")
+        _, metrics = await controller.text("/metrics")
 
     assert statuses == [HTTPStatus.OK, HTTPStatus.UNAUTHORIZED]
     assert 'numalign_map_sign_ins_total{result="accepted"} 1.0' in metrics
@@ -63,16 +62,8 @@ async def test_map_alone_watches_pods_and_writes_nothing_of_them(site: Site) -> 
         await controller.until(site.remembered)
 
     assert site.api.asked("LIST", PODS)
-    shapes = "/api/v1/namespaces/numalign-system/configmaps"
-    written = {path for path in site.writes() if not path.startswith((LEASES, shapes))}
+    written = {path for path in site.writes() if not path.startswith((LEASES, CONFIGMAPS))}
     assert written == {TOKEN_REVIEWS, ACCESS_REVIEWS}
-
-
-async def test_without_the_map_no_port_is_open(site: Site) -> None:
-    async with site.running() as controller:
-        [listening] = controller.log.of("server.listening")
-
-    assert "port" not in listening
 
 
 async def test_missing_certificate_stops_the_controller(site: Site) -> None:

@@ -7,6 +7,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -17,7 +18,8 @@ from tests.worlds.notation import node
 from tools.clusters.fake_api import FakeApi
 
 ROOT = Path(__file__).parents[3]
-SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy="single-numa-node")
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases/numalign-controller"
+CLUSTER = world.snapshot({"small": node(*["cpu=8 mem=8Gi gpu=1"] * 2, policy="single-numa-node")})
 
 
 async def started(*argv: object) -> Process:
@@ -28,27 +30,24 @@ async def started(*argv: object) -> Process:
 
 async def test_sigterm_ends_it_and_releases_the_lease(tmp_path: Path) -> None:
     async with FakeApi() as api:
-        for each in world.snapshot({"small": SMALL})["items"]:
+        for each in CLUSTER["items"]:
             api.put(each)
         kubeconfig = api.kubeconfig(tmp_path / "kubeconfig", namespace="numalign-system")
         local = ("--bind", "127.0.0.1", "--metrics-port", 0, "--drain-seconds", 0)
         process = await started("--kubeconfig", kubeconfig, *local)
         assert process.stderr
-        events = []
-        while "node.labelled" not in events:
-            events.append(json.loads(await process.stderr.readline())["event"])
+        while json.loads(await process.stderr.readline())["event"] != "node.labelled":
+            pass
         process.send_signal(signal.SIGTERM)
         await process.communicate()
-        lease = api.get("/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases/numalign-controller")
+        lease: Any = api.get(LEASE)
 
-    assert process.returncode == 0
-    assert lease
-    assert lease["spec"]["holderIdentity"] == ""
+    assert (process.returncode, lease["spec"]["holderIdentity"]) == (0, "")
 
 
 async def test_dry_run_prints_changes_and_ends(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
-    path.write_bytes(orjson.dumps(world.snapshot({"small": SMALL})))
+    path.write_bytes(orjson.dumps(CLUSTER))
     process = await started("--dry-run", "--snapshot", path)
     output, logged = await process.communicate()
 
@@ -57,14 +56,13 @@ async def test_dry_run_prints_changes_and_ends(tmp_path: Path) -> None:
 
 
 def test_impossible_dry_run_prints_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [PROGRAM, "--dry-run", "--kubeconfig", str(tmp_path / "none")])
+    monkeypatch.setattr(sys, "argv", [PROGRAM, "--dry-run", "--kubeconfig", "/nowhere"])
 
     assert main() == 2
     output, error = capsys.readouterr()
-    assert output == ""
-    assert error.startswith("numalign-controller: ")
+    assert (output, error.partition(": ")[0]) == ("", "numalign-controller")
 
 
 def test_start_fails_with_every_mistake_in_the_settings(
@@ -76,5 +74,5 @@ def test_start_fails_with_every_mistake_in_the_settings(
 
     assert ended.value.code == 2
     listed = capsys.readouterr().err
-    assert [flag in listed for flag in ("--metrics-port", "--label-node", "--port")] == [True] * 3
+    assert all(flag in listed for flag in ("--metrics-port", "--label-node", "--port"))
     assert listed.endswith("numalign-controller --help lists every setting\n")

@@ -3,16 +3,14 @@
 import asyncio
 import time
 from base64 import b64decode
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-import orjson
 import pytest
 from cryptography import x509
 from prometheus_client import CollectorRegistry
@@ -28,7 +26,7 @@ from numalign.kube.errors import Unconfigured
 from numalign.kube.files.policy import BadPolicy
 from numalign.kube.lease import LeaderElector
 from numalign.model.constraints import Operator, Requirement, Term
-from numalign.model.intent import NODE_LABEL, PINNED_AT, PLACEMENT, PLACEMENT_GATE
+from numalign.model.intent import CLASS_LABEL, NODE_LABEL, PINNED_AT, PLACEMENT, PLACEMENT_GATE
 from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
@@ -36,6 +34,7 @@ from numalign.shapes import Identity, ShapeHistory
 from tests.worlds import faster, webhook
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import node, table
+from tests.worlds.served import Launcher, Served
 from tools.clusters.fake_api import FakeApi
 
 SINGLE = "single-numa-node"
@@ -54,82 +53,38 @@ SECRETS = "/api/v1/namespaces/numalign-system/secrets"
 SECRET = f"{SECRETS}/own"
 CALLERS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-numalign"
 
+REPORTS = "/apis/wgpolicyk8s.io/v1alpha2"
+REPORT = f"{REPORTS}/namespaces/team/policyreports/numalign"
+
+SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
+REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError"}
 OWN = ("--tls-secret", "own", "--tls-names", "127.0.0.1")
 NO_LABELS = ("--label-nodes=false",)
 
 
 @dataclass
-class Running:
-    """A controller that runs, and its log."""
-
-    log: RecordedLog
-    task: asyncio.Task[int]
-
-    async def until(self, condition: Callable[[], Awaitable[object]]) -> None:
-        """Wait for a condition; fail after half a minute."""
-        for _ in range(1_500):
-            if self.task.done():
-                pytest.fail(f"it ended with {self.task.result()}: {self.log.stream.getvalue()}")
-            if await condition():
-                return
-            await asyncio.sleep(0.02)
-        pytest.fail(f"it never happened: {self.log.stream.getvalue()}")
-
-    async def until_logged(self, event: str) -> None:
-        async def logged() -> bool:
-            return bool(self.log.of(event))
-
-        await self.until(logged)
-
-    async def ready(self) -> bool:
-        return (await self.get("/readyz"))[0] == HTTPStatus.OK
-
-    async def get(self, path: str) -> tuple[int, str]:
-        """Status and content of a page."""
-        [listening] = self.log.of("server.listening")
-        url = f"http://127.0.0.1:{listening['metrics_port']}{path}"
-        async with aiohttp.ClientSession() as session, session.get(url) as answer:
-            return answer.status, await answer.text()
-
-
-@dataclass
-class Site:
+class Site(Launcher):
     """An API server, and the controllers beside it."""
 
-    folder: Path
-    api: FakeApi
-    log: RecordedLog = field(default_factory=RecordedLog)
-
     def settings(self, *argv: str) -> ControllerSettings:
-        kubeconfig = self.api.kubeconfig(self.folder / "kubeconfig", namespace="numalign-system")
-        local = ["--bind", "127.0.0.1", "--metrics-port", "0", "--drain-seconds", "0"]
-        words = ["--kubeconfig", str(kubeconfig), *local, *argv]
+        words = [*self.kubeconfig(), "--bind=127.0.0.1", "--metrics-port=0", "--drain-seconds=0", *argv]
         return load(ControllerSettings, argv=words, environ={}).settings
 
     @asynccontextmanager
-    async def running(self, *argv: str, ready: bool = True, **changes: Any) -> AsyncIterator[Running]:  # noqa: ANN401
+    async def running(self, *argv: str, ready: bool = True, **changes: Any) -> AsyncIterator[Served]:  # noqa: ANN401
         """A controller with these flags, once it is `ready`; ended in order, with exit code 0."""
-        stop, log = Stop(), RecordedLog()
+        log = RecordedLog()
         fast: dict[str, Any] = {"sleep": faster.sleep, "clock": faster.clock, **changes}
         program = ControllerProgram(self.settings(*argv), log.log, CollectorRegistry(), **fast)
-        task = asyncio.create_task(program.serve(stop))
-        made = Running(log, task)
-        try:
-            await made.until_logged("server.listening")
+        async with Served.running(program, log) as controller:
             if ready:
-                await made.until(made.ready)
-            yield made
-            stop.ask()
-            assert await task == 0
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+                await controller.until(controller.ready)
+            yield controller
 
     def label(self, name: str) -> str | None:
         """The class in the label of a node."""
-        stored = self.api.get(f"{NODES}/{name}")
-        assert stored
-        label: str | None = stored["metadata"].get("labels", {}).get("numalign.io/class")
+        stored: Any = self.api.get(f"{NODES}/{name}")
+        label: str | None = stored["metadata"].get("labels", {}).get(CLASS_LABEL)
         return label
 
     async def labelled(self) -> bool:
@@ -172,6 +127,14 @@ class Site:
     async def lifted(self) -> bool:
         return not self.pod()["spec"].get("schedulingGates")
 
+    def events(self, reason: str) -> list[tuple[str, str]]:
+        """The kind and name of the objects of events with a reason."""
+        events = (each for each in self.api.all("/api/v1/events") if each["reason"] == reason)
+        return sorted((each["involvedObject"]["kind"], each["involvedObject"]["name"]) for each in events)
+
+    def deletions(self) -> int:
+        return sum(call.method == "DELETE" for call in self.api.requests)
+
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
@@ -191,8 +154,7 @@ async def test_controller_labels_nodes_and_releases_its_lease(site: Site) -> Non
     async with site.running() as controller:
         await controller.until(site.labelled)
 
-    lease = site.api.get(f"{LEASES}/{LEASE}")
-    assert lease
+    lease: Any = site.api.get(f"{LEASES}/{LEASE}")
     assert lease["spec"]["holderIdentity"] == ""
     assert all(NODE_LABEL not in node["metadata"]["labels"] for node in site.api.all(NODES))
     # And nothing is watched without a need.
@@ -204,9 +166,8 @@ async def test_certificate_is_created_and_trusted(site: Site) -> None:
     async with site.running(*OWN) as controller:
         await controller.until(site.labelled)
 
-    secret, configuration = site.api.get(SECRET), site.api.get(CALLERS)
-    assert secret
-    assert configuration
+    stored: Any = [site.api.get(SECRET), site.api.get(CALLERS)]
+    secret, configuration = stored
     made = x509.load_pem_x509_certificate(b64decode(secret["data"]["tls.crt"]))
     names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert "numalign-webhook.numalign-system.svc" in names.get_values_for_type(x509.DNSName)
@@ -229,30 +190,21 @@ async def test_shapes_are_written(site: Site, flags: tuple[str, ...]) -> None:
     assert any(path.startswith(NODES) for path in site.writes()) is not bool(flags)
 
 
-OUTAGES: list[tuple[str, Node]] = [
+OUTAGES = [
     ("its device plugin is gone", node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy=SINGLE)),
     ("one device is broken", node("cpu=8 mem=8Gi gpu=3", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)),
     ("its topology is gone", node(policy=SINGLE)),
 ]
+MEMORY = [("remembered", True, ()), ("forbidden", False, ()), ("forgotten", True, ("--remember-shapes=0",))]
 
 
-@pytest.mark.parametrize(
-    ("readable", "flags"),
-    table(
-        [
-            ("remembered", True, ()),
-            ("forbidden", False, ()),
-            ("pools forgotten", True, ("--remember-shapes=0",)),
-        ]
-    ),
-)
+@pytest.mark.parametrize(("readable", "flags"), table(MEMORY))
 @pytest.mark.parametrize("degraded", table(OUTAGES))
 async def test_start_during_an_outage_changes_no_label(
     site: Site, degraded: Node, flags: tuple[str, ...], *, readable: bool
 ) -> None:
-    healthy = {"small": SMALL, "large": LARGE}
-    site.remember(*healthy.values())
-    expected = {name: node_class(made) for name, made in healthy.items()}
+    site.remember(SMALL, LARGE)
+    expected = {"small": node_class(SMALL), "large": node_class(LARGE)}
     for name, made in {"small": SMALL, "large": degraded}.items():
         site.add(name, replace(made, label=expected[name]))
     site.add("new", replace(SMALL, label=None))
@@ -266,7 +218,7 @@ async def test_start_during_an_outage_changes_no_label(
         await controller.until(labelled)
         await asyncio.sleep(0.3)
 
-    assert {name: site.label(name) for name in healthy} == expected
+    assert {name: site.label(name) for name in expected} == expected
 
 
 async def test_rebuilt_node_is_labelled_anew(site: Site) -> None:
@@ -284,7 +236,7 @@ async def test_rebuilt_node_is_labelled_anew(site: Site) -> None:
 async def test_nodes_are_watched_after_the_shapes_are_read(site: Site) -> None:
     site.api.failures[SHAPES] = HTTPStatus.INTERNAL_SERVER_ERROR
     async with site.running(ready=False) as controller:
-        await controller.until_logged("shapes.failed")
+        await controller.logged("shapes.failed")
         await asyncio.sleep(0.3)
         assert not await controller.ready()
         assert NODES not in site.paths()
@@ -294,7 +246,7 @@ async def test_nodes_are_watched_after_the_shapes_are_read(site: Site) -> None:
 
 async def test_only_the_leader_of_two_writes(site: Site) -> None:
     async with site.running(*OWN) as one, site.running(*OWN) as other:
-        logs = [each.log for each in (one, other)]
+        logs = [each.told for each in (one, other)]
         for event in ("lease.acquired", "certificates.step"):
             assert sum(len(each.of(event)) for each in logs) == 1
         [follower] = [each for each in logs if not each.of("lease.acquired")]
@@ -303,9 +255,9 @@ async def test_only_the_leader_of_two_writes(site: Site) -> None:
 
 async def test_only_health_and_metrics_are_served(site: Site) -> None:
     async with site.running() as controller:
-        pages = {path: (await controller.get(path))[0] for path in ("/healthz", "/metrics", "/mutate", "/")}
-        _, metrics = await controller.get("/metrics")
-        [listening] = controller.log.of("server.listening")
+        pages = {path: (await controller.text(path))[0] for path in ("/healthz", "/metrics", "/mutate", "/")}
+        _, metrics = await controller.text("/metrics")
+        [listening] = controller.told.of("server.listening")
 
     assert pages == {"/healthz": 200, "/metrics": 200, "/mutate": 404, "/": 404}
     assert 'numalign_cache_entries{cache="machine_reports"} 0.0' in metrics
@@ -321,9 +273,7 @@ async def test_component_adds_tasks_and_a_readiness_check(site: Site) -> None:
 
     def component(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:
         assert controller.namespace(api) == "numalign-system"
-        return Background(
-            {"component": run}, {"component": lambda: None if election.leading else "the lease"}
-        )
+        return Background({"run": run}, {"lease": lambda: None if election.leading else "the lease"})
 
     async with site.running(components=(component,)):
         await asyncio.wait_for(ran.wait(), 5)
@@ -341,21 +291,36 @@ async def test_all_pods_are_watched_only_with_gates(
     assert [call.query.get("fieldSelector") for call in site.api.asked("LIST", PODS)] == [selector]
 
 
+async def test_reports_and_events_on_owners_are_written(site: Site) -> None:
+    site.api.oddities[REPORTS] = b'{"resources": [{"name": "policyreports"}]}'
+    site.enable(warn="restricted")
+    metadata = {"name": "lax", "namespace": "team", "ownerReferences": [SET]}
+    made = webhook.raw("cpu=2 mem=1Gi")
+    bound = {**made["spec"], "nodeName": "small"}
+    site.api.put({**made, "metadata": metadata, "spec": bound, "status": {"phase": "Running"}})
+
+    async def written() -> bool:
+        return bool(site.api.get(REPORT) and site.events("NUMABelowWarn"))
+
+    async with site.running("--policy-reports", "--owner-events") as controller:
+        await controller.until(written)
+    assert site.events("NUMABelowWarn") == [("ReplicaSet", "web")]
+
+
 # Gates.
 
 
 def add_gated(site: Site, gpus: int) -> None:
+    """A pod behind the gate, and one like it that a node without topology rejected."""
     site.enable(gate="enabled")
-    requests = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": str(gpus)}
-    containers = [{"name": "main", "resources": {"requests": requests, "limits": requests}}]
-    metadata = {"namespace": "team", "annotations": {"numalign.io/policy": SINGLE}}
-    status = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": stamp(int(time.time()))}
-    rejected = {"spec": {"containers": containers, "nodeName": "bare"}, "status": status}
-    gated = {"spec": {"containers": containers, "schedulingGates": [{"name": PLACEMENT_GATE}]}}
     site.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
-    pods: dict[str, dict[str, Any]] = {"first": rejected, "web": gated}
-    for name, made in pods.items():
-        site.api.put({"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": name}, **made})
+    made = webhook.raw(f"cpu=4 mem=1Gi gpu={gpus}", policy=SINGLE)
+    metadata = {**made["metadata"], "namespace": "team"}
+    gated = {**made["spec"], "schedulingGates": [{"name": PLACEMENT_GATE}]}
+    rejected = {**made["spec"], "nodeName": "bare"}
+    site.api.put({**made, "metadata": {**metadata, "name": "web"}, "spec": gated})
+    status = {**REJECTED, "startTime": stamp(int(time.time()))}
+    site.api.put({**made, "metadata": {**metadata, "name": "first"}, "spec": rejected, "status": status})
 
 
 async def test_gated_pod_avoids_rejecting_nodes(site: Site) -> None:
@@ -370,19 +335,14 @@ async def test_gated_pod_avoids_rejecting_nodes(site: Site) -> None:
 async def test_gated_pod_is_pinned_with_an_event(site: Site) -> None:
     add_gated(site, gpus=1)
 
-    async def events() -> list[Any]:
-        stored = site.api.all("/api/v1/namespaces/team/events")
-        return [event for event in stored if event["involvedObject"]["name"] == "web"]
-
-    async def named() -> bool:
-        labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in site.api.all(NODES)}
-        return {name: own.get(NODE_LABEL) for name, own in labels.items()} == {name: name for name in labels}
+    async def written() -> bool:
+        named = [each["metadata"].get("labels", {}).get(NODE_LABEL) for each in site.api.all(NODES)]
+        return bool(await site.lifted() and site.events("NUMAPinned") and all(named))
 
     # On a busy machine no zone may be chosen before a patience is over that passes twenty times as fast.
     async with site.running("--gates", "--gate-patience-seconds", "0") as controller:
-        for condition in (site.lifted, events, named):
-            await controller.until(condition)
-        _, metrics = await controller.get("/metrics")
+        await controller.until(written)
+        _, metrics = await controller.text("/metrics")
 
     assert "numalign_gates_lifted_total" in metrics
     assert 'numalign_topology_nodes{source="exporter"} 2.0' in metrics
@@ -390,7 +350,10 @@ async def test_gated_pod_is_pinned_with_an_event(site: Site) -> None:
     assert pin
     assert pin.node in ("small", "large")
     assert {PINNED_AT, PLACEMENT} <= site.pod()["metadata"]["annotations"].keys()
-    assert [event["reason"] for event in await events()] == ["NUMAPinned"]
+    assert site.events("NUMAPinned") == [("Pod", "web")]
+    assert {each["metadata"]["name"] for each in site.api.all(NODES)} == {
+        each["metadata"]["labels"][NODE_LABEL] for each in site.api.all(NODES)
+    }
 
 
 # Errors.
@@ -402,30 +365,29 @@ async def test_bad_policy_stops_the_controller(site: Site, tmp_path: Path) -> No
     settings = site.settings("--gates", "--policy", str(policy))
 
     with pytest.raises(BadPolicy, match=r"defaults\[0\].gate"):
-        await ControllerProgram(settings, site.log.log, CollectorRegistry()).serve(Stop())
+        await ControllerProgram(settings, site.told.log, CollectorRegistry()).serve(Stop())
 
 
 async def test_missing_kubeconfig_stops_the_controller(site: Site, tmp_path: Path) -> None:
     settings = site.settings().model_copy(update={"kubeconfig": str(tmp_path / "none")})
 
     with pytest.raises(Unconfigured, match="there is no kubeconfig"):
-        await ControllerProgram(settings, site.log.log, CollectorRegistry()).serve(Stop())
+        await ControllerProgram(settings, site.told.log, CollectorRegistry()).serve(Stop())
 
 
 async def test_controller_waits_for_an_unreachable_cluster(site: Site) -> None:
     await site.api.stop()
     async with site.running(*OWN, ready=False) as controller:
-        await controller.until_logged("certificates.failing")
-        await controller.until_logged("lease.failed")
+        await controller.logged("certificates.failing")
+        await controller.logged("lease.failed")
         code, page = await controller.get("/readyz")
         await site.api.start()
         await controller.until(controller.ready)
         await controller.until(site.labelled)
 
-    waiting = orjson.loads(page)["waiting_for"]
     assert code == HTTPStatus.SERVICE_UNAVAILABLE
-    assert "cannot be reached" in waiting["certificates"]
-    assert waiting["snapshot"]
+    assert "cannot be reached" in page["waiting_for"]["certificates"]
+    assert page["waiting_for"]["snapshot"]
 
 
 UNKNOWN, DENIED = HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN
@@ -437,12 +399,11 @@ FAILED, FAILING, UNPUBLISHED = (
     dict.fromkeys((UNKNOWN, DENIED), event)
     for event in ("lease.failed", "certificates.failing", "certificates.unpublished")
 )
-NO_FLAGS: tuple[str, ...] = ()
-KUBELETS = ("--kubelet-configs=true",)
-
+NO_FLAGS, KUBELETS = (), ("--kubelet-configs=true",)
+Flags = tuple[str, ...]
 Where = str | tuple[str, str]
-
-CLOSED: list[tuple[str, tuple[str, ...], Where, dict[HTTPStatus, str], bool]] = [
+Events = dict[HTTPStatus, str]
+CLOSED: list[tuple[str, Flags, Where, Events, bool]] = [
     # what is closed the flags   where                         the event     whether it gets ready
     ("nodes",        NO_FLAGS,    NODES,                        WATCH,        False),
     ("topologies",   NO_FLAGS,    TOPOLOGIES,                   WATCH,        False),
@@ -464,23 +425,16 @@ CLOSED: list[tuple[str, tuple[str, ...], Where, dict[HTTPStatus, str], bool]] = 
 @pytest.mark.parametrize("status", [UNKNOWN, DENIED], ids=["401", "403"])
 @pytest.mark.parametrize(("flags", "where", "events", "ready"), table(CLOSED))
 async def test_missing_permission_is_logged(  # noqa: PLR0913  a table
-    site: Site,
-    flags: tuple[str, ...],
-    where: Where,
-    events: dict[HTTPStatus, str],
-    status: HTTPStatus,
-    *,
-    ready: bool,
+    site: Site, flags: Flags, where: Where, events: Events, status: HTTPStatus, *, ready: bool
 ) -> None:
     site.api.failures[where] = status
     async with site.running(*flags, ready=ready) as controller:
-        await controller.until_logged(events[status])
+        await controller.logged(events[status])
         assert await controller.ready() is ready
 
 
 # Pods that a kubelet rejected.
 
-SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
 HEAL = ("--heal", "--label-nodes=false")
 
 
@@ -492,8 +446,7 @@ def reject(site: Site, **labels: str) -> None:
     """A ReplicaSet of which the small node rejected five pods, one after another, before one came to run."""
     site.enable(**labels)
     now = int(time.time())
-    failure = {"phase": "Failed", "reason": "TopologyAffinityError"}
-    statuses = {f"rejected-{at}": {**failure, "startTime": stamp(now - 9 + at)} for at in range(5)}
+    statuses = {f"rejected-{at}": {**REJECTED, "startTime": stamp(now - 9 + at)} for at in range(5)}
     statuses["web-x"] = {"phase": "Running", "startTime": stamp(now)}
     for name, status in statuses.items():
         made = webhook.raw("cpu=8 mem=1Gi", policy=SINGLE)
@@ -506,59 +459,50 @@ def pods(site: Site) -> list[str]:
     return sorted(pod["metadata"]["name"] for pod in site.api.all(PODS))
 
 
-def events(site: Site, reason: str) -> list[tuple[str, str]]:
-    """The kind and name of the objects of events with a reason."""
-    objects = [each["involvedObject"] for each in site.api.all("/api/v1/events") if each["reason"] == reason]
-    return sorted((each["kind"], each["name"]) for each in objects)
-
-
 async def test_oldest_rejected_pods_are_deleted_once(site: Site) -> None:
     """Also if the controller starts again."""
     reject(site, heal="failed")
 
     async def done() -> bool:
-        return len(pods(site)) == 4 and len(events(site, "NUMARefusedRemoved")) == 2
+        return len(pods(site)) == 4 and len(site.events("NUMARefusedRemoved")) == 2
 
     for _ in range(2):
         async with site.running(*HEAL, ready=False) as controller:
-            await controller.until_logged("pod.refused")
+            await controller.logged("pod.refused")
             await controller.until(done)
             await asyncio.sleep(0.5)
 
     assert pods(site) == ["rejected-2", "rejected-3", "rejected-4", "web-x"]
-    assert len([call for call in site.api.requests if call.method == "DELETE"]) == 2
-    assert events(site, "NUMARefused") == [("Pod", f"rejected-{number}") for number in range(5)]
-    assert events(site, "NUMARefusedRemoved") == [("ReplicaSet", "web")] * 2
+    assert site.deletions() == 2
+    assert site.events("NUMARefused") == [("Pod", f"rejected-{number}") for number in range(5)]
+    assert site.events("NUMARefusedRemoved") == [("ReplicaSet", "web")] * 2
 
 
-@pytest.mark.parametrize(
-    ("flags", "labels", "reported"),
-    table(
-        [
-            ("healing is off", ("--gates", "--label-nodes=false"), {"heal": "failed"}, 5),
-            ("all is off", NO_LABELS, {"heal": "failed"}, 5),
-            ("the namespace has no label", HEAL, {}, 5),
-            ("the label is nonsense", HEAL, {"heal": "yes"}, 5),
-            ("the namespace is exempt", HEAL, {"heal": "failed", "admission": "disabled"}, 0),
-            ("all is off and it is exempt", NO_LABELS, {"heal": "failed", "admission": "disabled"}, 0),
-        ]
-    ),
-)
+FAILED_PODS, EXEMPT = {"heal": "failed"}, {"heal": "failed", "admission": "disabled"}
+STAY: list[tuple[str, tuple[str, ...], dict[str, str], int]] = [
+    ("healing is off", ("--gates", "--label-nodes=false"), FAILED_PODS, 5),
+    ("all is off", NO_LABELS, FAILED_PODS, 5),
+    ("the namespace has no label", HEAL, {}, 5),
+    ("the namespace is exempt", HEAL, EXEMPT, 0),
+    ("all is off and it is exempt", NO_LABELS, EXEMPT, 0),
+]
+
+
+@pytest.mark.parametrize(("flags", "labels", "reported"), table(STAY))
 async def test_rejected_pods_stay_if(
     site: Site, flags: tuple[str, ...], labels: dict[str, str], reported: int
 ) -> None:
     reject(site, **labels)
 
     async def done() -> bool:
-        return len(events(site, "NUMARefused")) == reported
+        return len(site.events("NUMARefused")) == reported
 
     async with site.running(*flags) as controller:
-        await controller.until_logged("lease.acquired")
+        await controller.logged("lease.acquired")
         await controller.until(done)
         await asyncio.sleep(0.3)
 
-    assert (len(pods(site)), len(events(site, "NUMARefused"))) == (6, reported)
-    assert [call for call in site.api.requests if call.method == "DELETE"] == []
+    assert (len(pods(site)), len(site.events("NUMARefused")), site.deletions()) == (6, reported, 0)
 
 
 DELETIONS = [
