@@ -63,11 +63,7 @@ def test_root_is_searched_through_intermediates() -> None:
     )
     stranger = certificate.first(pair().ca_pem)
 
-    assert certificate.root([root], [root]) == root
-    assert certificate.root([leaf, link], [root]) == root
-    assert certificate.root([link], [stranger, root]) == root
-    assert certificate.root([link, root], [root]) == root
-    assert certificate.root([leaf], [root]) is None
-    assert certificate.root([link], [link]) is None
-    assert certificate.root([link, stranger], [stranger]) is None
-    assert certificate.root([link], []) is None
+    found = [([root], [root]), ([leaf, link], [root]), ([link], [stranger, root]), ([link, root], [root])]
+    none = [([leaf], [root]), ([link], [link]), ([link, stranger], [stranger]), ([link], [])]
+    assert [certificate.root(chain, roots) for chain, roots in found] == [root] * 4
+    assert [certificate.root(chain, roots) for chain, roots in none] == [None] * 4

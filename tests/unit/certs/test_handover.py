@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -12,7 +13,6 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from certs import manual_rotation
-from certs.keeper import Certificates
 from certs.reader import SharedCertificate, start_pair
 from numalign.runtime import server
 from numalign.runtime.clock import utc_now
@@ -43,23 +43,16 @@ def replica(site: Site, tmp_path: Path) -> Start:
     @asynccontextmanager
     async def started(name: str) -> AsyncIterator[Replica]:
         made = start_pair(tmp_path / name, names=NAMES, now=utc_now())
-        app = server.application(
-            [web.get("/", peer)], log=site.log.log, registry=CollectorRegistry(), checks={}
-        )
-        settings = ServerSettings(
-            bind="127.0.0.1", port=0, metrics_port=0, tls_cert=made.cert, tls_key=made.key
-        )
+        parts: dict[str, Any] = {"log": site.log.log, "registry": CollectorRegistry(), "checks": {}}
+        app = server.application([web.get("/", peer)], **parts)
+        ports: dict[str, Any] = {"bind": "127.0.0.1", "port": 0, "metrics_port": 0}
+        settings = ServerSettings(**ports, tls_cert=made.cert, tls_key=made.key)
         async with server.listening(app, settings) as server_:
             assert server_.keeper is not None
             certificate = site.reader(folder=tmp_path / name, now=utc_now, changed=server_.keeper.reload)
             yield Replica(certificate, f"https://127.0.0.1:{server_.port}/")
 
     return started
-
-
-@pytest.fixture
-def controller(site: Site) -> Certificates:
-    return site.keeper(now=utc_now)
 
 
 async def called(session: aiohttp.ClientSession, url: str) -> str:
@@ -97,7 +90,8 @@ class Callers:
             self.calls += 1
 
 
-async def test_no_call_fails_during_a_rotation(site: Site, replica: Start, controller: Certificates) -> None:
+async def test_no_call_fails_during_a_rotation(site: Site, replica: Start) -> None:
+    controller = site.keeper(now=utc_now)
     async with AsyncExitStack() as stack:
         both = [await stack.enter_async_context(replica(name)) for name in ("a", "b")]
         await controller.check()
@@ -124,18 +118,12 @@ async def test_no_call_fails_during_a_rotation(site: Site, replica: Start, contr
     assert site.bundles(VALIDATING) == [state.current.ca_pem]
 
 
-async def test_start_pair_is_trusted_by_no_client(
-    site: Site, replica: Start, controller: Certificates
-) -> None:
-    async with AsyncExitStack() as stack:
-        one, late = [await stack.enter_async_context(replica(name)) for name in ("a", "late")]
-        await controller.check()
-        await one.certificate.check()
-        async with session(site.bundles(VALIDATING)[0]) as new:
-            assert await called(new, one.url)
-            with pytest.raises(aiohttp.ClientConnectorCertificateError):
-                await called(new, late.url)
-            assert late.certificate.waiting_for() is not None
-            await late.certificate.check()
-            assert await called(new, late.url)
-            assert late.certificate.waiting_for() is None
+async def test_start_pair_is_trusted_by_no_client(site: Site, replica: Start) -> None:
+    await site.keeper(now=utc_now).check()
+    async with replica("late") as late, session(site.bundles(VALIDATING)[0]) as new:
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await called(new, late.url)
+        assert late.certificate.waiting_for() is not None
+        await late.certificate.check()
+        assert await called(new, late.url)
+        assert late.certificate.waiting_for() is None

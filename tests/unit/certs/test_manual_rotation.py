@@ -1,6 +1,7 @@
 """A rotation by hand, from its beginning to its end."""
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,13 @@ from tests.worlds.pairs import (
     MUTATING,
     PLACE,
     VALIDATING,
-    Json,
     configuration_path,
     files,
     pair,
     secret,
 )
+
+Json = dict[str, Any]
 
 
 async def begin(site: Site) -> RotationPlan:
@@ -31,9 +33,7 @@ async def begin(site: Site) -> RotationPlan:
 
 async def followed(site: Site, plan: RotationPlan, *, most_sleeps: int = 99) -> list[str]:
     """The reports until the end, or until the last of so many sleeps."""
-    reports: list[str] = []
-    rotator = site.rotator(plan)
-    began = site.clock()
+    reports, rotator, began = list[str](), site.rotator(plan), site.clock()
 
     async def sleep(seconds: float) -> None:
         site.clock.advance(seconds)
@@ -83,11 +83,9 @@ async def test_report_names_what_the_step_waits_for(site: Site) -> None:
 REFUSED: list[tuple[str, Json | None, float, type[BadInput], str]] = [
     ("no Secret", None, 0, NotRotatable, "contains no certificate yet: a running controller creates one"),
     ("a foreign one", secret(files(pair()), ours=False), 0, NotRotatable, "is not managed by numalign"),
-    ("not valid yet", secret(files(pair())), -86400,
-     NotRotatable, r"is not valid before 2026-05-01T11:55:00.*check the clocks"),
-    ("broken", secret({**files(pair()), "tls.key": pair().key_pem}), 0,
-     BadSecret, "does not match the certificate"),
-]  # fmt: skip
+    ("not valid yet", secret(files(pair())), -86400, NotRotatable, "is not valid before .*check the clocks"),
+    ("broken", secret({**files(pair()), "tls.key": b"x"}), 0, BadSecret, "contains no PEM private key"),
+]
 
 
 @pytest.mark.parametrize(("stored", "ahead", "error", "text"), table(REFUSED))

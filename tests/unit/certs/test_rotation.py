@@ -29,16 +29,6 @@ RETIRED = (OLD.ca_pem,)
 GONE = (EXPIRED.ca_pem,)
 
 
-def due(
-    state: PairState | None,
-    *,
-    plan: RotationPlan = PLAN,
-    now: datetime = NOON,
-    published: float | None = None,
-) -> Transition | None:
-    return rotation.due(state, plan=plan, now=now, published=published)
-
-
 DUE: list[tuple[str, PairState, RotationPlan, float | None, Step | None]] = [
     ("young", PairState(YOUNG), PLAN, 999, None),
     ("two thirds over", PairState(OLD), PLAN, None, Step.STAGED),
@@ -70,14 +60,14 @@ DUE: list[tuple[str, PairState, RotationPlan, float | None, Step | None]] = [
 def test_step_that_is_due(
     state: PairState, plan: RotationPlan, published: float | None, step: Step | None
 ) -> None:
-    move = due(state, plan=plan, published=published)
+    move = rotation.due(state, plan=plan, now=NOON, published=published)
 
     assert (move.step if move else None) == step
 
 
 def after(state: PairState | None, *, plan: RotationPlan = PLAN, now: datetime = NOON) -> PairState:
-    move = due(state, plan=plan, now=now, published=60)
-    assert move is not None
+    move = rotation.due(state, plan=plan, now=now, published=60)
+    assert move
     return move.state
 
 
@@ -104,8 +94,9 @@ def test_staging_changes_only_the_next_pair(before: Pair | None) -> None:
 
 def test_replicas_of_two_names_agree_on_a_pair_for_both() -> None:
     state, steps = PairState(pair()), 0
-    while moves := [move for plan in (PLAN, OTHER) if (move := due(state, plan=plan, published=60))]:
-        state, steps = moves[0].state, steps + 1
+    while any(rotation.due(state, plan=plan, now=NOON, published=60) for plan in (PLAN, OTHER)):
+        plan = PLAN if rotation.due(state, plan=PLAN, now=NOON, published=60) else OTHER
+        state, steps = after(state, plan=plan), steps + 1
         assert steps < 10
 
     assert set(names_of(state.current)) == {*PLAN.names, *OTHER.names}
@@ -123,11 +114,8 @@ def test_promotion_and_the_end_of_a_rotation() -> None:
     assert promoted == PairState(NEXT, None, (OLD.ca_pem,))
     assert after(promoted) == PairState(NEXT)
     assert after(PairState(OLD, NEXT, GONE)) == promoted
+    assert after(PairState(EXPIRED, NEXT)) == PairState(NEXT, None, GONE)
     assert after(PairState(YOUNG, NEXT, RETIRED)) == PairState(YOUNG, NEXT)
-
-
-def test_good_next_pair_replaces_an_expired_one() -> None:
-    assert after(PairState(EXPIRED, NEXT)) == PairState(NEXT, None, (EXPIRED.ca_pem,))
 
 
 @pytest.mark.parametrize(
@@ -140,26 +128,26 @@ def test_new_pair_replaces_an_expired_one_otherwise(coming: Pair | None) -> None
     assert (state.next, state.retired) == (None, (EXPIRED.ca_pem,))
 
 
-def test_lost_pair_is_restored_and_rotated() -> None:
-    move = rotation.restore(PairState(YOUNG), plan=PLAN, now=NOON)
+LOST: list[tuple[str, Pair | None, Step]] = [
+    ("young", YOUNG, Step.RESTORED),
+    ("nothing", None, Step.CREATED),
+    ("expired", EXPIRED, Step.CREATED),
+    ("from the future", FUTURE, Step.CREATED),
+]
 
-    assert (move.step, move.state.current) == (Step.RESTORED, YOUNG)
-    assert move.state.next is not None
 
+@pytest.mark.parametrize(("remembered", "step"), table(LOST))
+def test_lost_pair_is_restored_and_rotated_or_created_anew(remembered: Pair | None, step: Step) -> None:
+    move = rotation.restore(PairState(remembered) if remembered else None, plan=PLAN, now=NOON)
 
-@pytest.mark.parametrize(
-    "remembered", [None, PairState(EXPIRED), PairState(FUTURE)], ids=["nothing", "expired", "future"]
-)
-def test_lost_pair_that_is_useless_is_created_anew(remembered: PairState | None) -> None:
-    move = rotation.restore(remembered, plan=PLAN, now=NOON)
-
-    assert move.step == Step.CREATED
-    assert remembered is None or move.state.current != remembered.current
+    restored = step is Step.RESTORED
+    assert (move.step, move.state.current == remembered) == (step, restored)
+    assert bool(move.state.next) is restored
 
 
 def test_impossible_plan_is_an_error() -> None:
     with pytest.raises(BadOrder) as caught:
-        due(None, plan=RotationPlan(("_",), days=0))
+        after(None, plan=RotationPlan(("_",), days=0))
 
     assert len(caught.value.mistakes) == 2
 
@@ -187,7 +175,7 @@ class Caller:
     def look(self) -> Transition | None:
         """A replica does what is due."""
         published = None if self.since is None else self.seconds - self.since
-        move = due(self.state, plan=self.plan, now=self.now, published=published)
+        move = rotation.due(self.state, plan=self.plan, now=self.now, published=published)
         if move:
             self.before, self.state, self.since = self.state, move.state, None
         return move

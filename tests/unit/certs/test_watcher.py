@@ -62,7 +62,7 @@ async def test_failure_that_returns_is_logged_again(site: Site, watcher: Watcher
 
 
 async def test_checks_come_every_second_until_there_is_a_pair(site: Site, watcher: Watcher) -> None:
-    slept: list[float] = []
+    slept = list[float]()
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)

@@ -1,8 +1,7 @@
 """
 A cluster in memory for tests of healing: an API server, owners that recreate pods, a gate and kubelets.
 
-Every call to the API server can be made to fail, to be lost after it was done, or to be the last one of a
-leader; a new leader then begins on the same cluster.
+A call can fail, be lost after it was done, or be the last of a leader; then another leader may begin.
 """
 
 import asyncio
@@ -58,14 +57,8 @@ class Killed(BaseException):
 
 def owned(made: Raw, owner: str, **reference: Any) -> Raw:  # noqa: ANN401  JSON
     """A pod of a ReplicaSet, or of the owner in `reference`."""
-    fields = {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "name": owner,
-        "uid": f"uid-of-{owner}",
-        "controller": True,
-        **reference,
-    }
+    names = {"name": owner, "uid": f"uid-of-{owner}", "controller": True}
+    fields = {"apiVersion": "apps/v1", "kind": "ReplicaSet", **names, **reference}
     return {**made, "metadata": {**made["metadata"], "ownerReferences": [fields]}}
 
 
@@ -144,6 +137,17 @@ class Cluster:
         """The evicted pods."""
         return [uid for _, uid in self.evicted]
 
+    def interrupt(self, method: str, error: BaseException, *, done: bool) -> None:
+        """The next call of a method raises this, before or after it is `done`."""
+
+        def fail() -> None:
+            raise error
+
+        if done:
+            self.after[method] = fail
+        else:
+            self.fails[method] = [error]
+
     # The API.
 
     async def get(self, path: str, _query: object = (), *, what: str, most: int | None = None) -> object:
@@ -193,8 +197,7 @@ class Cluster:
         return {}
 
     def _called(self, method: str, path: str, what: str) -> Raw:
-        if self.fails.get(method):
-            raise self.fails[method].pop(0)
+        self._fail(method)
         parts = path.split("/")
         stored = self.pods.get((parts[4], parts[6]))
         if stored is None:
@@ -271,14 +274,8 @@ class Leader:
         self.registry.register(self.alignments)
         state.watchers = (self.alignments.update_pod,)
         self.held, self.owners = HeldPlaces(state, answers, clock), Owners()
-        common: dict[str, Any] = {
-            "state": state,
-            "alignments": self.alignments,
-            "owners": self.owners,
-            "publish": self.events.append,
-            "log": log,
-            "clock": clock,
-        }
+        common: dict[str, Any] = {"state": state, "alignments": self.alignments, "owners": self.owners}
+        common |= {"publish": self.events.append, "log": log, "clock": clock}
         self.moves = Moves(**common, held=self.held, registry=self.registry)
         common |= {"api": api, "leading": lambda: self.leads, "sleep": clock.sleep}
         self.marks = MarkWriter(**common, registry=self.registry)
@@ -319,6 +316,9 @@ class Leader:
 
     def reasons(self) -> list[str]:
         return [event.reason for event in self.events]
+
+    def holds_nothing(self) -> bool:
+        return len(self.held) == 0 and self.state.reservations.reserved() == ()
 
     def count(self, name: str, **labels: str) -> float:
         return self.registry.get_sample_value(f"numalign_{name}", labels) or 0.0

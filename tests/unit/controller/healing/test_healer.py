@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -37,13 +36,6 @@ AT_ONCE = Rates(0, 0, 0)
 BUDGET = Throttled("Cannot evict pod as it would violate the pod's disruption budget.")
 
 
-def raises(error: BaseException) -> Callable[[], object]:
-    def fail() -> None:
-        raise error
-
-    return fail
-
-
 @pytest.mark.parametrize("spec", [{}, {"schedulerName": "default-scheduler"}], ids=str)
 async def test_misaligned_pod_moves_to_where_it_is_aligned(spec: dict[str, str]) -> None:
     cluster, leader = await misaligned(web("web-1", spec=spec))
@@ -53,7 +45,7 @@ async def test_misaligned_pod_moves_to_where_it_is_aligned(spec: dict[str, str])
     [pod] = cluster.pods.values()
     assert pod["spec"]["nodeName"] == "b"
     assert (leader.moved("asked"), leader.moved("aligned")) == (1, 1)
-    assert (len(leader.held), leader.state.reservations.reserved()) == (0, ())
+    assert leader.holds_nothing()
 
     [eviction] = cluster.evictions
     assert eviction["apiVersion"] == "policy/v1"
@@ -110,8 +102,7 @@ async def test_pod_stays_if(made: Raw, facts: dict[str, Any], events: list[str],
     cluster, leader = await misaligned(made, **facts)
     await leader.turns(1000)
 
-    assert cluster.evicted == []
-    assert leader.reasons() == events
+    assert (cluster.evicted, leader.reasons()) == ([], events)
     assert len(leader.log.of("healing.ungated")) == len(events)
     texts = [event.message for event in leader.events]
     texts += [line["reason"] for line in leader.log.of("healing.skipped")]
@@ -158,7 +149,7 @@ async def test_budget_is_obeyed_with_growing_pauses() -> None:
     cluster.fails["evict"] = [BUDGET] * 3
     await leader.turns(602)
     assert leader.moved("budget") == 1
-    assert (len(leader.held), leader.state.reservations.reserved()) == (0, ())
+    assert leader.holds_nothing()
 
     await leader.turns(3000)
     assert (len(cluster.evicted), leader.moved("budget")) == (1, 3)
@@ -187,7 +178,8 @@ async def test_pod_changed_since_the_read_is_read_again() -> None:
     cluster, leader = await misaligned("web-1")
     cluster.after["get"] = lambda: cluster.put(cluster.pods[TEAM, "web-1"])
     await leader.turns(601)
-    assert (cluster.evictions, leader.state.reservations.reserved()) == ([], ())
+    assert cluster.evictions == []
+    assert leader.holds_nothing()
 
     await leader.turns(1)
     assert len(cluster.evicted) == 1
@@ -230,10 +222,7 @@ async def test_mark_written_during_the_read_goes_first(error: Exception | None) 
 @pytest.mark.parametrize("done", [True, False])
 async def test_eviction_without_an_answer_is_followed(*, done: bool) -> None:
     cluster, leader = await misaligned("web-1")
-    if done:
-        cluster.after["evict"] = raises(UNREACHABLE)
-    else:
-        cluster.fails["evict"] = [UNREACHABLE]
+    cluster.interrupt("evict", UNREACHABLE, done=done)
     await leader.turns(620)
     assert leader.moved("unknown") == 1
     assert leader.held.is_held(uid("web-1")) is not done
@@ -301,17 +290,14 @@ async def test_new_leader_waits_and_a_lost_lead_releases_places() -> None:
     leader.leads = False
     await leader.turns(1)
 
-    assert (len(leader.held), leader.state.reservations.reserved()) == (0, ())
+    assert leader.holds_nothing()
 
 
 @pytest.mark.parametrize("method", ["get", "evict"])
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 async def test_leader_killed_during_a_call_loses_no_pod(method: str, *, done: bool) -> None:
     cluster, first = await misaligned("web-1")
-    if done:
-        cluster.after[method] = raises(Killed())
-    else:
-        cluster.fails[method] = [Killed()]
+    cluster.interrupt(method, Killed(), done=done)
     with pytest.raises(Killed):
         await first.turns(700)
     first.kill()
