@@ -82,17 +82,9 @@ class GatedCluster:
             sleep=self.clock.sleep,
         )
         fit, exclusion = NodeFit(state), Exclusion(state, scorer.nodes, lambda *_pod: self.refusing)
-        shared: dict[str, Any] = {
-            "state": state,
-            "pods": pods,
-            "metrics": metrics,
-            "turns": self.turns,
-            "leading": lambda: scorer.leads,
-            "publish": self.events.append,
-            "log": self.log.log,
-            "clock": self.clock,
-            "sleep": self.clock.sleep,
-        }
+        shared: dict[str, Any] = {"state": state, "pods": pods, "metrics": metrics, "turns": self.turns}
+        shared |= {"leading": lambda: scorer.leads, "publish": self.events.append}
+        shared |= {"log": self.log.log, "clock": self.clock, "sleep": self.clock.sleep}
         self.pinned = PinnedPods(
             **shared,
             wall=partial(wall, self.clock),
@@ -178,6 +170,10 @@ class GatedCluster:
 
     def gates(self, name: str = "web") -> list[str]:
         return [gate["name"] for gate in self.pods[name]["spec"].get("schedulingGates") or ()]
+
+    def waiting(self) -> list[str]:
+        """The pods behind gates."""
+        return [name for name in self.pods if self.gates(name)]
 
     def pin(self, name: str = "web") -> str | None:
         pin = scheduling(self.pods[name]).pin

@@ -35,8 +35,8 @@ async def choose(
     return await chooser.choose(pod, scorer.subject(made), spread=spread)
 
 
-async def target(scorer: Scorer, made: Raw, **options: tuple[str, ...]) -> str:
-    chosen = await choose(scorer, made, refusing=options.get("refusing", ()))
+async def target(scorer: Scorer, made: Raw, *, refusing: tuple[str, ...] = ()) -> str:
+    chosen = await choose(scorer, made, refusing=refusing)
     assert isinstance(chosen, ChosenNode)
     return chosen.target.node
 

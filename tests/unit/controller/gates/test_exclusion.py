@@ -25,10 +25,6 @@ def of_policy(made: Node, policy: str) -> Node:
     return replace(made, policy=node("cpu=1", policy=policy).policy)
 
 
-def hosted(made: Node, name: str = "one") -> Node:
-    return replace(made, attributes=Attributes(Labels({HOSTNAME: name})))
-
-
 FRAGMENTED = node(*["cpu=2 mem=4Gi"] * 2, policy=SINGLE, totals="cpu=4 mem=8Gi")
 """Four CPUs, and not in a zone."""
 
@@ -39,17 +35,17 @@ CORDONED = Attributes(cordoned=True)
 TAINTED = Attributes(taints=(Taint("gpu", "", "NoSchedule"),))
 
 
-async def evaluate(
-    scorer: Scorer, made: Raw, *, refusing: Sequence[str] = (), terms: int = 1
-) -> Excluded | KeepGate:
+async def evaluate(scorer: Scorer, made: Raw, finder: Exclusion, *, terms: int = 1) -> Excluded | KeepGate:
     scorer.see(made)
-    finder = Exclusion(scorer.state, scorer.nodes, lambda *_pod: refusing)
     return await finder.of(scorer.state.pods[made["metadata"]["uid"]], scorer.subject(made), terms=terms)
 
 
-async def decide(scorer: Scorer, made: Raw, **options: Any) -> tuple[str, ...] | KeepReason:  # noqa: ANN401
+async def decide(
+    scorer: Scorer, made: Raw, *, refusing: Sequence[str] = (), terms: int = 1
+) -> tuple[str, ...] | KeepReason:
     """The excluded nodes, or why the gate stays."""
-    result = await evaluate(scorer, made, **options)
+    finder = Exclusion(scorer.state, scorer.nodes, lambda *_pod: refusing)
+    result = await evaluate(scorer, made, finder, terms=terms)
     return result.nodes if isinstance(result, Excluded) else result.reason
 
 
@@ -96,14 +92,12 @@ async def test_node_that_rejected_such_a_pod_is_excluded(scorer: Scorer) -> None
 async def test_old_rejection_no_longer_excludes(scorer: Scorer) -> None:
     """Although nothing has changed on any node."""
     await know(scorer, one=ROOMY)
-    refusing, made = ["one"], raw(ASKS)
-    scorer.see(made)
+    refusing = ["one"]
     finder = Exclusion(scorer.state, scorer.nodes, lambda *_pod: refusing)
-    pod, pending = scorer.state.pods[made["metadata"]["uid"]], scorer.subject(made)
-    assert await finder.of(pod, pending, terms=1) == Excluded(("one",))
+    assert await evaluate(scorer, raw(ASKS), finder) == Excluded(("one",))
     refusing.clear()
 
-    assert await finder.of(pod, pending, terms=1) == Excluded(())
+    assert await evaluate(scorer, raw(ASKS), finder) == Excluded(())
 
 
 async def test_reserved_zones_leave_room_in_total(scorer: Scorer) -> None:
@@ -118,8 +112,7 @@ async def test_reserved_zones_leave_room_in_total(scorer: Scorer) -> None:
 async def test_template_is_evaluated_once_until_a_node_changes(
     scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evaluated: list[str] = []
-    fits = NodeFit.fits
+    evaluated, fits = list[str](), NodeFit.fits
 
     def counted(self: NodeFit, name: str, demand: Demand) -> bool:
         evaluated.append(name)
@@ -130,9 +123,7 @@ async def test_template_is_evaluated_once_until_a_node_changes(
     finder = Exclusion(scorer.state, scorer.nodes, lambda *_pod: ())
 
     async def evaluations(name: str) -> int:
-        made = raw(ASKS, name=name)
-        scorer.see(made)
-        await finder.of(scorer.state.pods[made["metadata"]["uid"]], scorer.subject(made), terms=1)
+        await evaluate(scorer, raw(ASKS, name=name), finder)
         return len(evaluated)
 
     assert [await evaluations("first"), await evaluations("second")] == [1, 1]
@@ -166,7 +157,8 @@ async def test_gate_stays_if_too_many_nodes_must_be_excluded(
 
     assert await decide(scorer, raw(ASKS), terms=1) == ("n0", "n1", "n2")
     why = "3 nodes have room for it in total but not in a NUMA zone, and a pod can be kept off at most 1"
-    assert await evaluate(scorer, raw(ASKS), terms=2) == KeepGate(KeepReason.TOO_MANY, why)
+    finder = Exclusion(scorer.state, scorer.nodes, lambda *_pod: ())
+    assert await evaluate(scorer, raw(ASKS), finder, terms=2) == KeepGate(KeepReason.TOO_MANY, why)
 
 
 def affine(*terms: Raw) -> Raw:
@@ -202,27 +194,23 @@ def test_pod_names_its_nodes_by(spec: dict[str, Any], *, named: bool) -> None:
     assert names_nodes(scheduling(raw(FOUR, spec=spec)).constraints) is named
 
 
-NAMES_ONE = {"nodeSelector": {HOSTNAME: "one"}}
+NAMED: list[tuple[str, Node, tuple[str, ...], object]] = [
+    ("would reject it", FRAGMENTED, (), KeepReason.NAMES_NODES),
+    ("has no room at all", FULL, (), KeepReason.NAMES_NODES),
+    ("has room", ROOMY, (), ()),
+    ("rejected such a pod", ROOMY, ("one",), KeepReason.NAMES_NODES),
+]
 
 
-@pytest.mark.parametrize(
-    ("made", "refusing", "result"),
-    table(
-        [
-            ("would reject it", FRAGMENTED, (), KeepReason.NAMES_NODES),
-            ("has no room at all", FULL, (), KeepReason.NAMES_NODES),
-            ("has room", ROOMY, (), ()),
-            ("rejected such a pod", ROOMY, ("one",), KeepReason.NAMES_NODES),
-        ]
-    ),
-)
+@pytest.mark.parametrize(("made", "refusing", "result"), table(NAMED))
 async def test_gate_of_a_pod_that_names_a_node_which(
     scorer: Scorer, made: Node, refusing: tuple[str, ...], result: object
 ) -> None:
     """No autoscaler creates that node."""
-    await know(scorer, one=hosted(made))
+    await know(scorer, one=replace(made, attributes=Attributes(Labels({HOSTNAME: "one"}))))
 
-    assert await decide(scorer, raw(ASKS, spec=NAMES_ONE), refusing=refusing) == result
+    pod = raw(ASKS, spec={"nodeSelector": {HOSTNAME: "one"}})
+    assert await decide(scorer, pod, refusing=refusing) == result
 
 
 async def test_named_node_without_a_topology_lets_the_pod_go(scorer: Scorer) -> None:

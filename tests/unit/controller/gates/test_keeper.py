@@ -1,7 +1,7 @@
 """Pods behind the gate are pinned in their order where they have zones, and let go where they have none."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,15 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.gates.choosing import Chooser, ChosenNode, NoNode
-from controller.gates.exclusion import Excluded, Exclusion, KeepGate
-from controller.gates.keeper import (
-    MOST_NEW_MISSES,
-    OVERDUE_AT_ONCE,
-    REREAD_SECONDS,
-    SETTLE_SECONDS,
-    TURN_SECONDS,
-)
+from controller.gates import keeper
+from controller.gates.choosing import Chooser
+from controller.gates.exclusion import Exclusion
+from controller.gates.keeper import OVERDUE_AT_ONCE, SETTLE_SECONDS, TURN_SECONDS
 from controller.gates.pin import HOSTNAME_LABEL
 from controller.gates.queue import LONGEST_LOOK
 from numalign.cache.pod_question import MOST_TERMS
@@ -28,7 +23,6 @@ from numalign.model.attributes import Attributes, Labels
 from numalign.model.constraints import Operator, Requirement, Term
 from numalign.model.intent import NODE_LABEL, PINNED_AT, PLACEMENT, PLACEMENT_GATE
 from numalign.model.node import CpuManager, Node
-from numalign.scheduling.scheduler_state import PendingPod
 from tests.unit.controller.gates.conftest import GATED, GatedCluster, gated
 from tests.worlds.notation import node, table
 from tests.worlds.scorer import ALL, EMPTY, FOUR, LARGE, SINGLE, SMALL, TEAM, Raw, on, raw, uid
@@ -46,10 +40,12 @@ SOON, LATER = "2027-01-15T08:00:00Z", "2027-01-15T08:00:01Z"
 
 TERMS = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name"}]}] * (MOST_TERMS + 1)}
 TOO_MANY = {"affinity": {"nodeAffinity": {REQUIRED: TERMS}}}
-OPEN: Mapping[str, str] = {}
+Nodes = dict[str, Node]
+Rules = Mapping[str, str]
+OPEN: Rules = {}
 
 PINNED, LIFTED, NO_EVENT = ["NUMAPinned"], ["NUMAGateLifted"], list[str]()
-DECISIONS: list[tuple[str, Raw, dict[str, Node], Mapping[str, str], float, str | None, list[str], str]] = [
+DECISIONS: list[tuple[str, Raw, Nodes, Rules, float, str | None, list[str], str]] = [
     # the pod, the nodes and labels of its namespace, seconds, the pin, events, and words of the last one
     ("node has room", gated(FOUR), {"a": EMPTY, "small": SMALL}, GATED, 1, "a", PINNED, "pinned to node a"),
     ("pod is too large to remember", gated(*LARGE), {"a": EMPTY}, GATED, 2, "a", PINNED, ""),
@@ -70,13 +66,7 @@ DECISIONS: list[tuple[str, Raw, dict[str, Node], Mapping[str, str], float, str |
 
 @pytest.mark.parametrize(("pod", "nodes", "labels", "seconds", "pin", "reasons", "words"), table(DECISIONS))
 async def test_decision_if(  # noqa: PLR0913, PLR0917  columns of the table
-    pod: Raw,
-    nodes: dict[str, Node],
-    labels: Mapping[str, str],
-    seconds: float,
-    pin: str | None,
-    reasons: list[str],
-    words: str,
+    pod: Raw, nodes: Nodes, labels: Rules, seconds: float, pin: str | None, reasons: list[str], words: str
 ) -> None:
     cluster = GatedCluster()
     await cluster.know(nodes, team=labels)
@@ -140,7 +130,7 @@ async def test_gate_stays_until_nodes_can_be_excluded(cluster: GatedCluster) -> 
     assert [line["why"] for line in cluster.log.of("gate.kept")] == ["unlabelled"]
     assert cluster.count("gates_kept_total", reason="unlabelled") == 1
     # Each look reads the pod, as each evaluation after a while does.
-    assert more <= 600 / LONGEST_LOOK + 600 / REREAD_SECONDS + 2
+    assert more <= 600 / LONGEST_LOOK + 600 / keeper.REREAD_SECONDS + 2
 
 
 async def test_pod_whose_gate_stays_is_pinned_when_there_is_room(cluster: GatedCluster) -> None:
@@ -161,42 +151,49 @@ async def test_pod_whose_gate_stays_is_pinned_when_there_is_room(cluster: GatedC
     assert ("web", "NUMAGateKept") in cluster.reasons()
 
 
-async def test_crowd_of_one_namespace_does_not_delay_another(
-    cluster: GatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+Follow = Callable[[type, str], list[PodInfo]]
+
+
+@pytest.fixture
+def follow(monkeypatch: pytest.MonkeyPatch) -> Follow:
+    """Return the pods of which a method is called from now on."""
+
+    def follow(where: type, name: str) -> list[PodInfo]:
+        pods, method = list[PodInfo](), getattr(where, name)
+
+        async def called(self: object, pod: PodInfo, *arguments: object, **options: object) -> object:
+            pods.append(pod)
+            return await method(self, pod, *arguments, **options)
+
+        monkeypatch.setattr(where, name, called)
+        return pods
+
+    return follow
+
+
+async def test_crowd_of_one_namespace_does_not_delay_another(cluster: GatedCluster, follow: Follow) -> None:
     """Each pod may need an evaluation of all nodes."""
-    evaluated, find = [], Exclusion.of
-
-    async def counted(
-        self: Exclusion, pod: PodInfo, pending: PendingPod, *, terms: int
-    ) -> Excluded | KeepGate:
-        evaluated.append(pod.namespace)
-        return await find(self, pod, pending, terms=terms)
-
-    monkeypatch.setattr(Exclusion, "of", counted)
+    evaluated = follow(Exclusion, "of")
     await cluster.know({"small": SMALL}, others=GATED, labels={})
     crowd = [gated(FOUR, name=f"pod-{number}") for number in range(2 * OVERDUE_AT_ONCE)]
     await cluster.run(40, *crowd, gated(FOUR, name="other", namespace="others", creationTimestamp=LATER))
 
-    assert evaluated.index("others") == OVERDUE_AT_ONCE
+    assert [pod.namespace for pod in evaluated].index("others") == OVERDUE_AT_ONCE
 
 
 HIGH, LOW = {"priority": 1000}, {"priority": 1}
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    table(
-        [
-            ("priority", gated(ALL, name="first", spec=HIGH), gated(ALL, name="second", spec=LOW)),
-            ("age", gated(ALL, name="first"), gated(ALL, name="second", creationTimestamp=SOON)),
-        ]
-    ),
-)
-async def test_last_zones_go_by(first: Raw, second: Raw) -> None:
-    cluster = GatedCluster()
+ORDERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("priority", {"spec": HIGH}, {"spec": LOW}),
+    ("age", {}, {"creationTimestamp": SOON}),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), table(ORDERS))
+async def test_last_zones_go_by(cluster: GatedCluster, first: Raw, second: Raw) -> None:
     await cluster.know({"one": ONE})
-    await cluster.run(TURN_SECONDS, second, first)
+    await cluster.run(TURN_SECONDS, gated(ALL, name="second", **second), gated(ALL, name="first", **first))
 
     assert (cluster.pin("first"), bool(cluster.gates("second"))) == ("one", True)
 
@@ -218,23 +215,18 @@ async def test_freed_room_goes_to_the_higher_priority(cluster: GatedCluster) -> 
     assert (cluster.pin("high"), bool(cluster.gates("low"))) == ("one", True)
 
 
-@pytest.mark.parametrize(
-    ("policy", "before", "nodes", "after", "pin"),
-    [
-        (None, {**GATED, "default": SINGLE}, {"small": SMALL}, OPEN, None),
-        (None, {**GATED, "enforce": SINGLE}, {"small": SMALL, "a": EMPTY}, {**GATED, "enforce": SINGLE}, "a"),
-        ("none", {**GATED, "enforce": SINGLE}, {"a": EMPTY}, {**GATED, "enforce": SINGLE}, "a"),
-    ],
-    ids=["default goes", "enforced, no policy", "enforced, policy none"],
-)
-async def test_labels_of_the_namespace_count_if(
-    policy: str | None,
-    before: Mapping[str, str],
-    nodes: dict[str, Node],
-    after: Mapping[str, str],
-    pin: str | None,
+DEFAULT, ENFORCED = {**GATED, "default": SINGLE}, {**GATED, "enforce": SINGLE}
+LABELS: list[tuple[str, str | None, Rules, Nodes, Rules, str | None]] = [
+    ("default goes", None, DEFAULT, {"small": SMALL}, OPEN, None),
+    ("enforced, no policy", None, ENFORCED, {"small": SMALL, "a": EMPTY}, ENFORCED, "a"),
+    ("enforced, policy none", "none", ENFORCED, {"a": EMPTY}, ENFORCED, "a"),
+]
+
+
+@pytest.mark.parametrize(("policy", "before", "nodes", "after", "pin"), table(LABELS))
+async def test_labels_of_the_namespace_count_if(  # noqa: PLR0913, PLR0917  columns of the table
+    cluster: GatedCluster, policy: str | None, before: Rules, nodes: Nodes, after: Rules, pin: str | None
 ) -> None:
-    cluster = GatedCluster()
     await cluster.know({"small": SMALL}, team=before)
 
     async with cluster.running(gated(FOUR, policy=policy)):
@@ -257,7 +249,7 @@ async def test_pod_waits_for(patience: float, seconds: float, *, follows: bool) 
     async with cluster.running(gated(FOUR, policy=None if follows else SINGLE)):
         await cluster.pass_by(seconds)
         assert cluster.gates()
-        await cluster.know({"a": EMPTY}, team={**GATED, "default": SINGLE})
+        await cluster.know({"a": EMPTY}, team=DEFAULT)
         await cluster.pass_by(15)
 
     assert (cluster.gates(), cluster.pin()) == ([], "a")
@@ -298,24 +290,8 @@ async def test_pod_with_a_volume_is_restricted_to_fitting_nodes(cluster: GatedCl
 # Crowds.
 
 
-def count_choices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The pods for which a node is searched from now on."""
-    searched, choose = list[str](), Chooser.choose
-
-    async def counted(
-        chooser: Chooser, pod: PodInfo, pending: PendingPod, *, spread: bool
-    ) -> ChosenNode | NoNode:
-        searched.append(pod.name)
-        return await choose(chooser, pod, pending, spread=spread)
-
-    monkeypatch.setattr(Chooser, "choose", counted)
-    return searched
-
-
-async def test_equal_pods_share_one_evaluation(
-    cluster: GatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    searched = count_choices(monkeypatch)
+async def test_equal_pods_share_one_evaluation(cluster: GatedCluster, follow: Follow) -> None:
+    searched = follow(Chooser, "choose")
     await cluster.know({"small": SMALL})
     await cluster.run(10, *(gated(FOUR, name=f"n{number}") for number in range(100)))
 
@@ -324,14 +300,14 @@ async def test_equal_pods_share_one_evaluation(
 
 
 @pytest.mark.full
-async def test_many_different_pods_are_evaluated_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_different_pods_are_evaluated_in_turns(follow: Follow) -> None:
     """However many there are, a pod that comes later has its turn too."""
-    cluster, searched = GatedCluster(patience=0), count_choices(monkeypatch)
+    cluster, searched = GatedCluster(patience=0), follow(Chooser, "choose")
     await cluster.know({"small": SMALL})
 
     async with cluster.running(*(gated(f"cpu=4 mem={n}Gi", name=f"n{n:03}") for n in range(1, 131))):
-        assert len(searched) <= MOST_NEW_MISSES
-        while len({*searched}) < 130:
+        assert len(searched) <= keeper.MOST_NEW_MISSES
+        while len({pod.name for pod in searched}) < 130:
             await cluster.pass_by(1)
         cluster.make(gated("cpu=2 mem=1Gi gpu=1", name="zz", creationTimestamp=LATER))
         await cluster.pass_by(4)
@@ -364,22 +340,16 @@ async def test_no_zone_is_reserved_twice(acts: list[tuple[str, int, str]]) -> No
 
 def overbooked(cluster: GatedCluster) -> list[tuple[str, str, str]]:
     """The nodes, zones and resources of which more is reserved than exists."""
-    result = []
+    left = Counter[tuple[str, str, str]]()
     for name in cluster.reservations.node_names():
         info = cluster.reservations.node_info(name)
         assert info
-        used = Counter[tuple[str, str]]()
+        for zone in info.node.zones:
+            left.update({(name, zone.name, each): amount for each, amount in zone.allocatable.items()})
         for pod in info.assigned_pods:
-            for zones, bag in (pod.expected or {}).items():
-                assert len(zones) == 1
-                used.update({(zones[0], resource): amount for resource, amount in bag.items()})
-        total = {
-            (zone.name, resource): amount
-            for zone in info.node.zones
-            for resource, amount in zone.allocatable.items()
-        }
-        result += [(name, *key) for key, amount in used.items() if amount > total[key]]
-    return result
+            for (zone_name,), bag in (pod.expected or {}).items():
+                left.subtract({(name, zone_name, each): amount for each, amount in bag.items()})
+    return [key for key, amount in left.items() if amount < 0]
 
 
 # Quotas.
@@ -440,27 +410,25 @@ async def test_patience_begins_when_the_quota_allows_the_pod(patience: float) ->
     assert cluster.gates() == []
 
 
-async def test_equal_pods_over_their_quota_share_one_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, searched = GatedCluster(), count_choices(monkeypatch)
+async def test_equal_pods_over_their_quota_share_one_evaluation(
+    cluster: GatedCluster, follow: Follow
+) -> None:
+    searched = follow(Chooser, "choose")
     await cluster.know({"a": EMPTY}, team=quota(0))
     await cluster.run(TURN_SECONDS, *(gated(FOUR, name=f"pod-{at}") for at in range(30)))
 
     assert (len(searched), len(cluster.reasons())) == (1, 30)
 
 
+OF_SHARED = {"nodeSelector": {"pool": "shared"}}
+
+
 @pytest.mark.parametrize(
-    ("spec", "seconds", "reason"),
-    table(
-        [
-            ("waits for either", {}, 100, "NUMAOverQuota"),
-            ("may not use the others", {"nodeSelector": {"pool": "shared"}}, 50, "NUMAGateLifted"),
-        ]
-    ),
+    ("spec", "seconds", "reason"), [({}, 100, "NUMAOverQuota"), (OF_SHARED, 50, "NUMAGateLifted")]
 )
 async def test_quota_excludes_only_nodes_with_pinned_cpus(
-    spec: dict[str, Any], seconds: float, reason: str
+    cluster: GatedCluster, spec: dict[str, Any], seconds: float, reason: str
 ) -> None:
-    cluster = GatedCluster()
     labels = Attributes(Labels({"pool": "shared"}))
     shared = replace(ONE, cpu_manager=CpuManager.NONE, attributes=labels)
     await cluster.know({"a": EMPTY, "shared": shared}, team=quota(0))
@@ -480,10 +448,8 @@ async def test_quota_used_up_during_the_choice_counts(
 ) -> None:
     choose = Chooser.choose
 
-    async def slow(
-        chooser: Chooser, pod: PodInfo, pending: PendingPod, *, spread: bool
-    ) -> ChosenNode | NoNode:
-        chosen = await choose(chooser, pod, pending, spread=spread)
+    async def slow(*arguments: Any, **options: Any) -> object:  # noqa: ANN401  theirs
+        chosen = await choose(*arguments, **options)
         cluster.make(on("b", raw(FOUR, name="other")))
         return chosen
 
@@ -491,5 +457,5 @@ async def test_quota_used_up_during_the_choice_counts(
     await cluster.know({"a": EMPTY, "b": EMPTY}, **{TEAM: quota(7)})
     await cluster.run(2, gated(FOUR))
 
-    assert (bool(cluster.gates()), cluster.reserved()) == (True, {})
-    assert [reason for _, reason in cluster.reasons()] == ["NUMAOverQuota"]
+    assert (cluster.gates(), cluster.reserved()) == ([PLACEMENT_GATE], {})
+    assert cluster.reasons() == [("web", "NUMAOverQuota")]

@@ -21,10 +21,6 @@ def many(count: int) -> list[Raw]:
     return [gated("cpu=1 mem=1Gi", name=f"web-{number}") for number in range(count)]
 
 
-def waiting(cluster: GatedCluster) -> list[str]:
-    return [name for name in cluster.pods if cluster.gates(name)]
-
-
 REFUSALS = [
     # the answer      the error     the reason    whether zones stay reserved
     ("409",           CONFLICT,     "conflict",   False),
@@ -101,37 +97,33 @@ async def test_short_outage_sends_no_pod_to_a_rejecting_kubelet(cluster: GatedCl
     assert scheduling(cluster.pods["web"]).constraints.selective
 
 
-@pytest.mark.parametrize("error", [FORBIDDEN, INVALID], ids=["403", "422"])
-async def test_denied_exclusion_keeps_the_gate_with_an_event(cluster: GatedCluster, error: Exception) -> None:
-    await cluster.know({"small": SMALL})
-    cluster.failing = error
-
-    async with cluster.running(gated(FOUR)):
-        await cluster.pass_by(120)
-        assert cluster.gates() == [PLACEMENT_GATE]
-        cluster.failing = None
-        await cluster.pass_by(LONGEST_LOOK)
-
-    assert cluster.gates() == []
-    assert cluster.reasons() == [("web", "NUMAGateKept"), ("web", "NUMAGateLifted")]
-    assert str(error) in cluster.events[0].message
+LIFTED, KEPT = ("web", "NUMAGateLifted"), ("web", "NUMAGateKept")
+Reasons = list[tuple[str, str]]
+FAILED_LIFTS: list[tuple[str, dict[str, object], Exception, float, Reasons]] = [
+    ("409 to a lift", {}, CONFLICT, 40, [LIFTED]),
+    ("no answer to a lift", {}, UNREACHABLE, 40, [LIFTED]),
+    ("409 to an exclusion", {"small": SMALL}, CONFLICT, 40, [LIFTED]),
+    ("no answer to an exclusion", {"small": SMALL}, UNREACHABLE, 40, [LIFTED]),
+    ("403 to an exclusion", {"small": SMALL}, FORBIDDEN, 120, [KEPT, LIFTED]),
+    ("422 to an exclusion", {"small": SMALL}, INVALID, 120, [KEPT, LIFTED]),
+]
 
 
-@pytest.mark.parametrize("error", [CONFLICT, UNREACHABLE], ids=["409", "unreachable"])
-@pytest.mark.parametrize("nodes", [{}, {"small": SMALL}], ids=["lift", "exclusion"])
+@pytest.mark.parametrize(("nodes", "error", "seconds", "events"), table(FAILED_LIFTS))
 async def test_failed_lift_is_tried_again(
-    cluster: GatedCluster, error: Exception, nodes: dict[str, object]
+    cluster: GatedCluster, nodes: dict[str, object], error: Exception, seconds: float, events: Reasons
 ) -> None:
     await cluster.know(nodes)
     cluster.failing = error
 
     async with cluster.running(gated(FOUR)):
-        await cluster.pass_by(40)
-        assert cluster.gates()
+        await cluster.pass_by(seconds)
+        assert cluster.gates() == [PLACEMENT_GATE]
         cluster.failing = None
-        await cluster.pass_by(20)
+        await cluster.pass_by(LONGEST_LOOK if KEPT in events else 20)
 
-    assert cluster.gates() == []
+    assert (cluster.gates(), cluster.reasons()) == ([], events)
+    assert KEPT not in events or str(error) in cluster.events[0].message
     assert scheduling(cluster.pods["web"]).constraints.selective is bool(nodes)
 
 
@@ -164,10 +156,10 @@ async def test_defect_with_one_pod_delays_no_other(
     monkeypatch.setattr(PinWriter, "prepare", broken)
     async with cluster.running(gated(FOUR, name="bad"), gated(FOUR, name="good")):
         await cluster.pass_by(2)
-        assert (cluster.pin("good"), waiting(cluster)) == ("a", ["bad"])
+        assert (cluster.pin("good"), cluster.waiting()) == ("a", ["bad"])
         await cluster.pass_by(40)
 
-    assert waiting(cluster) == []
+    assert cluster.waiting() == []
     assert cluster.log.of("gate.internal_error")
 
 
@@ -183,7 +175,7 @@ async def test_slow_writes_delay_no_pod_of_the_same_node(cluster: GatedCluster) 
     cluster.patch = slow  # type: ignore[method-assign]
     await cluster.run(75, *many(40))
 
-    assert waiting(cluster) == []
+    assert cluster.waiting() == []
 
 
 async def test_pod_queued_on_a_node_has_twice_the_patience(cluster: GatedCluster) -> None:
@@ -192,10 +184,10 @@ async def test_pod_queued_on_a_node_has_twice_the_patience(cluster: GatedCluster
 
     async with cluster.running(*many(6)):
         await cluster.pass_by(45)
-        assert waiting(cluster)
+        assert cluster.waiting()
         await cluster.pass_by(30)
 
-    assert waiting(cluster) == []
+    assert cluster.waiting() == []
 
 
 async def test_unknown_cluster_extends_no_patience(cluster: GatedCluster) -> None:
@@ -226,7 +218,7 @@ async def test_new_leader_pins_overdue_pods_before_it_lifts(cluster: GatedCluste
     cluster.clock.seconds += cluster.patience
     await cluster.run(GRACE_SECONDS + 2)
 
-    assert (cluster.pin("fits"), cluster.pin("huge"), waiting(cluster)) == ("a", None, [])
+    assert (cluster.pin("fits"), cluster.pin("huge"), cluster.waiting()) == ("a", None, [])
 
 
 async def test_pod_deleted_during_its_pin_leaves_nothing(cluster: GatedCluster) -> None:

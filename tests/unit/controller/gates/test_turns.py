@@ -6,13 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.gates.turns import (
-    ABANDONED_SECONDS,
-    PAUSE_SECONDS,
-    PROVEN,
-    REMEMBERED_SECONDS,
-    NamespaceTurns,
-)
+from controller.gates import turns as accounts
+from controller.gates.turns import ABANDONED_SECONDS, PROVEN, NamespaceTurns
 from tests.unit.controller.gates.conftest import GATED, GatedCluster, gated
 from tests.worlds.clock import Clock
 from tests.worlds.notation import node
@@ -134,17 +129,8 @@ async def test_unbound_pods_delay_others_within_their_patience(squats: list[tupl
 # What is counted.
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def turns(clock: Clock) -> NamespaceTurns:
-    return NamespaceTurns(clock)
-
-
-def test_each_bound_pin_allows_one_more(turns: NamespaceTurns) -> None:
+def test_each_bound_pin_allows_one_more() -> None:
+    turns = NamespaceTurns(Clock())
     turns.hold("first", TEAM)
     turns.lapsed("first")
     for bound in range(PROVEN):
@@ -158,30 +144,31 @@ def test_each_bound_pin_allows_one_more(turns: NamespaceTurns) -> None:
     assert not turns.why_not(TEAM, contested=False)
 
 
-def test_unbound_pin_lets_contenders_go_first_for_a_time(clock: Clock, turns: NamespaceTurns) -> None:
+def test_unbound_pin_lets_contenders_go_first_for_a_time() -> None:
+    turns = NamespaceTurns(clock := Clock())
     turns.hold("first", TEAM)
     turns.lapsed("first")
     assert "other namespaces go first" in turns.why_not(TEAM, contested=True)
     assert not turns.why_not(TEAM, contested=False)
-    clock.advance(PAUSE_SECONDS)
+    clock.advance(accounts.PAUSE_SECONDS)
     assert not turns.why_not(TEAM, contested=True)
 
 
 @pytest.mark.parametrize(("seconds", "limited"), [(ABANDONED_SECONDS - 1, False), (ABANDONED_SECONDS, True)])
-def test_pod_that_leaves_unbound_counts_for_a_time(
-    clock: Clock, turns: NamespaceTurns, seconds: float, *, limited: bool
-) -> None:
+def test_pod_that_leaves_unbound_counts_for_a_time(seconds: float, *, limited: bool) -> None:
+    turns = NamespaceTurns(clock := Clock())
     turns.hold("p", TEAM)
     clock.advance(seconds)
     turns.left("p")
     assert turns.unused(TEAM) == 1
     turns.hold("q", TEAM)
     assert bool(turns.why_not(TEAM, contested=False)) is limited
-    clock.advance(REMEMBERED_SECONDS + 1)
+    clock.advance(accounts.REMEMBERED_SECONDS + 1)
     assert turns.unused(TEAM) == 1
 
 
-def test_account_of_a_busy_namespace_does_not_grow(clock: Clock, turns: NamespaceTurns) -> None:
+def test_account_of_a_busy_namespace_does_not_grow() -> None:
+    turns = NamespaceTurns(clock := Clock())
     turns.hold("slow", TEAM)
     turns.hold("p-1", TEAM)
     for at in range(1000):
