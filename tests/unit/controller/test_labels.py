@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from controller.labels import LabelWriter
 from controller.node_classes import NodeClasses
 from numalign.kube.client import Patch
-from numalign.kube.errors import ClusterError, NotFound, Unreachable
+from numalign.kube.errors import ClusterError
 from numalign.model.intent import CLASS_LABEL, NODE_LABEL
 from numalign.model.node import Node, node_class
 from tests.unit.controller.conftest import Replica, classes_of
 from tests.worlds.notation import node, table
+from tests.worlds.write_faults import GONE, UNREACHABLE
 
 SMALL, LARGE = node("cpu=8", "cpu=8"), node("cpu=64", "cpu=64")
 IS_SMALL, IS_LARGE = node_class(SMALL), node_class(LARGE)
@@ -137,22 +138,18 @@ async def test_contested_name_delays_no_class(work: Labelling) -> None:
     assert {line["key"] for line in work.log.of("class.contested")} == {NODE_LABEL}
 
 
-@pytest.mark.parametrize(
-    ("obstacle", "without"),
-    table(
-        [
-            ("another replica leads", {"leads": False}, {"leads": True}),
-            ("the cluster is unknown", {"frozen": True}, {"frozen": False}),
-            ("the watch is stale", {"age": 121}, {"age": 3}),
-        ]
-    ),
-)
-async def test_nothing_is_written_while(
-    work: Labelling, obstacle: dict[str, Any], without: dict[str, Any]
-) -> None:
-    vars(work).update(obstacle)
+OBSTACLES = [
+    ("another replica leads", "leads", False, True),
+    ("the cluster is unknown", "frozen", True, False),
+    ("the watch is stale", "age", 121, 3),
+]
+
+
+@pytest.mark.parametrize(("what", "obstacle", "without"), table(OBSTACLES))
+async def test_nothing_is_written_while(work: Labelling, what: str, obstacle: float, without: float) -> None:
+    setattr(work, what, obstacle)
     assert await work.run(100) == []
-    vars(work).update(without)
+    setattr(work, what, without)
 
     assert await work.run(2) == [("a", IS_SMALL)]
 
@@ -227,7 +224,7 @@ async def test_first_revert_is_corrected_at_once_and_forgotten(work: Labelling) 
 
 
 async def test_deleted_node_is_forgotten(work: Labelling) -> None:
-    work.broken["a"] = NotFound("node a does not exist")
+    work.broken["a"] = GONE
     assert await work.run(20) == [("a", IS_SMALL)]
     del work.labels["a"]
 
@@ -240,10 +237,9 @@ async def test_deleted_node_is_forgotten(work: Labelling) -> None:
     table([("two do not even end the turn", 2, 2, 0.5), ("many do in time", 20, 40, 400)]),
 )
 async def test_failing_nodes_do_not_delay_others(refusing: int, others: int, seconds: float) -> None:
-    work = Labelling()
     names = [f"n{at:02}" for at in range(refusing + others)]
+    work = Labelling(broken=dict.fromkeys(names[:refusing], UNREACHABLE))
     work.add(*names)
-    work.broken = dict.fromkeys(names[:refusing], Unreachable("denied by a webhook"))
     with labelling(work):
         await work.run(seconds)
 
@@ -253,13 +249,13 @@ async def test_failing_nodes_do_not_delay_others(refusing: int, others: int, sec
 async def test_failing_server_pauses_all_nodes(work: Labelling) -> None:
     names = [f"n{at}" for at in range(100)]
     work.add(*names)
-    work.broken = dict.fromkeys(["a", *names], Unreachable("no answer"))
+    work.broken = dict.fromkeys(["a", *names], UNREACHABLE)
 
     assert len(await work.run(60)) <= 10
 
 
 async def test_failed_write_does_not_delay_another_label(work: Labelling) -> None:
-    work.broken["a"] = Unreachable("denied by a webhook")
+    work.broken["a"] = UNREACHABLE
     await work.run(1)
     work.broken.clear()
     work.topologies["a"] = LARGE

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -32,50 +33,40 @@ async def classified(taken: Snapshot, *, remembers: bool = True, **fields: objec
 
 
 async def test_classes_are_those_of_all_known_nodes() -> None:
-    made = Classifier(remembers=lambda: True)
+    made, taken = Classifier(remembers=lambda: True), snapshot(SMALL, LARGE)
     assert made.waiting_for()
-    await made.take(snapshot(SMALL, LARGE))
+    await made.take(taken)
 
     assert made.waiting_for() is None
-    assert made.current == classify(snapshot(SMALL, LARGE))
-    assert made.current.labels == {"a": "blue", "b": None, "c": None}
+    assert made.current == classify(taken)
+    assert made.current.labels == taken.labels
     assert made.current.classes == {"a": node_class(SMALL), "b": node_class(LARGE)}
 
 
 async def test_class_is_computed_once_for_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    computed: list[str] = []
-
-    def counted(each: Node) -> str:
-        computed.append(each.name)
-        return node_class(each)
-
+    counted = Mock(side_effect=node_class)
     monkeypatch.setattr(node_classes, "node_class", counted)
     made = Classifier(remembers=lambda: True)
     for nodes in ([SMALL, LARGE], [SMALL, LARGE], [SMALL, replace(SMALL, name="b")], [SMALL]):
         await made.take(snapshot(*nodes))
 
-    assert computed == ["a", "b", "b"]
-    assert made.current is not None
+    assert [call.args[0].name for call in counted.mock_calls] == ["a", "b", "b"]
+    assert made.current
     assert made.current.classes == {"a": node_class(SMALL)}
 
 
 B_IS_X, A_IS_Y = Change("b", None, "x"), Change("a", "x", "y")
 
 
-@pytest.mark.parametrize(
-    ("labels", "known", "expected"),
-    table(
-        [
-            ("a new node gets its class", {"b": None}, {"b": "x"}, [B_IS_X]),
-            ("a wrong class is replaced", {"a": "x"}, {"a": "y"}, [A_IS_Y]),
-            ("a right class stays", {"a": "x"}, {"a": "x"}, []),
-            ("a topology without a node is skipped", {}, {"a": "x"}, []),
-            ("a node without topology has no label", {"a": None}, {}, []),
-            ("a label without topology stays", {"a": "x"}, {}, []),
-            ("changes come by name", {"b": None, "a": "x"}, {"a": "y", "b": "x"}, [A_IS_Y, B_IS_X]),
-        ]
-    ),
-)
+CHANGES: list[tuple[str, dict[str, str | None], dict[str, str], list[Change]]] = [
+    ("a new node gets its class", {"b": None}, {"b": "x"}, [B_IS_X]),
+    ("a topology without a node is skipped", {}, {"a": "x"}, []),
+    ("a label without topology stays", {"a": "x"}, {}, []),
+    ("changes come by name", {"b": None, "a": "x"}, {"a": "y", "b": "x"}, [A_IS_Y, B_IS_X]),
+]
+
+
+@pytest.mark.parametrize(("labels", "known", "expected"), table(CHANGES))
 def test_label_changes(labels: dict[str, str | None], known: dict[str, str], expected: list[Change]) -> None:
     assert list(NodeClasses(labels, known).changes()) == expected
 
@@ -131,32 +122,27 @@ def test_changes_are_final_and_touch_no_right_label(
 
 HEALTHY, WITHOUT = node("cpu=8 gpu=4", "cpu=8 gpu=4"), node("cpu=8", "cpu=8")
 DEGRADED = replace(WITHOUT, name="c", health=HEALTHY)
-GPUS = "nvidia.com/gpu"
-
-
-def shapes(*nodes: Node) -> tuple[KnownShape, ...]:
-    return tuple(KnownShape(of(each)) for each in nodes)
 
 
 def labelled(label: str | None, made: Node, *known: Node) -> Snapshot:
     """A node `c` with a label, and the shapes of these nodes."""
-    return Snapshot(nodes=(replace(made, name="c"),), labels={"c": label}, shapes=shapes(*known))
+    shapes = tuple(KnownShape(of(each)) for each in known)
+    return Snapshot(nodes=(replace(made, name="c"),), labels={"c": label}, shapes=shapes)
 
 
-@pytest.mark.parametrize(
-    ("taken", "remembers", "expected"),
-    table(
-        [
-            ("degraded: as when healthy", labelled(None, DEGRADED, HEALTHY), True, node_class(HEALTHY)),
-            ("unknown label, shapes unread", labelled("blue", WITHOUT, WITHOUT), False, "blue"),
-            ("unknown label, shapes read", labelled("blue", WITHOUT, WITHOUT), True, node_class(WITHOUT)),
-            ("no label, shapes unread", labelled(None, WITHOUT, WITHOUT), False, node_class(WITHOUT)),
-            ("known label, shapes unread", labelled(node_class(HEALTHY), WITHOUT, WITHOUT, HEALTHY), False,
-             node_class(WITHOUT)),
-        ]
-    ),
-)  # fmt: skip
-async def test_class_of_a_node_with(taken: Snapshot, expected: str, *, remembers: bool) -> None:
+IS_HEALTHY, IS_WITHOUT = node_class(HEALTHY), node_class(WITHOUT)
+CLASSES_OF: list[tuple[str, Snapshot, bool, str]] = [
+    # label of the node, and whether shapes are read
+    ("none, degraded, read", labelled(None, DEGRADED, HEALTHY),              True,  IS_HEALTHY),
+    ("unknown, not read",    labelled("blue", WITHOUT, WITHOUT),              False, "blue"),
+    ("unknown, read",        labelled("blue", WITHOUT, WITHOUT),              True,  IS_WITHOUT),
+    ("none, not read",       labelled(None, WITHOUT, WITHOUT),                False, IS_WITHOUT),
+    ("known, not read",      labelled(IS_HEALTHY, WITHOUT, WITHOUT, HEALTHY), False, IS_WITHOUT),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("taken", "remembers", "expected"), table(CLASSES_OF))
+async def test_class_of_a_node_whose_label_is(taken: Snapshot, expected: str, *, remembers: bool) -> None:
     assert (await classified(taken, remembers=remembers)).classes == {"c": expected}
 
 
@@ -176,4 +162,4 @@ def test_classes_include_what_degraded_nodes_lack() -> None:
     labels = {"c": node_class(HEALTHY), "d": None}
     current = classify(Snapshot(nodes=(DEGRADED, replace(HEALTHY, name="d")), labels=labels))
 
-    assert current.lacking == {"c": Resources({GPUS: 8})}
+    assert current.lacking == {"c": Resources({"nvidia.com/gpu": 8})}

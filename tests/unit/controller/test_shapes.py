@@ -332,30 +332,31 @@ LACKS = replace(HERE, left_out=LeftOut(NOW))
 OF_ONE = replace(HERE, shapes=(replace(HERE.shapes[0], only_node="n"),))
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "expected"),
-    table(
-        [
-            ("the same", HERE, HERE, False),
-            ("a shape more", remembered(A, B), HERE, True),
-            ("a shape less", HERE, remembered(A, B), True),
-            ("present, and written an hour ago", HERE, remembered(A, seen=NOW - HOUR), False),
-            ("present, and written five hours ago", HERE, remembered(A, seen=NOW - 5 * HOUR), True),
-            ("gone, as is written", GONE, remembered(A, seen=NOW - 10 * HOUR - 30), False),
-            ("gone later than is written", GONE, remembered(A, seen=NOW - 11 * HOUR), True),
-            ("several nodes had it", HERE, OF_ONE, True),
-            ("some are left out", LACKS, HERE, True),
-            ("none is left out any more", HERE, LACKS, True),
-            ("others are left out", LACKS, replace(HERE, left_out=LeftOut(NOW, frozenset("a"))), True),
-            ("left out since an hour ago", LACKS, replace(HERE, left_out=LeftOut(NOW - HOUR)), False),
-            ("left out since five hours ago", LACKS, replace(HERE, left_out=LeftOut(NOW - 5 * HOUR)), True),
-            ("a node is degraded", replace(HERE, losses={"a": NOW}), HERE, True),
-            ("a node has recovered", HERE, replace(HERE, losses={"a": NOW}), True),
-            ("degraded since then", replace(HERE, losses={"a": NOW}), replace(HERE, losses={"a": NOW - 1}),
-             False),
-            ("degraded longer", replace(HERE, losses={"a": NOW - 9}), replace(HERE, losses={"a": NOW}), True),
-        ]
-    ),
-)  # fmt: skip
+def degraded(since: float) -> RememberedShapes:
+    return replace(HERE, losses={"a": since})
+
+
+DUE: list[tuple[str, RememberedShapes, RememberedShapes, bool]] = [
+    ("the same", HERE, HERE, False),
+    ("a shape more", remembered(A, B), HERE, True),
+    ("a shape less", HERE, remembered(A, B), True),
+    ("present, and written an hour ago", HERE, remembered(A, seen=NOW - HOUR), False),
+    ("present, and written five hours ago", HERE, remembered(A, seen=NOW - 5 * HOUR), True),
+    ("gone, as is written", GONE, remembered(A, seen=NOW - 10 * HOUR - 30), False),
+    ("gone later than is written", GONE, remembered(A, seen=NOW - 11 * HOUR), True),
+    ("several nodes had it", HERE, OF_ONE, True),
+    ("some are left out", LACKS, HERE, True),
+    ("none is left out any more", HERE, LACKS, True),
+    ("others are left out", LACKS, replace(HERE, left_out=LeftOut(NOW, frozenset("a"))), True),
+    ("left out since an hour ago", LACKS, replace(HERE, left_out=LeftOut(NOW - HOUR)), False),
+    ("left out since five hours ago", LACKS, replace(HERE, left_out=LeftOut(NOW - 5 * HOUR)), True),
+    ("a node is degraded", degraded(NOW), HERE, True),
+    ("a node has recovered", HERE, degraded(NOW), True),
+    ("degraded since then", degraded(NOW), degraded(NOW - 1), False),
+    ("degraded longer", degraded(NOW - 9), degraded(NOW), True),
+]
+
+
+@pytest.mark.parametrize(("ours", "theirs", "expected"), table(DUE))
 def test_write_is_due(ours: RememberedShapes, theirs: RememberedShapes, *, expected: bool) -> None:
     assert differs(ours, theirs, now=NOW) is expected

@@ -1,6 +1,7 @@
 """What is reported of a rejected pod: once, by the leader, with the state at that moment."""
 
 from dataclasses import dataclass, field
+from unittest.mock import Mock
 
 import pytest
 
@@ -83,14 +84,12 @@ async def test_report_has_what_was_reserved_and_what_is_free(work: Reporting) ->
     assert work.counted() == 1
 
 
-def failed(**status: object) -> Raw:
-    made = refused(on("a", raw(FOUR)))
-    return {**made, "status": {**made["status"], **status}}
+BEFORE = on("a", raw(FOUR, creationTimestamp=OLD))
+"""Created before the tests began."""
 
 
-def long_ago(**status: object) -> Raw:
-    """The same before the tests began."""
-    made = refused(on("a", raw(FOUR, creationTimestamp=OLD)))
+def failed(of: Raw = on("a", raw(FOUR)), **status: object) -> Raw:  # noqa: B008  constant
+    made = refused(of)
     return {**made, "status": {**made["status"], **status}}
 
 
@@ -114,10 +113,7 @@ async def test_report_of_a_pod_that(work: Reporting, made: Raw, first: str, seco
 
 
 async def test_defect_of_ours_shortens_the_report(work: Reporting, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise ValueError
-
-    monkeypatch.setattr(work.scorer.reservations, "predict", broken)
+    monkeypatch.setattr(work.scorer.reservations, "predict", Mock(side_effect=ValueError))
     work.see(running(on("a", raw(FOUR, name="old"))))
 
     assert work.messages(failed()) == ["the kubelet of a rejected the pod: TopologyAffinityError"]
@@ -131,15 +127,14 @@ async def test_pods_are_counted_by_the_reason_of_the_kubelet(work: Reporting, re
     assert work.counted(reason) == 1
 
 
-BEFORE = on("a", raw(FOUR, creationTimestamp=OLD))
 LIVES: list[tuple[str, list[Raw], int]] = [
     ("waits",                               [raw(FOUR)],                           0),
     ("runs",                                [running(on("a", raw(FOUR)))],         0),
     ("failed by itself",                    [failed(reason="Error")],              0),
-    ("was rejected long ago",               [long_ago(startTime=OLD)],             0),
-    ("was created long ago",                [long_ago()],                          0),
+    ("was rejected long ago",               [failed(BEFORE, startTime=OLD)],       0),
+    ("was created long ago",                [failed(BEFORE)],                      0),
     ("had ended before",                    [failed(reason="Error"), failed()],    0),
-    ("is observed to fail, of any time",    [BEFORE, long_ago(startTime=OLD)],     1),
+    ("is observed to fail, of any time",    [BEFORE, failed(BEFORE, startTime=OLD)], 1),
     ("is reported twice by the watch",      [failed(), failed(message="again")],   1),
 ]  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from functools import partial
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -16,10 +17,6 @@ from tests.unit.controller.conftest import Replica
 KEY = ("team", "web")
 
 
-class TurnEnded(Exception):
-    """Raised after one turn."""
-
-
 class Watching(Replica):
     """A watch of failed pods."""
 
@@ -32,18 +29,15 @@ class Watching(Replica):
             log=self.log.log,
             registry=self.registry,
             clock=lambda: 0.0,
-            sleep=self.end,
+            sleep=AsyncMock(side_effect=InterruptedError("one turn is over")),
         )
-
-    async def end(self, _seconds: float) -> None:
-        raise TurnEnded
 
     async def messages(self, *pods: Any) -> list[str]:  # noqa: ANN401  JSON
         """What is reported after these pods are observed."""
         for made in pods:
             self.watch.put(made)
         self.events.clear()
-        with pytest.raises(TurnEnded):
+        with pytest.raises(InterruptedError):
             await self.watch.tasks()["refusals"]()
         return [event.message for event in self.events]
 
@@ -73,15 +67,9 @@ async def test_rejection_is_reported_without_details(work: Watching) -> None:
     assert work.count("refused_pods_total", reason="TopologyAffinityError") == 1
 
 
-@pytest.mark.parametrize(
-    ("pods", "count"),
-    [([failed(), failed("u2")], 2), ([failed(reason="Error"), failed(reason="OutOfcpu")], 0)],
-    ids=["another uid", "other reasons"],
-)
-async def test_reports_of_two_pods_of_one_name(
-    work: Watching, pods: list[dict[str, Any]], count: int
-) -> None:
-    assert len(await work.messages(*pods)) == count
+async def test_each_pod_is_reported_by_uid_and_reason(work: Watching) -> None:
+    assert len(await work.messages(failed(), failed("u2"))) == 2
+    assert await work.messages(failed("u3", reason="Error"), failed("u4", reason="OutOfcpu")) == []
 
 
 async def test_rejection_is_reported_once_namespaces_are_known() -> None:
