@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from controller.reports.offenders import OffenderReports
 from controller.reports.policy_report import ReportEntry
 from numalign.kube.decode.recreated import RecreatedScheduling
@@ -18,12 +20,10 @@ class Offending:
     def __init__(self, **labels: str) -> None:
         self.cluster = Cluster({"a": ROOMY}, namespaces={TEAM: labels})
         leader = Leader(self.cluster)
-        informer: dict[str, Any] = {"log": leader.log.log, "registry": type(leader.registry)()}
-        state = leader.state
-        leader.pods = PodInformer(state, state.reader, recreated=RecreatedScheduling(), **informer)
-        self.offenders = OffenderReports(
-            state=state, unknown_may_fit=True, wall=partial(wall, self.cluster.time)
-        )
+        own: dict[str, Any] = {"log": leader.log.log, "registry": CollectorRegistry()}
+        state, now = leader.state, partial(wall, self.cluster.time)
+        leader.pods = PodInformer(state, state.reader, recreated=RecreatedScheduling(), **own)
+        self.offenders = OffenderReports(state=state, unknown_may_fit=True, wall=now)
 
     async def entries(self, namespace: str = TEAM) -> list[ReportEntry]:
         await self.cluster.publish()
@@ -61,8 +61,7 @@ async def test_every_pod_has_an_outcome_of_each_rule() -> None:
 
 async def test_partly_aligned_pod_has_the_reason_in_its_results() -> None:
     work = Offending()
-    half = raw("cpu=500m mem=1Gi", name="half", policy="restricted")
-    work.cluster.run(half, "a", {"node-0": "mem=1Gi"})
+    work.cluster.run(raw("cpu=500m mem=1Gi", policy="restricted"), "a", {"node-0": "mem=1Gi"})
 
     reason = (
         'restricted applies to memory only: cpu is not pinned, because container "c0" requests 500m cpu,'

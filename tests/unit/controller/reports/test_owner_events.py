@@ -16,10 +16,8 @@ from tests.worlds.scorer import TEAM, raw
 Json = dict[str, Any]
 
 WARN = {"warn": "restricted"}
-WHY = (
-    "its pods are admitted with a warning: this namespace expects NUMA alignment restricted; the pod"
-    " requests nothing"
-)
+EXPECTED = "this namespace expects NUMA alignment restricted; the pod requests nothing"
+WHY = f"its pods are admitted with a warning: {EXPECTED}"
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d1", "controller": True}
 JOB = {"kind": "Job", "apiVersion": "batch/v1"}
 
@@ -131,9 +129,10 @@ async def test_events_are_slow_and_waiting_owners_bounded() -> None:
     assert len(await work.create(turns=MOST_WAITING)) == MOST_WAITING
 
 
-@pytest.mark.parametrize(
-    ("namespace", "name", "kind"), [(TEAM, "other", "Job"), (TEAM, "job", "CronJob"), ("evil", "job", "Job")]
-)
+CLAIMS = [(TEAM, "other", "Job"), (TEAM, "job", "CronJob"), ("evil", "job", "Job")]
+
+
+@pytest.mark.parametrize(("namespace", "name", "kind"), CLAIMS)
 async def test_claimed_uid_suppresses_no_event(namespace: str, name: str, kind: str) -> None:
     work = OwnerWarning()
     work.cluster.namespaces["evil"] = WARN

@@ -16,7 +16,6 @@ from controller.reports.writer import (
     SPACING_SECONDS,
 )
 from tests.unit.controller.reports.conftest import BASE, ReportReplica, Reports, entry, report
-from tests.worlds.notation import table
 from tests.worlds.write_faults import CONFLICT, DEFECT, FORBIDDEN, UNREACHABLE
 
 TEAM = f"{BASE}/namespaces/team/policyreports/numalign"
@@ -66,11 +65,11 @@ async def test_empty_report_is_removed() -> None:
 
 
 async def test_reports_of_others_stay() -> None:
-    foreign = {"metadata": {"name": "kyverno", "namespace": "team", "uid": "1", "labels": {}}, "results": []}
-    namesake = {"metadata": {"name": "numalign", "namespace": "other", "uid": "2"}, "results": []}
     others = {
-        f"{BASE}/namespaces/team/policyreports/kyverno": foreign,
-        f"{BASE}/namespaces/other/policyreports/numalign": namesake,
+        f"{BASE}/namespaces/{namespace}/policyreports/{name}": {
+            "metadata": {"name": name, "namespace": namespace, "uid": name, "labels": {}}
+        }
+        for namespace, name in (("team", "kyverno"), ("other", "numalign"))
     }
     with writing(stored=dict(others)) as (work, api):
         await work.pass_by(REREAD_SECONDS + 100)
@@ -135,19 +134,11 @@ async def test_two_reports_are_written_in_a_second() -> None:
     assert len(api.stored) == 3 * PER_TURN
 
 
-@pytest.mark.parametrize(
-    ("error", "event", "result"),
-    table(
-        [
-            ("forbidden", FORBIDDEN, "report.forbidden", "forbidden"),
-            ("unreachable", UNREACHABLE, "report.failed", "failed"),
-        ]
-    ),
-)
-async def test_failed_list_is_repeated_rarely(error: Exception, event: str, result: str) -> None:
+@pytest.mark.parametrize(("error", "result"), [(FORBIDDEN, "forbidden"), (UNREACHABLE, "failed")])
+async def test_failed_list_is_repeated_rarely(error: Exception, result: str) -> None:
     with writing(A, failing={"list": error}) as (work, api):
         await work.pass_by(100)
-        assert work.log.of(event)
+        assert work.log.of(f"report.{result}")
         assert (work.writes(result), api.stored) == (len([*range(0, 100, int(SERVED_SECONDS))]), {})
 
         api.failing = {}
@@ -166,24 +157,15 @@ async def test_report_replaced_meanwhile_is_not_removed() -> None:
     assert work.writes("gone") >= 1
 
 
-@pytest.mark.parametrize(
-    ("role", "failing", "uids"),
-    table(
-        [
-            ("readable", {"metadata": {"uid": "role-uid"}}, {}, ["role-uid"]),
-            ("forbidden", None, {"get role": FORBIDDEN}, []),
-        ]
-    ),
-)
-async def test_owner_of_reports_is_the_role_that_is(
-    role: dict[str, Any] | None, failing: dict[str, Exception], uids: list[str]
-) -> None:
-    with writing(A, role=role, failing=failing) as (work, api):
+@pytest.mark.parametrize("readable", [True, False])
+async def test_owner_of_reports_is_the_role_that_is_readable(*, readable: bool) -> None:
+    failing = {} if readable else {"get role": FORBIDDEN}
+    with writing(A, role={"metadata": {"uid": "role-uid"}}, failing=failing) as (work, api):
         await work.pass_by(5)
 
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "numalign-reports"}
     owners = api.stored[TEAM]["metadata"].get("ownerReferences", [])
-    kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "numalign-reports"}
-    assert owners == [{**kind, "uid": uid} for uid in uids]
+    assert owners == ([{**role, "uid": "role-uid"}] if readable else [])
     assert len(work.log.of("report.no_owner")) == len(failing)
 
 
