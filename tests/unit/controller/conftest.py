@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -31,6 +32,11 @@ class Replica:
     def leading(self) -> bool:
         self.leads_for -= 1
         return self.leads and self.leads_for >= 0
+
+    def parts(self, registry: CollectorRegistry | None = None) -> dict[str, Any]:
+        """What every loop of the controller needs; a second one needs a registry of its own."""
+        made: dict[str, Any] = {"leading": self.leading, "log": self.log.log, "clock": self.clock}
+        return {**made, "sleep": self.sleep, "registry": registry or self.registry}
 
     @contextmanager
     def running(self, loop: Callable[[], Coroutine[object, object, None]]) -> Iterator[None]:

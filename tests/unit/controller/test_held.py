@@ -9,7 +9,7 @@ from numalign.kube.pod_informer import PodInfo
 from numalign.scheduling.scheduler_state import PendingPod
 from tests.unit.controller.healing.conftest import Cluster, Leader, misaligned, web
 from tests.worlds.notation import table
-from tests.worlds.scorer import TEAM, Raw, uid
+from tests.worlds.scorer import TEAM, Raw, raw, uid
 
 UID = uid("web-1")
 
@@ -62,21 +62,16 @@ async def test_held_place_uses_no_quota(holder: Holder) -> None:
     assert holder.reservations.exclusive_cpus(TEAM) == before > 0
 
 
-@pytest.mark.parametrize(
-    "made",
-    table(
-        [
-            ("of another owner", web("other", "another-owner")),
-            ("with other requests", web("other", cpu=2)),
-            ("of another policy", web("other", policy="restricted")),
-            ("that may not go there", web("other", spec={"nodeSelector": {"pool": "x"}})),
-            (
-                "of no owner",
-                {**web("other"), "metadata": {**web("other")["metadata"], "ownerReferences": []}},
-            ),
-        ]
-    ),
-)
+NOT_FOR = [
+    ("of another owner", web("other", "another-owner")),
+    ("with other requests", web("other", cpu=2)),
+    ("of another policy", web("other", policy="restricted")),
+    ("that may not go there", web("other", spec={"nodeSelector": {"pool": "x"}})),
+    ("of no owner", raw("cpu=4 mem=1Gi", name="other", ownerReferences=[])),
+]
+
+
+@pytest.mark.parametrize("made", table(NOT_FOR))
 async def test_place_is_not_for_a_pod(holder: Holder, made: Raw) -> None:
     holder.hold()
     pod, pending = holder.gated(made)

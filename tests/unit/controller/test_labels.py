@@ -86,12 +86,8 @@ def labelling(work: Labelling, api: Any = None, **settings: Any) -> Iterator[Non
         api or work,
         nodes=lambda: work.classes,
         age=lambda: work.age,
-        leading=work.leading,
-        log=work.log.log,
-        registry=work.registry,
-        clock=work.clock,
-        sleep=work.sleep,
         chance=lambda: 0.5,
+        **work.parts(),
         **settings,
     )
     with work.running(writer.run):

@@ -112,13 +112,9 @@ class ShapeReplica(Replica):
             self.api or self.configmap,
             namespace="numalign-system",
             book=self.book,
-            leading=self.leading,
             nodes_known=lambda: self.nodes_known,
-            log=self.log.log,
-            registry=self.registry,
             wall=self.clock,
-            clock=self.clock,
-            sleep=self.sleep,
+            **self.parts(),
         )
 
     def observe(self, name: str, made: Node) -> Node:

@@ -16,19 +16,11 @@ from tests.unit.controller.reports.conftest import ReportReplica, Reports, entry
 from tests.unit.controller.reports.test_owner_events import DEPLOYMENT, OwnerWarning, pod
 from tests.unit.controller.test_labels import Labelling, labelling
 from tests.unit.controller.test_shapes import SMALL, ShapeReplica
+from tests.worlds import write_faults as faults
 from tests.worlds.log import RecordedLog
+from tests.worlds.notation import table
 from tests.worlds.scorer import EMPTY, FOUR, TEAM
-from tests.worlds.write_faults import (
-    CONFLICT,
-    DEFECT,
-    FAILING,
-    FORBIDDEN,
-    GONE,
-    HANG,
-    INVALID,
-    UNREACHABLE,
-    FaultyApi,
-)
+from tests.worlds.write_faults import FORBIDDEN, HANG, FaultyApi
 
 
 @dataclass(frozen=True)
@@ -36,7 +28,7 @@ class Writing:
     """A writer that runs, and whether it has written."""
 
     api: FaultyApi
-    pass_by: Callable[[float], Awaitable[None]]
+    pass_by: Callable[[float], Awaitable[object]]
     written: Callable[[], object]
     log: RecordedLog
     count: Callable[..., float]
@@ -48,11 +40,8 @@ async def labels() -> AsyncIterator[Writing]:
     work.add("a")
     api = FaultyApi(work, "patch")
 
-    async def run(seconds: float) -> None:
-        await work.run(seconds)
-
     with labelling(work, api):
-        yield Writing(api, run, lambda: work.labels["a"], work.log, work.count)
+        yield Writing(api, work.run, lambda: work.labels["a"], work.log, work.count)
 
 
 @asynccontextmanager
@@ -148,54 +137,43 @@ async def owner_events() -> AsyncIterator[Writing]:
 
 @dataclass(frozen=True)
 class Writer:
-    """A writer, its events and counters of forbidden and failed writes, and its time limit.
+    """A writer, and its time limit. Under a fault it calls `most` times in 100 s.
 
-    `most` is how often it calls at most in 100 s under a fault. With `guarded`, a defect of ours is logged.
+    Both pairs are about forbidden and failed writes. With `guarded`, a defect of ours is logged.
     """
 
     start: Callable[[], AbstractAsyncContextManager[Writing]]
-    events: tuple[str, str]
+    events: str
     metric: str
-    counters: tuple[str, str]
     limit: str
     most: int
     guarded: bool
+    outcomes: tuple[str, str] = ("forbidden", "failed")
+    counts: tuple[str, str] = ("forbidden", "failed")
+
+    def event(self, which: int) -> str:
+        return f"{self.events}.{self.outcomes[which]}"
+
+    def counted(self, work: Writing, which: int) -> float:
+        metric, label = self.metric.split("/")
+        return work.count(metric, **{label: self.counts[which]})
 
 
-BOTH = ("forbidden", "failed")
 WRITERS = {
-    "labels": Writer(
-        labels, ("class.forbidden", "class.failed"), "class_writes_total/result", BOTH,
-        "controller.labels.PATCH_SECONDS", 4, guarded=False,
-    ),
-    "shapes": Writer(
-        shapes, ("shapes.forbidden", "shapes.failed"), "shape_writes_total/result", BOTH,
-        "controller.shapes.ANSWER_SECONDS", 3, guarded=True,
-    ),
-    "pins": Writer(
-        pins, ("gate.forbidden", "gate.failed"), "gate_failures_total/reason", BOTH,
-        "controller.gates.pods.BIND_SECONDS", 100, guarded=True,
-    ),
-    "marks": Writer(
-        marks, ("mark.forbidden", "mark.failed"), "alignment_marks_total/result", BOTH,
-        "controller.healing.marks.PATCH_SECONDS", 3, guarded=False,
-    ),
-    "evictions": Writer(
-        evictions, ("healing.forbidden", "healing.unanswered"), "healing_moves_total/outcome",
-        ("refused", "unknown"), "controller.healing.evictions.EVICT_SECONDS", 3, guarded=False,
-    ),
-    "deletions": Writer(
-        deletions, ("refused.forbidden", "refused.failed"), "refused_pod_removals_total/result", BOTH,
-        "controller.refused.remover.CALL_SECONDS", 3, guarded=True,
-    ),
-    "reports": Writer(
-        reports, ("report.forbidden", "report.failed"), "report_writes_total/result", BOTH,
-        "controller.reports.writer.ANSWER_SECONDS", 3, guarded=True,
-    ),
-    "owner events": Writer(
-        owner_events, ("owner.forbidden", "owner.unreadable"), "", BOTH,
-        "controller.reports.owner_events.READ_SECONDS", 10, guarded=True,
-    ),
+    "labels": Writer(labels, "class", "class_writes_total/result", "labels.PATCH_SECONDS", 4, guarded=False),
+    "shapes": Writer(shapes, "shapes", "shape_writes_total/result", "shapes.ANSWER_SECONDS", 3, guarded=True),
+    "pins": Writer(pins, "gate", "gate_failures_total/reason", "gates.pods.BIND_SECONDS", 100, guarded=True),
+    "marks": Writer(marks, "mark", "alignment_marks_total/result", "healing.marks.PATCH_SECONDS", 3,
+                    guarded=False),
+    "evictions": Writer(evictions, "healing", "healing_moves_total/outcome",
+                        "healing.evictions.EVICT_SECONDS", 3, guarded=False,
+                        outcomes=("forbidden", "unanswered"), counts=("refused", "unknown")),
+    "deletions": Writer(deletions, "refused", "refused_pod_removals_total/result",
+                        "refused.remover.CALL_SECONDS", 3, guarded=True),
+    "reports": Writer(reports, "report", "report_writes_total/result", "reports.writer.ANSWER_SECONDS", 3,
+                      guarded=True),
+    "owner events": Writer(owner_events, "owner", "", "reports.owner_events.READ_SECONDS", 10,
+                           guarded=True, outcomes=("forbidden", "unreadable")),
 }  # fmt: skip
 ALL = pytest.mark.parametrize("writer", WRITERS.values(), ids=[*WRITERS])
 
@@ -210,11 +188,6 @@ async def recover(work: Writing) -> None:
     pytest.fail("it was never written")
 
 
-def counted(work: Writing, writer: Writer, which: int) -> float:
-    metric, label = writer.metric.split("/")
-    return work.count(metric, **{label: writer.counters[which]})
-
-
 @ALL
 async def test_forbidden_write_is_logged_once(writer: Writer) -> None:
     """With what the API server answers, which names the missing rule."""
@@ -223,15 +196,18 @@ async def test_forbidden_write_is_logged_once(writer: Writer) -> None:
         await work.pass_by(500)
 
         assert not work.written()
-        [line] = work.log.of(writer.events[0])
+        [line] = work.log.of(writer.event(0))
         assert line["error"] == str(FORBIDDEN)
-        assert work.log.of(writer.events[1]) == []
+        assert work.log.of(writer.event(1)) == []
         assert work.api.calls >= 2
-        assert not writer.metric or counted(work, writer, 0) == work.api.calls
+        assert not writer.metric or writer.counted(work, 0) == work.api.calls
         await recover(work)
 
 
-@pytest.mark.parametrize("fault", [UNREACHABLE, FAILING, HANG], ids=["unreachable", "500", "hang"])
+FAILURES = [faults.UNREACHABLE, faults.FAILING, HANG]
+
+
+@pytest.mark.parametrize("fault", FAILURES, ids=["unreachable", "500", "hang"])
 @ALL
 async def test_failing_server_gets_few_calls(
     writer: Writer, fault: Exception, monkeypatch: pytest.MonkeyPatch
@@ -240,18 +216,18 @@ async def test_failing_server_gets_few_calls(
         work.api.fault = fault
         with monkeypatch.context() as patch:
             if fault is HANG:
-                patch.setattr(writer.limit, 0)
+                patch.setattr(f"controller.{writer.limit}", 0)
             await work.pass_by(100)
 
         assert not work.written()
-        line, *_ = work.log.of(writer.events[1])
+        line, *_ = work.log.of(writer.event(1))
         assert ("did not answer within 0 s" if fault is HANG else str(fault)) in line["error"]
         assert 1 <= work.api.calls <= writer.most
-        assert not writer.metric or counted(work, writer, 1) == work.api.calls
+        assert not writer.metric or writer.counted(work, 1) == work.api.calls
         await recover(work)
 
 
-@pytest.mark.parametrize("fault", [CONFLICT, GONE, INVALID], ids=["409", "404", "422"])
+@pytest.mark.parametrize("fault", [faults.CONFLICT, faults.GONE, faults.INVALID], ids=["409", "404", "422"])
 @ALL
 async def test_denied_write_is_tried_again(writer: Writer, fault: Exception) -> None:
     async with writer.start() as work:
@@ -263,14 +239,10 @@ async def test_denied_write_is_tried_again(writer: Writer, fault: Exception) -> 
         await recover(work)
 
 
-@pytest.mark.parametrize(
-    "writer",
-    [each for each in WRITERS.values() if each.guarded],
-    ids=[name for name, each in WRITERS.items() if each.guarded],
-)
+@pytest.mark.parametrize("writer", table([each for each in WRITERS.items() if each[1].guarded]))
 async def test_defect_of_ours_is_logged_and_ends_nothing(writer: Writer) -> None:
     async with writer.start() as work:
-        work.api.fault = DEFECT
+        work.api.fault = faults.DEFECT
         await work.pass_by(100)
 
         assert not work.written()

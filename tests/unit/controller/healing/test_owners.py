@@ -1,13 +1,7 @@
 """How often pods of an owner are evicted, and when no more of them are."""
 
-from controller.healing.owners import (
-    FIRST_BACKOFF,
-    LONGEST_BACKOFF,
-    MOST_FAILED_MOVES,
-    MOST_REMEMBERED,
-    STOPPED_SECONDS,
-    Owners,
-)
+from controller.healing import owners as limits
+from controller.healing.owners import FIRST_BACKOFF, MOST_REMEMBERED, STOPPED_SECONDS, Owners
 
 A, B = ("team", "a"), ("team", "b")
 
@@ -28,7 +22,7 @@ def test_each_failed_move_doubles_the_pause_of_its_owner() -> None:
 def test_three_failed_moves_stop_an_owner_for_a_day() -> None:
     owners = Owners()
 
-    assert [owners.move_failed(A, 0) for _ in range(MOST_FAILED_MOVES)] == [False, False, True]
+    assert [owners.move_failed(A, 0) for _ in range(limits.MOST_FAILED_MOVES)] == [False, False, True]
     assert owners.is_stopped(A, STOPPED_SECONDS - 1)
     assert not owners.is_stopped(A, STOPPED_SECONDS)
     assert not owners.move_failed(A, STOPPED_SECONDS)
@@ -40,7 +34,7 @@ def test_failed_evictions_pause_two_hours_at_most() -> None:
     for _ in range(20):
         owners.eviction_failed(A, 0)
 
-    assert (owners.failed_moves(A), owners.backoff_until(A)) == (0, LONGEST_BACKOFF)
+    assert (owners.failed_moves(A), owners.backoff_until(A)) == (0, limits.LONGEST_BACKOFF)
 
 
 def test_stopped_owners_are_remembered_longest() -> None:

@@ -62,35 +62,31 @@ def port() -> Raw:
     return made
 
 
-AFFINITY = {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}
+def of_spec(**spec: object) -> Raw:
+    return web("web-1", spec=spec)
 
 
-@pytest.mark.parametrize(
-    ("made", "words"),
-    table(
-        [
-            ("local storage", web("web-1", spec={"volumes": [{"name": "x", "emptyDir": {}}]}),
-             "it has an emptyDir or hostPath volume"),
-            ("a gang", web("web-1", annotations={"scheduling.k8s.io/group-name": "x"}),
-             "a pod group that runs as a whole"),
-            ("topology spread", web("web-1", spec={"topologySpreadConstraints": [{}]}),
-             "numalign does not evaluate its topology spread"),
-            ("affinity", web("web-1", spec=AFFINITY), "does not evaluate its affinity to other pods"),
-            ("a host port", port(), "numalign does not evaluate its host ports"),
-        ]
-    ),
-)  # fmt: skip
-async def test_pod_stays_because_of(made: Raw, words: str) -> None:
-    [line] = await planned(Cluster(), made)
+AFFINITY = {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}
+
+
+STAYS: list[tuple[str, Raw, bool, str]] = [
+    ("local storage", of_spec(volumes=[{"name": "x", "emptyDir": {}}]), True,
+     "stays, it has an emptyDir or hostPath volume"),
+    ("a gang", web("web-1", annotations={"scheduling.k8s.io/group-name": "x"}), True,
+     "a pod group that runs as a whole"),
+    ("topology spread", of_spec(topologySpreadConstraints=[{}]), True, "not evaluate its topology spread"),
+    ("affinity", of_spec(affinity=AFFINITY), True, "not evaluate its affinity to other pods"),
+    ("a host port", port(), True, "not evaluate its host ports"),
+    ("no gates", web("web-1"), False, "it waits for --gates on the controller"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "gates", "words"), table(STAYS))
+async def test_pod_stays_because_of(made: Raw, words: str, *, gates: bool) -> None:
+    [line] = await planned(Cluster(), made, gates=gates)
 
     assert "is misaligned and stays" in line
     assert words in line
-
-
-async def test_plan_names_what_a_move_waits_for() -> None:
-    [line] = await planned(Cluster(), web("web-1"), gates=False)
-
-    assert "it waits for --gates on the controller" in line
 
 
 async def test_plan_is_empty_without_healing_or_misaligned_pods() -> None:

@@ -14,12 +14,11 @@ Json = dict[str, Any]
 
 PIN = {"key": "metadata.name", "operator": "In", "values": ["a"]}
 PIN_TO_B = {"matchFields": [{**PIN, "values": ["b"]}]}
-POOL = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["gpu"]}]}
+IN_POOL = {"key": "pool", "operator": "In", "values": ["gpu"]}
 AVOID_B = {"key": "numalign.io/node", "operator": "NotIn", "values": ["b"]}
-AVOIDING = {"matchExpressions": [AVOID_B]}
-BOTH = {"matchExpressions": [*POOL["matchExpressions"], AVOID_B]}
-PINNED_POOL = {**POOL, "matchFields": [PIN]}
-PINNED = {"matchFields": [PIN]}
+POOL, AVOIDING = {"matchExpressions": [IN_POOL]}, {"matchExpressions": [AVOID_B]}
+BOTH = {"matchExpressions": [IN_POOL, AVOID_B]}
+PINNED, PINNED_POOL = {"matchFields": [PIN]}, {**POOL, "matchFields": [PIN]}
 
 
 def test_template_has_no_node_and_no_uid() -> None:
@@ -53,17 +52,8 @@ def test_template_of_a_pod_with(before: list[Json], after: list[Json] | None, *,
     assert (required and required["nodeSelectorTerms"]) == after
 
 
-@pytest.mark.parametrize(
-    "affinity",
-    [
-        {},
-        {"affinity": None},
-        {"affinity": {"nodeAffinity": []}},
-        {"affinity": {"nodeAffinity": {REQUIRED: "x"}}},
-    ],
-    ids=str,
-)
-def test_odd_affinity_is_copied(affinity: Json) -> None:
-    made = {**web("web-1", annotations={PINNED_AT: "x"}), "spec": affinity}
+@pytest.mark.parametrize("affinity", [None, {"nodeAffinity": []}, {"nodeAffinity": {REQUIRED: "x"}}], ids=str)
+def test_odd_affinity_is_copied(affinity: Json | None) -> None:
+    made = {**web("web-1", annotations={PINNED_AT: "x"}), "spec": {"affinity": affinity}}
 
-    assert template_of(made, "a")["spec"] == affinity
+    assert template_of(made, "a")["spec"] == {"affinity": affinity}

@@ -46,13 +46,9 @@ class RemovalReplica(Replica):
             api or self,
             due=self.due,
             permitted=self.permitted,
-            leading=self.leading,
             publish=self.events.append,
-            log=self.log.log,
-            registry=registry or self.registry,
-            clock=self.clock,
-            sleep=self.sleep,
             chance=lambda: 0.0,
+            **self.parts(registry),
         )
 
     def add(self, *pods: PodInfo) -> None:

@@ -98,16 +98,13 @@ class ReportReplica(Replica):
     wanted: Mapping[str, PolicyReport] | None = field(default_factory=dict)
 
     def writer(self, registry: CollectorRegistry | None = None) -> ReportWriter:
-        """A writer that knows nothing yet; a second one needs a registry of its own."""
+        """A writer that knows nothing yet."""
+
+        async def wanted() -> Mapping[str, PolicyReport] | None:
+            return self.wanted
+
         return ReportWriter(
-            api=self.api,
-            reports=self._reports,
-            leading=self.leading,
-            log=self.log.log,
-            registry=registry or self.registry,
-            clock=self.clock,
-            wall=lambda: NOW + self.clock.seconds,
-            sleep=self.sleep,
+            api=self.api, reports=wanted, wall=lambda: NOW + self.clock.seconds, **self.parts(registry)
         )
 
     def want(self, *reports: PolicyReport) -> None:
@@ -115,6 +112,3 @@ class ReportReplica(Replica):
 
     def writes(self, result: str) -> float:
         return self.count("report_writes_total", result=result)
-
-    async def _reports(self) -> Mapping[str, PolicyReport] | None:
-        return self.wanted
