@@ -63,9 +63,9 @@ def test_replaced_secret_keeps_its_type_and_labels() -> None:
     assert made["metadata"]["resourceVersion"] == "7"
     assert made["metadata"]["labels"] == {"team": "x", "app.kubernetes.io/managed-by": "numalign"}
     assert (made["type"], "junk" in made["data"], metadata["labels"]) == ("Opaque", False, {"team": "x"})
-    unlabelled = {"metadata": {"name": "s", "labels": None}}
-    made = secrets.render(PairState(ONE), namespace="n", name="s", before=unlabelled)
-    assert made["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "numalign"}
+    before = {"metadata": {"name": "s", "labels": None}}
+    unlabelled: Data = secrets.render(PairState(ONE), namespace="n", name="s", before=before)
+    assert unlabelled["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "numalign"}
 
 
 def test_several_foreign_authorities_are_all_trusted() -> None:

@@ -45,7 +45,8 @@ def gated(*containers: str, gates: tuple[str, ...] = (PLACEMENT_GATE,), **fields
 class GatedCluster:
     """The parts of the controller for gates, joined as in the program, and the pods on an API server.
 
-    Patches raise `failing`, reads raise `unreadable`; `before_patch` runs first.
+    Patches raise `failing`, reads raise `unreadable`; `before_patch` runs first. The next patches end in
+    errors of `unanswered` once they are done, and each takes `seconds`.
     """
 
     patience: float = 30.0
@@ -59,6 +60,8 @@ class GatedCluster:
     patches: list[tuple[str, Raw, Patch]] = field(default_factory=list)
     reads: int = 0
     before_patch: Callable[[], None] = lambda: None
+    unanswered: list[Exception] = field(default_factory=list)
+    seconds: float = 0.0
     api: Any = None
     deleted_nodes: set[str] = field(default_factory=set)
 
@@ -121,7 +124,7 @@ class GatedCluster:
         assert dict(query) == {"timeout": "4s"}
         assert isinstance(body, dict)
         self.before_patch()
-        await asyncio.sleep(0)
+        await (self.clock.sleep(self.seconds) if self.seconds else asyncio.sleep(0))
         if self.failing:
             raise self.failing
         pod = self._at(path, what)
@@ -130,6 +133,8 @@ class GatedCluster:
                 raise Conflict(f"{what} was changed")
         self.patches.append((pod["metadata"]["name"], body, how))
         self.make(MERGES[how](pod, body))
+        if self.unanswered:
+            raise self.unanswered.pop()
         return None
 
     def _at(self, path: str, what: str) -> Raw:
