@@ -147,7 +147,13 @@ def test_terms_only_grow(terms: list[Raw] | None, *, pin: bool) -> None:
             assert old == new
 
 
-ODD = [None, [], 3, {"nodeAffinity": "text"}, {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": 3}}}]
+ODD: list[object] = [
+    None,
+    [],
+    3,
+    {"nodeAffinity": "x"},
+    {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": 3}}},
+]
 
 
 @pytest.mark.parametrize("affinity", ODD)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +21,6 @@ from tests.unit.controller.healing.conftest import (
     TOGETHER,
     Cluster,
     Killed,
-    Leader,
     lead,
     misaligned,
     nodes,
@@ -39,12 +37,15 @@ BUDGET = Throttled("Cannot evict pod as it would violate the pod's disruption bu
 @pytest.mark.parametrize("spec", [{}, {"schedulerName": "default-scheduler"}], ids=str)
 async def test_misaligned_pod_moves_to_where_it_is_aligned(spec: dict[str, str]) -> None:
     cluster, leader = await misaligned(web("web-1", spec=spec))
+    held = list[str | None]()
+    cluster.after["evict"] = lambda: held.append(leader.held.node_of(uid("web-1")))
     await leader.turns(700)
 
     assert cluster.uids() == [uid("web-1")]
     [pod] = cluster.pods.values()
     assert pod["spec"]["nodeName"] == "b"
     assert (leader.moved("asked"), leader.moved("aligned")) == (1, 1)
+    assert held == ["b"]
     assert leader.holds_nothing()
 
     [eviction] = cluster.evictions
@@ -55,16 +56,6 @@ async def test_misaligned_pod_moves_to_where_it_is_aligned(spec: dict[str, str])
     assert annotations["reason"].startswith('container "c0" holds cpu in zone 0 and zone 1')
     assert annotations["reason"].endswith("node b has room where it would be aligned")
     assert leader.reasons() == ["NUMAHealing"]
-
-
-async def test_place_is_held_before_the_eviction() -> None:
-    cluster, leader = await misaligned("web-1")
-    places = list[str | None]()
-    cluster.after["evict"] = lambda: places.append(leader.held.node_of(uid("web-1")))
-    await leader.turns(601, settle=False)
-
-    assert places == ["b"]
-    assert [pod.uid for pod in leader.state.reservations.reserved()] == [f"heal:{uid('web-1')}"]
 
 
 def two_controllers() -> Raw:
@@ -287,6 +278,7 @@ async def test_new_leader_waits_and_a_lost_lead_releases_places() -> None:
     assert cluster.evicted == []
     await leader.turns(2, settle=False)
     assert (len(cluster.evicted), len(leader.held)) == (1, 1)
+    assert [pod.uid for pod in leader.state.reservations.reserved()] == [f"heal:{uid('web-1')}"]
     leader.leads = False
     await leader.turns(1)
 
@@ -353,14 +345,13 @@ async def test_turns_come_at_the_rate_of_the_cluster() -> None:
     cluster, leader = await misaligned(rates=Rates(0, 0, 0.5))
     times = list[float]()
 
-    async def slow(cluster: Cluster, leader: Leader) -> None:
+    async def slow() -> None:
         times.append(cluster.time())
         cluster.time.seconds += 0.2
         if len(times) == 4:
-            leader.kill()
             raise Killed
 
-    leader.healer.turn = partial(slow, cluster, leader)  # type: ignore[method-assign]
+    leader.healer.turn = slow  # type: ignore[method-assign]
     with pytest.raises(Killed):
         await leader.healer.run()
 
