@@ -44,7 +44,7 @@ async def test_only_a_different_bundle_is_patched(site: Site) -> None:
     assert patches(site) == [VALIDATING_PATH]
 
 
-async def test_bundle_is_trusted_unless_both_configurations_are_missing(site: Site) -> None:
+async def test_bundle_is_untrusted_while_both_are_missing(site: Site) -> None:
     site.api.delete(MUTATING_PATH)
     read = await published(site)
     assert isinstance(read[0].error, NotFound)

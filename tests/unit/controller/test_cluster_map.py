@@ -23,11 +23,10 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     async with FakeApi(people={ANN: "ann"}) as api:
         for each in webhook.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
             api.put(each)
-        pod = webhook.raw("cpu=2 mem=1Gi", policy="single-numa-node")
-        metadata = {**pod["metadata"], "namespace": "team", "name": "web"}
+        site = Site(tmp_path, api)
         status = {**REJECTED, "startTime": "2026-01-01T00:00:00Z"}
-        api.put({**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": "small"}, "status": status})
-        yield Site(tmp_path, api)
+        site.put("web", webhook.raw("cpu=2 mem=1Gi", policy="single-numa-node"), status, nodeName="small")
+        yield site
 
 
 async def look(controller: Served, path: str, token: str = ANN) -> tuple[int, str]:

@@ -83,23 +83,22 @@ async def test_place_is_not_for_a_pod(holder: Holder, made: Raw) -> None:
 
 
 async def test_place_is_not_for_a_pod_that_waited_before(holder: Holder) -> None:
-    pod, pending = holder.gated(web("waiting"))
+    waiting = holder.gated(web("waiting"))
     holder.hold()
 
-    assert holder.places.take(pod, pending) is None
+    assert holder.places.take(*waiting) is None
 
 
 async def test_held_place_counts_for_other_pods(holder: Holder) -> None:
     first, second = (holder.pending(web(f"big-{at}", f"owner-{at}", cpu=16)) for at in range(2))
     holder.hold()
     taken = holder.state.predict("b", first, without=())
-    assert taken is not None
-    holder.reservations.reserve("b", first.assigned_pod(now=0), taken)
-    second_prediction = holder.state.predict("b", second, without=())
-
+    assert taken
     assert taken.verdict.admitted
-    assert second_prediction is not None
-    assert second_prediction.verdict.refused
+    holder.reservations.reserve("b", first.assigned_pod(now=0), taken)
+    refused = holder.state.predict("b", second, without=())
+    assert refused
+    assert refused.verdict.refused
 
 
 async def test_places_are_bounded(holder: Holder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,14 +115,11 @@ async def test_place_is_renewed_until_its_time_is_over(holder: Holder) -> None:
     holder.hold(until=holder.cluster.time() + 40 * RENEW_SECONDS)
     for _ in range(39):
         holder.cluster.time.seconds += RENEW_SECONDS
-        assert holder.places.expire() == ()
-        assert holder.reservations.expire(holder.cluster.time()) == ()
-    assert holder.places.is_held(UID)
-    assert holder.places.node_of(UID) == "b"
+        assert holder.places.expire() == holder.reservations.expire(holder.cluster.time()) == ()
+    assert (holder.places.is_held(UID), holder.places.node_of(UID)) == (True, "b")
 
     holder.cluster.time.seconds += RENEW_SECONDS
-    assert holder.places.expire() == (UID,)
-    assert holder.reservations.reserved() == ()
+    assert (holder.places.expire(), holder.reservations.reserved()) == ((UID,), ())
 
 
 async def test_deleted_node_holds_no_place(holder: Holder) -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from base64 import b64decode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -12,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
 from prometheus_client import CollectorRegistry
 
+from certs import certificate
+from certs import secret as secrets
 from controller.dry_run import dry_run
 from controller.program import LEASE, ControllerProgram
 from controller.settings import ControllerSettings
@@ -31,7 +31,7 @@ from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from numalign.shapes import Identity, ShapeHistory
-from tests.worlds import faster, webhook
+from tests.worlds import faster, pairs, webhook
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import node, table
 from tests.worlds.served import Launcher, Served
@@ -57,6 +57,7 @@ REPORTS = "/apis/wgpolicyk8s.io/v1alpha2"
 REPORT = f"{REPORTS}/namespaces/team/policyreports/numalign"
 
 SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
+PENDING = {"phase": "Pending"}
 REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError"}
 OWN = ("--tls-secret", "own", "--tls-names", "127.0.0.1")
 NO_LABELS = ("--label-nodes=false",)
@@ -121,6 +122,11 @@ class Site(Launcher):
     def paths(self) -> set[str]:
         return {call.path for call in self.api.requests}
 
+    def put(self, name: str, made: Any, status: Mapping[str, str] = PENDING, **spec: object) -> None:  # noqa: ANN401
+        """A pod of the ReplicaSet is like this now."""
+        metadata = {**made["metadata"], "name": name, "namespace": "team", "ownerReferences": [SET]}
+        self.api.put({**made, "metadata": metadata, "spec": {**made["spec"], **spec}, "status": status})
+
     def pod(self, name: str = "web") -> Any:  # noqa: ANN401  JSON
         return self.api.get(f"/api/v1/namespaces/team/pods/{name}")
 
@@ -142,11 +148,8 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     async with FakeApi() as api:
         for each in webhook.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
             api.put(each)
-        for kind in ("Mutating", "Validating"):
-            webhooks = [{"name": "pods.numalign.io", "clientConfig": {"url": "https://127.0.0.1"}}]
-            configuration = {"kind": f"{kind}WebhookConfiguration", "metadata": {"name": "zz-numalign"}}
-            version = {"apiVersion": "admissionregistration.k8s.io/v1"}
-            api.put({**version, **configuration, "webhooks": webhooks})
+        for kind in (pairs.MUTATING, pairs.VALIDATING):
+            api.put(pairs.configuration(kind))
         yield Site(tmp_path, api)
 
 
@@ -166,12 +169,9 @@ async def test_certificate_is_created_and_trusted(site: Site) -> None:
     async with site.running(*OWN) as controller:
         await controller.until(site.labelled)
 
-    stored: Any = [site.api.get(SECRET), site.api.get(CALLERS)]
-    secret, configuration = stored
-    made = x509.load_pem_x509_certificate(b64decode(secret["data"]["tls.crt"]))
-    names = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert "numalign-webhook.numalign-system.svc" in names.get_values_for_type(x509.DNSName)
-    assert configuration["webhooks"][0]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
+    made = secrets.parse(site.api.get(SECRET)).current
+    assert "numalign-webhook.numalign-system.svc" in certificate.names(certificate.first(made.cert_pem))
+    assert pairs.bundles(site.api, pairs.MUTATING) == [made.ca_pem]
 
 
 # Shapes.
@@ -294,10 +294,7 @@ async def test_all_pods_are_watched_only_with_gates(
 async def test_reports_and_events_on_owners_are_written(site: Site) -> None:
     site.api.oddities[REPORTS] = b'{"resources": [{"name": "policyreports"}]}'
     site.enable(warn="restricted")
-    metadata = {"name": "lax", "namespace": "team", "ownerReferences": [SET]}
-    made = webhook.raw("cpu=2 mem=1Gi")
-    bound = {**made["spec"], "nodeName": "small"}
-    site.api.put({**made, "metadata": metadata, "spec": bound, "status": {"phase": "Running"}})
+    site.put("lax", webhook.raw("cpu=2 mem=1Gi"), {"phase": "Running"}, nodeName="small")
 
     async def written() -> bool:
         return bool(site.api.get(REPORT) and site.events("NUMABelowWarn"))
@@ -315,12 +312,8 @@ def add_gated(site: Site, gpus: int) -> None:
     site.enable(gate="enabled")
     site.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
     made = webhook.raw(f"cpu=4 mem=1Gi gpu={gpus}", policy=SINGLE)
-    metadata = {**made["metadata"], "namespace": "team"}
-    gated = {**made["spec"], "schedulingGates": [{"name": PLACEMENT_GATE}]}
-    rejected = {**made["spec"], "nodeName": "bare"}
-    site.api.put({**made, "metadata": {**metadata, "name": "web"}, "spec": gated})
-    status = {**REJECTED, "startTime": stamp(int(time.time()))}
-    site.api.put({**made, "metadata": {**metadata, "name": "first"}, "spec": rejected, "status": status})
+    site.put("first", made, {**REJECTED, "startTime": stamp(int(time.time()))}, nodeName="bare")
+    site.put("web", made, schedulingGates=[{"name": PLACEMENT_GATE}])
 
 
 async def test_gated_pod_avoids_rejecting_nodes(site: Site) -> None:
@@ -439,10 +432,7 @@ def reject(site: Site, **labels: str) -> None:
     statuses = {f"rejected-{at}": {**REJECTED, "startTime": stamp(now - 9 + at)} for at in range(5)}
     statuses["web-x"] = {"phase": "Running", "startTime": stamp(now)}
     for name, status in statuses.items():
-        made = webhook.raw("cpu=8 mem=1Gi", policy=SINGLE)
-        metadata = {"name": name, "namespace": "team", "ownerReferences": [SET]}
-        spec = {**made["spec"], "nodeName": "small"}
-        site.api.put({**made, "metadata": metadata, "spec": spec, "status": status})
+        site.put(name, webhook.raw("cpu=8 mem=1Gi", policy=SINGLE), status, nodeName="small")
 
 
 def pods(site: Site) -> list[str]:

@@ -51,19 +51,14 @@ async def test_best_fitting_node_is_chosen(scorer: Scorer) -> None:
     assert chosen.prediction.record
 
 
-async def test_node_without_room_in_total_is_none(scorer: Scorer) -> None:
+async def test_three_most_frequent_reasons_against_nodes_are_given(scorer: Scorer) -> None:
     await scorer.know({"broad": BROAD})
     scorer.see(SHARED)
-
     why = "0/1 nodes are available: 1 node(s) have too little free in total (numalign)"
     assert await choose(scorer, raw(FOUR)) == NoNode(why)
 
-
-async def test_three_most_frequent_reasons_are_given(scorer: Scorer) -> None:
     await scorer.know({"broad": BROAD, "small": SMALL, "tiny": SMALL, "other": TINY}, unknown=["bare"])
-    scorer.see(SHARED)
     chosen = await choose(scorer, raw(FOUR))
-
     assert isinstance(chosen, NoNode)
     assert chosen.why.startswith("0/5 nodes are available: 2 node(s) have no NUMA zone with 4 cpu")
     assert chosen.why.count("node(s)") == 3
