@@ -484,13 +484,22 @@ async def test_leaving_pod_delays_a_bind_up_to_patience(
     assert [record_of(scorer) for each in scorer.writes.made if each["annotations"]] == records
 
 
-async def test_lost_lease_while_waiting_prevents_the_bind(scorer: Scorer) -> None:
+EIGHT = "cpu=8 mem=1Gi"
+THIEF = running(on("a", raw(EIGHT, name="thief"), record=placed({"cpu": "8", "memory": "1Gi"}, "node-1")))
+LOST: list[tuple[str, Arrange, str]] = [
+    ("another replica leads",      follows,                          "lost the lease"),
+    ("another pod takes the zone", lambda scorer: scorer.see(THIEF), "no NUMA zone with 2 cpu"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("happens", "part"), table(LOST))
+async def test_bind_is_refused_if_meanwhile(scorer: Scorer, happens: Arrange, part: str) -> None:
     second = await rivals(scorer)
-    scorer.time.after(0.5, lambda: follows(scorer))
+    scorer.time.after(0.5, lambda: happens(scorer))
     scorer.time.after(1.0, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
     why = await scorer.bind(second, "a")
 
-    assert "lost the lease" in why
+    assert part in why
     assert (bound(scorer), scorer.kept()) == ([("first", "a")], {})
 
 

@@ -43,6 +43,7 @@ class Placed:
     obstacle: str = ""
     leaving: bool = False
     where: Constraints = ANYWHERE
+    readable: bool = True
 
 
 Pods = Mapping[str, Placed]
@@ -62,7 +63,8 @@ def cluster(nodes: Mapping[str, Node], pods: Pods) -> Cluster:
 
     def anew(uid: str) -> Newcomer | None:
         pod = pods[uid]
-        return Newcomer(uid, ("team", uid), Question(asks(pod.asks), means("none")), pod.where)
+        question = Question(asks(pod.asks), means("none"))
+        return Newcomer(uid, ("team", uid), question, pod.where) if pod.readable else None
 
     return Cluster(reservations, SchedulerCache(reservations), residents, anew, NOW)
 
@@ -106,6 +108,8 @@ MOVES = [
         **FULL_B}, {"a1": "b 1"}),
     ("nobody of a higher priority",         {"a0": four("a", 0, priority=6), "a1": four("a", 1, priority=5),
         **FULL_B}, {"a1": "b 1"}),
+    ("nobody whose pod cannot be read",     {"a0": four("a", 0, readable=False),
+        "a1": four("a", 1, priority=2), **FULL_B}, {"a1": "b 1"}),
     ("two that go to two places",           {"a0": Placed("a", "cpu=3 mem=1Gi", "0"),
         "a1": Placed("a", "cpu=5 mem=1Gi", "0"), "a2": Placed("a", "cpu=1 mem=1Gi", "1", obstacle=BARE),
         "b0": Placed("b", "cpu=5 mem=1Gi", "0", obstacle=BARE), "b1": four("b", 1, obstacle=BARE)},
@@ -172,30 +176,35 @@ def test_moved_pod_keeps_its_node_selector() -> None:
         assert moved(plan) == goes
 
 
-REQUESTS = [
-    # what it shows                       may move    what is said
-    ("who requests without holding moves", "",        (Remedy.MOVES, {"a0": "b "})),
-    ("who must stay is in the way",        BARE,      (Remedy.STUCK, None)),
+SHARES = Placed("a", "cpu=10.. mem=1Gi..", "")
+STAYS = replace(SHARES, obstacle=BARE)
+REQUESTS: list[tuple[str, Pods, dict[str, str], list[str]]] = [
+    # what it shows                       the pods                      who goes where, who has no place
+    ("who requests without holding moves", {"a0": SHARES},                              {"a0": "b "}, []),
+    ("who must stay is in the way",        {"a0": STAYS},                               {}, []),
+    ("who has no room elsewhere stays",    {"a0": SHARES, "b0": replace(STAYS, node="b")}, {}, ["a0"]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("obstacle", "expected"), table(REQUESTS))
-def test_node_totals_need_room_too(obstacle: str, expected: tuple[Remedy, object]) -> None:
+@pytest.mark.parametrize(("pods", "goes", "unplaced"), table(REQUESTS))
+def test_node_totals_need_room_too(pods: Pods, goes: dict[str, str], unplaced: list[str]) -> None:
     """A pod that shares CPUs holds no zone, and its scheduler counts it all the same."""
-    a = replace(TWO, totals=TWO.emptied().totals or node("cpu=8", totals="cpu=16 mem=128Gi pods=10").totals)
+    a = replace(TWO, totals=node("cpu=8", totals="cpu=16 mem=128Gi pods=10").totals)
     b = replace(a, zones=node("cpu=6 mem=64Gi", "cpu=6 mem=64Gi").zones)
-    pods = {"a0": Placed("a", "cpu=10.. mem=1Gi..", "", obstacle=obstacle)}
-    nodes = {"a": a, "b": b}
-    advice = advise(newcomer(), 5, cluster(nodes, pods), ["a", "b"])
+    advice = advise(newcomer(), 5, cluster({"a": a, "b": b}, pods), ["a", "b"])
 
-    assert (advice.remedy, moved(advice.plans[0]) if advice.plans else None) == expected
-    if not advice.plans:
-        assert "lacks 2 cpu" in advice.hindrances[0].reason
+    assert advice.remedy is (Remedy.MOVES if goes else Remedy.STUCK)
+    assert [moved(plan) for plan in advice.plans] == ([goes] if goes else [])
+    if not goes:
+        [stuck, *_] = advice.hindrances
+        assert [each.uid for each in stuck.unplaced] == unplaced
+        assert unplaced or "lacks 2 cpu" in stuck.reason
 
 
 def test_many_moves_are_advised_without_proof() -> None:
     pods = {f"a{at}": Placed("a", "cpu=1 mem=1Gi", "0", created=at) for at in range(5)}
     pods |= {"a9": Placed("a", "cpu=1 mem=1Gi", "1", obstacle=BARE), **FULL_B}
+    pods["a8"] = Placed("a", "cpu=1 mem=1Gi", "1", created=9)
     advice = advised(pods)
 
     assert (advice.remedy, advice.proven) == (Remedy.MOVES, False)

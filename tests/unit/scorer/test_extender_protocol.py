@@ -275,6 +275,7 @@ SENT_AGAIN: list[tuple[str, bytes, list[str]]] = [
         ["NodeNames[1]: must be a string, not a number"]),
     ("nothing behind names",  in_go(POD, ["n"])[:-1],        [NO_JSON]),
     ("a call behind it",      in_go(POD, ["n"], end=b"{}"),  [NO_JSON]),
+    ("a comma too many",      in_go(POD, ["n"])[:-2] + b",,]}", [NO_JSON]),
     ("a member in capitals",  in_go(POD, ["n"])[:-1] + b',"nodes":1}', ["nodes: must be spelled Nodes"]),
 ]  # fmt: skip
 

@@ -85,6 +85,15 @@ async def test_evaluation_starts_with_the_first_snapshot(started: Started) -> No
     assert (started.answers, started.warming.waiting_for()) == (1, None)
 
 
+async def test_an_error_does_not_delay_readiness(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(CallContext, "ranks")
+    started.scorer.see(raw(FOUR))
+    await started.warming.run()
+
+    assert len(started.scorer.told.of("warming.failed")) == 1
+    assert started.warming.waiting_for() is None
+
+
 async def test_evaluation_stops_after_its_time_limit(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
