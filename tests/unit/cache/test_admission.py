@@ -21,9 +21,7 @@ from numalign.cache.admission import (
     shortfalls,
     steps,
 )
-from numalign.cache.admission import (
-    AdmissionState as State,
-)
+from numalign.cache.admission import AdmissionState as State
 from numalign.cache.pod_question import ExceededLimit, Pin, PinReason, PodQuestion, StatedBy
 from numalign.model import demand
 from numalign.model.attributes import OS_LABEL, Attributes, Labels, Taint

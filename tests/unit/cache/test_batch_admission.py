@@ -44,7 +44,6 @@ class Admitted(NamedTuple):
 
 
 def in_columns(state: ColumnState) -> dict[int, Admitted]:
-    """The admission in each row."""
     results = dict[int, Admitted]()
     for rows, admission in admissions(state):
         numbers = range(state.count) if rows is None else rows.tolist()
@@ -112,7 +111,6 @@ def _bits(node: Node, zones: frozenset[int]) -> int:
 
 
 def both(pod: str, *nodes: Node) -> list[Admitted]:
-    """The admission on nodes that decide alike, which is that of the rules."""
     results = in_columns(state(asks(pod), *nodes))
     assert [results[row] for row in range(len(nodes))] == [by_rules(node, asks(pod)) for node in nodes]
     return [results[row] for row in range(len(nodes))]

@@ -34,7 +34,6 @@ FULL_PCPUS_ONLY = options("full-pcpus-only")
 
 
 def state(node: Node) -> CpuState:
-    """The CPUs of a node with a CPU manager."""
     state = cpu_manager.state(node)
     assert state is not None
     return state
@@ -129,8 +128,6 @@ class Container(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Nodes in the same columns, and containers of one pod."""
-
     nodes: tuple[Node, ...]
     sockets: tuple[int, ...]
     threads: int
@@ -138,7 +135,6 @@ class Case(NamedTuple):
 
     @property
     def columns(self) -> CpuColumns:
-        """The nodes before the first container."""
         return columns_of(*self.nodes, sockets=self.sockets, threads=self.threads)
 
 

@@ -27,7 +27,6 @@ ANY = -1
 
 
 def columns_of(*nodes: Node) -> DeviceColumns:
-    """The GPUs of nodes with equally many zones."""
     free = np.array([free_of(node, "gpu") for node in nodes]).T
     hosts = [bits(at for at, zone in enumerate(node.zones) if zone.capacity.get(GPU)) for node in nodes]
     return DeviceColumns(
@@ -86,8 +85,6 @@ class Container(NamedTuple):
 
 
 class Case(NamedTuple):
-    """Nodes with equally many zones, and containers of one pod."""
-
     nodes: tuple[Node, ...]
     containers: tuple[Container, ...]
 

@@ -32,7 +32,6 @@ GIB = 2**30
 
 
 def columns(*states: MemoryState) -> MemoryColumns:
-    """The memory of nodes with as many zones each."""
     names = {name for state in states for name in state.allocatable}
     nothing = (0,) * len(states[0].cells)
     return MemoryColumns(
@@ -70,7 +69,6 @@ def affinity_of(text: str) -> TopologyHint:
 def allocated(
     memory: MemoryColumns, step: Step, affinities: Sequence[TopologyHint], where: Sequence[bool]
 ) -> MemoryAllocation:
-    """The allocation of a step that some rows are asked for."""
     return batch_memory.allocate(
         memory,
         step,
@@ -128,7 +126,6 @@ class Story(NamedTuple):
 
 
 def stories(pick: Pick) -> Iterator[Story]:
-    """Stories of nodes with as many zones each, worn and grouped."""
     kinds = [counted(pick) for _ in range(pick([1, 2, 5]))]
     by_count = defaultdict[int, list[MemoryState]](list)
     for kind in kinds:
@@ -196,11 +193,7 @@ def compare(story: Story) -> None:
 
 def assert_same_hints(memory: MemoryColumns, states: Sequence[MemoryState], step: Step) -> None:
     possible, width = batch_memory.hints(memory, step.memory)
-    hints = zip(
-        hint_sets_of(possible),
-        hint_sets_of(batch_hint_sets.of_width(possible, width)),
-        strict=True,
-    )
+    hints = zip(hint_sets_of(possible), hint_sets_of(batch_hint_sets.of_width(possible, width)), strict=True)
     assert [[both] * len(step.memory) if both[0] else [] for both in hints] == [
         [(hint.possible, hint.preferred) for hint in memory_manager.topology_hints(state, step.memory)]
         for state in states

@@ -26,7 +26,6 @@ NEAR = NumaInfo(4, ((10, 21, 21, 12), (21, 10, 11, 21), (21, 11, 10, 21), (12, 2
 
 
 def lists(*rows: str, zones: int = FOUR.count) -> list[Bools]:
-    """By resource the hints of each row."""
     parsed = ([_hints(part) for part in row.split("|")] for row in rows)
     return [lattice(resource, zones) for resource in zip(*parsed, strict=True)]
 

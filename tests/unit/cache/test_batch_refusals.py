@@ -25,7 +25,6 @@ PAIRS = node(*TWO, threads=2, options=options("full-pcpus-only"))
 
 
 def words(verdict: Verdict) -> object:
-    """What a scheduler prints."""
     refusal = verdict.refusal
     assert refusal is not None
     return refusal.refuser, refusal.reason, refusal.cause, refusal.policy, refusal.detail, reason(verdict)
@@ -34,7 +33,6 @@ def words(verdict: Verdict) -> object:
 def kinds(
     nodes: tuple[Node, ...], text: str, intent: str = "none", when: FreeOrEmpty = When.NOW
 ) -> list[Refusal | None]:
-    """The refusal of each row, which is that of the rules."""
     meaning = means(intent)
     trial = Trial(state(asks(text), *nodes, intent=meaning, when=when))
     refusals: list[Refusal | None] = [None] * len(nodes)

@@ -41,7 +41,6 @@ def built(drawn: list[tuple[tuple[int, int], ...]], chosen: Options, policy: str
 
 
 def uses(one: Node, names: tuple[str, ...]) -> dict[str, BatchUse]:
-    """What a column has of the node."""
     by_name = {}
     for name in names:
         most, free = (

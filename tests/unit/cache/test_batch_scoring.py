@@ -40,7 +40,6 @@ class Placed:
     masks: tuple[tuple[int, ...], ...]
 
     def units(self) -> list[Unit]:
-        """As columns."""
         return [
             self._unit(requests, masks) for requests, masks in zip(self.requests, self.masks, strict=True)
         ]
@@ -58,12 +57,10 @@ class Placed:
         )
 
     def by_columns(self, strategy: Strategy, weights: Weights) -> list[int]:
-        """The value of each node, all at once."""
         limit = self.nodes[0].max_zones
         return list[int](values(strategy, self.units(), weights, max_zones=limit).tolist())
 
     def by_rules(self, strategy: Strategy, weights: Weights) -> list[int]:
-        """The value of each node, one by one."""
         steps = tuple(_step(f"c{at}", requests) for at, requests in enumerate(self.requests))
         demand = Demand(Qos.GUARANTEED, steps, Step("", Role.APP), Resources())
         return [
@@ -144,7 +141,6 @@ def one(*amounts: tuple[str, int, int]) -> list[Unit]:
 
 
 def rounded(strategy: Strategy, *amounts: tuple[str, int, int], **weights: int) -> tuple[int, int]:
-    """The value of a unit in columns, and by the rules."""
     (ours,) = values(strategy, one(*amounts), weights, max_zones=8).tolist()
     return ours, scoring.OF_AMOUNTS[strategy](
         [(name, whole(name, requests), free) for name, requests, free in amounts], weights

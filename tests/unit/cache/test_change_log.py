@@ -31,26 +31,21 @@ class Doubles:
         self.computed: list[list[int] | None] = []
 
     def put(self, row: int, number: int) -> None:
-        """A row has another number."""
         self.numbers[row : row + 1] = [number]
         self.changes.note(row)
 
     def compute(self, rows: Rows | None) -> NDArray[Any]:
-        """As `Compute`."""
         self.computed.append(ALL if rows is None else rows.tolist())
         every = 2 * np.array(self.numbers, dtype=np.int64)
         return every if rows is None else every[rows]
 
     def patched(self) -> TrackedArray:
-        """Nothing is worked out yet."""
         return TrackedArray(self.changes, np.zeros(0, dtype=np.int64))
 
     def read(self, array: TrackedArray) -> list[int]:
-        """All doubles."""
         return list[int](array.current(len(self.numbers), self.compute).tolist())
 
     def read_some(self, array: TrackedArray, *rows: int) -> list[int]:
-        """The doubles of these rows."""
         return list[int](array.at(np.array(rows), len(self.numbers), self.compute).tolist())
 
     def catch_up(self, array: TrackedArray, *rows: int, between: Callable[[], object] = list) -> None:

@@ -50,12 +50,10 @@ def labelled(made: Node, label: str) -> Node:
 
 
 def few_questions(*nodes: Node) -> ClusterCache:
-    """These nodes, and few questions that are remembered."""
     return update(ClusterCache(remembered=FEW), *nodes)
 
 
 def update(cache: ClusterCache, *nodes: Node, shapes: Sequence[KnownShape] = ()) -> ClusterCache:
-    """The same cache, with these nodes and no others."""
     deque(cache.update(nodes, shapes, {}), maxlen=0)
     return cache
 
@@ -66,7 +64,6 @@ def steps(cache: ClusterCache, question: Question) -> int:
 
 
 def could(made: Node, question: Question) -> bool:
-    """What the rules say of the node with nothing on it."""
     return evaluate(made.emptied(), question.demand, question.intent).admitted
 
 
@@ -355,13 +352,11 @@ def never(gpus: int) -> Question:
 
 
 def verdicts() -> list[Verdict]:
-    """What shapes said that anybody holds."""
     return [each for each in gc.get_objects() if isinstance(each, Verdict)]
 
 
 @pytest.fixture
 def cached_texts(monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many sentences are kept."""
     monkeypatch.setattr("numalign.cache.cluster_cache.FULL_TEXTS", 16)
     return 16
 

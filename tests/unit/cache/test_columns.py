@@ -41,12 +41,10 @@ BARE = node("cpu=8", "cpu=8", policy="none")
 
 
 def free(made: Columns, name: str, when: FreeOrEmpty = When.NOW) -> list[list[int]]:
-    """By row what each zone may give of a resource."""
     return list[list[int]](made.free(when, [name])[0].T.tolist())
 
 
 def of(one: Node, when: str, feature: str) -> list[int]:
-    """A feature of one node beside resources."""
     return list[int](columns(one).of(when, feature)[:, 0].tolist())
 
 

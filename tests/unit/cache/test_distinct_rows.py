@@ -14,9 +14,7 @@ rows = st.integers(1, 4).flatmap(
 
 
 @given(rows)
-def test_numbers_are_places_among_different_rows(
-    drawn: tuple[list[tuple[int, ...]], int],
-) -> None:
+def test_numbers_are_places_among_different_rows(drawn: tuple[list[tuple[int, ...]], int]) -> None:
     table_rows, width = drawn
     table = np.array(table_rows, dtype=np.int64).reshape(len(table_rows), width)
     numbers, firsts = kinds([table[:, at] for at in range(width)])

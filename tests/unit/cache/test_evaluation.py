@@ -58,8 +58,6 @@ SEVERAL = Question(asks("cpu=1 mem=1Gi gpu=1 | cpu=1 mem=1Gi"), NO_INTENT)
 
 
 class Watched(NodeTable):
-    """A table that records which nodes are read."""
-
     def __init__(self, *nodes: Node) -> None:
         super().__init__()
         self.read: set[str] = set()

@@ -43,7 +43,6 @@ def plain(policy: str = "restricted", *zones: str, **facts: Any) -> Node:  # noq
 
 
 def with_zone(change: Callable[[Zone], Zone]) -> Node:
-    """The plain node, its first zone changed."""
     first, second = plain().zones
     return replace(plain(), zones=(change(first), second))
 

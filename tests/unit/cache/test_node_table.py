@@ -40,7 +40,6 @@ def called(name: str, one: Node, *free: str) -> Node:
 
 
 def gpus_by_name(made: NodeTable) -> dict[str, object]:
-    """The free GPUs of each node according to columns."""
     numbers, places = made.places(None)
     rows = {one.name: int(made.rows([one.name])[0]) for one in made}
     return {name: _gpus(made, int(numbers[row]), int(places[row]), row) for name, row in rows.items()}
@@ -197,9 +196,7 @@ kinds = st.sampled_from([None, TWO, FOUR, CHOOSING])
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), kinds, st.integers(0, 4))))
-def test_nodes_that_come_and_go_have_their_amounts(
-    steps: list[tuple[str, Node | None, int]],
-) -> None:
+def test_nodes_that_come_and_go_have_their_amounts(steps: list[tuple[str, Node | None, int]]) -> None:
     made, nodes = NodeTable(), dict[str, Node]()
     for name, kind, amount in steps:
         nodes.pop(name, None)

@@ -27,14 +27,11 @@ BARE = {"bare": Attributes(Labels({"tier": "silver"})), "bare gold": Attributes(
 
 
 class Cluster:
-    """Nodes of a ledger, and nodes without topology."""
-
     def __init__(self) -> None:
         self.reservations = Reservations()
         self.cache = SchedulerCache(self.reservations)
 
     def become(self, nodes: Mapping[str, Attributes], unknown: Mapping[str, Attributes]) -> "Cluster":
-        """These are there now, and no others."""
         self.reservations.remove_nodes({*self.reservations.node_names()} - nodes.keys())
         for name, attributes in nodes.items():
             self.reservations.update_node(replace(EMPTY, name=name, attributes=attributes))
@@ -47,7 +44,6 @@ class Cluster:
         return self
 
     def not_eligible(self, names: Sequence[str], constraints: Constraints) -> Mapping[str, NotEligible]:
-        """What keeps a pod away."""
         return self.cache.not_eligible(names, constraints, now=0.0)
 
 

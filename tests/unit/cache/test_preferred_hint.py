@@ -18,7 +18,6 @@ from tests.worlds.notation import GPU, Ids, asks, node, options, table
 
 
 def hint(pod: str, *nodes: Node) -> PreferredHint:
-    """What the only container of a pod prefers on each node."""
     every = state(asks(pod), *nodes)
     return preferred_hint(every, only_request(every))
 

@@ -189,7 +189,6 @@ def test_without_alignment_rankings_do_not_matter(pod: str, *, opted_out: bool) 
 
 
 def made(drawn: Iterable[Score], width: int = 1) -> Ranks:
-    """Ranks of nodes with these scores."""
     scored = list(drawn)
     columns = np.array([score.values for score in scored], dtype=np.int64).reshape(len(scored), width)
     return Ranks(
@@ -200,7 +199,6 @@ def made(drawn: Iterable[Score], width: int = 1) -> Ranks:
 
 
 def kinds(count: int) -> list[Score]:
-    """So many nodes, each better than the one before."""
     return [Score((at,), aligned=True, admitted=True) for at in range(count)]
 
 
@@ -245,7 +243,6 @@ MOST_VALUES = 12
 
 
 def some(width: int) -> st.SearchStrategy[tuple[list[Score], int]]:
-    """Scores of so many values each."""
     one = st.builds(
         Score,
         values=st.lists(percents, min_size=width, max_size=width).map(tuple),

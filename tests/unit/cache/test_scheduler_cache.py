@@ -42,7 +42,6 @@ def cache_of(*nodes: Node) -> tuple[Reservations, SchedulerCache]:
 
 
 def admitted(cache: SchedulerCache, *names: str, now: float = NOW) -> list[bool]:
-    """Which of the nodes take a pod of four CPUs."""
     return [bool(taken) for taken in cache.ask(names, FOUR, now=now).admitted]
 
 
@@ -155,6 +154,5 @@ def test_a_cache_answers_as_a_new_one(steps: Sequence[tuple[str, int]]) -> None:
 
 
 def same(one: Batch, other: Batch) -> bool:
-    """Whether two that number in their own way mean the same."""
     refusals = [[batch.refusals.get(code, code) for code in batch.codes.tolist()] for batch in (one, other)]
     return refusals[0] == refusals[1]

@@ -94,7 +94,6 @@ WHY_NOT = [
 
 
 def hidden(count: int) -> Mapping[str, UnknownNode]:
-    """So many nodes without topology."""
     return {f"hidden{at}": UnknownNode(f"hidden{at}") for at in range(count)}
 
 

@@ -17,7 +17,6 @@ def table_of(*totals: Resources | None) -> UnknownNodeTable:
 
 
 def updated(made: UnknownNodeTable, *totals: Resources | None) -> UnknownNodeTable:
-    """Nodes without topology that have as much as this, and no others."""
     deque(made.put_all({f"n{at}": UnknownNode(f"n{at}", each) for at, each in enumerate(totals)}), maxlen=0)
     deque(made.drop_others(), maxlen=0)
     return made

@@ -47,19 +47,16 @@ SEVEN, TWO = "cpu=7 mem=1Gi", "cpu=2 mem=1Gi"
 
 
 def outcomes(scorer: Scorer) -> dict[str, float]:
-    """What became of calls, by outcome."""
     counts = {each.value: scorer.count("binds_total", outcome=each.value) for each in BindOutcome}
     return {outcome: count for outcome, count in counts.items() if count}
 
 
 def bound(scorer: Scorer) -> list[tuple[str, str]]:
-    """The pods that were bound, and where."""
     return [(each["name"], each["node"]) for each in scorer.writes.made]
 
 
 @pytest.fixture
 async def scorer() -> Scorer:
-    """Two nodes with all free, and one pod that waits."""
     made = Scorer()
     await made.know({"a": EMPTY, "b": EMPTY, "one": ONE, "small": SMALL}, unknown=["bare"])
     made.see(raw(FOUR))
@@ -79,13 +76,7 @@ async def test_bind_writes_node_and_placement_in_one_call(scorer: Scorer) -> Non
     [written] = scorer.writes.made
     record = json.loads(written["annotations"].pop(PLACEMENT))
     assert record == placed({"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}, "node-0")
-    assert written == {
-        "namespace": "team",
-        "name": "web",
-        "uid": uid("web"),
-        "node": "a",
-        "annotations": {},
-    }
+    assert written == {"namespace": "team", "name": "web", "uid": uid("web"), "node": "a", "annotations": {}}
     assert outcomes(scorer) == {"bound": 1}
     assert scorer.count("bind_seconds_count") == 1
     [line] = scorer.told.of("bind.done")
@@ -112,9 +103,7 @@ async def test_large_pod_gets_no_more_than_it_requests(scorer: Scorer) -> None:
     assert scorer.kept() == {}
 
 
-async def test_reservation_lasts_from_write_to_watch(
-    scorer: Scorer,
-) -> None:
+async def test_reservation_lasts_from_write_to_watch(scorer: Scorer) -> None:
     during: list[dict[str, str | None]] = []
     scorer.writes.first = lambda: during.append(scorer.kept())
     await scorer.bind(raw(FOUR), "a")
@@ -257,7 +246,6 @@ class Slow:
     writes: Writes
 
     async def __call__(self, **fields: object) -> None:
-        """Bind a pod."""
         if fields["name"] == "first":
             await self.may_answer.wait()
             raise Forbidden("you may not")
@@ -322,9 +310,7 @@ async def test_just_bound_pod_is_not_bound_again(scorer: Scorer, place: str) -> 
     assert outcomes(scorer) == {"bound": 1, "bound_already": 1}
 
 
-async def test_unconfirmed_bind_blocks_other_nodes_until_expiry(
-    scorer: Scorer,
-) -> None:
+async def test_unconfirmed_bind_blocks_other_nodes_until_expiry(scorer: Scorer) -> None:
     scorer.writes.error = Unreachable("cannot be reached")
     await scorer.bind(raw(FOUR), "a")
     scorer.writes.error = None
@@ -349,9 +335,7 @@ async def unconfirmed(scorer: Scorer) -> tuple[Raw, Raw]:
     return first, second
 
 
-async def test_unconfirmed_bind_delays_dependent_pods(
-    scorer: Scorer,
-) -> None:
+async def test_unconfirmed_bind_delays_dependent_pods(scorer: Scorer) -> None:
     """Though it was created earlier: it may still come last."""
     first, second = await unconfirmed(scorer)
     early = await scorer.bind(second, "a")
@@ -363,9 +347,7 @@ async def test_unconfirmed_bind_delays_dependent_pods(
     assert record_of(scorer) == placed({"cpu": "2", "memory": "1Gi"}, "node-1")
 
 
-async def test_unconfirmed_bind_is_repeated_with_its_record(
-    scorer: Scorer,
-) -> None:
+async def test_unconfirmed_bind_is_repeated_with_its_record(scorer: Scorer) -> None:
     first, second = await unconfirmed(scorer)
     calls: list[str] = []
     scorer.writes.first = lambda: calls.append("")
@@ -579,14 +561,12 @@ class Counted:
         scorer.state.predict = self  # type: ignore[method-assign]
 
     def __call__(self, *calls: Any, **fields: Any) -> Any:  # noqa: ANN401  as `SchedulerState.predict`
-        """Ask."""
         self.calls += 1
         self._since += 1
         self.most = max(self.most, self._since)
         return self._predict(*calls, **fields)
 
     async def everybody_else(self) -> None:
-        """Has a turn again and again."""
         while True:
             self._since = 0
             await asyncio.sleep(0)
@@ -605,9 +585,7 @@ async def test_binds_yield_to_other_tasks_after_each_pod(scorer: Scorer) -> None
     assert (counted.most, counted.calls >= len(pods)) == (1, True)
 
 
-async def test_waiting_pod_is_predicted_again_on_change_only(
-    scorer: Scorer,
-) -> None:
+async def test_waiting_pod_is_predicted_again_on_change_only(scorer: Scorer) -> None:
     second = await rivals(scorer)
     counted = Counted(scorer)
     for at in range(10):

@@ -50,7 +50,6 @@ Pods = Mapping[str, Placed]
 
 
 def cluster(nodes: Mapping[str, Node], pods: Pods) -> Cluster:
-    """These nodes with these pods, by name."""
     reservations = Reservations()
     for name, each in nodes.items():
         reservations.update_node(replace(each, name=name))
@@ -75,7 +74,6 @@ def newcomer(wanted: str = "cpu=8 mem=1Gi", *, where: Constraints = ANYWHERE) ->
 
 
 def advised(pods: Pods, wanted: str = "cpu=8 mem=1Gi", *, priority: int = 5, plans: int = 1) -> Advice:
-    """What is advised on two nodes that are alike."""
     nodes = {"a": TWO, "b": TWO}
     return advise(newcomer(wanted), priority, cluster(nodes, pods), [*nodes], plans=plans)
 
@@ -96,7 +94,6 @@ FULL_B = {
 
 
 def four(node: str, zone: int, **facts: Any) -> Placed:  # noqa: ANN401 any fact of a pod
-    """A pod of four CPUs."""
     return Placed(node, "cpu=4 mem=1Gi", str(zone), **facts)
 
 
@@ -158,10 +155,7 @@ def test_stuck_nodes_list_their_staying_pods() -> None:
     assert [
         (each.node, each.unplaced, {pod.uid: pod.obstacle for pod in each.staying})
         for each in advice.hindrances
-    ] == [
-        ("a", (), {"a0": "its priority 6 is above 5", "a1": BARE}),
-        ("b", (), {"b0": BARE, "b1": BARE}),
-    ]
+    ] == [("a", (), {"a0": "its priority 6 is above 5", "a1": BARE}), ("b", (), {"b0": BARE, "b1": BARE})]
     assert "at most 4 cpu free in one NUMA zone" in advice.hindrances[0].reason
 
 

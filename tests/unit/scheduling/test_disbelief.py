@@ -19,13 +19,11 @@ def half(zone: int) -> list[Mapping[str, object]]:
 
 
 def there(containers: str, name: str, record: Sequence[Mapping[str, object]]) -> Raw:
-    """A pod that runs on the wide node, and what stands on it."""
     return running(on("wide", raw(containers, name=name), record=record))
 
 
 @pytest.fixture
 async def scorer() -> Scorer:
-    """One wide node, and nobody on it."""
     made = Scorer()
     await made.know({"wide": WIDE})
     return made

@@ -131,7 +131,6 @@ class Life:
         self.members: dict[str, Node] = dict.fromkeys(NODES, EMPTY)
 
     async def step(self, what: str, place: str, at: int) -> None:
-        """Something happens."""
         scorer, name = self.scorer, f"p{at}"
         made = raw(SIZES[at % 4], name=name)
         place = scorer.reservations.node_of(uid(name)) or place
@@ -166,7 +165,6 @@ async def test_batch_answers_equal_single_answers(steps: list[tuple[str, str, in
 
 
 def agree(scorer: Scorer, made: Raw) -> None:
-    """Fails unless both ways lead to the same bytes."""
     call, subject = Candidates(made, tuple(NAMES)), scorer.subject(made)
     answers = scorer.nodes.of(NAMES, subject)
     fresh = [fresh_prediction(scorer, subject, name) for name in NAMES]
@@ -184,7 +182,6 @@ def agree(scorer: Scorer, made: Raw) -> None:
 
 
 def fresh_prediction(scorer: Scorer, subject: PendingPod, name: str) -> Prediction | None:
-    """What a node says where nothing was worked out before."""
     found = scorer.reservations.node_info(name)
     if found is None:
         return None

@@ -27,7 +27,6 @@ SMALL = node("cpu=2 mem=8Gi", "cpu=2 mem=8Gi", policy="single-numa-node")
 
 
 def explained(made: Node, unmet: Unmet | None = None, *, lasting: bool = False) -> NodeExplanation:
-    """What a node says that is asked by itself."""
     verdict = evaluate(made, QUESTION.demand, QUESTION.intent)
     refused = (verdict, "have too little") if verdict.refused else ()
     result = NodeResult(made, None, *refused) if refused else NodeResult(made, 50)

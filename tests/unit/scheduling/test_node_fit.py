@@ -6,19 +6,7 @@ from numalign.model.resources import Resources
 from numalign.scheduling.node_fit import NodeFit
 from numalign.shapes.unknown_node import UnknownNode
 from tests.worlds.notation import node, table
-from tests.worlds.scorer import (
-    ALL,
-    FOUR,
-    LARGE,
-    SINGLE,
-    Raw,
-    Scorer,
-    on,
-    raw,
-    refused,
-    running,
-    snapshot,
-)
+from tests.worlds.scorer import ALL, FOUR, LARGE, SINGLE, Raw, Scorer, on, raw, refused, running, snapshot
 
 TOTALS = "cpu=10 mem=20Gi gpu=4"
 ROOMY = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE, totals=TOTALS)

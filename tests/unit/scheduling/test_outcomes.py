@@ -32,7 +32,6 @@ def life(scorer: Scorer, made: Raw, place: str = "a") -> None:
 
 @pytest.fixture
 async def scorer() -> Scorer:
-    """A scorer that knows two nodes."""
     made = Scorer()
     await made.know({"a": EMPTY, "b": EMPTY})
     return made
@@ -41,9 +40,7 @@ async def scorer() -> Scorer:
 # A refusal.
 
 
-async def test_rejection_of_a_reserved_pod_is_an_event(
-    scorer: Scorer,
-) -> None:
+async def test_rejection_of_a_reserved_pod_is_an_event(scorer: Scorer) -> None:
     scorer.see(raw(FOUR))
     assert await scorer.bind(raw(FOUR), "a") == ""
     scorer.see(on("a", raw(FOUR), record=HALF))
@@ -68,9 +65,7 @@ async def test_rejection_of_an_unranked_pod_is_ignored(scorer: Scorer) -> None:
     assert (refusals(scorer), scorer.teller) == ({}, [])
 
 
-async def test_rejection_without_earlier_events_is_counted(
-    scorer: Scorer,
-) -> None:
+async def test_rejection_without_earlier_events_is_counted(scorer: Scorer) -> None:
     """A watch that breaks off may skip all that was between."""
     scorer.ask(raw(FOUR), "a")
     scorer.see(refused(on("a", raw(FOUR))))
@@ -116,22 +111,18 @@ async def test_other_failures_are_not_counted(scorer: Scorer, status: Raw) -> No
 
 
 async def first_refusal(scorer: Scorer) -> None:
-    """A kubelet refuses a pod of a template."""
     scorer.ask(raw(FOUR, name="first"), "a")
     life(scorer, raw(FOUR, name="first"))
     assert again(scorer) == 0
 
 
 def chosen(scorer: Scorer, made: Raw, place: str) -> None:
-    """A pod is ranked, and bound."""
     scorer.ask(made, "a", "b")
     scorer.see(made)
     scorer.see(on(place, made))
 
 
-async def test_rejecting_node_chosen_again_is_an_event(
-    scorer: Scorer,
-) -> None:
+async def test_rejecting_node_chosen_again_is_an_event(scorer: Scorer) -> None:
     await first_refusal(scorer)
     chosen(scorer, raw(FOUR, name="second"), "a")
     scorer.see(running(on("a", raw(FOUR, name="second"))))

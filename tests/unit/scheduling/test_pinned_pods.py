@@ -23,7 +23,6 @@ OTHER_ZONE = [{"zones": ["node-1"], "amount": {"cpu": "4", "memory": "1Gi", "nvi
 
 
 def at(seconds: float) -> str:
-    """A moment, so many seconds after the tests begin."""
     return datetime.fromtimestamp(NOW + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -45,14 +44,12 @@ def pinned(  # noqa: PLR0913  one keyword for each fact of a pod
 
 
 def recorded(made: Raw, record: object) -> Raw:
-    """The pod with a record of its placement."""
     [written] = [on("nowhere", made, record=record)]  # type: ignore[arg-type]
     return {**made, "metadata": written["metadata"]}
 
 
 @pytest.fixture
 async def scorer() -> Scorer:
-    """Two nodes, and a namespace whose pods wait behind the gate."""
     made = Scorer()
     await made.know({"a": EMPTY, "b": EMPTY, "small": SMALL}, **{TEAM: GATED})
     return made
@@ -166,9 +163,7 @@ async def test_a_pod_that_is_gone_leaves_nothing(scorer: Scorer) -> None:
         max_size=12,
     )
 )
-async def test_any_pins_expire_within_a_minute(
-    written: list[tuple[str, int, bool]],
-) -> None:
+async def test_any_pins_expire_within_a_minute(written: list[tuple[str, int, bool]]) -> None:
     scorer = Scorer()
     await scorer.know({"a": EMPTY, "b": EMPTY, "small": SMALL}, **{TEAM: GATED})
     for node, when, gated in written:

@@ -33,14 +33,12 @@ async def show(scorer: Scorer, **pods: ObservedPlacement) -> None:
 
 @pytest.fixture
 async def scorer() -> Scorer:
-    """A scorer that knows a node with an agent."""
     made = Scorer()
     await show(made)
     return made
 
 
 async def bound(scorer: Scorer, made: Raw, *, record: Sequence[Mapping[str, object]] | None = None) -> None:
-    """A pod comes, is bound, and its bind is seen."""
     scorer.see(made)
     assert await scorer.bind(made, "a") == ""
     scorer.see(on("a", made, record=record))
@@ -55,9 +53,7 @@ async def test_predicted_placement_agrees(scorer: Scorer) -> None:
     assert (results(scorer), scorer.teller) == ({"agreed": 1}, [])
 
 
-async def test_other_placement_is_counted_and_an_event(
-    scorer: Scorer,
-) -> None:
+async def test_other_placement_is_counted_and_an_event(scorer: Scorer) -> None:
     await bound(scorer, raw(FOUR), record=HALF)
     await show(scorer, web=ELSEWHERE)
 

@@ -58,7 +58,6 @@ Labels = Mapping[str, Mapping[str, str]]
 
 
 def values(ranker: Ranker, answer: Batch, names: list[str], labels: Labels) -> list[tuple[int, ...]]:
-    """What these nodes are worth under these names."""
     found = ranker.ranks(replace(answer, names=names), labels)
     return [found.score(place).values for place in range(len(names))]
 
@@ -86,7 +85,6 @@ class Read(dict[str, str]):
     looks = 0
 
     def get(self, key: str, default: object = None) -> object:  # type: ignore[override]
-        """As a dict does."""
         self.looks += 1
         return super().get(key, default)
 

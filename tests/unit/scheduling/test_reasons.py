@@ -63,7 +63,6 @@ TWO_ZONES = st.tuples(AMOUNTS, AMOUNTS)
 
 
 def left(amounts: tuple[tuple[int, int], ...], *, policy: str) -> Node:
-    """A node on which so many CPUs and GPUs are free."""
     return node(*(f"cpu=8//{cpus} mem=16Gi gpu=2//{gpus}" for cpus, gpus in amounts), policy=policy)
 
 

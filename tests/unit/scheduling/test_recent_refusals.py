@@ -52,15 +52,12 @@ class Memory:
         self.refusals = RecentRefusals(clock=self.clock, wall=self.wall)
 
     def see(self, pod: PodInfo, before: PodInfo | None = RUNNING) -> None:
-        """A pod becomes this."""
         self.refusals.update_pod(pod, before)
 
     def avoided(self, *, namespace: str = "team", demand: Demand = SMALL) -> tuple[str, ...]:
-        """The nodes that such a pod avoids."""
         return self.refusals.nodes(namespace, demand)
 
     def later(self, seconds: float) -> None:
-        """Time passes."""
         self.clock.seconds += seconds
         self.wall.seconds += seconds
 

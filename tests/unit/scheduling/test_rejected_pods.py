@@ -22,7 +22,6 @@ REASONS = [*map(str, RejectionReason), "OutOfcpu", "NodeAffinity", "Error", ""]
 
 
 def pod(*, node: str = "a", started: str | None = STARTED, **status: str) -> dict[str, Any]:
-    """A pod of a ReplicaSet with this status."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
     return {
         "metadata": {
@@ -38,7 +37,6 @@ def pod(*, node: str = "a", started: str | None = STARTED, **status: str) -> dic
 
 
 def a_pod(**changes: Any) -> RejectedPod:  # noqa: ANN401  those of `pod`
-    """Such a pod as it is read."""
     found = rejected_pods.read(pod(**changes))
     assert found
     return found
@@ -81,16 +79,12 @@ def test_some_reasons_are_about_zones(reason: str) -> None:
 
 
 class Last:
-    """The pod that was seen last."""
-
     seen: PodInfo
 
     def update_pod(self, pod: PodInfo) -> None:
-        """Take it."""
         self.seen = pod
 
     def remove_pod(self, uid: str) -> None:
-        """There is only one."""
         raise AssertionError(uid)
 
 

@@ -30,7 +30,6 @@ STRICT = NamespaceRules(enforce=Policy.RESTRICTED, warn=Policy.RESTRICTED, audit
 def pod(
     policy: str | None = None, *, name: str = "p", cpu: str = "2", resources: str = "", **spec: object
 ) -> PodInfo:
-    """A pod that runs, as the informer tells of it."""
     annotations = {"numalign.io/policy": policy} if policy else {}
     annotations |= {"numalign.io/resources": resources} if resources else {}
     container = {"name": "main", "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}}}
@@ -52,7 +51,6 @@ READER, RECREATED = PodReader(), RecreatedScheduling()
 
 
 def judge(decision: AdmissionDecision = ADMITTED, *, rules: NamespaceRules | None = None) -> RunningPodJudge:
-    """One that hears this decision of every pod."""
     policy = EffectivePolicy(rules={"team": rules} if rules else {})
     return RunningPodJudge(READER, policy, lambda _pod: decision)
 
@@ -64,7 +62,6 @@ def outcomes(
     *,
     rules: NamespaceRules | None = None,
 ) -> Mapping[str, str]:
-    """What comes of each rule, by its name."""
     results = judge(decision, rules=rules).judge(one, alignment).results
     return {str(result.rule): str(result.outcome) for result in results}
 

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import fingerprints
 from numalign.kube.decode.fingerprints import Fingerprint, Method
-from numalign.kube.decode.kubelet_reports import (
-    MACHINE,
-    PLACEMENTS,
-    ObservedPlacement,
-    write_placements,
-)
+from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS, ObservedPlacement, write_placements
 from numalign.kube.files.policy import parse
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Basis, Stage
@@ -62,7 +57,6 @@ OFFSETS = st.integers(-(10**6), 10**6)
 
 
 def free(scorer: Scorer, name: str = "a") -> list[int]:
-    """The CPUs that are free in each zone."""
     found = scorer.reservations.free_capacity(name, now=scorer.time())
     assert found
     return free_of(found.node, "cpu")
@@ -167,9 +161,7 @@ def test_observed_admission_ignores_all_other_clocks(created: float, started: fl
     assert (found.stage, found.since) == (Stage.ADMITTED, scorer.time())
 
 
-def test_new_pod_is_younger_than_all_others(
-    scorer: Scorer,
-) -> None:
+def test_new_pod_is_younger_than_all_others(scorer: Scorer) -> None:
     before = scorer.state.next_created()
     scorer.see(raw(FOUR, creationTimestamp=at(9999)), raw(FOUR, name="other"))
 

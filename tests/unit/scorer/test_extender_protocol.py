@@ -64,7 +64,6 @@ BINDING: Raw = {"PodName": "web-0", "PodNamespace": "team", "PodUID": "u-0", "No
 
 
 def recorded(call: str) -> bytes:
-    """A call as the scheduler's own client sent it."""
     return (RECORDED / f"{call}.json").read_bytes()
 
 
@@ -73,7 +72,6 @@ def named(*names: str) -> Candidates:
 
 
 def whole(*names: str) -> Candidates:
-    """Candidates that were sent as whole nodes."""
     items = [{"metadata": {"name": name}, "spec": {"podCIDR": f"of {name}"}} for name in names]
     return read_candidates(orjson.dumps({"Pod": POD, "Nodes": {"metadata": {}, "items": items}}))
 

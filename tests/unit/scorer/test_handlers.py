@@ -55,7 +55,6 @@ VOLCANOS = [name for name in HANDLERS if name.startswith("volcano") and "Session
 
 
 async def cluster(scorer: Scorer) -> Scorer:
-    """Nodes of all kinds, and pods on them."""
     await scorer.know(
         {"empty": EMPTY, "fuller": EMPTY, "full": EMPTY, "small": SMALL, "loose": LOOSE},
         unknown=["bare"],
@@ -70,19 +69,16 @@ async def cluster(scorer: Scorer) -> Scorer:
 
 @pytest.fixture
 async def scorer() -> Scorer:
-    """A scorer that knows them."""
     return await cluster(Scorer())
 
 
 @pytest.fixture
 async def early() -> Scorer:
-    """A scorer that reserves as nodes are ranked."""
     return await cluster(Scorer(reserve_at=ReserveAt.PRIORITIZE))
 
 
 @pytest.fixture
 async def caller(scorer: Scorer) -> AsyncIterator[Caller]:
-    """Calls that scorer."""
     async with scorer.open() as opened:
         yield opened
 
@@ -205,7 +201,6 @@ def follow(scorer: Scorer) -> None:
 
 
 def sees(made: Raw) -> Callable[[Scorer], object]:
-    """The API server has this pod."""
     return lambda scorer: scorer.see(made)
 
 
@@ -273,9 +268,7 @@ async def test_reservation_is_for_the_pod_of_the_api_server(early: Scorer) -> No
     assert reserved.expected == {("node-0",): bag("cpu=1 mem=1Gi")}
 
 
-async def test_repeated_filter_reserves_half_of_the_time_at_most(
-    early: Scorer,
-) -> None:
+async def test_repeated_filter_reserves_half_of_the_time_at_most(early: Scorer) -> None:
     early.see(raw(FOUR))
     seen = []
     async with early.open() as caller:
@@ -330,7 +323,6 @@ async def test_nodes_are_ranked_for_people(caller: Caller, call: Raw, names: lis
 
 
 def task(made: Raw, place: str = "") -> Raw:
-    """A pod as Volcano sends it."""
     metadata = made["metadata"]
     return {
         "UID": metadata["uid"],
@@ -525,7 +517,6 @@ ERRORS = (None, None, None, Conflict("is bound"), Forbidden("no"), Unreachable("
 
 
 def anything(dice: random.Random, pods: Sequence[Raw]) -> tuple[str, object]:
-    """A call of any kind: good, half good, or wrong."""
     made, name = dice.choice(pods), dice.choice([*NAMES, "nobody", "../x", ""])
     names = dice.choices(NAMES, k=dice.randrange(5))
     other: Raw = dice.choice([{}, {"PodUID": "stranger"}, {"PodUID": ""}])
@@ -546,13 +537,11 @@ def anything(dice: random.Random, pods: Sequence[Raw]) -> tuple[str, object]:
 
 
 async def called(scorer: Scorer, path: str, document: object) -> None:
-    """A call, whatever is answered."""
     with contextlib.suppress(BadInput):
         orjson.loads(await HANDLERS[path](scorer.context, orjson.dumps(document)))
 
 
 def pods() -> list[Raw]:
-    """Pods of several sizes, one that cannot be read, and one without a uid."""
     sizes = [FOUR, ALL, "cpu=1 mem=1Gi", "cpu=0.5"] * 3
     return [*(raw(size, name=f"p{at}") for at, size in enumerate(sizes)), BROKEN, raw(FOUR, uid="")]
 

@@ -20,7 +20,6 @@ MEMBERS = [member(f"m{at}") for at in range(5)]
 
 @pytest.fixture
 async def scorer() -> Scorer:
-    """Two nodes with two zones each, and members that wait."""
     made = Scorer()
     await made.know({"a": EMPTY, "b": EMPTY})
     made.see(*MEMBERS, raw(ALL, name="other"))
@@ -29,7 +28,6 @@ async def scorer() -> Scorer:
 
 @pytest.fixture
 async def caller(scorer: Scorer) -> AsyncIterator[Caller]:
-    """Calls that scorer."""
     async with scorer.open() as opened:
         yield opened
 
@@ -83,7 +81,6 @@ async def test_unequal_members_with_a_choice_do_not_block(scorer: Scorer, caller
 
 
 def leaving(made: Raw) -> Raw:
-    """The pod, which a finalizer keeps."""
     return {**made, "metadata": {**made["metadata"], "deletionTimestamp": "2027-01-15T08:00:00Z"}}
 
 

@@ -15,7 +15,6 @@ HALF = "cpu=4 mem=1Gi gpu=1"
 
 
 def placed(zone: int) -> list[Raw]:
-    """The record of such a half."""
     amount = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}
     return [{"zones": [f"node-{zone}"], "amount": amount}]
 
@@ -121,7 +120,6 @@ def resident(
 
 
 async def occupied(*residents: Resident) -> Scorer:
-    """A node with two empty zones, on which these pods run."""
     made = Scorer()
     await made.know({"a": EMPTY, "small": SMALL}, unknown=["bare"])
     made.see(*(resident(*each) for each in residents))
@@ -258,9 +256,7 @@ async def test_victims_that_were_received_are_never_replaced() -> None:
     assert await result_of(steps) == {}
 
 
-async def test_search_with_too_many_predictions_finds_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_search_with_too_many_predictions_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preempting, "MOST_PREDICTIONS", 1)
 
     assert await chosen(await occupied(*QUARTERS), raw(ALL)) is None

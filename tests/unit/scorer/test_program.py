@@ -46,26 +46,20 @@ EVENTS = "/api/v1/namespaces/team/events"
 
 @dataclass
 class Running(Served):
-    """A scorer that runs."""
-
     async def metric(self, name: str) -> float:
-        """Return the value of the line that begins so."""
         _, page = await self.text("/metrics")
         [line] = (line for line in page.splitlines() if line.startswith(f"numalign_{name} "))
         return float(line.split()[-1])
 
     async def closes_connections(self) -> bool:
-        """Return whether it closes the connection after a call."""
         async with aiohttp.ClientSession() as session, session.post(self.url("/filter")) as answer:
             return answer.headers.get("Connection") == "close"
 
     async def fit(self, pod: Raw, *names: str) -> list[str]:
-        """Return the nodes that take a pod."""
         fit: list[str] = (await self.ask("/filter", {"Pod": pod, "NodeNames": names}))["NodeNames"]
         return fit
 
     async def until_fit(self, pod: Raw, *names: str, of: Sequence[str]) -> None:
-        """Wait until these of some nodes take a pod."""
 
         async def fit() -> bool:
             return await self.fit(pod, *of) == [*names]
@@ -73,27 +67,21 @@ class Running(Served):
         await self.until(fit)
 
     async def bind(self, pod: Raw, node: str) -> str:
-        """Return the error of a bind; empty if there is none."""
         return str((await self.ask("/bind", binding_call(pod, node)))["Error"])
 
 
 @dataclass
 class Bench(Launcher):
-    """Starts scorers."""
-
     def running(self, *argv: str) -> AbstractAsyncContextManager[Running]:
-        """Run a scorer with these flags."""
         cluster = () if "--snapshot" in argv else self.kubeconfig()
         settings = load(ScorerSettings, argv=[*LOCAL, *PLAIN, *cluster, *argv], environ={}).settings
         program = ScorerProgram(settings, self.told.log, CollectorRegistry(), sleep=faster.sleep)
         return Running.running(program, self.told)
 
     def pod(self, made: Raw) -> Raw:
-        """Put a pod into the cluster, and return it with the uid that the API server gives it."""
         return self.api.put(made)
 
     def found(self, name: str) -> Raw:
-        """Return the pod as the API server has it."""
         found = self.api.get(f"{PODS}/{name}")
         assert found
         return found

@@ -24,11 +24,7 @@ async def page(scorer: Scorer, made: Raw, *names: str, age: float = 0.5) -> Raw:
     ranks = await scorer.context.ranks(names, pod)
     answers = scorer.nodes.of(names, pod)
     written = rank_page.page(
-        answers,
-        ranks,
-        pod=pod,
-        age=age,
-        sources=lambda name: scorer.reservations.count_by_source((name,)),
+        answers, ranks, pod=pod, age=age, sources=lambda name: scorer.reservations.count_by_source((name,))
     )
     read: Raw = orjson.loads(written)
     return read

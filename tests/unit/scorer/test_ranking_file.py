@@ -42,10 +42,7 @@ rankings:
 
 def test_file_sets_rankings_by_node_label() -> None:
     gpu, db = (Requirement("pool", Operator.IN, frozenset({pool})) for pool in ("gpu", "db"))
-    racked = (
-        Requirement("pool", Operator.NOT_IN, frozenset({"gpu"})),
-        Requirement("rack", Operator.EXISTS),
-    )
+    racked = (Requirement("pool", Operator.NOT_IN, frozenset({"gpu"})), Requirement("rack", Operator.EXISTS))
     usual = (FEW, Relative.NUMA_NODES)
 
     assert parse(EXAMPLE, default=FLAGS) == RankingRules(

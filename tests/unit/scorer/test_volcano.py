@@ -42,7 +42,6 @@ READ = Task("u-0", "web-0", "team", {"spec": {}})
 
 
 def recorded(verb: str) -> Raw:
-    """A call as Volcano's own client sent it."""
     call: Raw = orjson.loads((RECORDED / f"{verb}.json").read_bytes())
     return call
 

@@ -30,7 +30,6 @@ class Started:
 
     @property
     def answers(self) -> int:
-        """How many questions are answered."""
         return len(self.scorer.state.cache.caches()["nodes"])
 
 

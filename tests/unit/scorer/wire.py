@@ -26,7 +26,6 @@ anything = st.recursive(
 
 
 def refusal(read: Read, call: object) -> tuple[int, list[str]]:
-    """The status and the lines with which a call is refused."""
     with pytest.raises(BadCall) as caught:
         read(call if isinstance(call, bytes) else orjson.dumps(call))
     return int(caught.value.status), str(caught.value).splitlines()
