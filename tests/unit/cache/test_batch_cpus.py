@@ -68,23 +68,21 @@ def socketed(*zones: str, sockets: Sequence[int], threads: int = 1, chosen: Opti
 USED = ["cpu=4", "cpu=4/4/1", "cpu=4/4/2", "cpu=4/4/2"]
 
 
-@pytest.mark.parametrize(
-    ("zones", "sockets", "request_", "mask", "taken"),
-    table(
-        [
-            ("those of the affinity", ["cpu=8", "cpu=8"], (0, 1), 3, 0b10, [0, 3]),
-            ("then any", ["cpu=8", "cpu=8/8/2", "cpu=8"], (0, 1, 2), 4, 0b10, [2, 2, 0]),
-            ("no affinity", ["cpu=8", "cpu=8/8/2", "cpu=8/8/1"], (0, 1, 2), 4, ANY, [1, 2, 1]),
-            ("whole zones", ["cpu=8/8/2", "cpu=8", "cpu=8"], (0, 1, 2), 9, ANY, [1, 8, 0]),
-            ("no zone with reserved CPUs", ["cpu=8/7", "cpu=8", "cpu=8/7"], (0, 1, 2), 8, ANY, [0, 8, 0]),
-            ("whole sockets", ["cpu=4/4/1", "cpu=4", "cpu=4", "cpu=4"], (0, 0, 2, 2), 8, ANY, [0, 0, 4, 4]),
-            ("the lowest socket", ["cpu=4"] * 4, (0, 1, 1, 0), 8, ANY, [4, 0, 0, 4]),
-            ("the lowest zone", ["cpu=0", "cpu=4", "cpu=4", "cpu=0"], (0, 1, 0, 1), 3, ANY, [0, 3, 0, 0]),
-            ("the fullest socket", USED, (0, 0, 2, 2), 3, ANY, [0, 0, 2, 1]),
-            ("the fullest zone", USED, (0, 1, 2, 3), 3, ANY, [0, 1, 2, 0]),
-        ]
-    ),
-)
+TAKEN = [
+    ("those of the affinity", ["cpu=8", "cpu=8"], (0, 1), 3, 0b10, [0, 3]),
+    ("then any", ["cpu=8", "cpu=8/8/2", "cpu=8"], (0, 1, 2), 4, 0b10, [2, 2, 0]),
+    ("no affinity", ["cpu=8", "cpu=8/8/2", "cpu=8/8/1"], (0, 1, 2), 4, ANY, [1, 2, 1]),
+    ("whole zones", ["cpu=8/8/2", "cpu=8", "cpu=8"], (0, 1, 2), 9, ANY, [1, 8, 0]),
+    ("no zone with reserved CPUs", ["cpu=8/7", "cpu=8", "cpu=8/7"], (0, 1, 2), 8, ANY, [0, 8, 0]),
+    ("whole sockets", ["cpu=4/4/1", "cpu=4", "cpu=4", "cpu=4"], (0, 0, 2, 2), 8, ANY, [0, 0, 4, 4]),
+    ("the lowest socket", ["cpu=4"] * 4, (0, 1, 1, 0), 8, ANY, [4, 0, 0, 4]),
+    ("the lowest zone", ["cpu=0", "cpu=4", "cpu=4", "cpu=0"], (0, 1, 0, 1), 3, ANY, [0, 3, 0, 0]),
+    ("the fullest socket", USED, (0, 0, 2, 2), 3, ANY, [0, 0, 2, 1]),
+    ("the fullest zone", USED, (0, 1, 2, 3), 3, ANY, [0, 1, 2, 0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("zones", "sockets", "request_", "mask", "taken"), table(TAKEN))
 def test_cpus_come_from(
     zones: list[str], sockets: tuple[int, ...], request_: int, mask: int, taken: list[int]
 ) -> None:

@@ -33,26 +33,6 @@ def in_steps(state: ColumnState, intent: Intent) -> dict[int, bool]:
     return satisfied
 
 
-@pytest.mark.parametrize(
-    ("pod", "words", "scope", "satisfied"),
-    table(
-        [
-            ("each in one zone", "gpu=1 | gpu=1", "single-numa-node", "container", [True, True]),
-            ("all in one zone", "gpu=1 | gpu=1", "single-numa-node", "pod", [True, False]),
-            ("all in as few as possible", "gpu=1 | gpu=1", "restricted", "pod", [True, False]),
-            ("as many as the sum takes", "gpu=2 | gpu=1", "restricted", "pod", [True]),
-            ("by the scope of the node", "gpu=1 | gpu=1", "restricted", None, [True, True]),
-            ("for another resource", "gpu=1 | gpu=1", "single-numa-node nic", "pod", [True, True]),
-            ("not binding", "gpu=1 | gpu=1", "best-effort", "pod", [True, True]),
-        ]
-    ),
-)
-def test_placements_satisfy(pod: str, words: str, scope: str | None, satisfied: list[bool]) -> None:
-    intent, nodes = means(words, scope=scope), [BEST, APART][: len(satisfied)]
-
-    assert [*in_steps(state(asks(pod), *nodes, intent=intent), intent).values()] == satisfied
-
-
 def test_resources_may_use_as_many_zones_as_the_narrowest() -> None:
     small, large = (node(*[f"cpu=8 mem=8Gi gpu={count}"] * 2, policy="restricted") for count in (2, 4))
     every = state(asks("cpu=2 mem=9Gi gpu=3"), small, large)
@@ -69,18 +49,16 @@ def test_resources_may_use_as_many_zones_as_the_narrowest() -> None:
     assert allowed("single-numa-node", GPU, MEMORY) == [1, 1]
 
 
-@pytest.mark.parametrize(
-    ("pod", "words", "satisfied", "doubtful"),
-    table(
-        [
-            ("one zone", "cpu=2 mem=1Gi gpu=2", "single-numa-node", [True, False], [False, False]),
-            ("two zones are not one", "gpu=3", "single-numa-node", [False, False], [False, False]),
-            ("two zones that it takes", "gpu=3", "restricted", [True, True], [False, False]),
-            ("a part of it", "cpu=9 mem=1Gi gpu=1", "single-numa-node gpu", [False, False], [True, True]),
-            ("nothing of it", "gpu=3", "single-numa-node nic", [True, True], [False, False]),
-        ]
-    ),
-)
+ALONE = [
+    ("one zone", "cpu=2 mem=1Gi gpu=2", "single-numa-node", [True, False], [False, False]),
+    ("two zones are not one", "gpu=3", "single-numa-node", [False, False], [False, False]),
+    ("two zones that it takes", "gpu=3", "restricted", [True, True], [False, False]),
+    ("a part of it", "cpu=9 mem=1Gi gpu=1", "single-numa-node gpu", [False, False], [True, True]),
+    ("nothing of it", "gpu=3", "single-numa-node nic", [True, True], [False, False]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "words", "satisfied", "doubtful"), table(ALONE))
 def test_the_hint_of_one_container_satisfies(
     pod: str, words: str, satisfied: list[bool], doubtful: list[bool]
 ) -> None:

@@ -90,13 +90,6 @@ SINGLE = node("mem=10Gi//8Gi", "mem=10Gi", blocks=[(0,)])
 JOINED = node("mem=10Gi//5Gi", "mem=10Gi//5Gi", blocks=[(0, 1)])
 
 
-def test_hints_are_sets_with_room_and_a_preferred_width() -> None:
-    possible, width = batch_memory.hints(columns(*memory_of(EVEN, HALF, SINGLE, JOINED)), {MEMORY: 6 * GIB})
-
-    assert hint_sets_of(possible) == [0b1110, 0b1000, 0b0110, 0b1000]
-    assert width.tolist() == [1, 1, 1, 1]
-
-
 ALLOCATED = [
     # what it shows                                  step        affinity  even, half, single, joined
     ("its affinity, if it has room",                 "mem=3Gi",  "10",     [0b10, 0b10, 0b10, 0b10]),

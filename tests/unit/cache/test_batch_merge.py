@@ -21,13 +21,11 @@ from numalign.model.intent import Policy
 from tests.worlds.columns import lattice
 
 FOUR = NumaInfo(4)
-NEAR = NumaInfo(4, ((10, 21, 21, 12), (21, 10, 11, 21), (21, 11, 10, 21), (12, 21, 21, 10)))
-"""The zones 1 and 2 are the closest, then 0 and 3."""
 
 
-def lists(*rows: str, zones: int = FOUR.count) -> list[Bools]:
+def lists(*rows: str) -> list[Bools]:
     parsed = ([_hints(part) for part in row.split("|")] for row in rows)
-    return [lattice(resource, zones) for resource in zip(*parsed, strict=True)]
+    return [lattice(resource, FOUR.count) for resource in zip(*parsed, strict=True)]
 
 
 def _hints(text: str) -> HintSet:
@@ -56,20 +54,6 @@ def test_each_row_has_a_best_effort_of_its_own() -> None:
 
     assert written(batch_merge.best_not_preferred(hints, FOUR).tolist()) == [*BEST_EFFORTS.values()]
     assert all(map(np.array_equal, hints, before))
-
-
-def test_fewer_zones_come_before_more_by_however_many() -> None:
-    hints = lists("6 0123 | 345 0123", zones=8)
-
-    assert written(batch_merge.best_not_preferred(hints, NumaInfo(8)).tolist()) == ["3"]
-
-
-def test_the_closest_are_chosen_where_distances_count() -> None:
-    hints = lists("01 03 12 0123 | 0 01 03 12 0123", "01 03 0123 | 0 0123")
-
-    assert written(batch_merge.best_not_preferred(hints, FOUR).tolist()) == ["01", "01"]
-    assert written(batch_merge.best_not_preferred(hints, NEAR).tolist()) == ["12", "03"]
-    assert written(batch_merge.preferred(lists("01 03 12 | 01 03 12"), NEAR).tolist()) == ["12"]
 
 
 # Laws.

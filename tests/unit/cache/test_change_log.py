@@ -110,17 +110,15 @@ def test_after_a_long_log_all_rows_changed() -> None:
 # What is patched.
 
 
-@pytest.mark.parametrize(
-    ("changed", "computed"),
-    table(
-        [
-            ("one row", [2], [2]),
-            ("half of the rows", [3, 0], [0, 3]),
-            ("more than half of them", [3, 0, 1], ALL),
-            ("so many that the log begins anew", [1] * (LONG + 1), ALL),
-        ]
-    ),
-)
+CHANGED = [
+    ("one row", [2], [2]),
+    ("half of the rows", [3, 0], [0, 3]),
+    ("more than half of them", [3, 0, 1], ALL),
+    ("so many that the log begins anew", [1] * (LONG + 1), ALL),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changed", "computed"), table(CHANGED))
 def test_only_changed_rows_are_computed_unless_most_are(
     changed: list[int], computed: list[int] | None
 ) -> None:

@@ -94,20 +94,18 @@ BLOCKS = node(*["mem=8Gi"] * 4, blocks=[(0, 1), (2,)])
 """Zones 0 and 1 serve each other, zone 2 has a block of its own, zone 3 none."""
 
 
-@pytest.mark.parametrize(
-    ("one", "when", "width", "sets"),
-    table(
-        [
-            ("a zone in a group is closed", BLOCKS, When.NOW, 1, [0b0100, 0b1000]),
-            ("a group serves itself", BLOCKS, When.NOW, 2, [0b0011]),
-            ("a group and others", BLOCKS, When.NOW, 3, []),
-            ("the empty node has no groups", BLOCKS, When.EMPTY, 1, None),
-            ("there are no blocks", NO_BLOCKS, When.NOW, 2, None),
-            ("single zones stay open", OWN, When.NOW, 1, None),
-            ("zones with their own block", OWN, When.NOW, 2, [0b1010]),
-        ]
-    ),
-)
+OPEN = [
+    ("a zone in a group is closed", BLOCKS, When.NOW, 1, [0b0100, 0b1000]),
+    ("a group serves itself", BLOCKS, When.NOW, 2, [0b0011]),
+    ("a group and others", BLOCKS, When.NOW, 3, []),
+    ("the empty node has no groups", BLOCKS, When.EMPTY, 1, None),
+    ("there are no blocks", NO_BLOCKS, When.NOW, 2, None),
+    ("single zones stay open", OWN, When.NOW, 1, None),
+    ("zones with their own block", OWN, When.NOW, 2, [0b1010]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "when", "width", "sets"), table(OPEN))
 def test_groups_of_memory_leave_sets_open(
     one: Node, when: FreeOrEmpty, width: int, sets: list[int] | None
 ) -> None:

@@ -105,17 +105,15 @@ def test_a_layout_has_what_its_nodes_have_in_common() -> None:
     assert layout(with_bags(allocatable=bag(""), free=bag(""))).names == (CPU, MEMORY, GPU)
 
 
-@pytest.mark.parametrize(
-    ("one", "managed"),
-    table(
-        [
-            ("all managers are on", plain(), {CPU, MEMORY, HUGE, GPU}),
-            ("CPUs are shared", plain(cpu_manager=CpuManager.NONE), {MEMORY, HUGE, GPU}),
-            ("memory is shared", plain(memory_manager=MemoryManager.NONE), {CPU, GPU}),
-            ("there is no device", plain("none", "cpu=4 mem=1Gi gpu=0"), {CPU, MEMORY, HUGE}),
-        ]
-    ),
-)
+MANAGED = [
+    ("all managers are on", plain(), {CPU, MEMORY, HUGE, GPU}),
+    ("CPUs are shared", plain(cpu_manager=CpuManager.NONE), {MEMORY, HUGE, GPU}),
+    ("memory is shared", plain(memory_manager=MemoryManager.NONE), {CPU, GPU}),
+    ("there is no device", plain("none", "cpu=4 mem=1Gi gpu=0"), {CPU, MEMORY, HUGE}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "managed"), table(MANAGED))
 def test_managers_allocate(one: Node, managed: set[str]) -> None:
     assert {name for name in (CPU, MEMORY, HUGE, GPU, NIC, "pods") if layout(one).gives_out(name)} == managed
 
@@ -137,18 +135,16 @@ def test_a_layout_has_the_configuration_of_the_kubelet() -> None:
     assert (shared.whole_cores, shared.threads) == (False, 1)
 
 
-@pytest.mark.parametrize(
-    ("one", "sockets"),
-    table(
-        [
-            ("each zone by default", plain("none", "cpu=4", "cpu=4", "cpu=4"), (0, 1, 2)),
-            ("close zones share one", node(*["cpu=4"] * 4, costs=PAIRS), (0, 1, 1, 0)),
-            ("not without CPUs", node("cpu=0", "cpu=4", "cpu=4", "cpu=0", costs=PAIRS), (1, 0, 0, 2)),
-            ("in their own order", machine("cpu=0", "cpu=1", sockets=[1, 0]), (1, 0)),
-            ("not without a CPU manager", node(*["cpu=4/0"] * 4, costs=PAIRS), (0, 1, 2, 3)),
-        ]
-    ),
-)
+SOCKETS = [
+    ("each zone by default", plain("none", "cpu=4", "cpu=4", "cpu=4"), (0, 1, 2)),
+    ("close zones share one", node(*["cpu=4"] * 4, costs=PAIRS), (0, 1, 1, 0)),
+    ("not without CPUs", node("cpu=0", "cpu=4", "cpu=4", "cpu=0", costs=PAIRS), (1, 0, 0, 2)),
+    ("in their own order", machine("cpu=0", "cpu=1", sockets=[1, 0]), (1, 0)),
+    ("not without a CPU manager", node(*["cpu=4/0"] * 4, costs=PAIRS), (0, 1, 2, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "sockets"), table(SOCKETS))
 def test_zones_are_on_sockets(one: Node, sockets: tuple[int, ...]) -> None:
     assert layout(one).sockets == sockets
 
@@ -253,29 +249,27 @@ def test_every_reason_has_an_example() -> None:
     assert {why for _, why, _ in UNFIT} == {*Unfit}
 
 
-@pytest.mark.parametrize(
-    "one",
-    table(
-        [
-            ("it has eight zones", node(*[ZONE] * 8)),
-            ("CPUs are chosen and shared", plain(options=BY_SOCKET, cpu_manager=CpuManager.NONE)),
-            ("zones are chosen by their use", scored("restricted")),
-            ("allocated threads in pairs are known", scattered(2)),
-            ("it lists as many resources as are told apart", listing(MOST_NAMES)),
-            ("its version does not know the gate", plain(options=options(GATE, minor=34))),
-            ("a group of zones has a block", grouped((0, 1), 1)),
-            ("some zones have no CPUs at all", sized("cpu=8", "cpu=8", "cpu=0 mem=1Gi")),
-            ("sockets have as many zones", sized(*["cpu=4"] * 2, costs=NEAR)),
-            ("more memory than by hardware", with_bags(capacity=bag("cpu=16 mem=1Gi gpu=2"))),
-            ("as many CPUs as are counted", shared_cpus(MOST_CPUS)),
-            ("other CPUs of its machine are allocated", with_stock()),
-            ("the first core is split", cores("2")),
-            ("a whole core is reserved after others", cores("1,3")),
-            ("a core that may be broken is split", machine("cpu=0-3", threads=2, reserved="1")),
-            ("as much as anything has", sized(f"gpu={MOST_PIECES} mem={MOST_BYTES}")),
-        ]
-    ),
-)
+FIT = [
+    ("it has eight zones", node(*[ZONE] * 8)),
+    ("CPUs are chosen and shared", plain(options=BY_SOCKET, cpu_manager=CpuManager.NONE)),
+    ("zones are chosen by their use", scored("restricted")),
+    ("allocated threads in pairs are known", scattered(2)),
+    ("it lists as many resources as are told apart", listing(MOST_NAMES)),
+    ("its version does not know the gate", plain(options=options(GATE, minor=34))),
+    ("a group of zones has a block", grouped((0, 1), 1)),
+    ("some zones have no CPUs at all", sized("cpu=8", "cpu=8", "cpu=0 mem=1Gi")),
+    ("sockets have as many zones", sized(*["cpu=4"] * 2, costs=NEAR)),
+    ("more memory than by hardware", with_bags(capacity=bag("cpu=16 mem=1Gi gpu=2"))),
+    ("as many CPUs as are counted", shared_cpus(MOST_CPUS)),
+    ("other CPUs of its machine are allocated", with_stock()),
+    ("the first core is split", cores("2")),
+    ("a whole core is reserved after others", cores("1,3")),
+    ("a core that may be broken is split", machine("cpu=0-3", threads=2, reserved="1")),
+    ("as much as anything has", sized(f"gpu={MOST_PIECES} mem={MOST_BYTES}")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", table(FIT))
 def test_a_node_has_a_layout_though(one: Node) -> None:
     assert isinstance(layout_of(one), Layout)
 
@@ -288,17 +282,15 @@ def test_what_eight_zones_have_at_the_most_is_still_counted() -> None:
 EMPTY_PLACE = Machine(zone_ids(0), (), devices=((GPU, (DevicePlace(zone_ids(0), 0, 0),)),))
 
 
-@pytest.mark.parametrize(
-    ("one", "unplaced"),
-    table(
-        [
-            ("each on a zone", machine("cpu=0-3", "cpu=4-7", devices="gpu=0,1,0x,1*"), set()),
-            ("between zones", machine("cpu=0-3", "cpu=4-7", devices="gpu=0,01 nic=1"), {GPU}),
-            ("on none", machine("cpu=0-3", "cpu=4-7", devices="gpu=0,- nic=-"), {GPU, NIC}),
-            ("not there at all", replace(node("mem=8Gi"), machine=EMPTY_PLACE), {GPU}),
-        ]
-    ),
-)
+UNPLACED = [
+    ("each on a zone", machine("cpu=0-3", "cpu=4-7", devices="gpu=0,1,0x,1*"), set()),
+    ("between zones", machine("cpu=0-3", "cpu=4-7", devices="gpu=0,01 nic=1"), {GPU}),
+    ("on none", machine("cpu=0-3", "cpu=4-7", devices="gpu=0,- nic=-"), {GPU, NIC}),
+    ("not there at all", replace(node("mem=8Gi"), machine=EMPTY_PLACE), {GPU}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "unplaced"), table(UNPLACED))
 def test_devices_are_unplaced(one: Node, unplaced: set[str]) -> None:
     assert layout(one).unplaced == unplaced
 
@@ -336,6 +328,4 @@ def test_nodes_differ_in(other: Node, before: Node, *, only_free: bool, equal: b
 
 
 def test_a_node_is_not_like_none() -> None:
-    assert alike(None, None)
-    assert not alike(plain(), None)
-    assert not alike(None, plain())
+    assert (alike(None, None), alike(plain(), None), alike(None, plain())) == (True, False, False)

@@ -151,17 +151,15 @@ def test_totals_are_compared_for_what_some_node_lists() -> None:
     assert {name for name, _ in plan(pod, STRICT, more).totals} == {CPU, MEMORY, NIC, "ephemeral-storage"}
 
 
-@pytest.mark.parametrize(
-    ("one", "words", "names"),
-    table(
-        [
-            ("everything", STRICT, "restricted", [CPU, MEMORY, GPU]),
-            ("the listed ones", STRICT, "restricted cpu nic", [CPU]),
-            ("the managed ones", SHARED_CPUS, "restricted cpu gpu", [GPU]),
-            ("none without alignment", LOOSE, "restricted", []),
-        ]
-    ),
-)
+CONCERNED = [
+    ("everything", STRICT, "restricted", [CPU, MEMORY, GPU]),
+    ("the listed ones", STRICT, "restricted cpu nic", [CPU]),
+    ("the managed ones", SHARED_CPUS, "restricted cpu gpu", [GPU]),
+    ("none without alignment", LOOSE, "restricted", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "words", "names"), table(CONCERNED))
 def test_an_intent_concerns(one: Node, words: str, names: Sequence[str]) -> None:
     made = plan(asks("cpu=2 mem=1Gi gpu=1"), one)
 

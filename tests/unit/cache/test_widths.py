@@ -34,26 +34,19 @@ BARE = node("gpu=1", "gpu=1", cpu_manager=CpuManager.STATIC, memory_manager=Memo
 NO_CPUS = node("cpu=0 gpu=1", "gpu=1", cpu_manager=CpuManager.STATIC)
 
 
-@pytest.mark.parametrize(
-    ("nodes", "pod", "by_name"),
-    table(
-        [
-            ("one or two", [FULL, THREE], "cpu=8 mem=8Gi gpu=3", {GPU: [2, 2], CPU: [1, 1], MEMORY: [1, 1]}),
-            ("the largest zones first", [of("gpu=1", "gpu=4", "gpu=1")], "gpu=5", {GPU: [2]}),
-            ("reserved CPUs count", [of("cpu=8/6", "cpu=8")], "cpu=8 mem=1Gi", {CPU: [1]}),
-            ("all with hints", [NEAR], "cpu=99 mem=99Gi gpu=9", {GPU: [2], CPU: [2], MEMORY: [3]}),
-            ("all before 1.36", [THREE], "cpu=99 mem=99Gi gpu=9", {GPU: [3], CPU: [2], MEMORY: [3]}),
-            ("no zone has CPUs", [NO_CPUS], "cpu=1 mem=1Gi", {CPU: [1]}),
-            ("no node lists it", [BARE], "cpu=1 mem=1Gi gpu=2", {GPU: [2], CPU: [1], MEMORY: [2]}),
-            (
-                "names of memory together",
-                [PAGES],
-                "cpu=1 mem=8Gi huge=3Gi",
-                {CPU: [1], MEMORY: [2], HUGE: [2]},
-            ),
-        ]
-    ),
-)
+WIDTHS = [
+    ("one or two", [FULL, THREE], "cpu=8 mem=8Gi gpu=3", {GPU: [2, 2], CPU: [1, 1], MEMORY: [1, 1]}),
+    ("the largest zones first", [of("gpu=1", "gpu=4", "gpu=1")], "gpu=5", {GPU: [2]}),
+    ("reserved CPUs count", [of("cpu=8/6", "cpu=8")], "cpu=8 mem=1Gi", {CPU: [1]}),
+    ("all with hints", [NEAR], "cpu=99 mem=99Gi gpu=9", {GPU: [2], CPU: [2], MEMORY: [3]}),
+    ("all before 1.36", [THREE], "cpu=99 mem=99Gi gpu=9", {GPU: [3], CPU: [2], MEMORY: [3]}),
+    ("no zone has CPUs", [NO_CPUS], "cpu=1 mem=1Gi", {CPU: [1]}),
+    ("no node lists it", [BARE], "cpu=1 mem=1Gi gpu=2", {GPU: [2], CPU: [1], MEMORY: [2]}),
+    ("names of memory together", [PAGES], "cpu=1 mem=8Gi huge=3Gi", {CPU: [1], MEMORY: [2], HUGE: [2]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "pod", "by_name"), table(WIDTHS))
 def test_a_request_takes_zones(nodes: Sequence[Node], pod: str, by_name: dict[str, list[int]]) -> None:
     assert widths(asks(pod), *nodes) == by_name
 

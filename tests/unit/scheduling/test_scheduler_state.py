@@ -368,18 +368,16 @@ BARE = node("cpu=8 mem=16Gi", "cpu=8 mem=16Gi", policy=SINGLE, totals="cpu=16 me
 """A node whose device plugins, if there are any, serve no GPU."""
 
 
-@pytest.mark.parametrize(
-    ("container", "served", "expected"),
-    table(
-        [
-            ("device plugins serve all", FOUR, (), ["a"]),
-            ("DRA serves where no device plugin does", FOUR, (GPU,), ["a", "bare"]),
-            ("a device plugin's devices are aligned all the same", "cpu=4 mem=1Gi gpu=3", (GPU,), ["bare"]),
-            ("what else is asked for counts", "cpu=9 mem=1Gi gpu=1", (GPU,), []),
-            ("it serves others", FOUR, (NIC,), ["a"]),
-        ]
-    ),
-)
+SERVED = [
+    ("device plugins serve all", FOUR, (), ["a"]),
+    ("DRA serves where no device plugin does", FOUR, (GPU,), ["a", "bare"]),
+    ("a device plugin's devices are aligned all the same", "cpu=4 mem=1Gi gpu=3", (GPU,), ["bare"]),
+    ("what else is asked for counts", "cpu=9 mem=1Gi gpu=1", (GPU,), []),
+    ("it serves others", FOUR, (NIC,), ["a"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("container", "served", "expected"), table(SERVED))
 async def test_devices_count_if_device_plugins_serve_them(
     scorer: Scorer, container: str, served: tuple[str, ...], expected: list[str]
 ) -> None:
