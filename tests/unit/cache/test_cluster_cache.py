@@ -49,10 +49,6 @@ def labelled(made: Node, label: str) -> Node:
     return replace(made, label=label)
 
 
-def few_questions(*nodes: Node) -> ClusterCache:
-    return update(ClusterCache(remembered=FEW), *nodes)
-
-
 def update(cache: ClusterCache, *nodes: Node, shapes: Sequence[KnownShape] = ()) -> ClusterCache:
     deque(cache.update(nodes, shapes, {}), maxlen=0)
     return cache
@@ -141,6 +137,7 @@ def test_shapes_in_columns_are_evaluated_in_one_step() -> None:
     columns, alone = ClusterCache.of(sizes), ClusterCache.of(unlike_shapes(50))
 
     assert [steps(columns, ONE_GPU), steps(alone, ONE_GPU)] == [1 + 1, 1 + 50]
+    assert steps(alone, replace(ONE_GPU, intent=means("restricted"))) == 50
 
 
 def test_every_node_is_evaluated_before_a_denial() -> None:
@@ -164,50 +161,26 @@ def test_a_node_may_go_while_it_is_evaluated(done: int) -> None:
     assert cache.ask(["small"], question).admitted.tolist() == [True]
 
 
-def test_another_intent_is_evaluated_again() -> None:
-    cache = ClusterCache.of(unlike_shapes(3))
-    steps(cache, ONE_GPU)
-
-    assert steps(cache, replace(ONE_GPU, intent=means("restricted"))) == 3
-
-
 FOLLOWING = [
-    # what happens to fifty nodes         one of them after it                    nodes asked
-    ("nothing",                           OFF,                                    0),
-    ("a node is in use",                  replace(OFF, zones=SPREAD.zones),       0),
-    ("a node is labelled",                labelled(OFF, "blue"),                  0),
-    ("a node changes its policy",         replace(OFF, policy=Policy.RESTRICTED), 1),
+    # what happens to fifty nodes   one of them after it                   without topology  asked  valid
+    ("nothing",                     OFF,                                    unknown(),       0,     True),
+    ("a node is in use",            replace(OFF, zones=SPREAD.zones),       unknown(),       0,     True),
+    ("a node is labelled",          labelled(OFF, "blue"),                  unknown(),       0,     False),
+    ("a node changes its policy",   replace(OFF, policy=Policy.RESTRICTED), unknown(),       1,     False),
+    ("a node has no topology",      OFF,                                    unknown(x=None), 0,     False),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("after", "question"), table(FOLLOWING))
-def test_only_nodes_with_other_facts_are_evaluated_when(after: Node, question: int) -> None:
-    members = many(OFF, 50)
-    cache = ClusterCache.of(members)
-    steps(cache, ONE_GPU)
-
-    update(cache, replace(after, name=members[0].name), *members[1:])
-
-    assert steps(cache, ONE_GPU) == question
-
-
-SURVEYS = [
-    # what happens to fifty nodes         one of them after it                    and another one  still valid
-    ("nothing",                           OFF,                                    unknown(),       True),
-    ("a node is in use",                  replace(OFF, zones=SPREAD.zones),       unknown(),       True),
-    ("a node is labelled",                labelled(OFF, "blue"),                  unknown(),       False),
-    ("a node changes its policy",         replace(OFF, policy=Policy.RESTRICTED), unknown(),       False),
-    ("a node has no topology",            OFF,                                    unknown(x=None), False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("after", "without", "valid"), table(SURVEYS))
-def test_a_survey_is_valid_until(after: Node, without: dict[str, UnknownNode], *, valid: bool) -> None:
+@pytest.mark.parametrize(("after", "without", "asked", "valid"), table(FOLLOWING))
+def test_only_nodes_with_other_facts_are_evaluated_when(
+    after: Node, without: dict[str, UnknownNode], asked: int, *, valid: bool
+) -> None:
     members = many(OFF, 50)
     cache = ClusterCache.of(members)
     before = cache.ever(ONE_GPU)
     deque(cache.update([replace(after, name=members[0].name), *members[1:]], (), without), maxlen=0)
 
+    assert steps(cache, ONE_GPU) == asked
     assert (cache.ever(ONE_GPU) is before) is valid
 
 
@@ -283,19 +256,15 @@ def unlike(count: int) -> Iterable[Question]:
 
 
 def test_the_least_recent_question_is_dropped_first() -> None:
-    cache = few_questions(SMALL)
-    other = question_of("cpu=3 mem=1Gi")
-    steps(cache, ONE_GPU)
-    steps(cache, other)
-    steps(cache, ONE_GPU)
-    for each in unlike(FEW - 1):
+    cache, other = update(ClusterCache(remembered=FEW), SMALL), question_of("cpu=3 mem=1Gi")
+    for each in (ONE_GPU, other, ONE_GPU, *unlike(FEW - 1)):
         steps(cache, each)
 
     assert [steps(cache, ONE_GPU), steps(cache, other)] == [0, 1]
 
 
 def test_room_is_found_after_answers_were_dropped() -> None:
-    cache = few_questions(SMALL)
+    cache = update(ClusterCache(remembered=FEW), SMALL)
     cache.now(ONE_GPU)
     for each in unlike(FEW):
         cache.ever(ONE_GPU)
@@ -304,16 +273,9 @@ def test_room_is_found_after_answers_were_dropped() -> None:
     assert cache.now(ONE_GPU)
 
 
-FORGETTING: list[tuple[str, Callable[[ClusterCache, Question], object]]] = [
-    ("what could ever be", ClusterCache.ever),
-    ("what fits now", ClusterCache.now),
-    ("why not", ClusterCache.why_not),
-]
-
-
-@pytest.mark.parametrize("ask", table(FORGETTING))
+@pytest.mark.parametrize("ask", [ClusterCache.ever, ClusterCache.now, ClusterCache.why_not])
 def test_memory_is_bounded_for(ask: Callable[[ClusterCache, Question], object]) -> None:
-    cache = few_questions(SMALL)
+    cache = update(ClusterCache(remembered=FEW), SMALL)
     first = traced(question_of("cpu=99 mem=1Gi"))
     gone = weakref.ref(first.demand)
     ask(cache, first)
@@ -355,46 +317,38 @@ def verdicts() -> list[Verdict]:
     return [each for each in gc.get_objects() if isinstance(each, Verdict)]
 
 
+TEXTS = 16
+
+
 @pytest.fixture
-def cached_texts(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr("numalign.cache.cluster_cache.FULL_TEXTS", 16)
-    return 16
+def cache_of_texts(monkeypatch: pytest.MonkeyPatch) -> Callable[[], ClusterCache]:
+    """Makes a cache of which the first of many sentences is answered without its verdicts."""
+    monkeypatch.setattr("numalign.cache.cluster_cache.FULL_TEXTS", TEXTS)
+
+    def made() -> ClusterCache:
+        cache = ClusterCache.of([SMALL, LARGE])
+        assert len(list(cache.work_now(never(10)))) >= len(cache.classes)
+        for gpus in range(10, 10 + 2 * TEXTS):
+            assert cache.why_not(never(gpus))
+        return cache
+
+    return made
 
 
-def test_sentences_are_cached_instead_of_verdicts(cached_texts: int) -> None:
-    others = verdicts()
-    cache = ClusterCache.of([SMALL, LARGE])
-    for gpus in range(10, 10 + 2 * cached_texts):
-        assert cache.why_not(never(gpus))
+def test_sentences_are_cached_instead_of_verdicts(cache_of_texts: Callable[[], ClusterCache]) -> None:
+    strangers = verdicts()
+    cache = cache_of_texts()
     gc.collect()
 
-    strangers = set(map(id, others))
-    held = [each for each in verdicts() if id(each) not in strangers]
-
-    assert 0 < len(held) <= cached_texts * len(cache.classes)
+    assert 0 < len(verdicts()) - len(strangers) <= TEXTS * len(cache.classes)
 
 
-def test_a_cached_sentence_needs_no_shape(cached_texts: int) -> None:
-    cache = ClusterCache.of([SMALL, LARGE])
-    first = len(list(cache.work_now(never(10))))
-    text = cache.why_not(never(10))
-    for gpus in range(11, 11 + 2 * cached_texts):
-        cache.why_not(never(gpus))
+def test_a_cached_sentence_needs_no_shape(cache_of_texts: Callable[[], ClusterCache]) -> None:
+    cache, other = cache_of_texts(), ClusterCache.of([SMALL, LARGE])
 
-    assert first >= len(cache.classes)
     assert list(cache.work_now(never(10))) == []
-    assert cache.why_not(never(10)) == text
-
-
-def test_another_floor_is_answered_after_verdicts_are_gone(cached_texts: int) -> None:
-    cache, other = (ClusterCache.of([SMALL, LARGE]) for _ in range(2))
-    cache.why_not(never(10))
-    for gpus in range(11, 11 + 2 * cached_texts):
-        cache.why_not(never(gpus))
-
-    assert cache.why_not(never(10), floor=Policy.RESTRICTED) == other.why_not(
-        never(10), floor=Policy.RESTRICTED
-    )
+    for floor in (Policy.NONE, Policy.RESTRICTED):
+        assert cache.why_not(never(10), floor=floor) == other.why_not(never(10), floor=floor)
 
 
 # Shapes, and where pods may go.
@@ -409,16 +363,12 @@ def known_shape(made: Node, *, seen: float | None = None) -> KnownShape:
     return KnownShape(shape.of(made), seen=seen)
 
 
-def declared(made: Node) -> KnownShape:
-    return KnownShape(shape.of(made), declared=True)
-
-
 def selecting(key: str, *values: str) -> Constraints:
     return Constraints((Requirement(key, Operator.IN, frozenset(values)),))
 
 
 EMPTY_HANDED = replace(node(*["cpu=8 mem=8Gi gpu=0"] * 2, policy=BINDING), name="empty-handed")
-GONE, DECLARED = known_shape(LARGE, seen=7.0), declared(LARGE)
+GONE, DECLARED = known_shape(LARGE, seen=7.0), KnownShape(shape.of(LARGE), declared=True)
 LATER = known_shape(placed(LARGE, "dedicated"), seen=9.0)
 IN_POOL_A, IN_POOL_B = (placed(LARGE, pool=name, name=name) for name in "ab")
 HOPES = [
@@ -450,11 +400,9 @@ def test_classes_of_shapes_without_nodes_are_named() -> None:
 TOLERANT = Constraints(tolerations=(Toleration("dedicated", Tolerating.EXISTS),))
 ANY_POOL = Constraints()
 
-ILL = replace(EMPTY_HANDED, health=LARGE)
-
 
 def test_a_degraded_node_is_able_and_has_no_room() -> None:
-    cache = ClusterCache.of([ILL])
+    cache = ClusterCache.of([replace(EMPTY_HANDED, health=LARGE)])
 
     assert cache.ever(TWO_GPUS).able == 1
     assert not cache.now(TWO_GPUS)
@@ -512,14 +460,11 @@ def test_unlisted_resources_are_named(
 
 
 def test_a_cache_is_informed_if_any_shape_is_known() -> None:
-    caches = (
-        ClusterCache(),
-        ClusterCache.of([SMALL]),
-        ClusterCache.of([], [GONE]),
-        ClusterCache.of([], unknown=unknown(x=None)),
-    )
+    empty, bare = ClusterCache(), ClusterCache.of([], unknown=unknown(x=None))
 
-    assert [each.informed for each in caches] == [False, True, True, False]
+    assert [empty.informed, bare.informed] == [False, False]
+    assert ClusterCache.of([SMALL]).informed
+    assert ClusterCache.of([], [GONE]).informed
 
 
 def test_groups_have_verdicts_and_eligible_nodes() -> None:

@@ -19,7 +19,7 @@ from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Basis, Stage
 from numalign.lru import MOST_BYTES
 from numalign.model.errors import BadInput
-from numalign.model.intent import Intent, Policy
+from numalign.model.intent import Policy
 from numalign.model.machine import read_list, render_list
 from numalign.model.node import Known
 from numalign.scheduling.scheduler_state import (
@@ -73,17 +73,13 @@ def basis(scorer: Scorer, name: str = "a") -> Basis:
 
 async def test_pod_holds_zones_from_bind_to_deletion(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
-    seen = [free(scorer)]
-    scorer.see(raw(FOUR))
-    seen.append(free(scorer))
-    scorer.see(on("a", raw(FOUR), record=HALF))
-    seen.append(free(scorer))
-    scorer.see(running(on("a", raw(FOUR), record=HALF)))
-    seen.append(free(scorer))
+    seen, bound = [free(scorer)], on("a", raw(FOUR), record=HALF)
+    for made in (raw(FOUR), bound, running(bound)):
+        scorer.see(made)
+        seen.append(free(scorer))
     scorer.lose("web")
-    seen.append(free(scorer))
 
-    assert seen == [[8, 8], [8, 8], [4, 8], [4, 8], [8, 8]]
+    assert [*seen, free(scorer)] == [[8, 8], [8, 8], [4, 8], [4, 8], [8, 8]]
 
 
 async def test_calls_waiting_for_unwatched_pods_are_limited(scorer: Scorer) -> None:
@@ -209,13 +205,13 @@ async def test_fingerprint_decides_which_pods_are_counted(
 
 
 async def test_missing_fingerprint_is_forgotten(scorer: Scorer) -> None:
-    mark = Fingerprint(fingerprints.fingerprint([(TEAM, "web")]))
+    mark, seen = Fingerprint(fingerprints.fingerprint([(TEAM, "web")])), []
     scorer.see(running(on("a", raw(FOUR))))
-    await scorer.know({"a": HALF_FREE}, fingerprints={"a": mark})
-    before = basis(scorer)
-    await scorer.know({"a": HALF_FREE})
+    for marks in ({"a": mark}, {}):
+        await scorer.know({"a": HALF_FREE}, fingerprints=marks)
+        seen.append(basis(scorer))
 
-    assert (before, basis(scorer)) == (Basis.ANCHORED, Basis.REPORTED)
+    assert seen == [Basis.ANCHORED, Basis.REPORTED]
 
 
 async def test_nodes_are_evaluated_ahead_in_steps(scorer: Scorer) -> None:
@@ -248,11 +244,7 @@ async def test_node_names_are_those_with_and_without_topology(scorer: Scorer) ->
 # What is asked of a pod.
 
 
-def intent(scorer: Scorer, made: Raw) -> Intent:
-    return scorer.subject(made).question.intent
-
-
-RESTRICTED, SILENT = raw(FOUR, policy="restricted"), raw(FOUR, policy=None)
+SILENT = raw(FOUR, policy=None)
 
 NEGATIVE = raw("cpu=1", policy=None)
 NEGATIVE["spec"]["overhead"] = {"cpu": "-1"}
@@ -297,14 +289,8 @@ async def test_unreadable_pod_may_belong_to_an_exempt_user(scorer: Scorer, made:
     assert scorer.state.waiting(uid("web")) == found
 
 
-WEAKENED = [
-    # what it shows                  what stands on the pod now
-    ("the policy was removed",       raw(FOUR, policy=None)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("made", table(WEAKENED))
-async def test_enforced_level_outlives_annotations(scorer: Scorer, made: Raw) -> None:
+async def test_enforced_level_outlives_annotations(scorer: Scorer) -> None:
+    made = raw(FOUR, policy=None)
     await scorer.know({"a": EMPTY, "loose": LOOSE}, team={"enforce": SINGLE})
     scorer.see(made)
 
@@ -343,7 +329,7 @@ async def test_pod_is_read_again_after_a_rule_change(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY}, team={"default": SINGLE})
 
     assert again is first
-    assert intent(scorer, SILENT) == means(SINGLE)
+    assert scorer.subject(SILENT).question.intent == means(SINGLE)
 
 
 IDENTITIES = [
@@ -410,12 +396,7 @@ def test_only_watched_pods_wait(scorer: Scorer) -> None:
     found = [scorer.state.waiting(uid(name)) for name in ("asked", "seen", "stranger")]
 
     assert [each.name if each else None for each in found] == [None, "seen", None]
-
-
-def test_a_pod_without_a_uid_is_answered_and_not_remembered(scorer: Scorer) -> None:
-    found = scorer.subject(raw(FOUR, uid=""))
-
-    assert (found.uid, scorer.state.waiting("")) == ("", None)
+    assert (scorer.subject(raw(FOUR, uid="")).uid, scorer.state.waiting("")) == ("", None)
 
 
 @pytest.mark.parametrize("wrong", ["u" * 129, "a uid", "\t"])
@@ -427,10 +408,10 @@ def test_invalid_uid_is_an_error(scorer: Scorer, wrong: str) -> None:
 def test_deleted_pod_is_forgotten_by_the_caches(scorer: Scorer) -> None:
     scorer.see(raw(FOUR))
     scorer.subject(raw(FOUR))
-    assert len(scorer.state.caches()["asked"]) == 1
-
+    sizes = [len(scorer.state.caches()["asked"])]
     scorer.state.remove_pod(uid("web"))
-    assert len(scorer.state.caches()["asked"]) == 0
+
+    assert [*sizes, len(scorer.state.caches()["asked"])] == [1, 0]
 
 
 @pytest.mark.full
@@ -521,9 +502,7 @@ async def test_reported_machine_is_evaluated_by_cpu(scorer: Scorer) -> None:
     scorer.see(on("a", raw("cpu=2 mem=1Gi gpu=1")), on("a", raw("cpu=2 mem=1Gi", name="new")))
     await scorer.state.update_snapshot(cluster.snapshot())
 
-    unknown = scorer.reservations.free_capacity("a", now=scorer.time())
-    assert unknown
-    assert (unknown.basis, free(scorer)) == (Basis.REPORTED, [2, 6])
+    assert (basis(scorer), free(scorer)) == (Basis.REPORTED, [2, 6])
     scorer.lose("new")
     known = scorer.reservations.free_capacity("a", now=scorer.time())
     assert known
@@ -551,42 +530,29 @@ def other(policy: str | None = SINGLE, **written: str) -> Raw:
 async def test_exclusive_pod_keeps_others_out_of_its_zone(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY, "b": EMPTY})
     scorer.see(running(on("a", raw(FOUR, annotations=ALONE), record=HALF)))
-    answers = scorer.ask(other(), "a", "b")
+    here, there = scorer.ask(other(), "a", "b")
 
-    assert [(answer.fits, answer.permanent, answer.reason) for answer in answers] == [
-        (False, False, NOT_SHARED),
-        (True, False, ""),
-    ]
-    assert scorer.fits(other(policy=None), "a") == [True]
-    assert scorer.fits(other(policy="none"), "a") == [True]
+    assert (here.fits, here.permanent, here.reason) == (False, False, NOT_SHARED)
+    assert (there.fits, there.reason) == (True, "")
+    assert [scorer.fits(other(policy=policy), "a") for policy in (None, "none")] == [[True]] * 2
     scorer.lose("web")
     assert scorer.fits(other(), "a") == [True]
 
 
-LABELLED = [
-    # what it shows               before                                      after
-    ("a default is there",        {},                                         {"default": SINGLE}),
-    ("it is looked at again",     {"default": SINGLE, "admission": "disabled"}, {"default": SINGLE}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("before", "after"), table(LABELLED))
-async def test_new_namespace_default_applies_to_running_pods(
-    scorer: Scorer, before: dict[str, str], after: dict[str, str]
-) -> None:
+@pytest.mark.parametrize(
+    "before", [{}, {"default": SINGLE, "admission": "disabled"}], ids=["none", "disabled"]
+)
+async def test_new_namespace_default_applies_to_running_pods(scorer: Scorer, before: dict[str, str]) -> None:
     await scorer.know({"a": EMPTY}, team=before)
     scorer.see(running(on("a", raw(FOUR, policy=None), record=HALF)))
     alone, answers = other(exclusive="zone"), []
-    for labels in (before, after, before):
+    alone["metadata"]["namespace"] = "elsewhere"
+    for labels in (before, {"default": SINGLE}, before):
         await scorer.know({"a": EMPTY}, team=labels)
         # A namespace that is left alone has no pods that are to be alone.
-        answers += scorer.fits(replace_namespace(alone), "a")
+        answers += scorer.fits(alone, "a")
 
     assert answers == [True, False, True]
-
-
-def replace_namespace(made: Raw) -> Raw:
-    return {**made, "metadata": {**made["metadata"], "namespace": "elsewhere"}}
 
 
 async def test_new_policy_default_applies_to_running_pods(scorer: Scorer) -> None:
@@ -613,7 +579,6 @@ EXCLUSIVE = [
 async def test_invalid_exclusive_annotation_blocks_nothing(
     scorer: Scorer, written: dict[str, str], *, away: bool
 ) -> None:
-    """Such a pod came while nobody looked; that it has an intent is plain."""
     await scorer.know({"a": EMPTY})
     scorer.see(running(on("a", raw(FOUR, annotations=written), record=HALF)))
 
