@@ -1,6 +1,6 @@
 """Which victims would make room that is aligned."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -30,8 +30,12 @@ async def scorer() -> Scorer:
     return made
 
 
-def victims(*names: str) -> Victims:
-    return Victims(tuple(map(uid, names)), 1)
+def victims(*names: str, violations: int = 1) -> Victims:
+    return Victims(tuple(map(uid, names)), violations)
+
+
+def named(*names: str) -> Victims:
+    return victims(*names, violations=0)
 
 
 def worthwhile(scorer: Scorer, made: Raw, **candidates: Victims) -> dict[str, Victims]:
@@ -127,12 +131,17 @@ async def occupied(*residents: Resident) -> Scorer:
     return made
 
 
+async def answer(
+    scorer: Scorer, made: Raw, received: Mapping[str, Victims], priority: int | None = PREEMPTOR
+) -> Mapping[str, Victims]:
+    return await result_of(scorer.preemption.candidates(scorer.subject(made), priority, received))
+
+
 async def chosen(
     scorer: Scorer, made: Raw, *, priority: int | None = PREEMPTOR, on: str = "a"
 ) -> Victims | None:
     """The victims that are named on a node; None if it is left out."""
-    steps = scorer.preemption.candidates(scorer.subject(made), priority, {on: NO_VICTIMS})
-    return (await result_of(steps)).get(on)
+    return (await answer(scorer, made, {on: NO_VICTIMS}, priority)).get(on)
 
 
 TWO = [("v", HALF, 0, 5), ("w", HALF, 1, 6)]
@@ -153,14 +162,14 @@ NAMED: Sequence[tuple[str, Sequence[Resident], str, Sequence[str] | None]] = [
 async def test_to_name(residents: Sequence[Resident], wanted: str, names: Sequence[str] | None) -> None:
     found = await chosen(await occupied(*residents), raw(wanted))
 
-    assert found == (None if names is None else Victims(tuple(map(uid, names)), 0))
+    assert found == (None if names is None else named(*names))
 
 
 async def test_pod_that_never_preempts_gets_no_victims() -> None:
     assert await chosen(await occupied(*TWO), raw(ALL), priority=None) is None
 
 
-LIMITED: Sequence[tuple[str, str, str, Sequence[str] | None]] = [
+LIMITED = [
     # the quota, of which eight are in use           limit  wants    who goes
     ("has as much left as there is room for",        "12", ALL,     ["v"]),
     ("has less left",                                "11", ALL,     ["w", "v"]),
@@ -169,15 +178,11 @@ LIMITED: Sequence[tuple[str, str, str, Sequence[str] | None]] = [
 
 
 @pytest.mark.parametrize(("limit", "wanted", "names"), table(LIMITED))
-async def test_as_many_are_named_as_the_quota_wants_gone(
-    limit: str, wanted: str, names: Sequence[str] | None
-) -> None:
+async def test_as_many_are_named_as_the_quota_wants_gone(limit: str, wanted: str, names: list[str]) -> None:
     scorer = await occupied(*TWO)
     await scorer.know({"a": EMPTY}, team={"exclusive-cpus": limit})
 
-    found = await chosen(scorer, raw(wanted))
-
-    assert found == (None if names is None else Victims(tuple(map(uid, names)), 0))
+    assert await chosen(scorer, raw(wanted)) == named(*names)
 
 
 async def test_no_member_of_a_pod_group_is_named() -> None:
@@ -185,7 +190,7 @@ async def test_no_member_of_a_pod_group_is_named() -> None:
     made = resident("v", HALF, 0, 5)
     scorer.see({**made, "spec": {**made["spec"], "schedulingGroup": {"podGroupName": "gang"}}})
 
-    assert await chosen(scorer, raw(ALL)) == victims_named("w")
+    assert await chosen(scorer, raw(ALL)) == named("w")
 
 
 async def test_leaving_pod_counts_as_free_and_is_no_victim() -> None:
@@ -195,50 +200,51 @@ async def test_leaving_pod_counts_as_free_and_is_no_victim() -> None:
     assert await chosen(scorer, raw(ALL)) == NO_VICTIMS
 
 
-@pytest.mark.parametrize("leaving", [{}, {"deletionTimestamp": "2027-01-15T08:00:00Z"}], ids=["has", "gets"])
+SOON = "2027-01-15T08:00:00Z"
+
+
+async def two_nodes(*residents: Raw) -> Scorer:
+    """Two nodes: `a` is full of pods that may go, and on `b` are these."""
+    scorer = await occupied(*TWO)
+    await scorer.know({"a": EMPTY, "b": EMPTY})
+    scorer.see(*residents)
+    return scorer
+
+
+def there(name: str, zone: int, killed: str = "") -> Raw:
+    leaving = {"deletionTimestamp": killed} if killed else {}
+    return resident(name, HALF, zone, 5, place="b", **leaving)
+
+
+ROOM = [
+    # what is on the other node        its pods                               victims received for this one
+    ("one zone is free",               [there("x", 0)],                       NO_VICTIMS),
+    ("one zone gets free",             [there("x", 0), there("y", 1, SOON)],  NO_VICTIMS),
+    ("it is empty",                    [],                                    victims("v", "w")),
+    ("it gets empty",                  [there("x", 0, SOON), there("y", 1, SOON)], victims("v", "w")),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
-async def test_another_fitting_node_prevents_new_victims(order: Sequence[str], leaving: Raw) -> None:
+@pytest.mark.parametrize(("residents", "received"), table(ROOM))
+async def test_another_fitting_node_prevents_victims(
+    residents: list[Raw], received: Victims, order: Sequence[str]
+) -> None:
     """kube-scheduler ignores a node without victims, such as one whose victims went since it last asked."""
-    scorer = await occupied(*TWO)
-    await scorer.know({"a": EMPTY, "b": EMPTY})
-    scorer.see(resident("x", HALF, 0, 5, place="b"))
-    if leaving:
-        scorer.see(resident("y", HALF, 1, 5, place="b", **leaving))
-    received = dict.fromkeys(order, NO_VICTIMS)
+    calls = {name: {"a": received, "b": NO_VICTIMS}[name] for name in order}
 
-    steps = scorer.preemption.candidates(scorer.subject(raw(ALL)), PREEMPTOR, received)
-
-    assert await result_of(steps) == {"b": NO_VICTIMS}
-
-
-@pytest.mark.parametrize("gets", [False, True], ids=["has", "gets"])
-async def test_another_fitting_node_prevents_given_victims(*, gets: bool) -> None:
-    scorer = await occupied(*TWO)
-    await scorer.know({"a": EMPTY, "b": EMPTY})
-    if gets:
-        leaving = {"deletionTimestamp": "2027-01-15T08:00:00Z"}
-        scorer.see(*(resident(f"x{at}", HALF, at, 5, place="b", **leaving) for at in range(2)))
-    received = {"a": victims("v", "w"), "b": NO_VICTIMS}
-
-    steps = scorer.preemption.candidates(scorer.subject(raw(ALL)), PREEMPTOR, received)
-
-    assert await result_of(steps) == {"b": NO_VICTIMS}
+    assert await answer(await two_nodes(*residents), raw(ALL), calls) == {"b": NO_VICTIMS}
 
 
 @pytest.mark.parametrize("killed", ["2027-01-15T08:10:00Z", "2027-01-15T07:50:00Z"], ids=["late", "stuck"])
 async def test_slow_termination_is_not_awaited(killed: str) -> None:
     """Its owner chooses its grace period, and may keep it by a finalizer."""
-    scorer = await occupied(*TWO)
-    await scorer.know({"a": EMPTY, "b": EMPTY})
-    scorer.see(
-        resident("x", HALF, 0, 5, place="b"), resident("y", HALF, 1, 5, place="b", deletionTimestamp=killed)
-    )
+    scorer = await two_nodes(there("x", 0), there("y", 1, killed))
 
-    steps = scorer.preemption.candidates(
-        scorer.subject(raw(ALL)), PREEMPTOR, {"b": NO_VICTIMS, "a": NO_VICTIMS}
-    )
-
-    assert await result_of(steps) == {"b": NO_VICTIMS, "a": Victims((uid("v"),), 0)}
+    assert await answer(scorer, raw(ALL), {"b": NO_VICTIMS, "a": NO_VICTIMS}) == {
+        "b": NO_VICTIMS,
+        "a": named("v"),
+    }
 
 
 async def test_reserved_pod_is_no_victim() -> None:
@@ -246,14 +252,11 @@ async def test_reserved_pod_is_no_victim() -> None:
     scorer = await occupied(("w", HALF, 1, 6))
     scorer.reserve(raw(ALL, name="expected"), "a")
 
-    assert await chosen(scorer, raw(ALL)) == victims_named("w")
+    assert await chosen(scorer, raw(ALL)) == named("w")
 
 
 async def test_victims_that_were_received_are_never_replaced() -> None:
-    scorer, received = await occupied(*TWO), {"a": victims("stranger")}
-    steps = scorer.preemption.candidates(scorer.subject(raw(ALL)), PREEMPTOR, received)
-
-    assert await result_of(steps) == {}
+    assert await answer(await occupied(*TWO), raw(ALL), {"a": victims("stranger")}) == {}
 
 
 async def test_search_with_too_many_predictions_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,24 +271,15 @@ async def test_search_of_a_call_ends_at_its_limit(
 ) -> None:
     monkeypatch.setattr(preempting, "MOST_IN_CALL", most)
     monkeypatch.setattr(preempting, "CHOICES_PER_PREDICTION", choices)
-    scorer = await occupied(*TWO)
-    await scorer.know({"a": EMPTY, "b": EMPTY})
-    scorer.see(resident("x", HALF, 0, 5, place="b"), resident("y", HALF, 1, 5, place="b"))
-    steps = scorer.preemption.candidates(
-        scorer.subject(raw(ALL)), PREEMPTOR, {"a": NO_VICTIMS, "b": NO_VICTIMS}
-    )
+    scorer = await two_nodes(there("x", 0), there("y", 1))
 
-    assert [*await result_of(steps)] == ["a"]
-
-
-def victims_named(*names: str) -> Victims:
-    return Victims(tuple(map(uid, names)), 0)
+    assert [*await answer(scorer, raw(ALL), {"a": NO_VICTIMS, "b": NO_VICTIMS})] == ["a"]
 
 
 @pytest.mark.parametrize(
-    ("place", "wanted", "answer"),
+    ("place", "wanted", "expected"),
     [("bare", ALL, NO_VICTIMS), ("small", "cpu=12 mem=1Gi", None)],
     ids=["unknown holdings", "too small a node"],
 )
-async def test_no_victims_are_chosen_for(place: str, wanted: str, answer: Victims | None) -> None:
-    assert await chosen(await occupied(*TWO), raw(wanted), on=place) == answer
+async def test_no_victims_are_chosen_for(place: str, wanted: str, expected: Victims | None) -> None:
+    assert await chosen(await occupied(*TWO), raw(wanted), on=place) == expected
