@@ -35,23 +35,35 @@ from tests.worlds.scorer import (
     uid,
 )
 
-SILENT = raw(FOUR, policy=None)
-
-
 VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
 """More zones than anybody answers for."""
 
-SILENT_NODES = [
-    ("a pod that must be aligned", "cannot-fit", raw(FOUR), False),
-    ("one that must, where nobody minds", "may-fit", raw(FOUR), True),
-]
+NO_ANSWERS = [
+    # what it shows                           what they may do  the pod, and whether it fits
+    ("a pod that must be aligned",            "cannot-fit",     raw(FOUR),                       False),
+    ("a pod that tries",                      "cannot-fit",     raw(FOUR, policy="best-effort"), True),
+    ("a pod that says nothing",               "cannot-fit",     raw(FOUR, policy=None),          True),
+    ("one that must, where nobody minds",     "may-fit",        raw(FOUR),                       True),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("unknown", "made", "fits"), table(SILENT_NODES))
-async def test_unevaluated_node_counts_as_unknown(unknown: str, made: Raw, *, fits: bool) -> None:
+@pytest.mark.parametrize(("unknown", "made", "fits"), table(NO_ANSWERS))
+@pytest.mark.parametrize("name", ["bare", "never-heard-of"])
+async def test_on_a_node_that_publishes_nothing(unknown: str, made: Raw, name: str, *, fits: bool) -> None:
+    scorer = Scorer(unknown=unknown)
+    await scorer.know({"a": EMPTY}, unknown=["bare"])
+    [found] = scorer.ask(made, name)
+
+    # No eviction makes a topology appear, so the scheduler must not try one.
+    assert (found.fits, found.permanent, found.prediction) == (fits, not fits, None)
+    assert found.reason == ("" if fits else reasons.UNKNOWN)
+
+
+@pytest.mark.parametrize(("unknown", "fits"), [("cannot-fit", False), ("may-fit", True)])
+async def test_unevaluated_node_counts_as_unknown(unknown: str, *, fits: bool) -> None:
     scorer = Scorer(unknown=unknown)
     await scorer.know({"a": EMPTY, "vast": VAST})
-    known, found = scorer.ask(made, "a", "vast")
+    known, found = scorer.ask(raw(FOUR), "a", "vast")
 
     assert (known.answered, found.answered) == (True, False)
     assert (found.fits, found.permanent, found.prediction) == (fits, False, None)
@@ -69,27 +81,6 @@ async def test_long_evaluation_is_done_in_steps(scorer: Scorer) -> None:
     assert len(steps) == 2 + 2 + 1
     assert list(scorer.nodes.work(["a", "b", "c"], subject)) == []
     assert scorer.fits(raw("cpu=1 mem=1Gi | cpu=1 mem=1Gi | cpu=1 mem=1Gi"), "a", "b", "c") == [True] * 3
-
-
-UNKNOWN_NODES = [
-    # what it shows                           what they may do  the pod, and whether it fits
-    ("a pod that must be aligned",            "cannot-fit",     raw(FOUR),                       False),
-    ("a pod that tries",                      "cannot-fit",     raw(FOUR, policy="best-effort"), True),
-    ("a pod that says nothing",               "cannot-fit",     SILENT,                          True),
-    ("one that must, where nobody minds",     "may-fit",        raw(FOUR),                       True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("unknown", "made", "fits"), table(UNKNOWN_NODES))
-@pytest.mark.parametrize("name", ["bare", "never-heard-of"])
-async def test_on_a_node_that_publishes_nothing(unknown: str, made: Raw, name: str, *, fits: bool) -> None:
-    scorer = Scorer(unknown=unknown)
-    await scorer.know({"a": EMPTY}, unknown=["bare"])
-    [found] = scorer.ask(made, name)
-
-    # No eviction makes a topology appear, so the scheduler must not try one.
-    assert (found.fits, found.permanent, found.prediction) == (fits, not fits, None)
-    assert found.reason == ("" if fits else reasons.UNKNOWN)
 
 
 async def test_pod_waits_for_older_reservations(scorer: Scorer) -> None:

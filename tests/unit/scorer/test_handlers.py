@@ -20,7 +20,6 @@ from scorer.settings import ReserveAt
 from tests.worlds.notation import bag, node, table
 from tests.worlds.scorer import (
     ALL,
-    BORN,
     BOTH,
     EMPTY,
     FOUR,
@@ -110,12 +109,10 @@ async def test_recorded_kube_scheduler_calls_are_answered(scorer: Scorer, caller
     answers = {
         path: [await caller.send(path, (calls / f"{name}.json").read_bytes()) for name in names]
         for path, names in {
-            "/filter": ("filter-names", "filter-nodes"),
-            "/prioritize": ("filter-names", "filter-nodes"),
-            "/preempt": ("preempt-names", "preempt-nodes"),
-            "/bind": ("bind",),
+            "/filter": ("filter-names", "filter-nodes"), "/prioritize": ("filter-names", "filter-nodes"),
+            "/preempt": ("preempt-names", "preempt-nodes"), "/bind": ("bind",),
         }.items()
-    }
+    }  # fmt: skip
 
     assert {status for each in answers.values() for status, _ in each} == {200}
     [(_, names), (_, nodes)] = answers["/filter"]
@@ -205,7 +202,6 @@ def sees(made: Raw) -> Callable[[Scorer], object]:
 
 
 GATED = {"schedulingGates": [{"name": "kueue"}]}
-ALIAS, LEAVING = raw(FOUR, name="alias", uid=uid("web")), raw(FOUR, deletionTimestamp=BORN)
 NOTHING: list[tuple[str, ReserveAt, Callable[[Scorer], object], Raw, str]] = [
     # what it shows           when            what happens before                    the pod    the nodes
     ("where they bind here",  ReserveAt.BIND, sees(raw(FOUR)),                       raw(FOUR), "empty full"),
@@ -282,9 +278,6 @@ async def test_repeated_filter_reserves_half_of_the_time_at_most(early: Scorer) 
     assert sum(seen[60:]) <= 60
 
 
-# Bind.
-
-
 # Preempt.
 
 
@@ -302,16 +295,16 @@ async def test_preempt_returns_only_useful_victims(caller: Caller) -> None:
 # For people.
 
 
-@pytest.mark.parametrize(
-    ("call", "names"),
-    [
-        (raw(FOUR), ["fuller", "empty", "full", "loose", "small", "bare"]),
-        ({"pod": raw(FOUR)}, ["fuller", "empty", "full", "loose", "small", "bare"]),
-        ({"pod": raw(FOUR), "nodes": ["small", "empty", "empty"]}, ["empty", "small"]),
-        ({"pod": raw(FOUR), "nodes": []}, []),
-    ],
-    ids=["a pod", "a pod in a call", "some nodes", "no nodes"],
-)
+EVERY_NODE = ["fuller", "empty", "full", "loose", "small", "bare"]
+RANKED = [
+    ("a pod",           raw(FOUR),                                          EVERY_NODE),
+    ("a pod in a call", {"pod": raw(FOUR)},                                 EVERY_NODE),
+    ("some nodes", {"pod": raw(FOUR), "nodes": ["small", "empty", "empty"]}, ["empty", "small"]),
+    ("no nodes",        {"pod": raw(FOUR), "nodes": []},                    []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "names"), table(RANKED))
 async def test_nodes_are_ranked_for_people(caller: Caller, call: Raw, names: list[str]) -> None:
     answer = await caller.ask("/v1/rank", call)
 
@@ -614,7 +607,8 @@ async def test_pod_beyond_its_quota_fits_nowhere(used: Scorer) -> None:
     async with used.open() as caller:
         answer = await caller.filter(raw(SIX, name="new"), "a", "b", "full")
 
-    assert (answer["NodeNames"], answer["FailedNodes"]) == ([], {})
+    used.context.reserve(used.subject(raw(SIX, name="new")), "a")
+    assert (answer["NodeNames"], answer["FailedNodes"], used.kept()) == ([], {}, {})
     assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(("a", "b", "full"), BEYOND)
     assert used.count("filtered_nodes_total", answer="over_quota") == 3
 
@@ -627,12 +621,6 @@ async def test_preemption_beyond_quota_needs_pods_that_use_it(
     candidates = {"full": Victims((uid(victim),), 0)}
 
     assert [*used.preemption.worthwhile(used.subject(raw(SIX, name="new")), candidates)] == useful
-
-
-async def test_nothing_is_reserved_for_a_pod_beyond_its_quota(used: Scorer) -> None:
-    used.context.reserve(used.subject(raw(SIX, name="new")), "a")
-
-    assert used.kept() == {}
 
 
 async def test_volcano_checks_the_quota_before_it_allocates(used: Scorer) -> None:

@@ -175,11 +175,12 @@ def test_any_value_anywhere_is_read_or_refused(read: Read, call: Raw) -> None:
 # Answers.
 
 
-def test_a_node_fits_or_is_refused_for_now_or_for_good() -> None:
-    assert answer_predicate() == b'{"status":"","code":0}'
-    assert answer_predicate("no zone is free", Code.BUSY) == b'{"status":"no zone is free","code":2}'
-    assert answer_predicate("no zone is so large", Code.NEVER) == b'{"status":"no zone is so large","code":3}'
-    assert answer_predicate("task: is missing", Code.BROKEN) == b'{"status":"task: is missing","code":1}'
+@pytest.mark.parametrize(
+    ("status", "code", "number"),
+    [("", Code.FITS, 0), ("no zone", Code.BUSY, 2), ("no", Code.NEVER, 3), ("task: ", Code.BROKEN, 1)],
+)
+def test_a_node_fits_or_is_refused_for_now_or_for_good(status: str, code: Code, number: int) -> None:
+    assert answer_predicate(status, code) == b'{"status":"%s","code":%d}' % (status.encode(), number)
 
 
 @pytest.mark.parametrize(("status", "code"), [("no", Code.FITS), ("", Code.BUSY), ("", Code.NEVER)])
