@@ -83,25 +83,15 @@ def test_changed_rows_are_listed_once_and_in_order() -> None:
         changes.note(row)
 
     assert since(changes, place) == [3, 7]
+    assert since(changes, place, below=5) == [3], "rows that are gone are not listed"
     assert since(changes, changes.place) == []
 
 
-def test_rows_that_are_gone_are_not_listed() -> None:
-    changes = ChangeLog()
-    place = changes.place
-    for row in (4, 5, 6):
-        changes.note(row)
-
-    assert since(changes, place, below=5) == [4]
-
-
 def test_after_a_long_log_all_rows_changed() -> None:
-    changes = ChangeLog()
-    start = changes.place
-    for _ in range(LONG):
-        changes.note(5)
-    assert since(changes, start) == [5]
+    changes = log_of(*[5] * LONG)
+    assert since(changes, (changes.place[0], 0)) == [5]
 
+    start = changes.place[0], 0
     changes.note(6)
     assert since(changes, start) is ALL
     assert since(changes, (changes.place[0], 0)) == [6]
@@ -159,22 +149,16 @@ def test_the_last_axis_of_a_table_is_the_rows() -> None:
 
 
 def test_only_requested_rows_are_computed_each_once() -> None:
-    source = Doubles(*range(10))
-    array = source.patched()
+    source, small = Doubles(*range(10)), Doubles(1, 2, 3)
+    array, all_of_it = source.patched(), small.patched()
 
     assert source.read_some(array, 7, 2, 7) == [14, 4, 14]
     assert source.read_some(array, 2) == [4]
     assert source.read_some(array, 2, 3) == [4, 6]
     assert source.computed == [[2, 7], [3]]
-
-
-def test_for_most_rows_all_are_computed() -> None:
-    source = Doubles(1, 2, 3)
-    array = source.patched()
-
-    assert source.read_some(array, 2, 0) == [6, 2]
-    assert source.read(array) == [2, 4, 6]
-    assert source.computed == [ALL]
+    assert small.read_some(all_of_it, 2, 0) == [6, 2]
+    assert small.read(all_of_it) == [2, 4, 6]
+    assert small.computed == [ALL], "for most rows all are computed"
 
 
 # Step by step.

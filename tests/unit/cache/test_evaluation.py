@@ -133,8 +133,8 @@ def test_columns_and_rules_share_codes_of_refusals() -> None:
 def test_equal_refusals_have_one_code() -> None:
     codes = RefusalCodes()
     refused, other = (evaluate(one, TWO_GPUS.demand).refusal for one in (SMALL, ODD_SMALL))
-    assert refused is not None
-    assert other is not None
+    assert refused
+    assert other
 
     assert codes.code(refused, SMALL, permanent=True) == codes.code(other, ODD_SMALL, permanent=True) == 0
     assert codes.code(refused, SMALL, permanent=False) == len(codes) - 1 == 1

@@ -94,16 +94,17 @@ def test_the_row_of_a_node_that_has_gone_is_used_again() -> None:
 
 
 CORDONED = replace(TWO, attributes=Attributes(cordoned=True))
+NOTHING, FREE, FACTS, USE = (False,) * 3, (True, False, False), (True, True, False), (False, False, True)
 CHANGES = [
-    # what happens                before      after                             changes, facts, attributes
-    ("nothing", TWO, replace(TWO), (False, False, False)),
-    ("it is in use", TWO, with_free(TWO, "gpu=1", ""), (True, False, False)),
-    ("it gets more zones", TWO, FOUR, (True, True, False)),
-    ("it is cordoned",            TWO,        CORDONED,                                 (False, False, True)),
-    ("it is labelled", TWO, replace(TWO, label="a-class"), (False, False, False)),
-    ("it is cordoned and in use", TWO,        with_free(CORDONED, "gpu=1", ""),         (True,  False, True)),
-    ("one outside columns", CHOOSING, CHOOSING_USED, (True, False, False)),
-    ("it reports too much", TWO, with_free(TWO, "gpu=5", ""), (True, False, False)),
+    # what happens                before    after                            changes, facts, attributes
+    ("nothing",                   TWO,      replace(TWO),                    NOTHING),
+    ("it is in use",              TWO,      with_free(TWO, "gpu=1", ""),     FREE),
+    ("it gets more zones",        TWO,      FOUR,                            FACTS),
+    ("it is cordoned",            TWO,      CORDONED,                        USE),
+    ("it is labelled",            TWO,      replace(TWO, label="a-class"),   NOTHING),
+    ("it is cordoned and in use", TWO,      with_free(CORDONED, "gpu=1", ""), (True, False, True)),
+    ("one outside columns",       CHOOSING, CHOOSING_USED,                   FREE),
+    ("it reports too much",       TWO,      with_free(TWO, "gpu=5", ""),     FREE),
 ]  # fmt: skip
 
 

@@ -68,6 +68,9 @@ ALIGNED = [
     ("an intent where nothing is aligned",   "best-effort",       LOOSE,  POD,                    False),
     ("an intent about what sits together",   "best-effort gpu",   TORN,   POD,                    True),
     ("an intent about nothing that is asked", "best-effort nic",  LOOSE,  POD,                    True),
+    ("a node that refuses",                  "none",              FULL,   POD,                    False),
+    ("a node that refuses an intent",        "restricted",        FULL,   POD,                    False),
+    ("a node that refuses a best effort",    "best-effort",       FULL,   POD,                    False),
 ]  # fmt: skip
 
 
@@ -77,11 +80,6 @@ def test_aligned_is(intent: str, one: Node, pod: str, *, expected: bool) -> None
 
     assert ranked([one], pod, intent=intent).score(0).aligned is expected
     assert alone.score(0) == ranked([one], pod, intent=intent).score(0)
-
-
-@pytest.mark.parametrize("intent", ["restricted", "none", "best-effort"])
-def test_a_node_that_refuses_aligns_nothing(intent: str) -> None:
-    assert scores(ranked([FULL], POD, intent=intent)) == [REFUSES]
 
 
 # Strategies.
@@ -94,16 +92,10 @@ def test_alignment_comes_before_every_strategy() -> None:
     assert values(ranks_of) == [(58,), (50,)]
 
 
-def test_refusing_nodes_are_last_and_equals_by_name() -> None:
-    ranks_of = ranked([FULL, EMPTY, EMPTY], POD)
-
-    assert ranks_of.order(["a", "c", "b"]) == [2, 1, 0]
-    assert ranks_of.best(["a", "c", "b"]) == 2
-
-
 def test_without_a_node_for_the_pod_none_is_best() -> None:
     assert ranked([FULL], POD).best(["a"]) is None
     assert ranked([], POD).best([]) is None
+    assert made([]).squeezed(10) == []
 
 
 def test_resources_have_weights() -> None:
@@ -120,24 +112,22 @@ def test_for_pods_that_opt_out_all_nodes_are_equal() -> None:
     assert scores(ranks_of) == [best, REFUSES, best]
 
 
+ALONE, TWICE = by(RELATIVE), "cpu=8 mem=1Gi | cpu=8 mem=1Gi"
 COUNTED = [
-    # what it shows                        nodes                        pod                     values
-    ("as in Volcano",                      [EMPTY, TORN],               POD,                    [50, 0]),
-    ("nothing pinned anywhere",            [EMPTY, LOOSE],              "cpu=4..",              [100, 100]),
-    ("all of a pod's zones together",      [EMPTY, WIDE],       "cpu=8 mem=1Gi | cpu=8 mem=1Gi", [0, 50]),
-    ("nobody takes it",                    [FULL],                      POD,                    [0]),
+    # what it shows                   nodes           pod        ranking, values
+    ("as in Volcano",                 [EMPTY, TORN],  POD,       ALONE, [(50,), (0,)]),
+    ("nothing pinned anywhere",       [EMPTY, LOOSE], "cpu=4..", ALONE, [(100,), (100,)]),
+    ("all of a pod's zones together", [EMPTY, WIDE],  TWICE,     ALONE, [(0,), (50,)]),
+    ("nobody takes it",               [FULL],         POD,       ALONE, [(0,)]),
+    ("beside other strategies", [EMPTY, TORN], POD, by(MOST, RELATIVE, FEW), [(50, 50, 94), (41, 0, 82)]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("nodes", "pod", "expected"), table(COUNTED))
-def test_relative_values_are(nodes: list[Node], pod: str, expected: list[int]) -> None:
-    assert values(ranked(nodes, pod, by(RELATIVE))) == [(value,) for value in expected]
-
-
-def test_relative_and_other_strategies_mix() -> None:
-    ranks_of = ranked([EMPTY, TORN], POD, by(MOST, RELATIVE, FEW))
-
-    assert values(ranks_of) == [(50, 50, 94), (41, 0, 82)]
+@pytest.mark.parametrize(("nodes", "pod", "ranking", "expected"), table(COUNTED))
+def test_relative_values_are(
+    nodes: list[Node], pod: str, ranking: Ranking, expected: list[tuple[int, ...]]
+) -> None:
+    assert values(ranked(nodes, pod, ranking)) == expected
 
 
 # Who is asked, and by which ranking.
@@ -198,43 +188,11 @@ def made(drawn: Iterable[Score], width: int = 1) -> Ranks:
     )
 
 
-def kinds(count: int) -> list[Score]:
-    return [Score((at,), aligned=True, admitted=True) for at in range(count)]
+def test_absolute_numbers_begin_with_the_first_value() -> None:
+    several = [Score(values, aligned=True, admitted=True) for values in ((94, 100), (94, 0))]
 
-
-NO = Score((0,))
-
-SQUEEZED = [
-    # what it shows                             scores                          numbers
-    ("no node",                                 [],                             []),
-    ("one",                                     kinds(1),                       [10]),
-    ("one, and one that refuses",               [*kinds(1), NO],                [10, 0]),
-    ("the worst is better than who refuses",    [*kinds(2), NO],                [5, 10, 0]),
-    ("equals",                                  [*kinds(2), *kinds(2)],         [0, 10, 0, 10]),
-    ("who is not aligned is worse",
-        [*kinds(1), Score((99,), admitted=True)],                               [10, 0]),
-    ("eleven",                                  kinds(11),                      [*range(11)]),
-    ("twelve",                                  kinds(12),                      [0, 0, *range(1, 11)]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("scored", "numbers"), table(SQUEEZED))
-def test_squeezed_are(scored: list[Score], numbers: list[int]) -> None:
-    assert made(scored).squeezed(10) == numbers
-
-
-ABSOLUTE = [
-    # what it shows                      values, aligned                                numbers
-    ("the first strategy's value",       [((94,), True), ((0,), True)],                 [94, 0.5]),
-    ("one and the next",                 [((94, 100), True), ((94, 0), True)],          [94, 93.8]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("drawn", "numbers"), table(ABSOLUTE))
-def test_absolute_are(drawn: list[tuple[tuple[int, ...], bool]], numbers: list[float]) -> None:
-    scored = [Score(values, aligned=how, admitted=True) for values, how in drawn]
-
-    assert made(scored, len(scored[0].values)).absolute() == pytest.approx(numbers)
+    assert made(several, 2).absolute() == pytest.approx([94, 93.8])
+    assert made([Score((0,), aligned=True, admitted=True)]).absolute() == [0.5]
 
 
 percents = st.sampled_from([0, 1, 2, 50, 93, 94, 99, 100]) | st.integers(0, 100)
