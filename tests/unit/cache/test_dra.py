@@ -15,10 +15,8 @@ SINGLE = Intent(Policy.SINGLE_NUMA_NODE)
 
 
 def question(**amounts: int) -> Question:
-    pod_with = Resources(
-        {GPU if name == "gpu" else NIC if name == "nic" else name: n for name, n in amounts.items()}
-    )
-    pod = Pod("a", "team", containers=(Container("main", requests=pod_with, limits=pod_with),))
+    listed = Resources({{"gpu": GPU, "nic": NIC}.get(name, name): n for name, n in amounts.items()})
+    pod = Pod("a", "team", containers=(Container("main", requests=listed, limits=listed),))
     return Question(demand.of(pod), SINGLE)
 
 
@@ -27,9 +25,7 @@ def pod_with(claims: tuple[str, ...] = (), **amounts: int) -> PodQuestion:
 
 
 @pytest.mark.parametrize(
-    ("served", "names"),
-    [(set(), ()), ({GPU}, (GPU,)), ({GPU, NIC, "x"}, (GPU, NIC)), ({"x"}, ())],
-    ids=["nothing", "one", "both", "another"],
+    ("served", "names"), [(set(), ()), ({GPU}, (GPU,)), ({GPU, NIC, "x"}, (GPU, NIC)), ({"x"}, ())]
 )
 def test_resources_of_dra_are_listed(served: set[str], names: tuple[str, ...]) -> None:
     assert dra.resources(question(gpu=1, nic=1).demand, served) == names

@@ -14,34 +14,25 @@ SINGLE, NONE = Policy.SINGLE_NUMA_NODE, Policy.NONE
 WARNED, DEFAULT = NamespaceRules(warn=SINGLE), NamespaceRules(default=SINGLE)
 
 STATED = [
-    # what it shows                         policy  by            rules    stated asks   opted silent
-    ("nobody asks",                         NONE,   None,         UNRULED, False, False, False, True),
-    ("nobody asks where there is a wish",   NONE,   None,         WARNED,  False, False, False, False),
-    ("nobody asks, and a default is none",  NONE,   StatedBy.NAMESPACE, UNRULED, True,  False, False, False),
-    ("a default asks",                      SINGLE, StatedBy.NAMESPACE, DEFAULT, True,  True,  False, False),
-    ("the pod asks",                        SINGLE, StatedBy.POD,       UNRULED, True,  True,  False, False),
-    ("the pod opts out",                    NONE,   StatedBy.POD,       DEFAULT, True,  False, True,  False),
+    # what it shows                         policy  by            rules    stated asks   opted  silent
+    ("nobody asks",                         NONE,   None,         UNRULED, (False, False, False, True)),
+    ("nobody asks where there is a wish",   NONE,   None,         WARNED,  (False, False, False, False)),
+    ("nobody asks, and a default is none",  NONE,   StatedBy.NAMESPACE, UNRULED, (True, False, False, False)),
+    ("a default asks",                      SINGLE, StatedBy.NAMESPACE, DEFAULT, (True, True, False, False)),
+    ("the pod asks",                        SINGLE, StatedBy.POD,       UNRULED, (True, True, False, False)),
+    ("the pod opts out",                    NONE,   StatedBy.POD,       DEFAULT, (True, False, True,  False)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("policy", "by", "rules", "stated", "requests", "opted_out", "silent"), table(STATED)
-)
-def test_a_pod_states_a_policy_or_not(  # noqa: PLR0913  the columns of the table
-    policy: Policy,
-    by: StatedBy | None,
-    rules: NamespaceRules,
-    *,
-    stated: bool,
-    requests: bool,
-    opted_out: bool,
-    silent: bool,
+@pytest.mark.parametrize(("policy", "by", "rules", "facts"), table(STATED))
+def test_a_pod_states_a_policy_or_not(
+    policy: Policy, by: StatedBy | None, rules: NamespaceRules, facts: tuple[bool, ...]
 ) -> None:
     question = Question(asks("cpu=2 mem=1Gi"), Intent(policy))
     pod = PodQuestion(question, ANYWHERE, rules, "team", by, pin=None, excess=None)
 
-    assert (pod.policy, pod.stated, pod.requests_alignment) == (policy, stated, requests)
-    assert (pod.opted_out, pod.silent) == (opted_out, silent)
+    assert pod.policy is policy
+    assert (pod.stated, pod.requests_alignment, pod.opted_out, pod.silent) == facts
 
 
 TOLERATED = [

@@ -140,9 +140,9 @@ def test_cheapest_nodes_are_advised_first() -> None:
 
 def test_leaving_pod_is_awaited() -> None:
     advice = advised({"a0": four("a", 0, leaving=True), "a1": four("a", 1), **FULL_B})
+    [plan] = advice.plans
 
     assert advice.remedy is Remedy.WAITS
-    [plan] = advice.plans
     assert (plan.node, plan.moves, [each.uid for each in plan.leaving]) == ("a", (), ["a0"])
 
 

@@ -46,20 +46,16 @@ def owned(api_version: str, kind: str) -> Json:
     return pod(owners=(REPLICA_SET | {"apiVersion": api_version, "kind": kind},))
 
 
-def test_a_pod_of_a_replica_set_may_go() -> None:
-    assert obstacle(pod()) is None
+MADE_ANEW = [
+    ("apps/v1", "ReplicaSet"),
+    ("apps/v1", "StatefulSet"),
+    ("v1", "ReplicationController"),
+    ("apps.kruise.io/v1alpha1", "CloneSet"),
+    ("apps.kruise.io/v1beta1", "StatefulSet"),
+]
 
 
-@pytest.mark.parametrize(
-    ("api_version", "kind"),
-    [
-        ("apps/v1", "ReplicaSet"),
-        ("apps/v1", "StatefulSet"),
-        ("v1", "ReplicationController"),
-        ("apps.kruise.io/v1alpha1", "CloneSet"),
-        ("apps.kruise.io/v1beta1", "StatefulSet"),
-    ],
-)
+@pytest.mark.parametrize(("api_version", "kind"), MADE_ANEW)
 def test_controllers_that_make_another_pod(api_version: str, kind: str) -> None:
     assert obstacle(owned(api_version, kind)) is None
 
@@ -116,26 +112,14 @@ WAIVABLE: list[tuple[Json, Obstacle]] = [
 ]
 
 
-@pytest.mark.parametrize(("raw", "why"), [*NEVER, *WAIVABLE])
-def test_obstacle_of_a_pod(raw: Json, why: Obstacle) -> None:
-    assert obstacle(raw) is why
+@pytest.mark.parametrize(("raw", "why"), [(pod(), None), *NEVER, *WAIVABLE])
+def test_obstacle_of_a_pod(raw: Json, why: Obstacle | None) -> None:
+    metadata = raw["metadata"]
+    annotations = metadata["annotations"] | {movability.EVICT: "true"}
 
-
-@pytest.mark.parametrize(("raw", "why"), WAIVABLE)
-def test_its_owner_may_say_otherwise(raw: Json, why: Obstacle) -> None:
-    annotations = raw["metadata"]["annotations"]
-    waived = raw | {"metadata": raw["metadata"] | {"annotations": annotations | {movability.EVICT: "true"}}}
-
-    assert why in MAY_BE_WAIVED
-    assert obstacle(waived) is None
-
-
-@pytest.mark.parametrize(("raw", "why"), NEVER)
-def test_obstacle_that_no_annotation_waives(raw: Json, why: Obstacle) -> None:
-    annotations = raw["metadata"]["annotations"]
-    waived = raw | {"metadata": raw["metadata"] | {"annotations": annotations | {movability.EVICT: "true"}}}
-
-    assert obstacle(waived) is why
+    assert obstacle(raw) is obstacle(PODS_IN_FILES.described(raw)) is why
+    waived = obstacle(raw | {"metadata": metadata | {"annotations": annotations}})
+    assert waived is (None if why in MAY_BE_WAIVED else why)
 
 
 @pytest.mark.parametrize("text", ["", "false", "True", "yes", None, ["true"], {"true": 1}])
@@ -147,36 +131,21 @@ def test_only_true_is_true(text: object) -> None:
     )
 
 
-def test_other_annotations_than_no_are_no_obstacle() -> None:
+def test_other_annotations_and_shared_volumes_are_no_obstacle() -> None:
     annotations = {
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
         "karpenter.sh/do-not-disrupt": "false",
     }
+    shared: list[Json] = [{kind: {}} for kind in ("configMap", "secret", "projected", "downwardAPI", "nfs")]
 
-    assert obstacle(pod(annotations=annotations)) is None
+    assert obstacle(pod(annotations=annotations, spec={"volumes": shared})) is None
 
 
 def test_every_obstacle_has_its_own_sentence() -> None:
     assert SENTENCES.keys() == set(Obstacle)
     assert len(set(SENTENCES.values())) == len(Obstacle)
     assert {why for _, why in (*NEVER, *WAIVABLE)} == set(Obstacle)
-
-
-def test_shared_volumes_are_no_obstacle() -> None:
-    volumes: list[Json] = [
-        {"configMap": {}},
-        {"secret": {}},
-        {"projected": {}},
-        {"downwardAPI": {}},
-        {"nfs": {}},
-    ]
-
-    assert obstacle(pod(spec={"volumes": volumes})) is None
-
-
-@pytest.mark.parametrize(("raw", "why"), [(pod(), None), *NEVER, *WAIVABLE])
-def test_snapshot_pod_has_the_same_obstacle(raw: Json, why: Obstacle | None) -> None:
-    assert obstacle(PODS_IN_FILES.described(raw)) is why
+    assert {why for _, why in WAIVABLE} == MAY_BE_WAIVED
 
 
 def test_snapshot_pod_has_labels_and_no_volume_names() -> None:
@@ -201,7 +170,3 @@ def test_any_pod_has_an_answer(
 ) -> None:
     assert obstacle({"metadata": metadata, "spec": spec, "status": status}) in {None, *Obstacle}
     assert obstacle(pod(owners=owners, spec={"volumes": volumes})) in {None, *Obstacle}
-
-
-def test_every_obstacle_that_can_be_waived_is_named() -> None:
-    assert {why for _, why in WAIVABLE} == MAY_BE_WAIVED

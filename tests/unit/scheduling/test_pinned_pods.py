@@ -105,18 +105,13 @@ async def test_a_pin_is_not_believed(scorer: Scorer, made: Raw) -> None:
     assert scorer.kept() == {}
 
 
-async def test_where_no_gates_are_used_no_pin_is_believed(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY}, **{TEAM: {}})
-    scorer.see(pinned())
-    assert scorer.kept() == {}
-
-
-async def test_pin_is_checked_again_with_a_new_snapshot() -> None:
+@pytest.mark.parametrize(("rules", "kept"), [(GATED, {"web": "a"}), ({}, {})], ids=["gates", "no gates"])
+async def test_pin_is_checked_again_with_a_new_snapshot(rules: dict[str, str], kept: dict[str, str]) -> None:
     made = Scorer()
     made.see(pinned())
     assert made.kept() == {}
-    await made.know({"a": EMPTY}, **{TEAM: GATED})
-    assert made.kept() == {"web": "a"}
+    await made.know({"a": EMPTY}, **{TEAM: rules})
+    assert made.kept() == kept
 
 
 async def test_pin_expires_after_a_minute_for_good(scorer: Scorer) -> None:

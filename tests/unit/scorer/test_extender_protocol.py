@@ -155,45 +155,30 @@ def test_people_ask_for_a_rank_among_some_nodes_or_all(call: Raw, names: tuple[s
 # Bad input.
 
 
+DEEP = r"the body is nested deeper than 100 levels"
 NOT_JSON = [
-    # what it is             the body
-    ("half a document",      orjson.dumps({"Pod": POD})[:-1]),
-    ("bytes, not UTF-8",     b'{"Pod": "\xff"}'),
-    ("a number beyond all",  b'{"Pod": 1e999}'),
-    ("10 MiB of text",       b'"' + b"a" * (10 << 20)),
+    # what it is              the body                                 what is said of it
+    ("half a document",       orjson.dumps({"Pod": POD})[:-1],         r"the body is not JSON: .*"),
+    ("bytes, not UTF-8",      b'{"Pod": "\xff"}',                      r"the body is not JSON: .*"),
+    ("a number beyond all",   b'{"Pod": 1e999}',                       r"the body is not JSON: .*"),
+    ("10 MiB of text",        b'"' + b"a" * (10 << 20),                r"the body is not JSON: .*"),
+    ("deep brackets",         b"[" * 5000 + b"]" * 5000,               DEEP),
+    ("10 MiB of brackets",    b"[" * (10 << 20),                       DEEP),
+    ("nothing",               b"",                                     "the body is empty"),
+    ("a list",                b"[]",                                   ".*not a list"),
+    ("a number",              b"5",                                    ".*not a number"),
+    ("null",                  b"null",                                 ".*not null"),
+    ("a text",                b'"A"',                                  '.*not "A"'),
 ]  # fmt: skip
 
 
 @of_both_protocols
-@pytest.mark.parametrize("call", table(NOT_JSON))
-def test_invalid_json_is_a_bad_request(read: Read, call: bytes) -> None:
+@pytest.mark.parametrize(("call", "text"), table(NOT_JSON))
+def test_other_than_an_object_is_a_bad_request(read: Read, call: bytes, text: str) -> None:
     status, [line] = refusal(read, call)
 
     assert status == HTTPStatus.BAD_REQUEST
-    assert line.startswith("the body is not JSON: ")
-
-
-@of_both_protocols
-@pytest.mark.parametrize("call", [b"[" * 5000 + b"]" * 5000, b"[" * (10 << 20)], ids=["closed", "10 MiB"])
-def test_deep_nesting_is_a_bad_request(read: Read, call: bytes) -> None:
-    assert refusal(read, call) == (HTTPStatus.BAD_REQUEST, ["the body is nested deeper than 100 levels"])
-
-
-@of_both_protocols
-@pytest.mark.parametrize(
-    ("call", "why"),
-    [
-        (b"", "the body is empty"),
-        (b"[]", "not a list"),
-        (b"5", "not a number"),
-        (b"null", "not null"),
-        (b'"A"', 'not "A"'),
-    ],
-)
-def test_other_json_is_a_bad_request(read: Read, call: bytes, why: str) -> None:
-    status, [line] = refusal(read, call)
-
-    assert (status, line.endswith(why)) == (HTTPStatus.BAD_REQUEST, True)
+    assert re.fullmatch(text, line)
 
 
 NEITHER = "either NodeNames or Nodes must be set: neither is set"
@@ -399,13 +384,12 @@ def test_a_body_of_nothing_but_mistakes_gets_a_short_answer(read: Read, call: Ra
 
 LONG = "k" * 1_000_000
 
-LONG_KEYS: list[tuple[str, Read, Raw]] = [
-    ("of the call", read_candidates, {LONG: 0}),
-    ("of a node", read_preemption, {"Pod": {}, META: {LONG: {"Pods": [{}] * 50}}}),
-]
 
-
-@pytest.mark.parametrize(("read", "call"), table(LONG_KEYS))
+@pytest.mark.parametrize(
+    ("read", "call"),
+    [(read_candidates, {LONG: 0}), (read_preemption, {"Pod": {}, META: {LONG: {"Pods": [{}] * 50}}})],
+    ids=["of the call", "of a node"],
+)
 def test_long_key_is_shortened_in_the_answer(read: Read, call: Raw) -> None:
     lines_of = "\n".join(refusal(read, call)[1])
 
