@@ -42,6 +42,7 @@ ONE = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 OLDER = "2027-01-15T07:58:00Z"
 """When a pod was created for which no other one has to wait."""
 
+EIGHT = "cpu=8 mem=1Gi"
 SEVEN, TWO = "cpu=7 mem=1Gi", "cpu=2 mem=1Gi"
 """On two zones of eight CPUs each finds another place if the other comes first."""
 
@@ -246,14 +247,17 @@ class Slow:
         await self.writes(**fields)
 
 
-async def test_waiting_pod_gets_the_zones_that_are_free_then() -> None:
+async def slowly(*pods: Raw) -> tuple[Slow, Scorer]:
     slow = Slow(asyncio.Event(), Writes())
     scorer = Scorer(write=slow)
     await scorer.know({"a": EMPTY})
-    first = raw("cpu=8 mem=1Gi", name="first", creationTimestamp=OLDER)
-    second = raw("cpu=8 mem=1Gi", name="second")
-    scorer.see(first, second)
+    scorer.see(*pods)
+    return slow, scorer
 
+
+async def test_waiting_pod_gets_the_zones_that_are_free_then() -> None:
+    first, second = raw(EIGHT, name="first", creationTimestamp=OLDER), raw(EIGHT, name="second")
+    slow, scorer = await slowly(first, second)
     scorer.time.after(0.05, slow.may_answer.set)
     answers = await asyncio.gather(scorer.bind(first, "a"), scorer.bind(second, "a"))
 
@@ -263,13 +267,9 @@ async def test_waiting_pod_gets_the_zones_that_are_free_then() -> None:
 
 
 async def test_slow_bind_of_another_pod_ends_the_wait() -> None:
-    slow = Slow(asyncio.Event(), Writes())
-    scorer = Scorer(write=slow)
-    await scorer.know({"a": EMPTY})
     first, second, third = (raw(TWO, name=name) for name in ("first", "second", "third"))
-    scorer.see(first, second, third)
+    slow, scorer = await slowly(first, second, third)
     began = scorer.time()
-
     held_up = asyncio.ensure_future(scorer.bind(first, "a"))
     answers = await asyncio.gather(scorer.bind(second, "a"), scorer.bind(third, "a"))
 
@@ -343,14 +343,10 @@ async def test_unconfirmed_bind_delays_dependent_pods(scorer: Scorer) -> None:
 
 async def test_unconfirmed_bind_is_repeated_with_its_record(scorer: Scorer) -> None:
     first, second = await unconfirmed(scorer)
-    calls: list[str] = []
-    scorer.writes.first = lambda: calls.append("")
     await scorer.bind(second, "a")
     began = scorer.time()
 
-    assert calls == []
-    assert await scorer.bind(first, "a") == ""
-    assert scorer.time() == began
+    assert (bound(scorer), await scorer.bind(first, "a"), scorer.time()) == ([], "", began)
     assert record_of(scorer) == placed({"cpu": "7", "memory": "1Gi"}, "node-0")
 
 
@@ -372,10 +368,13 @@ def record_of(scorer: Scorer, at: int = -1) -> list[dict[str, Any]]:
     return found
 
 
+FIRST_RUNS = running(on("a", raw(SEVEN, name="first")))
+
+
 async def test_pod_waits_until_the_bound_one_is_admitted(scorer: Scorer) -> None:
     second = await rivals(scorer)
     began = scorer.time()
-    scorer.time.after(1.0, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
+    scorer.time.after(1.0, lambda: scorer.see(FIRST_RUNS))
 
     assert await scorer.bind(second, "a") == ""
     assert 1.0 <= scorer.time() - began <= 1.0 + 2 * LOOK_SECONDS
@@ -415,7 +414,7 @@ async def test_pods_of_a_node_are_bound_in_reserved_order(scorer: Scorer) -> Non
     await rivals(scorer)
     others = [raw(TWO, name=f"other-{at}") for at in range(3)]
     scorer.see(*others)
-    scorer.time.after(0.5, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
+    scorer.time.after(0.5, lambda: scorer.see(FIRST_RUNS))
     for each in others:
         scorer.time.after(1.0, partial(scorer.see, running(on("a", each))))
     await asyncio.gather(*(scorer.bind(each, "a") for each in others))
@@ -460,7 +459,6 @@ async def test_leaving_pod_delays_a_bind_up_to_patience(
     assert [record_of(scorer) for each in scorer.writes.made if each["annotations"]] == records
 
 
-EIGHT = "cpu=8 mem=1Gi"
 THIEF = running(on("a", raw(EIGHT, name="thief"), record=placed({"cpu": "8", "memory": "1Gi"}, "node-1")))
 LOST: list[tuple[str, Arrange, str]] = [
     ("another replica leads",      follows,                          "lost the lease"),
@@ -472,7 +470,7 @@ LOST: list[tuple[str, Arrange, str]] = [
 async def test_bind_is_refused_if_meanwhile(scorer: Scorer, happens: Arrange, part: str) -> None:
     second = await rivals(scorer)
     scorer.time.after(0.5, lambda: happens(scorer))
-    scorer.time.after(1.0, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
+    scorer.time.after(1.0, lambda: scorer.see(FIRST_RUNS))
     why = await scorer.bind(second, "a")
 
     assert part in why
@@ -483,7 +481,7 @@ async def test_pod_deleted_while_waiting_reserves_nothing(scorer: Scorer) -> Non
     second = await rivals(scorer)
     scorer.writes.error = NotFound("the pod is not there")
     scorer.time.after(0.5, lambda: scorer.lose("second"))
-    scorer.time.after(1.0, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
+    scorer.time.after(1.0, lambda: scorer.see(FIRST_RUNS))
     await scorer.bind(second, "a")
 
     assert scorer.kept() == {}
@@ -500,7 +498,7 @@ async def test_bind_cancelled_while_waiting_reserves_nothing(scorer: Scorer) -> 
     await asyncio.gather(waiting, return_exceptions=True)
 
     assert (during, scorer.kept(), waiting.cancelled()) == ({"second": "a"}, {}, True)
-    scorer.see(running(on("a", raw(SEVEN, name="first"))))
+    scorer.see(FIRST_RUNS)
     assert await scorer.bind(second, "a") == ""
 
 
@@ -585,7 +583,7 @@ async def test_waiting_pod_is_predicted_again_on_change_only(scorer: Scorer) -> 
     for at in range(10):
         elsewhere = running(on("b", raw("cpu=1 mem=1Gi", name=f"other-{at}")))
         scorer.time.after(0.2 * at, partial(scorer.see, elsewhere))
-    scorer.time.after(1.5, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
+    scorer.time.after(1.5, lambda: scorer.see(FIRST_RUNS))
 
     assert await scorer.bind(second, "a") == ""
     assert counted.calls <= 4
