@@ -145,22 +145,15 @@ NO_ZONE = machine("cpu=0-7 mem=8Gi", "cpu=8-15 mem=8Gi", policy="single-numa-nod
 FREE, FULL = "cpu=8 mem=8Gi gpu=1", "cpu=8//1 mem=8Gi gpu=1//0"
 HALF_FULL, TIGHT = (node(first, FULL, policy="single-numa-node") for first in (FREE, FULL))
 LOOSE = node("cpu=8 mem=8Gi//1Gi", "cpu=8//1 mem=8Gi", policy="best-effort")
+NO_CPU, NO_GPU = "cpu=8//1 gpu=1", "cpu=8 gpu=1//0"
+APART = tuple(node(*zones, policy="restricted") for zones in ((NO_CPU, NO_GPU), (NO_GPU, NO_CPU)))
+HELD = tuple(replace(one, occupied=frozenset(ROOMY.ids)) for one in (ROOMY, HALF_FULL))
 CAUSES: dict[Cause, tuple[Node, Node, str, Intent]] = {
     Cause.ZONES_TOO_SMALL: (HALF_FULL, TIGHT, "cpu=9 mem=1Gi", NO_INTENT),
     Cause.NO_SUCH_ZONE: (NO_ZONE, replace(NO_ZONE, label="b"), "cpu=2 mem=1Gi gpu=1", NO_INTENT),
-    Cause.NOT_TOGETHER: (
-        node("cpu=8//1 gpu=1", "cpu=8 gpu=1//0", policy="restricted"),
-        node("cpu=8 gpu=1//0", "cpu=8//1 gpu=1", policy="restricted"),
-        "cpu=2 mem=1Gi gpu=1",
-        NO_INTENT,
-    ),
+    Cause.NOT_TOGETHER: (*APART, "cpu=2 mem=1Gi gpu=1", NO_INTENT),
     Cause.SPREAD: (LOOSE, LOOSE, "cpu=2 mem=1Gi | cpu=6 mem=1Gi", means("restricted")),
-    Cause.NOT_ALONE: (
-        replace(ROOMY, occupied=frozenset(ROOMY.ids)),
-        replace(HALF_FULL, occupied=frozenset(ROOMY.ids)),
-        "cpu=1 mem=1Gi",
-        means("single-numa-node", exclusive=True),
-    ),
+    Cause.NOT_ALONE: (*HELD, "cpu=1 mem=1Gi", means("single-numa-node", exclusive=True)),
 }
 """Two nodes that refuse a pod for this cause."""
 
@@ -454,10 +447,9 @@ def test_equal_degraded_nodes_are_evaluated_once(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("numalign.cache.evaluation.evaluating", evaluated)
     healthy = node(FREE, FREE, policy="restricted", options=options("distribute-cpus-across-numa"))
+    less = (Resources({**zone.allocatable, GPU: 0}) for zone in healthy.zones)
     zones = (
-        replace(zone, allocatable=amounts, free=amounts)
-        for zone in healthy.zones
-        for amounts in [Resources({**zone.allocatable, GPU: 0})]
+        replace(zone, allocatable=some, free=some) for zone, some in zip(healthy.zones, less, strict=True)
     )
     degraded = replace(healthy, zones=tuple(zones), health=healthy)
     question = Question(asks("cpu=2 mem=1Gi gpu=1"), NO_INTENT)

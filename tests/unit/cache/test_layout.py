@@ -122,15 +122,9 @@ def test_a_layout_has_the_configuration_of_the_kubelet() -> None:
     one = node(ZONE, ZONE, policy="best-effort", scope="pod", options=options("full-pcpus-only", minor=34))
 
     assert layout(one).config == KubeletConfig(
-        policy=Policy.BEST_EFFORT,
-        scope=Scope.POD,
-        cpu_manager=CpuManager.STATIC,
-        memory_manager=MemoryManager.STATIC,
-        near=False,
-        whole_cores=True,
-        threads=2,
-        init_memory=False,
-    )
+        policy=Policy.BEST_EFFORT, scope=Scope.POD, cpu_manager=CpuManager.STATIC,
+        memory_manager=MemoryManager.STATIC, near=False, whole_cores=True, threads=2, init_memory=False,
+    )  # fmt: skip
     shared = layout(plain(options=FULL, cpu_manager=CpuManager.NONE)).config
     assert (shared.whole_cores, shared.threads) == (False, 1)
 

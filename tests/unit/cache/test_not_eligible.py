@@ -35,12 +35,8 @@ class Cluster:
         self.reservations.remove_nodes({*self.reservations.node_names()} - nodes.keys())
         for name, attributes in nodes.items():
             self.reservations.update_node(replace(EMPTY, name=name, attributes=attributes))
-        deque(
-            self.cache.set_unknown(
-                {name: UnknownNode(name, attributes=attributes) for name, attributes in unknown.items()}
-            ),
-            maxlen=0,
-        )
+        bare = {name: UnknownNode(name, attributes=attributes) for name, attributes in unknown.items()}
+        deque(self.cache.set_unknown(bare), maxlen=0)
         return self
 
     def not_eligible(self, names: Sequence[str], constraints: Constraints) -> Mapping[str, NotEligible]:

@@ -24,21 +24,10 @@ from tests.worlds.notation import asks, table
 NOW = 1_000_000.0
 SMALL, LARGE = asks("cpu=2 mem=1Gi"), asks("cpu=4 mem=1Gi")
 RUNNING = PodInfo(
-    uid="p1",
-    namespace="team",
-    name="web-1-x",
-    node="a",
-    scheduler="default-scheduler",
-    created=int(NOW) - 5,
-    started=int(NOW),
-    phase=Phase.RUNNING,
-    acknowledged=True,
-    leaving=False,
-    reason="",
-    message="",
-    request=PodRequest(SMALL, IntentAnnotations()),
-    record=None,
-)
+    uid="p1", namespace="team", name="web-1-x", node="a", scheduler="default-scheduler", created=int(NOW) - 5,
+    started=int(NOW), phase=Phase.RUNNING, acknowledged=True, leaving=False, reason="", message="",
+    request=PodRequest(SMALL, IntentAnnotations()), record=None,
+)  # fmt: skip
 UNREADABLE = PodRequest(None, IntentAnnotations())
 REFUSED = replace(RUNNING, phase=Phase.FAILED, reason="TopologyAffinityError")
 OLD = replace(REFUSED, created=int(NOW) - 605)

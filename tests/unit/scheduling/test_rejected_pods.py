@@ -23,14 +23,9 @@ REASONS = [*map(str, RejectionReason), "OutOfcpu", "NodeAffinity", "Error", ""]
 
 def pod(*, node: str = "a", started: str | None = STARTED, **status: str) -> dict[str, Any]:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
+    metadata = {"name": "web-x", "namespace": "team", "uid": "u2", "ownerReferences": [owner]}
     return {
-        "metadata": {
-            "name": "web-x",
-            "namespace": "team",
-            "uid": "u2",
-            "creationTimestamp": "2027-01-15T07:59:00Z",
-            "ownerReferences": [owner],
-        },
+        "metadata": {**metadata, "creationTimestamp": "2027-01-15T07:59:00Z"},
         "spec": {"nodeName": node, "runtimeClassName": "kata", "containers": []},
         "status": {"phase": "Failed", **({"startTime": started} if started else {}), **status},
     }

@@ -472,11 +472,8 @@ async def test_snapshot_updates_only_changed_nodes(scorer: Scorer) -> None:
 MACHINE_REPORT = {
     "version": 1,
     "kubelet": {
-        "version": "v1.34.4",
-        "cpuManagerPolicy": "static",
-        "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
-        "memoryManagerPolicy": "None",
-        "topologyManagerPolicy": "single-numa-node",
+        "version": "v1.34.4", "cpuManagerPolicy": "static", "memoryManagerPolicy": "None",
+        "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}, "topologyManagerPolicy": "single-numa-node",
     },
     "machine": {
         "zones": [
@@ -484,11 +481,9 @@ MACHINE_REPORT = {
             for at, first in enumerate((0, 4))
         ],
         "reservedSystemCPUs": "0,8",
-        "devices": {
-            GPU: [{"zones": [0], "total": 1, "healthy": 1}, {"zones": [1], "total": 1, "healthy": 1}]
-        },
+        "devices": {GPU: [{"zones": [at], "total": 1, "healthy": 1} for at in (0, 1)]},
     },
-}
+}  # fmt: skip
 
 
 async def test_reported_machine_is_evaluated_by_cpu(scorer: Scorer) -> None:

@@ -34,16 +34,10 @@ async def test_fitting_node_shows_its_placement() -> None:
     [entry] = (await page(await cluster(), raw(FOUR), "empty"))["nodes"]
 
     assert {key: entry[key] for key in entry if key not in {"scores", "doubts"}} == {
-        "name": "empty",
-        "fits": True,
-        "aligned": True,
+        "name": "empty", "fits": True, "aligned": True, "certain": True, "waitsFor": [], "sources": {},
+        "basis": "observed", "known": "counts",
         "placement": [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}],
-        "certain": True,
-        "waitsFor": [],
-        "basis": "observed",
-        "sources": {},
-        "known": "counts",
-    }
+    }  # fmt: skip
     assert len(entry["scores"]) == len(Ranking().strategies)
 
 

@@ -23,10 +23,8 @@ class Started:
     lacks: str | None = None
 
     def __post_init__(self) -> None:
-        scorer = self.scorer
-        self.warming = Warming(
-            scorer.context, lambda: self.lacks, scorer.told.log, scorer.time, sleep=scorer.time.sleep
-        )
+        told, time = self.scorer.told, self.scorer.time
+        self.warming = Warming(self.scorer.context, lambda: self.lacks, told.log, time, sleep=time.sleep)
 
     @property
     def answers(self) -> int:
