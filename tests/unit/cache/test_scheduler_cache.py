@@ -55,33 +55,6 @@ def test_answers_are_in_the_order_of_the_names() -> None:
     assert batch.refusals[small].permanent
 
 
-def test_changes_of_the_ledger_count_at_once() -> None:
-    reservations, cache = cache_of(PAIR)
-    results = [admitted(cache, "pair")]
-    for zone, uid in enumerate("ab"):
-        reservations.update_pod("pair", recorded(uid, zone))
-        results.append(admitted(cache, "pair"))
-    reservations.remove_pod("a", now=NOW)
-    results.append(admitted(cache, "pair"))
-    reservations.remove_nodes(["pair"])
-    results.append(admitted(cache, "pair"))
-    reservations.update_node(PAIR)
-    results.append(admitted(cache, "pair"))
-
-    assert results == [[True], [True], [False], [True], [False], [True]]
-
-
-def test_time_alone_changes_answers() -> None:
-    """A topology accounts for a pod after so many seconds; until then all that it could hold is missing."""
-    reservations, cache = cache_of(PAIR)
-    reservations.set_complete(complete=False)
-    reservations.update_pod("pair", pod("stranger"))
-
-    assert admitted(cache, "pair", now=NOW) == [False]
-    assert admitted(cache, "pair", now=NOW + LAG_SECONDS - 0.1) == [False]
-    assert admitted(cache, "pair", now=NOW + LAG_SECONDS) == [True]
-
-
 def test_only_requested_nodes_are_read_once() -> None:
     reservations, cache = cache_of(PAIR, SMALL)
     admitted(cache, "pair")

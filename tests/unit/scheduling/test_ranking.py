@@ -1,6 +1,6 @@
 """Which strategies rank a node, by its labels, and how people write them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -110,26 +110,6 @@ def test_the_own_node_of_a_pod_is_ranked_by_its_labels_too() -> None:
 
 KNOWN = "LeastNUMANodes, MostAllocated, LeastAllocated, BalancedAllocation, RelativeNUMANodes"
 
-NO_STRATEGIES = [
-    # what is wrong       text                             what is told
-    ("a comma too many",  "MostAllocated,",                f"a name is missing: one of {KNOWN}"),
-    ("a habit",           "leastNumaNodes",
-        '"leastNumaNodes" is not a strategy; did you mean "LeastNUMANodes"?'),
-    ("one twice",         "MostAllocated,MostAllocated",   '"MostAllocated" is named twice'),
-    ("all that is wrong", "Balanced,x",
-        ('"Balanced" is not a strategy; did you mean "BalancedAllocation"?; "x" is not a strategy;'
-        f' expected one of {KNOWN}')),
-    ("a thousand",        "," * 999,                       "1000 strategies are listed, and only 5 exist"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "message"), table(NO_STRATEGIES))
-def test_strategies_cannot_be_read_if(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=r"^") as raised:
-        parse_strategies(text)
-
-    assert str(raised.value) == message
-
 
 @pytest.mark.parametrize(
     ("text", "weights"),
@@ -145,22 +125,33 @@ def test_weights_are_read(text: str, weights: dict[str, int]) -> None:
 
 
 NEEDS = "needs a weight, a whole number from 1 to 100"
+NO_NAME = "is not a resource name, like cpu or nvidia.com/gpu"
 
-NO_WEIGHTS = [
-    # what is wrong       text               what is told
-    ("no weight",         "cpu",             f'"cpu" {NEEDS}, like cpu=1'),
-    ("nothing",           "cpu=0",           f'"cpu" {NEEDS}, like cpu=1'),
-    ("too much",          "cpu=101",         f'"cpu" {NEEDS}, like cpu=1'),
-    ("other digits",      "cpu=٣",           f'"cpu" {NEEDS}, like cpu=1'),
-    ("no name",           "=1",              '"" is not a resource name, like cpu or nvidia.com/gpu'),
-    ("a pattern",         "rdma/*=1",        '"rdma/*" is not a resource name, like cpu or nvidia.com/gpu'),
-    ("one twice",         "cpu=1,cpu=2",     '"cpu" is named twice'),
+MISREAD: list[tuple[str, Callable[[str], object], str, str]] = [
+    # what is wrong       what reads it     text                       what is told
+    ("a comma too many",  parse_strategies, "MostAllocated,",          f"a name is missing: one of {KNOWN}"),
+    ("a habit",           parse_strategies, "leastNumaNodes",
+        '"leastNumaNodes" is not a strategy; did you mean "LeastNUMANodes"?'),
+    ("a strategy twice",  parse_strategies, "MostAllocated,MostAllocated", '"MostAllocated" is named twice'),
+    ("all that is wrong", parse_strategies, "Balanced,x",
+        ('"Balanced" is not a strategy; did you mean "BalancedAllocation"?; "x" is not a strategy;'
+        f' expected one of {KNOWN}')),
+    ("a thousand",        parse_strategies, "," * 999, "1000 strategies are listed, and only 5 exist"),
+    ("no weight",         parse_weights,    "cpu",                     f'"cpu" {NEEDS}, like cpu=1'),
+    ("nothing",           parse_weights,    "cpu=0",                   f'"cpu" {NEEDS}, like cpu=1'),
+    ("too much",          parse_weights,    "cpu=101",                 f'"cpu" {NEEDS}, like cpu=1'),
+    ("other digits",      parse_weights,    "cpu=٣",                   f'"cpu" {NEEDS}, like cpu=1'),
+    ("no name",           parse_weights,    "=1",                      f'"" {NO_NAME}'),
+    ("a pattern",         parse_weights,    "rdma/*=1",                f'"rdma/*" {NO_NAME}'),
+    ("a resource twice",  parse_weights,    "cpu=1,cpu=2",             '"cpu" is named twice'),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "message"), table(NO_WEIGHTS))
-def test_weights_cannot_be_read_if(text: str, message: str) -> None:
+@pytest.mark.parametrize(("read", "text", "message"), table(MISREAD))
+def test_strategies_or_weights_cannot_be_read_if(
+    read: Callable[[str], object], text: str, message: str
+) -> None:
     with pytest.raises(ValueError, match=r"^") as raised:
-        parse_weights(text)
+        read(text)
 
     assert str(raised.value) == message

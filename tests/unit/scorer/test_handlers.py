@@ -85,7 +85,7 @@ async def caller(scorer: Scorer) -> AsyncIterator[Caller]:
 # Filter.
 
 
-async def test_filter_names_fitting_nodes_and_reasons(caller: Caller) -> None:
+async def test_filter_names_fitting_nodes_and_reasons(scorer: Scorer, caller: Caller) -> None:
     answer = await caller.filter(raw(FOUR), *NAMES)
 
     needs = "4 cpu, 1Gi memory and 1 nvidia.com/gpu"
@@ -100,6 +100,10 @@ async def test_filter_names_fitting_nodes_and_reasons(caller: Caller) -> None:
         },
         "Error": "",
     }
+    counted = [scorer.count("filtered_nodes_total", answer=kind) for kind in ("fits", "not_now", "never")]
+    assert counted == [2, 1, 3]
+    assert scorer.count("scheduler_calls_total", verb="filter", result="answered") == 1
+    assert scorer.count("scheduler_call_seconds_count", verb="filter") == 1
 
 
 async def test_recorded_kube_scheduler_calls_are_answered(scorer: Scorer, caller: Caller) -> None:
@@ -135,23 +139,12 @@ async def test_invalid_pod_is_an_error_of_filter(caller: Caller) -> None:
     assert "numalign.io/policy" in document["error"]
 
 
-async def test_filtered_nodes_are_counted_by_answer(scorer: Scorer, caller: Caller) -> None:
-    await caller.filter(raw(FOUR), *NAMES)
-    counted = [scorer.count("filtered_nodes_total", answer=answer) for answer in ("fits", "not_now", "never")]
-    calls = scorer.count("scheduler_calls_total", verb="filter", result="answered")
-    timed = scorer.count("scheduler_call_seconds_count", verb="filter")
-
-    assert (counted, calls, timed) == ([2, 1, 3], 1, 1)
-
-
 async def test_pods_that_some_node_does_not_answer_are_counted(scorer: Scorer, caller: Caller) -> None:
     await scorer.know({"a": EMPTY, "vast": node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)})
-    answers = [await caller.filter(raw(FOUR), *names) for names in (["a", "vast"], ["a"])]
-    counted = scorer.count("questions_not_answered_total")
+    some, one = [await caller.filter(raw(FOUR), *names) for names in (["a", "vast"], ["a"])]
 
-    assert [answer["NodeNames"] for answer in answers] == [["a"], ["a"]]
-    assert list(answers[0]["FailedNodes"]) == ["vast"]
-    assert counted == 1
+    assert (some["NodeNames"], [*some["FailedNodes"]], one["NodeNames"]) == (["a"], ["vast"], ["a"])
+    assert scorer.count("questions_not_answered_total") == 1
 
 
 # Prioritize.
