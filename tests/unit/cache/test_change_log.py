@@ -177,50 +177,40 @@ def test_computed_steps_are_not_computed_again() -> None:
     assert source.computed == [ALL, [3]]
 
 
-def test_changes_between_steps_are_computed_again() -> None:
+def read_early(source: Doubles, array: TrackedArray) -> None:
+    source.put(4, 40)
+    assert source.read_some(array, 4, 5) == [80, 10]
+
+
+def go(source: Doubles, _array: TrackedArray) -> None:
+    source.numbers.pop()
+    source.changes.note(9)
+
+
+def restart(source: Doubles, _array: TrackedArray) -> None:
+    for number in range(LONG + 1):
+        source.put(4, number)
+
+
+BETWEEN: list[tuple[str, Callable[[Doubles, TrackedArray], object], list[list[int] | None]]] = [
+    # what happens half-way                                                what is computed until all are read
+    ("a row changes",                  lambda source, _: source.put(4, 40), [ALL, [4]]),
+    ("a row changes and is read then", read_early,                          [ALL, [4, 5]]),
+    ("the log begins anew",            restart,                             [ALL, ALL]),
+    ("a row goes",                     go,                                  [ALL]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("between", "computed"), table(BETWEEN))
+def test_changes_between_steps_are_computed_again(
+    between: Callable[[Doubles, TrackedArray], object], computed: list[list[int] | None]
+) -> None:
     source = Doubles(*range(10))
     array = source.patched()
-    source.catch_up(array, between=lambda: source.put(4, 40))
+    source.catch_up(array, between=lambda: between(source, array))
 
-    assert source.read(array)[3:6] == [6, 80, 10]
-    assert source.computed == [ALL, [4]]
-
-
-def test_a_read_between_steps_is_newer() -> None:
-    source = Doubles(*range(10))
-    array = source.patched()
-
-    def change() -> None:
-        source.put(4, 40)
-        assert source.read_some(array, 4, 5) == [80, 10]
-
-    source.catch_up(array, between=change)
-    assert source.read_some(array, 4) == [80]
-    assert source.computed == [ALL, [4, 5]]
-
-
-def test_results_are_dropped_if_the_log_restarts() -> None:
-    source = Doubles(*range(10))
-    array = source.patched()
-
-    def change() -> None:
-        for number in range(LONG + 1):
-            source.put(4, number)
-
-    source.catch_up(array, between=change)
-    assert source.read_some(array, 4) == [2 * LONG]
-
-
-def test_rows_that_go_between_steps_are_dropped() -> None:
-    source = Doubles(1, 2, 3)
-    array = source.patched()
-
-    def leave() -> None:
-        source.numbers.pop()
-        source.changes.note(2)
-
-    source.catch_up(array, between=leave)
-    assert source.read(array) == [2, 4]
+    assert source.read(array) == [2 * number for number in source.numbers]
+    assert source.computed == computed
 
 
 ways = st.sampled_from(["put", "read", "some", "catch up", "catch up with some"])
