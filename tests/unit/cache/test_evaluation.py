@@ -146,14 +146,14 @@ FREE, FULL = "cpu=8 mem=8Gi gpu=1", "cpu=8//1 mem=8Gi gpu=1//0"
 HALF_FULL, TIGHT = (node(first, FULL, policy="single-numa-node") for first in (FREE, FULL))
 LOOSE = node("cpu=8 mem=8Gi//1Gi", "cpu=8//1 mem=8Gi", policy="best-effort")
 NO_CPU, NO_GPU = "cpu=8//1 gpu=1", "cpu=8 gpu=1//0"
-APART = tuple(node(*zones, policy="restricted") for zones in ((NO_CPU, NO_GPU), (NO_GPU, NO_CPU)))
-HELD = tuple(replace(one, occupied=frozenset(ROOMY.ids)) for one in (ROOMY, HALF_FULL))
+APART, TURNED = (node(*zones, policy="restricted") for zones in ((NO_CPU, NO_GPU), (NO_GPU, NO_CPU)))
+HELD, ALSO_HELD = (replace(one, occupied=frozenset(ROOMY.ids)) for one in (ROOMY, HALF_FULL))
 CAUSES: dict[Cause, tuple[Node, Node, str, Intent]] = {
     Cause.ZONES_TOO_SMALL: (HALF_FULL, TIGHT, "cpu=9 mem=1Gi", NO_INTENT),
     Cause.NO_SUCH_ZONE: (NO_ZONE, replace(NO_ZONE, label="b"), "cpu=2 mem=1Gi gpu=1", NO_INTENT),
-    Cause.NOT_TOGETHER: (*APART, "cpu=2 mem=1Gi gpu=1", NO_INTENT),
+    Cause.NOT_TOGETHER: (APART, TURNED, "cpu=2 mem=1Gi gpu=1", NO_INTENT),
     Cause.SPREAD: (LOOSE, LOOSE, "cpu=2 mem=1Gi | cpu=6 mem=1Gi", means("restricted")),
-    Cause.NOT_ALONE: (*HELD, "cpu=1 mem=1Gi", means("single-numa-node", exclusive=True)),
+    Cause.NOT_ALONE: (HELD, ALSO_HELD, "cpu=1 mem=1Gi", means("single-numa-node", exclusive=True)),
 }
 """Two nodes that refuse a pod for this cause."""
 

@@ -460,14 +460,16 @@ async def test_leaving_pod_delays_a_bind_up_to_patience(
 
 
 THIEF = running(on("a", raw(EIGHT, name="thief"), record=placed({"cpu": "8", "memory": "1Gi"}, "node-1")))
-LOST: list[tuple[str, Arrange, str]] = [
+LOST: list[tuple[str, Callable[[Scorer], None], str]] = [
     ("another replica leads",      follows,                          "lost the lease"),
     ("another pod takes the zone", lambda scorer: scorer.see(THIEF), "no NUMA zone with 2 cpu"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("happens", "part"), table(LOST))
-async def test_bind_is_refused_if_meanwhile(scorer: Scorer, happens: Arrange, part: str) -> None:
+async def test_bind_is_refused_if_meanwhile(
+    scorer: Scorer, happens: Callable[[Scorer], None], part: str
+) -> None:
     second = await rivals(scorer)
     scorer.time.after(0.5, lambda: happens(scorer))
     scorer.time.after(1.0, lambda: scorer.see(FIRST_RUNS))

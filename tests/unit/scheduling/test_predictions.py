@@ -1,6 +1,6 @@
 """What pods were predicted to get, beside what the agent of their node shows: counted, and told once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -45,12 +45,36 @@ async def bound(scorer: Scorer, made: Raw, *, record: Sequence[Mapping[str, obje
     scorer.predictions.look()
 
 
-async def test_predicted_placement_agrees(scorer: Scorer) -> None:
-    await bound(scorer, raw(FOUR), record=HALF)
-    assert results(scorer) == {}
-    await show(scorer, web=AS_PREDICTED)
+HERE, THERE = on("a", raw(FOUR)), on("a", raw(FOUR), record=HALF)
+SHOWN = {"web": AS_PREDICTED}
+COUNTED: list[tuple[str, str, list[Raw], Mapping[str, ObservedPlacement], dict[str, int]]] = [
+    # what it shows                        before   what is seen        shown then, counted
+    ("it gets what was predicted",         "bound", [],                 SHOWN, {"agreed": 1}),
+    ("another scheduler bound it",         "asked", [raw(FOUR), HERE],  SHOWN, {"unpredicted": 1}),
+    ("its kubelet refuses it",             "bound", [refused(THERE)],   {},    {"refused": 1}),
+    ("nobody asked about it here",         "",      [HERE],             SHOWN, {}),
+    ("it ran before this process came",    "",      [running(THERE)],   SHOWN, {}),
+    ("it never came to a node",            "",      [raw(FOUR)],        {},    {}),
+]  # fmt: skip
 
-    assert (results(scorer), scorer.teller) == ({"agreed": 1}, [])
+
+@pytest.mark.parametrize(("before", "pods", "shown", "counts"), table(COUNTED))
+async def test_predictions_are_counted_where(
+    scorer: Scorer,
+    before: str,
+    pods: list[Raw],
+    shown: Mapping[str, ObservedPlacement],
+    counts: dict[str, int],
+) -> None:
+    if before == "bound":
+        await bound(scorer, raw(FOUR), record=HALF)
+    elif before == "asked":
+        scorer.ask(raw(FOUR), "a")
+    assert results(scorer) == {}
+    scorer.see(*pods)
+    await show(scorer, **shown)
+
+    assert (results(scorer), len(scorer.teller)) == (counts, counts.get("refused", 0))
 
 
 async def test_other_placement_is_counted_and_an_event(scorer: Scorer) -> None:
@@ -79,24 +103,6 @@ async def test_placement_is_counted_once(scorer: Scorer) -> None:
     assert (results(scorer), len(scorer.teller)) == ({"differed": 1}, 1)
 
 
-async def test_a_pod_of_which_nothing_was_certain_is_unpredicted(scorer: Scorer) -> None:
-    """Another scheduler bound it, once it had asked."""
-    scorer.ask(raw(FOUR), "a")
-    scorer.see(raw(FOUR))
-    scorer.see(on("a", raw(FOUR)))
-    await show(scorer, web=AS_PREDICTED)
-
-    assert (results(scorer), scorer.teller) == ({"unpredicted": 1}, [])
-
-
-async def test_a_pod_that_its_kubelet_refuses_counts_too(scorer: Scorer) -> None:
-    await bound(scorer, raw(FOUR), record=HALF)
-    scorer.see(refused(on("a", raw(FOUR), record=HALF)))
-    scorer.predictions.look()
-
-    assert results(scorer) == {"refused": 1}
-
-
 async def test_placement_not_observed_in_time_is_counted(scorer: Scorer) -> None:
     await bound(scorer, raw(FOUR), record=HALF)
     scorer.time.seconds += PATIENCE_SECONDS - 1
@@ -107,25 +113,6 @@ async def test_placement_not_observed_in_time_is_counted(scorer: Scorer) -> None
     scorer.predictions.look()
     await show(scorer, web=AS_PREDICTED)
     assert results(scorer) == {"unobserved": 1}
-
-
-NOT_COUNTED = [
-    # what it shows,                                  what is done,           what the agent shows then
-    ("nobody asked about it here",     lambda scorer: scorer.see(on("a", raw(FOUR))), {"web": AS_PREDICTED}),
-    ("it ran before this process came",
-     lambda scorer: scorer.see(running(on("a", raw(FOUR), record=HALF))), {"web": AS_PREDICTED}),
-    ("it never came to a node",        lambda scorer: scorer.see(raw(FOUR)), {}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("do", "pods"), table(NOT_COUNTED))
-async def test_nothing_is_counted_where(
-    scorer: Scorer, do: Callable[[Scorer], object], pods: Mapping[str, ObservedPlacement]
-) -> None:
-    do(scorer)
-    await show(scorer, **pods)
-
-    assert results(scorer) == {}
 
 
 async def test_a_pod_that_gets_nothing_of_its_own_is_not_counted(scorer: Scorer) -> None:
