@@ -58,53 +58,34 @@ async def test_rejection_of_a_reserved_pod_is_an_event(scorer: Scorer) -> None:
     assert (line["pod"], line["node"], line["message"]) == ("team/web", "a", event.message)
 
 
-async def test_rejection_of_an_unranked_pod_is_ignored(scorer: Scorer) -> None:
-    """Another scheduler sent it there."""
-    life(scorer, raw(FOUR))
+HERE = on("a", raw(FOUR))
+REJECTED, LEAVING = refused(HERE), refused(on("a", raw(FOUR, deletionTimestamp="2027-01-15T08:00:00Z")))
+IN_OTHER_WORDS = refused(HERE, message="the same in other words")
+BROKEN = {**HERE, "status": {"phase": "Failed", "reason": "Error", "message": "exit code 1"}}
+RUNS = {**HERE, "status": {"phase": "Running", "reason": REASON}}
 
-    assert (refusals(scorer), scorer.teller) == ({}, [])
-
-
-async def test_rejection_without_earlier_events_is_counted(scorer: Scorer) -> None:
-    """A watch that breaks off may skip all that was between."""
-    scorer.ask(raw(FOUR), "a")
-    scorer.see(refused(on("a", raw(FOUR))))
-
-    assert refusals(scorer) == {"ranked": 1}
-
-
-@pytest.mark.parametrize("record", [None, HALF], ids=["without a record", "with a record"])
-async def test_pods_that_had_failed_before_we_came_are_history(
-    scorer: Scorer, record: list[dict[str, object]] | None
-) -> None:
-    scorer.see(refused(on("a", raw(FOUR), record=record)))
-
-    assert (refusals(scorer), scorer.teller) == ({}, [])
-
-
-async def test_rejection_is_counted_once(scorer: Scorer) -> None:
-    scorer.ask(raw(FOUR), "a")
-    life(scorer, raw(FOUR))
-    scorer.see(refused(on("a", raw(FOUR)), message="the same in other words"))
-    scorer.see(refused(on("a", raw(FOUR, deletionTimestamp="2027-01-15T08:00:00Z"))))
-
-    assert (refusals(scorer), len(scorer.teller)) == ({"ranked": 1}, 1)
-
-
-NO_REFUSALS = [
-    # what happens         what the pod says of it
-    ("it fails by itself", {"phase": "Failed", "reason": "Error", "message": "exit code 1"}),
-    ("it runs",            {"phase": "Running", "reason": REASON}),
+COUNTED: list[tuple[str, bool, list[Raw], int]] = [
+    # what happens                             ranked  what is seen                           counted
+    ("another scheduler sent it there",        False, [raw(FOUR), HERE, REJECTED],            0),
+    ("a watch skipped all between",            True,  [REJECTED],                             1),
+    ("it had failed before we came",           False, [REJECTED],                             0),
+    ("it had, with a record",                  False, [refused(on("a", raw(FOUR), record=HALF))], 0),
+    ("it is told again and again",             True,
+        [raw(FOUR), HERE, REJECTED, IN_OTHER_WORDS, LEAVING],                                 1),
+    ("it fails by itself",                     True,  [HERE, BROKEN],                         0),
+    ("it runs",                                True,  [HERE, RUNS],                           0),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("status", table(NO_REFUSALS))
-async def test_other_failures_are_not_counted(scorer: Scorer, status: Raw) -> None:
-    scorer.ask(raw(FOUR), "a")
-    scorer.see(on("a", raw(FOUR)))
-    scorer.see({**on("a", raw(FOUR)), "status": status})
+@pytest.mark.parametrize(("ranked", "pods", "count"), table(COUNTED))
+async def test_rejections_of_ranked_pods_are_counted_once(
+    scorer: Scorer, pods: list[Raw], count: int, *, ranked: bool
+) -> None:
+    if ranked:
+        scorer.ask(raw(FOUR), "a")
+    scorer.see(*pods)
 
-    assert (refusals(scorer), scorer.teller) == ({}, [])
+    assert (refusals(scorer), len(scorer.teller)) == ({"ranked": 1} if count else {}, count)
 
 
 # The node again.
