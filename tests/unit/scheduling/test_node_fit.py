@@ -44,23 +44,23 @@ async def test_on_an_empty_node(fit: NodeFit, scorer: Scorer, containers: list[s
 
 async def test_pods_count_from_their_reservation_to_their_end(fit: NodeFit, scorer: Scorer) -> None:
     first, second = raw(ALL, name="first"), raw(FOUR, name="second")
-    assert fits(fit, scorer, second)
+    answers, there = [fits(fit, scorer, second)], on("a", first)
     scorer.reserve(first, "a")
-    assert not fits(fit, scorer, second)
-    scorer.see(on("a", first))
-    assert not fits(fit, scorer, second)
-    scorer.see(running(on("a", first)))
-    assert not fits(fit, scorer, second)
-    scorer.see(refused(on("a", first)))
-    assert fits(fit, scorer, second)
+    answers.append(fits(fit, scorer, second))
+    for made in (there, running(there), refused(there)):
+        scorer.see(made)
+        answers.append(fits(fit, scorer, second))
+
+    assert answers == [True, False, False, False, True]
 
 
 async def test_resized_pod_counts_with_its_new_request(fit: NodeFit, scorer: Scorer) -> None:
-    small = running(on("a", raw("cpu=1.5 mem=1Gi", name="grows", policy=None)))
-    scorer.see(small)
-    assert fits(fit, scorer, raw("cpu=8 mem=1Gi"))
-    scorer.see(running(on("a", raw("cpu=2.5 mem=1Gi", name="grows", policy=None))))
-    assert not fits(fit, scorer, raw("cpu=8 mem=1Gi"))
+    answers = []
+    for cpus in ("1.5", "2.5"):
+        scorer.see(running(on("a", raw(f"cpu={cpus} mem=1Gi", name="grows", policy=None))))
+        answers.append(fits(fit, scorer, raw("cpu=8 mem=1Gi")))
+
+    assert answers == [True, False]
 
 
 async def test_large_pod_counts_with_its_request(fit: NodeFit, scorer: Scorer) -> None:
@@ -70,13 +70,13 @@ async def test_large_pod_counts_with_its_request(fit: NodeFit, scorer: Scorer) -
 
 
 async def test_node_takes_no_more_pods_than_allocatable(scorer: Scorer) -> None:
-    full = node("cpu=8 mem=16Gi", policy=SINGLE, totals="cpu=8 mem=16Gi pods=2")
-    await scorer.know({"a": full})
-    fit = NodeFit(scorer.state)
-    scorer.see(on("a", raw("", name="one", policy=None)))
-    assert fits(fit, scorer, raw(""))
-    scorer.see(on("a", raw("", name="two", policy=None)))
-    assert not fits(fit, scorer, raw(""))
+    await scorer.know({"a": node("cpu=8 mem=16Gi", policy=SINGLE, totals="cpu=8 mem=16Gi pods=2")})
+    fit, answers = NodeFit(scorer.state), []
+    for name in ("one", "two"):
+        scorer.see(on("a", raw("", name=name, policy=None)))
+        answers.append(fits(fit, scorer, raw("")))
+
+    assert answers == [True, False]
 
 
 async def test_node_without_totals_fits_everything(fit: NodeFit, scorer: Scorer) -> None:
