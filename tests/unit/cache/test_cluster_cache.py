@@ -162,7 +162,7 @@ def test_a_node_may_go_while_it_is_evaluated(done: int) -> None:
 
 
 FOLLOWING = [
-    # what happens to fifty nodes   one of them after it                   without topology  asked  valid
+    # what happens to fifty nodes   one of them after it                   without topology  steps  valid
     ("nothing",                     OFF,                                    unknown(),       0,     True),
     ("a node is in use",            replace(OFF, zones=SPREAD.zones),       unknown(),       0,     True),
     ("a node is labelled",          labelled(OFF, "blue"),                  unknown(),       0,     False),
@@ -171,16 +171,16 @@ FOLLOWING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("after", "without", "asked", "valid"), table(FOLLOWING))
+@pytest.mark.parametrize(("after", "without", "count", "valid"), table(FOLLOWING))
 def test_only_nodes_with_other_facts_are_evaluated_when(
-    after: Node, without: dict[str, UnknownNode], asked: int, *, valid: bool
+    after: Node, without: dict[str, UnknownNode], count: int, *, valid: bool
 ) -> None:
     members = many(OFF, 50)
     cache = ClusterCache.of(members)
     before = cache.ever(ONE_GPU)
     deque(cache.update([replace(after, name=members[0].name), *members[1:]], (), without), maxlen=0)
 
-    assert steps(cache, ONE_GPU) == asked
+    assert steps(cache, ONE_GPU) == count
     assert (cache.ever(ONE_GPU) is before) is valid
 
 

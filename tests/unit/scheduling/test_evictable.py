@@ -131,7 +131,7 @@ def test_only_true_is_true(text: object) -> None:
     )
 
 
-def test_other_annotations_and_shared_volumes_are_no_obstacle() -> None:
+def test_other_annotations_and_volumes_are_no_obstacle() -> None:
     annotations = {
         "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
         "karpenter.sh/do-not-disrupt": "false",

@@ -50,7 +50,7 @@ SHOWN = {"web": AS_PREDICTED}
 COUNTED: list[tuple[str, str, list[Raw], Mapping[str, ObservedPlacement], dict[str, int]]] = [
     # what it shows                        before   what is seen        shown then, counted
     ("it gets what was predicted",         "bound", [],                 SHOWN, {"agreed": 1}),
-    ("another scheduler bound it",         "asked", [raw(FOUR), HERE],  SHOWN, {"unpredicted": 1}),
+    ("another scheduler bound it",         "ranked", [raw(FOUR), HERE],  SHOWN, {"unpredicted": 1}),
     ("its kubelet refuses it",             "bound", [refused(THERE)],   {},    {"refused": 1}),
     ("nobody asked about it here",         "",      [HERE],             SHOWN, {}),
     ("it ran before this process came",    "",      [running(THERE)],   SHOWN, {}),
@@ -68,7 +68,7 @@ async def test_predictions_are_counted_where(
 ) -> None:
     if before == "bound":
         await bound(scorer, raw(FOUR), record=HALF)
-    elif before == "asked":
+    elif before == "ranked":
         scorer.ask(raw(FOUR), "a")
     assert results(scorer) == {}
     scorer.see(*pods)
