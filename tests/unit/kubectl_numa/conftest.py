@@ -1,8 +1,11 @@
 """The program in a pipe, and the small cluster in a file or on an API server."""
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -17,6 +20,7 @@ from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
 from tests.unit.kubectl_numa.objects import ITEMS, manifest
 from tests.worlds.objects import Json, listed
+from tools.clusters.fake_api import FakeApi
 
 STORED = manifest("stored", "4")
 
@@ -36,10 +40,8 @@ class Cli:
             "FORCE_COLOR": None,
             "NO_COLOR": None,
         }
-        words = list(map(str, arguments))
-        return CliRunner().invoke(
-            program, words, input=stdin, env={**plain, **environment}, prog_name="kubectl-numa"
-        )
+        env, words = {**plain, **environment}, list(map(str, arguments))
+        return CliRunner().invoke(program, words, input=stdin, env=env, prog_name="kubectl-numa")
 
     def text(self, *arguments: object, width: int = 400) -> str:
         """Return what a successful command prints on a wide terminal."""
@@ -140,6 +142,47 @@ def api(tmp_path: Path) -> Iterator[ReadOnlyApi]:
         server.shutdown()
 
 
+class FakeCluster:
+    """A fake API server on a loop of its own, for a program that has one itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self.api, self.loop = FakeApi(), asyncio.new_event_loop()
+        self.kubeconfig = folder / "kubeconfig"
+
+    def do(self, what: Callable[[], object]) -> Any:  # noqa: ANN401  any value
+        """Call a function in the thread of the server."""
+
+        async def call() -> object:
+            return what()
+
+        return asyncio.run_coroutine_threadsafe(call(), self.loop).result(10)
+
+    def put(self, *objects: Json) -> None:
+        self.do(lambda: [self.api.put(each) for each in objects])
+
+    def fail(self, call: Any, status: HTTPStatus) -> None:  # noqa: ANN401  a path, or a method and a path
+        self.do(lambda: self.api.failures.update({call: status}))
+
+    def gates(self, name: str, namespace: str = "team") -> list[str]:
+        """Return the scheduling gates of a pod."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        return [gate["name"] for gate in self.do(lambda: self.api.get(path))["spec"]["schedulingGates"]]
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Iterator[FakeCluster]:
+    """A cluster whose kubeconfig names the namespace `team`."""
+    made = FakeCluster(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(made.loop.run_forever)
+        asyncio.run_coroutine_threadsafe(made.api.start(), made.loop).result(10)
+        made.api.kubeconfig(made.kubeconfig, namespace="team")
+        yield made
+        asyncio.run_coroutine_threadsafe(made.api.stop(), made.loop).result(10)
+        made.loop.call_soon_threadsafe(made.loop.stop)
+    made.loop.close()
+
+
 def kubeconfig(path: Path, server: str = "http://127.0.0.1:1", **namespaces: str) -> str:
     """Write a kubeconfig with a context for each of these namespaces; the first is the current one."""
     contexts = [
@@ -147,8 +190,6 @@ def kubeconfig(path: Path, server: str = "http://127.0.0.1:1", **namespaces: str
         for name, namespace in namespaces.items()
     ]
     document = {
-        "apiVersion": "v1",
-        "kind": "Config",
         "clusters": [{"name": "c", "cluster": {"server": server}}],
         "users": [{"name": "u", "user": {"token": "t"}}],
         "contexts": contexts,

@@ -18,6 +18,7 @@ SINGLE = "single-numa-node"
 BORN = "2026-11-20T00:00:00Z"
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
 GATE = "numalign.io/placement"
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
 
 
 def topology(name: str, cpus: str, free: tuple[str, ...], *, policy: str = SINGLE) -> Json:
@@ -68,12 +69,7 @@ ITEMS: list[Json] = [
 
 
 def manifest(
-    name: str,
-    cpu: str = "8",
-    *,
-    policy: str | None = None,
-    namespace: str | None = None,
-    **spec: object,
+    name: str, cpu: str = "8", *, policy: str | None = None, namespace: str | None = None, **spec: object
 ) -> Json:
     """A Guaranteed pod of one container with 4Gi of memory."""
     metadata: Json = {"name": name}

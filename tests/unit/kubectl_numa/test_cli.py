@@ -1,6 +1,5 @@
 """The program as a whole: its help, its version, narrow terminals, and how it ends."""
 
-import io
 import os
 import re
 import subprocess
@@ -133,17 +132,6 @@ def test_ctrl_c_ends_a_command_quietly(cli: Cli, monkeypatch: pytest.MonkeyPatch
     result = cli("nodes", "--snapshot", "any")
 
     assert (result.exit_code, result.output) == (130, "")
-
-
-def test_notices_on_a_terminal_have_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "20")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    written = io.StringIO()
-    monkeypatch.setattr("sys.stderr", written)
-
-    notices.notify("skipped: something that was broken")
-
-    assert written.getvalue() == "skipped: something \nthat was broken\n"
 
 
 STEERING = "a\x1b[2J\x9b1m\r\u202eb"

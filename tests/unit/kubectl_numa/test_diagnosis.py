@@ -164,8 +164,7 @@ def test_the_table_has_every_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agents", "remedy"),
-    [({}, "--set agent.enabled=true"), ({"b": NOW}, "Other nodes have an agent.")],
+    ("agents", "remedy"), [({}, "--set agent.enabled=true"), ({"b": NOW}, "Other nodes have an agent.")]
 )
 def test_remedy_depends_on_agents_of_other_nodes(agents: dict[str, float], remedy: str) -> None:
     snapshot = cluster(COUNTED, replace(GOOD, name="b"), unknown=("c",), agents=agents)

@@ -137,10 +137,7 @@ def test_a_rejection_is_observed() -> None:
 
 
 FOUR = "node, create, observed, delete"
-ALIGN = {
-    "topologyManagerPolicy": "single-numa-node",
-    "cpuManagerPolicyOptions": {"align-by-socket": "true"},
-}
+ALIGN = {"topologyManagerPolicy": "single-numa-node", "cpuManagerPolicyOptions": {"align-by-socket": "true"}}
 BROKEN_NODE = {
     "name": "n",
     "nrt": {**NRT, "metadata": {}},

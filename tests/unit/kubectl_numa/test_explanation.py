@@ -13,7 +13,7 @@ from numalign.cache.admission import waits_text
 from numalign.decision.doubts import Doubt
 from numalign.kube.decode.scheduling import REQUIRED
 from numalign.model.attributes import Attributes, Labels, Taint
-from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy
+from numalign.model.intent import CLASS_LABEL, Policy
 from numalign.model.node import Node, node_class
 from numalign.shapes import KnownShape, shape
 from tests.unit.kubectl_numa.objects import SINGLE, state, view
@@ -21,51 +21,21 @@ from tests.worlds.notation import GPU, node, table
 from tests.worlds.webhook import raw, with_spec
 
 
-def explained(
-    cluster: ClusterView,
-    container: str,
-    *,
-    spec: dict[str, Any] | None = None,
-) -> Explanation:
+def explained(cluster: ClusterView, container: str, *, spec: dict[str, Any] | None = None) -> Explanation:
     pod = with_spec(raw(container, policy=SINGLE), **(spec or {}))
     decided = cluster.decide(pod, name="pod", namespace="default")
     return explanation.explain(decided, cluster, state(cluster))
 
 
-@pytest.mark.parametrize(
-    ("served", "chances", "of_shape"),
-    table(
-        [
-            ("device plugins serve all", frozenset[str](), ["never", "never"], "never"),
-            ("DRA serves where no plugin does", frozenset({GPU}), ["never", "fits"], "later"),
-        ]
-    ),
-)
-def test_dra_serves_devices_where_no_plugin_does(
-    served: frozenset[str], chances: list[str], of_shape: str
-) -> None:
-    plugin = node("cpu=8 mem=8Gi gpu=1", policy=SINGLE, totals="cpu=8 mem=8Gi gpu=1")
-    bare = node("cpu=8 mem=8Gi", policy=SINGLE, totals="cpu=8 mem=8Gi")
-    both = (replace(plugin, name="a"), replace(bare, name="b"))
-    gone = view(shapes=(KnownShape(shape.of(bare), seen=1.0),), served=served)
-    [absent] = explained(gone, "cpu=4 mem=1Gi gpu=2").absent
-    answers = explained(view(*both, served=served), "cpu=4 mem=1Gi gpu=2").answers
-
-    assert [answer.chance for answer in answers] == chances
-    assert absent.chance == of_shape
-
-
 GPU_NODE = node("cpu=8 mem=8Gi gpu=4", policy=SINGLE)
 ILL = replace(node("cpu=8 mem=8Gi gpu=0", policy=SINGLE), health=replace(GPU_NODE, name=""))
 SELECTS_B = {"nodeSelector": {"pool": "b"}}
-TOLERATES = {"tolerations": [{"operator": "Exists"}]}
 TAINT, AFFINITY = "had untolerated taints", "didn't match the pod's node affinity/selector"
 SHORT = (
     'container "c0": the node has at most 2 cpu free in one NUMA zone (Topology Manager policy'
     ' "single-numa-node")'
 )
 HEALED = "it lacks 4 nvidia.com/gpu that it had when healthy; it could when healthy"
-BUSY = node("cpu=8/8/2 mem=8Gi", policy=SINGLE)
 VAST = node(*["cpu=8 mem=8Gi"] * 18, policy=SINGLE)
 ON = " (this may be temporary)"
 
@@ -75,20 +45,11 @@ def having(**attributes: Any) -> Node:  # noqa: ANN401  any value
 
 
 POOL_A, TAINTED = having(labels=Labels({"pool": "a"})), having(taints=(Taint("a"),))
-GOING = having(taints=(Taint("karpenter.sh/disrupted"),))
-
 NODES = [
     # the node                 it            the pod's request and spec      the answer and its reason
     ("other labels", POOL_A, "gpu=2", SELECTS_B, "never", f"the node {AFFINITY}: it has no pool=b"),
-    ("tainted",                TAINTED,                 "gpu=2",   {},        "never", f"the node {TAINT}"),
-    ("tainted, but tolerated", TAINTED,                 "gpu=2",   TOLERATES, "fits",  None),
     ("cordoned", having(cordoned=True), "gpu=2", {}, "later", f"the node was unschedulable{ON}"),
-    ("not ready",              having(ready=False), "gpu=2", {}, "later", f"the node was not ready{ON}"),
-    ("to be removed",          GOING,                   "gpu=2",   {}, "later", f"the node {TAINT}{ON}"),
     ("ill", ILL, "gpu=2", {}, "later", f"the pod: the node has no nvidia.com/gpu now; {HEALED}"),
-    ("too small in health", ILL, "gpu=5", {}, "never",
-     "the pod: the node has at most 4 nvidia.com/gpu in total"),
-    ("in use",                 BUSY,   "mem=1Gi", {}, "later", SHORT),
     ("too many zones",         VAST,   "mem=1Gi", {}, "not answered",
                                "the pod: the node has too many NUMA zones to evaluate in time"),
 ]  # fmt: skip
@@ -147,16 +108,6 @@ def test_a_feasible_class_that_is_excluded_is_never() -> None:
     }
 
 
-def test_refusal_is_that_of_the_webhook(cluster: ClusterView) -> None:
-    never = explained(cluster, "cpu=33 mem=4Gi")
-    enforcing = NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)
-    wide = view(node("cpu=4 mem=8Gi", "cpu=4 mem=8Gi", policy="best-effort"), rules=enforcing)
-
-    assert never.pod.decision.refusal == cluster.why_not(never.pod)
-    assert "restricted" not in (explained(wide, "cpu=6 mem=1Gi").pod.decision.refusal or "restricted")
-    assert explained(view(), "cpu=1 mem=1Gi").pod.decision.refusal is None
-
-
 def test_nodes_with_equal_answers_are_one_group(cluster: ClusterView) -> None:
     alike = [replace(node("cpu=8 mem=8Gi", policy="restricted"), name=name) for name in "abc"]
     excluded = [replace(node(zones, policy="restricted"), name=zones) for zones in ("cpu=8", "cpu=16")]
@@ -179,14 +130,6 @@ def test_a_pod_that_fits_has_no_warning_of_waiting(cluster: ClusterView) -> None
     warned = replace(fits.pod.decision, warnings=(waits_text(Policy.SINGLE_NUMA_NODE), "another"))
 
     assert replace(fits, pod=replace(fits.pod, decision=warned)).warnings == ("another",)
-
-
-def test_a_missing_operating_system_is_named() -> None:
-    attributes = Attributes(Labels({"kubernetes.io/os": "linux"}), os="linux")
-    linux = replace(node("cpu=8 mem=8Gi", policy=SINGLE), attributes=attributes)
-    windows = explained(view(linux), "cpu=4 mem=1Gi", spec={"os": {"name": "windows"}})
-
-    assert "no node has the operating system windows" in windows.warnings
 
 
 def test_json_has_all_facts(cluster: ClusterView) -> None:

@@ -83,10 +83,8 @@ def test_standard_input_is_read() -> None:
 NAMESPACES = [
     # that of the manifest, that of the command, and the result
     ("no namespace", None, Namespace(), "default"),
-    ("of the context", None, Namespace("team-a"), "team-a"),
     ("the manifest's before the context's", "team-b", Namespace("team-a"), "team-b"),
     ("of the option", None, Namespace("team-a", asked=True), "team-a"),
-    ("the same twice", "team-a", Namespace("team-a", asked=True), "team-a"),
 ]  # fmt: skip
 
 
@@ -130,12 +128,6 @@ def test_every_mistake_has_its_place(cli: Cli, documents: list[object], messages
         assert mistake.startswith(f"{cli.folder}/p.yaml{message}")
 
 
-def test_a_missing_file_is_a_mistake(tmp_path: Path) -> None:
-    [mistake] = located(manifests.read(str(tmp_path / "none.yaml")))
-
-    assert "none.yaml: cannot be read" in mistake
-
-
 def test_a_template_of_an_unknown_kind_is_guessed(cli: Cli) -> None:
     [guess] = read(cli, unknown_kind(template("2")))
     containers = [{"name": "a", "image": "b", "resources": 1}]
@@ -174,13 +166,6 @@ def test_objects_without_pods_are_counted_by_kind(cli: Cli) -> None:
     assert list(manifests.notes(result)) == ["3 objects without pods: 2 ConfigMap, 1 Service"]
     assert list(manifests.notes(result[:2])) == ["1 object without pods: 1 ConfigMap"]
     assert list(manifests.notes(result[:1])) == []
-
-
-def test_pods_of_another_object_are_a_warning(cli: Cli) -> None:
-    [train] = read(cli, unknown_kind(None, apiVersion="trainer.kubeflow.org/v1", kind="TrainJob"))
-
-    assert (train.counts, train.pod, train.mistakes) == (True, None, ())
-    assert train.warnings[0].startswith("the pods of a TrainJob.trainer.kubeflow.org")
 
 
 def test_a_pod_is_as_its_controller_makes_it(cli: Cli) -> None:

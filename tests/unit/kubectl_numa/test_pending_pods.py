@@ -134,27 +134,6 @@ def test_json_has_namespaces_and_the_oldest_pod(cli: Cli) -> None:
     assert cause["oldest"] == {"namespace": "lab", "name": "old", "created": "2026-11-20T00:00:00+00:00"}
 
 
-@pytest.mark.parametrize(
-    ("flags", "namespaces"),
-    [
-        ("", [{"lab": 1, "team": 1}]),
-        ("-n lab", [{"lab": 1}]),
-        ("-A -l app=train", [{"lab": 1}]),
-        ("-n none", []),
-    ],
-)
-def test_pending_pods_are_selected(cli: Cli, flags: str, namespaces: list[dict[str, int]]) -> None:
-    leaving = waiting("leaving", "4")
-    leaving["metadata"]["deletionTimestamp"] = BORN
-    train = waiting("train", "4", namespace="lab")
-    train["metadata"]["labels"] = {"app": "train"}
-    pods = (waiting("bound", "4", nodeName="big"), leaving, train, waiting("other", "4"))
-
-    assert [cause["namespaces"] for cause in causes(cli, *pods, flags=flags)] == namespaces
-    text = cli.text("pending", *flags.split(), "--snapshot", cli.folder / "cluster.json")
-    assert (text == "no pod without a node is pending\n") is (not namespaces)
-
-
 def test_equal_requests_are_evaluated_once(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     explained: list[str] = []
 

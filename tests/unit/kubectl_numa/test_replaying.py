@@ -297,15 +297,6 @@ POD_LEVEL = Created(
 WHOLE = node(ZONE, ZONE, policy="restricted", scope="pod")
 
 
-@pytest.mark.parametrize("gates", [frozenset[FeatureGate](), frozenset(FeatureGate)], ids=["off", "on"])
-def test_doubts_depend_on_feature_gates(gates: frozenset[FeatureGate]) -> None:
-    """With their gate on, the managers no longer ignore the containers of such a pod."""
-    options = Options(frozenset({CpuOption.FULL_PCPUS_ONLY}), gates=gates, minor=36)
-    doubts = answered(replace(WHOLE, options=options), POD_LEVEL).get("doubts", [])
-
-    assert ("threads" in doubts) is bool(gates)
-
-
 def test_answer_of_a_pod_level_request_has_shared_cpus() -> None:
     """From Kubernetes 1.36 on, behind a gate."""
     gated = replace(described(WHOLE), options=Options(gates=frozenset(FeatureGate)))

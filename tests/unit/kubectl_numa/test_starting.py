@@ -8,7 +8,6 @@ import pytest
 
 from kubectl_numa.cli import COMMANDS
 from kubectl_numa.lazy import LazyCommand
-from tests.unit.kubectl_numa.conftest import Cli
 
 CLIENT = {"aiohttp", "cryptography", "kubernetes_asyncio"}
 """Packages that talk to the API server."""
@@ -100,10 +99,3 @@ def test_short_help_is_the_beginning_of_the_help(listed: LazyCommand) -> None:
 
     assert command.name == listed.name
     assert (command.help or "").startswith(listed.get_short_help_str())
-
-
-def test_a_misspelt_command_has_a_suggestion(cli: Cli) -> None:
-    result = cli("explian")
-
-    assert result.exit_code == 2
-    assert 'there is no command "explian"; did you mean explain?' in result.stderr

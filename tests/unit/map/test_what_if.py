@@ -15,20 +15,7 @@ from numalign.model.errors import BadInput
 from numalign.model.intent import Policy
 from tests.worlds.notation import GPU, bag, node
 from tests.worlds.objects import all_visible
-from tests.worlds.scorer import (
-    BOTH,
-    EMPTY,
-    FOUR,
-    HALF,
-    LOOSE,
-    SINGLE,
-    SMALL,
-    Raw,
-    Scorer,
-    on,
-    raw,
-    running,
-)
+from tests.worlds.scorer import BOTH, EMPTY, FOUR, HALF, LOOSE, SINGLE, SMALL, Raw, Scorer, on, raw, running
 
 FITS, NOT_NOW, NEVER = WhatIfAnswer.FITS, WhatIfAnswer.NOT_NOW, WhatIfAnswer.NEVER
 

@@ -66,9 +66,7 @@ def test_byte_order_mark_is_no_part_of_a_column(tmp_path: Path) -> None:
             id="a column twice",
         ),
         pytest.param(
-            "cpu,model\n4,000,a\n",
-            [":2: the row has more fields than the header"],
-            id="a comma in a number",
+            "cpu,model\n4,000,a\n", [":2: the row has more fields than the header"], id="a comma in a number"
         ),
         pytest.param('cpu,model\n"1,a\n', [": not a CSV file: "], id="an open quote"),
     ],

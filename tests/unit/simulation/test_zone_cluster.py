@@ -112,11 +112,7 @@ def test_pods_that_already_run_hold_their_gpus() -> None:
 machines = st.builds(TraceNode, st.sampled_from([8000, 24_000, 32_000]), st.just(64 * MIB), st.integers(0, 4))
 shapes = st.builds(
     lambda cpu, memory, gpus, share, guaranteed: TracePod(
-        cpu,
-        memory * MIB,
-        gpus,
-        (share if gpus == 1 else WHOLE_GPU) if gpus else 0,
-        guaranteed=guaranteed,
+        cpu, memory * MIB, gpus, (share if gpus == 1 else WHOLE_GPU) if gpus else 0, guaranteed=guaranteed
     ),
     st.sampled_from([500, 2000, 6000, 14_000]),
     st.integers(1, 24),

@@ -31,9 +31,7 @@ def clock() -> Callable[[], float]:
 
 
 async def test_pipe_gets_a_line_for_every_tenth(
-    fake: Fake,
-    output: TextWriter,
-    clock: Callable[[], float],
+    fake: Fake, output: TextWriter, clock: Callable[[], float]
 ) -> None:
     pods = [manifest(f"a-{number}", "1", namespace="default") for number in range(40)]
     reviewed = await large.review(pods, fake(), output, clock=clock)

@@ -1,6 +1,5 @@
 """defrag: which pods would have to move for a pod that has no room."""
 
-import json
 from typing import Any
 
 import pytest
@@ -25,9 +24,9 @@ LARGE = manifest("large", "32", policy=SINGLE)
 ONE_MOVES = "fits nowhere now, but would fit on big if team/a moved"
 
 
-def defrag(cli: Cli, pod: Json, *pods: Json) -> tuple[object, ...]:
+def defrag(cli: Cli, pod: Json, *pods: Json, items: list[Json] = ITEMS) -> tuple[object, ...]:
     """Return the words that ask for the moves for this pod on the small cluster with others."""
-    return ("defrag", "-f", cli.write("p.yaml", pod), "--snapshot", cli.cluster(*pods))
+    return ("defrag", "-f", cli.write("p.yaml", pod), "--snapshot", cli.cluster(*pods, items=items))
 
 
 def test_text_lists_moves_and_the_placement_after_them(cli: Cli) -> None:
@@ -60,6 +59,7 @@ def test_json_lists_moves_and_the_placement_after_them(cli: Cli) -> None:
 
 
 VAST = manifest("vast", "60", policy=SINGLE)
+HIGH = {**LARGE, "spec": {**LARGE["spec"], "priorityClassName": "high"}}
 BUSY = [topology("big", "32", ("4", "4")), *ITEMS[1:]]
 ANSWERS = [
     # the pod, the others, the node objects, and what is printed
@@ -68,21 +68,15 @@ ANSWERS = [
     ("why it never fits", VAST, PODS, ITEMS, "at most 32 cpu"),
     ("a snapshot without pods", LARGE, [], BUSY,
         "the snapshot contains no pods on nodes, so none can move: write it with --with-pods"),
-    ("an unknown priority class", {**LARGE, "spec": {**LARGE["spec"], "priorityClassName": "high"}}, PODS,
-        ITEMS, "specify it with --priority"),
+    ("an unknown priority class", HIGH, PODS, ITEMS, "specify it with --priority"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pod", "others", "items", "part"), table(ANSWERS))
 def test_answer_is_a_sentence(cli: Cli, pod: Json, others: list[Json], items: list[Json], part: str) -> None:
-    snapshot = cli.cluster(*others, items=items)
-    result = cli("defrag", "-f", cli.write("p.yaml", pod), "--snapshot", snapshot, width=200)
+    result = cli(*defrag(cli, pod, *others, items=items), width=200)
 
     assert (result.exit_code, part in result.output) == (0, True)
-
-
-def test_a_pending_pod_is_named(cli: Cli) -> None:
-    assert ONE_MOVES in cli.text("defrag", "waiting", "-n", "team", "--snapshot", cli.cluster(*PODS))
 
 
 STAYS = [
@@ -103,9 +97,10 @@ def test_pods_that_may_not_move_are_listed(cli: Cli, facts: dict[str, Any], why:
     assert "stays team/b: no controller owns it" in text
 
 
-def test_pods_of_a_running_cluster_are_listed(cli: Cli, api: ReadOnlyApi) -> None:
+def test_pods_come_by_name_and_from_a_running_cluster(cli: Cli, api: ReadOnlyApi) -> None:
     pod = cli.write("p.yaml", manifest("small", policy=SINGLE))
 
+    assert ONE_MOVES in cli.text("defrag", "waiting", "-n", "team", "--snapshot", cli.cluster(*PODS))
     assert "fits now on" in cli.text("defrag", "-f", pod, "--kubeconfig", api.kubeconfig)
 
 
@@ -118,4 +113,4 @@ def test_explain_names_the_moves_in_one_line(cli: Cli) -> None:
     assert f"room: {ONE_MOVES}. See `kubectl numa defrag -f {pod}`" in text
     text = " ".join(cli.text(*words, cli.cluster(items=items)).split())
     assert f"room: `kubectl numa defrag -f {pod}` lists the pods that would have to move" in text
-    assert json.loads(cli(*words, cli.cluster(items=items), "-o", "json").stdout)[0]["room"]
+    assert cli.json(*words, cli.cluster(items=items))[0]["room"]

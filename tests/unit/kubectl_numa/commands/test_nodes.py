@@ -5,9 +5,7 @@ import pytest
 from kubectl_numa.questions import ClusterView
 from numalign.model.node import node_class
 from tests.unit.kubectl_numa.conftest import Cli
-from tests.unit.kubectl_numa.objects import ITEMS, SINGLE, running
-from tests.worlds.notation import table
-from tests.worlds.objects import node
+from tests.unit.kubectl_numa.objects import SINGLE, running
 
 BIG = (
     "          cpu                     memory\n"
@@ -58,27 +56,6 @@ def test_a_table_has_a_line_for_each_node(cli: Cli, classes: list[str]) -> None:
         f"small idle 2 0/16 0/128Gi <none> {SINGLE} container counts exporter <none> {small}",
         f"hidden no-topology{' <none>' * 10}",
     ]
-
-
-LABELLED = [
-    *(item for item in ITEMS if item["kind"] != "Node"),
-    *(node(name, pool=pool) for name, pool in (("big", "a"), ("small", "b"), ("hidden", "b"))),
-]
-SELECTED = [
-    # flags                                         the nodes, and standard error
-    ("names", ["hidden", "small"],                  ["small", "hidden"], ""),
-    ("a label", ["-l", "pool=a"],                   ["big"], ""),
-    ("nodes without topology", ["-l", "pool notin (a)"], ["small", "hidden"], ""),
-    ("no node", ["-l", "other"],                    [], "no node matches the label selector other\n"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("flags", "names", "errors"), table(SELECTED))
-def test_nodes_are_selected(cli: Cli, flags: list[str], names: list[str], errors: str) -> None:
-    result = cli("nodes", *flags, "--snapshot", cli.cluster(items=LABELLED), "-o", "name")
-
-    assert (result.exit_code, result.stdout.split()) == (0, [f"node/{name}" for name in names])
-    assert result.stderr == errors
 
 
 def test_misaligned_pods_are_counted_on_request(cli: Cli) -> None:

@@ -126,13 +126,6 @@ def test_help_names_every_field(cli: Cli) -> None:
     assert [name for name in (*read, *written) if f'"{name}"' not in text] == []
 
 
-NO_START = {
-    "cpuManagerPolicyOptions": {
-        "align-by-socket": "true",
-        "distribute-cpus-across-cores": "true",
-        "full-pcpus-only": "true",
-    }
-}
 WRONG: list[tuple[str, list[object], str]] = [
     ("not JSON", ["{"], "Error: line 1: is not JSON: "),
     ("an unknown key", [STARTED, {"update": {}}],
@@ -141,15 +134,6 @@ WRONG: list[tuple[str, list[object], str]] = [
         "Error: line 1: there is no node yet: the first event must be a node\n"),
     ("an unknown pod, after an empty line", [STARTED, "", {"delete": "a"}],
         'Error: line 3: delete: there is no pod "a" on the node\n'),
-    ("a node whose kubelet does not start",
-        [{"node": {**NODE, "kubeletConfig": {**NODE["kubeletConfig"], **NO_START}}}],
-        ("Error: line 1: node.kubeletConfig.cpuManagerPolicyOptions: the kubelet would not start: "
-        "full-pcpus-only and distribute-cpus-across-cores cannot be used at the same time\n"
-        "line 1: node.kubeletConfig.cpuManagerPolicyOptions.align-by-socket: "
-        "the kubelet would not start: it is not compatible with"
-        " topologyManagerPolicy single-numa-node\n")),
-    ("a broken pod", [STARTED, {"create": {"metadata": {"name": "p"}, "spec": {"containers": []}}}],
-        "Error: line 2: create.spec.containers: is empty: a pod has at least one container\n"),
 ]  # fmt: skip
 
 

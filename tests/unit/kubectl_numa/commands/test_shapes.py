@@ -2,12 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.unit.kubectl_numa.conftest import Cli
-from tests.unit.kubectl_numa.objects import ITEMS, SINGLE, labelled, manifest
-from tests.worlds.notation import table
 from tests.worlds.objects import node
 
 
@@ -35,30 +32,6 @@ def test_exported_shapes_can_be_declared(cli: Cli) -> None:
     assert [(each["name"], each["zones"]) for each in declared] == [
         (each["name"], each["zones"]) for each in present
     ]
-
-
-PODS = [
-    # CPUs, the node selector, and the result
-    ("fits",                          "32",  {},             "ok"),
-    ("too large for a zone",          "33",  {},             "never"),
-    ("a label of the shape",          "8",   {"pool": "a"},  "ok"),
-    ("another value",                 "8",   {"pool": "b"},  "unknown"),
-    ("too large for the selected",    "33",  {"pool": "a"},  "never"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("cpu", "selector", "result"), table(PODS))
-def test_declared_shapes_decide_like_nodes(cli: Cli, cpu: str, selector: dict[str, str], result: str) -> None:
-    nodes = cli.cluster(
-        items=[labelled(item, pool="a") if item["kind"] == "Node" else item for item in ITEMS]
-    )
-    policy = exported(cli, nodes)
-    pod = cli.write("p.yaml", manifest("p", cpu, policy=SINGLE, nodeSelector=selector))
-    words = ("check", "-f", pod, "--unknown-nodes", "cannot-fit", "--snapshot")
-
-    [of_nodes] = cli.json(*words, nodes)
-    [of_shapes] = cli.json(*words, cli.cluster(items=ITEMS[5:]), "--policy", policy)
-    assert (of_nodes["result"], of_shapes["result"]) == (result, result)
 
 
 def test_an_export_goes_into_a_file(cli: Cli) -> None:

@@ -1,9 +1,7 @@
 """ungate: our gate is removed from pods, unless a controller runs that does it."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +10,7 @@ from kubectl_numa.commands import ungate
 from numalign.kube import gates
 from numalign.kube.gates import LEASE
 from numalign.model.intent import PLACEMENT_GATE
-from tests.unit.kubectl_numa.conftest import Cli
-from tests.unit.kubectl_numa.fake_cluster import FakeCluster, fake_cluster
+from tests.unit.kubectl_numa.conftest import Cli, FakeCluster
 from tests.unit.kubectl_numa.objects import labelled, waiting
 from tests.worlds.notation import table
 from tests.worlds.objects import Json
@@ -24,11 +21,8 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
 
 def gated(name: str, *gates: str, namespace: str = "team") -> Json:
     """A pod with these scheduling gates, or ours."""
-    return waiting(
-        name,
-        namespace=namespace,
-        schedulingGates=[{"name": gate} for gate in gates or (PLACEMENT_GATE,)],
-    )
+    named = [{"name": gate} for gate in gates or (PLACEMENT_GATE,)]
+    return waiting(name, namespace=namespace, schedulingGates=named)
 
 
 def lease(age: float, *, holder: str = "a", renewed: str | None = None) -> Json:
@@ -42,26 +36,20 @@ def lease(age: float, *, holder: str = "a", renewed: str | None = None) -> Json:
     }
 
 
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
-    """A cluster whose lease is not watched for long."""
+@pytest.fixture(autouse=True)
+def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lease is not watched for long."""
     monkeypatch.setattr(ungate, "WATCHED_SECONDS", 0.0)
-    with fake_cluster(tmp_path) as made:
-        yield made
 
 
 def test_pods_of_the_namespace_are_ungated(cli: Cli, fake: FakeCluster) -> None:
-    fake.put(
-        gated("web"),
-        gated("both", PLACEMENT_GATE, OTHER),
-        gated("theirs", OTHER),
-        gated("far", namespace="other"),
-    )
+    both, theirs = gated("both", PLACEMENT_GATE, OTHER), gated("theirs", OTHER)
+    fake.put(gated("web"), both, theirs, gated("far", namespace="other"))
 
     assert cli.text("ungate", "--kubeconfig", fake.kubeconfig) == (
         f"team/both: lifted; still gated by {OTHER}\nteam/web: lifted\n2 of 2 gates lifted\n"
     )
-    assert (fake.gates("web"), fake.gates("both"), fake.gates("theirs")) == ([], [OTHER], [OTHER])
+    assert [fake.gates(name) for name in ("web", "both", "theirs")] == [[], [OTHER], [OTHER]]
     assert fake.gates("far", "other") == [PLACEMENT_GATE]
 
 
@@ -85,13 +73,12 @@ def test_a_dry_run_writes_nothing(cli: Cli, fake: FakeCluster) -> None:
 
 LEASED = [
     # facts of the lease, flags, and whether pods are ungated
-    ("renewed a moment ago",         {"age": 2},                       [],          False),
-    ("renewed four minutes ago",     {"age": 240},                     [],          False),
-    ("renewed in the future",        {"age": -60},                     [],          False),
-    ("renewed six minutes ago",      {"age": 360},                     [],          True),
-    ("released",                     {"age": 2, "holder": ""},            [],          True),
-    ("without a time",               {"age": 2, "renewed": "yesterday"},  [],          True),
-    ("renewed, with force",          {"age": 2},                       ["--force"], True),
+    ("renewed four minutes ago",  {"age": 240},                       [],          False),
+    ("renewed in the future",     {"age": -60},                       [],          False),
+    ("renewed six minutes ago",   {"age": 360},                       [],          True),
+    ("released",                  {"age": 2, "holder": ""},           [],          True),
+    ("without a time",            {"age": 2, "renewed": "yesterday"}, [],          True),
+    ("renewed, with force",       {"age": 2},                         ["--force"], True),
 ]  # fmt: skip
 
 
@@ -124,7 +111,7 @@ def test_a_lease_renewed_by_a_slow_clock_forbids_it(
 
 def test_an_unreadable_lease_forbids_it(cli: Cli, fake: FakeCluster) -> None:
     fake.put(gated("web"))
-    fake.do(lambda: fake.api.failures.update({f"{LEASES}/{LEASE}": HTTPStatus.FORBIDDEN}))
+    fake.fail(f"{LEASES}/{LEASE}", HTTPStatus.FORBIDDEN)
     result = cli("ungate", "--kubeconfig", fake.kubeconfig)
 
     assert (result.exit_code, fake.gates("web")) == (2, [PLACEMENT_GATE])
@@ -133,8 +120,7 @@ def test_an_unreadable_lease_forbids_it(cli: Cli, fake: FakeCluster) -> None:
 
 def test_a_failed_write_stops_no_other(cli: Cli, fake: FakeCluster) -> None:
     fake.put(gated("bad"), gated("good"))
-    path = ("PATCH", "/api/v1/namespaces/team/pods/bad")
-    fake.do(lambda: fake.api.failures.update({path: HTTPStatus.FORBIDDEN}))
+    fake.fail(("PATCH", "/api/v1/namespaces/team/pods/bad"), HTTPStatus.FORBIDDEN)
     result = cli("ungate", "--kubeconfig", fake.kubeconfig)
 
     assert (result.exit_code, fake.gates("good"), fake.gates("bad")) == (1, [], [PLACEMENT_GATE])
@@ -143,8 +129,7 @@ def test_a_failed_write_stops_no_other(cli: Cli, fake: FakeCluster) -> None:
 
 
 def test_pods_are_selected_by_label(cli: Cli, fake: FakeCluster) -> None:
-    web, other = gated("a"), gated("b")
-    fake.put(*(labelled(pod, app=app) for pod, app in ((web, "web"), (other, "other"))))
+    fake.put(labelled(gated("a"), app="web"), labelled(gated("b"), app="other"))
     words = ("ungate", "-n", "team", "-l", "app=web", "--kubeconfig", fake.kubeconfig)
 
     assert cli.text(*words, "-o", "name") == "pod/a\n"

@@ -1,20 +1,10 @@
 """verify: the output and the exit code where no webhook reviews pods."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from kubectl_numa.admission_probe import ProbedPod, ProbeOutcome
 from kubectl_numa.commands import verify
-from tests.unit.kubectl_numa.conftest import Cli
-from tests.unit.kubectl_numa.fake_cluster import FakeCluster, fake_cluster
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> Iterator[FakeCluster]:
-    with fake_cluster(tmp_path) as made:
-        yield made
+from tests.unit.kubectl_numa.conftest import Cli, FakeCluster
 
 
 def test_without_a_webhook_it_fails_with_what_to_check(cli: Cli, fake: FakeCluster) -> None:
