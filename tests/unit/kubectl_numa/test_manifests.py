@@ -13,12 +13,10 @@ from kubectl_numa.manifests import Manifest, Namespace
 from numalign.kube.decode.templates import TemplatePath
 from numalign.model.errors import Mistake
 from tests.unit.kubectl_numa.conftest import Cli
-from tests.unit.kubectl_numa.objects import deployment, manifest, unknown_kind, volcano_job
+from tests.unit.kubectl_numa.objects import SERVICE, deployment, manifest, unknown_kind, volcano_job
 from tests.worlds.notation import table
 from tests.worlds.objects import Json, listed
 from tests.worlds.web_files import sends, serving
-
-SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
 
 
 def template(cpu: str) -> Json:
@@ -27,10 +25,6 @@ def template(cpu: str) -> Json:
 
 def read(cli: Cli, *documents: object, **options: Any) -> list[Manifest]:  # noqa: ANN401  any value
     return manifests.read(str(cli.write("p.yaml", *documents)), **options)
-
-
-def located(read: list[Manifest]) -> list[str]:
-    return [str(mistake) for each in read for mistake in each.located_mistakes()]
 
 
 def test_a_folder_is_searched_recursively(cli: Cli) -> None:
@@ -55,23 +49,20 @@ def test_missing_files_are_mistakes_and_others_are_read(cli: Cli) -> None:
     assert manifests.files([""]) == ([], [unnamed])
 
 
-def test_every_document_is_read(cli: Cli) -> None:
-    documents = (manifest("a", "1"), deployment("sort", "night"), listed(manifest("b", "1"), SERVICE))
+def test_every_template_of_every_document_is_a_pod(cli: Cli) -> None:
+    job, pods = volcano_job(template("1"), template("2")), listed(manifest("b", "1"), SERVICE)
+    result = read(cli, manifest("a", "1"), deployment("sort", "night"), pods, job)
+    facts = [(each.document, each.kind, *each.pod_name) for each in result if each.pod]
 
-    assert [
-        (each.document, each.kind, each.pod.name, each.pod.namespace)
-        for each in read(cli, *documents)
-        if each.pod
-    ] == [(1, "Pod", "a", "default"), (2, "Deployment", "sort", "night"), (3, "Pod", "b", "default")]
-
-
-def test_each_template_of_a_workload_is_a_pod(cli: Cli) -> None:
-    result = read(cli, volcano_job(template("1"), template("2")))
-
-    assert [each.where for each in result] == [
-        f"{cli.folder}/p.yaml, document 1, spec.tasks[{at}].template" for at in (0, 1)
+    assert facts == [
+        (1, "Pod", "default", "a"),
+        (2, "Deployment", "night", "sort"),
+        (3, "Pod", "default", "b"),
+        *[(4, "Job", "night", "train")] * 2,
     ]
-    assert [each.pod and (each.pod.name, each.pod.namespace) for each in result] == [("train", "night")] * 2
+    assert [each.where for each in result[-2:]] == [
+        f"{cli.folder}/p.yaml, document 4, spec.tasks[{at}].template" for at in (0, 1)
+    ]
 
 
 def test_standard_input_is_read() -> None:
@@ -85,6 +76,7 @@ NAMESPACES = [
     ("no namespace", None, Namespace(), "default"),
     ("the manifest's before the context's", "team-b", Namespace("team-a"), "team-b"),
     ("of the option", None, Namespace("team-a", asked=True), "team-a"),
+    ("the same twice", "team-a", Namespace("team-a", asked=True), "team-a"),
 ]  # fmt: skip
 
 
@@ -121,9 +113,9 @@ WRONG: list[tuple[str, list[object], list[str]]] = [
 @pytest.mark.parametrize(("documents", "messages"), table(WRONG))
 def test_every_mistake_has_its_place(cli: Cli, documents: list[object], messages: list[str]) -> None:
     namespace = Namespace("team-a", asked=True) if "differs" in messages[0] else Namespace()
-    mistakes = located(read(cli, *documents, namespace=namespace))
+    found = read(cli, *documents, namespace=namespace)
+    mistakes = [str(mistake) for each in found for mistake in each.located_mistakes()]
 
-    assert len(mistakes) == len(messages)
     for mistake, message in zip(mistakes, messages, strict=True):
         assert mistake.startswith(f"{cli.folder}/p.yaml{message}")
 
@@ -132,19 +124,15 @@ def test_a_template_of_an_unknown_kind_is_guessed(cli: Cli) -> None:
     [guess] = read(cli, unknown_kind(template("2")))
     containers = [{"name": "a", "image": "b", "resources": 1}]
     [wrong] = read(cli, unknown_kind({"spec": {"containers": containers}}))
+    extra = {("x.io", "Thing"): (TemplatePath.read("spec.template"),)}
+    [known] = read(cli, unknown_kind(template("2")), extra=extra)
 
     assert (guess.template, guess.place.guessed) == ("spec.template", True)
     assert guess.warnings == ("Thing.x.io is an unknown kind: found a pod template at spec.template",)
     assert (wrong.pod, wrong.mistakes) == (None, ())
     reason = "spec.template.spec.containers[0].resources: must be an object, not a number"
     assert wrong.warnings[1:] == (f"not read as a pod: {reason}",)
-
-
-def test_kinds_of_the_policy_are_known(cli: Cli) -> None:
-    extra = {("x.io", "Thing"): (TemplatePath.read("spec.template"),)}
-    [pod] = read(cli, unknown_kind(template("2")), extra=extra)
-
-    assert (pod.template, pod.place.guessed, pod.warnings) == ("spec.template", False, ())
+    assert (known.template, known.place.guessed, known.warnings) == ("spec.template", False, ())
 
 
 def test_a_misplaced_annotation_is_a_warning_once(cli: Cli) -> None:
@@ -164,7 +152,6 @@ def test_objects_without_pods_are_counted_by_kind(cli: Cli) -> None:
     result = read(cli, manifest("a", "1"), config, SERVICE, config)
 
     assert list(manifests.notes(result)) == ["3 objects without pods: 2 ConfigMap, 1 Service"]
-    assert list(manifests.notes(result[:2])) == ["1 object without pods: 1 ConfigMap"]
     assert list(manifests.notes(result[:1])) == []
 
 
