@@ -16,7 +16,6 @@ from numalign.kube.resource_types import POD
 from numalign.model.errors import BadInput
 from tests.unit.kubectl_numa.conftest import ReadOnlyApi, kubeconfig
 from tests.unit.kubectl_numa.objects import ITEMS
-from tests.worlds.notation import table
 from tests.worlds.objects import listed, nrt
 
 
@@ -37,33 +36,25 @@ def test_a_pod_is_taken_out_of_a_snapshot(cluster_file: Path) -> None:
         source.one(stored, namespace="team-a", objects=objects)
 
 
+CLUSTER, FILE = None, "file"
 NAMESPACES = [
     # the snapshot, whether a kubeconfig is named, the context, the option, and the namespace
-    ("a cluster: its context",       None, True,    None,  None,     Namespace("team-a")),
-    ("a cluster: another context",   None, True,    "two", None,     Namespace("team-b")),
-    ("a cluster: the option",        None, True,    None,  "team-c", Namespace("team-c", asked=True)),
-    ("a file has no context",        "file", False, None,  None,     Namespace("default")),
-    ("a file and a context",         "file", True,  None,  None,     Namespace("team-a")),
-    ("a file and the option",        "file", True,  None,  "team-c", Namespace("team-c", asked=True)),
+    (CLUSTER, True,  None,  None,     Namespace("team-a")),
+    (CLUSTER, True,  "two", None,     Namespace("team-b")),
+    (CLUSTER, True,  None,  "team-c", Namespace("team-c", asked=True)),
+    (FILE,    False, None,  None,     Namespace("default")),
+    (FILE,    True,  None,  None,     Namespace("team-a")),
+    (FILE,    True,  None,  "team-c", Namespace("team-c", asked=True)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("snapshot", "configured", "context", "option", "namespace"), table(NAMESPACES))
-def test_namespace_is_that_of_the_context(  # noqa: PLR0913, PLR0917  the columns
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    snapshot: str | None,
-    context: str | None,
-    option: str | None,
-    namespace: Namespace,
-    *,
-    configured: bool,
-) -> None:
+def test_namespace_is_that_of_the_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = kubeconfig(tmp_path / "kubeconfig", one="team-a", two="team-b")
     monkeypatch.setenv("KUBECONFIG", path)
-    source = ClusterSource(snapshot, Connection(path if configured else None, context))
 
-    assert source.namespace(option) == namespace
+    for snapshot, configured, context, option, namespace in NAMESPACES:
+        source = ClusterSource(snapshot, Connection(path if configured else None, context))
+        assert source.namespace(option) == namespace
 
 
 def test_a_missing_context_or_kubeconfig_is_an_error(tmp_path: Path) -> None:
@@ -87,17 +78,15 @@ def install(api: ReadOnlyApi, policy: str = "never: warn") -> ClusterSource:
     return ClusterSource(connection=Connection(str(api.kubeconfig)))
 
 
-def test_the_installed_policy_is_used(api: ReadOnlyApi, capsys: pytest.CaptureFixture[str]) -> None:
-    assert install(api).policy(None).never is Reaction.WARN
-    assert capsys.readouterr().err == "cluster policy: ConfigMap numa/numalign-policy\n"
-
-
-def test_a_policy_file_comes_before_the_installed_one(
+def test_the_installed_policy_is_used_without_a_file(
     api: ReadOnlyApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "policy.yaml").write_text("unknownResources: deny\n")
-    policy = install(api).policy(str(tmp_path / "policy.yaml"))
+    source, file = install(api), tmp_path / "policy.yaml"
+    assert source.policy(None).never is Reaction.WARN
+    assert capsys.readouterr().err == "cluster policy: ConfigMap numa/numalign-policy\n"
 
+    file.write_text("unknownResources: deny\n")
+    policy = source.policy(str(file))
     assert (policy.never, policy.unknown_resources) == (Reaction.DENY, Reaction.DENY)
     assert capsys.readouterr().err == ""
 

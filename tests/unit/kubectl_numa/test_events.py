@@ -1,7 +1,6 @@
 """The lines of a conversation about a node, and lines that cannot be read."""
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,7 @@ from numalign.model.demand import WHOLE_POD
 from numalign.model.intent import Policy
 from numalign.model.node import CpuManager, Known
 from numalign.model.options import Options
-from numalign.model.resources import Resources, ZoneId
+from numalign.model.resources import Resources
 from tests.worlds import objects
 from tests.worlds.notation import table, zone_ids
 from tests.worlds.objects import Json, mistakes
@@ -48,30 +47,16 @@ def test_a_node_of_counts() -> None:
 OPTIONS = {"prefer-blue": "true", "numa-allocation-strategy": "most", "numa-score-weights": "cpu=2"}
 
 
-@pytest.mark.parametrize(
-    ("configuration", "policy", "weights", "unknown"),
-    table(
-        [
-            ("a policy", {"topologyManagerPolicy": "best-effort"}, "best-effort", (), set[str]()),
-            ("nothing", {}, "restricted", (), set[str]()),
-            (
-                "options that no kubelet has",
-                {"topologyManagerPolicy": "best-effort", "topologyManagerPolicyOptions": OPTIONS},
-                "best-effort",
-                (("cpu", 2),),
-                {"prefer-blue", "numa-allocation-strategy=most"},
-            ),
-        ]
-    ),
-)
-def test_a_node_with_its_configuration(
-    configuration: Json, policy: str, weights: tuple[Any, ...], unknown: set[str]
-) -> None:
+def test_a_node_with_its_configuration() -> None:
+    configured = started(nrt=NRT, kubeletConfig={}).node
+    configuration = {"topologyManagerPolicy": "best-effort", "topologyManagerPolicyOptions": OPTIONS}
     node = started(nrt=NRT, kubeletConfig=configuration).node
 
-    assert (node.known, node.policy) == (Known.CONFIGURED, policy)
-    assert node.options.weights == weights
-    assert {*node.options.unknown} == unknown
+    assert (configured.known, configured.policy) == (Known.CONFIGURED, Policy.RESTRICTED)
+    assert (node.known, node.policy) == (Known.CONFIGURED, Policy.BEST_EFFORT)
+    assert node.options.weights == (("cpu", 2),)
+    # Options that no kubelet has are no mistake.
+    assert {*node.options.unknown} == {"prefer-blue", "numa-allocation-strategy=most"}
 
 
 @pytest.mark.parametrize(("nrt", "policy"), [(NRT, "restricted"), (None, "none")], ids=["with nrt", "alone"])
@@ -92,52 +77,39 @@ def test_pods_are_created_and_deleted() -> None:
 
 
 def test_a_pod_is_observed() -> None:
-    first = {
-        "affinity": [0],
-        "preferred": True,
-        "cpus": "1,3",
-        "amounts": {"0": {"cpu": 2000, "memory": 5}, "1,0": {"memory": 7}},
-    }
+    amounts = {"0": {"cpu": 2000, "memory": 5}, "1,0": {"memory": 7}}
     containers = {
-        "a": first,
+        "a": {"affinity": [0], "preferred": True, "cpus": "1,3", "amounts": amounts},
         "b": {"affinity": None, "preferred": True, "amounts": {"": {"x/gpu": 1}}},
         "c": {"amounts": {"0": {"cpu": 1000}}},
     }
     shared = {"cpus": "1-3", "amounts": {"0": {"cpu": 3000}}}
     free = {"0": {"cpu": 0}, "0,1": {"x/gpu": 2}}
     observed = {"pod": "p", "admitted": True, "containers": containers, "shared": shared, "free": free}
-    both = zone_ids(0, 1)
+    first, both = zone_ids(0), zone_ids(0, 1)
+    held = {first: Resources({"cpu": 2000, "memory": 5}), both: Resources({"memory": 7})}
 
     assert read(line(observed=observed)) == Observed(
         "p",
         (
-            ObservedContainer(
-                "a",
-                bits([1, 3]),
-                {zone_ids(0): Resources({"cpu": 2000, "memory": 5}), both: Resources({"memory": 7})},
-            ),
+            ObservedContainer("a", bits([1, 3]), held),
             ObservedContainer("b", 0, {(): Resources({"x/gpu": 1})}),
-            ObservedContainer("c", None, {zone_ids(0): Resources({"cpu": 1000})}),
-            ObservedContainer(WHOLE_POD, bits([1, 2, 3]), {zone_ids(0): Resources({"cpu": 3000})}),
+            ObservedContainer("c", None, {first: Resources({"cpu": 1000})}),
+            ObservedContainer(WHOLE_POD, bits([1, 2, 3]), {first: Resources({"cpu": 3000})}),
         ),
-        {(ZoneId(0),): Resources({"cpu": 0}), both: Resources({"x/gpu": 2})},
+        {first: Resources({"cpu": 0}), both: Resources({"x/gpu": 2})},
     )
 
 
 def test_a_rejection_is_observed() -> None:
-    rejected = {
-        "pod": "p",
-        "admitted": False,
-        "reason": "TopologyAffinityError",
-        "message": "no",
-        "free": None,
-    }
+    why = {"reason": "TopologyAffinityError", "message": "no", "free": None}
 
-    assert read(line(observed=rejected)) == Observed("p", None)
+    assert read(line(observed={"pod": "p", "admitted": False, **why})) == Observed("p", None)
 
 
 FOUR = "node, create, observed, delete"
 ALIGN = {"topologyManagerPolicy": "single-numa-node", "cpuManagerPolicyOptions": {"align-by-socket": "true"}}
+STATIC = {"cpuManagerPolicy": "static"}
 BROKEN_NODE = {
     "name": "n",
     "nrt": {**NRT, "metadata": {}},
@@ -146,22 +118,14 @@ BROKEN_NODE = {
     "machine": {**MACHINE, "reservedSystemCPUs": "9"},
     "labels": [],
 }
-NO_RESERVED = {
-    "name": "n",
-    "machine": {"zones": MACHINE["zones"]},
-    "kubeletConfig": {"cpuManagerPolicy": "static"},
-}
+NO_RESERVED = {"name": "n", "machine": {"zones": MACHINE["zones"]}, "kubeletConfig": STATIC}
 CONTRADICTING = {"name": "n", "machine": MACHINE, "kubeletConfig": {"reservedSystemCPUs": "1"}}
-BROKEN_CONTAINERS = {
-    "a": {"cpus": "x", "amounts": {"0": {"cpu": "1500m"}, "zero": {}}, "cpu": 1},
-    "b": [],
-    "": {},
-}
+BROKEN_CONTAINER = {"cpus": "x", "amounts": {"0": {"cpu": "1500m"}, "zero": {}}, "cpu": 1}
 BROKEN_OBSERVATION = {
     "pod": "p",
     "admitted": "yes",
     "seen": 1,
-    "containers": BROKEN_CONTAINERS,
+    "containers": {"a": BROKEN_CONTAINER, "b": [], "": {}},
     "free": {"-1": {}, "0": {"memory": -1}},
 }
 ZONES = "is not listed under zone ids separated by commas, such as 0,1"
@@ -229,19 +193,8 @@ def test_a_line_that_is_not_json_is_a_mistake(text: bytes) -> None:
     assert message.startswith("is not JSON: ")
 
 
-WORDS = [
-    "node",
-    "create",
-    "observed",
-    "delete",
-    "name",
-    "nrt",
-    "machine",
-    "zones",
-    "containers",
-    "free",
-    "pod",
-]
+EVENTS = ["node", "create", "observed", "delete"]
+WORDS = [*EVENTS, "name", "nrt", "machine", "zones", "containers", "free", "pod"]
 SCRAPS = st.recursive(
     st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from(["", "0", "x"]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=3),
@@ -249,7 +202,7 @@ SCRAPS = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(WORDS[:4]), SCRAPS, min_size=1, max_size=1))
+@given(st.dictionaries(st.sampled_from(EVENTS), SCRAPS, min_size=1, max_size=1))
 def test_any_line_is_an_event_or_a_mistake(event: Json) -> None:
     try:
         read(line(**event))

@@ -22,17 +22,16 @@ def decide(pod: Json, cluster: ClusterView | None = None) -> PodDecision:
     return (cluster or view()).decide(pod, name="p", namespace="default")
 
 
-INTENTS = [
-    # the annotations, the rules of the namespace, the policy and who requests it
-    ("no policy", {}, UNRULED, None, None),
-    ("the pod's", ALIGNED, UNRULED, SINGLE, StatedBy.POD),
-    ("the namespace's", {}, NamespaceRules(default=Policy.RESTRICTED), "restricted", StatedBy.NAMESPACE),
-    ("both", ALIGNED, NamespaceRules(default=Policy.NONE), SINGLE, StatedBy.POD),
-    ("an exempt namespace", {"numalign.io/x": ""}, NamespaceRules(disabled=True), None, None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("annotations", "rules", "policy", "by"), table(INTENTS))
+@pytest.mark.parametrize(
+    ("annotations", "rules", "policy", "by"),
+    [
+        ({}, UNRULED, None, None),
+        (ALIGNED, NamespaceRules(default=Policy.NONE), SINGLE, StatedBy.POD),
+        ({}, NamespaceRules(default=Policy.RESTRICTED), "restricted", StatedBy.NAMESPACE),
+        ({"numalign.io/x": ""}, NamespaceRules(disabled=True), None, None),
+    ],
+    ids=["no policy", "of the pod", "of the namespace", "exempt"],
+)
 def test_intent_is_that_of_the_pod_or_its_namespace(
     annotations: dict[str, str], rules: NamespaceRules, policy: str | None, by: StatedBy | None
 ) -> None:
@@ -57,34 +56,26 @@ def test_a_manifest_is_completed_as_the_api_server_does(server: int, uid: str | 
 
 BOTH = NamespaceRules(scheduler="second", gate=Gate.ENABLED)
 GATED = NamespaceRules(gate=Gate.ENABLED)
-PLACERS: list[tuple[str, str, dict[str, Any], dict[str, str], NamespaceRules, tuple[str | None,
-    str | None]]] = [
-    ("routed",              "cpu=2 mem=1Gi", {},                            ALIGNED, BOTH,    ("second",
-        None)),
-    ("gated",               "cpu=2 mem=1Gi", {},                            ALIGNED, GATED,   (None, GATE)),
-    ("gated, fits nowhere", "cpu=9 mem=1Gi", {},                            ALIGNED, GATED,   (None, None)),
-    ("no rules",            "cpu=2 mem=1Gi", {},                            ALIGNED, UNRULED, (None, None)),
-    ("no policy",           "cpu=2 mem=1Gi", {},                            {},      BOTH,    (None, None)),
-    ("its own scheduler",   "cpu=2 mem=1Gi", {"schedulerName": "volcano"},  ALIGNED, BOTH,    (None, None)),
-    ("bound",               "cpu=2 mem=1Gi", {"nodeName": "n"},             ALIGNED, BOTH,    (None, None)),
-    ("too long a spec",     "cpu=2 mem=1Gi", {"tolerations": [{}] * 513},   ALIGNED, BOTH,    (None, None)),
+PLACERS = [
+    # its CPUs, its spec, the rules of its namespace, its scheduler and its gate
+    ("routed",              2, {},                           BOTH,    "second", None),
+    ("gated",               2, {},                           GATED,   None,     GATE),
+    ("gated, fits nowhere", 9, {},                           GATED,   None,     None),
+    ("no rules",            2, {},                           UNRULED, None,     None),
+    ("too long a spec",     2, {"tolerations": [{}] * 513},  BOTH,    None,     None),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("container", "spec", "annotations", "rules", "placer"), table(PLACERS))
+@pytest.mark.parametrize(("cpus", "spec", "rules", "scheduler", "gate"), table(PLACERS))
 def test_a_pod_is_placed_by(
-    container: str,
-    spec: dict[str, Any],
-    annotations: dict[str, str],
-    rules: NamespaceRules,
-    placer: tuple[str | None, str | None],
+    cpus: int, spec: dict[str, Any], rules: NamespaceRules, scheduler: str | None, gate: str | None
 ) -> None:
     cluster = view(node("cpu=8 mem=8Gi", policy=SINGLE), rules=rules)
-    pod = with_spec(raw(container, annotations=annotations), **spec)
+    pod = with_spec(raw(f"cpu={cpus} mem=1Gi", annotations=ALIGNED), **spec)
     created = decide(pod, cluster)
     stored = decide({**pod, "metadata": {**pod["metadata"], "uid": "1234"}}, cluster)
 
-    assert (created.scheduler, created.gate) == placer
+    assert (created.scheduler, created.gate) == (scheduler, gate)
     assert (stored.scheduler, stored.gate, stored.handed_over) == (None, None, "")
 
 

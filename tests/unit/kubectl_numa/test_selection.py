@@ -30,25 +30,24 @@ def test_a_gold_pod_of_team_is_selected_by(selection: PodSelection, *, selected:
     assert selection.selects("team", {"tier": "gold"}) is selected
 
 
+CLUSTER, FILE = None, "file"
 RESOLVED = [
     # the snapshot, whether a kubeconfig is named, the selection, and the namespace
-    ("a cluster: its context",       None,    True,   PodSelection(),                 "team"),
-    ("a cluster: the option",        None,    True,   PodSelection("other"),          "other"),
-    ("a cluster: all",               None,    True,   PodSelection(everywhere=True),  None),
-    ("a file: all",                  "file",  False,  PodSelection(),                 None),
-    ("a file: the option",           "file",  False,  PodSelection("other"),          "other"),
-    ("a file and a context",         "file",  True,   PodSelection(),                 "team"),
+    (CLUSTER, True,  PodSelection(),                "team"),
+    (CLUSTER, True,  PodSelection("other"),         "other"),
+    (CLUSTER, True,  PodSelection(everywhere=True), None),
+    (FILE,    False, PodSelection(),                None),
+    (FILE,    False, PodSelection("other"),         "other"),
+    (FILE,    True,  PodSelection(),                "team"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("snapshot", "configured", "selection", "namespace"), table(RESOLVED))
-def test_default_namespace_is_that_of_the_context(
-    tmp_path: Path, snapshot: str | None, selection: PodSelection, namespace: str | None, *, configured: bool
-) -> None:
+def test_default_namespace_is_that_of_the_context(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path / "kubeconfig", x="team")
-    resolved = selection.resolved(ClusterSource(snapshot, Connection(path if configured else None)))
 
-    assert (resolved.namespace, resolved.everywhere) == (namespace, namespace is None)
+    for snapshot, configured, selection, namespace in RESOLVED:
+        resolved = selection.resolved(ClusterSource(snapshot, Connection(path if configured else None)))
+        assert (resolved.namespace, resolved.everywhere) == (namespace, namespace is None)
 
 
 def leaving(name: str) -> Json:

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,28 +16,21 @@ from tests.unit.kubectl_numa.objects import manifest
 from tests.worlds.notation import table
 from tests.worlds.objects import GIB, Json, described_machine, machine_zone
 
+ALIGNS = {"topologyManagerPolicy": "single-numa-node", "cpuManagerPolicy": "static"}
 NODE: Json = {
     "name": "n",
     "kubeletVersion": "v1.34.4",
-    "kubeletConfig": {
-        "topologyManagerPolicy": "single-numa-node",
-        "cpuManagerPolicy": "static",
-        "memoryManagerPolicy": "Static",
-    },
+    "kubeletConfig": {**ALIGNS, "memoryManagerPolicy": "Static"},
     "machine": described_machine(machine_zone(0), machine_zone(1), reservedSystemCPUs="0,2"),
 }
+STARTED = json.dumps({"node": NODE})
 
 
 def create(name: str, cpu: str) -> str:
     return json.dumps({"create": manifest(name, cpu)})
 
 
-STARTED = json.dumps({"node": NODE})
-
-
-@pytest.fixture
-def talk() -> Iterator[Callable[..., Json]]:
-    """A process that gets lines, and the line that it answers."""
+def test_each_pod_is_answered_before_the_next_line() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "kubectl_numa", "replay"],
         stdin=subprocess.PIPE,
@@ -55,43 +47,24 @@ def talk() -> Iterator[Callable[..., Json]]:
             answer: Json = json.loads(stdout.readline())
             return answer
 
-        yield talk
+        first, second = talk(STARTED, create("a", "4")), talk(create("b", "4"))
+        assert (first["admitted"], first["containers"]["main"]["cpus"]) == (True, "4-7")
+        assert (second["admitted"], second["reason"]) == (False, "TopologyAffinityError")
+        assert talk('{"delete": "a"}', create("c", "4"))["containers"]["main"]["cpus"] == "4-7"
+        containers = {"main": {"cpus": "1,3", "amounts": {"0": {"cpu": 2000, "memory": GIB}}}}
+        observed = json.dumps({"observed": {"pod": "c", "admitted": True, "containers": containers}})
+        assert talk(observed, create("d", "4"))["containers"]["main"]["cpus"] == "4-7"
+
         stdin.close()
         assert stdout.read() == ""
         assert process.wait(10) == 0
 
 
-def test_each_pod_is_answered_before_the_next_line(talk: Callable[..., Json]) -> None:
-    main = {
-        "affinity": [1],
-        "preferred": True,
-        "cpus": "4-7",
-        "amounts": {"1": {"cpu": 4000, "memory": 4 * GIB}},
-    }
-    assert talk(STARTED, create("a", "4")) == {
-        "pod": "a",
-        "admitted": True,
-        "containers": {"main": main},
-        "known": "machine",
-    }
-    second = talk(create("b", "4"))
-    assert (second["admitted"], second["reason"]) == (False, "TopologyAffinityError")
-    assert second["message"] == (
-        'container "main": the node has at most 2 cpu free in one NUMA zone (Topology Manager policy'
-        ' "single-numa-node")'
-    )
-    assert talk('{"delete": "a"}', create("c", "4"))["containers"]["main"]["cpus"] == "4-7"
-    containers = {"main": {"cpus": "1,3", "amounts": {"0": {"cpu": 2000, "memory": GIB}}}}
-    observed = json.dumps({"observed": {"pod": "c", "admitted": True, "containers": containers}})
-    assert talk(observed, create("d", "4"))["containers"]["main"]["cpus"] == "4-7"
-
-
 def test_a_file_is_replayed(cli: Cli) -> None:
-    lines = cli.text(
-        "replay", "-f", cli.write("events.jsonl", f"{STARTED}\n\n{create('a', '4')}\n{create('b', '4')}")
-    )
+    path = cli.write("events.jsonl", f"{STARTED}\n\n{create('a', '4')}\n{create('b', '4')}")
+    answers = [json.loads(line) for line in cli.text("replay", "-f", path).splitlines()]
 
-    assert [json.loads(line)["admitted"] for line in lines.splitlines()] == [True, False]
+    assert [answer["admitted"] for answer in answers] == [True, False]
     assert cli("replay", stdin=STARTED).output == ""
 
 
@@ -99,23 +72,15 @@ def test_example_of_the_help_is_a_conversation(cli: Cli) -> None:
     [path] = re.findall(r"replay -f (examples/\S+)$", cli.text("replay", "--help", width=80), re.MULTILINE)
     example = Path(kubectl_numa.__path__[0]).parent / path
     kinds = [next(iter(json.loads(line))) for line in example.read_bytes().splitlines()]
-    answers = {
-        answer["pod"]: answer for answer in map(json.loads, cli.text("replay", "-f", example).splitlines())
-    }
+    inference, odd, training = map(json.loads, cli.text("replay", "-f", example).splitlines())
 
     assert kinds == ["node", "create", "observed", "create", "delete", "create"]
-    assert {name: answer.get("reason") for name, answer in answers.items()} == {
-        "inference": None,
-        "odd": "SMTAlignmentError",
-        "training": None,
-    }
-    assert answers["odd"]["message"] == (
-        'container "main": the node allocates whole cores of 2 CPUs, and 3 cpu is no multiple of that'
-    )
-    assert [answers[name]["containers"]["main"]["cpus"] for name in ("inference", "training")] == [
+    assert [inference["containers"]["main"]["cpus"], odd["reason"], odd["message"]] == [
         "1-2,9-10",
-        "4-7,12-15",
+        "SMTAlignmentError",
+        'container "main": the node allocates whole cores of 2 CPUs, and 3 cpu is no multiple of that',
     ]
+    assert (training["admitted"], training["containers"]["main"]["cpus"]) == (True, "4-7,12-15")
 
 
 def test_help_names_every_field(cli: Cli) -> None:
@@ -126,31 +91,27 @@ def test_help_names_every_field(cli: Cli) -> None:
     assert [name for name in (*read, *written) if f'"{name}"' not in text] == []
 
 
-WRONG: list[tuple[str, list[object], str]] = [
-    ("not JSON", ["{"], "Error: line 1: is not JSON: "),
-    ("an unknown key", [STARTED, {"update": {}}],
+WRONG: list[tuple[str, str, str, str]] = [
+    # the lines, what is printed, and the beginning of the error
+    ("not JSON", "{", "", "Error: line 1: is not JSON: "),
+    ("not JSON after an answer", f"{STARTED}\n{create('a', '4')}\nx\n", "a", "Error: line 3: is not JSON"),
+    ("an unknown key", f'{STARTED}\n{{"update": {{}}}}', "",
         "Error: line 2: update: is not a known field: expected one of "),
-    ("no node yet", [{"delete": "a"}],
+    ("no node yet", '{"delete": "a"}', "",
         "Error: line 1: there is no node yet: the first event must be a node\n"),
-    ("an unknown pod, after an empty line", [STARTED, "", {"delete": "a"}],
+    ("an unknown pod, after an empty line", f'{STARTED}\n\n{{"delete": "a"}}', "",
         'Error: line 3: delete: there is no pod "a" on the node\n'),
+    ("several mistakes", '{"node": {"name": "n", "labels": []}}', "",
+        "Error: line 1: node.nrt: is missing\nline 1: node.labels: must be an object, not a list\n"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("lines", "error"), table(WRONG))
-def test_an_unreadable_line_ends_the_replay(cli: Cli, lines: list[object], error: str) -> None:
-    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
-    result = cli("replay", stdin="\n".join(texts))
+@pytest.mark.parametrize(("lines", "pod", "error"), table(WRONG))
+def test_an_unreadable_line_ends_the_replay(cli: Cli, lines: str, pod: str, error: str) -> None:
+    result = cli("replay", stdin=lines)
 
-    assert (result.exit_code, result.stdout) == (2, "")
+    assert (result.exit_code, [json.loads(line)["pod"] for line in result.stdout.splitlines()]) == (2, [*pod])
     assert result.stderr.startswith(error)
-
-
-def test_answers_before_an_unreadable_line_are_printed(cli: Cli) -> None:
-    result = cli("replay", stdin=f"{STARTED}\n{create('a', '4')}\nx\n")
-
-    assert (result.exit_code, json.loads(result.stdout)["pod"]) == (2, "a")
-    assert result.stderr.startswith("Error: line 3: is not JSON")
 
 
 def test_closed_standard_input_is_an_error(
