@@ -61,32 +61,30 @@ def test_with_the_webhook_both_outcomes_are_expected() -> None:
         (ProbeOutcome.DENIED, True),
         (ProbeOutcome.ADMITTED, True),
     ]
-    assert pods[0].detail == "pods.validate.numalign.io"
     assert [(path, query) for path, _, query in api.calls] == [
         ("/api/v1/namespaces/team/pods", (("dryRun", "All"),))
     ] * len(EXPECTED)
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome", "detail"),
+    ("error", "outcome", "detail", "passed"),
     [
-        (None, ProbeOutcome.ADMITTED, ""),
-        (Unreachable("no answer"), ProbeOutcome.FAILED, "no answer"),
+        (None, ProbeOutcome.ADMITTED, "", [False, True]),
+        (Forbidden(DENIED), ProbeOutcome.DENIED, "pods.validate.numalign.io", [True, False]),
+        (Unreachable("no answer"), ProbeOutcome.FAILED, "no answer", [False, False]),
         # What another webhook denies shows nothing about ours.
-        (Forbidden(FOREIGN), ProbeOutcome.FAILED, FOREIGN),
+        (Forbidden(FOREIGN), ProbeOutcome.FAILED, FOREIGN, [False, False]),
     ],
-    ids=["no webhook", "no answer", "another webhook denies"],
+    ids=["no webhook", "everything is denied", "no answer", "another webhook denies"],
 )
-def test_only_a_denial_of_ours_passes(error: ClusterError | None, outcome: ProbeOutcome, detail: str) -> None:
-    [impossible, _], _ = probed(lambda _policy, _before: error)
+def test_only_a_denial_of_ours_is_a_denial(
+    error: ClusterError | None, outcome: ProbeOutcome, detail: str, passed: list[bool]
+) -> None:
+    pods, api = probed(lambda _policy, _before: error)
 
-    assert (impossible.outcome, impossible.detail, impossible.passed) == (outcome, detail, False)
-
-
-def test_a_denied_possible_pod_fails() -> None:
-    [_, possible], _ = probed(lambda _policy, _before: Forbidden(DENIED))
-
-    assert (possible.outcome, possible.passed) == (ProbeOutcome.DENIED, False)
+    assert [(pod.outcome, pod.detail) for pod in pods] == [(outcome, detail)] * 2
+    assert [pod.passed for pod in pods] == passed
+    assert len(api.calls) == len(EXPECTED)
 
 
 def test_it_is_retried_until_the_webhook_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,11 +105,6 @@ def test_pods_meet_the_restricted_pod_security_level() -> None:
     """As https://kubernetes.io/docs/concepts/security/pod-security-standards/ defines it."""
     for _, pod, _ in probed(working)[1].calls:
         [container] = pod["spec"]["containers"]
-        assert pod["spec"]["securityContext"] == {
-            "runAsNonRoot": True,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        }
-        assert container["securityContext"] == {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        }
+        profile, dropped = {"type": "RuntimeDefault"}, {"drop": ["ALL"]}
+        assert pod["spec"]["securityContext"] == {"runAsNonRoot": True, "seccompProfile": profile}
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": dropped}

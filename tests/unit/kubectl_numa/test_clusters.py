@@ -7,13 +7,10 @@ import pytest
 
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.manifests import Namespace
-from kubectl_numa.typed_names import TypedName
 from numalign.cache.admission import Reaction
 from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError
 from numalign.kube.files.policy import NO_POLICY, BadPolicy
-from numalign.kube.resource_types import POD
-from numalign.model.errors import BadInput
 from tests.unit.kubectl_numa.conftest import ReadOnlyApi, kubeconfig
 from tests.unit.kubectl_numa.objects import ITEMS
 from tests.worlds.objects import listed, nrt
@@ -25,15 +22,6 @@ def test_a_snapshot_comes_from_a_file_or_a_pipe(cluster_file: Path, monkeypatch:
     for source in (str(cluster_file), "-"):
         read = ClusterSource(source).view().snapshot
         assert ([node.name for node in read.nodes], read.unknown) == (["big", "small"], ("hidden",))
-
-
-def test_a_pod_is_taken_out_of_a_snapshot(cluster_file: Path) -> None:
-    source, stored = ClusterSource(str(cluster_file)), TypedName(POD, "stored")
-    objects = source.documents()
-
-    assert source.one(stored, namespace="default", objects=objects)["metadata"]["name"] == "stored"
-    with pytest.raises(BadInput, match="contains no pod team-a/stored: pass its manifest with -f"):
-        source.one(stored, namespace="team-a", objects=objects)
 
 
 CLUSTER, FILE = None, "file"

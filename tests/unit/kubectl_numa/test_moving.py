@@ -1,7 +1,5 @@
 """Pods of documents, as they are on nodes and as their owners would create them again."""
 
-from typing import Any
-
 import pytest
 
 from kubectl_numa import moving
@@ -11,7 +9,7 @@ from numalign.kube.decode.scheduling import REQUIRED
 from numalign.kube.files import snapshot
 from numalign.model.constraints import ANYWHERE
 from numalign.model.intent import Match
-from numalign.scheduling.defragmentation import Advice, Newcomer, Remedy, Resident
+from numalign.scheduling.defragmentation import Newcomer
 from tests.unit.kubectl_numa.objects import ITEMS, running, waiting
 from tests.worlds.notation import table
 from tests.worlds.objects import Json
@@ -95,22 +93,3 @@ def test_priority_of_a_pod(spec: object, others: list[tuple[str, int]], priority
     pods = placed(*(web(name, priorityClassName=name, priority=value) for name, value in others))
 
     assert moving.priority_of({"spec": spec}, pods) == priority
-
-
-@pytest.mark.parametrize(
-    ("advice", "sentence"),
-    [
-        (Advice(Remedy.FITS, ("a", "b")), "fits now on a, b: nothing"),
-        (Advice(Remedy.NEVER), "fits on none of the nodes"),
-        (Advice(Remedy.STUCK, candidates=1), "on the one node that could"),
-        (Advice(Remedy.STUCK, candidates=1200), "on any of 1,200 nodes"),
-    ],
-)
-def test_advice_in_a_sentence(advice: Advice, sentence: str) -> None:
-    assert sentence in moving.summary(advice)
-
-
-def test_pods_are_listed_by_name() -> None:
-    pods: list[Any] = [Resident(name, ("team", name)) for name in ("one", "two")]
-
-    assert moving.listed(pods) == "team/one, team/two"

@@ -91,19 +91,6 @@ def test_an_invalid_pod_is_an_error_even_if_exempt(resource: str, amount: str, m
             decide(pod, view(rules=rules))
 
 
-def test_one_mistake_of_each_place_is_raised() -> None:
-    pod = raw("cpu=2", annotations={"numalign.io/policy": "tight"})
-    pod["spec"]["containers"][0]["resources"] = {"requests": {GPU: 2, "CPU": 1}, "limits": {GPU: 1}}
-    with pytest.raises(BadPod) as raised:
-        decide(pod)
-
-    assert [mistake.where.rpartition(".resources.")[2] for mistake in raised.value.mistakes] == [
-        "metadata.annotations[numalign.io/policy]",
-        f"requests[{GPU}]",
-        "requests.CPU",
-    ]
-
-
 KEPT_AWAY = [
     # its spec, and the reason
     ("nothing",               {"tolerations": [{"operator": "Exists"}]},          None),

@@ -32,9 +32,3 @@ def test_latest_rejections_come_first(cli: Cli, path: Path) -> None:
     assert (new["name"], new["node"], new["reason"]) == ("new", "big", "OutOfcpu")
     assert (old["namespace"], old["owner"]) == ("default", {"kind": "ReplicaSet", "name": "web"})
     assert new["at"] > old["at"]
-
-
-def test_rejected_pods_are_selected(cli: Cli, path: Path) -> None:
-    assert cli.text("pods", "--rejected", "-n", "elsewhere", "--snapshot", path) == (
-        "no kubelet has rejected a pod that still exists\n"
-    )

@@ -181,7 +181,6 @@ def test_containers_are_observed_in_admission_order() -> None:
         assert free(described(), created, Observed("two", containers, None)) == [1, 3]
 
 
-NO_NODE = "there is no node yet: the first event must be a node"
 ODD = Observed(
     "big",
     (
@@ -209,12 +208,6 @@ def test_an_impossible_event_is_a_mistake(events: list[NodeEvent], message: str)
     with pytest.raises(BadLine) as raised:
         walk(described(), *events)
     assert str(raised.value) == message
-
-
-@pytest.mark.parametrize("event", [BIG, Deleted("x"), took("x")], ids=["create", "delete", "observed"])
-def test_the_first_event_is_a_node(event: NodeEvent) -> None:
-    with pytest.raises(BadLine, match=NO_NODE):
-        follow(None, event)
 
 
 def test_answer_has_what_each_container_gets() -> None:

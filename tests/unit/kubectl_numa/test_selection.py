@@ -6,29 +6,10 @@ import pytest
 
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.selection import PodSelection
-from numalign.kube import selectors
 from numalign.kube.connection import Connection
 from tests.unit.kubectl_numa.conftest import Cli, kubeconfig
 from tests.unit.kubectl_numa.objects import BORN, ITEMS, labelled, running, waiting
-from tests.worlds.notation import table
 from tests.worlds.objects import Json
-
-GOLD, LEAD = selectors.parse("tier=gold"), selectors.parse("tier=lead")
-SELECTED = [
-    ("everything",                       PodSelection(),                       True),
-    ("its namespace",                    PodSelection("team"),                 True),
-    ("another namespace",                PodSelection("other"),                False),
-    ("all beside another namespace",     PodSelection("other", everywhere=True), True),
-    ("its label",                        PodSelection(selector=GOLD),          True),
-    ("another label",                    PodSelection(selector=LEAD),          False),
-    ("its label elsewhere",              PodSelection("other", selector=GOLD), False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("selection", "selected"), table(SELECTED))
-def test_a_gold_pod_of_team_is_selected_by(selection: PodSelection, *, selected: bool) -> None:
-    assert selection.selects("team", {"tier": "gold"}) is selected
-
 
 CLUSTER, FILE = None, "file"
 RESOLVED = [

@@ -12,7 +12,6 @@ from tests.worlds.objects import listed
 
 GONE = strerror(ENOENT)
 NO_CLUSTER = "there is no kubeconfig at /nowhere/config"
-TWICE = "cannot both read standard input"
 SPAN = "a duration is a whole number of s, m, h or d"
 NEVER_RAN = "--rejected lists pods that never ran"
 ONLY_NAMESPACES = "--quota lists namespaces: use it only with -n or -A"
@@ -21,10 +20,6 @@ SIMULATE = "simulate --nodes TRACE_NODES --pods TRACE_PODS"
 
 WRONG = [
     # the mistake      the command                               what is said
-    ("check: no such file", "check -f none --snapshot CLUSTER", "none: no such file or folder"),
-    ("check: a pod as a snapshot", "check -f POD --snapshot POD",
-        "p.yaml: is not a cluster snapshot: it contains 1 Pod"),
-    ("check: one input for two", "check -f - --snapshot -", TWICE),
     ("check: no such policy file", f"{CHECK} --policy none", "none: cannot be read"),
     ("check: no policy", f"{CHECK} --policy POD", "apiVersion: unknown key"),
     ("check: no such match", f"{CHECK} --policy-match same",
@@ -49,10 +44,6 @@ WRONG = [
     ("explain: no pods in it", "explain node/big --snapshot CLUSTER", "node/big creates no pods"),
     ("explain: no such strategy", "explain a --strategy Best", ("--strategy", "Best", "LeastNUMANodes")),
     ("explain: no such node", f"{EXPLAIN} --node x", 'node "x" is not in this cluster'),
-    ("explain: no such file", "explain -f none --snapshot CLUSTER", "none: no such file or folder"),
-    ("explain: one input for two", "explain -f - --snapshot -", TWICE),
-    ("defrag: no such file", "defrag -f none --snapshot CLUSTER", "none: no such file or folder"),
-    ("defrag: one input for two", "defrag -f - --snapshot -", TWICE),
     ("doctor: no node at all", "doctor --snapshot NAMESPACE", "the cluster has neither Nodes nor"),
     ("simulate: a ratio that is no number", f"{SIMULATE} --ratio nan", ("--ratio", "nan", "0.01", "10")),
     ("explain: a node without topology", f"{EXPLAIN} --node hidden", 'node "hidden" publishes no topology'),
@@ -84,7 +75,7 @@ WRONG = [
         f"/nowhere/x: {GONE}"),
     ("replay: no such file", "replay -f /nowhere/x", f"/nowhere/x: {GONE}"),
     ("demo: no port", "demo --serve --port 70000", ("--port", "70000")),
-    ("no such command", "explian", 'there is no command "explian"'),
+    ("no such command", "explian", 'there is no command "explian"; did you mean explain?'),
     ("check: nothing chosen", "check --snapshot PODS",
         "nothing to check: use -f for manifests, or -A, -n or"),
     ("check: manifests and pods", "check -f x -A --all", "-f checks manifests, but -A, -l and --all select"),
@@ -141,7 +132,8 @@ WRONG = [
 
 def error(cli: Cli, command: str | tuple[str, ...]) -> str:
     """Return the message of a command that cannot use its input."""
-    pod_table = "cpu_milli,memory_mib,num_gpu,gpu_milli,qos,count"
+    namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: team}}"
+    pod_table = "cpu_milli,memory_mib,num_gpu,gpu_milli"
     files = {
         "CLUSTER": cli.cluster(STORED),
         "PODS": cli.write("pods.json", listed(*ITEMS, running("a", 0))),
@@ -151,14 +143,12 @@ def error(cli: Cli, command: str | tuple[str, ...]) -> str:
         "BROKEN": cli.write("broken.yaml", manifest("a", "many")),
         "TIGHT": cli.write("tight.yaml", manifest("a", "1", policy="tight")),
         "TEXT": cli.write("text.yaml", "just a sentence"),
-        "NAMESPACE": cli.write(
-            "namespaces.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: team}}"
-        ),
+        "NAMESPACE": cli.write("namespaces.yaml", namespace),
         "CONFIG": cli.write("kubeconfig", "{apiVersion: v1, kind: Config, clusters: []}"),
         "TRACE_NODES": cli.write("trace/nodes.csv", "cpu_milli,memory_mib,gpu,count\n32000,65536,4,2\n"),
-        "TRACE_PODS": cli.write("trace/pods.csv", f"{pod_table}\n4000,1024,1,500,LS,6\n"),
+        "TRACE_PODS": cli.write("trace/pods.csv", f"{pod_table},qos,count\n4000,1024,1,500,LS,6\n"),
         "BAD_NODES": cli.write("nodes.csv", "cpu_milli,gpu\n1,2\n"),
-        "BAD_PODS": cli.write("pods.csv", "cpu_milli,memory_mib,num_gpu,gpu_milli\n1,x,2,500\n"),
+        "BAD_PODS": cli.write("pods.csv", f"{pod_table}\n1,x,2,500\n"),
     }
     words = command.split() if isinstance(command, str) else command
     result = cli(*(files.get(word, word) for word in words), stdin="{}")
@@ -188,3 +178,9 @@ def test_every_command_needs_a_cluster_and_a_known_form(cli: Cli, command: str) 
     assert "none.json: cannot be read" in error(cli, f"{command} --snapshot none.json")
     assert "is not a cluster snapshot: it contains 1 Pod" in error(cli, f"{command} --snapshot POD")
     assert [word for word in ("--output", "xml", "text", "json", "yaml") if word not in no_form] == []
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "defrag"])
+def test_every_command_of_manifests_needs_a_file(cli: Cli, command: str) -> None:
+    assert "none: no such file or folder" in error(cli, f"{command} -f none --snapshot CLUSTER")
+    assert "cannot both read standard input" in error(cli, f"{command} -f - --snapshot -")

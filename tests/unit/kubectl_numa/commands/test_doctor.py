@@ -4,7 +4,7 @@ import pytest
 
 from numalign.kube.kinds import READY_KEY
 from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi
-from tests.unit.kubectl_numa.objects import levels, running
+from tests.unit.kubectl_numa.objects import running
 from tests.worlds import objects
 from tests.worlds.notation import table
 from tests.worlds.objects import Json, described_machine, machine_zone, nrt, reported
@@ -97,12 +97,6 @@ def test_names_are_counted_unless_all_is_given(cli: Cli, flags: str, names: str)
     text = cli("doctor", *flags.split(), "--snapshot", path).stdout
 
     assert f"  lack  no-topology: 9 nodes (n0, n1, n2, n3, {names})\n" in text
-
-
-def test_problems_of_other_objects_are_skipped_notices(cli: Cli) -> None:
-    path = cli.cluster(levels("team", enforce="strictly"), items=nodes("a"))
-
-    assert cli("doctor", "--snapshot", path).stderr.startswith("skipped: Namespace team: ")
 
 
 def test_agents_of_a_cluster_are_stale_and_of_a_file_not(cli: Cli, api: ReadOnlyApi) -> None:

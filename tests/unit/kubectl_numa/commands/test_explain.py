@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.unit.kubectl_numa.conftest import STORED, Cli, ReadOnlyApi
+from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi
 from tests.unit.kubectl_numa.objects import (
     SERVICE,
     SINGLE,
@@ -47,13 +47,6 @@ def test_json_has_an_entry_for_each_pod(cli: Cli) -> None:
     assert [node["permanent"] for node in second["nodes"]] == [True, True]
     assert second["refusal"].startswith("no node can align")
     assert third["warnings"] == [IN_PART]
-
-
-def test_a_pod_of_the_snapshot_goes_by_its_name(cli: Cli) -> None:
-    path = cli.cluster(STORED)
-
-    assert cli.text("explain", "stored", "--snapshot", path).startswith("default/stored requests no NUMA")
-    assert cli.json("explain", "stored", "--snapshot", path)[0]["rejected"] is None
 
 
 def test_a_rejected_pod_begins_with_its_rejection(cli: Cli) -> None:

@@ -73,19 +73,6 @@ def test_differing_versions_are_warned_of(cli: Cli, api: ReadOnlyApi) -> None:
     )
 
 
-def test_without_a_tag_the_workload_gives_the_version(cli: Cli, api: ReadOnlyApi) -> None:
-    image = "numalign@sha256:abc"
-    words = installed(api, component("agent", image), component("scorer", image))
-    labels = {f"app.kubernetes.io/{key}": value for key, value in (("component", "agent"), ("version", OURS))}
-    api.objects["/apis/apps/v1/daemonsets"] = {
-        "items": [{"metadata": {"namespace": "numa", "labels": labels}}]
-    }
-    text = cli.text(*words)
-
-    assert f"agent       {OURS}  1 pod in numa, all ready\n" in text
-    assert "scorer      unknown  1 pod in numa, all ready\n" in text
-
-
 def test_forbidden_pods_leave_the_other_versions(cli: Cli, api: ReadOnlyApi) -> None:
     words = installed(api)
     api.failures["/api/v1/pods"] = 403
