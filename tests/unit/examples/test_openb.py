@@ -14,15 +14,10 @@ from examples.openb.__main__ import main
 from examples.openb.shapes import NodeShape, PodShape
 from numalign.model import intent, resources
 from numalign.model.errors import BadIntent
+from tests.worlds.notation import table
 
-DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-LONGEST_NAME = 63
-
-NODE_LIST = """sn,cpu_milli,memory_mib,gpu,model
-a,96000,393216,8,G2
-b,32000,131072,0,
-c,96000,393216,8,G2
-"""
+DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+NODE_LIST = "sn,cpu_milli,memory_mib,gpu,model\na,96000,393216,8,G2\nb,32000,131072,0,\nc,96000,393216,8,G2\n"
 POD_LIST = """name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time
 a,12000,16384,1,1000,,LS,Running,0
 b,12000,16384,1,1000,,BE,Failed,7
@@ -31,17 +26,8 @@ d,12000,16384,1,1000,,Guaranteed,Running,9
 e,6000,12288,1,460,,LS,Running,9
 """
 
-
-@cache
-def made() -> list[dict[str, Any]]:
-    """The cluster, which no test may change."""
-    return openb.cluster()
-
-
-@cache
-def made_pods() -> list[dict[str, Any]]:
-    """The pods, which no test may change."""
-    return list(openb.pods())
+# No test may change these.
+made, made_pods = cache(openb.cluster), cache(lambda: list(openb.pods()))
 
 
 def of_kind(kind: str) -> list[dict[str, Any]]:
@@ -51,26 +37,21 @@ def of_kind(kind: str) -> list[dict[str, Any]]:
 def test_table_of_nodes_has_the_published_totals() -> None:
     nodes = shapes.node_shapes()
     totals = [
-        sum(amount * shape.count for amount, shape in zip(column, nodes, strict=True))
-        for column in ([n.cpu_milli for n in nodes], [n.memory_mib for n in nodes], [n.gpu for n in nodes])
+        sum(getattr(shape, figure) * shape.count for shape in nodes)
+        for figure in ("cpu_milli", "memory_mib", "gpu")
     ]
     assert totals == [125_514_000, 612_028_416, 6_212]
 
 
-def test_every_node_has_a_topology() -> None:
-    nodes, topologies = of_kind("Node"), of_kind("NodeResourceTopology")
-    names = [node["metadata"]["name"] for node in nodes]
-    assert len(set(names)) == 1523
-    assert names == [topology["metadata"]["name"] for topology in topologies]
-
-
 @pytest.mark.parametrize("column", ["capacity", "allocatable"])
 def test_zones_add_up_to_the_node(column: str) -> None:
-    for node, topology in zip(of_kind("Node"), of_kind("NodeResourceTopology"), strict=True):
+    nodes = of_kind("Node")
+    assert len({node["metadata"]["name"] for node in nodes}) == 1523
+    for node, topology in zip(nodes, of_kind("NodeResourceTopology"), strict=True):
+        assert node["metadata"]["name"] == topology["metadata"]["name"]
         summed: Counter[str] = Counter()
-        for zone in topology["zones"]:
-            for entry in zone["resources"]:
-                summed[entry["name"]] += resources.parse_amount(entry["name"], entry[column])
+        for entry in (entry for zone in topology["zones"] for entry in zone["resources"]):
+            summed[entry["name"]] += resources.parse_amount(entry["name"], entry[column])
         total = resources.parse(node["status"][column])
         unzoned = {"pods", recipe.GPU_SHARE}
         assert summed == {name: amount for name, amount in total.items() if name not in unzoned}
@@ -85,24 +66,25 @@ def test_cluster_has_the_amounts_of_the_table() -> None:
     assert counted == expected
 
 
-@pytest.mark.parametrize(
-    ("shape", "zones"),
-    [
-        pytest.param(NodeShape(8000, 32768, 1, "V100M16", 1), 1, id="a small node"),
-        pytest.param(NodeShape(16000, 122880, 2, "P100", 1), 1, id="the largest small node"),
-        pytest.param(NodeShape(32000, 65536, 0, "", 1), 2, id="two sockets"),
-        pytest.param(NodeShape(96000, 393216, 8, "G2", 1), 2, id="two sockets with GPUs"),
-        pytest.param(NodeShape(96000, 393216, 0, "", 1), 8, id="two sockets in NPS4"),
-        pytest.param(NodeShape(104000, 524288, 0, "", 1), 2, id="CPUs that NPS4 does not divide"),
-    ],
-)
+ZONES = [
+    ("a small node",                   NodeShape(8000, 32768, 1, "V100M16", 1), 1),
+    ("the largest small node",         NodeShape(16000, 122880, 2, "P100", 1),  1),
+    ("two sockets",                    NodeShape(32000, 65536, 0, "", 1),       2),
+    ("two sockets with GPUs",          NodeShape(96000, 393216, 8, "G2", 1),    2),
+    ("two sockets in NPS4",            NodeShape(96000, 393216, 0, "", 1),      8),
+    ("CPUs that NPS4 does not divide", NodeShape(104000, 524288, 0, "", 1),     2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "zones"), table(ZONES))
 def test_number_of_zones_follows_from_the_shape(shape: NodeShape, zones: int) -> None:
     assert recipe.zone_count(shape) == zones
 
 
 def test_single_gpu_is_in_the_first_zone_only() -> None:
-    topologies = {item["metadata"]["name"]: item for item in of_kind("NodeResourceTopology")}
-    a10 = next(topology for name, topology in topologies.items() if name.startswith("a10-"))
+    [a10, *_] = (
+        each for each in of_kind("NodeResourceTopology") if each["metadata"]["name"].startswith("a10-")
+    )
     listed = [[entry["name"] for entry in zone["resources"]] for zone in a10["zones"]]
     assert listed == [["cpu", "memory", recipe.GPU], ["cpu", "memory"]]
 
@@ -113,10 +95,8 @@ def test_distances_differ_by_zone_socket_and_machine() -> None:
 
 
 def test_every_kubelet_configuration_of_the_recipe_occurs() -> None:
-    configured = {
-        tuple(attribute["value"] for attribute in topology["attributes"])
-        for topology in of_kind("NodeResourceTopology")
-    }
+    topologies = of_kind("NodeResourceTopology")
+    configured = {tuple(entry["value"] for entry in each["attributes"]) for each in topologies}
     assert configured == {kubelet for row in recipe.KUBELETS.values() for kubelet in row}
     assert {policy for policy, _ in configured} == set(intent.Policy)
     assert {scope for _, scope in configured} == set(intent.Scope)
@@ -124,19 +104,17 @@ def test_every_kubelet_configuration_of_the_recipe_occurs() -> None:
 
 def test_manifests_request_the_amounts_of_the_table() -> None:
     requested: Counter[tuple[int, ...]] = Counter()
-    for pod in made_pods():
-        amounts = resources.parse(pod["spec"]["containers"][0]["resources"]["requests"])
+    containers = [pod["spec"]["containers"][0]["resources"] for pod in made_pods()]
+    for container in containers:
+        amounts = resources.parse(container["requests"])
         gpus, share = amounts.get(recipe.GPU, 0), amounts.get(recipe.GPU_SHARE, 0)
-        gpu_milli = recipe.WHOLE_GPU if gpus else share
-        memory = amounts.get("memory", 0) // recipe.MIB
+        gpu_milli, memory = recipe.WHOLE_GPU if gpus else share, amounts.get("memory", 0) // recipe.MIB
         requested[amounts["cpu"], memory, gpus or int(share > 0), gpu_milli] += 1
-    expected = {
+    assert requested == {
         (shape.cpu_milli, shape.memory_mib, shape.num_gpu, shape.gpu_milli): shape.count
         for shape in shapes.pod_shapes()
     }
-    assert requested == expected
-    limits = (pod["spec"]["containers"][0]["resources"]["limits"] for pod in made_pods())
-    assert sum("cpu" not in limit for limit in limits) == 3498
+    assert sum("cpu" not in container["limits"] for container in containers) == 3498
 
 
 def test_names_are_valid_and_unique() -> None:
@@ -145,7 +123,6 @@ def test_names_are_valid_and_unique() -> None:
     assert len(keys) == len(items)
     for _, namespace, name in keys:
         assert DNS_1123.fullmatch(name)
-        assert len(name) <= LONGEST_NAME
         assert namespace is None or namespace in recipe.NAMESPACES
 
 
@@ -167,59 +144,37 @@ def test_one_pod_in_a_hundred_has_a_mistake() -> None:
             intent.read(annotations).intent()
         except BadIntent:
             refused[str(sorted(annotations.items()))] += 1
-    assert refused.total() == 81
-    assert len(refused) == len(recipe.MISTAKES)
+    assert (refused.total(), len(refused)) == (81, len(recipe.MISTAKES))
 
 
 def test_every_intent_of_the_recipe_occurs() -> None:
-    written = {
-        (pod["metadata"]["namespace"], *sorted(pod["metadata"].get("annotations", {}).items()))
-        for pod in made_pods()
-    }
-    wanted = {(name, *sorted(row.items())) for name, rows in recipe.INTENTS.items() for row in rows}
-    assert wanted <= written
+    metadata = [pod["metadata"] for pod in made_pods()]
+    written = {(each["namespace"], *sorted(each.get("annotations", {}).items())) for each in metadata}
+    assert {(name, *sorted(row.items())) for name, rows in recipe.INTENTS.items() for row in rows} <= written
 
 
 @pytest.mark.parametrize("labels", recipe.NAMESPACES.values(), ids=recipe.NAMESPACES.keys())
 def test_labels_of_a_namespace_are_valid(labels: dict[str, str]) -> None:
     rules, mistakes = intent.parse_namespace(labels)
 
-    assert rules != intent.NamespaceRules()
-    assert not mistakes
+    assert (rules != intent.NamespaceRules(), mistakes) == (True, type(mistakes)())
 
 
 @pytest.mark.parametrize(
-    ("shape", "namespace"),
-    [
-        pytest.param(PodShape(8000, 8192, 0, 0, 0, 1), "batch", id="no GPU"),
-        pytest.param(PodShape(8000, 8192, 1, 460, 0, 1), "shared", id="a share of a GPU"),
-        pytest.param(PodShape(8000, 8192, 1, 1000, 0, 1), "inference", id="one GPU"),
-        pytest.param(PodShape(8000, 8192, 2, 1000, 0, 1), "training", id="several GPUs"),
-    ],
+    ("gpus", "share", "namespace"),
+    [(0, 0, "batch"), (1, 460, "shared"), (1, 1000, "inference"), (2, 1000, "training")],
 )
-def test_namespace_follows_from_the_gpus(shape: PodShape, namespace: str) -> None:
-    assert recipe.namespace(shape) == namespace
+def test_namespace_follows_from_the_gpus(gpus: int, share: int, namespace: str) -> None:
+    assert recipe.namespace(PodShape(8000, 8192, gpus, share, 0, 1)) == namespace
 
 
-def given(directory: Path, *, nodes: str = NODE_LIST, pods: str = POD_LIST) -> list[str]:
-    (directory / "nodes.csv").write_text(nodes)
-    (directory / "pods.csv").write_text(pods)
-    return [str(directory / "nodes.csv"), str(directory / "pods.csv"), str(directory)]
+def given(folder: Path, nodes: str = NODE_LIST) -> list[str]:
+    (folder / "nodes.csv").write_text(nodes)
+    (folder / "pods.csv").write_text(POD_LIST)
+    return [str(folder / "nodes.csv"), str(folder / "pods.csv"), str(folder)]
 
 
-def test_lists_are_counted_into_shapes(tmp_path: Path) -> None:
-    nodes, pods, _ = map(Path, given(tmp_path))
-    assert shapes.count_nodes(nodes) == [
-        NodeShape(32000, 131072, 0, "", 1),
-        NodeShape(96000, 393216, 8, "G2", 2),
-    ]
-    assert shapes.count_pods(pods) == [
-        PodShape(6000, 12288, 1, 460, 0, 1),
-        PodShape(12000, 16384, 1, 1000, 2, 4),
-    ]
-
-
-def test_tables_are_written_below_their_source(tmp_path: Path) -> None:
+def test_lists_are_counted_into_tables_below_their_source(tmp_path: Path) -> None:
     assert main(given(tmp_path)) == 0
     assert (tmp_path / shapes.PODS).read_text() == shapes.SOURCE + (
         "cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count\n"
@@ -231,14 +186,11 @@ def test_tables_are_written_below_their_source(tmp_path: Path) -> None:
     )
 
 
-def test_mistake_in_a_list_is_an_error_with_its_line(
+def test_mistake_in_a_list_and_a_missing_list_are_errors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    nodes, _, folder = given(tmp_path)
+    assert main([nodes, str(tmp_path / "none.csv"), folder]) == 2
+    assert "none.csv" in capsys.readouterr().err
     assert main(given(tmp_path, nodes="cpu_milli,memory_mib,gpu,model\n1,1,1,G2\n1,1,many,G2\n")) == 2
     assert "nodes.csv:3: gpu is 'many': a whole number is needed" in capsys.readouterr().err
-
-
-def test_missing_list_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = given(tmp_path)
-    assert main([arguments[0], str(tmp_path / "none.csv"), arguments[2]]) == 2
-    assert "none.csv" in capsys.readouterr().err

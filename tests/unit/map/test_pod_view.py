@@ -10,7 +10,7 @@ from numalign.model.intent import Policy
 from numalign.model.pod import Role
 from tests.worlds.notation import GPU, bag
 from tests.worlds.objects import all_visible
-from tests.worlds.scorer import EMPTY, FOUR, HALF, SINGLE, TEAM, Scorer, on, raw, running, uid
+from tests.worlds.scorer import EMPTY, FOUR, HALF, TEAM, Scorer, on, raw, running, uid
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
 
@@ -43,13 +43,6 @@ async def test_a_running_pod_has_requests_and_a_node(scorer: Scorer) -> None:
     assert [zone.free["cpu"] for zone in made.zones] == [4000, 8000]
     assert made.on_node
     assert made.on_node.name == "web"
-
-
-async def test_a_namespace_may_give_the_policy(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY}, team={"default": SINGLE})
-    scorer.see(running(on("a", raw(FOUR, policy=None), record=HALF)))
-
-    assert (await view(scorer)).intent.by is StatedBy.NAMESPACE
 
 
 async def test_a_pending_pod_is_where_it_is_reserved(scorer: Scorer) -> None:
@@ -88,12 +81,3 @@ async def test_an_exclusive_pod_lists_pods_in_its_zones(scorer: Scorer) -> None:
     assert ({*made.beside}, made.beside_hidden) == ({"team/other", "hidden/third"}, 0)
     assert partly
     assert (partly.beside, partly.beside_hidden) == (("team/other",), 1)
-
-
-async def test_a_hidden_pod_is_like_a_missing_one(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-    scorer.see(running(on("a", raw(FOUR), record=HALF)))
-    shown = MapState(scorer.state)
-
-    assert await shown.pod(TEAM, "web", lambda _: False) is None
-    assert await shown.pod(TEAM, "other", all_visible) is None

@@ -15,7 +15,7 @@ from numalign.model.errors import BadInput
 from numalign.model.intent import Policy
 from tests.worlds.notation import GPU, bag, node
 from tests.worlds.objects import all_visible
-from tests.worlds.scorer import BOTH, EMPTY, FOUR, HALF, LOOSE, SINGLE, SMALL, Raw, Scorer, on, raw, running
+from tests.worlds.scorer import BOTH, EMPTY, FOUR, HALF, SINGLE, SMALL, Raw, Scorer, on, raw, running
 
 FITS, NOT_NOW, NEVER = WhatIfAnswer.FITS, WhatIfAnswer.NOT_NOW, WhatIfAnswer.NEVER
 
@@ -179,20 +179,6 @@ async def test_a_node_needs_room_in_total(scorer: Scorer) -> None:
         "b": (NOT_NOW, "the node lacks 500m cpu beside what its pods request"),
     }
     assert [placed.node for placed in result.placed] == ["a"]
-
-
-async def test_pods_without_zones_fill_nodes_by_requests(scorer: Scorer) -> None:
-    await scorer.know({"a": node("cpu=8 mem=16Gi", policy="none", totals="cpu=8 mem=16Gi pods=3")})
-    result = await ask(scorer, raw("cpu=0.5", policy=None), 10)
-
-    assert [(placed.node, placed.zones) for placed in result.placed] == [("a", ())] * 3
-
-
-async def test_a_pod_is_not_placed_on_other_labels(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY, "b": LOOSE})
-    result = await ask(scorer, raw(FOUR, spec={"nodeSelector": {"rack": "nowhere"}}), 1)
-
-    assert ({each.answer for each in result.templates[0].nodes}, result.placed) == ({NEVER}, ())
 
 
 @pytest.mark.parametrize(

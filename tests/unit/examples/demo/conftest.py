@@ -14,8 +14,6 @@ from examples.demo.calls import Post
 from examples.demo.story import DemoFiles
 from kubectl_numa.lines import TextWriter
 
-Fake = Callable[..., Post]
-
 
 @pytest.fixture
 def output() -> TextWriter:
@@ -31,27 +29,28 @@ def files() -> Iterator[DemoFiles]:
 
 
 @pytest.fixture
-def fake() -> Fake:
-    """Return a function that makes the responses of a webhook."""
+def text(output: TextWriter) -> Callable[[], str]:
+    """Return a function that returns what the output has."""
+    file = output.console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue
 
-    def answering(
-        mutation: dict[str, Any] | None = None,
-        validation: dict[str, Any] | None = None,
-        *,
-        patch: list[dict[str, Any]] | None = None,
-        requests: list[tuple[str, Any]] | None = None,
-    ) -> Post:
-        async def post(path: str, body: bytes) -> tuple[int, bytes]:
-            request = json.loads(body)["request"]
-            if requests is not None:
-                requests.append((path, request))
-            response = dict((mutation if path == "/mutate" else validation) or {})
-            if path == "/mutate" and patch is not None:
-                response["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()
-            return 200, json.dumps(
-                {"response": {"uid": request["uid"], "allowed": True, **response}}
-            ).encode()
 
-        return post
+def fake(
+    *,
+    patch: list[dict[str, Any]] | None = None,
+    validation: dict[str, Any] | None = None,
+    requests: list[tuple[str, Any]] | None = None,
+) -> Post:
+    """Return the responses of a webhook."""
 
-    return answering
+    async def post(path: str, body: bytes) -> tuple[int, bytes]:
+        request = json.loads(body)["request"]
+        if requests is not None:
+            requests.append((path, request))
+        response = dict((validation or {}) if path == "/validate" else {})
+        if path == "/mutate" and patch is not None:
+            response["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()
+        return 200, json.dumps({"response": {"uid": request["uid"], "allowed": True, **response}}).encode()
+
+    return post

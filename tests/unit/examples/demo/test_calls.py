@@ -2,15 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from examples.demo.calls import BadAnswer, PodOutcome, Post, admit, admit_all
+from tests.unit.examples.demo.conftest import fake
 from tests.unit.kubectl_numa.objects import manifest
-
-Fake = Callable[..., Post]
+from tests.worlds.notation import table
 
 POD = manifest("a", "1", namespace="default")
 PATCH = [{"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": {}}}]
@@ -18,7 +17,7 @@ CAUSES = {"causes": [{"field": "spec", "message": "wrong"}]}
 DENIAL = {"allowed": False, "status": {"message": "numalign: no", "details": CAUSES}}
 
 
-async def test_validated_pod_is_the_mutated_one(fake: Fake) -> None:
+async def test_validated_pod_is_the_mutated_one() -> None:
     requests: list[tuple[str, Any]] = []
     answer = await admit(fake(patch=PATCH, requests=requests), POD, uid="u")
     calls = [(path, request["uid"]) for path, request in requests]
@@ -29,23 +28,19 @@ async def test_validated_pod_is_the_mutated_one(fake: Fake) -> None:
     assert answer.stored["spec"]["affinity"] == {"nodeAffinity": {}}
 
 
-@pytest.mark.parametrize(
-    ("answers", "outcome"),
-    [
-        pytest.param({}, {"admitted"}, id="admitted"),
-        pytest.param(
-            {"patch": PATCH, "validation": {"warnings": ["w"]}},
-            {"admitted", "patched", "warned"},
-            id="patched and warned",
-        ),
-        pytest.param({"patch": PATCH, "validation": DENIAL}, {"denied"}, id="patched, yet denied"),
-    ],
-)
-async def test_outcome_in_words(fake: Fake, answers: dict[str, Any], outcome: set[str]) -> None:
+OUTCOMES: list[tuple[dict[str, Any], set[str]]] = [
+    ({}, {"admitted"}),
+    ({"patch": PATCH, "validation": {"warnings": ["w"]}}, {"admitted", "patched", "warned"}),
+    ({"patch": PATCH, "validation": DENIAL}, {"denied"}),
+]
+
+
+@pytest.mark.parametrize(("answers", "outcome"), OUTCOMES, ids=lambda value: str(sorted(value)))
+async def test_outcome_in_words(answers: dict[str, Any], outcome: set[str]) -> None:
     assert (await admit(fake(**answers), POD, uid="u")).outcome == outcome
 
 
-async def test_denial_has_message_and_causes(fake: Fake) -> None:
+async def test_denial_has_message_and_causes() -> None:
     answer = await admit(fake(validation=DENIAL), POD, uid="u")
     assert (answer.stored, answer.message, answer.causes) == (None, "numalign: no", ("spec: wrong",))
 
@@ -58,29 +53,29 @@ def responding(status: int, body: object) -> Post:
     return post
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "message"),
-    [
-        pytest.param(500, {"error": "internal"}, '/mutate answered 500: {"error"', id="error"),
-        pytest.param(200, b"<html>", "/mutate gave no answer to review u-m: <html>", id="no JSON"),
-        pytest.param(200, [1], "gave no answer", id="no object"),
-        pytest.param(200, {"response": {"uid": "x", "allowed": True}}, "gave no answer", id="other uid"),
-        pytest.param(200, {"response": {"uid": "u-m", "allowed": "yes"}}, "gave no answer", id="no decision"),
-    ],
-)
+INVALID = [
+    ("error",       500, {"error": "internal"}, '/mutate answered 500: {"error"'),
+    ("no JSON",     200, b"<html>", "/mutate gave no answer to review u-m: <html>"),
+    ("no object",   200, [1], "gave no answer"),
+    ("other uid",   200, {"response": {"uid": "x", "allowed": True}}, "gave no answer"),
+    ("no decision", 200, {"response": {"uid": "u-m", "allowed": "yes"}}, "gave no answer"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "body", "message"), table(INVALID))
 async def test_invalid_response_is_an_error(status: int, body: object, message: str) -> None:
     with pytest.raises(BadAnswer) as raised:
         await admit(responding(status, body), POD, uid="u")
     assert message in raised.value.message
 
 
-async def test_patch_that_does_not_fit_is_an_error(fake: Fake) -> None:
+async def test_patch_that_does_not_fit_is_an_error() -> None:
     wrong = [{"op": "replace", "path": "/spec/affinity", "value": {}}]
     with pytest.raises(BadAnswer, match="replace /spec/affinity does not fit the object"):
         await admit(fake(patch=wrong), POD, uid="u")
 
 
-async def test_all_pods_are_reviewed_with_limited_concurrency(fake: Fake) -> None:
+async def test_all_pods_are_reviewed_with_limited_concurrency() -> None:
     requests: list[tuple[str, Any]] = []
     inner, running, most = fake(requests=requests), 0, 0
 

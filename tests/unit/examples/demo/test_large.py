@@ -1,41 +1,23 @@
 """Many pods: progress, outcomes and duration."""
 
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 
-import pytest
 from rich.console import Console
 
 from examples.demo import large
-from examples.demo.calls import Post
 from examples.demo.large import Reviewed
 from examples.demo.tally import OutcomeCounts
 from kubectl_numa.lines import TextWriter
+from tests.unit.examples.demo.conftest import fake
 from tests.unit.kubectl_numa.objects import manifest
 
-Fake = Callable[..., Post]
 
-
-def text(output: TextWriter) -> str:
-    file = output.console.file
-    assert isinstance(file, io.StringIO)
-    return file.getvalue()
-
-
-@pytest.fixture
-def clock() -> Callable[[], float]:
-    """A clock that is a second later at every call."""
-    seconds: Iterator[int] = count()
-    return lambda: float(next(seconds))
-
-
-async def test_pipe_gets_a_line_for_every_tenth(
-    fake: Fake, output: TextWriter, clock: Callable[[], float]
-) -> None:
+async def test_pipe_gets_a_line_for_every_tenth(output: TextWriter, text: Callable[[], str]) -> None:
     pods = [manifest(f"a-{number}", "1", namespace="default") for number in range(40)]
-    reviewed = await large.review(pods, fake(), output, clock=clock)
-    lines = text(output).splitlines()
+    seconds = count()
+    reviewed = await large.review(pods, fake(), output, clock=lambda: float(next(seconds)))
+    lines = text().splitlines()
     assert lines[0] == "   10%       4 of 40 pods    1.0 s"
     assert lines[-1] == "  100%      40 of 40 pods   10.0 s"
     assert len(lines) == 10
@@ -43,20 +25,20 @@ async def test_pipe_gets_a_line_for_every_tenth(
     assert reviewed.seconds == 12
 
 
-async def test_terminal_gets_a_bar(fake: Fake, output: TextWriter) -> None:
+async def test_terminal_gets_a_bar(output: TextWriter, text: Callable[[], str]) -> None:
     terminal = TextWriter(Console(file=output.console.file, width=80, force_terminal=True, color_system=None))
     await large.review([manifest("a", "1", namespace="default")] * 3, fake(), terminal)
-    assert "3/3" in text(output)
-    assert "%" not in text(output)
+    assert "3/3" in text()
+    assert "%" not in text()
 
 
-def test_summary_lists_outcomes_warnings_and_causes(output: TextWriter) -> None:
+def test_summary_lists_outcomes_warnings_and_causes(output: TextWriter, text: Callable[[], str]) -> None:
     tally = OutcomeCounts()
     tally.words.update(reviewed=1000, admitted=990, untouched=10, patched=980, warned=5, denied=10)
     tally.causes.update({"too large": 7, "a mistake": 3})
     tally.warnings.update({"later": 5})
     large.show(Reviewed(tally, 4.0), output)
-    assert text(output) == (
+    assert text() == (
         "\n"
         "  admitted        990\n"
         "    untouched      10\n"
@@ -75,9 +57,9 @@ def test_summary_lists_outcomes_warnings_and_causes(output: TextWriter) -> None:
     )
 
 
-def test_further_causes_are_summed_up(output: TextWriter) -> None:
+def test_further_causes_are_summed_up(output: TextWriter, text: Callable[[], str]) -> None:
     tally = OutcomeCounts()
     tally.causes.update({f"cause {number}": 100 - number for number in range(large.CAUSES_SHOWN + 3)})
     large.show(Reviewed(tally, 0), output)
     others = sum(100 - number for number in range(large.CAUSES_SHOWN, large.CAUSES_SHOWN + 3))
-    assert f"{others:>9,}  3 other causes\n" in text(output)
+    assert f"{others:>9,}  3 other causes\n" in text()

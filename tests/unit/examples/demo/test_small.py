@@ -1,6 +1,5 @@
 """The outcomes of the bundled pods are the expected ones, with the real webhook over HTTPS."""
 
-import io
 from collections.abc import Callable
 from typing import Any
 
@@ -8,25 +7,17 @@ import pytest
 
 from examples.demo import bundled, small, webhook
 from examples.demo.bundled import Story
-from examples.demo.calls import PodOutcome, Post, line_to
+from examples.demo.calls import PodOutcome, line_to
 from examples.demo.story import DemoFiles
 from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
 from numalign.model.node import node_class
 from numalign.scheduling.scheduler_state import SchedulerState
+from tests.unit.examples.demo.conftest import fake
 from tests.unit.kubectl_numa.objects import state
-from tests.worlds.notation import table
-
-Fake = Callable[..., Post]
 
 STORIES = {story.manifest["metadata"]["name"]: story for story in bundled.stories(bundled.read(bundled.PODS))}
-
-
-def text(output: TextWriter) -> str:
-    file = output.console.file
-    assert isinstance(file, io.StringIO)
-    return file.getvalue()
 
 
 @pytest.fixture
@@ -42,15 +33,15 @@ def pods(nodes: ClusterView) -> SchedulerState:
 
 
 async def test_every_bundled_pod_has_its_expected_outcome(
-    files: DemoFiles, nodes: ClusterView, pods: SchedulerState, output: TextWriter
+    files: DemoFiles, nodes: ClusterView, pods: SchedulerState, output: TextWriter, text: Callable[[], str]
 ) -> None:
     stories = list(STORIES.values())
     async with webhook.running(files.cluster, files.pair) as running, line_to(running, connections=1) as post:
         tally, differing = await small.review(stories, nodes, pods, post, output)
     assert running.process.returncode == 0
-    assert differing == 0, text(output)
+    assert differing == 0, text()
     assert str(tally) == "22 reviewed, 17 admitted (12 patched, 7 warned), 5 denied"
-    shown = text(output)
+    shown = text()
     assert shown.startswith(
         "1/22  default/inference-7b\n"
         "  shows     the simple case, one GPU with its CPUs and memory in one zone.\n"
@@ -66,11 +57,11 @@ async def test_every_bundled_pod_has_its_expected_outcome(
 
 
 async def test_different_outcome_is_shown(
-    fake: Fake, nodes: ClusterView, pods: SchedulerState, output: TextWriter
+    nodes: ClusterView, pods: SchedulerState, output: TextWriter, text: Callable[[], str]
 ) -> None:
     _, differing = await small.review([STORIES["inference-7b"]], nodes, pods, fake(), output)
     assert differing == 1
-    shown = " ".join(text(output).split())
+    shown = " ".join(text().split())
     assert "But the outcome is admitted, not admitted, patched, and it keeps away from no node" in shown
 
 
@@ -103,13 +94,8 @@ def test_unexpectedly_excluded_nodes_are_a_difference(nodes: ClusterView, pods: 
 
 @pytest.mark.parametrize(
     ("name", "node"),
-    table(
-        [
-            ("a scheduler chooses", "inference-7b", None),
-            ("the pod names its node", "pinned-benchmark", "legacy-1"),
-            ("a DaemonSet's controller has", "gpu-exporter-x7k2p", "dgx-1"),
-        ]
-    ),
+    [("inference-7b", None), ("pinned-benchmark", "legacy-1"), ("gpu-exporter-x7k2p", "dgx-1")],
+    ids=["a scheduler chooses", "the pod names its node", "a DaemonSet's controller has"],
 )
 def test_node_of_a_pod_that_is_placed_already(name: str, node: str | None) -> None:
     assert small.placed_on(STORIES[name].manifest) == node

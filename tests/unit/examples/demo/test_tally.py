@@ -6,6 +6,7 @@ import pytest
 
 from examples.demo.calls import PodOutcome
 from examples.demo.tally import OutcomeCounts, cause
+from tests.worlds.notation import table
 
 POD: dict[str, Any] = {}
 DENIED = PodOutcome(POD, None, message="numalign: no")
@@ -30,7 +31,10 @@ def test_counts_add_up() -> None:
     assert first.plus(second).causes == first.causes
 
 
-TOO_LARGE = (
+TOGETHER = "have at most N memory and at most N nvidia.com/gpu in one NUMA zone"
+ENFORCED = 'namespace "prod" enforces restricted'
+MISTAKE = 'metadata.annotations[numalign.io/policy]: "x" is not a known value'
+LARGE = (
     'no node can align container "main" as single-numa-node (0 of 560 nodes): 183 have at most 191Gi'
     " memory and at most 4 nvidia.com/gpu in one NUMA zone, 377 have no nvidia.com/gpu."
 )
@@ -42,21 +46,15 @@ WHOLE_POD = (
     "no node can align the pod as best-effort (0 of 3 nodes, 0 of 1 node shape without nodes): 3 have at"
     ' most 1500m cpu in 2 NUMA zones (Topology Manager policy "restricted"). Set annotation x to "none".'
 )
-TOGETHER = "have at most N memory and at most N nvidia.com/gpu in one NUMA zone"
-BY_KUBELET = 'have at most N cpu in 2 NUMA zones (Topology Manager policy "restricted")'
-ENFORCED = 'namespace "prod" enforces restricted'
-MISTAKE = 'metadata.annotations[numalign.io/policy]: "x" is not a known value'
+CAUSES = [
+    ("nothing large enough", LARGE, TOGETHER),
+    ("other amounts", OTHER_FIGURES, TOGETHER),
+    ("scope pod", WHOLE_POD, 'have at most N cpu in 2 NUMA zones (Topology Manager policy "restricted")'),
+    ("namespace", f"{ENFORCED}: the pod asks for nothing. Set x.", ENFORCED),
+    ("mistake", f"{MISTAKE}; one of a, b", MISTAKE),
+]
 
 
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        pytest.param(TOO_LARGE, TOGETHER, id="nothing large enough"),
-        pytest.param(OTHER_FIGURES, TOGETHER, id="other amounts"),
-        pytest.param(WHOLE_POD, BY_KUBELET, id="scope pod"),
-        pytest.param(f"{ENFORCED}: the pod asks for nothing. Set x.", ENFORCED, id="namespace"),
-        pytest.param(f"{MISTAKE}; one of a, b", MISTAKE, id="mistake"),
-    ],
-)
+@pytest.mark.parametrize(("message", "expected"), table(CAUSES))
 def test_cause_of_a_denial_has_no_amounts(message: str, expected: str) -> None:
     assert cause(f"numalign: {message}") == expected
