@@ -18,13 +18,12 @@ TOPOLOGIES = {item["metadata"]["name"]: item for item in ITEMS if item["kind"] =
 @pytest.mark.parametrize("topology", TOPOLOGIES.values(), ids=TOPOLOGIES.keys())
 def test_zone_has_the_fields_of_an_exporter(topology: dict[str, Any]) -> None:
     names = [zone["name"] for zone in topology["zones"]]
-    costs = {
-        (zone["name"], each["name"]): each["value"] for zone in topology["zones"] for each in zone["costs"]
-    }
+    zones = topology["zones"]
+    costs = {(zone["name"], each["name"]): each["value"] for zone in zones for each in zone["costs"]}
     assert len(set(names)) == len(names)
     assert {costs[name, name] for name in names} == {10}
     assert costs == {(to, source): value for (source, to), value in costs.items()}
-    for zone in topology["zones"]:
+    for zone in zones:
         assert zone.keys() == {"name", "type", "costs", "resources"}
         assert (zone["type"], bool(re.fullmatch(r"node-\d+", zone["name"]))) == ("Node", True)
         assert [cost["name"] for cost in zone["costs"]] == names

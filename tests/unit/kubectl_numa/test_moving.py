@@ -9,7 +9,7 @@ from numalign.kube.decode.scheduling import REQUIRED
 from numalign.kube.files import snapshot
 from numalign.model.constraints import ANYWHERE
 from numalign.model.intent import Match
-from numalign.scheduling.defragmentation import Newcomer
+from numalign.scheduling.defragmentation import Advice, Newcomer, Remedy
 from tests.unit.kubectl_numa.objects import ITEMS, running, waiting
 from tests.worlds.notation import table
 from tests.worlds.objects import Json
@@ -93,3 +93,9 @@ def test_priority_of_a_pod(spec: object, others: list[tuple[str, int]], priority
     pods = placed(*(web(name, priorityClassName=name, priority=value) for name, value in others))
 
     assert moving.priority_of({"spec": spec}, pods) == priority
+
+
+def test_many_candidates_are_counted() -> None:
+    stuck = moving.summary(Advice(Remedy.STUCK, candidates=1200))
+
+    assert stuck == "moving pods does not help on any of 1,200 nodes that could take it"

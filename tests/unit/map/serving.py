@@ -53,18 +53,15 @@ def pod(namespace: str, word: str, on: str = "a") -> Raw:
     """A pod on a node, in which each name has this word."""
     made = raw("cpu=2 mem=1Gi gpu=1", policy=SINGLE)
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{word}-owner", "uid": f"{word}-uid-2"}
-    metadata = {
-        **made["metadata"],
-        "namespace": namespace,
-        "name": f"{word}-pod",
-        "uid": f"{word}-uid",
+    made["metadata"] |= {"namespace": namespace, "name": f"{word}-pod", "uid": f"{word}-uid"}
+    made["metadata"] |= {
         "ownerReferences": [{**owner, "controller": True}],
         "labels": {"app": f"{word}-owner"},
     }
-    [container] = made["spec"]["containers"]
-    spec = {**made["spec"], "nodeName": on, "containers": [{**container, "name": f"{word}-container"}]}
+    made["spec"] |= {"nodeName": on}
+    made["spec"]["containers"][0]["name"] = f"{word}-container"
     status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z", "message": f"{word}-message"}
-    return {**made, "metadata": metadata, "spec": spec, "status": status}
+    return {**made, "status": status}
 
 
 def cluster() -> list[Raw]:
@@ -95,12 +92,10 @@ class MapHouse:
         self.api.add(CID, "cid", TOPOLOGIES)
         self.api.add(EVE, "eve", ALL_PODS)
         policy = PolicyKeeper(None, log=self.log.log, registry=self.registry)
-        self.state = SchedulerState(
-            Reservations(), policy=policy, match=Match.SATISFIES, clock=self.clock, wall=time.time
-        )
-        self.informer = PodInformer(
-            self.state, self.state.reader, log=self.log.log, registry=CollectorRegistry()
-        )
+        clocks: dict[str, Any] = {"clock": self.clock, "wall": time.time}
+        self.state = SchedulerState(Reservations(), policy=policy, match=Match.SATISFIES, **clocks)
+        logged: dict[str, Any] = {"log": self.log.log, "registry": CollectorRegistry()}
+        self.informer = PodInformer(self.state, self.state.reader, **logged)
 
     def token_access(self) -> TokenAccess:
         return TokenAccess(self.api, log=self.log.log, registry=self.registry, clock=self.clock)
@@ -113,27 +108,16 @@ class MapHouse:
     @contextlib.asynccontextmanager
     async def serving(self, access: MapAccess | None = None) -> AsyncIterator["Browser"]:
         await self.fill()
-        self.streams = Streams(self.registry)
+        log, registry = self.log.log, self.registry
+        shown, streams = MapState(self.state), Streams(registry)
         service = MapService(
-            MapState(self.state),
-            access or self.token_access(),
-            self.streams,
-            log=self.log.log,
-            waiting_for=lambda: self.waiting_for,
+            shown, access or self.token_access(), streams, log=log, waiting_for=lambda: self.waiting_for
         )
-        app = server.application(
-            [],
-            log=self.log.log,
-            registry=self.registry,
-            checks={},
-            limits=http.LIMITS,
-            timeouts=http.TIMEOUTS,
-        )
+        limits: dict[str, Any] = {"limits": http.LIMITS, "timeouts": http.TIMEOUTS}
+        app = server.application([], log=log, registry=registry, checks={}, **limits)
         service.install(app)
-        stop = server.Stop()
-        task = asyncio.create_task(
-            server.serve(app, plain(), stop=stop, tasks={"map": service.follow}, grace=1)
-        )
+        stop, tasks = server.Stop(), {"map": service.follow}
+        task = asyncio.create_task(server.serve(app, plain(), stop=stop, tasks=tasks, grace=1))
         await until(lambda: self.log.of("server.listening"))
         port = self.log.of("server.listening")[0]["port"]
         async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
@@ -188,9 +172,9 @@ class Browser:
     async def call(self, method: str, path: str, token: str | None = None, **options: Any) -> Answer:  # noqa: ANN401
         token_header = {"Authorization": f"Bearer {token}"} if token else {}
         headers = {**token_header, **options.pop("headers", {})}
-        url = URL(f"{self.origin}{path}", encoded=True)
+        options |= {"headers": headers, "allow_redirects": False}
         async with self.session.request(
-            method, url, headers=headers, allow_redirects=False, **options
+            method, URL(f"{self.origin}{path}", encoded=True), **options
         ) as answer:
             return Answer(answer.status, await answer.text(), answer.headers)
 

@@ -56,17 +56,18 @@ class Door:
         return await as_seen(await self.access.visitor(token), build)
 
 
-async def test_names_are_visible_where_pods_may_be_listed() -> None:
-    door = Door()
+@pytest.fixture
+def door() -> Door:
+    return Door()
 
+
+async def test_names_are_visible_where_pods_may_be_listed(door: Door) -> None:
     assert await door.visible(ANN, ["team", "other"]) == ["team", "other"]
     assert await door.visible(BOB, ["team", "other"]) == ["team"]
     assert reviewed_namespaces(door.api) == ["other", "team"]
 
 
-async def test_a_missing_right_names_the_role() -> None:
-    door = Door()
-
+async def test_a_missing_right_names_the_role(door: Door) -> None:
     with pytest.raises(NotPermitted, match=r"eve may not list .* the ClusterRole numalign-map-viewer"):
         await door.enter(EVE)
     assert door.sign_ins("forbidden") == 1
@@ -74,17 +75,13 @@ async def test_a_missing_right_names_the_role() -> None:
 
 
 @pytest.mark.parametrize("token", [None, "", "a b", "ä", "x" * 8193, "a\r\nSet-Cookie: b", "\x00"])
-async def test_a_malformed_token_is_not_reviewed(token: str | None) -> None:
-    door = Door()
-
+async def test_a_malformed_token_is_not_reviewed(door: Door, token: str | None) -> None:
     with pytest.raises(SignInRequired):
         await door.enter(token)
     assert door.api.calls == []
 
 
-async def test_an_unknown_token_has_the_reason() -> None:
-    door = Door()
-
+async def test_an_unknown_token_has_the_reason(door: Door) -> None:
     with pytest.raises(SignInRequired, match=r"invalid bearer token, it is too old.*create a new one"):
         await door.enter(STRANGER)
     assert door.sign_ins("unknown") == 1
@@ -99,8 +96,7 @@ async def test_a_token_for_another_audience_is_unknown() -> None:
     assert await door.enter(BOB) == "bob"
 
 
-async def test_no_log_line_has_a_token() -> None:
-    door = Door()
+async def test_no_log_line_has_a_token(door: Door) -> None:
     for token in (ANN, EVE, STRANGER):
         try:
             await door.enter(token)
@@ -112,8 +108,7 @@ async def test_no_log_line_has_a_token() -> None:
     assert not any(token in lines for token in (ANN, EVE, STRANGER))
 
 
-async def test_reviews_count_for_a_minute() -> None:
-    door = Door()
+async def test_reviews_count_for_a_minute(door: Door) -> None:
     await door.enter(ANN)
     door.clock.seconds += 59
     await door.enter(ANN)
@@ -125,8 +120,7 @@ async def test_reviews_count_for_a_minute() -> None:
     assert (door.sign_ins("accepted"), len(door.log.of("map.signed_in"))) == (1, 1)
 
 
-async def test_withdrawn_tokens_and_rights_end_after_a_minute() -> None:
-    door = Door()
+async def test_withdrawn_tokens_and_rights_end_after_a_minute(door: Door) -> None:
     await door.enter(ANN)
     assert await door.visible(BOB, ["team"]) == ["team"]
     del door.api.users[ANN]
@@ -140,8 +134,7 @@ async def test_withdrawn_tokens_and_rights_end_after_a_minute() -> None:
 
 
 @pytest.mark.parametrize("error", [Unreachable("gone"), Forbidden("not allowed to create tokenreviews")])
-async def test_without_an_api_server_every_token_is_refused(error: ClusterError) -> None:
-    door = Door()
+async def test_without_an_api_server_every_token_is_refused(door: Door, error: ClusterError) -> None:
     await door.enter(ANN)
     door.clock.seconds += 60
     door.api.failure = error
@@ -157,8 +150,7 @@ async def test_without_an_api_server_every_token_is_refused(error: ClusterError)
     assert await door.enter(ANN) == "ann"
 
 
-async def test_unreviewed_names_are_hidden() -> None:
-    door = Door()
+async def test_unreviewed_names_are_hidden(door: Door) -> None:
     visitor = await door.access.visitor(BOB)
     door.api.failure = Unreachable("gone")
     await visitor.learn(["team"])
@@ -169,8 +161,7 @@ async def test_unreviewed_names_are_hidden() -> None:
     assert visitor.sees("team") is True
 
 
-async def test_calls_with_one_token_share_a_review() -> None:
-    door = Door()
+async def test_calls_with_one_token_share_a_review(door: Door) -> None:
     door.api.gate = asyncio.Event()
     calls = [asyncio.create_task(door.enter(ANN)) for _ in range(5)]
     await asyncio.sleep(0)
@@ -183,8 +174,7 @@ async def test_calls_with_one_token_share_a_review() -> None:
     assert door.api.count(TOKEN_REVIEWS) == 1
 
 
-async def test_strangers_do_not_keep_users_out() -> None:
-    door = Door()
+async def test_strangers_do_not_keep_users_out(door: Door) -> None:
     await door.enter(ANN)
     for number in range(access.UNKNOWN_TOKENS_BURST - 1):
         with pytest.raises(SignInRequired):
@@ -200,8 +190,7 @@ async def test_strangers_do_not_keep_users_out() -> None:
     assert await door.enter(ANN) == "ann"
 
 
-async def test_sessions_are_bounded() -> None:
-    door = Door()
+async def test_sessions_are_bounded(door: Door) -> None:
     for number in range(access.SESSIONS + 10):
         door.api.add(f"t{number}", f"user-{number}", TOPOLOGIES)
         # Slow enough for the limit of unknown tokens, and fast enough that no session ends.
@@ -211,8 +200,7 @@ async def test_sessions_are_bounded() -> None:
     assert len(door.access.caches()["map_sessions"]) == access.SESSIONS
 
 
-async def test_reviews_of_one_page_are_bounded() -> None:
-    door = Door()
+async def test_reviews_of_one_page_are_bounded(door: Door) -> None:
     await door.visible(BOB, [f"n{number}" for number in range(2 * access.MOST_NAMESPACES)])
 
     assert len(reviewed_namespaces(door.api)) == access.MOST_NAMESPACES

@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 from numalign.simulation.fragments import TypicalPod, fragments, typical_pods, without_memory
 from numalign.simulation.gpu_columns import GpuColumns
 from numalign.simulation.trace import TraceNode, TracePod
+from tests.worlds.notation import table
 
 SHARE = TracePod(4000, 0, 1, 600)
 WHOLE = TracePod(2000, 0, 1, 1000)
 TWO = TracePod(2000, 0, 2, 1000)
 NO_GPU = TracePod(1000, 0)
+PICKY = TracePod(1000, 0, 1, 1000, frozenset({"A10"}))
 
 
 def columns(cpu: int, *gpus: int, model: str = "") -> GpuColumns:
@@ -27,19 +29,21 @@ def total(typical: dict[TracePod, float], node: GpuColumns, *, admitted: bool = 
     return fragments(node, ((each, np.array([admitted])) for each in every))
 
 
-@pytest.mark.parametrize(
-    ("typical", "cpu", "gpus", "expected"),
-    [
-        pytest.param({WHOLE: 1.0}, 8000, (1000, 1000, 1000), 0, id="every GPU of use"),
-        pytest.param({WHOLE: 1.0}, 8000, (1000, 500, 300), 800, id="GPUs too small"),
-        pytest.param({WHOLE: 1.0}, 1999, (1000, 1000, 0), 2000, id="too few CPUs"),
-        pytest.param({TWO: 1.0}, 8000, (1000, 500, 0), 1500, id="too few GPUs"),
-        pytest.param({TWO: 1.0}, 8000, (1000, 1000, 400), 400, id="enough GPUs and a rest"),
-        pytest.param({NO_GPU: 1.0}, 8000, (1000, 500, 0), 1500, id="no GPU requested"),
-        # 0.5 x 500 + 0.25 x 500 + 0.25 x 1500
-        pytest.param({SHARE: 0.5, WHOLE: 0.25, NO_GPU: 0.25}, 8000, (1000, 500, 0), 750, id="the mean"),
-    ],
-)
+FRAGMENTS = [
+    # the typical pods, CPUs and GPUs of a node, and what of its GPUs is fragments
+    ("every GPU of use",       {WHOLE: 1.0},  8000, (1000, 1000, 1000), 0),
+    ("GPUs too small",         {WHOLE: 1.0},  8000, (1000, 500, 300),   800),
+    ("too few CPUs",           {WHOLE: 1.0},  1999, (1000, 1000, 0),    2000),
+    ("too few GPUs",           {TWO: 1.0},    8000, (1000, 500, 0),     1500),
+    ("enough GPUs and a rest", {TWO: 1.0},    8000, (1000, 1000, 400),  400),
+    ("no GPU requested",       {NO_GPU: 1.0}, 8000, (1000, 500, 0),     1500),
+    # 0.5 x 500 + 0.25 x 500 + 0.25 x 1500
+    ("the mean", {SHARE: 0.5, WHOLE: 0.25, NO_GPU: 0.25}, 8000, (1000, 500, 0), 750),
+    ("GPUs of another model",  {PICKY: 1.0},  8000, (1000,),            1000),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("typical", "cpu", "gpus", "expected"), table(FRAGMENTS))
 def test_fragments_of_a_node(
     typical: dict[TracePod, float], cpu: int, gpus: tuple[int, ...], expected: float
 ) -> None:
@@ -50,10 +54,8 @@ def test_gpus_of_a_rejecting_node_are_stranded() -> None:
     assert total({WHOLE: 1.0}, columns(8000, 1000, 500), admitted=False) == (1500, 1000)
 
 
-@pytest.mark.parametrize(("model", "expected"), [("T4", 1000), ("A10", 0)])
-def test_gpus_of_another_model_are_fragments(model: str, expected: int) -> None:
-    picky = TracePod(1000, 0, 1, 1000, frozenset({"A10"}))
-    assert total({picky: 1.0}, columns(8000, 1000, model=model)) == (expected, 0)
+def test_gpus_of_the_requested_model_are_no_fragments() -> None:
+    assert total({PICKY: 1.0}, columns(8000, 1000, model="A10")) == (0, 0)
 
 
 def test_typical_are_the_shapes_of_most_pods() -> None:

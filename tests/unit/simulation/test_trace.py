@@ -55,14 +55,8 @@ def test_bundled_tables_have_all_nodes_and_pods() -> None:
 
 def test_mistakes_of_both_tables_are_reported_together(tmp_path: Path) -> None:
     nodes = "cpu_milli,memory_mib,gpu\n8000,x,2\n8000,1,33\n"
-    pods = """\
-cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count
-1,1,1,0,0,1
-1,1,1,1001,0,1
-1,1,2,500,0,1
-1,1,33,1000,0,1
-1,1,0,0,2,1
-"""
+    rows = ("1,1,1,0,0,1", "1,1,1,1001,0,1", "1,1,2,500,0,1", "1,1,33,1000,0,1", "1,1,0,0,2,1")
+    pods = "\n".join(("cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count", *rows))
     with pytest.raises(BadInput) as caught:
         read_trace(*lists(tmp_path, nodes, pods))
     assert [str(mistake).removeprefix(f"{tmp_path}/") for mistake in caught.value.mistakes] == [
@@ -75,12 +69,9 @@ cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count
     ]
 
 
-def test_too_many_nodes_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_nodes_or_gpus_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadInput, match="gpu is 33: the maximum is 32"):
+        read_trace(*lists(tmp_path, "cpu_milli,memory_mib,gpu\n8000,1,33\n"))
     monkeypatch.setattr(traces, "MOST_NODES", 1)
     with pytest.raises(BadInput, match="more than 1 in all: a smaller trace is needed"):
         read_trace(*lists(tmp_path))
-
-
-def test_node_with_33_gpus_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="gpu is 33: the maximum is 32"):
-        read_trace(*lists(tmp_path, "cpu_milli,memory_mib,gpu\n8000,1,33\n"))

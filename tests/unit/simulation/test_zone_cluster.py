@@ -46,12 +46,6 @@ def test_room_spread_over_zones_turns_a_pod_away(scheduler: str, refusals: int) 
     assert (now.free_cpus, now.free_gpus) == (6, 0)
 
 
-def test_pod_without_room_in_total_is_not_turned_away() -> None:
-    placing = cluster(zone_nodes(NODE), "stock", TEN_CPUS)
-    placing.place(0, TracePod(40_000, MIB))
-    assert (placing.sample(0).pods, placing.sample(0).turned_away) == (1, 0)
-
-
 def test_largest_free_zone_is_a_mean_over_nodes() -> None:
     nodes = zone_nodes(NODE, NODE)
     one_gpu = TracePod(10_000, MIB, 1, 1000)
@@ -68,14 +62,6 @@ def test_webhook_avoids_nodes_that_never_admit_the_pod() -> None:
         placing = cluster(single, scheduler, TWO_GPUS)
         placing.place(0, TWO_GPUS)
         assert (placing.sample(0).refusals, placing.columns.free_gpu_milli) == (refusals, 2000)
-
-
-def test_fragments_are_gpus_too_small_for_the_pod() -> None:
-    nodes = zone_nodes(NODE)
-    placing = cluster(nodes, "gate", TracePod(1000, MIB, 1, 800), TracePod(1000, MIB))
-    placing.place(0, TEN_CPUS)
-    # For the first: 500 of 1500. For the second, which has no use for GPUs: 1500.
-    assert placing.fragments() == (1000, 0)
 
 
 def test_pod_gets_a_gpu_of_its_zone() -> None:

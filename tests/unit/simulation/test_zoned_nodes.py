@@ -8,6 +8,7 @@ from numalign.model.pod import Qos
 from numalign.model.resources import MILLI, Resources
 from numalign.simulation.trace import MIB, TraceNode, TracePod
 from numalign.simulation.zoned_nodes import GPU, GPU_SHARE, gpu_zones, question, with_free_gpus, zoned_node
+from tests.worlds.notation import table
 
 
 def zoned(node: TraceNode, zones: int) -> Node:
@@ -46,23 +47,15 @@ def test_free_share_of_a_zone_is_that_of_its_emptiest_gpu() -> None:
     assert [(zone.free[GPU], zone.free[GPU_SHARE]) for zone in node.zones] == [(1, 1000), (0, 700)]
 
 
-@pytest.mark.parametrize(
-    ("pod", "qos", "asks"),
-    [
-        pytest.param(
-            TracePod(2000, MIB, 1, 300),
-            Qos.GUARANTEED,
-            {"cpu": 2000, "memory": MIB, GPU_SHARE: 300},
-            id="a share",
-        ),
-        pytest.param(
-            TracePod(2500, MIB, 2, 1000), Qos.GUARANTEED, {"memory": MIB, GPU: 2}, id="no whole CPUs"
-        ),
-        pytest.param(TracePod(2000, MIB, 2, 1000, guaranteed=False), Qos.BURSTABLE, {GPU: 2}, id="burstable"),
-        pytest.param(TracePod(2000, MIB), Qos.GUARANTEED, {"cpu": 2000, "memory": MIB}, id="no GPU"),
-    ],
-)
+REQUESTS = [
+    ("a share", TracePod(2000, MIB, 1, 300), Qos.GUARANTEED, {"cpu": 2000, "memory": MIB, GPU_SHARE: 300}),
+    ("no whole CPUs", TracePod(2500, MIB, 2, 1000), Qos.GUARANTEED, {"memory": MIB, GPU: 2}),
+    ("burstable",     TracePod(2000, MIB, 2, 1000, guaranteed=False), Qos.BURSTABLE, {GPU: 2}),
+    ("no GPU",        TracePod(2000, MIB), Qos.GUARANTEED, {"cpu": 2000, "memory": MIB}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "qos", "asks"), table(REQUESTS))
 def test_pod_requests_from_the_kubelet(pod: TracePod, qos: Qos, asks: dict[str, int]) -> None:
     demand = question(pod).demand
-    assert demand.qos is qos
-    assert dict(demand.whole.requests) == asks
+    assert (demand.qos, dict(demand.whole.requests)) == (qos, asks)
