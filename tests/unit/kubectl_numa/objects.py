@@ -26,15 +26,9 @@ def topology(name: str, cpus: str, free: tuple[str, ...], *, policy: str = SINGL
     attributes = {"topologyManagerPolicy": policy, "topologyManagerScope": "container"}
     memory = {"name": "memory", "capacity": "64Gi", "allocatable": "64Gi", "available": "64Gi"}
     made = objects.nrt(name, attributes=[{"name": key, "value": value} for key, value in attributes.items()])
+    cpu = {"name": "cpu", "capacity": cpus, "allocatable": cpus}
     made["zones"] = [
-        {
-            "name": f"node-{zone}",
-            "type": "Node",
-            "resources": [
-                {"name": "cpu", "capacity": cpus, "allocatable": cpus, "available": cpus_free},
-                memory,
-            ],
-        }
+        {"name": f"node-{zone}", "type": "Node", "resources": [{**cpu, "available": cpus_free}, memory]}
         for zone, cpus_free in enumerate(free)
     ]
     return made
@@ -158,13 +152,8 @@ def training_runtime(kind: str) -> Json:
 
 def unknown_kind(template: object, **changes: object) -> Json:
     """An object of a kind that is not built in."""
-    return {
-        "apiVersion": "x.io/v1",
-        "kind": "Thing",
-        "metadata": {"name": "a"},
-        "spec": {"template": template},
-        **changes,
-    }
+    made = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a"}}
+    return {**made, "spec": {"template": template}, **changes}
 
 
 def view(

@@ -98,4 +98,4 @@ def test_priority_of_a_pod(spec: object, others: list[tuple[str, int]], priority
 def test_many_candidates_are_counted() -> None:
     stuck = moving.summary(Advice(Remedy.STUCK, candidates=1200))
 
-    assert stuck == "moving pods does not help on any of 1,200 nodes that could take it"
+    assert stuck == "fits nowhere now, and moving pods does not help on any of 1,200 nodes that could take it"

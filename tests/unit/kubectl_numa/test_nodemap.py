@@ -55,7 +55,7 @@ def test_a_node_is_drawn_in_eighty_columns() -> None:
     )
 
 
-@pytest.mark.parametrize("width", [40, 50, 60, 80, 100, 200])
+@pytest.mark.parametrize("width", [40, 60, 200])
 def test_a_map_is_as_wide_as_the_terminal_at_most(width: int) -> None:
     assert max(map(len, drawn(LABELLED, width=width)[3:])) <= width
 
@@ -153,25 +153,21 @@ def test_json_has_nodes_then_shapes(cluster: ClusterView) -> None:
         lambda shown: agent(12.7) if shown.name == "ill" else EXPORTER,
     )
 
+    keys = ("name", "policy", "scope", "known", "class", "source")
+
     assert (sick["lacks"], sick["cordoned"], sick["ready"]) == ({"nvidia.com/gpu": "3"}, True, True)
     assert (sick["taints"], sick["label"], sick["class"]) == (["a=b:NoSchedule"], "another", node_class(ill))
     assert (sick["source"], sick["age"]) == ("agent", 12)
-    assert [large[key] for key in ("name", "policy", "scope", "known", "class", "source")] == [
-        *("big", "single-numa-node", "container", "counts", node_class(big), "exporter")
-    ]
-    assert large["zones"][0] == {
-        "id": 0,
-        "name": "node-0",
-        "capacity": {"cpu": "32", "memory": "64Gi"},
-        "allocatable": {"cpu": "32", "memory": "64Gi"},
-        "free": {"cpu": "8", "memory": "64Gi"},
-    }
+    facts = ["big", "single-numa-node", "container", "counts", node_class(big), "exporter"]
+    assert [large[key] for key in keys] == facts
+    whole = {"cpu": "32", "memory": "64Gi"}
+    amounts = {"capacity": whole, "allocatable": whole, "free": {"cpu": "8", "memory": "64Gi"}}
+    assert large["zones"][0] == {"id": 0, "name": "node-0", **amounts}
     nothing = dict.fromkeys(("class", "label", "policy", "scope", "lastSeen", "age"))
-    facts = {"name": "hidden", "known": "nothing", "source": "none", "cordoned": False, "ready": True}
-    assert hidden == {**nothing, **facts, "lacks": {}, "taints": [], "zones": []}
-    assert [(entry["name"], entry["known"], entry["lastSeen"]) for entry in (remembered, declared)] == [
-        (SHAPE.name, "remembered", "2026-09-21T14:13:20+00:00"),
-        (SHAPE.name, "declared", None),
-    ]
+    unknown = {"name": "hidden", "known": "nothing", "source": "none", "cordoned": False, "ready": True}
+    assert hidden == {**nothing, **unknown, "lacks": {}, "taints": [], "zones": []}
+    assert (remembered["name"], remembered["known"]) == (SHAPE.name, "remembered")
+    assert (remembered["lastSeen"], declared["lastSeen"]) == ("2026-09-21T14:13:20+00:00", None)
+    assert (declared["name"], declared["known"]) == (SHAPE.name, "declared")
     assert (remembered["labels"], remembered["taints"]) == ({"pool": ["gpu"]}, ["dedicated=gpu:NoSchedule"])
     assert remembered["zones"][0]["free"] == {"cpu": "8", "memory": "8Gi"}

@@ -95,22 +95,19 @@ def test_cause_of_a_pending_pod(
         assert (explained["refusal"], explained["never"]) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("items", "verdict", "reason"),
-    table(
-        [
-            ("no topology", ITEMS[2:], "unknown", "no node publishes a NUMA topology"),
-            ("a cordoned node", [FULL[0], {**FULL[2], "spec": {"unschedulable": True}}, *PODS], "later", ""),
-            ("no running pods", FULL, "later", "no room now"),
-        ]
-    ),
-)
+UNKNOWN: list[tuple[str, list[Json], str, str]] = [
+    ("no topology", ITEMS[2:], "unknown", "no node publishes a NUMA topology"),
+    ("a cordoned node", [FULL[0], {**FULL[2], "spec": {"unschedulable": True}}, *PODS], "later", ""),
+    ("no running pods", FULL, "later", "no room now"),
+]
+
+
+@pytest.mark.parametrize(("items", "verdict", "reason"), table(UNKNOWN))
 def test_what_is_unknown_is_never_denied(cli: Cli, items: list[Json], verdict: str, reason: str) -> None:
     [cause] = causes(cli, waiting("a", "24"), items=items)
 
     assert (cause["verdict"], cause["reason"][: len(reason)]) == (verdict, reason)
-    if PODS[0] not in items:
-        assert cause["remedy"] is None or "moving pods does not help" not in cause["remedy"]
+    assert PODS[0] in items or "moving pods does not help" not in (cause["remedy"] or "")
 
 
 def test_text_has_a_line_for_each_cause(cli: Cli) -> None:
@@ -142,13 +139,9 @@ def test_equal_requests_are_evaluated_once(cli: Cli, monkeypatch: pytest.MonkeyP
         return explanation.explain(pod, *others, **more)
 
     monkeypatch.setattr(pending_pods, "explain", explain)
-    pods = [
-        waiting(f"{cpu}-{number}", cpu, namespace=f"team-{number % 7}")
-        for cpu in ("4", "40")
-        for number in range(200)
-    ]
+    pods = [waiting(f"{at}", "4" if at % 2 else "40", namespace=f"team-{at % 7}") for at in range(60)]
 
-    assert [cause["pods"] for cause in causes(cli, *pods)] == [200, 200]
+    assert [cause["pods"] for cause in causes(cli, *pods)] == [30, 30]
     assert len(explained) == 2
 
 

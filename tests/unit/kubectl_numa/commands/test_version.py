@@ -1,5 +1,6 @@
 """version: which versions run here and in the cluster."""
 
+import pytest
 import yaml
 
 from numalign.runtime import about
@@ -32,12 +33,8 @@ def test_client_alone_needs_no_cluster(cli: Cli) -> None:
 
 
 def test_programs_have_their_version_and_ready_pods(cli: Cli, api: ReadOnlyApi) -> None:
-    pods = (
-        component("webhook", IMAGE),
-        component("webhook", IMAGE, ready=False),
-        component("scheduler", "kube-scheduler:v1.34.2"),
-    )
-    result = cli(*installed(api, *pods))
+    webhooks = (component("webhook", IMAGE), component("webhook", IMAGE, ready=False))
+    result = cli(*installed(api, *webhooks, component("scheduler", "kube-scheduler:v1.34.2")))
 
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
@@ -58,29 +55,29 @@ def test_json_and_yaml_have_the_same_versions(cli: Cli, api: ReadOnlyApi) -> Non
     assert yaml.safe_load(cli.text(*words, "-o", "yaml")) == expected
 
 
-def test_differing_versions_are_warned_of(cli: Cli, api: ReadOnlyApi) -> None:
-    several = cli(*installed(api, component("webhook", "numalign:1.0"), component("agent", "numalign:0.9")))
-    assert (several.exit_code, several.stderr) == (
-        0,
-        (
-            "warning: versions differ in the cluster (agent 0.9, webhook 1.0):"
-            " run the same version of all programs\n"
-        ),
-    )
+DIFFERING = "versions differ in the cluster (agent 0.9, webhook 1.0): run the same version of all programs\n"
+OTHERS = f"this program has version {OURS}, but the cluster runs others (webhook 99)\n"
+SKEWS: list[tuple[dict[str, str], str]] = [
+    ({"webhook": "1.0", "agent": "0.9"}, DIFFERING),
+    ({"webhook": "99"}, OTHERS),
+]
 
-    assert cli(*installed(api, component("webhook", "numalign:99"))).stderr == (
-        f"warning: this program has version {OURS}, but the cluster runs others (webhook 99)\n"
-    )
+
+@pytest.mark.parametrize(("versions", "warning"), SKEWS, ids=["in the cluster", "from this program"])
+def test_differing_versions_are_warned_of(
+    cli: Cli, api: ReadOnlyApi, versions: dict[str, str], warning: str
+) -> None:
+    pods = (component(program, f"numalign:{version}") for program, version in versions.items())
+    result = cli(*installed(api, *pods))
+
+    assert (result.exit_code, result.stderr) == (0, f"warning: {warning}")
 
 
 def test_forbidden_pods_leave_the_other_versions(cli: Cli, api: ReadOnlyApi) -> None:
     words = installed(api)
+    assert "numalign does not run in this cluster" in cli.text(*words)
     api.failures["/api/v1/pods"] = 403
     result = cli(*words)
 
     assert (result.exit_code, result.stdout) == (0, f"client      {OURS}\nkubernetes  v1.34.2\n")
     assert result.stderr.startswith("programs in the cluster: unknown: not allowed to read the pods of")
-
-
-def test_a_cluster_without_numalign_is_reported(cli: Cli, api: ReadOnlyApi) -> None:
-    assert "numalign does not run in this cluster" in cli.text(*installed(api))
