@@ -46,6 +46,12 @@ def test_room_spread_over_zones_turns_a_pod_away(scheduler: str, refusals: int) 
     assert (now.free_cpus, now.free_gpus) == (6, 0)
 
 
+def test_pod_without_room_in_total_is_not_turned_away() -> None:
+    placing = cluster(zone_nodes(NODE), "stock", TEN_CPUS)
+    placing.place(0, TracePod(40_000, MIB))
+    assert (placing.sample(0).pods, placing.sample(0).turned_away) == (1, 0)
+
+
 def test_largest_free_zone_is_a_mean_over_nodes() -> None:
     nodes = zone_nodes(NODE, NODE)
     one_gpu = TracePod(10_000, MIB, 1, 1000)

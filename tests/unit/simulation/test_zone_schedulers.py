@@ -39,6 +39,12 @@ def test_stock_points_are_unused_share_and_balance() -> None:
     assert stock_points(columns, POD, np.arange(2)).tolist() == [82 + 92, 50 + 100]
 
 
+def test_stock_chooses_any_of_the_emptiest_nodes() -> None:
+    nodes = ZoneNodes(Zoning(2, Policy.RESTRICTED).nodes_of(Trace([NODE] * 3, [])))
+    nodes.put(1, TEN_CPUS, nodes.admission(1, question(TEN_CPUS)))
+    assert chosen("stock", nodes, POD) == {0, 2}
+
+
 @pytest.mark.parametrize("name", ["gate", "MostAllocated"])
 def test_most_allocated_order_prefers_nodes_in_use(name: str) -> None:
     assert chosen(name, three_nodes(), TracePod(4000, 100 * MIB, 1, 500)) == {1}
