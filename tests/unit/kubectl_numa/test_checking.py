@@ -1,5 +1,7 @@
 """Results of manifests: the line, the exit code and the JSON of each."""
 
+from typing import Any
+
 import pytest
 
 from kubectl_numa import checking, manifests
@@ -40,7 +42,7 @@ EQUAL = WebhookOptions(match=Match.EQUAL, unknown_may_fit=False)
 EXEMPT, DEFAULT = "exemptions: {users: ['system:*']}", "defaults: [{default: single-numa-node}]"
 RESTRICTED, LARGE = manifest("a", policy="restricted"), manifest("a", "33", policy=SINGLE)
 IN_PART = manifest("a", "3500m", policy="restricted")
-A100 = {"nodeSelector": {"gpu": "a100"}, "tolerations": [{"operator": "Exists"}]}
+A100: dict[str, Any] = {"nodeSelector": {"gpu": "a100"}, "tolerations": [{"operator": "Exists"}]}
 ANNOTATED = deployment("a", "default", **{"numalign.io/policy": "restricted"})
 TRAIN_JOB = {"apiVersion": "trainer.kubeflow.org/v1", "kind": "TrainJob", "metadata": {"name": "a"}}
 RESULTS: list[tuple[str, ClusterView, Json, str, int, str, str]] = [

@@ -132,10 +132,23 @@ def test_json_has_all_facts(cluster: ClusterView) -> None:
     amount = {"cpu": "32", "memory": "4Gi"}
     step = {"name": "c0", "role": "container", "asks": amount, "notPinned": []}
     same: dict[str, Any] = {"unmet": None, "lacks": {}, "known": "counts", "source": "exporter", "age": None}
-    fits = {"name": "big", "class": big, "verdict": "fits", "reason": None, "permanent": False, "score": 94}
+    fits: dict[str, Any] = {
+        "name": "big",
+        "class": big,
+        "verdict": "fits",
+        "reason": None,
+        "permanent": False,
+        "score": 94,
+    }
     fits |= {"placement": [{"zones": ["node-1"], "amount": amount}]}
     fits |= {"doubts": [Doubt.OPTIONS, Doubt.NO_VERSION, Doubt.INIT_CPUS]}
-    never = {"name": "small", "class": small, "verdict": "never", "permanent": True, "score": None}
+    never: dict[str, Any] = {
+        "name": "small",
+        "class": small,
+        "verdict": "never",
+        "permanent": True,
+        "score": None,
+    }
     never |= {"reason": "the pod: the node has at most 16 cpu in total", "placement": None}
     never |= {"doubts": [Doubt.OPTIONS, Doubt.NO_VERSION]}
     absent = ("rejected", "exempt", "scheduler", "gate", "refusal", "never", "room", "quota")

@@ -56,7 +56,7 @@ def test_a_manifest_is_completed_as_the_api_server_does(server: int, uid: str | 
 
 BOTH = NamespaceRules(scheduler="second", gate=Gate.ENABLED)
 GATED = NamespaceRules(gate=Gate.ENABLED)
-PLACERS = [
+PLACERS: list[tuple[str, int, dict[str, Any], NamespaceRules, str | None, str | None]] = [
     # its CPUs, its spec, the rules of its namespace, its scheduler and its gate
     ("routed",              2, {},                           BOTH,    "second", None),
     ("gated",               2, {},                           GATED,   None,     GATE),

@@ -134,12 +134,9 @@ def test_pods_may_share_a_cpu_on_uneven_sockets() -> None:
     """So the observation of one contradicts no guess about the other."""
     cores = (Core(ZoneId(at // 4), at // 4, at // 4, bits([at])) for at in range(6))
     made = Machine(zone_ids(0, 1), tuple(cores), reserved=bits([5]))
-    uneven = replace(described(), machine=made, stock=None)
     both = ObservedContainer("c0", bits([0, 1]), {zone_ids(0): bag(REQUEST)})
-    session, _ = walk(
-        uneven, create("a", "cpu=1 mem=1Gi"), create("b", REQUEST), Observed("b", (both,), None)
-    )
-    placement = session.now.pods["a"].held
+    events = (create("a", "cpu=1 mem=1Gi"), create("b", REQUEST), Observed("b", (both,), None))
+    placement = walk(replace(described(), machine=made, stock=None), *events)[0].now.pods["a"].held
 
     assert placement is not None
     assert placement.cpus == bits([0])
@@ -181,14 +178,8 @@ def test_containers_are_observed_in_admission_order() -> None:
         assert free(described(), created, Observed("two", containers, None)) == [1, 3]
 
 
-ODD = Observed(
-    "big",
-    (
-        ObservedContainer("x", bits([1]), {zone_ids(0, 3): Resources()}),
-        ObservedContainer("c0", bits([9]), {}),
-    ),
-    {zone_ids(2): Resources()},
-)
+ODD_CONTAINER = ObservedContainer("x", bits([1]), {zone_ids(0, 3): Resources()})
+ODD = Observed("big", (ODD_CONTAINER, ObservedContainer("c0", bits([9]), {})), {zone_ids(2): Resources()})
 IMPOSSIBLE: list[tuple[str, list[NodeEvent], str]] = [
     ("deleted, never created", [Deleted("x")], 'delete: there is no pod "x" on the node'),
     ("deleted twice", [BIG, Deleted("big"), Deleted("big")], 'delete: there is no pod "big" on the node'),
@@ -254,21 +245,14 @@ def test_answer_of_a_rejection_has_the_reason() -> None:
 
 
 SMT = 'container "c0": the node has at most 2 cpu free in whole cores'
+REJECTING = [
+    ("not of the whole node", "none", "cpu=1000 mem=1Gi", "SMTAlignmentError", SMT),
+    ("not of the empty node", "single-numa-node", "cpu=4 mem=1Gi", "TopologyAffinityError",
+        AT_MOST("1 cpu free in one NUMA zone")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("policy", "container", "reason", "message"),
-    [
-        ("none", "cpu=1000 mem=1Gi", "SMTAlignmentError", SMT),
-        (
-            "single-numa-node",
-            "cpu=4 mem=1Gi",
-            "TopologyAffinityError",
-            AT_MOST("1 cpu free in one NUMA zone"),
-        ),
-    ],
-    ids=["not of the whole node", "not of the empty node"],
-)
+@pytest.mark.parametrize(("policy", "container", "reason", "message"), table(REJECTING))
 def test_message_is_of_the_rejecting_manager(policy: str, container: str, reason: str, message: str) -> None:
     plain = replace(PLAIN, policy=Policy(policy))
     strict = replace(described(plain), options=Options(frozenset({CpuOption.FULL_PCPUS_ONLY}), minor=34))

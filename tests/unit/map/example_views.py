@@ -75,9 +75,18 @@ def tile(
     node_class: str = "2x64cpu-4gpu-single-numa-node-container-0bf5c769",
 ) -> NodeTile:
     """A node of two zones."""
-    seen = (TopologySource.AGENT, NOW - 42, Basis.OBSERVED)
-    pods, misaligned = 3, int(Condition.MISALIGNED in conditions)
-    return NodeTile(name, node_class, *ALIGNS, tuple(zones), conditions, *seen, pods, misaligned)
+    return NodeTile(
+        name,
+        node_class,
+        *ALIGNS,
+        tuple(zones),
+        conditions,
+        TopologySource.AGENT,
+        NOW - 42,
+        Basis.OBSERVED,
+        pods=3,
+        misaligned=int(Condition.MISALIGNED in conditions),
+    )
 
 
 def fleet(tiles: Sequence[NodeTile], unknown: Sequence[str] = ()) -> Fleet:

@@ -10,26 +10,14 @@ from numalign.map import drawing
 from numalign.map.views import CacheBox, Condition, CoreBox, CpuBox, CpuUse, DeviceBox, HeldInZones, PodOnNode
 from numalign.model.resources import Resources, ZoneId
 from tests.unit.map.example_views import GPU, node_view, pod, tile, zone
-from tests.worlds.notation import table
+
+# All is free, most, three quarters, half, a quarter, little, and nothing.
+LEVELS = [(62, 62, 0), (62, 61, 1), (64, 48, 1), (64, 47, 2), (64, 32, 2), (64, 16, 3), (64, 15, 4)]
+LEVELS += [(62, 1, 4), (62, 0, 5)]
+GIVEN_OUT_TWICE = (62, -3, 5)
 
 
-@pytest.mark.parametrize(
-    ("allocatable", "free", "level"),
-    table(
-        [
-            ("all is free",           62, 62, 0),
-            ("most is free",          62, 61, 1),
-            ("three quarters are",    64, 48, 1),
-            ("less than that",        64, 47, 2),
-            ("half is free",          64, 32, 2),
-            ("a quarter is free",     64, 16, 3),
-            ("just less",             64, 15, 4),
-            ("little is free",        62,  1, 4),
-            ("nothing is free",       62,  0, 5),
-            ("more is given out",     62, -3, 5),
-        ]
-    ),
-)  # fmt: skip
+@pytest.mark.parametrize(("allocatable", "free", "level"), [*LEVELS, GIVEN_OUT_TWICE])
 def test_level_grows_with_use(allocatable: int, free: int, level: int) -> None:
     assert drawing.level(allocatable, free) == level
 
@@ -117,13 +105,8 @@ def test_devices_are_ordered_by_state() -> None:
     box = DeviceBox(GPU, (ZoneId(0),), total=5, healthy=4, free=2)
     pieces = drawing.pieces(box, zone(0), [pod(0)])
 
-    assert [(piece.state, piece.pod) for piece in pieces] == [
-        (CpuUse.HELD, 0),
-        (CpuUse.TAKEN, None),
-        (CpuUse.FREE, None),
-        (CpuUse.FREE, None),
-        (CpuUse.UNKNOWN, None),
-    ]
+    states = [CpuUse.HELD, CpuUse.TAKEN, CpuUse.FREE, CpuUse.FREE, CpuUse.UNKNOWN]
+    assert [(piece.state, piece.pod) for piece in pieces] == [*zip(states, [0, *[None] * 4], strict=True)]
 
 
 @given(

@@ -9,7 +9,7 @@ from numalign.map.state import MapState
 from numalign.map.views import CpuBox, CpuUse, HeldInZones, NodeView, Visible
 from numalign.model.machine import read_list
 from numalign.model.placement import Held
-from tests.worlds.notation import GPU, bag, machine
+from tests.worlds.notation import GPU, bag, machine, table
 from tests.worlds.objects import all_visible
 from tests.worlds.scorer import EMPTY, FOUR, HALF, SINGLE, Scorer, on, raw, running, uid
 
@@ -71,13 +71,10 @@ async def test_sockets_have_zones_caches_cores_and_cpus(scorer: Scorer) -> None:
     [cache] = made.sockets[0].zones[0].caches
 
     assert made.machine_known
-    assert [(socket.id, [zone.use.id for zone in socket.zones]) for socket in made.sockets] == [
-        (0, [0]),
-        (1, [1]),
-    ]
-    assert [(core.id, [cpu.id for cpu in core.cpus]) for core in cache.cores] == [
-        (number, [number, number + 8]) for number in range(4)
-    ]
+    sockets = [(socket.id, [zone.use.id for zone in socket.zones]) for socket in made.sockets]
+    assert sockets == [(0, [0]), (1, [1])]
+    cores = [(core.id, [cpu.id for cpu in core.cpus]) for core in cache.cores]
+    assert cores == [(number, [number, number + 8]) for number in range(4)]
 
 
 async def test_each_cpu_is_free_reserved_or_of_a_pod(scorer: Scorer) -> None:
@@ -143,14 +140,14 @@ async def test_order_of_hidden_pods_does_not_depend_on_names() -> None:
     assert orders[0] == orders[1]
 
 
-@pytest.mark.parametrize(
-    ("container", "zones", "aligned", "named", "hidden"),
-    [
-        ("cpu=16 mem=1Gi", ("cpu=8", "cpu=8"), False, 'container "c0" holds', "the pod holds"),
-        ("cpu=500m gpu=1", ("gpu=1",), True, 'container "c0" sets no memory limit', "cpu is not pinned"),
-    ],
-    ids=["misaligned", "aligned in part"],
-)
+REASONS = [
+    ("misaligned", "cpu=16 mem=1Gi", ("cpu=8", "cpu=8"), False, 'container "c0" holds', "the pod holds"),
+    ("aligned in part", "cpu=500m gpu=1", ("gpu=1",), True, 'container "c0" sets no memory limit',
+        "cpu is not pinned"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("container", "zones", "aligned", "named", "hidden"), table(REASONS))
 async def test_reasons_of_hidden_pods_name_no_container(  # noqa: PLR0913  the columns
     scorer: Scorer, container: str, zones: tuple[str, ...], named: str, hidden: str, *, aligned: bool
 ) -> None:

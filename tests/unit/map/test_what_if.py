@@ -13,7 +13,7 @@ from numalign.map.views import Visible, WhatIfAnswer, WhatIfResult
 from numalign.map.what_if import WhatIf
 from numalign.model.errors import BadInput
 from numalign.model.intent import Policy
-from tests.worlds.notation import GPU, bag, node
+from tests.worlds.notation import GPU, bag, node, table
 from tests.worlds.objects import all_visible
 from tests.worlds.scorer import BOTH, EMPTY, FOUR, HALF, SINGLE, SMALL, Raw, Scorer, on, raw, running
 
@@ -49,15 +49,11 @@ async def test_each_node_has_an_answer_and_a_reason(scorer: Scorer) -> None:
     [template] = (await ask(scorer, raw(FOUR))).templates
     fits, full, small = template.nodes
 
-    assert {each.name: each.answer for each in template.nodes} == {
-        "empty": FITS,
-        "full": NOT_NOW,
-        "small": NEVER,
-    }
+    assert [each.name for each in template.nodes] == ["empty", "full", "small"]
+    assert [each.answer for each in template.nodes] == [FITS, NOT_NOW, NEVER]
     assert (fits.reason, fits.zones, fits.score is not None) == ("", (0,), True)
-    assert [(part.zones, part.amounts) for part in fits.placement] == [
-        (("node-0",), bag("cpu=4 mem=1Gi gpu=1"))
-    ]
+    [part] = fits.placement
+    assert (part.zones, part.amounts) == (("node-0",), bag("cpu=4 mem=1Gi gpu=1"))
     assert full.reason.startswith('container "c0": the node has no cpu and no nvidia.com/gpu free')
     assert (small.score, small.placement) == (None, ())
     assert template.counts == {FITS: 1, NOT_NOW: 1, NEVER: 1, WhatIfAnswer.NOT_ANSWERED: 0}
@@ -68,26 +64,21 @@ async def test_each_node_has_an_answer_and_a_reason(scorer: Scorer) -> None:
 LEFT_OUT = "the settings of its namespace are left out: you may not list pods there"
 
 
-@pytest.mark.parametrize(
-    ("label", "container", "policy", "visible", "denied", "note"),
-    [
-        ("enforce", FOUR, None, True, True, ()),
-        ("enforce", "cpu=64 mem=1Gi", SINGLE, True, True, ()),
-        ("enforce", FOUR, SINGLE, True, False, ()),
-        ("enforce", FOUR, None, False, False, (LEFT_OUT,)),
-        ("default", FOUR, SINGLE, True, False, ()),
-    ],
-    ids=["below enforce", "never", "admitted", "a hidden namespace", "no enforcement"],
-)
-async def test_the_webhook_answers_by_visible_rules(  # noqa: PLR0913, PLR0917  the columns
-    scorer: Scorer,
-    label: str,
-    container: str,
-    policy: str | None,
-    visible: bool,  # noqa: FBT001  a column
-    denied: bool,  # noqa: FBT001  a column
-    note: tuple[str, ...],
-) -> None:
+ASKED = [
+    # the label of the namespace, the pod and its policy, who asks, and the answer
+    ("below enforce",      "enforce", FOUR,             None,   True,  True,  ()),
+    ("never",              "enforce", "cpu=64 mem=1Gi", SINGLE, True,  True,  ()),
+    ("admitted",           "enforce", FOUR,             SINGLE, True,  False, ()),
+    ("a hidden namespace", "enforce", FOUR,             None,   False, False, (LEFT_OUT,)),
+    ("no enforcement",     "default", FOUR,             SINGLE, True,  False, ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("label", "container", "policy", "visible", "denied", "note"), table(ASKED))
+async def test_the_webhook_answers_by_visible_rules(  # noqa: PLR0913  the columns
+    scorer: Scorer, label: str, container: str, policy: str | None, note: tuple[str, ...], *,
+    visible: bool, denied: bool,
+) -> None:  # fmt: skip
     await scorer.know({"a": EMPTY}, team={label: SINGLE})
     [template] = (await ask(scorer, raw(container, policy=policy), visible=lambda _: visible)).templates
 

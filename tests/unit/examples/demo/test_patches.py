@@ -48,6 +48,8 @@ def test_operation_that_does_not_fit_is_an_error(operation: dict[str, Any]) -> N
 
 
 def test_operations_are_applied_in_order() -> None:
-    steps = [{"op": "add", "path": path, "value": value} for path, value in (("/a", {}), ("/a/b", 1))]
+    steps: list[dict[str, Any]] = [
+        {"op": "add", "path": path, "value": value} for path, value in (("/a", {}), ("/a/b", 1))
+    ]
     assert apply({}, steps) == {"a": {"b": 1}}
     assert steps[0]["value"] == {}
