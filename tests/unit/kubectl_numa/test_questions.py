@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from kubectl_numa.questions import ClusterView, PodDecision
-from numalign.cache.pod_question import StatedBy
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadPod
-from numalign.model.intent import UNRULED, Gate, NamespaceRules, Policy
+from numalign.model.intent import UNRULED, Gate, NamespaceRules
 from tests.unit.kubectl_numa.objects import GATE, SINGLE, view
 from tests.worlds.notation import GPU, node, table
 from tests.worlds.objects import Json
@@ -20,25 +19,6 @@ ALIGNED = {"numalign.io/policy": SINGLE}
 
 def decide(pod: Json, cluster: ClusterView | None = None) -> PodDecision:
     return (cluster or view()).decide(pod, name="p", namespace="default")
-
-
-@pytest.mark.parametrize(
-    ("annotations", "rules", "policy", "by"),
-    [
-        ({}, UNRULED, None, None),
-        (ALIGNED, NamespaceRules(default=Policy.NONE), SINGLE, StatedBy.POD),
-        ({}, NamespaceRules(default=Policy.RESTRICTED), "restricted", StatedBy.NAMESPACE),
-        ({"numalign.io/x": ""}, NamespaceRules(disabled=True), None, None),
-    ],
-    ids=["no policy", "of the pod", "of the namespace", "exempt"],
-)
-def test_intent_is_that_of_the_pod_or_its_namespace(
-    annotations: dict[str, str], rules: NamespaceRules, policy: str | None, by: StatedBy | None
-) -> None:
-    decision = decide(raw("cpu=2 mem=1Gi", annotations=annotations), view(rules=rules))
-
-    assert (decision.intent.policy if decision.intent else None, decision.by) == (policy, by)
-    assert decision.question.intent.policy == (policy or "none")
 
 
 @pytest.mark.parametrize(
