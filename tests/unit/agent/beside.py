@@ -34,14 +34,11 @@ POD = "/api/v1/namespaces/default/pods/web"
 
 @dataclass
 class Beside:
-    """A node with one pod, as its kubelet and its API server show it."""
-
     folder: Path
     api: FakeApi
     fake: FakePodResources
 
     def flags(self, *more: str) -> list[str]:
-        """Those of an agent here."""
         return [
             "--node-name=a",
             f"--podresources-socket={self.folder / 'kubelet.sock'}",
@@ -55,17 +52,14 @@ class Beside:
         ]
 
     async def start(self, *more: str) -> asyncio.subprocess.Process:
-        """The program, which has not done anything yet."""
         return await asyncio.create_subprocess_exec(
             program("numalign-agent"), *self.flags(*more), stdout=PIPE, stderr=PIPE
         )
 
     async def start_daemon(self, *more: str) -> asyncio.subprocess.Process:
-        """What the program becomes once it has read its settings."""
         return await daemon(self.flags(*more))
 
     def hold(self, cpus: str, *ids: int) -> None:
-        """Give the pod these CPUs, and write that down."""
         container = ContainerResources(name="main", cpu_ids=ids)
         pod = PodResources(name="web", namespace="default", containers=[container])
         self.fake.listed = ListPodResourcesResponse(pod_resources=[pod])
@@ -74,11 +68,9 @@ class Beside:
         (self.folder / "cpu_manager_state").write_text(json.dumps(state))
 
     def topology(self) -> Json | None:
-        """What is published."""
         return self.api.get(TOPOLOGY)
 
     def cpus(self) -> list[int]:
-        """What pods are told to hold, each as a set of bits."""
         found = self.topology()
         text = found["metadata"]["annotations"][PLACEMENTS] if found else None
         return [each.cpus for each in kubelet_reports.read_placements(text).values()] if text else []
@@ -101,7 +93,6 @@ async def daemon(flags: Sequence[str]) -> asyncio.subprocess.Process:
 
 @asynccontextmanager
 async def node(folder: Path) -> AsyncIterator[Beside]:
-    """The node `a`, whose files are in a folder."""
     write(TWO_ZONES, folder)
     (folder / "kubelet.yaml").write_text(
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n"
@@ -126,6 +117,5 @@ async def node(folder: Path) -> AsyncIterator[Beside]:
 
 
 async def metrics_port(process: asyncio.subprocess.Process) -> int:
-    """The port at which an agent tells of itself, from its first line."""
     assert process.stderr
     return int(json.loads(await process.stderr.readline())["metrics_port"])

@@ -12,7 +12,6 @@ Connect = Callable[[Access], ApiServer]
 
 @pytest.fixture
 def connect() -> Iterator[Connect]:
-    """Makes clients."""
     made: list[ApiServer] = []
 
     def connected(access: Access) -> ApiServer:

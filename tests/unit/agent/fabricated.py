@@ -14,17 +14,13 @@ LEVELS = {1: "Data", 2: "Unified", 3: "Unified"}
 
 @dataclass(frozen=True)
 class Folder:
-    """A mount of sysfs, in which a test may change what it likes."""
-
     sysfs: Path
 
     @property
     def system(self) -> Path:
-        """What is read of it."""
         return self.sysfs / "devices/system"
 
     def write(self, path: str, text: object) -> None:
-        """Put a file in place of what is there."""
         file = self.system / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{text}\n")
@@ -37,7 +33,6 @@ def mask(cpus: CpuSet) -> str:
 
 
 def write(machine: Hardware, sysfs: Path, *, offline: Iterable[int] = ()) -> Folder:
-    """Write a machine; a core's position is its core_id. CPUs that are `offline` are on the first zone."""
     folder = Folder(sysfs)
     folder.write("cpu/online", render_list(union(core.threads for core in machine.cores)))
     for bank in machine.banks:

@@ -114,8 +114,6 @@ def observation(
 
 @dataclass
 class Stock:
-    """What a drawn kubelet has not given out yet."""
-
     cpus: list[int]
     devices: list[ListedDevice]
     memory: dict[ZoneId, int]
@@ -123,7 +121,6 @@ class Stock:
 
 @st.composite
 def machines(draw: st.DrawFn) -> Hardware:
-    """Of one to four zones, whose ids may have gaps."""
     ids = sorted(draw(st.sets(st.integers(0, 9), min_size=1, max_size=4)))
     threads = draw(st.integers(1, 2))
     cores, cpu = [], 0

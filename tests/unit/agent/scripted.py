@@ -10,7 +10,6 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def scripted(answer: Answer, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """A server on a port of its own that treats each connection as `answer` does; ends them at the end."""
     served: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -34,7 +33,6 @@ async def scripted(answer: Answer, *, tls: ssl.SSLContext | None = None) -> Asyn
 
 
 async def request(reader: asyncio.StreamReader) -> bytes:
-    """The head of one request."""
     return await reader.readuntil(b"\r\n\r\n")
 
 

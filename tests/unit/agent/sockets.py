@@ -14,7 +14,6 @@ Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def listening(socket: Path, answer: Answer) -> AsyncIterator[None]:
-    """Treats each connection as `answer` does; ends them at the end."""
     served: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

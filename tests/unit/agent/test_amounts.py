@@ -39,7 +39,6 @@ def reckoned(seen: Observation, before: SeenDevices = NOTHING) -> tuple[tuple[Ke
 
 
 def with_devices(where: Mapping[str, frozenset[ZoneId]], listed: Iterable[ListedPod] = ()) -> Observation:
-    """A kubelet that lists these devices and no others."""
     seen = observation(listed=listed)
     devices = tuple(ListedDevice(GPU, name, at) for name, at in where.items())
     return replace(seen, allocatable=replace(seen.allocatable, devices=devices))
@@ -96,13 +95,11 @@ def test_of_memory_in_several_zones_the_lowest_give_first() -> None:
     wide = listed("wide", container("main", blocks=[memory(20, 0, 1)]))
     pods, devices = reckoned(seen := observation(listed=[wide]))
     amounts = zone_amounts(seen, pods, devices)
-
     assert [amounts[zone][MEMORY][2] for zone in zones(0, 1)] == [0, 10 * GIB]
 
 
 def test_without_managers_zones_have_no_cpus_and_no_memory() -> None:
     seen = Observation(hardware("0-3"), KUBELET, Allocatable(0, (), ()), (), (), None)
-
     assert zone_amounts(seen, (), NOTHING) == {0: {}}
 
 
@@ -115,9 +112,7 @@ def test_a_device_that_falls_ill_is_still_built_in() -> None:
     )
     pods, now = reckoned(after, known)
 
-    assert places(now) == {
-        GPU: (DevicePlace(zones(0), 2, 1), DevicePlace(zones(1), 2, 2)),
-    }
+    assert places(now) == {GPU: (DevicePlace(zones(0), 2, 1), DevicePlace(zones(1), 2, 2))}
     assert zone_amounts(after, pods, now)[ZoneId(0)][GPU] == (2, 1, 1)
 
 
@@ -125,7 +120,6 @@ def test_held_unhealthy_device_counts_for_its_pod() -> None:
     """Then what is healthy less what is held is what the kubelet has to give."""
     web = listed("web", container("main", devices=[gpus("gone")]))
     pods, devices = reckoned(seen := observation(listed=[web]))
-
     assert places(devices)[GPU][0] == DevicePlace(zones(0), 3, 3)
     assert zone_amounts(seen, pods, devices)[ZoneId(0)][GPU] == (3, 3, 2)
 
@@ -156,7 +150,6 @@ def test_moved_device_counts_in_one_zone() -> None:
 
 @given(st.lists(st.dictionaries(DEVICE_IDS, st.booleans(), max_size=4), min_size=1))
 def test_there_are_as_many_devices_as_were_there_at_once(looks: list[dict[str, bool]]) -> None:
-    """Whatever ids come and go: each is listed, or held by a pod and not listed any more."""
     known = NOTHING
     for look in looks:
         held = [name for name, healthy in look.items() if not healthy]
@@ -172,7 +165,6 @@ def test_zones_that_do_not_exist_are_unknown() -> None:
     strange = (ListedDevice(GPU, "a", at(0, 7)), ListedDevice(GPU, "b", at(7)))
     seen = Observation(hardware("0-3"), KUBELET, Allocatable(0, (), strange), (), (), None)
     _, devices = reckoned(seen)
-
     assert places(devices) == {GPU: (DevicePlace(zones(-1), 1, 1), DevicePlace(zones(0), 1, 1))}
 
 
@@ -200,7 +192,6 @@ def test_free_plus_held_is_allocatable(seen: Observation) -> None:
 def test_every_cpu_is_in_one_place(seen: Observation) -> None:
     pods, devices = reckoned(seen)
     held = [each.cpus for each in pods]
-
     assert sum(map(int.bit_count, held)) == sum(held).bit_count()
     free = sum(zone[CPU][2] for zone in zone_amounts(seen, pods, devices).values()) // MILLI
     assert free + sum(held).bit_count() == seen.allocatable.cpus.bit_count()

@@ -47,7 +47,6 @@ async def test_an_object_is_read(api: ApiServer) -> None:
 
 async def test_a_query_is_sent(fake: FakeApi, api: ApiServer) -> None:
     await api.get("/api/v1/pods", [("fieldSelector", "spec.nodeName=a")], what="pods")
-
     assert fake.asked("LIST", "/api/v1/pods")[0].query == {"fieldSelector": "spec.nodeName=a"}
 
 
@@ -89,8 +88,7 @@ async def test_a_merge_into_another_object_of_the_name_is_invalid(api: ApiServer
 
 
 @pytest.mark.parametrize(
-    ("status", "error"),
-    [(401, Unauthorized), (403, Forbidden), (429, Unreachable), (500, Unreachable)],
+    ("status", "error"), [(401, Unauthorized), (403, Forbidden), (429, Unreachable), (500, Unreachable)]
 )
 async def test_a_refusal_is_an_error(
     fake: FakeApi, api: ApiServer, status: int, error: type[Exception]
@@ -115,7 +113,6 @@ async def test_a_token_is_shown(fake: FakeApi, connect: Connect) -> None:
     fake.token = "let-me-in"  # noqa: S105  of no server
     with pytest.raises(Unauthorized):
         await connect(Access(fake.url)).get(NODE, what="node a")
-
     assert await connect(Access(fake.url, token=fake.token)).get(NODE, what="node a")
 
 
@@ -132,5 +129,4 @@ async def test_a_server_that_restarts_is_found_again(fake: FakeApi, api: ApiServ
 async def test_an_address_may_have_a_path(fake: FakeApi, connect: Connect) -> None:
     fake.documents["/k8s/clusters/c/version"] = {"minor": "34"}
     api = connect(Access(f"{fake.url}/k8s/clusters/c/"))
-
     assert await api.get("/version", what="the version") == {"minor": "34"}

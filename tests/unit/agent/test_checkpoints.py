@@ -28,7 +28,6 @@ def held(*ids: str, zones: tuple[int, ...] = ()) -> HeldDevices:
 
 
 def entry(**fields: object) -> dict[str, object]:
-    """What one container was given of one resource."""
     told = {
         "PodUID": "uid-1",
         "ContainerName": "app",
@@ -52,7 +51,6 @@ MEMORY: dict[str, Any] = {
 
 
 def read(folder: Path, state: object = STATE, given: object = None, memory: object = None) -> Checkpoints:
-    """What is read where these stand in a kubelet's folder; None is no checkpoint."""
     if memory is not None:
         text = memory if isinstance(memory, str) else json.dumps(memory)
         (folder / "memory_manager_state").write_text(text)
@@ -129,13 +127,11 @@ def test_device_checkpoint_lists_pods_and_containers(tmp_path: Path) -> None:
 
 def test_a_device_on_two_zones_is_one_device(tmp_path: Path) -> None:
     given = devices(entry(DeviceIDs={"0": ["gpu-0"], "1": ["gpu-0"]}))
-
     assert read(tmp_path, given=given).devices["uid-1"]["app"] == (held("gpu-0", zones=(0, 1)),)
 
 
 def test_a_device_may_sit_nowhere_in_particular(tmp_path: Path) -> None:
     given = devices(entry(DeviceIDs={"-1": ["gpu-0"]}))
-
     assert read(tmp_path, given=given).devices["uid-1"]["app"] == (held("gpu-0"),)
 
 

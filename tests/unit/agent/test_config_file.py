@@ -26,7 +26,6 @@ JSON = '{"kind": "KubeletConfiguration", "topologyManagerScope": "pod"}'
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file that holds a configuration."""
     file = tmp_path / "config.yaml"
     file.write_text(FILE)
     return file
@@ -60,7 +59,6 @@ def test_invalid_config_file_raises(
     file: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
 ) -> None:
     file.write_text(content)
-
     assert config_file.main(str(file)) == 1
     printed, complaint = capsys.readouterr()
     assert not printed
@@ -81,6 +79,5 @@ async def test_cancelled_read_leaves_no_process(file: Path) -> None:
     reading = asyncio.create_task(config_file.read(file))
     await asyncio.sleep(0.05)
     reading.cancel()
-
     with pytest.raises(asyncio.CancelledError):
         await reading

@@ -41,7 +41,6 @@ async def beside(tmp_path: Path) -> AsyncIterator[Beside]:
 
 
 async def ended(process: asyncio.subprocess.Process) -> tuple[int, str, list[dict[str, Any]]]:
-    """Its exit code, what it said on standard output, and its log."""
     out, err = await process.communicate()
     code = await process.wait()
     return code, out.decode(), [json.loads(line) for line in err.decode().splitlines()]
@@ -50,7 +49,6 @@ async def ended(process: asyncio.subprocess.Process) -> tuple[int, str, list[dic
 def test_a_daemon_imports_little() -> None:
     code = "import agent.daemon, sys; print(*{name.partition('.')[0] for name in sys.modules})"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own
-
     assert set(found.stdout.split()) & HEAVY == set()
     assert "agent" in found.stdout.split()
 
@@ -68,14 +66,12 @@ async def test_once_prints_the_objects_and_writes_nothing(beside: Beside) -> Non
 
 async def test_once_into_a_file(beside: Beside) -> None:
     code, out, _ = await ended(await beside.start_daemon("--once", f"--output={beside.folder / 'out.json'}"))
-
     assert (code, out) == (0, "")
     assert json.loads((beside.folder / "out.json").read_text())["metadata"]["name"] == "a"
 
 
 async def test_once_publishes_once(beside: Beside) -> None:
     code, _, _ = await ended(await beside.start("--once"))
-
     assert code == 0
     assert beside.cpus() == [0b110]
     assert (beside.api.get(POD) or {})["metadata"].get("annotations") is None
@@ -83,7 +79,6 @@ async def test_once_publishes_once(beside: Beside) -> None:
 
 async def test_once_fails_where_the_kubelet_cannot_be_seen(beside: Beside) -> None:
     code, out, log = await ended(await beside.start_daemon("--once", "--podresources-socket=/nowhere.sock"))
-
     assert (code, out) == (1, "")
     [line] = log
     assert line["event"] == "node.observation_failed"

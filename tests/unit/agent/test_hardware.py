@@ -53,7 +53,6 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def mistakes(folder: Folder) -> list[str]:
-    """What is wrong, without the folder that all of it is in."""
     with pytest.raises(BadHardware) as bad:
         hardware(folder.sysfs)
     return [str(mistake).removeprefix(f"{folder.system}/") for mistake in bad.value.mistakes]
@@ -65,7 +64,6 @@ def test_a_machine_is_read_as_it_was_written(folder: Folder) -> None:
 
 def test_this_machine_has_a_core_and_memory() -> None:
     here = hardware()
-
     assert here.cores
     assert here.banks
 
@@ -113,14 +111,12 @@ def test_any_machine_is_read_as_it_was_written(machine: Hardware) -> None:
 
 
 def recorded_machines() -> list[DescribedMachine]:
-    """Machines of the recordings, unlike each other."""
     nodes = (recorded.node for recorded in recordings("kubelet-v1.34.4.jsonl.gz", "kubelet-v1.36.3.jsonl.gz"))
     shapes = {json.dumps(node["machine"]["zones"]): node["machine"] for node in nodes if "machine" in node}
     return [described(machine) for machine in shapes.values()][::16]
 
 
 def shared(cores: Iterable[Core]) -> set[tuple[ZoneId, int]]:
-    """The CPUs that share a cache within a zone, of zones that have several."""
     caches = defaultdict[ZoneId, dict[int, int]](dict)
     for each in cores:
         caches[each.zone][each.cache] = caches[each.zone].get(each.cache, 0) | each.threads
@@ -170,7 +166,6 @@ def test_cache_of_a_whole_zone_is_named_by_its_socket(
     tmp_path: Path, written: Hardware, seen: tuple[int, ...]
 ) -> None:
     write(written, tmp_path)
-
     assert tuple(each.cache for each in hardware(tmp_path).cores) == seen
 
 
@@ -178,7 +173,6 @@ def test_cache_of_a_whole_zone_is_named_by_its_socket(
 def test_missing_cache_hides_those_of_later_cores(tmp_path: Path, missing: str) -> None:
     folder = write(cores(7, 7, 8, 8), tmp_path)
     (folder.system / f"cpu/cpu1/cache/index3/{missing}").unlink()
-
     assert [each.cache for each in hardware(tmp_path).cores] == [7, 3, 3, 3]
 
 
@@ -186,26 +180,22 @@ def test_missing_cache_hides_those_of_later_cores(tmp_path: Path, missing: str) 
 def test_garbled_cache_counts_as_missing(tmp_path: Path, text: str) -> None:
     folder = write(cores(7, 7, 8, 8), tmp_path)
     folder.write("cpu/cpu0/cache/index3/shared_cpu_map", text)
-
     assert {each.cache for each in hardware(tmp_path).cores} == {3}
 
 
 def test_a_cpu_that_is_offline_is_none(tmp_path: Path) -> None:
     write(TWO_ZONES, tmp_path, offline=[8, 15])
-
     assert hardware(tmp_path) == TWO_ZONES
 
 
 def test_where_no_cpu_can_be_switched_off_all_are_on(folder: Folder) -> None:
     (folder.system / "cpu/online").unlink()
-
     assert hardware(folder.sysfs) == TWO_ZONES
 
 
 def test_a_zone_may_have_memory_alone(tmp_path: Path) -> None:
     machine = Hardware((bank(0, 10, 40), bank(3, 40, 10)), (core(0, 1), core(0, 2)))
     write(machine, tmp_path)
-
     assert hardware(tmp_path) == machine
 
 
@@ -223,14 +213,12 @@ def test_a_kernel_without_zones_has_one_for_each_socket(folder: Folder) -> None:
 def test_a_kernel_may_know_neither_distances_nor_hugepages(tmp_path: Path) -> None:
     machine = Hardware((bank(0, huge=EMPTY),), (core(0, 1),))
     write(machine, tmp_path)
-
     assert hardware(tmp_path) == machine
 
 
 def test_firmware_that_knows_no_package_has_one_socket(folder: Folder) -> None:
     for cpu in range(8):
         folder.write(f"cpu/cpu{cpu}/topology/physical_package_id", -1)
-
     assert {each.socket for each in hardware(folder.sysfs).cores} == {0}
 
 
@@ -261,45 +249,37 @@ def test_firmware_that_knows_no_package_has_one_socket(folder: Folder) -> None:
 )
 def test_a_file_that_makes_no_sense_is_named(folder: Folder, path: str, text: str, said: str) -> None:
     folder.write(path, text)
-
     assert said in mistakes(folder)
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["node/node0/meminfo", "cpu/cpu7/topology/core_id", "cpu/cpu7/topology/physical_package_id"],
+    "path", ["node/node0/meminfo", "cpu/cpu7/topology/core_id", "cpu/cpu7/topology/physical_package_id"]
 )
 def test_a_file_that_is_missing_is_named(folder: Folder, path: str) -> None:
     (folder.system / path).unlink()
-
     assert f"{path}: is missing, or cannot be read" in mistakes(folder)
 
 
 def test_all_mistakes_are_listed_at_once(folder: Folder) -> None:
     folder.write("node/node0/meminfo", "")
     folder.write("node/node1/distance", "")
-
     assert len(mistakes(folder)) == 2
 
 
 def test_a_cpu_in_two_zones_is_a_mistake(folder: Folder) -> None:
     (folder.system / "node/node1/cpu0").mkdir()
-
     assert "node: has CPUs that are in two zones, one of them 1" in mistakes(folder)
 
 
 def test_a_machine_without_cpus_is_none(folder: Folder) -> None:
     folder.write("cpu/online", "4095")
-
     assert mistakes(folder) == ["cpu: lists no CPU that is online"]
 
 
 def test_ids_beyond_those_of_linux_are_named(folder: Folder) -> None:
     (folder.system / "node/node0/cpu8192").mkdir()
     (folder.system / "node/node1024").mkdir()
-
     said = mistakes(folder)
-
     assert "node/node0/cpu8192: is above 8191, the highest CPU ID of Linux" in said
     assert "node/node1024: is above 1023, the highest NUMA node ID of Linux" in said
 
@@ -312,7 +292,6 @@ def test_no_link_is_followed_that_leads_out(folder: Folder, path: str) -> None:
     outside = folder.sysfs / "outside"
     (folder.system / path).rename(outside)
     (folder.system / path).symlink_to(outside)
-
     assert any(said.startswith(path) for said in mistakes(folder))
 
 
@@ -321,14 +300,12 @@ def test_links_that_stay_inside_are_followed(folder: Folder, path: str) -> None:
     inside = folder.system / "inside"
     (folder.system / path).rename(inside)
     (folder.system / path).symlink_to(inside)
-
     assert hardware(folder.sysfs) == TWO_ZONES
 
 
 def test_a_link_to_itself_leads_nowhere(folder: Folder) -> None:
     (folder.system / "node/node0/meminfo").unlink()
     (folder.system / "node/node0/meminfo").symlink_to("meminfo")
-
     assert mistakes(folder) == ["node/node0/meminfo: is missing, or cannot be read"]
 
 

@@ -20,18 +20,14 @@ from numalign.runtime.metrics import MetricsPage
 
 @dataclass
 class Place:
-    """What listens, and what it waits for."""
-
     port: int = 0
     waiting: str | None = None
 
     @property
     def url(self) -> str:
-        """Where."""
         return f"http://127.0.0.1:{self.port}"
 
     async def sent(self, sent: bytes) -> bytes:
-        """All that is answered to these bytes."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(sent)
         try:
@@ -109,7 +105,6 @@ async def test_what_is_no_request_is_not_answered(
 
 async def test_silent_caller_is_disconnected(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "CALLER_SECONDS", 0.05)
-
     assert await place.sent(b"GET /healthz HTTP/1.1\r\n") == b""
 
 

@@ -129,9 +129,7 @@ async def test_after_a_time_out_the_next_request_is_a_fresh_one() -> None:
         assert await asking.request("GET", "/") == (200, b"well")
 
 
-async def test_cancelled_request_leaves_no_socket(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_cancelled_request_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[HTTPConnection] = []
     connect = HTTPConnection.connect
 

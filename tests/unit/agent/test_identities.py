@@ -16,15 +16,12 @@ def uids(seen: Observation) -> list[str | None]:
 
 def test_a_name_that_one_pod_has_tells_who_it_is() -> None:
     web = listed("web", container("main", "1-2"))
-
     assert uids(observation(pod("1", "web"), pod("2", "db"), listed=[web])) == ["1"]
 
 
 def test_what_the_checkpoints_say_otherwise_is_another_pod() -> None:
-    """The pod that is listed is gone, and its successor has been given other CPUs."""
     web = listed("web", container("main", "1-2"))
     saved = checkpoints({"2": {"main": "5-6"}})
-
     assert uids(observation(pod("2", "web"), listed=[web], saved=saved)) == [None]
 
 
@@ -32,7 +29,6 @@ def test_pods_of_one_name_differ_by_their_resources() -> None:
     old, new = listed("web", container("main", "1-2")), listed("web", container("main", "5-6"))
     saved = checkpoints({"1": {"main": "1-2"}, "2": {"main": "5-6"}})
     both = [pod("2", "web"), pod("1", "web")]
-
     assert uids(observation(*both, listed=[old, new], saved=saved)) == ["1", "2"]
     assert uids(observation(*both, listed=[new], saved=saved)) == ["2"]
 
@@ -41,21 +37,18 @@ def test_devices_tell_them_apart_as_well() -> None:
     held = {"1": {"main": [gpus("gpu0")]}, "2": {"main": [gpus("gpu1")]}}
     web = listed("web", container("main", devices=[gpus("gpu1")]))
     both = [pod("1", "web"), pod("2", "web")]
-
     assert uids(observation(*both, listed=[web], saved=checkpoints(devices=held))) == ["2"]
 
 
 @pytest.mark.parametrize("saved", [None, checkpoints()], ids=["unread", "of neither"])
 def test_indistinguishable_pods_of_one_name_are_left_out(saved: None) -> None:
     web = listed("web", container("main"))
-
     assert uids(observation(pod("1", "web"), pod("2", "web"), listed=[web], saved=saved)) == [None]
 
 
 def test_two_entries_of_one_name_are_never_one_pod() -> None:
     web = listed("web", container("main", "1-2"))
     saved = checkpoints({"1": {"main": "1-2"}})
-
     assert uids(observation(pod("1", "web"), listed=[web, web], saved=saved)) == [None, None]
     assert uids(observation(pod("1", "web"), listed=[web, web])) == [None, None]
 
@@ -64,7 +57,6 @@ def test_two_entries_of_one_name_are_never_one_pod() -> None:
 def test_pods_that_have_ended_hold_nothing(phase: str) -> None:
     """Kubelets before 1.34 go on listing them."""
     web = listed("web", container("main", "1-2"))
-
     assert uids(observation(pod("1", "web", phase), listed=[web])) == []
     assert uids(observation(pod("1", "web", phase), pod("2", "web", "Pending"), listed=[web])) == ["2"]
 
@@ -72,7 +64,6 @@ def test_pods_that_have_ended_hold_nothing(phase: str) -> None:
 def test_unknown_pod_holds_its_listed_amounts() -> None:
     web = listed("web", container("main", "1-2"))
     [found] = identified(observation(listed=[web]))
-
     assert (found.pod, render_list(found.cpus)) == (None, "1-2")
 
 
@@ -89,12 +80,10 @@ def test_finished_init_containers_keep_cpus_and_devices() -> None:
 
 def test_without_checkpoints_init_resources_are_unknown() -> None:
     web = listed("web", container("main", "1"))
-
     assert uids(observation(pod("1", "web", init=["setup"]), listed=[web])) == [None]
 
 
 def test_shared_cpus_come_from_checkpoints() -> None:
-    """A pod that was served as a whole holds more than they list, and nobody else knows how much."""
     whole = listed("whole", container("one", "1-2"), container("two", "1-2"))
     given = checkpoints({"1": {"one": "1-2", "two": "1-2"}})
     saved = replace(given, pod_cpus={"1": read_list("1-3")}, pod_memory={"1": (memory(2, 0),)})
@@ -133,19 +122,16 @@ def test_pod_level_listing_is_matched_by_checkpoints() -> None:
 )
 def test_a_container_shares_only_what_its_pod_lists(recorded: dict[str, str]) -> None:
     saved = replace(checkpoints({"1": recorded}), pod_cpus={"1": read_list("1-3")})
-
     assert uids(observation(pod("1", "whole"), listed=[WHOLE], saved=saved)) == [None]
 
 
 def test_other_pod_level_record_is_another_pod() -> None:
     saved = replace(checkpoints({"1": SHARED}), pod_cpus={"1": read_list("1-4")})
-
     assert uids(observation(pod("1", "whole"), listed=[WHOLE], saved=saved)) == [None]
 
 
 def test_without_checkpoints_pod_level_listing_counts() -> None:
     (kept,) = identified(observation(pod("1", "whole"), listed=[WHOLE]))
-
     assert kept.pod == pod("1", "whole")
     assert (render_list(kept.cpus), kept.memory) == ("1-3", (memory(2, 0),))
 
@@ -166,7 +152,6 @@ GIVEN = container("main", "1-2", blocks=[memory(1, 0)], devices=[gpus("gpu0")])
 def test_partly_served_pod_is_not_admitted_yet(lacking: ListedContainer) -> None:
     """A kubelet lists a pod as soon as it hears of it, and gives it one thing after another."""
     asking = replace(pod("1", "web"), phase="Pending", asking=(ASKS,))
-
     assert uids(observation(asking, listed=[listed("web", GIVEN)])) == ["1"]
     assert uids(observation(asking, listed=[listed("web", lacking)])) == [None]
 
@@ -174,7 +159,6 @@ def test_partly_served_pod_is_not_admitted_yet(lacking: ListedContainer) -> None
 def test_a_pod_that_runs_has_all_that_it_is_given() -> None:
     """A kubelet that lost its checkpoints gives it no device again."""
     running = replace(pod("1", "web"), phase="Running", asking=(ASKS,))
-
     assert uids(observation(running, listed=[listed("web", container("main", "1-2"))])) == ["1"]
 
 
@@ -182,5 +166,4 @@ def test_what_no_manager_gives_out_is_not_waited_for() -> None:
     asking = replace(pod("1", "web"), phase="Pending", asking=(ASKS,))
     seen = observation(asking, listed=[listed("web", container("main"))])
     nothing = replace(seen, kubelet={}, allocatable=replace(seen.allocatable, devices=()))
-
     assert uids(nothing) == ["1"]

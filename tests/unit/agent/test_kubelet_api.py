@@ -41,7 +41,6 @@ class FakeApiServer:
     asked: list[str] = field(default_factory=list)
 
     async def get(self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int) -> object:
-        """What stands at a path."""
         self.asked.append(path)
         answer = self.answers.get(path, NotFound(f"{what} is not there"))
         if isinstance(answer, ClusterError):
@@ -51,19 +50,15 @@ class FakeApiServer:
         return answer
 
     async def read(self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int) -> bytes:
-        """The same, as it came."""
         return json.dumps(await self.get(path, query, what=what, most=most)).encode()
 
 
 @dataclass
 class FakePort:
-    """What a kubelet answers at its own port, by path: a status and a body."""
-
     answers: dict[str, tuple[str, object]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection."""
         while True:
             path = (await request(reader)).split()[1].decode()
             self.asked.append(path)
@@ -94,13 +89,11 @@ def refusing(status: str = "403 Forbidden", body: str = "Forbidden (user=agent, 
 async def test_the_kubelet_itself_tells_its_configuration() -> None:
     async with asking(direct(configz=CONFIGZ), api := FakeApiServer()) as kubelet:
         assert await kubelet.configuration() == TOLD
-
     assert api.asked == ["/api/v1/nodes/n1"]
 
 
 async def test_forbidden_kubelet_is_read_through_the_api_server() -> None:
     api = FakeApiServer({"/api/v1/nodes/n1": NODE, "/api/v1/nodes/n1/proxy/configz": CONFIGZ})
-
     async with asking(refusing(), api) as kubelet:
         assert await kubelet.configuration() == TOLD
     async with asking(api=api) as kubelet:
@@ -109,7 +102,6 @@ async def test_forbidden_kubelet_is_read_through_the_api_server() -> None:
 
 async def test_all_ways_forbidden_lists_each_reason() -> None:
     api = FakeApiServer({"/api/v1/nodes/n1/proxy/configz": Forbidden("not allowed to read it: nodes/proxy")})
-
     async with asking(refusing(), api) as kubelet:
         with pytest.raises(Forbidden, match=r"answered 403 .*verb=get.*; not allowed .*: nodes/proxy"):
             await kubelet.configuration()
@@ -164,7 +156,6 @@ async def test_without_an_api_server_the_version_is_not_known() -> None:
 async def test_the_kubelet_itself_tells_its_pods() -> None:
     async with asking(direct(pods=pods(pod())), api := FakeApiServer()) as kubelet:
         assert await kubelet.pods() == (WEB,)
-
     assert api.asked == []
 
 
@@ -230,10 +221,8 @@ async def test_pods_are_read_with_their_relevant_fields() -> None:
 )
 async def test_init_containers_are_named_that_may_keep_something(fields: dict[str, Any], keeps: bool) -> None:  # noqa: FBT001  what is expected
     spec = {"initContainers": [{"name": "init", **fields}], "containers": [{"name": "app"}]}
-
     async with asking(direct(pods=pods(pod(spec=spec)))) as kubelet:
         (read,) = await kubelet.pods()
-
     assert read.init_containers == (("init",) if keeps else ())
 
 
@@ -251,10 +240,8 @@ async def test_init_containers_are_named_that_may_keep_something(fields: dict[st
 async def test_a_pod_from_a_file_is_a_static_one(annotations: object, *, static: bool) -> None:
     web = pod()
     web["metadata"]["annotations"] = annotations
-
     async with asking(direct(pods=pods(web))) as kubelet:
         (read,) = await kubelet.pods()
-
     assert read.static is static
 
 

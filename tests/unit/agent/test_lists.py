@@ -38,7 +38,6 @@ def test_list_equals_json(listed: dict[str, Any], indent: int | None) -> None:
 @given(LISTS, st.data())
 def test_what_is_cut_off_is_no_list(listed: dict[str, Any], data: st.DataObject) -> None:
     body = json.dumps(listed).encode()
-
     with pytest.raises(NoList):
         whole(body[: data.draw(st.integers(0, len(body) - 1))])
 

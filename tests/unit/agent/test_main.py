@@ -27,7 +27,6 @@ def settings(*flags: str, **environ: str) -> AgentSettings:
 def test_node_name_comes_from_the_downward_api() -> None:
     environ = with_pod_variables({"NODE_NAME": "b", "NODE_ADDRESS": "10.0.0.2", "OTHER": "c"})
     found = load(AgentSettings, argv=[], environ=environ).settings
-
     assert (found.node_name, found.node_address) == ("b", "10.0.0.2")
     assert with_pod_variables({"NODE_NAME": "b", "NUMALIGN_NODE_NAME": "c"})["NUMALIGN_NODE_NAME"] == "c"
 
@@ -39,7 +38,6 @@ def test_a_node_has_to_be_named() -> None:
 
 def test_defaults_fit_a_kubelet_and_yield_to_exporters() -> None:
     found = settings()
-
     assert found.podresources_socket == Path("/var/lib/kubelet/pod-resources/kubelet.sock")
     assert (found.publish, found.resync_seconds, found.heartbeat_seconds) == (Publish.IF_ABSENT, 60, 300)
 

@@ -38,22 +38,18 @@ BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 @dataclass
 class FakeKubelet:
-    """What a kubelet answers over HTTPS; `away` is raised in place of its configuration."""
-
     told: dict[str, object] = field(default_factory=lambda: dict(STATIC))
     has: tuple[KubeletPod, ...] = (WEB,)
     away: Unreachable | None = None
     asked: int = 0
 
     async def configuration(self) -> dict[str, object]:
-        """What it was told."""
         self.asked += 1
         if self.away:
             raise self.away
         return self.told
 
     async def pods(self) -> tuple[KubeletPod, ...]:
-        """Its pods."""
         return self.has
 
 
@@ -70,11 +66,9 @@ class World:
 
     @property
     def socket(self) -> Path:
-        """The socket of podresources."""
         return self.folder / "kubelet.sock"
 
     def observer(self, **paths: Path | None) -> Observer:
-        """What looks at it, from these paths where they are not its own."""
         where: dict[str, Any] = {"sysfs": self.folder, "state": self.folder, **paths}
         return Observer(
             NodePaths(self.socket, **where),
@@ -86,7 +80,6 @@ class World:
         )
 
     async def sleep(self, seconds: float) -> None:
-        """Time passes at once."""
         self.now += seconds
         self.slept.append(seconds)
 
@@ -99,7 +92,6 @@ def listing(names: Iterable[str]) -> ListPodResourcesResponse:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """A node of two zones with one pod, whose kubelet runs."""
     write(TWO_ZONES, tmp_path)
     (tmp_path / "cpu_manager_state").write_text(json.dumps({"policyName": "static", "defaultCpuSet": "0-7"}))
     made = World(tmp_path)
@@ -166,27 +158,21 @@ async def test_new_kubelet_needs_its_configuration(world: World) -> None:
 @pytest.mark.parametrize("times", [1, len(RETRY_PAUSES)])
 async def test_rate_limited_request_is_retried(world: World, times: int) -> None:
     world.fake.refusals = [(BUSY, "rejected by rate limit")] * times
-
     await world.observer().observe()
-
     assert world.slept == list(RETRY_PAUSES[:times])
 
 
 async def test_lasting_rate_limit_gives_up_for_now(world: World) -> None:
     world.fake.refusals = [(BUSY, "rejected by rate limit")] * 100
-
     with pytest.raises(CallRefused, match="rejected by rate limit"):
         await world.observer().observe()
-
     assert world.fake.calls["List"] == len(RETRY_PAUSES) + 1
 
 
 async def test_other_refusal_is_not_retried(world: World) -> None:
     world.fake.refusals = [(grpc.StatusCode.UNIMPLEMENTED, "unknown method")]
-
     with pytest.raises(CallRefused, match="unknown method"):
         await world.observer().observe()
-
     assert world.slept == []
 
 
@@ -205,7 +191,6 @@ async def test_kubelet_without_running_managers_is_not_used(world: World, field:
 async def test_managers_that_give_nothing_out_have_nothing(world: World, field: str) -> None:
     world.kubelet.told = {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
     world.fake.allocatable.ClearField(field)
-
     await world.observer().observe()
 
 
@@ -282,7 +267,6 @@ async def test_first_look_at_a_running_kubelet_uses_its_list(world: World) -> No
     world.fake.listed = listing([])
     long_ago = world.socket.stat().st_mtime - YOUNG_SECONDS
     os.utime(world.socket, (long_ago, long_ago))
-
     assert (await world.observer().observe()).listed == ()
 
 
@@ -301,7 +285,6 @@ async def test_restart_during_a_look_discards_it(world: World) -> None:
 async def test_checkpoints_of_another_version_are_logged_once(world: World) -> None:
     (world.folder / "cpu_manager_state").write_text('{"version": 9}')
     observer = world.observer()
-
     assert [(await observer.observe()).checkpoints for _ in range(3)] == [None] * 3
     assert len(world.told.of("checkpoints.unreadable")) == 1
 
@@ -318,6 +301,5 @@ async def test_invalid_machine_is_reported(world: World, tmp_path: Path) -> None
 
 async def test_absent_kubelet_is_reported(world: World) -> None:
     world.socket.unlink()
-
     with pytest.raises(Unreachable, match=f"{world.socket} failed: .*{strerror(ENOENT)}"):
         await world.observer().observe()

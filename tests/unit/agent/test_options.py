@@ -40,7 +40,6 @@ TOLD = AgentOptions(
 )
 def test_options_are_taken_over_as_they_were_handed_over(told: AgentOptions) -> None:
     descriptor = options.hand_over(told)
-
     assert os.get_inheritable(descriptor)
     assert options.take_over(descriptor) == told
     with pytest.raises(OSError, match=f"{EBADF}"):

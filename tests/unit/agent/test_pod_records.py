@@ -29,8 +29,6 @@ WEB = "/api/v1/namespaces/team/pods/web"
 
 @dataclass
 class Desk:
-    """Pods of an API server, and who tells them."""
-
     fake: FakeApi
     api: ApiServer
     told: RecordedLog
@@ -51,13 +49,11 @@ class Desk:
         self.fake.failures.clear()
 
     def made(self) -> str:
-        """A pod of the name, and its UID."""
         self.fake.delete(WEB)
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "team"}}
         return str(self.fake.put(pod)["metadata"]["uid"])
 
     def record(self) -> str | None:
-        """What is written on it."""
         found = self.fake.get(WEB)
         assert found
         text: str | None = found["metadata"].get("annotations", {}).get(PLACEMENT_OBSERVED)
@@ -78,7 +74,6 @@ def placed(uid: str, cpus: int) -> NamedPlacement:
 async def test_placement_is_written_as_a_record(desk: Desk) -> None:
     desk.records.keep((placed(desk.made(), 2),))
     await desk.records.write_due()
-
     assert placement_records.read(desk.record() or "") == placed("", 2).held
     assert desk.registry.get_sample_value("numalign_agent_pod_writes_total") == 1
 
@@ -94,7 +89,6 @@ async def test_record_is_rewritten_only_on_change(desk: Desk) -> None:
 async def test_pod_without_resources_gets_an_empty_record(desk: Desk) -> None:
     desk.records.keep((placed(desk.made(), 0),))
     await desk.records.write_due()
-
     assert desk.record() == "[]"
 
 
@@ -103,14 +97,12 @@ async def test_successor_never_gets_the_record_of_its_name(desk: Desk) -> None:
     desk.made()
     desk.records.keep((placed(gone, 2),))
     await desk.records.write_due()
-
     assert desk.record() is None
 
 
 async def test_a_pod_that_is_gone_is_no_failure(desk: Desk) -> None:
     desk.records.keep((placed("gone", 2),))
     await desk.records.write_due()
-
     assert desk.fake.asked("PATCH", WEB)
 
 
@@ -119,7 +111,6 @@ async def test_pods_that_are_gone_are_forgotten(desk: Desk) -> None:
     for pods in ((placed(uid, 2),), (), (placed(uid, 2),)):
         desk.records.keep(pods)
         await desk.records.write_due()
-
     assert len(desk.fake.asked("PATCH", WEB)) == 2
 
 

@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.observation import (
-    Allocatable,
-    HeldDevices,
-    ListedContainer,
-    ListedDevice,
-    ListedPod,
-    MemoryBlock,
-)
+from agent.observation import Allocatable, HeldDevices, ListedContainer, ListedDevice, ListedPod, MemoryBlock
 from agent.podresources import PodResources
 from agent.podresources_pb2 import (
     AllocatableResourcesResponse,
@@ -94,17 +87,13 @@ async def test_a_pod_is_listed_with_what_its_containers_hold(socket: Path) -> No
 async def test_pod_level_resources_are_listed(socket: Path) -> None:
     own = ContainerResources(name="own", cpu_ids=[1])
     blocks = [ContainerMemory(memory_type="memory", size=size, topology=on(0)) for size in (2**30, 0)]
-
     (pod,) = await listed(socket, own, ContainerResources(name="shares"), cpu_ids=[3, 1, 2], memory=blocks)
-
     assert (pod.cpus, pod.memory) == (0b1110, (MemoryBlock("memory", 2**30, (ZoneId(0),)),))
 
 
 async def test_a_device_on_two_zones_is_one_device(socket: Path) -> None:
     container = ContainerResources(name="app", devices=[gpus("a", zones=(1,)), gpus("a", zones=(0,))])
-
     (pod,) = await listed(socket, container)
-
     assert pod.containers[0].devices == (HeldDevices(GPU, ("a",), at(0, 1)),)
 
 
@@ -116,15 +105,12 @@ async def test_a_device_on_two_zones_is_one_device(socket: Path) -> None:
 async def test_a_device_has_zones(socket: Path, zones: tuple[int, ...], found: frozenset[ZoneId]) -> None:
     devices = [gpus("a", zones=(zone,)) for zone in zones] or [gpus("a")]
     (pod,) = await listed(socket, ContainerResources(name="app", devices=devices))
-
     assert pod.containers[0].devices == (HeldDevices(GPU, ("a",), found),)
 
 
 async def test_memory_that_was_handed_on_is_held_no_more(socket: Path) -> None:
     block = ContainerMemory(memory_type="memory", size=0, topology=on(0))
-
     (pod,) = await listed(socket, ContainerResources(name="app", memory=[block]))
-
     assert pod.containers[0].memory == ()
 
 

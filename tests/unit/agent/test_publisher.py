@@ -30,14 +30,12 @@ NOON = datetime(2026, 11, 22, 12, 0, 0, 999999, UTC)
 
 
 def reported(*names: str) -> NodeReport:
-    """A node on which these pods hold a CPU each."""
     pods = [pod(name, name) for name in names]
     held = [listed(name, container("main", str(at))) for at, name in enumerate(names, start=1)]
     return report(observation(*pods, listed=held), SeenDevices())[0]
 
 
 def of_another(free: str = "2") -> Json:
-    """What another exporter writes."""
     cpu = {"name": "cpu", "capacity": "4", "allocatable": "3", "available": free}
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha2",
@@ -49,8 +47,6 @@ def of_another(free: str = "2") -> Json:
 
 @dataclass
 class Desk:
-    """A publisher, the API server that it writes to, and its time."""
-
     fake: FakeApi
     api: ApiServer
     told: RecordedLog
@@ -70,23 +66,19 @@ class Desk:
         )
 
     async def write(self, *names: str) -> None:
-        """Publish that these pods hold a CPU each."""
         await self.publisher.publish(reported(*names))
 
     @property
     def topology(self) -> Json:
-        """The object as it is stored."""
         stored = self.fake.get(PATH)
         assert stored
         return stored
 
     @property
     def annotations(self) -> Any:  # noqa: ANN401  JSON
-        """Its annotations."""
         return self.topology["metadata"]["annotations"]
 
     def count(self, result: str) -> float | None:
-        """How many writes came to that."""
         return self.registry.get_sample_value("numalign_agent_writes_total", {"result": result})
 
 
@@ -153,7 +145,6 @@ async def test_it_gives_way_to_an_exporter_that_comes_later(desk: Desk) -> None:
     await desk.write("web")
     desk.fake.put({**desk.topology, "zones": of_another()["zones"]}, manager="nfd")
     await desk.write("web", "db")
-
     assert desk.topology["zones"] == of_another()["zones"]
     assert desk.annotations[PLACEMENTS] == reported("web", "db").annotations[PLACEMENTS]
 
@@ -186,7 +177,6 @@ async def test_always_takes_over(desk: Desk) -> None:
     always = telling(desk, Publish.ALWAYS)
     desk.fake.put(of_another(), manager="nfd")
     await always.write("web")
-
     assert always.topology["zones"] == reported("web").zones
     assert always.annotations["its"] == "own"
 
@@ -260,11 +250,9 @@ async def test_a_refusal_is_raised_and_counted(desk: Desk, status: int, error: t
     desk.fake.failures["PATCH", PATH] = HTTPStatus(status)
     with pytest.raises(error):
         await desk.write("web")
-
     assert (desk.count("failed"), desk.count("applied")) == (1, 0)
 
 
 async def test_fields_are_ours_by_name(desk: Desk) -> None:
     await desk.write("web")
-
     assert {asked.query["fieldManager"] for asked in desk.fake.asked("PATCH", PATH)} == {MANAGER}

@@ -84,7 +84,6 @@ def test_attributes_have_the_configuration_and_fingerprint() -> None:
 def test_options_have_names_in_camel_case() -> None:
     options = {"prefer-closest-numa-nodes": "true", "max-allowable-numa-nodes": "12"}
     found = attributes(configured(topologyManagerPolicyOptions=options))
-
     assert found["topologyManagerOptionPreferClosestNumaNodes"] == "true"
     assert found["topologyManagerOptionMaxAllowableNumaNodes"] == "12"
     assert found["topologyManagerMaxNUMANodes"] == "12"
@@ -94,7 +93,6 @@ def test_a_kernel_that_tells_no_distances_costs_nothing() -> None:
     told = hardware("0-3")
     silent = replace(told, banks=tuple(replace(bank, distances=()) for bank in told.banks))
     seen = Observation(silent, KUBELET, Allocatable(0, (), ()), (), (), None)
-
     assert "costs" not in reported(seen).zones[0]
 
 
@@ -113,7 +111,6 @@ def test_placement_has_the_resources_by_uid() -> None:
 
 def test_a_pod_that_may_be_another_is_left_out_and_counted() -> None:
     found = reported(observation(pod("1", "web"), pod("2", "web"), listed=[WEB]))
-
     assert kubelet_reports.read_placements(text(found, PLACEMENTS)) == {}
     assert (found.pods, found.left_out) == ((), 1)
 
@@ -121,7 +118,6 @@ def test_a_pod_that_may_be_another_is_left_out_and_counted() -> None:
 def test_without_a_manager_no_cpu_is_kept() -> None:
     seen = Observation(hardware("0-3"), KUBELET, Allocatable(0, (), ()), (), (), None)
     read = kubelet_reports.read_machine(text(reported(seen), MACHINE), "a")
-
     assert read.machine.reserved is None
 
 
@@ -165,14 +161,12 @@ def test_devices_of_old_resources_are_forgotten() -> None:
 
 
 def with_pages(seen: Observation, *zones: int) -> Observation:
-    """The same, with so many bytes of hugepages in each zone, as the kernel says now."""
     pairs = zip(seen.hardware.banks, zones, strict=True)
     banks = tuple(replace(bank, huge=Resources({"hugepages-2Mi": size})) for bank, size in pairs)
     return replace(seen, hardware=replace(seen.hardware, banks=banks))
 
 
 def pages(seen: Observation) -> list[int]:
-    """The hugepages of each zone that are told."""
     read = kubelet_reports.read_machine(text(reported(seen), MACHINE), "a")
     return [bank.huge["hugepages-2Mi"] for bank in read.machine.banks]
 
@@ -181,7 +175,6 @@ def test_later_hugepages_are_not_counted() -> None:
     seen = observation()
     blocks = (*seen.allocatable.memory, MemoryBlock("hugepages-2Mi", 2 * GIB, zones(1)))
     started_with = replace(seen, allocatable=replace(seen.allocatable, memory=blocks))
-
     assert pages(with_pages(seen, 4 * GIB, 4 * GIB)) == [0, 0]
     assert pages(with_pages(started_with, 4 * GIB, 4 * GIB)) == [0, 2 * GIB]
 
@@ -236,7 +229,6 @@ def test_the_zones_are_read_back_as_amounts(seen: Observation) -> None:
 def test_placements_are_read_back_pod_by_pod(seen: Observation) -> None:
     found = reported(seen)
     read = kubelet_reports.read_placements(text(found, PLACEMENTS))
-
     assert set(read) == {each.uid for each in seen.pods}
     assert {each.uid: each.held for each in found.pods} == {uid: each.held for uid, each in read.items()}
 
@@ -245,7 +237,6 @@ def test_placements_are_read_back_pod_by_pod(seen: Observation) -> None:
 def test_every_kubelet_answer_is_reported_or_logged(seen: Observation) -> None:
     """An agent that fell over it would fall over it for ever."""
     found = reported(seen)
-
     assert len(document("a", found)["zones"]) == len(seen.hardware.banks)
     assert (None in found.annotations.values()) == bool(found.mistakes)
 
@@ -253,7 +244,6 @@ def test_every_kubelet_answer_is_reported_or_logged(seen: Observation) -> None:
 @given(observations())
 def test_the_same_is_written_in_the_same_words(seen: Observation) -> None:
     turned = replace(seen, listed=seen.listed[::-1], pods=seen.pods[::-1])
-
     assert reported(seen).annotations == reported(turned).annotations
     assert reported(seen).zones == reported(turned).zones
 
@@ -270,5 +260,4 @@ def test_the_same_is_written_in_the_same_words(seen: Observation) -> None:
 def test_devices_stand_where_they_sit(devices: list[Any], places: tuple[DevicePlace, ...]) -> None:
     found = reported(with_devices(*(ListedDevice(GPU, name, where) for name, where in devices)))
     read = kubelet_reports.read_machine(text(found, MACHINE), "a")
-
     assert [place for place in dict(read.machine.devices)[GPU] if place.total] == [*places]

@@ -50,7 +50,6 @@ def test_every_right_of_the_page_is_tried() -> None:
 
 @asynccontextmanager
 async def running(node: Beside) -> AsyncIterator[asyncio.StreamReader]:
-    """The agent, told to do all that it can through the API server; what it logs."""
     node.api.documents[CONFIGZ] = {"kubeletconfig": {"cpuManagerPolicy": "static"}}
     process = await daemon([flag for flag in node.flags("--annotate-pods") if "kubelet-config" not in flag])
     assert process.stderr
@@ -77,12 +76,10 @@ async def test_complete_rights_log_nothing(node: Beside) -> None:
     async with running(node) as log:
         await until(lambda: PLACEMENT_OBSERVED in json.dumps(node.api.get(POD)))
         said = [json.loads(line)["event"] async for line in _so_far(log)]
-
     assert {*said}.isdisjoint(event for row in ROWS for event in row.events)
 
 
 async def _so_far(log: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """The lines that are there already."""
     while True:
         try:
             yield await asyncio.wait_for(log.readline(), 0.2)

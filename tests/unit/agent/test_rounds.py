@@ -56,7 +56,6 @@ class World:
         self.registry = CollectorRegistry()
 
     async def sleep(self, seconds: float) -> None:
-        """Time goes by."""
         self.now = round(self.now + seconds, 6)
         for moment, pods in self.changes.items():
             if moment <= self.now:
@@ -65,13 +64,11 @@ class World:
             raise EndOfTimeError
 
     def changed(self) -> bool:
-        """Whether any change is new."""
         come = {moment for moment in self.changes if moment <= self.now}
         new, self._heard = come - self._heard, come
         return bool(new)
 
     async def observe(self) -> Observation:
-        """The pods that are there now, with a CPU each."""
         self.looks.append(self.now)
         if error := self.look_error(self.now):
             raise error
@@ -80,13 +77,11 @@ class World:
         return observation(*(pod(name, name) for name in self.pods), *twins, listed=held)
 
     async def publish(self, report: NodeReport) -> None:
-        """Take down when how many pods were told of."""
         if error := self.write_error(self.now):
             raise error
         self.writes.append((self.now, len(report.pods)))
 
     async def live(self, intervals: Intervals = Intervals()) -> Rounds:  # noqa: B008  frozen
-        """Go round until the end."""
         rounds = Rounds(
             self,
             self,
@@ -104,13 +99,11 @@ class World:
         return rounds
 
     def sample(self, name: str, **labels: str) -> float | None:
-        """A metric."""
         return self.registry.get_sample_value(f"numalign_agent_{name}", labels)
 
 
 async def test_at_first_it_looks_and_publishes_at_once() -> None:
     rounds = await (world := World(end=1)).live()
-
     assert world.writes == [(0, 0)]
     assert rounds.waiting_for is None
 
@@ -118,7 +111,6 @@ async def test_at_first_it_looks_and_publishes_at_once() -> None:
 async def test_nothing_new_is_not_written() -> None:
     world = World({3.0: ()}, end=5)
     await world.live()
-
     assert len(world.looks) == 2
     assert len(world.writes) == 1
 
@@ -126,7 +118,6 @@ async def test_nothing_new_is_not_written() -> None:
 async def test_change_is_published_once_files_are_quiet() -> None:
     world = World({3.01: ("web",)}, end=5)
     await world.live()
-
     moment, count = world.writes[-1]
     assert count == 1
     assert 3.01 < moment < 3.01 + SOON
@@ -136,7 +127,6 @@ async def test_change_after_an_empty_one_is_not_late() -> None:
     """A pod's folder may be there before its CPUs are."""
     world = World({3.0: (), 3.15: ("web",)}, end=5)
     await world.live()
-
     assert len([moment for moment in world.looks if moment > 2]) == 2
     assert world.writes[-1][0] < 3.15 + WRITE_SECONDS
 
@@ -144,7 +134,6 @@ async def test_change_after_an_empty_one_is_not_late() -> None:
 async def test_changes_in_a_row_are_published_once() -> None:
     world = World({3.01: ("half",), 3.03: ("half",), 3.05: ("web", "db")}, end=5)
     await world.live()
-
     assert [count for _, count in world.writes] == [0, 2]
 
 
@@ -152,7 +141,6 @@ async def test_busy_files_are_read_all_the_same() -> None:
     changes = {1 + step / 100: (f"pod-{step}",) for step in range(200)}
     world = World(changes, end=4)
     await world.live()
-
     assert len([moment for moment in world.looks if 1 < moment < 3]) >= 3
 
 
@@ -170,7 +158,6 @@ async def test_writes_are_limited_and_the_last_is_newest() -> None:
 async def test_it_looks_without_an_occasion_from_time_to_time() -> None:
     world = World(end=10)
     await world.live(Intervals(resync=3))
-
     assert world.looks == pytest.approx([0, 3, 6, 9], abs=0.3)
     assert len(world.writes) == 1
 
@@ -178,7 +165,6 @@ async def test_it_looks_without_an_occasion_from_time_to_time() -> None:
 async def test_left_out_pod_is_read_again_for_a_while() -> None:
     world = World({3.0: ("web",)}, end=20, doubted=frozenset({"web"}))
     await world.live()
-
     assert len(world.looks) == 2 + MOST_DOUBTS
     assert world.looks[-1] < 6
     assert world.sample("pods_left_out") == 1
@@ -187,14 +173,12 @@ async def test_left_out_pod_is_read_again_for_a_while() -> None:
 async def test_without_files_that_tell_it_looks_each_second() -> None:
     world = World(end=5, blind=True)
     await world.live()
-
     assert world.looks == pytest.approx([BLIND_SECONDS * n for n in range(5)], abs=0.5)
 
 
 async def test_report_is_refreshed_at_intervals() -> None:
     world = World(end=30)
     await world.live(Intervals(resync=1, heartbeat=10))
-
     gaps = [b - a for (a, _), (b, _) in pairwise(world.writes)]
     assert gaps
     assert all(7 < gap <= 10 for gap in gaps)
@@ -203,7 +187,6 @@ async def test_report_is_refreshed_at_intervals() -> None:
 async def test_what_is_not_settled_is_written_at_each_look() -> None:
     world = World(end=5, unsettled=True)
     await world.live(Intervals(resync=1))
-
     assert len(world.writes) == len(world.looks) >= 4
 
 
@@ -279,13 +262,11 @@ async def test_refused_writes_back_off() -> None:
 async def test_each_report_that_differs_is_given_on_once() -> None:
     world = World({2.0: ("web",), 4.0: ("web",)}, end=6)
     await world.live(Intervals(heartbeat=1))
-
     assert [len(each.pods) for each in world.observed] == [0, 1]
 
 
 async def test_unwritable_report_is_logged_once() -> None:
     world = World({1.0: (many := tuple(f"pod-{n:0200}" for n in range(600))), 2.0: (*many, "one")}, end=4)
     await world.live()
-
     assert len(world.told.of("topology.incomplete")) >= 1
     assert world.sample("pods_left_out") == 0

@@ -27,7 +27,6 @@ def look(*pods: KubeletPod, names: Sequence[str] = ()) -> Observation:
 
 
 def own(*pods: KubeletPod) -> list[KubeletPod]:
-    """As the kubelet itself tells of them."""
     return [replace(pod, from_kubelet=True) for pod in pods]
 
 
@@ -57,13 +56,11 @@ def test_a_pod_that_was_listed_may_go() -> None:
 @pytest.mark.parametrize(("created", "said"), [(300, ""), (200, LATE), (0, LATE)])
 def test_kubelet_lists_older_pods_first(created: int, said: str) -> None:
     young = replace(NEW, created=created)
-
     assert lacking(Start(KNOWN), look(OLD, young, names=["old", "new"])) == [said]
 
 
 def test_static_pod_proves_nothing_about_others() -> None:
     static = replace(NEW, static=True)
-
     assert lacking(Start(KNOWN), look(static, names=["new"])) == [LATE]
 
 
@@ -73,26 +70,22 @@ def test_pod_of_unknown_age_is_waited_for() -> None:
 
 def test_a_pod_that_has_ended_is_not_waited_for() -> None:
     ended = replace(WEB, phase="Failed")
-
     assert lacking(Start(KNOWN), look(OLD, ended, names=["old"])) == [""]
     assert lacking(Start(KNOWN), look(OLD, ended, WEB, names=["old"])) == [LATE]
 
 
 def test_unlisted_pod_counts_as_rejected() -> None:
     both = look(*own(OLD, WEB), names=["old"])
-
     assert lacking(Start(KNOWN), both, both) == [LATE, ""]
 
 
 def test_a_pod_that_only_the_api_server_has_is_waited_for() -> None:
     both = look(OLD, WEB, names=["old"])
-
     assert lacking(Start(KNOWN), both, both) == [LATE, LATE]
 
 
 def test_unknown_start_waits_for_running_pods() -> None:
     pending, leaving = replace(OLD, phase="Pending"), replace(NEW, deleted=True)
-
     assert lacking(Start(None), look(pending, WEB, leaving), look(WEB, names=["web"])) == [LATE, ""]
     assert lacking(Start(None), look(pending, leaving)) == [""]
     assert lacking(Start(None), look(replace(WEB, static=True))) == [""]
@@ -118,7 +111,6 @@ def test_a_static_pod_is_known_by_its_cpus() -> None:
     saved = checkpoints({"uid-of-the-kubelet": {"app": "2-3"}})
     mirror = replace(WEB, static=True)
     seen = observation(mirror, listed=[listed("web", container("app", "2-3"))], saved=saved)
-
     assert lacking(Start(None), seen) == [""]
 
 
@@ -134,9 +126,7 @@ def test_static_pod_is_recognized_by_shared_cpus() -> None:
 
 def test_known_pods_are_listed_and_not_static() -> None:
     static, ended = replace(OLD, static=True), replace(NEW, phase="Succeeded")
-
     seen = look(static, WEB, ended, aged("bound", 400), names=["old", "web", "new", "gone"])
-
     assert from_the_api_server(seen) == {("team", "web"): 200}
 
 
@@ -151,7 +141,6 @@ class Starting:
     way: bool
 
     def look(self, at_list: int, at_pods: int) -> Observation:
-        """One in which it had so many of them when it listed them, and so many when it told of them."""
         names = [pod.name for at, pod in enumerate(self.sent[:at_list]) if self._shown(at, at_list)]
         pods = own(*self.sent[:at_pods]) if self.way else self.sent
         return observation(*pods, listed=[ListedPod("team", name, ()) for name in names])
@@ -181,7 +170,6 @@ def startings(draw: st.DrawFn) -> Starting:
 @given(startings())
 def test_list_counts_after_all_known_pods(case: Starting) -> None:
     said = lacking(Start(case.known), *(case.look(*each) for each in case.looks))
-
     for (at_list, _), early in zip(case.looks, said, strict=True):
         yet_to_come = [pod.name for pod in case.sent[at_list:] if (pod.namespace, pod.name) in case.known]
         assert early or not yet_to_come
@@ -193,7 +181,6 @@ def test_complete_list_is_used(case: Starting) -> None:
         case, way=True, known={name: at for name, at in case.known.items() if _was_sent(case, name)}
     )
     every = whole.look(len(case.sent), len(case.sent))
-
     assert lacking(Start(whole.known), every, every)[1] == ""
 
 

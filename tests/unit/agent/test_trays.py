@@ -27,14 +27,12 @@ SETTINGS = {
 
 
 def tray(zones: int) -> Hardware:
-    """Two zones of 72 CPUs, and others without."""
     made = observations.hardware("0-71", "72-143", *[""] * (zones - 2))
     bare = tuple(bank if bank.zone < 2 else replace(bank, memory=0) for bank in made.banks)
     return replace(made, banks=bare)
 
 
 def known(folder: Path, zones: int) -> Node:
-    """The node as read from what an agent publishes of such a machine."""
     seen = hardware(write(tray(zones), folder).sysfs)
     gpus = tuple(ListedDevice(GPU, f"gpu{number}", at(number // 2)) for number in range(4))
     cpus = sum(core.threads for core in seen.cores) & ~0b1
@@ -49,7 +47,6 @@ def known(folder: Path, zones: int) -> Node:
 @pytest.mark.parametrize("zones", [34, 64])
 def test_zones_without_cpus_and_devices_are_separate(tmp_path: Path, zones: int) -> None:
     node = known(tmp_path, zones)
-
     assert (node.ids, len(node.others)) == ((0, 1), zones - 2)
     assert [zone.allocatable for zone in node.zones] == [bag("cpu=71 gpu=2"), bag("cpu=72 gpu=2")]
 
@@ -66,5 +63,4 @@ def test_zones_without_cpus_and_devices_are_separate(tmp_path: Path, zones: int)
 )
 def test_a_pod_gets(tmp_path: Path, asked: str, zones: tuple[int, ...] | None) -> None:
     verdict = evaluate(known(tmp_path, 34), asks(asked), Intent(Policy.RESTRICTED))
-
     assert (verdict.placement.zones or None) == (zones and frozenset(zones))

@@ -30,7 +30,6 @@ def socket(tmp_path: Path) -> Path:
 
 async def test_a_server_of_the_gRPC_library_answers(socket: Path) -> None:  # noqa: N802  its name
     listed = ListPodResourcesResponse(pod_resources=[PodResources(name="web", namespace="default")])
-
     async with FakePodResources(listed=listed).serving(socket):
         assert await unary.call(socket, METHOD, b"") == listed.SerializeToString()
 
@@ -38,14 +37,12 @@ async def test_a_server_of_the_gRPC_library_answers(socket: Path) -> None:  # no
 async def test_an_answer_of_megabytes_arrives_whole(socket: Path) -> None:
     pods = [PodResources(name=f"pod-{number}", namespace="x" * 1000) for number in range(5000)]
     listed = ListPodResourcesResponse(pod_resources=pods)
-
     async with FakePodResources(listed=listed).serving(socket):
         assert await unary.call(socket, METHOD, b"") == listed.SerializeToString()
 
 
 async def test_an_answer_of_more_than_makes_sense_is_not_read(socket: Path) -> None:
     listed = ListPodResourcesResponse(pod_resources=[PodResources(name="x" * 1000)])
-
     async with FakePodResources(listed=listed).serving(socket):
         with pytest.raises(Unreachable, match="at most 999 are accepted"):
             await unary.call(socket, METHOD, b"", most=999)
@@ -56,7 +53,6 @@ async def test_a_refusal_tells_its_status_and_its_reason(socket: Path, status: g
     async with FakePodResources(refusals=[(status, "rejected by rate limit: 100 %")]).serving(socket):
         with pytest.raises(unary.CallRefused, match="rejected by rate limit: 100 %") as refused:
             await unary.call(socket, METHOD, b"")
-
     assert refused.value.status == status.value[0]
 
 
@@ -64,7 +60,6 @@ async def test_a_method_that_is_not_there_is_unimplemented(socket: Path) -> None
     async with FakePodResources().serving(socket):
         with pytest.raises(unary.CallRefused) as refused:
             await unary.call(socket, "/v1.PodResourcesLister/Gett", b"")
-
     assert refused.value.status == unary.UNIMPLEMENTED
 
 

@@ -10,7 +10,6 @@ from agent.wakeups import CHECKPOINTS, Wakeups, watched
 
 @pytest.fixture
 def kubelet(tmp_path: Path) -> Path:
-    """The folder of a kubelet that has its checkpoints."""
     (tmp_path / "device-plugins").mkdir()
     (tmp_path / "device-plugins" / "plugin.sock").touch()
     for name in CHECKPOINTS[:3]:
@@ -21,7 +20,6 @@ def kubelet(tmp_path: Path) -> Path:
 
 
 def replaced(path: Path) -> None:
-    """As kubelets write: another file is moved over it."""
     new = path.with_suffix(".new")
     new.write_text("{}")
     new.replace(path)
@@ -43,7 +41,6 @@ def replaced(path: Path) -> None:
 def test_a_change_is_noticed_once(kubelet: Path, change: Callable[[Path], object]) -> None:
     wakeups = Wakeups(watched(kubelet, kubelet / "kubelet.sock"))
     assert not wakeups.changed()
-
     change(kubelet)
     assert wakeups.changed()
     assert not wakeups.changed()
@@ -51,7 +48,6 @@ def test_a_change_is_noticed_once(kubelet: Path, change: Callable[[Path], object
 
 def test_where_no_checkpoint_is_nothing_tells_of_changes(kubelet: Path, tmp_path: Path) -> None:
     nowhere = Wakeups(watched(tmp_path / "nothing", kubelet / "kubelet.sock"))
-
     assert nowhere.blind
     assert not Wakeups(watched(kubelet, kubelet / "kubelet.sock")).blind
 
@@ -59,6 +55,5 @@ def test_where_no_checkpoint_is_nothing_tells_of_changes(kubelet: Path, tmp_path
 def test_checkpoints_that_come_later_are_noticed(tmp_path: Path) -> None:
     wakeups = Wakeups(watched(tmp_path, tmp_path / "kubelet.sock"))
     (tmp_path / "cpu_manager_state").write_text("{}")
-
     assert wakeups.changed()
     assert not wakeups.blind

@@ -42,7 +42,6 @@ class Mint:
     def pair(
         self, kind: str = "ec", *, since: datetime | None = None, until: datetime | None = None
     ) -> PairFiles:
-        """A new pair in files of its own, valid around now unless said otherwise."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         pair = PairFiles(folder / "tls.crt", folder / "tls.key")
         key = self.key(kind)
@@ -53,14 +52,12 @@ class Mint:
         return pair
 
     def key(self, kind: str) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
-        """A key: `ec`, `rsa`, or `weak`."""
         if kind == "weak":
             return rsa.generate_private_key(65537, 1024)  # noqa: S505 it is to be refused
         return self.rsa_key if kind == "rsa" else ec.generate_private_key(ec.SECP256R1())
 
     @staticmethod
     def renew(old: PairFiles, new: PairFiles) -> None:
-        """Put the new pair where the old one is, each file in one step."""
         for source, target in ((new.cert, old.cert), (new.key, old.key)):
             temporary = target.with_suffix(".new")
             temporary.write_bytes(source.read_bytes())
@@ -69,7 +66,6 @@ class Mint:
 
 @pytest.fixture(scope="session")
 def rsa_key() -> rsa.RSAPrivateKey:
-    """One RSA key for all tests: making one is slow."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
@@ -80,8 +76,6 @@ def mint(tmp_path: Path, rsa_key: rsa.RSAPrivateKey) -> Mint:
 
 @pytest.fixture
 def trusting() -> Callable[..., ssl.SSLContext]:
-    """Contexts of clients that trust some certificates and nothing else."""
-
     def trust(*certificates: Path) -> ssl.SSLContext:
         bundle = "".join(path.read_text() for path in certificates)
         return ssl.create_default_context(cadata=bundle)

@@ -21,18 +21,14 @@ PROVEN = Peer("p", proven=True)
 
 @dataclass(eq=False)
 class Someone:
-    """A connection that can be cut."""
-
     peer: Peer
     is_cut: bool = field(default=False)
     unread: bool = field(default=False)
 
     def waits(self) -> bool:
-        """Whether something came over it."""
         return self.unread
 
     def cut(self) -> None:
-        """It is over."""
         self.is_cut = True
 
 
@@ -94,9 +90,7 @@ def test_idle_connections_of_an_address_go_first() -> None:
     assert cut(working) == []
 
 
-def test_largest_peer_is_not_sorted_for_each_connection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_largest_peer_is_not_sorted_for_each_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     ranked, rank = list[int](), ConnectionTable._ranked  # noqa: SLF001  what takes long
 
     def counted(connections: ConnectionTable) -> list[tuple[float, int, ConnectionGroup, OpenConnection]]:
@@ -204,7 +198,6 @@ def test_connection_count_stays_right(size: int, steps: list[tuple[str, int]]) -
 
 
 def accepted(connections: ConnectionTable, *peers: Peer) -> tuple[AcceptedQueue[Someone], list[Someone]]:
-    """The queue with a connection of each peer, in this order."""
     queue, everyone = AcceptedQueue[Someone](connections), [Someone(peer) for peer in peers]
     for each in everyone:
         queue.join(each)

@@ -11,7 +11,6 @@ from numalign.runtime.cooperative import patiently, result_of
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every step is long."""
     monkeypatch.setattr(cooperative, "SECONDS", -1.0)
 
 
@@ -24,7 +23,6 @@ def steps(name: str, told: list[str]) -> Iterator[None]:
 async def test_others_have_a_turn_between_the_steps() -> None:
     told: list[str] = []
     await asyncio.gather(patiently(steps("a", told)), patiently(steps("b", told)))
-
     assert told == ["a0", "b0", "a1", "b1", "a2", "b2"]
 
 

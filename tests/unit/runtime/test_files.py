@@ -18,7 +18,6 @@ class Turns:
         self.slept: list[float] = []
 
     async def sleep(self, seconds: float) -> None:
-        """Take the next step."""
         self.slept.append(seconds)
         if not self.steps:
             raise asyncio.CancelledError
@@ -30,7 +29,6 @@ def content(path: Path) -> str:
 
 
 async def changes(path: Path, *steps: Callable[[], object]) -> list[str]:
-    """What is seen of a file while these steps are taken."""
     seen: list[str] = []
     turns = Turns(*steps)
 
@@ -60,15 +58,11 @@ async def test_an_untouched_file_is_no_change(path: Path) -> None:
 
 async def test_each_change_is_seen_once(path: Path) -> None:
     steps = (lambda: path.write_text("newer"), nothing, lambda: path.write_text("newest!"))
-
     assert await changes(path, *steps) == ["newer", "newest!"]
 
 
 async def test_a_missing_file_is_a_change_and_so_is_its_return(path: Path) -> None:
-    assert await changes(path, path.unlink, nothing, lambda: path.write_text("back")) == [
-        "gone",
-        "back",
-    ]
+    assert await changes(path, path.unlink, nothing, lambda: path.write_text("back")) == ["gone", "back"]
 
 
 async def test_replacement_of_equal_size_and_time_is_a_change(path: Path) -> None:
@@ -98,7 +92,6 @@ async def test_a_secret_swapped_by_its_link_is_a_change(tmp_path: Path) -> None:
 
 
 def rewritten(path: Path) -> tuple[files.Stamp, ...]:
-    """What a reader saw before the file changed under it."""
     since = files.stamps([path])
     path.write_text("changed meanwhile")
     return since

@@ -68,12 +68,10 @@ class Crowd:
     visits: list[tuple[contextlib.ExitStack, Usage]] = field(default_factory=list)
 
     def come(self, peer: Peer) -> None:
-        """One more call."""
         stack = contextlib.ExitStack()
         self.visits.append((stack, stack.enter_context(self.load.usage(peer))))
 
     def act(self, which: int, what: int) -> None:
-        """A call gets more of its body, or is whole (0), or ends (negative)."""
         if not self.visits:
             return
         stack, usage = self.visits[which % len(self.visits)]
@@ -92,7 +90,6 @@ class Crowd:
         self.visits = [each for each in self.visits if each[1] is not usage]
 
     def sums(self) -> tuple[int, int, int]:
-        """Calls, bytes and visits, counted one by one."""
         visits = [usage for _, usage in self.visits]
         return sum(each.calls for each in visits), sum(each.bytes for each in visits), len(visits)
 
@@ -203,7 +200,6 @@ async def rounds(*calls: tuple[Peer, int], size: int = 1) -> list[list[tuple[Pee
 
 
 async def order(*peers: Peer) -> list[Peer]:
-    """In which order these begin; one in each round."""
     found = await rounds(*((peer, 1) for peer in peers))
     assert max(map(len, found)) == 1
     return [peer for each in found for peer, _ in each]
@@ -228,7 +224,6 @@ async def test_peer_of_one_call_follows_a_peer_of_thousand() -> None:
 
 async def test_the_calls_of_one_peer_begin_in_turn_by_namespace() -> None:
     began = await order(*[EVIL] * 100, TEAM, *[B] * 5)
-
     assert began.index(TEAM) <= 4
 
 
@@ -259,14 +254,11 @@ async def test_cancelled_wait_delays_no_other_call() -> None:
 
 @dataclass
 class Road:
-    """A gate for one at a time, and who is past it."""
-
     gate: BudgetQueue = field(default_factory=lambda: BudgetQueue(Budget(1)))
     passed: list[Peer] = field(default_factory=list)
     on_it: int = 0
 
     async def drive(self, peer: Peer) -> None:
-        """Take some rounds of the event loop."""
         async with self.gate.passing(peer, 1):
             self.on_it += 1
             assert self.on_it == 1

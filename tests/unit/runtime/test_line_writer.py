@@ -25,13 +25,11 @@ def lines(registry: CollectorRegistry) -> Counter:
 
 @pytest.fixture
 def count(registry: CollectorRegistry, lines: Counter) -> Callable[[LineResult], float]:
-    """How many lines came to that."""
     del lines
     return lambda result: registry.get_sample_value("lines_total", {"result": result}) or 0
 
 
 def soon(seen: Callable[[], bool]) -> None:
-    """Wait for what the thread does."""
     until = time.monotonic() + 10
     while not seen():
         assert time.monotonic() < until

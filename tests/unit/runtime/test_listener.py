@@ -26,7 +26,6 @@ THING = b"GET /things/a HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 async def closed(caller: Caller) -> bool:
-    """Whether the other side has ended a connection, without a word."""
     with contextlib.suppress(ConnectionError):
         return await caller.reader.read() == b""
     return True

@@ -36,7 +36,6 @@ def test_a_json_line_has_time_level_event_and_fields() -> None:
 
 def test_a_text_line_is_for_people() -> None:
     line = said("text", "review.denied", uid="u-1", why="no zone", nodes=3, zones=["a", "b"])
-
     assert line[12:] == ' info    review.denied  uid=u-1 why="no zone" nodes=3 zones=["a","b"]\n'
     assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}", line[:12])
 
@@ -83,7 +82,6 @@ def test_values_are_shown_somehow(value: object, shown: object) -> None:
 @pytest.mark.parametrize("name", ["time", "level"])
 def test_a_field_does_not_take_the_place_of_the_head(name: str) -> None:
     fields: dict[str, Any] = {name: "mine"}
-
     assert json.loads(said("json", "e", **fields))[name] != "mine"
     assert "mine" not in said("text", "e", **fields)
 
@@ -91,7 +89,6 @@ def test_a_field_does_not_take_the_place_of_the_head(name: str) -> None:
 @given(st.text())
 def test_what_a_peer_sends_never_begins_a_new_line(text: str) -> None:
     fields: dict[str, Any] = {"peer": text, "nested": {"x": [text]}}
-
     assert said("json", "e", **fields).count("\n") == 1
     # A terminal may take more than \n for an end of line.
     assert len(said("text", "e", **fields).splitlines()) == 1
@@ -100,7 +97,6 @@ def test_what_a_peer_sends_never_begins_a_new_line(text: str) -> None:
 @pytest.mark.parametrize("char", ["\n", "\r", "\v", "\x1c", "\x85", "\u2028", "\x1b"], ids=ascii)
 def test_no_kind_of_line_end_or_escape_is_let_through(char: str) -> None:
     line = said("text", "e", peer=f"{char}[2J", nested=[char], n={char: 1})
-
     assert char not in line.removesuffix("\n")
     assert len(line.splitlines()) == 1
 
@@ -150,14 +146,12 @@ def test_bound_log_adds_its_fields(told: RecordedLog) -> None:
     told.log.bound(uid="u", step=1).bound(step=2).info("a", more=True)
     told.log.info("b")
     first, second = told.lines()
-
     assert (first["uid"], first["step"], first["more"]) == ("u", 2, True)
     assert set(second) == {"time", "level", "event"}
 
 
 @pytest.fixture
 def root_logger() -> Iterator[logging.Logger]:
-    """The one logger that is global by nature, as it was afterwards."""
     root = logging.getLogger()
     before = (root.level, root.handlers[:])
     root.handlers.clear()
@@ -172,7 +166,6 @@ def test_libraries_log_from_warnings_up(told: RecordedLog) -> None:
     logging.getLogger("asyncio").info("chatter")
     logging.getLogger("asyncio").warning("slow callback of %s s", 3)
     [line] = told.lines()
-
     assert (line["logger"], line["message"]) == ("asyncio", "slow callback of 3 s")
 
 
@@ -190,7 +183,6 @@ def test_repeatable_lines_are_limited_with_a_count(
     log = logs.QuietLog(told.log, every=60, lines=lines, clock=iter(times).__next__)
     for number in range(len(times)):
         log.warning("request.slow", number=number)
-
     assert [(line["number"], line.get("unsaid")) for line in told.lines()] == expected
     assert {line["level"] for line in told.lines()} == {"warning"}
 
@@ -199,5 +191,4 @@ def test_one_event_does_not_silence_another(told: RecordedLog) -> None:
     log = logs.QuietLog(told.log, clock=lambda: 0.0)
     for event in ("request.slow", "request.unreadable", "request.slow"):
         log.info(event)
-
     assert [line["event"] for line in told.lines()] == ["request.slow", "request.unreadable"]

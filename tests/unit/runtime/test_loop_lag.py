@@ -17,7 +17,6 @@ class Loop:
         self.late: Iterator[float] = iter(late)
 
     async def sleep(self, seconds: float) -> None:
-        """Let so much time pass, and what comes late on top."""
         late = next(self.late, None)
         if late is None:
             raise asyncio.CancelledError
@@ -25,7 +24,6 @@ class Loop:
 
 
 async def counted(*late: float) -> CollectorRegistry:
-    """What is counted by the time that these have passed."""
     registry, loop = CollectorRegistry(), Loop(*late)
     with pytest.raises(asyncio.CancelledError):
         await LoopLag(registry, clock=lambda: loop.now, sleep=loop.sleep).watch()
@@ -38,22 +36,18 @@ def value(registry: CollectorRegistry, of: str, **labels: str) -> float | None:
 
 async def test_each_tick_counts_by_how_late_it_is() -> None:
     registry = await counted(0.0, 0.004, 0.03)
-
     assert value(registry, "count") == 3
     assert value(registry, "sum") == pytest.approx(0.034)
     assert [value(registry, "bucket", le=bound) for bound in ("0.001", "0.005", "0.05")] == [1, 2, 3]
 
 
 async def test_ticks_during_a_stall_count() -> None:
-    """Whoever calls in the middle of a stall waits for the rest of it."""
     registry = await counted(4.5 * TICK_SECONDS)
-
     assert value(registry, "count") == 5
     assert value(registry, "sum") == pytest.approx((4.5 + 3.5 + 2.5 + 1.5 + 0.5) * TICK_SECONDS)
 
 
 async def test_ticks_keep_their_schedule_after_a_stall() -> None:
     registry = await counted(2.5 * TICK_SECONDS, 0.0)
-
     assert value(registry, "count") == 4
     assert value(registry, "bucket", le="0.001") == 1

@@ -14,11 +14,7 @@ from numalign.runtime.metrics import CacheSizes, EvaluatedNodes, MetricsPage
 
 
 def test_registry_has_the_program_info() -> None:
-    labels = {
-        "program": "numalign-toy",
-        "version": about.version(),
-        "python": platform.python_version(),
-    }
+    labels = {"program": "numalign-toy", "version": about.version(), "python": platform.python_version()}
 
     registry = metrics.registry(program="numalign-toy")
     assert registry.get_sample_value("numalign_build_info", labels) == 1
@@ -26,7 +22,6 @@ def test_registry_has_the_program_info() -> None:
 
 def test_a_registry_knows_its_process() -> None:
     memory = metrics.registry(program="t").get_sample_value("process_resident_memory_bytes")
-
     assert memory is not None
     assert memory > 2**20
 
@@ -34,7 +29,6 @@ def test_a_registry_knows_its_process() -> None:
 def test_two_registries_share_nothing() -> None:
     first, second = metrics.registry(program="a"), metrics.registry(program="b")
     Counter("numalign_toys", "Toys.", registry=first).inc()
-
     assert first.get_sample_value("numalign_toys_total") == 1
     assert second.get_sample_value("numalign_toys_total") is None
 
@@ -108,5 +102,4 @@ async def test_disconnected_scraper_affects_no_other() -> None:
     hasty, patient = (asyncio.create_task(page.written("")) for _ in range(2))
     await asyncio.sleep(0)
     hasty.cancel()
-
     assert (await patient)[1].startswith("text/plain")

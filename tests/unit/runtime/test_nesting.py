@@ -12,7 +12,6 @@ from tests.worlds.notation import table
 
 
 def levels(text: bytes) -> int:
-    """The deepest level of a text: what it is too deep below."""
     return DEEPEST - max(above for above in range(DEEPEST + 1) if not is_too_deep(text, above))
 
 
@@ -60,7 +59,6 @@ def test_too_deep_nesting_has_its_own_error(levels: int) -> None:
     for text in ("[" * levels, '{"a":' * levels, "[" * levels + "x", '["[",' * levels):
         with pytest.raises(orjson.JSONDecodeError) as raised:
             orjson.loads(text)
-
         assert why_not_json(text, raised.value) == why_not_json(text.encode(), raised.value) == TOO_DEEP
 
 

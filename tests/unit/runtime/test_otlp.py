@@ -31,8 +31,6 @@ def receiver() -> Iterator[OtlpReceiver]:
 
 @pytest.fixture
 def exporting(receiver: OtlpReceiver, told: RecordedLog, registry: CollectorRegistry) -> Callable[..., Any]:
-    """Makes a tracer that sends to the receiver, inside a `with`."""
-
     def made(ratio: float = 1.0, endpoint: str = "") -> Any:  # noqa: ANN401  a context manager
         return tracing.exporting(
             endpoint or receiver.endpoint,
@@ -79,15 +77,10 @@ def test_write_within_a_call_joins_its_trace(receiver: OtlpReceiver, exporting: 
     [(1.0, {}, 1), (0.0, {}, 0), (0.0, SAMPLED, 1), (1.0, NOT_SAMPLED, 0), (1.0, {TRACEPARENT: "00-x"}, 1)],
 )
 def test_caller_or_the_ratio_decides_sampling(
-    receiver: OtlpReceiver,
-    exporting: Callable[..., Any],
-    ratio: float,
-    headers: dict[str, str],
-    spans: int,
+    receiver: OtlpReceiver, exporting: Callable[..., Any], ratio: float, headers: dict[str, str], spans: int
 ) -> None:
     with exporting(ratio) as tracer, tracer.called("a", headers) as span:
         assert (span is not None, tracing.current() is not None) == (bool(spans), bool(spans))
-
     assert len(receiver.spans) == spans
     assert tracing.current() is None
 
@@ -114,7 +107,6 @@ def test_failure_is_traced_without_its_text(receiver: OtlpReceiver, exporting: C
 def test_texts_and_their_number_are_bounded(receiver: OtlpReceiver, exporting: Callable[..., Any]) -> None:
     with exporting() as tracer, tracer.called("a", {}) as span:
         span.add({f"k{number}": "x" * 100_000 for number in range(1000)})
-
     [found] = receiver.spans
     assert len(found.attributes) == otlp.MOST_ATTRIBUTES
     assert {len(str(value)) for value in found.attributes.values()} == {otlp.LONGEST_TEXT}

@@ -195,7 +195,6 @@ async def test_a_caller_who_hangs_up_is_not_our_failure(house: House) -> None:
 async def test_nor_is_one_who_is_cut_off_as_the_body_comes(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has to go for others may have sent something in that very moment."""
     hear = HttpConnection.data_received
 
     def hear_and_cut(connection: HttpConnection, data: bytes) -> None:
@@ -717,7 +716,6 @@ async def test_plain_http_to_a_tls_port_is_refused_and_harmless(
 async def test_a_bad_pair_ends_the_start(house: House, mint: Mint) -> None:
     pair = mint.pair()
     pair.key.write_text("")
-
     assert await server.serve(house.app(), with_pair(pair), stop=server.Stop()) == 2
     (line,) = house.told.of("server.start_failed")
     assert line["errors"] == [f"{pair.key}: contains no PEM private key (-----BEGIN PRIVATE KEY-----)"]
@@ -739,7 +737,6 @@ async def test_an_expired_certificate_is_not_ready(house: House, mint: Mint) -> 
 
 
 def shown(port: int, context: ssl.SSLContext) -> bytes:
-    """The certificate that a new connection is shown."""
     with (
         socket.create_connection(("127.0.0.1", port)) as raw,
         context.wrap_socket(raw, server_hostname="127.0.0.1") as connection,
@@ -863,7 +860,6 @@ TUNED = [
 
 @pytest.mark.parametrize(("seen", "expected"), table(TUNED))
 def test_a_process_is_tuned_as_it_starts(seen: str, expected: int) -> None:
-    """In a process of its own, for it holds for the whole of it."""
     said = (
         "import asyncio, gc, sys; from numalign.runtime import logs, server\n"
         f"async def look(stop): return {seen} // 1000\n"

@@ -22,7 +22,6 @@ GOOD = [
 @pytest.mark.parametrize(("argv", "environ"), table(GOOD))
 def test_a_pair_or_plain_http(argv: list[str], environ: dict[str, str]) -> None:
     loaded = load(*argv, **environ)
-
     assert loaded.insecure_http == (loaded.tls_cert is None)
 
 
@@ -57,5 +56,4 @@ BAD = [
 def test_exactly_one_of_the_two(argv: list[str], environ: dict[str, str], expected: str) -> None:
     with pytest.raises(settings.SettingsError) as caught:
         load(*argv, **environ)
-
     assert str(caught.value) == expected

@@ -16,8 +16,6 @@ from tests.worlds.notation import table
 
 
 class Colour(enum.StrEnum):
-    """A choice as an enumeration."""
-
     RED = "red"
     GREEN = "green"
 
@@ -49,7 +47,6 @@ class Toy(Shape):
     pairs: Annotated[int, AfterValidator(even)] = Field(default=2, description="How many.")
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """A quiet toy has no pause."""
         yield from super().contradictions()
         if self.pause_seconds > 10 and not self.verbose:
             yield Contradiction(("pause_seconds", "verbose"), "long pauses are for talkers")
@@ -97,7 +94,6 @@ def test_a_flag_beats_the_environment_beats_the_file(
 
 def test_the_file_can_be_named_by_the_environment(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("greeting: good day")
-
     assert load(NUMALIGN_CONFIG=str(tmp_path / "config.yaml")).settings.greeting == "good day"
 
 
@@ -228,7 +224,6 @@ def test_mistakes_end_the_program(capsys: pytest.CaptureFixture[str]) -> None:
 def test_one_mistake_is_counted_as_one(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         start("--port", "x")
-
     assert capsys.readouterr().err.startswith("toy: 1 mistake in the settings\n")
 
 
@@ -257,7 +252,6 @@ def test_print_config_shows_values_and_where_they_come_from(
 def test_help_works_with_other_mistakes(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
     with pytest.raises(SystemExit) as left:
         start(*argv)
-
     assert left.value.code == 0
     assert capsys.readouterr().out == settings.usage(Toy, prog="toy") + "\n"
 
@@ -265,7 +259,6 @@ def test_help_works_with_other_mistakes(capsys: pytest.CaptureFixture[str], argv
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         start("--version", "--port", "x")
-
     assert left.value.code == 0
     assert capsys.readouterr().out.startswith("toy ")
 
@@ -299,5 +292,4 @@ def test_what_print_config_prints_is_a_config_file(
     origins = dict.fromkeys(Toy.model_fields, "anywhere")
     path = tmp_path_factory.getbasetemp() / "law.yaml"
     path.write_text(str(settings.Loaded(chosen, origins)), encoding="utf-8")
-
     assert load("--config", str(path)).settings == chosen

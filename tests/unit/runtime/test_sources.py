@@ -38,7 +38,6 @@ FLAGS = [
 @pytest.mark.parametrize(("argv", "expected"), table(FLAGS))
 def test_flags(argv: list[str], expected: dict[str, str]) -> None:
     reading = sources.flags(argv, names=NAMES, switches={"insecure_http"}, renamed=RENAMED)
-
     assert said(reading) == expected
     assert complaints(reading) == []
 
@@ -87,7 +86,6 @@ ENVIRONMENTS = [
 @pytest.mark.parametrize(("environ", "expected", "wrong"), table(ENVIRONMENTS))
 def test_environment(environ: dict[str, str], expected: dict[str, str], wrong: list[str]) -> None:
     reading = sources.environment(environ, names=NAMES, renamed=RENAMED)
-
     assert said(reading) == expected
     assert complaints(reading) == wrong
 
@@ -110,7 +108,6 @@ def test_file(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
     reading = sources.file(path, names=NAMES, renamed=RENAMED)
-
     assert said(reading) == expected
     assert complaints(reading) == []
 
@@ -152,7 +149,6 @@ def test_wrong_file(tmp_path: Path, content: bytes, expected: str) -> None:
 )
 def test_file_that_cannot_be_read(tmp_path: Path, name: str, reason: str) -> None:
     path = tmp_path / name
-
     assert complaints(sources.file(path, names=NAMES, renamed=RENAMED)) == [
         f"file {path}: cannot be read: {reason}"
     ]

@@ -33,7 +33,6 @@ def now() -> datetime:
 
 
 def refusal(pair: PairFiles) -> list[str]:
-    """What is wrong with a pair, each mistake after the name of its file."""
     with pytest.raises(tls.BadPair) as caught:
         tls.load(pair, now=now())
     return [str(mistake).removeprefix(f"{pair.cert.parent}/") for mistake in caught.value.mistakes]
@@ -99,7 +98,6 @@ def test_files_given_the_wrong_way_round(mint: Mint) -> None:
 def test_a_key_of_another_certificate(mint: Mint, kind: str) -> None:
     pair = mint.pair()
     mixed = PairFiles(pair.cert, mint.pair(kind).key)
-
     assert refusal(mixed) == [f"{mixed.key}: does not match the certificate in {mixed.cert}"]
 
 
@@ -108,7 +106,6 @@ def test_a_key_behind_a_passphrase(mint: Mint) -> None:
     key = load_pem_private_key(pair.key.read_bytes(), password=None)
     locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
     pair.key.write_bytes(locked)
-
     assert refusal(pair) == ["tls.key: is encrypted: use a private key without a passphrase"]
 
 
@@ -118,14 +115,12 @@ def test_a_key_behind_a_passphrase(mint: Mint) -> None:
 )
 def test_a_certificate_of_another_time(mint: Mint, since: int, expected: str) -> None:
     pair = mint.pair(since=datetime(since, 1, 1, tzinfo=UTC), until=datetime(since + 1, 1, 1, tzinfo=UTC))
-
     assert refusal(pair) == [f"tls.crt: {expected}"]
 
 
 def test_expired_and_mismatched_are_listed_together(mint: Mint) -> None:
     old = mint.pair(since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2021, 1, 1, tzinfo=UTC))
     mistakes = refusal(PairFiles(old.cert, mint.pair().key))
-
     assert [line.rpartition(": ")[2][:14] for line in mistakes] == ["expired at 202", "does not match"]
 
 
@@ -134,7 +129,6 @@ def test_key_on_an_unknown_curve(mint: Mint) -> None:
     p256 = bytes.fromhex("06082a8648ce3d030107")
     strange = der(pair.cert).replace(p256, p256[:-1] + b"\x7f")
     pair.cert.write_text(ssl.DER_cert_to_PEM_cert(strange))
-
     assert refusal(pair) == ["tls.crt: contains a certificate with an unsupported type of key"]
 
 
@@ -147,7 +141,6 @@ class Restless(PosixPath):
     """A file that is written again after every look at it."""
 
     def read_bytes(self) -> bytes:
-        """What was there, before it changes."""
         content = super().read_bytes()
         self.write_bytes(content + b"\n")
         return content
@@ -155,7 +148,6 @@ class Restless(PosixPath):
 
 def test_files_that_change_while_they_are_read(mint: Mint) -> None:
     pair = mint.pair()
-
     assert refusal(PairFiles(Restless(pair.cert), pair.key)) == [
         "tls.crt: or its key changed while they were read"
     ]
@@ -170,7 +162,6 @@ class Meeting:
         self.server = server.wrap_bio(up, down, server_side=True)
 
     def shake(self) -> bytes:
-        """The certificate that the client was shown."""
         ends = [self.client, self.server]
         while ends:
             end = ends.pop(0)
@@ -181,7 +172,6 @@ class Meeting:
         return self.client.getpeercert(binary_form=True) or b""
 
     def talk(self, text: bytes) -> bytes:
-        """What arrives of what the client says."""
         self.client.write(text)
         return self.server.read(len(text))
 
@@ -214,7 +204,6 @@ def test_other_kind_of_key_keeps_open_connections(keeper: tls.Keeper, mint: Mint
 def test_a_client_that_names_no_server_is_shown_the_pair(keeper: tls.Keeper, trusting: Trust) -> None:
     client = trusting(keeper.files.cert)
     client.check_hostname = False
-
     assert Meeting(keeper.context, client, name=None).shake() == der(keeper.files.cert)
 
 
@@ -234,7 +223,6 @@ def test_http_1_1_is_spoken_over_tls_1_2_and_1_3(
 
 def test_nothing_older_than_tls_1_2_is_spoken(keeper: tls.Keeper) -> None:
     contexts = (keeper.context, keeper.current.context)
-
     assert {context.minimum_version for context in contexts} == {ssl.TLSVersion.TLSv1_2}
 
 

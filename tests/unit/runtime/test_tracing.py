@@ -64,7 +64,6 @@ async def test_calls_and_writes_join_the_traces_of_callers(tmp_path: Path) -> No
 
 
 async def asked(door: Door, path: str, body: bytes, headers: dict[str, str]) -> None:
-    """A call that is answered well."""
     connection = await Connection.open(door)
     connection.send(request("POST", path, body, headers))
     answer = await connection.answer()
@@ -73,8 +72,6 @@ async def asked(door: Door, path: str, body: bytes, headers: dict[str, str]) -> 
 
 
 async def received(receiver: OtlpReceiver, program: Running, span: str) -> None:
-    """Wait until a span has come."""
-
     async def seen() -> bool:
         return bool(receiver.named(span))
 

@@ -34,25 +34,21 @@ async def order(*calls: tuple[str, Tenant, float], took: float = 0.0) -> list[st
 
 async def test_long_calls_delay_no_other_namespace() -> None:
     long = [(f"evil-{at}", EVIL, LONG) for at in range(20)]
-
     assert "team" in (await order(*long, ("team", TEAM, LONG), took=1.0))[:3]
 
 
 async def test_short_call_precedes_long_ones() -> None:
     long = [(f"evil-{at}", Tenant(proven=False, namespace=f"evil-{at}"), LONG) for at in range(50)]
-
     assert "team" in (await order(*long, ("team", TEAM, 0.0), took=1.0))[:3]
 
 
 async def test_long_calls_have_turns_though_short_ones_never_end() -> None:
     short = [(f"evil-{at}", EVIL, 0.0) for at in range(50)]
-
     assert "team" in (await order(*short, ("team", TEAM, LONG), took=1.0))[: SHARED_TURNS + 1]
 
 
 async def test_callers_with_a_certificate_come_first() -> None:
     calls = [(str(at), TEAM, 0.0) for at in range(9)]
-
     assert (await order(*calls, ("proven", Tenant(proven=True), LONG)))[0] == "proven"
 
 
@@ -77,7 +73,6 @@ async def test_a_call_that_was_given_up_takes_no_turn() -> None:
     gone, other = (asyncio.create_task(queue.wait(EVIL, 0.0)) for _ in range(2))
     await asyncio.sleep(0)
     gone.cancel()
-
     await other
 
 

@@ -46,7 +46,6 @@ def test_very_deep_nesting_is_refused(text: str) -> None:
 @pytest.mark.parametrize("nested", table([case for case in NESTED if "stay open" not in case[0]]))
 def test_the_deepest_level_is_read(nested: Nested) -> None:
     starts = [isinstance(event, yaml.CollectionStartEvent) for event in events(nested(DEEPEST))]
-
     assert sum(starts) in {DEEPEST, DEEPEST + 1}
 
 
@@ -62,7 +61,6 @@ WRONG = [
 def test_other_mistake_has_its_place(text: str) -> None:
     with pytest.raises(yaml.MarkedYAMLError) as raised:
         events(text)
-
     said = why_not_yaml(raised.value)
     assert said.startswith("is not YAML: ")
     assert "(line " in said

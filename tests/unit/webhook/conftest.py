@@ -9,5 +9,4 @@ from tests.worlds.webhook import Webhook
 
 @pytest.fixture
 def webhook(tmp_path: Path) -> Webhook:
-    """A webhook without a snapshot file."""
     return Webhook(tmp_path / "cluster.json")

@@ -30,32 +30,26 @@ SINGLE = node("cpu=8", "cpu=8", policy="single-numa-node")
 def made(
     container: str = "cpu=4 mem=1Gi", *, policy: str | None = "single-numa-node", **metadata: object
 ) -> Raw:
-    """A pod as a ReplicaSet makes it."""
     pod = raw(container, policy=policy)
     return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [SET], **metadata}}
 
 
 def refused(on: str = "a", *, created: str = BORN, **status: object) -> Raw:
-    """Such a pod, whose kubelet said no."""
     pod = made(name="web-1-x", namespace=TEAM, uid="p1", creationTimestamp=created)
     failure = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": BORN, **status}
     return {**pod, "spec": {**pod["spec"], "nodeName": on}, "status": failure}
 
 
 class Seen:
-    """What the webhook knows of refusals."""
-
     def __init__(self) -> None:
         self.clock = Clock(NOW)
         self.avoidance = Avoidance(RecentRefusals(clock=self.clock, wall=self.clock), PodReader())
 
     def see(self, *pods: Raw, counted: bool = False) -> None:
-        """As a watch shows them."""
         for pod in pods:
             self.avoidance.update_pod(PODS.described(pod), counted=counted)
 
     def nodes(self, pod: Raw) -> tuple[str, ...]:
-        """What a pod under review avoids."""
         return self.avoidance.nodes(read(pod, cluster([SINGLE])))
 
 
@@ -66,7 +60,6 @@ def seen() -> Seen:
 
 def test_rejecting_node_is_avoided_by_equal_pods(seen: Seen) -> None:
     seen.see(refused("a"))
-
     assert seen.nodes(made()) == ("a",)
     assert seen.nodes(made("cpu=2 mem=1Gi")) == ()
 
@@ -83,7 +76,6 @@ NOTHING: list[tuple[str, Raw]] = [
 @pytest.mark.parametrize("pod", table(NOTHING))
 def test_nothing_is_avoided_for_a_pod_when(seen: Seen, pod: Raw) -> None:
     seen.see(pod)
-
     assert seen.nodes(made()) == ()
 
 
@@ -129,7 +121,6 @@ def test_nothing_is_written_into_a_pod_that(pod: Raw) -> None:
 
 
 async def created(caller: Caller) -> Raw:
-    """The pod as it is stored when its owner makes it."""
     response = await caller.ask("/mutate", made())
     patch: list[Mapping[str, Any]] = orjson.loads(base64.b64decode(response.get("patch", b"")) or b"[]")
     return applied(made(), patch)

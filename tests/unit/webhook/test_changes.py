@@ -79,7 +79,6 @@ BOUND = {
 def test_the_annotations_of_a_binding_come_to_its_pod(annotations: dict[str, str], *, admitted: bool) -> None:
     review = changed({}, annotations, **BOUND, oldObject=None)
     judged = changes.judge(review, EffectivePolicy.of(cluster(labels=ENFORCED).snapshot))
-
     assert is_change(review)
     assert (not isinstance(judged, Denied)) is admitted
 
@@ -87,7 +86,6 @@ def test_the_annotations_of_a_binding_come_to_its_pod(annotations: dict[str, str
 def test_enforced_policy_file_protects_annotations() -> None:
     policy = parse(b"defaults: [{enforce: restricted}]\nexemptions: {users: [ci]}")
     effective = EffectivePolicy.of(cluster(labels={}).snapshot, policy)
-
     assert isinstance(changes.judge(changed(STRICT, {}), effective), Denied)
     exempt = changed(STRICT, {}, userInfo={"username": "ci"})
     assert changes.judge(exempt, effective) is SkipReason.EXEMPT

@@ -40,7 +40,6 @@ BROKEN = raw("cpu=2 mem=1Gi gpu=2", policy="strictly")
 
 @pytest.fixture
 async def served(webhook: Webhook) -> Webhook:
-    """A webhook with a cluster of two small nodes and a large one."""
     webhook.put(CLUSTER, team={})
     await webhook.load()
     return webhook
@@ -154,16 +153,12 @@ async def test_mutation_during_an_update_sees_one_cluster(
     first, nodes = served.holder.snapshot or Snapshot(), [SMALL, LARGE, *[SMALL] * 400, LARGE]
 
     def with_large(large: int) -> Snapshot:
-        """All nodes have changed, and this is the large one of the class `ours`."""
         attributes = Attributes(Labels({"large": str(large)}))
         return replace(
             first,
             nodes=tuple(
                 replace(
-                    each,
-                    name=f"n{at:03}",
-                    label="ours" if at in {0, large} else None,
-                    attributes=attributes,
+                    each, name=f"n{at:03}", label="ours" if at in {0, large} else None, attributes=attributes
                 )
                 for at, each in enumerate(nodes)
             ),
@@ -275,7 +270,6 @@ ENFORCED = ClusterPolicy((Default((), NamespaceRules(enforce=Policy(SINGLE), war
 
 
 def strange(dice: random.Random) -> dict[str, object]:
-    """What a caller who means harm says of a review."""
     word = "".join(dice.choices("abcdefgh.-/", k=dice.randrange(1, 30)))
     kind = {"group": word, "version": word, "kind": word}
     sayings: list[dict[str, object]] = [
@@ -291,7 +285,6 @@ def strange(dice: random.Random) -> dict[str, object]:
 
 
 async def harass(caller: Caller, seed: int) -> None:
-    """Reviews, and calls that are none, of names that nobody knows."""
     dice = random.Random(seed)  # noqa: S311 - it makes input, not secrets
     for _ in range(100):
         path, made = dice.choice(["/mutate", "/validate", "/validate-workloads"]), dice.choice([SILENT, FITS])
@@ -383,7 +376,6 @@ async def test_settings_reach_the_decision(  # noqa: PLR0913, PLR0917 - the colu
     await webhook.load()
     async with webhook.open(**{"unknown_nodes": "cannot-fit", setting: value}) as caller:
         response = await caller.ask(path, made)
-
     assert (part in response) is there
 
 
@@ -538,7 +530,6 @@ async def test_objects_of_odd_shape_are_admitted(served: Webhook) -> None:
     shapes: list[Raw] = [{}, {"metadata": 3}, {"metadata": {"annotations": [1]}}, {"spec": None}]
     async with served.open() as caller:
         answers = [await caller.ask(path, shape) for shape in shapes for path in ("/mutate", "/validate")]
-
     assert all(answer["allowed"] for answer in answers)
 
 
@@ -588,7 +579,6 @@ UNEVEN = {
 
 
 def tied(*nodes: str) -> Raw:
-    """A pod that fits, and wants to run on one of these nodes."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [*nodes]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     return with_spec(FITS, affinity={"nodeAffinity": required})
@@ -650,7 +640,6 @@ async def test_our_own_fault_is_logged_with_the_review(webhook: Webhook) -> None
     webhook.holder.snapshot = cast("Snapshot", object())
     async with webhook.open() as caller:
         status, _ = await caller.send("/validate", GOOD)
-
     assert status == 500
     assert UID in str(webhook.told.of("request.failed"))
 
@@ -659,7 +648,6 @@ async def test_our_own_fault_is_logged_with_the_review(webhook: Webhook) -> None
 
 
 def classes_of(*names: str) -> list[Raw]:
-    """A DeviceClass for each of these extended resources."""
     version = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
     return [
         {**version, "metadata": {"name": f"c{at}"}, "spec": {"extendedResourceName": name}}

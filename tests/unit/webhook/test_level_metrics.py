@@ -30,7 +30,6 @@ async def counted(webhook: Webhook) -> dict[tuple[str, str], float]:
 
 
 async def counts_of(below: PodsBelow) -> dict[tuple[str, str], float]:
-    """What is scraped once the rules were looked at."""
     await below.update()
     family, *_ = below.collect()
     return {(each.labels["namespace"], each.labels["level"]): each.value for each in family.samples}
@@ -73,7 +72,6 @@ async def test_pods_that_fall_short_are_counted(
     counts: dict[tuple[str, str], int],
 ) -> None:
     webhook.put({}, pods=pods, **namespaces)
-
     assert await counted(webhook) == counts
 
 
@@ -97,7 +95,6 @@ async def test_counts_are_exposed_as_metrics(webhook: Webhook) -> None:
     await webhook.load()
     app = webhook.app(named_namespaces=NAMED)
     await app[PODS_BELOW].update()
-
     assert webhook.count("numalign_pods_below", namespace="team", level="audit") == 1
 
 
@@ -154,7 +151,6 @@ async def test_a_pod_that_names_too_much_is_counted_by_itself(webhook: Webhook) 
 
 
 def below(webhook: Webhook) -> dict[tuple[str, str], float]:
-    """What is counted of reviews, as it is scraped."""
     found = (sample for family in webhook.registry.collect() for sample in family.samples)
     return {
         (each.labels["namespace"], each.labels["level"]): each.value
@@ -171,12 +167,7 @@ async def test_unknown_namespaces_share_one_series(webhook: Webhook) -> None:
     for name in ("team", "phantom", "ghost", "team"):
         counted.count(name, ("warn", "audit"))
 
-    assert below(webhook) == {
-        ("team", "warn"): 2,
-        ("team", "audit"): 2,
-        ("", "warn"): 2,
-        ("", "audit"): 2,
-    }
+    assert below(webhook) == {("team", "warn"): 2, ("team", "audit"): 2, ("", "warn"): 2, ("", "audit"): 2}
 
 
 async def test_reviews_of_further_namespaces_are_counted_together(webhook: Webhook) -> None:
@@ -191,7 +182,6 @@ async def test_reviews_of_further_namespaces_are_counted_together(webhook: Webho
 
 async def test_without_a_snapshot_every_namespace_is_unknown(webhook: Webhook) -> None:
     ReviewsBelow(webhook.holder, webhook.registry, most=NAMED).count("team", ("warn",))
-
     assert below(webhook) == {("", "warn"): 1}
 
 

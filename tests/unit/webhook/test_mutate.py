@@ -53,7 +53,6 @@ ZONE = {"key": "zone", "operator": "In", "values": ["z"]}
 
 
 def affinity_of(made: Raw, now: Cluster, mode: Mode) -> Any:  # noqa: ANN401 - JSON, to compare with literals
-    """The affinity of the pod as it would be stored; None if nothing was written."""
     answer = mutate(read(made, now), now.cache, Steering(mode))
     if isinstance(answer, Allowed):
         return None
@@ -127,7 +126,6 @@ ON_NODE = with_spec(
 
 
 def handed(made: Raw, now: Cluster, steering: Steering) -> tuple[object, object]:
-    """The scheduler and the gates of the pod as it would be stored."""
     answer = mutate(read(made, now), now.cache, steering)
     spec = (made if isinstance(answer, Allowed) else applied(made, answer.operations))["spec"]
     return spec.get("schedulerName"), spec.get("schedulingGates")
@@ -171,7 +169,6 @@ def test_scheduler_and_gate_of_a_pod(
     made: Raw, labels: dict[str, str], steering: Steering, stored: tuple[object, object]
 ) -> None:
     now = cluster([SMALL, LARGE], labels=labels)
-
     assert handed(made, now, steering) == stored
     # Nor does it depend on how classes are written.
     assert handed(made, now, replace(steering, injection=Mode.EXCLUDE)) == stored
@@ -180,7 +177,6 @@ def test_scheduler_and_gate_of_a_pod(
 def test_pod_that_fits_nowhere_is_routed_but_not_gated() -> None:
     tight = cluster([SMALL], labels=ROUTING), cluster([SMALL], labels=GATING)
     bare = cluster(unknown=3, labels=ROUTING), cluster(unknown=3, labels=GATING)
-
     for routed, gated in (tight, bare):
         assert handed(ASKING, routed, LIFTED) == (SECOND, None)
         assert handed(ASKING, gated, LIFTED) == (None, None)
@@ -269,13 +265,11 @@ def annotations(pod: Raw, now: Cluster) -> Raw:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_rejectable_pod_gets_do_not_disrupt(policy: str) -> None:
     asking = {"numalign.io/policy": policy}
-
     assert annotations(noted(ASKING, **asking), KEPT) == {**asking, DISRUPTED: "true"}
 
 
 def test_a_pod_without_annotations_gets_its_first() -> None:
     now = cluster([SMALL, LARGE], labels={"do-not-disrupt": "enabled", "default": "restricted"})
-
     for bare in ({"name": "p"}, {"name": "p", "annotations": None}):
         assert annotations({**ASKING, "metadata": bare}, now) == {DISRUPTED: "true"}
 
@@ -308,7 +302,6 @@ def job(pod: Raw) -> Raw:
 
 
 def created(pod: Raw, now: Cluster, mode: Mode = Mode.EXCLUDE) -> Allowed | Patched:
-    """The answer to a Job that is created."""
     reviewed = job_template(review_of(job(pod), kind=JOBS), now.snapshot, reader=PodReader())
     assert isinstance(reviewed, ReviewedPod)
     return mutate_job(reviewed, now.cache, Steering(mode, gates=True))
@@ -359,7 +352,6 @@ def test_job_is_unchanged_if(pod: Raw, now: Cluster, mode: Mode) -> None:
 def test_own_terms_leave_a_job_unsteered() -> None:
     """Its template is immutable: whoever applied it again would change the terms back, and fail."""
     answer = created(with_spec(ASKING, affinity=required(ZONE)), QUEUED)
-
     assert answer == Allowed(audit={"unsteered": "its template has required node affinity"})
 
 
@@ -375,5 +367,4 @@ def test_own_terms_leave_a_job_unsteered() -> None:
 )
 def test_only_requesting_templates_of_new_jobs_are_read(spec: Raw, changes: Raw, skip: str) -> None:
     review = review_of({"spec": spec}, kind=JOBS, **changes)
-
     assert job_template(review, QUEUED.snapshot, reader=PodReader()) is SkipReason(skip)

@@ -123,7 +123,6 @@ def test_the_requirement(
     terms: list[Raw], requirement: Requirement, expected: list[tuple[str, str, object]]
 ) -> None:
     mode = Mode.EXCLUDE if requirement.operator is Operator.NOT_IN else Mode.INCLUDE
-
     assert wire(inject(required(*terms), requirement, mode=mode)) == [
         {"op": op, "path": TERMS + path, "value": value} for op, path, value in expected
     ]
@@ -179,9 +178,7 @@ def test_preference_names_nodes_by_label_if_they_have_it() -> None:
 @pytest.mark.parametrize("mode", [Mode.EXCLUDE, Mode.PREFER])
 def test_preference_keeps_the_injected_requirement(mode: Mode) -> None:
     first = inject({"spec": {}}, NOT_AB, mode=mode)
-
     [wish] = wire(avoid({"spec": {}}, ["a", "b"], after=first))
-
     assert wish["path"] == f"/spec/affinity/nodeAffinity/{PREFERRED}" + ("/-" if mode is Mode.PREFER else "")
 
 
@@ -278,7 +275,6 @@ def test_gate_is_appended(spec: Raw, path: str, value: object) -> None:
 
 def test_parts_of_a_patch_are_as_long_together_as_one() -> None:
     half = Operation("add", "/spec/x", "v" * (LONGEST_PATCH // 2 - 100))
-
     assert whole([half, half]) == (half, half)
     with pytest.raises(Unsteered):
         whole([half, half, route("n" * 200)])
@@ -303,7 +299,6 @@ IMPOSSIBLE = [
 def test_value_that_no_label_can_have_is_an_error(key: str, values: tuple[str, ...], message: str) -> None:
     with pytest.raises(ValueError, match="no label") as caught:
         inject({"spec": {}}, Requirement(key, Operator.IN, frozenset(values)), mode=Mode.INCLUDE)
-
     assert str(caught.value) == message
 
 

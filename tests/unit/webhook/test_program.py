@@ -45,32 +45,24 @@ SHARED = secret.render(PairState(PAIR), namespace="numalign-system", name="own")
 
 
 class Running(Served):
-    """A webhook that runs."""
-
     async def review(self, made: Raw, path: str = "mutate", **changes: object) -> Raw:
-        """Return the response to a review of a pod that is created."""
         response: Raw = (await self.ask(f"/{path}", request(made, **changes)))["response"]
         return response
 
 
 @dataclass
 class Bench(Launcher):
-    """Starts webhooks."""
-
     settled: list[str] = field(default_factory=list)
 
     def program(self, *argv: str) -> WebhookProgram:
-        """Return a webhook with these flags."""
         settings = load(WebhookSettings, argv=[*self.kubeconfig(), *LOCAL, *argv], environ={}).settings
         settled = partial(self.settled.append, "settled")
         return WebhookProgram(settings, self.told.log, CollectorRegistry(), faster.sleep, settled=settled)
 
     def running(self, *argv: str) -> AbstractAsyncContextManager[Running]:
-        """Run a webhook with these flags."""
         return Running.running(self.program(*argv), self.told)
 
     def put(self, members: Mapping[str, Node], **namespaces: Mapping[str, str]) -> None:
-        """Put nodes and namespaces into the cluster."""
         for each in world.snapshot(members, namespaces=namespaces)["items"]:
             self.api.put(each)
 
@@ -87,7 +79,6 @@ async def test_webhook_writes_nothing_to_the_cluster(bench: Bench) -> None:
     bench.api.put(SHARED)
     async with bench.running(*OWN, "--kubelet-configs=true") as webhook:
         await webhook.until(webhook.ready)
-
     assert {call.method for call in bench.api.requests} == {"GET"}
     assert LEASES not in {call.path.rpartition("/")[0] for call in bench.api.requests}
 
@@ -97,13 +88,10 @@ async def test_pods_are_watched_if_they_are_counted(bench: Bench, flag: str, wat
     async with bench.running(*PLAIN, f"--count-pods={flag}") as webhook:
         await webhook.until(webhook.ready)
         await asyncio.sleep(0.05)
-
     assert any(call.path == "/api/v1/pods" for call in bench.api.requests) is watched
 
 
-async def test_admitted_pod_uses_quota_until_deleted(
-    bench: Bench,
-) -> None:
+async def test_admitted_pod_uses_quota_until_deleted(bench: Bench) -> None:
     policy = bench.file("policy.yaml", "overQuota: deny")
     bench.put({}, team={"exclusive-cpus": "8"})
 
@@ -182,9 +170,7 @@ NEWER, OLDER = (TOPOLOGIES.format(version=version) for version in ("v1alpha2", "
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
 
 
-async def test_reviews_are_answered_while_the_api_server_is_down(
-    bench: Bench,
-) -> None:
+async def test_reviews_are_answered_while_the_api_server_is_down(bench: Bench) -> None:
     async with bench.running(*PLAIN) as webhook:
         await webhook.until(webhook.ready)
         before = await webhook.review(TWO_GPUS)
@@ -257,7 +243,6 @@ async def test_without_topologies_pods_are_admitted_unpatched(bench: Bench) -> N
 
 
 async def test_node_whose_kubelet_rejected_a_pod_is_avoided(bench: Bench) -> None:
-    """The webhook watches pods as an API server tells of them."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
     made = {**TWO_GPUS, "metadata": {**TWO_GPUS["metadata"], "ownerReferences": [owner]}}
     bench.put({"a": LARGE})

@@ -41,7 +41,6 @@ def obey(webhook: Webhook, folder: Path, policy: str) -> None:
 
 
 async def limited(webhook: Webhook, *pods: Raw, **labels: str) -> Webhook:
-    """The namespace `team` with eight CPUs and these pods."""
     webhook.put({}, pods=pods, team={"exclusive-cpus": "8", **labels})
     await webhook.load()
     return webhook
@@ -78,7 +77,6 @@ async def test_pod_larger_than_the_quota_gets_another_warning(webhook: Webhook) 
     await limited(webhook)
     async with webhook.open() as caller:
         [warning] = (await caller.ask("/validate", named("new", "cpu=9 mem=1Gi")))["warnings"]
-
     assert warning.endswith("its pods request 0 and this one 9: it never gets them")
 
 
@@ -109,7 +107,6 @@ async def test_pods_on_nodes_that_pin_no_cpus_do_not_count(webhook: Webhook, tmp
 
 
 async def test_pod_tied_to_an_unpinning_node_needs_no_quota(webhook: Webhook, tmp_path: Path) -> None:
-    """As the pods of a DaemonSet are, each for its node."""
     obey(webhook, tmp_path, "overQuota: deny")
     webhook.put({"shared": node("gpu=1"), "n": node("cpu=8")}, team={"exclusive-cpus": "0"})
     await webhook.load()
@@ -169,7 +166,6 @@ async def test_dry_run_uses_no_quota(webhook: Webhook, tmp_path: Path) -> None:
     await limited(webhook)
     async with webhook.open() as caller:
         answers = [await caller.ask("/validate", named(f"pod-{at}", FOUR), dryRun=True) for at in range(4)]
-
     assert all(answer["allowed"] for answer in answers)
 
 
@@ -178,7 +174,6 @@ async def test_pod_denied_for_its_level_uses_no_quota(webhook: Webhook, tmp_path
     await limited(webhook, enforce="restricted")
     async with webhook.open() as caller:
         denied = [await caller.ask("/validate", named(f"loose-{at}", FOUR)) for at in range(4)]
-
     assert {"below" in each["auditAnnotations"]["state"] for each in denied} == {True}
 
 
@@ -228,9 +223,7 @@ NAMES = st.tuples(st.sampled_from(["x", "y"]), st.sampled_from("abc"))
 
 
 @given(st.lists(st.tuples(NAMES, st.integers(0, 3), st.floats(0, RECENT_SECONDS), st.booleans())))
-def test_sum_equals_that_of_the_admitted_pods(
-    events: list[tuple[tuple[str, str], int, float, bool]],
-) -> None:
+def test_sum_equals_that_of_the_admitted_pods(events: list[tuple[tuple[str, str], int, float, bool]]) -> None:
     time = Clock()
     recent, expected = RecentlyAdmitted(time), dict[tuple[str, str], tuple[int, float]]()
     for key, cpus, later, seen in events:
@@ -253,6 +246,5 @@ async def test_long_name_is_stored_up_to_the_limit(webhook: Webhook, length: int
     await limited(webhook)
     async with webhook.open() as caller:
         await caller.ask("/validate", named("n" * length, FOUR))
-
     assert len(webhook.recent) == 1
     assert webhook.recent.beside(("team", "n" * LONGEST_NAME)) == 0

@@ -22,7 +22,6 @@ REFUSED = Denied(reason=StatusReason.FORBIDDEN, message="numalign: no.", audit={
 
 
 def line_of(review: Review, denied: Denied = REFUSED) -> dict[str, Any]:
-    """The line of a refusal, as it is read."""
     found: dict[str, Any] = json.loads(refusal_audit.line(review, "validate", denied, nodes=3, now=NOW))
     return found
 
@@ -102,12 +101,7 @@ async def test_every_denial_is_logged_and_nothing_else(webhook: Webhook) -> None
     written = list[bytes]()
     webhook.audit = RefusalAudit(written.append, lambda: NOW)
     async with webhook.open(workloads="deny") as caller:
-        for made, namespace in (
-            (FITS, "team"),
-            (SILENT, "team"),
-            (NEVER, "lax"),
-            (BROKEN, "lax"),
-        ):
+        for made, namespace in ((FITS, "team"), (SILENT, "team"), (NEVER, "lax"), (BROKEN, "lax")):
             answer = await caller.ask("/validate", made, namespace=namespace)
             assert answer["allowed"] == (made is FITS)
 

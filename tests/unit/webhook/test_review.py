@@ -62,7 +62,6 @@ REQUEST: Raw = {
 
 
 def body(*, without: str | None = None, **changes: Any) -> bytes:  # noqa: ANN401 - any JSON
-    """A review whose request has some members changed or left out."""
     kept = {key: value for key, value in {**REQUEST, **changes}.items() if key != without}
     document = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": kept}
     return orjson.dumps(document)
@@ -111,7 +110,6 @@ def test_absent_and_null_are_empty_as_in_go(member: str, field: str, empty: obje
 
 def test_core_group_may_be_omitted() -> None:
     review = read(body(kind={"version": "v1", "kind": "Pod"}, resource={"version": "v1", "resource": "pods"}))
-
     assert (review.kind, review.resource) == (
         GroupVersionKind("", "v1", "Pod"),
         GroupVersionResource("", "v1", "pods"),
@@ -121,7 +119,6 @@ def test_core_group_may_be_omitted() -> None:
 def test_unread_members_may_be_nested_deeply() -> None:
     # The library that writes JSON here goes less deep than it reads.
     nested = b'{"a":' * 1000 + b"{}" + b"}" * 1000
-
     assert read(body(object={"deep": 0}).replace(b'"deep":0', b'"deep":' + nested)).object.keys() == {"deep"}
 
 
@@ -138,7 +135,6 @@ NOT_JSON = [
 @pytest.mark.parametrize("call", table(NOT_JSON))
 def test_invalid_json_is_a_bad_request(call: bytes) -> None:
     status, message = refusal(call)
-
     assert status == HTTPStatus.BAD_REQUEST
     assert message.startswith("the body is not JSON: ")
 
@@ -150,17 +146,12 @@ def test_deep_nesting_is_a_bad_request() -> None:
     )
 
 
-NO_OBJECT = [
-    (b"[]", "a list"),
-    (b"null", "null"),
-    (b'"A"', '"A"'),
-]
+NO_OBJECT = [(b"[]", "a list"), (b"null", "null"), (b'"A"', '"A"')]
 
 
 @pytest.mark.parametrize(("call", "found"), NO_OBJECT, ids=[found for _, found in NO_OBJECT])
 def test_json_that_is_no_object_is_a_bad_request(call: bytes, found: str) -> None:
     lines = f"the body must be an AdmissionReview, a JSON object, not {found}"
-
     assert refusal(call) == (HTTPStatus.BAD_REQUEST, lines)
 
 
@@ -211,7 +202,6 @@ FRAMES = [
 @pytest.mark.parametrize(("frame", "lines"), table(FRAMES))
 def test_another_frame_is_unprocessable(frame: Raw, lines: str) -> None:
     call = orjson.dumps({"apiVersion": V1, "kind": "AdmissionReview", "request": REQUEST} | frame)
-
     assert refusal(call) == (HTTPStatus.UNPROCESSABLE_ENTITY, lines)
 
 
@@ -230,7 +220,6 @@ def test_every_mistake_of_a_call_is_listed() -> None:
 
 def test_a_body_of_nothing_but_mistakes_gets_a_short_answer() -> None:
     first, *others = refusal(body(userInfo={"groups": [1] * 100_000}))[1].splitlines()
-
     assert first == f"request.{GROUPS}[0]: must be a string, not a number"
     assert len(others) == MOST_MISTAKES
 
@@ -269,7 +258,6 @@ ADD = Operation("add", "/spec/affinity", {"nodeAffinity": {}})
 
 
 def response(answer: bytes) -> Raw:
-    """The response, once its frame is found to be a review."""
     review: Raw = orjson.loads(answer)
     assert {key: review[key] for key in review if key != "response"} == {
         "apiVersion": "admission.k8s.io/v1",
@@ -281,7 +269,6 @@ def response(answer: bytes) -> Raw:
 def test_patch_is_base64_of_json_operations() -> None:
     carried = response(answer_mutation("u", Patched(operations=(ADD,))))
     patch = orjson.loads(base64.b64decode(carried.pop("patch"), validate=True))
-
     assert carried == {"uid": "u", "allowed": True, "patchType": "JSONPatch"}
     assert patch == [{"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": {}}}]
 
@@ -318,7 +305,6 @@ def test_causes_show_field_and_text() -> None:
 def test_of_very_many_causes_the_first_are_shown() -> None:
     denied = Denied(reason=StatusReason.INVALID, message="no", causes=(Mistake("x", "y" * 5000),) * 1000)
     causes = response(answer_validation("u", denied))["status"]["details"]["causes"]
-
     assert len(causes) == 32
     assert {len(cause["message"]) for cause in causes} == {900}
 
@@ -335,7 +321,6 @@ CUTS = [
 @pytest.mark.parametrize(("message", "left"), table(CUTS))
 def test_a_long_refusal_ends(message: str, left: str) -> None:
     denied = Denied(reason=StatusReason.FORBIDDEN, message=message)
-
     assert response(answer_validation("u", denied))["status"]["message"] == left
 
 
@@ -372,7 +357,6 @@ def test_warnings(lines: tuple[str, ...], carried: list[str]) -> None:
 def test_warnings_go_with_a_refusal_and_a_patch_too() -> None:
     denied = Denied(reason=StatusReason.FORBIDDEN, message="no", warnings=("w",), audit={"verdict": "v"})
     patched = Patched(operations=(ADD,), warnings=("w",), audit={"verdict": "v"})
-
     for answer in (response(answer_validation("u", denied)), response(answer_mutation("u", patched))):
         assert (answer["warnings"], answer["auditAnnotations"]) == (["w"], {"verdict": "v"})
 
@@ -381,14 +365,12 @@ def test_warnings_beyond_the_budget_are_counted() -> None:
     carried = response(answer_validation("u", Allowed(warnings=tuple(f"{n:0256}" for n in range(40)))))[
         "warnings"
     ]
-
     assert carried == [*(f"{n:0256}" for n in range(15)), "25 more warnings are not shown"]
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=400), max_size=60))
 def test_the_api_server_never_cuts_or_drops_a_warning(lines: list[str]) -> None:
     carried = response(answer_validation("u", Allowed(warnings=tuple(lines)))).get("warnings", [])
-
     assert all(0 < len(warning) <= 256 for warning in carried)
     assert sum(map(len, carried)) <= 4096
     assert "Cc" not in {unicodedata.category(character) for warning in carried for character in warning}

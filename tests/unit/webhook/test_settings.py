@@ -55,7 +55,6 @@ def test_exactly_one_certificate_is_served(flags: tuple[str, ...]) -> None:
 def test_invalid_name_is_a_mistake_of_its_flag(flag: str, text: str) -> None:
     enough = ("--insecure-http",) if flag != "--tls-secret" else ()
     found = mistakes(*enough, flag, text)
-
     assert f"flag {flag}" in found
 
 

@@ -24,44 +24,34 @@ LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
 
 
 def shown(members: dict[str, Node], **namespaces: dict[str, str]) -> Snapshot:
-    """The snapshot of these nodes and namespaces."""
     return snapshot.of([world.snapshot(members, namespaces=namespaces)])
 
 
 @dataclass
 class Fed:
-    """A feed that says what it is told to."""
-
     snapshots: list[Snapshot] = field(default_factory=list)
     waiting: str | None = "something"
     seconds: float = float("inf")
 
     def waiting_for(self) -> str | None:
-        """As told."""
         return self.waiting
 
     def age(self) -> float:
-        """As told."""
         return self.seconds
 
     def caches(self) -> Caches:
-        """Nothing."""
         return {}
 
     def pod_counts(self) -> PodCounts:
-        """Nobody."""
         return PodCounts(PodReader())
 
     async def follow(self, take: Take) -> None:
-        """Give all that there is."""
         for each in self.snapshots:
             await take(each)
 
 
 @dataclass
 class Followed:
-    """A holder, its feed, and what it said and counted."""
-
     feed: Fed = field(default_factory=Fed)
     told: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
@@ -76,13 +66,11 @@ class Followed:
         )
 
     async def take(self, *snapshots: Snapshot) -> SnapshotHolder:
-        """Follow the feed through these; what is held at the end."""
         self.feed.snapshots = list(snapshots)
         await self.holder.follow()
         return self.holder
 
     def count(self, name: str, **labels: str) -> float:
-        """What a metric says; 0 if it was never touched."""
         return self.registry.get_sample_value(name, labels) or 0
 
 
@@ -91,12 +79,9 @@ def followed() -> Followed:
     return Followed()
 
 
-async def test_settled_is_called_once_before_the_first_answer(
-    followed: Followed,
-) -> None:
+async def test_settled_is_called_once_before_the_first_answer(followed: Followed) -> None:
     first = shown({"n1": SMALL})
     await followed.take(first, shown({"n1": SMALL, "n2": LARGE}))
-
     assert followed.settled == [None]
 
 
@@ -131,13 +116,10 @@ async def test_metrics_count_nodes_classes_and_problems(followed: Followed) -> N
 async def test_age_is_that_of_the_feed(followed: Followed) -> None:
     before = followed.count("numalign_snapshot_age_seconds")
     followed.feed.seconds = 7
-
     assert [before, followed.count("numalign_snapshot_age_seconds")] == [float("inf"), 7]
 
 
-async def test_readiness_waits_for_feed_and_first_snapshot(
-    followed: Followed,
-) -> None:
+async def test_readiness_waits_for_feed_and_first_snapshot(followed: Followed) -> None:
     waiting = [followed.holder.waiting_for()]
     followed.feed.waiting = None
     waiting.append(followed.holder.waiting_for())
@@ -150,7 +132,6 @@ async def test_readiness_waits_for_feed_and_first_snapshot(
 async def test_failing_feed_keeps_the_last_snapshot_ready(followed: Followed) -> None:
     await followed.take(shown({"a": SMALL}))
     followed.feed.waiting = "the API server"
-
     assert followed.holder.waiting_for() is None
 
 

@@ -97,14 +97,12 @@ MISTAKES = [
 def test_every_mistake_is_listed_with_its_place(pod: Raw, places: list[str]) -> None:
     with pytest.raises(InvalidPod) as caught:
         read(pod, cluster())
-
     assert [mistake.where for mistake in caught.value.mistakes] == places
 
 
 def test_other_kinds_are_none_of_our_business() -> None:
     """A rule that is too broad must not refuse Deployments for having no containers."""
     kind = {"group": "apps", "version": "v1", "kind": "Deployment"}
-
     assert subject(
         review_of({}, kind=kind), cluster(labels={"enforce": "restricted"}).snapshot, reader=PodReader()
     ) == (SkipReason.KIND)

@@ -30,7 +30,6 @@ def verdict(made: Raw, now: Cluster, *, match: str = "satisfies", may_fit: bool 
 
 
 def under(*, unknown: int = 0, **labels: str) -> Cluster:
-    """A node of two GPUs a zone, and these labels on the namespace."""
     return cluster([TWO], unknown=unknown, labels=labels)
 
 
@@ -56,7 +55,6 @@ ADMITTED = [
 @pytest.mark.parametrize(("made", "now", "texts"), table(ADMITTED))
 def test_a_pod_is_admitted(made: Raw, now: Cluster, texts: list[str]) -> None:
     answer = verdict(made, now)
-
     assert isinstance(answer, Allowed)
     assert answer.warnings == tuple(texts)
 

@@ -39,12 +39,10 @@ NO_POD = raw(policy=SINGLE)
 
 
 def template(pod: Raw) -> Raw:
-    """The pod as it stands in a workload."""
     return {"metadata": {"annotations": pod["metadata"]["annotations"]}, "spec": pod["spec"]}
 
 
 def applied(version: str, kind: str, spec: object, **changes: object) -> Review:
-    """A workload that somebody applies, as the API server asks about it."""
     group, _, number = version.rpartition("/")
     made = {"apiVersion": version, "kind": kind, "metadata": {"name": "web"}, "spec": spec}
     return review_of(made, kind={"group": group, "version": number, "kind": kind}, **changes)
@@ -72,7 +70,6 @@ def answer(
 
 
 def warnings_of(review: Review, now: Cluster = ROOM, *, mode: Workloads = WARN) -> list[str]:
-    """The warnings to a workload that is let pass."""
     decision = answer(review, now, mode=mode)
     assert isinstance(decision, Allowed)
     return list(decision.warnings)
@@ -146,7 +143,6 @@ def test_a_workload_is_exempt_if(review: Review) -> None:
 
 def test_exempt_templates_are_skipped() -> None:
     found = read(volcano(BY_KATA, NEVER), policy=SOME)
-
     assert isinstance(found, Workload)
     assert [each.where for each in found.templates] == ["spec.tasks[1].template"]
 
@@ -180,7 +176,6 @@ GUESSED = f"numalign: Server.example.com is an unknown kind: found a pod templat
 
 def test_template_of_an_unknown_kind_only_warns() -> None:
     lines = warnings_of(served(NEVER), mode=DENY)
-
     assert lines[0].startswith(f"numalign: {AT}: no node can align ")
     assert lines[1] == GUESSED
 
@@ -213,7 +208,6 @@ def test_annotation_added_later_warns() -> None:
 
 
 def update(old: object, review: Review) -> Review:
-    """The same review, as an update of something."""
     return review_of(
         review.object,
         kind={"group": review.kind.group, "version": "v1", "kind": review.kind.kind},
@@ -225,13 +219,11 @@ def update(old: object, review: Review) -> Review:
 def test_update_without_template_change_is_skipped() -> None:
     before = deployment(NEVER).object
     after = spec_alone({"replicas": 9, "template": template(NEVER)})
-
     assert read(update(before, after)) is SkipReason.UNCHANGED
 
 
 def test_only_changed_templates_are_reviewed() -> None:
     found = read(update(volcano(NEVER, FITS).object, volcano(NEVER, NEVER, FITS)))
-
     assert isinstance(found, Workload)
     assert [each.where for each in found.templates] == ["spec.tasks[1].template", "spec.tasks[2].template"]
 
@@ -244,7 +236,6 @@ def test_an_update_of_anything_else_is_a_new_template(old: object) -> None:
 
 
 def deep() -> Raw:
-    """A pod with as many levels as a call may have."""
     inner: Any = {}
     for _ in range(1000):
         inner = {"a": inner}
@@ -253,7 +244,6 @@ def deep() -> Raw:
 
 def test_a_template_too_deep_to_be_compared_is_a_new_one() -> None:
     before, after = ({"spec": {"template": template(deep())}} for _ in range(2))
-
     assert isinstance(read(replace(update({}, deployment(NEVER)), object=after, old=before)), Workload)
 
 
@@ -263,14 +253,12 @@ WRONG = template(with_spec(NEVER, containers=[{"name": "", "resources": 7}] * 40
 def test_mistakes_are_limited() -> None:
     tasks = [{"template": WRONG}] * MOST_TEMPLATES
     found = read(applied("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks}))
-
     assert isinstance(found, Workload)
     assert len(found.mistakes) == MOST_MISTAKES
 
 
 def test_templates_are_read_one_per_step() -> None:
     review = volcano(*[NEVER] * MOST_TEMPLATES)
-
     assert sum(1 for _ in workload(review, ROOM.snapshot, reader=PodReader())) == MOST_TEMPLATES
 
 
@@ -302,7 +290,6 @@ WARNED = [
 @pytest.mark.parametrize(("pod", "labels", "beginnings"), table(WARNED))
 def test_workload_is_warned_of(pod: Raw, labels: dict[str, str], beginnings: list[str]) -> None:
     warnings = warnings_of(deployment(pod), cluster([TWO], labels=labels))
-
     assert len(warnings) == len(beginnings)
     for warning, beginning in zip(warnings, beginnings, strict=True):
         assert warning.startswith(beginning)
@@ -337,15 +324,12 @@ def test_the_decisive_comes_first() -> None:
 @pytest.mark.parametrize("now", [BARE, cluster([], unknown=3)], ids=["no node", "none that is known"])
 def test_without_topology_workloads_are_admitted(now: Cluster) -> None:
     unchecked = "numalign: spec.template: NUMA alignment was not checked: no node topology is known"
-
     assert warnings_of(deployment(NEVER), now, mode=DENY) == [unchecked]
 
 
 def test_a_huge_workload_is_not_reckoned() -> None:
     now = cluster([TWO], labels={"enforce": "restricted"})
-
     (warning,) = warnings_of(volcano(*[NEVER] * 101), now, mode=DENY)
-
     assert warning == "numalign: spec.tasks: has 101 entries: numalign supports at most 100"
 
 
@@ -392,7 +376,6 @@ def test_invalid_annotation_is_denied_with_every_mistake() -> None:
 
 
 def limits(**written: object) -> Raw:
-    """A pod that asks for too many GPUs, its container's resources as they are written."""
     made = raw("cpu=2 mem=1Gi gpu=4", policy=SINGLE)
     made["spec"]["containers"][0]["resources"] = written
     return made
@@ -437,7 +420,6 @@ every_kind = pytest.mark.parametrize(("sort", "path", "suspend"), MANAGED, ids=[
 
 
 def at(path: str, value: object) -> dict[str, Any]:
-    """An object with a value at a path, `[]` after a list of one."""
     for step in reversed(path.split(".")):
         value = {step.removesuffix("[]"): [value] if step.endswith("[]") else value}
     assert isinstance(value, dict)
@@ -445,7 +427,6 @@ def at(path: str, value: object) -> dict[str, Any]:
 
 
 def made(sort: str, spec: Raw, *, before: Raw | None = None, metadata: Raw | None = None) -> Review:
-    """Such an object, which is created, or updated from the spec before."""
     kind, version = sort.split()
     changes = {} if before is None else {"operation": "UPDATE", "oldObject": {"spec": before}}
     review = applied(version, kind, spec, **changes)
@@ -455,7 +436,6 @@ def made(sort: str, spec: Raw, *, before: Raw | None = None, metadata: Raw | Non
 @every_kind
 def test_new_impossible_workload_is_denied(sort: str, path: str, suspend: str) -> None:
     spec = {**at(path, template(NEVER)), **(at(suspend, True) if suspend else {})}  # noqa: FBT003  a value
-
     for metadata in ({"name": "web"}, {"generateName": "web-"}):
         assert isinstance(answer(made(sort, spec, metadata=metadata), mode=DENY), Denied)
 
@@ -475,7 +455,6 @@ def test_only_suspended_workloads_may_change_requests(sort: str, path: str, susp
 def test_existing_mistake_allows_other_updates(pod: Raw) -> None:
     image = with_spec(pod, containers=[{**pod["spec"]["containers"][0], "image": "web:2"}])
     labelled = template(pod) | {"metadata": {**pod["metadata"], "labels": {"app": "web"}}}
-
     for after in (deployment(image), spec_alone({"template": labelled})):
         assert isinstance(answer(update(deployment(pod).object, after), mode=DENY), Allowed)
 
@@ -517,7 +496,6 @@ def test_train_job_resources_only_warn() -> None:
 
 def test_train_job_without_policy_may_be_denied_later() -> None:
     job = applied(TRAINER, "TrainJob", {"trainer": {"resourcesPerNode": {"limits": WHOLE}}})
-
     first, _second = warnings_of(job, cluster([TWO], labels={"enforce": SINGLE}))
     assert first.startswith('numalign: spec.trainer: its pods may be denied: namespace "team" enforces')
 
