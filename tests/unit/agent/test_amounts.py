@@ -4,23 +4,22 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.amounts import SeenDevices, held_by, places, zone_amounts, zone_cpus
 from agent.identities import KeptPod, identified
-from agent.observation import Allocatable, ListedDevice, ListedPod, Observation
+from agent.observation import ListedDevice, ListedPod, Observation
 from numalign.model.machine import DevicePlace, read_list
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from tests.unit.agent.observations import (
     GIB,
     GPU,
-    KUBELET,
     at,
     checkpoints,
     container,
     gpus,
-    hardware,
     listed,
     memory,
     observation,
@@ -28,6 +27,7 @@ from tests.unit.agent.observations import (
     pod,
     zones,
 )
+from tests.worlds.notation import table
 
 NOTHING = SeenDevices()
 DEVICE_IDS = st.integers(0, 20).map("gpu{}".format)
@@ -44,74 +44,43 @@ def with_devices(where: Mapping[str, frozenset[ZoneId]], listed: Iterable[Listed
     return replace(seen, allocatable=replace(seen.allocatable, devices=devices))
 
 
-def test_what_is_left_of_a_zone() -> None:
-    web = listed("web", container("main", "1-2", blocks=[memory(4, 0)], devices=[gpus("gpu0")]))
-    pods, devices = reckoned(seen := observation(pod("1", "web"), listed=[web]))
-
-    assert zone_amounts(seen, pods, devices) == {
-        0: {"cpu": (4000, 3000, 1000), GPU: (2, 2, 1), "memory": (16 * GIB, 15 * GIB, 11 * GIB)},
-        1: {"cpu": (4000, 3000, 3000), GPU: (2, 2, 2), "memory": (16 * GIB, 15 * GIB, 15 * GIB)},
-    }
-
-
-def test_a_pod_holds_amounts_of_sets_of_zones() -> None:
-    wide = listed("wide", container("main", "1,5", blocks=[memory(20, 0, 1)], devices=[gpus("x", on=())]))
-    pods, devices = reckoned(seen := observation(pod("1", "wide"), listed=[wide]))
-
-    assert held_by(pods[0], zone_cpus(seen.hardware), devices) == {
-        (): Resources({GPU: 1}),
-        ("node-0",): Resources({"cpu": 1000}),
-        ("node-0", "node-1"): Resources({"memory": 20 * GIB}),
-        ("node-1",): Resources({"cpu": 1000}),
-    }
-
-
-def test_what_containers_share_counts_once() -> None:
-    """Each container of a pod that was served as a whole lists all memory that they share."""
-    shared = [container(name, "2-3", blocks=[memory(3, 0)]) for name in ("one", "two")]
-    whole = listed("whole", container("own", "1", blocks=[memory(1, 0)]), *shared)
-    given = checkpoints({"1": {"own": "1", "one": "2-3", "two": "2-3"}})
-    saved = replace(given, pod_cpus={"1": read_list("1-3")}, pod_memory={"1": (memory(4, 0),)})
-    pods, devices = reckoned(seen := observation(pod("1", "whole"), listed=[whole], saved=saved))
-
-    assert held_by(pods[0], zone_cpus(seen.hardware), devices) == {
-        ("node-0",): Resources({CPU: 3 * MILLI, MEMORY: 4 * GIB})
-    }
-    assert zone_amounts(seen, pods, devices)[ZoneId(0)][MEMORY] == (16 * GIB, 15 * GIB, 11 * GIB)
+WIDE = listed("wide", container("main", "1,5", blocks=[memory(20, 0, 1)], devices=[gpus("x", on=())]))
+OWN = container("own", "1", blocks=[memory(1, 0)])
+# Each container of a pod that was served as a whole lists all memory that they share.
+TWINS = listed("whole", OWN, *(container(name, "2-3", blocks=[memory(3, 0)]) for name in ("one", "two")))
+RECORDED = replace(
+    checkpoints({"1": {"own": "1", "one": "2-3", "two": "2-3"}}),
+    pod_cpus={"1": read_list("1-3")},
+    pod_memory={"1": (memory(4, 0),)},
+)
+WHOLE = replace(listed("whole", OWN, container("x")), cpus=read_list("1-3"), memory=(memory(4, 0),))
+THREE_CPUS = {("node-0",): Resources({CPU: 3 * MILLI, MEMORY: 4 * GIB})}
+HELD: list[tuple[str, Observation, object, list[int]]] = [
+    # what it shows                  what is seen, what the pod holds, the GiB that are free in each zone
+    ("amounts of sets of zones", observation(pod("1", "wide"), listed=[WIDE]), {
+        (): Resources({GPU: 1}), ("node-0",): Resources({CPU: MILLI}), ("node-1",): Resources({CPU: MILLI}),
+        ("node-0", "node-1"): Resources({MEMORY: 20 * GIB}),
+    }, [0, 10]),
+    ("what its containers share once", observation(pod("1", "whole"), listed=[TWINS], saved=RECORDED),
+        THREE_CPUS, [11, 15]),
+    ("what is listed of it as a whole", observation(pod("1", "whole"), listed=[WHOLE]), THREE_CPUS, [11, 15]),
+]  # fmt: skip
 
 
-def test_pod_level_amounts_include_the_containers() -> None:
-    own = container("own", "1", blocks=[memory(1, 0)])
-    whole = replace(listed("whole", own, container("shares")), cpus=read_list("1-3"), memory=(memory(4, 0),))
-    pods, devices = reckoned(seen := observation(pod("1", "whole"), listed=[whole]))
-
-    assert held_by(pods[0], zone_cpus(seen.hardware), devices) == {
-        ("node-0",): Resources({CPU: 3 * MILLI, MEMORY: 4 * GIB})
-    }
-    assert zone_amounts(seen, pods, devices)[ZoneId(0)][MEMORY] == (16 * GIB, 15 * GIB, 11 * GIB)
-
-
-def test_of_memory_in_several_zones_the_lowest_give_first() -> None:
-    wide = listed("wide", container("main", blocks=[memory(20, 0, 1)]))
-    pods, devices = reckoned(seen := observation(listed=[wide]))
+@pytest.mark.parametrize(("seen", "held", "free"), table(HELD))
+def test_a_pod_holds(seen: Observation, held: object, free: list[int]) -> None:
+    pods, devices = reckoned(seen)
     amounts = zone_amounts(seen, pods, devices)
-    assert [amounts[zone][MEMORY][2] for zone in zones(0, 1)] == [0, 10 * GIB]
-
-
-def test_without_managers_zones_have_no_cpus_and_no_memory() -> None:
-    seen = Observation(hardware("0-3"), KUBELET, Allocatable(0, (), ()), (), (), None)
-    assert zone_amounts(seen, (), NOTHING) == {0: {}}
+    assert held_by(pods[0], zone_cpus(seen.hardware), devices) == held
+    assert [amounts[zone][MEMORY][2] // GIB for zone in zones(0, 1)] == free
 
 
 def test_a_device_that_falls_ill_is_still_built_in() -> None:
     before = observation()
     _, known = reckoned(before)
     ill = tuple(device for device in before.allocatable.devices if device.id != "gpu0")
-    after = Observation(
-        before.hardware, KUBELET, Allocatable(0, (), ill), before.listed, before.pods, before.checkpoints
-    )
+    after = replace(before, allocatable=replace(before.allocatable, devices=ill))
     pods, now = reckoned(after, known)
-
     assert places(now) == {GPU: (DevicePlace(zones(0), 2, 1), DevicePlace(zones(1), 2, 2))}
     assert zone_amounts(after, pods, now)[ZoneId(0)][GPU] == (2, 1, 1)
 
@@ -159,13 +128,6 @@ def test_there_are_as_many_devices_as_were_there_at_once(looks: list[dict[str, b
 
     most, last = max(map(len, looks)), len(looks[-1])
     assert places(known) == ({GPU: (DevicePlace(zones(0), most, last),)} if most else {})
-
-
-def test_zones_that_do_not_exist_are_unknown() -> None:
-    strange = (ListedDevice(GPU, "a", at(0, 7)), ListedDevice(GPU, "b", at(7)))
-    seen = Observation(hardware("0-3"), KUBELET, Allocatable(0, (), strange), (), (), None)
-    _, devices = reckoned(seen)
-    assert places(devices) == {GPU: (DevicePlace(zones(-1), 1, 1), DevicePlace(zones(0), 1, 1))}
 
 
 @given(observations())

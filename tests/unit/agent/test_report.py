@@ -14,7 +14,7 @@ from numalign.kube.decode.kubelet_reports import LONGEST_PLACEMENTS, MACHINE, PL
 from numalign.model.bitset import union
 from numalign.model.intent import Policy
 from numalign.model.machine import DevicePlace
-from numalign.model.resources import CPU, Resources
+from numalign.model.resources import CPU, MEMORY, Resources
 from tests.unit.agent.observations import (
     GIB,
     GPU,
@@ -31,6 +31,7 @@ from tests.unit.agent.observations import (
     pod,
     zones,
 )
+from tests.worlds.notation import table
 
 
 def reported(seen: Observation) -> NodeReport:
@@ -41,10 +42,6 @@ def attributes(seen: Observation) -> dict[str, str]:
     return {each["name"]: each["value"] for each in reported(seen).attributes}
 
 
-def configured(**fields: object) -> Observation:
-    return replace(observation(), kubelet={**KUBELET, **fields})
-
-
 def text(found: NodeReport, annotation: str) -> str:
     written = found.annotations[annotation]
     assert written is not None
@@ -52,60 +49,57 @@ def text(found: NodeReport, annotation: str) -> str:
 
 
 WEB = listed("web", container("main", "1-2", blocks=[memory(4, 0)], devices=[gpus("gpu0")]))
+SERVED = observation(pod("1", "web"), listed=[WEB])
 
 
 def test_a_topology_is_what_other_exporters_write() -> None:
-    topology = document("a", reported(observation(pod("1", "web"), listed=[WEB])))
-
+    topology = document("a", reported(SERVED))
     assert (topology["apiVersion"], topology["metadata"]["name"]) == ("topology.node.k8s.io/v1alpha2", "a")
-    assert topology["zones"][0] == {
-        "name": "node-0",
-        "type": "Node",
-        "costs": [{"name": "node-0", "value": 10}, {"name": "node-1", "value": 20}],
-        "resources": [
-            {"name": "cpu", "capacity": "4", "allocatable": "3", "available": "1"},
-            {"name": GPU, "capacity": "2", "allocatable": "2", "available": "1"},
-            {"name": "memory", "capacity": "16Gi", "allocatable": "15Gi", "available": "11Gi"},
-        ],
-    }
+    assert topology["zones"] == [
+        {
+            "name": f"node-{zone}",
+            "type": "Node",
+            "costs": [{"name": f"node-{other}", "value": 20 - 10 * (other == zone)} for other in (0, 1)],
+            "resources": [
+                {"name": "cpu", "capacity": "4", "allocatable": "3", "available": cpus},
+                {"name": GPU, "capacity": "2", "allocatable": "2", "available": devices},
+                {"name": "memory", "capacity": "16Gi", "allocatable": "15Gi", "available": free},
+            ],
+        }
+        for zone, cpus, devices, free in ((0, "1", "1", "11Gi"), (1, "3", "2", "15Gi"))
+    ]
 
 
 def test_attributes_have_the_configuration_and_fingerprint() -> None:
-    found = attributes(observation(pod("1", "web"), listed=[WEB]))
-
-    assert found == {
+    assert attributes(SERVED) == {
         "topologyManagerPolicy": "single-numa-node",
         "topologyManagerScope": "container",
         "nodeTopologyPodsFingerprint": fingerprints.fingerprint([("team", "web")]),
         "nodeTopologyPodsFingerprintMethod": "all",
     }
-
-
-def test_options_have_names_in_camel_case() -> None:
     options = {"prefer-closest-numa-nodes": "true", "max-allowable-numa-nodes": "12"}
-    found = attributes(configured(topologyManagerPolicyOptions=options))
-    assert found["topologyManagerOptionPreferClosestNumaNodes"] == "true"
-    assert found["topologyManagerOptionMaxAllowableNumaNodes"] == "12"
-    assert found["topologyManagerMaxNUMANodes"] == "12"
+    found = attributes(replace(SERVED, kubelet={**KUBELET, "topologyManagerPolicyOptions": options}))
+    assert {name: value for name, value in found.items() if "Option" in name or "Max" in name} == {
+        "topologyManagerOptionPreferClosestNumaNodes": "true",
+        "topologyManagerOptionMaxAllowableNumaNodes": "12",
+        "topologyManagerMaxNUMANodes": "12",
+    }
 
 
-def test_a_kernel_that_tells_no_distances_costs_nothing() -> None:
-    told = hardware("0-3")
-    silent = replace(told, banks=tuple(replace(bank, distances=()) for bank in told.banks))
-    seen = Observation(silent, KUBELET, Allocatable(0, (), ()), (), (), None)
-    assert "costs" not in reported(seen).zones[0]
+def test_without_managers_and_distances_a_zone_has_its_name() -> None:
+    built = hardware("0-3")
+    silent = replace(built, banks=tuple(replace(bank, distances=()) for bank in built.banks))
+    found = reported(Observation(silent, KUBELET, Allocatable(0, (), ()), (), (), None))
+    assert found.zones == [{"name": "node-0", "type": "Node", "resources": []}]
+    assert kubelet_reports.read_machine(text(found, MACHINE), "a").machine.reserved is None
 
 
 def test_placement_has_the_resources_by_uid() -> None:
     idle = listed("idle", container("main"))
     found = reported(observation(pod("1", "web"), pod("2", "idle"), listed=[WEB, idle]))
     read = kubelet_reports.read_placements(text(found, PLACEMENTS))
-
-    assert read["1"].cpus == 0b110
-    assert {zones: dict(amounts) for zones, amounts in read["1"].held.items()} == {
-        ("node-0",): {"cpu": 2000, "memory": 4 * 2**30, GPU: 1}
-    }
-    assert (read["2"].held, read["2"].cpus) == ({}, 0)
+    held = {("node-0",): Resources({CPU: 2000, MEMORY: 4 * GIB, GPU: 1})}
+    assert {uid: (each.cpus, dict(each.held)) for uid, each in read.items()} == {"1": (6, held), "2": (0, {})}
     assert [(each.uid, each.name) for each in found.pods] == [("1", "web"), ("2", "idle")]
 
 
@@ -113,12 +107,6 @@ def test_a_pod_that_may_be_another_is_left_out_and_counted() -> None:
     found = reported(observation(pod("1", "web"), pod("2", "web"), listed=[WEB]))
     assert kubelet_reports.read_placements(text(found, PLACEMENTS)) == {}
     assert (found.pods, found.left_out) == ((), 1)
-
-
-def test_without_a_manager_no_cpu_is_kept() -> None:
-    seen = Observation(hardware("0-3"), KUBELET, Allocatable(0, (), ()), (), (), None)
-    read = kubelet_reports.read_machine(text(reported(seen), MACHINE), "a")
-    assert read.machine.reserved is None
 
 
 def test_too_long_report_is_not_written_but_logged() -> None:
@@ -139,16 +127,6 @@ def with_devices(*devices: ListedDevice) -> Observation:
     return replace(seen, allocatable=replace(seen.allocatable, devices=devices))
 
 
-def test_new_device_ids_do_not_change_the_machine() -> None:
-    known, told = SeenDevices(), set[str]()
-    for generation in range(3):
-        named = [ListedDevice(GPU, f"{generation}-{zone}", at(zone)) for zone in range(2)]
-        found, known = report(with_devices(*named), known)
-        told.add(text(found, MACHINE))
-
-    assert len(told) == 1
-
-
 @pytest.mark.full
 def test_devices_of_old_resources_are_forgotten() -> None:
     known = SeenDevices()
@@ -160,35 +138,33 @@ def test_devices_of_old_resources_are_forgotten() -> None:
     assert len(known.zones) == 2**15 + 1
 
 
-def with_pages(seen: Observation, *zones: int) -> Observation:
-    pairs = zip(seen.hardware.banks, zones, strict=True)
+def pages(seen: Observation, *sizes: int) -> list[int]:
+    """The hugepages that are published of each zone, if the kernel counts so many bytes now."""
+    pairs = zip(seen.hardware.banks, sizes, strict=True)
     banks = tuple(replace(bank, huge=Resources({"hugepages-2Mi": size})) for bank, size in pairs)
-    return replace(seen, hardware=replace(seen.hardware, banks=banks))
-
-
-def pages(seen: Observation) -> list[int]:
-    read = kubelet_reports.read_machine(text(reported(seen), MACHINE), "a")
+    found = reported(replace(seen, hardware=replace(seen.hardware, banks=banks)))
+    read = kubelet_reports.read_machine(text(found, MACHINE), "a")
     return [bank.huge["hugepages-2Mi"] for bank in read.machine.banks]
 
 
-def test_later_hugepages_are_not_counted() -> None:
-    seen = observation()
-    blocks = (*seen.allocatable.memory, MemoryBlock("hugepages-2Mi", 2 * GIB, zones(1)))
-    started_with = replace(seen, allocatable=replace(seen.allocatable, memory=blocks))
-    assert pages(with_pages(seen, 4 * GIB, 4 * GIB)) == [0, 0]
-    assert pages(with_pages(started_with, 4 * GIB, 4 * GIB)) == [0, 2 * GIB]
+def managing(*blocks: MemoryBlock) -> Observation:
+    return replace(observation(), allocatable=replace(observation().allocatable, memory=blocks))
 
 
-@pytest.mark.parametrize("shape", ["no memory manager", "pages that are kept"])
-def test_missing_hugepages_are_read_from_the_kernel(shape: str) -> None:
-    seen = with_pages(observation(), 4 * GIB, 0)
-    kept = [{"numaNode": 0, "limits": {"memory": "1Gi", "hugepages-2Mi": "1Gi"}}]
-    shapes = {
-        "no memory manager": replace(seen, allocatable=replace(seen.allocatable, memory=())),
-        "pages that are kept": replace(seen, kubelet={**KUBELET, "reservedMemory": kept}),
-    }
+KEPT = {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi", "hugepages-2Mi": "1Gi"}}]}
+PAGES: list[tuple[str, Observation, list[int]]] = [
+    ("none without blocks of them",      observation(), [0, 0]),
+    ("those with which it started",
+        managing(memory(15, 0), MemoryBlock("hugepages-2Mi", 2 * GIB, zones(1))), [0, 2 * GIB]),
+    ("the kernel's without a manager",   managing(), [4 * GIB, 3 * GIB]),
+    ("the kernel's if some are kept",    replace(observation(), kubelet={**KUBELET, **KEPT}),
+        [4 * GIB, 3 * GIB]),
+]  # fmt: skip
 
-    assert pages(shapes[shape]) == [4 * GIB, 0]
+
+@pytest.mark.parametrize(("seen", "expected"), table(PAGES))
+def test_hugepages_are(seen: Observation, expected: list[int]) -> None:
+    assert pages(seen, 4 * GIB, 3 * GIB) == expected
 
 
 @given(observations())
@@ -248,16 +224,18 @@ def test_the_same_is_written_in_the_same_words(seen: Observation) -> None:
     assert reported(seen).zones == reported(turned).zones
 
 
-@pytest.mark.parametrize(
-    ("devices", "places"),
-    [
-        ([("a", at(0)), ("b", at(0))], (DevicePlace(zones(0), 2, 2),)),
-        ([("a", at(0, 1)), ("b", at(1))], (DevicePlace(zones(1), 1, 1), DevicePlace(zones(0, 1), 1, 1))),
-        ([("a", at())], (DevicePlace((), 1, 1),)),
-    ],
-    ids=["alike", "between zones", "nobody knows where"],
-)
-def test_devices_stand_where_they_sit(devices: list[Any], places: tuple[DevicePlace, ...]) -> None:
+PLACES: list[tuple[str, list[tuple[str, Any]], tuple[DevicePlace, ...]]] = [
+    ("alike",             [("a", at(0)), ("b", at(0))], (DevicePlace(zones(0), 2, 2),)),
+    ("between zones",     [("a", at(0, 1)), ("b", at(1))],
+        (DevicePlace(zones(1), 1, 1), DevicePlace(zones(0, 1), 1, 1))),
+    ("without a zone",    [("a", at())], (DevicePlace((), 1, 1),)),
+    ("on unknown zones",  [("a", at(0, 7)), ("b", at(7))],
+        (DevicePlace(zones(0), 1, 1), DevicePlace(zones(-1), 1, 1))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("devices", "places"), table(PLACES))
+def test_devices_are(devices: list[tuple[str, Any]], places: tuple[DevicePlace, ...]) -> None:
     found = reported(with_devices(*(ListedDevice(GPU, name, where) for name, where in devices)))
     read = kubelet_reports.read_machine(text(found, MACHINE), "a")
-    assert [place for place in dict(read.machine.devices)[GPU] if place.total] == [*places]
+    assert {place for place in dict(read.machine.devices)[GPU] if place.total} == {*places}
