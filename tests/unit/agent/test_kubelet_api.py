@@ -10,23 +10,27 @@ from typing import Any
 
 import pytest
 
+from agent import config_file
 from agent.https import HttpsClient, HttpsEndpoint, plain
 from agent.kubelet_api import KubeletApi
 from agent.observation import AskingContainer, KubeletPod
 from numalign.kube.errors import ClusterError, Forbidden, NotFound, Unauthorized, Unconfigured, Unreachable
 from tests.unit.agent.scripted import request, response, scripted
+from tests.worlds.notation import table
+
+Raw = dict[str, Any]
 
 NODE = {"status": {"nodeInfo": {"kubeletVersion": "v1.34.4"}}}
 CONFIGZ = {"kubeletconfig": {"cpuManagerPolicy": "static", "address": "0.0.0.0"}}  # noqa: S104  nobody listens
 TOLD = {"cpuManagerPolicy": "static", "version": "v1.34.4"}
 
 
-def pod(name: str = "web", **fields: object) -> dict[str, Any]:
+def pod(name: str = "web", **fields: object) -> Raw:
     metadata = {"uid": f"uid-{name}", "namespace": "default", "name": name}
     return {"metadata": metadata, "spec": {}, "status": {"phase": "Running"}, **fields}
 
 
-def pods(*items: object) -> dict[str, Any]:
+def pods(*items: object) -> Raw:
     return {"kind": "PodList", "apiVersion": "v1", "items": [*items]}
 
 
@@ -82,21 +86,29 @@ def direct(**answers: object) -> FakePort:
     return FakePort({f"/{path}": ("200 OK", body) for path, body in answers.items()})
 
 
+async def pods_of(*items: object) -> tuple[KubeletPod, ...]:
+    async with asking(direct(pods=pods(*items))) as kubelet:
+        return await kubelet.pods()
+
+
 def refusing(status: str = "403 Forbidden", body: str = "Forbidden (user=agent, verb=get)") -> FakePort:
     return FakePort({"/configz": (status, body), "/pods": (status, body)})
 
 
-async def test_the_kubelet_itself_tells_its_configuration() -> None:
-    async with asking(direct(configz=CONFIGZ), api := FakeApiServer()) as kubelet:
+async def test_the_kubelet_itself_is_read_first() -> None:
+    async with asking(direct(configz=CONFIGZ, pods=pods(pod())), api := FakeApiServer()) as kubelet:
         assert await kubelet.configuration() == TOLD
+        assert await kubelet.pods() == (WEB,)
     assert api.asked == ["/api/v1/nodes/n1"]
+    # Only the API server knows the version.
+    async with asking(direct(configz=CONFIGZ)) as kubelet:
+        assert await kubelet.configuration() == {"cpuManagerPolicy": "static"}
 
 
-async def test_forbidden_kubelet_is_read_through_the_api_server() -> None:
+@pytest.mark.parametrize("port", [refusing(), None], ids=["forbidden", "of unknown address"])
+async def test_kubelet_is_read_through_the_api_server_if(port: FakePort | None) -> None:
     api = FakeApiServer({"/api/v1/nodes/n1": NODE, "/api/v1/nodes/n1/proxy/configz": CONFIGZ})
-    async with asking(refusing(), api) as kubelet:
-        assert await kubelet.configuration() == TOLD
-    async with asking(api=api) as kubelet:
+    async with asking(port, api) as kubelet:
         assert await kubelet.configuration() == TOLD
 
 
@@ -115,140 +127,91 @@ async def test_no_known_way_is_an_error() -> None:
             await kubelet.pods()
 
 
-async def test_config_file_replaces_requests(tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
-    file.write_text('{"kind": "KubeletConfiguration", "cpuManagerPolicy": "static"}')
-
-    async with asking(port := direct(configz=CONFIGZ), FakeApiServer(), file) as kubelet:
-        first = await kubelet.configuration()
-        file.write_text('{"kind": "KubeletConfiguration", "cpuManagerPolicy": "none", "x": ""}')
-        second = await kubelet.configuration()
-
-    assert [told["cpuManagerPolicy"] for told in (first, second)] == ["static", "none"]
-    assert first["version"] == "v1.34.4"
-    assert port.asked == []
-
-
-async def test_a_file_that_has_not_changed_is_not_read_again(
+async def test_config_file_replaces_requests_and_is_read_on_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = 0
+    file, read, times = tmp_path / "config.json", config_file.read, list[Path]()
 
-    async def read(_: Path) -> Mapping[str, object]:
-        nonlocal times
-        times += 1
-        return {}
+    async def counted(path: Path) -> Mapping[str, object]:
+        times.append(path)
+        return await read(path)
 
-    monkeypatch.setattr("agent.config_file.read", read)
-    (tmp_path / "config.yaml").touch()
-    async with asking(api=FakeApiServer(), file=tmp_path / "config.yaml") as kubelet:
-        await kubelet.configuration()
-        await kubelet.configuration()
-
-    assert times == 1
-
-
-async def test_without_an_api_server_the_version_is_not_known() -> None:
-    async with asking(direct(configz=CONFIGZ)) as kubelet:
-        assert await kubelet.configuration() == {"cpuManagerPolicy": "static"}
-
-
-async def test_the_kubelet_itself_tells_its_pods() -> None:
-    async with asking(direct(pods=pods(pod())), api := FakeApiServer()) as kubelet:
-        assert await kubelet.pods() == (WEB,)
-    assert api.asked == []
+    monkeypatch.setattr(config_file, "read", counted)
+    async with asking(port := direct(configz=CONFIGZ), FakeApiServer(), file) as kubelet:
+        for policy in ("static", "none"):
+            file.write_text(f'{{"kind": "KubeletConfiguration", "cpuManagerPolicy": "{policy}"}}')
+            for found in (await kubelet.configuration(), await kubelet.configuration()):
+                assert (found["cpuManagerPolicy"], found["version"]) == (policy, "v1.34.4")
+    assert (port.asked, times) == ([], [file] * 2)
 
 
 async def test_working_way_is_reused_for_pods() -> None:
     port = refusing()
     api = FakeApiServer({"/api/v1/nodes/n1": NODE, "/api/v1/pods": pods(pod())})
-
     async with asking(port, api) as kubelet:
         assert [await kubelet.pods() for _ in range(3)] == [(WEB,)] * 3
         assert port.asked == ["/pods"]
         port.answers = direct(pods=pods(), configz=CONFIGZ).answers
         await kubelet.configuration()
         assert await kubelet.pods() == ()
-
-
-async def test_a_way_that_closes_is_left() -> None:
-    port = direct(pods=pods(pod()))
-    api = FakeApiServer({"/api/v1/pods": pods()})
-
-    async with asking(port, api) as kubelet:
-        assert await kubelet.pods() == (WEB,)
+        # A way that closes is left.
         port.answers = {}
-        assert await kubelet.pods() == ()
-
-
-async def test_pod_has_its_start_and_its_source() -> None:
-    own, bound = pod("own"), pod("bound")
-    own["metadata"]["annotations"] = {"kubernetes.io/config.source": "api"}
-    own["metadata"]["creationTimestamp"] = "1970-01-01T00:01:40Z"
-
-    async with asking(direct(pods=pods(own, bound))) as kubelet:
-        assert [(each.created, each.from_kubelet) for each in await kubelet.pods()] == [
-            (100, True),
-            (0, False),
-        ]
+        assert await kubelet.pods() == (WEB,)
 
 
 async def test_pods_are_read_with_their_relevant_fields() -> None:
     ending = pod("ending", status={"phase": "Failed"})
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    own = pod("own", status={})
+    own["metadata"] |= {
+        "annotations": {"kubernetes.io/config.source": "api"},
+        "creationTimestamp": "1970-01-01T00:01:40Z",
+    }
+    assert await pods_of(ending, own) == (
+        KubeletPod("uid-ending", "default", "ending", "Failed", deleted=True),
+        KubeletPod("uid-own", "default", "own", "", deleted=False, created=100, from_kubelet=True),
+    )
 
-    async with asking(direct(pods=pods(ending, pod("new", status={})))) as kubelet:
-        assert await kubelet.pods() == (
-            KubeletPod("uid-ending", "default", "ending", "Failed", deleted=True),
-            KubeletPod("uid-new", "default", "new", "", deleted=False),
-        )
+
+KEEPS: list[tuple[str, Raw | None, bool]] = [
+    # what it asks for          its resources                                                   keeps
+    ("whole CPUs",              {"limits": {"cpu": "2", "memory": "1Gi"}},                      True),
+    ("CPUs, all requested",     {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}},             True),
+    ("devices",                 {"limits": {"example.com/gpu": "1"}},                           True),
+    ("CPUs, partly requested",  {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}},             False),
+    ("parts of CPUs",           {"limits": {"cpu": "1500m"}},                                   False),
+    ("CPUs without a limit",    {"requests": {"cpu": "2"}},                                     False),
+    ("memory and disk",         {"limits": {"memory": "1Gi", "ephemeral-storage": "1Gi"}},      False),
+    ("nothing",                 None,                                                           False),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("fields", "keeps"),
-    [
-        ({"resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}, True),
-        ({"resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}}, True),
-        ({"resources": {"limits": {"example.com/gpu": "1"}}}, True),
-        ({"resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}}, False),
-        ({"resources": {"limits": {"cpu": "1500m"}}}, False),
-        ({"resources": {"requests": {"cpu": "2"}}}, False),
-        ({"resources": {"limits": {"memory": "1Gi", "ephemeral-storage": "1Gi"}}}, False),
-        ({"resources": {"limits": {"cpu": "2"}}, "restartPolicy": "Always"}, False),
-        ({}, False),
-    ],
-    ids=map(str, range(9)),
-)
-async def test_init_containers_are_named_that_may_keep_something(fields: dict[str, Any], keeps: bool) -> None:  # noqa: FBT001  what is expected
-    spec = {"initContainers": [{"name": "init", **fields}], "containers": [{"name": "app"}]}
-    async with asking(direct(pods=pods(pod(spec=spec)))) as kubelet:
-        (read,) = await kubelet.pods()
+@pytest.mark.parametrize(("resources", "keeps"), table(KEEPS))
+async def test_init_container_may_keep(resources: Raw | None, *, keeps: bool) -> None:
+    init = {"name": "init", "resources": resources}
+    spec = {"initContainers": [init, {**init, "restartPolicy": "Always"}], "containers": [{"name": "app"}]}
+    [read] = await pods_of(pod(spec=spec))
     assert read.init_containers == (("init",) if keeps else ())
 
 
-@pytest.mark.parametrize(
-    ("annotations", "static"),
-    [
-        ({"kubernetes.io/config.source": "api"}, False),
-        ({"kubernetes.io/config.source": "file"}, True),
-        ({"kubernetes.io/config.source": "http"}, True),
-        ({"kubernetes.io/config.mirror": "4cbf"}, True),
-        (None, False),
-    ],
-    ids=map(str, range(5)),
-)
+SOURCES: list[tuple[dict[str, str] | None, bool]] = [
+    ({"kubernetes.io/config.source": "api"}, False),
+    ({"kubernetes.io/config.source": "file"}, True),
+    ({"kubernetes.io/config.source": "http"}, True),
+    ({"kubernetes.io/config.mirror": "4cbf"}, True),
+    (None, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("annotations", "static"), SOURCES, ids=[str(row[0]) for row in SOURCES])
 async def test_a_pod_from_a_file_is_a_static_one(annotations: object, *, static: bool) -> None:
     web = pod()
     web["metadata"]["annotations"] = annotations
-    async with asking(direct(pods=pods(web))) as kubelet:
-        (read,) = await kubelet.pods()
-    assert read.static is static
+    assert [each.static for each in await pods_of(web)] == [static]
 
 
 @pytest.mark.parametrize(
-    "answer",
-    ["", "[", "[]", {}, {"kubeletconfig": None}, {"kubeletconfig": ["static"]}],
-    ids=map(str, range(6)),
+    "answer", ["", "[", "[]", {}, {"kubeletconfig": None}, {"kubeletconfig": ["static"]}]
 )
 async def test_invalid_configuration_raises(answer: object) -> None:
     async with asking(direct(configz=answer)) as kubelet:
@@ -256,41 +219,34 @@ async def test_invalid_configuration_raises(answer: object) -> None:
             await kubelet.configuration()
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "",
-        {},
-        {"kind": "Status"},
-        {**pods(), "items": {}},
-        pods("pod"),
-        pods(pod(metadata={"name": "web"})),
-        pods(pod(metadata={"uid": "u\nid", "namespace": "default", "name": "web"})),
-        pods(pod(status={"phase": 1})),
-        pods(pod(spec={"initContainers": [{"resources": {"limits": {"cpu": "much"}}}]})),
-    ],
-    ids=map(str, range(9)),
-)
+INVALID: list[object] = [
+    "", {}, {"kind": "Status"}, {**pods(), "items": {}}, pods("pod"), pods(pod(metadata={"name": "web"})),
+    pods(pod(metadata={"uid": "u\nid", "namespace": "default", "name": "web"})),
+    pods(pod(status={"phase": 1})),
+    pods(pod(spec={"initContainers": [{"resources": {"limits": {"cpu": "much"}}}]})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", INVALID, ids=map(str, range(len(INVALID))))
 async def test_invalid_pods_raise(answer: object) -> None:
     async with asking(direct(pods=answer)) as kubelet:
         with pytest.raises(Unreachable, match="list of the kubelet's pods is invalid"):
             await kubelet.pods()
 
 
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        ("401 Unauthorized", Unauthorized),
-        ("403 Forbidden", Forbidden),
-        ("404 Not Found", NotFound),
-        ("503 Service Unavailable", Unreachable),
-    ],
-)
+REFUSALS: list[tuple[str, type[ClusterError]]] = [
+    ("401 Unauthorized", Unauthorized),
+    ("403 Forbidden", Forbidden),
+    ("404 Not Found", NotFound),
+    ("503 Service Unavailable", Unreachable),
+]
+
+
+@pytest.mark.parametrize(("status", "error"), REFUSALS)
 async def test_refusal_has_its_kind(status: str, error: type[ClusterError]) -> None:
+    text = f"answered {status[:3]} for the list of the kubelet's pods .x{{197}}"
     async with asking(refusing(status, "x" * 1000)) as kubelet:
-        with pytest.raises(
-            error, match=f"answered {status[:3]} for the list of the kubelet's pods .x{{197}}"
-        ):
+        with pytest.raises(error, match=text):
             await kubelet.pods()
 
 
@@ -301,13 +257,8 @@ async def test_a_node_without_a_version_makes_no_sense() -> None:
 
 
 async def test_the_name_of_a_node_leads_nowhere_else() -> None:
-    api = FakeApiServer({"/api/v1/nodes/..%2Fpods": NODE})
-    async with scripted(direct(configz=CONFIGZ)) as number:
-        client = HttpsClient(HttpsEndpoint("127.0.0.1", number, plain))
-        told = await KubeletApi("../pods", direct=client, api=api).configuration()
-        client.close()
-
-    assert told == TOLD
+    api = FakeApiServer({"/api/v1/nodes/..%2Fpods": NODE, "/api/v1/nodes/..%2Fpods/proxy/configz": CONFIGZ})
+    assert await KubeletApi("../pods", direct=None, api=api).configuration() == TOLD
 
 
 async def test_requests_of_guaranteed_containers_are_read() -> None:
@@ -325,9 +276,7 @@ async def test_requests_of_guaranteed_containers_are_read() -> None:
     burstable = pod(spec=spec, status={"phase": "Running", "qosClass": "Burstable"})
     whole = pod(spec=spec | {"resources": {"limits": {"cpu": "4"}}}, status={"qosClass": "Guaranteed"})
 
-    async with asking(direct(pods=pods(guaranteed, burstable, whole))) as kubelet:
-        read = await kubelet.pods()
-
+    read = await pods_of(guaranteed, burstable, whole)
     every = frozenset({"cpu", "memory", "example.com/gpu"})
     assert read[0].asking == (
         AskingContainer("proxy", resources=frozenset({"cpu"})),
@@ -344,9 +293,7 @@ async def test_pod_of_many_resources_hides_no_other_pod() -> None:
     container = {"name": "app", "resources": {"limits": limits, "requests": limits}}
     greedy = pod("greedy", spec={"initContainers": [container], "containers": [container]})
 
-    async with asking(direct(pods=pods(pod(), greedy))) as kubelet:
-        read = await kubelet.pods()
-
+    read = await pods_of(pod(), greedy)
     assert [each.uid for each in read] == ["uid-web", "uid-greedy"]
     assert read[1].asking == (AskingContainer("app", resources=frozenset({"example.com/gpu"})),)
     assert read[1].init_containers == ("app",)
