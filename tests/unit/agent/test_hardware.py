@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from errno import ENOENT
 from itertools import count
@@ -21,6 +21,7 @@ from numalign.kube.decode.machines import machine as described
 from numalign.model.machine import Core
 from numalign.model.resources import EMPTY, Resources, ZoneId
 from tests.unit.agent.fabricated import Folder, write
+from tests.worlds.notation import table
 from tools.clusters.kubelets.machines import write as write_for_a_kubelet
 from tools.generate.agreement import recordings
 
@@ -174,27 +175,30 @@ def test_missing_cache_hides_those_of_later_cores(tmp_path: Path, missing: str) 
     folder = write(cores(7, 7, 8, 8), tmp_path)
     (folder.system / f"cpu/cpu1/cache/index3/{missing}").unlink()
     assert [each.cache for each in hardware(tmp_path).cores] == [7, 3, 3, 3]
-
-
-@pytest.mark.parametrize("text", ["", "x", "-", "zz,ff"])
-def test_garbled_cache_counts_as_missing(tmp_path: Path, text: str) -> None:
-    folder = write(cores(7, 7, 8, 8), tmp_path)
-    folder.write("cpu/cpu0/cache/index3/shared_cpu_map", text)
-    assert {each.cache for each in hardware(tmp_path).cores} == {3}
+    # So does a garbled one.
+    for text in ("", "x", "-", "zz,ff"):
+        folder.write("cpu/cpu0/cache/index3/shared_cpu_map", text)
+        assert {each.cache for each in hardware(tmp_path).cores} == {3}
 
 
 def test_a_cpu_that_is_offline_is_none(tmp_path: Path) -> None:
-    write(TWO_ZONES, tmp_path, offline=[8, 15])
+    folder = write(TWO_ZONES, tmp_path, offline=[8, 15])
+    assert hardware(tmp_path) == TWO_ZONES
+    for cpu in (8, 15):
+        (folder.system / f"node/node0/cpu{cpu}").rmdir()
+    # A kernel that cannot take CPUs offline has no such file.
+    (folder.system / "cpu/online").unlink()
     assert hardware(tmp_path) == TWO_ZONES
 
 
-def test_where_no_cpu_can_be_switched_off_all_are_on(folder: Folder) -> None:
-    (folder.system / "cpu/online").unlink()
-    assert hardware(folder.sysfs) == TWO_ZONES
+MACHINES = [
+    ("a zone of memory alone",        Hardware((bank(0, 10, 40), bank(3, 40, 10)), (core(0, 1), core(0, 2)))),
+    ("neither distances nor hugepages", Hardware((bank(0, huge=EMPTY),), (core(0, 1),))),
+]  # fmt: skip
 
 
-def test_a_zone_may_have_memory_alone(tmp_path: Path) -> None:
-    machine = Hardware((bank(0, 10, 40), bank(3, 40, 10)), (core(0, 1), core(0, 2)))
+@pytest.mark.parametrize("machine", table(MACHINES))
+def test_a_machine_may_have(tmp_path: Path, machine: Hardware) -> None:
     write(machine, tmp_path)
     assert hardware(tmp_path) == machine
 
@@ -203,17 +207,9 @@ def test_a_kernel_without_zones_has_one_for_each_socket(folder: Folder) -> None:
     for cpu in range(8):
         (folder.system / f"cpu/cpu{cpu}").mkdir(exist_ok=True)
     (folder.system / "node").rename(folder.sysfs / "elsewhere")
-
     read = hardware(folder.sysfs)
-
     assert read.banks == tuple(ZoneMemory(ZoneId(zone), 0, None, EMPTY, ()) for zone in (0, 1))
     assert read.cores == TWO_ZONES.cores
-
-
-def test_a_kernel_may_know_neither_distances_nor_hugepages(tmp_path: Path) -> None:
-    machine = Hardware((bank(0, huge=EMPTY),), (core(0, 1),))
-    write(machine, tmp_path)
-    assert hardware(tmp_path) == machine
 
 
 def test_firmware_that_knows_no_package_has_one_socket(folder: Folder) -> None:
@@ -222,42 +218,49 @@ def test_firmware_that_knows_no_package_has_one_socket(folder: Folder) -> None:
     assert {each.socket for each in hardware(folder.sysfs).cores} == {0}
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "said"),
-    [
-        ("node/node1/meminfo", "MemTotal: much", "node/node1/meminfo: contains no MemTotal in kB"),
-        (
-            "node/node0/distance",
-            "10",
-            'node/node0/distance: "10" does not have one distance for each of 2 zones',
-        ),
-        (
-            "node/node0/distance",
-            "10 far",
-            'node/node0/distance: "10 far" does not have one distance for each of 2 zones',
-        ),
-        (
-            "node/node0/hugepages/hugepages-2048kB/nr_hugepages",
-            "many",
-            'node/node0/hugepages/hugepages-2048kB/nr_hugepages: "many" is not a number',
-        ),
-        ("cpu/cpu3/topology/core_id", "0x1", 'cpu/cpu3/topology/core_id: "0x1" is not a number'),
-        ("cpu/online", "3-1", 'cpu/online: "3-1" is not a CPU ID or range, as in 0-3,8'),
-        ("cpu/cpu2/topology/core_id", "9" * 70000, "cpu/cpu2/topology/core_id: is longer than 65536 bytes"),
-    ],
-    ids=count(),
-)
-def test_a_file_that_makes_no_sense_is_named(folder: Folder, path: str, text: str, said: str) -> None:
-    folder.write(path, text)
-    assert said in mistakes(folder)
+Change = Callable[[Path], object]
 
 
-@pytest.mark.parametrize(
-    "path", ["node/node0/meminfo", "cpu/cpu7/topology/core_id", "cpu/cpu7/topology/physical_package_id"]
-)
-def test_a_file_that_is_missing_is_named(folder: Folder, path: str) -> None:
-    (folder.system / path).unlink()
-    assert f"{path}: is missing, or cannot be read" in mistakes(folder)
+def text(content: str) -> Change:
+    return lambda path: path.write_text(content)
+
+
+def looped(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+MEMORY, DISTANCES, CORE = "node/node0/meminfo", "node/node0/distance", "cpu/cpu7/topology/core_id"
+PACKAGE, ONLINE = "cpu/cpu7/topology/physical_package_id", "cpu/online"
+PAGES = "node/node0/hugepages/hugepages-2048kB/nr_hugepages"
+UNREADABLE, UNEQUAL = "is missing, or cannot be read", "does not have one distance for each of 2 zones"
+WRONG: list[tuple[str, str, Change, str]] = [
+    # what is wrong        where      how it becomes so    what is said of it
+    ("no memory",          MEMORY,    text("MemTotal: much"), f"{MEMORY}: contains no MemTotal in kB"),
+    ("too few distances",  DISTANCES, text("10"),          f'{DISTANCES}: "10" {UNEQUAL}'),
+    ("no distance",        DISTANCES, text("10 far"),      f'{DISTANCES}: "10 far" {UNEQUAL}'),
+    ("no pages",           PAGES,     text("many"),        f'{PAGES}: "many" is not a number'),
+    ("no core",            CORE,      text("0x1"),         f'{CORE}: "0x1" is not a number'),
+    ("no CPUs",            ONLINE,    text("3-1"),
+        f'{ONLINE}: "3-1" is not a CPU ID or range, as in 0-3,8'),
+    ("none online",        ONLINE,    text("4095"),        "cpu: lists no CPU that is online"),
+    ("a long file",        CORE,      text("9" * 70000),   f"{CORE}: is longer than 65536 bytes"),
+    ("missing memory",     MEMORY,    Path.unlink,         f"{MEMORY}: {UNREADABLE}"),
+    ("a missing core",     CORE,      Path.unlink,         f"{CORE}: {UNREADABLE}"),
+    ("a missing package",  PACKAGE,   Path.unlink,         f"{PACKAGE}: {UNREADABLE}"),
+    ("a link to itself",   MEMORY,    looped,              f"{MEMORY}: {UNREADABLE}"),
+    ("a CPU in two zones", "node/node1/cpu0", Path.mkdir,  "node: has CPUs that are in two zones, one of them 1"),
+    ("a CPU beyond Linux", "node/node0/cpu8192", Path.mkdir,
+        "node/node0/cpu8192: is above 8191, the highest CPU ID of Linux"),
+    ("a zone beyond Linux", "node/node1024", Path.mkdir,
+        "node/node1024: is above 1023, the highest NUMA node ID of Linux"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "change", "expected"), table(WRONG))
+def test_what_is_wrong_is_named(folder: Folder, path: str, change: Change, expected: str) -> None:
+    change(folder.system / path)
+    assert expected in mistakes(folder)
 
 
 def test_all_mistakes_are_listed_at_once(folder: Folder) -> None:
@@ -266,47 +269,19 @@ def test_all_mistakes_are_listed_at_once(folder: Folder) -> None:
     assert len(mistakes(folder)) == 2
 
 
-def test_a_cpu_in_two_zones_is_a_mistake(folder: Folder) -> None:
-    (folder.system / "node/node1/cpu0").mkdir()
-    assert "node: has CPUs that are in two zones, one of them 1" in mistakes(folder)
-
-
-def test_a_machine_without_cpus_is_none(folder: Folder) -> None:
-    folder.write("cpu/online", "4095")
-    assert mistakes(folder) == ["cpu: lists no CPU that is online"]
-
-
-def test_ids_beyond_those_of_linux_are_named(folder: Folder) -> None:
-    (folder.system / "node/node0/cpu8192").mkdir()
-    (folder.system / "node/node1024").mkdir()
-    said = mistakes(folder)
-    assert "node/node0/cpu8192: is above 8191, the highest CPU ID of Linux" in said
-    assert "node/node1024: is above 1023, the highest NUMA node ID of Linux" in said
-
-
 LINKED = ["node/node0/meminfo", "cpu/cpu0/topology", "cpu/cpu0", "node/node1"]
 
 
 @pytest.mark.parametrize("path", LINKED)
-def test_no_link_is_followed_that_leads_out(folder: Folder, path: str) -> None:
-    outside = folder.sysfs / "outside"
-    (folder.system / path).rename(outside)
-    (folder.system / path).symlink_to(outside)
-    assert any(said.startswith(path) for said in mistakes(folder))
-
-
-@pytest.mark.parametrize("path", LINKED)
-def test_links_that_stay_inside_are_followed(folder: Folder, path: str) -> None:
-    inside = folder.system / "inside"
+def test_only_links_that_stay_inside_are_followed(folder: Folder, path: str) -> None:
+    inside, outside = folder.system / "inside", folder.sysfs / "outside"
     (folder.system / path).rename(inside)
     (folder.system / path).symlink_to(inside)
     assert hardware(folder.sysfs) == TWO_ZONES
-
-
-def test_a_link_to_itself_leads_nowhere(folder: Folder) -> None:
-    (folder.system / "node/node0/meminfo").unlink()
-    (folder.system / "node/node0/meminfo").symlink_to("meminfo")
-    assert mistakes(folder) == ["node/node0/meminfo: is missing, or cannot be read"]
+    inside.rename(outside)
+    (folder.system / path).unlink()
+    (folder.system / path).symlink_to(outside)
+    assert any(mistake.startswith(path) for mistake in mistakes(folder))
 
 
 def test_a_folder_that_is_no_sysfs_is_named(tmp_path: Path) -> None:

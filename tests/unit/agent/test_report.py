@@ -104,9 +104,10 @@ def test_placement_has_the_resources_by_uid() -> None:
 
 
 def test_a_pod_that_may_be_another_is_left_out_and_counted() -> None:
-    found = reported(observation(pod("1", "web"), pod("2", "web"), listed=[WEB]))
-    assert kubelet_reports.read_placements(text(found, PLACEMENTS)) == {}
-    assert (found.pods, found.left_out) == ((), 1)
+    idle = listed("idle", container("main"))
+    found = reported(observation(pod("1", "web"), pod("2", "web"), pod("3", "idle"), listed=[WEB, idle]))
+    assert kubelet_reports.read_placements(text(found, PLACEMENTS)).keys() == {"3"}
+    assert ([each.uid for each in found.pods], found.left_out) == (["3"], 1)
 
 
 def test_too_long_report_is_not_written_but_logged() -> None:
