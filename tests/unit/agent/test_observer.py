@@ -28,11 +28,13 @@ from numalign.model.errors import BadInput
 from tests.unit.agent.fabricated import write
 from tests.unit.agent.test_hardware import TWO_ZONES
 from tests.worlds.log import RecordedLog
+from tests.worlds.notation import table
 from tools.clusters.podresources import FakePodResources
 
 WEB = KubeletPod("uid-1", "default", "web", "Running", deleted=False)
 OTHER = KubeletPod("uid-3", "default", "other", "Running", deleted=False)
 STATIC = {"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static", "version": "v1.34.4"}
+AWAY = Unreachable("the API server is away")
 BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
@@ -120,35 +122,23 @@ async def test_constant_data_are_read_at_intervals(world: World) -> None:
     for _ in range(3):
         await observer.observe()
         world.now += REREAD_SECONDS / 2
-
-    assert world.kubelet.asked == 2
-    assert world.fake.calls == {"List": 3, "GetAllocatableResources": 3}
-
-
-async def test_new_kubelet_is_read_completely(world: World) -> None:
-    observer = world.observer()
-    await observer.observe()
+    assert (world.kubelet.asked, world.fake.calls) == (2, {"List": 3, "GetAllocatableResources": 3})
+    # A new kubelet is read completely.
+    world.now -= REREAD_SECONDS / 2
     world.socket.unlink()
     async with world.fake.serving(world.socket):
         await observer.observe()
-
-    assert world.kubelet.asked == 2
+    assert world.kubelet.asked == 3
 
 
 async def test_unreadable_configuration_keeps_the_last(world: World) -> None:
     observer = world.observer()
     await observer.observe()
     world.now += REREAD_SECONDS
-    world.kubelet.away = Unreachable("the API server is away")
-
+    world.kubelet.away = AWAY
     assert (await observer.observe()).kubelet == STATIC
     assert world.told.of("kubelet_config.kept")
-
-
-async def test_new_kubelet_needs_its_configuration(world: World) -> None:
-    observer = world.observer()
-    await observer.observe()
-    world.kubelet.away = Unreachable("the API server is away")
+    # A new kubelet may have another.
     world.socket.unlink()
     async with world.fake.serving(world.socket):
         with pytest.raises(Unreachable, match="the API server is away"):
@@ -162,76 +152,66 @@ async def test_rate_limited_request_is_retried(world: World, times: int) -> None
     assert world.slept == list(RETRY_PAUSES[:times])
 
 
-async def test_lasting_rate_limit_gives_up_for_now(world: World) -> None:
-    world.fake.refusals = [(BUSY, "rejected by rate limit")] * 100
-    with pytest.raises(CallRefused, match="rejected by rate limit"):
+@pytest.mark.parametrize(
+    ("code", "calls"), [(BUSY, len(RETRY_PAUSES) + 1), (grpc.StatusCode.UNIMPLEMENTED, 1)], ids=str
+)
+async def test_refusal_that_lasts_is_given_up(world: World, code: grpc.StatusCode, calls: int) -> None:
+    world.fake.refusals = [(code, "not now")] * 100
+    with pytest.raises(CallRefused, match="not now"):
         await world.observer().observe()
-    assert world.fake.calls["List"] == len(RETRY_PAUSES) + 1
+    assert world.fake.calls["List"] == calls
 
 
-async def test_other_refusal_is_not_retried(world: World) -> None:
-    world.fake.refusals = [(grpc.StatusCode.UNIMPLEMENTED, "unknown method")]
-    with pytest.raises(CallRefused, match="unknown method"):
-        await world.observer().observe()
-    assert world.slept == []
-
-
-@pytest.mark.parametrize(("field", "said"), [("cpu_ids", "no CPUs yet"), ("memory", "no memory yet")])
-async def test_kubelet_without_running_managers_is_not_used(world: World, field: str, said: str) -> None:
+@pytest.mark.parametrize(("field", "why"), [("cpu_ids", "no CPUs yet"), ("memory", "no memory yet")])
+async def test_kubelet_without_running_managers_is_not_used(world: World, field: str, why: str) -> None:
     world.fake.allocatable.ClearField(field)
     observer = world.observer()
-
-    with pytest.raises(Unobserved, match=said):
+    with pytest.raises(Unobserved, match=why):
         await observer.observe()
     world.now += START_SECONDS
     await observer.observe()
-
-
-@pytest.mark.parametrize("field", ["cpu_ids", "memory"])
-async def test_managers_that_give_nothing_out_have_nothing(world: World, field: str) -> None:
+    # Managers that give nothing out have nothing.
     world.kubelet.told = {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
-    world.fake.allocatable.ClearField(field)
     await world.observer().observe()
 
 
-async def test_starting_kubelet_is_used_once_it_lists_its_pods(world: World) -> None:
-    proxy = replace(WEB, uid="uid-2", name="proxy", static=True)
-    world.kubelet.has = (WEB, OTHER, proxy)
-    world.fake.listed = listing(["web", "other", "proxy"])
+PROXY = replace(WEB, uid="uid-2", name="proxy", static=True)
+REJECTED = (replace(WEB, from_kubelet=True), replace(OTHER, from_kubelet=True))
+WAIT = "the kubelet does not list its pods yet"
+STARTS: list[tuple[str, tuple[KubeletPod, ...], str, list[tuple[float, str, str]]]] = [
+    # when, pods of the API server, those listed before the restart; seconds, list and result after it
+    ("all are listed", (WEB, OTHER, PROXY), "web other proxy",
+        [(0, "", WAIT), (0, "proxy", WAIT), (0, "proxy web", WAIT), (0, "web other proxy", ""), (0, "", "")]),
+    ("the grace period has passed", (WEB,), "web", [(0, "new", WAIT), (START_SECONDS, "new", "")]),
+    ("others are rejected", REJECTED, "web other", [(0, "web", WAIT), (0, "web", "")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pods", "before", "looks"), table(STARTS))
+async def test_starting_kubelet_is_used_once(
+    world: World, pods: tuple[KubeletPod, ...], before: str, looks: list[tuple[float, str, str]]
+) -> None:
+    world.kubelet.has = pods
+    world.fake.listed = listing(before.split())
     observer = world.observer()
     await observer.observe()
-
     world.socket.touch()
-    for names in ([], ["proxy"], ["proxy", "web"]):
-        world.fake.listed = listing(names)
-        with pytest.raises(Unobserved, match="does not list its pods yet"):
-            await observer.observe()
-    world.fake.listed = listing(["web", "other", "proxy"])
-    await observer.observe()
-    # It runs, and its pods may go.
-    world.fake.listed = listing([])
-    assert (await observer.observe()).listed == ()
-
-
-async def test_empty_kubelet_is_used_after_the_grace_period(world: World) -> None:
-    observer = world.observer()
-    await observer.observe()
-
-    world.socket.touch()
-    world.fake.listed = listing(["new"])
-    with pytest.raises(Unobserved):
-        await observer.observe()
-    world.now += START_SECONDS
-    assert [pod.name for pod in (await observer.observe()).listed] == ["new"]
+    for seconds, names, why in looks:
+        world.now += seconds
+        world.fake.listed = listing(names.split())
+        if why:
+            with pytest.raises(Unobserved, match=why):
+                await observer.observe()
+        else:
+            assert [each.name for each in (await observer.observe()).listed] == names.split()
 
 
 async def test_grace_period_begins_with_the_first_answer(world: World) -> None:
     observer = world.observer()
     await observer.observe()
-
     world.socket.touch()
     world.fake.listed = listing([])
-    world.kubelet.away = Unreachable("the API server is away")
+    world.kubelet.away = AWAY
     with pytest.raises(Unreachable):
         await observer.observe()
     world.now += START_SECONDS
@@ -240,30 +220,14 @@ async def test_grace_period_begins_with_the_first_answer(world: World) -> None:
         await observer.observe()
 
 
-async def test_rejected_pod_is_not_waited_for(world: World) -> None:
-    world.kubelet.has = (replace(WEB, from_kubelet=True), replace(OTHER, from_kubelet=True))
-    world.fake.listed = listing(["web", "other"])
-    observer = world.observer()
-    await observer.observe()
-
-    world.socket.touch()
-    world.fake.listed = listing(["web"])
-    with pytest.raises(Unobserved):
-        await observer.observe()
-    assert [pod.name for pod in (await observer.observe()).listed] == ["web"]
-
-
 async def test_first_look_waits_for_running_pods(world: World) -> None:
     world.kubelet.has = (WEB, OTHER)
     observer = world.observer()
-
-    with pytest.raises(Unobserved, match="does not list its pods yet"):
+    with pytest.raises(Unobserved, match=WAIT):
         await observer.observe()
     world.fake.listed = listing(["web", "other"])
     await observer.observe()
-
-
-async def test_first_look_at_a_running_kubelet_uses_its_list(world: World) -> None:
+    # A kubelet that has run for long has listed them.
     world.fake.listed = listing([])
     long_ago = world.socket.stat().st_mtime - YOUNG_SECONDS
     os.utime(world.socket, (long_ago, long_ago))
@@ -277,29 +241,22 @@ async def test_restart_during_a_look_discards_it(world: World) -> None:
             return (WEB,)
 
     world.kubelet = Restarting()
-
     with pytest.raises(Unobserved, match="restarted during the observation"):
         await world.observer().observe()
 
 
-async def test_checkpoints_of_another_version_are_logged_once(world: World) -> None:
+async def test_checkpoints_are_optional_and_logged_once(world: World) -> None:
+    assert (await world.observer(state=None).observe()).checkpoints is None
+    assert not world.told.lines()
     (world.folder / "cpu_manager_state").write_text('{"version": 9}')
     observer = world.observer()
     assert [(await observer.observe()).checkpoints for _ in range(3)] == [None] * 3
     assert len(world.told.of("checkpoints.unreadable")) == 1
 
 
-async def test_checkpoints_are_optional(world: World) -> None:
-    assert (await world.observer(state=None).observe()).checkpoints is None
-    assert not world.told.lines()
-
-
-async def test_invalid_machine_is_reported(world: World, tmp_path: Path) -> None:
+async def test_invalid_machine_or_absent_kubelet_is_an_error(world: World) -> None:
     with pytest.raises(BadInput, match="cannot be opened"):
-        await world.observer(sysfs=tmp_path / "elsewhere").observe()
-
-
-async def test_absent_kubelet_is_reported(world: World) -> None:
+        await world.observer(sysfs=world.folder / "elsewhere").observe()
     world.socket.unlink()
     with pytest.raises(Unreachable, match=f"{world.socket} failed: .*{strerror(ENOENT)}"):
         await world.observer().observe()

@@ -15,7 +15,8 @@ from h2.connection import H2Connection
 from agent import unary
 from agent.podresources_pb2 import ListPodResourcesResponse, PodResources
 from numalign.kube.errors import Unreachable
-from tests.unit.agent.sockets import framing, listening
+from tests.unit.agent.scripted import framing, scripted
+from tests.worlds.notation import table
 from tools.clusters.podresources import FakePodResources
 
 METHOD = "/v1.PodResourcesLister/List"
@@ -28,15 +29,10 @@ def socket(tmp_path: Path) -> Path:
     return tmp_path / "kubelet.sock"
 
 
-async def test_a_server_of_the_gRPC_library_answers(socket: Path) -> None:  # noqa: N802  its name
-    listed = ListPodResourcesResponse(pod_resources=[PodResources(name="web", namespace="default")])
-    async with FakePodResources(listed=listed).serving(socket):
-        assert await unary.call(socket, METHOD, b"") == listed.SerializeToString()
-
-
-async def test_an_answer_of_megabytes_arrives_whole(socket: Path) -> None:
-    pods = [PodResources(name=f"pod-{number}", namespace="x" * 1000) for number in range(5000)]
-    listed = ListPodResourcesResponse(pod_resources=pods)
+@pytest.mark.parametrize(("pods", "length"), [(1, 1), (5000, 1000)], ids=["one pod", "megabytes"])
+async def test_a_server_of_the_gRPC_library_answers(socket: Path, pods: int, length: int) -> None:  # noqa: N802  its name
+    named = [PodResources(name=f"pod-{number}", namespace="x" * length) for number in range(pods)]
+    listed = ListPodResourcesResponse(pod_resources=named)
     async with FakePodResources(listed=listed).serving(socket):
         assert await unary.call(socket, METHOD, b"") == listed.SerializeToString()
 
@@ -70,14 +66,10 @@ async def test_a_kubelet_that_hangs_is_not_waited_for(socket: Path) -> None:
 
 
 async def test_unreachable_socket_is_named(socket: Path) -> None:
-    said = f"call to the kubelet's socket {socket} failed: {METHOD}: .*{strerror(ENOENT)}"
-    with pytest.raises(Unreachable, match=said):
-        await unary.call(socket, METHOD, b"")
-
-
-async def test_impossible_socket_path_raises(tmp_path: Path) -> None:
-    with pytest.raises(Unreachable, match="path too long"):
-        await unary.call(tmp_path / ("x" * 108), METHOD, b"")
+    text = f"call to the kubelet's socket {socket} failed: {METHOD}: .*{strerror(ENOENT)}"
+    for path, why in ((socket, text), (socket.parent / ("x" * 108), "path too long")):
+        with pytest.raises(Unreachable, match=why):
+            await unary.call(path, METHOD, b"")
 
 
 def reply(
@@ -96,73 +88,61 @@ def message(body: bytes) -> bytes:
 
 
 async def test_an_answer_in_frames_is_put_together(socket: Path) -> None:
-    async with listening(socket, framing(reply(message(b"body")))):
+    async with scripted(framing(reply(message(b"body"))), socket=socket):
         assert await unary.call(socket, METHOD, b"") == b"body"
 
 
-@pytest.mark.parametrize(
-    ("send", "said"),
-    [
-        pytest.param(reply(message(b"")[:4]), "ended before its message", id="no whole prefix"),
-        pytest.param(reply(message(b"body")[:-1]), "ended before its message", id="cut off"),
-        pytest.param(reply(message(b"body") + b"!"), "more than one message", id="too much"),
-        pytest.param(reply(pack(">BI", 1, 4) + b"body"), "compressed", id="compressed"),
-        pytest.param(reply(pack(">BI", 0, 2**32 - 1)), "4294967295 bytes is too long", id="endless"),
-        pytest.param(reply(headers=[(":status", "502")]), "HTTP status 502", id="bad gateway"),
-        pytest.param(reply(trailers=[("other", "0")]), "no gRPC status", id="no grpc-status"),
-        pytest.param(reply(trailers=[("grpc-status", "-1")]), "no gRPC status", id="negative status"),
-        pytest.param(reply(trailers=[("grpc-status", "0" * 1000)]), "no gRPC status", id="long status"),
-        pytest.param(
-            lambda http: http.send_headers(1, GOOD, end_stream=True), "no gRPC status", id="only headers"
-        ),
-        pytest.param(lambda http: http.reset_stream(1, 2), "was reset with error 2", id="reset"),
-        pytest.param(lambda http: http.close_connection(2), "was closed with error 2", id="goaway"),
-        pytest.param(
-            lambda _: None, "onnection lost|connection ended|Broken pipe|reset by peer", id="nothing"
-        ),
-        pytest.param(
-            lambda http: http.send_headers(1, GOOD),
-            "onnection lost|connection ended|Broken pipe|reset by peer",
-            id="no end",
-        ),
-    ],
-)
-async def test_invalid_frames_raise(socket: Path, send: Callable[[H2Connection], None], said: str) -> None:
-    async with listening(socket, framing(send)):
-        with pytest.raises(Unreachable, match=said):
+CUT, UNCLEAR, LOST = (
+    "ended before its message", "no gRPC status",
+    "onnection lost|connection ended|Broken pipe|reset by peer",
+)  # fmt: skip
+INVALID: list[tuple[str, Callable[[H2Connection], None], str]] = [
+    ("no whole prefix",   reply(message(b"")[:4]),                 CUT),
+    ("cut off",           reply(message(b"body")[:-1]),            CUT),
+    ("too much",          reply(message(b"body") + b"!"),          "more than one message"),
+    ("compressed",        reply(pack(">BI", 1, 4) + b"body"),      "compressed"),
+    ("endless",           reply(pack(">BI", 0, 2**32 - 1)),        "4294967295 bytes is too long"),
+    ("bad gateway",       reply(headers=[(":status", "502")]),     "HTTP status 502"),
+    ("no grpc-status",    reply(trailers=[("other", "0")]),        UNCLEAR),
+    ("negative status",   reply(trailers=[("grpc-status", "-1")]), UNCLEAR),
+    ("long status",       reply(trailers=[("grpc-status", "0" * 1000)]), UNCLEAR),
+    ("only headers",      lambda http: http.send_headers(1, GOOD, end_stream=True), UNCLEAR),
+    ("reset",             lambda http: http.reset_stream(1, 2),    "was reset with error 2"),
+    ("goaway",            lambda http: http.close_connection(2),   "was closed with error 2"),
+    ("nothing",           lambda _: None,                          LOST),
+    ("no end",            lambda http: http.send_headers(1, GOOD), LOST),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("send", "why"), table(INVALID))
+async def test_invalid_frames_raise(socket: Path, send: Callable[[H2Connection], None], why: str) -> None:
+    async with scripted(framing(send), socket=socket):
+        with pytest.raises(Unreachable, match=why):
             await unary.call(socket, METHOD, b"")
 
 
-@pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(100), b"\xff" * 2**17])
-async def test_invalid_http2_raises_unreachable(socket: Path, garbage: bytes) -> None:
+SETTINGS, PING = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]), bytes([0, 0, 8, 6, 1, 0, 0, 0, 0]) + bytes(8)
+GARBAGE = [b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(100), b"\xff" * 2**17]
+
+
+@pytest.mark.parametrize("seed", range(20 + len(GARBAGE)))
+async def test_noise_is_answered_by_an_error(socket: Path, seed: int) -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(garbage)
+        writer.write(SETTINGS + os.urandom(100 * seed) if seed < 20 else GARBAGE[seed - 20])
         await writer.drain()
 
-    async with listening(socket, answer):
+    async with scripted(answer, socket=socket):
         with pytest.raises(Unreachable):
-            await unary.call(socket, METHOD, b"")
+            await unary.call(socket, METHOD, b"", within=2)
 
 
 async def test_pings_without_end_are_not_read_without_end(socket: Path) -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        settings, ping = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]), bytes([0, 0, 8, 6, 1, 0, 0, 0, 0]) + bytes(8)
-        writer.write(settings)
+        writer.write(SETTINGS)
         while True:
-            writer.write(ping * 1000)
+            writer.write(PING * 1000)
             await writer.drain()
 
-    async with listening(socket, answer):
+    async with scripted(answer, socket=socket):
         with pytest.raises(Unreachable, match="longer than 10 bytes"):
             await unary.call(socket, METHOD, b"", most=10)
-
-
-@pytest.mark.parametrize("seed", range(20))
-async def test_noise_is_answered_by_an_error(socket: Path, seed: int) -> None:
-    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]) + os.urandom(100 * seed))
-        await writer.drain()
-
-    async with listening(socket, answer):
-        with pytest.raises(Unreachable):
-            await unary.call(socket, METHOD, b"", within=2)
