@@ -11,6 +11,7 @@ import pytest
 from agent.checkpoints import BadCheckpoint, checkpoints
 from agent.observation import Checkpoints, HeldDevices, MemoryBlock
 from numalign.model.resources import ZoneId
+from tests.worlds.notation import table
 
 GPU = "example.com/gpu"
 STATE: dict[str, Any] = {
@@ -51,26 +52,23 @@ MEMORY: dict[str, Any] = {
 
 
 def read(folder: Path, state: object = STATE, given: object = None, memory: object = None) -> Checkpoints:
-    if memory is not None:
-        text = memory if isinstance(memory, str) else json.dumps(memory)
-        (folder / "memory_manager_state").write_text(text)
-    (folder / "cpu_manager_state").write_text(state if isinstance(state, str) else json.dumps(state))
+    """What is read where these stand in a kubelet's folder; None is no checkpoint."""
     (folder / "device-plugins").mkdir(exist_ok=True)
-    if given is not None:
-        text = given if isinstance(given, str) else json.dumps(given)
-        (folder / "device-plugins/kubelet_internal_checkpoint").write_text(text)
+    files = {
+        "cpu_manager_state": state,
+        "memory_manager_state": memory,
+        "device-plugins/kubelet_internal_checkpoint": given,
+    }
+    for name, content in files.items():
+        if content is not None:
+            (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
     return checkpoints(folder)
 
 
 def test_cpu_checkpoint_lists_pods_and_containers(tmp_path: Path) -> None:
     assert read(tmp_path) == Checkpoints(CONTAINERS, {})
-
-
-def test_manager_without_policy_lists_no_pod(tmp_path: Path) -> None:
     assert read(tmp_path, {"policyName": "none", "defaultCpuSet": "", "checksum": 1}) == Checkpoints({}, {})
-
-
-def test_a_pod_served_as_a_whole_has_cpus_of_its_own(tmp_path: Path) -> None:
+    # A pod served as a whole has CPUs of its own.
     assert read(tmp_path, STATE | {"podEntries": POD_ENTRIES}).pod_cpus == {"uid-2": 0b1100000}
 
 
@@ -98,22 +96,6 @@ def test_memory_checkpoint_lists_pod_level_blocks(tmp_path: Path) -> None:
     assert read(tmp_path, memory=later).pod_memory == {"uid-2": (block,)}
 
 
-@pytest.mark.parametrize(
-    ("memory", "said"),
-    [
-        ("", "memory_manager_state: is not JSON"),
-        ({**MEMORY, "version": 5}, "version: is not a known field"),
-        ({**MEMORY, "podEntries": {"uid": []}}, "podEntries.uid: must be an object"),
-        ({**MEMORY, "podEntries": {"uid": {"memoryBlocks": [{"size": 1}]}}}, "type: is missing"),
-        ({**MEMORY, "podEntries": {"uid": {"memoryBlocks": [{"type": "memory"}]}}}, "size: is missing"),
-    ],
-    ids=map(str, range(5)),
-)
-def test_memory_checkpoint_of_another_version_is_rejected(tmp_path: Path, memory: object, said: str) -> None:
-    with pytest.raises(BadCheckpoint, match=said):
-        read(tmp_path, memory=memory)
-
-
 def test_device_checkpoint_lists_pods_and_containers(tmp_path: Path) -> None:
     given = devices(entry(DeviceIDs={"1": ["gpu-3", "gpu-2"], "0": ["gpu-0"]}), entry(ContainerName="init"))
 
@@ -125,88 +107,71 @@ def test_device_checkpoint_lists_pods_and_containers(tmp_path: Path) -> None:
     }
 
 
-def test_a_device_on_two_zones_is_one_device(tmp_path: Path) -> None:
-    given = devices(entry(DeviceIDs={"0": ["gpu-0"], "1": ["gpu-0"]}))
-    assert read(tmp_path, given=given).devices["uid-1"]["app"] == (held("gpu-0", zones=(0, 1)),)
+NO_HOLDERS = {"Data": {"PodDeviceEntries": None, "RegisteredDevices": {}}, "Checksum": 1}
+ZONES: list[tuple[str, object, list[HeldDevices]]] = [
+    ("one on two zones", devices(entry(DeviceIDs={"0": ["gpu-0"], "1": ["gpu-0"]})),
+        [held("gpu-0", zones=(0, 1))]),
+    ("one without a zone",   devices(entry(DeviceIDs={"-1": ["gpu-0"]})), [held("gpu-0")]),
+    ("none of a container",  devices(entry(DeviceIDs=None)),              []),
+    ("none of any pod",      NO_HOLDERS,                                  []),
+]  # fmt: skip
 
 
-def test_a_device_may_sit_nowhere_in_particular(tmp_path: Path) -> None:
-    given = devices(entry(DeviceIDs={"-1": ["gpu-0"]}))
-    assert read(tmp_path, given=given).devices["uid-1"]["app"] == (held("gpu-0"),)
+@pytest.mark.parametrize(("given", "expected"), table(ZONES))
+def test_device_checkpoint_has(tmp_path: Path, given: object, expected: list[HeldDevices]) -> None:
+    assert [*read(tmp_path, given=given).devices.get("uid-1", {}).get("app", ())] == expected
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"Data": {"PodDeviceEntries": None, "RegisteredDevices": {}}, "Checksum": 1},
-        devices(entry(DeviceIDs=None)),
-    ],
-)
-def test_device_checkpoint_without_holders(tmp_path: Path, given: object) -> None:
-    assert not any(held for pod in read(tmp_path, given=given).devices.values() for held in pod.values())
+INVALID: list[tuple[str, object, str]] = [
+    # the checkpoint, its content, what is said of it
+    ("state", "", "cpu_manager_state: is not JSON"),
+    ("state", "null", r"policyName: is missing"),
+    ("state", "[]", "must be an object"),
+    ("state", {**STATE, "version": 5}, "version: is not a known field"),
+    ("state", {"policyName": "static", "entries": {"x": "1-3"}}, "entries.x: must be an object"),
+    ("state", {**STATE, "entries": {"uid": {"app": "3-1"}}}, 'entries.uid.app: "3-1" is not a CPU ID'),
+    ("state", {**STATE, "entries": {"uid": {"app": 3}}}, "entries.uid.app: must be a string"),
+    ("state", {**STATE, "podEntries": {"uid": "1"}}, "podEntries.uid: must be an object"),
+    ("state", {**STATE, "data": "{"}, "cpu_manager_state: is not JSON"),
+    ("state", {**STATE, "data": '{"policyName": "static", "more": 1}'}, "data.more: is not a known field"),
+    ("state", "[" * 100_000, "cpu_manager_state: is nested deeper than"),
+    ("state", " " * (2**24 + 1), "is longer than 16777216 bytes"),
+    ("memory", "", "memory_manager_state: is not JSON"),
+    ("memory", {**MEMORY, "version": 5}, "version: is not a known field"),
+    ("memory", {**MEMORY, "podEntries": {"uid": []}}, "podEntries.uid: must be an object"),
+    ("memory", {**MEMORY, "podEntries": {"uid": {"memoryBlocks": [{"size": 1}]}}}, "type: is missing"),
+    ("memory", {**MEMORY, "podEntries": {"uid": {"memoryBlocks": [{"type": "memory"}]}}}, "size: is missing"),
+    ("given", "{", "kubelet_internal_checkpoint: is not JSON"),
+    ("given", {"Checksum": 1}, "Data: is missing"),
+    ("given", {**devices(), "Version": 3}, "Version: is not a known field"),
+    ("given", devices(entry(DeviceIDs=["gpu-0"])), r"PodDeviceEntries\[0\].DeviceIDs: must be an object"),
+    ("given", devices(entry(DeviceIDs={"x": ["gpu-0"]})), "DeviceIDs.x: is not a NUMA node ID"),
+    ("given", devices(entry(DeviceIDs={"0": [7]})), r"DeviceIDs.0\[0\]: must be a string"),
+    ("given", devices(entry(PodUID="")), "PodUID: is empty"),
+    ("given", devices(entry(ResourceName=None)), "ResourceName: is missing"),
+    ("given", devices(entry(Claims=[])), "Claims: is not a known field"),
+    ("given", devices("entry"), "must be an object"),
+]
 
 
-@pytest.mark.parametrize(
-    ("state", "said"),
-    [
-        ("", "cpu_manager_state: is not JSON"),
-        ("null", r"policyName: is missing"),
-        ("[]", "must be an object"),
-        ({**STATE, "version": 5}, "version: is not a known field"),
-        ({"policyName": "static", "entries": {"container": "1-3"}}, "entries.container: must be an object"),
-        ({**STATE, "entries": {"uid": {"app": "3-1"}}}, 'entries.uid.app: "3-1" is not a CPU ID'),
-        ({**STATE, "entries": {"uid": {"app": 3}}}, "entries.uid.app: must be a string"),
-        ({**STATE, "podEntries": {"uid": "1"}}, "podEntries.uid: must be an object"),
-        ({**STATE, "data": "{"}, "cpu_manager_state: is not JSON"),
-        ({**STATE, "data": '{"policyName": "static", "more": 1}'}, "data.more: is not a known field"),
-        ("[" * 100_000, "cpu_manager_state: is nested deeper than"),
-    ],
-    ids=map(str, range(11)),
-)
-def test_a_checkpoint_of_another_version_is_not_read(tmp_path: Path, state: object, said: str) -> None:
-    with pytest.raises(BadCheckpoint, match=said):
-        read(tmp_path, state)
+@pytest.mark.parametrize(("of", "content", "why"), INVALID, ids=map(str, range(len(INVALID))))
+def test_checkpoint_of_another_version_is_rejected(
+    tmp_path: Path, of: str, content: object, why: str
+) -> None:
+    with pytest.raises(BadCheckpoint, match=why):
+        read(tmp_path, **{of: content})
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("{", "kubelet_internal_checkpoint: is not JSON"),
-        ({"Checksum": 1}, "Data: is missing"),
-        ({**devices(), "Version": 3}, "Version: is not a known field"),
-        (devices(entry(DeviceIDs=["gpu-0"])), r"PodDeviceEntries\[0\].DeviceIDs: must be an object"),
-        (devices(entry(DeviceIDs={"x": ["gpu-0"]})), "DeviceIDs.x: is not a NUMA node ID"),
-        (devices(entry(DeviceIDs={"0": [7]})), r"DeviceIDs.0\[0\]: must be a string"),
-        (devices(entry(PodUID="")), "PodUID: is empty"),
-        (devices(entry(ResourceName=None)), "ResourceName: is missing"),
-        (devices(entry(Claims=[])), "Claims: is not a known field"),
-        (devices("entry"), "must be an object"),
-    ],
-    ids=map(str, range(10)),
-)
-def test_device_checkpoint_of_another_version_is_rejected(tmp_path: Path, given: object, said: str) -> None:
-    with pytest.raises(BadCheckpoint, match=said):
-        read(tmp_path, given=given)
-
-
-def test_missing_checkpoint_raises(tmp_path: Path) -> None:
-    with pytest.raises(BadCheckpoint, match=f"{tmp_path}/cpu_manager_state: is missing"):
+def test_unreadable_checkpoint_raises(tmp_path: Path) -> None:
+    state, elsewhere = tmp_path / "cpu_manager_state", tmp_path / "elsewhere"
+    with pytest.raises(BadCheckpoint, match=f"{state}: is missing"):
         checkpoints(tmp_path)
-
-
-def test_checkpoint_that_is_no_file_raises(tmp_path: Path) -> None:
-    (tmp_path / "cpu_manager_state").mkdir()
+    state.mkdir()
     with pytest.raises(BadCheckpoint, match=f"cannot be read: {strerror(EISDIR)}"):
         checkpoints(tmp_path)
-
-
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").write_text(json.dumps(STATE))
-    (tmp_path / "cpu_manager_state").symlink_to(tmp_path / "elsewhere")
+    # No link is followed.
+    state.rmdir()
+    elsewhere.write_text(json.dumps(STATE))
+    state.symlink_to(elsewhere)
     with pytest.raises(BadCheckpoint, match=f"cannot be read: {strerror(ELOOP)}"):
         checkpoints(tmp_path)
-
-
-def test_a_checkpoint_without_end_is_not_read(tmp_path: Path) -> None:
-    with pytest.raises(BadCheckpoint, match="is longer than 16777216 bytes"):
-        read(tmp_path, " " * (2**24 + 1))

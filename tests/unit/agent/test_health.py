@@ -23,10 +23,6 @@ class Place:
     port: int = 0
     waiting: str | None = None
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
     async def sent(self, sent: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(sent)
@@ -47,31 +43,24 @@ async def place() -> AsyncIterator[Place]:
         yield made
 
 
-async def test_it_is_alive(place: Place) -> None:
-    async with aiohttp.ClientSession() as session, session.get(f"{place.url}/healthz") as answer:
-        assert (answer.status, await answer.text()) == (200, "ok\n")
-
-
-@pytest.mark.parametrize(
-    ("waiting", "status", "told"),
-    [
-        (None, 200, {"ready": True, "waiting_for": []}),
-        ("the first report", 503, {"ready": False, "waiting_for": ["the first report"]}),
-    ],
-)
-async def test_it_is_ready_once_nothing_is_waited_for(
-    place: Place, waiting: str | None, status: int, told: object
-) -> None:
+@pytest.mark.parametrize("waiting", [None, "the first report"])
+async def test_it_is_ready_once_nothing_is_waited_for(place: Place, waiting: str | None) -> None:
     place.waiting = waiting
-    async with aiohttp.ClientSession() as session, session.get(f"{place.url}/readyz") as answer:
-        assert (answer.status, await answer.json()) == (status, told)
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{place.port}") as session:
+        async with session.get("/healthz") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok\n")
+        async with session.get("/readyz") as answer:
+            assert answer.status == (503 if waiting else 200)
+            assert await answer.json() == {
+                "ready": not waiting, "waiting_for": [waiting] if waiting else []
+            }  # fmt: skip
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
 async def test_metrics_have_the_accepted_format(place: Place, accept: str) -> None:
     async with (
         aiohttp.ClientSession(headers={"Accept": accept}) as session,
-        session.get(f"{place.url}/metrics?name=all") as answer,
+        session.get(f"http://127.0.0.1:{place.port}/metrics?name=all") as answer,
     ):
         assert answer.content_type == accept.partition(";")[0]
         families = [*text_string_to_metric_families(await answer.text())]

@@ -21,6 +21,7 @@ from agent.https import HttpsClient, HttpsEndpoint, TokenFile, Unverified, Verif
 from numalign.kube.errors import Unauthorized, Unconfigured, Unreachable
 from tests.unit.agent.scripted import Answer, request, response, scripted
 from tests.unit.runtime.conftest import Mint
+from tests.worlds.notation import table
 
 
 @asynccontextmanager
@@ -31,17 +32,29 @@ async def client(answer: Answer, within: float = 5) -> AsyncIterator[HttpsClient
         asking.close()
 
 
+def sending(*answers: bytes, silent: bool = False) -> Answer:
+    """Answers a request on each connection with the next of these; `silent` does not end connections."""
+    left = [*answers]
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await request(reader)
+        writer.write(left.pop(0) if len(left) > 1 else left[0])
+        await writer.drain()
+        if silent:
+            await asyncio.Event().wait()
+
+    return answer
+
+
 async def test_request_and_answer_arrive() -> None:
     heads: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heads.append(await request(reader))
-        heads.append(await reader.readexactly(4))
+        heads.extend([await request(reader), await reader.readexactly(4)])
         writer.write(response(b'{"kind":"Status"}', "409 Conflict"))
 
     async with client(answer) as asking:
         answered = await asking.request("PATCH", "/apis/x?force=true", b"body", {"Content-Type": "a/b"})
-
     assert answered == (409, b'{"kind":"Status"}')
     assert heads[0].startswith(b"PATCH /apis/x?force=true HTTP/1.1\r\n")
     assert b"Content-Type: a/b\r\n" in heads[0]
@@ -60,26 +73,14 @@ async def test_one_connection_serves_many_requests() -> None:
 
     async with client(answer) as asking:
         await asyncio.gather(*(asking.request("GET", f"/{number}") for number in range(5)))
-
     assert connections == 1
 
 
 async def test_a_kept_connection_that_has_ended_is_opened_anew() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await request(reader)
-        # Nothing says that the connection ends with this answer.
-        writer.write(response(b"once"))
-
-    async with client(answer) as asking:
-        assert await asking.request("GET", "/") == (200, b"once")
-        assert await asking.request("GET", "/") == (200, b"once")
-
-
-async def test_a_server_that_always_hangs_up_is_unreachable() -> None:
-    async def answer(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-        await request(reader)
-
-    async with client(answer) as asking:
+    # Nothing says that the connection ends with this answer.
+    async with client(sending(response(b"once"))) as asking:
+        assert [await asking.request("GET", "/") for _ in range(2)] == [(200, b"once")] * 2
+    async with client(sending(b"")) as asking:
         with pytest.raises(Unreachable, match="closed the connection before it answered GET /"):
             await asking.request("GET", "/")
 
@@ -88,14 +89,11 @@ async def test_a_server_that_always_hangs_up_is_unreachable() -> None:
     "piece", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na"]
 )
 async def test_stalled_answer_costs_one_timeout(piece: bytes) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await request(reader)
-        writer.write(piece)
-        await asyncio.Event().wait()
-
-    async with client(answer, within=0.1) as asking:
-        with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
+    async with client(sending(piece, response(b"well"), silent=True), within=0.2) as asking:
+        with pytest.raises(Unreachable, match=r"no answer within 0\.2 s"):
             await asking.request("GET", "/")
+        # The next request is a fresh one.
+        assert await asking.request("GET", "/") == (200, b"well")
 
 
 async def test_endless_slow_answer_times_out() -> None:
@@ -110,23 +108,6 @@ async def test_endless_slow_answer_times_out() -> None:
     async with client(answer, within=0.2) as asking:
         with pytest.raises(Unreachable):
             await asking.request("GET", "/")
-
-
-async def test_after_a_time_out_the_next_request_is_a_fresh_one() -> None:
-    first = True
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal first
-        await request(reader)
-        if first:
-            first = False
-            await asyncio.Event().wait()
-        writer.write(response(b"well"))
-
-    async with client(answer, within=0.2) as asking:
-        with pytest.raises(Unreachable):
-            await asking.request("GET", "/")
-        assert await asking.request("GET", "/") == (200, b"well")
 
 
 async def test_cancelled_request_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,50 +160,38 @@ async def test_client_closed_during_a_request_reconnects() -> None:
         assert await asking.request("GET", "/") == (200, b"well")
 
 
-@pytest.mark.parametrize(
-    ("sent", "said"),
-    [
-        (b"garbage\r\n\r\n", "garbage"),
-        (b"HTTP/1.1 2000 OK\r\n\r\n", "2000"),
-        (response(b"x" * 101), "longer than 100 bytes"),
-        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"x" * 101, "longer than 100 bytes"),
-        (
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + b"x" * 0x65,
-            "longer than 100 bytes",
-        ),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", IncompleteRead.__name__),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", IncompleteRead.__name__),
-        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 101 + b"\r\n", "failed: "),
-        (b"HTTP/1.1 200 OK\r\nA: " + b"b" * 2**17 + b"\r\n\r\n", "failed: "),
-    ],
-)
-async def test_invalid_answer_raises(sent: bytes, said: str) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await request(reader)
-        writer.write(sent)
-        await writer.drain()
+LONG, OK, CHUNKED = "longer than 100 bytes", b"HTTP/1.1 200 OK\r\n", b"Transfer-Encoding: chunked\r\n\r\n"
+INVALID = [
+    # what is wrong        what is sent                                              why
+    ("no HTTP",            b"garbage\r\n\r\n",  "garbage"),
+    ("no status",          b"HTTP/1.1 2000 OK\r\n\r\n",  "2000"),
+    ("too long",           response(b"x" * 101),  LONG),
+    ("without a length",   OK + b"Connection: close\r\n\r\n" + b"x" * 101,  LONG),
+    ("a long chunk",       OK + CHUNKED + b"65\r\n" + b"x" * 0x65,  LONG),
+    ("a bad chunk",        OK + CHUNKED + b"zz\r\n",  IncompleteRead.__name__),
+    ("too short",          OK + b"Content-Length: 9\r\n\r\nabc",  IncompleteRead.__name__),
+    ("many headers",       OK + b"A: b\r\n" * 101 + b"\r\n",  "failed: "),
+    ("a long header",      OK + b"A: " + b"b" * 2**17 + b"\r\n\r\n",  "failed: "),
+]  # fmt: skip
 
-    async with client(answer) as asking:
-        with pytest.raises(Unreachable, match=said):
+
+@pytest.mark.parametrize(("sent", "why"), table(INVALID))
+async def test_invalid_answer_raises(sent: bytes, why: str) -> None:
+    async with client(sending(sent)) as asking:
+        with pytest.raises(Unreachable, match=why):
             await asking.request("GET", "/", most=100)
         answers = (each for each in gc.get_objects() if isinstance(each, HTTPResponse))
         assert [each for each in answers if not each.isclosed()] == []
 
 
 async def test_unreachable_server_is_named() -> None:
-    async with scripted(lambda *_: asyncio.sleep(0)) as port:
-        pass
-    with pytest.raises(Unreachable, match=f"GET /configz at 127.0.0.1:{port} failed"):
-        await HttpsClient(HttpsEndpoint("127.0.0.1", port, plain)).request("GET", "/configz")
-
-
-async def test_a_path_that_is_none_never_reaches_the_server() -> None:
-    async def answer(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-        await request(reader)
-
-    async with client(answer) as asking:
+    async with scripted(sending(b"")) as port:
+        asking = HttpsClient(HttpsEndpoint("127.0.0.1", port, plain))
+        # A path that is none never reaches the server.
         with pytest.raises(Unreachable, match=r"(?s)^GET / HTTP/1\.1.* at .* failed: "):
             await asking.request("GET", "/ HTTP/1.1\r\nEvil: header")
+    with pytest.raises(Unreachable, match=f"GET /configz at 127.0.0.1:{port} failed"):
+        await asking.request("GET", "/configz")
 
 
 async def echo_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -241,17 +210,14 @@ async def test_a_token_that_is_renewed_is_the_one_that_is_shown(tmp_path: Path) 
         asking.close()
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"a\r\nEvil: b", b"\xff", b"x" * (2**16 + 1)])
-def test_invalid_token_raises(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"a\r\nEvil: b", b"\xff", b"x" * (2**16 + 1)])
+def test_invalid_token_raises(tmp_path: Path, content: bytes | None) -> None:
     token = tmp_path / "token"
-    token.write_bytes(content)
-    with pytest.raises(Unauthorized, match=str(token)):
+    why = f"{token} cannot be read: .*{strerror(ENOENT)}" if content is None else str(token)
+    if content is not None:
+        token.write_bytes(content)
+    with pytest.raises(Unauthorized, match=why):
         TokenFile(token)()
-
-
-def test_missing_token_raises(tmp_path: Path) -> None:
-    with pytest.raises(Unauthorized, match=f"{tmp_path}/token cannot be read: .*{strerror(ENOENT)}"):
-        TokenFile(tmp_path / "token")()
 
 
 async def test_a_server_is_known_by_its_authority(tmp_path: Path) -> None:

@@ -71,28 +71,29 @@ def placed(uid: str, cpus: int) -> NamedPlacement:
     return NamedPlacement(uid, "team", "web", held)
 
 
-async def test_placement_is_written_as_a_record(desk: Desk) -> None:
-    desk.records.keep((placed(desk.made(), 2),))
+@pytest.mark.parametrize(("cpus", "text"), [(2, None), (0, "[]")], ids=["resources", "none"])
+async def test_record_has_what_a_pod_holds(desk: Desk, cpus: int, text: str | None) -> None:
+    desk.records.keep((placed(desk.made(), cpus),))
     await desk.records.write_due()
-    assert placement_records.read(desk.record() or "") == placed("", 2).held
+    assert placement_records.read(desk.record() or "") == placed("", cpus).held
+    assert text in (desk.record(), None)
     assert desk.registry.get_sample_value("numalign_agent_pod_writes_total") == 1
 
 
 async def test_record_is_rewritten_only_on_change(desk: Desk) -> None:
     uid = desk.made()
-    for cpus, asked in ((2, 1), (2, 1), (3, 2)):
-        desk.records.keep((placed(uid, cpus),))
+    two, three = (placed(uid, 2),), (placed(uid, 3),)
+    # A pod that is gone is forgotten.
+    for pods, asked in ((two, 1), (two, 1), (three, 2), ((), 2), (three, 3)):
+        desk.records.keep(pods)
         await desk.records.write_due()
         assert len(desk.fake.asked("PATCH", WEB)) == asked
 
 
-async def test_pod_without_resources_gets_an_empty_record(desk: Desk) -> None:
-    desk.records.keep((placed(desk.made(), 0),))
-    await desk.records.write_due()
-    assert desk.record() == "[]"
-
-
 async def test_successor_never_gets_the_record_of_its_name(desk: Desk) -> None:
+    desk.records.keep((placed("gone", 2),))
+    await desk.records.write_due()
+    assert desk.fake.asked("PATCH", WEB)
     gone = desk.made()
     desk.made()
     desk.records.keep((placed(gone, 2),))
@@ -100,34 +101,14 @@ async def test_successor_never_gets_the_record_of_its_name(desk: Desk) -> None:
     assert desk.record() is None
 
 
-async def test_a_pod_that_is_gone_is_no_failure(desk: Desk) -> None:
-    desk.records.keep((placed("gone", 2),))
-    await desk.records.write_due()
-    assert desk.fake.asked("PATCH", WEB)
-
-
-async def test_pods_that_are_gone_are_forgotten(desk: Desk) -> None:
-    uid = desk.made()
-    for pods in ((placed(uid, 2),), (), (placed(uid, 2),)):
-        desk.records.keep(pods)
-        await desk.records.write_due()
-    assert len(desk.fake.asked("PATCH", WEB)) == 2
-
-
-async def test_a_refusal_is_raised(desk: Desk) -> None:
+async def test_failed_record_is_logged_once_and_retried(desk: Desk) -> None:
     desk.fake.failures[WEB] = HTTPStatus.FORBIDDEN
-    desk.records.keep((placed("1", 2),))
+    desk.records.keep((placed(desk.made(), 2),))
     with pytest.raises(Forbidden):
         await desk.records.write_due()
-
-
-async def test_failed_record_is_logged_once_and_retried(desk: Desk) -> None:
-    uid = desk.made()
     desk.fake.failures[WEB] = HTTPStatus.FORBIDDEN
-    desk.records.keep((placed(uid, 2),))
     task = asyncio.create_task(desk.records.run())
     await until(desk.record)
     task.cancel()
-
     assert desk.pauses == [1.0]
     assert len(desk.told.of("placements.write_failed")) == 1

@@ -20,6 +20,7 @@ from agent.podresources_pb2 import (
 from agent.podresources_pb2 import PodResources as Pod
 from numalign.kube.errors import Unreachable
 from numalign.model.resources import ZoneId
+from tests.worlds.notation import table
 from tools.clusters.podresources import FakePodResources
 
 GPU = "example.com/gpu"
@@ -86,32 +87,23 @@ async def test_a_pod_is_listed_with_what_its_containers_hold(socket: Path) -> No
 
 async def test_pod_level_resources_are_listed(socket: Path) -> None:
     own = ContainerResources(name="own", cpu_ids=[1])
+    # Memory of a size of 0 was handed on.
     blocks = [ContainerMemory(memory_type="memory", size=size, topology=on(0)) for size in (2**30, 0)]
     (pod,) = await listed(socket, own, ContainerResources(name="shares"), cpu_ids=[3, 1, 2], memory=blocks)
     assert (pod.cpus, pod.memory) == (0b1110, (MemoryBlock("memory", 2**30, (ZoneId(0),)),))
-
-
-async def test_a_device_on_two_zones_is_one_device(socket: Path) -> None:
-    container = ContainerResources(name="app", devices=[gpus("a", zones=(1,)), gpus("a", zones=(0,))])
-    (pod,) = await listed(socket, container)
-    assert pod.containers[0].devices == (HeldDevices(GPU, ("a",), at(0, 1)),)
+    (pod,) = await listed(socket, ContainerResources(name="app", memory=blocks[1:]))
+    assert pod.containers[0].memory == ()
 
 
 @pytest.mark.parametrize(
     ("zones", "found"),
-    [((), at()), ((-1,), at(-1)), ((2**40,), at(-1)), ((-1, 1), at(1))],
-    ids=["without a topology", "-1", "an impossible ID", "-1 beside another"],
+    [((1, 0), at(0, 1)), ((), at()), ((-1,), at(-1)), ((2**40,), at(-1)), ((-1, 1), at(1))],
+    ids=["one device on two zones", "without a topology", "-1", "an impossible ID", "-1 beside another"],
 )
 async def test_a_device_has_zones(socket: Path, zones: tuple[int, ...], found: frozenset[ZoneId]) -> None:
     devices = [gpus("a", zones=(zone,)) for zone in zones] or [gpus("a")]
     (pod,) = await listed(socket, ContainerResources(name="app", devices=devices))
     assert pod.containers[0].devices == (HeldDevices(GPU, ("a",), found),)
-
-
-async def test_memory_that_was_handed_on_is_held_no_more(socket: Path) -> None:
-    block = ContainerMemory(memory_type="memory", size=0, topology=on(0))
-    (pod,) = await listed(socket, ContainerResources(name="app", memory=[block]))
-    assert pod.containers[0].memory == ()
 
 
 async def test_allocatable_lists_each_device(socket: Path) -> None:
@@ -126,50 +118,33 @@ async def test_allocatable_lists_each_device(socket: Path) -> None:
         (MemoryBlock("hugepages-1Gi", 0, (ZoneId(0),)),),
         (ListedDevice(GPU, "a", at(0)), ListedDevice(GPU, "b", at(0, 1)), ListedDevice(GPU, "c", at())),
     )
-
-
-async def test_managers_that_give_out_nothing_have_nothing(socket: Path) -> None:
     assert await allocatable(socket, AllocatableResourcesResponse()) == Allocatable(0, (), ())
 
 
-@pytest.mark.parametrize(
-    ("container", "said"),
-    [
-        pytest.param(ContainerResources(cpu_ids=[8192]), "8192 is not a CPU ID", id="a CPU beyond all"),
-        pytest.param(ContainerResources(cpu_ids=[-1]), "-1 is not a CPU ID", id="a negative CPU"),
-        pytest.param(
-            ContainerResources(memory=[ContainerMemory(memory_type="cpu", size=1)]),
-            '"cpu" is not a memory type',
-            id="no memory",
-        ),
-        pytest.param(
-            ContainerResources(memory=[ContainerMemory(memory_type="memory", size=1, topology=on(1024))]),
-            "1024 is not a NUMA node ID",
-            id="a zone beyond all",
-        ),
-        pytest.param(
-            ContainerResources(devices=[ContainerDevices(device_ids=["a"])]),
-            "a device is of no resource",
-            id="no resource",
-        ),
-    ],
-)
-async def test_invalid_podresources_raise(socket: Path, container: ContainerResources, said: str) -> None:
-    with pytest.raises(Unreachable, match=f"answer to List is invalid: {said}"):
-        await listed(socket, container)
+def memory(kind: str, *zones: int) -> list[ContainerMemory]:
+    return [ContainerMemory(memory_type=kind, size=1, topology=on(*zones))]
 
 
-@pytest.mark.parametrize(
-    ("whole", "said"),
-    [
-        ({"cpu_ids": [1, 8192]}, "8192 is not a CPU ID"),
-        ({"memory": [ContainerMemory(memory_type="cpu", size=1)]}, '"cpu" is not a memory type'),
-    ],
-    ids=["a CPU beyond all", "no memory"],
-)
-async def test_invalid_pod_level_podresources_raise(socket: Path, whole: dict[str, Any], said: str) -> None:
-    with pytest.raises(Unreachable, match=f"answer to List is invalid: {said}"):
-        await listed(socket, ContainerResources(name="app"), **whole)
+INVALID: list[tuple[str, ContainerResources, dict[str, Any], str]] = [
+    # what is wrong          of a container, or of the pod             what is said of it
+    ("a CPU beyond all",     ContainerResources(cpu_ids=[8192]), {},   "8192 is not a CPU ID"),
+    ("a negative CPU",       ContainerResources(cpu_ids=[-1]), {},     "-1 is not a CPU ID"),
+    ("no memory",            ContainerResources(memory=memory("cpu")), {}, '"cpu" is not a memory type'),
+    ("a zone beyond all",
+        ContainerResources(memory=memory("memory", 1024)), {}, "1024 is not a NUMA node ID"),
+    ("no resource",
+        ContainerResources(devices=[ContainerDevices(device_ids=["a"])]), {}, "a device is of no resource"),
+    ("a CPU of a pod",       ContainerResources(), {"cpu_ids": [1, 8192]}, "8192 is not a CPU ID"),
+    ("no memory of a pod",   ContainerResources(), {"memory": memory("cpu")}, '"cpu" is not a memory type'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("container", "whole", "why"), table(INVALID))
+async def test_invalid_podresources_raise(
+    socket: Path, container: ContainerResources, whole: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(Unreachable, match=f"answer to List is invalid: {why}"):
+        await listed(socket, container, **whole)
 
 
 @pytest.mark.parametrize("garbage", [b"\xff", b"\x0a\xff", b"\x0a\x02\x0a\xff", b"\x0a\x03\x0a\x01\xff"])

@@ -89,10 +89,6 @@ async def desk(connect: Connect) -> AsyncIterator[Desk]:
         yield Desk(fake, connect(Access(fake.url)), RecordedLog(), CollectorRegistry())
 
 
-def telling(desk: Desk, publish: Publish) -> Desk:
-    return replace(desk, registry=CollectorRegistry(), publish=publish)
-
-
 async def test_what_is_not_there_is_made_in_one_write(desk: Desk) -> None:
     await desk.write("web")
 
@@ -110,30 +106,23 @@ async def test_a_change_is_one_write(desk: Desk) -> None:
     await desk.write()
     before = len(desk.fake.requests)
     await desk.write("web")
-
     assert [asked.method for asked in desk.fake.requests[before:]] == ["PATCH"]
     assert desk.annotations[PLACEMENTS] == reported("web").annotations[PLACEMENTS]
     assert desk.count("applied") == 2
+    assert {asked.query["fieldManager"] for asked in desk.fake.asked("PATCH", PATH)} == {MANAGER}
 
 
 async def test_the_zones_of_another_exporter_stay_as_they_are(desk: Desk) -> None:
-    desk.fake.put(of_another(), manager="nfd")
+    """As recorded, but for the name of the node (tests/unit/kube/data/recorded)."""
+    other = {**of_another(), "attributes": [{"name": "topologyManagerScope", "value": "pod"}]}
+    desk.fake.put(other, manager="node-feature-discovery-topology-updater")
     await desk.write("web")
     await desk.write("web", "db")
-
     assert desk.topology["zones"] == of_another()["zones"]
     assert desk.annotations["its"] == "own"
     assert desk.annotations[PLACEMENTS] == reported("web", "db").annotations[PLACEMENTS]
     assert [desk.count(result) for result in ("conflict", "annotated", "applied")] == [1, 2, 0]
     assert desk.registry.get_sample_value("numalign_agent_zones_of_others") == 1
-
-
-async def test_the_exporter_to_which_it_gives_way_is_named(desk: Desk) -> None:
-    """As recorded, but for the name of the node (tests/unit/kube/data/recorded)."""
-    other = {**of_another(), "attributes": [{"name": "topologyManagerScope", "value": "pod"}]}
-    desk.fake.put(other, manager="node-feature-discovery-topology-updater")
-    await desk.write("web")
-
     [line] = desk.told.of("topology.other_exporter")
     assert line["error"] == (
         "Conflict: the topology of node a was created or changed by another client (Apply failed with 2"
@@ -174,21 +163,19 @@ async def test_ownership_of_zones_is_checked_again(desk: Desk) -> None:
 
 
 async def test_always_takes_over(desk: Desk) -> None:
-    always = telling(desk, Publish.ALWAYS)
+    always = replace(desk, registry=CollectorRegistry(), publish=Publish.ALWAYS)
     desk.fake.put(of_another(), manager="nfd")
     await always.write("web")
-    assert always.topology["zones"] == reported("web").zones
-    assert always.annotations["its"] == "own"
+    assert (always.topology["zones"], always.annotations["its"]) == (reported("web").zones, "own")
 
 
 async def test_never_adds_annotations_alone(desk: Desk) -> None:
-    never = telling(desk, Publish.NEVER)
+    never = replace(desk, registry=CollectorRegistry(), publish=Publish.NEVER)
     await never.write("web")
     await never.write("web")
     assert desk.fake.get(PATH) is None
     assert (never.count("absent"), len(never.told.of("topology.absent"))) == (2, 1)
     assert never.publisher.unsettled
-
     desk.fake.put(of_another(), manager="nfd")
     await never.write("web")
     assert never.topology["zones"] == of_another()["zones"]
@@ -206,32 +193,25 @@ async def test_an_annotation_that_must_not_stand_is_taken_away(desk: Desk, befor
 
     assert PLACEMENTS not in desk.annotations
     assert MACHINE in desk.annotations
-    sizes = [
-        desk.registry.get_sample_value("numalign_agent_annotation_bytes", {"annotation": annotation})
-        for annotation in (MACHINE, PLACEMENTS)
-    ]
-    assert sizes == [len(found.annotations[MACHINE] or ""), 0]
+    for annotation, size in ((MACHINE, len(found.annotations[MACHINE] or "")), (PLACEMENTS, 0)):
+        labels = {"annotation": annotation}
+        assert desk.registry.get_sample_value("numalign_agent_annotation_bytes", labels) == size
 
 
-async def test_object_is_recreated_for_the_next_node(desk: Desk) -> None:
-    await desk.write("web")
-    desk.fake.delete(NODE)
-    desk.fake.delete(PATH)
-    made = desk.fake.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
-    await desk.write("web", "db")
-
-    assert [each["uid"] for each in desk.topology["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
-
-
-async def test_the_node_is_read_again_from_time_to_time(desk: Desk) -> None:
+async def test_the_node_is_read_again_if_it_may_be_another(desk: Desk) -> None:
     await desk.write("web")
     asked = len(desk.fake.asked("GET", NODE))
     await desk.write("web", "db")
     assert len(desk.fake.asked("GET", NODE)) == asked
-
     desk.seconds += OWNER_SECONDS
     await desk.write("web")
     assert len(desk.fake.asked("GET", NODE)) == asked + 1
+    # The next node of the name, whose object went with the one before.
+    desk.fake.delete(NODE)
+    desk.fake.delete(PATH)
+    made = desk.fake.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
+    await desk.write("web", "db")
+    assert [each["uid"] for each in desk.topology["metadata"]["ownerReferences"]] == [made["metadata"]["uid"]]
 
 
 @pytest.mark.parametrize("status", [403, 404])
@@ -251,8 +231,3 @@ async def test_a_refusal_is_raised_and_counted(desk: Desk, status: int, error: t
     with pytest.raises(error):
         await desk.write("web")
     assert (desk.count("failed"), desk.count("applied")) == (1, 0)
-
-
-async def test_fields_are_ours_by_name(desk: Desk) -> None:
-    await desk.write("web")
-    assert {asked.query["fieldManager"] for asked in desk.fake.asked("PATCH", PATH)} == {MANAGER}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agent.observation import KubeletPod, ListedPod, Observation
 from agent.starts import CreationTimes, Start, from_the_api_server
 from tests.unit.agent.observations import checkpoints, container, listed, observation, pod
+from tests.worlds.notation import table
 
 LATE = "the kubelet does not list its pods yet"
 
@@ -40,88 +41,56 @@ def lacking(start: Start, *looks: Observation) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("names", [[], ["old"], ["another"]])
-def test_a_list_of_some_of_the_known_pods_is_too_early(names: list[str]) -> None:
-    assert lacking(Start(KNOWN), look(OLD, WEB, names=names)) == [LATE]
+STATIC = replace(NEW, static=True)
+ENDED = replace(WEB, phase="Failed")
+BOTH_OWN, BOTH = look(*own(OLD, WEB), names=["old"]), look(OLD, WEB, names=["old"])
+PENDING, LEAVING = replace(OLD, phase="Pending"), replace(NEW, deleted=True)
+SAVED = checkpoints({"uid-web": {"app": "2-3"}, "uid-idle": {"app": ""}})
+ALONE, GONE = replace(look(), checkpoints=SAVED), replace(look(), checkpoints=checkpoints())
+FOUND = replace(look(*own(WEB), names=["web"]), checkpoints=SAVED)
+OWN_UID = checkpoints({"uid-of-the-kubelet": {"app": "2-3"}})
+MIRROR = replace(WEB, static=True)
+HOLDING = listed("web", container("app", "2-3"))
+SHARED = replace(listed("web", container("app")), cpus=0b1100)
+AS_WHOLE = replace(OWN_UID, pod_cpus={"uid-of-the-kubelet": 0b1100})
 
 
-def test_a_list_of_all_known_pods_is_not() -> None:
-    assert lacking(Start(KNOWN), look(OLD, WEB, names=["old", "web"])) == [""]
+def young(created: int) -> Observation:
+    return look(OLD, replace(NEW, created=created), names=["old", "new"])
 
 
-def test_a_pod_that_was_listed_may_go() -> None:
-    assert lacking(Start(KNOWN), look(names=["old"]), look(names=["web"])) == [LATE, ""]
+LOOKS: list[tuple[str, CreationTimes | None, list[Observation], list[str]]] = [
+    # what is listed                     known before  looks, and why each is too early
+    ("none of the known pods",           KNOWN, [look(OLD, WEB)], [LATE]),
+    ("some of the known pods",           KNOWN, [look(OLD, WEB, names=["old"])], [LATE]),
+    ("another pod",                      KNOWN, [look(OLD, WEB, names=["another"])], [LATE]),
+    ("all known pods",                   KNOWN, [look(OLD, WEB, names=["old", "web"])], [""]),
+    ("each known pod once",              KNOWN, [look(names=["old"]), look(names=["web"])], [LATE, ""]),
+    ("a younger pod, so that older ones were rejected", KNOWN, [young(300)], [""]),
+    ("a pod of the same second",         KNOWN, [young(200)], [LATE]),
+    ("a pod of unknown age",             KNOWN, [young(0)], [LATE]),
+    ("a static pod, which proves nothing", KNOWN, [look(STATIC, names=["new"])], [LATE]),
+    ("no known pod of unknown age",      {("team", "web"): 0}, [look(NEW, names=["new"])], [LATE]),
+    ("all but an ended pod",             KNOWN, [look(OLD, ENDED, names=["old"])], [""]),
+    ("all but the successor of an ended pod", KNOWN, [look(OLD, ENDED, WEB, names=["old"])], [LATE]),
+    ("all but a pod that it knows, twice", KNOWN, [BOTH_OWN, BOTH_OWN], [LATE, ""]),
+    ("all but a pod of the API server, twice", KNOWN, [BOTH, BOTH], [LATE, LATE]),
+    ("running pods at last", None, [look(PENDING, WEB, LEAVING), look(WEB, names=["web"])], [LATE, ""]),
+    ("no pod, as none runs",             None, [look(PENDING, LEAVING)], [""]),
+    ("no pod, as one is static",         None, [look(MIRROR)], [""]),
+    ("pods with CPUs at last",           None, [ALONE, ALONE, FOUND], [LATE, LATE, ""]),
+    ("no pod with CPUs, as it is gone",  None, [ALONE, GONE], [LATE, ""]),
+    ("no pod with CPUs, but none is awaited", {}, [ALONE], [""]),
+    ("a static pod by its CPUs",         None, [observation(MIRROR, listed=[HOLDING], saved=OWN_UID)], [""]),
+    ("a static pod with shared CPUs",    None, [observation(MIRROR, listed=[SHARED], saved=AS_WHOLE)], [""]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("created", "said"), [(300, ""), (200, LATE), (0, LATE)])
-def test_kubelet_lists_older_pods_first(created: int, said: str) -> None:
-    young = replace(NEW, created=created)
-    assert lacking(Start(KNOWN), look(OLD, young, names=["old", "new"])) == [said]
-
-
-def test_static_pod_proves_nothing_about_others() -> None:
-    static = replace(NEW, static=True)
-    assert lacking(Start(KNOWN), look(static, names=["new"])) == [LATE]
-
-
-def test_pod_of_unknown_age_is_waited_for() -> None:
-    assert lacking(Start({("team", "web"): 0}), look(NEW, names=["new"])) == [LATE]
-
-
-def test_a_pod_that_has_ended_is_not_waited_for() -> None:
-    ended = replace(WEB, phase="Failed")
-    assert lacking(Start(KNOWN), look(OLD, ended, names=["old"])) == [""]
-    assert lacking(Start(KNOWN), look(OLD, ended, WEB, names=["old"])) == [LATE]
-
-
-def test_unlisted_pod_counts_as_rejected() -> None:
-    both = look(*own(OLD, WEB), names=["old"])
-    assert lacking(Start(KNOWN), both, both) == [LATE, ""]
-
-
-def test_a_pod_that_only_the_api_server_has_is_waited_for() -> None:
-    both = look(OLD, WEB, names=["old"])
-    assert lacking(Start(KNOWN), both, both) == [LATE, LATE]
-
-
-def test_unknown_start_waits_for_running_pods() -> None:
-    pending, leaving = replace(OLD, phase="Pending"), replace(NEW, deleted=True)
-    assert lacking(Start(None), look(pending, WEB, leaving), look(WEB, names=["web"])) == [LATE, ""]
-    assert lacking(Start(None), look(pending, leaving)) == [""]
-    assert lacking(Start(None), look(replace(WEB, static=True))) == [""]
-
-
-def test_unknown_start_waits_for_pods_with_cpus() -> None:
-    saved = checkpoints({"uid-web": {"app": "2-3"}, "uid-idle": {"app": ""}})
-    alone, known = look(), look(*own(WEB), names=["web"])
-
-    assert lacking(Start(None), *(replace(each, checkpoints=saved) for each in (alone, alone, known))) == [
-        LATE,
-        LATE,
-        "",
-    ]
-    # The kubelet forgets a pod that is gone.
-    assert lacking(Start(None), replace(alone, checkpoints=saved), replace(alone, checkpoints=checkpoints()))[
-        1:
-    ] == [""]
-    assert lacking(Start({}), replace(alone, checkpoints=saved)) == [""]
-
-
-def test_a_static_pod_is_known_by_its_cpus() -> None:
-    saved = checkpoints({"uid-of-the-kubelet": {"app": "2-3"}})
-    mirror = replace(WEB, static=True)
-    seen = observation(mirror, listed=[listed("web", container("app", "2-3"))], saved=saved)
-    assert lacking(Start(None), seen) == [""]
-
-
-def test_static_pod_is_recognized_by_shared_cpus() -> None:
-    saved = replace(
-        checkpoints({"uid-of-the-kubelet": {"app": "2-3"}}), pod_cpus={"uid-of-the-kubelet": 0b1100}
-    )
-    whole = replace(listed("web", container("app")), cpus=0b1100)
-    seen = observation(replace(WEB, static=True), listed=[whole], saved=saved)
-
-    assert lacking(Start(None), seen) == [""]
+@pytest.mark.parametrize(("known", "looks", "why"), table(LOOKS))
+def test_a_kubelet_that_starts_lists(
+    known: CreationTimes | None, looks: list[Observation], why: list[str]
+) -> None:
+    assert lacking(Start(known), *looks) == why
 
 
 def test_known_pods_are_listed_and_not_static() -> None:
