@@ -38,14 +38,11 @@ def topology(*zones: str, **annotations: str) -> Json:
     }
 
 
-async def test_an_object_is_read(api: ApiServer) -> None:
+async def test_an_object_is_read(fake: FakeApi, api: ApiServer) -> None:
     found = await api.get(NODE, what="node a")
     assert isinstance(found, dict)
     assert found["metadata"]["name"] == "a"
     assert isinstance(await api.metadata(NODE, what="node a"), dict)
-
-
-async def test_a_query_is_sent(fake: FakeApi, api: ApiServer) -> None:
     await api.get("/api/v1/pods", [("fieldSelector", "spec.nodeName=a")], what="pods")
     assert fake.asked("LIST", "/api/v1/pods")[0].query == {"fieldSelector": "spec.nodeName=a"}
 
@@ -80,9 +77,6 @@ async def test_a_merge_changes_an_object_that_is_there(fake: FakeApi, api: ApiSe
     assert stored["metadata"]["annotations"] == {"kept": "2", "new": "3"}
     with pytest.raises(NotFound):
         await api.merge(TOPOLOGY[:-1] + "b", {}, what="the topology of node b")
-
-
-async def test_a_merge_into_another_object_of_the_name_is_invalid(api: ApiServer) -> None:
     with pytest.raises(InvalidObject):
         await api.merge(NODE, {"metadata": {"uid": "another", "labels": {"a": "b"}}}, what="node a")
 
@@ -99,14 +93,11 @@ async def test_a_refusal_is_an_error(
 
 
 async def test_garbage_is_no_answer(fake: FakeApi, api: ApiServer) -> None:
+    with pytest.raises(Unreachable, match="longer than 10 bytes"):
+        await api.get(NODE, what="node a", most=10)
     fake.oddities[NODE] = b"<html>"
     with pytest.raises(Unreachable, match="is invalid: node a is not JSON"):
         await api.get(NODE, what="node a")
-
-
-async def test_an_answer_that_is_too_long_is_none(api: ApiServer) -> None:
-    with pytest.raises(Unreachable, match="longer than 10 bytes"):
-        await api.get(NODE, what="node a", most=10)
 
 
 async def test_a_token_is_shown(fake: FakeApi, connect: Connect) -> None:

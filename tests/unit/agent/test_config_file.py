@@ -32,14 +32,10 @@ def file(tmp_path: Path) -> Path:
 
 
 async def test_config_file_gets_the_kubelet_defaults(file: Path) -> None:
+    reserved = [{"numaNode": 0, "limits": {"memory": "512Mi"}}]
     assert await config_file.read(file) == {
-        **DEFAULTS,
-        "cpuManagerPolicy": "static",
-        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "512Mi"}}],
-    }
-
-
-def test_a_file_may_be_json() -> None:
+        **DEFAULTS, "cpuManagerPolicy": "static", "reservedMemory": reserved
+    }  # fmt: skip
     assert config_file.kept(JSON.encode()) == {**DEFAULTS, "topologyManagerScope": "pod"}
 
 
@@ -65,12 +61,9 @@ def test_invalid_config_file_raises(
     assert re.search(said, complaint)
 
 
-async def test_a_complaint_names_the_file(tmp_path: Path) -> None:
+async def test_unreadable_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(Unconfigured, match=f"{tmp_path}/no.yaml: .*{strerror(ENOENT)}"):
         await config_file.read(tmp_path / "no.yaml")
-
-
-async def test_a_file_that_never_ends_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(Unconfigured, match="could not be read within 0 s"):
         await config_file.read(tmp_path, within=0)
 

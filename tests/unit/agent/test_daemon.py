@@ -22,15 +22,7 @@ from tools.clusters.processes import program
 from tools.clusters.waiting import seconds_until, until
 
 HEAVY = {
-    "aiohttp",
-    "click",
-    "cryptography",
-    "grpc",
-    "kubernetes_asyncio",
-    "numpy",
-    "pydantic",
-    "rich",
-    "yaml",
+    *["aiohttp", "click", "cryptography", "grpc", "kubernetes_asyncio", "numpy", "pydantic", "rich", "yaml"]
 }
 
 
@@ -55,19 +47,15 @@ def test_a_daemon_imports_little() -> None:
 
 async def test_once_prints_the_objects_and_writes_nothing(beside: Beside) -> None:
     code, out, log = await ended(await beside.start_daemon("--once", "--output=-"))
-
     assert (code, log) == (0, [])
     topology = json.loads(out)
     assert [zone.name for zone in nrt.topology(topology).zones] == ["node-0", "node-1"]
     read = kubelet_reports.read_machine(topology["metadata"]["annotations"][MACHINE], "a")
     assert (read.version, read.machine.cpus) == ("v1.34.4", 0b11111111)
     assert beside.topology() is None
-
-
-async def test_once_into_a_file(beside: Beside) -> None:
-    code, out, _ = await ended(await beside.start_daemon("--once", f"--output={beside.folder / 'out.json'}"))
-    assert (code, out) == (0, "")
-    assert json.loads((beside.folder / "out.json").read_text())["metadata"]["name"] == "a"
+    file = beside.folder / "out.json"
+    code, out, _ = await ended(await beside.start_daemon("--once", f"--output={file}"))
+    assert (code, out, json.loads(file.read_text())["metadata"]["name"]) == (0, "", "a")
 
 
 async def test_once_publishes_once(beside: Beside) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -11,7 +12,6 @@ from agent.metrics import AgentMetrics
 from agent.observation import Observation
 from agent.report import NodeReport
 from agent.rounds import (
-    BLIND_SECONDS,
     MOST_DOUBTS,
     POLL_SECONDS,
     REFUSED_SECONDS,
@@ -24,6 +24,7 @@ from numalign.kube.errors import ClusterError, Forbidden, Unreachable
 from numalign.model.errors import BadInput, BadTopology, Mistake
 from tests.unit.agent.observations import container, listed, observation, pod
 from tests.worlds.log import RecordedLog
+from tests.worlds.notation import table
 
 SOON = 2 * POLL_SECONDS
 """Seconds within which a change is noticed and its files are quiet."""
@@ -102,17 +103,24 @@ class World:
         return self.registry.get_sample_value(f"numalign_agent_{name}", labels)
 
 
-async def test_at_first_it_looks_and_publishes_at_once() -> None:
-    rounds = await (world := World(end=1)).live()
-    assert world.writes == [(0, 0)]
+TIMES: list[tuple[str, dict[str, Any], Intervals, list[float], int]] = [
+    # when it looks                        the world                  seconds     looks, and writes
+    ("at once",                            {"end": 1},                Intervals(), [0], 1),
+    ("when files change",                  {"changes": {3.0: ()}, "end": 5}, Intervals(), [0, 3.1], 1),
+    ("from time to time",                  {"end": 10},               Intervals(resync=3), [0, 3, 6, 9], 1),
+    ("each second if no file tells",       {"end": 5, "blind": True}, Intervals(), [0, 1, 2, 3, 4], 1),
+    ("and writes while it is unsettled",
+        {"end": 4.9, "unsettled": True}, Intervals(resync=1), [0, 1, 2, 3, 4], 5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("world", "intervals", "looks", "writes"), table(TIMES))
+async def test_it_looks(world: dict[str, Any], intervals: Intervals, looks: list[float], writes: int) -> None:
+    rounds = await (seen := World(**world)).live(intervals)
+    assert seen.looks == pytest.approx(looks, abs=0.5)
+    assert len(seen.writes) == writes
+    assert seen.writes[0] == (0, 0)
     assert rounds.waiting_for is None
-
-
-async def test_nothing_new_is_not_written() -> None:
-    world = World({3.0: ()}, end=5)
-    await world.live()
-    assert len(world.looks) == 2
-    assert len(world.writes) == 1
 
 
 async def test_change_is_published_once_files_are_quiet() -> None:
@@ -155,13 +163,6 @@ async def test_writes_are_limited_and_the_last_is_newest() -> None:
     assert world.writes[-1][1] == len(world.pods)
 
 
-async def test_it_looks_without_an_occasion_from_time_to_time() -> None:
-    world = World(end=10)
-    await world.live(Intervals(resync=3))
-    assert world.looks == pytest.approx([0, 3, 6, 9], abs=0.3)
-    assert len(world.writes) == 1
-
-
 async def test_left_out_pod_is_read_again_for_a_while() -> None:
     world = World({3.0: ("web",)}, end=20, doubted=frozenset({"web"}))
     await world.live()
@@ -170,24 +171,12 @@ async def test_left_out_pod_is_read_again_for_a_while() -> None:
     assert world.sample("pods_left_out") == 1
 
 
-async def test_without_files_that_tell_it_looks_each_second() -> None:
-    world = World(end=5, blind=True)
-    await world.live()
-    assert world.looks == pytest.approx([BLIND_SECONDS * n for n in range(5)], abs=0.5)
-
-
 async def test_report_is_refreshed_at_intervals() -> None:
     world = World(end=30)
     await world.live(Intervals(resync=1, heartbeat=10))
     gaps = [b - a for (a, _), (b, _) in pairwise(world.writes)]
     assert gaps
     assert all(7 < gap <= 10 for gap in gaps)
-
-
-async def test_what_is_not_settled_is_written_at_each_look() -> None:
-    world = World(end=5, unsettled=True)
-    await world.live(Intervals(resync=1))
-    assert len(world.writes) == len(world.looks) >= 4
 
 
 async def test_absent_kubelet_is_retried_and_logged_once() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.wakeups import CHECKPOINTS, Wakeups, watched
+from tests.worlds.notation import table
 
 
 @pytest.fixture
@@ -25,19 +26,18 @@ def replaced(path: Path) -> None:
     new.replace(path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda folder: (folder / "cpu_manager_state").write_text("{} "),
-        lambda folder: replaced(folder / "memory_manager_state"),
-        lambda folder: replaced(folder / "device-plugins/kubelet_internal_checkpoint"),
-        lambda folder: (folder / "cpu_manager_state").unlink(),
-        lambda folder: (folder / "pods" / "uid").mkdir(),
-        lambda folder: (folder / "device-plugins" / "plugin.sock").unlink(),
-        lambda folder: (folder / "kubelet.sock").unlink(),
-    ],
-    ids=["written", "replaced", "in a folder", "gone", "a pod came", "a plugin ended", "the socket is gone"],
-)
+CHANGES: list[tuple[str, Callable[[Path], object]]] = [
+    ("written",            lambda folder: (folder / "cpu_manager_state").write_text("{} ")),
+    ("replaced",           lambda folder: replaced(folder / "memory_manager_state")),
+    ("in a folder",        lambda folder: replaced(folder / "device-plugins/kubelet_internal_checkpoint")),
+    ("gone",               lambda folder: (folder / "cpu_manager_state").unlink()),
+    ("a pod came",         lambda folder: (folder / "pods" / "uid").mkdir()),
+    ("a plugin ended",     lambda folder: (folder / "device-plugins" / "plugin.sock").unlink()),
+    ("the socket is gone", lambda folder: (folder / "kubelet.sock").unlink()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", table(CHANGES))
 def test_a_change_is_noticed_once(kubelet: Path, change: Callable[[Path], object]) -> None:
     wakeups = Wakeups(watched(kubelet, kubelet / "kubelet.sock"))
     assert not wakeups.changed()
@@ -46,14 +46,9 @@ def test_a_change_is_noticed_once(kubelet: Path, change: Callable[[Path], object
     assert not wakeups.changed()
 
 
-def test_where_no_checkpoint_is_nothing_tells_of_changes(kubelet: Path, tmp_path: Path) -> None:
-    nowhere = Wakeups(watched(tmp_path / "nothing", kubelet / "kubelet.sock"))
-    assert nowhere.blind
-    assert not Wakeups(watched(kubelet, kubelet / "kubelet.sock")).blind
-
-
 def test_checkpoints_that_come_later_are_noticed(tmp_path: Path) -> None:
     wakeups = Wakeups(watched(tmp_path, tmp_path / "kubelet.sock"))
     (tmp_path / "cpu_manager_state").write_text("{}")
     assert wakeups.changed()
     assert not wakeups.blind
+    assert Wakeups(watched(tmp_path / "nothing", tmp_path / "kubelet.sock")).blind
