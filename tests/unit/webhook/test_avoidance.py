@@ -1,11 +1,5 @@
 """The pod after one that was refused goes elsewhere first, and nothing else is written for it."""
 
-import base64
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-import orjson
 import pytest
 
 from numalign.kube.decode.pod_reader import PodReader
@@ -15,7 +9,7 @@ from numalign.scheduling.recent_refusals import AVOID_SECONDS, RecentRefusals
 from tests.worlds.clock import Clock
 from tests.worlds.json_patch import applied
 from tests.worlds.notation import node, table
-from tests.worlds.webhook import TEAM, Caller, Raw, Webhook, cluster, raw, read
+from tests.worlds.webhook import TEAM, Raw, Webhook, cluster, raw, read
 from webhook.avoidance import AVOIDED, Avoidance, with_avoidance
 from webhook.review import Allowed, Patched
 
@@ -70,6 +64,7 @@ NOTHING: list[tuple[str, Raw]] = [
     ("its status is of another shape", refused(phase=["Failed"], reason={})),
     ("its times are none",          {**refused(startTime=5), "metadata": {"namespace": TEAM}}),
     ("its containers are none",     {**refused(), "spec": {"nodeName": "a", "containers": 1}}),
+    ("it ended for another reason", refused(reason="Evicted")),
 ]  # fmt: skip
 
 
@@ -117,36 +112,24 @@ def test_nothing_is_written_into_a_pod_that(pod: Raw) -> None:
     assert with_avoidance(Allowed(), read(pod, cluster([SINGLE])), ("a",), {}) == Allowed()
 
 
-# A ReplicaSet whose pods one node refuses, whatever the scheduler thinks of it.
-
-
-async def created(caller: Caller) -> Raw:
-    response = await caller.ask("/mutate", made())
-    patch: list[Mapping[str, Any]] = orjson.loads(base64.b64decode(response.get("patch", b"")) or b"[]")
-    return applied(made(), patch)
-
-
 @pytest.fixture
-def webhook(tmp_path: Path) -> Webhook:
-    return Webhook(tmp_path / "cluster.json")
-
-
-async def test_avoidance_is_audited_and_expires(webhook: Webhook) -> None:
+async def refusing(webhook: Webhook) -> Webhook:
+    """A webhook that knows of a refusal on its only node."""
     webhook.put({"a": SINGLE})
     await webhook.load()
     webhook.clock.seconds = NOW
     webhook.avoidance(webhook.settings()).update_pod(PODS.described(refused("a")), counted=True)
-    async with webhook.open() as caller:
+    return webhook
+
+
+async def test_avoidance_is_audited_and_expires(refusing: Webhook) -> None:
+    async with refusing.open() as caller:
         assert (await caller.ask("/mutate", made()))["auditAnnotations"] == {AVOIDED: "a"}
-        assert webhook.count("numalign_cache_entries", cache="avoided") == 1
-        webhook.clock.seconds += AVOID_SECONDS
+        assert refusing.count("numalign_cache_entries", cache="avoided") == 1
+        refusing.clock.seconds += AVOID_SECONDS
         assert "patch" not in await caller.ask("/mutate", made())
 
 
-async def test_injection_off_avoids_nothing(webhook: Webhook) -> None:
-    webhook.put({"a": SINGLE})
-    await webhook.load()
-    webhook.clock.seconds = NOW
-    webhook.avoidance(webhook.settings()).update_pod(PODS.described(refused("a")), counted=True)
-    async with webhook.open(injection="off") as caller:
+async def test_injection_off_avoids_nothing(refusing: Webhook) -> None:
+    async with refusing.open(injection="off") as caller:
         assert "patch" not in await caller.ask("/mutate", made())

@@ -1,5 +1,6 @@
 """What is written into which pod, as tables: read them to learn the patch."""
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -75,20 +76,59 @@ OUR_REQUIRED = {REQUIRED: OUR_TERMS}
 OUR_AFFINITY = {"nodeAffinity": OUR_REQUIRED}
 OUR_WISH = {"weight": 100, "preference": {"matchExpressions": [in_ab]}}
 
-MISSING_PARENTS = [
-    # what the pod has          its spec                      added below the spec
-    ("no affinity",             {"spec": {}},                 "affinity", OUR_AFFINITY),
-    ("an empty affinity",       with_affinity({}),            "affinity/nodeAffinity", OUR_REQUIRED),
-    ("null for node affinity",  with_nodes(None),             "affinity/nodeAffinity", OUR_REQUIRED),
-    ("preferences only",        preferred({"weight": 1}),     f"affinity/nodeAffinity/{REQUIRED}", OUR_TERMS),
+OTHERS = {
+    "weight": 100,
+    "preference": {"matchFields": [expr("metadata.name", "NotIn", "a"), expr("metadata.name", "NotIn", "b")]},
+}
+"""Each name in a requirement of its own: of several in one, an API server refuses the pod."""
+OURS, ANOTHERS = {"name": "ours"}, {"name": "example.com/quota"}
+Write = Callable[[Raw], tuple[Operation, ...]]
+
+
+def exclude(pod: Raw) -> tuple[Operation, ...]:
+    return inject(pod, NOT_AB, mode=Mode.EXCLUDE)
+
+
+def prefer(pod: Raw) -> tuple[Operation, ...]:
+    return inject(pod, IN_AB, mode=Mode.PREFER)
+
+
+def others(pod: Raw) -> tuple[Operation, ...]:
+    return avoid(pod, ["a", "b"])
+
+
+def gate(pod: Raw) -> tuple[Operation, ...]:
+    return (hold(pod["spec"], "ours"),)
+
+
+def gates(listed: object) -> Raw:
+    return {"spec": {"schedulingGates": listed}}
+
+
+NODES, WISHES = "affinity/nodeAffinity", f"affinity/nodeAffinity/{PREFERRED}"
+ADDED: list[tuple[str, Write, Raw, str, object]] = [
+    # what is written where                 the pod                                      path, value
+    ("an exclusion without affinity", exclude, {"spec": {}}, "affinity", OUR_AFFINITY),
+    ("an exclusion in an empty affinity",   exclude, with_affinity({}),                  NODES, OUR_REQUIRED),
+    ("an exclusion for null",               exclude, with_nodes(None),                   NODES, OUR_REQUIRED),
+    ("an exclusion beside preferences", exclude, preferred({"weight": 1}), f"{NODES}/{REQUIRED}", OUR_TERMS),
+    ("the first preference",                prefer, with_nodes({}),                      WISHES, [OUR_WISH]),
+    ("a preference beside the owner's", prefer, preferred({"weight": 1}), f"{WISHES}/-", OUR_WISH),
+    ("a preference beside another weight",
+        prefer, preferred({**OUR_WISH, "weight": 1}), f"{WISHES}/-", OUR_WISH),
+    ("a wish for other nodes", others, with_affinity({}), NODES, {PREFERRED: [OTHERS]}),
+    ("a wish for other nodes beside the owner's", others, preferred({"weight": 100}), f"{WISHES}/-", OTHERS),
+    ("the first gate", gate, {"spec": {}}, "schedulingGates", [OURS]),
+    ("a gate for null", gate, gates(None), "schedulingGates", [OURS]),
+    ("a gate in an empty list", gate, gates([]), "schedulingGates/-", OURS),
+    ("a gate beside others", gate, gates([ANOTHERS]), "schedulingGates/-", OURS),
+    ("a scheduler", lambda _: (route("x"),), {"spec": {}}, "schedulerName", "x"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("pod", "path", "value"), table(MISSING_PARENTS))
-def test_missing_parents_are_made_in_one_operation(pod: Raw, path: str, value: Raw) -> None:
-    assert wire(inject(pod, NOT_AB, mode=Mode.EXCLUDE)) == [
-        {"op": "add", "path": f"/spec/{path}", "value": value}
-    ]
+@pytest.mark.parametrize(("write", "pod", "path", "value"), table(ADDED))
+def test_one_operation_adds(write: Write, pod: Raw, path: str, value: object) -> None:
+    assert wire(write(pod)) == [{"op": "add", "path": f"/spec/{path}", "value": value}]
 
 
 TIGHTENED = [
@@ -128,40 +168,6 @@ def test_the_requirement(
     ]
 
 
-PREFERENCES = [
-    # what happens                          the pod                               path, value
-    ("is the first preference",             with_nodes({}),                       PREFERRED, [OUR_WISH]),
-    ("stands beside the owner's",           preferred({"weight": 1}),             f"{PREFERRED}/-", OUR_WISH),
-    ("stands beside one of another weight", preferred({**OUR_WISH, "weight": 1}), f"{PREFERRED}/-", OUR_WISH),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("pod", "path", "value"), table(PREFERENCES))
-def test_a_preference(pod: Raw, path: str, value: object) -> None:
-    assert wire(inject(pod, IN_AB, mode=Mode.PREFER)) == [
-        {"op": "add", "path": f"/spec/affinity/nodeAffinity/{path}", "value": value}
-    ]
-
-
-OTHERS = {
-    "weight": 100,
-    "preference": {"matchFields": [expr("metadata.name", "NotIn", "a"), expr("metadata.name", "NotIn", "b")]},
-}
-AVOIDED = [
-    # what happens               the pod                     path, value
-    ("is the first affinity",    {"spec": {"affinity": {}}}, "", {PREFERRED: [OTHERS]}),
-    ("stands beside the owner's", preferred({"weight": 100}), f"/{PREFERRED}/-", OTHERS),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("pod", "path", "value"), table(AVOIDED))
-def test_a_preference_for_all_other_nodes(pod: Raw, path: str, value: object) -> None:
-    """Each name in a requirement of its own: of several in one, an API server refuses the pod."""
-    assert wire(avoid(pod, ["a", "b"])) == [
-        {"op": "add", "path": f"/spec/affinity/nodeAffinity{path}", "value": value}
-    ]
-
-
 LONG = "worker-" * 10 + "1"
 
 
@@ -182,24 +188,10 @@ def test_preference_keeps_the_injected_requirement(mode: Mode) -> None:
     assert wish["path"] == f"/spec/affinity/nodeAffinity/{PREFERRED}" + ("/-" if mode is Mode.PREFER else "")
 
 
-def test_without_nodes_to_avoid_nothing_is_written() -> None:
+def test_nothing_is_written_without_classes_or_nodes() -> None:
     assert avoid({"spec": {}}, []) == ()
-
-
-def test_more_terms_than_supported_prevent_avoidance() -> None:
-    with pytest.raises(Unsteered, match=f"^{ExceededLimit.TERMS}$"):
-        avoid(required(*[EXISTS] * (MOST_TERMS + 1)), ["a"])
-
-
-NOTHING: list[tuple[str, Raw, Requirement, Mode]] = [
-    ("is off",              {"spec": {}}, NOT_AB, Mode.OFF),
-    ("excludes no class",   {"spec": {}}, Requirement(CLASS, Operator.NOT_IN), Mode.EXCLUDE),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("pod", "requirement", "mode"), table(NOTHING))
-def test_nothing_is_patched_if(pod: Raw, requirement: Requirement, mode: Mode) -> None:
-    assert inject(pod, requirement, mode=mode) == ()
+    assert inject({"spec": {}}, NOT_AB, mode=Mode.OFF) == ()
+    assert inject({"spec": {}}, Requirement(CLASS, Operator.NOT_IN), mode=Mode.EXCLUDE) == ()
 
 
 DAEMON = owned_by("DaemonSet", "apps/v1")
@@ -235,9 +227,10 @@ def test_a_pod_is_not_pinned(pod: Raw) -> None:
 EXISTS = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
 
 
-def test_more_terms_than_supported_prevent_injection() -> None:
+@pytest.mark.parametrize("write", [exclude, others], ids=["injection", "avoidance"])
+def test_more_terms_than_supported_prevent(write: Write) -> None:
     with pytest.raises(Unsteered, match=f"^{ExceededLimit.TERMS}$"):
-        inject(required(*[EXISTS] * (MOST_TERMS + 1)), NOT_AB, mode=Mode.EXCLUDE)
+        write(required(*[EXISTS] * (MOST_TERMS + 1)))
 
 
 def test_a_patch_may_be_so_long_and_no_longer() -> None:
@@ -253,24 +246,8 @@ def test_a_patch_may_be_so_long_and_no_longer() -> None:
 
 
 def test_scheduler_replaces_the_api_server_default() -> None:
-    assert wire((route("second"),)) == [{"op": "add", "path": "/spec/schedulerName", "value": "second"}]
     for spec in ({}, {"schedulerName": "default-scheduler"}, {"schedulerName": None}):
         assert applied({"spec": spec}, [route("second")]) == {"spec": {"schedulerName": "second"}}
-
-
-OURS, OTHER = {"name": "ours"}, {"name": "example.com/quota"}
-GATES = [
-    # what the pod has     its spec                       path and value
-    ("no gates",           {},                            "/spec/schedulingGates", [OURS]),
-    ("null for gates",     {"schedulingGates": None},     "/spec/schedulingGates", [OURS]),
-    ("an empty list",      {"schedulingGates": []},       "/spec/schedulingGates/-", OURS),
-    ("a gate of others",   {"schedulingGates": [OTHER]},  "/spec/schedulingGates/-", OURS),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("spec", "path", "value"), table(GATES))
-def test_gate_is_appended(spec: Raw, path: str, value: object) -> None:
-    assert wire((hold(spec, "ours"),)) == [{"op": "add", "path": path, "value": value}]
 
 
 def test_parts_of_a_patch_are_as_long_together_as_one() -> None:
