@@ -1,6 +1,7 @@
 """How the containers of a pod divide what it was given as a whole."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from numalign.kubelet import cpu_manager, pod_level
 from numalign.kubelet.admission_errors import RejectionReason
+from numalign.kubelet.managers_state import read_state
+from numalign.kubelet.topology_manager import TopologyHint
 from numalign.model import demand
 from numalign.model.demand import PodLevel
 from numalign.model.machine import read_list, render_list
@@ -70,6 +73,15 @@ def test_memory_of_a_pod_is_divided_by_container(containers: list[str], shares: 
     shares_of = pod_level.divide_memory(Resources(bag("mem=6Gi")), stated(*containers).steps)
 
     assert dict(shares_of) == {name: bag(text) for name, text in shares.items()}
+
+
+@pytest.mark.parametrize("allocate", [pod_level.allocate_cpus, pod_level.allocate_memory])
+def test_crowded_resources_are_not_allocated(allocate: Callable[..., object]) -> None:
+    containers = ["cpu=6 mem=6Gi", SHARES]
+    asking = replace(demand.of(pod(*containers)), whole=stated(*containers).whole)
+    hint = TopologyHint(None, preferred=True)
+    crowded = frozenset({"cpu", "memory"})
+    assert allocate(read_state(NODE, ()), asking, hint, crowded) is RejectionReason.EMPTY_SHARED_POOL
 
 
 PINNED = [f"cpu={cpus} mem={memory}Gi" for cpus in (1, 3) for memory in (1, 6)]

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from numalign.decision.evaluate import NO_INTENT
 from numalign.decision.verdict import Cause
 from numalign.ledger.model import AssignedPod, NodeInfo, Source, Stage
 from numalign.ledger.ordering import at_risk, doubted, predict
@@ -158,8 +159,8 @@ HOLDER = on("holder", "cpu=1.. mem=1Gi.. gpu=1", has="0 gpu=1")
 ON_ITS_WAY = on("early", "cpu=1 mem=1Gi gpu=1", has="2 cpu=1 gpu=1", stage=Stage.BOUND, created=1, turn=1)
 
 
-def risked(info: NodeInfo, containers: str) -> list[str]:
-    return [pod.uid for pod in at_risk(info, asks(containers), now=NOW, within=2.0)]
+def risked(info: NodeInfo, containers: str, intent: Intent = NO_INTENT) -> list[str]:
+    return [pod.uid for pod in at_risk(info, asks(containers), intent, now=NOW, within=2.0)]
 
 
 RISKS = [
@@ -187,6 +188,11 @@ def test_pod_waits_if_an_unseen_pod_would_have_it_rejected(
 
     assert predicted(info, containers).reservable
     assert risked(info, containers) == waits
+
+
+def test_exclusive_pod_waits_for_those_that_may_get_other_zones() -> None:
+    assert risked(NodeInfo(UNEVEN, (HOLDER, ON_ITS_WAY)), "cpu=3 mem=1Gi", EXCLUSIVE) == ["early"]
+    assert risked(NodeInfo(UNEVEN, (ON_ITS_WAY,)), "cpu=3 mem=1Gi", EXCLUSIVE) == []
 
 
 def test_equal_pods_in_other_zones_are_tried_each() -> None:

@@ -267,6 +267,10 @@ def test_workload_is_warned_of(pod: Raw, labels: dict[str, str], beginnings: lis
         assert warning.startswith(beginning)
 
 
+def test_mode_off_says_nothing() -> None:
+    assert answer(deployment(NEVER), mode=OFF) == Allowed()
+
+
 def test_omitted_limits_deny_no_workload() -> None:
     """A LimitRange may set what a container leaves out."""
     reviewed = read(deployment(PARTIAL))
