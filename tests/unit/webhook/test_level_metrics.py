@@ -86,11 +86,9 @@ async def test_policy_file_sets_levels_to_count(webhook: Webhook, tmp_path: Path
     assert await counted(webhook) == {("team", "audit"): 1}
 
 
-async def test_nothing_is_counted_before_the_first_snapshot(webhook: Webhook) -> None:
-    assert await counted(webhook) == {}
-
-
 async def test_counts_are_exposed_as_metrics(webhook: Webhook) -> None:
+    # Nothing is counted before the first snapshot.
+    assert await counted(webhook) == {}
     webhook.put({}, pods=[running("team", "a", raw(ALIGNABLE))], team={"audit": SINGLE})
     await webhook.load()
     app = webhook.app(named_namespaces=NAMED)
@@ -159,30 +157,30 @@ def below(webhook: Webhook) -> dict[tuple[str, str], float]:
     }
 
 
-async def test_unknown_namespaces_share_one_series(webhook: Webhook) -> None:
-    webhook.put({}, team={})
-    await webhook.load()
-    counted = ReviewsBelow(webhook.holder, webhook.registry, most=NAMED)
+NAMESPACES: list[tuple[str, dict[str, dict[str, str]] | None, int, str, dict[tuple[str, str], int]]] = [
+    # which share a series       the snapshot              named, reviews, what is counted
+    ("unknown ones", {"team": {}}, NAMED, "team phantom ghost team", {("team", "warn"): 2, ("", "warn"): 2}),
+    ("those beyond the number",
+        {"team": {}, "other": {}}, 1, "team other team", {("team", "warn"): 2, ("", "warn"): 1}),
+    ("all without a snapshot",   None, NAMED, "team", {("", "warn"): 1}),
+]  # fmt: skip
 
-    for name in ("team", "phantom", "ghost", "team"):
+
+@pytest.mark.parametrize(("known", "most", "reviews", "counts"), table(NAMESPACES))
+async def test_reviews_are_counted_by_namespace_but(
+    webhook: Webhook,
+    known: dict[str, dict[str, str]] | None,
+    most: int,
+    reviews: str,
+    counts: dict[tuple[str, str], int],
+) -> None:
+    if known is not None:
+        webhook.put({}, **known)
+        await webhook.load()
+    counted = ReviewsBelow(webhook.holder, webhook.registry, most=most)
+    for name in reviews.split():
         counted.count(name, ("warn", "audit"))
-
-    assert below(webhook) == {("team", "warn"): 2, ("team", "audit"): 2, ("", "warn"): 2, ("", "audit"): 2}
-
-
-async def test_reviews_of_further_namespaces_are_counted_together(webhook: Webhook) -> None:
-    webhook.put({}, team={}, other={})
-    await webhook.load()
-    counted = ReviewsBelow(webhook.holder, webhook.registry, most=1)
-    for name in ("team", "other", "team"):
-        counted.count(name, ("warn",))
-
-    assert below(webhook) == {("team", "warn"): 2, ("", "warn"): 1}
-
-
-async def test_without_a_snapshot_every_namespace_is_unknown(webhook: Webhook) -> None:
-    ReviewsBelow(webhook.holder, webhook.registry, most=NAMED).count("team", ("warn",))
-    assert below(webhook) == {("", "warn"): 1}
+    assert below(webhook) == counts | {(name, "audit"): count for (name, _), count in counts.items()}
 
 
 async def test_deleted_namespace_loses_its_series(webhook: Webhook) -> None:
@@ -193,7 +191,6 @@ async def test_deleted_namespace_loses_its_series(webhook: Webhook) -> None:
         counted.count(name, ("warn", "enforce"))
     webhook.put({}, other={})
     await webhook.load()
-
     assert below(webhook) == {("other", "warn"): 1, ("other", "enforce"): 1}
 
 

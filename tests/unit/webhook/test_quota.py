@@ -40,6 +40,12 @@ def obey(webhook: Webhook, folder: Path, policy: str) -> None:
     webhook.policy.load()
 
 
+@pytest.fixture
+def denying(webhook: Webhook, tmp_path: Path) -> Webhook:
+    obey(webhook, tmp_path, "overQuota: deny")
+    return webhook
+
+
 async def limited(webhook: Webhook, *pods: Raw, **labels: str) -> Webhook:
     webhook.put({}, pods=pods, team={"exclusive-cpus": "8", **labels})
     await webhook.load()
@@ -53,14 +59,15 @@ async def test_a_pod_beyond_the_limit_gets_a_warning(webhook: Webhook) -> None:
         shared = await caller.ask("/validate", named("shared", "cpu=4500m mem=1Gi"))
         beyond = await caller.ask("/validate", named("new", FOUR))
 
+        [never] = (await caller.ask("/validate", named("huge", "cpu=9 mem=1Gi")))["warnings"]
+    assert never.endswith("and this one 9: it never gets them")
     assert beyond == {"uid": UID, "allowed": True, "warnings": [WARNED]}
     assert within == shared == {"uid": UID, "allowed": True}
 
 
-async def test_policy_deny_denies_beyond_the_quota(webhook: Webhook, tmp_path: Path) -> None:
-    obey(webhook, tmp_path, "overQuota: deny")
-    await limited(webhook, pending("old", "cpu=6 mem=1Gi"))
-    async with webhook.open() as caller:
+async def test_policy_deny_denies_beyond_the_quota(denying: Webhook) -> None:
+    await limited(denying, pending("old", "cpu=6 mem=1Gi"))
+    async with denying.open() as caller:
         beyond = await caller.ask("/validate", named("new", FOUR))
 
     assert (beyond["allowed"], beyond["status"]["reason"]) == (False, "Forbidden")
@@ -70,48 +77,38 @@ async def test_policy_deny_denies_beyond_the_quota(webhook: Webhook, tmp_path: P
         " numalign.io/exclusive-cpus of the namespace, or exclusiveCPUs in the policy file."
     )
     assert beyond["auditAnnotations"] == {"verdict": "denied", "state": "over-quota"}
-    assert webhook.count("numalign_reviews_total", webhook="validate", decision="denied") == 1
+    assert denying.count("numalign_reviews_total", webhook="validate", decision="denied") == 1
 
 
-async def test_pod_larger_than_the_quota_gets_another_warning(webhook: Webhook) -> None:
-    await limited(webhook)
-    async with webhook.open() as caller:
-        [warning] = (await caller.ask("/validate", named("new", "cpu=9 mem=1Gi")))["warnings"]
-    assert warning.endswith("its pods request 0 and this one 9: it never gets them")
-
-
-async def test_recreated_name_replaces_the_first_pod(webhook: Webhook, tmp_path: Path) -> None:
+async def test_recreated_name_replaces_the_first_pod(denying: Webhook) -> None:
     """The API server admits no two of a name, so that the first is gone, whatever the watch has shown."""
-    obey(webhook, tmp_path, "overQuota: deny")
-    await limited(webhook, pending("web-0", "cpu=8 mem=1Gi"))
-    async with webhook.open() as caller:
+    await limited(denying, pending("web-0", "cpu=8 mem=1Gi"))
+    async with denying.open() as caller:
         again = await caller.ask("/validate", named("web-0", "cpu=8 mem=1Gi"))
         other = await caller.ask("/validate", named("web-1", "cpu=8 mem=1Gi"))
 
     assert (again["allowed"], other["allowed"]) == (True, False)
 
 
-async def test_pods_on_nodes_that_pin_no_cpus_do_not_count(webhook: Webhook, tmp_path: Path) -> None:
-    obey(webhook, tmp_path, "overQuota: deny")
+async def test_pods_on_nodes_that_pin_no_cpus_do_not_count(denying: Webhook) -> None:
     old = named("old", "cpu=8 mem=1Gi")
     old["spec"]["nodeName"] = "n"
     allowed = []
-    async with webhook.open() as caller:
+    async with denying.open() as caller:
         for nodes in ({}, {"n": node("gpu=1")}, {"n": node("cpu=8")}):
-            webhook.put(nodes, pods=[old], team={"exclusive-cpus": "8"})
-            await webhook.load()
+            denying.put(nodes, pods=[old], team={"exclusive-cpus": "8"})
+            await denying.load()
             answer = await caller.ask("/validate", named("new", FOUR), dryRun=True)
             allowed.append(answer["allowed"])
 
     assert allowed == [False, True, False]
 
 
-async def test_pod_tied_to_an_unpinning_node_needs_no_quota(webhook: Webhook, tmp_path: Path) -> None:
-    obey(webhook, tmp_path, "overQuota: deny")
-    webhook.put({"shared": node("gpu=1"), "n": node("cpu=8")}, team={"exclusive-cpus": "0"})
-    await webhook.load()
+async def test_pod_tied_to_an_unpinning_node_needs_no_quota(denying: Webhook) -> None:
+    denying.put({"shared": node("gpu=1"), "n": node("cpu=8")}, team={"exclusive-cpus": "0"})
+    await denying.load()
     allowed = []
-    async with webhook.open() as caller:
+    async with denying.open() as caller:
         for name in ("shared", "n"):
             made = named("new", FOUR)
             term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
@@ -122,10 +119,11 @@ async def test_pod_tied_to_an_unpinning_node_needs_no_quota(webhook: Webhook, tm
     assert allowed == [True, False]
 
 
-async def test_recently_admitted_pods_use_quota(webhook: Webhook, tmp_path: Path) -> None:
-    obey(webhook, tmp_path, "overQuota: deny")
-    await limited(webhook)
-    async with webhook.open() as caller:
+async def test_recently_admitted_pods_use_quota(denying: Webhook) -> None:
+    await limited(denying)
+    async with denying.open() as caller:
+        for at in range(4):
+            assert (await caller.ask("/validate", named(f"dry-{at}", FOUR), dryRun=True))["allowed"]
         answers = [await caller.ask("/validate", named(f"pod-{at}", FOUR)) for at in range(4)]
         again = await caller.ask("/validate", named("pod-0", FOUR))
 
@@ -133,10 +131,9 @@ async def test_recently_admitted_pods_use_quota(webhook: Webhook, tmp_path: Path
     assert again["allowed"]
 
 
-async def test_generated_names_use_quota_one_by_one(webhook: Webhook, tmp_path: Path) -> None:
-    obey(webhook, tmp_path, "overQuota: deny")
-    await limited(webhook)
-    async with webhook.open() as caller:
+async def test_generated_names_use_quota_one_by_one(denying: Webhook) -> None:
+    await limited(denying)
+    async with denying.open() as caller:
         reviews = [orjson.dumps(request(raw(FOUR), uid=f"review-{at}")) for at in range(3)]
         answers = [await caller.send("/validate", review) for review in reviews]
 
@@ -161,18 +158,9 @@ async def test_a_pod_that_cannot_be_read_evades_no_quota(
     assert ("those of this pod cannot be counted: spec.containers[0].resources" in text) is (warnings != 0)
 
 
-async def test_dry_run_uses_no_quota(webhook: Webhook, tmp_path: Path) -> None:
-    obey(webhook, tmp_path, "overQuota: deny")
-    await limited(webhook)
-    async with webhook.open() as caller:
-        answers = [await caller.ask("/validate", named(f"pod-{at}", FOUR), dryRun=True) for at in range(4)]
-    assert all(answer["allowed"] for answer in answers)
-
-
-async def test_pod_denied_for_its_level_uses_no_quota(webhook: Webhook, tmp_path: Path) -> None:
-    obey(webhook, tmp_path, "overQuota: deny")
-    await limited(webhook, enforce="restricted")
-    async with webhook.open() as caller:
+async def test_pod_denied_for_its_level_uses_no_quota(denying: Webhook) -> None:
+    await limited(denying, enforce="restricted")
+    async with denying.open() as caller:
         denied = [await caller.ask("/validate", named(f"loose-{at}", FOUR)) for at in range(4)]
     assert {"below" in each["auditAnnotations"]["state"] for each in denied} == {True}
 
