@@ -64,23 +64,27 @@ def served(connections: ConnectionTable, everyone: list[Someone], calls: int = 1
     return everyone
 
 
-def test_idle_addresses_do_not_evict_an_active_one() -> None:
+@pytest.mark.parametrize("calls", [0, 1], ids=["idle", "once active"])
+def test_new_addresses_do_not_evict_an_active_one(calls: int) -> None:
     connections = ConnectionTable(32)
     working = served(connections, entered(connections, *[A] * 12), calls=3)
     for _ in range(20):
         # Each of them holds less, and comes again and again.
-        entered(connections, *(Peer(str(number)) for number in range(16)))
+        newcomers = entered(connections, *(Peer(str(number)) for number in range(16)))
+        served(connections, newcomers, calls=calls)
         served(connections, working)
     assert cut(working) == []
 
 
-def test_once_active_addresses_do_not_evict_a_busy_one() -> None:
-    connections = ConnectionTable(32)
-    working = served(connections, entered(connections, *[A] * 12), calls=3)
-    for _ in range(20):
-        served(connections, entered(connections, *(Peer(str(number)) for number in range(16))))
-        served(connections, working)
-    assert cut(working) == []
+@pytest.mark.parametrize(("unread", "gone"), [(0, [0]), (1, [1]), (4, None)])
+def test_one_over_which_a_call_is_coming_is_passed_over(unread: int, gone: list[int] | None) -> None:
+    connections = ConnectionTable(4)
+    everyone = entered(connections, A, A, B, B)
+    for each in everyone[:unread]:
+        each.unread = True
+    entered(connections, B)
+    assert len(connections) == 4
+    assert gone in (cut(everyone), None)
 
 
 def test_idle_connections_of_an_address_go_first() -> None:
@@ -103,23 +107,6 @@ def test_largest_peer_is_not_sorted_for_each_connection(monkeypatch: pytest.Monk
     entered(connections, *[A] * 256)
     assert len(connections) == 128
     assert len(ranked) <= 256 // 4
-
-
-def test_one_over_which_a_call_is_coming_is_passed_over() -> None:
-    connections = ConnectionTable(4)
-    everyone = entered(connections, A, A, B, B)
-    everyone[0].unread = True
-    entered(connections, B)
-    assert cut(everyone) == [1]
-
-
-def test_busy_connections_make_room_too() -> None:
-    connections = ConnectionTable(4)
-    everyone = entered(connections, A, A, B, B)
-    for each in everyone:
-        each.unread = True
-    entered(connections, B)
-    assert len(connections) == 4
 
 
 @given(st.integers(2, 9), st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=60))

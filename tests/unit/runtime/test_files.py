@@ -3,11 +3,13 @@
 import asyncio
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from numalign.runtime import files
+from tests.worlds.notation import table
 
 
 class Turns:
@@ -52,17 +54,20 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-async def test_an_untouched_file_is_no_change(path: Path) -> None:
-    assert await changes(path, nothing, nothing) == []
+def written(text: str) -> Callable[[Path], object]:
+    return lambda path: path.write_text(text)
 
 
-async def test_each_change_is_seen_once(path: Path) -> None:
-    steps = (lambda: path.write_text("newer"), nothing, lambda: path.write_text("newest!"))
-    assert await changes(path, *steps) == ["newer", "newest!"]
+STEPS: list[tuple[str, list[Callable[[Path], object]], list[str]]] = [
+    ("none without a change",         [str, str], []),
+    ("each change once",              [written("newer"), str, written("newest!")], ["newer", "newest!"]),
+    ("a missing file and its return", [Path.unlink, str, written("back")], ["gone", "back"]),
+]  # fmt: skip
 
 
-async def test_a_missing_file_is_a_change_and_so_is_its_return(path: Path) -> None:
-    assert await changes(path, path.unlink, nothing, lambda: path.write_text("back")) == ["gone", "back"]
+@pytest.mark.parametrize(("steps", "seen"), table(STEPS))
+async def test_watch_sees(path: Path, steps: list[Callable[[Path], object]], seen: list[str]) -> None:
+    assert await changes(path, *(partial(step, path) for step in steps)) == seen
 
 
 async def test_replacement_of_equal_size_and_time_is_a_change(path: Path) -> None:

@@ -251,19 +251,8 @@ async def test_those_closed_before_they_were_set_up_are_not_kept(
 
 
 async def test_those_closed_during_their_handshake_are_not_kept(
-    house: House, mint: Mint, uncollected: Callable[[], int]
+    house: House, mint: Mint, trusting: Trust, uncollected: Callable[[], int]
 ) -> None:
-    async with (
-        server.listening(house.app(connections=8), with_pair(mint.pair())) as place,
-        contextlib.AsyncExitStack() as stack,
-    ):
-        for _ in range(50):
-            await stack.enter_async_context(calling(place.port))
-        await until(lambda: house.count("numalign_http_connections_displaced_total") == 42)
-        await until(lambda: uncollected() <= 8)
-
-
-async def test_over_tls_the_silent_count_too(house: House, mint: Mint, trusting: Trust) -> None:
     pair = mint.pair()
     async with (
         server.listening(house.app(connections=8), with_pair(pair)) as place,
@@ -271,21 +260,11 @@ async def test_over_tls_the_silent_count_too(house: House, mint: Mint, trusting:
     ):
         for _ in range(50):
             await stack.enter_async_context(calling(place.port))
+        await until(lambda: house.count("numalign_http_connections_displaced_total") == 42)
+        await until(lambda: uncollected() <= 8)
         async with client(place.port, tls=trusting(pair.cert)) as session, session.get("/things/a") as said:
             assert said.status == 200
         assert (house.count("numalign_http_connections") or 0) <= 8
-
-
-async def test_one_peer_leaves_room_for_another(house: House) -> None:
-    async with house.port(calls=8) as port, contextlib.AsyncExitStack() as stack:
-        for _ in range(8):
-            greedy = await stack.enter_async_context(calling(port))
-            await greedy.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: house.count("numalign_http_shed_total", reason="calls") == 2)
-        honest = await stack.enter_async_context(calling(port, come_from=ELSEWHERE))
-        await honest.say(THING)
-        assert (await honest.heard())[0] == 200
-        house.door.opened.set()
 
 
 async def test_a_door_without_files_waits_for_some(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

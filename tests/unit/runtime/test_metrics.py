@@ -18,19 +18,7 @@ def test_registry_has_the_program_info() -> None:
 
     registry = metrics.registry(program="numalign-toy")
     assert registry.get_sample_value("numalign_build_info", labels) == 1
-
-
-def test_a_registry_knows_its_process() -> None:
-    memory = metrics.registry(program="t").get_sample_value("process_resident_memory_bytes")
-    assert memory is not None
-    assert memory > 2**20
-
-
-def test_two_registries_share_nothing() -> None:
-    first, second = metrics.registry(program="a"), metrics.registry(program="b")
-    Counter("numalign_toys", "Toys.", registry=first).inc()
-    assert first.get_sample_value("numalign_toys_total") == 1
-    assert second.get_sample_value("numalign_toys_total") is None
+    assert (registry.get_sample_value("process_resident_memory_bytes") or 0) > 2**20
 
 
 def test_cache_sizes_are_those_at_the_scrape() -> None:

@@ -11,29 +11,26 @@ def load(*argv: str, **environ: str) -> ServerSettings:
     return settings.load(ServerSettings, argv=argv, environ=environ).settings
 
 
-GOOD = [
-    ("a pair", ["--tls-cert", "c", "--tls-key", "k"], {}),
-    ("a pair from two sources", ["--tls-cert", "c"], {"NUMALIGN_TLS_KEY": "k"}),
-    ("plain HTTP", ["--insecure-http"], {}),
-    ("plain HTTP refused in so many words", ["--tls-cert", "c", "--tls-key", "k", "--insecure-http=no"], {}),
+GOOD: list[tuple[str, str, dict[str, str]]] = [
+    ("a pair",                    "--tls-cert c --tls-key k", {}),
+    ("a pair from two sources",   "--tls-cert c", {"NUMALIGN_TLS_KEY": "k"}),
+    ("plain HTTP",                "--insecure-http", {}),
+    ("no plain HTTP",             "--tls-cert c --tls-key k --insecure-http=no", {}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("argv", "environ"), table(GOOD))
-def test_a_pair_or_plain_http(argv: list[str], environ: dict[str, str]) -> None:
-    loaded = load(*argv, **environ)
+def test_a_pair_or_plain_http(argv: str, environ: dict[str, str]) -> None:
+    loaded = load(*argv.split(), **environ)
     assert loaded.insecure_http == (loaded.tls_cert is None)
 
 
-@pytest.mark.parametrize("port", ["8080", "0"])
-def test_each_port_is_its_own(port: str) -> None:
-    argv = ["--insecure-http", "--port", port, "--metrics-port", port]
-    if port == "0":
-        assert load(*argv).metrics_port == load(*argv).port == 0
-        return
+def test_each_port_is_its_own() -> None:
+    free = load("--insecure-http", "--port=0", "--metrics-port=0")
+    assert free.metrics_port == free.port == 0
     with pytest.raises(settings.SettingsError) as caught:
-        load(*argv)
-    assert str(caught.value) == ("flag --port, flag --metrics-port: must be different ports")
+        load("--insecure-http", "--port=8080", "--metrics-port=8080")
+    assert str(caught.value) == "flag --port, flag --metrics-port: must be different ports"
 
 
 NEITHER = (

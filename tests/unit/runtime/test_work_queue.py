@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 
+import pytest
+
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.work_queue import (
     CALL,
@@ -14,6 +16,7 @@ from numalign.runtime.work_queue import (
     answered_for,
     aside,
 )
+from tests.worlds.notation import table
 
 EVIL, TEAM = Tenant(proven=False, namespace="evil"), Tenant(proven=False, namespace="team")
 LONG = 100 * SHORT_SECONDS
@@ -32,24 +35,25 @@ async def order(*calls: tuple[str, Tenant, float], took: float = 0.0) -> list[st
     return begun
 
 
-async def test_long_calls_delay_no_other_namespace() -> None:
-    long = [(f"evil-{at}", EVIL, LONG) for at in range(20)]
-    assert "team" in (await order(*long, ("team", TEAM, LONG), took=1.0))[:3]
+def others(number: int, seconds: float, *, apart: bool = False) -> list[tuple[str, Tenant, float]]:
+    tenants = (Tenant(proven=False, namespace=f"evil-{at}") if apart else EVIL for at in range(number))
+    return [("evil", tenant, seconds) for tenant in tenants]
 
 
-async def test_short_call_precedes_long_ones() -> None:
-    long = [(f"evil-{at}", Tenant(proven=False, namespace=f"evil-{at}"), LONG) for at in range(50)]
-    assert "team" in (await order(*long, ("team", TEAM, 0.0), took=1.0))[:3]
+CALLS: list[tuple[str, list[tuple[str, Tenant, float]], tuple[str, Tenant, float], int]] = [
+    # which call                           beside which others             the call                 its turn
+    ("a long one of another namespace",    others(20, LONG),               ("x", TEAM, LONG),       3),
+    ("a short one beside long ones",       others(50, LONG, apart=True),   ("x", TEAM, 0.0),        3),
+    ("a long one beside endless short ones", others(50, 0.0), ("x", TEAM, LONG), SHARED_TURNS + 1),
+    ("one with a certificate", others(9, 0.0), ("x", Tenant(proven=True), LONG), 1),
+]  # fmt: skip
 
 
-async def test_long_calls_have_turns_though_short_ones_never_end() -> None:
-    short = [(f"evil-{at}", EVIL, 0.0) for at in range(50)]
-    assert "team" in (await order(*short, ("team", TEAM, LONG), took=1.0))[: SHARED_TURNS + 1]
-
-
-async def test_callers_with_a_certificate_come_first() -> None:
-    calls = [(str(at), TEAM, 0.0) for at in range(9)]
-    assert (await order(*calls, ("proven", Tenant(proven=True), LONG)))[0] == "proven"
+@pytest.mark.parametrize(("beside", "call", "turn"), table(CALLS))
+async def test_call_has_an_early_turn(
+    beside: list[tuple[str, Tenant, float]], call: tuple[str, Tenant, float], turn: int
+) -> None:
+    assert "x" in (await order(*beside, call, took=1.0))[:turn]
 
 
 async def test_idle_namespace_saves_no_turns() -> None:
