@@ -101,34 +101,27 @@ def test_no_kind_of_line_end_or_escape_is_let_through(char: str) -> None:
     assert len(line.splitlines()) == 1
 
 
-def fail() -> None:
-    raise ValueError("bad\nnews")
-
-
 def raised() -> Exception:
     with pytest.raises(ValueError, match="bad") as caught:
-        fail()
+        raise ValueError("bad\nnews")
     return caught.value
 
 
 def test_a_failure_carries_its_traceback(told: RecordedLog) -> None:
-    told.log.failed("task.failed", raised(), task="t")
+    error = raised()
+    told.log.failed("task.failed", error, task="t")
     [line] = told.lines()
-
     assert (line["level"], line["event"], line["task"]) == ("error", "task.failed", "t")
     assert line["error"] == "ValueError: bad\nnews"
     assert line["traceback"].startswith("Traceback (most recent call last):")
     assert line["traceback"].endswith("ValueError: bad\nnews")
-
-
-def test_traceback_is_indented_below_its_line() -> None:
+    # In a text it is indented below its line.
     stream = io.StringIO()
-    logs.to(stream, level="info", form="text").failed("task.failed", raised())
+    logs.to(stream, level="info", form="text").failed("task.failed", error)
     first, *rest = stream.getvalue().splitlines()
-
     assert first.endswith('error   task.failed  error="ValueError: bad\\nnews"')
     assert rest[0] == "    Traceback (most recent call last):"
-    assert all(line.startswith("    ") for line in rest)
+    assert all(each.startswith("    ") for each in rest)
 
 
 @pytest.mark.parametrize("level", LEVELS := ["debug", "info", "warning", "error"])

@@ -181,16 +181,16 @@ def declared(name: str, **field: Any) -> type:  # noqa: ANN401 whatever Field ta
     return type("Declared", (Settings,), namespace)
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "complaint"),
-    [
-        ("port", {"default": 1}, "Declared.port needs a default and a description"),
-        ("port", {"description": "A port."}, "Declared.port needs a default and a description"),
-        ("config", {"default": 1, "description": "x"}, "every program has --config"),
-        ("print_config", {"default": 1, "description": "x"}, "every program has --print-config"),
-    ],
-    ids=["no description", "no default", "the file's name", "a question's name"],
-)
+NO_HELP = "Declared.port needs a default and a description"
+UNDECLARED: list[tuple[str, str, dict[str, Any], str]] = [
+    ("no description",    "port", {"default": 1}, NO_HELP),
+    ("no default",        "port", {"description": "A port."}, NO_HELP),
+    ("the file's name",   "config", {"default": 1, "description": "x"}, "every program has --config"),
+    ("a question's name", "print_config", {"default": 1, "description": "x"}, "every program has --print-"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "field", "complaint"), table(UNDECLARED))
 def test_setting_without_help_is_refused(name: str, field: dict[str, Any], complaint: str) -> None:
     declared("fine", default=1, description="Fine.")
     with pytest.raises(TypeError, match=complaint):
@@ -201,29 +201,28 @@ def start(*argv: str, **environ: str) -> Toy:
     return settings.from_command_line(Toy, prog="toy", argv=argv, environ=environ)
 
 
+def ending(*argv: str, **environ: str) -> object:
+    with pytest.raises(SystemExit) as left:
+        start(*argv, **environ)
+    return left.value.code
+
+
 def test_valid_settings_print_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert start("--port", "1").port == 1
     assert capsys.readouterr() == ("", "")
 
 
 def test_mistakes_end_the_program(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        start("--port", "x", "--pairs", "3", "--print-config")
-
-    assert left.value.code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == (
+    assert ending("--port", "x", "--pairs", "3", "--print-config") == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
         "toy: 2 mistakes in the settings\n"
         f'  flag --port: "x" is invalid: {PORT}\n'
         '  flag --pairs: "3" is invalid: an even number is needed\n'
         "toy --help lists every setting\n"
     )
-
-
-def test_one_mistake_is_counted_as_one(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        start("--port", "x")
+    assert ending("--port", "x") == 2
     assert capsys.readouterr().err.startswith("toy: 1 mistake in the settings\n")
 
 
@@ -232,10 +231,7 @@ def test_print_config_shows_values_and_where_they_come_from(
 ) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("greeting: 'yes'\n")
-    with pytest.raises(SystemExit) as left:
-        start("--print-config", "--verbose", "--config", str(path), NUMALIGN_COLOUR="green")
-
-    assert left.value.code == 0
+    assert ending("--print-config", "--verbose", "--config", str(path), NUMALIGN_COLOUR="green") == 0
     assert capsys.readouterr().out == (
         "colour: green       # environment NUMALIGN_COLOUR\n"
         "size: null          # default\n"
@@ -250,16 +246,12 @@ def test_print_config_shows_values_and_where_they_come_from(
 
 @pytest.mark.parametrize("argv", [["--help"], ["-h", "--port", "x"], ["--version", "--help", "--unknown"]])
 def test_help_works_with_other_mistakes(capsys: pytest.CaptureFixture[str], argv: list[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        start(*argv)
-    assert left.value.code == 0
+    assert ending(*argv) == 0
     assert capsys.readouterr().out == settings.usage(Toy, prog="toy") + "\n"
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        start("--version", "--port", "x")
-    assert left.value.code == 0
+    assert ending("--version", "--port", "x") == 0
     assert capsys.readouterr().out.startswith("toy ")
 
 

@@ -143,12 +143,9 @@ def test_wrong_file(tmp_path: Path, content: bytes, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"),
-    [("missing.yaml", strerror(ENOENT)), ("", strerror(EISDIR))],
-    ids=["a missing file", "a folder"],
+    ("name", "error"), [("missing.yaml", ENOENT), ("", EISDIR)], ids=["missing", "a folder"]
 )
-def test_file_that_cannot_be_read(tmp_path: Path, name: str, reason: str) -> None:
-    path = tmp_path / name
-    assert complaints(sources.file(path, names=NAMES, renamed=RENAMED)) == [
-        f"file {path}: cannot be read: {reason}"
-    ]
+def test_file_that_cannot_be_read(tmp_path: Path, name: str, error: int) -> None:
+    path, why = tmp_path / name, strerror(error)
+    found = complaints(sources.file(path, names=NAMES, renamed=RENAMED))
+    assert found == [f"file {path}: cannot be read: {why}"]
