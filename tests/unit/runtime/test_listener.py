@@ -5,6 +5,7 @@ import contextlib
 import gc
 import json
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from errno import ENOENT
 from os import strerror
@@ -17,6 +18,7 @@ from numalign.runtime import listener, server
 from numalign.runtime.connections import NEW_TURNS
 from numalign.runtime.limits import Timeouts
 from numalign.runtime.server_state import SERVER_STATE
+from numalign.runtime.tls import PairFiles
 from tests.worlds.houses import Caller, House, Mint, Trust, calling, client, until, with_pair
 from tests.worlds.notation import table
 from tools.clusters.http_calls import LOOPBACK
@@ -31,6 +33,16 @@ async def closed(caller: Caller) -> bool:
     return True
 
 
+async def answered(caller: Caller, call: bytes = THING) -> int:
+    await caller.say(call)
+    return (await caller.heard())[0]
+
+
+async def called(port: int, *, tls: ssl.SSLContext | None = None) -> int:
+    async with client(port, tls=tls) as session, session.get("/things/a") as answer:
+        return answer.status
+
+
 # Those who dawdle.
 
 
@@ -40,8 +52,7 @@ async def test_headers_that_do_not_come_close_the_connection(house: House) -> No
             await slow.say(b"POST /echo HTTP/1.1\r\nHost")
             assert await closed(slow)
         async with calling(place.port) as slow:
-            await slow.say(THING)
-            assert (await slow.heard())[0] == 200
+            assert await answered(slow) == 200
             await slow.say(THING[:20])
             assert await closed(slow)
 
@@ -69,8 +80,7 @@ async def test_connection_without_bytes_is_idle(house: House) -> None:
     async with house.port(timeouts=patience) as port, calling(port) as early:
         for _ in range(2):
             await asyncio.sleep(0.06)
-            await early.say(THING)
-            assert (await early.heard())[0] == 200
+            assert await answered(early) == 200
 
 
 async def test_a_connection_that_stays_idle_is_closed_at_last(house: House) -> None:
@@ -84,8 +94,7 @@ async def test_a_handshake_that_does_not_come_is_given_up(house: House, mint: Mi
     async with server.listening(app, with_pair(pair)) as place:
         async with calling(place.port) as silent:
             assert await closed(silent)
-        async with client(place.port, tls=trusting(pair.cert)) as session, session.get("/things/a") as said:
-            assert said.status == 200
+        assert await called(place.port, tls=trusting(pair.cert)) == 200
         await until(lambda: house.count("numalign_http_connections") == 0)
 
     assert house.count("numalign_http_slow_total", part="handshake") == 1
@@ -116,8 +125,7 @@ async def test_invalid_http_is_answered_and_counted(
                 await caller.say(call)
                 assert (await caller.heard())[0] == 400
                 assert await closed(caller)
-        async with client(port) as session, session.get("/things/a") as answer:
-            assert answer.status == 200
+        assert await called(port) == 200
 
     assert house.count("numalign_http_malformed_total") == 20
     assert [line["event"] for line in house.told.lines()] == ["server.listening", "request.malformed"]
@@ -194,8 +202,7 @@ async def test_newcomers_come_in_and_the_one_idle_longest_goes(house: House) -> 
         assert await closed(hoard[0])
         for _ in range(40):
             await stack.enter_async_context(calling(port))
-            await honest.say(THING)
-            assert (await honest.heard())[0] == 200
+            assert await answered(honest) == 200
         assert house.count("numalign_http_connections") == 20
 
     assert house.count("numalign_http_connections_displaced_total") == 41
@@ -213,8 +220,7 @@ async def test_new_address_is_accepted_among_served_ones(
     monkeypatch.setattr(listener.Listener, "_set_up", noted)
     async with house.port(connections=64) as port, contextlib.AsyncExitStack() as stack:
         known = await stack.enter_async_context(calling(port))
-        await known.say(THING)
-        assert (await known.heard())[0] == 200
+        assert await answered(known) == 200
         # All of them are in the kernel's queue before the first is accepted.
         for address in [LOOPBACK] * 30 + [ELSEWHERE]:
             stack.enter_context(socket.create_connection((LOOPBACK, port), source_address=(address, 0)))
@@ -262,8 +268,7 @@ async def test_those_closed_during_their_handshake_are_not_kept(
             await stack.enter_async_context(calling(place.port))
         await until(lambda: house.count("numalign_http_connections_displaced_total") == 42)
         await until(lambda: uncollected() <= 8)
-        async with client(place.port, tls=trusting(pair.cert)) as session, session.get("/things/a") as said:
-            assert said.status == 200
+        assert await called(place.port, tls=trusting(pair.cert)) == 200
         assert (house.count("numalign_http_connections") or 0) <= 8
 
 
@@ -280,12 +285,17 @@ async def test_a_door_without_files_waits_for_some(house: House, monkeypatch: py
     async with house.port() as port:
         monkeypatch.setattr(socket.socket, "accept", accept)
         async with calling(port) as caller:
-            await caller.say(THING)
-            assert (await caller.heard())[0] == 200
+            assert await answered(caller) == 200
     assert len(house.told.of("server.full")) == 1
 
 
 # Those who are proven.
+
+
+def showing(context: ssl.SSLContext, pair: PairFiles | None) -> ssl.SSLContext:
+    if pair:
+        context.load_cert_chain(pair.cert, pair.key)
+    return context
 
 
 async def test_client_certificate_proves_the_caller(house: House, mint: Mint, trusting: Trust) -> None:
@@ -293,14 +303,10 @@ async def test_client_certificate_proves_the_caller(house: House, mint: Mint, tr
     settings = with_pair(ours, client_ca=caller.cert)
     async with server.listening(house.app(), settings) as place:
         for shown, proven in ((None, 0), (caller, 1)):
-            tls = trusting(ours.cert)
-            if shown:
-                tls.load_cert_chain(shown.cert, shown.key)
-            async with client(place.port, tls=tls) as session, session.get("/things/a") as answer:
-                assert answer.status == 200
+            tls = showing(trusting(ours.cert), shown)
+            assert await called(place.port, tls=tls) == 200
             assert house.count("numalign_http_proven_total") == proven
-        tls = trusting(ours.cert)
-        tls.load_cert_chain(stranger.cert, stranger.key)
+        tls = showing(trusting(ours.cert), stranger)
         async with client(place.port, tls=tls) as session:
             with pytest.raises((OSError, aiohttp.ClientError)):
                 await session.get("/things/a")
@@ -312,14 +318,9 @@ async def test_no_client_certificate_is_requested_without_a_ca(
     house: House, mint: Mint, trusting: Trust
 ) -> None:
     ours, caller = mint.pair(), mint.pair()
-    tls = trusting(ours.cert)
-    tls.load_cert_chain(caller.cert, caller.key)
-    async with (
-        server.listening(house.app(), with_pair(ours)) as place,
-        client(place.port, tls=tls) as session,
-        session.get("/things/a") as answer,
-    ):
-        assert answer.status == 200
+    tls = showing(trusting(ours.cert), caller)
+    async with server.listening(house.app(), with_pair(ours)) as place:
+        assert await called(place.port, tls=tls) == 200
     assert house.count("numalign_http_proven_total") == 0
 
 
@@ -332,15 +333,13 @@ async def test_proven_callers_keep_their_reserve_at_one_address(
         server.listening(app, with_pair(ours, client_ca=caller.cert)) as place,
         contextlib.AsyncExitStack() as stack,
     ):
-        tls = trusting(ours.cert)
-        tls.load_cert_chain(caller.cert, caller.key)
+        tls = showing(trusting(ours.cert), caller)
         proven = await stack.enter_async_context(calling(place.port, tls=tls))
         for _ in range(30):
             greedy = await stack.enter_async_context(calling(place.port, tls=trusting(ours.cert)))
             await greedy.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
         await until(lambda: (house.count("numalign_http_shed_total", reason="calls") or 0) > 0)
-        await proven.say(THING)
-        assert (await proven.heard())[0] == 200
+        assert await answered(proven) == 200
         house.door.opened.set()
 
 
@@ -352,15 +351,12 @@ async def test_an_authority_is_replaced_under_open_connections(
     async with house.serving(settings, stop=server.Stop()) as (port, _):
         mint.renew(old, new)
         await until(lambda: house.loaded(1))
-        tls = trusting(ours.cert)
-        tls.load_cert_chain(new.cert, new.key)
-        async with client(port, tls=tls) as session, session.get("/things/a") as answer:
-            assert answer.status == 200
+        tls = showing(trusting(ours.cert), new)
+        assert await called(port, tls=tls) == 200
         assert house.count("numalign_http_proven_total") == 1
         old.cert.write_text("garbage")
         await until(lambda: house.told.of("tls.reload_failed"))
-        async with client(port, tls=tls) as session, session.get("/things/a") as answer:
-            assert answer.status == 200
+        assert await called(port, tls=tls) == 200
         assert house.count("numalign_http_proven_total") == 2
 
 

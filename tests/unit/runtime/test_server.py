@@ -42,6 +42,12 @@ from tests.worlds.houses import (
 )
 from tests.worlds.notation import table
 
+
+async def status_of(session: aiohttp.ClientSession, path: str, **content: bytes) -> int:
+    async with session.get(path, **content) as answer:  # type: ignore[arg-type]
+        return answer.status
+
+
 # Health, readiness, metrics.
 
 
@@ -79,12 +85,9 @@ async def test_metrics_count_answers_by_declared_route(house: House) -> None:
 async def test_each_port_serves_its_own(house: House, path: str) -> None:
     """Who may call must not be who may watch: a rule of the network tells ports apart, not paths."""
     async with house.watched(state=dict) as (session, watching):
-        async with session.get(path) as answer:
-            assert answer.status == 404
-        async with watching.get(path) as answer:
-            assert answer.status == 200
-        async with watching.get("/things/a") as answer:
-            assert answer.status == 404
+        assert await status_of(session, path) == 404
+        assert await status_of(watching, path) == 200
+        assert await status_of(watching, "/things/a") == 404
 
 
 async def test_a_program_without_calls_serves_health_alone(house: House) -> None:
@@ -92,8 +95,7 @@ async def test_a_program_without_calls_serves_health_alone(house: House) -> None
     settings = ServingSettings(bind="127.0.0.1", metrics_port=0)
     async with server.listening(app, settings) as place, client(place.metrics_port) as watching:
         for path in TELLING:
-            async with watching.get(path) as answer:
-                assert answer.status == 200
+            assert await status_of(watching, path) == 200
 
     (line,) = house.told.of("server.listening")
     assert line.keys() == {"time", "level", "event", "bind", "metrics_port"}
@@ -123,8 +125,7 @@ async def test_what_a_handler_raises_stays_in_the_log(house: House) -> None:
     async with house.open() as session:
         async with session.get("/fail") as answer:
             assert "secret" not in await answer.text()
-        async with session.get("/things/after") as answer:
-            assert answer.status == 200
+        assert await status_of(session, "/things/after") == 200
 
     (line,) = house.told.of("request.failed")
     assert (line["route"], line["error"]) == ("/fail", "RuntimeError: the secret of the house")
@@ -138,8 +139,7 @@ async def test_bodies_up_to_4_mib(house: House, size: int, status: int) -> None:
     async with house.open() as session:
         async with session.post("/echo", data=io.BytesIO(bytes(size))) as answer:
             assert answer.status == status
-        async with session.get("/things/a") as answer:
-            assert answer.status == 200
+        assert await status_of(session, "/things/a") == 200
 
 
 DENSE = [
@@ -223,8 +223,7 @@ async def test_call_beyond_the_limit_gets_retry_after(house: House) -> None:
             assert await answer.json() == {"error": "too many calls in flight: try again"}
         house.door.opened.set()
         assert (await first).status == 200
-        async with session.get("/things/a") as answer:
-            assert answer.status == 200
+        assert await status_of(session, "/things/a") == 200
 
     assert house.count("numalign_http_shed_total", reason="calls") == 1
     assert house.count("numalign_http_shed_total", reason="bytes") == 0
@@ -236,8 +235,7 @@ async def test_probes_are_answered_under_overload(house: House, path: str) -> No
     async with house.watched(calls=1, state=dict) as (session, watching):
         first = asyncio.create_task(session.get("/wait"))
         await house.door.entered.wait()
-        async with watching.get(path) as answer:
-            assert answer.status == 200
+        assert await status_of(watching, path) == 200
         house.door.opened.set()
         await first
 
@@ -245,8 +243,7 @@ async def test_probes_are_answered_under_overload(house: House, path: str) -> No
 async def test_broken_call_returns_its_place_and_bytes(house: House) -> None:
     async with house.open(calls=1, bytes=100) as session:
         for _ in range(3):
-            async with session.get("/fail", data=b"x" * 100) as answer:
-                assert answer.status == 500
+            assert await status_of(session, "/fail", data=b"x" * 100) == 500
         assert arrived(house, 0)()
 
 
@@ -296,8 +293,7 @@ async def test_a_call_without_a_body_needs_no_room(house: House) -> None:
         await one.begin(101)
         await one.say(b"x" * 100)
         await until(arrived(house, 100))
-        async with session.get("/things/a") as answer:
-            assert answer.status == 200
+        assert await status_of(session, "/things/a") == 200
 
 
 async def test_a_body_in_chunks_counts_as_it_comes_and_has_an_end(house: House) -> None:
@@ -447,8 +443,7 @@ async def test_draining_answers_calls_and_closes_connections(house: House) -> No
             async with watching.get("/readyz") as answer:
                 assert answer.status == 503
                 assert (await answer.json())["waiting_for"] == {"server": "draining"}
-            async with watching.get("/healthz") as answer:
-                assert answer.status == 200
+            assert await status_of(watching, "/healthz") == 200
         stop.ask()
         assert await running == 0
         with pytest.raises(ConnectionRefusedError):
@@ -626,8 +621,7 @@ async def test_everything_over_tls(house: House, mint: Mint, trusting: Trust) ->
     async with server.listening(house.app(), with_pair(pair)) as place:
         assert place.scheme == "https"
         async with client(place.port, tls=trusting(pair.cert)) as session:
-            async with session.get("/things/a") as answer:
-                assert answer.status == 200
+            assert await status_of(session, "/things/a") == 200
             async with session.post("/echo", data=b"x" * MIB) as answer:
                 assert await answer.json() == {"length": MIB}
         # Plain HTTP is refused, and harms nobody.
@@ -652,8 +646,7 @@ async def test_an_expired_certificate_is_not_ready(house: House, mint: Mint) -> 
         server.listening(house.app(), with_pair(pair), clock=lambda: times[-1]) as place,
         client(place.metrics_port) as watching,
     ):
-        async with watching.get("/readyz") as answer:
-            assert answer.status == 200
+        assert await status_of(watching, "/readyz") == 200
         times.append(times[0] + timedelta(hours=2))
         async with watching.get("/readyz") as answer:
             assert answer.status == 503
