@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from errno import ENOENT
 from functools import partial
@@ -62,6 +62,12 @@ class Bench(Launcher):
     def running(self, *argv: str) -> AbstractAsyncContextManager[Running]:
         return Running.running(self.program(*argv), self.told)
 
+    @asynccontextmanager
+    async def ready(self, *argv: str) -> AsyncIterator[Running]:
+        async with self.running(*argv) as webhook:
+            await webhook.until(webhook.ready)
+            yield webhook
+
     def put(self, members: Mapping[str, Node], **namespaces: Mapping[str, str]) -> None:
         for each in world.snapshot(members, namespaces=namespaces)["items"]:
             self.api.put(each)
@@ -77,16 +83,15 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 async def test_webhook_writes_nothing_to_the_cluster(bench: Bench) -> None:
     bench.api.put(SHARED)
-    async with bench.running(*OWN, "--kubelet-configs=true") as webhook:
-        await webhook.until(webhook.ready)
+    async with bench.ready(*OWN, "--kubelet-configs=true"):
+        pass
     assert {call.method for call in bench.api.requests} == {"GET"}
     assert LEASES not in {call.path.rpartition("/")[0] for call in bench.api.requests}
 
 
 @pytest.mark.parametrize(("flag", "watched"), [("true", True), ("false", False)])
 async def test_pods_are_watched_if_they_are_counted(bench: Bench, flag: str, watched: object) -> None:
-    async with bench.running(*PLAIN, f"--count-pods={flag}") as webhook:
-        await webhook.until(webhook.ready)
+    async with bench.ready(*PLAIN, f"--count-pods={flag}"):
         await asyncio.sleep(0.05)
     assert any(call.path == "/api/v1/pods" for call in bench.api.requests) is watched
 
@@ -99,7 +104,7 @@ async def test_admitted_pod_uses_quota_until_deleted(bench: Bench) -> None:
         made = raw(f"cpu={cpus} mem=1Gi")
         return {**made, "metadata": {"name": name, "namespace": TEAM, "uid": f"uid-of-{name}"}}
 
-    async with bench.running(*PLAIN, "--policy", policy) as webhook:
+    async with bench.ready(*PLAIN, "--policy", policy) as webhook:
 
         async def admits(cpus: int) -> bool:
             answer = await webhook.review(pod("tried", cpus), "validate", dryRun=True)
@@ -108,7 +113,6 @@ async def test_admitted_pod_uses_quota_until_deleted(bench: Bench) -> None:
         async def five_are_used() -> bool:
             return not await admits(4)
 
-        await webhook.until(webhook.ready)
         admitted = pod("admitted", 4)
         assert (await webhook.review(admitted, "validate"))["allowed"]
         assert (await admits(4), await admits(5)) == (True, False)
@@ -140,8 +144,7 @@ async def test_certificate_of_the_secret_is_served_once_created(bench: Bench) ->
 
 async def test_denials_are_written_to_the_audit_log(bench: Bench) -> None:
     file = bench.folder / "audit.log"
-    async with bench.running(*PLAIN, "--audit-log", str(file)) as webhook:
-        await webhook.until(webhook.ready)
+    async with bench.ready(*PLAIN, "--audit-log", str(file)) as webhook:
         await webhook.review(EIGHT_GPUS, "validate")
         await webhook.review(TWO_GPUS, "validate")
 
@@ -171,8 +174,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
 
 
 async def test_reviews_are_answered_while_the_api_server_is_down(bench: Bench) -> None:
-    async with bench.running(*PLAIN) as webhook:
-        await webhook.until(webhook.ready)
+    async with bench.ready(*PLAIN) as webhook:
         before = await webhook.review(TWO_GPUS)
         await bench.api.stop()
 
@@ -197,23 +199,23 @@ async def test_reviews_are_answered_while_the_api_server_is_down(bench: Bench) -
 OPTED_OUT = raw("cpu=2 mem=1Gi gpu=1", policy="none")
 
 
-async def add_unwatched_namespace(bench: Bench, webhook: Running) -> None:
-    """Create a namespace that enforces, and that its watch does not report."""
-    await webhook.until(webhook.ready)
-    bench.api.silent = True
-    bench.put({}, strict={"enforce": SINGLE, "default": SINGLE})
+@asynccontextmanager
+async def without_watch(bench: Bench) -> AsyncIterator[Running]:
+    """A webhook, and a namespace that enforces, which no watch reports."""
+    async with bench.ready(*PLAIN) as webhook:
+        bench.api.silent = True
+        bench.put({}, strict={"enforce": SINGLE, "default": SINGLE})
+        yield webhook
+        bench.api.silent = False
 
 
 async def test_namespace_unknown_to_the_watch_is_fetched(bench: Bench) -> None:
     job = {"kind": {"group": "batch", "version": "v1", "kind": "Job"}}
     template = {"spec": {"template": OPTED_OUT}}
-    async with bench.running(*PLAIN) as webhook:
-        await add_unwatched_namespace(bench, webhook)
+    async with without_watch(bench) as webhook:
         denied = await webhook.review(OPTED_OUT, "validate", namespace="strict")
         patched = await webhook.review(raw("cpu=2 mem=1Gi gpu=2"), namespace="strict")
         warned = await webhook.review(template, "validate-workloads", namespace="strict", **job)
-        bench.api.silent = False
-
     assert not denied["allowed"]
     assert "single-numa-node" in denied["status"]["message"]
     assert "patch" in patched
@@ -221,20 +223,16 @@ async def test_namespace_unknown_to_the_watch_is_fetched(bench: Bench) -> None:
 
 
 async def test_unreadable_namespace_leaves_the_failure_policy(bench: Bench) -> None:
-    async with bench.running(*PLAIN) as webhook:
-        await add_unwatched_namespace(bench, webhook)
+    async with without_watch(bench) as webhook:
         bench.api.failures["/api/v1/namespaces/strict"] = HTTPStatus.FORBIDDEN
         status, _ = await webhook.post("/validate", request(OPTED_OUT, namespace="strict"))
-        bench.api.silent = False
-
     assert status == HTTPStatus.SERVICE_UNAVAILABLE
     assert "strict" in bench.told.of("namespace.unread")[0]["error"]
 
 
 async def test_without_topologies_pods_are_admitted_unpatched(bench: Bench) -> None:
     bench.api.not_served |= {NEWER, OLDER}
-    async with bench.running(*PLAIN) as webhook:
-        await webhook.until(webhook.ready)
+    async with bench.ready(*PLAIN) as webhook:
         answer = await webhook.review(TWO_GPUS)
 
     [line] = bench.told.of("watch.not_served")
@@ -246,8 +244,7 @@ async def test_node_whose_kubelet_rejected_a_pod_is_avoided(bench: Bench) -> Non
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
     made = {**TWO_GPUS, "metadata": {**TWO_GPUS["metadata"], "ownerReferences": [owner]}}
     bench.put({"a": LARGE})
-    async with bench.running(*PLAIN) as webhook:
-        await webhook.until(webhook.ready)
+    async with bench.ready(*PLAIN) as webhook:
         assert "avoided" not in (await webhook.review(made))["auditAnnotations"]
         failure = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": utc_now().isoformat()}
         named = {**made["metadata"], "name": "web-x", "namespace": TEAM}

@@ -79,12 +79,6 @@ def followed() -> Followed:
     return Followed()
 
 
-async def test_settled_is_called_once_before_the_first_answer(followed: Followed) -> None:
-    first = shown({"n1": SMALL})
-    await followed.take(first, shown({"n1": SMALL, "n2": LARGE}))
-    assert followed.settled == [None]
-
-
 async def test_a_snapshot_is_a_cache_and_the_rules_of_namespaces(followed: Followed) -> None:
     members = {"a": SMALL, "b": LARGE, "c": Node("c", zones=())}
     now = await followed.take(shown(members, team={"enforce": SINGLE}, quiet={}))
@@ -103,34 +97,31 @@ async def test_metrics_count_nodes_classes_and_problems(followed: Followed) -> N
     members = {"a": labelled, "b": SMALL, "c": Node("c", zones=())}
     now = await followed.take(shown(members, team={"enforce": "strictly"}))
 
-    assert followed.count("numalign_nodes", topology="known") == 2
-    assert followed.count("numalign_nodes", topology="unknown") == 1
-    assert followed.count("numalign_topology_nodes", source="exporter") == 2
-    assert followed.count("numalign_topology_nodes", source="none") == 1
-    assert followed.count("numalign_classes") == 1
+    for name, labels, count in [
+        ("nodes", {"topology": "known"}, 2), ("topology_nodes", {"source": "exporter"}, 2),
+        ("nodes", {"topology": "unknown"}, 1), ("topology_nodes", {"source": "none"}, 1),
+        ("classes", {}, 1), ("snapshot_problems", {}, 1),
+    ]:  # fmt: skip
+        assert followed.count(f"numalign_{name}", **labels) == count
     assert now.cache.classes == (node_class(SMALL),)
-    assert followed.count("numalign_snapshot_problems") == 1
     assert 'numalign.io/enforce]: "strictly"' in followed.told.of("snapshot.problem")[0]["error"]
 
 
 async def test_age_is_that_of_the_feed(followed: Followed) -> None:
-    before = followed.count("numalign_snapshot_age_seconds")
+    assert followed.count("numalign_snapshot_age_seconds") == float("inf")
     followed.feed.seconds = 7
-    assert [before, followed.count("numalign_snapshot_age_seconds")] == [float("inf"), 7]
+    assert followed.count("numalign_snapshot_age_seconds") == 7
 
 
 async def test_readiness_waits_for_feed_and_first_snapshot(followed: Followed) -> None:
-    waiting = [followed.holder.waiting_for()]
+    assert followed.holder.waiting_for() == "something"
     followed.feed.waiting = None
-    waiting.append(followed.holder.waiting_for())
-    await followed.take(shown({"a": SMALL}))
-    waiting.append(followed.holder.waiting_for())
-
-    assert waiting == ["something", "the first complete state of the cluster", None]
-
-
-async def test_failing_feed_keeps_the_last_snapshot_ready(followed: Followed) -> None:
-    await followed.take(shown({"a": SMALL}))
+    assert followed.holder.waiting_for() == "the first complete state of the cluster"
+    await followed.take(shown({"n1": SMALL}), shown({"n1": SMALL, "n2": LARGE}))
+    assert followed.holder.waiting_for() is None
+    # It is settled once, before the first answer.
+    assert followed.settled == [None]
+    # A feed that fails keeps the last snapshot ready.
     followed.feed.waiting = "the API server"
     assert followed.holder.waiting_for() is None
 
