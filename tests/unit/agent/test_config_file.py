@@ -11,6 +11,7 @@ import pytest
 from agent import config_file
 from agent.config_file import DEFAULTS
 from numalign.kube.errors import Unconfigured
+from tests.worlds.notation import table
 
 FILE = """
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -39,18 +40,18 @@ async def test_config_file_gets_the_kubelet_defaults(file: Path) -> None:
     assert config_file.kept(JSON.encode()) == {**DEFAULTS, "topologyManagerScope": "pod"}
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("", "is empty"),
-        ("kind: Pod", "contains 0 objects of kind KubeletConfiguration"),
-        ("kind: KubeletConfiguration\n---\nkind: KubeletConfiguration", "contains 2 objects"),
-        ("kind: [", "is no YAML|expected"),
-        ("x" * (2**20 + 1), "has more than 1048576 bytes"),
-        ("kind: KubeletConfiguration\nfeatureGates: !!python/object:os.system {}", "python/object"),
-    ],
-    ids=map(str, range(6)),
-)
+INVALID = [
+    # what it is           its content                                        what is said of it
+    ("empty",              "",                                                "is empty"),
+    ("another kind",       "kind: Pod",        "contains 0 objects of kind KubeletConfiguration"),
+    ("two of them", "kind: KubeletConfiguration\n---\nkind: KubeletConfiguration", "contains 2 objects"),
+    ("no YAML",            "kind: [",                                         "is no YAML|expected"),
+    ("too long",           "x" * (2**20 + 1),                                 "has more than 1048576 bytes"),
+    ("a program",          "kind: KubeletConfiguration\nx: !!python/object:os.system {}", "python/object"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "said"), table(INVALID))
 def test_invalid_config_file_raises(
     file: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
 ) -> None:

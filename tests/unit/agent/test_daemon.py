@@ -124,19 +124,19 @@ async def test_taken_port_is_an_error(beside: Beside) -> None:
     assert port in line["errors"][0]
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ([], "--node-name: is required"),
-        (["--node-name=a", "--publish=sometimes"], "expected one of if-absent, always, never"),
-        (["--node-name=a", "--annotate-pods", "--output=-"], "remove one of them"),
-        (["--node-name=a", "--kubeconfig=/nowhere"], "there is no kubeconfig at /nowhere"),
-    ],
-)
-async def test_unusable_settings_are_reported_first(flags: list[str], said: str) -> None:
+UNUSABLE = [
+    ("", "--node-name: is required"),
+    ("--node-name=a --publish=sometimes", "expected one of if-absent, always, never"),
+    ("--node-name=a --annotate-pods --output=-", "remove one of them"),
+    ("--node-name=a --kubeconfig=/nowhere", "there is no kubeconfig at /nowhere"),
+]
+
+
+@pytest.mark.parametrize(("flags", "said"), UNUSABLE)
+async def test_unusable_settings_are_reported_first(flags: str, said: str) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "NODE_NAME"}
     process = await asyncio.create_subprocess_exec(
-        program("numalign-agent"), *flags, stderr=asyncio.subprocess.PIPE, env=environ
+        program("numalign-agent"), *flags.split(), stderr=asyncio.subprocess.PIPE, env=environ
     )
     _, err = await process.communicate()
 

@@ -20,6 +20,7 @@ from numalign.runtime.in_flight import (
     Usage,
 )
 from numalign.runtime.limits import Limits
+from tests.worlds.notation import table
 
 A, B, C = (Peer(name) for name in "abc")
 PROVEN = Peer("p", proven=True)
@@ -29,34 +30,31 @@ PROVEN_EVIL = PROVEN._replace(namespace="evil")
 PEERS = st.sampled_from([A, B, C, PROVEN, SNATTED])
 
 
-@pytest.mark.parametrize(
-    ("pool", "peer", "amount", "room"),
-    [
-        (Budget(0), A, 10**9, True),
-        (Budget(1), A, 1, True),
-        (Budget(100), A, 75, True),
-        (Budget(100, total=75, held={A: 75}), A, 1, False),
-        (Budget(100, total=75, held={A: 75}), B, 25, True),
-        (Budget(100, total=75, held={A: 75}), B, 26, False),
-        (Budget(512, 128, total=255, held={A: 255}), A, 1, True),
-        (Budget(100, 25, total=75, held={A: 75}), B, 1, False),
-        (Budget(100, 25, total=75, held={A: 75}), PROVEN, 25, True),
-        (Budget(100, 25, total=100, proven=100, held={PROVEN: 100}), A, 1, False),
-        (Budget(100, total=72, held={A: 72, EVIL: 72}), EVIL, 1, False),
-        (Budget(100, total=72, held={A: 72, EVIL: 72}), TEAM, 12, True),
-        (Budget(100, total=75, proven=75, held={PROVEN: 75, PROVEN_EVIL: 75}), PROVEN_EVIL, 1, False),
-        (Budget(100, total=75, proven=75, held={PROVEN: 75, PROVEN_EVIL: 75}), PROVEN, 25, True),
-    ],
-    ids=[
-        "no bound", "the only one there is", "alone, one has three quarters", "and no more than that",
-        "and another peer the rest", "of which there is no more than there is",
-        "behind one address may stand every API server there is, with 256 calls at once",
-        "what is reserved is for nobody who is not proven", "and for those who are", "who may have it all",
-        "a namespace has a share of its peer's", "and another one finds room",
-        "also behind a peer that is proven", "which has room for others",
-    ],
-)  # fmt: skip
-def test_who_has_room_for_how_much(pool: Budget, peer: Peer, amount: int, room: bool) -> None:  # noqa: FBT001
+FULL = Budget(100, total=72, held={A: 72, EVIL: 72})
+PROVEN_FULL = Budget(100, total=75, proven=75, held={PROVEN: 75, PROVEN_EVIL: 75})
+ROOM = [
+    # who finds room                              the budget, the peer, how much, whether there is room
+    ("anybody without a bound",                   Budget(0), A, 10**9, True),
+    ("one for the only one there is",             Budget(1), A, 1, True),
+    ("one alone, for three quarters",             Budget(100), A, 75, True),
+    ("and for no more than that",                 Budget(100, total=75, held={A: 75}), A, 1, False),
+    ("another peer for the rest",                 Budget(100, total=75, held={A: 75}), B, 25, True),
+    ("of which there is no more than there is",   Budget(100, total=75, held={A: 75}), B, 26, False),
+    ("256 calls of all API servers behind one address",
+        Budget(512, 128, total=255, held={A: 255}), A, 1, True),
+    ("nobody unproven for what is reserved",      Budget(100, 25, total=75, held={A: 75}), B, 1, False),
+    ("the proven",                                Budget(100, 25, total=75, held={A: 75}), PROVEN, 25, True),
+    ("nobody where the proven have it all",
+        Budget(100, 25, total=100, proven=100, held={PROVEN: 100}), A, 1, False),
+    ("a namespace for its share of its peer's",   FULL, EVIL, 1, False),
+    ("another namespace",                         FULL, TEAM, 12, True),
+    ("a namespace behind a proven peer",          PROVEN_FULL, PROVEN_EVIL, 1, False),
+    ("a proven peer beside its namespaces",       PROVEN_FULL, PROVEN, 25, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pool", "peer", "amount", "room"), table(ROOM))
+def test_room_for(pool: Budget, peer: Peer, amount: int, *, room: bool) -> None:
     assert pool.has_room(peer, amount) is room
 
 
@@ -205,10 +203,6 @@ async def order(*peers: Peer) -> list[Peer]:
     return [peer for each in found for peer, _ in each]
 
 
-async def test_one_begins_in_each_round() -> None:
-    assert await order(*[A] * 20) == [A] * 20
-
-
 async def test_small_ones_begin_together_and_large_ones_alone() -> None:
     found = await rounds(*((A, amount) for amount in (2, 3, 5, 1, 9, 9, 1, 1, 1, 4, 4)), size=5)
     # Whoever comes last in a round begins while there is any room left.
@@ -216,18 +210,11 @@ async def test_small_ones_begin_together_and_large_ones_alone() -> None:
     assert [[amount for _, amount in each] for each in found] == expected
 
 
-async def test_peer_of_one_call_follows_a_peer_of_thousand() -> None:
+async def test_peers_and_namespaces_take_turns_after_the_proven() -> None:
     began = await order(*[A] * 1000, B, *[A] * 10, C)
     assert began.index(B) <= 3
     assert began.index(C) <= 3
-
-
-async def test_the_calls_of_one_peer_begin_in_turn_by_namespace() -> None:
-    began = await order(*[EVIL] * 100, TEAM, *[B] * 5)
-    assert began.index(TEAM) <= 4
-
-
-async def test_the_proven_go_first() -> None:
+    assert (await order(*[EVIL] * 100, TEAM, *[B] * 5)).index(TEAM) <= 4
     assert (await order(*[A] * 10, *[B] * 10, *[PROVEN] * 3))[1:4] == [PROVEN] * 3
 
 

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from numalign.lru import ENTRY_BYTES, LRU
 from numalign.runtime import about, metrics
 from numalign.runtime.metrics import CacheSizes, EvaluatedNodes, MetricsPage
+from tests.worlds.notation import table
 
 
 def test_registry_has_the_program_info() -> None:
@@ -55,15 +56,14 @@ def test_evaluated_nodes_are_counted_by_what_answered() -> None:
     assert shown("machine") == 4
 
 
-@pytest.mark.parametrize(
-    ("accept", "content_type"),
-    [
-        ("", "text/plain"),
-        ("text/plain;version=0.0.4;q=0.3,*/*;q=0.1", "text/plain"),
-        ("application/openmetrics-text; version=1.0.0", "application/openmetrics-text"),
-    ],
-    ids=["whoever", "an old scraper", "OpenMetrics"],
-)
+ACCEPTED = [
+    ("anybody",        "", "text/plain"),
+    ("an old scraper", "text/plain;version=0.0.4;q=0.3,*/*;q=0.1", "text/plain"),
+    ("OpenMetrics",    "application/openmetrics-text; version=1.0.0", "application/openmetrics-text"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("accept", "content_type"), table(ACCEPTED))
 async def test_the_text_is_what_the_scraper_accepts(accept: str, content_type: str) -> None:
     registry = CollectorRegistry()
     Counter("numalign_toys", "Toys.", registry=registry).inc(3)

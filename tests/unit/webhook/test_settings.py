@@ -3,6 +3,7 @@
 import pytest
 
 from numalign.runtime.settings import SettingsError, load
+from tests.worlds.notation import table
 from webhook.settings import WebhookSettings
 
 ENOUGH = ["--snapshot", "cluster.json", "--insecure-http"]
@@ -15,51 +16,38 @@ def mistakes(*argv: str) -> list[str]:
 
 
 def test_a_certificate_in_a_secret_takes_the_place_of_files() -> None:
-    chosen = load(
-        WebhookSettings, argv=["--tls-secret", "own", "--tls-names", "127.0.0.1, example.com"], environ={}
-    ).settings
-
-    assert (chosen.tls_secret, chosen.names, chosen.service) == (
-        "own",
-        ("127.0.0.1", "example.com"),
-        "numalign-webhook",
-    )
+    argv = ["--tls-secret", "own", "--tls-names", "127.0.0.1, example.com"]
+    chosen = load(WebhookSettings, argv=argv, environ={}).settings
+    names = ("127.0.0.1", "example.com")
+    assert (chosen.tls_secret, chosen.names, chosen.service) == ("own", names, "numalign-webhook")
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        (),
-        ("--tls-cert", "c"),
-        ("--tls-secret", "s", "--insecure-http"),
-        ("--tls-secret", "s", "--tls-cert", "c", "--tls-key", "k"),
-        ("--tls-secret", "s", "--snapshot", "cluster.json"),
-    ],
-    ids=["none", "half a pair", "and plain HTTP", "and files", "without an API server"],
-)
-def test_exactly_one_certificate_is_served(flags: tuple[str, ...]) -> None:
-    assert len(mistakes(*flags)) == 1
+CERTIFICATES = [
+    ("none",                  ""),
+    ("half a pair",           "--tls-cert c"),
+    ("and plain HTTP",        "--tls-secret s --insecure-http"),
+    ("and files",             "--tls-secret s --tls-cert c --tls-key k"),
+    ("without an API server", "--tls-secret s --snapshot cluster.json"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("flag", "text"),
-    [
-        ("--namespace", "../x"),
-        ("--tls-secret", "T l/s"),
-        ("--service", "Web"),
-        ("--tls-names", "a_b"),
-        ("--tls-names", "127.0.0.1, not a name"),
-        ("--tls-names", ","),
-    ],
-)
+@pytest.mark.parametrize("flags", table(CERTIFICATES))
+def test_exactly_one_certificate_is_served(flags: str) -> None:
+    assert len(mistakes(*flags.split())) == 1
+
+
+NAMES = [
+    ("--namespace", "../x"), ("--tls-secret", "T l/s"), ("--service", "Web"), ("--tls-names", "a_b"),
+    ("--tls-names", "127.0.0.1, not a name"), ("--tls-names", ","),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("flag", "text"), NAMES)
 def test_invalid_name_is_a_mistake_of_its_flag(flag: str, text: str) -> None:
     enough = ("--insecure-http",) if flag != "--tls-secret" else ()
-    found = mistakes(*enough, flag, text)
-    assert f"flag {flag}" in found
+    assert f"flag {flag}" in mistakes(*enough, flag, text)
 
 
-@pytest.mark.parametrize(
-    "flags", [("--kubeconfig", "k"), ("--context", "c"), ("--kubelet-configs",)], ids=lambda flags: flags[0]
-)
-def test_snapshot_excludes_an_api_server(flags: tuple[str, ...]) -> None:
-    assert mistakes(*ENOUGH, *flags) == [f"flag --snapshot, flag {flags[0]}"]
+@pytest.mark.parametrize("flags", ["--kubeconfig k", "--context c", "--kubelet-configs"])
+def test_snapshot_excludes_an_api_server(flags: str) -> None:
+    assert mistakes(*ENOUGH, *flags.split()) == [f"flag --snapshot, flag {flags.split(maxsplit=1)[0]}"]
