@@ -30,11 +30,8 @@ def held(*ids: str, zones: tuple[int, ...] = ()) -> HeldDevices:
 
 def entry(**fields: object) -> dict[str, object]:
     told = {
-        "PodUID": "uid-1",
-        "ContainerName": "app",
-        "ResourceName": GPU,
-        "AllocResp": "CgwKA2dwdRIFZ3B1LTA=",
-    }
+        "PodUID": "uid-1", "ContainerName": "app", "ResourceName": GPU, "AllocResp": "CgwKA2dwdRIFZ3B1LTA="
+    }  # fmt: skip
     return {**told, "DeviceIDs": {"0": ["gpu-0"]}, **fields}
 
 
@@ -74,12 +71,9 @@ def test_cpu_checkpoint_lists_pods_and_containers(tmp_path: Path) -> None:
 
 def test_signed_checkpoint_data_come_first(tmp_path: Path) -> None:
     data = {
-        "policyName": "static",
-        "defaultCpuSet": "0",
-        "entries": STATE["entries"],
-        "podEntries": POD_ENTRIES,
-        "baselines": {"uid-1": {"app": {"baseline": "7"}}},
-    }
+        "policyName": "static", "defaultCpuSet": "0", "entries": STATE["entries"],
+        "podEntries": POD_ENTRIES, "baselines": {"uid-1": {"app": {"baseline": "7"}}}
+    }  # fmt: skip
     older = {"policyName": "static", "defaultCpuSet": "0", "entries": {"uid-9": {"app": "7"}}, "checksum": 0}
     state = {**older, "data": json.dumps(data), "dataChecksum": 1}
 

@@ -18,6 +18,7 @@ from numalign.kube.decode import kubelet_reports, nrt
 from numalign.kube.decode.kubelet_reports import MACHINE
 from numalign.model.intent import PLACEMENT_OBSERVED
 from tests.unit.agent.beside import POD, Beside, node
+from tests.worlds.notation import table
 from tools.clusters.processes import program
 from tools.clusters.waiting import seconds_until, until
 
@@ -65,13 +66,6 @@ async def test_once_publishes_once(beside: Beside) -> None:
     assert (beside.api.get(POD) or {})["metadata"].get("annotations") is None
 
 
-async def test_once_fails_where_the_kubelet_cannot_be_seen(beside: Beside) -> None:
-    code, out, log = await ended(await beside.start_daemon("--once", "--podresources-socket=/nowhere.sock"))
-    assert (code, out) == (1, "")
-    [line] = log
-    assert line["event"] == "node.observation_failed"
-
-
 async def test_daemon_follows_its_kubelet_until_stopped(beside: Beside) -> None:
     process = await beside.start("--annotate-pods")
     await until(beside.cpus)
@@ -114,14 +108,19 @@ async def test_it_tells_of_itself(beside: Beside) -> None:
     assert (await ended(process))[0] == 0
 
 
-async def test_taken_port_is_an_error(beside: Beside) -> None:
-    port = str(beside.api.port)
-    code, _, log = await ended(await beside.start_daemon(f"--metrics-port={port}"))
+FAILURES = [
+    # what fails            flags; {} is a port that is taken                   code, event
+    ("to see the kubelet",  "--once --podresources-socket=/nowhere.sock",       1, "node.observation_failed"),
+    ("to listen",           "--metrics-port={}",                                2, "server.start_failed"),
+]  # fmt: skip
 
-    assert code == 2
-    [line] = log
-    assert line["event"] == "server.start_failed"
-    assert port in line["errors"][0]
+
+@pytest.mark.parametrize(("flags", "code", "event"), table(FAILURES))
+async def test_daemon_ends_if_it_fails(beside: Beside, flags: str, code: int, event: str) -> None:
+    port = str(beside.api.port)
+    ending, out, log = await ended(await beside.start_daemon(*flags.format(port).split()))
+    assert (ending, out, [line["event"] for line in log]) == (code, "", [event])
+    assert code == 1 or port in log[0]["errors"][0]
 
 
 UNUSABLE = [

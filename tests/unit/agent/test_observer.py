@@ -73,13 +73,9 @@ class World:
     def observer(self, **paths: Path | None) -> Observer:
         where: dict[str, Any] = {"sysfs": self.folder, "state": self.folder, **paths}
         return Observer(
-            NodePaths(self.socket, **where),
-            self.kubelet,
-            log=self.told.log,
-            clock=lambda: self.now,
-            sleep=self.sleep,
-            chance=lambda: 0.0,
-        )
+            NodePaths(self.socket, **where), self.kubelet, log=self.told.log, clock=lambda: self.now,
+            sleep=self.sleep, chance=lambda: 0.0
+        )  # fmt: skip
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -108,13 +104,9 @@ async def test_a_look_puts_together_all_that_tells_of_a_node(world: World) -> No
     seen = await world.observer().observe()
 
     assert seen == Observation(
-        hardware=TWO_ZONES,
-        kubelet=STATIC,
-        allocatable=Allocatable(0b110, seen.allocatable.memory, ()),
-        listed=(ListedPod("default", "web", ()),),
-        pods=(WEB,),
-        checkpoints=Checkpoints({}, {}),
-    )
+        hardware=TWO_ZONES, kubelet=STATIC, allocatable=Allocatable(0b110, seen.allocatable.memory, ()),
+        listed=(ListedPod("default", "web", ()),), pods=(WEB,), checkpoints=Checkpoints({}, {})
+    )  # fmt: skip
 
 
 async def test_constant_data_are_read_at_intervals(world: World) -> None:

@@ -14,25 +14,12 @@ from numalign.kube.access import Access
 
 TOLD = AgentOptions(
     access=Access("https://10.0.0.1:443", authority="/ca.crt", token="secret"),  # noqa: S106  of no server
-    node_name="a",
-    podresources_socket=Path("/run/kubelet.sock"),
-    kubelet_state=Path("/var/lib/kubelet"),
-    sysfs=Path("/sys"),
-    node_address="10.0.0.2",
-    kubelet_port=10250,
-    kubelet_ca=None,
-    kubelet_config=Path("/etc/kubelet.yaml"),
-    publish=Publish.IF_ABSENT,
-    annotate_pods=True,
-    output=None,
-    once=False,
-    resync_seconds=60.0,
-    heartbeat_seconds=300.0,
-    bind="*",
-    metrics_port=8080,
-    log_level="info",
-    log_format="json",
-)
+    node_name="a", podresources_socket=Path("/run/kubelet.sock"), kubelet_state=Path("/var/lib/kubelet"),
+    sysfs=Path("/sys"), node_address="10.0.0.2", kubelet_port=10250, kubelet_ca=None,
+    kubelet_config=Path("/etc/kubelet.yaml"), publish=Publish.IF_ABSENT, annotate_pods=True, output=None,
+    once=False, resync_seconds=60.0, heartbeat_seconds=300.0, bind="*", metrics_port=8080,
+    log_level="info", log_format="json",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

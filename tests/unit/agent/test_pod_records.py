@@ -37,12 +37,9 @@ class Desk:
     def __post_init__(self) -> None:
         self.pauses: list[float] = []
         self.records = PodRecords(
-            self.api,
-            log=self.told.log,
-            metrics=AgentMetrics(self.registry),
-            sleep=self._pause,
-            chance=lambda: 0.5,
-        )
+            self.api, log=self.told.log, metrics=AgentMetrics(self.registry), sleep=self._pause,
+            chance=lambda: 0.5
+        )  # fmt: skip
 
     async def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)

@@ -56,14 +56,9 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.publisher = Publisher(
-            self.api,
-            "a",
-            self.publish,
-            log=self.told.log,
-            metrics=AgentMetrics(self.registry),
-            now=lambda: NOON,
-            clock=lambda: self.seconds,
-        )
+            self.api, "a", self.publish, log=self.told.log, metrics=AgentMetrics(self.registry),
+            now=lambda: NOON, clock=lambda: self.seconds
+        )  # fmt: skip
 
     async def write(self, *names: str) -> None:
         await self.publisher.publish(reported(*names))

@@ -84,17 +84,10 @@ class World:
 
     async def live(self, intervals: Intervals = Intervals()) -> Rounds:  # noqa: B008  frozen
         rounds = Rounds(
-            self,
-            self,
-            self,
-            intervals,
-            log=self.told.log,
-            metrics=AgentMetrics(self.registry, clock=lambda: self.now),
-            observed=self.observed.append,
-            clock=lambda: self.now,
-            sleep=self.sleep,
-            chance=lambda: 0.5,
-        )
+            self, self, self, intervals, log=self.told.log,
+            metrics=AgentMetrics(self.registry, clock=lambda: self.now), observed=self.observed.append,
+            clock=lambda: self.now, sleep=self.sleep, chance=lambda: 0.5
+        )  # fmt: skip
         with pytest.raises(EndOfTimeError):
             await rounds.run()
         return rounds

@@ -33,12 +33,9 @@ def receiver() -> Iterator[OtlpReceiver]:
 def exporting(receiver: OtlpReceiver, told: RecordedLog, registry: CollectorRegistry) -> Callable[..., Any]:
     def made(ratio: float = 1.0, endpoint: str = "") -> Any:  # noqa: ANN401  a context manager
         return tracing.exporting(
-            endpoint or receiver.endpoint,
-            ratio=ratio,
-            program="numalign-test",
-            log=told.log,
-            registry=registry,
-        )
+            endpoint or receiver.endpoint, ratio=ratio, program="numalign-test", log=told.log,
+            registry=registry
+        )  # fmt: skip
 
     return made
 

@@ -510,13 +510,10 @@ async def test_before_the_first_snapshot_reviews_get_503(webhook: Webhook) -> No
 
 
 PAGE: list[tuple[str, dict[str, str], float]] = [
-    ("numalign_nodes", {"topology": "known"}, 3),
-    ("numalign_nodes", {"topology": "unknown"}, 0),
-    ("numalign_classes", {}, 2),
-    ("numalign_snapshot_problems", {}, 0),
-    ("numalign_snapshot_failures_total", {}, 0),
-    ("numalign_snapshot_age_seconds", {}, 7),
-]
+    ("numalign_nodes", {"topology": "known"}, 3), ("numalign_nodes", {"topology": "unknown"}, 0),
+    ("numalign_classes", {}, 2), ("numalign_snapshot_problems", {}, 0),
+    ("numalign_snapshot_failures_total", {}, 0), ("numalign_snapshot_age_seconds", {}, 7)
+]  # fmt: skip
 
 
 async def test_the_page_of_metrics_tells_the_cluster(served: Webhook) -> None:

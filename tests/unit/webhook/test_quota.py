@@ -182,13 +182,9 @@ async def test_the_limit_and_its_use_stand_on_the_page_of_metrics(webhook: Webho
     }
 
     assert found == {
-        ("used", ""): 0,
-        ("used", "team"): 6,
-        ("requested", ""): 0,
-        ("requested", "team"): 10,
-        ("limit", ""): 3,
-        ("limit", "team"): 8,
-    }
+        ("used", ""): 0, ("requested", ""): 0, ("limit", ""): 3,
+        ("used", "team"): 6, ("requested", "team"): 10, ("limit", "team"): 8,
+    }  # fmt: skip
 
 
 def test_admitted_pod_counts_until_observed_or_expired() -> None:

@@ -38,21 +38,11 @@ def test_line_has_user_pod_owner_and_reason() -> None:
     review = review_of(made, namespace="team", dryRun=True, userInfo={"username": "alice"})
 
     assert line_of(review, denied) == {
-        "time": "2026-01-02T03:04:05.678Z",
-        "uid": UID,
-        "webhook": "validate",
-        "user": "alice",
-        "namespace": "team",
-        "kind": "Pod",
-        "name": "web-1-",
-        "owner": "ReplicaSet/web-1",
-        "level": "restricted",
-        "policy": "nothing",
-        "state": "below-enforced",
-        "reason": "numalign: it asks for less.",
-        "dry_run": True,
-        "nodes": 3,
-    }
+        "time": "2026-01-02T03:04:05.678Z", "uid": UID, "webhook": "validate", "user": "alice",
+        "namespace": "team", "kind": "Pod", "name": "web-1-", "owner": "ReplicaSet/web-1",
+        "level": "restricted", "policy": "nothing", "state": "below-enforced",
+        "reason": "numalign: it asks for less.", "dry_run": True, "nodes": 3,
+    }  # fmt: skip
 
 
 def test_line_has_no_annotations() -> None:

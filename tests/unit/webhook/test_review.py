@@ -36,25 +36,17 @@ META, SPEC = {"generateName": "web-"}, {"containers": list[object]()}
 POD: Raw = {"apiVersion": "v1", "kind": "Pod", "metadata": META, "spec": SPEC}
 
 # As kube-apiserver sends it, members that nobody here reads included.
+USER = "system:serviceaccount:kube-system:replicaset-controller"
+MEMBER_OF = ("system:serviceaccounts", "system:authenticated")
+KIND = {"group": "", "version": "v1", "kind": "Pod"}
+RESOURCE = {"group": "", "version": "v1", "resource": "pods"}
 REQUEST: Raw = {
-    "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-    "kind": {"group": "", "version": "v1", "kind": "Pod"},
-    "resource": {"group": "", "version": "v1", "resource": "pods"},
-    "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
-    "requestResource": {"group": "", "version": "v1", "resource": "pods"},
-    "namespace": "team",
-    "operation": "CREATE",
-    "userInfo": {
-        "username": "system:serviceaccount:kube-system:replicaset-controller",
-        "uid": "1",
-        "groups": ["system:serviceaccounts", "system:authenticated"],
-        "extra": {"x": ["y"]},
-    },
-    "object": POD,
-    "oldObject": None,
-    "dryRun": False,
+    "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "kind": KIND, "resource": RESOURCE, "requestKind": KIND,
+    "requestResource": RESOURCE, "namespace": "team", "operation": "CREATE",
+    "userInfo": {"username": USER, "uid": "1", "groups": [*MEMBER_OF], "extra": {"x": ["y"]}},
+    "object": POD, "oldObject": None, "dryRun": False,
     "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
-}
+}  # fmt: skip
 
 
 def body(*, without: str | None = None, **changes: Any) -> bytes:  # noqa: ANN401 - any JSON
@@ -71,31 +63,17 @@ def refusal(call: bytes) -> tuple[int, str]:
 
 def test_call_is_read_with_all_members() -> None:
     assert read(body(name="web-0", subResource="resize", dryRun=True)) == Review(
-        uid="705ab4f5-6393-11e8-b7cc-42010a800002",
-        operation=AdmissionOperation.CREATE,
-        kind=GroupVersionKind("", "v1", "Pod"),
-        resource=GroupVersionResource("", "v1", "pods"),
-        sub_resource="resize",
-        namespace="team",
-        name="web-0",
-        dry_run=True,
-        user=UserInfo(
-            "system:serviceaccount:kube-system:replicaset-controller",
-            ("system:serviceaccounts", "system:authenticated"),
-        ),
-        object=POD,
-        old={},
-    )
+        uid="705ab4f5-6393-11e8-b7cc-42010a800002", operation=AdmissionOperation.CREATE,
+        kind=GroupVersionKind("", "v1", "Pod"), resource=GroupVersionResource("", "v1", "pods"),
+        sub_resource="resize", namespace="team", name="web-0", dry_run=True, user=UserInfo(USER, MEMBER_OF),
+        object=POD, old={}
+    )  # fmt: skip
 
 
 OPTIONAL = [
-    ("name", "name", ""),
-    ("subResource", "sub_resource", ""),
-    ("namespace", "namespace", ""),
-    ("dryRun", "dry_run", False),
-    ("userInfo", "user", UserInfo("", ())),
-    ("oldObject", "old", {}),
-]
+    ("name", "name", ""), ("subResource", "sub_resource", ""), ("namespace", "namespace", ""),
+    ("dryRun", "dry_run", False), ("userInfo", "user", UserInfo("", ())), ("oldObject", "old", {})
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("member", "field", "empty"), OPTIONAL, ids=[row[0] for row in OPTIONAL])
@@ -194,13 +172,10 @@ def test_every_mistake_of_a_call_is_listed() -> None:
     call = orjson.dumps({"apiVersion": "v1", "request": {**REQUEST, "uid": "", "kind": {}, "object": None}})
 
     assert refusal(call)[1].splitlines() == [
-        "apiVersion: must be 'admission.k8s.io/v1', not \"v1\"",
-        "kind: is missing",
-        "request.uid: is empty",
-        "request.kind.version: is missing",
-        "request.kind.kind: is missing",
-        "request.object: is missing: CREATE and UPDATE require it",
-    ]
+        "apiVersion: must be 'admission.k8s.io/v1', not \"v1\"", "kind: is missing",
+        "request.uid: is empty", "request.kind.version: is missing", "request.kind.kind: is missing",
+        "request.object: is missing: CREATE and UPDATE require it"
+    ]  # fmt: skip
 
 
 def test_a_body_of_nothing_but_mistakes_gets_a_short_answer() -> None:

@@ -69,17 +69,11 @@ def test_a_pod_is_refused(made: Raw, now: Cluster, text: str) -> None:
 
 def test_denial_is_audited_with_state_policy_and_level() -> None:
     assert verdict(NEVER, under(enforce=SINGLE)).audit == {
-        "verdict": "denied",
-        "state": "never",
-        "policy": SINGLE,
-        "level": SINGLE,
-    }
+        "verdict": "denied", "state": "never", "policy": SINGLE, "level": SINGLE
+    }  # fmt: skip
     assert verdict(SILENT, under(enforce="restricted")).audit == {
-        "verdict": "denied",
-        "state": "below-enforced",
-        "policy": "nothing",
-        "level": "restricted",
-    }
+        "verdict": "denied", "state": "below-enforced", "policy": "nothing", "level": "restricted"
+    }  # fmt: skip
     assert "level" not in verdict(NEVER, under()).audit
 
 

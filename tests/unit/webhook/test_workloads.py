@@ -287,11 +287,8 @@ def test_omitted_limits_deny_no_workload() -> None:
 def test_the_decisive_comes_first() -> None:
     warnings = warnings_of(volcano(VAIN, SILENT, NEVER, MISSPELT), cluster([TWO], labels={"warn": SINGLE}))
     assert [re.findall(r"\[(\d)\]\.template", warning) for warning in warnings] == [
-        ["3"],
-        ["2"],
-        ["0"],
-        ["1"],
-    ]
+        ["3"], ["2"], ["0"], ["1"]
+    ]  # fmt: skip
 
 
 UNCHECKED = "spec.template: NUMA alignment was not checked: no node topology is known"
