@@ -131,8 +131,8 @@ UNUSABLE = [
 ]
 
 
-@pytest.mark.parametrize(("flags", "said"), UNUSABLE)
-async def test_unusable_settings_are_reported_first(flags: str, said: str) -> None:
+@pytest.mark.parametrize(("flags", "mistake"), UNUSABLE)
+async def test_unusable_settings_are_reported_first(flags: str, mistake: str) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "NODE_NAME"}
     process = await asyncio.create_subprocess_exec(
         program("numalign-agent"), *flags.split(), stderr=asyncio.subprocess.PIPE, env=environ
@@ -140,4 +140,4 @@ async def test_unusable_settings_are_reported_first(flags: str, said: str) -> No
     _, err = await process.communicate()
 
     assert process.returncode == 2
-    assert said in err.decode()
+    assert mistake in err.decode()

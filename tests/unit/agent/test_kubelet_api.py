@@ -127,7 +127,7 @@ async def test_no_known_way_is_an_error() -> None:
             await kubelet.pods()
 
 
-async def test_config_file_replaces_requests_and_is_read_on_change(
+async def test_config_file_replaces_requests_until_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, read, times = tmp_path / "config.json", config_file.read, list[Path]()

@@ -12,7 +12,7 @@ from agent.options import AgentOptions
 from agent.publish import Publish
 from numalign.kube.access import Access
 
-TOLD = AgentOptions(
+GIVEN = AgentOptions(
     access=Access("https://10.0.0.1:443", authority="/ca.crt", token="secret"),  # noqa: S106  of no server
     node_name="a", podresources_socket=Path("/run/kubelet.sock"), kubelet_state=Path("/var/lib/kubelet"),
     sysfs=Path("/sys"), node_address="10.0.0.2", kubelet_port=10250, kubelet_ca=None,
@@ -23,11 +23,11 @@ TOLD = AgentOptions(
 
 
 @pytest.mark.parametrize(
-    "told", [TOLD, replace(TOLD, access=None, kubelet_config=None, publish=Publish.NEVER)]
+    "given", [GIVEN, replace(GIVEN, access=None, kubelet_config=None, publish=Publish.NEVER)]
 )
-def test_options_are_taken_over_as_they_were_handed_over(told: AgentOptions) -> None:
-    descriptor = options.hand_over(told)
+def test_options_are_taken_over_as_they_were_handed_over(given: AgentOptions) -> None:
+    descriptor = options.hand_over(given)
     assert os.get_inheritable(descriptor)
-    assert options.take_over(descriptor) == told
+    assert options.take_over(descriptor) == given
     with pytest.raises(OSError, match=f"{EBADF}"):
         os.fstat(descriptor)

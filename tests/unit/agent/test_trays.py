@@ -51,14 +51,14 @@ def test_zones_without_cpus_and_devices_are_separate(tmp_path: Path, zones: int)
     assert [zone.allocatable for zone in node.zones] == [bag("cpu=71 gpu=2"), bag("cpu=72 gpu=2")]
 
 
-ASKED = [
+REQUESTS = [
     ("as much as a zone has", "cpu=32 mem=200Gi gpu=2", (0,)),
     ("more than a zone has",  "cpu=32 mem=200Gi gpu=3", None),
     ("the whole tray",        "cpu=140 mem=900Gi gpu=4", (0, 1)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("asked", "zones"), table(ASKED))
-def test_a_pod_gets(tmp_path: Path, asked: str, zones: tuple[int, ...] | None) -> None:
-    verdict = evaluate(known(tmp_path, 34), asks(asked), Intent(Policy.RESTRICTED))
+@pytest.mark.parametrize(("requested", "zones"), table(REQUESTS))
+def test_a_pod_gets(tmp_path: Path, requested: str, zones: tuple[int, ...] | None) -> None:
+    verdict = evaluate(known(tmp_path, 34), asks(requested), Intent(Policy.RESTRICTED))
     assert (verdict.placement.zones or None) == (zones and frozenset(zones))

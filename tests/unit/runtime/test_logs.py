@@ -18,14 +18,14 @@ from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
 
 
-def said(form: str, event: str, /, **fields: object) -> str:
+def written(form: str, event: str, /, **fields: object) -> str:
     stream = io.StringIO()
     logs.to(stream, level="debug", form=form).info(event, **fields)
     return stream.getvalue()
 
 
 def test_a_json_line_has_time_level_event_and_fields() -> None:
-    line = json.loads(said("json", "review.denied", uid="u-1", nodes=3, patched=False))
+    line = json.loads(written("json", "review.denied", uid="u-1", nodes=3, patched=False))
     time = datetime.fromisoformat(line.pop("time"))
 
     assert datetime.now(UTC) - time < timedelta(seconds=10)
@@ -35,7 +35,7 @@ def test_a_json_line_has_time_level_event_and_fields() -> None:
 
 
 def test_a_text_line_is_for_people() -> None:
-    line = said("text", "review.denied", uid="u-1", why="no zone", nodes=3, zones=["a", "b"])
+    line = written("text", "review.denied", uid="u-1", why="no zone", nodes=3, zones=["a", "b"])
     assert line[12:] == ' info    review.denied  uid=u-1 why="no zone" nodes=3 zones=["a","b"]\n'
     assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}", line[:12])
 
@@ -76,27 +76,27 @@ VALUES: list[tuple[str, object, object]] = [
 
 @pytest.mark.parametrize(("value", "shown"), table(VALUES))
 def test_values_are_shown_somehow(value: object, shown: object) -> None:
-    assert json.loads(said("json", "e", value=value))["value"] == shown
+    assert json.loads(written("json", "e", value=value))["value"] == shown
 
 
 @pytest.mark.parametrize("name", ["time", "level"])
 def test_a_field_does_not_take_the_place_of_the_head(name: str) -> None:
     fields: dict[str, Any] = {name: "mine"}
-    assert json.loads(said("json", "e", **fields))[name] != "mine"
-    assert "mine" not in said("text", "e", **fields)
+    assert json.loads(written("json", "e", **fields))[name] != "mine"
+    assert "mine" not in written("text", "e", **fields)
 
 
 @given(st.text())
 def test_what_a_peer_sends_never_begins_a_new_line(text: str) -> None:
     fields: dict[str, Any] = {"peer": text, "nested": {"x": [text]}}
-    assert said("json", "e", **fields).count("\n") == 1
+    assert written("json", "e", **fields).count("\n") == 1
     # A terminal may take more than \n for an end of line.
-    assert len(said("text", "e", **fields).splitlines()) == 1
+    assert len(written("text", "e", **fields).splitlines()) == 1
 
 
 @pytest.mark.parametrize("char", ["\n", "\r", "\v", "\x1c", "\x85", "\u2028", "\x1b"], ids=ascii)
 def test_no_kind_of_line_end_or_escape_is_let_through(char: str) -> None:
-    line = said("text", "e", peer=f"{char}[2J", nested=[char], n={char: 1})
+    line = written("text", "e", peer=f"{char}[2J", nested=[char], n={char: 1})
     assert char not in line.removesuffix("\n")
     assert len(line.splitlines()) == 1
 

@@ -213,31 +213,21 @@ async def test_nor_is_one_who_is_cut_off_as_the_body_comes(
 
 
 async def test_call_beyond_the_limit_gets_retry_after(house: House) -> None:
-    async with house.open(calls=1) as session:
-        first = asyncio.create_task(session.get("/wait"))
-        await house.door.entered.wait()
-        async with session.get("/things/a") as answer:
-            assert answer.status == 503
-            assert answer.headers["Retry-After"] == "1"
-            assert answer.headers["Connection"] == "close"
-            assert await answer.json() == {"error": "too many calls in flight: try again"}
-        house.door.opened.set()
-        assert (await first).status == 200
-        assert await status_of(session, "/things/a") == 200
-
-    assert house.count("numalign_http_shed_total", reason="calls") == 1
-    assert house.count("numalign_http_shed_total", reason="bytes") == 0
-    assert house.count("numalign_http_in_flight") == 0
-
-
-@pytest.mark.parametrize("path", TELLING)
-async def test_probes_are_answered_under_overload(house: House, path: str) -> None:
     async with house.watched(calls=1, state=dict) as (session, watching):
         first = asyncio.create_task(session.get("/wait"))
         await house.door.entered.wait()
-        assert await status_of(watching, path) == 200
+        async with session.get("/things/a") as answer:
+            assert (answer.status, answer.headers["Connection"]) == (503, "close")
+            assert answer.headers["Retry-After"] == "1"
+            assert await answer.json() == {"error": "too many calls in flight: try again"}
+        # Probes are answered.
+        assert [await status_of(watching, path) for path in TELLING] == [200] * len(TELLING)
         house.door.opened.set()
-        await first
+        assert (await first).status == 200
+        assert await status_of(session, "/things/a") == 200
+    assert house.count("numalign_http_shed_total", reason="calls") == 1
+    assert house.count("numalign_http_shed_total", reason="bytes") == 0
+    assert house.count("numalign_http_in_flight") == 0
 
 
 async def test_broken_call_returns_its_place_and_bytes(house: House) -> None:
@@ -413,24 +403,23 @@ async def test_debug_state_joins_program_and_server(house: House) -> None:
 
 
 async def test_state_needs_its_flag_and_a_form(house: House) -> None:
-    async with house.watched() as (_, watching), watching.get("/debug/state") as answer:
-        assert answer.status == 404
-    async with (
-        House(house.told, CollectorRegistry(), house.door).watched(state=lambda: {"n": 2**70}) as (
-            _,
-            watching,
-        ),
-        watching.get("/debug/state") as answer,
-    ):
-        assert answer.status == 500
+    async with house.watched() as (_, watching):
+        assert await status_of(watching, "/debug/state") == 404
+    house.registry = CollectorRegistry()
+    async with house.watched(state=lambda: {"n": 2**70}) as (_, watching):
+        assert await status_of(watching, "/debug/state") == 500
     assert len(house.told.of("request.failed")) == 1
 
 
 # The end.
 
 
-async def test_draining_answers_calls_and_closes_connections(house: House) -> None:
-    stop = server.Stop()
+@pytest.fixture
+def stop() -> server.Stop:
+    return server.Stop()
+
+
+async def test_draining_answers_calls_and_closes_connections(house: House, stop: server.Stop) -> None:
     async with house.serving(plain(drain_seconds=600), stop=stop) as (port, running):
         async with client(port) as session:
             async with session.get("/things/a") as answer:
@@ -452,8 +441,7 @@ async def test_draining_answers_calls_and_closes_connections(house: House) -> No
     assert [line["failed_tasks"] for line in house.told.of("server.stopped")] == [[]]
 
 
-async def test_draining_takes_the_time_that_was_set(house: House) -> None:
-    stop = server.Stop()
+async def test_draining_takes_the_time_that_was_set(house: House, stop: server.Stop) -> None:
     async with house.serving(plain(drain_seconds=0.2), stop=stop) as (_, running):
         began = asyncio.get_running_loop().time()
         stop.ask()
@@ -461,8 +449,7 @@ async def test_draining_takes_the_time_that_was_set(house: House) -> None:
         assert 0.2 <= asyncio.get_running_loop().time() - began < 2
 
 
-async def test_a_call_in_flight_is_answered_before_the_end(house: House) -> None:
-    stop = server.Stop()
+async def test_a_call_in_flight_is_answered_before_the_end(house: House, stop: server.Stop) -> None:
     async with house.serving(plain(), stop=stop) as (port, running), client(port) as session:
         call = asyncio.create_task(session.get("/wait"))
         await house.door.entered.wait()
@@ -479,8 +466,7 @@ async def test_a_call_in_flight_is_answered_before_the_end(house: House) -> None
         assert not takes_connections(house.metrics_port())
 
 
-async def test_a_body_on_its_way_is_taken_before_the_end(house: House) -> None:
-    stop = server.Stop()
+async def test_a_body_on_its_way_is_taken_before_the_end(house: House, stop: server.Stop) -> None:
     async with house.serving(plain(), stop=stop) as (port, running), calling(port) as caller:
         await caller.begin(4)
         await until(lambda: house.count("numalign_http_reading") == 1)
@@ -492,8 +478,7 @@ async def test_a_body_on_its_way_is_taken_before_the_end(house: House) -> None:
         assert await running == 0
 
 
-async def test_idle_connections_are_closed_at_the_end(house: House) -> None:
-    stop = server.Stop()
+async def test_idle_connections_are_closed_at_the_end(house: House, stop: server.Stop) -> None:
     async with house.serving(plain(), stop=stop) as (port, running):
         async with calling(port) as used, calling(port) as fresh:
             await used.say(b"GET /things/a HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -504,8 +489,7 @@ async def test_idle_connections_are_closed_at_the_end(house: House) -> None:
 
 
 @pytest.mark.parametrize("head", ["GET /wait HTTP/1.1", "POST /echo HTTP/1.1\r\nContent-Length: 9"])
-async def test_endless_call_does_not_block_shutdown(house: House, head: str) -> None:
-    stop = server.Stop()
+async def test_endless_call_does_not_block_shutdown(house: House, stop: server.Stop, head: str) -> None:
     async with house.serving(plain(), stop=stop, grace=0.05) as (port, running), calling(port) as caller:
         await caller.say(f"{head}\r\nHost: x\r\n\r\n".encode())
         await until(lambda: house.door.entered.is_set() or house.count("numalign_http_reading") == 1)
@@ -515,7 +499,7 @@ async def test_endless_call_does_not_block_shutdown(house: House, head: str) -> 
         assert 0.05 <= asyncio.get_running_loop().time() - began < 2
 
 
-async def test_tasks_run_beside_the_server_and_end_with_it(house: House) -> None:
+async def test_tasks_run_beside_the_server_and_end_with_it(house: House, stop: server.Stop) -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def beside() -> None:
@@ -525,7 +509,6 @@ async def test_tasks_run_beside_the_server_and_end_with_it(house: House) -> None
         finally:
             ended.set()
 
-    stop = server.Stop()
     async with house.serving(plain(), stop=stop, tasks={"beside": beside}) as (_, running):
         await began.wait()
         stop.ask()

@@ -13,7 +13,7 @@ NAMES = ("port", "tls_cert", "insecure_http")
 RENAMED = {"certificate": "tls_cert"}
 
 
-def said(reading: sources.Reading) -> dict[str, str]:
+def texts(reading: sources.Reading) -> dict[str, str]:
     return {name: written.text for name, written in reading.values.items()}
 
 
@@ -38,7 +38,7 @@ FLAGS = [
 @pytest.mark.parametrize(("argv", "expected"), table(FLAGS))
 def test_flags(argv: list[str], expected: dict[str, str]) -> None:
     reading = sources.flags(argv, names=NAMES, switches={"insecure_http"}, renamed=RENAMED)
-    assert said(reading) == expected
+    assert texts(reading) == expected
     assert complaints(reading) == []
 
 
@@ -86,7 +86,7 @@ ENVIRONMENTS = [
 @pytest.mark.parametrize(("environ", "expected", "wrong"), table(ENVIRONMENTS))
 def test_environment(environ: dict[str, str], expected: dict[str, str], wrong: list[str]) -> None:
     reading = sources.environment(environ, names=NAMES, renamed=RENAMED)
-    assert said(reading) == expected
+    assert texts(reading) == expected
     assert complaints(reading) == wrong
 
 
@@ -108,7 +108,7 @@ def test_file(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
     reading = sources.file(path, names=NAMES, renamed=RENAMED)
-    assert said(reading) == expected
+    assert texts(reading) == expected
     assert complaints(reading) == []
 
 
@@ -139,7 +139,7 @@ def test_wrong_file(tmp_path: Path, content: bytes, expected: str) -> None:
 
     assert len(reading.mistakes) == 1
     assert str(reading.mistakes[0]).startswith(f"file {path}{expected}")
-    assert said(reading) in ({}, {"port": "1"})
+    assert texts(reading) in ({}, {"port": "1"})
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,11 @@ async def test_calls_and_writes_join_the_traces_of_callers(tmp_path: Path) -> No
             webhook = await here.webhook(*flags, "--trace-ratio", "0")
             scorer = await here.scorer(*flags, "--trace-ratio", "0")
             controller = await here.controller(*flags, "--trace-ratio", "1")
-            await asked(webhook.door, "/validate", objects.review(POD), HEADERS)
-            await asked(webhook.door, "/validate", objects.review(POD), {"Content-Type": JSON})
-            await asked(scorer.door, "/filter", objects.filtering(POD, names), HEADERS)
+            await called(webhook.door, "/validate", objects.review(POD), HEADERS)
+            await called(webhook.door, "/validate", objects.review(POD), {"Content-Type": JSON})
+            await called(scorer.door, "/filter", objects.filtering(POD, names), HEADERS)
             stored = orjson.loads((await once(api.door, "GET", objects.path(POD))).body)
-            await asked(scorer.door, "/bind", objects.binding(stored, names[0]), BIND)
+            await called(scorer.door, "/bind", objects.binding(stored, names[0]), BIND)
             for program, span in (
                 (webhook, "POST /validate"),
                 (scorer, "POST pods/binding"),
@@ -63,7 +63,7 @@ async def test_calls_and_writes_join_the_traces_of_callers(tmp_path: Path) -> No
     assert SECRET not in str(receiver.spans)
 
 
-async def asked(door: Door, path: str, body: bytes, headers: dict[str, str]) -> None:
+async def called(door: Door, path: str, body: bytes, headers: dict[str, str]) -> None:
     connection = await Connection.open(door)
     connection.send(request("POST", path, body, headers))
     answer = await connection.answer()

@@ -184,7 +184,7 @@ def test_too_many_terms_or_a_long_patch_prevent_all() -> None:
     )
 
 
-def test_unpatchable_pod_needs_no_survey() -> None:
+def test_unpatchable_pod_needs_no_classes() -> None:
     free = raw("cpu=2 mem=1Gi", policy=SINGLE)
     now, gated, routed = (
         cluster([node("cpu=8 mem=8Gi", policy=SINGLE)], labels=labels)
