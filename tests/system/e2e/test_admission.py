@@ -73,32 +73,6 @@ async def test_possible_pod_gets_node_affinity(api: ApiClient, classes: Mapping[
     assert stored["metadata"]["annotations"] == INTENT
 
 
-async def test_every_alternative_that_the_user_allows_is_narrowed(
-    api: ApiClient, classes: Mapping[str, str]
-) -> None:
-    racks = [within("rack", "a"), within("rack", "b")]
-    wish = pod("choosy", asks=FITS, annotations=INTENT)
-    wish["spec"]["affinity"] = affinity(*map(term, racks))
-
-    answer = await create(api, wish)
-
-    assert answer.code == 201
-    narrowed = [term(rack, not_of(classes["small"])) for rack in racks]
-    assert answer.body["spec"]["affinity"] == affinity(*narrowed)
-
-
-async def test_a_pod_that_was_patched_before_is_not_patched_again(
-    api: ApiClient, classes: Mapping[str, str]
-) -> None:
-    wish = pod("restored", asks=FITS, annotations=INTENT)
-    wish["spec"]["affinity"] = affinity(term(not_of(classes["small"])))
-
-    answer = await create(api, wish)
-
-    assert answer.code == 201
-    assert answer.body["spec"]["affinity"] == wish["spec"]["affinity"]
-
-
 async def test_impossible_pod_is_denied_with_the_reason(api: ApiClient) -> None:
     answer = await create(api, pod("never", asks=NEVER_FITS, annotations=INTENT))
 
@@ -155,14 +129,6 @@ async def test_a_controller_s_pod_is_patched_as_a_person_s(
     assert answer.body["spec"]["affinity"] == affinity(term(not_of(classes["small"])))
 
 
-@pytest.mark.usefixtures("api")
-async def test_a_controller_s_pod_is_refused_as_a_person_s(controller: ApiClient) -> None:
-    answer = await create(controller, replica(asks=NEVER_FITS))
-
-    assert answer.code == 403
-    assert answer.body["message"].startswith(denied_by("pods.validate.numalign.io"))
-
-
 async def test_a_kubelet_s_mirror_pod_is_none_of_our_business(
     api: ApiClient, as_user: Callable[[str], ApiClient]
 ) -> None:
@@ -178,18 +144,6 @@ async def test_a_kubelet_s_mirror_pod_is_none_of_our_business(
     assert answer.code == 201
     assert ours - before == Counter(["pods.validate.numalign.io"])
     assert kubelets == ours
-
-
-async def test_a_dry_run_shows_what_would_be_and_stores_nothing(
-    api: ApiClient, classes: Mapping[str, str]
-) -> None:
-    wish = pod("rehearsed", asks=FITS, annotations=INTENT)
-
-    answer = await create(api, wish, dryRun="All")
-
-    assert answer.code == 201
-    assert answer.body["spec"]["affinity"] == affinity(term(not_of(classes["small"])))
-    assert (await read(api, "rehearsed")).code == 404
 
 
 async def test_applying_again_changes_nothing(api: ApiClient) -> None:
@@ -244,22 +198,6 @@ async def test_pod_without_intent_is_unchanged(api: ApiClient) -> None:
     assert "numalign" not in json.dumps(answer.body)
 
 
-async def test_toleration_without_its_request_warns(
-    api: ApiClient,
-) -> None:
-    named = [{"key": "NUMACPUAffinity", "operator": "Exists", "effect": "NoSchedule"}]
-    everything = [{"operator": "Exists"}]
-    said = []
-    for name, tolerations in (("named", named), ("everything", everything)):
-        made = pod(name, asks=FITS)
-        made["spec"]["tolerations"] = tolerations
-        answer = await create(api, made)
-        said.append((answer.code, answer.warnings))
-
-    warning = "numalign: it tolerates NUMACPUAffinity=strict, but it requests no alignment"
-    assert said == [(201, [warning]), (201, [])]
-
-
 async def test_a_namespace_speaks_for_pods_that_say_nothing(
     api: ApiClient, classes: Mapping[str, str]
 ) -> None:
@@ -270,13 +208,6 @@ async def test_a_namespace_speaks_for_pods_that_say_nothing(
     assert fits.body["spec"]["affinity"] == affinity(term(not_of(classes["small"])))
     assert never.code == 403
     assert never.body["message"].startswith(denied_by("pods-by-default.validate.numalign.io"))
-
-
-async def test_a_namespace_that_warns_stores_the_pod(api: ApiClient) -> None:
-    answer = await create(api, pod("lax", asks=FITS), namespace="warned")
-
-    assert answer.code == 201
-    assert [text for text in answer.warnings if "single-numa-node" in text]
 
 
 async def test_enforcing_namespace_denies_weaker_pods(api: ApiClient) -> None:
@@ -360,17 +291,6 @@ async def test_a_topology_is_served_in_both_versions(api: ApiClient) -> None:
     assert len(new.body["zones"]) == 2
     assert "attributes" in new.body
     assert "attributes" not in old.body
-
-
-async def test_a_topology_without_zones_is_refused(api: ApiClient) -> None:
-    path = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
-    empty = {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": "empty"},
-    }
-
-    assert (await ask(api, "POST", path, empty)).code == 422
 
 
 # ---- what is shipped

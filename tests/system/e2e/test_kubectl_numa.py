@@ -33,21 +33,6 @@ async def test_snapshot_has_all_that_rules_need(
     assert {node["name"]: node["class"] for node in json.loads(said)} == classes
 
 
-async def test_commands_read_the_live_cluster(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
-    code, said = await kubectl_numa("nodes", "-o", "json")
-
-    assert code == 0, said
-    assert {node["name"]: node["class"] for node in json.loads(said)} == classes
-
-
-async def test_missing_facts_are_listed_per_node(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
-    code, said = await kubectl_numa("doctor", "-o", "json")
-
-    assert code == 1, said
-    found = {node["name"]: {each["finding"] for each in node["findings"]} for node in json.loads(said)}
-    assert {name for name, findings in found.items() if "counts-only" in findings} == {*classes}
-
-
 async def test_who_writes_a_topology_beside_another_is_named(api: ApiClient, kubectl_numa: Numa) -> None:
     path = f"{PATHS['NodeResourceTopology']}/left-behind"
     told = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology"}
@@ -83,14 +68,6 @@ async def test_a_pod_that_is_stored_is_explained_by_its_name(api: ApiClient, kub
     assert any(node["verdict"] == "fits" for node in explained["nodes"])
 
 
-async def test_unknown_context_is_an_error(kubectl_numa: Numa) -> None:
-    code, said = await kubectl_numa("nodes", "--context", "elsewhere")
-
-    assert code == 2
-    assert "elsewhere" in said
-    assert "Traceback" not in said
-
-
 # Flags that mean what they mean to kubectl.
 
 
@@ -115,26 +92,6 @@ async def test_a_server_and_a_token_need_no_kubeconfig(
         code, said = await kubectl_numa("nodes", *server, trust, KUBECONFIG="/nowhere")
         assert code == 0, said
         assert f"node/{next(iter(classes))}" in said.split()
-
-
-async def test_invalid_token_is_refused(kubectl_numa: Numa) -> None:
-    code, said = await kubectl_numa("nodes", "--token=nobodys", "-o", "name")
-
-    assert (code, "does not accept your credentials" in said) == (2, True), said
-
-
-async def test_nodes_are_selected_by_their_labels(
-    api: ApiClient, kubectl_numa: Numa, classes: Mapping[str, str]
-) -> None:
-    name = next(iter(classes))
-    metadata = {"name": name, "labels": {"numa-test": "chosen"}}
-    labelled = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-    applied = await ask(api, "PATCH", f"/api/v1/nodes/{name}", labelled, fieldManager="test")
-    assert applied.code == HTTPStatus.OK
-
-    code, said = await kubectl_numa("nodes", "-l", "numa-test in (chosen)", "-o", "name")
-
-    assert (code, said) == (0, f"node/{name}\n")
 
 
 async def test_a_workload_is_explained_by_its_type_and_name(api: ApiClient, kubectl_numa: Numa) -> None:

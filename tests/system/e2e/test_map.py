@@ -190,13 +190,6 @@ async def test_a_token_of_an_account_signs_in_by_the_form(site: MapSite) -> None
             assert after.status == HTTPStatus.UNAUTHORIZED
 
 
-async def test_map_needs_its_role(site: MapSite) -> None:
-    token = await site.person("outsider", looks=False, pods_of=[TEAM])
-    status, text = await site.see("/api/fleet", token)
-
-    assert (status, VIEWER in text, '"groups"' in text) == (HTTPStatus.FORBIDDEN, True, False)
-
-
 async def test_pod_names_are_limited_to_readable_namespaces(site: MapSite) -> None:
     token = await site.person("member", pods_of=[TEAM])
 

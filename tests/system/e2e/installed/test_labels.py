@@ -1,21 +1,19 @@
 """Nodes get the label of their class, and pods are kept from the classes that could never align them."""
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from http import HTTPStatus
 
 import pytest
 
 from numalign.kube.client import Patch
-from tests.system.e2e.clusters import Cluster, admitted, excluded, refused
+from tests.system.e2e.clusters import Cluster
 from tools.clusters import fleets, shipped
-from tools.clusters.api_requests import gpus, patch, rehearse
+from tools.clusters.api_requests import patch
 from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-Numa = Callable[..., Awaitable[tuple[int, str]]]
 
 PUBLISHED = [kind for kind, shape in fleets.SHAPES.items() if shape.policy]
 
@@ -38,28 +36,6 @@ async def test_one_class_per_node_shape(cluster: Cluster) -> None:
 
 async def test_nodes_that_publish_no_topology_have_no_class(cluster: Cluster) -> None:
     assert (await classes_by_shape(cluster))["new"] == {None}
-
-
-async def test_the_labels_are_what_a_person_is_shown(cluster: Cluster, kubectl_numa: Numa) -> None:
-    code, said = await kubectl_numa("nodes", "-o", "json")
-
-    assert code == 0, said
-    shown = {node["name"]: node["class"] for node in json.loads(said) if node["class"]}
-    assert shown == {name: label for name, label in (await cluster.classes()).items() if label}
-
-
-async def test_pod_avoids_classes_that_cannot_align_it(cluster: Cluster) -> None:
-    found = await classes_by_shape(cluster)
-    never = set().union(*(found[kind] for kind in PUBLISHED if kind not in fleets.WITH_FOUR_GPUS))
-
-    answer = await rehearse(cluster.api, asks=gpus(4))
-
-    assert admitted(answer)
-    assert excluded(answer) == never
-
-
-async def test_a_pod_that_no_class_could_align_is_refused(cluster: Cluster) -> None:
-    assert refused(await rehearse(cluster.api, asks=gpus(64)))
 
 
 async def test_nothing_but_the_label_of_a_node_is_changed(cluster: Cluster) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 
 import pytest
 
@@ -12,7 +11,6 @@ from tests.system.e2e.clusters import Cluster, admitted
 from tests.system.e2e.loads import LOADED, Load, load
 from tools.clusters import fleets
 from tools.clusters.controlplane.reviews import reviews
-from tools.clusters.waiting import seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -93,30 +91,6 @@ async def test_stopped_leader_fails_no_review(cluster: Cluster, tell: Callable[[
     )
 
 
-async def test_no_review_fails_when_the_lead_is_taken_away(
-    cluster: Cluster, tell: Callable[[str], None]
-) -> None:
-    leader = (await cluster.until_led()).by
-    before = await reviews(cluster.api)
-    async with loaded(cluster) as count:
-        await cluster.take_the_lead_away()
-        await seconds_until(
-            partial(leader.metric, "numalign_leader"),
-            lambda leads: not leads,
-            what="it led no more",
-            within=TAKEN_OVER_SECONDS,
-        )
-        again = await cluster.until_led(within=TAKEN_OVER_SECONDS)
-        labelled = await seconds_to_label(cluster, "after-the-change")
-    asked = (await reviews(cluster.api)).since(before)
-
-    assert (asked.failed, count.wrong) == (0, [])
-    tell(
-        f"lead taken away: 0 failed of {asked.asked} reviews ({count.right} pods); somebody led again after"
-        f" {again.seconds:.1f} s and labelled a new node in {labelled:.1f} s"
-    )
-
-
 async def test_killed_leader_fails_no_review(cluster: Cluster, tell: Callable[[str], None]) -> None:
     leader = (await cluster.until_led()).by
     before = await reviews(cluster.api)
@@ -144,19 +118,3 @@ async def test_frozen_leader_does_not_lead_when_it_wakes(cluster: Cluster) -> No
 
     assert await cluster.leader() is other
     assert (await leader.metric("numalign_leader"), await other.metric("numalign_leader")) == (0, 1)
-
-
-async def test_webhook_gets_ready_without_a_controller(
-    cluster: Cluster,
-) -> None:
-    before = await reviews(cluster.api)
-    async with loaded(cluster) as count:
-        for each in tuple(cluster.controllers.running):
-            await cluster.controllers.stop(each)
-        late = await cluster.replicas.start()
-        await cluster.replicas.stop(late)
-        for _ in range(2):
-            await cluster.controllers.start()
-    asked = (await reviews(cluster.api)).since(before)
-
-    assert (asked.failed, count.wrong) == (0, [])

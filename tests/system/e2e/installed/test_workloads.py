@@ -77,25 +77,6 @@ async def test_possible_workload_is_stored_unchanged(
     assert "affinity" not in str((await cluster.store.read(wish)).body["spec"])
 
 
-@pytest.mark.usefixtures("cluster")
-async def test_intent_on_the_workload_itself_warns(kubectl: Kubectl, tmp_path: Path) -> None:
-    wish = deployment(asks=gpus(2))
-    wish["metadata"]["name"] = "annotated"
-    del wish["spec"]["template"]["metadata"]["annotations"]
-    file = tmp_path / "workload.yaml"
-    file.write_text(yaml.safe_dump(wish))
-    assert await kubectl("apply", f"--filename={file}") == (0, "deployment.apps/annotated created\n")
-    annotate = ("annotate", "--namespace=team", "--overwrite", "deployment/annotated")
-
-    code, said = await kubectl(*annotate, *(f"{key}={text}" for key, text in INTENT.items()))
-    others = await kubectl(*annotate, "example.com/owner=ml")
-    await kubectl("delete", "--namespace=team", "deployment/annotated")
-
-    assert code == 0, said
-    assert "has no effect on a Deployment: put it on spec.template" in said
-    assert others == (0, "deployment.apps/annotated annotated\n")
-
-
 def runtime(*, asks: Json) -> list[Json]:
     """A ClusterTrainingRuntime of Kubeflow Trainer, after its kind."""
     kind, plural, group = "ClusterTrainingRuntime", "clustertrainingruntimes", "trainer.kubeflow.org"

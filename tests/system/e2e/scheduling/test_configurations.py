@@ -132,15 +132,6 @@ async def test_second_scheduler_handles_only_its_pods(tidy: Cluster, second: Ask
     assert not is_bound(await tidy.pod("stranger"))
 
 
-async def test_refused_bind_is_retried_through_the_scorer(tidy: Cluster, second: Asking) -> None:
-    extender = Noting(tidy.api, refusals=["the zone has gone to another pod"])
-    async with serving(extender, second.port):
-        await tidy.create("late", scheduler=second.name, asks={})
-        seen = await tidy.until_bound("late")
-    assert seen["metadata"]["annotations"] == BY
-    assert extender.verbs("late") == ["filter", "prioritize", "bind"] * 2
-
-
 async def test_pods_of_a_second_scheduler_wait_for_the_scorer(tidy: Cluster, second: Asking) -> None:
     await tidy.create("patient", scheduler=second.name, asks={})
     await tidy.until_told("patient", "connection refused")
@@ -258,9 +249,3 @@ async def test_every_pod_is_ranked_and_the_scheduler_binds_it(
         seen = await tidy.until_bound("plain")
     assert seen["spec"]["nodeName"] == "right"
     assert extender.asked == [("filter", "plain"), ("prioritize", "plain")]
-
-
-@ranks
-async def test_ignorable_extender_places_pods_without_a_scorer(tidy: Cluster, own: Asking) -> None:
-    await tidy.create("plain", scheduler=own.name, asks=gpus(1))
-    await tidy.until_bound("plain")

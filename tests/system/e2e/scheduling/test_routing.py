@@ -166,11 +166,6 @@ async def test_pod_without_intent_keeps_its_scheduler(site: Site) -> None:
         assert PLACEMENT not in bound["metadata"].get("annotations", {})
 
 
-async def test_namespace_without_a_scheduler_routes_no_pod(site: Site) -> None:
-    assert (await site.made("plain", "aligned"))["spec"]["schedulerName"] == DEFAULT
-    await site.bound("plain", "aligned")
-
-
 async def test_a_pod_at_the_gate_is_not_scheduled(site: Site) -> None:
     stored = await site.made("gated", "held")
 
@@ -182,53 +177,6 @@ async def test_a_pod_at_the_gate_is_not_scheduled(site: Site) -> None:
     [condition] = held["status"]["conditions"]
     assert (condition["type"], condition["reason"]) == ("PodScheduled", "SchedulingGated")
     assert not is_bound(held)
-
-
-async def test_a_routed_pod_needs_no_gate(site: Site) -> None:
-    stored = await site.made("both", "aligned")
-
-    assert stored["spec"]["schedulerName"] == SECOND
-    assert "schedulingGates" not in stored["spec"]
-    await site.bound("both", "aligned")
-
-
-async def test_gates_of_others_stay(site: Site) -> None:
-    other = {"name": "example.com/quota"}
-    stored = await site.made("gated", "quota", schedulingGates=[other])
-
-    assert stored["spec"]["schedulingGates"] == [other, *GATES]
-
-
-async def test_pod_created_with_the_gate_is_gated_once(site: Site) -> None:
-    assert (await site.made("gated", "again", schedulingGates=GATES))["spec"]["schedulingGates"] == GATES
-
-
-async def test_a_pod_on_its_node_is_neither_routed_nor_held(site: Site) -> None:
-    stored = await site.made("both", "placed", nodeName="left")
-
-    assert stored["spec"]["schedulerName"] == DEFAULT
-    assert "schedulingGates" not in stored["spec"]
-
-
-async def test_a_rehearsal_shows_what_would_be_stored(site: Site) -> None:
-    assert (await site.rehearse("routed"))["spec"]["schedulerName"] == SECOND
-    assert (await site.rehearse("gated"))["spec"]["schedulingGates"] == GATES
-
-
-async def test_pods_wait_for_a_scheduler_that_is_not_there(site: Site) -> None:
-    stored = await site.made("astray", "waiting")
-    await site.made("plain", "later")
-    await site.bound("plain", "later")
-
-    assert stored["spec"]["schedulerName"] == NAMESPACES["astray"]["numalign.io/scheduler"]
-    assert not is_bound(await site.seen("astray", "waiting"))
-
-
-async def test_unknown_scheduler_label_routes_no_pod(site: Site, children: Children) -> None:
-    assert (await site.made("mistaken", "aligned"))["spec"]["schedulerName"] == DEFAULT
-    await site.bound("mistaken", "aligned")
-    log = (children.logs / "numalign-webhook-routing").read_text()
-    assert "metadata.labels[numalign.io/scheduler]" in log
 
 
 async def test_without_the_webhook_pods_are_placed_as_ever(site: Site) -> None:

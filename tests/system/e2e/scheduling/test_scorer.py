@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from numalign.model.intent import PLACEMENT
 from tests.system.e2e.granted import Right, exercises, of_served_groups, rights_of
-from tests.system.e2e.placing import LEASES, SCORER, STANDBY, Asking, Cluster, Replica, is_bound, replica
+from tests.system.e2e.placing import LEASES, SCORER, STANDBY, Asking, Cluster, Replica, replica
 from tools.clusters import shipped
 from tools.clusters.api_requests import INTENT, Answer, Json, ask, gpus
 from tools.clusters.controlplane import audits
@@ -73,16 +73,6 @@ async def test_pod_is_bound_where_its_zones_are_reserved(
     [grant] = json.loads(seen["metadata"]["annotations"][PLACEMENT])
     assert grant["amount"]["nvidia.com/gpu"] == "2"
     assert len(grant["zones"]) == 1
-
-
-async def test_pod_without_a_zone_waits_with_the_reason(
-    tidy: Cluster, second: Asking, scorer: Replica
-) -> None:
-    assert scorer.child.running()
-    await tidy.create("wide", scheduler=second.name, asks=gpus(5), annotations=INTENT)
-    await tidy.until_told("wide", "0/2 nodes are available")
-    seen = await tidy.pod("wide")
-    assert not is_bound(seen)
 
 
 @module_fixture()

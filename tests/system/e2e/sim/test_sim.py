@@ -15,8 +15,7 @@ from tools.clusters.controlplane.planes import Plane
 from tools.clusters.sim.cluster import simulated
 from tools.clusters.sim.desk import TOPOLOGIES, delete
 from tools.clusters.sim.fingerprints import Fingerprint, fingerprint
-from tools.clusters.sim.oracles import SimulationError
-from tools.clusters.sim.shapes import Shape, SimNode
+from tools.clusters.sim.shapes import SimNode
 
 Json = dict[str, Any]
 
@@ -85,22 +84,6 @@ async def test_of_pods_of_3_3_and_2_cpus_two_zones_of_4_run_two(server: Api) -> 
         assert await left(server, "two") == ["1", "1"]
 
 
-async def test_a_running_pod_is_ready_and_its_node_takes_pods(server: Api) -> None:
-    async with simulated(server, [SimNode("ready", "small")]) as cluster:
-        await send(server, "ready-a", container("c", cpu="1"), node="ready")
-        await cluster.idle()
-        found = await status(server, "ready-a")
-        assert {one["type"] for one in found["conditions"] if one["status"] == "True"} >= {
-            "Ready",
-            "PodScheduled",
-        }
-        assert found["startTime"]
-        assert [one["ready"] for one in found["containerStatuses"]] == [True]
-        node = await read(server, "/api/v1/nodes/ready")
-        assert not node["spec"].get("taints")
-        assert (node["status"]["capacity"]["cpu"], node["status"]["allocatable"]["cpu"]) == ("10", "8")
-
-
 @pytest.mark.parametrize("grace", [0, 30], ids=["at once", "gently"])
 async def test_a_deleted_pod_makes_room_for_the_next(server: Api, grace: int) -> None:
     node = f"room-{grace}"
@@ -115,31 +98,6 @@ async def test_a_deleted_pod_makes_room_for_the_next(server: Api, grace: int) ->
         await cluster.idle()
         assert cluster.rejections == []
         assert cluster.held(node).keys() == {f"default/{node}-b", f"default/{node}-c"}
-
-
-async def test_finished_pod_makes_room(server: Api) -> None:
-    async with simulated(server, [SimNode("done", "small")]) as cluster:
-        await send(server, "done-a", container("c", cpu="4"), node="done")
-        await cluster.idle()
-        whole = await read(server, f"{PODS}/done-a")
-        whole["status"]["phase"] = "Succeeded"
-        await server.replace(f"{PODS}/done-a/status", whole, what="done-a")
-        await cluster.idle()
-        assert (await left(server, "done"), cluster.held("done")) == (["4", "4"], {})
-
-
-async def test_who_needs_no_zone_is_refused_when_the_node_is_full(server: Api) -> None:
-    async with simulated(server, [SimNode("full", "small")]) as cluster:
-        for name in "ab":
-            await send(server, f"full-{name}", container("c", guaranteed=False, cpu="5"), node="full")
-            await cluster.idle()
-        refused = await status(server, "full-b")
-        assert refused["reason"] == "OutOfcpu"
-        assert refused["message"] == (
-            "Pod was rejected: Node didn't have enough resource:"
-            " cpu, requested: 5000, used: 5000, capacity: 8000"
-        )
-        assert await left(server, "full") == ["4", "4"]
 
 
 async def test_kubelet_reuses_init_cpus_unlike_exporters(server: Api) -> None:
@@ -170,16 +128,6 @@ async def test_shapes_and_policies_decide_over_the_same_pod(server: Api) -> None
         assert await left(server, "shape-single", GPU) == ["2", "4"]
         assert sorted(await left(server, "shape-effort", GPU)) == ["0"] * 2 + ["1"] * 6
         assert cluster.largest_slot(GPU) == 4
-
-
-async def test_what_is_published_is_late(server: Api) -> None:
-    async with simulated(server, [SimNode("late", "small")], delay=5) as cluster:
-        await send(server, "late-a", container("c", cpu="4"), node="late")
-        await cluster.idle(published=False)
-        assert cluster.available("late")[0]["cpu"] == 0
-        assert await left(server, "late") == ["4", "4"]
-        await cluster.idle()
-        assert await left(server, "late") == ["0", "4"]
 
 
 @pytest.mark.parametrize(
@@ -222,23 +170,6 @@ async def test_nodes_outlive_the_api_server(server: Api, plane: Plane) -> None:
         await cluster.idle()
         assert cluster.held("firm").keys() == {"default/firm-a", "default/firm-b"}
         assert await left(server, "firm") == ["0", "0"]
-
-
-async def test_pods_that_run_when_nodes_start_are_admitted_again(server: Api) -> None:
-    async with simulated(server, [SimNode("again", "small")]) as before:
-        await send(server, "again-a", container("c", cpu="3"), node="again")
-        await before.idle()
-    async with simulated(server, [SimNode("again", "small")]) as after:
-        await after.idle()
-        assert [one.admitted for one in after.decisions] == [True]
-        assert await left(server, "again") == ["1", "4"]
-
-
-async def test_kubelet_that_does_not_start_is_reported(server: Api) -> None:
-    wide = Shape(zones=9, cpus=1, gib=1)
-    with pytest.raises(SimulationError, match=r"of wide does not start: .* more than 8 NUMA Nodes"):
-        async with simulated(server, [SimNode("wide", wide)]):
-            pass
 
 
 async def test_program_prints_decisions_until_interrupted(server: Api, plane: Plane, tmp_path: Path) -> None:

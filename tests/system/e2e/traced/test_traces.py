@@ -136,14 +136,6 @@ async def test_both_reviews_join_the_trace_of_a_creation(traced: Traced) -> None
     assert "xyzzy" not in str(traced.receiver.spans)
 
 
-async def test_another_pod_has_another_trace(traced: Traced) -> None:
-    traces = set[str]()
-    for name in ("one", "another"):
-        await create(traced.api, pod(name, asks={"cpu": "2", "memory": "1Gi"}, annotations=INTENT))
-        traces |= {span.trace for span in await spans_of(traced, name)}
-    assert len(traces) == 2
-
-
 async def test_denial_is_in_both_audit_logs(traced: Traced) -> None:
     answer = await create(traced.api, pod("denied", asks=gpus(500), annotations=INTENT))
     assert answer.code == HTTPStatus.FORBIDDEN
