@@ -1,18 +1,15 @@
 """Runs the real thing: etcd, kube-apiserver and numalign-webhook, each a process of its own.
 
-What only a real API server can show is shown here: that it takes our configuration, our answers and our
-patches, and what its users then read. One control plane serves the tests of this folder; those in
-`installed` have one of their own, which they kill. Where none can be had, every test is skipped, and the
-last lines of the run say so.
+These tests show what only a real API server can: that it takes our configuration, our answers and our
+patches, and what its users then read. One control plane serves the tests of this folder; folders below have
+others of their own. Where none can be had, every test is skipped, as the last lines of the run state.
 """
 
 import asyncio
 import json
 import os
-import re
 import signal
 import sys
-from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
@@ -20,7 +17,6 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
-import aiohttp
 import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
@@ -28,13 +24,15 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from certs import authority
 from tests.system.e2e.callers import Showing, showing
 from tests.system.e2e.figures import FIGURES
+from tests.system.e2e.own_planes import OwnPlane, own_planes
+from tests.system.e2e.webhooks import Webhook
 from tests.worlds.child_output import CHILDREN
 from tests.worlds.programs import path_of
-from tools.clusters import shipped
-from tools.clusters.api_objects import make_ready
+from tools.clusters import agents, shipped
+from tools.clusters.api_objects import Store, make_ready
 from tools.clusters.api_requests import Json, ask, gpus, rehearse
 from tools.clusters.controlplane.planes import BINARIES, Place, Plane
-from tools.clusters.processes import Child, Children, answers, free_port, program, run, until
+from tools.clusters.processes import Child, Children, program, run, until
 
 AsUser = Callable[[str], ApiClient]
 
@@ -54,11 +52,6 @@ PATHS = {
     "NodeResourceTopology": "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
     "Namespace": "/api/v1/namespaces",
     "Pod": "/api/v1/pods",
-    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    "MutatingWebhookConfiguration": ("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"),
-    "ValidatingWebhookConfiguration": (
-        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    ),
 }
 IN_A_SNAPSHOT = ("Node", "NodeResourceTopology", "Namespace", "Pod")
 
@@ -85,25 +78,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not ours or config.option.collectonly:
         return
     with live_output(config):
-        code, folder, said = asyncio.run(find_binaries(config.option.kubernetes))
+        code, folder, reason = asyncio.run(find_binaries(config.option.kubernetes))
     if code == os.EX_UNAVAILABLE:
-        config.stash[REASON] = said
+        config.stash[REASON] = reason
         for item in ours:
-            item.add_marker(pytest.mark.skip(reason=said))
+            item.add_marker(pytest.mark.skip(reason=reason))
     elif code:
-        pytest.exit(f"no end-to-end test can run: {said}", returncode=1)
+        pytest.exit(f"no end-to-end test can run: {reason}", returncode=1)
     else:
         config.stash[BINARIES] = Path(folder)
 
 
 def live_output(config: pytest.Config) -> AbstractContextManager[None]:
-    """Nobody should look at a still screen for minutes."""
+    """Builds take minutes, so their progress is shown."""
     capture = config.pluginmanager.getplugin("capturemanager")
     return capture.global_and_fixture_disabled() if capture else nullcontext()
 
 
 async def find_binaries(version: str | None) -> tuple[int, str, str]:
-    """How the search ended, the folder it found, and the last thing it said."""
+    """The exit code of the search, the folder it found, and the last line of its progress."""
     search = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tools.clusters.controlplane.build"),
         *(("--version", version) if version else ()),
@@ -113,12 +106,12 @@ async def find_binaries(version: str | None) -> tuple[int, str, str]:
     )
     assert search.stdout
     assert search.stderr
-    said = ""
+    progress = ""
     async for line in search.stderr:
-        said = line.decode().strip()
-        sys.stderr.write(f"{said}\n")
+        progress = line.decode().strip()
+        sys.stderr.write(f"{progress}\n")
     folder = await search.stdout.read()
-    return await search.wait(), folder.decode().strip(), said
+    return await search.wait(), folder.decode().strip(), progress
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -132,12 +125,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="session")
-def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Has a figure said at the end of the run."""
+def print_at_end(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Has a figure printed at the end of the run."""
     return pytestconfig.stash[FIGURES].append
 
 
-# ---- their processes, and what these said while a test failed
+# ---- their processes
 
 
 @session_fixture()
@@ -173,7 +166,7 @@ async def plane(
     pair: authority.Files,
     shown: Showing,
 ) -> Plane:
-    """An API server that lets USERS in, and asks no webhook yet; it will show a certificate to those."""
+    """An API server for USERS, without any webhook yet; it shows a certificate to webhooks."""
     place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("plane"), pair)
     running = Plane(children, place, users=USERS, flags=(shown.flag,))
     await running.start()
@@ -190,17 +183,25 @@ async def as_user(plane: Plane) -> AsyncIterator[AsUser]:
         yield clients.__getitem__
 
 
+@pytest.fixture(scope="session")
+def own_plane(
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    children: Children,
+    pair: authority.Files,
+) -> OwnPlane:
+    """Starts planes that modules have for themselves."""
+    return own_planes(pytestconfig, tmp_path_factory, children, pair)
+
+
 # ---- what the cluster holds
 
 
 @session_fixture()
-async def snapshot(plane: Plane, as_user: AsUser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fleet, as the API server gives it back when it was created there."""
+async def snapshot(as_user: AsUser, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fleet, as the API server gives it back once it was created there."""
     api = as_user("admin")
-    for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
-        await install(api, document)
-    known = partial(served, api, "NodeResourceTopology")
-    await until(known, what="the API server knew of topologies", child=plane.child)
+    await agents.define(Store(api))
     for document in shipped.documents(HERE / "fleet.yaml"):
         await install(api, document)
     file = tmp_path_factory.mktemp("fleet") / "snapshot.json"
@@ -213,10 +214,6 @@ async def install(api: ApiClient, document: Json) -> None:
     assert answer.code == HTTPStatus.CREATED, answer.body
     if document["kind"] == "Node":
         await make_ready(api, document["metadata"]["name"])
-
-
-async def served(api: ApiClient, kind: str) -> bool:
-    return (await ask(api, "GET", PATHS[kind])).code == HTTPStatus.OK
 
 
 async def everything(api: ApiClient) -> Json:
@@ -232,79 +229,35 @@ async def everything(api: ApiClient) -> Json:
 
 @session_fixture()
 async def classes(snapshot: Path) -> Mapping[str, str]:
-    """The class of each node, as `kubectl numa nodes` tells it."""
-    command = (program("kubectl-numa"), "nodes", f"--snapshot={snapshot}", "--output=json")
-    code, said = await run(*command)
-    assert code == 0, said
-    return {node["name"]: node["class"] for node in json.loads(said)}
+    """The class of each node, as `kubectl numa nodes` prints it."""
+    code, output = await run(program("kubectl-numa"), "nodes", f"--snapshot={snapshot}", "--output=json")
+    assert code == 0, output
+    return {node["name"]: node["class"] for node in json.loads(output)}
 
 
 # ---- the webhook
 
 
-class Webhook:
-    """The program under test; it can be ended, and started again at the same address."""
-
-    def __init__(self, children: Children, *, snapshot: Path, pair: authority.Files, client_ca: Path) -> None:
-        self.port = free_port()
-        metrics_port = free_port()
-        self.telling = f"http://127.0.0.1:{metrics_port}"
-        self._ready = partial(answers, f"{self.telling}/readyz")
-        self._start = partial(
-            children.start,
-            program("numalign-webhook"),
-            *("--snapshot", str(snapshot)),
-            *("--bind", "127.0.0.1", "--port", str(self.port), "--metrics-port", str(metrics_port)),
-            *("--tls-cert", str(pair.cert), "--tls-key", str(pair.key)),
-            *("--client-ca", str(client_ca)),
-        )
-
-    async def start(self) -> None:
-        """Returns when it is ready to be asked."""
-        self.child = await self._start()
-        await until(self._ready, what="the webhook was ready", child=self.child)
-
-
 @session_fixture()
 async def webhook(children: Children, snapshot: Path, pair: authority.Files, shown: Showing) -> Webhook:
-    """Running, but nobody asks it yet."""
-    running = Webhook(children, snapshot=snapshot, pair=pair, client_ca=shown.authority)
+    """Running, but not configured yet."""
+    running = Webhook(children, pair, f"--snapshot={snapshot}", f"--client-ca={shown.authority}")
     await running.start()
     return running
 
 
 @session_fixture()
-async def proven(webhook: Webhook) -> Callable[[], Awaitable[float]]:
-    """How many calls came from callers whose certificate was proven."""
-
-    async def counted() -> float:
-        async with aiohttp.ClientSession() as session, session.get(f"{webhook.telling}/metrics") as answer:
-            found = re.search(r"^numalign_http_proven_total (\S+)$", await answer.text(), re.MULTILINE)
-            assert found
-            return float(found[1])
-
-    return counted
-
-
-@session_fixture()
 async def admin(plane: Plane, as_user: AsUser, webhook: Webhook) -> ApiClient:
-    """The administrator, once the API server asks the webhook: by address, as no Service leads here."""
+    """The administrator, once the API server calls the webhook."""
     client = as_user("admin")
-    for document in shipped.webhooks():
-        ours = shipped.by_address(document, webhook.port)
-        for entry in ours["webhooks"]:
-            entry["clientConfig"]["caBundle"] = base64(plane.ca)
-        await install(client, ours)
-    await until_asked(client, webhook.child)
+    for document in webhook.configurations(plane.ca):
+        await Store(client).apply(document)
+    await until_called(client, webhook.child)
     return client
 
 
-def base64(file: Path) -> str:
-    return b64encode(file.read_bytes()).decode()
-
-
-async def until_asked(api: ApiClient, child: Child) -> None:
-    """Returns when patches and refusals arrive: the API server learns its configuration by and by."""
+async def until_called(api: ApiClient, child: Child) -> None:
+    """Returns when patches and refusals arrive: the API server learns its configuration with a delay."""
     await until(partial(patches, api), what="a pod was patched", child=child)
     await until(partial(refuses, api), what="a pod was refused", child=child)
 
@@ -351,17 +304,17 @@ async def absence(request: pytest.FixtureRequest, admin: ApiClient, webhook: Web
     """The webhook is away while the test runs."""
     async with ABSENCES[request.param](webhook):
         yield request.param
-    await until_asked(admin, webhook.child)
+    await until_called(admin, webhook.child)
 
 
 @pytest.fixture
 def kubectl(plane: Plane, tmp_path: Path) -> Callable[..., Awaitable[tuple[int, str]]]:
-    """Runs kubectl as the administrator: exit code, and all that was said."""
+    """Runs kubectl as the administrator: exit code and output."""
     file = plane.kubeconfig("admin", tmp_path)
     return partial(run, path_of("kubectl"), f"--cache-dir={tmp_path / 'cache'}", KUBECONFIG=str(file))
 
 
 @pytest.fixture
 def kubectl_numa(plane: Plane, tmp_path: Path) -> Callable[..., Awaitable[tuple[int, str]]]:
-    """Runs our own program as the administrator would: exit code, and all that was said."""
+    """Runs our own program as the administrator would: exit code and output."""
     return partial(run, program("kubectl-numa"), KUBECONFIG=str(plane.kubeconfig("admin", tmp_path)))

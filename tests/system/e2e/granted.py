@@ -7,7 +7,9 @@ from itertools import product
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from tools.clusters.api_requests import Json, ask
+from tools.clusters.controlplane import audits
 from tools.clusters.controlplane.audits import Use
+from tools.clusters.controlplane.planes import Plane
 from tools.clusters.waiting import SELDOM, seconds_until
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -68,3 +70,14 @@ def exercises(use: Use, right: Right) -> bool:
         and where in {"", use.namespace}
         and name in {"", use.name}
     )
+
+
+def granted_uses(plane: Plane, user: str, allowed: Iterable[Right]) -> list[Use]:
+    """All uses of rights by a user; fails if one is beyond those allowed, or was forbidden."""
+    allowed = [*allowed]
+    found = audits.uses(plane.folder, user=user)
+    assert found
+    assert [use for use in found if use.code in {401, 403} and not plane.starting(use.at)] == []
+    uses = [use for use in found if use.resource]
+    assert {use for use in uses if not any(exercises(use, right) for right in allowed)} == set()
+    return uses

@@ -1,4 +1,4 @@
-"""A cluster whose pods the real scheduler places as our scorer tells it, on nodes whose kubelets can say no.
+"""A cluster whose pods the real scheduler places by our scorer, on nodes whose kubelets can reject them.
 
 The kubelets' managers are the real ones, so a pod with a wrong reservation is rejected here as anywhere else.
 The scorer comes as its service account, with the roles that are shipped.
@@ -14,32 +14,28 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import orjson
-import pytest
 from kubernetes_asyncio.client.api_client import ApiClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from certs import authority
 from numalign.kube.client import Api, Patch
 from numalign.kube.decode import placement_records
 from numalign.model.intent import PLACEMENT
+from tests.system.e2e.own_planes import OwnPlane, need_managers, stocked
 from tests.system.e2e.placing import ACCOUNTS, SCORER
 from tools.clusters import shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import INTENT, Json, ask, patch
-from tools.clusters.controlplane.planes import BINARIES, Place, Plane
+from tools.clusters.controlplane.planes import Plane
 from tools.clusters.controlplane.schedulers import USERS as SCHEDULERS
 from tools.clusters.controlplane.schedulers import Extender, scheduler
-from tools.clusters.gotools import UnavailableError
-from tools.clusters.oracle.build import find
 from tools.clusters.processes import Children
 from tools.clusters.replicas import Replica, Replicas, replicas
 from tools.clusters.sim.cluster import Cluster, simulated
-from tools.clusters.sim.desk import TOPOLOGIES, ApiDesk
+from tools.clusters.sim.desk import TOPOLOGIES
 from tools.clusters.sim.shapes import GPU, SimNode
 from tools.clusters.waiting import SELDOM, seconds_until
 from tools.generate.manifests import MANIFESTS, SCORER_GUARD, objects
@@ -77,6 +73,10 @@ class SimulatedSite:
             answer = await ask(self.api, "POST", PODS, wish)
             assert answer.code == HTTPStatus.CREATED, answer.body
 
+    async def pods(self) -> dict[str, Json]:
+        """All there are, by name."""
+        return {each["metadata"]["name"]: each for each in (await ask(self.api, "GET", PODS)).body["items"]}
+
     async def clear(self, machines: Iterable[SimNode]) -> None:
         """Neither these nodes nor any pod or event from now on."""
         await ask(self.api, "DELETE", PODS, gracePeriodSeconds="0")
@@ -108,18 +108,6 @@ async def until_nodes(replica: Replica, number: int) -> None:
     )
 
 
-async def place(config: pytest.Config, folder: Path, pair: authority.Files) -> Place:
-    """Where a control plane of simulated nodes with a scheduler runs; skips the test where none can."""
-    try:
-        await find()
-    except UnavailableError as error:
-        pytest.skip(f"NO SIMULATED NODES WERE TESTED: {error}")
-    here = Place(config.stash[BINARIES], folder, pair)
-    if not (here.binaries / "kube-scheduler").is_file():
-        pytest.skip(f"{here.binaries} has no kube-scheduler")
-    return here
-
-
 @dataclass(frozen=True, slots=True)
 class Site(SimulatedSite):
     """A control plane with a scheduler, and the Service that leads it to whichever scorer is ready."""
@@ -148,8 +136,8 @@ class Site(SimulatedSite):
     async def _stir(self, name: str) -> None:
         """Something always happens, as in a cluster at work.
 
-        A scheduler asks again about a pod that an extender refused when something changes that the scheduler
-        watches; topologies are nothing of that, and it may hear of a pod's end before the extender does.
+        A scheduler retries a pod that an extender refused when something changes that the scheduler watches;
+        topologies are nothing of that, and it may see a pod's end before the extender does.
         """
         for number in count():
             await asyncio.sleep(STIR_SECONDS)
@@ -162,7 +150,7 @@ class Site(SimulatedSite):
         wanted = set(names)
 
         async def known() -> set[str]:
-            # Of a node that the API server still has tainted as new, only that is told.
+            # Of a node that the API server still has tainted as new, only the taint is given.
             ranked = await self.rank(pod("probe", cpu=1))
             return {each["name"] for each in ranked["nodes"] if each.get("known")}
 
@@ -174,10 +162,6 @@ class Site(SimulatedSite):
         """As a person does; its kubelet ends it."""
         answer = await ask(self.api, "DELETE", f"{PODS}/{name}")
         assert answer.code == HTTPStatus.OK, answer.body
-
-    async def pods(self) -> dict[str, Json]:
-        """All there are, by name."""
-        return {each["metadata"]["name"]: each for each in (await ask(self.api, "GET", PODS)).body["items"]}
 
     async def phases(self) -> dict[str, str]:
         """What has become of each pod; empty of those without a node."""
@@ -199,27 +183,28 @@ class Site(SimulatedSite):
             every=SELDOM,
         )
 
-    async def told(self, name: str, reason: str) -> list[str]:
-        """What the events of a reason say about a pod."""
+    async def events(self, name: str, reason: str) -> list[str]:
+        """The messages of events of a reason on a pod."""
         found = await ask(
             self.api, "GET", EVENTS, fieldSelector=f"involvedObject.name={name},reason={reason}"
         )
         return [each["message"] for each in found.body["items"]]
 
-    async def until_told(self, name: str, reason: str, text: str, *, within: float = 30) -> None:
+    async def until_event(self, name: str, reason: str, text: str) -> None:
         """Returns when an event on a pod begins like this."""
-
-        def right(seen: list[str]) -> bool:
-            return any(each.startswith(text) for each in seen)
-
-        what = f"an event said of {name}: {text}"
-        await seconds_until(partial(self.told, name, reason), right, what=what, within=within, every=SELDOM)
+        await seconds_until(
+            partial(self.events, name, reason),
+            lambda seen: any(each.startswith(text) for each in seen),
+            what=f"an event on {name}: {text}",
+            within=30,
+            every=SELDOM,
+        )
 
     async def since(self, version: str) -> list[Json]:
         """All that pods were, one change after another, after a version of their list."""
         query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "1"}
-        said = self.server.lines(PODS, [*query.items()], what="pods", silence=10)
-        return [orjson.loads(line)["object"] async for line in said if line]
+        lines = self.server.lines(PODS, [*query.items()], what="pods", silence=10)
+        return [orjson.loads(line)["object"] async for line in lines if line]
 
     async def version(self) -> str:
         """Of the list of pods."""
@@ -229,18 +214,18 @@ class Site(SimulatedSite):
     # ---- scorers
 
     async def rank(self, wish: Json) -> Json:
-        """What the scorer says of all nodes for a pod."""
+        """The scorer's answer about all nodes for a pod."""
         async with (
             aiohttp.ClientSession() as session,
             session.post(f"{self.scorers.url}/v1/rank", json={"pod": wish}) as answer,
         ):
-            said = await answer.text()
-            assert answer.status == HTTPStatus.OK, said
-            found: Json = json.loads(said)
+            text = await answer.text()
+            assert answer.status == HTTPStatus.OK, text
+            found: Json = json.loads(text)
             return found
 
     async def state(self) -> Json:
-        """What the scorer tells of itself."""
+        """The state of the scorer."""
         return await (await self.leader()).state()
 
     async def count(self, name: str, **labels: str) -> float:
@@ -294,7 +279,7 @@ def pod(
 
 
 def on(node: str) -> Json:
-    """What a pod says that is for one node only."""
+    """The selector of a pod for one node only."""
     return {"nodeSelector": {"kubernetes.io/hostname": node}}
 
 
@@ -303,7 +288,7 @@ def is_bound(seen: Json) -> bool:
 
 
 def recorded(seen: Json) -> Amounts | None:
-    """What is written on a pod of where it sits."""
+    """The zones in the record of a pod."""
     text = seen["metadata"].get("annotations", {}).get(PLACEMENT)
     return None if text is None else {zones: dict(of) for zones, of in placement_records.read(text).items()}
 
@@ -318,29 +303,22 @@ def given(cluster: Cluster, seen: Json) -> Amounts:
 
 
 @asynccontextmanager
-async def site(children: Children, place: Place) -> AsyncIterator[Site]:
+async def site(children: Children, own_plane: OwnPlane, name: str) -> AsyncIterator[Site]:
     """A control plane without nodes, a scheduler, and one scorer."""
-    plane = Plane(children, place, users=USERS)
-    await plane.start()
-    async with plane.client("admin") as client:
-        store = Store(client)
-        await ApiDesk(Api(client, namespace="default")).learn()
-        for document in shipped.documents(shipped.MANIFESTS / "namespace.yaml"):
-            await store.apply(document)
-        for document in (*objects(MANIFESTS / "scorer"), *objects(MANIFESTS / SCORER_GUARD)):
-            await store.apply(document)
-        async with replicas(children, command=_command(plane), name="scorer", scheme="http") as scorers:
+    await need_managers()
+    async with (
+        own_plane(name, users=USERS, needs=["kube-scheduler"]) as plane,
+        plane.client("admin") as client,
+    ):
+        store = await stocked(client, (*objects(MANIFESTS / "scorer"), *objects(MANIFESTS / SCORER_GUARD)))
+        command = (
+            *(sys.executable, "-m", "scorer", f"--namespace={shipped.NAMESPACE}", "--bind=127.0.0.1"),
+            *(f"--kubeconfig={plane.kubeconfig(SCORER, plane.folder)}", "--insecure-http", "--debug-state"),
+            # Tests do not wait as long as a cluster does.
+            "--drain-seconds=1",
+        )
+        async with replicas(children, command=command, name="scorer", scheme="http") as scorers:
             await scorers.start()
             async with scheduler(children, plane, extender=Extender(url=scorers.url)):
                 yield Site(plane, store, scorers)
             await scorers.end()
-    await plane.end()
-
-
-def _command(plane: Plane) -> tuple[str, ...]:
-    return (
-        *(sys.executable, "-m", "scorer", f"--namespace={shipped.NAMESPACE}", "--bind=127.0.0.1"),
-        *(f"--kubeconfig={plane.kubeconfig(SCORER, plane.folder)}", "--insecure-http", "--debug-state"),
-        # So that a test need not wait as long as a cluster should.
-        "--drain-seconds=1",
-    )

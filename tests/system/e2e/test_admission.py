@@ -8,10 +8,12 @@ from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
 
+import aiohttp
 import pytest
 import yaml
 from kubernetes_asyncio.client.api_client import ApiClient
 
+from tests.system.e2e.webhooks import Webhook
 from tools.clusters import shipped
 from tools.clusters.api_requests import INTENT, Json, apply, ask, create, pod, read, rehearse
 
@@ -328,9 +330,15 @@ async def test_kubectl_reads_what_is_shipped(kubectl: Kubectl, how: str, holds: 
 # ---- who calls
 
 
-async def test_api_server_authenticates_by_client_certificate(
-    admin: ApiClient, proven: Callable[[], Awaitable[float]]
-) -> None:
-    before = await proven()
+async def test_api_server_authenticates_by_client_certificate(admin: ApiClient, webhook: Webhook) -> None:
+    before = await proven_calls(webhook)
     assert (await rehearse(admin, asks={})).code == HTTPStatus.CREATED
-    assert await proven() > before
+    assert await proven_calls(webhook) > before
+
+
+async def proven_calls(webhook: Webhook) -> float:
+    """How many calls came from callers whose certificate was proven."""
+    async with aiohttp.ClientSession() as session, session.get(f"{webhook.metrics_url}/metrics") as answer:
+        found = re.search(r"^numalign_http_proven_total (\S+)$", await answer.text(), re.MULTILINE)
+    assert found
+    return float(found[1])

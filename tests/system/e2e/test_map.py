@@ -5,32 +5,23 @@ A controller serves it as its service account, with the roles that the chart giv
 else. People are service accounts, whose tokens the API server makes and takes back.
 """
 
-import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 
 import aiohttp
 import pytest
 import pytest_asyncio
 
-from certs import authority
-from numalign.kube.client import Api
 from numalign.map.access import LOOK
-from tests.system.e2e import sites
-from tests.system.e2e.granted import exercises, rights_of, until_allowed
-from tests.worlds.asked_for import PACKAGING
+from tests.system.e2e.granted import granted_uses, rights_of, until_allowed
+from tests.system.e2e.own_planes import OwnPlane, charted_rights, controllers_of, stocked
 from tools.clusters import fleets, shipped
-from tools.clusters.api_objects import Store
+from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import Json, ask, pod
-from tools.clusters.controlplane import audits
 from tools.clusters.controlplane.planes import Plane
-from tools.clusters.helm import build
-from tools.clusters.processes import Child, Children, answers, free_port, until
-from tools.clusters.sim.desk import ApiDesk
+from tools.clusters.processes import Children, free_port
 from tools.clusters.waiting import SELDOM, seconds_until
-from tools.generate.manifests import made
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -68,34 +59,22 @@ class MapSite:
     plane: Plane
     store: Store
     url: str
-    child: Child
     roles: Sequence[Json]
 
-    async def person(self, name: str, *, looks: bool = True, pods_of: Sequence[str] = ()) -> str:
-        """The token of somebody who may look, and list the pods of some namespaces."""
-        account = {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"namespace": TEAM, "name": name},
-        }
-        await self.store.apply(account)
-        if looks:
-            await self.store.apply(binding("ClusterRoleBinding", name, VIEWER))
-        for namespace in pods_of:
-            await self.store.apply(binding("RoleBinding", name, LISTER, namespace))
-        rights = {(namespace, "", "pods", "list", "") for namespace in pods_of} | (
-            {LOOKING} if looks else set()
-        )
-        await until_allowed(self.store.api, f"system:serviceaccount:{TEAM}:{name}", rights)
+    async def viewer(self, name: str, *, pods_of: Sequence[str] = ()) -> str:
+        """The token of an account that may see the map, and list the pods of some namespaces."""
+        metadata = {"namespace": TEAM, "name": name}
+        await self.store.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+        await self.store.apply(binding("ClusterRoleBinding", name, VIEWER))
+        for home in pods_of:
+            await self.store.apply(binding("RoleBinding", name, LISTER, home))
+        rights = {(home, "", "pods", "list", "") for home in pods_of}
+        await until_allowed(self.store.api, f"system:serviceaccount:{TEAM}:{name}", {LOOKING, *rights})
         return await self.token(name)
 
     async def token(self, name: str, *audiences: str) -> str:
         """What `kubectl create token` prints."""
-        request = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"audiences": audiences},
-        }
+        request = {"spec": {"audiences": audiences}}
         answer = await ask(self.store.api, "POST", f"{ACCOUNTS}/{name}/token", request)
         assert answer.code == HTTPStatus.CREATED, answer.body
         token: str = answer.body["status"]["token"]
@@ -131,52 +110,29 @@ def running_pod(namespace: str, name: str) -> Json:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(
-    pytestconfig: pytest.Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    children: Children,
-    pair: authority.Files,
-) -> AsyncIterator[MapSite]:
+async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[MapSite]:
     """Two nodes, and a pod in each of two namespaces."""
-    place = await sites.place(pytestconfig, tmp_path_factory.mktemp("mapped"), pair)
-    with PACKAGING.or_skipped():
-        [helm] = await build.find()
-    names = (shipped.CONTROLLER, VIEWER)
-    roles = [
-        each for (kind, name), each in (await made(helm, VALUES)).items() if "Role" in kind and name in names
-    ]
-    plane = Plane(
-        children, place, users=USERS, flags=audits.flags(place.folder, users=(shipped.CONTROLLERS,))
-    )
-    await plane.start()
-    async with plane.client("admin") as client:
-        store = Store(client)
-        await ApiDesk(Api(client, namespace="default")).learn()
-        for document in (*shipped.documents(shipped.MANIFESTS / "namespace.yaml"), *roles, LISTING):
-            await store.apply(document)
+    roles = await charted_rights(VALUES, shipped.CONTROLLER, VIEWER)
+    port = free_port()
+    flags = "--label-nodes=false", "--map", f"--map-port={port}", "--map-review-seconds=1"
+    async with (
+        own_plane("mapped", users=USERS, audited=(shipped.CONTROLLERS,)) as plane,
+        plane.client("admin") as client,
+        controllers_of(children, plane, *flags) as controllers,
+    ):
+        store = await stocked(client, (*roles, LISTING))
         for name in ("a", "b"):
             await store.apply(fleets.node(name, fleets.LARGER))
             await store.apply(fleets.topology(name, fleets.LARGER))
-        for namespace in (TEAM, OTHER):
-            await store.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-            await store.apply(running_pod(namespace, f"pod-of-{namespace}"))
-        port, metrics = free_port(), free_port()
-        child = await children.start(
-            *(sys.executable, "-m", "controller", f"--namespace={shipped.NAMESPACE}", "--label-nodes=false"),
-            f"--kubeconfig={plane.kubeconfig(shipped.CONTROLLERS, plane.folder)}",
-            *("--bind=127.0.0.1", f"--metrics-port={metrics}", "--drain-seconds=0"),
-            *("--map", f"--map-port={port}", "--map-review-seconds=1"),
-            name="controller",
-        )
-        ready = partial(answers, f"http://127.0.0.1:{metrics}/readyz")
-        await until(ready, what="the controller was ready", child=child)
-        yield MapSite(plane, store, f"http://127.0.0.1:{port}", child, roles)
-        await child.end()
-    await plane.end()
+        for each in (TEAM, OTHER):
+            await store.apply(namespace(each, {}))
+            await store.apply(running_pod(each, f"pod-of-{each}"))
+        await controllers.start()
+        yield MapSite(plane, store, f"http://127.0.0.1:{port}", roles)
 
 
 async def test_a_token_of_an_account_signs_in_by_the_form(site: MapSite) -> None:
-    token = await site.person("former")
+    token = await site.viewer("former")
     jar = aiohttp.CookieJar(unsafe=True)
     async with aiohttp.ClientSession(site.url, cookie_jar=jar) as browser:
         async with browser.get("/") as before:
@@ -191,7 +147,7 @@ async def test_a_token_of_an_account_signs_in_by_the_form(site: MapSite) -> None
 
 
 async def test_pod_names_are_limited_to_readable_namespaces(site: MapSite) -> None:
-    token = await site.person("member", pods_of=[TEAM])
+    token = await site.viewer("member", pods_of=[TEAM])
 
     async def known() -> bool:
         return "pod-of-team" in (await site.see("/nodes/a", token))[1]
@@ -209,14 +165,14 @@ async def test_a_token_that_the_api_server_does_not_know_is_none(site: MapSite, 
 
 
 async def test_a_token_for_another_audience_is_none(site: MapSite) -> None:
-    await site.person("elsewhere")
+    await site.viewer("elsewhere")
     status, text = await site.see("/api/fleet", await site.token("elsewhere", "vault"))
 
     assert (status, "does not accept the token" in text) == (HTTPStatus.UNAUTHORIZED, True)
 
 
 async def test_a_right_that_is_taken_away_is_gone_soon(site: MapSite) -> None:
-    token = await site.person("leaver", pods_of=[TEAM])
+    token = await site.viewer("leaver", pods_of=[TEAM])
     assert (await site.see("/api/fleet", token))[0] == HTTPStatus.OK
     await site.store.delete(binding("ClusterRoleBinding", "leaver", VIEWER))
 
@@ -229,7 +185,7 @@ async def test_a_right_that_is_taken_away_is_gone_soon(site: MapSite) -> None:
 
 
 async def test_a_token_that_is_taken_back_ends_the_stream(site: MapSite) -> None:
-    token = await site.person("revoked")
+    token = await site.viewer("revoked")
     headers = {"Authorization": f"Bearer {token}"}
     async with (
         aiohttp.ClientSession() as session,
@@ -243,24 +199,21 @@ async def test_a_token_that_is_taken_back_ends_the_stream(site: MapSite) -> None
 
 
 async def test_open_map_shows_changes(site: MapSite) -> None:
-    token = await site.person("watcher")
+    token = await site.viewer("watcher")
     headers = {"Authorization": f"Bearer {token}"}
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"{site.url}/events", headers=headers, timeout=aiohttp.ClientTimeout(30)) as stream,
     ):
         await site.store.apply(running_pod(TEAM, "newcomer"))
-        said = b""
-        while b'data: ["a"]' not in said:
-            said += await stream.content.readuntil(b"\n\n")
-        assert b"newcomer" not in said
+        sent = b""
+        while b'data: ["a"]' not in sent:
+            sent += await stream.content.readuntil(b"\n\n")
+        assert b"newcomer" not in sent
 
 
 async def test_map_uses_all_its_rights_and_no_other(site: MapSite) -> None:
     # What the tests above asked: the site is theirs, and goes with this file.
-    asked = [use for use in audits.uses(site.plane.folder, user=shipped.CONTROLLERS) if use.resource]
-    allowed = rights_of(shipped.CONTROLLER, site.roles)
+    uses = granted_uses(site.plane, shipped.CONTROLLERS, rights_of(shipped.CONTROLLER, site.roles))
 
-    assert OF_THE_MAP - {(use.group, use.resource, use.verb) for use in asked} == set()
-    assert {use for use in asked if not any(exercises(use, right) for right in allowed)} == set()
-    assert [use for use in asked if use.code in {401, 403} and not site.plane.starting(use.at)] == []
+    assert OF_THE_MAP - {(use.group, use.resource, use.verb) for use in uses} == set()

@@ -5,48 +5,32 @@ The kubelets' managers are the real ones. The controller comes as its service ac
 chart gives it for gates, and the policy that keeps it to what it may write is in force.
 """
 
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-import pytest
 import pytest_asyncio
 
-from certs import authority
-from numalign.kube.client import Api
 from numalign.model.intent import GATE, PLACEMENT_GATE, Gate
 from tests.system.e2e import sites
-from tests.system.e2e.sites import EVENTS, PODS, SimulatedSite, counted
-from tests.worlds.asked_for import PACKAGING
+from tests.system.e2e.own_planes import OwnPlane, charted_rights, controllers_of, need_managers, stocked
+from tests.system.e2e.sites import EVENTS, SimulatedSite, counted
 from tools.clusters import shipped
-from tools.clusters.api_objects import Store
+from tools.clusters.api_objects import namespace
 from tools.clusters.api_requests import INTENT, Json, ask
-from tools.clusters.controlplane import audits
-from tools.clusters.controlplane.planes import Plane
 from tools.clusters.controlplane.schedulers import USERS as SCHEDULERS
 from tools.clusters.controlplane.schedulers import scheduler
-from tools.clusters.helm import build
 from tools.clusters.processes import Children
-from tools.clusters.replicas import ONLY_METRICS, Replica, Replicas, replicas
+from tools.clusters.replicas import Replica, Replicas
 from tools.clusters.sim.cluster import Cluster, simulated
-from tools.clusters.sim.desk import ApiDesk
 from tools.clusters.sim.fingerprints import Fingerprint
 from tools.clusters.sim.shapes import SimNode
 from tools.clusters.waiting import SELDOM, seconds_until
-from tools.generate.manifests import made
 
 USERS = {"admin": "system:masters", shipped.CONTROLLERS: shipped.GROUPS, **SCHEDULERS}
 VALUES = "gates.enabled=true tls.source=cert-manager"
 """What the chart is told: nobody does anything about certificates here."""
-
-NAMESPACE = {
-    "apiVersion": "v1",
-    "kind": "Namespace",
-    "metadata": {"name": "default", "labels": {GATE: Gate.ENABLED.value}},
-}
-"""Where the pods are: they carry the gate as they are created, and no webhook is there to add it."""
 
 PATIENCE = 10
 """Seconds that a pod waits for zones here, and that a pin waits for its scheduler."""
@@ -71,10 +55,6 @@ class GatedSite(SimulatedSite):
             await self.clear(machines)
             await sites.until_nodes(await self.leader(), 0)
 
-    async def pods(self) -> dict[str, Json]:
-        """All there are, by name."""
-        return {each["metadata"]["name"]: each for each in (await ask(self.api, "GET", PODS)).body["items"]}
-
     async def fates(self) -> dict[str, str]:
         """What each pod is: gated, pending, or in the phase that its kubelet says."""
         return {name: fate(seen) for name, seen in (await self.pods()).items()}
@@ -90,16 +70,16 @@ class GatedSite(SimulatedSite):
         )
 
     async def reasons(self, name: str) -> dict[str, str]:
-        """What the events of a pod say, by reason."""
+        """The messages of events on a pod, by reason."""
         seen = await ask(self.api, "GET", EVENTS, fieldSelector=f"involvedObject.name={name}")
         return {each["reason"]: each["message"] for each in seen.body["items"]}
 
-    async def until_told(self, name: str, reason: str, text: str, *, within: float = 30) -> None:
-        """Returns when an event of this reason says so."""
+    async def until_event(self, name: str, reason: str, text: str, *, within: float = 30) -> None:
+        """Returns when an event of this reason on a pod contains the text."""
         await seconds_until(
             partial(self.reasons, name),
             lambda seen: text in seen.get(reason, ""),
-            what=f"{reason} said {text}",
+            what=f"{reason} was {text}",
             within=within,
             every=SELDOM,
         )
@@ -130,54 +110,19 @@ def gated(name: str, *, cpu: int, gpu: int = 0, **spec: object) -> Json:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def site(
-    pytestconfig: pytest.Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    children: Children,
-    pair: authority.Files,
-) -> AsyncIterator[GatedSite]:
+async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[GatedSite]:
     """Without nodes; each test has its own."""
-    place = await sites.place(pytestconfig, tmp_path_factory.mktemp("gated"), pair)
-    with PACKAGING.or_skipped():
-        [helm] = await build.find()
-    roles = [each for (kind, name), each in (await made(helm, VALUES)).items() if _is_wanted(kind, name)]
-    noted = audits.flags(place.folder, users=(shipped.CONTROLLERS,))
-    plane = Plane(children, place, users=USERS, flags=noted)
-    await plane.start()
-    async with plane.client("admin") as client:
-        store = Store(client)
-        await ApiDesk(Api(client, namespace="default")).learn()
-        for document in shipped.documents(shipped.MANIFESTS / "namespace.yaml"):
-            await store.apply(document)
-        for document in (*roles, NAMESPACE):
-            await store.apply(document)
-        async with (
-            replicas(
-                children,
-                command=command(plane),
-                name="controller",
-                scheme="http",
-                ports=ONLY_METRICS,
-            ) as controllers,
-            scheduler(children, plane),
-        ):
-            await controllers.start()
-            running = GatedSite(plane, store, controllers, roles)
-            await running.leader()
-            yield running
-    await plane.end()
-
-
-def _is_wanted(kind: str, name: str) -> bool:
-    """Whether an object of the chart is about what the controller may do."""
-    return name == shipped.CONTROLLER and ("Role" in kind or "Policy" in kind) and kind != "NetworkPolicy"
-
-
-def command(plane: Plane) -> tuple[str, ...]:
-    """A controller that keeps gates, and does nothing about certificates."""
-    return (
-        *(sys.executable, "-m", "controller", f"--namespace={shipped.NAMESPACE}", "--bind=127.0.0.1"),
-        f"--kubeconfig={plane.kubeconfig(shipped.CONTROLLERS, plane.folder)}",
-        *("--gates=true", f"--gate-patience-seconds={PATIENCE}", f"--pin-patience-seconds={PATIENCE}"),
-        "--drain-seconds=1",
-    )
+    await need_managers()
+    rights = await charted_rights(VALUES)
+    patience = f"--gate-patience-seconds={PATIENCE}", f"--pin-patience-seconds={PATIENCE}"
+    async with (
+        own_plane("gated", users=USERS, needs=["kube-scheduler"], audited=(shipped.CONTROLLERS,)) as plane,
+        plane.client("admin") as client,
+        controllers_of(children, plane, "--gates=true", *patience) as controllers,
+        scheduler(children, plane),
+    ):
+        store = await stocked(client, (*rights, namespace("default", {GATE: Gate.ENABLED})))
+        await controllers.start()
+        running = GatedSite(plane, store, controllers, rights)
+        await running.leader()
+        yield running

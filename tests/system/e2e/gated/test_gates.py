@@ -80,7 +80,7 @@ async def test_pod_with_any_node_affinity_is_pinned(site: GatedSite, what: str) 
         terms = seen["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
         pin = pinned_to(seen["spec"]["nodeName"])
         assert sum(pin == term.get("matchFields", [None])[-1] for term in terms) == pins
-        await site.until_told("asks", "NUMAPinned", "pinned to node")
+        await site.until_event("asks", "NUMAPinned", "pinned to node")
 
 
 async def test_a_pod_with_a_spread_is_kept_to_the_nodes_that_fit(site: GatedSite) -> None:
@@ -100,7 +100,7 @@ async def test_a_pod_with_a_spread_is_kept_to_the_nodes_that_fit(site: GatedSite
         await site.until({wish["metadata"]["name"]: "Running" for wish in wishes})
         pods = await site.pods()
         assert sorted(pods[f"web-{n}"]["spec"]["nodeName"] for n in range(4)) == ["other"] * 2 + ["wide"] * 2
-        await site.until_told("web-0", "NUMAPinned", "topology spread")
+        await site.until_event("web-0", "NUMAPinned", "topology spread")
 
 
 async def test_what_comes_free_goes_to_the_most_important_one(site: GatedSite) -> None:
@@ -131,7 +131,7 @@ async def test_pod_for_a_future_node_is_not_gated(
         await site.create(gated("huge", cpu=200))
         took = await site.until({"huge": "pending"}, within=60)
         assert took < PATIENCE + 10
-        await site.until_told("huge", "NUMAGateLifted", "no node had room")
+        await site.until_event("huge", "NUMAGateLifted", "no node had room")
 
         async def unschedulable() -> str:
             conditions = (await site.pods())["huge"]["status"].get("conditions", [])
@@ -159,7 +159,7 @@ async def test_unschedulable_pin_is_reported(site: GatedSite) -> None:
         wish["metadata"]["labels"] = {"app": "unwanted"}
         await site.create(wish)
         await site.until({"unwanted": "pending"})
-        await site.until_told("unwanted", "NUMAPinnedNotPlaced", "anti-affinity", within=40)
+        await site.until_event("unwanted", "NUMAPinnedNotPlaced", "anti-affinity", within=40)
         assert (await site.fates())["unwanted"] == "pending"
 
 

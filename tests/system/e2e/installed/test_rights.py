@@ -6,10 +6,8 @@ Read from the API server's audit log, after all that the other tests made the pr
 import pytest
 
 from tests.system.e2e.clusters import Cluster
-from tests.system.e2e.granted import Right, exercises, of_served_groups, rights_of
+from tests.system.e2e.granted import Right, exercises, granted_uses, of_served_groups, rights_of
 from tools.clusters import shipped
-from tools.clusters.controlplane import audits
-from tools.clusters.controlplane.audits import Use
 
 pytestmark = pytest.mark.last
 
@@ -19,44 +17,18 @@ def granted(name: str) -> set[Right]:
     return rights_of(name, shipped.objects())
 
 
-of_each_program = pytest.mark.parametrize("name", shipped.ACCOUNTS)
-
-
-def uses(cluster: Cluster, name: str) -> list[Use]:
-    """All that a program asked for."""
-    found = audits.uses(cluster.plane.folder, user=shipped.ACCOUNTS[name])
-    assert found
-    return found
-
-
-@of_each_program
-@pytest.mark.asyncio(loop_scope="session")
-async def test_the_program_was_never_refused_anything(cluster: Cluster, name: str) -> None:
-    refused = [
-        use for use in uses(cluster, name) if use.code in {401, 403} and not cluster.plane.starting(use.at)
-    ]
-    assert refused == []
-
-
-@of_each_program
+@pytest.mark.parametrize("name", shipped.ACCOUNTS)
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.usefixtures("rotation")
-async def test_every_right_that_is_granted_was_used(cluster: Cluster, name: str) -> None:
-    found, allowed = set(uses(cluster, name)), await of_served_groups(cluster.api, granted(name))
-    assert allowed
-    assert {right for right in allowed if not any(exercises(use, right) for use in found)} == set()
-
-
-@of_each_program
-@pytest.mark.asyncio(loop_scope="session")
-async def test_shipped_roles_allow_every_request(cluster: Cluster, name: str) -> None:
-    allowed, asked = granted(name), {use for use in uses(cluster, name) if use.resource}
-    assert {use for use in asked if not any(exercises(use, right) for right in allowed)} == set()
+async def test_programs_use_all_their_rights_and_no_other(cluster: Cluster, name: str) -> None:
+    uses = granted_uses(cluster.plane, shipped.ACCOUNTS[name], granted(name))
+    allowed = await of_served_groups(cluster.api, granted(name))
+    assert {right for right in allowed if not any(exercises(use, right) for use in uses)} == set()
 
 
 @pytest.mark.asyncio(loop_scope="session")
 async def test_webhook_writes_nothing_and_reads_only_its_secret(cluster: Cluster) -> None:
-    found = uses(cluster, shipped.NAME)
+    found = granted_uses(cluster.plane, shipped.ACCOUNT, granted(shipped.NAME))
     assert [use for use in found if use.writes] == []
     secrets = {(use.verb, use.namespace, use.name) for use in found if use.resource == "secrets"}
     assert secrets == {("get", shipped.NAMESPACE, shipped.SECRET)}

@@ -7,20 +7,19 @@ reports are switched off.
 
 import json
 from http import HTTPStatus
-from typing import Any
 
 import pytest
 
+from tests.system.e2e.played import DEPLOYMENTS, SPREAD, TEAM, deploy
 from tests.system.e2e.reported.conftest import (
     OF_NODES,
     REPORT,
     REPORTS,
     ROLE,
-    SPREAD,
-    TEAM,
     TOGETHER,
     ReportedSite,
 )
+from tools.clusters import shipped
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.processes import program, run
 from tools.clusters.waiting import SELDOM, seconds_until
@@ -53,13 +52,10 @@ EXPECTED = {
 async def test_missing_report_definitions_are_no_error(site: ReportedSite) -> None:
     await site.add_node("a")
     for name, policy in (("good", "restricted"), ("bad", "restricted"), ("lax", None)):
-        await site.deploy(name, policy)
-
-    async def there() -> dict[str, Any]:
-        return dict.fromkeys(await site.pods())
+        await deploy(site.api, name, 1, policy)
 
     await seconds_until(
-        there, lambda seen: len(seen) == 3, what="there are three pods", within=60, every=SELDOM
+        site.pods, lambda seen: len(seen) == 3, what="there are three pods", within=60, every=SELDOM
     )
     await site.run({"good": TOGETHER, "bad": SPREAD, "lax": {}}, on="a")
 
@@ -68,25 +64,25 @@ async def test_missing_report_definitions_are_no_error(site: ReportedSite) -> No
     assert "report.failed" not in controller.log.read_text()
 
 
-async def test_the_deployment_hears_of_its_pods_below_warn(site: ReportedSite) -> None:
-    async def told() -> dict[str, Json]:
+async def test_deployment_of_pods_below_warn_has_an_event(site: ReportedSite) -> None:
+    async def events() -> dict[str, Json]:
         found = (await ask(site.api, "GET", EVENTS)).body["items"]
         return {each["involvedObject"]["name"]: each for each in found if each["reason"] == "NUMABelowWarn"}
 
-    await seconds_until(told, lambda seen: "lax" in seen, what="it is told", within=60, every=SELDOM)
+    await seconds_until(events, lambda seen: "lax" in seen, what="it has an event", within=60, every=SELDOM)
 
-    everyone = await told()
-    assert [*everyone] == ["lax"]
-    deployment = (await ask(site.api, "GET", f"/apis/apps/v1/namespaces/{TEAM}/deployments/lax")).body
-    involved = everyone["lax"]["involvedObject"]
+    found = await events()
+    assert [*found] == ["lax"]
+    deployment = (await ask(site.api, "GET", f"{DEPLOYMENTS}/lax")).body
+    involved = found["lax"]["involvedObject"]
     assert (involved["kind"], involved["uid"]) == ("Deployment", deployment["metadata"]["uid"])
-    assert everyone["lax"]["message"] == (
+    assert found["lax"]["message"] == (
         "its pods are admitted with a warning: this namespace expects NUMA alignment restricted; the pod"
         " requests nothing"
     )
 
 
-async def test_once_they_are_installed_it_begins(site: ReportedSite) -> None:
+async def test_reports_begin_once_their_kinds_are_installed(site: ReportedSite) -> None:
     await site.define()
 
     report = await site.until(REPORT, HTTPStatus.OK)
@@ -100,7 +96,7 @@ async def test_once_they_are_installed_it_begins(site: ReportedSite) -> None:
     assert failed["timestamp"]["seconds"] > 0
 
 
-async def test_nodes_stand_in_a_report_of_the_cluster(site: ReportedSite) -> None:
+async def test_nodes_are_in_a_report_of_the_cluster(site: ReportedSite) -> None:
     report = await site.until(OF_NODES, HTTPStatus.OK)
 
     assert [(result["resources"][0]["name"], result["result"]) for result in report["results"]] == [
@@ -139,7 +135,8 @@ async def test_reports_of_others_are_left_alone(site: ReportedSite) -> None:
     }
     assert (await ask(site.api, "POST", path, body)).code == HTTPStatus.CREATED
 
-    async with site.thief() as thief:
+    async with site.thief() as clients:
+        thief = clients[shipped.CONTROLLERS]
         denied = [
             await ask(thief, "DELETE", f"{path}/kyverno"),
             await ask(thief, "POST", path, {**body, "metadata": {"name": "mine", "namespace": "default"}}),
@@ -155,9 +152,9 @@ async def test_reports_of_others_are_left_alone(site: ReportedSite) -> None:
     assert [answer.code for answer in allowed] == [HTTPStatus.CREATED, HTTPStatus.OK], allowed
 
 
-async def test_with_the_pods_their_report_goes(site: ReportedSite) -> None:
+async def test_report_is_removed_with_its_pods(site: ReportedSite) -> None:
     for name in ("good", "bad", "lax"):
-        await ask(site.api, "DELETE", f"/apis/apps/v1/namespaces/{TEAM}/deployments/{name}")
+        await ask(site.api, "DELETE", f"{DEPLOYMENTS}/{name}")
     for pod in (await site.pods()).values():
         path = f"/api/v1/namespaces/{TEAM}/pods/{pod['metadata']['name']}"
         await ask(site.api, "DELETE", path, gracePeriodSeconds="0")

@@ -1,10 +1,5 @@
-"""Who places a pod of which nobody says so: the webhook as it is shipped, both schedulers, and the scorer.
+"""The labels of namespaces choose the scheduler of pods: the shipped webhook with both schedulers."""
 
-Nothing is told by hand but the labels of namespaces: the pods are those of people who never heard of a second
-scheduler.
-"""
-
-from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,11 +14,11 @@ from certs import authority
 from numalign.kube.client import Patch
 from numalign.model.intent import PLACEMENT, PLACEMENT_GATE
 from tests.system.e2e.placing import Asking, Cluster, Replica, is_bound, replica
-from tools.clusters import shipped
+from tests.system.e2e.webhooks import Webhook
 from tools.clusters.api_objects import namespace
 from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, patch, pod
 from tools.clusters.controlplane.schedulers import Scheduler, scheduler
-from tools.clusters.processes import Child, Children, answers, free_port, program, until
+from tools.clusters.processes import Children, until
 from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
@@ -55,7 +50,7 @@ class Site:
     """The cluster, and the webhook in it."""
 
     cluster: Cluster
-    webhook: Child
+    webhook: Webhook
 
     async def rehearse(self, where: str) -> Json:
         """A pod with an intent as it would be stored."""
@@ -110,23 +105,13 @@ async def site(  # noqa: PLR0913, PLR0917  all that a cluster has
     assert default.child.running()
     for name, labels in NAMESPACES.items():
         await published.store.apply(namespace(name, labels))
-    port, metrics_port = free_port(), free_port()
-    child = await children.start(
-        program("numalign-webhook"),
-        f"--kubeconfig={published.plane.kubeconfig('admin', tmp_path_factory.mktemp('webhook'))}",
-        *("--bind=127.0.0.1", f"--port={port}", f"--metrics-port={metrics_port}", "--gates=true"),
-        *(f"--tls-cert={pair.cert}", f"--tls-key={pair.key}"),
-        name="numalign-webhook-routing",
-    )
-    ready = partial(answers, f"http://127.0.0.1:{metrics_port}/readyz")
-    await until(ready, what="the webhook was ready", child=child)
-    bundle = b64encode(published.plane.ca.read_bytes()).decode()
-    documents = [shipped.by_address(document, port) for document in shipped.webhooks()]
+    kubeconfig = published.plane.kubeconfig("admin", tmp_path_factory.mktemp("webhook"))
+    webhook = Webhook(children, pair, f"--kubeconfig={kubeconfig}", "--gates=true", name="webhook-routing")
+    await webhook.start()
+    documents = webhook.configurations(published.plane.ca)
     for document in documents:
-        for entry in document["webhooks"]:
-            entry["clientConfig"]["caBundle"] = bundle
         await published.store.apply(document)
-    running = Site(published, child)
+    running = Site(published, webhook)
     await seconds_until(
         partial(running.rehearse, "routed"),
         lambda seen: seen["spec"]["schedulerName"] == SECOND,
@@ -180,7 +165,7 @@ async def test_a_pod_at_the_gate_is_not_scheduled(site: Site) -> None:
 
 
 async def test_without_the_webhook_pods_are_placed_as_ever(site: Site) -> None:
-    await site.webhook.end()
+    await site.webhook.child.end()
     for where in ("routed", "gated"):
         stored = await site.made(where, "unseen")
         assert stored["spec"]["schedulerName"] == DEFAULT

@@ -2,23 +2,16 @@
 
 from collections.abc import AsyncIterator
 
-import pytest
 import pytest_asyncio
 
-from certs import authority
 from tests.system.e2e import sites
+from tests.system.e2e.own_planes import OwnPlane
 from tests.system.e2e.sites import Site
 from tools.clusters.processes import Children
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def site(
-    pytestconfig: pytest.Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    children: Children,
-    pair: authority.Files,
-) -> AsyncIterator[Site]:
+async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[Site]:
     """Without nodes; each test has its own."""
-    place = await sites.place(pytestconfig, tmp_path_factory.mktemp("scored"), pair)
-    async with sites.site(children, place) as running:
+    async with sites.site(children, own_plane, "scored") as running:
         yield running

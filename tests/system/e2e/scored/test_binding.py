@@ -44,7 +44,7 @@ async def test_third_pod_binds_once_a_zone_is_free(site: Site, published: str) -
             site.running, lambda seen: len(seen) == 2, what="two ran", within=30, every=SELDOM
         )
         [third] = CPUS.keys() - await site.running()
-        await site.until_told(third, "FailedScheduling", NO_ROOM.format(CPUS[third]))
+        await site.until_event(third, "FailedScheduling", NO_ROOM.format(CPUS[third]))
         assert await site.running() == CPUS.keys() - {third}
         # That the second one leaves makes no difference to where the first one sits.
         await site.delete(by_zone(await site.pods())["node-1"])

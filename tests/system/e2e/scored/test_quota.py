@@ -1,7 +1,6 @@
 """A namespace with a quota of exclusive CPUs, two replicas of the webhook, and the real scheduler."""
 
 import asyncio
-from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,9 +14,10 @@ from certs import authority
 from numalign.kube.client import Patch
 from numalign.model.intent import EXCLUSIVE_CPUS
 from tests.system.e2e.sites import PODS, Site, pod
+from tests.system.e2e.webhooks import Webhook, base64
 from tools.clusters import shipped
 from tools.clusters.api_requests import Json, ask, patch
-from tools.clusters.processes import Children, answers, free_port, program, until
+from tools.clusters.processes import Children
 from tools.clusters.sim.fingerprints import Fingerprint
 from tools.clusters.sim.shapes import SimNode
 from tools.clusters.waiting import SELDOM, seconds_until
@@ -53,7 +53,7 @@ def configuration(site: Site, ports: dict[str, int]) -> Json:
     [shown] = [
         each for document in shipped.webhooks() for each in document["webhooks"] if each["name"] == ENTRY
     ]
-    bundle = b64encode(site.plane.ca.read_bytes()).decode()
+    bundle = base64(site.plane.ca)
     entries = []
     for parity, port in ports.items():
         equal = "==" if parity == "even" else "!="
@@ -78,20 +78,12 @@ async def denying(site: Site, children: Children, pair: authority.Files, folder:
     """Two replicas deny what is beyond the quota during the block."""
     policy = folder / "policy.yaml"
     policy.write_text("overQuota: deny")
-    running, ports = [], dict[str, int]()
-    for parity in REPLICAS:
-        ports[parity], metrics_port = free_port(), free_port()
-        child = await children.start(
-            program("numalign-webhook"),
-            f"--kubeconfig={site.plane.kubeconfig('admin', folder)}",
-            *("--bind=127.0.0.1", f"--port={ports[parity]}", f"--metrics-port={metrics_port}"),
-            *(f"--tls-cert={pair.cert}", f"--tls-key={pair.key}", f"--policy={policy}"),
-            name=f"webhook-{parity}",
-        )
-        running.append(child)
-        ready = partial(answers, f"http://127.0.0.1:{metrics_port}/readyz")
-        await until(ready, what="the webhook was ready", child=child)
-    document = configuration(site, ports)
+    kubeconfig = site.plane.kubeconfig("admin", folder)
+    flags = (f"--kubeconfig={kubeconfig}", f"--policy={policy}")
+    webhooks = {each: Webhook(children, pair, *flags, name=f"webhook-{each}") for each in REPLICAS}
+    for each in webhooks.values():
+        await each.start()
+    document = configuration(site, {parity: each.port for parity, each in webhooks.items()})
     await site.store.apply(document)
     try:
         for number in range(len(REPLICAS)):
@@ -105,7 +97,7 @@ async def denying(site: Site, children: Children, pair: authority.Files, folder:
         yield
     finally:
         await site.store.delete(document)
-        await asyncio.gather(*(child.end() for child in running))
+        await asyncio.gather(*(each.child.end() for each in webhooks.values()))
 
 
 async def denies(site: Site, number: int) -> bool:
@@ -140,7 +132,7 @@ async def test_fifty_pods_at_once_run_within_the_quota(
     )
     running = await limited.running()
     waiting = next(name for name in reversed(names) if name not in running)
-    await limited.until_told(
+    await limited.until_event(
         waiting,
         "FailedScheduling",
         f"0/{len(NODES)} nodes are available: {len(NODES)} node(s) beyond the quota: {LIMIT} of {LIMIT}"

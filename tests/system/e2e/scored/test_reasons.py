@@ -62,4 +62,4 @@ async def motley(site: Site) -> AsyncIterator[Site]:
 )
 async def test_pending_pod_has_the_reason(motley: Site, wish: Json, told: str) -> None:
     await motley.create(wish)
-    await motley.until_told(wish["metadata"]["name"], "FailedScheduling", told)
+    await motley.until_event(wish["metadata"]["name"], "FailedScheduling", told)

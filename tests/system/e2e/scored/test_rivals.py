@@ -143,7 +143,7 @@ async def test_no_eviction_for_a_pod_that_would_not_run(site: Site) -> None:
 
         await site.create(pod("large", cpu=4, priorityClassName="high"))
         # The scheduler says so once it has looked for somebody to evict.
-        await site.until_told("large", "FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.")
+        await site.until_event("large", "FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.")
 
         assert await preemptions(site) > asked
         assert await site.running() == set(everyone)
@@ -165,10 +165,10 @@ async def test_wrong_prediction_is_counted_and_reported(site: Site) -> None:
 
         for name in ("first", "again"):
             await site.create(pod(name, cpu=6))
-            await site.until_told(name, "NUMAPredictionWrong", PREDICTED)
+            await site.until_event(name, "NUMAPredictionWrong", PREDICTED)
 
         assert [decision.pod for decision in cluster.rejections] == ["default/first", "default/again"]
-        await site.until_told("again", "NUMAPredictionWrong", CHOSEN_AGAIN)
+        await site.until_event("again", "NUMAPredictionWrong", CHOSEN_AGAIN)
         assert [after - since for after, since in zip(await wrong(site), before, strict=True)] == [2, 1]
 
 

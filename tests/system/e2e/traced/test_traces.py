@@ -1,9 +1,7 @@
 """Reviews in the traces of a real API server, and refusals in its audit log and in ours."""
 
 import json
-from base64 import b64encode
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -15,14 +13,15 @@ import yaml
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
+from tests.system.e2e.own_planes import OwnPlane
+from tests.system.e2e.webhooks import Webhook
 from tools.bench import cluster
-from tools.clusters import shipped
 from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import create, gpus, pod, rehearse
 from tools.clusters.controlplane import audits
-from tools.clusters.controlplane.planes import BINARIES, Place, Plane
+from tools.clusters.controlplane.planes import Plane
 from tools.clusters.otlp import OtlpReceiver, ReceivedSpan, receiving
-from tools.clusters.processes import Children, answers, free_port, program, until
+from tools.clusters.processes import Children, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
@@ -32,7 +31,7 @@ ADMIN = "admin"
 INTENT = {"numalign.io/policy": "single-numa-node", "example.com/secret": "xyzzy"}
 REVIEWS = {"POST /mutate", "POST /validate"}
 # Where nothing listens: the API server's own spans are not looked at.
-NOBODY = "127.0.0.1:9"
+UNUSED = "127.0.0.1:9"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,32 +46,25 @@ class Traced:
 
 @module_fixture()
 async def traced(
-    pytestconfig: pytest.Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    children: Children,
-    pair: authority.Files,
+    own_plane: OwnPlane, tmp_path_factory: pytest.TempPathFactory, children: Children, pair: authority.Files
 ) -> AsyncIterator[Traced]:
-    folder = tmp_path_factory.mktemp("traced")
-    place = Place(pytestconfig.stash[BINARIES], folder, pair)
-    flags = (tracing_flag(folder), *audits.flags(folder, users=(ADMIN,)))
-    plane = Plane(children, place, users={ADMIN: "system:masters"}, flags=flags)
-    await plane.start()
-    async with AsyncExitStack() as stack:
-        receiver = stack.enter_context(receiving())
-        api = await stack.enter_async_context(plane.client(ADMIN))
-        audit = folder / "refusals.log"
-        port = await webhook(
-            children, folder, pair, "--otlp-endpoint", receiver.endpoint, "--audit-log", str(audit)
-        )
-        store = Store(api)
-        await store.apply(namespace("team", {}))
-        for document in shipped.webhooks():
-            ours = shipped.by_address(document, port)
-            for entry in ours["webhooks"]:
-                entry["clientConfig"]["caBundle"] = b64encode(plane.ca.read_bytes()).decode()
-            await store.apply(ours)
-        await until(partial(reviewed, api, receiver), what="a pod was reviewed twice", child=plane.child)
-        yield Traced(plane, api, receiver, audit)
+    folder = tmp_path_factory.mktemp("traced-flags")
+    snapshot, audit = folder / "cluster.json", folder / "refusals.log"
+    snapshot.write_text(json.dumps(cluster.snapshot(10)))
+    flags = (tracing_flag(folder),)
+    async with (
+        own_plane("traced", users={ADMIN: "system:masters"}, audited=(ADMIN,), flags=flags) as plane,
+        plane.client(ADMIN) as api,
+    ):
+        with receiving() as receiver:
+            # It samples nothing by itself.
+            sampling = ("--trace-ratio=0", f"--otlp-endpoint={receiver.endpoint}")
+            webhook = Webhook(children, pair, f"--snapshot={snapshot}", f"--audit-log={audit}", *sampling)
+            await webhook.start()
+            for document in (namespace("team", {}), *webhook.configurations(plane.ca)):
+                await Store(api).apply(document)
+            await until(partial(reviewed, api, receiver), what="a pod had two reviews", child=plane.child)
+            yield Traced(plane, api, receiver, audit)
 
 
 def tracing_flag(folder: Path) -> str:
@@ -81,28 +73,11 @@ def tracing_flag(folder: Path) -> str:
     configuration = {
         "apiVersion": "apiserver.config.k8s.io/v1beta1",
         "kind": "TracingConfiguration",
-        "endpoint": NOBODY,
+        "endpoint": UNUSED,
         "samplingRatePerMillion": 1_000_000,
     }
     file.write_text(yaml.safe_dump(configuration))
     return f"--tracing-config-file={file}"
-
-
-async def webhook(children: Children, folder: Path, pair: authority.Files, *flags: str) -> int:
-    """A webhook that samples nothing by itself; the port that it takes calls at, once it is ready."""
-    snapshot = folder / "cluster.json"
-    snapshot.write_text(json.dumps(cluster.snapshot(10)))
-    port, metrics_port = free_port(), free_port()
-    child = await children.start(
-        program("numalign-webhook"),
-        *("--snapshot", str(snapshot), "--bind", "127.0.0.1", "--port", str(port)),
-        *("--metrics-port", str(metrics_port), "--tls-cert", str(pair.cert), "--tls-key", str(pair.key)),
-        *("--trace-ratio", "0", *flags),
-    )
-    await until(
-        partial(answers, f"http://127.0.0.1:{metrics_port}/readyz"), what="the webhook was ready", child=child
-    )
-    return port
 
 
 async def reviewed(api: ApiClient, receiver: OtlpReceiver) -> bool:
