@@ -1,4 +1,4 @@
-"""A cluster with numalign in it, as a test has it in its hands."""
+"""A cluster with numalign installed."""
 
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -11,11 +11,10 @@ from pathlib import Path
 from cryptography import x509
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from numalign.kube.client import Patch
 from tests.system.e2e.loads import Load
 from tools.clusters import fleets, shipped
 from tools.clusters.api_objects import Store
-from tools.clusters.api_requests import INTENT, Answer, Json, ask, patch, pod, rehearse
+from tools.clusters.api_requests import INTENT, Answer, Json, ask, pod, rehearse
 from tools.clusters.controlplane.audits import Use
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.controlplane.reviews import Reviews
@@ -38,7 +37,7 @@ class Led:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Its parts, and what is asked of it again and again.
+    """Its parts, and common requests.
 
     `replicas` are those of the webhook. `uplink` is what the programs come to the API server through.
     """
@@ -84,17 +83,16 @@ class Cluster:
         return await seconds_until(look, right, what=f"a pod with {asks} was answered so", within=within)
 
     async def until_all_admit(self, *, asks: Mapping[str, str], within: float) -> None:
-        """Wait until each replica, asked by itself, takes such a pod without a word.
+        """Wait until each replica admits such a pod without a warning.
 
-        The API server calls one of them for as long as its connection lasts, so what it is told says nothing
-        about the others; and it connects anew, to any of them, whenever it restarts.
+        The API server calls one of them for as long as its connection lasts.
         """
         wish = pod("rehearsal", asks=asks, annotations=INTENT)
         for replica in self.replicas.running:
             await seconds_until(
                 partial(replica.validated, wish, namespace="team"),
-                lambda said: said["allowed"] and not said.get("warnings"),
-                what=f"{replica.name} took a pod with {asks} without a word",
+                lambda seen: seen["allowed"] and not seen.get("warnings"),
+                what=f"{replica.name} admitted a pod with {asks}",
                 within=within,
                 every=SELDOM,
             )
@@ -132,16 +130,11 @@ class Cluster:
         return Shown(frozenset(served), frozenset(map(_serials, bundles)))
 
     async def leader(self) -> Replica | None:
-        """Who holds the lease: the one that calls itself by the name that stands there."""
+        """The holder of the lease: the replica with its identity in its log."""
         lease = (await ask(self.api, "GET", LEASE)).body
         holder = lease.get("spec", {}).get("holderIdentity")
-        said = f'"identity":"{holder}"'
-        return next((each for each in self.controllers.running if said in each.log.read_text()), None)
-
-    async def take_the_lead_away(self) -> None:
-        """Somebody who is not there writes himself into the lease."""
-        answer = await patch(self.api, LEASE, {"spec": {"holderIdentity": "somebody else"}}, how=Patch.MERGE)
-        assert answer.code == HTTPStatus.OK, answer.body
+        own = f'"identity":"{holder}"'
+        return next((each for each in self.controllers.running if own in each.log.read_text()), None)
 
     async def until_led(self, *, within: float = 60, by_other_than: Replica | None = None) -> Led:
         """Who leads, once somebody that runs does, and how many seconds that took."""
@@ -157,10 +150,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What `--dry-run` said, the nodes before and after, and all that it asked for."""
+    """The output of `--dry-run`, the nodes before and after, and all its requests."""
 
     code: int
-    said: str
+    output: str
     _: KW_ONLY
     before: list[Json]
     after: list[Json]
@@ -177,14 +170,14 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
-    """What was seen of a change of the certificate under load.
+    """A change of the certificate under load.
 
-    `code` and `said` are those of `numalign-certs rotate`, `load` the pods that were asked for meanwhile, and
+    `code` and `output` are those of `numalign-certs rotate`, `load` the pods that were created meanwhile, and
     `reviews` what the API server counted.
     """
 
     code: int
-    said: str
+    output: str
     load: Load
     reviews: Reviews
     before: Shown
@@ -202,14 +195,14 @@ def controller(kubeconfig: Path, **flags: str) -> tuple[str, ...]:
 
 
 def _command(name: str, kubeconfig: Path, flags: Mapping[str, str]) -> tuple[str, ...]:
-    told = shipped.arguments(name) | {
+    arguments = shipped.arguments(name) | {
         "kubeconfig": str(kubeconfig),
         "namespace": shipped.NAMESPACE,
         "bind": "127.0.0.1",
         "tls-names": "127.0.0.1,localhost",
         **{flag.replace("_", "-"): value for flag, value in flags.items()},
     }
-    return program(name), *(f"--{flag}={value}" for flag, value in told.items() if flag not in PORTS)
+    return program(name), *(f"--{flag}={value}" for flag, value in arguments.items() if flag not in PORTS)
 
 
 # So that a test need not wait as long as a cluster should.
@@ -247,16 +240,16 @@ def _required(body: Json) -> Json:
 
 
 def admitted(answer: Answer) -> bool:
-    """Taken and steered, without a word."""
+    """Created and steered, without a warning."""
     return answer.code == HTTPStatus.CREATED and bool(excluded(answer)) and not answer.warnings
 
 
 def warned(answer: Answer) -> bool:
-    """Taken and steered, but it will have to wait."""
+    """Created and steered, with a warning that it has to wait."""
     return answer.code == HTTPStatus.CREATED and bool(excluded(answer)) and bool(answer.warnings)
 
 
 def refused(answer: Answer) -> bool:
-    """Told that no node could ever align it."""
-    said = answer.body.get("message", "")
-    return answer.code == HTTPStatus.FORBIDDEN and "denied the request: numalign:" in said
+    """Denied because no node could ever align it."""
+    message = answer.body.get("message", "")
+    return answer.code == HTTPStatus.FORBIDDEN and "denied the request: numalign:" in message

@@ -1,4 +1,4 @@
-"""A cluster whose pods are placed by a scheduler that is told what is shipped.
+"""A cluster whose pods are placed by a scheduler with what is shipped.
 
 Configurations are used as they are shipped, but for paths and addresses: this machine has no /etc/kubernetes,
 no account is mounted, and no Service leads anywhere here.
@@ -19,12 +19,13 @@ from certs import authority
 from numalign.kube.client import Patch
 from numalign.runtime.clock import utc_now
 from tests.system.e2e.granted import Right, rights_of, until_allowed
+from tests.system.e2e.own_planes import OwnPlane
 from tests.unit.deploy import patched
 from tools.clusters import fleets, processes, shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Json, ask, create, patch, pod
-from tools.clusters.controlplane import audits, schedulers
-from tools.clusters.controlplane.planes import Place, Plane
+from tools.clusters.controlplane import schedulers
+from tools.clusters.controlplane.planes import Plane
 from tools.clusters.controlplane.schedulers import Scheduler
 from tools.clusters.fleets import Shape
 from tools.clusters.processes import Child, Children, free_port
@@ -104,11 +105,14 @@ class Cluster:
         assert answer.code == HTTPStatus.OK, answer.body
         return answer.body
 
-    async def until_told(self, name: str, text: str, *, within: float = 30) -> None:
-        """Returns when the pod says that it could not be placed, and this of why."""
-        look = partial(self.pod, name)
+    async def until_unplaced(self, name: str, text: str) -> None:
+        """Returns when a scheduler wrote this reason why the pod has no node."""
         await seconds_until(
-            look, lambda seen: text in why(seen), what=f"{name} said {text}", within=within, every=SELDOM
+            partial(self.pod, name),
+            lambda seen: text in why(seen),
+            what=f"{name} was unplaced: {text}",
+            within=30,
+            every=SELDOM,
         )
 
     async def clear(self) -> None:
@@ -123,39 +127,34 @@ def is_bound(seen: Json) -> bool:
 
 
 def why(seen: Json) -> str:
-    """What a pod says of why it has no node."""
+    """The reason that a scheduler wrote why a pod has no node."""
     conditions = {each["type"]: each for each in seen["status"].get("conditions", [])}
-    said: str = conditions.get("PodScheduled", {}).get("message", "")
-    return said
+    reason: str = conditions.get("PodScheduled", {}).get("message", "")
+    return reason
 
 
 @asynccontextmanager
-async def cluster_of(children: Children, place: Place, *flags: str) -> AsyncIterator[Cluster]:
-    """A plane that notes what our accounts ask for; its own, for pods of other tests are not to be placed.
-
-    Its API server may be given more `flags`.
-    """
-    noted = audits.flags(place.folder, users=(SCHEDULER, SCORER, STANDBY))
-    plane = Plane(children, place, users=USERS, flags=(*noted, *flags))
-    await plane.start()
-    async with plane.client("admin") as api:
+async def cluster_of(own_plane: OwnPlane, name: str, *flags: str) -> AsyncIterator[Cluster]:
+    """A plane that logs the requests of our accounts; its API server may have more `flags`."""
+    audited = (SCHEDULER, SCORER, STANDBY)
+    async with (
+        own_plane(name, users=USERS, needs=["kube-scheduler"], audited=audited, flags=flags) as plane,
+        plane.client("admin") as api,
+    ):
         store = Store(api)
         for folder in (shipped.MANIFESTS, shipped.MANIFESTS / "agent"):
             for document in shipped.documents(folder / "namespace.yaml"):
                 await store.apply(document)
-        for name in NODES:
-            await store.replace(fleets.node(name, SHAPE))
-            # Whoever writes it again takes off the taint that a new node gets.
-            await store.replace(fleets.node(name, SHAPE))
+        for node in NODES:
+            await store.replace(fleets.node(node, SHAPE))
         yield Cluster(plane, store)
-    await plane.end()
 
 
 # ---- schedulers
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class Running:
     """A scheduler that runs, and where it looks for an extender."""
 
     scheduler: Scheduler
@@ -172,7 +171,7 @@ async def second_scheduler(
     *flags: str,
     port: int = 0,
     binary: Path | None = None,
-) -> AsyncIterator[Asking]:
+) -> AsyncIterator[Running]:
     """`numalign-scheduler` with all that is shipped for it, and no more rights than that.
 
     It looks for the scorer at a `port` of this machine, or at one that is free. It may be another `binary`
@@ -199,21 +198,21 @@ async def second_scheduler(
         *flags,
         name="numalign-scheduler",
     )
-    yield Asking(running, port, "numalign-scheduler")
+    yield Running(running, port, "numalign-scheduler")
     await running.child.end()
 
 
 def _second(kubeconfig: Path, port: int) -> Json:
-    """What it is told, with addresses of this machine; in a pod it would find the API server by itself."""
+    """Its configuration, with addresses of this machine; in a pod it would find the API server by itself."""
     [stored] = [each for each in SHIPPED if each["kind"] == "ConfigMap"]
-    told: Json = yaml.safe_load(stored["data"]["scheduler.yaml"])
-    [extender] = told["extenders"]
+    configured: Json = yaml.safe_load(stored["data"]["scheduler.yaml"])
+    [extender] = configured["extenders"]
     extender["urlPrefix"] = f"http://127.0.0.1:{port}"
-    return told | {"clientConnection": {"kubeconfig": str(kubeconfig)}}
+    return configured | {"clientConnection": {"kubeconfig": str(kubeconfig)}}
 
 
 def arguments(name: str, *, but_for: tuple[str, ...]) -> list[str]:
-    """What a Deployment tells its program, without some."""
+    """The arguments of a Deployment, without some."""
     [container] = DEPLOYMENTS[name]["spec"]["template"]["spec"]["containers"]
     return [each for each in container["args"] if each.split("=")[0].removeprefix("--") not in but_for]
 
@@ -221,29 +220,29 @@ def arguments(name: str, *, but_for: tuple[str, ...]) -> list[str]:
 @asynccontextmanager
 async def own_scheduler(
     children: Children, cluster: Cluster, folder: Path, *, configuration: str, ca: Path
-) -> AsyncIterator[Asking]:
+) -> AsyncIterator[Running]:
     """The control plane's own, as kubeadm runs it with the patch, and a configuration by its name."""
     port = free_port()
     cluster.plane.kubeconfig(schedulers.USER, folder).rename(folder / "scheduler.conf")
-    program, *flags = _host(folder, port, told=patched.configuration(configuration), ca=ca)
+    program, *flags = _host(folder, port, text=patched.configuration(configuration), ca=ca)
     command = (str(cluster.plane.binaries / program), *flags)
     running = await schedulers.start(children, *command, name=f"kube-scheduler-{configuration}")
-    yield Asking(running, port, configuration=configuration)
+    yield Running(running, port, configuration=configuration)
     await running.child.end()
     # The next need not wait until it has grown old.
     await ask(cluster.api, "DELETE", LEASES.format("kube-system", "kube-scheduler"))
 
 
-def _host(folder: Path, port: int, *, told: str, ca: Path) -> list[str]:
+def _host(folder: Path, port: int, *, text: str, ca: Path) -> list[str]:
     """Makes a folder what /etc/kubernetes is to be, and gives the command that reads it."""
 
-    def moved(text: str) -> str:
-        here = text.replace("/etc/kubernetes", str(folder))
+    def moved(word: str) -> str:
+        here = word.replace("/etc/kubernetes", str(folder))
         return here.replace("https://10.96.0.53", f"https://127.0.0.1:{port}")
 
     (folder / "numalign").mkdir()
     (folder / "numalign" / "ca.crt").write_bytes(ca.read_bytes())
-    (folder / "numalign" / "scheduler.yaml").write_text(moved(told))
+    (folder / "numalign" / "scheduler.yaml").write_text(moved(text))
     [container] = patched.static_pod()["spec"]["containers"]
     return [moved(word) for word in container["command"]]
 
@@ -257,18 +256,21 @@ class Replica:
 
     child: Child
     url: str
-    telling: str
+    metrics_url: str
 
-    async def said(self, path: str) -> tuple[int, str]:
-        """What it tells of itself; 0 if it does not answer."""
+    async def readiness(self) -> tuple[int, str]:
+        """Whether it is ready, and what it lacks; 0 if it does not answer."""
         with suppress(aiohttp.ClientError):
-            async with aiohttp.ClientSession() as session, session.get(self.telling + path) as answer:
+            async with (
+                aiohttp.ClientSession() as session,
+                session.get(f"{self.metrics_url}/readyz") as answer,
+            ):
                 return answer.status, await answer.text()
         return 0, ""
 
     async def ready(self) -> bool:
         """Whether the Service would lead to it."""
-        code, _ = await self.said("/readyz")
+        code, _ = await self.readiness()
         return code == HTTPStatus.OK
 
 
@@ -281,7 +283,7 @@ async def replica(
     pair: authority.Files | None = None,
     **flags: str,
 ) -> Replica:
-    """Told what is shipped and `flags` besides; with TLS if it has a pair. Returns at once."""
+    """With what is shipped and `flags` besides; with TLS if it has a pair. Returns at once."""
     metrics_port = free_port()
     served = (f"--tls-cert={pair.cert}", f"--tls-key={pair.key}") if pair else ("--insecure-http=true",)
     child = await children.start(

@@ -1,4 +1,4 @@
-"""What an agent may say, and of which node: a real API server reads that from its token.
+"""What an agent may write, and of which node: a real API server reads that from its token.
 
 The accounts, roles and policies are those that are shipped, and the tokens are ones that the API server made
 for pods on nodes, as kubelets ask for them.
@@ -23,15 +23,15 @@ from agent.publish import Publish
 from agent.publisher import Publisher
 from agent.report import NamedPlacement, NodeReport, report
 from numalign.kube.access import Access
-from numalign.kube.client import Patch
 from numalign.runtime.logs import Log
+from tests.system.e2e.guarded import change, denied, impersonated, owner
 from tests.unit.agent.observations import container, listed, observation
 from tests.unit.agent.observations import pod as pod_of
 from tests.worlds.log import RecordedLog as Written
 from tools.clusters import agents, fleets, shipped
 from tools.clusters.agents import ACCOUNT, AGENT, HOME, TOPOLOGIES
 from tools.clusters.api_objects import Store, namespace
-from tools.clusters.api_requests import Answer, Json, ask, patch
+from tools.clusters.api_requests import Answer, Json, ask, create
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.processes import until
 
@@ -44,7 +44,7 @@ PODS = "/api/v1/namespaces/agents-team/pods"
 RBAC = "rbac.authorization.k8s.io"
 
 # As long as they may be.
-SAID = {
+ANNOTATIONS = {
     "numalign.io/machine": "m" * 96 * 1024,
     "numalign.io/placements": "p" * 128 * 1024,
     "numalign.io/observed-at": "2026-01-01T00:00:00Z",
@@ -55,8 +55,8 @@ Clients = Mapping[str, ApiClient]
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the program itself has to do with it, on one node."""
+class Program:
+    """What an agent on one node writes with."""
 
     api: ApiServer
     log: Log
@@ -90,15 +90,10 @@ EXPORTING = account(
 
 def pod(name: str, node: str) -> Json:
     """One of a team, on a node."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "agents-team"},
-        "spec": {
-            "containers": [{"name": "main", "image": "registry.example/main"}],
-            "nodeName": node,
-        },
-    }
+    metadata = {"name": name, "namespace": "agents-team"}
+    containers = [{"name": "main", "image": "registry.example/main"}]
+    spec = {"containers": containers, "nodeName": node}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 AGENTS = {"here": HERE, "there": THERE, "nowhere": ""}
@@ -110,26 +105,23 @@ TEAM = {"near": HERE, "far": THERE}
 async def clients(plane: Plane, snapshot: object) -> AsyncIterator[Clients]:
     """Agents on two nodes and on none, one whose token is bound to no pod, an exporter, the administrator."""
     del snapshot  # The definition of topologies comes with it.
-    async with AsyncExitStack() as stack:
-
-        async def coming(client: ApiClient) -> ApiClient:
-            stack.push_async_callback(client.close)
-            return client
-
-        admin = await coming(plane.client("admin"))
+    async with AsyncExitStack() as stack, plane.client("admin") as admin:
         store = Store(admin)
-        made = [*agents.objects(), *ANNOTATING, *EXPORTING]
-        made += [fleets.node(name, fleets.LARGER) for name in (HERE, THERE)]
-        made += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "agents-team"}}]
-        made += [agents.pod(name, node) for name, node in AGENTS.items()]
-        made += [pod(name, node) for name, node in TEAM.items()]
+        made = [
+            *(fleets.node(name, fleets.LARGER) for name in (HERE, THERE)),
+            *(namespace("agents-team", {}), *agents.objects(), *ANNOTATING, *EXPORTING),
+            *(agents.pod(name, node) for name, node in AGENTS.items()),
+            *(pod(name, node) for name, node in TEAM.items()),
+        ]
+        [exporter] = (
+            await stack.enter_async_context(impersonated(plane, **{EXPORTER: "system:authenticated"}))
+        ).values()
+        found = {"admin": admin, "exporter": exporter}
         for document in made:
             await store.apply(document)
-        exporter = await coming(plane.client("admin"))
-        exporter.set_default_header("Impersonate-User", EXPORTER)
-        found = {"admin": admin, "exporter": exporter}
         for name, bound_to in {**{each: each for each in AGENTS}, "unbound": None}.items():
-            found[name] = await coming(plane.client(await agents.token(admin, bound_to)))
+            client = plane.client(await agents.token(admin, bound_to))
+            found[name] = await stack.enter_async_context(client)
 
         async def in_force() -> bool:
             lie = await applied(found["here"], THERE, dryRun="All")
@@ -151,9 +143,9 @@ async def fresh(clients: Clients) -> AsyncIterator[None]:
 
 
 def topology(node: str, **metadata: object) -> Json:
-    """What an agent applies, with all that it says."""
+    """What an agent applies, with all its annotations."""
     found = fleets.topology(node, fleets.LARGER)
-    return {**found, "metadata": {"name": node, "annotations": SAID, **metadata}}
+    return {**found, "metadata": {"name": node, "annotations": ANNOTATIONS, **metadata}}
 
 
 async def applied(api: ApiClient, node: str, *, manager: str = AGENT, **metadata: object) -> Answer:
@@ -164,16 +156,12 @@ async def applied(api: ApiClient, node: str, *, manager: str = AGENT, **metadata
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def program(clients: Clients, plane: Plane) -> AsyncIterator[Told]:
-    """What an agent writes by, with the token of one."""
+async def program(clients: Clients, plane: Plane) -> AsyncIterator[Program]:
+    """With the token of an agent."""
     token = await agents.token(clients["admin"], "here")
     api = ApiServer(Access(plane.url, authority=str(plane.ca), token=token))
-    yield Told(api, Written().log, AgentMetrics(CollectorRegistry()))
+    yield Program(api, Written().log, AgentMetrics(CollectorRegistry()))
     api.close()
-
-
-def denied(answer: Answer, by: str) -> bool:
-    return answer.code == HTTPStatus.FORBIDDEN and by in answer.body["message"]
 
 
 # ---- its pods
@@ -189,68 +177,20 @@ async def test_the_api_server_takes_every_object_that_is_shipped(clients: Client
         assert answer.warnings == []
 
 
-@pytest.mark.parametrize(
-    ("level", "code"), [("privileged", HTTPStatus.CREATED), ("baseline", HTTPStatus.FORBIDDEN)]
-)
-async def test_agent_pods_violate_pod_security_restricted(
-    clients: Clients, level: str, code: HTTPStatus
-) -> None:
+@pytest.mark.parametrize("level", ["privileged", "baseline"])
+async def test_agent_pods_need_a_privileged_namespace(clients: Clients, level: str) -> None:
     """So it has one of its own, and that of the webhook stays as it is."""
     [daemons] = shipped.documents(shipped.MANIFESTS / "agent" / "daemonset.yaml")
-    label = "pod-security.kubernetes.io/enforce"
+    template, label = daemons["spec"]["template"], "pod-security.kubernetes.io/enforce"
     home = namespace(f"agents-{level}", {label: level})
     await Store(clients["admin"]).apply(home)
-    metadata = {**daemons["spec"]["template"]["metadata"], "name": "agent"}
-    made = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": daemons["spec"]["template"]["spec"],
-    }
-    answer = await ask(
-        clients["admin"], "POST", f"/api/v1/namespaces/agents-{level}/pods", made, dryRun="All"
-    )
+    made = {**template, "metadata": {**template["metadata"], "name": "agent"}}
+    answer = await create(clients["admin"], made, namespace=f"agents-{level}", dryRun="All")
 
-    assert answer.code == code, answer
+    assert answer.code == (201 if level == "privileged" else 403), answer
     [own] = [each for each in agents.objects() if each["kind"] == "Namespace"]
     assert own["metadata"]["labels"][label] == "privileged"
     await Store(clients["admin"]).delete(home)
-
-
-# ---- what an agent is for
-
-
-async def test_an_agent_publishes_its_node_with_that_as_the_owner(clients: Clients) -> None:
-    node = (await ask(clients["here"], "GET", f"/api/v1/nodes/{HERE}")).body["metadata"]
-    owner = {"apiVersion": "v1", "kind": "Node", "name": HERE, "uid": node["uid"]}
-    first = await applied(clients["here"], HERE, ownerReferences=[owner])
-    again = await applied(
-        clients["here"], HERE, ownerReferences=[owner], annotations={**SAID, "numalign.io/machine": "{}"}
-    )
-
-    assert (first.code, again.code) == (HTTPStatus.CREATED, HTTPStatus.OK), again.body
-    assert first.warnings == []
-    assert again.body["metadata"]["annotations"]["numalign.io/machine"] == "{}"
-    assert again.body["zones"] == fleets.topology(HERE, fleets.LARGER)["zones"]
-
-
-async def test_zones_belong_to_their_first_writer(clients: Clients) -> None:
-    """Lists of topologies are written as wholes, so two exporters of different zones conflict."""
-    wrote = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={"a": "b"}))
-    assert wrote.code == HTTPStatus.CREATED, wrote.body
-    other = fleets.topology(HERE, fleets.SHAPES["cpu"])["zones"]
-    body = {**topology(HERE), "zones": other}
-    path, manager = f"{TOPOLOGIES}/{HERE}", {"fieldManager": AGENT}
-
-    refused = await ask(clients["here"], "PATCH", path, body, **manager)
-    assert refused.code == HTTPStatus.CONFLICT, refused
-    assert ".zones" in refused.body["message"]
-    del body["zones"]
-    body.pop("attributes", None)
-    added = await ask(clients["here"], "PATCH", path, body, **manager)
-    assert added.code == HTTPStatus.OK, added
-    assert added.body["zones"] == wrote.body["zones"]
-    assert added.body["metadata"]["annotations"] == {"a": "b", **SAID}
 
 
 # ---- what the program writes
@@ -268,11 +208,8 @@ async def stored(clients: Clients) -> Json:
     return answer.body
 
 
-@pytest.mark.parametrize("publish", [Publish.IF_ABSENT, Publish.ALWAYS])
-async def test_agent_publishes_its_node_and_changes(
-    clients: Clients, program: Told, publish: Publish
-) -> None:
-    publisher = program.publisher(publish)
+async def test_agent_publishes_its_node_and_changes(clients: Clients, program: Program) -> None:
+    publisher = program.publisher(Publish.IF_ABSENT)
     for names in ((), ("web",), ("web", "db")):
         await publisher.publish(reported(*names))
 
@@ -284,7 +221,7 @@ async def test_agent_publishes_its_node_and_changes(
     ]
 
 
-async def test_agent_yields_to_an_exporter_unless_configured(clients: Clients, program: Told) -> None:
+async def test_agent_yields_to_an_exporter_unless_configured(clients: Clients, program: Program) -> None:
     first = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={"a": "b"}))
     assert first.code == HTTPStatus.CREATED, first
     beside = program.publisher(Publish.IF_ABSENT)
@@ -300,7 +237,7 @@ async def test_agent_yields_to_an_exporter_unless_configured(clients: Clients, p
     assert wanted.annotations.items() <= found["metadata"]["annotations"].items()
 
 
-async def test_agent_writes_zones_after_the_exporter_is_gone(clients: Clients, program: Told) -> None:
+async def test_agent_writes_zones_after_the_exporter_is_gone(clients: Clients, program: Program) -> None:
     first = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={}))
     assert first.code == HTTPStatus.CREATED, first
     publisher = program.publisher(Publish.IF_ABSENT)
@@ -313,32 +250,32 @@ async def test_agent_writes_zones_after_the_exporter_is_gone(clients: Clients, p
     assert [owner["name"] for owner in found["metadata"]["ownerReferences"]] == [HERE]
 
 
-async def test_the_program_tells_its_pods_and_no_successor_of_one(clients: Clients, program: Told) -> None:
+async def test_agent_annotates_its_pods_and_no_successor(clients: Clients, program: Program) -> None:
     near = (await ask(clients["admin"], "GET", f"{PODS}/near")).body["metadata"]
     records = PodRecords(program.api, log=program.log, metrics=program.metrics)
     gone = NamedPlacement("00000000-0000-0000-0000-000000000000", "agents-team", "near", {})
     records.keep((gone, NamedPlacement(near["uid"], "agents-team", "near", {})))
     await records.write_due()
 
-    told = (await ask(clients["admin"], "GET", f"{PODS}/near")).body["metadata"]["annotations"]
-    assert told == {OBSERVED: "[]"}
+    found = (await ask(clients["admin"], "GET", f"{PODS}/near")).body["metadata"]["annotations"]
+    assert found == {OBSERVED: "[]"}
 
 
 # ---- what it may not
 
 
-async def test_an_agent_may_not_speak_of_another_node(clients: Clients) -> None:
+async def test_agent_writes_the_topology_of_no_other_node(clients: Clients) -> None:
     made = await applied(clients["here"], THERE)
     assert denied(made, f"the agent of node {HERE} may write no NodeResourceTopology but that of its node")
     assert (await applied(clients["there"], THERE)).code == HTTPStatus.CREATED
     assert denied(await applied(clients["here"], THERE, force="true"), f"and not {THERE}")
     body = {"metadata": {"annotations": {"numalign.io/placements": None}}}
-    answer = await patch(clients["here"], f"{TOPOLOGIES}/{THERE}", body, how=Patch.MERGE)
+    answer = await change(clients["here"], f"{TOPOLOGIES}/{THERE}", body)
     assert denied(answer, f"and not {THERE}")
 
 
 @pytest.mark.parametrize("who", ["nowhere", "unbound"])
-async def test_a_token_of_no_node_speaks_of_none(clients: Clients, who: str) -> None:
+async def test_token_of_no_node_writes_no_topology(clients: Clients, who: str) -> None:
     answer = await applied(clients[who], HERE)
     assert denied(answer, "an agent shows a token that was made for a pod on a node")
 
@@ -346,34 +283,16 @@ async def test_a_token_of_no_node_speaks_of_none(clients: Clients, who: str) -> 
 METADATA: dict[str, Json] = {
     "a label": {"labels": {"a": "b"}},
     "another annotation": {"annotations": {"a": "b"}},
-    "what stands on pods": {"annotations": {OBSERVED: "[]"}},
+    "an annotation of pods": {"annotations": {OBSERVED: "[]"}},
     "a finalizer": {"finalizers": ["example.com/stay"]},
-    "another owner": {
-        "ownerReferences": [
-            {
-                "apiVersion": "v1",
-                "kind": "Namespace",
-                "name": "x",
-                "uid": "00000000-0000-0000-0000-000000000000",
-            }
-        ]
-    },
-    "another node as the owner": {
-        "ownerReferences": [
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "name": THERE,
-                "uid": "00000000-0000-0000-0000-000000000000",
-            }
-        ]
-    },
+    "another owner": owner(),
+    "another node as the owner": owner("Node", THERE),
 }
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["new", "there already"])
 @pytest.mark.parametrize("what", METADATA)
-async def test_of_its_own_object_an_agent_changes_nothing_else(
+async def test_agent_changes_nothing_else_of_its_topology(
     clients: Clients, what: str, *, there: bool
 ) -> None:
     if there:
@@ -381,15 +300,15 @@ async def test_of_its_own_object_an_agent_changes_nothing_else(
     assert denied(await applied(clients["here"], HERE, **METADATA[what]), "of the metadata of a NodeResource")
 
 
-async def test_what_others_wrote_on_its_object_stays(clients: Clients) -> None:
+async def test_agent_keeps_what_others_wrote(clients: Clients) -> None:
     """An exporter's labels, annotations and owner are no reason to refuse an agent."""
     others = {"labels": {"team": "a"}, "annotations": {"a": "b"}, **METADATA["another owner"]}
     wrote = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, **others))
     assert wrote.code == HTTPStatus.CREATED, wrote.body
     body: Json = {"metadata": {"annotations": {"numalign.io/machine": "{}"}}}
-    assert (await patch(clients["here"], f"{TOPOLOGIES}/{HERE}", body, how=Patch.MERGE)).code == HTTPStatus.OK
+    assert (await change(clients["here"], f"{TOPOLOGIES}/{HERE}", body)).code == HTTPStatus.OK
     body = {"metadata": {"annotations": {"a": None}}}
-    answer = await patch(clients["here"], f"{TOPOLOGIES}/{HERE}", body, how=Patch.MERGE)
+    answer = await change(clients["here"], f"{TOPOLOGIES}/{HERE}", body)
     assert denied(answer, "of the metadata")
 
 
@@ -419,7 +338,7 @@ async def test_roles_give_an_agent_nothing_else(clients: Clients, method: str, p
 
 
 async def patched(clients: Clients, name: str, body: Json) -> Answer:
-    return await patch(clients["here"], f"{PODS}/{name}", body, how=Patch.MERGE, dryRun="All")
+    return await change(clients["here"], f"{PODS}/{name}", body)
 
 
 async def test_an_agent_annotates_pods_of_its_node_and_no_others(clients: Clients) -> None:
@@ -441,22 +360,22 @@ async def test_pod_with_a_reused_name_is_not_annotated(clients: Clients) -> None
 POD: dict[str, Json] = {
     **{what: {"metadata": METADATA[what]} for what in ("a label", "another annotation", "a finalizer")},
     "what is reserved": {"metadata": {"annotations": {"numalign.io/placement": "[]"}}},
-    "what is said of nodes": {"metadata": {"annotations": {"numalign.io/machine": "{}"}}},
+    "an annotation of nodes": {"metadata": {"annotations": {"numalign.io/machine": "{}"}}},
     "an owner": {"metadata": METADATA["another owner"]},
     "its image": {"spec": {"containers": [{"name": "main", "image": "registry.example/other"}]}},
 }
 
 
 @pytest.mark.parametrize("what", POD)
-async def test_of_a_pod_an_agent_changes_nothing_else(clients: Clients, what: str) -> None:
+async def test_agent_changes_nothing_else_of_a_pod(clients: Clients, what: str) -> None:
     answer = await patched(clients, "near", POD[what])
     assert denied(answer, f"nothing of a Pod but its annotation {OBSERVED}"), answer
 
 
-# ---- what nobody else may
+# ---- what no other account may
 
 
-@pytest.mark.parametrize("key", SAID)
+@pytest.mark.parametrize("key", ANNOTATIONS)
 async def test_only_the_agent_may_write_its_node_report(clients: Clients, key: str) -> None:
     lie = {"annotations": {key: "lie"}}
     new = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, **lie))
@@ -464,11 +383,11 @@ async def test_only_the_agent_may_write_its_node_report(clients: Clients, key: s
     assert f"and not by {EXPORTER}" in new.body["message"]
     assert (await applied(clients["here"], HERE)).code == HTTPStatus.CREATED
     body = {"metadata": lie}
-    changed = await patch(clients["exporter"], f"{TOPOLOGIES}/{HERE}", body, how=Patch.MERGE)
+    changed = await change(clients["exporter"], f"{TOPOLOGIES}/{HERE}", body)
     assert denied(changed, f"the annotation {key} "), changed
 
 
-async def test_an_exporter_writes_its_zones_as_ever(clients: Clients) -> None:
+async def test_exporter_writes_its_zones(clients: Clients) -> None:
     """With the annotations as they are, or without them: then less is known, and nothing false."""
     assert (await applied(clients["here"], HERE)).code == HTTPStatus.CREATED
     path = f"{TOPOLOGIES}/{HERE}"
@@ -480,6 +399,6 @@ async def test_an_exporter_writes_its_zones_as_ever(clients: Clients) -> None:
     assert (await ask(clients["exporter"], "PUT", path, bare)).code == HTTPStatus.OK
 
 
-async def test_members_of_system_masters_may(clients: Clients) -> None:
+async def test_system_masters_may_write_topologies(clients: Clients) -> None:
     answer = await ask(clients["admin"], "POST", TOPOLOGIES, topology(HERE))
     assert answer.code == HTTPStatus.CREATED, answer

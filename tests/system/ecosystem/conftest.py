@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
+def print_at_end(pytestconfig: pytest.Config) -> Callable[[str], None]:
     """Has a line written at the end of the run."""
     return partial(ECOSYSTEM.remark, pytestconfig)
 

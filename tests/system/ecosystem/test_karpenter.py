@@ -72,7 +72,7 @@ async def test_new_node_is_known_by_its_topology(pools: Pools) -> None:
 
 
 async def test_for_a_gated_pod_that_fits_no_zone_a_node_is_made(
-    pools: Pools, tell: Callable[[str], None]
+    pools: Pools, print_at_end: Callable[[str], None]
 ) -> None:
     """One node has four CPUs free, two in each zone; a Job that may not fail once is not lost there."""
     stage = pools.stage
@@ -93,7 +93,7 @@ async def test_for_a_gated_pod_that_fits_no_zone_a_node_is_made(
             await pools.end(placed[1])
             await stage.until_ended(job)
 
-    tell(f"{claims} NodeClaim {seconds:.0f} s after gated pods that fit no zone, {refusals} rejected")
+    print_at_end(f"{claims} NodeClaim {seconds:.0f} s after gated pods that fit no zone, {refusals} rejected")
     assert (claims, refusals) == (1, 0)
     assert {pod["spec"]["nodeName"] for pod in placed} == {node["metadata"]["name"]}
     assert [off_nodes(pod) for pod in placed] == [["strict-1"]] * 2
@@ -108,7 +108,7 @@ WISHES = [
 @pytest.mark.usefixtures("scored")
 @pytest.mark.parametrize(("field", "key", "claims"), WISHES)
 async def test_karpenter_counts_preferences_by_node_label(
-    pools: Pools, tell: Callable[[str], None], field: str, key: str, claims: int
+    pools: Pools, print_at_end: Callable[[str], None], field: str, key: str, claims: int
 ) -> None:
     """The pod waits for its scheduler, because its node has four CPUs free, and two in each zone."""
     stage = pools.stage
@@ -135,7 +135,7 @@ async def test_karpenter_counts_preferences_by_node_label(
         # A node that Karpenter does not know yet would outlive its NodeClaim.
         await pools.until_made(made)
 
-    tell(f"{made} NodeClaims for a pod that prefers other nodes, {key}")
+    print_at_end(f"{made} NodeClaims for a pod that prefers other nodes, {key}")
     assert made == claims
 
 

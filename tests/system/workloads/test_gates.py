@@ -15,7 +15,9 @@ ON = {PART: "refused"}
 MADE = {"deployment": 1, "statefulset": 1, "job": 1, "jobset": workloads.JOBS}
 
 
-async def test_gated_pods_of_all_owners_run_at_once(ours: Numalign, tell: Callable[[str], None]) -> None:
+async def test_gated_pods_of_all_owners_run_at_once(
+    ours: Numalign, print_at_end: Callable[[str], None]
+) -> None:
     stage = ours.stage
     async with ours.home("gated", {GATE: "enabled", HEAL: "running"}) as home:
         await stage.block(home, *HOLES)
@@ -36,7 +38,7 @@ async def test_gated_pods_of_all_owners_run_at_once(ours: Numalign, tell: Callab
                 await stage.until_running(home, document["metadata"]["name"], 1)
             counts = await looked.look()
 
-    tell(f"gated: {counts} pods were made, none refused; all ran within {sum(seconds):.0f} s")
+    print_at_end(f"gated: {counts} pods were made, none refused; all ran within {sum(seconds):.0f} s")
     assert counts == MADE
     assert {of: looked.refused(of) for of in MADE} == dict.fromkeys(MADE, 0)
     pods = [pod for of in looked.seen.values() for pod in of.values()]

@@ -20,7 +20,9 @@ MOVED = ("deployment", "statefulset", "job")
 ALL = (*MOVED, "kept")
 
 
-async def test_misaligned_pods_of_all_owners_move(ours: Numalign, tell: Callable[[str], None]) -> None:
+async def test_misaligned_pods_of_all_owners_move(
+    ours: Numalign, print_at_end: Callable[[str], None]
+) -> None:
     stage = ours.stage
     async with ours.home("moved", {}) as home:
         job = workloads.job(home, "job", 1, of_job("job"), backoff=0)
@@ -60,7 +62,7 @@ async def test_misaligned_pods_of_all_owners_move(ours: Numalign, tell: Callable
         ]
 
     answers = {of: [use.code for use in asked if use.name in names(looked.seen[of])] for of in ALL}
-    tell(
+    print_at_end(
         f"moved: {counts} pods were made, all but `kept` aligned after {sum(seconds):.0f} s; asked: {answers}"
     )
     assert counts == {**dict.fromkeys(MOVED, 2), "kept": 1}

@@ -22,7 +22,7 @@ MANY = 5
 
 
 async def test_without_help_workloads_run_against_the_wall(
-    cluster: Stage, tell: Callable[[str], None]
+    cluster: Stage, print_at_end: Callable[[str], None]
 ) -> None:
     enough = {"replicaset": MANY, "statefulset": MANY, "job": 2, "jobset": 2 * workloads.JOBS}
     async with cluster.home("alone", ALONE) as home:
@@ -60,7 +60,9 @@ async def test_without_help_workloads_run_against_the_wall(
         counted = (await cluster.read(job))["status"]["failed"]
 
     for of, pods in looked.seen.items():
-        tell(f"{of}: {len(pods)} pods made within {seconds:.0f} s, {looked.kept(of)} refused ones were kept")
+        print_at_end(
+            f"{of}: {len(pods)} pods made within {seconds:.0f} s, {looked.kept(of)} refused ones were kept"
+        )
     # A ReplicaSet makes the next at once, and nobody takes the refused ones away.
     assert looked.kept("replicaset") >= MANY - 1
     assert {*looked.seen["replicaset"]} == {pod["metadata"]["uid"] for pod in looked.now["replicaset"]}

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from certs import authority
 from numalign.kube.client import Patch
 from tests.system.e2e.clusters import IMPATIENT, command, controller
 from tests.system.e2e.installed.test_uninstalling import ours
-from tools.clusters import shipped
+from tests.system.e2e.own_planes import OwnPlane
+from tests.worlds.asked_for import PACKAGING
+from tools.clusters import agents, shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Answer, Json, ask, patch
-from tools.clusters.controlplane.planes import BINARIES, Place, Plane
-from tools.clusters.gotools import UnavailableError
+from tools.clusters.controlplane.planes import Plane
 from tools.clusters.helm import build, by_address
 from tools.clusters.processes import Children, program, run
 from tools.clusters.replicas import ONLY_METRICS, Replicas, replicas
@@ -71,14 +71,14 @@ class Release:
     helm: Path
     programs: Replicas
 
-    async def ask_helm(self, *words: str) -> str:
-        """What helm says as the administrator; the test fails where it does not end with 0."""
-        code, said = await self.try_helm(*words)
-        assert code == 0, said
-        return said
+    async def helm_output(self, *words: str) -> str:
+        """The output of helm as the administrator; fails unless it ends with 0."""
+        code, output = await self.try_helm(*words)
+        assert code == 0, output
+        return output
 
     async def try_helm(self, *words: str) -> tuple[int, str]:
-        """Exit code, and what it says."""
+        """Exit code and output."""
         kubeconfig = self.plane.kubeconfig("admin", self.folder)
         flags = (f"--kubeconfig={kubeconfig}", f"--namespace={shipped.NAMESPACE}")
         return await run(str(self.helm), *words, *flags)
@@ -153,40 +153,29 @@ def lasting() -> Json:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def release(
-    pytestconfig: pytest.Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    children: Children,
-    pair: authority.Files,
-) -> AsyncIterator[Release]:
+async def release(own_plane: OwnPlane, children: Children) -> AsyncIterator[Release]:
     """The packaged chart, installed; a webhook and a controller run beside it."""
-    try:
+    with PACKAGING.or_skipped():
         [helm] = await build.find()
-    except UnavailableError as error:
-        pytest.skip(str(error))
-    folder = tmp_path_factory.mktemp("charted")
-    plane = Plane(children, Place(pytestconfig.stash[BINARIES], folder, pair), users=USERS)
-    await plane.start()
-    webhook, writer = (account_folder(plane, folder, name) for name in shipped.ACCOUNTS)
-    async with (
-        plane.client("admin") as client,
-        replicas(children, command=command(webhook, **IMPATIENT)) as service,
-        replicas(children, command=controller(writer), name="controller", ports=ONLY_METRICS) as writers,
-    ):
-        there = Release(plane, Store(client), folder, helm, service)
-        for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
-            await there.store.apply(document)
-        await there.ask_helm("package", str(CHART), f"--destination={folder}")
-        [package] = folder.glob("numalign-*.tgz")
-        await there.ask_helm(
-            *("install", "numalign", str(package), "--create-namespace"),
-            "--set=priorityAndFairness.enabled=true",
-            *by_address.flags(service.service.port),
-        )
-        await writers.start()
-        await service.start()
-        yield there
-        await plane.end()
+    async with own_plane("charted", users=USERS) as plane, plane.client("admin") as client:
+        folder = plane.folder
+        webhook, writer = (account_folder(plane, folder, name) for name in shipped.ACCOUNTS)
+        async with (
+            replicas(children, command=command(webhook, **IMPATIENT)) as service,
+            replicas(children, command=controller(writer), name="controller", ports=ONLY_METRICS) as writers,
+        ):
+            there = Release(plane, Store(client), folder, helm, service)
+            await agents.define(there.store)
+            await there.helm_output("package", str(CHART), f"--destination={folder}")
+            [package] = folder.glob("numalign-*.tgz")
+            await there.helm_output(
+                *("install", "numalign", str(package), "--create-namespace"),
+                "--set=priorityAndFairness.enabled=true",
+                *by_address.flags(service.service.port),
+            )
+            await writers.start()
+            await service.start()
+            yield there
 
 
 def account_folder(plane: Plane, folder: Path, name: str) -> Path:
@@ -199,7 +188,7 @@ def account_folder(plane: Plane, folder: Path, name: str) -> Path:
 async def test_helm_test_passes_and_leaves_nothing_of_its_own(release: Release) -> None:
     before = await release.traces()
     async with release.kubelet() as pod:
-        said = await release.ask_helm("test", "numalign", "--timeout=120s")
+        said = await release.helm_output("test", "numalign", "--timeout=120s")
     assert "Phase:          Succeeded" in said
     assert "numalign reviews the pods of namespace default" in pod.log
     assert [answer.code for answer in pod.forbidden] == [HTTPStatus.FORBIDDEN] * 4
@@ -216,12 +205,12 @@ async def test_helm_test_fails_until_api_servers_call_the_webhook(release: Relea
         assert answer.code == HTTPStatus.OK, answer.body
     async with release.kubelet() as failed:
         code, said = await release.try_helm("test", "numalign", "--timeout=120s")
-    await release.ask_helm(
+    await release.helm_output(
         *("upgrade", "numalign", str(CHART), "--reset-then-reuse-values"),
         *by_address.flags(release.programs.service.port),
     )
     async with release.kubelet() as passed:
-        await release.ask_helm("test", "numalign", "--timeout=120s")
+        await release.helm_output("test", "numalign", "--timeout=120s")
 
     assert code != 0
     assert "Phase:          Failed" in said
@@ -256,7 +245,7 @@ async def test_helm_uninstall_leaves_only_runtime_objects(release: Release) -> N
     definition = "customresourcedefinitions/noderesourcetopologies.topology.node.k8s.io"
     assert "deployments/numalign-webhook" in await release.traces()
     await release.programs.end()
-    await release.ask_helm("uninstall", "numalign")
+    await release.helm_output("uninstall", "numalign")
     look = partial(release.traces)
     await seconds_until(look, lambda left: left <= STAY, what="all was gone", within=30, every=SELDOM)
     code = (await ask(release.store.api, "GET", "/apis/apiextensions.k8s.io/v1/" + definition)).code

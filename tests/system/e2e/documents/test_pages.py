@@ -148,7 +148,11 @@ async def until_labels_count(kubeconfig: Path) -> None:
 
 @pytest.mark.parametrize(("page", "needs"), SESSIONS)
 async def test_commands_of_a_page_run(
-    page: Path, needs: Needs, kubeconfig_for: KubeconfigFor, tmp_path: Path, tell: Callable[[str], None]
+    page: Path,
+    needs: Needs,
+    kubeconfig_for: KubeconfigFor,
+    tmp_path: Path,
+    print_at_end: Callable[[str], None],
 ) -> None:
     try:
         await find_managers()
@@ -167,4 +171,4 @@ async def test_commands_of_a_page_run(
             await follow(reader, block, name(page))
             if needs is Needs.NUMALIGN and "label namespace" in block.commands:
                 await until_labels_count(kubeconfig)
-        tell(f"{name(page)} with {needs}: {reader.seconds:.0f} s from its first block to its last")
+        print_at_end(f"{name(page)} with {needs}: {reader.seconds:.0f} s from its first block to its last")

@@ -8,14 +8,12 @@ afterwards. They come through a wire that can be cut.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from certs import authority
 from tests.system.e2e.clusters import (
     IMPATIENT,
     ROTATING,
@@ -27,16 +25,15 @@ from tests.system.e2e.clusters import (
     controller,
 )
 from tests.system.e2e.loads import LOADED, load
+from tests.system.e2e.own_planes import OwnPlane
 from tests.worlds.programs import path_of
-from tools.clusters import fleets, shipped
+from tools.clusters import agents, fleets, shipped
 from tools.clusters.api_objects import Store, namespace
-from tools.clusters.api_requests import ask
 from tools.clusters.controlplane import audits
-from tools.clusters.controlplane.planes import BINARIES, Place, Plane
+from tools.clusters.controlplane.planes import Plane
 from tools.clusters.controlplane.reviews import reviews
 from tools.clusters.processes import Children, program, run, until
 from tools.clusters.replicas import ONLY_METRICS, Replicas, replicas
-from tools.clusters.waiting import SELDOM, seconds_until
 from tools.clusters.wires import Wire, wire
 
 HERE = Path(__file__).resolve().parent
@@ -50,7 +47,6 @@ NAMESPACES: Mapping[str, Mapping[str, str]] = {
     "team": {},
     "enforced": {"numalign.io/enforce": "single-numa-node"},
 }
-TOPOLOGIES = f"/apis/{fleets.TOPOLOGIES}/v1alpha2/noderesourcetopologies"
 
 session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="session")
 
@@ -59,18 +55,10 @@ session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="s
 
 
 @session_fixture()
-async def plane(
-    pytestconfig: pytest.Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    children: Children,
-    pair: authority.Files,
-) -> Plane:
-    """An API server of its own, that notes what our users ask for."""
-    place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("installed"), pair)
-    noted = audits.flags(place.folder, users=(REHEARSER, *shipped.ACCOUNTS.values()))
-    running = Plane(children, place, users=USERS, flags=noted)
-    await running.start()
-    return running
+async def plane(own_plane: OwnPlane) -> AsyncIterator[Plane]:
+    """An API server of its own that logs the requests of our users."""
+    async with own_plane("installed", users=USERS, audited=(REHEARSER, *shipped.ACCOUNTS.values())) as plane:
+        yield plane
 
 
 @session_fixture()
@@ -84,16 +72,9 @@ async def admin(plane: Plane) -> AsyncIterator[ApiClient]:
 async def fleet(admin: ApiClient) -> Store:
     """The nodes, what is published of them, and namespaces."""
     store = Store(admin)
-    for file in (shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml", HERE.parent / "numatopologies.yaml"):
-        for document in shipped.documents(file):
-            await store.apply(document)
-    await seconds_until(
-        partial(ask, admin, "GET", TOPOLOGIES),
-        lambda answer: answer.code == HTTPStatus.OK,
-        what="topologies were known",
-        within=60,
-        every=SELDOM,
-    )
+    await agents.define(store)
+    for document in shipped.documents(HERE.parent / "numatopologies.yaml"):
+        await store.apply(document)
     for name, labels in NAMESPACES.items():
         await store.apply(namespace(name, labels))
     for document in (*fleets.nodes(), *fleets.topologies()):
@@ -106,9 +87,9 @@ async def rehearsal(fleet: Store, plane: Plane, tmp_path_factory: pytest.TempPat
     """`--dry-run`, before anything of ours is installed."""
     kubeconfig = plane.kubeconfig(REHEARSER, tmp_path_factory.mktemp("rehearser"))
     before = await fleet.list("v1", "Node")
-    code, said = await run(*controller(kubeconfig, dry_run="true"))
+    code, output = await run(*controller(kubeconfig, dry_run="true"))
     uses = audits.uses(plane.folder, user=REHEARSER)
-    return Rehearsal(code, said, before=before, after=await fleet.list("v1", "Node"), uses=uses)
+    return Rehearsal(code, output, before=before, after=await fleet.list("v1", "Node"), uses=uses)
 
 
 # ---- numalign in it
@@ -140,15 +121,15 @@ async def controllers(
     """The controllers that there will be."""
     folder = tmp_path_factory.mktemp("controllers")
     kubeconfig = plane.kubeconfig(shipped.CONTROLLERS, folder, port=uplink.port)
-    told = controller(kubeconfig)
-    async with replicas(children, command=told, name="controller", ports=ONLY_METRICS) as everyone:
+    running = controller(kubeconfig)
+    async with replicas(children, command=running, name="controller", ports=ONLY_METRICS) as everyone:
         yield everyone
 
 
 @session_fixture()
 async def installed(rehearsal: Rehearsal, fleet: Store, everyone: Replicas) -> Store:
     """A cluster with all that is shipped, before the program starts."""
-    assert rehearsal.code == 0, rehearsal.said
+    assert rehearsal.code == 0, rehearsal.output
     for document in shipped.objects():
         await fleet.apply(shipped.patient(shipped.by_address(document, everyone.service.port)))
     return fleet
@@ -178,11 +159,11 @@ async def rotation(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
     before, reviewed = await cluster.shown(), await reviews(cluster.api)
     async with load(cluster.api, LOADED, right=admitted, namespace="enforced") as count:
         await asyncio.sleep(1)
-        code, said = await run(*rotate)
+        code, output = await run(*rotate)
         await asyncio.sleep(1)
     asked = (await reviews(cluster.api)).since(reviewed)
     return Rotation(
-        code=code, said=said, load=count, reviews=asked, before=before, after=await cluster.shown()
+        code=code, output=output, load=count, reviews=asked, before=before, after=await cluster.shown()
     )
 
 

@@ -64,7 +64,7 @@ async def test_a_label_stays_while_its_exporter_starts_again(cluster: Cluster) -
 
 
 async def test_a_label_follows_when_a_node_becomes_another(
-    cluster: Cluster, tell: Callable[[str], None]
+    cluster: Cluster, print_at_end: Callable[[str], None]
 ) -> None:
     async with cluster.guest("renewed", fleets.SHAPES["cpu"]):
         first = await cluster.until_labelled("renewed")
@@ -80,7 +80,7 @@ async def test_a_label_follows_when_a_node_becomes_another(
         now = await cluster.classes()
 
     assert (before, now["renewed"]) == (now["cpu-00"], now["hgx-00"])
-    tell(f"class label: {first:.1f} s after a node joined, {second:.1f} s after it became another")
+    print_at_end(f"class label: {first:.1f} s after a node joined, {second:.1f} s after it became another")
 
 
 async def test_changed_class_label_is_restored(cluster: Cluster) -> None:

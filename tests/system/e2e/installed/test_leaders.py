@@ -37,7 +37,9 @@ async def seconds_to_label(cluster: Cluster, name: str) -> float:
 # ---- the webhook
 
 
-async def test_no_review_fails_when_a_replica_is_ended(cluster: Cluster, tell: Callable[[str], None]) -> None:
+async def test_no_review_fails_when_a_replica_is_ended(
+    cluster: Cluster, print_at_end: Callable[[str], None]
+) -> None:
     before = await reviews(cluster.api)
     async with loaded(cluster) as count:
         code = await cluster.replicas.stop(cluster.replicas.running[0])
@@ -46,13 +48,13 @@ async def test_no_review_fails_when_a_replica_is_ended(cluster: Cluster, tell: C
 
     assert (code, asked.failed, count.wrong) == (0, 0, [])
     assert count.right > 50
-    tell(f"replica ended by SIGTERM: 0 failed of {asked.asked} reviews ({count.right} pods)")
+    print_at_end(f"replica ended by SIGTERM: 0 failed of {asked.asked} reviews ({count.right} pods)")
 
 
 async def test_killed_replica_fails_no_review_after_endpoints(
-    cluster: Cluster, tell: Callable[[str], None]
+    cluster: Cluster, print_at_end: Callable[[str], None]
 ) -> None:
-    """Calls that are under way on its connections are lost: nothing that runs can answer them."""
+    """Calls under way on its connections are lost."""
     before = await reviews(cluster.api)
     async with loaded(cluster) as count:
         await cluster.replicas.kill(cluster.replicas.running[0])
@@ -63,7 +65,7 @@ async def test_killed_replica_fails_no_review_after_endpoints(
     asked = (await reviews(cluster.api)).since(before)
 
     assert len(count.wrong) == lost
-    tell(
+    print_at_end(
         f"replica killed by SIGKILL: {asked.failed} failed of {asked.asked} reviews ({lost} of"
         f" {count.right + lost} pods saw it)"
     )
@@ -72,7 +74,7 @@ async def test_killed_replica_fails_no_review_after_endpoints(
 # ---- the controller
 
 
-async def test_stopped_leader_fails_no_review(cluster: Cluster, tell: Callable[[str], None]) -> None:
+async def test_stopped_leader_fails_no_review(cluster: Cluster, print_at_end: Callable[[str], None]) -> None:
     leader = (await cluster.until_led()).by
     before = await reviews(cluster.api)
     async with loaded(cluster) as count:
@@ -85,13 +87,13 @@ async def test_stopped_leader_fails_no_review(cluster: Cluster, tell: Callable[[
 
     assert (code, asked.failed, count.wrong) == (0, 0, [])
     assert count.right > 50
-    tell(
+    print_at_end(
         f"leader ended by SIGTERM: 0 failed of {asked.asked} reviews ({count.right} pods); another led after"
         f" {next_leader.seconds:.1f} s and labelled a new node in {labelled:.1f} s"
     )
 
 
-async def test_killed_leader_fails_no_review(cluster: Cluster, tell: Callable[[str], None]) -> None:
+async def test_killed_leader_fails_no_review(cluster: Cluster, print_at_end: Callable[[str], None]) -> None:
     leader = (await cluster.until_led()).by
     before = await reviews(cluster.api)
     async with loaded(cluster) as count:
@@ -102,7 +104,7 @@ async def test_killed_leader_fails_no_review(cluster: Cluster, tell: Callable[[s
     asked = (await reviews(cluster.api)).since(before)
 
     assert (asked.failed, count.wrong) == (0, [])
-    tell(
+    print_at_end(
         f"leader killed by SIGKILL: 0 failed of {asked.asked} reviews ({count.right} pods); another led after"
         f" {next_leader.seconds:.1f} s and labelled a new node in {labelled:.1f} s"
     )

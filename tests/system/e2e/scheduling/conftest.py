@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -10,26 +9,26 @@ import pytest_asyncio
 
 from certs import authority
 from numalign.runtime.clock import utc_now
+from tests.system.e2e.own_planes import OwnPlane
 from tests.system.e2e.placing import (
     NODES,
     SCORER,
     SHAPE,
-    Asking,
     Cluster,
+    Running,
     cluster_of,
     own_scheduler,
     second_scheduler,
 )
-from tools.clusters import fleets, shipped
+from tools.clusters import agents, fleets, shipped
 from tools.clusters.api_requests import ask
-from tools.clusters.controlplane.planes import BINARIES, Place
+from tools.clusters.controlplane.planes import BINARIES
 from tools.clusters.processes import Children, run
 from tools.clusters.waiting import SELDOM, seconds_until
 from tools.generate.manifests import MANIFESTS, objects
 
 VOLCANOS = Path(__file__).resolve().parents[1] / "numatopologies.yaml"
 SERVICE = f"numalign-scorer.{shipped.NAMESPACE}.svc"
-TOPOLOGIES = f"/apis/{fleets.TOPOLOGIES}/v1alpha2/noderesourcetopologies"
 
 module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
 
@@ -37,22 +36,14 @@ module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="ses
 @module_fixture()
 async def minor(pytestconfig: pytest.Config) -> int:
     """The minor version of the API server."""
-    _, said = await run(str(pytestconfig.stash[BINARIES] / "kube-apiserver"), "--version")
-    return int(said.strip().removeprefix("Kubernetes v1.").partition(".")[0])
+    _, output = await run(str(pytestconfig.stash[BINARIES] / "kube-apiserver"), "--version")
+    return int(output.strip().removeprefix("Kubernetes v1.").partition(".")[0])
 
 
 @module_fixture()
-async def cluster(
-    pytestconfig: pytest.Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    children: Children,
-    pair: authority.Files,
-) -> AsyncIterator[Cluster]:
+async def cluster(own_plane: OwnPlane) -> AsyncIterator[Cluster]:
     """Two nodes, and no pods."""
-    place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("scheduling"), pair)
-    if not (place.binaries / "kube-scheduler").is_file():
-        pytest.skip(f"{place.binaries} has no kube-scheduler")
-    async with cluster_of(children, place) as running:
+    async with cluster_of(own_plane, "scheduling") as running:
         yield running
 
 
@@ -67,7 +58,7 @@ async def tidy(cluster: Cluster) -> AsyncIterator[Cluster]:
 @module_fixture()
 async def second(
     children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Asking]:
+) -> AsyncIterator[Running]:
     """`numalign-scheduler`."""
     async with second_scheduler(children, cluster, tmp_path_factory.mktemp("second")) as running:
         yield running
@@ -87,7 +78,7 @@ async def own(
     cluster: Cluster,
     trusted: authority.Files,
     tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[Asking]:
+) -> AsyncIterator[Running]:
     """The control plane's own scheduler, with the configuration whose name is the parameter."""
     folder, name = tmp_path_factory.mktemp("own"), request.param
     async with own_scheduler(children, cluster, folder, configuration=name, ca=trusted.ca) as running:
@@ -96,22 +87,15 @@ async def own(
 
 @module_fixture()
 async def published(cluster: Cluster) -> Cluster:
-    """The nodes have told their zones, and the scorer is installed."""
-    for file in (shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml", VOLCANOS):
-        for document in shipped.documents(file):
-            await cluster.store.apply(document)
+    """The nodes have topologies, and the scorer is installed."""
+    await agents.define(cluster.store)
+    for document in shipped.documents(VOLCANOS):
+        await cluster.store.apply(document)
+    # Served kinds are not listed at once.
     await seconds_until(
-        partial(ask, cluster.api, "GET", TOPOLOGIES),
-        lambda answer: answer.code == HTTPStatus.OK,
-        what="topologies were known",
-        within=30,
-        every=SELDOM,
-    )
-    # What is served is not always told at once.
-    await seconds_until(
-        partial(ask, cluster.api, "GET", TOPOLOGIES.rpartition("/")[0]),
+        partial(ask, cluster.api, "GET", agents.TOPOLOGIES.rpartition("/")[0]),
         lambda answer: bool(answer.body.get("resources")),
-        what="topologies were told of",
+        what="topologies were listed",
         within=30,
         every=SELDOM,
     )

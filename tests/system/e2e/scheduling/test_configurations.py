@@ -17,7 +17,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
 from numalign.runtime.clock import utc_now
-from tests.system.e2e.placing import DEPLOYMENTS, LEASES, SCHEDULER, SHIPPED, Asking, Cluster, is_bound
+from tests.system.e2e.placing import DEPLOYMENTS, LEASES, SCHEDULER, SHIPPED, Cluster, Running, is_bound
 from tools.clusters import shipped
 from tools.clusters.api_requests import Json, ask, create, gpus
 from tools.clusters.controlplane import audits
@@ -120,7 +120,7 @@ async def test_deployment_meets_pod_security_restricted(cluster: Cluster, name: 
 # ---- a second scheduler
 
 
-async def test_second_scheduler_handles_only_its_pods(tidy: Cluster, second: Asking) -> None:
+async def test_second_scheduler_handles_only_its_pods(tidy: Cluster, second: Running) -> None:
     extender = Noting(tidy.api)
     async with serving(extender, second.port):
         await tidy.create("stranger", scheduler="default-scheduler", asks=gpus(1))
@@ -132,15 +132,15 @@ async def test_second_scheduler_handles_only_its_pods(tidy: Cluster, second: Ask
     assert not is_bound(await tidy.pod("stranger"))
 
 
-async def test_pods_of_a_second_scheduler_wait_for_the_scorer(tidy: Cluster, second: Asking) -> None:
+async def test_pods_of_a_second_scheduler_wait_for_the_scorer(tidy: Cluster, second: Running) -> None:
     await tidy.create("patient", scheduler=second.name, asks={})
-    await tidy.until_told("patient", "connection refused")
+    await tidy.until_unplaced("patient", "connection refused")
     assert not is_bound(await tidy.pod("patient"))
     async with serving(Noting(tidy.api), second.port):
         assert (await tidy.until_bound("patient"))["metadata"]["annotations"] == BY
 
 
-async def test_second_scheduler_calls_preempt(tidy: Cluster, second: Asking) -> None:
+async def test_second_scheduler_calls_preempt(tidy: Cluster, second: Running) -> None:
     extender = Noting(tidy.api)
     async with serving(extender, second.port):
         for number in range(4):
@@ -156,7 +156,7 @@ async def test_second_scheduler_calls_preempt(tidy: Cluster, second: Asking) -> 
         await seconds_until(verbs, lambda seen: "preempt" in seen, what="it was asked to preempt", within=30)
 
 
-async def test_a_second_scheduler_holds_the_lease_that_is_its_own(tidy: Cluster, second: Asking) -> None:
+async def test_a_second_scheduler_holds_the_lease_that_is_its_own(tidy: Cluster, second: Running) -> None:
     assert second.scheduler.child.running()
     own = await ask(tidy.api, "GET", LEASES.format(shipped.NAMESPACE, second.name))
     others = await ask(tidy.api, "GET", LEASES.format("kube-system", "kube-scheduler"))
@@ -164,7 +164,7 @@ async def test_a_second_scheduler_holds_the_lease_that_is_its_own(tidy: Cluster,
     assert others.code == HTTPStatus.NOT_FOUND
 
 
-async def test_metrics_of_a_second_scheduler_are_authorized(second: Asking) -> None:
+async def test_metrics_of_a_second_scheduler_are_authorized(second: Running) -> None:
     """Though client certificates are looked up nowhere, tokens are."""
     url = f"https://127.0.0.1:{second.scheduler.port}/metrics"
     async with aiohttp.ClientSession() as session:
@@ -176,7 +176,7 @@ async def test_metrics_of_a_second_scheduler_are_authorized(second: Asking) -> N
                 assert answer.status == code
 
 
-async def test_a_second_scheduler_was_never_refused_anything(tidy: Cluster, second: Asking) -> None:
+async def test_a_second_scheduler_was_never_refused_anything(tidy: Cluster, second: Running) -> None:
     assert second.scheduler.child.running()
     found = audits.uses(tidy.plane.folder, user=SCHEDULER)
     assert found
@@ -193,7 +193,7 @@ ranks = pytest.mark.parametrize("own", ["rank"], indirect=True, scope="module")
 
 @binds
 async def test_pods_with_a_managed_resource_use_the_scorer(
-    tidy: Cluster, own: Asking, trusted: authority.Files
+    tidy: Cluster, own: Running, trusted: authority.Files
 ) -> None:
     extender = Noting(tidy.api)
     async with serving(extender, own.port, trusted):
@@ -206,7 +206,7 @@ async def test_pods_with_a_managed_resource_use_the_scorer(
 
 @binds
 async def test_no_call_is_made_for_any_other_pod(
-    tidy: Cluster, own: Asking, trusted: authority.Files
+    tidy: Cluster, own: Running, trusted: authority.Files
 ) -> None:
     extender = Noting(tidy.api)
     async with serving(extender, own.port, trusted):
@@ -217,9 +217,9 @@ async def test_no_call_is_made_for_any_other_pod(
 
 
 @binds
-async def test_scorer_pods_are_placed_without_a_scorer(tidy: Cluster, own: Asking) -> None:
+async def test_scorer_pods_are_placed_without_a_scorer(tidy: Cluster, own: Running) -> None:
     await tidy.create("device", scheduler=own.name, asks=gpus(1))
-    await tidy.until_told("device", "connection refused")
+    await tidy.until_unplaced("device", "connection refused")
     template = DEPLOYMENTS["numalign-scorer"]["spec"]["template"]
     await tidy.create("scorer", scheduler=own.name, asks={}, **template["spec"])
     await tidy.until_bound("scorer")
@@ -228,20 +228,20 @@ async def test_scorer_pods_are_placed_without_a_scorer(tidy: Cluster, own: Askin
 
 @binds
 async def test_impostor_at_the_scorer_address_is_not_trusted(
-    tidy: Cluster, own: Asking, tmp_path: Path
+    tidy: Cluster, own: Running, tmp_path: Path
 ) -> None:
     issued = authority.issue(names=[SERVICE], days=1, now=utc_now())
     extender = Noting(tidy.api)
     async with serving(extender, own.port, authority.write(issued, tmp_path)):
         await tidy.create("device", scheduler=own.name, asks=gpus(1))
-        await tidy.until_told("device", "certificate signed by unknown authority")
+        await tidy.until_unplaced("device", "certificate signed by unknown authority")
     assert extender.asked == []
     assert not is_bound(await tidy.pod("device"))
 
 
 @ranks
 async def test_every_pod_is_ranked_and_the_scheduler_binds_it(
-    tidy: Cluster, own: Asking, trusted: authority.Files
+    tidy: Cluster, own: Running, trusted: authority.Files
 ) -> None:
     extender = Noting(tidy.api)
     async with serving(extender, own.port, trusted):

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from certs import authority
 from numalign.model.intent import PLACEMENT
-from tests.system.e2e.placing import Asking, Cluster, Replica, is_bound, replica
+from tests.system.e2e.placing import Cluster, Replica, Running, is_bound, replica
 from tools.clusters.api_requests import INTENT, gpus
 from tools.clusters.processes import Children, until
 
@@ -23,7 +23,7 @@ each_configuration = pytest.mark.parametrize("own", RESERVE_AT, indirect=True, s
 
 @partial(pytest_asyncio.fixture, scope="module", loop_scope="session")()
 async def scorer(
-    children: Children, kubeconfig: Path, own: Asking, trusted: authority.Files
+    children: Children, kubeconfig: Path, own: Running, trusted: authority.Files
 ) -> AsyncIterator[Replica]:
     """Where the scheduler looks for it."""
     reserve_at = RESERVE_AT[own.configuration]
@@ -38,7 +38,7 @@ async def scorer(
 
 
 @each_configuration
-async def test_pod_is_placed_and_recorded_in_its_zone(tidy: Cluster, own: Asking, scorer: Replica) -> None:
+async def test_pod_is_placed_and_recorded_in_its_zone(tidy: Cluster, own: Running, scorer: Replica) -> None:
     assert scorer.child.running()
     await tidy.create("aligned", scheduler=own.name, asks=gpus(3), annotations=INTENT)
     seen = await tidy.until_bound("aligned")
@@ -46,8 +46,8 @@ async def test_pod_is_placed_and_recorded_in_its_zone(tidy: Cluster, own: Asking
 
 
 @each_configuration
-async def test_a_pod_that_no_zone_can_hold_waits(tidy: Cluster, own: Asking, scorer: Replica) -> None:
+async def test_a_pod_that_no_zone_can_hold_waits(tidy: Cluster, own: Running, scorer: Replica) -> None:
     assert scorer.child.running()
     await tidy.create("wide", scheduler=own.name, asks=gpus(5), annotations=INTENT)
-    await tidy.until_told("wide", "0/2 nodes are available")
+    await tidy.until_unplaced("wide", "0/2 nodes are available")
     assert not is_bound(await tidy.pod("wide"))

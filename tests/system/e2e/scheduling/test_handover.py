@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.system.e2e.placing import SCORER, Asking, Cluster, Replica, replica, second_scheduler
+from tests.system.e2e.placing import SCORER, Cluster, Replica, Running, replica, second_scheduler
 from tools.clusters.api_requests import INTENT, gpus
 from tools.clusters.processes import Children, free_port, until
 from tools.clusters.wires import Wire, wire
@@ -43,7 +43,7 @@ async def service() -> AsyncIterator[Service]:
 @partial(pytest_asyncio.fixture, loop_scope="session")()
 async def asking(
     children: Children, published: Cluster, service: Service, tmp_path: Path
-) -> AsyncIterator[Asking]:
+) -> AsyncIterator[Running]:
     """A scheduler that comes to scorers through the Service."""
     async with second_scheduler(children, published, tmp_path, port=service.wire.port) as running:
         yield running
@@ -61,7 +61,7 @@ def start(children: Children, published: Cluster, tmp_path_factory: pytest.TempP
 
 
 async def test_scheduler_reconnects_to_the_new_leader(
-    published: Cluster, service: Service, asking: Asking, start: Start
+    published: Cluster, service: Service, asking: Running, start: Start
 ) -> None:
     async with wire() as uplink:
         uplink.where = lambda: published.plane.port

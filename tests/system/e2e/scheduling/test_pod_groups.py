@@ -10,20 +10,19 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
-from certs import authority
 from numalign.scheduling import reasons
+from tests.system.e2e.own_planes import OwnPlane
 from tests.system.e2e.placing import (
     NODES,
-    Asking,
     Cluster,
     Replica,
+    Running,
     cluster_of,
     is_bound,
     replica,
     second_scheduler,
 )
 from tools.clusters.api_requests import INTENT, ask, gpus
-from tools.clusters.controlplane.planes import BINARIES, Place
 from tools.clusters.processes import Children, until
 from tools.clusters.waiting import SELDOM, seconds_until
 
@@ -57,24 +56,17 @@ async def served(minor: int) -> Served:
 
 
 @module_fixture()
-async def cluster(
-    pytestconfig: pytest.Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    children: Children,
-    pair: authority.Files,
-    served: Served,
-) -> AsyncIterator[Cluster]:
+async def cluster(own_plane: OwnPlane, served: Served) -> AsyncIterator[Cluster]:
     """Two nodes, and an API server with pod groups."""
-    place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("groups"), pair)
     flags = (f"--feature-gates={served.gates}", f"--runtime-config={served.api}=true")
-    async with cluster_of(children, place, *flags) as running:
+    async with cluster_of(own_plane, "groups", *flags) as running:
         yield running
 
 
 @module_fixture()
 async def grouping(
     children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, served: Served
-) -> AsyncIterator[Asking]:
+) -> AsyncIterator[Running]:
     """`numalign-scheduler`, which schedules gangs."""
     folder, gates = tmp_path_factory.mktemp("grouping"), f"--feature-gates={served.gates}"
     async with second_scheduler(children, cluster, folder, gates) as running:
@@ -82,7 +74,7 @@ async def grouping(
 
 
 @module_fixture()
-async def scorer(children: Children, kubeconfig: Path, grouping: Asking) -> AsyncIterator[Replica]:
+async def scorer(children: Children, kubeconfig: Path, grouping: Running) -> AsyncIterator[Replica]:
     """Where the scheduler looks for it."""
     running = await replica(children, kubeconfig, port=grouping.port, name="scorer-of-groups")
     await until(running.ready, what="the scorer was ready", child=running.child)
@@ -91,7 +83,7 @@ async def scorer(children: Children, kubeconfig: Path, grouping: Asking) -> Asyn
 
 
 async def test_gang_is_bound_once_each_member_has_a_zone(
-    tidy: Cluster, grouping: Asking, scorer: Replica, served: Served
+    tidy: Cluster, grouping: Running, scorer: Replica, served: Served
 ) -> None:
     """Nodes as a whole have room for two members each, but as long as others run there one zone has."""
     assert scorer.child.running()
@@ -105,7 +97,7 @@ async def test_gang_is_bound_once_each_member_has_a_zone(
     for name in GANG:
         await pod(tidy, grouping, name, schedulingGroup={"podGroupName": "gang"})
 
-    await tidy.until_told(GANG[2], reasons.POD_GROUP.removeprefix("node(s) "))
+    await tidy.until_unplaced(GANG[2], reasons.POD_GROUP.removeprefix("node(s) "))
     assert await nodes(tidy) == {}
 
     for name in NODES:
@@ -126,7 +118,7 @@ async def nodes(cluster: Cluster) -> dict[str, int]:
     return dict(Counter(each["spec"]["nodeName"] for each in running))
 
 
-async def pod(cluster: Cluster, by: Asking, name: str, **spec: object) -> None:
+async def pod(cluster: Cluster, by: Running, name: str, **spec: object) -> None:
     """A pod that needs more than half of a zone; it goes at once when it is deleted."""
     asks = {**gpus(1), "cpu": "9"}
     await cluster.create(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.system.e2e.placing import NODES, Asking, Cluster, Replica, replica, second_scheduler
+from tests.system.e2e.placing import NODES, Cluster, Replica, Running, replica, second_scheduler
 from tools.clusters import kubescheduler
 from tools.clusters.api_requests import INTENT, ask, gpus
 from tools.clusters.processes import Children, until
@@ -37,7 +37,7 @@ OLDEST = 34
 @module_fixture()
 async def newest(
     children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, minor: int
-) -> AsyncIterator[Asking]:
+) -> AsyncIterator[Running]:
     """`numalign-scheduler` of that version, which watches no kinds that this API server does not have."""
     if minor < OLDEST:
         pytest.skip(f"kube-scheduler {kubescheduler.VERSION} needs Kubernetes 1.{OLDEST}, not 1.{minor}")
@@ -47,7 +47,7 @@ async def newest(
 
 
 @module_fixture()
-async def scorer(children: Children, kubeconfig: Path, newest: Asking) -> AsyncIterator[Replica]:
+async def scorer(children: Children, kubeconfig: Path, newest: Running) -> AsyncIterator[Replica]:
     """Where the scheduler looks for it."""
     running = await replica(children, kubeconfig, port=newest.port, name="scorer-of-newest")
     await until(running.ready, what="the scorer was ready", child=running.child)
@@ -59,14 +59,14 @@ async def scorer(children: Children, kubeconfig: Path, newest: Asking) -> AsyncI
 async def classes(published: Cluster) -> None:
     """The priorities of pods."""
     for name, value in PRIORITIES.items():
-        told = {"metadata": {"name": name}, "value": value}
-        answer = await ask(published.api, "POST", CLASSES, told)
+        made = {"metadata": {"name": name}, "value": value}
+        answer = await ask(published.api, "POST", CLASSES, made)
         assert answer.code == HTTPStatus.CREATED, answer.body
 
 
 @pytest.mark.usefixtures("classes")
 async def test_least_important_pod_is_evicted_for_its_zone(
-    tidy: Cluster, newest: Asking, scorer: Replica
+    tidy: Cluster, newest: Running, scorer: Replica
 ) -> None:
     """Each zone of each node has a pod and a free device, so that the node has two, and no zone has."""
     assert scorer.child.running()
@@ -85,7 +85,7 @@ async def test_least_important_pod_is_evicted_for_its_zone(
     assert left == {*names, "urgent"} - {"idle"}
 
 
-async def pod(cluster: Cluster, by: Asking, name: str, *, cpus: int, devices: int) -> None:
+async def pod(cluster: Cluster, by: Running, name: str, *, cpus: int, devices: int) -> None:
     """A pod of the priority that its name begins with; it goes at once when it is deleted."""
     await cluster.create(
         name,

@@ -13,7 +13,7 @@ import pytest_asyncio
 from certs import authority
 from numalign.kube.client import Patch
 from numalign.model.intent import PLACEMENT, PLACEMENT_GATE
-from tests.system.e2e.placing import Asking, Cluster, Replica, is_bound, replica
+from tests.system.e2e.placing import Cluster, Replica, Running, is_bound, replica
 from tests.system.e2e.webhooks import Webhook
 from tools.clusters.api_objects import namespace
 from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, patch, pod
@@ -78,7 +78,7 @@ class Site:
 
 
 @module_fixture()
-async def scorer(children: Children, kubeconfig: Path, second: Asking) -> AsyncIterator[Replica]:
+async def scorer(children: Children, kubeconfig: Path, second: Running) -> AsyncIterator[Replica]:
     running = await replica(children, kubeconfig, port=second.port, name="numalign-scorer-routing")
     await until(running.ready, what="the scorer was ready", child=running.child)
     yield running

@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 
 from numalign.model.intent import PLACEMENT
-from tests.system.e2e.granted import Right, exercises, of_served_groups, rights_of
-from tests.system.e2e.placing import LEASES, SCORER, STANDBY, Asking, Cluster, Replica, replica
+from tests.system.e2e.granted import Right, exercises, granted_uses, of_served_groups, rights_of
+from tests.system.e2e.placing import LEASES, SCORER, STANDBY, Cluster, Replica, Running, replica
 from tools.clusters import shipped
 from tools.clusters.api_requests import INTENT, Answer, Json, ask, gpus
 from tools.clusters.controlplane import audits
@@ -32,7 +32,7 @@ EVENTS = "/api/v1/namespaces/default/events"
 
 
 @module_fixture()
-async def scorer(children: Children, kubeconfig: Path, second: Asking) -> AsyncIterator[Replica]:
+async def scorer(children: Children, kubeconfig: Path, second: Running) -> AsyncIterator[Replica]:
     """Where the scheduler looks for it."""
     running = await replica(children, kubeconfig, port=second.port, name=NAME)
     await until(running.ready, what="the scorer was ready", child=running.child)
@@ -41,7 +41,7 @@ async def scorer(children: Children, kubeconfig: Path, second: Asking) -> AsyncI
 
 
 @module_fixture()
-async def refused(published: Cluster, second: Asking, scorer: Replica) -> Json:
+async def refused(published: Cluster, second: Running, scorer: Replica) -> Json:
     """A pod that was bound by the scorer, and that its kubelet then refused."""
     assert scorer.child.running()
     await published.create("refused", scheduler=second.name, asks=gpus(1), annotations=INTENT)
@@ -53,19 +53,19 @@ async def refused(published: Cluster, second: Asking, scorer: Replica) -> Json:
     return seen
 
 
-async def until_told(cluster: Cluster, of: Json) -> None:
-    """Returns when an event on the pod says that the prediction was wrong."""
+async def until_event(cluster: Cluster, of: Json) -> None:
+    """Returns when an event on the pod reports that the prediction was wrong."""
 
-    def told(events: Answer) -> bool:
+    def right(events: Answer) -> bool:
         about = [each for each in events.body["items"] if each["reason"] == "NUMAPredictionWrong"]
         return of["metadata"]["uid"] in {each["involvedObject"]["uid"] for each in about}
 
     events = partial(ask, cluster.api, "GET", EVENTS)
-    await seconds_until(events, told, what="an event told it", within=60, every=SELDOM)
+    await seconds_until(events, right, what="it had an event", within=60, every=SELDOM)
 
 
 async def test_pod_is_bound_where_its_zones_are_reserved(
-    tidy: Cluster, second: Asking, scorer: Replica
+    tidy: Cluster, second: Running, scorer: Replica
 ) -> None:
     assert scorer.child.running()
     await tidy.create("aligned", scheduler=second.name, asks=gpus(2), annotations=INTENT)
@@ -88,18 +88,19 @@ async def standby(published: Cluster, tmp_path_factory: pytest.TempPathFactory) 
 
 
 async def test_standby_replica_is_live_and_not_ready(
-    tidy: Cluster, children: Children, standby: Path, scorer: Replica, second: Asking
+    tidy: Cluster, children: Children, standby: Path, scorer: Replica, second: Running
 ) -> None:
     """The Service must not lead to it: it would refuse to bind. Of its rights it uses those to read."""
     waiting = await replica(children, standby, port=free_port(), name="numalign-scorer-2")
 
-    async def said() -> str:
-        _, text = await waiting.said("/readyz")
-        return text
-
     # By then it knows the cluster, and lacks nothing else.
-    text = partial(seconds_until, said, lambda seen: "lease" in seen and "snapshot" not in seen)
-    await text(what="it waited for the lease alone", within=60, every=SELDOM)
+    await seconds_until(
+        waiting.readiness,
+        lambda seen: "lease" in seen[1] and "snapshot" not in seen[1],
+        what="it waited for the lease alone",
+        within=60,
+        every=SELDOM,
+    )
     await tidy.create("meanwhile", scheduler=second.name, asks=gpus(1), annotations=INTENT)
     await tidy.until_bound("meanwhile")
     assert not await waiting.ready()
@@ -113,28 +114,13 @@ async def test_standby_replica_is_live_and_not_ready(
 
 
 async def test_owner_of_a_rejected_pod_gets_the_prediction(published: Cluster, refused: Json) -> None:
-    await until_told(published, refused)
+    await until_event(published, refused)
 
 
-# ---- rights: read from the audit log
-
-
-def granted() -> set[Right]:
-    """All that the shipped roles allow."""
-    return rights_of(NAME, objects(MANIFESTS / "scorer"))
-
-
-async def test_the_scorer_was_never_refused_anything(published: Cluster, refused: Json) -> None:
-    await until_told(published, refused)
-    found = audits.uses(published.plane.folder, user=SCORER)
-    assert found
-    denied = [use for use in found if use.code in {401, 403} and not published.plane.starting(use.at)]
-    assert denied == []
-
-
-async def test_the_scorer_used_every_right_that_it_is_granted(published: Cluster, refused: Json) -> None:
-    await until_told(published, refused)
-    allowed = await of_served_groups(published.api, granted())
+async def test_scorer_uses_all_its_rights_and_no_other(published: Cluster, refused: Json) -> None:
+    await until_event(published, refused)
+    granted = rights_of(NAME, objects(MANIFESTS / "scorer"))
+    allowed = await of_served_groups(published.api, granted)
     assert allowed
 
     async def unused() -> set[Right]:
@@ -143,10 +129,4 @@ async def test_the_scorer_used_every_right_that_it_is_granted(published: Cluster
 
     # It takes some seconds until a lease is renewed.
     await seconds_until(unused, lambda seen: not seen, what="every right was used", within=60, every=SELDOM)
-
-
-async def test_shipped_role_allows_every_scorer_request(published: Cluster, refused: Json) -> None:
-    await until_told(published, refused)
-    found = set(audits.uses(published.plane.folder, user=SCORER))
-    asked, allowed = {use for use in found if use.resource}, granted()
-    assert {use for use in asked if not any(exercises(use, right) for right in allowed)} == set()
+    granted_uses(published.plane, SCORER, granted)

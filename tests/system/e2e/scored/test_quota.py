@@ -118,7 +118,7 @@ async def test_fifty_pods_at_once_run_within_the_quota(
     children: Children,
     pair: authority.Files,
     tmp_path: Path,
-    tell: Callable[[str], None],
+    print_at_end: Callable[[str], None],
 ) -> None:
     names = [f"one-{at}" for at in range(ASKED)]
     async with denying(limited, children, pair, tmp_path):
@@ -138,7 +138,7 @@ async def test_fifty_pods_at_once_run_within_the_quota(
         f"0/{len(NODES)} nodes are available: {len(NODES)} node(s) beyond the quota: {LIMIT} of {LIMIT}"
         " exclusive CPUs of namespace default are in use, and the pod requests 1 (numalign).",
     )
-    tell(
+    print_at_end(
         f"quota of {LIMIT}: of {ASKED} pods at once, 2 replicas admitted {sum(admitted)}, {len(running)} run"
     )
     assert LIMIT <= sum(admitted) <= len(REPLICAS) * LIMIT

@@ -10,7 +10,7 @@ import asyncio
 import shlex
 import sys
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -23,17 +23,17 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from certs import authority
 from numalign.kube.client import Api
 from tests.system.e2e.clusters import LEASE, admitted
 from tests.system.e2e.loads import LOADED, Load, load
+from tests.system.e2e.own_planes import OwnPlane
 from tests.unit.docs.blocks import SHELL, Block
 from tests.unit.docs.guides import Guide
 from tests.unit.docs.shell import Outcome, Shell, shell
-from tools.clusters import fleets, shipped
+from tools.clusters import agents, fleets, shipped
 from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import Json, ask
-from tools.clusters.controlplane.planes import BINARIES, Place, Plane
+from tools.clusters.controlplane.planes import Plane
 from tools.clusters.controlplane.reviews import Reviews, reviews
 from tools.clusters.gotools import UnavailableError
 from tools.clusters.helm import build as helm
@@ -51,9 +51,9 @@ BEFORE = "92b944c"
 ADDED = {"jobs.mutate.numalign.io", "pods-by-exclusive-cpus.validate.numalign.io"}
 """The webhooks that this version did not have."""
 
+LOST = '"event":"lease.failed"'
 USERS = {"admin": "system:masters", **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS)}
 NODES = ("dgx-00", "cpu-00", "one-00")
-TOPOLOGIES = f"/apis/{fleets.TOPOLOGIES}/v1alpha2/noderesourcetopologies"
 CONFIGURATIONS = [
     f"/apis/admissionregistration.k8s.io/v1/{kind}"
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -106,9 +106,9 @@ session_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="se
 async def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The repository as it was."""
     folder = tmp_path_factory.mktemp("before")
-    code, said = await run("sh", "-c", f"git -C {shipped.ROOT} archive {BEFORE} | tar -x -C {folder}")
+    code, output = await run("sh", "-c", f"git -C {shipped.ROOT} archive {BEFORE} | tar -x -C {folder}")
     if code or not (folder / "webhook").is_dir():
-        pytest.skip(f"NO UPGRADE WAS TESTED: this clone has no history back to {BEFORE} ({said.strip()})")
+        pytest.skip(f"NO UPGRADE WAS TESTED: this clone has no history back to {BEFORE} ({output.strip()})")
     return folder
 
 
@@ -131,13 +131,13 @@ class Site:
     async def program(self, name: str, *executable: str) -> tuple[str, ...]:
         """A program with the arguments of its Deployment, but for its ports, on this machine."""
         found = (await ask(self.store.api, "GET", f"{DEPLOYMENTS}/{name}")).body
-        told = shipped.arguments_of(found) | {
+        flags = shipped.arguments_of(found) | {
             "kubeconfig": str(self.kubeconfig(shipped.ACCOUNTS[name])),
             "namespace": shipped.NAMESPACE,
             "bind": "127.0.0.1",
             "drain-seconds": "2",
         }
-        return *executable, *(f"--{flag}={value}" for flag, value in told.items() if flag not in PORTS)
+        return *executable, *(f"--{flag}={value}" for flag, value in flags.items() if flag not in PORTS)
 
     async def uids(self, documents: list[Json]) -> dict[str, str]:
         """Those of the objects that are stored, by path."""
@@ -196,39 +196,21 @@ def untrusted(configurations: Iterable[Json], authority: bytes) -> set[str]:
     }
 
 
-def trusted(configuration: Json) -> Iterator[str]:
-    for entry in configuration["webhooks"]:
-        yield entry["clientConfig"].get("caBundle", "")
-
-
 @session_fixture()
-async def site(
-    pytestconfig: pytest.Config,
-    tmp_path_factory: pytest.TempPathFactory,
-    children: Children,
-    pair: authority.Files,
-) -> AsyncIterator[Site]:
+async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[Site]:
     """Three nodes and a namespace that enforces, and nothing of ours."""
-    place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("upgrade"), pair)
-    plane = Plane(children, place, users=USERS)
-    await plane.start()
-    async with plane.client("admin") as client, wire() as service:
+    async with (
+        own_plane("upgrade", users=USERS) as plane,
+        plane.client("admin") as client,
+        wire() as service,
+    ):
         store = Store(client)
-        for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
-            await store.apply(document)
-        await seconds_until(
-            partial(ask, client, "GET", TOPOLOGIES),
-            lambda answer: answer.code == HTTPStatus.OK,
-            what="topologies were known",
-            within=30,
-            every=SELDOM,
-        )
+        await agents.define(store)
         await store.apply(namespace("enforced", {"numalign.io/enforce": "single-numa-node"}))
         for document in (*fleets.nodes(), *fleets.topologies()):
             if document["metadata"]["name"] in NODES:
                 await store.replace(document)
-        yield Site(plane, store, children, service, place.folder)
-    await plane.end()
+        yield Site(plane, store, children, service, plane.folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +228,8 @@ class Owner:
         """The old chart; the objects of the release."""
         values = self.reader.folder / "old.yaml"
         values.write_text(yaml.safe_dump(OLD_VALUES))
-        install = (
-            f"helm install numalign {chart} --namespace {shipped.NAMESPACE} --create-namespace -f old.yaml"
-        )
-        return await self._released(await self.run(install))
+        where = f"--namespace {shipped.NAMESPACE} --create-namespace"
+        return await self._released(await self.run(f"helm install numalign {chart} {where} -f old.yaml"))
 
     async def upgrade(self) -> list[Json]:
         """To the chart of today, with the values renamed; the objects of the release."""
@@ -310,7 +290,7 @@ class Upgrade:
     leader: str
     old_lease: Json
     joined: str | None
-    said: str
+    logs: str
     refused: Outcome
     reused: Outcome
     removed: Outcome
@@ -351,8 +331,11 @@ async def _upgraded(site: Site, owner: Owner, old: Path, stack: AsyncExitStack) 
         )
         removed = await owner.run(f"{UPGRADE.strip()} --set {nothing} --dry-run=server")
         released = await owner.upgrade()
-        # Without the rights that they had, for as long as a slow rollout may take.
-        await asyncio.sleep(12)
+        # Old replicas run without the rights that they had, as during a slow rollout.
+        logs = partial(_logs, first)
+        await seconds_until(
+            logs, lambda text: LOST in text, what="the lease was lost", within=60, every=SELDOM
+        )
         coming, controllers = [
             await stack.enter_async_context(
                 start(command=await site.program(name, program(name)), name=f"new-{name}", ports=ports)
@@ -366,13 +349,20 @@ async def _upgraded(site: Site, owner: Owner, old: Path, stack: AsyncExitStack) 
         await site.store.replace(fleets.node("late", fleets.SHAPES["cpu"]))
         await site.store.replace(fleets.topology("late", fleets.SHAPES["cpu"]))
         await site.until_labelled("late")
-        # Longer than the interval at which the controller checks the certificate.
-        await asyncio.sleep(12)
-    asked = (await reviews(site.store.api)).since(counted)
+        look = partial(site.configurations, version)
+        await seconds_until(
+            look,
+            lambda seen: not untrusted(seen[: len(CONFIGURATIONS)], b64decode(secret["ca.crt"])),
+            what="the controller had checked the certificate",
+            within=60,
+            every=SELDOM,
+        )
+        await asyncio.sleep(2)
+    reviewed = (await reviews(site.store.api)).since(counted)
 
     return Upgrade(
         load=pods,
-        reviews=asked,
+        reviews=reviewed,
         codes=codes,
         secret=secret,
         labels=labels,
@@ -385,7 +375,7 @@ async def _upgraded(site: Site, owner: Owner, old: Path, stack: AsyncExitStack) 
         leader=(await ask(site.store.api, "GET", LEASE)).body["spec"]["holderIdentity"],
         old_lease=(await ask(site.store.api, "GET", OLD_LEASE)).body,
         joined=(await site.labels())["late"],
-        said="".join(each.log.read_text() for each in first),
+        logs=await _logs(first),
         refused=refused,
         reused=reused,
         removed=removed,
@@ -394,6 +384,10 @@ async def _upgraded(site: Site, owner: Owner, old: Path, stack: AsyncExitStack) 
         webhook=(await ask(site.store.api, "GET", f"{DEPLOYMENTS}/{shipped.NAME}")).body,
         rights=[rule for path in ROLES for rule in (await ask(site.store.api, "GET", path)).body["rules"]],
     )
+
+
+async def _logs(replicas: Iterable[Replica]) -> str:
+    return "".join(each.log.read_text() for each in replicas)
 
 
 async def _replaced(coming: Replicas, leaving: Replicas, replica: Replica) -> int:
@@ -408,17 +402,19 @@ async def _secret(site: Site) -> dict[str, str]:
 
 
 async def _until_admitted(site: Site) -> None:
-    """An API server learns whom it is to ask by and by."""
+    """An API server learns webhooks with a delay."""
     path = "/api/v1/namespaces/enforced/pods"
     look = partial(ask, site.store.api, "POST", path, LOADED, dryRun="All")
     await seconds_until(look, admitted, what="a pod was steered", within=60, every=SELDOM)
 
 
-async def test_no_review_is_lost(upgrade: Upgrade, tell: Callable[[str], None]) -> None:
+async def test_no_review_is_lost(upgrade: Upgrade, print_at_end: Callable[[str], None]) -> None:
     assert (upgrade.reviews.failed, upgrade.load.wrong) == (0, [])
     assert upgrade.load.right > 100
     assert upgrade.codes == [0, 0]
-    tell(f"upgraded from {BEFORE}: 0 failed of {upgrade.reviews.asked} reviews ({upgrade.load.right} pods)")
+    print_at_end(
+        f"upgraded from {BEFORE}: 0 failed of {upgrade.reviews.asked} reviews ({upgrade.load.right} pods)"
+    )
 
 
 async def test_the_certificate_is_taken_over_as_it_is(upgrade: Upgrade) -> None:
@@ -447,19 +443,19 @@ async def test_no_label_of_a_node_is_touched(upgrade: Upgrade) -> None:
     assert None not in {upgrade.labels[name] for name in NODES}
 
 
-async def test_the_controller_goes_on_where_the_webhook_left_off(upgrade: Upgrade) -> None:
+async def test_controller_continues_the_work_of_the_webhook(upgrade: Upgrade) -> None:
     assert upgrade.joined == upgrade.labels["cpu-00"]
     assert upgrade.leader
     assert upgrade.old_lease["metadata"]["name"] == shipped.NAME
 
 
 async def test_old_replicas_report_lost_rights_and_answer(upgrade: Upgrade) -> None:
-    assert '"event":"lease.failed"' in upgrade.said
-    assert '"event":"task.failed"' not in upgrade.said
-    assert '"event":"request.failed"' not in upgrade.said
+    assert LOST in upgrade.logs
+    assert '"event":"task.failed"' not in upgrade.logs
+    assert '"event":"request.failed"' not in upgrade.logs
 
 
-async def test_renamed_values_stop_helm_first(upgrade: Upgrade) -> None:
+async def test_helm_rejects_renamed_values_and_old_defaults(upgrade: Upgrade) -> None:
     assert upgrade.refused.exit_code != 0
     for old, new in (
         ("replicas", "webhook.replicas"),
@@ -468,29 +464,19 @@ async def test_renamed_values_stop_helm_first(upgrade: Upgrade) -> None:
         ("settings.unknown-nodes", "unknownNodes"),
     ):
         assert f"{old} is now called {new}\n" in upgrade.refused.printed
+    assert upgrade.reused.exit_code != 0
+    advice = "run helm upgrade with --reset-then-reuse-values in place of --reuse-values"
+    assert advice in upgrade.reused.printed
+    assert upgrade.removed.exit_code == 0, upgrade.removed.printed
 
 
 async def test_values_hold_under_their_new_names(upgrade: Upgrade) -> None:
     spec = upgrade.webhook["spec"]["template"]["spec"]
     [container] = spec["containers"]
     assert container["resources"] == RESOURCES
-    assert {
-        "--log-level=debug",
-        "--tls-names=127.0.0.1,localhost",
-        "--unknown-nodes=may-fit",
-    } <= {*container["args"]}
+    flags = {"--log-level=debug", "--tls-names=127.0.0.1,localhost", "--unknown-nodes=may-fit"}
+    assert flags <= {*container["args"]}
     assert spec["imagePullSecrets"] == [{"name": "registry"}]
-
-
-async def test_old_defaults_are_not_reused(upgrade: Upgrade) -> None:
-    assert upgrade.reused.exit_code != 0
-    assert (
-        "run helm upgrade with --reset-then-reuse-values in place of --reuse-values" in upgrade.reused.printed
-    )
-
-
-async def test_null_removes_values_under_old_names(upgrade: Upgrade) -> None:
-    assert upgrade.removed.exit_code == 0, upgrade.removed.printed
 
 
 async def test_no_object_is_recreated(upgrade: Upgrade) -> None:
@@ -509,13 +495,7 @@ async def test_a_rollback_leaves_the_authority_where_it_is(
 ) -> None:
     outcome = await owner.reader.run(Block(0, ROLLBACK))
     assert outcome.exit_code == 0, outcome.printed
-    assert (await ask(site.store.api, "GET", f"{DEPLOYMENTS}/{shipped.CONTROLLER}")).code == (
-        HTTPStatus.NOT_FOUND
-    )
-    bundles = [
-        bundle
-        for path in CONFIGURATIONS
-        for each in (await ask(site.store.api, "GET", path)).body["items"]
-        for bundle in trusted(each)
-    ]
-    assert set(bundles) == {upgrade.secret["ca.crt"]}
+    deployment = await ask(site.store.api, "GET", f"{DEPLOYMENTS}/{shipped.CONTROLLER}")
+    assert deployment.code == HTTPStatus.NOT_FOUND
+    configurations = await site.configurations(await site.version())
+    assert untrusted(configurations, b64decode(upgrade.secret["ca.crt"])) == set()
