@@ -94,9 +94,7 @@ async def crowd(door: Door, sent: bytes = b"") -> AsyncIterator[None]:
             made.close()
 
 
-async def test_many_addresses_cut_no_api_server_or_probe(
-    arena: Arena,
-) -> None:
+async def test_many_addresses_cut_no_api_server_or_probe(arena: Arena) -> None:
     webhook = await arena.webhook()
     api_server = ManyCallers(webhook.door, body=objects.review(objects.pod("honest")))
     async with (

@@ -29,8 +29,7 @@ LISTED = [
 @pytest.mark.parametrize(("names", "admitted"), table(LISTED))
 async def test_level_cannot_be_bypassed(arena: Arena, names: str, *, admitted: bool) -> None:
     arena.put(
-        objects.namespace(STRICT, enforce=SINGLE),
-        *objects.node("two", zones=2, amounts=AMOUNTS, free=100),
+        objects.namespace(STRICT, enforce=SINGLE), *objects.node("two", zones=2, amounts=AMOUNTS, free=100)
     )
     webhook = await arena.webhook()
     made = objects.pod("sly", {**ASKED, **({HUGE_2M: "2Mi"} if names == HUGE_2M else {})}, resources=names)

@@ -12,7 +12,6 @@ from tests.system.attack.arena import Arena
 from tests.system.attack.attackers import send
 from tools.clusters.http_calls import LOOPBACK
 from tools.clusters.programs import WEBHOOK
-from tools.clusters.waiting import SELDOM, seconds_until
 
 MOST_MIB = 96
 REFUSALS = 2000
@@ -61,30 +60,6 @@ async def test_unread_standard_error_delays_no_review(arena: Arena) -> None:
     # It was full.
     assert len(os.read(reader, 2**20)) > 2**15
     os.close(reader)
-
-
-async def test_a_file_takes_every_line_of_a_flood(arena: Arena, tmp_path: Path) -> None:
-    file = tmp_path / "audit.log"
-    webhook = await arena.webhook("--audit-log", str(file))
-    async with arena.honest(webhook, most=MOST_MIB):
-        statuses = await send(webhook.door, "/validate", refusals(500), at_once=4)
-
-    async def whole_lines() -> int:
-        # Some of the honest pods are refused too.
-        lines = file.read_bytes().splitlines(keepends=True)
-        return sum(b"\\ud83d" in line and line.endswith(b"\n") for line in lines)
-
-    # A thread writes them, after the answers.
-    await seconds_until(
-        whole_lines,
-        lambda seen: seen == len(statuses),
-        what=f"{len(statuses)} lines were written",
-        within=30,
-        every=SELDOM,
-    )
-    lines = file.read_bytes().splitlines(keepends=True)
-    assert max(map(len, lines)) <= 4096
-    assert all(0x20 <= byte < 0x7F for line in lines for byte in line[:-1])
 
 
 @asynccontextmanager

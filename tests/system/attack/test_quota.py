@@ -44,9 +44,7 @@ async def bound(api: ApiServer) -> int:
     return sum(bool(each["spec"].get("nodeName")) for each in listed)
 
 
-async def test_fifty_pods_exceed_no_quota_once_bound(
-    arena: Arena,
-) -> None:
+async def test_fifty_pods_exceed_no_quota_once_bound(arena: Arena) -> None:
     places = [f"n{at}" for at in range(5)]
     amounts = {"cpu": 16, "memory": 64 * GIB}
     nodes = [each for place in places for each in objects.node(place, zones=2, amounts=amounts, free=100)]

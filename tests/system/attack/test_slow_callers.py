@@ -38,16 +38,6 @@ async def test_bodies_that_never_come_keep_no_review_waiting(
         await asyncio.sleep(SECONDS)
 
 
-@pytest.mark.parametrize(("size", "begun", "sockets"), table(ANNOUNCED[::2]))
-async def test_bodies_that_never_come_keep_no_scheduler_waiting(
-    arena: Arena, size: int, begun: bytes, sockets: int
-) -> None:
-    scorer = await arena.scorer()
-    written = announced("/filter", size, begun)
-    async with arena.honest(scorer, most=MOST_MIB), held(scorer.door, written, sockets=sockets):
-        await asyncio.sleep(SECONDS)
-
-
 DRIPS = [
     # what comes drop by drop   how it begins                       a drop
     ("headers",                 b"POST /validate HTTP/1.1\r\n",     b"x-drop: 1\r\n"),
@@ -80,12 +70,6 @@ async def test_handshakes_that_stall_keep_no_review_waiting(arena: Arena, writte
     webhook = await arena.webhook()
     plain = Door(webhook.door.port)
     async with arena.honest(webhook, most=CONNECTIONS_MIB), held(plain, written, sockets=1500):
-        await asyncio.sleep(SECONDS)
-
-
-async def test_idle_connections_keep_no_review_waiting(arena: Arena) -> None:
-    webhook = await arena.webhook()
-    async with arena.honest(webhook, most=CONNECTIONS_MIB), held(webhook.door, b"", sockets=800):
         await asyncio.sleep(SECONDS)
 
 

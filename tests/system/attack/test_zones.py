@@ -21,17 +21,7 @@ def crowded(name: str) -> Json:
     return {**made, "spec": {**made["spec"], "initContainers": first}}
 
 
-async def test_200_containers_on_16_zones_delay_no_review(arena: Arena) -> None:
-    arena.put(*objects.node("sixteen", zones=ZONES, policy="restricted", amounts=AMOUNTS, free=50))
-    webhook = await arena.webhook()
-    async with arena.honest(webhook, most=MOST_MIB):
-        for path in ("/mutate", "/validate"):
-            await send(webhook.door, path, [objects.review(crowded("crowded"))] * 2, at_once=2)
-
-
-async def test_200_containers_on_16_zones_delay_no_scheduler(
-    arena: Arena,
-) -> None:
+async def test_200_containers_on_16_zones_delay_no_scheduler(arena: Arena) -> None:
     arena.put(*objects.node("sixteen", zones=ZONES, policy="restricted", amounts=AMOUNTS, free=50))
     scorer = await arena.scorer()
     asked = objects.filtering(crowded("crowded"), arena.names)

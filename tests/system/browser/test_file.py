@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from numalign.map.standalone import export, fleet_svg
+from numalign.map.standalone import export
 from tests.system.browser.test_accessibility import violations
 from tests.unit.map.example_views import ANY, fleet, node_view, tile
 from tools.clusters.maps.browsers import opened
@@ -36,28 +36,9 @@ async def test_a_file_needs_no_network_and_no_script(browser: Browser, file: str
         assert watched.complaints == []
 
 
-async def test_a_file_obeys_its_policy(browser: Browser, file: str) -> None:
-    async with opened(browser, file) as watched:
-        assert await watched.violations() == []
-        await watched.page.keyboard.press("Tab")
-        await watched.page.locator(".tiles a").first.focus()
-        await watched.page.keyboard.press("ArrowRight")
-        assert await watched.page.evaluate("document.activeElement.textContent") != ""
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_a_file_is_accessible(browser: Browser, file: str, scheme: str) -> None:
     async with opened(browser, file, color_scheme=scheme) as watched:
         assert await violations(watched.page) == []
         await watched.page.locator(".tiles a").first.click()
         assert await violations(watched.page) == []
-
-
-async def test_a_drawing_is_an_image(browser: Browser, tmp_path: Path) -> None:
-    path = tmp_path / "map.svg"
-    path.write_text("".join(fleet_svg(fleet([tile()]), ANY)))
-    async with opened(browser, path.as_uri()) as watched:
-        width = await watched.page.evaluate("document.documentElement.getBoundingClientRect().width")
-
-        assert width == 1200
-        assert watched.asked == [path.as_uri()]

@@ -49,29 +49,6 @@ async def test_the_policy_forbids_inserted_styles(browser: Browser, site: str) -
         assert {each.split(":")[0] for each in await watched.violations()} == {"style-src-attr"}
 
 
-async def test_the_fleet_has_each_node(browser: Browser, site: str) -> None:
-    async with opened(browser, site) as watched:
-        tiles = watched.page.locator(".tiles a")
-
-        await expect(tiles).to_have_count(10)
-        await expect(watched.page.get_by_role("link", name="dgx-1", exact=False).first).to_be_visible()
-        await expect(watched.page.locator('.tiles a[href="/nodes/burst-1"] b')).to_have_text("?")
-        title = await watched.page.locator('.tiles a[href="/nodes/sparse-1"] title').text_content()
-        assert title == "zone 0: 0 of 38, zone 3: 22 of 38 free"
-
-
-async def test_filters_are_a_form(browser: Browser, site: str) -> None:
-    async with opened(browser, site) as watched:
-        await watched.page.get_by_label("misaligned").check()
-        await watched.page.get_by_role("button", name="Filter").click()
-        await watched.page.wait_for_url("**/?*only=misaligned*")
-
-        await expect(watched.page.locator(".tiles a")).to_have_count(1)
-        await expect(watched.page.locator(".tiles a span")).to_have_text(AGENT_NODE)
-        await watched.page.get_by_role("link", name="Show all").click()
-        await expect(watched.page.locator(".tiles a")).to_have_count(10)
-
-
 async def test_a_node_has_cores_with_cpus_and_pods(browser: Browser, site: str) -> None:
     async with opened(browser, f"{site}/nodes/{AGENT_NODE}") as watched:
         page = watched.page
@@ -118,24 +95,6 @@ async def test_what_if_evaluates_every_node(browser: Browser, site: str) -> None
 
 def _row(page: Page, node: str) -> Locator:
     return page.locator("table.nodes tr", has=page.get_by_role("link", name=node))
-
-
-@pytest.mark.parametrize(
-    ("manifest", "part"),
-    [
-        ("", "empty"),
-        ("kind: [", "YAML"),
-        ("apiVersion: v1\nkind: Secret\nmetadata: {name: a}", "Secret"),
-    ],
-)
-async def test_a_bad_manifest_has_an_alert(browser: Browser, site: str, manifest: str, part: str) -> None:
-    async with opened(browser, f"{site}/what-if") as watched:
-        await watched.page.get_by_label("Pod or workload").fill(manifest)
-        await watched.page.get_by_role("button", name="Evaluate").click()
-
-        alert = watched.page.get_by_role("alert")
-        await expect(alert).to_contain_text(part)
-        await expect(watched.page.get_by_label("Pod or workload")).to_have_value(manifest)
 
 
 async def test_without_scripts_only_live_updates_are_missing(browser: Browser, site: str) -> None:

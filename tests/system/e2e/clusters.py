@@ -12,6 +12,7 @@ from cryptography import x509
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from tests.system.e2e.loads import Load
+from tests.system.eventually import eventually
 from tools.clusters import fleets, shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import INTENT, Answer, Json, ask, pod, rehearse
@@ -89,12 +90,11 @@ class Cluster:
         """
         wish = pod("rehearsal", asks=asks, annotations=INTENT)
         for replica in self.replicas.running:
-            await seconds_until(
+            await eventually(
                 partial(replica.validated, wish, namespace="team"),
                 lambda seen: seen["allowed"] and not seen.get("warnings"),
-                what=f"{replica.name} admitted a pod with {asks}",
+                f"{replica.name} admitted a pod with {asks}",
                 within=within,
-                every=SELDOM,
             )
 
     async def join(self, name: str, shape: Shape) -> None:

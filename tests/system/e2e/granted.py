@@ -6,11 +6,11 @@ from itertools import product
 
 from kubernetes_asyncio.client.api_client import ApiClient
 
+from tests.system.eventually import eventually
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.controlplane import audits
 from tools.clusters.controlplane.audits import Use
 from tools.clusters.controlplane.planes import Plane
-from tools.clusters.waiting import SELDOM, seconds_until
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -49,9 +49,7 @@ async def until_allowed(api: ApiClient, user: str, rights: Iterable[Right]) -> N
         async def allowed(review: Json = review) -> bool:
             return bool((await ask(api, "POST", REVIEWS, review)).body["status"]["allowed"])
 
-        await seconds_until(
-            allowed, bool, what=f"{user} was allowed to {verb} {resource}", within=30, every=SELDOM
-        )
+        await eventually(allowed, bool, f"{user} was allowed to {verb} {resource}")
 
 
 def _rights(role: Json, rule: Json) -> Iterator[Right]:

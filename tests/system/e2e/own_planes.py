@@ -9,6 +9,7 @@ import pytest
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
+from tests.system.eventually import eventually
 from tests.worlds.asked_for import PACKAGING
 from tools.clusters import agents, shipped
 from tools.clusters.api_objects import Store
@@ -20,7 +21,6 @@ from tools.clusters.helm import build
 from tools.clusters.oracle.build import find
 from tools.clusters.processes import Children
 from tools.clusters.replicas import ONLY_METRICS, Replicas, replicas
-from tools.clusters.waiting import SELDOM, seconds_until
 from tools.generate.manifests import made
 
 OwnPlane = Callable[..., AbstractAsyncContextManager[Plane]]
@@ -51,7 +51,7 @@ def own_planes(
         async with plane.client("admin") as client:
             look = partial(ask, client, "GET", "/api/v1/namespaces/default")
             what = "there was a namespace for pods"
-            await seconds_until(look, lambda seen: seen.code == 200, what=what, within=30, every=SELDOM)
+            await eventually(look, lambda seen: seen.code == 200, what)
         try:
             yield plane
         finally:

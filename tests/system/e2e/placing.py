@@ -20,6 +20,7 @@ from numalign.kube.client import Patch
 from numalign.runtime.clock import utc_now
 from tests.system.e2e.granted import Right, rights_of, until_allowed
 from tests.system.e2e.own_planes import OwnPlane
+from tests.system.eventually import eventually
 from tests.unit.deploy import patched
 from tools.clusters import fleets, processes, shipped
 from tools.clusters.api_objects import Store
@@ -29,7 +30,6 @@ from tools.clusters.controlplane.planes import Plane
 from tools.clusters.controlplane.schedulers import Scheduler
 from tools.clusters.fleets import Shape
 from tools.clusters.processes import Child, Children, free_port
-from tools.clusters.waiting import SELDOM, seconds_until
 from tools.generate.manifests import MANIFESTS, PARTS, objects
 
 NODES = ("left", "right")
@@ -89,7 +89,7 @@ class Cluster:
     async def until_bound(self, name: str, *, within: float = 30) -> Json:
         """Such a pod, once it has a node."""
         look = partial(self.pod, name)
-        await seconds_until(look, is_bound, what=f"{name} had a node", within=within, every=SELDOM)
+        await eventually(look, is_bound, f"{name} had a node", within=within)
         return await look()
 
     async def until_running(self, name: str) -> Json:
@@ -107,12 +107,8 @@ class Cluster:
 
     async def until_unplaced(self, name: str, text: str) -> None:
         """Returns when a scheduler wrote this reason why the pod has no node."""
-        await seconds_until(
-            partial(self.pod, name),
-            lambda seen: text in why(seen),
-            what=f"{name} was unplaced: {text}",
-            within=30,
-            every=SELDOM,
+        await eventually(
+            partial(self.pod, name), lambda seen: text in why(seen), f"{name} was unplaced: {text}"
         )
 
     async def clear(self) -> None:
@@ -165,12 +161,7 @@ class Running:
 
 @asynccontextmanager
 async def second_scheduler(
-    children: Children,
-    cluster: Cluster,
-    folder: Path,
-    *flags: str,
-    port: int = 0,
-    binary: Path | None = None,
+    children: Children, cluster: Cluster, folder: Path, *flags: str, port: int = 0, binary: Path | None = None
 ) -> AsyncIterator[Running]:
     """`numalign-scheduler` with all that is shipped for it, and no more rights than that.
 

@@ -26,6 +26,7 @@ from numalign.kube.decode import placement_records
 from numalign.model.intent import PLACEMENT
 from tests.system.e2e.own_planes import OwnPlane, need_managers, stocked
 from tests.system.e2e.placing import ACCOUNTS, SCORER
+from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import INTENT, Json, ask, patch
@@ -192,12 +193,10 @@ class Site(SimulatedSite):
 
     async def until_event(self, name: str, reason: str, text: str) -> None:
         """Returns when an event on a pod begins like this."""
-        await seconds_until(
+        await eventually(
             partial(self.events, name, reason),
             lambda seen: any(each.startswith(text) for each in seen),
-            what=f"an event on {name}: {text}",
-            within=30,
-            every=SELDOM,
+            f"an event on {name}: {text}",
         )
 
     async def since(self, version: str) -> list[Json]:
@@ -235,9 +234,7 @@ class Site(SimulatedSite):
     async def until_nothing_is_reserved(self) -> None:
         """Returns when every pod with reserved zones was seen where it is."""
         reservations = partial(self.count, "numalign_reservations")
-        await seconds_until(
-            reservations, lambda seen: not seen, what="no reservation was left", within=5, every=SELDOM
-        )
+        await eventually(reservations, lambda seen: not seen, "no reservation was left")
 
     async def leader(self, *, within: float = 40) -> Replica:
         """The scorer that is ready; there is one."""

@@ -15,7 +15,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from tests.system.e2e.webhooks import Webhook
 from tools.clusters import shipped
-from tools.clusters.api_requests import INTENT, Json, apply, ask, create, pod, read, rehearse
+from tools.clusters.api_requests import INTENT, Json, ask, create, pod, read, rehearse
 
 Kubectl = Callable[..., Awaitable[tuple[int, str]]]
 
@@ -51,10 +51,6 @@ def term(*expressions: Json) -> Json:
     return {"matchExpressions": list(expressions)}
 
 
-def within(key: str, value: str) -> Json:
-    return {"key": key, "operator": "In", "values": [value]}
-
-
 def not_of(node_class: str) -> Json:
     return {"key": "numalign.io/class", "operator": "NotIn", "values": [node_class]}
 
@@ -83,18 +79,6 @@ async def test_impossible_pod_is_denied_with_the_reason(api: ApiClient) -> None:
     assert answer.body["message"].startswith(denied_by("pods.validate.numalign.io"))
     assert "nvidia.com/gpu" in answer.body["message"]
     assert (await read(api, "never")).code == 404
-
-
-async def test_every_mistake_in_the_annotations_is_named_at_once(api: ApiClient) -> None:
-    mistakes = {"numalign.io/policy": "one-numa-node", "numalign.io/scope": "podd"}
-
-    answer = await create(api, pod("mistaken", asks=FITS, annotations=mistakes))
-
-    assert answer.code == 422
-    assert answer.body["reason"] == "Invalid"
-    assert answer.body["message"].startswith(denied_by("pods.validate.numalign.io"))
-    fields = " ".join(cause["field"] for cause in answer.body["details"]["causes"])
-    assert all(key in fields for key in mistakes)
 
 
 async def test_pod_that_fits_later_is_stored_with_a_warning(api: ApiClient) -> None:
@@ -146,22 +130,6 @@ async def test_a_kubelet_s_mirror_pod_is_none_of_our_business(
     assert answer.code == 201
     assert ours - before == Counter(["pods.validate.numalign.io"])
     assert kubelets == ours
-
-
-async def test_applying_again_changes_nothing(api: ApiClient) -> None:
-    wish = pod("applied", asks=FITS, annotations=INTENT)
-
-    first, second = await apply(api, wish, manager="ci"), await apply(api, wish, manager="ci")
-
-    assert (first.code, second.code) == (201, 200)
-    assert second.body["spec"]["affinity"]
-    assert second.body["metadata"]["resourceVersion"] == first.body["metadata"]["resourceVersion"]
-    # The API server notes who owns what before it asks webhooks (k8s.io/apiserver,
-    # endpoints/handlers/create.go): the user's manager owns what the user wrote, and that alone.
-    [entry] = second.body["metadata"]["managedFields"]
-    assert (entry["manager"], entry["operation"]) == ("ci", "Apply")
-    assert entry["fieldsV1"]["f:metadata"] == {"f:annotations": {"f:numalign.io/policy": {}}}
-    assert entry["fieldsV1"]["f:spec"].keys() == {"f:containers"}
 
 
 @pytest.mark.parametrize(
@@ -296,21 +264,6 @@ async def test_a_topology_is_served_in_both_versions(api: ApiClient) -> None:
 
 
 # ---- what is shipped
-
-
-@pytest.mark.parametrize(
-    "document",
-    [pytest.param(document, id=document["kind"]) for document in shipped.webhooks()],
-)
-async def test_shipped_webhook_configuration_is_valid(api: ApiClient, document: Json) -> None:
-    path = f"/apis/admissionregistration.k8s.io/v1/{document['kind'].lower()}s"
-    copy = document | {"metadata": {"name": "copy"}}
-
-    answer = await ask(api, "POST", path, copy, dryRun="All", fieldValidation="Strict")
-
-    assert answer.code == 201, answer.body
-    services = [entry["clientConfig"]["service"]["name"] for entry in answer.body["webhooks"]]
-    assert set(services) == {"numalign-webhook"}
 
 
 @pytest.mark.parametrize(

@@ -95,14 +95,6 @@ async def test_a_pod_is_bound_once(api: ApiClient, server: Api) -> None:
     assert await stored(api, "once") == before
 
 
-async def test_a_pod_of_another_uid_is_not_bound(api: ApiClient, server: Api) -> None:
-    await made(api, "anew")
-
-    with pytest.raises(Conflict, match="UID in precondition"):
-        await bound(server, "anew", uid="6a1f6f0c-0000-4000-8000-000000000000")
-    assert "nodeName" not in (await stored(api, "anew"))["spec"]
-
-
 async def test_a_pod_that_is_gone_is_missing(server: Api) -> None:
     with pytest.raises(NotFound, match="the binding of pod team/never to node large does not exist"):
         await bound(server, "never", uid="6a1f6f0c-0000-4000-8000-000000000000")

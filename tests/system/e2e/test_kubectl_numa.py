@@ -11,7 +11,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from tests.system.e2e.conftest import PATHS
 from tests.worlds.programs import path_of
-from tools.clusters.api_requests import INTENT, ask, create, pod
+from tools.clusters.api_requests import INTENT, ask, pod
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.processes import program, run
 
@@ -54,18 +54,6 @@ async def test_who_writes_a_topology_beside_another_is_named(api: ApiClient, kub
     findings = {each["finding"]: each["detail"] for each in node["findings"]}
     assert findings["two-writers"] == "another, exporter"
     assert "orphan" in findings
-
-
-async def test_a_pod_that_is_stored_is_explained_by_its_name(api: ApiClient, kubectl_numa: Numa) -> None:
-    made = pod("explained", asks={"nvidia.com/gpu": "4"}, annotations=INTENT)
-    assert (await create(api, made)).code == HTTPStatus.CREATED
-
-    code, said = await kubectl_numa("explain", "explained", "-n", "team", "-o", "json")
-
-    assert code == 0, said
-    [explained] = json.loads(said)
-    assert explained["pod"] == "explained"
-    assert any(node["verdict"] == "fits" for node in explained["nodes"])
 
 
 # Flags that mean what they mean to kubectl.
@@ -117,25 +105,6 @@ async def test_a_workload_is_explained_by_its_type_and_name(api: ApiClient, kube
 
     assert code == 0, said
     assert said.startswith("node/")
-
-
-async def test_version_shows_server_and_programs(api: ApiClient, kubectl_numa: Numa) -> None:
-    made = pod("agent", asks={"cpu": "1"})
-    made["metadata"]["labels"] = {
-        "app.kubernetes.io/name": "numalign",
-        "app.kubernetes.io/component": "agent",
-    }
-    made["spec"]["containers"][0] |= {"name": "agent", "image": "registry:5000/numalign:0.0.1"}
-    assert (await create(api, made)).code == HTTPStatus.CREATED
-    try:
-        code, said = await kubectl_numa("version")
-    finally:
-        await ask(api, "DELETE", "/api/v1/namespaces/team/pods/agent", gracePeriodSeconds="0")
-
-    assert code == 0, said
-    assert "kubernetes  v1." in said
-    assert "agent       0.0.1  1 pod in team, 0 ready\n" in said
-    assert "warning: this program has version" in said
 
 
 async def test_kubectl_completes_what_is_typed(

@@ -16,12 +16,12 @@ import pytest_asyncio
 from numalign.map.access import LOOK
 from tests.system.e2e.granted import granted_uses, rights_of, until_allowed
 from tests.system.e2e.own_planes import OwnPlane, charted_rights, controllers_of, stocked
+from tests.system.eventually import eventually
 from tools.clusters import fleets, shipped
 from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import Json, ask, pod
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.processes import Children, free_port
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -152,7 +152,7 @@ async def test_pod_names_are_limited_to_readable_namespaces(site: MapSite) -> No
     async def known() -> bool:
         return "pod-of-team" in (await site.see("/nodes/a", token))[1]
 
-    await seconds_until(known, bool, what="the pods were known", within=60, every=SELDOM)
+    await eventually(known, bool, "the pods were known")
     for path in ("/", "/nodes/a", "/api/nodes/a", "/api/fleet", f"/pods/{TEAM}/pod-of-team"):
         status, text = await site.see(path, token)
         assert (status, "pod-of-secret-space" in text, OTHER in text) == (HTTPStatus.OK, False, False), path
@@ -179,9 +179,7 @@ async def test_a_right_that_is_taken_away_is_gone_soon(site: MapSite) -> None:
     async def status() -> int:
         return (await site.see("/api/fleet", token))[0]
 
-    await seconds_until(
-        status, lambda code: code == HTTPStatus.FORBIDDEN, what="it was refused", within=60, every=SELDOM
-    )
+    await eventually(status, lambda code: code == HTTPStatus.FORBIDDEN, "it was refused")
 
 
 async def test_a_token_that_is_taken_back_ends_the_stream(site: MapSite) -> None:

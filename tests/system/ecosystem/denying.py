@@ -11,6 +11,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
+from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import Numalign, command
 from tests.system.workloads.stages import Stage
@@ -18,7 +19,6 @@ from tools.clusters import shipped
 from tools.clusters.api_objects import namespace
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.replicas import replicas
-from tools.clusters.waiting import SELDOM, seconds_until
 from tools.generate.manifests import made
 
 LABEL = {"denies": "workloads"}
@@ -39,12 +39,10 @@ class Denying:
         wish = workloads.template("rehearsal", on={}, cpus=IMPOSSIBLE, restart="Never")
         path = f"/apis/batch/v1/namespaces/{home}/jobs"
         job = workloads.job(home, "rehearsal", 1, wish, backoff=0)
-        await seconds_until(
+        await eventually(
             partial(ask, self.stage.api, "POST", path, job, dryRun="All"),
             lambda answer: answer.code == HTTPStatus.FORBIDDEN,
-            what=f"an impossible Job was denied in {home}",
-            within=30,
-            every=SELDOM,
+            f"an impossible Job was denied in {home}",
         )
 
 

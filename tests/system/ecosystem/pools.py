@@ -11,6 +11,7 @@ from http import HTTPStatus
 
 from numalign.kube.client import Patch
 from tests.system.ecosystem.nodes import POOL
+from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import Numalign
 from tests.system.workloads.stages import Stage
@@ -18,7 +19,6 @@ from tools.clusters import fleets
 from tools.clusters.api_requests import Json, ask, patch
 from tools.clusters.fleets import Shape
 from tools.clusters.karpenter.controllers import NODE_CLASS
-from tools.clusters.waiting import SELDOM, seconds_until
 
 NAME = "made"
 """The name of the only NodePool, and of the pool in its nodes' labels."""
@@ -54,9 +54,7 @@ class Pools:
         finally:
             await self.stage.store.delete(wish)
             names = [node["metadata"]["name"] for node in await self.nodes()]
-            await seconds_until(
-                self.claims, lambda left: not left, what="no NodeClaim was left", within=60, every=SELDOM
-            )
+            await eventually(self.claims, lambda left: not left, "no NodeClaim was left")
             for name in names:
                 await self.stage.store.delete(fleets.topology(name, SHAPE))
 
@@ -79,7 +77,7 @@ class Pools:
             labels = [node["metadata"]["labels"] for node in nodes]
             return [each.get("karpenter.sh/registered") for each in labels] == ["true"] * count
 
-        await seconds_until(self.nodes, registered, what=f"{count} nodes were made", within=60, every=SELDOM)
+        await eventually(self.nodes, registered, f"{count} nodes were made")
         return await self.nodes()
 
     async def make_ready(self, node: Json) -> None:
@@ -92,12 +90,10 @@ class Pools:
         ):
             answer = await patch(self.stage.api, path + part, body, how=Patch.MERGE)
             assert answer.code == HTTPStatus.OK, answer.body
-        await seconds_until(
+        await eventually(
             partial(ask, self.stage.api, "GET", path),
             lambda answer: answer.body["metadata"]["labels"].get("karpenter.sh/initialized") == "true",
-            what="the node was initialized",
-            within=60,
-            every=SELDOM,
+            "the node was initialized",
         )
 
     async def publish(self, node: Json) -> None:
@@ -106,12 +102,10 @@ class Pools:
 
     async def until_runs(self, home: str, of: str) -> Json:
         """The only pod of a workload, once it has a node; it runs from then on, as its kubelet would say."""
-        await seconds_until(
+        await eventually(
             partial(self.stage.pods, home, of),
             lambda pods: [bool(pod["spec"].get("nodeName")) for pod in pods] == [True],
-            what=f"{of} had a node",
-            within=60,
-            every=SELDOM,
+            f"{of} had a node",
         )
         [pod] = await self.stage.pods(home, of)
         await self._report(pod, {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
@@ -145,10 +139,7 @@ def template(name: str, *, cpus: int, pools: Sequence[str]) -> Json:
     wish = workloads.template(name, on={}, cpus=cpus)
     term = {"matchExpressions": [{"key": POOL, "operator": "In", "values": [*pools, NAME]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    wish["spec"] |= {
-        "affinity": {"nodeAffinity": required},
-        "tolerations": [{**TAINT, "operator": "Equal"}],
-    }
+    wish["spec"] |= {"affinity": {"nodeAffinity": required}, "tolerations": [{**TAINT, "operator": "Equal"}]}
     return wish
 
 
@@ -165,11 +156,7 @@ def _pool(consolidate_after: str) -> Json:
             },
             "template": {
                 "metadata": {"labels": {POOL: NAME}},
-                "spec": {
-                    "nodeClassRef": NODE_CLASS,
-                    "requirements": [requirement],
-                    "taints": [TAINT],
-                },
+                "spec": {"nodeClassRef": NODE_CLASS, "requirements": [requirement], "taints": [TAINT]},
             },
         },
     }

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import Numalign
 from tools.clusters.api_requests import Json
 from tools.clusters.installing import Running
-from tools.clusters.waiting import SELDOM, seconds_until
 
 VERSION = "kueue.x-k8s.io/v1beta2"
 QUEUE = "queue"
@@ -63,12 +63,11 @@ class Queues:
 
     async def until(self, home: str, of: str, condition: str, *, within: float = 30) -> None:
         """Return when such a Workload has a condition."""
-        await seconds_until(
+        await eventually(
             partial(self.conditions, home, of),
             lambda seen: seen.get(condition) == "True",
-            what=f"{of} was {condition}",
+            f"{of} was {condition}",
             within=within,
-            every=SELDOM,
         )
 
     async def deactivate(self, home: str, of: str) -> None:
@@ -110,10 +109,7 @@ def _quota(flavor: str, cpus: int) -> Json:
         "namespaceSelector": {},
         "preemption": {"withinClusterQueue": "LowerPriority"},
         "resourceGroups": [
-            {
-                "coveredResources": ["cpu", "memory"],
-                "flavors": [{"name": flavor, "resources": amounts}],
-            }
+            {"coveredResources": ["cpu", "memory"], "flavors": [{"name": flavor, "resources": amounts}]}
         ],
     }
 

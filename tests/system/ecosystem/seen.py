@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from tests.system.eventually import eventually
 from tests.system.workloads.stages import Stage
 from tools.clusters.api_requests import Json
-from tools.clusters.waiting import SELDOM, seconds_until
 
 
 def assert_pinned(pods: Sequence[Json]) -> None:
@@ -28,5 +28,5 @@ async def until_told(stage: Stage, home: str, name: str, *reasons: str) -> str:
         events = await stage.events(home)
         return {each["reason"] for each in events if each["involvedObject"]["name"] == name} & {*reasons}
 
-    await seconds_until(told, bool, what=f"{name} was told one of {reasons}", within=30, every=SELDOM)
+    await eventually(told, bool, f"{name} was told one of {reasons}")
     return min(await told())

@@ -10,6 +10,7 @@ from numalign.model.intent import NODE_LABEL
 from tests.system.e2e.placing import why
 from tests.system.ecosystem import pools as karpenter
 from tests.system.ecosystem.pools import Pools
+from tests.system.eventually import eventually
 from tests.system.workloads.installed import GATE
 from tests.system.workloads.stages import EACH, Stage, looking
 from tools.clusters import shipped
@@ -44,16 +45,12 @@ async def test_new_node_is_known_by_its_topology(pools: Pools) -> None:
             [seen] = await pools.nodes()
             return str(seen["metadata"]["labels"][shipped.LABEL])
 
-        await seconds_until(
-            label, lambda seen: seen != invented, what="the node had its class", within=30, every=SELDOM
-        )
+        await eventually(label, lambda seen: seen != invented, "the node had its class")
         known = await label()
-        await seconds_until(
+        await eventually(
             partial(rehearsed, stage, home),
             lambda answer: answer.warnings != unpublished.warnings,
-            what="the node counted with its topology",
-            within=30,
-            every=SELDOM,
+            "the node counted with its topology",
         )
         unnamed, named = await rehearsed(stage, home), await rehearsed(stage, home, **IN_POOL)
 
@@ -130,7 +127,7 @@ async def test_karpenter_counts_preferences_by_node_label(
             events = await stage.events(home)
             return bool(await pools.claims()) or any(each["reason"] == "Nominated" for each in events)
 
-        await seconds_until(considered, bool, what="Karpenter had a plan", within=60, every=SELDOM)
+        await eventually(considered, bool, "Karpenter had a plan")
         made = len(await pools.claims())
         # A node that Karpenter does not know yet would outlive its NodeClaim.
         await pools.until_made(made)
@@ -164,12 +161,11 @@ async def test_consolidation_evicts_pods_without_a_free_zone(pools: Pools) -> No
         def replaced(pods: Sequence[Json]) -> bool:
             return [*map(uid, pods)] != [uid(evicted)] and [bool(why(pod)) for pod in pods] == [True]
 
-        await seconds_until(
+        await eventually(
             partial(stage.pods, home, "evicted"),
             replaced,
-            what="the pod was evicted and another one was pending",
+            "the pod was evicted and another one was pending",
             within=120,
-            every=SELDOM,
         )
         [pending], [left] = await stage.pods(home, "evicted"), await stage.pods(undisrupted, "kept")
 

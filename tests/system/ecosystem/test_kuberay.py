@@ -6,11 +6,11 @@ import pytest
 
 from tests.system.ecosystem.nodes import POOL
 from tests.system.ecosystem.seen import assert_pinned
+from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE, Numalign
 from tests.system.workloads.workloads import WIDE
 from tools.clusters.api_requests import Json
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -20,12 +20,10 @@ async def test_head_and_workers_of_a_ray_cluster_are_pinned(ours: Numalign) -> N
     stage = ours.stage
     async with ours.home("ray", {GATE: "enabled"}) as home:
         await stage.store.apply(cluster(home, "ray"))
-        await seconds_until(
+        await eventually(
             partial(stage.pods, home, "ray"),
             lambda pods: ["nodeName" in pod["spec"] for pod in pods] == [True, True],
-            what="head and worker had nodes",
-            within=60,
-            every=SELDOM,
+            "head and worker had nodes",
         )
         pods = await stage.pods(home, "ray")
 

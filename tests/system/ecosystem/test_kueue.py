@@ -9,12 +9,12 @@ from tests.system.ecosystem.denying import IMPOSSIBLE
 from tests.system.ecosystem.nodes import POOL
 from tests.system.ecosystem.queues import Queues
 from tests.system.ecosystem.seen import assert_pinned, until_told
+from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE
 from tests.system.workloads.stages import EACH
 from tests.system.workloads.workloads import WIDE
 from tools.clusters.api_requests import Json
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -70,12 +70,10 @@ async def test_pods_of_a_group_keep_their_roles(queues: Queues) -> None:
         async def members() -> list[Json]:
             return [pod for name in ("driver", "worker") for pod in await stage.pods(home, name)]
 
-        await seconds_until(
+        await eventually(
             members,
             lambda pods: [pod["status"]["phase"] for pod in pods] == ["Succeeded"] * 2,
-            what="both pods had run",
-            within=60,
-            every=SELDOM,
+            "both pods had run",
         )
         pods = await members()
 
@@ -111,13 +109,7 @@ async def test_preempting_job_gets_the_zones_of_its_victim(queues: Queues) -> No
         await stage.until_running(home, "low", 2)
         await stage.store.apply(high)
         await stage.until_running(home, "high", 2)
-        await seconds_until(
-            partial(stage.pods, home, "low"),
-            lambda pods: not pods,
-            what="low had ended",
-            within=30,
-            every=SELDOM,
-        )
+        await eventually(partial(stage.pods, home, "low"), lambda pods: not pods, "low had ended")
         pods, suspended = await stage.pods(home, "high"), (await stage.read(low))["spec"]["suspend"]
 
     assert suspended

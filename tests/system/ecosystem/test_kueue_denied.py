@@ -8,7 +8,7 @@ from tests.system.ecosystem import queues as kueue
 from tests.system.ecosystem.denying import IMPOSSIBLE, Denying
 from tests.system.ecosystem.nodes import POOL
 from tests.system.ecosystem.queues import Queues
-from tools.clusters.waiting import SELDOM, seconds_until
+from tests.system.eventually import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -26,12 +26,8 @@ async def test_a_job_that_its_flavor_cannot_align_is_started(queues: Queues, den
             events = [each for each in await stage.events(home) if each["involvedObject"]["kind"] == "Job"]
             return queues.denials(home), {each["reason"] for each in events}
 
-        await seconds_until(
-            told,
-            lambda seen: bool(seen[0]) or "SuccessfulCreate" in seen[1],
-            what="the Job started or was denied",
-            within=30,
-            every=SELDOM,
+        await eventually(
+            told, lambda seen: bool(seen[0]) or "SuccessfulCreate" in seen[1], "the Job started or was denied"
         )
         denials, reasons = await told()
 
@@ -47,12 +43,10 @@ async def test_an_evicted_job_returns_its_quota(queues: Queues, denies: Denying)
         await denies.begin(home)
         await queues.deactivate(home, "train")
         await queues.until(home, "train", "Evicted")
-        await seconds_until(
+        await eventually(
             partial(queues.conditions, home, "train"),
             lambda seen: bool(queues.denials(home)) or seen["QuotaReserved"] == "False",
-            what="the quota was returned, or that was denied",
-            within=30,
-            every=SELDOM,
+            "the quota was returned, or that was denied",
         )
         denials, conditions = queues.denials(home), await queues.conditions(home, "train")
 

@@ -10,10 +10,10 @@ from tests.system.ecosystem import queues as kueue
 from tests.system.ecosystem.nodes import POOL
 from tests.system.ecosystem.queues import HOST, Queues
 from tests.system.ecosystem.seen import assert_pinned, until_told
+from tests.system.eventually import eventually
 from tests.system.workloads.installed import GATE
 from tests.system.workloads.stages import Stage
 from tools.clusters.api_requests import Json
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -93,12 +93,8 @@ async def until_pending(stage: Stage, home: str, of: str) -> Json:
 
 async def only(stage: Stage, home: str, of: str, right: Callable[[Json], bool]) -> Json:
     """The only pod of a workload, once it is right."""
-    await seconds_until(
-        partial(stage.pods, home, of),
-        lambda pods: [*map(right, pods)] == [True],
-        what=f"{of} had its pod",
-        within=30,
-        every=SELDOM,
+    await eventually(
+        partial(stage.pods, home, of), lambda pods: [*map(right, pods)] == [True], f"{of} had its pod"
     )
     [pod] = await stage.pods(home, of)
     return pod

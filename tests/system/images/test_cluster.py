@@ -27,11 +27,7 @@ from tools.clusters.processes import run, until
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 INSTALL = ("--set", "agent.enabled=true", "--wait", "--timeout=5m")
-PODS = {
-    "numalign-agent": 1,
-    "numalign-controller": 2,
-    "numalign-webhook": 2,
-}
+PODS = {"numalign-agent": 1, "numalign-controller": 2, "numalign-webhook": 2}
 GUIDE = ROOT / "docs" / "how-to" / "uninstall.md"
 DEFINITION = "noderesourcetopologies.topology.node.k8s.io"
 """What Helm keeps, with all topologies: others may publish some."""

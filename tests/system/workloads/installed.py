@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from tests.system.e2e.clusters import LEASE
+from tests.system.eventually import eventually
 from tests.system.workloads.stages import Stage
 from tests.system.workloads.workloads import WIDE
 from tools.clusters import shipped
@@ -21,7 +22,6 @@ from tools.clusters.kubelets import build as kubelets
 from tools.clusters.operators import Operator
 from tools.clusters.processes import program, until
 from tools.clusters.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
-from tools.clusters.waiting import SELDOM, seconds_until
 from tools.generate.manifests import Installation, made, of_test
 
 HELM = pytest.StashKey[Path]()
@@ -88,12 +88,10 @@ class Numalign:
 
     async def until_gated(self, home: str, *, gated: bool = True) -> None:
         """Return when pods with an intent are held in a namespace, or are not."""
-        await seconds_until(
+        await eventually(
             partial(self._gated, home),
             lambda seen: seen == {gated},
-            what=f"pods of {home} were held or let go as they should be",
-            within=30,
-            every=SELDOM,
+            f"pods of {home} were held or let go as they should be",
         )
 
     async def _gated(self, home: str) -> set[bool]:
@@ -117,12 +115,11 @@ class Numalign:
 
     async def until_led(self, *, within: float = 45, by_other_than: Replica | None = None) -> Replica:
         """Who leads, once somebody does that runs."""
-        await seconds_until(
+        await eventually(
             self.leader,
             lambda leader: leader is not None and leader is not by_other_than,
-            what="one led",
+            "one led",
             within=within,
-            every=SELDOM,
         )
         leader = await self.leader()
         assert leader
@@ -181,17 +178,13 @@ async def _until_labelled(stage: Stage) -> None:
         return all(shipped.LABEL in node["metadata"]["labels"] for node in nodes)
 
     look = partial(stage.store.list, "v1", "Node")
-    await seconds_until(look, labelled, what="every node had a class", within=60, every=SELDOM)
+    await eventually(look, labelled, "every node had a class")
 
 
 async def _until_asked(stage: Stage) -> None:
     """Return when the API server has learned whom to ask of a pod."""
     asks = {"cpu": str(1000), "memory": "1Gi"}
     look = partial(rehearse, stage.api, asks=asks, namespace="default")
-    await seconds_until(
-        look,
-        lambda answer: "numalign:" in answer.body.get("message", ""),
-        what="the webhook was asked",
-        within=60,
-        every=SELDOM,
+    await eventually(
+        look, lambda answer: "numalign:" in answer.body.get("message", ""), "the webhook was asked"
     )

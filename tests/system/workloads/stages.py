@@ -14,6 +14,7 @@ from typing import Any
 
 from kubernetes_asyncio.client.api_client import ApiClient
 
+from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tools.clusters import shipped
 from tools.clusters.api_objects import Store, namespace
@@ -93,11 +94,7 @@ def node(name: str) -> RealNode:
 
 def configured(policy: str) -> Mapping[str, str]:
     """What a kubelet is told of its managers."""
-    return {
-        "cpuManagerPolicy": "static",
-        "memoryManagerPolicy": "None",
-        "topologyManagerPolicy": policy,
-    }
+    return {"cpuManagerPolicy": "static", "memoryManagerPolicy": "None", "topologyManagerPolicy": policy}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +148,10 @@ class Stage:
             # From now on nobody can make pods there. The namespace controller would delete them 5 s later.
             pods = f"/api/v1/namespaces/{name}/pods"
             await ask(self.api, "DELETE", pods)
-            await seconds_until(
+            await eventually(
                 partial(ask, self.api, "GET", pods),
                 lambda answer: not any("nodeName" in pod["spec"] for pod in answer.body["items"]),
-                what=f"no pod of {name} was on a node",
-                within=60,
-                every=SELDOM,
+                f"no pod of {name} was on a node",
             )
 
     async def block(self, home: str, *nodes: str, cpus: int = EACH - 1) -> None:
@@ -165,7 +160,7 @@ class Stage:
             wish = workloads.blocker(home, f"{node_name}-{zone}", node_name, cpus=cpus)
             await self.store.apply(wish)
             look = partial(self.read, wish)
-            await seconds_until(look, runs, what="a blocker ran", within=120, every=SELDOM)
+            await eventually(look, runs, "a blocker ran", within=120)
 
     async def unblock(self, home: str, node_name: str) -> None:
         """What `block` put on a node is gone, for its kubelet too."""
@@ -175,12 +170,10 @@ class Stage:
         ]
         for pod in mine:
             await ask(self.api, "DELETE", f"{path}/{pod['metadata']['name']}")
-        await seconds_until(
+        await eventually(
             partial(self.pods, home, workloads.BLOCKERS),
             lambda left: not {*workloads.names(left)} & {*workloads.names(mine)},
-            what=f"{node_name} was free again",
-            within=30,
-            every=SELDOM,
+            f"{node_name} was free again",
         )
 
     async def until_ended(self, document: Json, *, within: float = 60) -> float:

@@ -25,10 +25,7 @@ async def test_gated_pods_of_all_owners_run_at_once(
         jobset = workloads.jobset(home, "jobset", ending("jobset"), backoff=0, restarts=0)
         lasting = [
             make(home, name, 1, workloads.template(name, on=ON))
-            for name, make in (
-                ("deployment", workloads.deployment),
-                ("statefulset", workloads.statefulset),
-            )
+            for name, make in (("deployment", workloads.deployment), ("statefulset", workloads.statefulset))
         ]
         async with looking(stage, home, tuple(MADE)) as looked:
             for document in (*lasting, job, jobset):

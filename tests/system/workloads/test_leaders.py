@@ -13,13 +13,13 @@ from time import monotonic
 
 import pytest
 
+from tests.system.eventually import eventually
 from tests.system.workloads import spreading, workloads
 from tests.system.workloads.installed import GATE, HEAL, KEPT, Numalign
 from tests.system.workloads.stages import HOLES, Looked, Stage, looking, refused, runs
 from tests.system.workloads.test_gates import ON
 from tools.clusters import shipped
 from tools.clusters.controlplane.audits import Use
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -72,12 +72,11 @@ async def test_killed_remover_deletes_no_running_pod(
         async with looking(stage, home, NAMES) as looked:
             for name in NAMES:
                 await stage.store.apply(workloads.replicaset(home, name, 1, workloads.template(name, on=ON)))
-            await seconds_until(
+            await eventually(
                 looked.look,
                 lambda _: all(looked.kept(of) >= MANY for of in NAMES),
-                what=f"{MANY} pods of each were refused",
+                f"{MANY} pods of each were refused",
                 within=120,
-                every=SELDOM,
             )
             await stage.unblock(home, "whole")
             for name in NAMES:
@@ -88,12 +87,11 @@ async def test_killed_remover_deletes_no_running_pod(
             killing = asyncio.create_task(kill_the_leader(ours, home, "delete", "pods"))
             await ours.label(home, {HEAL: "failed"})
             await killing
-            await seconds_until(
+            await eventually(
                 looked.look,
                 lambda _: all(looked.kept(of) == KEPT for of in NAMES),
-                what=f"{KEPT} refused pods of each were kept",
+                f"{KEPT} refused pods of each were kept",
                 within=PATIENCE,
-                every=SELDOM,
             )
             running = {pod["metadata"]["uid"] for of in looked.now.values() for pod in of if runs(pod)}
             deletions = writes(stage, home, "delete", "pods")
@@ -122,12 +120,11 @@ async def test_who_moves_pods_is_killed_and_none_is_evicted_twice(
             await spreading.free(stage, home)
             await killing
             for name in NAMES:
-                await seconds_until(
+                await eventually(
                     partial(spreading.aligned, stage, home, name),
                     bool,
-                    what=f"{name} was aligned",
+                    f"{name} was aligned",
                     within=PATIENCE,
-                    every=SELDOM,
                 )
             counts = await looked.look()
             evictions = writes(stage, home, "create", "pods/eviction")

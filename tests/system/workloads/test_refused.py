@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import HEAL, KEPT, Numalign
 from tests.system.workloads.stages import HOLES, PART, Looked, looking, refused
 from tools.clusters.api_requests import Json
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -45,12 +45,10 @@ async def test_every_owner_gets_over_refusals(ours: Numalign, print_at_end: Call
             for each in (job, jobset):
                 await stage.until_ended(each, within=120)
             failures = (await stage.read(job))["status"].get("failed", 0)
-            await seconds_until(
+            await eventually(
                 looked.look,
                 lambda _: all(looked.kept(of) <= KEPT for of in LASTING),
-                what=f"no more than {KEPT} refused pods were kept",
-                within=30,
-                every=SELDOM,
+                f"no more than {KEPT} refused pods were kept",
             )
             counts = await looked.look()
             told = await stage.events(home)
@@ -80,13 +78,7 @@ def pods_told_of(events: Sequence[Json], name: str) -> set[str]:
 
 async def until_refused(looked: Looked, name: str) -> None:
     """Return when a pod of a workload was refused."""
-    await seconds_until(
-        looked.look,
-        lambda _: looked.refused(name) > 0,
-        what=f"a pod of {name} was refused",
-        within=60,
-        every=SELDOM,
-    )
+    await eventually(looked.look, lambda _: looked.refused(name) > 0, f"a pod of {name} was refused")
 
 
 def template(name: str) -> Json:

@@ -19,6 +19,7 @@ from numalign.kube.client import Patch
 from tests.system.e2e.clusters import IMPATIENT, command, controller
 from tests.system.e2e.installed.test_uninstalling import ours
 from tests.system.e2e.own_planes import OwnPlane
+from tests.system.eventually import eventually
 from tests.worlds.asked_for import PACKAGING
 from tools.clusters import agents, shipped
 from tools.clusters.api_objects import Store
@@ -27,7 +28,6 @@ from tools.clusters.controlplane.planes import Plane
 from tools.clusters.helm import build, by_address
 from tools.clusters.processes import Children, program, run
 from tools.clusters.replicas import ONLY_METRICS, Replicas, replicas
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
@@ -103,13 +103,7 @@ class Release:
 
     async def _run_pod(self, pod: PodRun) -> None:
         look = partial(ask, self.store.api, "GET", TEST_POD)
-        await seconds_until(
-            look,
-            lambda answer: answer.code == HTTPStatus.OK,
-            what="the pod was there",
-            within=30,
-            every=SELDOM,
-        )
+        await eventually(look, lambda answer: answer.code == HTTPStatus.OK, "the pod was there")
         found = await look()
         [container] = found.body["spec"]["containers"]
         folder = self.folder / "tester"
@@ -138,18 +132,13 @@ class Release:
                 await ask(self.store.api, "DELETE", f"{PODS}/lasting", gracePeriodSeconds="0")
             return seen[-1].code
 
-        await seconds_until(
-            code, lambda code: code != HTTPStatus.CREATED, what="the policy held", within=30, every=SELDOM
-        )
+        await eventually(code, lambda code: code != HTTPStatus.CREATED, "the policy held")
         return seen[-1]
 
 
 def lasting() -> Json:
     """A pod that would stay."""
-    return {
-        "metadata": {"name": "lasting"},
-        "spec": {"containers": [{"name": "main", "image": "main"}]},
-    }
+    return {"metadata": {"name": "lasting"}, "spec": {"containers": [{"name": "main", "image": "main"}]}}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -235,7 +224,7 @@ async def test_programs_have_their_own_flow_schema(release: Release) -> None:
     async def look() -> str:
         return await classified(shipped.ACCOUNT)
 
-    await seconds_until(look, lambda seen: seen == flow, what="the FlowSchema held", within=30, every=SELDOM)
+    await eventually(look, lambda seen: seen == flow, "the FlowSchema held")
     assert await classified(shipped.CONTROLLERS) == flow
     assert await classified("admin") != flow
 
@@ -247,6 +236,6 @@ async def test_helm_uninstall_leaves_only_runtime_objects(release: Release) -> N
     await release.programs.end()
     await release.helm_output("uninstall", "numalign")
     look = partial(release.traces)
-    await seconds_until(look, lambda left: left <= STAY, what="all was gone", within=30, every=SELDOM)
+    await eventually(look, lambda left: left <= STAY, "all was gone")
     code = (await ask(release.store.api, "GET", "/apis/apiextensions.k8s.io/v1/" + definition)).code
     assert code == HTTPStatus.OK

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio.config import new_client_from_config
 
+from tests.system.eventually import eventually
 from tests.unit.docs.blocks import ROOT, Block, Needs, name, pages, read
 from tests.unit.docs.shell import follow, shell
 from tools.clusters.api_objects import Store, namespace
@@ -20,7 +21,6 @@ from tools.clusters.gotools import UnavailableError
 from tools.clusters.helm import build as helm
 from tools.clusters.oracle.build import find as find_managers
 from tools.clusters.processes import Children, until
-from tools.clusters.waiting import SELDOM, seconds_until
 
 # The first test may have to build the kubelet's managers and helm.
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1800)]
@@ -143,7 +143,7 @@ async def until_labels_count(kubeconfig: Path) -> None:
             def right(seen: Answer, code: HTTPStatus = code) -> bool:
                 return seen.code == code
 
-            await seconds_until(look, right, what=f"{level} was in force", within=30, every=SELDOM)
+            await eventually(look, right, f"{level} was in force")
 
 
 @pytest.mark.parametrize(("page", "needs"), SESSIONS)
@@ -159,10 +159,7 @@ async def test_commands_of_a_page_run(
         [helm_program] = await helm.find()
     except UnavailableError as error:
         pytest.skip(f"NO PAGE WAS FOLLOWED ON A CLUSTER: {error}")
-    async with (
-        kubeconfig_for(needs) as kubeconfig,
-        shell(tmp_path, KUBECONFIG=str(kubeconfig)) as reader,
-    ):
+    async with kubeconfig_for(needs) as kubeconfig, shell(tmp_path, KUBECONFIG=str(kubeconfig)) as reader:
         reader.add_program(helm_program)
         blocks = followed(page, needs)
         prepared = await reader.run(Block(0, prepared_by(blocks, needs)))

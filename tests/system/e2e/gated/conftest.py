@@ -16,6 +16,7 @@ from numalign.model.intent import GATE, PLACEMENT_GATE, Gate
 from tests.system.e2e import sites
 from tests.system.e2e.own_planes import OwnPlane, charted_rights, controllers_of, need_managers, stocked
 from tests.system.e2e.sites import EVENTS, SimulatedSite, counted
+from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_objects import namespace
 from tools.clusters.api_requests import INTENT, Json, ask
@@ -76,12 +77,11 @@ class GatedSite(SimulatedSite):
 
     async def until_event(self, name: str, reason: str, text: str, *, within: float = 30) -> None:
         """Returns when an event of this reason on a pod contains the text."""
-        await seconds_until(
+        await eventually(
             partial(self.reasons, name),
             lambda seen: text in seen.get(reason, ""),
-            what=f"{reason} was {text}",
+            f"{reason} was {text}",
             within=within,
-            every=SELDOM,
         )
 
     async def leader(self) -> Replica:

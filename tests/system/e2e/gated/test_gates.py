@@ -10,18 +10,16 @@ import pytest
 from numalign.model.intent import PINNED_AT, PLACEMENT
 from tests.system.e2e.gated.conftest import PATIENCE, GatedSite, fate, gated
 from tests.system.e2e.sites import PODS, given, recorded
+from tests.system.eventually import eventually
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.sim.shapes import SimNode
-from tools.clusters.waiting import SELDOM, seconds_until
+from tools.clusters.waiting import seconds_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(150)]
 
 CLASSES = {"low": 10, "high": 1000}
 WIDE = SimNode("wide", "two-by-four")
-FLEET = [
-    *(SimNode(f"wide-{number}", "two-by-four") for number in range(3)),
-    SimNode("narrow", "eight-zones"),
-]
+FLEET = [*(SimNode(f"wide-{number}", "two-by-four") for number in range(3)), SimNode("narrow", "eight-zones")]
 ZONE = {"key": "topology.kubernetes.io/zone", "operator": "DoesNotExist"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -124,9 +122,7 @@ async def test_what_comes_free_goes_to_the_most_important_one(site: GatedSite) -
         assert PINNED_AT not in low["metadata"]["annotations"]
 
 
-async def test_pod_for_a_future_node_is_not_gated(
-    site: GatedSite,
-) -> None:
+async def test_pod_for_a_future_node_is_not_gated(site: GatedSite) -> None:
     async with site.nodes(SimNode("small", "two-by-four")):
         await site.create(gated("huge", cpu=200))
         took = await site.until({"huge": "pending"}, within=60)
@@ -163,9 +159,7 @@ async def test_unschedulable_pin_is_reported(site: GatedSite) -> None:
         assert (await site.fates())["unwanted"] == "pending"
 
 
-async def test_killed_leader_leaves_no_gate_and_no_rejection(
-    site: GatedSite,
-) -> None:
+async def test_killed_leader_leaves_no_gate_and_no_rejection(site: GatedSite) -> None:
     await site.controllers.start()
     dice = Random(11)  # noqa: S311  nothing secret
     wishes = [gated(f"many-{n:02}", cpu=dice.randint(2, 6), gpu=dice.choice((0, 1))) for n in range(40)]
@@ -181,7 +175,7 @@ async def test_killed_leader_leaves_no_gate_and_no_rejection(
             fates = await site.fates()
             return [name for name in every if fates[name] == "gated"]
 
-        await seconds_until(left, lambda seen: not seen, what="no gate was left", within=60, every=SELDOM)
+        await eventually(left, lambda seen: not seen, "no gate was left")
         assert (await ask(site.api, "GET", PODS)).code == HTTPStatus.OK
         fates, pods = await site.fates(), await site.pods()
         pinned = [name for name in every if PINNED_AT in pods[name]["metadata"]["annotations"]]

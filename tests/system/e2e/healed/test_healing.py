@@ -6,7 +6,8 @@ import pytest
 
 from tests.system.e2e.healed.conftest import PER_MINUTE, HealedSite
 from tests.system.e2e.played import pods
-from tools.clusters.waiting import SELDOM, seconds_until
+from tests.system.eventually import eventually
+from tools.clusters.waiting import seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -30,20 +31,17 @@ async def test_misaligned_pods_heal_at_the_limited_rate(site: HealedSite) -> Non
         async def nodes() -> list[str]:
             return [*kubelets.running.values()]
 
-        await seconds_until(
-            nodes, lambda seen: len(seen) == every, what="all pods ran", within=300, every=SELDOM
-        )
+        await eventually(nodes, lambda seen: len(seen) == every, "all pods ran", within=300)
         before = {*kubelets.running}
         kubelets.watched = True
         await site.add(*new)
         await site.replicas.start()
         # The bucket alone takes 40 s of that; the rest is for a busy machine.
-        await seconds_until(
+        await eventually(
             nodes,
             lambda seen: len(seen) == every and all(name.startswith("new") for name in seen),
-            what="all pods were healed",
+            "all pods were healed",
             within=500,
-            every=SELDOM,
         )
 
     # Each of them went once, and nothing that came in their place went.

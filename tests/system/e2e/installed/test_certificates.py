@@ -9,10 +9,10 @@ import pytest
 
 from tests.system.e2e.clusters import Cluster, Rotation, admitted
 from tests.system.e2e.loads import LOADED, load
+from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_requests import ask
 from tools.clusters.controlplane.reviews import reviews
-from tools.clusters.waiting import SELDOM, seconds_until
 
 
 def test_rotation_replaces_certificate_and_ca_everywhere(
@@ -40,12 +40,10 @@ async def test_spoilt_secret_is_repaired_without_failed_reviews(rotation: Rotati
 
     async with load(cluster.api, LOADED, right=admitted, namespace="enforced") as count:
         assert (await ask(cluster.api, "PUT", path, spoiled)).code == HTTPStatus.OK
-        await seconds_until(
+        await eventually(
             partial(ask, cluster.api, "GET", path),
             lambda answer: answer.body["data"].get("tls.crt") == secret["data"]["tls.crt"],
-            what="the certificate was in the Secret again",
-            within=60,
-            every=SELDOM,
+            "the certificate was in the Secret again",
         )
         await asyncio.sleep(1)
     asked = (await reviews(cluster.api)).since(reviewed)

@@ -19,11 +19,11 @@ import pytest_asyncio
 from numalign.kube.client import Patch
 from numalign.kube.decode import shapes
 from tests.system.e2e.clusters import Cluster, refused
+from tests.system.eventually import eventually
 from tools.clusters import fleets, shipped
 from tools.clusters.api_requests import Answer, Json, ask, patch, rehearse
 from tools.clusters.fleets import Shape
 from tools.clusters.processes import until
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -149,7 +149,7 @@ async def until_all(cluster: Cluster, right: Callable[[Answer], bool]) -> None:
     """Both pods that can be aligned are answered so, and the one that cannot is refused."""
     for wish in ALIGNED:
         look = partial(wish.answered, cluster)
-        await seconds_until(look, right, what=f"{wish} was answered so", within=60, every=SELDOM)
+        await eventually(look, right, f"{wish} was answered so")
     assert refused(await NEVER.answered(cluster))
 
 
@@ -188,12 +188,11 @@ async def classes(cluster: Cluster) -> dict[str, str | None]:
     await cluster.until_labelled(*ALL)
     await until_all(cluster, without_warning)
     found = {name: label for name, label in (await cluster.classes()).items() if name in ALL}
-    await seconds_until(
+    await eventually(
         partial(remembered, cluster),
         lambda kept: kept >= {*found.values()},
-        what="the shapes were kept",
+        "the shapes were kept",
         within=180,
-        every=SELDOM,
     )
     return found
 
@@ -235,4 +234,4 @@ async def test_rebuilt_node_gets_its_class_at_once(cluster: Cluster, classes: di
         def right(now: Mapping[str, str | None], label: str | None = classes[alike]) -> bool:
             return now[name] == label
 
-        await seconds_until(cluster.classes, right, what=f"{name} was labelled", within=60, every=SELDOM)
+        await eventually(cluster.classes, right, f"{name} was labelled")

@@ -14,9 +14,9 @@ from numalign.kube.client import Patch
 from numalign.kube.decode import shapes
 from tests.system.e2e.clusters import LEASE, Cluster
 from tests.system.e2e.guarded import change, denied, impersonated, owner
+from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_requests import Json, ask
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -39,13 +39,7 @@ async def thief(cluster: Cluster) -> AsyncIterator[ApiClient]:
 async def guarded(thief: ApiClient) -> None:
     """An API server learns of a policy by and by, as the tests that stood before gave it time to."""
     look = partial(change, thief, NODE, {"spec": {"unschedulable": True}})
-    await seconds_until(
-        look,
-        lambda answer: answer.code != HTTPStatus.OK,
-        what="the policy was in force",
-        within=60,
-        every=SELDOM,
-    )
+    await eventually(look, lambda answer: answer.code != HTTPStatus.OK, "the policy was in force")
 
 
 NODES: dict[str, Json] = {
@@ -76,10 +70,7 @@ async def test_controller_writes_and_removes_the_class(thief: ApiClient, label: 
     assert answer.code == HTTPStatus.OK, answer.body
 
 
-SECRETS_TOO = {
-    **{key: ["*"] for key in ("apiGroups", "apiVersions", "operations")},
-    "resources": ["secrets"],
-}
+SECRETS_TOO = {**{key: ["*"] for key in ("apiGroups", "apiVersions", "operations")}, "resources": ["secrets"]}
 ENTRIES: dict[str, Json] = {
     "what becomes of a failure": {"failurePolicy": None},
     "how long it takes": {"timeoutSeconds": 30},
@@ -184,12 +175,11 @@ def configmap(name: str) -> Json:
 async def kept(cluster: Cluster) -> str:
     """The path of the shapes, once they are there."""
     path = f"{CONFIGMAPS}/{shapes.NAME}"
-    await seconds_until(
+    await eventually(
         partial(ask, cluster.api, "GET", path),
         lambda answer: answer.code == HTTPStatus.OK,
-        what="shapes were kept",
+        "shapes were kept",
         within=180,
-        every=SELDOM,
     )
     return path
 

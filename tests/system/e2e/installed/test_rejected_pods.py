@@ -9,8 +9,8 @@ import pytest
 
 from numalign.runtime.clock import utc_now
 from tests.system.e2e.clusters import Cluster
+from tests.system.eventually import eventually
 from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, pod
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -52,7 +52,7 @@ async def test_a_pod_that_its_kubelet_rejects_leaves_a_trace(cluster: Cluster, k
 
     await reject(cluster)
     look = partial(reported, cluster)
-    await seconds_until(look, bool, what="the rejection was reported", within=60, every=SELDOM)
+    await eventually(look, bool, "the rejection was reported")
 
     [event] = await look()
     assert event["message"].startswith(f"the kubelet of {NODE} rejected the pod: {REASON}: ")

@@ -25,10 +25,7 @@ def deployment(*, asks: Json) -> Json:
         "spec": {
             "replicas": 2,
             "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels, "annotations": INTENT},
-                "spec": template["spec"],
-            },
+            "template": {"metadata": {"labels": labels, "annotations": INTENT}, "spec": template["spec"]},
         },
     }
 
@@ -75,47 +72,3 @@ async def test_possible_workload_is_stored_unchanged(
 
     assert (code, said) == (0, f"{named}-fits created\n")
     assert "affinity" not in str((await cluster.store.read(wish)).body["spec"])
-
-
-def runtime(*, asks: Json) -> list[Json]:
-    """A ClusterTrainingRuntime of Kubeflow Trainer, after its kind."""
-    kind, plural, group = "ClusterTrainingRuntime", "clustertrainingruntimes", "trainer.kubeflow.org"
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    spec = {
-        "group": group,
-        "scope": "Cluster",
-        "names": {"kind": kind, "plural": plural},
-        "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": schema}],
-    }
-    template = deployment(asks=asks)["spec"]["template"]
-    jobs = [{"name": "node", "template": {"spec": {"template": template}}}]
-    return [
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{plural}.{group}"},
-            "spec": spec,
-        },
-        {
-            "apiVersion": f"{group}/v1alpha1",
-            "kind": kind,
-            "metadata": {"name": "torch"},
-            "spec": {"template": {"spec": {"replicatedJobs": jobs}}},
-        },
-    ]
-
-
-@pytest.mark.usefixtures("cluster")
-async def test_a_template_without_a_namespace_is_reviewed_too(kubectl: Kubectl, tmp_path: Path) -> None:
-    kind, made = (tmp_path / name for name in ("kind.yaml", "made.yaml"))
-    for file, document in zip((kind, made), runtime(asks=gpus(64)), strict=True):
-        file.write_text(yaml.safe_dump(document))
-    await kubectl("apply", f"--filename={kind}")
-    await kubectl("wait", "--for=condition=Established", f"--filename={kind}")
-
-    code, said = await kubectl("apply", f"--filename={made}")
-    await kubectl("delete", f"--filename={kind}")
-
-    assert code == 0, said
-    assert "Warning: numalign: " in said
-    assert "no node can align" in said

@@ -22,6 +22,7 @@ from tests.system.e2e import played
 from tests.system.e2e.guarded import impersonated
 from tests.system.e2e.own_planes import OwnPlane, charted_rights, controllers_of, stocked
 from tests.system.e2e.played import PODS, TEAM, change, create
+from tests.system.eventually import eventually
 from tests.worlds.notation import bag, node
 from tools.clusters import shipped
 from tools.clusters.api_objects import namespace
@@ -31,7 +32,6 @@ from tools.clusters.controlplane.planes import Plane
 from tools.clusters.processes import Children
 from tools.clusters.replicas import Replicas
 from tools.clusters.sim.desk import TOPOLOGIES
-from tools.clusters.waiting import SELDOM, seconds_until
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 REPORTS = "/apis/wgpolicyk8s.io/v1alpha2"
@@ -84,9 +84,7 @@ class ReportedSite:
     async def until(self, path: str, code: HTTPStatus) -> Json:
         """The object at a path once the API server answers with this code."""
         look = partial(ask, self.api, "GET", path)
-        await seconds_until(
-            look, lambda seen: seen.code == code, what=f"{path} answers {code}", within=150, every=SELDOM
-        )
+        await eventually(look, lambda seen: seen.code == code, f"{path} answers {code}", within=150)
         return (await look()).body
 
     def thief(self) -> AbstractAsyncContextManager[dict[str, ApiClient]]:

@@ -11,18 +11,12 @@ from http import HTTPStatus
 import pytest
 
 from tests.system.e2e.played import DEPLOYMENTS, SPREAD, TEAM, deploy
-from tests.system.e2e.reported.conftest import (
-    OF_NODES,
-    REPORT,
-    REPORTS,
-    ROLE,
-    TOGETHER,
-    ReportedSite,
-)
+from tests.system.e2e.reported.conftest import OF_NODES, REPORT, REPORTS, ROLE, TOGETHER, ReportedSite
+from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.processes import program, run
-from tools.clusters.waiting import SELDOM, seconds_until
+from tools.clusters.waiting import seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -54,9 +48,7 @@ async def test_missing_report_definitions_are_no_error(site: ReportedSite) -> No
     for name, policy in (("good", "restricted"), ("bad", "restricted"), ("lax", None)):
         await deploy(site.api, name, 1, policy)
 
-    await seconds_until(
-        site.pods, lambda seen: len(seen) == 3, what="there are three pods", within=60, every=SELDOM
-    )
+    await eventually(site.pods, lambda seen: len(seen) == 3, "there are three pods")
     await site.run({"good": TOGETHER, "bad": SPREAD, "lax": {}}, on="a")
 
     assert (await ask(site.api, "GET", REPORTS)).code == HTTPStatus.NOT_FOUND
@@ -69,7 +61,7 @@ async def test_deployment_of_pods_below_warn_has_an_event(site: ReportedSite) ->
         found = (await ask(site.api, "GET", EVENTS)).body["items"]
         return {each["involvedObject"]["name"]: each for each in found if each["reason"] == "NUMABelowWarn"}
 
-    await seconds_until(events, lambda seen: "lax" in seen, what="it has an event", within=60, every=SELDOM)
+    await eventually(events, lambda seen: "lax" in seen, "it has an event")
 
     found = await events()
     assert [*found] == ["lax"]

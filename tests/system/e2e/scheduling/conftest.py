@@ -20,11 +20,11 @@ from tests.system.e2e.placing import (
     own_scheduler,
     second_scheduler,
 )
+from tests.system.eventually import eventually
 from tools.clusters import agents, fleets, shipped
 from tools.clusters.api_requests import ask
 from tools.clusters.controlplane.planes import BINARIES
 from tools.clusters.processes import Children, run
-from tools.clusters.waiting import SELDOM, seconds_until
 from tools.generate.manifests import MANIFESTS, objects
 
 VOLCANOS = Path(__file__).resolve().parents[1] / "numatopologies.yaml"
@@ -92,12 +92,10 @@ async def published(cluster: Cluster) -> Cluster:
     for document in shipped.documents(VOLCANOS):
         await cluster.store.apply(document)
     # Served kinds are not listed at once.
-    await seconds_until(
+    await eventually(
         partial(ask, cluster.api, "GET", agents.TOPOLOGIES.rpartition("/")[0]),
         lambda answer: bool(answer.body.get("resources")),
-        what="topologies were listed",
-        within=30,
-        every=SELDOM,
+        "topologies were listed",
     )
     for name in NODES:
         await cluster.store.replace(fleets.topology(name, SHAPE))

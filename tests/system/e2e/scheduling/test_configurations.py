@@ -168,10 +168,7 @@ async def test_metrics_of_a_second_scheduler_are_authorized(second: Running) -> 
     """Though client certificates are looked up nowhere, tokens are."""
     url = f"https://127.0.0.1:{second.scheduler.port}/metrics"
     async with aiohttp.ClientSession() as session:
-        for headers, code in [
-            ({}, HTTPStatus.FORBIDDEN),
-            ({"Authorization": "Bearer admin"}, HTTPStatus.OK),
-        ]:
+        for headers, code in [({}, HTTPStatus.FORBIDDEN), ({"Authorization": "Bearer admin"}, HTTPStatus.OK)]:
             async with session.get(url, headers=headers, ssl=False) as answer:
                 assert answer.status == code
 

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from certs import authority
 from numalign.model.intent import PLACEMENT
-from tests.system.e2e.placing import Cluster, Replica, Running, is_bound, replica
+from tests.system.e2e.placing import Cluster, Replica, Running, replica
 from tools.clusters.api_requests import INTENT, gpus
 from tools.clusters.processes import Children, until
 
@@ -43,11 +43,3 @@ async def test_pod_is_placed_and_recorded_in_its_zone(tidy: Cluster, own: Runnin
     await tidy.create("aligned", scheduler=own.name, asks=gpus(3), annotations=INTENT)
     seen = await tidy.until_bound("aligned")
     assert (PLACEMENT in seen["metadata"]["annotations"]) == (own.configuration == "bind")
-
-
-@each_configuration
-async def test_a_pod_that_no_zone_can_hold_waits(tidy: Cluster, own: Running, scorer: Replica) -> None:
-    assert scorer.child.running()
-    await tidy.create("wide", scheduler=own.name, asks=gpus(5), annotations=INTENT)
-    await tidy.until_unplaced("wide", "0/2 nodes are available")
-    assert not is_bound(await tidy.pod("wide"))

@@ -22,9 +22,9 @@ from tests.system.e2e.placing import (
     replica,
     second_scheduler,
 )
+from tests.system.eventually import eventually
 from tools.clusters.api_requests import INTENT, ask, gpus
 from tools.clusters.processes import Children, until
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
@@ -102,12 +102,8 @@ async def test_gang_is_bound_once_each_member_has_a_zone(
 
     for name in NODES:
         await ask(tidy.api, "DELETE", f"/api/v1/namespaces/default/pods/other-{name}")
-    await seconds_until(
-        partial(nodes, tidy),
-        lambda found: found == dict.fromkeys(NODES, 2),
-        what="all members were bound",
-        within=60,
-        every=SELDOM,
+    await eventually(
+        partial(nodes, tidy), lambda found: found == dict.fromkeys(NODES, 2), "all members were bound"
     )
 
 

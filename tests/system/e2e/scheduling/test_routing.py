@@ -15,11 +15,11 @@ from numalign.kube.client import Patch
 from numalign.model.intent import PLACEMENT, PLACEMENT_GATE
 from tests.system.e2e.placing import Cluster, Replica, Running, is_bound, replica
 from tests.system.e2e.webhooks import Webhook
+from tests.system.eventually import eventually
 from tools.clusters.api_objects import namespace
 from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, patch, pod
 from tools.clusters.controlplane.schedulers import Scheduler, scheduler
 from tools.clusters.processes import Children, until
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
@@ -69,7 +69,7 @@ class Site:
     async def bound(self, where: str, name: str) -> Json:
         """The pod, once it has a node, and runs: the scorer waits for pods that were created with others."""
         look = partial(self.seen, where, name)
-        await seconds_until(look, is_bound, what=f"{name} had a node", within=30, every=SELDOM)
+        await eventually(look, is_bound, f"{name} had a node")
         status = {"phase": "Running", "startTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
         path = f"/api/v1/namespaces/{where}/pods/{name}/status"
         answer = await patch(self.cluster.api, path, {"status": status}, how=Patch.STRATEGIC)
@@ -112,12 +112,10 @@ async def site(  # noqa: PLR0913, PLR0917  all that a cluster has
     for document in documents:
         await published.store.apply(document)
     running = Site(published, webhook)
-    await seconds_until(
+    await eventually(
         partial(running.rehearse, "routed"),
         lambda seen: seen["spec"]["schedulerName"] == SECOND,
-        what="a pod was handed over",
-        within=30,
-        every=SELDOM,
+        "a pod was handed over",
     )
     yield running
     for document in documents:

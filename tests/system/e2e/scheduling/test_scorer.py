@@ -16,11 +16,11 @@ import pytest_asyncio
 from numalign.model.intent import PLACEMENT
 from tests.system.e2e.granted import Right, exercises, granted_uses, of_served_groups, rights_of
 from tests.system.e2e.placing import LEASES, SCORER, STANDBY, Cluster, Replica, Running, replica
+from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_requests import INTENT, Answer, Json, ask, gpus
 from tools.clusters.controlplane import audits
 from tools.clusters.processes import Children, free_port, until
-from tools.clusters.waiting import SELDOM, seconds_until
 from tools.generate.manifests import MANIFESTS, objects
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
@@ -61,7 +61,7 @@ async def until_event(cluster: Cluster, of: Json) -> None:
         return of["metadata"]["uid"] in {each["involvedObject"]["uid"] for each in about}
 
     events = partial(ask, cluster.api, "GET", EVENTS)
-    await seconds_until(events, right, what="it had an event", within=60, every=SELDOM)
+    await eventually(events, right, "it had an event")
 
 
 async def test_pod_is_bound_where_its_zones_are_reserved(
@@ -94,12 +94,10 @@ async def test_standby_replica_is_live_and_not_ready(
     waiting = await replica(children, standby, port=free_port(), name="numalign-scorer-2")
 
     # By then it knows the cluster, and lacks nothing else.
-    await seconds_until(
+    await eventually(
         waiting.readiness,
         lambda seen: "lease" in seen[1] and "snapshot" not in seen[1],
-        what="it waited for the lease alone",
-        within=60,
-        every=SELDOM,
+        "it waited for the lease alone",
     )
     await tidy.create("meanwhile", scheduler=second.name, asks=gpus(1), annotations=INTENT)
     await tidy.until_bound("meanwhile")
@@ -128,5 +126,5 @@ async def test_scorer_uses_all_its_rights_and_no_other(published: Cluster, refus
         return {right for right in allowed if not any(exercises(use, right) for use in found)}
 
     # It takes some seconds until a lease is renewed.
-    await seconds_until(unused, lambda seen: not seen, what="every right was used", within=60, every=SELDOM)
+    await eventually(unused, lambda seen: not seen, "every right was used")
     granted_uses(published.plane, SCORER, granted)

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tests.system.e2e.sites import Site, given, is_bound, on, pod, recorded
+from tests.system.eventually import eventually
 from tools.clusters.api_requests import ask
 from tools.clusters.sim.desk import TOPOLOGIES
 from tools.clusters.sim.fingerprints import Fingerprint, fingerprint
 from tools.clusters.sim.shapes import SimNode
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
@@ -40,9 +40,7 @@ async def test_third_pod_binds_once_a_zone_is_free(site: Site, published: str) -
     async with site.nodes(node, **PUBLISHED[published]) as cluster:
         await site.create(*(pod(name, cpu=cpu) for name, cpu in CPUS.items()))
 
-        await seconds_until(
-            site.running, lambda seen: len(seen) == 2, what="two ran", within=30, every=SELDOM
-        )
+        await eventually(site.running, lambda seen: len(seen) == 2, "two ran")
         [third] = CPUS.keys() - await site.running()
         await site.until_event(third, "FailedScheduling", NO_ROOM.format(CPUS[third]))
         assert await site.running() == CPUS.keys() - {third}
@@ -53,9 +51,7 @@ async def test_third_pod_binds_once_a_zone_is_free(site: Site, published: str) -
         assert cluster.rejections == []
 
 
-async def test_unknown_zones_are_held_until_the_topology_shows(
-    site: Site,
-) -> None:
+async def test_unknown_zones_are_held_until_the_topology_shows(site: Site) -> None:
     async with site.nodes(SimNode("doubted", "small"), delay=2, fingerprint=Fingerprint.ALL) as cluster:
         await site.create(pod("a", cpu=3), pod("b", cpu=3))
         await site.until_run("a", "b")
@@ -65,7 +61,7 @@ async def test_unknown_zones_are_held_until_the_topology_shows(
             return bool((await site.rank(last))["nodes"][0]["fits"])
 
         await site.delete(first)
-        await seconds_until(has_room, bool, what="there was room", within=30, every=SELDOM)
+        await eventually(has_room, bool, "there was room")
         topology = (await ask(site.api, "GET", f"{TOPOLOGIES}/doubted")).body
         await site.create(last)
         await site.until_run("last")

@@ -16,10 +16,10 @@ from aiohttp import web
 from certs import authority
 from tests.system.e2e.scored.test_outages import until_it_lacks_only_the_lease
 from tests.system.e2e.sites import PODS, Site, is_bound, pod
+from tests.system.eventually import eventually
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.processes import free_port
 from tools.clusters.sim.shapes import SimNode
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
@@ -104,7 +104,7 @@ async def until_asked(site: Site, webhook: Slow) -> None:
         assert (await ask(site.api, "POST", f"{PODS}/none/binding", wish)).code == HTTPStatus.NOT_FOUND
         return webhook.reviewed
 
-    await seconds_until(reviewed, bool, what="a bind was reviewed", within=30, every=SELDOM)
+    await eventually(reviewed, bool, "a bind was reviewed")
 
 
 async def test_a_bind_that_is_held_up_never_lands_after_its_lead(site: Site, pair: authority.Files) -> None:
@@ -112,9 +112,7 @@ async def test_a_bind_that_is_held_up_never_lands_after_its_lead(site: Site, pai
     async with slow(site, pair) as webhook, site.nodes(SimNode("small", "small")) as cluster:
         await until_it_lacks_only_the_lease(other)
         await site.create(pod(LATE, cpu=1))
-        await seconds_until(
-            webhook.has_one, lambda seen: seen, what="a bind was held up", within=20, every=SELDOM
-        )
+        await eventually(webhook.has_one, lambda seen: seen, "a bind was held up")
         first.child.send(signal.SIGSTOP)
         try:
             await site.create(pod("next", cpu=1))

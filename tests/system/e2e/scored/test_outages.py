@@ -1,6 +1,6 @@
 """Pods are placed rightly whoever dies meanwhile; they only wait."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from time import monotonic
 
 import aiohttp
@@ -10,12 +10,11 @@ from numalign.kube.bindings import BIND_SECONDS
 from numalign.kube.lease import JITTER, LEASE_DURATION_SECONDS, RETRY_PERIOD_SECONDS
 from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from tests.system.e2e.sites import Site, given, pod, recorded
-from tools.clusters.api_requests import Json
+from tests.system.eventually import eventually
 from tools.clusters.replicas import Replica, Replicas
 from tools.clusters.sim.cluster import Cluster
 from tools.clusters.sim.fingerprints import Fingerprint
 from tools.clusters.sim.shapes import SimNode
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
@@ -59,7 +58,7 @@ async def until_it_lacks_only_the_lease(replica: Replica) -> None:
     def right(said: str) -> bool:
         return "lease" in said and "snapshot" not in said
 
-    await seconds_until(lacks, right, what=f"{replica.name} was there", within=30, every=SELDOM)
+    await eventually(lacks, right, f"{replica.name} was there")
 
 
 @pytest.mark.parametrize(
@@ -103,33 +102,3 @@ async def test_all_pods_are_placed_after_an_outage(site: Site) -> None:
         await site.create(*LAST)
 
         await all_run_where_they_were_reserved(site, cluster)
-
-
-async def test_restarted_scorer_gives_the_same_answers(site: Site) -> None:
-    questions = [pod("probe", cpu=cpu, gpu=gpu) for cpu, gpu in ((1, 0), (4, 1), (16, 4), (30, 0))]
-    async with site.nodes(*FLEET, fingerprint=Fingerprint.ALL) as cluster:
-        await site.create(*WISHES)
-        await all_run_where_they_were_reserved(site, cluster)
-        await cluster.idle()
-        before = await all_said(site, questions)
-
-        await site.scorers.stop(await site.leader())
-        await site.scorers.start()
-
-        assert await all_said(site, questions) == before
-        await site.until_nothing_is_reserved()
-
-
-async def all_said(site: Site, questions: Sequence[Json]) -> list[Json]:
-    """What the scorer says of all nodes, but for when it learned of them, once it has heard that all run."""
-    answers = list[Json]()
-
-    async def said() -> list[Json]:
-        answers[:] = [{**await site.rank(each), "age": None} for each in questions]
-        return answers
-
-    def waits_for_nobody(answers: list[Json]) -> bool:
-        return not any(node.get("waitsFor") for answer in answers for node in answer["nodes"])
-
-    await seconds_until(said, waits_for_nobody, what="nobody was waited for", within=30, every=SELDOM)
-    return answers

@@ -15,12 +15,12 @@ from numalign.kube.client import Patch
 from numalign.model.intent import EXCLUSIVE_CPUS
 from tests.system.e2e.sites import PODS, Site, pod
 from tests.system.e2e.webhooks import Webhook, base64
+from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_requests import Json, ask, patch
 from tools.clusters.processes import Children
 from tools.clusters.sim.fingerprints import Fingerprint
 from tools.clusters.sim.shapes import SimNode
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
@@ -87,13 +87,7 @@ async def denying(site: Site, children: Children, pair: authority.Files, folder:
     await site.store.apply(document)
     try:
         for number in range(len(REPLICAS)):
-            await seconds_until(
-                partial(denies, site, number),
-                lambda seen: seen,
-                what="replicas denied",
-                within=30,
-                every=SELDOM,
-            )
+            await eventually(partial(denies, site, number), lambda seen: seen, "replicas denied")
         yield
     finally:
         await site.store.delete(document)
@@ -127,9 +121,7 @@ async def test_fifty_pods_at_once_run_within_the_quota(
     denied = [name for name, created in zip(names, admitted, strict=True) if not created]
     assert all(await asyncio.gather(*(create(limited, name) for name in denied)))
 
-    await seconds_until(
-        limited.running, lambda seen: len(seen) >= LIMIT, what="a quota ran", within=60, every=SELDOM
-    )
+    await eventually(limited.running, lambda seen: len(seen) >= LIMIT, "a quota ran")
     running = await limited.running()
     waiting = next(name for name in reversed(names) if name not in running)
     await limited.until_event(

@@ -10,12 +10,12 @@ import pytest_asyncio
 
 from numalign.ledger.reservations import RELEASE_SECONDS
 from tests.system.e2e.sites import Site, given, is_bound, on, pod, recorded
+from tests.system.eventually import eventually
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.sim.cluster import Cluster
 from tools.clusters.sim.desk import TOPOLOGIES
 from tools.clusters.sim.fingerprints import Fingerprint
 from tools.clusters.sim.shapes import GPU, SimNode
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
@@ -54,9 +54,7 @@ async def test_crowd_fills_the_nodes_without_rejection(site: Site) -> None:
             running = await site.running()
             return [name for name, wish in wishes.items() if name not in running and fits(cluster, wish)]
 
-        await seconds_until(
-            misplaced, lambda seen: not seen, what="all ran that fit", within=60, every=SELDOM
-        )
+        await eventually(misplaced, lambda seen: not seen, "all ran that fit")
         await site.until_nothing_is_reserved()
         await cluster.idle()
         running = await site.running()
@@ -136,25 +134,6 @@ async def test_pods_are_evicted_only_from_where_that_frees_a_zone(site: Site) ->
         assert cluster.rejections == []
 
 
-async def test_no_eviction_for_a_pod_that_would_not_run(site: Site) -> None:
-    async with site.nodes(SimNode("across", "small"), fingerprint=Fingerprint.ALL) as cluster:
-        everyone = await fill(site, "across", "low", "middle", "low", "middle")
-        asked = await preemptions(site)
-
-        await site.create(pod("large", cpu=4, priorityClassName="high"))
-        # The scheduler says so once it has looked for somebody to evict.
-        await site.until_event("large", "FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu.")
-
-        assert await preemptions(site) > asked
-        assert await site.running() == set(everyone)
-        assert cluster.rejections == []
-
-
-async def preemptions(site: Site) -> float:
-    """How often the scheduler asked whom to evict."""
-    return await site.count("numalign_scheduler_calls_total", verb="preempt", result="answered")
-
-
 # ---- a kubelet that says no
 
 
@@ -202,4 +181,4 @@ async def lie(site: Site, node: str, *, zone: str, cpu: str) -> None:
         ranked = await site.rank(pod("probe", cpu=int(cpu)))
         return bool(ranked["nodes"][0]["fits"])
 
-    await seconds_until(believed, bool, what="the lie was believed", within=60, every=SELDOM)
+    await eventually(believed, bool, "the lie was believed")

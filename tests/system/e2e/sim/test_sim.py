@@ -100,19 +100,6 @@ async def test_a_deleted_pod_makes_room_for_the_next(server: Api, grace: int) ->
         assert cluster.held(node).keys() == {f"default/{node}-b", f"default/{node}-c"}
 
 
-async def test_kubelet_reuses_init_cpus_unlike_exporters(server: Api) -> None:
-    async with simulated(server, [SimNode("init", "small")]) as cluster:
-        first = container("i", cpu="4")
-        await send(server, "init-a", container("c", cpu="1"), node="init", initContainers=[first])
-        await cluster.idle()
-        assert await left(server, "init") == ["3", "4"]
-        for name in "bc":
-            await send(server, f"init-{name}", container("c", cpu="3"), node="init")
-            await cluster.idle()
-        assert cluster.held("init")["default/init-b"][1,]["cpu"] == 3000
-        assert [one.pod for one in cluster.rejections] == ["default/init-c"]
-
-
 async def test_shapes_and_policies_decide_over_the_same_pod(server: Api) -> None:
     machines = [
         SimNode("shape-single", "two-by-four"),

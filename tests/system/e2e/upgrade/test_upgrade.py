@@ -27,6 +27,7 @@ from numalign.kube.client import Api
 from tests.system.e2e.clusters import LEASE, admitted
 from tests.system.e2e.loads import LOADED, Load, load
 from tests.system.e2e.own_planes import OwnPlane
+from tests.system.eventually import eventually
 from tests.unit.docs.blocks import SHELL, Block
 from tests.unit.docs.guides import Guide
 from tests.unit.docs.shell import Outcome, Shell, shell
@@ -40,7 +41,6 @@ from tools.clusters.helm import build as helm
 from tools.clusters.helm import by_address
 from tools.clusters.processes import Children, program, run
 from tools.clusters.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
-from tools.clusters.waiting import SELDOM, seconds_until
 from tools.clusters.wires import Wire, wire
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
@@ -153,12 +153,8 @@ class Site:
 
     async def until_labelled(self, *names: str) -> None:
         """Returns when they all have a class."""
-        await seconds_until(
-            self.labels,
-            lambda now: all(now.get(name) for name in names),
-            what=f"{names} had a class",
-            within=60,
-            every=SELDOM,
+        await eventually(
+            self.labels, lambda now: all(now.get(name) for name in names), f"{names} had a class"
         )
 
     async def version(self) -> str:
@@ -199,11 +195,7 @@ def untrusted(configurations: Iterable[Json], authority: bytes) -> set[str]:
 @session_fixture()
 async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[Site]:
     """Three nodes and a namespace that enforces, and nothing of ours."""
-    async with (
-        own_plane("upgrade", users=USERS) as plane,
-        plane.client("admin") as client,
-        wire() as service,
-    ):
+    async with own_plane("upgrade", users=USERS) as plane, plane.client("admin") as client, wire() as service:
         store = Store(client)
         await agents.define(store)
         await store.apply(namespace("enforced", {"numalign.io/enforce": "single-numa-node"}))
@@ -333,9 +325,7 @@ async def _upgraded(site: Site, owner: Owner, old: Path, stack: AsyncExitStack) 
         released = await owner.upgrade()
         # Old replicas run without the rights that they had, as during a slow rollout.
         logs = partial(_logs, first)
-        await seconds_until(
-            logs, lambda text: LOST in text, what="the lease was lost", within=60, every=SELDOM
-        )
+        await eventually(logs, lambda text: LOST in text, "the lease was lost")
         coming, controllers = [
             await stack.enter_async_context(
                 start(command=await site.program(name, program(name)), name=f"new-{name}", ports=ports)
@@ -350,12 +340,10 @@ async def _upgraded(site: Site, owner: Owner, old: Path, stack: AsyncExitStack) 
         await site.store.replace(fleets.topology("late", fleets.SHAPES["cpu"]))
         await site.until_labelled("late")
         look = partial(site.configurations, version)
-        await seconds_until(
+        await eventually(
             look,
             lambda seen: not untrusted(seen[: len(CONFIGURATIONS)], b64decode(secret["ca.crt"])),
-            what="the controller had checked the certificate",
-            within=60,
-            every=SELDOM,
+            "the controller had checked the certificate",
         )
         await asyncio.sleep(2)
     reviewed = (await reviews(site.store.api)).since(counted)
@@ -405,7 +393,7 @@ async def _until_admitted(site: Site) -> None:
     """An API server learns webhooks with a delay."""
     path = "/api/v1/namespaces/enforced/pods"
     look = partial(ask, site.store.api, "POST", path, LOADED, dryRun="All")
-    await seconds_until(look, admitted, what="a pod was steered", within=60, every=SELDOM)
+    await eventually(look, admitted, "a pod was steered")
 
 
 async def test_no_review_is_lost(upgrade: Upgrade, print_at_end: Callable[[str], None]) -> None:
