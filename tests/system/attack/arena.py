@@ -28,15 +28,12 @@ LIMITS: Mapping[str, int] = {WEBHOOK: 512, SCORER: 1024, CONTROLLER: 512}
 
 @dataclass(frozen=True, slots=True)
 class Siege:
-    """What was seen of a program while it was attacked."""
-
     program: Running
     callers: list[Caller]
     before: Memory
     after: Memory
 
     def __str__(self) -> str:
-        """In a line."""
         calls = "; ".join(str(each.outcome) for each in self.callers)
         held = f"{self.before.now / MIB:.0f} to {self.after.now / MIB:.0f} MiB"
         return f"  {self.program.name}: {calls}; {held}, at most {self.after.most / MIB:.0f} MiB"
@@ -64,7 +61,6 @@ class Arena:
 
     @property
     def names(self) -> list[str]:
-        """The nodes that there are."""
         return objects.names(self.objects)
 
     def put(self, *made: Json) -> None:
@@ -72,7 +68,6 @@ class Arena:
         self.objects.extend(made)
 
     async def api_server(self) -> ApiServer:
-        """An API server with all that was put."""
         return await self.here.api_server(self.objects)
 
     async def webhook(self, *flags: str, api: ApiServer | None = None) -> Running:
@@ -80,11 +75,9 @@ class Arena:
         return await self.here.webhook(*self._source(api), *flags)
 
     async def controller(self, api: ApiServer, *flags: str) -> Running:
-        """The controller, which takes no calls."""
         return await self.here.controller(*self._source(api), *flags)
 
     async def served_map(self, api: ApiServer) -> Running:
-        """The controller that serves the map."""
         return await self.here.served_map(*self._source(api))
 
     async def scorer(self, *flags: str, api: ApiServer | None = None) -> Running:

@@ -43,6 +43,5 @@ def _work() -> float:
 
 @pytest.fixture
 async def arena(tmp_path: Path) -> AsyncIterator[Arena]:
-    """A place for programs and those who attack them."""
     async with programs.site(tmp_path) as here:
         yield Arena(here, bound(), objects.nodes(), bound)

@@ -37,16 +37,13 @@ class Outcome:
 
     @property
     def asked(self) -> int:
-        """How many there were."""
         return len(self.seconds) + len(self.lost)
 
     @property
     def slowest(self) -> float:
-        """The longest that an answer took, in seconds."""
         return max(self.seconds, default=0.0)
 
     def __str__(self) -> str:
-        """In a line."""
         ordered = sorted(self.seconds) or [0.0]
         late = ordered[int(len(ordered) * 0.99)]
         said = f"{self.asked} calls, p99 {late * 1000:.0f} ms, max {ordered[-1] * 1000:.0f} ms"
@@ -125,7 +122,6 @@ class Caller:
 
 
 def reviews() -> Iterator[Call]:
-    """What an API server asks the webhook."""
     for made in objects.honest_pods():
         body = objects.review(made)
         yield "POST", "/mutate", body
@@ -133,7 +129,6 @@ def reviews() -> Iterator[Call]:
 
 
 def schedules(places: Sequence[str]) -> Iterator[Call]:
-    """What a scheduler asks the scorer before it binds."""
     for made in objects.honest_pods():
         body = objects.filtering(made, places)
         yield "POST", "/filter", body
@@ -141,5 +136,4 @@ def schedules(places: Sequence[str]) -> Iterator[Call]:
 
 
 def looks() -> Iterator[Call]:
-    """What a kubelet and Prometheus ask of any program."""
     return itertools.cycle([("GET", path, b"") for path in ("/healthz", "/metrics", "/healthz", "/healthz")])

@@ -25,12 +25,10 @@ def nodes(count: int = NODES) -> list[Json]:
 
 
 def names(objects: Iterable[Json]) -> list[str]:
-    """The nodes among some objects."""
     return [each["metadata"]["name"] for each in objects if each["kind"] == "Node"]
 
 
 def namespace(name: str, **labels: str) -> Json:
-    """A namespace; labels stand without our prefix."""
     told = {f"numalign.io/{key}": value for key, value in labels.items()}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": told}}
 
@@ -92,7 +90,6 @@ def pod(name: str, *asked: Mapping[str, str], policy: str | None = SINGLE, **ann
 
 
 def on(place: str, made: Json) -> Json:
-    """The pod once its kubelet has taken it, years ago."""
     status = {"phase": "Running", "startTime": made["metadata"]["creationTimestamp"]}
     return {**made, "spec": {**made["spec"], "nodeName": place}, "status": status}
 
@@ -125,19 +122,16 @@ def review(made: Json, *, namespace: str = TEAM, **changes: object) -> bytes:
 
 
 def filtering(made: Json, places: Sequence[str]) -> bytes:
-    """What a scheduler sends to filter and to prioritize."""
     return orjson.dumps({"Pod": made, "Nodes": None, "NodeNames": places})
 
 
 def binding(made: Json, place: str) -> bytes:
-    """What a scheduler sends to bind."""
     metadata = made["metadata"]
     named = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"], "PodUID": metadata["uid"]}
     return orjson.dumps({**named, "Node": place})
 
 
 def path(made: Json) -> str:
-    """Where the API server has a pod."""
     return f"{PODS}/{made['metadata']['name']}"
 
 

@@ -34,7 +34,6 @@ class ManyCallers:
 
     @asynccontextmanager
     async def calling(self) -> AsyncIterator[None]:
-        """Call while the block lasts."""
         tasks = [asyncio.create_task(self._go_on(number)) for number in range(self.connections)]
         try:
             await asyncio.sleep(1)

@@ -18,7 +18,6 @@ HOUR = 3600.0
 
 
 def stamp(seconds: float) -> str:
-    """A time so many seconds from now."""
     return datetime.fromtimestamp(time.time() + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -30,7 +30,6 @@ VARIED = [
 
 
 def labelled(name: str, gpus: int, labels: Json) -> list[Json]:
-    """A node with so many GPUs in each zone."""
     made = objects.node(name, zones=2, amounts=AMOUNTS | ({GPU: gpus} if gpus else {}), free=100)
     made[0]["metadata"]["labels"] = labels
     return made
@@ -63,7 +62,6 @@ NAMES = 877
 
 
 def kept() -> Json:
-    """What is kept of a pool beside such nodes."""
     names = {f"{'x' * 240}.io/{at}": 1 for at in range(NAMES)}
     of_one_zone = [{"cpu": 1 + at, **names} for at in range(LONG)]
     of_one_zone += [{"cpu": 9 + at, GPU: 1} for at in range(SHORT)]

@@ -71,7 +71,6 @@ async def test_changing_pods_of_many_resources_keep_the_lease(arena: Arena) -> N
 
 
 async def changing(api: ApiServer, pods: Sequence[Json], *, seconds: float) -> None:
-    """Write a new status of each pod over and over again."""
     until = time.monotonic() + seconds
     async with http_calls.connection(api.door) as made:
         while time.monotonic() < until:

@@ -38,7 +38,6 @@ async def test_level_cannot_be_bypassed(arena: Arena, names: str, *, admitted: b
 
 
 async def allowed(door: Door, review: bytes) -> bool:
-    """What the webhook answers."""
     answer = await once(door, "POST", "/validate", review)
     return bool(orjson.loads(answer.body)["response"]["allowed"])
 

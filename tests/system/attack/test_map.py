@@ -37,13 +37,11 @@ BOMB = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
 
 
 def asking(path: str, token: str, body: bytes = b"") -> bytes:
-    """A call of somebody who shows a token."""
     method = "POST" if body else "GET"
     return http_calls.request(method, path, body, {"Authorization": f"Bearer {token}"})
 
 
 async def answered(door: Door, written: bytes, source: str | None = None) -> Answer:
-    """The answer to a call over a connection of its own."""
     async with http_calls.connection(door, source=source) as made:
         made.send(written)
         return await made.answer()
@@ -78,7 +76,6 @@ async def looked_at(program: Running, bound: float) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def held(door: Door, calls: Iterator[bytes]) -> AsyncIterator[None]:
-    """Calls whose answers nobody reads."""
     async with AsyncExitStack() as stack:
         for written in calls:
             made = await stack.enter_async_context(http_calls.connection(door, source=STRANGER))
@@ -113,7 +110,6 @@ async def test_those_who_read_nothing_keep_no_viewer_waiting(arena: Arena, path:
 
 
 async def repeated(door: Door, calls: Iterator[bytes], *, at_once: int) -> list[int]:
-    """The statuses of calls, so many at a time."""
     statuses: list[int] = []
 
     async def go_on() -> None:

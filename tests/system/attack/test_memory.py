@@ -39,7 +39,6 @@ async def test_long_records_of_pods_that_are_gone_are_not_kept(arena: Arena) -> 
 
 
 async def one_at_a_time(api: ApiServer, pods: Iterable[tuple[str, bytes]]) -> None:
-    """Make each pod, and take it away before the next."""
     async with http_calls.connection(api.door) as made:
         for path, written in pods:
             assert (await made.call("POST", objects.PODS, written)).well

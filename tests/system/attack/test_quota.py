@@ -19,13 +19,11 @@ GIB = 2**30
 
 
 async def admitted(webhook: Running, made: Json) -> bool:
-    """Whether a replica admits a pod."""
     answer = await once(webhook.door, "POST", "/validate", objects.review(made))
     return bool(orjson.loads(answer.body)["response"]["allowed"])
 
 
 async def created(api: ApiServer, made: Json) -> Json:
-    """The pod as the API server stores it."""
     answer = await once(api.door, "POST", objects.PODS, orjson.dumps(made))
     assert answer.status == 201
     stored: Json = orjson.loads(answer.body)
@@ -33,13 +31,11 @@ async def created(api: ApiServer, made: Json) -> Json:
 
 
 async def error(scorer: Running, made: Json, place: str) -> str:
-    """Why a pod is not bound, empty if it is."""
     answer = await once(scorer.door, "POST", "/bind", objects.binding(made, place))
     return str(orjson.loads(answer.body)["Error"])
 
 
 async def bound(api: ApiServer) -> int:
-    """How many pods have a node."""
     listed = orjson.loads((await once(api.door, "GET", objects.PODS)).body)["items"]
     return sum(bool(each["spec"].get("nodeName")) for each in listed)
 

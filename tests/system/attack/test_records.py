@@ -38,7 +38,6 @@ def claiming(made: Json, key: str, *zones: str, amount: object = HELD) -> Json:
 
 
 async def fit(scorer: Running, made: Json, place: str) -> bool:
-    """Whether a node takes a pod."""
     answer = await http_calls.once(scorer.door, "POST", "/filter", objects.filtering(made, [place]))
     return bool(orjson.loads(answer.body)["NodeNames"] == [place])
 

@@ -29,7 +29,6 @@ def nodes() -> Iterator[Json]:
 
 
 def gated(name: str, namespace: str, **spec: object) -> Json:
-    """A pod of a whole zone, behind the gate."""
     made = objects.pod(name, WHOLE)
     made["metadata"]["namespace"] = namespace
     made["spec"] |= {"schedulingGates": [{"name": "numalign.io/placement"}], **spec}
@@ -46,7 +45,6 @@ async def fate(api: ApiServer, made: Json) -> str:
 
 
 def allocation(made: Json) -> bytes:
-    """What Volcano sends when it has placed a pod."""
     metadata = made["metadata"]
     named = {"UID": metadata["uid"], "Name": metadata["name"], "Namespace": metadata["namespace"]}
     return orjson.dumps({"task": {**named, "NodeName": "target", "Pod": made}})

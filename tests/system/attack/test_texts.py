@@ -23,7 +23,6 @@ SEVEN = 7
 
 
 def with_spec(**spec: object) -> Json:
-    """A pod that wants one zone, with more in its spec."""
     made = objects.pod("tall")
     return {**made, "spec": {**made["spec"], **spec}}
 
@@ -36,7 +35,6 @@ def terms(count: int) -> Json:
 
 
 def values(count: int) -> Json:
-    """A pod with so many values in one term."""
     expression = {"key": "a", "operator": "In", "values": [str(at) for at in range(count)]}
     chosen = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return with_spec(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": chosen}})

@@ -171,11 +171,9 @@ async def test_printed_pages_have_no_form(browser: Browser, site: str) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def crowd() -> AsyncIterator[str]:
-    """The address of a map of five hundred nodes."""
     async with sites.serving(sites.ShownCluster(many(500, makes=4))) as address:
         yield address
 
 
 async def focused(page: Page) -> str:
-    """The name on the tile that has the focus."""
     return str(await page.evaluate("document.activeElement.querySelector('span')?.textContent"))

@@ -36,7 +36,6 @@ def hostile_cluster() -> list[dict[str, Any]]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hostile() -> AsyncIterator[str]:
-    """The address of a map of a cluster with such names."""
     async with sites.serving(sites.ShownCluster(hostile_cluster())) as address:
         yield address
 

@@ -33,7 +33,6 @@ async def live(page: Page) -> None:
 async def live_page(
     browser: Browser, path: str = "/"
 ) -> AsyncIterator[tuple[WatchedPage, sites.ShownCluster]]:
-    """A page that follows changes, and its cluster."""
     cluster = sites.ShownCluster(clusters.bundled(now=time.time()))
     async with sites.serving(cluster) as address, opened(browser, address + path) as watched:
         await live(watched.page)

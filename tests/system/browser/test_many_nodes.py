@@ -22,8 +22,6 @@ MOST_MILLISECONDS = 5000
 
 @dataclass(frozen=True)
 class Large:
-    """A map, and the cluster behind it."""
-
     cluster: sites.ShownCluster
     address: str
 

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def guarded() -> AsyncIterator[str]:
-    """The address of a map that requires a token."""
     house = MapHouse()
     async with house.serving():
         yield f"http://127.0.0.1:{house.log.of('server.listening')[0]['port']}"

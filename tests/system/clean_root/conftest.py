@@ -16,7 +16,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 async def find() -> None:
-    """Raises `UnavailableError` where no root can be made."""
     if os.geteuid():
         raise UnavailableError("wants user 0, who can make a root file system and enter it")
     if not shutil.which("mmdebstrap"):

@@ -34,11 +34,9 @@ class Root:
 
     @property
     def home(self) -> Path:
-        """The user's home as this machine sees it."""
         return self.folder / HOME
 
     def give(self, file: Path) -> None:
-        """Put a file into the user's home."""
         self._own(Path(shutil.copy(file, self.home)))
 
     def run(self, script: str, *, seconds: float) -> str:
@@ -71,7 +69,6 @@ class Root:
             self._own(each)
 
     def unpack(self, tar: Path) -> None:
-        """Unpack an archive into the user's home."""
         with tarfile.open(tar) as content:
             content.extractall(self.home, filter="data")
         for path in self.home.rglob("*"):

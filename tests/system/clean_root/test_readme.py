@@ -92,7 +92,6 @@ def test_first_command_of_the_readme_runs(root: roots.Root, typed: Timed, measur
 def test_the_second_command_of_readme_passes_all_tests(
     root: roots.Root, typed: Timed, measured: Measured
 ) -> None:
-    """Those that call a program which README does not ask for are in the table at the end."""
     [_, second] = first_commands()
     table, *_, last = typed(root, second).rpartition(" did not run ")[2].strip().splitlines()[1:]
     assert table.split() == " ".join(HEAD).split()
@@ -133,6 +132,5 @@ def built_wheel(folder: Path) -> Path:
 
 
 def packages(environment: Path) -> set[str]:
-    """The names that an environment has in site-packages."""
     [folder] = environment.glob("lib/python3*/site-packages")
     return {path.name for path in folder.iterdir()}

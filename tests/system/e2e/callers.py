@@ -24,12 +24,10 @@ class Showing:
 
     @property
     def authority(self) -> Path:
-        """Its own, as it vouches for itself."""
         return self.folder / "caller.crt"
 
     @property
     def flag(self) -> str:
-        """What the API server is told."""
         return f"--admission-control-config-file={self.folder / 'admission.yaml'}"
 
 

@@ -30,8 +30,6 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{shipped.NAMESPACE}/leases/{sh
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """Who leads, and after how many seconds that was so."""
-
     by: Replica
     seconds: float
 
@@ -51,17 +49,14 @@ class Cluster:
 
     @property
     def api(self) -> ApiClient:
-        """The API server, as the administrator."""
         return self.store.api
 
     async def classes(self) -> dict[str, str | None]:
-        """The label that each node has now."""
         nodes = await self.store.list("v1", "Node")
         labels = {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in nodes}
         return {name: of.get(shipped.LABEL) for name, of in labels.items()}
 
     async def until_labelled(self, *names: str, within: float = 60) -> float:
-        """The seconds until all the named nodes have a class."""
         return await seconds_until(
             self.classes,
             lambda now: all(now[name] for name in names),
@@ -104,7 +99,6 @@ class Cluster:
 
     @asynccontextmanager
     async def guest(self, name: str, shape: Shape) -> AsyncIterator[None]:
-        """A node that is there during the block."""
         await self.join(name, shape)
         try:
             yield
@@ -112,7 +106,6 @@ class Cluster:
             await self.leave(name)
 
     async def leave(self, name: str) -> None:
-        """A node and its topology are gone."""
         await self.store.delete(fleets.node(name, fleets.LARGER))
         await self.store.delete(fleets.topology(name, fleets.LARGER))
 
@@ -190,7 +183,6 @@ def command(kubeconfig: Path, **flags: str) -> tuple[str, ...]:
 
 
 def controller(kubeconfig: Path, **flags: str) -> tuple[str, ...]:
-    """The controller, as above."""
     return _command(shipped.CONTROLLER, kubeconfig, flags)
 
 
@@ -222,7 +214,6 @@ def _serials(bundle: bytes) -> tuple[int, ...]:
 
 
 def excluded(answer: Answer) -> frozenset[str]:
-    """The classes that a pod is kept from."""
     terms = _required(answer.body).get("nodeSelectorTerms", [])
     expressions = [expression for term in terms for expression in term["matchExpressions"]]
     return frozenset(
@@ -240,7 +231,6 @@ def _required(body: Json) -> Json:
 
 
 def admitted(answer: Answer) -> bool:
-    """Created and steered, without a warning."""
     return answer.code == HTTPStatus.CREATED and bool(excluded(answer)) and not answer.warnings
 
 
@@ -250,6 +240,5 @@ def warned(answer: Answer) -> bool:
 
 
 def refused(answer: Answer) -> bool:
-    """Denied because no node could ever align it."""
     message = answer.body.get("message", "")
     return answer.code == HTTPStatus.FORBIDDEN and "denied the request: numalign:" in message

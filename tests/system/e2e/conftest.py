@@ -90,7 +90,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def live_output(config: pytest.Config) -> AbstractContextManager[None]:
-    """Builds take minutes, so their progress is shown."""
     capture = config.pluginmanager.getplugin("capturemanager")
     return capture.global_and_fixture_disabled() if capture else nullcontext()
 
@@ -126,7 +125,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def print_at_end(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Has a figure printed at the end of the run."""
     return pytestconfig.stash[FIGURES].append
 
 
@@ -147,7 +145,6 @@ async def children(
 
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> authority.Files:
-    """A certificate for every server of this run."""
     issued = authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC))
     return authority.write(issued, tmp_path_factory.mktemp("tls"))
 
@@ -175,7 +172,6 @@ async def plane(
 
 @session_fixture()
 async def as_user(plane: Plane) -> AsyncIterator[AsUser]:
-    """Gives the client that speaks as one of USERS."""
     async with AsyncExitStack() as stack:
         clients = {user: plane.client(user) for user in USERS}
         for client in clients.values():
@@ -190,7 +186,6 @@ def own_plane(
     children: Children,
     pair: authority.Files,
 ) -> OwnPlane:
-    """Starts planes that modules have for themselves."""
     return own_planes(pytestconfig, tmp_path_factory, children, pair)
 
 
@@ -240,7 +235,6 @@ async def classes(snapshot: Path) -> Mapping[str, str]:
 
 @session_fixture()
 async def webhook(children: Children, snapshot: Path, pair: authority.Files, shown: Showing) -> Webhook:
-    """Running, but not configured yet."""
     running = Webhook(children, pair, f"--snapshot={snapshot}", f"--client-ca={shown.authority}")
     await running.start()
     return running
@@ -272,7 +266,6 @@ async def refuses(api: ApiClient) -> bool:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def api(admin: ApiClient) -> AsyncIterator[ApiClient]:
-    """The administrator again, who leaves no pods behind."""
     yield admin
     pods = await ask(admin, "GET", PATHS["Pod"])
     for left in pods.body["items"]:
@@ -282,7 +275,6 @@ async def api(admin: ApiClient) -> AsyncIterator[ApiClient]:
 
 @asynccontextmanager
 async def gone(webhook: Webhook) -> AsyncIterator[None]:
-    """Nothing listens at its address."""
     await webhook.child.end()
     yield
     await webhook.start()
@@ -290,7 +282,6 @@ async def gone(webhook: Webhook) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def frozen(webhook: Webhook) -> AsyncIterator[None]:
-    """It takes connections and never answers."""
     webhook.child.send(signal.SIGSTOP)
     yield
     webhook.child.send(signal.SIGCONT)
@@ -301,7 +292,6 @@ ABSENCES = {"gone": gone, "frozen": frozen}
 
 @pytest_asyncio.fixture(loop_scope="session", params=ABSENCES)
 async def absence(request: pytest.FixtureRequest, admin: ApiClient, webhook: Webhook) -> AsyncIterator[str]:
-    """The webhook is away while the test runs."""
     async with ABSENCES[request.param](webhook):
         yield request.param
     await until_called(admin, webhook.child)

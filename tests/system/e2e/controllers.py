@@ -20,19 +20,16 @@ HOME = f"/api/v1/namespaces/{shipped.NAMESPACE}"
 
 
 def deployment(name: str) -> Json:
-    """What runs a program."""
     metadata = {"namespace": shipped.NAMESPACE, "name": name}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
 
 
 def programs(cluster: Cluster) -> dict[str, Replicas]:
-    """All of ours that run."""
     return {shipped.NAME: cluster.replicas, shipped.CONTROLLER: cluster.controllers}
 
 
 @asynccontextmanager
 async def controllers(cluster: Cluster) -> AsyncIterator[None]:
-    """They work during the block."""
     work = asyncio.create_task(_work(cluster))
     yield
     work.cancel()

@@ -14,7 +14,6 @@ def quantile(seconds: Sequence[float], share: float) -> float:
 
 
 def spread(seconds: Sequence[float], *, what: str) -> str:
-    """Median and worst, with how many there were."""
     return (
         f"p50 {quantile(seconds, 0.5):.2f} s, p99 {quantile(seconds, 0.99):.2f} s"
         f" (the worst of {len(seconds)} {what}: {max(seconds):.2f} s)"

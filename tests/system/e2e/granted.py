@@ -53,7 +53,6 @@ async def until_allowed(api: ApiClient, user: str, rights: Iterable[Right]) -> N
 
 
 def _rights(role: Json, rule: Json) -> Iterator[Right]:
-    """Of one rule."""
     where = role["metadata"].get("namespace", "")
     names = rule.get("resourceNames", [""])
     for group, resource, verb, name in product(rule["apiGroups"], rule["resources"], rule["verbs"], names):
@@ -61,7 +60,6 @@ def _rights(role: Json, rule: Json) -> Iterator[Right]:
 
 
 def exercises(use: Use, right: Right) -> bool:
-    """Whether a request is one that the right is for."""
     where, group, resource, verb, name = right
     return (
         (use.group, use.resource, use.verb) == (group, resource, verb)

@@ -38,16 +38,13 @@ async def in_force(
 
 
 def denied(answer: Answer, by: str) -> bool:
-    """Whether a policy denied a request, with these words."""
     return answer.code in {403, 422} and by in answer.body["message"]
 
 
 def owner(kind: str = "Namespace", name: str = "x") -> Json:
-    """The metadata of an object with such an owner."""
     uid = "00000000-0000-0000-0000-000000000000"
     return {"ownerReferences": [{"apiVersion": "v1", "kind": kind, "name": name, "uid": uid}]}
 
 
 async def change(api: ApiClient, path: str, body: Json, how: Patch = Patch.MERGE) -> Answer:
-    """The answer to a patch that is not stored."""
     return await patch(api, path, body, how=how, dryRun="All")

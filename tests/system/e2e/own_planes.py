@@ -29,8 +29,6 @@ OwnPlane = Callable[..., AbstractAsyncContextManager[Plane]]
 def own_planes(
     config: pytest.Config, folders: pytest.TempPathFactory, children: Children, pair: authority.Files
 ) -> OwnPlane:
-    """What starts them."""
-
     @asynccontextmanager
     async def started(
         name: str,
@@ -61,7 +59,6 @@ def own_planes(
 
 
 async def need_managers() -> None:
-    """Skip where the kubelet's managers cannot be had."""
     try:
         await find()
     except UnavailableError as error:

@@ -64,11 +64,9 @@ class Cluster:
 
     @property
     def api(self) -> ApiClient:
-        """As the administrator."""
         return self.store.api
 
     async def pod(self, name: str) -> Json:
-        """As it is now."""
         return (await ask(self.api, "GET", f"/api/v1/namespaces/default/pods/{name}")).body
 
     async def create(
@@ -80,14 +78,12 @@ class Cluster:
         annotations: Mapping[str, str] | None = None,
         **spec: object,
     ) -> None:
-        """A pod for a scheduler."""
         wish = pod(name, asks={"cpu": "1", "memory": "1Gi", **asks}, annotations=annotations or {})
         wish["spec"] |= {"schedulerName": scheduler, **spec}
         answer = await create(self.api, wish, namespace="default")
         assert answer.code == HTTPStatus.CREATED, answer.body
 
     async def until_bound(self, name: str, *, within: float = 30) -> Json:
-        """Such a pod, once it has a node."""
         look = partial(self.pod, name)
         await eventually(look, is_bound, f"{name} had a node", within=within)
         return await look()
@@ -98,7 +94,6 @@ class Cluster:
         return await self.run(name)
 
     async def run(self, name: str) -> Json:
-        """The bound pod, which its kubelet takes."""
         status = {"phase": "Running", "startTime": f"{utc_now():%Y-%m-%dT%H:%M:%SZ}"}
         path = f"/api/v1/namespaces/default/pods/{name}/status"
         answer = await patch(self.api, path, {"status": status}, how=Patch.STRATEGIC)
@@ -112,7 +107,6 @@ class Cluster:
         )
 
     async def clear(self) -> None:
-        """No pods."""
         for left in await self.store.list("v1", "Pod"):
             path = "/api/v1/namespaces/{namespace}/pods/{name}".format_map(left["metadata"])
             await ask(self.api, "DELETE", path, gracePeriodSeconds="0")
@@ -203,7 +197,6 @@ def _second(kubeconfig: Path, port: int) -> Json:
 
 
 def arguments(name: str, *, but_for: tuple[str, ...]) -> list[str]:
-    """The arguments of a Deployment, without some."""
     [container] = DEPLOYMENTS[name]["spec"]["template"]["spec"]["containers"]
     return [each for each in container["args"] if each.split("=")[0].removeprefix("--") not in but_for]
 
@@ -243,8 +236,6 @@ def _host(folder: Path, port: int, *, text: str, ca: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A scorer that runs."""
-
     child: Child
     url: str
     metrics_url: str
@@ -260,7 +251,6 @@ class Replica:
         return 0, ""
 
     async def ready(self) -> bool:
-        """Whether the Service would lead to it."""
         code, _ = await self.readiness()
         return code == HTTPStatus.OK
 

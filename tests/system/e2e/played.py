@@ -22,7 +22,6 @@ SPREAD: Held = {("node-0",): bag("cpu=1 mem=1Gi"), ("node-1",): bag("cpu=1 mem=1
 
 
 async def create(api: ApiClient, path: str, document: Json) -> None:
-    """An object at the path of its kind."""
     answer = await ask(api, "POST", path, document)
     assert answer.code == HTTPStatus.CREATED, answer.body
 
@@ -33,7 +32,6 @@ async def change(api: ApiClient, path: str, body: Json, how: Patch = Patch.MERGE
 
 
 async def add_node(api: ApiClient, name: str, machine: Node, *, cpu: int, gib: int) -> None:
-    """An empty node with its topology."""
     amounts = {"cpu": str(cpu), "memory": f"{gib}Gi", "pods": "500"}
     ready = [{"type": "Ready", "status": "True"}]
     status = {"capacity": amounts, "allocatable": amounts, "conditions": ready}
@@ -44,7 +42,6 @@ async def add_node(api: ApiClient, name: str, machine: Node, *, cpu: int, gib: i
 
 
 async def deploy(api: ApiClient, name: str, replicas: int, policy: str | None, **spec: object) -> None:
-    """A Deployment of pods of 2 CPUs."""
     amounts = {"cpu": "2", "memory": "2Gi"}
     container = {"name": "main", "image": "main", "resources": {"limits": amounts, "requests": amounts}}
     annotations = {"numalign.io/policy": policy} if policy else {}
@@ -58,6 +55,5 @@ async def deploy(api: ApiClient, name: str, replicas: int, policy: str | None, *
 
 
 async def pods(api: ApiClient) -> list[Json]:
-    """All pods of the team."""
     items: list[Json] = (await ask(api, "GET", PODS)).body["items"]
     return items

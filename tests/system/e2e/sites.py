@@ -53,29 +53,23 @@ Amounts = dict[tuple[str, ...], dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSite:
-    """A control plane for simulated nodes."""
-
     plane: Plane
     store: Store
 
     @property
     def api(self) -> ApiClient:
-        """As the administrator."""
         return self.store.api
 
     @property
     def server(self) -> Api:
-        """The same, as our own programs use it."""
         return Api(self.api, namespace="default")
 
     async def create(self, *wishes: Json) -> None:
-        """Pods, one after another."""
         for wish in wishes:
             answer = await ask(self.api, "POST", PODS, wish)
             assert answer.code == HTTPStatus.CREATED, answer.body
 
     async def pods(self) -> dict[str, Json]:
-        """All there are, by name."""
         return {each["metadata"]["name"]: each for each in (await ask(self.api, "GET", PODS)).body["items"]}
 
     async def clear(self, machines: Iterable[SimNode]) -> None:
@@ -160,7 +154,6 @@ class Site(SimulatedSite):
     # ---- pods
 
     async def delete(self, name: str) -> None:
-        """As a person does; its kubelet ends it."""
         answer = await ask(self.api, "DELETE", f"{PODS}/{name}")
         assert answer.code == HTTPStatus.OK, answer.body
 
@@ -170,11 +163,9 @@ class Site(SimulatedSite):
         return {name: each["status"]["phase"] if is_bound(each) else "" for name, each in found}
 
     async def running(self) -> set[str]:
-        """The names of pods that run."""
         return {name for name, phase in (await self.phases()).items() if phase == "Running"}
 
     async def until_run(self, *names: str, within: float = 30) -> float:
-        """The seconds until all of these run."""
         wanted = set(names)
         return await seconds_until(
             self.phases,
@@ -185,14 +176,12 @@ class Site(SimulatedSite):
         )
 
     async def events(self, name: str, reason: str) -> list[str]:
-        """The messages of events of a reason on a pod."""
         found = await ask(
             self.api, "GET", EVENTS, fieldSelector=f"involvedObject.name={name},reason={reason}"
         )
         return [each["message"] for each in found.body["items"]]
 
     async def until_event(self, name: str, reason: str, text: str) -> None:
-        """Returns when an event on a pod begins like this."""
         await eventually(
             partial(self.events, name, reason),
             lambda seen: any(each.startswith(text) for each in seen),
@@ -206,14 +195,12 @@ class Site(SimulatedSite):
         return [orjson.loads(line)["object"] async for line in lines if line]
 
     async def version(self) -> str:
-        """Of the list of pods."""
         found: str = (await ask(self.api, "GET", PODS)).body["metadata"]["resourceVersion"]
         return found
 
     # ---- scorers
 
     async def rank(self, wish: Json) -> Json:
-        """The scorer's answer about all nodes for a pod."""
         async with (
             aiohttp.ClientSession() as session,
             session.post(f"{self.scorers.url}/v1/rank", json={"pod": wish}) as answer,
@@ -224,7 +211,6 @@ class Site(SimulatedSite):
             return found
 
     async def state(self) -> Json:
-        """The state of the scorer."""
         return await (await self.leader()).state()
 
     async def count(self, name: str, **labels: str) -> float:
@@ -237,8 +223,6 @@ class Site(SimulatedSite):
         await eventually(reservations, lambda seen: not seen, "no reservation was left")
 
     async def leader(self, *, within: float = 40) -> Replica:
-        """The scorer that is ready; there is one."""
-
         async def ready() -> list[Replica]:
             return [each for each in self.scorers.running if each.ready]
 
@@ -276,7 +260,6 @@ def pod(
 
 
 def on(node: str) -> Json:
-    """The selector of a pod for one node only."""
     return {"nodeSelector": {"kubernetes.io/hostname": node}}
 
 
@@ -285,13 +268,11 @@ def is_bound(seen: Json) -> bool:
 
 
 def recorded(seen: Json) -> Amounts | None:
-    """The zones in the record of a pod."""
     text = seen["metadata"].get("annotations", {}).get(PLACEMENT)
     return None if text is None else {zones: dict(of) for zones, of in placement_records.read(text).items()}
 
 
 def given(cluster: Cluster, seen: Json) -> Amounts:
-    """What the kubelet of its node gave to a pod."""
     held = cluster.held(seen["spec"]["nodeName"])["{namespace}/{name}".format_map(seen["metadata"])]
     return {tuple(f"node-{zone}" for zone in zones): dict(of) for zones, of in held.items() if of}
 

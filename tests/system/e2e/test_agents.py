@@ -56,14 +56,11 @@ Clients = Mapping[str, ApiClient]
 
 @dataclass(frozen=True)
 class Program:
-    """What an agent on one node writes with."""
-
     api: ApiServer
     log: Log
     metrics: AgentMetrics
 
     def publisher(self, publish: Publish) -> Publisher:
-        """Of the topology of that node."""
         return Publisher(self.api, HERE, publish, log=self.log, metrics=self.metrics)
 
 
@@ -89,7 +86,6 @@ EXPORTING = account(
 
 
 def pod(name: str, node: str) -> Json:
-    """One of a team, on a node."""
     metadata = {"name": name, "namespace": "agents-team"}
     containers = [{"name": "main", "image": "registry.example/main"}]
     spec = {"containers": containers, "nodeName": node}
@@ -136,20 +132,17 @@ async def clients(plane: Plane, snapshot: object) -> AsyncIterator[Clients]:
 
 @pytest_asyncio.fixture(loop_scope="session", autouse=True)
 async def fresh(clients: Clients) -> AsyncIterator[None]:
-    """No test finds what another one published."""
     yield
     for node in (HERE, THERE):
         await ask(clients["admin"], "DELETE", f"{TOPOLOGIES}/{node}")
 
 
 def topology(node: str, **metadata: object) -> Json:
-    """What an agent applies, with all its annotations."""
     found = fleets.topology(node, fleets.LARGER)
     return {**found, "metadata": {"name": node, "annotations": ANNOTATIONS, **metadata}}
 
 
 async def applied(api: ApiClient, node: str, *, manager: str = AGENT, **metadata: object) -> Answer:
-    """By server-side apply; `dryRun` goes into the query."""
     query = {key: str(metadata.pop(key)) for key in ("dryRun", "force") if key in metadata}
     body = topology(node, **metadata)
     return await ask(api, "PATCH", f"{TOPOLOGIES}/{node}", body, fieldManager=manager, **query)
@@ -157,7 +150,6 @@ async def applied(api: ApiClient, node: str, *, manager: str = AGENT, **metadata
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def program(clients: Clients, plane: Plane) -> AsyncIterator[Program]:
-    """With the token of an agent."""
     token = await agents.token(clients["admin"], "here")
     api = ApiServer(Access(plane.url, authority=str(plane.ca), token=token))
     yield Program(api, Written().log, AgentMetrics(CollectorRegistry()))
@@ -179,7 +171,6 @@ async def test_the_api_server_takes_every_object_that_is_shipped(clients: Client
 
 @pytest.mark.parametrize("level", ["privileged", "baseline"])
 async def test_agent_pods_need_a_privileged_namespace(clients: Clients, level: str) -> None:
-    """So it has one of its own, and that of the webhook stays as it is."""
     [daemons] = shipped.documents(shipped.MANIFESTS / "agent" / "daemonset.yaml")
     template, label = daemons["spec"]["template"], "pod-security.kubernetes.io/enforce"
     home = namespace(f"agents-{level}", {label: level})
@@ -197,7 +188,6 @@ async def test_agent_pods_need_a_privileged_namespace(clients: Clients, level: s
 
 
 def reported(*names: str) -> NodeReport:
-    """A node on which these pods hold a CPU each."""
     held = [listed(name, container("main", str(at))) for at, name in enumerate(names, start=1)]
     return report(observation(*(pod_of(name, name) for name in names), listed=held), SeenDevices())[0]
 
@@ -301,7 +291,6 @@ async def test_agent_changes_nothing_else_of_its_topology(
 
 
 async def test_agent_keeps_what_others_wrote(clients: Clients) -> None:
-    """An exporter's labels, annotations and owner are no reason to refuse an agent."""
     others = {"labels": {"team": "a"}, "annotations": {"a": "b"}, **METADATA["another owner"]}
     wrote = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, **others))
     assert wrote.code == HTTPStatus.CREATED, wrote.body
@@ -388,7 +377,6 @@ async def test_only_the_agent_may_write_its_node_report(clients: Clients, key: s
 
 
 async def test_exporter_writes_its_zones(clients: Clients) -> None:
-    """With the annotations as they are, or without them: then less is known, and nothing false."""
     assert (await applied(clients["here"], HERE)).code == HTTPStatus.CREATED
     path = f"{TOPOLOGIES}/{HERE}"
     found = (await ask(clients["exporter"], "GET", path)).body

@@ -33,7 +33,6 @@ async def server(api: ApiClient) -> AsyncIterator[Api]:
 
 
 async def made(api: ApiClient, name: str, **spec: object) -> str:
-    """A pod that nobody has bound; gives its uid."""
     wish = pod(name, asks={}, annotations=KEPT)
     wish["spec"] |= spec
     answer = await create(api, wish)
@@ -106,7 +105,6 @@ async def test_event_is_created_once(api: ApiClient, server: Api) -> None:
     log = logs.to(io.StringIO(), level="debug", form="json")
 
     async def pause(_: float) -> None:
-        """Comes after each event."""
         written.release()
 
     recorder = Recorder(server, component="numalign-scorer", log=log, registry=registry, sleep=pause)

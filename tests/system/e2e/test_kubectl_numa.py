@@ -110,7 +110,6 @@ async def test_a_workload_is_explained_by_its_type_and_name(api: ApiClient, kube
 async def test_kubectl_completes_what_is_typed(
     plane: Plane, classes: Mapping[str, str], tmp_path: Path
 ) -> None:
-    """It finds the plugin and what completes it on the PATH, and shows what that says."""
     kubectl, first = path_of("kubectl"), next(iter(classes))
     environment = {
         "PATH": f"{Path(program('kubectl-numa')).parent}{os.pathsep}{os.environ['PATH']}",

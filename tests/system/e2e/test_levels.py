@@ -85,7 +85,6 @@ async def made(
     gates: bool = False,
     **metadata: object,
 ) -> str:
-    """The path of a new pod, of an owner who was admitted."""
     path = f"/api/v1/namespaces/{where}/pods"
     await ask(admin, "DELETE", f"{path}/{name}", gracePeriodSeconds="0")
     annotations = {POLICY: SINGLE} if annotations is None else annotations
@@ -135,7 +134,6 @@ async def test_no_subresource_weakens_an_intent(admin: ApiClient, clients: Clien
 
 
 def bare(found: Json) -> Json:
-    """The same pod without any annotation."""
     return {**found, "metadata": {**found["metadata"], "annotations": None}}
 
 

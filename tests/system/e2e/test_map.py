@@ -73,7 +73,6 @@ class MapSite:
         return await self.token(name)
 
     async def token(self, name: str, *audiences: str) -> str:
-        """What `kubectl create token` prints."""
         request = {"spec": {"audiences": audiences}}
         answer = await ask(self.store.api, "POST", f"{ACCOUNTS}/{name}/token", request)
         assert answer.code == HTTPStatus.CREATED, answer.body
@@ -81,7 +80,6 @@ class MapSite:
         return token
 
     async def see(self, path: str, token: str) -> tuple[int, str]:
-        """Status and content of a page."""
         headers = {"Authorization": f"Bearer {token}"}
         async with (
             aiohttp.ClientSession() as session,
@@ -91,7 +89,6 @@ class MapSite:
 
 
 def binding(kind: str, name: str, role: str, namespace: str = "") -> Json:
-    """A role for the account of this name."""
     metadata = {"name": f"{name}-{role}"} | ({"namespace": namespace} if namespace else {})
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -103,7 +100,6 @@ def binding(kind: str, name: str, role: str, namespace: str = "") -> Json:
 
 
 def running_pod(namespace: str, name: str) -> Json:
-    """A pod that is on a node."""
     asked = pod("single-numa-node", asks={"cpu": "1", "memory": "1Gi"})
     spec = {**asked["spec"], "nodeName": "a"}
     return {**asked, "metadata": {"namespace": namespace, "name": name}, "spec": spec}
@@ -111,7 +107,6 @@ def running_pod(namespace: str, name: str) -> Json:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[MapSite]:
-    """Two nodes, and a pod in each of two namespaces."""
     roles = await charted_rights(VALUES, shipped.CONTROLLER, VIEWER)
     port = free_port()
     flags = "--label-nodes=false", "--map", f"--map-port={port}", "--map-review-seconds=1"

@@ -38,13 +38,11 @@ RECORDS = {"numalign.io/placement": "[]", "numalign.io/pinned-at": "2026-11-23T0
 
 
 def required(*terms: Json, **more: object) -> Json:
-    """The affinity of a spec."""
     chosen = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*terms]}}
     return {"affinity": {"nodeAffinity": {**chosen, **more}}}
 
 
 def zoned(number: int = 1, *more: Json, fields: Mapping[str, object] | None = None) -> list[Json]:
-    """So many terms that ask for a zone, and for `more`."""
     return [{"matchExpressions": [ZONE, *more], **(fields or {})}] * number
 
 
@@ -74,7 +72,6 @@ async def guarded(admin: ApiClient, thief: ApiClient, plane: Plane) -> AsyncIter
 
 
 async def gated(admin: ApiClient, name: str, *, gates: tuple[Json, ...] = (GATE,), **spec: object) -> str:
-    """The path of a pod that waits behind gates."""
     wish = pod(name, asks={}, annotations={"team": "blue"}, labels={"app": "web"})
     await ask(admin, "DELETE", f"{SILENT}/{name}", gracePeriodSeconds="0")
     answer = await ask(
@@ -85,7 +82,6 @@ async def gated(admin: ApiClient, name: str, *, gates: tuple[Json, ...] = (GATE,
 
 
 def lifted(affinity: Json | None = None, gates: tuple[Json, ...] = ()) -> Json:
-    """The change by which a pod is let go."""
     return {"metadata": {"annotations": RECORDS}, "spec": {"schedulingGates": [*gates], **(affinity or {})}}
 
 
@@ -211,7 +207,6 @@ async def test_a_pod_is_pinned_only_as_it_is_let_go(
 
 
 async def ended(admin: ApiClient, where: str, status: Mapping[str, str]) -> str:
-    """The path of a pod in that state."""
     path = f"{PODS.format(where)}/ended"
     await ask(admin, "DELETE", path, gracePeriodSeconds="0")
     made = await ask(admin, "POST", PODS.format(where), pod("ended", asks={}))

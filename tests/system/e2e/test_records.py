@@ -41,7 +41,6 @@ Clients = Mapping[str, ApiClient]
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def clients(plane: Plane) -> AsyncIterator[Clients]:
-    """Accounts with every right that roles can give."""
     async with impersonated(plane, *PEOPLE) as found:
         yield found
 
@@ -76,7 +75,6 @@ def binding(name: str, annotations: Mapping[str, str]) -> Json:
 
 
 async def bound(clients: Clients, name: str) -> Json:
-    """A pod that the scorer bound, with its record."""
     made = await create(clients[TENANT], pod(name, asks={}))
     assert made.code == HTTPStatus.CREATED, made.body
     answer = await ask(clients[SCORER], "POST", f"{PODS}/{name}/binding", binding(name, RECORD))
@@ -134,7 +132,6 @@ async def test_record_cannot_be_changed(
 
 @pytest.mark.parametrize("part", ["ephemeralcontainers", "resize"])
 async def test_subresources_change_no_record(clients: Clients, part: str) -> None:
-    """The API server lets these change what they are for, and forgets the rest."""
     found = await bound(clients, "kept")
     await ask(clients[TENANT], "PUT", f"{PODS}/kept/{part}", annotated(found, LIE))
 

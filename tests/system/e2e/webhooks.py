@@ -25,7 +25,6 @@ class Webhook:
         )
 
     async def start(self) -> None:
-        """Start it, and return when it is ready."""
         self.child: Child = await self._start()
         ready = partial(answers, f"{self.metrics_url}/readyz")
         await until(ready, what="the webhook was ready", child=self.child)
@@ -39,5 +38,4 @@ class Webhook:
 
 
 def base64(file: Path) -> str:
-    """The content of a file as a configuration holds it."""
     return b64encode(file.read_bytes()).decode()

@@ -49,7 +49,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def print_at_end(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Has a line written at the end of the run."""
     return partial(ECOSYSTEM.remark, pytestconfig)
 
 
@@ -79,7 +78,6 @@ async def denies(ours: Numalign, pytestconfig: pytest.Config) -> AsyncIterator[D
 
 @session_fixture()
 async def scored(ours: Numalign, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[None]:
-    """`numalign-scheduler` with the scorer."""
     stage, port = ours.stage, free_port()
     plane, children = stage.cluster.plane, stage.cluster.children
     kubeconfig = plane.kubeconfig(placing.SCORER, tmp_path_factory.mktemp("scorer"))
@@ -94,7 +92,6 @@ async def scored(ours: Numalign, tmp_path_factory: pytest.TempPathFactory) -> As
 
 @session_fixture()
 async def training(ours: Numalign) -> AsyncIterator[None]:
-    """Kubeflow's Trainer."""
     async with trainer(ours.stage.cluster.children, ours.stage.cluster.plane):
         yield
 
@@ -105,7 +102,6 @@ async def queues(
     training: None,  # noqa: ARG001  Kueue denies TrainJobs if it starts before their kinds are there
     pytestconfig: pytest.Config,
 ) -> AsyncIterator[Queues]:
-    """Kueue, which was installed after numalign."""
     stage = ours.stage
     async with kueue(stage.cluster.children, stage.cluster.plane, pytestconfig.stash[HELM]) as running:
         yield Queues(ours, running)
@@ -113,14 +109,12 @@ async def queues(
 
 @session_fixture()
 async def ray(ours: Numalign) -> AsyncIterator[None]:
-    """KubeRay."""
     async with kuberay(ours.stage.cluster.children, ours.stage.cluster.plane):
         yield
 
 
 @session_fixture()
 async def pools(ours: Numalign, pytestconfig: pytest.Config) -> AsyncIterator[Pools]:
-    """Karpenter, without any NodePool."""
     stage = ours.stage
     plane, children = stage.cluster.plane, stage.cluster.children
     async with karpenter(children, plane, pytestconfig.stash[HELM], INSTANCES):

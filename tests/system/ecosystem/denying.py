@@ -29,12 +29,9 @@ IMPOSSIBLE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Denying:
-    """What the webhook that denies is switched on with."""
-
     stage: Stage
 
     async def begin(self, home: str) -> None:
-        """Have workloads denied in a namespace from now on."""
         await self.stage.store.apply(namespace(home, LABEL))
         wish = workloads.template("rehearsal", on={}, cpus=IMPOSSIBLE, restart="Never")
         path = f"/apis/batch/v1/namespaces/{home}/jobs"
@@ -48,7 +45,6 @@ class Denying:
 
 @asynccontextmanager
 async def denying(ours: Numalign, helm: Path, values: str) -> AsyncIterator[Denying]:
-    """Run such a webhook during the block."""
     stage = ours.stage
     installation = await made(helm, f"{values} workloads=deny")
     folder = stage.cluster.plane.folder / "denying"

@@ -35,13 +35,10 @@ VERSION = "karpenter.sh/v1"
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """Karpenter beside numalign."""
-
     ours: Numalign
 
     @property
     def stage(self) -> Stage:
-        """The cluster."""
         return self.ours.stage
 
     @asynccontextmanager
@@ -59,11 +56,9 @@ class Pools:
                 await self.stage.store.delete(fleets.topology(name, SHAPE))
 
     async def claims(self) -> list[Json]:
-        """The NodeClaims that there are."""
         return await self.stage.store.list(VERSION, "NodeClaim")
 
     async def nodes(self) -> list[Json]:
-        """The nodes that Karpenter made."""
         return [
             node
             for node in await self.stage.store.list("v1", "Node")
@@ -97,7 +92,6 @@ class Pools:
         )
 
     async def publish(self, node: Json) -> None:
-        """Have the topology of a node published."""
         await self.stage.store.replace(fleets.topology(node["metadata"]["name"], SHAPE))
 
     async def until_runs(self, home: str, of: str) -> Json:
@@ -112,7 +106,6 @@ class Pools:
         return pod
 
     async def end(self, pod: Json) -> None:
-        """Have a pod end well, as its kubelet would say."""
         await self._report(pod, {"phase": "Succeeded"})
 
     async def _report(self, pod: Json, status: Json) -> None:
@@ -123,7 +116,6 @@ class Pools:
 
 
 def deployment(home: str, name: str, *, cpus: int, pools: Sequence[str]) -> Json:
-    """A Deployment of one pod, for nodes of some pools."""
     return workloads.deployment(home, name, 1, template(name, cpus=cpus, pools=pools))
 
 

@@ -20,8 +20,6 @@ HOST = "kubernetes.io/hostname"
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """Kueue beside numalign."""
-
     ours: Numalign
     kueue: Running
 
@@ -62,7 +60,6 @@ class Queues:
         return {each["type"]: each["status"] for each in found.get("status", {}).get("conditions", ())}
 
     async def until(self, home: str, of: str, condition: str, *, within: float = 30) -> None:
-        """Return when such a Workload has a condition."""
         await eventually(
             partial(self.conditions, home, of),
             lambda seen: seen.get(condition) == "True",
@@ -71,7 +68,6 @@ class Queues:
         )
 
     async def deactivate(self, home: str, of: str) -> None:
-        """Have a Job evicted."""
         found = await self.workload(home, of)
         assert found
         name = found["metadata"]["name"]
@@ -84,7 +80,6 @@ class Queues:
 
 
 def owners(document: Json) -> set[str]:
-    """The names of those that own an object."""
     return {owner["name"] for owner in document["metadata"].get("ownerReferences", ())}
 
 
@@ -94,7 +89,6 @@ def _object(kind: str, name: str, spec: Json, *, namespace: str = "") -> Json:
 
 
 def priority(name: str, value: int) -> Json:
-    """A class of workloads."""
     return {
         "apiVersion": VERSION,
         "kind": "WorkloadPriorityClass",
@@ -133,12 +127,10 @@ def job(home: str, name: str, count: int, *, cpus: int, annotations: Mapping[str
 
 
 def pod(home: str, name: str, *, cpus: int, annotations: Mapping[str, str] | None = None) -> Json:
-    """A pod of the queue."""
     return queued(bare(home, name, cpus=cpus, annotations=annotations))
 
 
 def bare(home: str, name: str, *, cpus: int, annotations: Mapping[str, str] | None = None) -> Json:
-    """A pod that no queue knows of."""
     wish = workloads.template(name, on={}, cpus=cpus)
     metadata = {
         **wish["metadata"],

@@ -24,7 +24,6 @@ Evict = Callable[[Json], Awaitable[list[str]]]
 
 
 async def test_pinned_pods_stay_on_a_matching_node(ours: Numalign, evict: Evict) -> None:
-    """A pod that requires a label is evicted when its node has lost it."""
     stage = ours.stage
     affinity = {"nodeAffinityType": ["requiredDuringSchedulingIgnoredDuringExecution"]}
     async with ours.home("labelled", GATED) as home:
@@ -44,7 +43,6 @@ async def test_pinned_pods_stay_on_a_matching_node(ours: Numalign, evict: Evict)
 
 
 async def test_node_fit_keeps_pinned_pods_on_a_crowded_node(ours: Numalign, evict: Evict) -> None:
-    """Another node is empty, and the pin allows no other."""
     stage = ours.stage
     shares = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 50}}
     async with ours.home("crowded", GATED) as home, stage.home("beside", {}) as beside:
@@ -75,14 +73,12 @@ def plain(key: str, value: str) -> Json:
 
 
 async def label(stage: Stage, node: str, value: str | None) -> None:
-    """Have the label on a node, or not."""
     changed = {"metadata": {"labels": {LABEL: value}}}
     answer = await patch(stage.api, f"/api/v1/nodes/{node}", changed, how=Patch.MERGE)
     assert answer.code == HTTPStatus.OK, answer.body
 
 
 def profile(point: str, plugin: str, args: Json, **evictor: object) -> Json:
-    """A profile of one plugin."""
     configured = (("DefaultEvictor", evictor), (plugin, args))
     return {
         "name": plugin,

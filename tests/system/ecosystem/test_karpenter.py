@@ -138,7 +138,6 @@ async def test_karpenter_counts_preferences_by_node_label(
 
 @pytest.mark.usefixtures("scored")
 async def test_consolidation_evicts_pods_without_a_free_zone(pools: Pools) -> None:
-    """Two nodes have four CPUs free, two in each zone. In namespaces that ask for it, pods stay."""
     stage = pools.stage
     by_scorer = {"numalign.io/scheduler": "numalign-scheduler"}
     async with (
@@ -183,7 +182,6 @@ def lonely(home: str, name: str) -> Json:
 
 
 def uid(pod: Json) -> str:
-    """Whether two are the same."""
     return str(pod["metadata"]["uid"])
 
 
@@ -196,12 +194,10 @@ async def rehearsed(stage: Stage, home: str, **selector: str) -> Answer:
 
 
 def excluded(pod: Json) -> list[str]:
-    """The classes that a pod must not be on."""
     return _not_in(pod, shipped.LABEL)
 
 
 def off_nodes(pod: Json) -> list[str]:
-    """The nodes that a pod must not be on."""
     return _not_in(pod, NODE_LABEL)
 
 

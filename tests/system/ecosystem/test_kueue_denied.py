@@ -14,7 +14,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_job_that_its_flavor_cannot_align_is_started(queues: Queues, denies: Denying) -> None:
-    """Pool a could align it, so it was accepted; its queue has quota only on a smaller node."""
     stage = queues.ours.stage
     small = {"kubernetes.io/hostname": "small-1"}
     async with queues.home("flavored", {}, on=small, cpus=8) as home:
@@ -36,7 +35,6 @@ async def test_a_job_that_its_flavor_cannot_align_is_started(queues: Queues, den
 
 
 async def test_an_evicted_job_returns_its_quota(queues: Queues, denies: Denying) -> None:
-    """No node could align it: it was accepted before denials were switched on."""
     async with queues.home("evicted", {}, on={POOL: "a"}, cpus=IMPOSSIBLE) as home:
         await queues.ours.stage.store.apply(kueue.job(home, "train", 1, cpus=IMPOSSIBLE))
         await queues.until(home, "train", "Admitted")

@@ -23,7 +23,6 @@ WIDE = 4
 
 @pytest.mark.usefixtures("scored")
 async def test_with_the_scorer_a_pod_waits_for_a_zone_of_its_host(queues: Queues) -> None:
-    """Kueue prefers the node that has four CPUs free, two in each zone."""
     stage = queues.ours.stage
     by_scorer = {"numalign.io/scheduler": "numalign-scheduler"}
     async with queues.home("racked", by_scorer, on={POOL: "a"}, cpus=WIDE, topology=True) as home:
@@ -56,7 +55,6 @@ async def test_kueue_sees_excluded_classes_only_in_pods(queues: Queues) -> None:
 
 
 async def test_behind_the_gate_a_pod_waits_for_a_zone_of_its_host(queues: Queues) -> None:
-    """Kueue prefers the node that has four CPUs free, two in each zone, to one that is empty."""
     stage = queues.ours.stage
     async with queues.home("hosted", {GATE: "enabled"}, on={POOL: "a"}, cpus=WIDE, topology=True) as home:
         await stage.block(home, "strict-1", cpus=4)
@@ -75,7 +73,6 @@ async def test_behind_the_gate_a_pod_waits_for_a_zone_of_its_host(queues: Queues
 
 
 async def test_kueue_sees_classes_that_are_excluded_in_jobs(queues: Queues) -> None:
-    """It would prefer the smaller node otherwise, as above."""
     stage = queues.ours.stage
     told = {"numalign.io/job-affinity": "enabled"}
     async with queues.home("informed", told, on={POOL: "b"}, cpus=WIDE, topology=True) as home:
@@ -92,7 +89,6 @@ async def until_pending(stage: Stage, home: str, of: str) -> Json:
 
 
 async def only(stage: Stage, home: str, of: str, right: Callable[[Json], bool]) -> Json:
-    """The only pod of a workload, once it is right."""
     await eventually(
         partial(stage.pods, home, of), lambda pods: [*map(right, pods)] == [True], f"{of} had its pod"
     )

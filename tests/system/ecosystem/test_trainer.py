@@ -41,7 +41,6 @@ async def test_pods_have_the_policy_of_their_runtime_or_patch(ours: Numalign) ->
 
 
 async def test_impossible_train_job_warns_at_apply(ours: Numalign) -> None:
-    """The patch has no resources: those of the TrainJob are for each of its training nodes."""
     stage = ours.stage
     resources = {"limits": {"cpu": str(IMPOSSIBLE), "memory": "64Mi"}}
     async with stage.home("untrained", {}) as home:
@@ -91,7 +90,6 @@ def runtime(kind: str, home: str, name: str, annotations: Mapping[str, str], *, 
 
 
 def train_job(home: str, name: str, runtime_kind: str, **spec: object) -> Json:
-    """A TrainJob with the name of its runtime."""
     reference = {"name": name, "kind": runtime_kind}
     metadata = {"namespace": home, "name": name}
     return {

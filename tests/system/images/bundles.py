@@ -25,7 +25,6 @@ class Bundle:
 
     @property
     def root(self) -> Path:
-        """The root file system."""
         return self.folder / "rootfs"
 
     def command(self, name: str, arguments: Sequence[str], *, context: Json, folder: Path) -> list[str]:
@@ -55,7 +54,6 @@ class Bundle:
         return ["runc", f"--root={self.folder.parent / 'runc'}", "run", f"--bundle={bundle}", name]
 
     def run(self, name: str, arguments: Sequence[str], *, context: Json, folder: Path) -> tuple[int, str]:
-        """Exit code and output of a container, once it ended."""
         command = self.command(name, arguments, context=context, folder=folder)
         ended = subprocess.run(  # noqa: S603  what stands above
             command, capture_output=True, text=True, check=False, timeout=60
@@ -64,7 +62,6 @@ class Bundle:
 
 
 def unpacked(layout: Path, tag: str, folder: Path) -> Bundle:
-    """Unpack an image of an OCI layout with umoci."""
     command = ("umoci", "unpack", "--image", f"{layout}:{tag}", str(folder / "bundle"))
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  constants
     assert ended.returncode == 0, ended.stderr

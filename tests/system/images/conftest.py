@@ -48,8 +48,6 @@ async def find() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Buildah:
-    """buildah with a storage of its own."""
-
     storage: Path
 
     def __call__(self, *arguments: str | Path) -> str:
@@ -77,11 +75,9 @@ class Images:
     folder: Path
 
     def layout(self, name: str) -> Path:
-        """Return the OCI layout of an image."""
         return self.folder / name
 
     def archive(self, name: str) -> Path:
-        """Return the archive of an image."""
         return self.folder / f"{name}.tar"
 
 
@@ -95,7 +91,6 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Images:
 
 
 def write(buildah: Buildah, built: Images) -> None:
-    """Build both images, and write them."""
     base = buildah("from", "scratch")
     buildah("add", base, debian.archive("bookworm", BASE), "/")
     # Debian's pip installs nothing beside its packages; that of the official image does.

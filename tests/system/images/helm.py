@@ -11,8 +11,6 @@ RELEASE, NAMESPACE = "numalign", "numalign-system"
 
 @dataclass(frozen=True, slots=True)
 class Helm:
-    """Helm with a kubeconfig, and the packaged chart."""
-
     program: Path
     chart: Path
     kubeconfig: Path

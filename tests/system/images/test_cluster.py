@@ -58,7 +58,6 @@ async def installed(helm: Helm, before: set[str]) -> str:
 async def test_all_pods_of_the_chart_become_ready(
     containers_cluster: ContainerCluster, api: ApiClient, installed: str
 ) -> None:
-    """Helm waits for Deployments; a DaemonSet may lack as many pods as are replaced at once."""
     assert "STATUS: deployed" in installed
     await until(partial(are_ready, api), what="all were ready", child=containers_cluster.node.child)
 
@@ -131,7 +130,6 @@ async def everything(api: ApiClient) -> set[str]:
 
 
 def documented(heading: str) -> str:
-    """The commands of a section of the guide."""
     section = GUIDE.read_text().partition(f"\n## {heading}\n")[2]
     return section.partition("```sh\n")[2].partition("```")[0]
 

@@ -85,7 +85,6 @@ def test_environment_of_programs_has_no_pip(webhook: Bundle, agent: Bundle) -> N
 
 
 def test_modules_are_compiled(confined: Run) -> None:
-    """A root that cannot be written keeps nothing that a start compiles."""
     script = (
         "import importlib.util, numalign.webhook.__main__ as m, asyncio, numpy, pathlib;"
         "made = [pathlib.Path(importlib.util.cache_from_source(x.__file__)) for x in (m, asyncio, numpy)];"

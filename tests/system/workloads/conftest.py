@@ -29,7 +29,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def print_at_end(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Has a line written at the end of the run."""
     return partial(WORKLOADS.remark, pytestconfig)
 
 
@@ -37,7 +36,6 @@ def print_at_end(pytestconfig: pytest.Config) -> Callable[[str], None]:
 async def cluster(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Stage]:
-    """The cluster without anything of ours but the agents."""
     async with stage(tmp_path_factory.mktemp("stage"), [node(name) for name in NODES]) as running:
         pytestconfig.stash[CHILDREN] = running.cluster.children
         yield running

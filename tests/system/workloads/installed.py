@@ -67,8 +67,6 @@ async def programs(*beside: Operator) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Numalign:
-    """What runs, and what was installed for it."""
-
     stage: Stage
     installation: Installation
     webhooks: Replicas
@@ -114,7 +112,6 @@ class Numalign:
         return next((each for each in self.controllers.running if own in each.log.read_text()), None)
 
     async def until_led(self, *, within: float = 45, by_other_than: Replica | None = None) -> Replica:
-        """Who leads, once somebody does that runs."""
         await eventually(
             self.leader,
             lambda leader: leader is not None and leader is not by_other_than,

@@ -33,12 +33,10 @@ async def spread(stage: Stage, home: str, documents: Sequence[Json]) -> None:
 
 
 async def free(stage: Stage, home: str) -> None:
-    """Have room on `TO`: both zones as a whole."""
     await stage.unblock(home, TO)
 
 
 def zones(stage: Stage, pod: Json) -> set[int]:
-    """Those of the CPUs that its kubelet keeps for a pod."""
     kubelet = stage.cluster.kubelets[pod["spec"]["nodeName"]]
     total = kept(kubelet.state, pod["metadata"]["uid"], {}).total(MACHINE)
     return {zone for several in total for zone in several}
@@ -51,7 +49,6 @@ async def aligned(stage: Stage, home: str, of: str) -> bool:
 
 
 def template(name: str) -> Json:
-    """A pod for these nodes."""
     return workloads.template(name, on=ON, cpus=WIDE)
 
 

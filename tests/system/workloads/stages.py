@@ -87,13 +87,11 @@ ENDED = {"Complete", "Completed"} | LOST
 
 
 def node(name: str) -> RealNode:
-    """One of `NODES`."""
     part, policy = NODES[name]
     return RealNode(name=name, machine=MACHINE, configuration=configured(policy), labels={PART: part})
 
 
 def configured(policy: str) -> Mapping[str, str]:
-    """What a kubelet is told of its managers."""
     return {"cpuManagerPolicy": "static", "memoryManagerPolicy": "None", "topologyManagerPolicy": policy}
 
 
@@ -111,11 +109,9 @@ class Stage:
 
     @property
     def api(self) -> ApiClient:
-        """The API server, as the administrator."""
         return self.store.api
 
     async def pods(self, home: str, of: str) -> list[Json]:
-        """The pods of a workload that are there now."""
         path = f"/api/v1/namespaces/{home}/pods"
         selector = f"{workloads.OF}={of}"
         answer = await ask(self.api, "GET", path, labelSelector=selector)
@@ -124,16 +120,13 @@ class Stage:
         return items
 
     async def events(self, home: str) -> list[Json]:
-        """What was told in a namespace."""
         items: list[Json] = (await ask(self.api, "GET", f"/api/v1/namespaces/{home}/events")).body["items"]
         return items
 
     async def read(self, document: Json) -> Json:
-        """The object as it is now."""
         return (await self.store.read(document)).body
 
     def uses(self, user: str) -> list[Use]:
-        """All that a user asked the API server for."""
         return audits.uses(self.folder, user=user)
 
     @asynccontextmanager
@@ -194,7 +187,6 @@ class Stage:
         return seconds
 
     async def until_running(self, home: str, of: str, count: int, *, within: float = 60) -> float:
-        """The seconds until so many pods of a workload run."""
         look = partial(self.pods, home, of)
         return await seconds_until(
             look,
@@ -221,11 +213,9 @@ class Looked:
 
     @property
     def longest_gate(self) -> float:
-        """Seconds."""
         return max((last - first for first, last in self.gated.values()), default=0.0)
 
     async def look(self) -> dict[str, int]:
-        """How many there were so far, of each."""
         for each in self.of:
             self.now[each] = await self.stage.pods(self.home, each)
             named = {pod["metadata"]["uid"]: pod for pod in self.now[each]}
@@ -236,17 +226,14 @@ class Looked:
         return {of: len(pods) for of, pods in self.seen.items()}
 
     def kept(self, of: str) -> int:
-        """How many refused pods are there now."""
         return sum(map(refused, self.now[of]))
 
     def refused(self, of: str) -> int:
-        """How many were refused, of those that were seen so."""
         return sum(map(refused, self.seen[of].values()))
 
 
 @asynccontextmanager
 async def looking(stage: Stage, home: str, of: tuple[str, ...]) -> AsyncIterator[Looked]:
-    """Look again and again during the block."""
     looked = Looked(stage, home, of)
 
     async def look() -> None:
@@ -265,12 +252,10 @@ async def looking(stage: Stage, home: str, of: tuple[str, ...]) -> AsyncIterator
 
 
 def runs(pod: Json) -> bool:
-    """Whether its kubelet took it."""
     return bool(pod.get("status", {}).get("phase") == "Running")
 
 
 def refused(pod: Json) -> bool:
-    """Whether its kubelet said no."""
     status = pod.get("status", {})
     return bool(status.get("phase") == "Failed" and status.get("reason") == "TopologyAffinityError")
 

@@ -45,5 +45,4 @@ async def test_gated_pods_of_all_owners_run_at_once(
 
 
 def ending(name: str) -> Json:
-    """A pod that ends after two seconds."""
     return workloads.ending(workloads.template(name, on=ON), seconds=2)

@@ -146,7 +146,6 @@ def gone(looked: Looked) -> set[str]:
 
 
 def writes(stage: Stage, home: str, verb: str, resource: str) -> list[Use]:
-    """What the controllers wrote so far in a namespace."""
     return [
         use
         for use in stage.uses(shipped.CONTROLLERS)

@@ -80,5 +80,4 @@ async def test_misaligned_pods_of_all_owners_move(
 
 
 def names(pods: dict[str, Json]) -> set[str]:
-    """Of pods by UID."""
     return {*workloads.names([*pods.values()])}

@@ -77,7 +77,6 @@ def pods_told_of(events: Sequence[Json], name: str) -> set[str]:
 
 
 async def until_refused(looked: Looked, name: str) -> None:
-    """Return when a pod of a workload was refused."""
     await eventually(looked.look, lambda _: looked.refused(name) > 0, f"a pod of {name} was refused")
 
 
@@ -97,5 +96,4 @@ def template(name: str) -> Json:
 
 
 def ending(name: str) -> Json:
-    """Such a pod, which ends after two seconds."""
     return workloads.ending(template(name), seconds=2)

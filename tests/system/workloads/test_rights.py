@@ -37,5 +37,4 @@ async def test_the_webhooks_wrote_nothing(ours: Numalign) -> None:
 
 
 def uses(ours: Numalign) -> list[Use]:
-    """All that the controllers asked for."""
     return ours.stage.uses(shipped.CONTROLLERS)

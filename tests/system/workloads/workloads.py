@@ -32,7 +32,6 @@ def template(name: str, *, on: Mapping[str, str], cpus: int = WIDE, restart: str
 
 
 def ending(wish: Json, *, seconds: int) -> Json:
-    """The same pod, which ends well after a while."""
     spec = wish["spec"]
     containers = [{**each, "command": ["sleep", str(seconds)]} for each in spec["containers"]]
     return {**wish, "spec": {**spec, "containers": containers, "restartPolicy": "Never"}}
@@ -44,17 +43,14 @@ def _workload(version: str, kind: str, namespace: str, name: str, spec: Json) ->
 
 
 def replicaset(namespace: str, name: str, replicas: int, wish: Json) -> Json:
-    """A ReplicaSet of such pods."""
     return _selecting("ReplicaSet", namespace, name, replicas, wish)
 
 
 def deployment(namespace: str, name: str, replicas: int, wish: Json) -> Json:
-    """A Deployment of such pods."""
     return _selecting("Deployment", namespace, name, replicas, wish)
 
 
 def statefulset(namespace: str, name: str, replicas: int, wish: Json) -> Json:
-    """A StatefulSet of such pods, all of them at once."""
     made = _selecting("StatefulSet", namespace, name, replicas, wish)
     return {**made, "spec": {**made["spec"], "serviceName": name, "podManagementPolicy": "Parallel"}}
 
@@ -76,7 +72,6 @@ def job(namespace: str, name: str, count: int, wish: Json, *, backoff: int) -> J
 
 
 def job_spec(count: int, wish: Json, *, backoff: int) -> Json:
-    """The specification of such a Job."""
     return {
         "parallelism": count,
         "completions": count,
@@ -98,7 +93,6 @@ def jobset(namespace: str, name: str, wish: Json, *, backoff: int, restarts: int
 
 
 def budget(namespace: str, name: str, *, available: int) -> Json:
-    """A budget that keeps so many pods of a workload."""
     spec = {"minAvailable": available, "selector": {"matchLabels": {OF: name}}}
     return _workload("policy/v1", "PodDisruptionBudget", namespace, name, spec)
 
@@ -119,5 +113,4 @@ def blocker(namespace: str, name: str, node: str, *, cpus: int) -> Json:
 
 
 def names(items: Sequence[Json]) -> list[str]:
-    """Of objects."""
     return [each["metadata"]["name"] for each in items]

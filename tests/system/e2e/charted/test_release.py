@@ -78,7 +78,6 @@ class Release:
         return output
 
     async def try_helm(self, *words: str) -> tuple[int, str]:
-        """Exit code and output."""
         kubeconfig = self.plane.kubeconfig("admin", self.folder)
         flags = (f"--kubeconfig={kubeconfig}", f"--namespace={shipped.NAMESPACE}")
         return await run(str(self.helm), *words, *flags)
@@ -94,7 +93,6 @@ class Release:
 
     @asynccontextmanager
     async def kubelet(self) -> AsyncIterator[PodRun]:
-        """Runs the pod of `helm test` during the block."""
         pod = PodRun()
         work = asyncio.create_task(self._run_pod(pod))
         yield pod
@@ -137,7 +135,6 @@ class Release:
 
 
 def lasting() -> Json:
-    """A pod that would stay."""
     return {"metadata": {"name": "lasting"}, "spec": {"containers": [{"name": "main", "image": "main"}]}}
 
 
@@ -168,7 +165,6 @@ async def release(own_plane: OwnPlane, children: Children) -> AsyncIterator[Rele
 
 
 def account_folder(plane: Plane, folder: Path, name: str) -> Path:
-    """The kubeconfig by which a program comes."""
     own = folder / name
     own.mkdir()
     return plane.kubeconfig(shipped.ACCOUNTS[name], own)

@@ -61,7 +61,6 @@ class GatedSite(SimulatedSite):
         return {name: fate(seen) for name, seen in (await self.pods()).items()}
 
     async def until(self, wanted: Mapping[str, str], *, within: float = 30) -> float:
-        """The seconds until pods came to this."""
         return await seconds_until(
             self.fates,
             lambda seen: wanted.items() <= seen.items(),
@@ -71,7 +70,6 @@ class GatedSite(SimulatedSite):
         )
 
     async def reasons(self, name: str) -> dict[str, str]:
-        """The messages of events on a pod, by reason."""
         seen = await ask(self.api, "GET", EVENTS, fieldSelector=f"involvedObject.name={name}")
         return {each["reason"]: each["message"] for each in seen.body["items"]}
 
@@ -85,8 +83,6 @@ class GatedSite(SimulatedSite):
         )
 
     async def leader(self) -> Replica:
-        """The controller that leads."""
-
         async def leading() -> list[Replica]:
             running = [each for each in self.controllers.running if each.ready]
             return [each for each in running if await counted(each, "numalign_leader")]
@@ -97,7 +93,6 @@ class GatedSite(SimulatedSite):
 
 
 def fate(seen: Json) -> str:
-    """What has become of a pod."""
     if seen["spec"].get("schedulingGates"):
         return "gated"
     return str(seen["status"]["phase"]) if "nodeName" in seen["spec"] else "pending"
@@ -111,7 +106,6 @@ def gated(name: str, *, cpu: int, gpu: int = 0, **spec: object) -> Json:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[GatedSite]:
-    """Without nodes; each test has its own."""
     await need_managers()
     rights = await charted_rights(VALUES)
     patience = f"--gate-patience-seconds={PATIENCE}", f"--pin-patience-seconds={PATIENCE}"

@@ -25,7 +25,6 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def affinity(*terms: Json, **more: object) -> Json:
-    """A spec that asks for nodes."""
     return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [*terms]}, **more}}}
 
 
@@ -137,7 +136,6 @@ async def test_pod_for_a_future_node_is_not_gated(site: GatedSite) -> None:
 
 
 async def test_unschedulable_pin_is_reported(site: GatedSite) -> None:
-    """What nobody here can see: another pod's anti-affinity keeps it away."""
     keeps = {
         "podAntiAffinity": {
             REQUIRED: [

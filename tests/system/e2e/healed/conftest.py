@@ -49,7 +49,6 @@ TOGETHER: tuple[Held, ...] = tuple({(zone.name,): bag("cpu=2 mem=2Gi")} for zone
 
 
 async def change(api: ApiClient, path: str, body: Json, how: Patch = Patch.MERGE) -> None:
-    """Change an object; nothing, if it is gone."""
     with suppress(NotFound):
         await played.change(api, path, body, how)
 
@@ -113,7 +112,6 @@ class Kubelets:
             self.least = {app: min(count, self.least.get(app, count)) for app, count in counts.items()}
 
     async def _publish(self, pods: Sequence[Json]) -> None:
-        """What the agents write of the pods of their nodes."""
         seen: dict[str, dict[str, ObservedPlacement]] = defaultdict(dict)
         for pod in pods:
             if name := pod["spec"].get("nodeName"):
@@ -147,7 +145,6 @@ class HealedSite:
     replicas: Replicas
 
     async def add(self, *names: str) -> None:
-        """Nodes that are empty."""
         for name in names:
             await played.add_node(self.api, name, MACHINE, cpu=256, gib=512)
 
@@ -174,7 +171,6 @@ class HealedSite:
 
     @asynccontextmanager
     async def kubelets(self, spreads: Callable[[str], bool]) -> AsyncIterator[Kubelets]:
-        """Kubelets and agents during the block."""
         playing = Kubelets(self.api, spreads)
         task = asyncio.create_task(playing.run())
         try:

@@ -63,7 +63,6 @@ async def plane(own_plane: OwnPlane) -> AsyncIterator[Plane]:
 
 @session_fixture()
 async def admin(plane: Plane) -> AsyncIterator[ApiClient]:
-    """The administrator."""
     async with plane.client("admin") as client:
         yield client
 
@@ -84,7 +83,6 @@ async def fleet(admin: ApiClient) -> Store:
 
 @session_fixture()
 async def rehearsal(fleet: Store, plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Rehearsal:
-    """`--dry-run`, before anything of ours is installed."""
     kubeconfig = plane.kubeconfig(REHEARSER, tmp_path_factory.mktemp("rehearser"))
     before = await fleet.list("v1", "Node")
     code, output = await run(*controller(kubeconfig, dry_run="true"))
@@ -97,7 +95,6 @@ async def rehearsal(fleet: Store, plane: Plane, tmp_path_factory: pytest.TempPat
 
 @session_fixture()
 async def uplink(plane: Plane) -> AsyncIterator[Wire]:
-    """What the programs come to the API server through."""
     async with wire() as leading:
         leading.where = lambda: plane.port
         yield leading
@@ -107,7 +104,6 @@ async def uplink(plane: Plane) -> AsyncIterator[Wire]:
 async def everyone(
     children: Children, plane: Plane, uplink: Wire, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Replicas]:
-    """An address where the webhook will be."""
     folder = tmp_path_factory.mktemp("account")
     kubeconfig = plane.kubeconfig(shipped.ACCOUNT, folder, port=uplink.port)
     async with replicas(children, command=command(kubeconfig, **IMPATIENT)) as service:
@@ -118,7 +114,6 @@ async def everyone(
 async def controllers(
     children: Children, plane: Plane, uplink: Wire, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Replicas]:
-    """The controllers that there will be."""
     folder = tmp_path_factory.mktemp("controllers")
     kubeconfig = plane.kubeconfig(shipped.CONTROLLERS, folder, port=uplink.port)
     running = controller(kubeconfig)
@@ -153,7 +148,6 @@ async def cluster(
 
 @session_fixture()
 async def rotation(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Rotation:
-    """The certificate is changed while pods are created."""
     kubeconfig = cluster.plane.kubeconfig("admin", tmp_path_factory.mktemp("rotation"))
     rotate = (program("numalign-certs"), "rotate", *ROTATING, "--kubeconfig", str(kubeconfig))
     before, reviewed = await cluster.shown(), await reviews(cluster.api)

@@ -36,7 +36,6 @@ KEPT = f"/api/v1/namespaces/{shipped.NAMESPACE}/configmaps/{shapes.NAME}"
 
 
 def of(shape: Shape, count: int) -> Shape:
-    """The same with so many GPUs in each zone."""
     return replace(shape, devices={GPU: count})
 
 
@@ -69,7 +68,6 @@ def forgotten(name: str, shape: Shape) -> list[Json]:
 
 
 def with_broken_devices(name: str, shape: Shape) -> list[Json]:
-    """One of each zone is not counted any more."""
     fewer = of(shape, shape.devices[GPU] - 1)
     left, whole = (shape.zones * each.devices[GPU] for each in (fewer, shape))
     return [node(name, shape, allocatable=left, capacity=whole), fleets.topology(name, fewer)]
@@ -80,12 +78,9 @@ ALL = {**dict.fromkeys(LARGE_NODES, LARGE), **dict.fromkeys(SMALL_NODES, SMALL)}
 
 @dataclass(frozen=True)
 class Outage:
-    """What happens to nodes."""
-
     cluster: Cluster
 
     async def write(self, nodes: Mapping[str, Shape], state: Callable[[str, Shape], list[Json]]) -> None:
-        """These nodes are like this now."""
         for name, shape in nodes.items():
             for document in state(name, shape):
                 await self.cluster.store.replace(document)
@@ -96,7 +91,6 @@ class Outage:
             await self.cluster.leave(name)
 
     async def take_labels(self) -> None:
-        """The feature discovery is gone with the plugin."""
         await self.write(ALL, forgotten)
         for name in ALL:
             body = {"metadata": {"labels": {PRODUCT: None}}}
@@ -106,13 +100,10 @@ class Outage:
 
 @dataclass(frozen=True)
 class Wish:
-    """A pod of one container."""
-
     asks: Mapping[str, str]
     policy: str
 
     async def answered(self, cluster: Cluster) -> Answer:
-        """What would become of it."""
         annotations = {"numalign.io/policy": self.policy}
         return await rehearse(cluster.api, asks=self.asks, annotations=annotations)
 
@@ -164,7 +155,6 @@ async def restart(cluster: Cluster) -> None:
 
 
 async def remembered(cluster: Cluster) -> set[str]:
-    """The classes of all shapes that are kept."""
     memory, mistakes = shapes.decode((await ask(cluster.api, "GET", KEPT)).body)
     assert mistakes == ()
     return {each.shape.node_class for each in memory.shapes}
@@ -172,7 +162,6 @@ async def remembered(cluster: Cluster) -> set[str]:
 
 @asynccontextmanager
 async def lasting(cluster: Cluster, happen: Happen) -> AsyncIterator[None]:
-    """During the block; then all nodes are well."""
     outage = Outage(cluster)
     await happen(outage)
     try:

@@ -48,7 +48,6 @@ def changes(cluster: Cluster) -> Iterator[tuple[str, Write, Right]]:
 
 
 async def test_namespace_enforces_from_its_first_pod(cluster: Cluster) -> None:
-    """Before any watch delivers it."""
     for turn in range(ROUNDS):
         await cluster.store.apply(namespace(f"new-{turn}", {"numalign.io/enforce": "single-numa-node"}))
         answer = await rehearse(cluster.api, asks=gpus(1), namespace=f"new-{turn}", annotations={})
@@ -73,7 +72,6 @@ async def test_next_pod_sees_every_change_of_a_node_soon(
 
 
 async def test_deleted_node_with_a_topology_does_not_count(cluster: Cluster) -> None:
-    """Its exporter is gone; nfd-gc, where it runs at all, looks for topologies once an hour."""
     async with cluster.guest("ghost", LARGE):
         await cluster.until_answered(admitted, asks=gpus(6))
         await cluster.store.delete(fleets.node("ghost", LARGE))
@@ -84,7 +82,6 @@ async def test_deleted_node_with_a_topology_does_not_count(cluster: Cluster) -> 
 async def test_new_namespace_policy_applies_to_the_next_pod(
     cluster: Cluster, print_at_end: Callable[[str], None]
 ) -> None:
-    """A pod without an intent: denied where a namespace enforces, and only there."""
     look = partial(rehearse, cluster.api, asks=gpus(4), namespace="changing", annotations={})
     labels: tuple[Json, ...] = ({}, {"numalign.io/enforce": "single-numa-node"})
     rights: tuple[Right, ...] = (lambda answer: answer.code == HTTPStatus.CREATED, refused)
@@ -101,7 +98,6 @@ async def test_new_namespace_policy_applies_to_the_next_pod(
 async def test_next_pod_avoids_a_node_that_rejected_one(
     cluster: Cluster, print_at_end: Callable[[str], None]
 ) -> None:
-    """The API server takes what is written then; each node stands in a requirement of its own."""
     took = []
     for turn in range(ROUNDS):
         name = f"refused-{turn}"
@@ -123,7 +119,6 @@ def is_soon(seconds: Sequence[float]) -> bool:
 
 
 async def refuse(cluster: Cluster, name: str, *, node: str) -> None:
-    """A pod that a kubelet rejected."""
     wish = pod(name, asks=gpus(3), annotations=INTENT)
     made = await create(cluster.api, {**wish, "spec": {**wish["spec"], "nodeName": node}})
     assert made.code == HTTPStatus.CREATED, made.body
@@ -134,7 +129,6 @@ async def refuse(cluster: Cluster, name: str, *, node: str) -> None:
 
 
 def avoids(answer: Answer, *, node: str) -> bool:
-    """Whether a pod prefers other nodes."""
     affinity = answer.body.get("spec", {}).get("affinity", {}).get("nodeAffinity", {})
     wishes = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", [])
     fields = [field for wish in wishes for field in wish["preference"].get("matchFields", [])]

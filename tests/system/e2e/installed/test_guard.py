@@ -167,13 +167,11 @@ SHAPES: dict[str, Json] = {
 
 
 def configmap(name: str) -> Json:
-    """An empty one."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def kept(cluster: Cluster) -> str:
-    """The path of the shapes, once they are there."""
     path = f"{CONFIGMAPS}/{shapes.NAME}"
     await eventually(
         partial(ask, cluster.api, "GET", path),

@@ -19,7 +19,6 @@ PUBLISHED = [kind for kind, shape in fleets.SHAPES.items() if shape.policy]
 
 
 async def classes_by_shape(cluster: Cluster) -> dict[str, set[str | None]]:
-    """The labels that the nodes of each shape have."""
     now = await cluster.classes()
     return {kind: {now[name] for name in fleets.names(kind)} for kind in fleets.SHAPES}
 

@@ -21,7 +21,6 @@ TAKEN_OVER_SECONDS = 60
 
 @asynccontextmanager
 async def loaded(cluster: Cluster) -> AsyncIterator[Load]:
-    """Pods are created before, while and after."""
     async with load(cluster.api, LOADED, right=admitted, namespace="enforced") as count:
         await asyncio.sleep(1)
         yield count
@@ -29,7 +28,6 @@ async def loaded(cluster: Cluster) -> AsyncIterator[Load]:
 
 
 async def seconds_to_label(cluster: Cluster, name: str) -> float:
-    """How long a node that joins now waits for its label."""
     async with cluster.guest(name, fleets.SHAPES["cpu"]):
         return await cluster.until_labelled(name)
 
@@ -54,7 +52,6 @@ async def test_no_review_fails_when_a_replica_is_ended(
 async def test_killed_replica_fails_no_review_after_endpoints(
     cluster: Cluster, print_at_end: Callable[[str], None]
 ) -> None:
-    """Calls under way on its connections are lost."""
     before = await reviews(cluster.api)
     async with loaded(cluster) as count:
         await cluster.replicas.kill(cluster.replicas.running[0])

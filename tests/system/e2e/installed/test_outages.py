@@ -52,7 +52,6 @@ async def frozen(cluster: Cluster) -> AsyncIterator[None]:
 
 
 def lost(cluster: Cluster) -> int:
-    """How often a replica became unready."""
     return sum(replica.lost for replica in cluster.replicas.running)
 
 

@@ -37,7 +37,6 @@ async def reject(cluster: Cluster) -> None:
 
 
 async def reported(cluster: Cluster) -> list[Json]:
-    """The events about it."""
     found = await ask(cluster.api, "GET", EVENTS, fieldSelector="reason=NUMARefused")
     events: list[Json] = found.body["items"]
     return [event for event in events if event["involvedObject"]["name"] == NAME]

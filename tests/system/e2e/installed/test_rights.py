@@ -13,7 +13,6 @@ pytestmark = pytest.mark.last
 
 
 def granted(name: str) -> set[Right]:
-    """All that the shipped roles of a program allow."""
     return rights_of(name, shipped.objects())
 
 
@@ -36,7 +35,6 @@ async def test_webhook_writes_nothing_and_reads_only_its_secret(cluster: Cluster
 
 @pytest.mark.parametrize("name", shipped.ACCOUNTS)
 def test_no_role_gives_what_is_dangerous_by_default(name: str) -> None:
-    """The node proxy leads into every kubelet; a wildcard leads everywhere."""
     allowed = granted(name)
 
     assert {right for right in allowed if right[2] == "nodes/proxy" or "*" in right} == set()

@@ -12,7 +12,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def described(document: Json) -> str:
-    """How a person names an object."""
     return f"{document['kind']}/{document['metadata']['name']}"
 
 

@@ -15,7 +15,6 @@ Kubectl = Callable[..., Awaitable[tuple[int, str]]]
 
 
 def deployment(*, asks: Json) -> Json:
-    """A Deployment whose pods ask for `asks`."""
     template = pod("", asks=asks)
     labels = {"app": "trainer"}
     return {
@@ -31,7 +30,6 @@ def deployment(*, asks: Json) -> Json:
 
 
 def cron_job(*, asks: Json) -> Json:
-    """The same, deeper."""
     inner = deployment(asks=asks)["spec"]["template"]
     inner["spec"]["restartPolicy"] = "Never"
     return {

@@ -55,11 +55,9 @@ class ReportedSite:
     replicas: Replicas
 
     async def add_node(self, name: str) -> None:
-        """An empty node of two zones."""
         await played.add_node(self.api, name, MACHINE, cpu=32, gib=128)
 
     async def pods(self) -> dict[str, Json]:
-        """The pods by the name of their Deployment."""
         return {each["metadata"]["labels"]["app"]: each for each in await played.pods(self.api)}
 
     async def run(self, held: Mapping[str, Held], *, on: str) -> None:
@@ -77,7 +75,6 @@ class ReportedSite:
         await change(self.api, f"{TOPOLOGIES}/{on}", {"metadata": {"annotations": annotations}})
 
     async def define(self) -> None:
-        """Install the definitions of policy reports."""
         for document in shipped.documents(Path(__file__).parents[1] / "policyreports.yaml"):
             await create(self.api, DEFINITIONS, document)
 

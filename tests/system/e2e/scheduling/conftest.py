@@ -35,21 +35,18 @@ module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="ses
 
 @module_fixture()
 async def minor(pytestconfig: pytest.Config) -> int:
-    """The minor version of the API server."""
     _, output = await run(str(pytestconfig.stash[BINARIES] / "kube-apiserver"), "--version")
     return int(output.strip().removeprefix("Kubernetes v1.").partition(".")[0])
 
 
 @module_fixture()
 async def cluster(own_plane: OwnPlane) -> AsyncIterator[Cluster]:
-    """Two nodes, and no pods."""
     async with cluster_of(own_plane, "scheduling") as running:
         yield running
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def tidy(cluster: Cluster) -> AsyncIterator[Cluster]:
-    """Without pods of other tests, before and after."""
     await cluster.clear()
     yield cluster
     await cluster.clear()
@@ -59,7 +56,6 @@ async def tidy(cluster: Cluster) -> AsyncIterator[Cluster]:
 async def second(
     children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Running]:
-    """`numalign-scheduler`."""
     async with second_scheduler(children, cluster, tmp_path_factory.mktemp("second")) as running:
         yield running
 
@@ -106,5 +102,4 @@ async def published(cluster: Cluster) -> Cluster:
 
 @module_fixture()
 async def kubeconfig(published: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """By which the scorer comes to the API server."""
     return published.plane.kubeconfig(SCORER, tmp_path_factory.mktemp("scorer"))

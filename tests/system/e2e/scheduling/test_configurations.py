@@ -44,11 +44,9 @@ class Noting:
     refusals: list[str] = field(default_factory=list)
 
     def verbs(self, name: str) -> list[str]:
-        """What was asked about a pod."""
         return [verb for verb, of in self.asked if of == name]
 
     async def answer(self, request: web.Request) -> web.Response:
-        """One verb, by its own name."""
         verb, body = request.match_info["verb"], await request.json()
         self.asked.append((verb, body["PodName"] if verb == "bind" else body["Pod"]["metadata"]["name"]))
         return web.json_response(await getattr(self, f"_{verb}")(body))
@@ -165,7 +163,6 @@ async def test_a_second_scheduler_holds_the_lease_that_is_its_own(tidy: Cluster,
 
 
 async def test_metrics_of_a_second_scheduler_are_authorized(second: Running) -> None:
-    """Though client certificates are looked up nowhere, tokens are."""
     url = f"https://127.0.0.1:{second.scheduler.port}/metrics"
     async with aiohttp.ClientSession() as session:
         for headers, code in [({}, HTTPStatus.FORBIDDEN), ({"Authorization": "Bearer admin"}, HTTPStatus.OK)]:

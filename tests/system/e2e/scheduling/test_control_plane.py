@@ -25,7 +25,6 @@ each_configuration = pytest.mark.parametrize("own", RESERVE_AT, indirect=True, s
 async def scorer(
     children: Children, kubeconfig: Path, own: Running, trusted: authority.Files
 ) -> AsyncIterator[Replica]:
-    """Where the scheduler looks for it."""
     reserve_at = RESERVE_AT[own.configuration]
     flags = {"reserve-at": reserve_at, "drain-seconds": "0"}
     running = await replica(

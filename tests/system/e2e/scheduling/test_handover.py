@@ -24,12 +24,9 @@ Start = Callable[[str, int], Awaitable[Replica]]
 
 @dataclass(slots=True)
 class Service:
-    """Leads each new connection to a scorer."""
-
     wire: Wire
 
     def lead_to(self, scorer: Replica) -> None:
-        """From now on."""
         port = int(scorer.url.rpartition(":")[2])
         self.wire.where = lambda: port
 

@@ -34,8 +34,6 @@ GANG = [f"member-{at}" for at in range(4)]
 
 
 class Served(NamedTuple):
-    """How a version of Kubernetes serves pod groups."""
-
     api: str
     gates: str
 
@@ -48,7 +46,6 @@ SERVED = {
 
 @module_fixture()
 async def served(minor: int) -> Served:
-    """As this version serves them."""
     if minor not in SERVED:
         versions = " or ".join(f"1.{each}" for each in SERVED)
         pytest.skip(f"needs pod groups as in Kubernetes {versions}, not as in 1.{minor}")
@@ -57,7 +54,6 @@ async def served(minor: int) -> Served:
 
 @module_fixture()
 async def cluster(own_plane: OwnPlane, served: Served) -> AsyncIterator[Cluster]:
-    """Two nodes, and an API server with pod groups."""
     flags = (f"--feature-gates={served.gates}", f"--runtime-config={served.api}=true")
     async with cluster_of(own_plane, "groups", *flags) as running:
         yield running
@@ -67,7 +63,6 @@ async def cluster(own_plane: OwnPlane, served: Served) -> AsyncIterator[Cluster]
 async def grouping(
     children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, served: Served
 ) -> AsyncIterator[Running]:
-    """`numalign-scheduler`, which schedules gangs."""
     folder, gates = tmp_path_factory.mktemp("grouping"), f"--feature-gates={served.gates}"
     async with second_scheduler(children, cluster, folder, gates) as running:
         yield running
@@ -75,7 +70,6 @@ async def grouping(
 
 @module_fixture()
 async def scorer(children: Children, kubeconfig: Path, grouping: Running) -> AsyncIterator[Replica]:
-    """Where the scheduler looks for it."""
     running = await replica(children, kubeconfig, port=grouping.port, name="scorer-of-groups")
     await until(running.ready, what="the scorer was ready", child=running.child)
     yield running
@@ -108,7 +102,6 @@ async def test_gang_is_bound_once_each_member_has_a_zone(
 
 
 async def nodes(cluster: Cluster) -> dict[str, int]:
-    """How many members are on each node, which then run."""
     bound = [name for name in GANG if is_bound(await cluster.pod(name))]
     running = [await cluster.run(name) for name in bound]
     return dict(Counter(each["spec"]["nodeName"] for each in running))

@@ -48,7 +48,6 @@ async def newest(
 
 @module_fixture()
 async def scorer(children: Children, kubeconfig: Path, newest: Running) -> AsyncIterator[Replica]:
-    """Where the scheduler looks for it."""
     running = await replica(children, kubeconfig, port=newest.port, name="scorer-of-newest")
     await until(running.ready, what="the scorer was ready", child=running.child)
     yield running
@@ -57,7 +56,6 @@ async def scorer(children: Children, kubeconfig: Path, newest: Running) -> Async
 
 @module_fixture()
 async def classes(published: Cluster) -> None:
-    """The priorities of pods."""
     for name, value in PRIORITIES.items():
         made = {"metadata": {"name": name}, "value": value}
         answer = await ask(published.api, "POST", CLASSES, made)

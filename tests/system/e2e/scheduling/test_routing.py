@@ -39,7 +39,6 @@ GATES = [{"name": PLACEMENT_GATE}]
 
 
 def wish(name: str, asks: Mapping[str, str] = INTENT, /, **spec: object) -> Json:
-    """A pod with these annotations."""
     asked = pod(name, asks={"cpu": "1", "memory": "1Gi", **gpus(1)}, annotations=asks)
     asked["spec"] |= spec
     return asked
@@ -47,23 +46,18 @@ def wish(name: str, asks: Mapping[str, str] = INTENT, /, **spec: object) -> Json
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The cluster, and the webhook in it."""
-
     cluster: Cluster
     webhook: Webhook
 
     async def rehearse(self, where: str) -> Json:
-        """A pod with an intent as it would be stored."""
         return (await create(self.cluster.api, wish("tried"), namespace=where, dryRun="All")).body
 
     async def made(self, where: str, name: str, asks: Mapping[str, str] = INTENT, /, **spec: object) -> Json:
-        """The pod as it is stored."""
         answer = await create(self.cluster.api, wish(name, asks, **spec), namespace=where)
         assert answer.code == HTTPStatus.CREATED, answer.body
         return answer.body
 
     async def seen(self, where: str, name: str) -> Json:
-        """The pod as it is now."""
         return (await ask(self.cluster.api, "GET", f"/api/v1/namespaces/{where}/pods/{name}")).body
 
     async def bound(self, where: str, name: str) -> Json:
@@ -100,7 +94,6 @@ async def site(  # noqa: PLR0913, PLR0917  all that a cluster has
     pair: authority.Files,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Site]:
-    """Once the API server hands pods over."""
     assert scorer.child.running()
     assert default.child.running()
     for name, labels in NAMESPACES.items():

@@ -33,7 +33,6 @@ EVENTS = "/api/v1/namespaces/default/events"
 
 @module_fixture()
 async def scorer(children: Children, kubeconfig: Path, second: Running) -> AsyncIterator[Replica]:
-    """Where the scheduler looks for it."""
     running = await replica(children, kubeconfig, port=second.port, name=NAME)
     await until(running.ready, what="the scorer was ready", child=running.child)
     yield running

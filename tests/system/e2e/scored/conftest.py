@@ -12,6 +12,5 @@ from tools.clusters.processes import Children
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[Site]:
-    """Without nodes; each test has its own."""
     async with sites.site(children, own_plane, "scored") as running:
         yield running

@@ -36,7 +36,6 @@ class Slow:
     reviewed: int = 0
 
     async def review(self, request: web.Request) -> web.Response:
-        """Allow, late or at once."""
         asked: Json = (await request.json())["request"]
         self.reviewed += 1
         if asked["name"] == LATE:
@@ -48,7 +47,6 @@ class Slow:
         )
 
     async def has_one(self) -> bool:
-        """Whether a bind is held up."""
         return bool(self.held)
 
 

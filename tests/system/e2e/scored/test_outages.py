@@ -46,8 +46,6 @@ async def all_run_where_they_were_reserved(site: Site, cluster: Cluster) -> None
 
 
 async def until_it_lacks_only_the_lease(replica: Replica) -> None:
-    """Returns when a replica knows the cluster."""
-
     async def lacks() -> str:
         try:
             async with aiohttp.ClientSession() as session, session.get(f"{replica.telling}/readyz") as answer:

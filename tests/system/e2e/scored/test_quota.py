@@ -35,7 +35,6 @@ REPLICAS = ("even", "odd")
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def limited(site: Site) -> AsyncIterator[Site]:
-    """With a quota for the namespace of all pods."""
     await label(site, str(LIMIT))
     async with site.nodes(*NODES, fingerprint=Fingerprint.ALL):
         yield site
@@ -101,7 +100,6 @@ async def denies(site: Site, number: int) -> bool:
 
 
 async def create(site: Site, name: str) -> bool:
-    """Whether a pod of one CPU is admitted."""
     answer = await ask(site.api, "POST", PODS, pod(name, cpu=1))
     assert answer.code in {HTTPStatus.CREATED, HTTPStatus.FORBIDDEN}, answer.body
     return answer.code == HTTPStatus.CREATED

@@ -28,7 +28,6 @@ CROWD = 60
 
 
 def crowd(seed: int) -> list[Json]:
-    """Pods of many sizes."""
     dice = Random(seed)  # noqa: S311  nothing secret
     sizes = [(dice.randint(2, 16), dice.choice((0, 1, 1, 1, 2))) for _ in range(CROWD)]
     return [pod(f"crowd-{number:02}", cpu=cpu, gpu=gpu) for number, (cpu, gpu) in enumerate(sizes)]
@@ -50,7 +49,6 @@ async def test_crowd_fills_the_nodes_without_rejection(site: Site) -> None:
         await site.create(*wishes.values())
 
         async def misplaced() -> list[str]:
-            """Those that wait, though a zone has room for them."""
             running = await site.running()
             return [name for name, wish in wishes.items() if name not in running and fits(cluster, wish)]
 
@@ -94,7 +92,6 @@ CLASSES = {"low": 10, "middle": 20, "high": 30}
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module", autouse=True)
 async def classes(site: Site) -> None:
-    """Pods that matter less, and more."""
     for name, value in CLASSES.items():
         await site.store.apply(
             {

@@ -11,7 +11,6 @@ from tools.clusters.controlplane.planes import Plane
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def plane(own_plane: OwnPlane) -> AsyncIterator[Plane]:
-    """With nothing in it."""
     await need_managers()
     async with own_plane("sim", users={"admin": "system:masters"}) as running:
         yield running
@@ -19,6 +18,5 @@ async def plane(own_plane: OwnPlane) -> AsyncIterator[Plane]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def server(plane: Plane) -> AsyncIterator[Api]:
-    """The API server, as the administrator."""
     async with plane.client("admin") as client:
         yield Api(client, namespace="default")

@@ -38,7 +38,6 @@ _NAMES = {"gpu": GPU}
 
 
 async def send(api: Api, name: str, *containers: Json, node: str, **spec: object) -> None:
-    """Create a pod, and bind it as a scheduler does."""
     metadata = {"name": name}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
     await api.create(PODS, {**pod, "spec": {"containers": [*containers], **spec}}, what=name)
@@ -57,7 +56,6 @@ async def status(api: Api, name: str) -> Json:
 
 
 async def left(api: Api, node: str, resource: str = "cpu") -> list[str]:
-    """What is published of each zone."""
     topology = await read(api, f"{TOPOLOGIES}/{node}")
     return [
         one["available"] for zone in topology["zones"] for one in zone["resources"] if one["name"] == resource

@@ -68,7 +68,6 @@ async def traced(
 
 
 def tracing_flag(folder: Path) -> str:
-    """Have an API server trace each request."""
     file = folder / "tracing.yaml"
     configuration = {
         "apiVersion": "apiserver.config.k8s.io/v1beta1",

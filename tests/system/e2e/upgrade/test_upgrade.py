@@ -104,7 +104,6 @@ session_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="se
 
 @session_fixture()
 async def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The repository as it was."""
     folder = tmp_path_factory.mktemp("before")
     code, output = await run("sh", "-c", f"git -C {shipped.ROOT} archive {BEFORE} | tar -x -C {folder}")
     if code or not (folder / "webhook").is_dir():
@@ -123,7 +122,6 @@ class Site:
     folder: Path
 
     def kubeconfig(self, account: str) -> Path:
-        """By which a program comes."""
         folder = self.folder / account.rpartition(":")[2]
         folder.mkdir(exist_ok=True)
         return self.plane.kubeconfig(account, folder)
@@ -140,25 +138,21 @@ class Site:
         return *executable, *(f"--{flag}={value}" for flag, value in flags.items() if flag not in PORTS)
 
     async def uids(self, documents: list[Json]) -> dict[str, str]:
-        """Those of the objects that are stored, by path."""
         found = [(await self.store.path(each), await self.store.read(each)) for each in documents]
         return {
             path: answer.body["metadata"]["uid"] for path, answer in found if answer.code == HTTPStatus.OK
         }
 
     async def labels(self) -> dict[str, str | None]:
-        """The class of each node."""
         nodes = await self.store.list("v1", "Node")
         return {node["metadata"]["name"]: class_of(node) for node in nodes}
 
     async def until_labelled(self, *names: str) -> None:
-        """Returns when they all have a class."""
         await eventually(
             self.labels, lambda now: all(now.get(name) for name in names), f"{names} had a class"
         )
 
     async def version(self) -> str:
-        """Of all that is stored now."""
         found: str = (await ask(self.store.api, "GET", SECRETS)).body["metadata"]["resourceVersion"]
         return found
 
@@ -213,11 +207,9 @@ class Owner:
     flags: str
 
     async def run(self, command: str) -> Outcome:
-        """A command of helm that installs or upgrades."""
         return await self.reader.run(Block(0, f"{command.strip()} {self.flags}"))
 
     async def install(self, chart: Path) -> list[Json]:
-        """The old chart; the objects of the release."""
         values = self.reader.folder / "old.yaml"
         values.write_text(yaml.safe_dump(OLD_VALUES))
         where = f"--namespace {shipped.NAMESPACE} --create-namespace"
@@ -242,7 +234,6 @@ class Owner:
 
 @session_fixture()
 async def owner(site: Site, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Owner]:
-    """Has helm, and the rights of an administrator."""
     try:
         [program] = await helm.find()
     except UnavailableError as error:
@@ -390,7 +381,6 @@ async def _secret(site: Site) -> dict[str, str]:
 
 
 async def _until_admitted(site: Site) -> None:
-    """An API server learns webhooks with a delay."""
     path = "/api/v1/namespaces/enforced/pods"
     look = partial(ask, site.store.api, "POST", path, LOADED, dryRun="All")
     await eventually(look, admitted, "a pod was steered")
@@ -406,7 +396,6 @@ async def test_no_review_is_lost(upgrade: Upgrade, print_at_end: Callable[[str],
 
 
 async def test_the_certificate_is_taken_over_as_it_is(upgrade: Upgrade) -> None:
-    """The same pair, in the Secret at every moment, and shown by every replica."""
     assert upgrade.after == upgrade.secret
     # Helm keeps the records of its releases in Secrets too.
     written = [each["data"] for each in upgrade.secrets if each["metadata"]["name"] == shipped.SECRET]
