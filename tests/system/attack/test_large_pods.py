@@ -3,6 +3,8 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import orjson
 
@@ -10,10 +12,10 @@ from numalign.kube.lease import RENEW_DEADLINE_SECONDS
 from tests.system.attack import objects
 from tests.system.attack.arena import Arena
 from tests.system.attack.attackers import send
-from tests.system.attack.leases import Leases
 from tests.system.attack.objects import Json
 from tools.clusters import http_calls
-from tools.clusters.programs import ApiServer
+from tools.clusters.http_calls import once
+from tools.clusters.programs import NAMESPACE, ApiServer
 
 MERGE = "application/merge-patch+json"
 LEASES = 2
@@ -79,3 +81,56 @@ async def changing(api: ApiServer, pods: Sequence[Json], *, seconds: float) -> N
                 answer = await made.call("PATCH", objects.path(each), orjson.dumps(said), MERGE)
                 assert answer.well
             await asyncio.sleep(0.5)
+
+
+# ---- a node that has more zones than most, and pods that have more containers
+
+
+ZONES, CONTAINERS = 16, 100
+
+AMOUNTS = {"cpu": 64, "memory": 512 * 2**30, "nvidia.com/gpu": 8}
+
+
+def crowded(name: str) -> Json:
+    """A pod of a hundred containers, and a hundred that run before them."""
+    made = objects.pod(
+        name,
+        *({"cpu": str(1 + at % 7), "memory": "1Gi", "nvidia.com/gpu": "1"} for at in range(CONTAINERS)),
+        policy="restricted",
+    )
+    first = [{**each, "name": f"first-{each['name']}"} for each in made["spec"]["containers"]]
+    return {**made, "spec": {**made["spec"], "initContainers": first}}
+
+
+async def test_200_containers_on_16_zones_delay_no_scheduler(arena: Arena) -> None:
+    arena.put(*objects.node("sixteen", zones=ZONES, policy="restricted", amounts=AMOUNTS, free=50))
+    scorer = await arena.scorer()
+    asked = objects.filtering(crowded("crowded"), arena.names)
+    async with arena.honest(scorer, most=96):
+        for path in ("/filter", "/prioritize"):
+            await send(scorer.door, path, [asked] * 2, at_once=2)
+
+
+# ---- the leases of the programs, as the API server has them
+
+
+PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+
+
+@dataclass(slots=True)
+class Leases:
+    """Watches who leads; `oldest` is how many seconds ago the last renewal was, at the worst look."""
+
+    api: ApiServer
+    oldest: float = 0.0
+
+    async def look(self) -> dict[str, tuple[str, int]]:
+        """By lease, its holder and how often it has changed hands."""
+        found = orjson.loads((await once(self.api.door, "GET", PATH)).body)["items"]
+        now = datetime.now(UTC)
+        ages = [(now - datetime.fromisoformat(each["spec"]["renewTime"])).total_seconds() for each in found]
+        self.oldest = max([self.oldest, *ages])
+        return {
+            each["metadata"]["name"]: (each["spec"]["holderIdentity"], each["spec"]["leaseTransitions"])
+            for each in found
+        }

@@ -10,7 +10,7 @@ from tests.system.attack.arena import Arena
 from tests.system.attack.attackers import send
 from tests.system.attack.objects import Json
 from tools.clusters import http_calls
-from tools.clusters.programs import ApiServer
+from tools.clusters.programs import MIB, ApiServer, samples, soon
 
 PODS = 400
 ENTRIES, LONG_NAME = 250, 1000
@@ -70,3 +70,64 @@ def of_long_key(number: int) -> bytes:
     made = objects.pod("selective")
     selected = {"nodeSelector": {f"{number}-{'k' * LONG_KEY}": ""}}
     return objects.review({**made, "spec": {**made["spec"], **selected}})
+
+
+# ---- what one tenant's pods can take of memory as long as they exist
+
+
+WAITING, NAMES, CONTAINERS = 150, 2_000, 16
+"""Pods of so many resources, that wait as long as their owner likes; each took hundreds of KB."""
+
+MOST_GROWTH_MIB = 50
+
+
+def waiting(number: int) -> Json:
+    """A pod that nobody places, of thousands of resources that no other pod names."""
+    each = NAMES // CONTAINERS
+    names = [[f"x.io/{number}-{at}-{name}" for name in range(each)] for at in range(CONTAINERS)]
+    made = objects.pod(f"waits-{number}", *(dict.fromkeys(some, "1") for some in names))
+    return {**made, "status": {"phase": "Pending"}}
+
+
+async def test_distinct_pods_take_bounded_memory(arena: Arena) -> None:
+    api = await arena.api_server()
+    webhook, scorer = await arena.webhook(api=api), await arena.scorer(api=api)
+    written = [orjson.dumps(waiting(at)) for at in range(WAITING)]
+    before = [each.memory().now for each in (webhook, scorer)]
+    async with http_calls.connection(api.door) as made:
+        for body in written:
+            assert (await made.call("POST", objects.PODS, body)).well
+
+    async def all_seen() -> bool:
+        return await webhook.metric("numalign_pods_too_large") == WAITING
+
+    await soon(all_seen, what="all pods", child=webhook.child)
+    after = [each.memory().most for each in (webhook, scorer)]
+    grown = [(now - then) / MIB for now, then in zip(after, before, strict=True)]
+    assert max(grown) < MOST_GROWTH_MIB
+
+
+# ---- the page of metrics, where tenants choose what is counted
+
+
+UNKNOWN = 2_000
+LONGEST_NAME = 5_000
+AUDITED = {"defaults": [{"audit": "single-numa-node"}]}
+
+MOST_SERIES = 100
+MOST_BYTES = 100_000
+
+
+async def test_namespaces_that_there_are_not_get_no_series(arena: Arena) -> None:
+    webhook = await arena.webhook("--policy", str(arena.here.file("policy.yaml", AUDITED)))
+    before = await webhook.metrics()
+    made, long = objects.pod("short", policy=None), "n" * LONGEST_NAME
+    bodies = (objects.review(made, namespace=f"unknown-{at}-{long}") for at in range(UNKNOWN))
+    async with arena.honest(webhook, most=MOST_MIB):
+        statuses = await send(webhook.door, "/validate", bodies, at_once=8)
+    after = await webhook.metrics()
+    # A slow machine does not get through all of them, but through more than there may be series.
+    assert statuses.count(200) > MOST_SERIES
+    assert await webhook.metric("numalign_reviews_below_total") >= statuses.count(200)
+    assert len(samples(after)) - len(samples(before)) < MOST_SERIES
+    assert len(after) - len(before) < MOST_BYTES

@@ -16,17 +16,31 @@ from aiohttp import web
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
+from numalign.model.intent import PLACEMENT
 from numalign.runtime.clock import utc_now
-from tests.system.e2e.placing import DEPLOYMENTS, LEASES, SCHEDULER, SHIPPED, Cluster, Running, is_bound
+from tests.system.e2e.placing import (
+    DEPLOYMENTS,
+    LEASES,
+    SCHEDULER,
+    SHIPPED,
+    Cluster,
+    Running,
+    is_bound,
+    replica,
+)
 from tools.clusters import shipped
-from tools.clusters.api_requests import Json, ask, create, gpus
+from tools.clusters.api_requests import INTENT, Json, ask, create, gpus
 from tools.clusters.controlplane import audits
+from tools.clusters.processes import Children, until
 from tools.clusters.waiting import seconds_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
 SERVICE = f"numalign-scorer.{shipped.NAMESPACE}.svc"
 BY = {"bound-by": "the-scorer"}
+
+RESERVE_AT = {"bind": "bind", "rank": "prioritize"}
+"""When the scorer is to reserve zones, by the configuration of the scheduler."""
 
 
 # ---- an extender that notes what it is asked
@@ -243,3 +257,17 @@ async def test_every_pod_is_ranked_and_the_scheduler_binds_it(
         seen = await tidy.until_bound("plain")
     assert seen["spec"]["nodeName"] == "right"
     assert extender.asked == [("filter", "plain"), ("prioritize", "plain")]
+
+
+@pytest.mark.parametrize("own", RESERVE_AT, indirect=True, scope="module")
+async def test_scorer_reserves_at_bind_or_prioritize(
+    tidy: Cluster, children: Children, kubeconfig: Path, own: Running, trusted: authority.Files
+) -> None:
+    flags = {"reserve-at": RESERVE_AT[own.configuration], "drain-seconds": "0"}
+    scorer = await replica(children, kubeconfig, port=own.port, name="scorer", pair=trusted, **flags)
+    await until(scorer.ready, what="the scorer was ready", child=scorer.child)
+    await tidy.create("aligned", scheduler=own.name, asks=gpus(3), annotations=INTENT)
+    seen = await tidy.until_bound("aligned")
+    assert (PLACEMENT in seen["metadata"]["annotations"]) == (own.configuration == "bind")
+    # It gives its lease back, so that the next need not wait until it expires.
+    assert await scorer.child.stop() == 0
