@@ -10,7 +10,7 @@ import asyncio
 import shlex
 import sys
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ import yaml
 
 from numalign.kube.client import Api
 from tests.system.e2e.clusters import LEASE, admitted
-from tests.system.e2e.loads import LOADED, Load, load
+from tests.system.e2e.loads import LOADED, load
 from tests.system.e2e.own_planes import OwnPlane
 from tests.system.eventually import eventually
 from tests.unit.docs.blocks import SHELL, Block
@@ -35,7 +35,7 @@ from tools.clusters import agents, fleets, shipped
 from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.controlplane.planes import Plane
-from tools.clusters.controlplane.reviews import Reviews, reviews
+from tools.clusters.controlplane.reviews import reviews
 from tools.clusters.gotools import UnavailableError
 from tools.clusters.helm import build as helm
 from tools.clusters.helm import by_address
@@ -52,6 +52,7 @@ ADDED = {"jobs.mutate.numalign.io", "pods-by-exclusive-cpus.validate.numalign.io
 """The webhooks that this version did not have."""
 
 LOST = '"event":"lease.failed"'
+FAILURES = {'"event":"task.failed"', '"event":"request.failed"'}
 USERS = {"admin": "system:masters", **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS)}
 NODES = ("dgx-00", "cpu-00", "one-00")
 CONFIGURATIONS = [
@@ -60,10 +61,6 @@ CONFIGURATIONS = [
 ]
 SECRETS = f"/api/v1/namespaces/{shipped.NAMESPACE}/secrets"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{shipped.NAMESPACE}/deployments"
-ROLES = [
-    f"/apis/rbac.authorization.k8s.io/v1/{place}/{shipped.NAME}"
-    for place in ("clusterroles", f"namespaces/{shipped.NAMESPACE}/roles")
-]
 OLD_LEASE = LEASE.replace(shipped.CONTROLLER, shipped.NAME)
 
 
@@ -170,6 +167,10 @@ class Site:
         return [each for found in (*now, *since) for each in found]
 
 
+def name_of(document: Json) -> str:
+    return str(document["metadata"]["name"])
+
+
 def class_of(node: Json) -> str | None:
     found: str | None = node["metadata"].get("labels", {}).get(shipped.LABEL)
     return found
@@ -255,224 +256,112 @@ def lead_to(site: Site, *everyone: Replicas) -> None:
     site.service.where = ready
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upgrade:
-    """What was before and after, and all that happened in between."""
-
-    load: Load
-    reviews: Reviews
-    codes: list[int]
-    secret: Mapping[str, str]
-    labels: Mapping[str, str | None]
-    nodes: list[Json]
-    secrets: list[Json]
-    configurations: list[Json]
-    after: Mapping[str, str]
-    serials: set[int]
-    old_serials: set[int]
-    leader: str
-    old_lease: Json
-    joined: str | None
-    logs: str
-    refused: Outcome
-    reused: Outcome
-    removed: Outcome
-    objects: Mapping[str, str]
-    old_objects: Mapping[str, str]
-    webhook: Json
-    rights: list[Json]
-
-
-@session_fixture()
-async def upgrade(site: Site, owner: Owner, old: Path) -> AsyncIterator[Upgrade]:
-    """The old chart's release, and then the new one's in its place."""
-    async with AsyncExitStack() as stack:
-        yield await _upgraded(site, owner, old, stack)
-
-
-async def _upgraded(site: Site, owner: Owner, old: Path, stack: AsyncExitStack) -> Upgrade:
-    start = partial(replicas, site.children)
-    before = await site.uids(await owner.install(old / "deploy" / "chart"))
-    # A module is looked for first in the folder where Python starts.
-    executable = ("env", "-C", str(old), sys.executable, "-m", "webhook")
-    command = await site.program(shipped.NAME, *executable)
-    leaving = await stack.enter_async_context(start(command=command, name="old", ports=PORTS[:1]))
-    lead_to(site, leaving)
-    first = [await leaving.start() for _ in range(2)]
-    await site.until_labelled(*NODES)
-    old_serials = {await each.serial() for each in first}
-    secret, labels, version = await _secret(site), await site.labels(), await site.version()
-    await _until_admitted(site)
-    counted = await reviews(site.store.api)
-
-    async with load(site.store.api, LOADED, right=admitted, namespace="enforced") as pods:
-        await asyncio.sleep(1)
-        refused = await owner.run(UPGRADE)
-        reused = await owner.run(UPGRADE.replace("--reset-then-reuse-values", "--reuse-values"))
-        nothing = ",".join(
-            f"{name}=null" for name in ("replicas", "resources", "image.pullSecrets", "settings")
-        )
-        removed = await owner.run(f"{UPGRADE.strip()} --set {nothing} --dry-run=server")
-        released = await owner.upgrade()
-        # Old replicas run without the rights that they had, as during a slow rollout.
-        logs = partial(_logs, first)
-        await eventually(logs, lambda text: LOST in text, "the lease was lost")
-        coming, controllers = [
-            await stack.enter_async_context(
-                start(command=await site.program(name, program(name)), name=f"new-{name}", ports=ports)
-            )
-            for name, ports in ((shipped.NAME, PORTS), (shipped.CONTROLLER, ONLY_METRICS))
-        ]
-        lead_to(site, leaving, coming)
-        for _ in range(2):
-            await controllers.start()
-        codes = [await _replaced(coming, leaving, each) for each in first]
-        await site.store.replace(fleets.node("late", fleets.SHAPES["cpu"]))
-        await site.store.replace(fleets.topology("late", fleets.SHAPES["cpu"]))
-        await site.until_labelled("late")
-        look = partial(site.configurations, version)
-        await eventually(
-            look,
-            lambda seen: not untrusted(seen[: len(CONFIGURATIONS)], b64decode(secret["ca.crt"])),
-            "the controller had checked the certificate",
-        )
-        await asyncio.sleep(2)
-    reviewed = (await reviews(site.store.api)).since(counted)
-
-    return Upgrade(
-        load=pods,
-        reviews=reviewed,
-        codes=codes,
-        secret=secret,
-        labels=labels,
-        nodes=await site.since("/api/v1/nodes", version),
-        secrets=await site.since(SECRETS, version),
-        configurations=await site.configurations(version),
-        after=await _secret(site),
-        serials={await each.serial() for each in coming.running},
-        old_serials=old_serials,
-        leader=(await ask(site.store.api, "GET", LEASE)).body["spec"]["holderIdentity"],
-        old_lease=(await ask(site.store.api, "GET", OLD_LEASE)).body,
-        joined=(await site.labels())["late"],
-        logs=await _logs(first),
-        refused=refused,
-        reused=reused,
-        removed=removed,
-        objects=await site.uids(released),
-        old_objects=before,
-        webhook=(await ask(site.store.api, "GET", f"{DEPLOYMENTS}/{shipped.NAME}")).body,
-        rights=[rule for path in ROLES for rule in (await ask(site.store.api, "GET", path)).body["rules"]],
-    )
-
-
-async def _logs(replicas: Iterable[Replica]) -> str:
+async def logs_of(replicas: Iterable[Replica]) -> str:
     return "".join(each.log.read_text() for each in replicas)
 
 
-async def _replaced(coming: Replicas, leaving: Replicas, replica: Replica) -> int:
+async def replaced(coming: Replicas, leaving: Replicas, replica: Replica) -> int:
     """As a Deployment with one more than it needs: a new one is ready before an old one ends."""
     await coming.start()
     return await leaving.stop(replica)
 
 
-async def _secret(site: Site) -> dict[str, str]:
+async def secret_of(site: Site) -> dict[str, str]:
     found: dict[str, str] = (await ask(site.store.api, "GET", f"{SECRETS}/{shipped.SECRET}")).body["data"]
     return found
 
 
-async def _until_admitted(site: Site) -> None:
+async def until_admitted(site: Site) -> None:
     path = "/api/v1/namespaces/enforced/pods"
     look = partial(ask, site.store.api, "POST", path, LOADED, dryRun="All")
     await eventually(look, admitted, "a pod was steered")
 
 
-async def test_no_review_is_lost(upgrade: Upgrade, print_at_end: Callable[[str], None]) -> None:
-    assert (upgrade.reviews.failed, upgrade.load.wrong) == (0, [])
-    assert upgrade.load.right > 100
-    assert upgrade.codes == [0, 0]
-    print_at_end(
-        f"upgraded from {BEFORE}: 0 failed of {upgrade.reviews.asked} reviews ({upgrade.load.right} pods)"
-    )
+async def test_upgrade_under_load_loses_nothing(
+    site: Site, owner: Owner, old: Path, print_at_end: Callable[[str], None]
+) -> None:
+    async with AsyncExitStack() as stack:
+        start = partial(replicas, site.children)
+        old_objects = await site.uids(await owner.install(old / "deploy" / "chart"))
+        # A module is looked for first in the folder where Python starts.
+        executable = ("env", "-C", str(old), sys.executable, "-m", "webhook")
+        command = await site.program(shipped.NAME, *executable)
+        leaving = await stack.enter_async_context(start(command=command, name="old", ports=PORTS[:1]))
+        lead_to(site, leaving)
+        first = [await leaving.start() for _ in range(2)]
+        await site.until_labelled(*NODES)
+        serials = {await each.serial() for each in first}
+        secret, labels, version = await secret_of(site), await site.labels(), await site.version()
+        authority = b64decode(secret["ca.crt"])
+        await until_admitted(site)
+        counted = await reviews(site.store.api)
 
+        async with load(site.store.api, LOADED, right=admitted, namespace="enforced") as pods:
+            await asyncio.sleep(1)
+            renamed = await owner.run(UPGRADE)
+            objects = await site.uids(await owner.upgrade())
+            # Old replicas run without the rights that they had, as during a slow rollout.
+            logs = partial(logs_of, first)
+            await eventually(logs, lambda text: LOST in text, "the lease was lost")
+            coming, controllers = [
+                await stack.enter_async_context(
+                    start(command=await site.program(name, program(name)), name=f"new-{name}", ports=ports)
+                )
+                for name, ports in ((shipped.NAME, PORTS), (shipped.CONTROLLER, ONLY_METRICS))
+            ]
+            lead_to(site, leaving, coming)
+            for _ in range(2):
+                await controllers.start()
+            codes = [await replaced(coming, leaving, each) for each in first]
+            await site.store.replace(fleets.node("late", fleets.SHAPES["cpu"]))
+            await site.store.replace(fleets.topology("late", fleets.SHAPES["cpu"]))
+            await site.until_labelled("late")
+            trusted = partial(site.configurations, version)
+            await eventually(
+                trusted,
+                lambda seen: not untrusted(seen[: len(CONFIGURATIONS)], authority),
+                "the controller had checked the certificate",
+            )
+            await asyncio.sleep(2)
+        reviewed = (await reviews(site.store.api)).since(counted)
 
-async def test_the_certificate_is_taken_over_as_it_is(upgrade: Upgrade) -> None:
-    assert upgrade.after == upgrade.secret
-    # Helm keeps the records of its releases in Secrets too.
-    written = [each["data"] for each in upgrade.secrets if each["metadata"]["name"] == shipped.SECRET]
-    assert [data for data in written if data != upgrade.secret] == []
-    assert upgrade.serials == upgrade.old_serials
-    assert len(upgrade.serials) == 1
-
-
-async def test_its_authority_is_trusted_at_every_moment(upgrade: Upgrade) -> None:
-    """Of webhooks that are new, from when the new controller has seen them: nobody has used them before."""
-    wanted = b64decode(upgrade.secret["ca.crt"])
-    now, before = upgrade.configurations[: len(CONFIGURATIONS)], upgrade.configurations[len(CONFIGURATIONS) :]
-    assert now
-    assert untrusted(now, wanted) == set()
-    assert untrusted(before, wanted) <= ADDED
-
-
-async def test_no_label_of_a_node_is_touched(upgrade: Upgrade) -> None:
-    """Neither by the old leader, which may write no more, nor by the new one, which finds them true."""
-    changed = [each for each in upgrade.nodes if each["metadata"]["name"] in NODES]
-    assert [each for each in changed if class_of(each) != upgrade.labels[each["metadata"]["name"]]] == []
-    assert None not in {upgrade.labels[name] for name in NODES}
-
-
-async def test_controller_continues_the_work_of_the_webhook(upgrade: Upgrade) -> None:
-    assert upgrade.joined == upgrade.labels["cpu-00"]
-    assert upgrade.leader
-    assert upgrade.old_lease["metadata"]["name"] == shipped.NAME
-
-
-async def test_old_replicas_report_lost_rights_and_answer(upgrade: Upgrade) -> None:
-    assert LOST in upgrade.logs
-    assert '"event":"task.failed"' not in upgrade.logs
-    assert '"event":"request.failed"' not in upgrade.logs
-
-
-async def test_helm_rejects_renamed_values_and_old_defaults(upgrade: Upgrade) -> None:
-    assert upgrade.refused.exit_code != 0
-    for old, new in (
-        ("replicas", "webhook.replicas"),
-        ("image.pullSecrets", "imagePullSecrets"),
-        ("settings.tls-names", "tls.extraNames"),
-        ("settings.unknown-nodes", "unknownNodes"),
-    ):
-        assert f"{old} is now called {new}\n" in upgrade.refused.printed
-    assert upgrade.reused.exit_code != 0
-    advice = "run helm upgrade with --reset-then-reuse-values in place of --reuse-values"
-    assert advice in upgrade.reused.printed
-    assert upgrade.removed.exit_code == 0, upgrade.removed.printed
-
-
-async def test_values_hold_under_their_new_names(upgrade: Upgrade) -> None:
-    spec = upgrade.webhook["spec"]["template"]["spec"]
-    [container] = spec["containers"]
-    assert container["resources"] == RESOURCES
-    flags = {"--log-level=debug", "--tls-names=127.0.0.1,localhost", "--unknown-nodes=may-fit"}
-    assert flags <= {*container["args"]}
-    assert spec["imagePullSecrets"] == [{"name": "registry"}]
-
-
-async def test_no_object_is_recreated(upgrade: Upgrade) -> None:
-    assert f"{DEPLOYMENTS}/{shipped.NAME}" in upgrade.old_objects
-    assert {path: upgrade.objects.get(path) for path in upgrade.old_objects} == upgrade.old_objects
-
-
-async def test_the_webhook_loses_its_rights_to_write(upgrade: Upgrade) -> None:
-    verbs = {verb for rule in upgrade.rights for verb in rule["verbs"]}
-    assert verbs == {"get", "list", "watch"}
+        # Helm stops at values that were renamed, and creates no object anew.
+        assert renamed.exit_code != 0
+        assert "replicas is now called webhook.replicas\n" in renamed.printed
+        assert f"{DEPLOYMENTS}/{shipped.NAME}" in old_objects
+        assert {path: objects.get(path) for path in old_objects} == old_objects
+        # No review is lost.
+        assert (reviewed.failed, pods.wrong, codes) == (0, [], [0, 0])
+        assert pods.right > 100
+        print_at_end(f"upgraded from {BEFORE}: 0 failed of {reviewed.asked} reviews ({pods.right} pods)")
+        # The certificate stays as it is, in the Secret at every moment, and at every replica.
+        assert await secret_of(site) == secret
+        written = await site.since(SECRETS, version)
+        # Helm keeps the records of its releases in Secrets too.
+        written = [each for each in written if each["metadata"]["name"] == shipped.SECRET]
+        assert [each for each in written if each["data"] != secret] == []
+        assert {await each.serial() for each in coming.running} == serials
+        assert len(serials) == 1
+        # Its authority is trusted at every moment; by new webhooks once the new controller has seen them.
+        before = (await site.configurations(version))[len(CONFIGURATIONS) :]
+        assert untrusted(before, authority) <= ADDED
+        # Neither the old leader nor the new one changes a label of a node; the new one labels new nodes.
+        changed = [each for each in await site.since("/api/v1/nodes", version) if name_of(each) in NODES]
+        assert [each for each in changed if class_of(each) != labels[name_of(each)]] == []
+        assert None not in {labels[name] for name in NODES}
+        assert (await site.labels())["late"] == labels["cpu-00"]
+        assert (await ask(site.store.api, "GET", LEASE)).body["spec"]["holderIdentity"]
+        assert (await ask(site.store.api, "GET", OLD_LEASE)).code == HTTPStatus.OK
+        # Old replicas only log the rights that they lost.
+        assert not {event for event in FAILURES if event in await logs_of(first)}
 
 
 @pytest.mark.last
-async def test_a_rollback_leaves_the_authority_where_it_is(
-    site: Site, owner: Owner, upgrade: Upgrade
-) -> None:
+async def test_rollback_keeps_the_authority(site: Site, owner: Owner) -> None:
+    authority = b64decode((await secret_of(site))["ca.crt"])
     outcome = await owner.reader.run(Block(0, ROLLBACK))
     assert outcome.exit_code == 0, outcome.printed
     deployment = await ask(site.store.api, "GET", f"{DEPLOYMENTS}/{shipped.CONTROLLER}")
     assert deployment.code == HTTPStatus.NOT_FOUND
     configurations = await site.configurations(await site.version())
-    assert untrusted(configurations, b64decode(upgrade.secret["ca.crt"])) == set()
+    assert untrusted(configurations, authority) == set()
