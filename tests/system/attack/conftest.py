@@ -30,8 +30,8 @@ def bound() -> float:
     """Seconds within which honest calls are answered on the machine as it is now; other work on it counts."""
     took = max(_work() for _ in range(ROUNDS))
     found = SLOW_BOUND if took > SLOW * WORK_SECONDS else BOUND
-    told = f"{took * 1000:.0f} ms of work, {WORK_SECONDS * 1000:.0f} ms on a machine that is free"
-    sys.stdout.write(f"\n  honest calls have at least {found:g} s: {told}")
+    measured = f"{took * 1000:.0f} ms of work, {WORK_SECONDS * 1000:.0f} ms on a machine that is free"
+    sys.stdout.write(f"\n  honest calls have at least {found:g} s: {measured}")
     return found
 
 

@@ -46,8 +46,8 @@ class Outcome:
     def __str__(self) -> str:
         ordered = sorted(self.seconds) or [0.0]
         late = ordered[int(len(ordered) * 0.99)]
-        said = f"{self.asked} calls, p99 {late * 1000:.0f} ms, max {ordered[-1] * 1000:.0f} ms"
-        return f"{said}, {len(self.lost)} lost" + (f" ({self.lost[0]})" if self.lost else "")
+        output = f"{self.asked} calls, p99 {late * 1000:.0f} ms, max {ordered[-1] * 1000:.0f} ms"
+        return f"{output}, {len(self.lost)} lost" + (f" ({self.lost[0]})" if self.lost else "")
 
 
 @dataclass(slots=True)

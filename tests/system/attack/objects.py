@@ -29,8 +29,8 @@ def names(objects: Iterable[Json]) -> list[str]:
 
 
 def namespace(name: str, **labels: str) -> Json:
-    told = {f"numalign.io/{key}": value for key, value in labels.items()}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": told}}
+    prefixed = {f"numalign.io/{key}": value for key, value in labels.items()}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": prefixed}}
 
 
 def node(name: str, *, zones: int, policy: str = SINGLE, amounts: Mapping[str, int], free: int) -> list[Json]:
@@ -65,7 +65,7 @@ def _zone(at: int, amounts: Mapping[str, int], free: int) -> Json:
 
 def pod(name: str, *asked: Mapping[str, str], policy: str | None = SINGLE, **annotations: str) -> Json:
     """A pod with a container for each of these amounts; keys of annotations stand without our prefix."""
-    told = {f"numalign.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    prefixed = {f"numalign.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -74,7 +74,7 @@ def pod(name: str, *asked: Mapping[str, str], policy: str | None = SINGLE, **ann
             "namespace": TEAM,
             "uid": f"uid-of-{name}",
             "creationTimestamp": "2026-01-02T03:04:05Z",
-            "annotations": {**({POLICY: policy} if policy else {}), **told},
+            "annotations": {**({POLICY: policy} if policy else {}), **prefixed},
         },
         "spec": {
             "containers": [

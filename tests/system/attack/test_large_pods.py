@@ -1,4 +1,4 @@
-"""Pods of thousands of resources, told in reviews, by schedulers and by the API server."""
+"""Pods of thousands of resources, in reviews, calls of schedulers and watches."""
 
 import asyncio
 import time
@@ -77,8 +77,8 @@ async def changing(api: ApiServer, pods: Sequence[Json], *, seconds: float) -> N
     async with http_calls.connection(api.door) as made:
         while time.monotonic() < until:
             for each in pods:
-                said = {"status": {**each["status"], "message": str(time.monotonic())}}
-                answer = await made.call("PATCH", objects.path(each), orjson.dumps(said), MERGE)
+                output = {"status": {**each["status"], "message": str(time.monotonic())}}
+                answer = await made.call("PATCH", objects.path(each), orjson.dumps(output), MERGE)
                 assert answer.well
             await asyncio.sleep(0.5)
 

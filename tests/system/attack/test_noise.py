@@ -35,9 +35,9 @@ async def test_invalid_http_does_not_flood_the_log(arena: Arena, written: bytes)
         for _ in range(20):
             async with held(scorer.door, written, sockets=50):
                 await asyncio.sleep(0.05)
-    said = scorer.log.read_bytes()[before:]
-    assert said.count(b"\n") <= MOST_LINES
-    assert b"Traceback" not in said
+    output = scorer.log.read_bytes()[before:]
+    assert output.count(b"\n") <= MOST_LINES
+    assert b"Traceback" not in output
 
 
 async def test_a_thousand_slow_bodies_do_not_flood_the_log(arena: Arena) -> None:
@@ -57,8 +57,8 @@ async def test_topology_of_a_thousand_zones_delays_no_caller(arena: Arena) -> No
     async with arena.honest(webhook, scorer, most=MOST_MIB):
         for at in range(4):
             topology["attributes"][1]["value"] = ("container", "pod")[at % 2]
-            said = orjson.dumps(topology)
-            answer = await http_calls.once(api.door, "PATCH", path, said, "application/merge-patch+json")
+            output = orjson.dumps(topology)
+            answer = await http_calls.once(api.door, "PATCH", path, output, "application/merge-patch+json")
             assert answer.well
             await asyncio.sleep(1)
 

@@ -35,8 +35,8 @@ def claiming(made: Json, key: str, *zones: str, amount: object = HELD) -> Json:
     else:
         record = [{"zones": [zone], "amount": amount} for zone in zones]
     metadata = made["metadata"]
-    told = {**metadata["annotations"], key: orjson.dumps(record).decode()}
-    return {**made, "metadata": {**metadata, "annotations": told}}
+    written = {**metadata["annotations"], key: orjson.dumps(record).decode()}
+    return {**made, "metadata": {**metadata, "annotations": written}}
 
 
 async def fit(scorer: Running, made: Json, place: str) -> bool:

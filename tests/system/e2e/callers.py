@@ -1,4 +1,4 @@
-"""An API server that shows its webhooks a certificate, told so as docs/how-to/certificates.md says."""
+"""An API server that shows its webhooks a certificate, configured as in docs/how-to/certificates.md."""
 
 import re
 from dataclasses import dataclass

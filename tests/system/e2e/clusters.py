@@ -123,11 +123,7 @@ class Cluster:
         return Shown(frozenset(served), frozenset(map(_serials, bundles)))
 
     async def leader(self) -> Replica | None:
-        """The holder of the lease: the replica with its identity in its log."""
-        lease = (await ask(self.api, "GET", LEASE)).body
-        holder = lease.get("spec", {}).get("holderIdentity")
-        own = f'"identity":"{holder}"'
-        return next((each for each in self.controllers.running if own in each.log.read_text()), None)
+        return await leader_of(self.api, self.controllers)
 
     async def until_led(self, *, within: float = 60, by_other_than: Replica | None = None) -> Led:
         """Who leads, once somebody that runs does, and how many seconds that took."""
@@ -139,6 +135,14 @@ class Cluster:
         leader = await self.leader()
         assert leader
         return Led(leader, seconds)
+
+
+async def leader_of(api: ApiClient, controllers: Replicas) -> Replica | None:
+    """The holder of the lease: the replica with its identity in its log."""
+    lease = (await ask(api, "GET", LEASE)).body
+    holder = lease.get("spec", {}).get("holderIdentity")
+    own = f'"identity":"{holder}"'
+    return next((each for each in controllers.running if own in each.log.read_text()), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +182,7 @@ class Rotation:
 
 
 def command(kubeconfig: Path, **flags: str) -> tuple[str, ...]:
-    """The webhook as it is shipped, on this machine; it is told its ports by whoever starts it."""
+    """The webhook as it is shipped, on this machine; whoever starts it adds the ports."""
     return _command(shipped.NAME, kubeconfig, flags)
 
 

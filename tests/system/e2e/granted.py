@@ -26,7 +26,7 @@ def rights_of(name: str, documents: Iterable[Json]) -> set[Right]:
 
 
 async def of_served_groups(api: ApiClient, rights: Iterable[Right]) -> set[Right]:
-    """Those of which the API server knows the group: before 1.34 it has no resource.k8s.io unless told to."""
+    """Those of which the API server knows the group: before 1.34 it has no resource.k8s.io by default."""
     rights = set(rights)
     served = {""} | {
         group

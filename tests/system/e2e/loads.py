@@ -71,5 +71,5 @@ def _count(count: Load, answer: Answer, *, right: Callable[[Answer], bool]) -> N
     if right(answer):
         count.right += 1
     else:
-        said = answer.body.get("message", "the pod was not steered")
-        count.wrong.append(f"{answer.code} {said}")
+        output = answer.body.get("message", "the pod was not steered")
+        count.wrong.append(f"{answer.code} {output}")

@@ -148,10 +148,10 @@ async def test_kubectl_apply_a_second_time_finds_nothing_to_do(
 
     assert (await kubectl("apply", *manifest))[0] == 0
     first = await read(api, "twice")
-    code, said = await kubectl("apply", *manifest)
+    code, output = await kubectl("apply", *manifest)
     second = await read(api, "twice")
 
-    assert (code, says in said) == (0, True), said
+    assert (code, says in output) == (0, True), output
     assert first.body["spec"]["affinity"]
     assert second.body == first.body
     assert await kubectl("diff", *manifest) == (0, "")
@@ -210,9 +210,9 @@ async def test_a_pod_is_validated_once_wherever_it_is_created(
 
 async def validations(api: ApiClient) -> Counter[str]:
     """How often the API server has called each validating hook, as its own metrics tell."""
-    said, *_ = await api.call_api("/metrics", "GET", response_types_map={200: "str"})
+    output, *_ = await api.call_api("/metrics", "GET", response_types_map={200: "str"})
     calls = Counter[str]()
-    for name, count in VALIDATIONS.findall(said):
+    for name, count in VALIDATIONS.findall(output):
         calls[name] += int(count)
     return calls
 
@@ -274,10 +274,10 @@ async def test_a_topology_is_served_in_both_versions(api: ApiClient) -> None:
     ],
 )
 async def test_kubectl_reads_what_is_shipped(kubectl: Kubectl, how: str, holds: str) -> None:
-    code, said = await kubectl("apply", "--dry-run=client", how)
+    code, output = await kubectl("apply", "--dry-run=client", how)
 
-    assert code == 0, said
-    assert holds in said
+    assert code == 0, output
+    assert holds in output
 
 
 # ---- who calls

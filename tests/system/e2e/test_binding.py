@@ -58,9 +58,9 @@ async def changes(server: Api, before: Json, after: Json) -> list[Json]:
         "fieldSelector": f"metadata.name={before['metadata']['name']}",
         "timeoutSeconds": "30",
     }
-    said = server.lines("/api/v1/namespaces/team/pods", [*query.items()], what="pods", silence=40)
+    output = server.lines("/api/v1/namespaces/team/pods", [*query.items()], what="pods", silence=40)
     seen = list[Json]()
-    async with aclosing(said) as lines:
+    async with aclosing(output) as lines:
         async for line in lines:
             if line:
                 seen.append(orjson.loads(line))

@@ -25,17 +25,17 @@ async def test_snapshot_has_all_that_rules_need(
 ) -> None:
     file = tmp_path / "cluster.json.gz"
 
-    code, said = await kubectl_numa("snapshot", "-o", str(file))
-    assert code == 0, said
-    code, said = await kubectl_numa("nodes", f"--snapshot={file}", "-o", "json")
+    code, output = await kubectl_numa("snapshot", "-o", str(file))
+    assert code == 0, output
+    code, output = await kubectl_numa("nodes", f"--snapshot={file}", "-o", "json")
 
-    assert code == 0, said
-    assert {node["name"]: node["class"] for node in json.loads(said)} == classes
+    assert code == 0, output
+    assert {node["name"]: node["class"] for node in json.loads(output)} == classes
 
 
 async def test_who_writes_a_topology_beside_another_is_named(api: ApiClient, kubectl_numa: Numa) -> None:
     path = f"{PATHS['NodeResourceTopology']}/left-behind"
-    told = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology"}
+    kind = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology"}
     metadata = {"name": "left-behind"}
     attributes = [{"name": "topologyManagerPolicy", "value": "none"}]
     for manager, beside in (
@@ -43,14 +43,14 @@ async def test_who_writes_a_topology_beside_another_is_named(api: ApiClient, kub
         ("another", {"zones": [{"name": "node-0", "type": "Node"}], "attributes": attributes}),
         ("numalign-agent", {"metadata": {**metadata, "annotations": {"numalign.io/machine": "{}"}}}),
     ):
-        wish = {**told, "metadata": metadata, **beside}
+        wish = {**kind, "metadata": metadata, **beside}
         assert (await ask(api, "PATCH", path, wish, fieldManager=manager)).code < HTTPStatus.BAD_REQUEST
     try:
-        _, said = await kubectl_numa("doctor", "left-behind", "-o", "json")
+        _, output = await kubectl_numa("doctor", "left-behind", "-o", "json")
     finally:
         await ask(api, "DELETE", path)
 
-    [node] = json.loads(said)
+    [node] = json.loads(output)
     findings = {each["finding"]: each["detail"] for each in node["findings"]}
     assert findings["two-writers"] == "another, exporter"
     assert "orphan" in findings
@@ -60,12 +60,12 @@ async def test_who_writes_a_topology_beside_another_is_named(api: ApiClient, kub
 
 
 async def test_impersonation_is_passed_on(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
-    code, said = await kubectl_numa("nodes", "--as=stranger", "-o", "name")
-    assert (code, "not allowed to read the list of nodes" in said) == (2, True), said
+    code, output = await kubectl_numa("nodes", "--as=stranger", "-o", "name")
+    assert (code, "not allowed to read the list of nodes" in output) == (2, True), output
 
-    code, said = await kubectl_numa("nodes", "--as=stranger", "--as-group=system:masters", "-o", "name")
-    assert code == 0, said
-    assert {*said.split()} == {f"node/{name}" for name in classes}
+    code, output = await kubectl_numa("nodes", "--as=stranger", "--as-group=system:masters", "-o", "name")
+    assert code == 0, output
+    assert {*output.split()} == {f"node/{name}" for name in classes}
 
 
 async def test_a_server_and_a_token_need_no_kubeconfig(
@@ -73,13 +73,13 @@ async def test_a_server_and_a_token_need_no_kubeconfig(
 ) -> None:
     server = (f"--server=https://127.0.0.1:{plane.port}", "--token=admin", "-o", "name")
 
-    code, said = await kubectl_numa("nodes", *server, KUBECONFIG="/nowhere")
-    assert (code, "certificate" in said) == (2, True), said
+    code, output = await kubectl_numa("nodes", *server, KUBECONFIG="/nowhere")
+    assert (code, "certificate" in output) == (2, True), output
 
     for trust in (f"--certificate-authority={plane.ca}", "--insecure-skip-tls-verify"):
-        code, said = await kubectl_numa("nodes", *server, trust, KUBECONFIG="/nowhere")
-        assert code == 0, said
-        assert f"node/{next(iter(classes))}" in said.split()
+        code, output = await kubectl_numa("nodes", *server, trust, KUBECONFIG="/nowhere")
+        assert code == 0, output
+        assert f"node/{next(iter(classes))}" in output.split()
 
 
 async def test_a_workload_is_explained_by_its_type_and_name(api: ApiClient, kubectl_numa: Numa) -> None:
@@ -99,12 +99,12 @@ async def test_a_workload_is_explained_by_its_type_and_name(api: ApiClient, kube
     path = "/apis/apps/v1/namespaces/team/deployments"
     assert (await ask(api, "POST", path, deployment)).code == HTTPStatus.CREATED
     try:
-        code, said = await kubectl_numa("explain", "deploy/typed", "-n", "team", "-o", "name")
+        code, output = await kubectl_numa("explain", "deploy/typed", "-n", "team", "-o", "name")
     finally:
         await ask(api, "DELETE", f"{path}/typed")
 
-    assert code == 0, said
-    assert said.startswith("node/")
+    assert code == 0, output
+    assert output.startswith("node/")
 
 
 async def test_kubectl_completes_what_is_typed(
@@ -116,7 +116,7 @@ async def test_kubectl_completes_what_is_typed(
         "KUBECONFIG": str(plane.kubeconfig("admin", tmp_path)),
     }
 
-    _, said = await run(kubectl, "__complete", "numa", "nod", **environment)
-    assert "nodes" in [line.partition("\t")[0] for line in said.splitlines()], said
-    _, said = await run(kubectl, "__complete", "numa", "nodes", first[:-1], **environment)
-    assert first in said.splitlines(), said
+    _, output = await run(kubectl, "__complete", "numa", "nod", **environment)
+    assert "nodes" in [line.partition("\t")[0] for line in output.splitlines()], output
+    _, output = await run(kubectl, "__complete", "numa", "nodes", first[:-1], **environment)
+    assert first in output.splitlines(), output

@@ -1,6 +1,6 @@
 """Namespaces in which numalign denies workloads, beside those in which it warns.
 
-One webhook process more, told `workloads: deny` by the chart, and a configuration that sends it the workloads
+One webhook process more, with `workloads: deny` by the chart, and a configuration that sends it the workloads
 of namespaces with a label: so a test can switch the setting for its own namespace.
 """
 
@@ -50,8 +50,8 @@ async def denying(ours: Numalign, helm: Path, values: str) -> AsyncIterator[Deny
     folder = stage.cluster.plane.folder / "denying"
     folder.mkdir()
     kubeconfig = stage.cluster.plane.kubeconfig(shipped.ACCOUNT, folder)
-    told = command(installation, shipped.NAME, kubeconfig)
-    async with replicas(stage.cluster.children, command=told, name="denying") as webhooks:
+    denies = command(installation, shipped.NAME, kubeconfig)
+    async with replicas(stage.cluster.children, command=denies, name="denying") as webhooks:
         await webhooks.start()
         await stage.store.apply(await _configuration(ours, webhooks.service.port))
         yield Denying(stage)

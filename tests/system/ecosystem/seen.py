@@ -21,12 +21,11 @@ def assert_pinned(pods: Sequence[Json]) -> None:
         assert named == {pod["spec"]["nodeName"]}
 
 
-async def until_told(stage: Stage, home: str, name: str, *reasons: str) -> str:
+async def until_event(stage: Stage, home: str, name: str, *reasons: str) -> str:
     """Wait for an event of an object that has one of these reasons, and return which."""
 
-    async def told() -> set[str]:
+    async def found() -> set[str]:
         events = await stage.events(home)
         return {each["reason"] for each in events if each["involvedObject"]["name"] == name} & {*reasons}
 
-    await eventually(told, bool, f"{name} was told one of {reasons}")
-    return min(await told())
+    return min(await eventually(found, bool, f"{name} had an event of {reasons}"))

@@ -8,7 +8,7 @@ from tests.system.ecosystem import queues as kueue
 from tests.system.ecosystem.denying import IMPOSSIBLE
 from tests.system.ecosystem.nodes import POOL
 from tests.system.ecosystem.queues import Queues
-from tests.system.ecosystem.seen import assert_pinned, until_told
+from tests.system.ecosystem.seen import assert_pinned, until_event
 from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE
@@ -46,7 +46,7 @@ async def test_patience_begins_when_kueue_admits_a_pod(queues: Queues) -> None:
         await stage.until_running(home, "first", 1)
         await stage.store.apply(second)
         await stage.store.apply(kueue.bare(home, "in-vain", cpus=2 * WIDE))
-        await until_told(stage, home, "in-vain", "NUMAGateLifted")
+        await until_event(stage, home, "in-vain", "NUMAGateLifted")
         held = await stage.read(second)
         await stage.store.delete(first)
         await stage.until_running(home, "second", 1)
@@ -120,7 +120,7 @@ async def test_impossible_job_warns_and_holds_its_quota(queues: Queues) -> None:
     stage = queues.ours.stage
     async with queues.home("impossible", {}, on=POOL_A, cpus=IMPOSSIBLE) as home:
         answer = await stage.store.try_to_apply(kueue.job(home, "train", 1, cpus=IMPOSSIBLE))
-        await until_told(stage, home, "train", "FailedCreate")
+        await until_event(stage, home, "train", "FailedCreate")
         conditions = await queues.conditions(home, "train")
 
     assert any("no node can align" in warning for warning in answer.warnings)

@@ -21,14 +21,14 @@ async def test_a_job_that_its_flavor_cannot_align_is_started(queues: Queues, den
         await stage.store.apply(kueue.job(home, "train", 1, cpus=5))
         await queues.until(home, "train", "Admitted")
 
-        async def told() -> tuple[list[str], set[str]]:
+        async def seen() -> tuple[list[str], set[str]]:
             events = [each for each in await stage.events(home) if each["involvedObject"]["kind"] == "Job"]
             return queues.denials(home), {each["reason"] for each in events}
 
         await eventually(
-            told, lambda seen: bool(seen[0]) or "SuccessfulCreate" in seen[1], "the Job started or was denied"
+            seen, lambda seen: bool(seen[0]) or "SuccessfulCreate" in seen[1], "the Job started or was denied"
         )
-        denials, reasons = await told()
+        denials, reasons = await seen()
 
     assert denials == []
     assert "SuccessfulCreate" in reasons

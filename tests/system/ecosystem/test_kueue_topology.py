@@ -9,7 +9,7 @@ from tests.system.e2e.placing import why
 from tests.system.ecosystem import queues as kueue
 from tests.system.ecosystem.nodes import POOL
 from tests.system.ecosystem.queues import HOST, Queues
-from tests.system.ecosystem.seen import assert_pinned, until_told
+from tests.system.ecosystem.seen import assert_pinned, until_event
 from tests.system.eventually import eventually
 from tests.system.workloads.installed import GATE
 from tests.system.workloads.stages import Stage
@@ -61,8 +61,8 @@ async def test_behind_the_gate_a_pod_waits_for_a_zone_of_its_host(queues: Queues
         await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
         await queues.until(home, "train", "Admitted")
         pod = await only(stage, home, "train", lambda pod: HOST in pod["spec"].get("nodeSelector", {}))
-        told = await until_told(stage, home, pod["metadata"]["name"], "NUMAGateKept", "NUMAGateLifted")
-        assert told == "NUMAGateKept"
+        reason = await until_event(stage, home, pod["metadata"]["name"], "NUMAGateKept", "NUMAGateLifted")
+        assert reason == "NUMAGateKept"
         await stage.unblock(home, "strict-1")
         await stage.until_running(home, "train", 1)
         [runs] = await stage.pods(home, "train")
@@ -74,8 +74,8 @@ async def test_behind_the_gate_a_pod_waits_for_a_zone_of_its_host(queues: Queues
 
 async def test_kueue_sees_classes_that_are_excluded_in_jobs(queues: Queues) -> None:
     stage = queues.ours.stage
-    told = {"numalign.io/job-affinity": "enabled"}
-    async with queues.home("informed", told, on={POOL: "b"}, cpus=WIDE, topology=True) as home:
+    labels = {"numalign.io/job-affinity": "enabled"}
+    async with queues.home("informed", labels, on={POOL: "b"}, cpus=WIDE, topology=True) as home:
         await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
         await stage.until_running(home, "train", 1)
         [pod] = await stage.pods(home, "train")

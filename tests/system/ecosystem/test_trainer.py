@@ -58,8 +58,8 @@ async def test_impossible_train_job_warns_at_apply(ours: Numalign) -> None:
 
     template = "replicatedJobs[0].template.spec.template"
     for kind, where in ((OWN, template), (CLUSTERS, template), ("TrainJob", "numalign: spec.trainer")):
-        told = f"{where}: no node can align the pod as single-numa-node"
-        assert any(told in warning for warning in answers[kind].warnings), answers[kind]
+        text = f"{where}: no node can align the pod as single-numa-node"
+        assert any(text in warning for warning in answers[kind].warnings), answers[kind]
 
 
 async def test_annotations_without_effect_are_named(ours: Numalign) -> None:
@@ -73,8 +73,8 @@ async def test_annotations_without_effect_are_named(ours: Numalign) -> None:
         ):
             wish["metadata"]["annotations"] = {**INTENT}
             answer = await stage.store.try_to_apply(wish, dryRun="All")
-            told = f"[numalign.io/policy] has no effect on a {wish['kind']}: put it on {right}"
-            assert any(told in warning for warning in answer.warnings), answer
+            text = f"[numalign.io/policy] has no effect on a {wish['kind']}: put it on {right}"
+            assert any(text in warning for warning in answer.warnings), answer
 
 
 def runtime(kind: str, home: str, name: str, annotations: Mapping[str, str], *, cpus: int = WIDE) -> Json:

@@ -9,13 +9,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.system.e2e.clusters import LEASE
+from tests.system.e2e.clusters import leader_of
 from tests.system.eventually import eventually
 from tests.system.workloads.stages import Stage
 from tests.system.workloads.workloads import WIDE
 from tools.clusters import shipped
 from tools.clusters.api_objects import namespace
-from tools.clusters.api_requests import INTENT, Json, ask, pod, rehearse
+from tools.clusters.api_requests import INTENT, Json, pod, rehearse
 from tools.clusters.controlplane import build as controlplane
 from tools.clusters.helm import build as helm
 from tools.clusters.kubelets import build as kubelets
@@ -104,21 +104,14 @@ class Numalign:
             return set()
         return {any(each["path"].startswith(GATES) for each in several) for several in changes}
 
-    async def leader(self) -> Replica | None:
-        """Who holds the lease: the one that calls itself by the name that stands there."""
-        lease = (await ask(self.stage.api, "GET", LEASE)).body
-        holder = lease.get("spec", {}).get("holderIdentity")
-        own = f'"identity":"{holder}"'
-        return next((each for each in self.controllers.running if own in each.log.read_text()), None)
-
     async def until_led(self, *, within: float = 45, by_other_than: Replica | None = None) -> Replica:
-        await eventually(
-            self.leader,
+        """The controller that leads, once a running one does."""
+        leader = await eventually(
+            partial(leader_of, self.stage.api, self.controllers),
             lambda leader: leader is not None and leader is not by_other_than,
             "one led",
             within=within,
         )
-        leader = await self.leader()
         assert leader
         return leader
 
@@ -154,7 +147,7 @@ async def numalign(stage: Stage, helm: Path, values: str = VALUES) -> AsyncItera
         running = Numalign(stage, installation, webhooks, controllers)
         await running.until_led()
         await _until_labelled(stage)
-        await _until_asked(stage)
+        await _until_called(stage)
         yield running
 
 
@@ -178,7 +171,7 @@ async def _until_labelled(stage: Stage) -> None:
     await eventually(look, labelled, "every node had a class")
 
 
-async def _until_asked(stage: Stage) -> None:
+async def _until_called(stage: Stage) -> None:
     """Return when the API server has learned whom to ask of a pod."""
     asks = {"cpu": str(1000), "memory": "1Gi"}
     look = partial(rehearse, stage.api, asks=asks, namespace="default")

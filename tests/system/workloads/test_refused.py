@@ -51,7 +51,7 @@ async def test_every_owner_gets_over_refusals(ours: Numalign, print_at_end: Call
                 f"no more than {KEPT} refused pods were kept",
             )
             counts = await looked.look()
-            told = await stage.events(home)
+            events = await stage.events(home)
 
     refusals = {of: looked.refused(of) for of in ALL}
     print_at_end(
@@ -59,19 +59,19 @@ async def test_every_owner_gets_over_refusals(ours: Numalign, print_at_end: Call
     )
     # Of a StatefulSet what was refused may be gone before anybody looked: events are left of it.
     assert all(refusals[of] >= 1 for of in ALL if of != "statefulset")
-    assert len(pods_told_of(told, "statefulset-0")) >= 2
+    assert len(pods_with_events(events, "statefulset-0")) >= 2
     assert all(counts[of] <= MOST for of in LASTING)
     assert {name: len(looked.now[name]) for name in LASTING if name != "deployment"} == {"statefulset": 1}
     # What was taken away was counted before, and not again.
     assert failures == looked.refused("job")
-    events = [each for each in told if each["reason"] == "NUMARefused"]
-    assert {each["involvedObject"]["uid"] for each in events} >= {
+    rejected = [each for each in events if each["reason"] == "NUMARefused"]
+    assert {each["involvedObject"]["uid"] for each in rejected} >= {
         uid for of in ("job", "jobset") for uid, pod in looked.seen[of].items() if refused(pod)
     }
 
 
-def pods_told_of(events: Sequence[Json], name: str) -> set[str]:
-    """The uids of all pods of this name that anybody told anything of."""
+def pods_with_events(events: Sequence[Json], name: str) -> set[str]:
+    """The uids of all pods of this name that have events."""
     concerned = (event["involvedObject"] for event in events)
     return {pod["uid"] for pod in concerned if pod["kind"] == "Pod" and pod["name"] == name}
 

@@ -173,8 +173,8 @@ def account_folder(plane: Plane, folder: Path, name: str) -> Path:
 async def test_helm_test_passes_and_leaves_nothing_of_its_own(release: Release) -> None:
     before = await release.traces()
     async with release.kubelet() as pod:
-        said = await release.helm_output("test", "numalign", "--timeout=120s")
-    assert "Phase:          Succeeded" in said
+        output = await release.helm_output("test", "numalign", "--timeout=120s")
+    assert "Phase:          Succeeded" in output
     assert "numalign reviews the pods of namespace default" in pod.log
     assert [answer.code for answer in pod.forbidden] == [HTTPStatus.FORBIDDEN] * 4
     assert "as a dry run only" in pod.forbidden[0].body["message"]
@@ -189,7 +189,7 @@ async def test_helm_test_fails_until_api_servers_call_the_webhook(release: Relea
         answer = await ask(release.store.api, "DELETE", path)
         assert answer.code == HTTPStatus.OK, answer.body
     async with release.kubelet() as failed:
-        code, said = await release.try_helm("test", "numalign", "--timeout=120s")
+        code, output = await release.try_helm("test", "numalign", "--timeout=120s")
     await release.helm_output(
         *("upgrade", "numalign", str(CHART), "--reset-then-reuse-values"),
         *by_address.flags(release.programs.service.port),
@@ -198,7 +198,7 @@ async def test_helm_test_fails_until_api_servers_call_the_webhook(release: Relea
         await release.helm_output("test", "numalign", "--timeout=120s")
 
     assert code != 0
-    assert "Phase:          Failed" in said
+    assert "Phase:          Failed" in output
     assert failed.code == 1
     assert "FAIL  a pod with numalign.io/policy: no-such-policy is admitted, not denied" in failed.log
     assert "does not send these pods to the webhook" in " ".join(failed.log.split())

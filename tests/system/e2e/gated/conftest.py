@@ -31,7 +31,7 @@ from tools.clusters.waiting import SELDOM, seconds_until
 
 USERS = {"admin": "system:masters", shipped.CONTROLLERS: shipped.GROUPS, **SCHEDULERS}
 VALUES = "gates.enabled=true tls.source=cert-manager"
-"""What the chart is told: nobody does anything about certificates here."""
+"""Of the chart: no certificates here."""
 
 PATIENCE = 10
 """Seconds that a pod waits for zones here, and that a pin waits for its scheduler."""

@@ -45,9 +45,9 @@ async def reported(cluster: Cluster) -> list[Json]:
 async def test_a_pod_that_its_kubelet_rejects_leaves_a_trace(cluster: Cluster, kubectl_numa: Numa) -> None:
     made = pod(NAME, asks=gpus(1), annotations=INTENT, labels={"app": NAME})
     assert (await create(cluster.api, made)).code == HTTPStatus.CREATED
-    code, said = await kubectl_numa("pending", "-n", "team", "-l", f"app={NAME}", "-o", "json")
-    assert code == 0, said
-    assert [cause["verdict"] for cause in json.loads(said)] == ["fits"]
+    code, output = await kubectl_numa("pending", "-n", "team", "-l", f"app={NAME}", "-o", "json")
+    assert code == 0, output
+    assert [cause["verdict"] for cause in json.loads(output)] == ["fits"]
 
     await reject(cluster)
     look = partial(reported, cluster)
@@ -55,13 +55,13 @@ async def test_a_pod_that_its_kubelet_rejects_leaves_a_trace(cluster: Cluster, k
 
     [event] = await look()
     assert event["message"].startswith(f"the kubelet of {NODE} rejected the pod: {REASON}: ")
-    code, said = await kubectl_numa("pods", "--rejected", "-n", "team", "-l", f"app={NAME}", "-o", "json")
-    assert code == 0, said
-    assert [(each["name"], each["node"], each["reason"]) for each in json.loads(said)] == [
+    code, output = await kubectl_numa("pods", "--rejected", "-n", "team", "-l", f"app={NAME}", "-o", "json")
+    assert code == 0, output
+    assert [(each["name"], each["node"], each["reason"]) for each in json.loads(output)] == [
         (NAME, NODE, REASON)
     ]
-    code, said = await kubectl_numa("explain", NAME, "-n", "team")
-    assert code == 0, said
-    assert said.startswith(f"rejected by {NODE} less than a minute ago: {REASON}: ")
+    code, output = await kubectl_numa("explain", NAME, "-n", "team")
+    assert code == 0, output
+    assert output.startswith(f"rejected by {NODE} less than a minute ago: {REASON}: ")
 
     await ask(cluster.api, "DELETE", f"{PODS}/{NAME}", gracePeriodSeconds="0")

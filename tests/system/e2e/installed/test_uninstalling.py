@@ -21,8 +21,8 @@ async def test_documented_uninstall_leaves_nothing(
     assert await traces(cluster)
     async with controllers(cluster):
         for command in Guide.read("uninstall").blocks(APPLIED, SHELL):
-            code, said = await shell(command)
-            assert code == 0, f"{command}\n{said}"
+            code, output = await shell(command)
+            assert code == 0, f"{command}\n{output}"
 
     assert await traces(cluster) == []
     assert (cluster.replicas.running, cluster.controllers.running) == ([], [])

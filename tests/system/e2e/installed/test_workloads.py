@@ -49,12 +49,12 @@ async def test_impossible_workload_warns_at_apply(kubectl: Kubectl, tmp_path: Pa
     file = tmp_path / "workload.yaml"
     file.write_text(yaml.safe_dump(MAKERS[named](asks=gpus(64))))
 
-    code, said = await kubectl("apply", f"--filename={file}")
+    code, output = await kubectl("apply", f"--filename={file}")
 
-    assert code == 0, said
-    assert f"{named} created" in said
-    assert "Warning: numalign" in said
-    assert "nvidia.com/gpu" in said
+    assert code == 0, output
+    assert f"{named} created" in output
+    assert "Warning: numalign" in output
+    assert "nvidia.com/gpu" in output
 
 
 @pytest.mark.parametrize("named", MAKERS)
@@ -66,7 +66,7 @@ async def test_possible_workload_is_stored_unchanged(
     file = tmp_path / "workload.yaml"
     file.write_text(yaml.safe_dump(wish))
 
-    code, said = await kubectl("apply", f"--filename={file}")
+    code, output = await kubectl("apply", f"--filename={file}")
 
-    assert (code, said) == (0, f"{named}-fits created\n")
+    assert (code, output) == (0, f"{named}-fits created\n")
     assert "affinity" not in str((await cluster.store.read(wish)).body["spec"])

@@ -98,12 +98,12 @@ async def test_nodes_are_in_a_report_of_the_cluster(site: ReportedSite) -> None:
 
 async def test_check_agrees_with_the_reports(site: ReportedSite) -> None:
     kubeconfig = site.plane.kubeconfig("admin", site.plane.folder)
-    code, said = await run(
+    code, output = await run(
         program("kubectl-numa"), "check", "-A", "--all", "-o", "json", f"--kubeconfig={kubeconfig}"
     )
 
-    assert code == 1, said
-    answer = json.loads(said[said.index("[") :])
+    assert code == 1, output
+    answer = json.loads(output[output.index("[") :])
     shown = {
         (pod["name"].split("-")[0], result["rule"]): result["outcome"]
         for pod in answer

@@ -41,9 +41,9 @@ class Slow:
         if asked["name"] == LATE:
             self.held.append(monotonic())
             await asyncio.sleep(HELD_SECONDS)
-        said = {"uid": asked["uid"], "allowed": True}
+        output = {"uid": asked["uid"], "allowed": True}
         return web.json_response(
-            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": said}
+            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": output}
         )
 
     async def has_one(self) -> bool:
@@ -86,14 +86,14 @@ async def slow(site: Site, pair: authority.Files) -> AsyncIterator[Slow]:
     answer = await ask(site.api, "POST", CONFIGURATIONS, configuration(port, pair))
     assert answer.code == HTTPStatus.CREATED, answer.body
     try:
-        await until_asked(site, made)
+        await until_called(site, made)
         yield made
     finally:
         await ask(site.api, "DELETE", f"{CONFIGURATIONS}/slow")
         await runner.cleanup()
 
 
-async def until_asked(site: Site, webhook: Slow) -> None:
+async def until_called(site: Site, webhook: Slow) -> None:
     """Returns when the API server has binds reviewed; it is asked to bind a pod that does not exist."""
     target = {"apiVersion": "v1", "kind": "Node", "name": "none"}
     wish = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "none"}, "target": target}

@@ -53,8 +53,8 @@ async def until_it_lacks_only_the_lease(replica: Replica) -> None:
         except aiohttp.ClientError:
             return ""
 
-    def right(said: str) -> bool:
-        return "lease" in said and "snapshot" not in said
+    def right(output: str) -> bool:
+        return "lease" in output and "snapshot" not in output
 
     await eventually(lacks, right, f"{replica.name} was there")
 

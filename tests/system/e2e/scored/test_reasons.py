@@ -41,7 +41,7 @@ async def motley(site: Site) -> AsyncIterator[Site]:
 
 
 @pytest.mark.parametrize(
-    ("wish", "told"),
+    ("wish", "reason"),
     [
         pytest.param(
             pod("aligned", cpu=6),
@@ -60,6 +60,6 @@ async def motley(site: Site) -> AsyncIterator[Site]:
         ),
     ],
 )
-async def test_pending_pod_has_the_reason(motley: Site, wish: Json, told: str) -> None:
+async def test_pending_pod_has_the_reason(motley: Site, wish: Json, reason: str) -> None:
     await motley.create(wish)
-    await motley.until_event(wish["metadata"]["name"], "FailedScheduling", told)
+    await motley.until_event(wish["metadata"]["name"], "FailedScheduling", reason)

@@ -129,9 +129,9 @@ async def test_fingerprints_are_of_the_pods_that_run(
         await send(server, f"{node}-b", container("c", guaranteed=False, cpu="1"), node=node)
         await send(server, f"{node}-c", container("c", cpu="5"), node=node)
         await cluster.idle()
-        told = (await attributes(server, node)).get("nodeTopologyPodsFingerprint")
+        published = (await attributes(server, node)).get("nodeTopologyPodsFingerprint")
         expected = counted and fingerprint(("default", f"{node}-{name}") for name in counted)
-        assert told == expected
+        assert published == expected
 
 
 async def test_what_a_pod_holds_is_written_to_it(server: Api) -> None:
@@ -165,12 +165,12 @@ async def test_program_prints_decisions_until_interrupted(server: Api, plane: Pl
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout
-    said = b""
-    while b"Ctrl-C" not in said:
-        said += (line := await process.stdout.readline())
+    output = b""
+    while b"Ctrl-C" not in output:
+        output += (line := await process.stdout.readline())
         assert line
-    await send(server, "told", container("c", cpu="5"), node="small-00")
+    await send(server, "large", container("c", cpu="5"), node="small-00")
     line = await process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    assert line.startswith(b"small-00: default/told REJECTED TopologyAffinityError: ")
+    assert line.startswith(b"small-00: default/large REJECTED TopologyAffinityError: ")
     assert await process.wait() == 0

@@ -301,8 +301,7 @@ async def test_upgrade_under_load_loses_nothing(
             renamed = await owner.run(UPGRADE)
             objects = await site.uids(await owner.upgrade())
             # Old replicas run without the rights that they had, as during a slow rollout.
-            logs = partial(logs_of, first)
-            await eventually(logs, lambda text: LOST in text, "the lease was lost")
+            await eventually(partial(logs_of, first), lambda text: LOST in text, "the lease was lost")
             coming, controllers = [
                 await stack.enter_async_context(
                     start(command=await site.program(name, program(name)), name=f"new-{name}", ports=ports)
@@ -316,9 +315,8 @@ async def test_upgrade_under_load_loses_nothing(
             await site.store.replace(fleets.node("late", fleets.SHAPES["cpu"]))
             await site.store.replace(fleets.topology("late", fleets.SHAPES["cpu"]))
             await site.until_labelled("late")
-            trusted = partial(site.configurations, version)
             await eventually(
-                trusted,
+                partial(site.configurations, version),
                 lambda seen: not untrusted(seen[: len(CONFIGURATIONS)], authority),
                 "the controller had checked the certificate",
             )
@@ -336,9 +334,7 @@ async def test_upgrade_under_load_loses_nothing(
         print_at_end(f"upgraded from {BEFORE}: 0 failed of {reviewed.asked} reviews ({pods.right} pods)")
         # The certificate stays as it is, in the Secret at every moment, and at every replica.
         assert await secret_of(site) == secret
-        written = await site.since(SECRETS, version)
-        # Helm keeps the records of its releases in Secrets too.
-        written = [each for each in written if each["metadata"]["name"] == shipped.SECRET]
+        written = [each for each in await site.since(SECRETS, version) if name_of(each) == shipped.SECRET]
         assert [each for each in written if each["data"] != secret] == []
         assert {await each.serial() for each in coming.running} == serials
         assert len(serials) == 1
