@@ -85,8 +85,7 @@ class Cluster:
 
     async def until_bound(self, name: str, *, within: float = 30) -> Json:
         look = partial(self.pod, name)
-        await eventually(look, is_bound, f"{name} had a node", within=within)
-        return await look()
+        return await eventually(look, is_bound, f"{name} had a node", within=within)
 
     async def until_running(self, name: str) -> Json:
         """The pod, once it has a node and that has taken it, so that no other has to wait for that."""

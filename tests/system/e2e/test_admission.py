@@ -1,6 +1,5 @@
-"""What users of a real API server see of numalign: what is stored, refused, warned of, left alone."""
+"""What users of a real API server see of numalign: pods that are patched, denied, warned of, left alone."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -59,26 +58,41 @@ def denied_by(hook: str) -> str:
     return f'admission webhook "{hook}" denied the request: numalign:'
 
 
-# ---- pods that say what they need
+# ---- whose pods are patched and denied
 
 
-async def test_possible_pod_gets_node_affinity(api: ApiClient, classes: Mapping[str, str]) -> None:
-    answer = await create(api, pod("fits", asks=FITS, annotations=INTENT))
+CASES: dict[str, tuple[str, Mapping[str, str], Mapping[str, str], str]] = {
+    # what comes where         namespace     requests    annotations  whether it is patched, or denied by what
+    "possible":               ("team",       FITS,       INTENT, "patched"),
+    "impossible":             ("team",       NEVER_FITS, INTENT, "pods.validate.numalign.io"),
+    "without an intent":      ("team",       NEVER_FITS, {},     ""),
+    "possible by default":    ("by-default", FITS,       {},     "patched"),
+    "impossible by default":  ("by-default", NEVER_FITS, {},     "pods-by-default.validate.numalign.io"),
+    "weaker than enforced":   ("enforced",   FITS,       {},     "pods.enforce.numalign.io"),
+    "as enforced":            ("enforced",   FITS,       INTENT, "patched"),
+    "where admission is off": ("left-alone", NEVER_FITS, INTENT, ""),
+    "of the system":          ("kube-system", NEVER_FITS, INTENT, ""),
+}  # fmt: skip
 
-    assert (answer.code, answer.warnings) == (201, [])
-    stored = (await read(api, "fits")).body
-    assert stored["spec"]["affinity"] == affinity(term(not_of(classes["small"])))
-    assert stored["metadata"]["annotations"] == INTENT
 
+@pytest.mark.parametrize("what", CASES)
+async def test_pods_are_patched_denied_or_left_alone(
+    api: ApiClient, classes: Mapping[str, str], what: str
+) -> None:
+    namespace, asks, annotations, outcome = CASES[what]
 
-async def test_impossible_pod_is_denied_with_the_reason(api: ApiClient) -> None:
-    answer = await create(api, pod("never", asks=NEVER_FITS, annotations=INTENT))
+    answer = await create(api, pod("made", asks=asks, annotations=annotations), namespace=namespace)
 
-    assert answer.code == 403
-    assert answer.body["reason"] == "Forbidden"
-    assert answer.body["message"].startswith(denied_by("pods.validate.numalign.io"))
-    assert "nvidia.com/gpu" in answer.body["message"]
-    assert (await read(api, "never")).code == 404
+    if outcome.startswith("pods"):
+        assert (answer.code, answer.body["reason"]) == (403, "Forbidden")
+        assert answer.body["message"].startswith(
+            f'admission webhook "{outcome}" denied the request: numalign:'
+        )
+    else:
+        assert (answer.code, answer.warnings) == (201, [])
+        wanted = affinity(term(not_of(classes["small"]))) if outcome else None
+        assert answer.body["spec"].get("affinity") == wanted
+        assert answer.body["metadata"].get("annotations", {}) == annotations
 
 
 async def test_pod_that_fits_later_is_stored_with_a_warning(api: ApiClient) -> None:
@@ -90,32 +104,24 @@ async def test_pod_that_fits_later_is_stored_with_a_warning(api: ApiClient) -> N
     assert len(warning) <= 120
 
 
-# ---- who comes, and how
-
-
-@pytest.fixture
-def controller(as_user: Callable[[str], ApiClient]) -> ApiClient:
-    return as_user("system:serviceaccount:kube-system:replicaset-controller")
-
-
-def replica(*, asks: Mapping[str, str]) -> Json:
-    """A pod as the controller of a ReplicaSet makes it: owned, and not yet named."""
-    wish = pod("", asks=asks, annotations=INTENT, ownerReferences=[REPLICA_SET])
-    return wish | {"metadata": wish["metadata"] | {"generateName": "trainer-5d9c-"}}
+# ---- whose pods, and how
 
 
 @pytest.mark.usefixtures("api")
-async def test_a_controller_s_pod_is_patched_as_a_person_s(
-    controller: ApiClient, classes: Mapping[str, str]
+async def test_pods_of_controllers_are_patched(
+    as_user: Callable[[str], ApiClient], classes: Mapping[str, str]
 ) -> None:
-    answer = await create(controller, replica(asks=FITS))
+    owned = pod("", asks=FITS, annotations=INTENT, ownerReferences=[REPLICA_SET], generateName="trainer-")
+    controller = as_user("system:serviceaccount:kube-system:replicaset-controller")
+
+    answer = await create(controller, owned)
 
     assert answer.code == 201
-    assert answer.body["metadata"]["name"].startswith("trainer-5d9c-")
+    assert answer.body["metadata"]["name"].startswith("trainer-")
     assert answer.body["spec"]["affinity"] == affinity(term(not_of(classes["small"])))
 
 
-async def test_a_kubelet_s_mirror_pod_is_none_of_our_business(
+async def test_mirror_pods_of_kubelets_are_not_reviewed(
     api: ApiClient, as_user: Callable[[str], ApiClient]
 ) -> None:
     wish = pod("mirror", asks=NEVER_FITS, annotations=INTENT | {"kubernetes.io/config.mirror": "1"})
@@ -139,7 +145,7 @@ async def test_a_kubelet_s_mirror_pod_is_none_of_our_business(
         pytest.param("--server-side=true", "pod/twice serverside-applied", id="server-side"),
     ],
 )
-async def test_kubectl_apply_a_second_time_finds_nothing_to_do(
+async def test_second_kubectl_apply_changes_nothing(
     api: ApiClient, kubectl: Kubectl, tmp_path: Path, how: str, says: str
 ) -> None:
     file = tmp_path / "pod.yaml"
@@ -157,38 +163,6 @@ async def test_kubectl_apply_a_second_time_finds_nothing_to_do(
     assert await kubectl("diff", *manifest) == (0, "")
 
 
-# ---- pods that say nothing
-
-
-async def test_pod_without_intent_is_unchanged(api: ApiClient) -> None:
-    answer = await create(api, pod("silent", asks=NEVER_FITS))
-
-    assert (answer.code, answer.warnings) == (201, [])
-    assert "affinity" not in answer.body["spec"]
-    assert "numalign" not in json.dumps(answer.body)
-
-
-async def test_a_namespace_speaks_for_pods_that_say_nothing(
-    api: ApiClient, classes: Mapping[str, str]
-) -> None:
-    fits = await create(api, pod("fits", asks=FITS), namespace="by-default")
-    never = await create(api, pod("never", asks=NEVER_FITS), namespace="by-default")
-
-    assert fits.code == 201
-    assert fits.body["spec"]["affinity"] == affinity(term(not_of(classes["small"])))
-    assert never.code == 403
-    assert never.body["message"].startswith(denied_by("pods-by-default.validate.numalign.io"))
-
-
-async def test_enforcing_namespace_denies_weaker_pods(api: ApiClient) -> None:
-    lax = await create(api, pod("lax", asks=FITS), namespace="enforced")
-    strict = await create(api, pod("strict", asks=FITS, annotations=INTENT), namespace="enforced")
-
-    assert lax.code == 403
-    assert lax.body["message"].startswith(denied_by("pods.enforce.numalign.io"))
-    assert strict.code == 201
-
-
 @pytest.mark.parametrize(
     ("namespace", "hook"),
     [
@@ -198,9 +172,7 @@ async def test_enforcing_namespace_denies_weaker_pods(api: ApiClient) -> None:
         ("enforced", "pods.enforce.numalign.io"),
     ],
 )
-async def test_a_pod_is_validated_once_wherever_it_is_created(
-    api: ApiClient, namespace: str, hook: str
-) -> None:
+async def test_pod_is_validated_once(api: ApiClient, namespace: str, hook: str) -> None:
     before = await validations(api)
     await create(api, pod("strict", asks=FITS, annotations=INTENT), namespace=namespace)
     after = await validations(api)
@@ -209,7 +181,7 @@ async def test_a_pod_is_validated_once_wherever_it_is_created(
 
 
 async def validations(api: ApiClient) -> Counter[str]:
-    """How often the API server has called each validating hook, as its own metrics tell."""
+    """How often the API server has called each validating hook, by its own metrics."""
     output, *_ = await api.call_api("/metrics", "GET", response_types_map={200: "str"})
     calls = Counter[str]()
     for name, count in VALIDATIONS.findall(output):
@@ -217,19 +189,11 @@ async def validations(api: ApiClient) -> Counter[str]:
     return calls
 
 
-@pytest.mark.parametrize("namespace", ["left-alone", "kube-system"])
-async def test_a_namespace_that_is_left_alone_may_hold_anything(api: ApiClient, namespace: str) -> None:
-    answer = await create(api, pod("never", asks=NEVER_FITS, annotations=INTENT), namespace=namespace)
-
-    assert answer.code == 201
-    assert "affinity" not in answer.body["spec"]
-
-
-# ---- when we are away
+# ---- while the webhook is away
 
 
 @pytest.mark.usefixtures("absence")
-async def test_without_us_pods_are_stored_as_they_came(api: ApiClient) -> None:
+async def test_pods_are_stored_unchanged_without_the_webhook(api: ApiClient) -> None:
     began = monotonic()
     answer = await create(api, pod("alone", asks=NEVER_FITS, annotations=INTENT))
 
@@ -239,7 +203,7 @@ async def test_without_us_pods_are_stored_as_they_came(api: ApiClient) -> None:
 
 
 @pytest.mark.usefixtures("absence")
-async def test_without_us_a_namespace_that_enforces_takes_no_pods(api: ApiClient) -> None:
+async def test_enforcing_namespace_takes_no_pods_without_the_webhook(api: ApiClient) -> None:
     began = monotonic()
     answer = await create(api, pod("alone", asks=FITS, annotations=INTENT), namespace="enforced")
 

@@ -1,7 +1,5 @@
 """What a real API server makes of our Binding, and of our Events."""
 
-import asyncio
-import io
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from http import HTTPStatus
@@ -10,15 +8,12 @@ import orjson
 import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client import ApiClient
-from prometheus_client import CollectorRegistry
 
 from numalign.kube.bindings import bind
 from numalign.kube.client import Api
 from numalign.kube.errors import Conflict, NotFound
-from numalign.kube.events import Event, EventOutcome, Recorder, Type
 from numalign.model.intent import PLACEMENT
-from numalign.runtime import logs
-from tools.clusters.api_requests import Json, ask, create, pod, read
+from tools.clusters.api_requests import Json, create, pod, read
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -97,37 +92,3 @@ async def test_a_pod_is_bound_once(api: ApiClient, server: Api) -> None:
 async def test_a_pod_that_is_gone_is_missing(server: Api) -> None:
     with pytest.raises(NotFound, match="the binding of pod team/never to node large does not exist"):
         await bound(server, "never", uid="6a1f6f0c-0000-4000-8000-000000000000")
-
-
-async def test_event_is_created_once(api: ApiClient, server: Api) -> None:
-    uid = await made(api, "bounced")
-    registry, written = CollectorRegistry(), asyncio.Semaphore(0)
-    log = logs.to(io.StringIO(), level="debug", form="json")
-
-    async def pause(_: float) -> None:
-        written.release()
-
-    recorder = Recorder(server, component="numalign-scorer", log=log, registry=registry, sleep=pause)
-    event = Event("team", "bounced", uid, Type.WARNING, "PlacementRefused", "node large refused\nthis: é")
-
-    task = asyncio.create_task(recorder.run())
-    for _ in range(2):
-        recorder.publish(event)
-        await written.acquire()
-    task.cancel()
-
-    found = await ask(api, "GET", EVENTS, fieldSelector=f"involvedObject.uid={uid}")
-    [shown] = found.body["items"]
-    counts = [
-        registry.get_sample_value("numalign_pod_events_total", {"outcome": outcome})
-        for outcome in EventOutcome
-    ]
-    assert dict(zip(EventOutcome, counts, strict=True)) == {
-        EventOutcome.WRITTEN: 1,
-        EventOutcome.REPEATED: 1,
-        EventOutcome.FAILED: 0,
-        EventOutcome.DROPPED: 0,
-    }
-    assert (shown["type"], shown["reason"], shown["message"]) == (event.type, event.reason, event.message)
-    assert shown["involvedObject"]["name"] == "bounced"
-    assert (await ask(api, "DELETE", f"{EVENTS}/{shown['metadata']['name']}")).code == HTTPStatus.OK

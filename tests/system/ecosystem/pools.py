@@ -72,8 +72,7 @@ class Pools:
             labels = [node["metadata"]["labels"] for node in nodes]
             return [each.get("karpenter.sh/registered") for each in labels] == ["true"] * count
 
-        await eventually(self.nodes, registered, f"{count} nodes were made")
-        return await self.nodes()
+        return await eventually(self.nodes, registered, f"{count} nodes were made")
 
     async def make_ready(self, node: Json) -> None:
         """Have a node ready, as its kubelet would, and Karpenter see that."""
@@ -96,12 +95,11 @@ class Pools:
 
     async def until_runs(self, home: str, of: str) -> Json:
         """The only pod of a workload, once it has a node; it runs from then on, as its kubelet would say."""
-        await eventually(
+        [pod] = await eventually(
             partial(self.stage.pods, home, of),
             lambda pods: [bool(pod["spec"].get("nodeName")) for pod in pods] == [True],
             f"{of} had a node",
         )
-        [pod] = await self.stage.pods(home, of)
         await self._report(pod, {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
         return pod
 

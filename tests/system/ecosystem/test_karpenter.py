@@ -45,14 +45,15 @@ async def test_new_node_is_known_by_its_topology(pools: Pools) -> None:
             [seen] = await pools.nodes()
             return str(seen["metadata"]["labels"][shipped.LABEL])
 
-        await eventually(label, lambda seen: seen != invented, "the node had its class")
-        known = await label()
-        await eventually(
-            partial(rehearsed, stage, home),
-            lambda answer: answer.warnings != unpublished.warnings,
-            "the node counted with its topology",
+        known = await eventually(label, lambda seen: seen != invented, "the node had its class")
+        unnamed, named = (
+            await eventually(
+                partial(rehearsed, stage, home),
+                lambda answer: answer.warnings != unpublished.warnings,
+                "the node counted with its topology",
+            ),
+            await rehearsed(stage, home, **IN_POOL),
         )
-        unnamed, named = await rehearsed(stage, home), await rehearsed(stage, home, **IN_POOL)
 
     assert excluded(pod)
     assert pod["spec"]["nodeName"] == node["metadata"]["name"]
@@ -160,13 +161,15 @@ async def test_consolidation_evicts_pods_without_a_free_zone(pools: Pools) -> No
         def replaced(pods: Sequence[Json]) -> bool:
             return [*map(uid, pods)] != [uid(evicted)] and [bool(why(pod)) for pod in pods] == [True]
 
-        await eventually(
-            partial(stage.pods, home, "evicted"),
-            replaced,
-            "the pod was evicted and another one was pending",
-            within=120,
+        [pending], [left] = (
+            await eventually(
+                partial(stage.pods, home, "evicted"),
+                replaced,
+                "the pod was evicted and another one was pending",
+                within=120,
+            ),
+            await stage.pods(undisrupted, "kept"),
         )
-        [pending], [left] = await stage.pods(home, "evicted"), await stage.pods(undisrupted, "kept")
 
     assert uid(left) == uid(kept)
     assert [each["metadata"]["annotations"].get(DISRUPTED) for each in (kept, evicted)] == ["true", None]

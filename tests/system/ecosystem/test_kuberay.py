@@ -20,12 +20,11 @@ async def test_head_and_workers_of_a_ray_cluster_are_pinned(ours: Numalign) -> N
     stage = ours.stage
     async with ours.home("ray", {GATE: "enabled"}) as home:
         await stage.store.apply(cluster(home, "ray"))
-        await eventually(
+        pods = await eventually(
             partial(stage.pods, home, "ray"),
             lambda pods: ["nodeName" in pod["spec"] for pod in pods] == [True, True],
             "head and worker had nodes",
         )
-        pods = await stage.pods(home, "ray")
 
     assert {pod["metadata"]["labels"]["ray.io/node-type"] for pod in pods} == {"head", "worker"}
     assert_pinned(pods)

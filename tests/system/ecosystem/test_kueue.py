@@ -70,12 +70,11 @@ async def test_pods_of_a_group_keep_their_roles(queues: Queues) -> None:
         async def members() -> list[Json]:
             return [pod for name in ("driver", "worker") for pod in await stage.pods(home, name)]
 
-        await eventually(
+        pods = await eventually(
             members,
             lambda pods: [pod["status"]["phase"] for pod in pods] == ["Succeeded"] * 2,
             "both pods had run",
         )
-        pods = await members()
 
     assert_pinned(pods)
 

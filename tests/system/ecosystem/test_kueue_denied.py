@@ -25,10 +25,9 @@ async def test_a_job_that_its_flavor_cannot_align_is_started(queues: Queues, den
             events = [each for each in await stage.events(home) if each["involvedObject"]["kind"] == "Job"]
             return queues.denials(home), {each["reason"] for each in events}
 
-        await eventually(
+        denials, reasons = await eventually(
             seen, lambda seen: bool(seen[0]) or "SuccessfulCreate" in seen[1], "the Job started or was denied"
         )
-        denials, reasons = await seen()
 
     assert denials == []
     assert "SuccessfulCreate" in reasons
@@ -41,12 +40,14 @@ async def test_an_evicted_job_returns_its_quota(queues: Queues, denies: Denying)
         await denies.begin(home)
         await queues.deactivate(home, "train")
         await queues.until(home, "train", "Evicted")
-        await eventually(
-            partial(queues.conditions, home, "train"),
-            lambda seen: bool(queues.denials(home)) or seen["QuotaReserved"] == "False",
-            "the quota was returned, or that was denied",
+        denials, conditions = (
+            queues.denials(home),
+            await eventually(
+                partial(queues.conditions, home, "train"),
+                lambda seen: bool(queues.denials(home)) or seen["QuotaReserved"] == "False",
+                "the quota was returned, or that was denied",
+            ),
         )
-        denials, conditions = queues.denials(home), await queues.conditions(home, "train")
 
     assert denials == []
     assert conditions["QuotaReserved"] == "False"

@@ -89,8 +89,7 @@ async def until_pending(stage: Stage, home: str, of: str) -> Json:
 
 
 async def only(stage: Stage, home: str, of: str, right: Callable[[Json], bool]) -> Json:
-    await eventually(
+    [pod] = await eventually(
         partial(stage.pods, home, of), lambda pods: [*map(right, pods)] == [True], f"{of} had its pod"
     )
-    [pod] = await stage.pods(home, of)
     return pod

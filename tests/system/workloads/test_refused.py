@@ -45,12 +45,11 @@ async def test_every_owner_gets_over_refusals(ours: Numalign, print_at_end: Call
             for each in (job, jobset):
                 await stage.until_ended(each, within=120)
             failures = (await stage.read(job))["status"].get("failed", 0)
-            await eventually(
+            counts = await eventually(
                 looked.look,
                 lambda _: all(looked.kept(of) <= KEPT for of in LASTING),
                 f"no more than {KEPT} refused pods were kept",
             )
-            counts = await looked.look()
             events = await stage.events(home)
 
     refusals = {of: looked.refused(of) for of in ALL}

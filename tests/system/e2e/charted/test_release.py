@@ -101,8 +101,7 @@ class Release:
 
     async def _run_pod(self, pod: PodRun) -> None:
         look = partial(ask, self.store.api, "GET", TEST_POD)
-        await eventually(look, lambda answer: answer.code == HTTPStatus.OK, "the pod was there")
-        found = await look()
+        found = await eventually(look, lambda answer: answer.code == HTTPStatus.OK, "the pod was there")
         [container] = found.body["spec"]["containers"]
         folder = self.folder / "tester"
         folder.mkdir(exist_ok=True)

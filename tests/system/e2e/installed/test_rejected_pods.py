@@ -51,9 +51,8 @@ async def test_a_pod_that_its_kubelet_rejects_leaves_a_trace(cluster: Cluster, k
 
     await reject(cluster)
     look = partial(reported, cluster)
-    await eventually(look, bool, "the rejection was reported")
 
-    [event] = await look()
+    [event] = await eventually(look, bool, "the rejection was reported")
     assert event["message"].startswith(f"the kubelet of {NODE} rejected the pod: {REASON}: ")
     code, output = await kubectl_numa("pods", "--rejected", "-n", "team", "-l", f"app={NAME}", "-o", "json")
     assert code == 0, output

@@ -81,8 +81,9 @@ class ReportedSite:
     async def until(self, path: str, code: HTTPStatus) -> Json:
         """The object at a path once the API server answers with this code."""
         look = partial(ask, self.api, "GET", path)
-        await eventually(look, lambda seen: seen.code == code, f"{path} answers {code}", within=150)
-        return (await look()).body
+        return (
+            await eventually(look, lambda seen: seen.code == code, f"{path} answers {code}", within=150)
+        ).body
 
     def thief(self) -> AbstractAsyncContextManager[dict[str, ApiClient]]:
         """Somebody with the controller's name and with every right that roles can give."""

@@ -61,9 +61,7 @@ async def test_deployment_of_pods_below_warn_has_an_event(site: ReportedSite) ->
         found = (await ask(site.api, "GET", EVENTS)).body["items"]
         return {each["involvedObject"]["name"]: each for each in found if each["reason"] == "NUMABelowWarn"}
 
-    await eventually(events, lambda seen: "lax" in seen, "it has an event")
-
-    found = await events()
+    found = await eventually(events, lambda seen: "lax" in seen, "it has an event")
     assert [*found] == ["lax"]
     deployment = (await ask(site.api, "GET", f"{DEPLOYMENTS}/lax")).body
     involved = found["lax"]["involvedObject"]

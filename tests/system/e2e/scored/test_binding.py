@@ -15,8 +15,7 @@ from tools.clusters.sim.shapes import SimNode
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
 PUBLISHED: Mapping[str, Mapping[str, Any]] = {
-    "at once": {"fingerprint": Fingerprint.ALL},
-    "after ten seconds": {"delay": 10, "fingerprint": Fingerprint.ALL},
+    "after five seconds": {"delay": 5, "fingerprint": Fingerprint.ALL},
     "without fingerprints": {"delay": 1},
 }
 ATTRIBUTE = "nodeTopologyPodsFingerprint"

@@ -119,8 +119,7 @@ async def test_fifty_pods_at_once_run_within_the_quota(
     denied = [name for name, created in zip(names, admitted, strict=True) if not created]
     assert all(await asyncio.gather(*(create(limited, name) for name in denied)))
 
-    await eventually(limited.running, lambda seen: len(seen) >= LIMIT, "a quota ran")
-    running = await limited.running()
+    running = await eventually(limited.running, lambda seen: len(seen) >= LIMIT, "a quota ran")
     waiting = next(name for name in reversed(names) if name not in running)
     await limited.until_event(
         waiting,
