@@ -29,12 +29,6 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{shipped.NAMESPACE}/leases/{sh
 
 
 @dataclass(frozen=True, slots=True)
-class Led:
-    by: Replica
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Cluster:
     """Its parts, and common requests.
 
@@ -125,16 +119,13 @@ class Cluster:
     async def leader(self) -> Replica | None:
         return await leader_of(self.api, self.controllers)
 
-    async def until_led(self, *, within: float = 60, by_other_than: Replica | None = None) -> Led:
-        """Who leads, once somebody that runs does, and how many seconds that took."""
-
-        def right(leader: Replica | None) -> bool:
-            return leader is not None and leader is not by_other_than
-
-        seconds = await seconds_until(self.leader, right, what="one led", within=within, every=SELDOM)
-        leader = await self.leader()
+    async def until_led(self, *, by_other_than: Replica | None = None) -> Replica:
+        """The controller that leads, once a running one does: a lease of 15 s may have to expire."""
+        leader = await eventually(
+            self.leader, lambda leader: leader is not None and leader is not by_other_than, "one led"
+        )
         assert leader
-        return Led(leader, seconds)
+        return leader
 
 
 async def leader_of(api: ApiClient, controllers: Replicas) -> Replica | None:

@@ -47,11 +47,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ECOSYSTEM.claim(config, items, Path(__file__).parent, build)
 
 
-@pytest.fixture(scope="session")
-def print_at_end(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    return partial(ECOSYSTEM.remark, pytestconfig)
-
-
 @session_fixture()
 async def cluster(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory

@@ -1,6 +1,6 @@
 """Karpenter makes nodes for pods that numalign keeps from others; it counts by node, and numalign by zone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 
@@ -15,7 +15,6 @@ from tests.system.workloads.installed import GATE
 from tests.system.workloads.stages import EACH, Stage, looking
 from tools.clusters import shipped
 from tools.clusters.api_requests import Answer, Json, create
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -69,9 +68,7 @@ async def test_new_node_is_known_by_its_topology(pools: Pools) -> None:
         assert "1 has at most 8 cpu in one NUMA zone" in answer.warnings[0]
 
 
-async def test_for_a_gated_pod_that_fits_no_zone_a_node_is_made(
-    pools: Pools, print_at_end: Callable[[str], None]
-) -> None:
+async def test_for_a_gated_pod_that_fits_no_zone_a_node_is_made(pools: Pools) -> None:
     """One node has four CPUs free, two in each zone; a Job that may not fail once is not lost there."""
     stage = pools.stage
     gated = {GATE: "enabled"}
@@ -82,7 +79,7 @@ async def test_for_a_gated_pod_that_fits_no_zone_a_node_is_made(
             await stage.store.apply(karpenter.deployment(home, "wide", cpus=4, pools=["a"]))
             job = karpenter.job(home, "once", cpus=4, pools=["a"])
             await stage.store.apply(job)
-            seconds = await seconds_until(pools.claims, any, what="a node was made", within=60, every=SELDOM)
+            await eventually(pools.claims, any, "a node was made")
             [node] = await pools.until_made(1)
             await pools.make_ready(node)
             placed = [await pools.until_runs(home, name) for name in ("wide", "once")]
@@ -91,7 +88,6 @@ async def test_for_a_gated_pod_that_fits_no_zone_a_node_is_made(
             await pools.end(placed[1])
             await stage.until_ended(job)
 
-    print_at_end(f"{claims} NodeClaim {seconds:.0f} s after gated pods that fit no zone, {refusals} rejected")
     assert (claims, refusals) == (1, 0)
     assert {pod["spec"]["nodeName"] for pod in placed} == {node["metadata"]["name"]}
     assert [off_nodes(pod) for pod in placed] == [["strict-1"]] * 2
@@ -106,7 +102,7 @@ WISHES = [
 @pytest.mark.usefixtures("scored")
 @pytest.mark.parametrize(("field", "key", "claims"), WISHES)
 async def test_karpenter_counts_preferences_by_node_label(
-    pools: Pools, print_at_end: Callable[[str], None], field: str, key: str, claims: int
+    pools: Pools, field: str, key: str, claims: int
 ) -> None:
     """The pod waits for its scheduler, because its node has four CPUs free, and two in each zone."""
     stage = pools.stage
@@ -133,7 +129,6 @@ async def test_karpenter_counts_preferences_by_node_label(
         # A node that Karpenter does not know yet would outlive its NodeClaim.
         await pools.until_made(made)
 
-    print_at_end(f"{made} NodeClaims for a pod that prefers other nodes, {key}")
     assert made == claims
 
 

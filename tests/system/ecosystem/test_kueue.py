@@ -29,8 +29,7 @@ async def test_admitted_job_is_pinned_to_its_flavor(queues: Queues) -> None:
     stage = queues.ours.stage
     async with queues.home("admitted", GATED, on=POOL_A, cpus=2 * WIDE) as home:
         await stage.store.apply(kueue.job(home, "train", 2, cpus=WIDE))
-        await stage.until_running(home, "train", 2)
-        pods = await stage.pods(home, "train")
+        pods = await stage.until_running(home, "train", 2)
 
     assert [pod["spec"]["nodeSelector"] for pod in pods] == [POOL_A] * 2
     assert_pinned(pods)
@@ -49,8 +48,7 @@ async def test_patience_begins_when_kueue_admits_a_pod(queues: Queues) -> None:
         await until_event(stage, home, "in-vain", "NUMAGateLifted")
         held = await stage.read(second)
         await stage.store.delete(first)
-        await stage.until_running(home, "second", 1)
-        pods = await stage.pods(home, "second")
+        pods = await stage.until_running(home, "second", 1)
 
     assert {OURS, QUOTA} <= {gate["name"] for gate in held["spec"]["schedulingGates"]}
     assert "numalign.io/pinned-at" not in held["metadata"]["annotations"]

@@ -30,8 +30,7 @@ async def test_with_the_scorer_a_pod_waits_for_a_zone_of_its_host(queues: Queues
         await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
         pod = await until_pending(stage, home, "train")
         await stage.unblock(home, "strict-1")
-        await stage.until_running(home, "train", 1)
-        [runs] = await stage.pods(home, "train")
+        [runs] = await stage.until_running(home, "train", 1)
 
     assert pod["spec"]["nodeSelector"] == {POOL: "a", HOST: "strict-1"}
     assert f"1 node(s) have no NUMA zone with {WIDE} cpu free" in why(pod)
@@ -43,8 +42,7 @@ async def test_kueue_sees_excluded_classes_only_in_pods(queues: Queues) -> None:
     stage = queues.ours.stage
     async with queues.home("assigned", {}, on={POOL: "b"}, cpus=2 * WIDE, topology=True) as home:
         await stage.store.apply(kueue.pod(home, "alone", cpus=WIDE, annotations=ONE_HOST))
-        await stage.until_running(home, "alone", 1)
-        [alone] = await stage.pods(home, "alone")
+        [alone] = await stage.until_running(home, "alone", 1)
         await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
         pod = await until_pending(stage, home, "train")
 
@@ -64,8 +62,7 @@ async def test_behind_the_gate_a_pod_waits_for_a_zone_of_its_host(queues: Queues
         reason = await until_event(stage, home, pod["metadata"]["name"], "NUMAGateKept", "NUMAGateLifted")
         assert reason == "NUMAGateKept"
         await stage.unblock(home, "strict-1")
-        await stage.until_running(home, "train", 1)
-        [runs] = await stage.pods(home, "train")
+        [runs] = await stage.until_running(home, "train", 1)
 
     assert pod["spec"]["nodeSelector"][HOST] == "strict-1"
     assert runs["metadata"]["uid"] == pod["metadata"]["uid"]
@@ -77,8 +74,7 @@ async def test_kueue_sees_classes_that_are_excluded_in_jobs(queues: Queues) -> N
     labels = {"numalign.io/job-affinity": "enabled"}
     async with queues.home("informed", labels, on={POOL: "b"}, cpus=WIDE, topology=True) as home:
         await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
-        await stage.until_running(home, "train", 1)
-        [pod] = await stage.pods(home, "train")
+        [pod] = await stage.until_running(home, "train", 1)
 
     assert pod["spec"]["nodeSelector"][HOST] == "large-1"
 

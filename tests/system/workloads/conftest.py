@@ -1,7 +1,6 @@
 """Workloads on real kubelets, with all that surrounds them; skipped, loudly, where that cannot be had."""
 
-from collections.abc import AsyncIterator, Callable
-from functools import partial
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -25,11 +24,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     WORKLOADS.claim(config, items, Path(__file__).parent, build)
-
-
-@pytest.fixture(scope="session")
-def print_at_end(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    return partial(WORKLOADS.remark, pytestconfig)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -26,8 +26,7 @@ async def spread(stage: Stage, home: str, documents: Sequence[Json]) -> None:
         await stage.block(home, FROM, cpus=EACH - number)
         await stage.store.apply(document)
         name = document["metadata"]["name"]
-        await stage.until_running(home, name, 1)
-        [pod] = await stage.pods(home, name)
+        [pod] = await stage.until_running(home, name, 1)
         assert len(zones(stage, pod)) == len(MACHINE["zones"]), pod["status"]
         await stage.unblock(home, FROM)
 

@@ -30,7 +30,6 @@ from tools.clusters.jobsets.controllers import jobsets
 from tools.clusters.kubelets.agents import agents
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealNode
-from tools.clusters.waiting import SELDOM, seconds_until
 
 PART = "part"
 """The label that says for which tests a node is."""
@@ -169,32 +168,21 @@ class Stage:
             f"{node_name} was free again",
         )
 
-    async def until_ended(self, document: Json, *, within: float = 60) -> float:
-        """The seconds until a Job or JobSet is through; fails when it is lost."""
+    async def until_ended(self, document: Json, *, within: float = 60) -> None:
+        """Returns when a Job or JobSet is complete; fails when it is lost."""
 
         async def conditions() -> set[str]:
             status = (await self.read(document)).get("status", {})
             return {each["type"] for each in status.get("conditions", ()) if each["status"] == "True"}
 
-        seconds = await seconds_until(
-            conditions,
-            lambda seen: bool(seen & ENDED),
-            what=f"{document['kind']} {document['metadata']['name']} ended",
-            within=within,
-            every=SELDOM,
-        )
-        assert not await conditions() & LOST, (await self.read(document))["status"]
-        return seconds
+        what = f"{document['kind']} {document['metadata']['name']} ended"
+        found = await eventually(conditions, lambda seen: bool(seen & ENDED), what, within=within)
+        assert not found & LOST, (await self.read(document))["status"]
 
-    async def until_running(self, home: str, of: str, count: int, *, within: float = 60) -> float:
-        look = partial(self.pods, home, of)
-        return await seconds_until(
-            look,
-            lambda pods: sum(map(runs, pods)) == count,
-            what=f"{count} pods of {of} ran",
-            within=within,
-            every=SELDOM,
-        )
+    async def until_running(self, home: str, of: str, count: int, *, within: float = 60) -> list[Json]:
+        """All pods of a workload, once so many of them run."""
+        look, what = partial(self.pods, home, of), f"{count} pods of {of} ran"
+        return await eventually(look, lambda pods: sum(map(runs, pods)) == count, what, within=within)
 
 
 @dataclass(frozen=True, slots=True)

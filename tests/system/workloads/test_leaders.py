@@ -6,7 +6,6 @@ answer or not, and did no more.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from time import monotonic
@@ -39,9 +38,7 @@ ANSWERS = {HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.
 the pod may be gone or not."""
 
 
-async def test_who_pins_is_killed_and_no_gate_stays(
-    ours: Numalign, print_at_end: Callable[[str], None]
-) -> None:
+async def test_who_pins_is_killed_and_no_gate_stays(ours: Numalign) -> None:
     stage = ours.stage
     async with ours.home("killed-pinning", {GATE: "enabled"}) as home:
         await stage.block(home, *HOLES)
@@ -55,17 +52,12 @@ async def test_who_pins_is_killed_and_no_gate_stays(
                 await stage.until_running(home, name, 2, within=PATIENCE)
             counts = await looked.look()
 
-    print_at_end(
-        f"killed while pinning: {counts} pods made, none held for more than {looked.longest_gate:.0f} s"
-    )
     assert counts == dict.fromkeys(NAMES, 2)
     assert looked.longest_gate < LONGEST_GATE
     assert {looked.refused(of) for of in NAMES} == {0}
 
 
-async def test_killed_remover_deletes_no_running_pod(
-    ours: Numalign, print_at_end: Callable[[str], None]
-) -> None:
+async def test_killed_remover_deletes_no_running_pod(ours: Numalign) -> None:
     stage = ours.stage
     async with ours.home("killed-removing", {}) as home:
         await stage.block(home, *HOLES, "whole")
@@ -98,7 +90,6 @@ async def test_killed_remover_deletes_no_running_pod(
             removed = gone(looked)
 
     counted = Counter(use.name for use in deletions if use.code == HTTPStatus.OK)
-    print_at_end(f"killed while removing: of {before} refused pods {len(removed)} were deleted, each once")
     assert len(removed) == sum(before.values()) - KEPT * len(NAMES)
     assert running == taken
     # A pod is gone before the line of its deletion is written, so the last ones may be missing.
@@ -107,9 +98,7 @@ async def test_killed_remover_deletes_no_running_pod(
     assert {use.code for use in deletions} <= ANSWERS
 
 
-async def test_who_moves_pods_is_killed_and_none_is_evicted_twice(
-    ours: Numalign, print_at_end: Callable[[str], None]
-) -> None:
+async def test_who_moves_pods_is_killed_and_none_is_evicted_twice(ours: Numalign) -> None:
     stage = ours.stage
     async with ours.home("killed-moving", {}) as home:
         documents = [workloads.deployment(home, name, 1, spreading.template(name)) for name in NAMES]
@@ -129,9 +118,6 @@ async def test_who_moves_pods_is_killed_and_none_is_evicted_twice(
             counts = await looked.look()
             evictions = writes(stage, home, "create", "pods/eviction")
 
-    print_at_end(
-        f"killed while moving: {counts} pods made, none held for more than {looked.longest_gate:.0f} s"
-    )
     assert counts == dict.fromkeys(NAMES, 2)
     assert {*Counter(use.name for use in evictions).values()} == {1}
     assert {use.code for use in evictions} == {HTTPStatus.CREATED}

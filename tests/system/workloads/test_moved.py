@@ -1,18 +1,17 @@
 """Misaligned pods move to a node that aligns them, one at a time, and never against a budget."""
 
-from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 
 import pytest
 
+from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE, HEAL, Numalign
 from tests.system.workloads.spreading import FROM, TO, aligned, free, of_job, spread, template
 from tests.system.workloads.stages import looking, runs
 from tools.clusters import shipped
 from tools.clusters.api_requests import Json
-from tools.clusters.waiting import SELDOM, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -20,9 +19,7 @@ MOVED = ("deployment", "statefulset", "job")
 ALL = (*MOVED, "kept")
 
 
-async def test_misaligned_pods_of_all_owners_move(
-    ours: Numalign, print_at_end: Callable[[str], None]
-) -> None:
+async def test_misaligned_pods_of_all_owners_move(ours: Numalign) -> None:
     stage = ours.stage
     async with ours.home("moved", {}) as home:
         job = workloads.job(home, "job", 1, of_job("job"), backoff=0)
@@ -42,16 +39,8 @@ async def test_misaligned_pods_of_all_owners_move(
             before = {of: [*looked.seen[of]] for of in ALL}
             await ours.label(home, {GATE: "enabled", HEAL: "running"})
             await free(stage, home)
-            seconds = [
-                await seconds_until(
-                    partial(aligned, stage, home, of),
-                    bool,
-                    what=f"{of} was aligned",
-                    within=120,
-                    every=SELDOM,
-                )
-                for of in MOVED
-            ]
+            for of in MOVED:
+                await eventually(partial(aligned, stage, home, of), bool, f"{of} was aligned", within=120)
             counts = await looked.look()
             status = (await stage.read(job))["status"]
             [stays] = looked.now["kept"]
@@ -62,9 +51,6 @@ async def test_misaligned_pods_of_all_owners_move(
         ]
 
     answers = {of: [use.code for use in asked if use.name in names(looked.seen[of])] for of in ALL}
-    print_at_end(
-        f"moved: {counts} pods were made, all but `kept` aligned after {sum(seconds):.0f} s; asked: {answers}"
-    )
     assert counts == {**dict.fromkeys(MOVED, 2), "kept": 1}
     assert {of: answers[of] for of in MOVED} == {of: [HTTPStatus.CREATED] for of in MOVED}
     # The budget was asked, and had its way.

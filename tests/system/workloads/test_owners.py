@@ -4,8 +4,6 @@ Every zone of every node has one CPU left and the pods want two, so that the sch
 sends them where their kubelet refuses them.
 """
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.system.workloads import workloads
@@ -21,9 +19,7 @@ MANY = 5
 """Pods for a single place."""
 
 
-async def test_without_help_workloads_run_against_the_wall(
-    cluster: Stage, print_at_end: Callable[[str], None]
-) -> None:
+async def test_without_help_workloads_run_against_the_wall(cluster: Stage) -> None:
     enough = {"replicaset": MANY, "statefulset": MANY, "job": 2, "jobset": 2 * workloads.JOBS}
     async with cluster.home("alone", ALONE) as home:
         await cluster.block(home, *HOLES, "whole")
@@ -37,7 +33,7 @@ async def test_without_help_workloads_run_against_the_wall(
         ):
             await cluster.store.apply(document)
         looked = Looked(cluster, home, tuple(enough))
-        seconds = await seconds_until(
+        await seconds_until(
             looked.look,
             lambda counts: all(counts[of] >= count for of, count in enough.items()),
             what=f"{enough} pods were made",
@@ -59,10 +55,6 @@ async def test_without_help_workloads_run_against_the_wall(
         await looked.look()
         counted = (await cluster.read(job))["status"]["failed"]
 
-    for of, pods in looked.seen.items():
-        print_at_end(
-            f"{of}: {len(pods)} pods made within {seconds:.0f} s, {looked.kept(of)} refused ones were kept"
-        )
     # A ReplicaSet makes the next at once, and nobody takes the refused ones away.
     assert looked.kept("replicaset") >= MANY - 1
     assert {*looked.seen["replicaset"]} == {pod["metadata"]["uid"] for pod in looked.now["replicaset"]}

@@ -4,7 +4,7 @@ The scheduler prefers two nodes that have room by number and in no zone. The pod
 are kept away from the node that refused, and what was refused is taken away but for the last.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -23,7 +23,7 @@ MOST = 12
 """Pods of one owner where two nodes refuse it: who makes the next at once may be faster than the news."""
 
 
-async def test_every_owner_gets_over_refusals(ours: Numalign, print_at_end: Callable[[str], None]) -> None:
+async def test_every_owner_gets_over_refusals(ours: Numalign) -> None:
     stage = ours.stage
     async with ours.home("refused", {HEAL: "failed"}) as home:
         await stage.block(home, *HOLES)
@@ -53,9 +53,6 @@ async def test_every_owner_gets_over_refusals(ours: Numalign, print_at_end: Call
             events = await stage.events(home)
 
     refusals = {of: looked.refused(of) for of in ALL}
-    print_at_end(
-        f"healed: {counts} pods were made, {refusals} were refused, {failures} failures of the Job counted"
-    )
     # Of a StatefulSet what was refused may be gone before anybody looked: events are left of it.
     assert all(refusals[of] >= 1 for of in ALL if of != "statefulset")
     assert len(pods_with_events(events, "statefulset-0")) >= 2

@@ -148,11 +148,7 @@ async def until_labels_count(kubeconfig: Path) -> None:
 
 @pytest.mark.parametrize(("page", "needs"), SESSIONS)
 async def test_commands_of_a_page_run(
-    page: Path,
-    needs: Needs,
-    kubeconfig_for: KubeconfigFor,
-    tmp_path: Path,
-    print_at_end: Callable[[str], None],
+    page: Path, needs: Needs, kubeconfig_for: KubeconfigFor, tmp_path: Path
 ) -> None:
     try:
         await find_managers()
@@ -168,4 +164,3 @@ async def test_commands_of_a_page_run(
             await follow(reader, block, name(page))
             if needs is Needs.NUMALIGN and "label namespace" in block.commands:
                 await until_labels_count(kubeconfig)
-        print_at_end(f"{name(page)} with {needs}: {reader.seconds:.0f} s from its first block to its last")

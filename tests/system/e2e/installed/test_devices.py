@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
-from time import monotonic
 
 import pytest
 import pytest_asyncio
@@ -191,9 +190,8 @@ async def classes(cluster: Cluster) -> dict[str, str | None]:
 
 @pytest.mark.parametrize("what", OUTAGES)
 async def test_no_pod_is_refused_for_an_outage(
-    cluster: Cluster, classes: dict[str, str | None], what: str, print_at_end: Callable[[str], None]
+    cluster: Cluster, classes: dict[str, str | None], what: str
 ) -> None:
-    began = monotonic()
     async with lasting(cluster, OUTAGES[what]):
         await until_all(cluster, with_warning)
         await restart(cluster)
@@ -210,7 +208,6 @@ async def test_no_pod_is_refused_for_an_outage(
     await cluster.until_labelled(*ALL)
     after = await cluster.classes()
     assert {name: after[name] for name in ALL} == classes
-    print_at_end(f"{what}: nobody refused, all replicas restarted; {monotonic() - began:.0f} s")
 
 
 async def test_rebuilt_node_gets_its_class_at_once(cluster: Cluster, classes: dict[str, str | None]) -> None:

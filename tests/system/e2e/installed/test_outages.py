@@ -55,9 +55,7 @@ def lost(cluster: Cluster) -> int:
     return sum(replica.lost for replica in cluster.replicas.running)
 
 
-async def test_api_server_death_under_load_wrongs_no_answer(
-    cluster: Cluster, print_at_end: Callable[[str], None]
-) -> None:
+async def test_api_server_death_under_load_wrongs_no_answer(cluster: Cluster) -> None:
     before = lost(cluster)
     async with load(cluster.api, LOADED, right=admitted, namespace="enforced") as count:
         await asyncio.sleep(1)
@@ -66,22 +64,17 @@ async def test_api_server_death_under_load_wrongs_no_answer(
         await asyncio.sleep(2)
         await cluster.plane.serve()
         async with cluster.guest("after-the-restart", LEAVING):
-            news = await cluster.until_answered(admitted, asks=gpus(16), within=RECOVERY_SECONDS)
+            await cluster.until_answered(admitted, asks=gpus(16), within=RECOVERY_SECONDS)
 
     assert 0 < answered < count.right
     assert count.unanswered > 0
     assert count.wrong == []
     assert lost(cluster) == before
-    print_at_end(
-        f"API server killed and restarted: 0 wrong answers to {count.right} pods, the webhook always ready;"
-        f" the first news was seen {news:.1f} s after its return"
-    )
 
 
 @pytest.mark.parametrize("away", [forgotten, frozen])
 async def test_changes_during_an_outage_are_known_afterwards(
     cluster: Cluster,
-    print_at_end: Callable[[str], None],
     away: Callable[[Cluster], AbstractAsyncContextManager[None]],
 ) -> None:
     """One node leaves and no ghost stays, one changes, one joins; and a namespace begins to enforce."""
@@ -105,10 +98,9 @@ async def test_changes_during_an_outage_are_known_afterwards(
             await cluster.store.apply(enforcing)
 
         # What was there once may come back, so that a pod is warned and not refused.
-        took = await until(warned, asks=gpus(16))
-        took += await until(admitted, asks=gpus(12))
-        took += await until(admitted, asks=HCAS)
-        took += await until(refused, asks=gpus(1), namespace=team["metadata"]["name"], annotations={})
+        await until(warned, asks=gpus(16))
+        await until(admitted, asks=gpus(12))
+        await until(admitted, asks=HCAS)
+        await until(refused, asks=gpus(1), namespace=team["metadata"]["name"], annotations={})
         await cluster.until_all_admit(asks=gpus(12), within=RECOVERY_SECONDS)
     await until(warned, asks=gpus(12))
-    print_at_end(f"{how}: all that had happened meanwhile was known {took:.1f} s after the end of it")

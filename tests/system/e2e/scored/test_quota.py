@@ -1,7 +1,7 @@
 """A namespace with a quota of exclusive CPUs, two replicas of the webhook, and the real scheduler."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -106,11 +106,7 @@ async def create(site: Site, name: str) -> bool:
 
 
 async def test_fifty_pods_at_once_run_within_the_quota(
-    limited: Site,
-    children: Children,
-    pair: authority.Files,
-    tmp_path: Path,
-    print_at_end: Callable[[str], None],
+    limited: Site, children: Children, pair: authority.Files, tmp_path: Path
 ) -> None:
     names = [f"one-{at}" for at in range(ASKED)]
     async with denying(limited, children, pair, tmp_path):
@@ -126,9 +122,6 @@ async def test_fifty_pods_at_once_run_within_the_quota(
         "FailedScheduling",
         f"0/{len(NODES)} nodes are available: {len(NODES)} node(s) beyond the quota: {LIMIT} of {LIMIT}"
         " exclusive CPUs of namespace default are in use, and the pod requests 1 (numalign).",
-    )
-    print_at_end(
-        f"quota of {LIMIT}: of {ASKED} pods at once, 2 replicas admitted {sum(admitted)}, {len(running)} run"
     )
     assert LIMIT <= sum(admitted) <= len(REPLICAS) * LIMIT
     assert len(running) == LIMIT
