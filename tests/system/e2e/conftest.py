@@ -23,7 +23,6 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
 from tests.system.e2e.callers import Showing, showing
-from tests.system.e2e.figures import FIGURES
 from tests.system.e2e.own_planes import OwnPlane, own_planes
 from tests.system.e2e.webhooks import Webhook
 from tests.worlds.child_output import CHILDREN
@@ -69,7 +68,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "last: looks back on what the other tests did, or takes away what they use"
     )
-    config.stash[FIGURES] = []
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -114,18 +112,9 @@ async def find_binaries(version: str | None) -> tuple[int, str, str]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if figures := config.stash[FIGURES]:
-        terminalreporter.section("what was measured")
-        for figure in figures:
-            terminalreporter.line(figure)
     if reason := config.stash.get(REASON, None):
         terminalreporter.section("NOTHING WAS TESTED END TO END", yellow=True, bold=True)
         terminalreporter.line(reason, yellow=True)
-
-
-@pytest.fixture(scope="session")
-def print_at_end(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    return pytestconfig.stash[FIGURES].append
 
 
 # ---- their processes

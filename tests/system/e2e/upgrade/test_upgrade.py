@@ -10,7 +10,7 @@ import asyncio
 import shlex
 import sys
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -277,9 +277,7 @@ async def until_admitted(site: Site) -> None:
     await eventually(look, admitted, "a pod was steered")
 
 
-async def test_upgrade_under_load_loses_nothing(
-    site: Site, owner: Owner, old: Path, print_at_end: Callable[[str], None]
-) -> None:
+async def test_upgrade_under_load_loses_nothing(site: Site, owner: Owner, old: Path) -> None:
     async with AsyncExitStack() as stack:
         start = partial(replicas, site.children)
         old_objects = await site.uids(await owner.install(old / "deploy" / "chart"))
@@ -331,7 +329,6 @@ async def test_upgrade_under_load_loses_nothing(
         # No review is lost.
         assert (reviewed.failed, pods.wrong, codes) == (0, [], [0, 0])
         assert pods.right > 100
-        print_at_end(f"upgraded from {BEFORE}: 0 failed of {reviewed.asked} reviews ({pods.right} pods)")
         # The certificate stays as it is, in the Secret at every moment, and at every replica.
         assert await secret_of(site) == secret
         written = [each for each in await site.since(SECRETS, version) if name_of(each) == shipped.SECRET]
