@@ -227,19 +227,6 @@ async def test_agent_yields_to_an_exporter_unless_configured(clients: Clients, p
     assert wanted.annotations.items() <= found["metadata"]["annotations"].items()
 
 
-async def test_agent_writes_zones_after_the_exporter_is_gone(clients: Clients, program: Program) -> None:
-    first = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={}))
-    assert first.code == HTTPStatus.CREATED, first
-    publisher = program.publisher(Publish.IF_ABSENT)
-    await publisher.publish(reported("web"))
-    await ask(clients["exporter"], "DELETE", f"{TOPOLOGIES}/{HERE}")
-    await publisher.publish(reported("db"))
-
-    found = await stored(clients)
-    assert found["zones"] == reported("db").zones
-    assert [owner["name"] for owner in found["metadata"]["ownerReferences"]] == [HERE]
-
-
 async def test_agent_annotates_its_pods_and_no_successor(clients: Clients, program: Program) -> None:
     near = (await ask(clients["admin"], "GET", f"{PODS}/near")).body["metadata"]
     records = PodRecords(program.api, log=program.log, metrics=program.metrics)

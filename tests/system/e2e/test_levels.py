@@ -13,6 +13,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from numalign.kube.client import Patch
 from numalign.model.intent import ALIGNED, PINNED_AT, PLACEMENT, PLACEMENT_OBSERVED
+from tests.system.bindings import binding
 from tests.system.e2e.guarded import change, denied, impersonated, in_force
 from tools.clusters import api_requests, shipped
 from tools.clusters.api_objects import Store, namespace
@@ -137,17 +138,15 @@ def bare(found: Json) -> Json:
     return {**found, "metadata": {**found["metadata"], "annotations": None}}
 
 
-def binding(annotations: Mapping[str, str]) -> Json:
-    metadata = {"name": "web", "namespace": STRICT, "annotations": dict(annotations)}
-    target = {"apiVersion": "v1", "kind": "Node", "name": "large"}
-    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+def bind(annotations: Mapping[str, str]) -> Json:
+    return binding("web", "large", namespace=STRICT, annotations=dict(annotations))
 
 
 @pytest.mark.parametrize("path", [f"{PODS}/web/binding", f"/api/v1/namespaces/{STRICT}/bindings"])
 async def test_binding_cannot_weaken_an_intent(admin: ApiClient, clients: Clients, path: str) -> None:
     await made(admin, "web")
     for weaker in ({POLICY: "none"}, {RESOURCES: "memory"}):
-        assert denied(await ask(clients[TENANT], "POST", path, binding(weaker), dryRun="All"), POLICIES)
+        assert denied(await ask(clients[TENANT], "POST", path, bind(weaker), dryRun="All"), POLICIES)
     for who, annotations in (
         (TENANT, {}),
         (TENANT, {"a": "b", POLICY: SINGLE}),
@@ -156,7 +155,7 @@ async def test_binding_cannot_weaken_an_intent(admin: ApiClient, clients: Client
     ):
         # The role of kube-scheduler has no right to bindings, which is deprecated.
         if who != SCHEDULER or path.startswith(PODS):
-            answer = await ask(clients[who], "POST", path, binding(annotations), dryRun="All")
+            answer = await ask(clients[who], "POST", path, bind(annotations), dryRun="All")
             assert answer.code == HTTPStatus.CREATED, answer.body
 
 

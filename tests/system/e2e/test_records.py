@@ -13,6 +13,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from numalign.kube.decode.placement_records import KAI_OBSERVED, KEYS
 from numalign.model.intent import PINNED_AT, PLACEMENT
+from tests.system.bindings import binding
 from tests.system.e2e.guarded import denied, impersonated, in_force
 from tools.clusters import shipped
 from tools.clusters.api_objects import Store
@@ -48,14 +49,14 @@ async def clients(plane: Plane) -> AsyncIterator[Clients]:
 @pytest_asyncio.fixture(loop_scope="session", scope="module", autouse=True)
 async def guarded(admin: ApiClient, clients: Clients, plane: Plane) -> AsyncIterator[None]:
     """The policy as it is shipped, with one more writer; gone afterwards, for others bind here too."""
-    policy, binding = shipped.documents(shipped.MANIFESTS / "scorer" / "guard" / "records.yaml")
+    policy, to_all = shipped.documents(shipped.MANIFESTS / "scorer" / "guard" / "records.yaml")
     [condition] = policy["spec"]["matchConditions"]
     condition["expression"] = condition["expression"].replace(f"'{SCORER}'", f"'{SCORER}', '{EXPORTER}'")
 
     async def denies() -> bool:
         return denied(await create(clients[TENANT], lying("first"), dryRun="All"), POLICY)
 
-    async with in_force(Store(admin), plane, (policy, binding), denies):
+    async with in_force(Store(admin), plane, (policy, to_all), denies):
         yield
 
     async def allows() -> bool:
@@ -68,16 +69,14 @@ def lying(name: str, **metadata: object) -> Json:
     return pod(name, asks={}, annotations=LIE, **metadata)
 
 
-def binding(name: str, annotations: Mapping[str, str]) -> Json:
-    metadata = {"name": name, "namespace": "team", "annotations": dict(annotations)}
-    target = {"apiVersion": "v1", "kind": "Node", "name": "large"}
-    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+def bind(name: str, annotations: Mapping[str, str]) -> Json:
+    return binding(name, "large", namespace="team", annotations=dict(annotations))
 
 
 async def bound(clients: Clients, name: str) -> Json:
     made = await create(clients[TENANT], pod(name, asks={}))
     assert made.code == HTTPStatus.CREATED, made.body
-    answer = await ask(clients[SCORER], "POST", f"{PODS}/{name}/binding", binding(name, RECORD))
+    answer = await ask(clients[SCORER], "POST", f"{PODS}/{name}/binding", bind(name, RECORD))
     assert answer.code == HTTPStatus.CREATED, answer.body
     return (await read(clients[TENANT], name)).body
 
@@ -143,11 +142,11 @@ async def test_subresources_change_no_record(clients: Clients, part: str) -> Non
 async def test_record_cannot_be_set_by_a_binding(clients: Clients, who: str, part: str) -> None:
     await create(clients[TENANT], pod("waits", asks={}))
     path = f"/api/v1/namespaces/team/{part}"
-    answer = await ask(clients[who], "POST", path, binding("waits", LIE))
+    answer = await ask(clients[who], "POST", path, bind("waits", LIE))
 
     assert denied(answer, POLICY), answer
     assert "nodeName" not in (await read(clients[TENANT], "waits")).body["spec"]
-    assert (await ask(clients[who], "POST", path, binding("waits", {}))).code == HTTPStatus.CREATED
+    assert (await ask(clients[who], "POST", path, bind("waits", {}))).code == HTTPStatus.CREATED
 
 
 async def test_eviction_carries_no_record(clients: Clients) -> None:

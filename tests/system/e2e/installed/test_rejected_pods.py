@@ -8,6 +8,7 @@ from http import HTTPStatus
 import pytest
 
 from numalign.runtime.clock import utc_now
+from tests.system.bindings import binding
 from tests.system.e2e.clusters import Cluster
 from tests.system.eventually import eventually
 from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, pod
@@ -23,9 +24,7 @@ NODE, NAME, REASON = "dgx-00", "unlucky", "TopologyAffinityError"
 async def reject(cluster: Cluster) -> None:
     """What a scheduler and a kubelet do with the pod: it gets a node, which rejects it."""
     path = f"{PODS}/{NAME}"
-    target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
-    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": NAME}, "target": target}
-    assert (await ask(cluster.api, "POST", f"{path}/binding", binding)).code == HTTPStatus.CREATED
+    assert (await ask(cluster.api, "POST", f"{path}/binding", binding(NAME, NODE))).code == HTTPStatus.CREATED
     bound = (await ask(cluster.api, "GET", path)).body
     status = {
         "phase": "Failed",

@@ -18,6 +18,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from numalign.kube.client import Patch
 from numalign.kube.decode.kubelet_reports import PLACEMENTS, ObservedPlacement, write_placements
 from numalign.model.placement import Held
+from tests.system.bindings import binding
 from tests.system.e2e import played
 from tests.system.e2e.guarded import impersonated
 from tests.system.e2e.own_planes import OwnPlane, charted_rights, controllers_of, stocked
@@ -65,9 +66,7 @@ class ReportedSite:
         pods = await self.pods()
         for name in held:
             path = f"{PODS}/{pods[name]['metadata']['name']}"
-            target = {"apiVersion": "v1", "kind": "Node", "name": on}
-            bound = {"metadata": {"name": pods[name]["metadata"]["name"]}, "target": target}
-            await create(self.api, f"{path}/binding", bound)
+            await create(self.api, f"{path}/binding", binding(pods[name]["metadata"]["name"], on))
             status = {"phase": "Running", "startTime": "2026-11-22T08:00:00Z"}
             await change(self.api, f"{path}/status", {"status": status}, Patch.STRATEGIC)
         seen = {pods[name]["metadata"]["uid"]: ObservedPlacement(placed, 0) for name, placed in held.items()}

@@ -18,6 +18,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from certs import authority
 from numalign.model.intent import PLACEMENT
 from numalign.runtime.clock import utc_now
+from tests.system.bindings import binding
 from tests.system.e2e.placing import (
     DEPLOYMENTS,
     LEASES,
@@ -78,13 +79,8 @@ class Noting:
         if self.refusals:
             return {"Error": self.refusals.pop()}
         path = f"/api/v1/namespaces/{asked['PodNamespace']}/pods/{asked['PodName']}/binding"
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": asked["PodName"], "uid": asked["PodUID"], "annotations": BY},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": asked["Node"]},
-        }
-        answer = await ask(self.api, "POST", path, binding)
+        bound = binding(asked["PodName"], asked["Node"], uid=asked["PodUID"], annotations=BY)
+        answer = await ask(self.api, "POST", path, bound)
         return {"Error": "" if answer.code == HTTPStatus.CREATED else str(answer)}
 
 

@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from certs import authority
+from tests.system.bindings import binding
 from tests.system.e2e.scored.test_outages import until_it_lacks_only_the_lease
 from tests.system.e2e.sites import PODS, Site, is_bound, pod
 from tests.system.eventually import eventually
@@ -95,8 +96,7 @@ async def slow(site: Site, pair: authority.Files) -> AsyncIterator[Slow]:
 
 async def until_called(site: Site, webhook: Slow) -> None:
     """Returns when the API server has binds reviewed; it is asked to bind a pod that does not exist."""
-    target = {"apiVersion": "v1", "kind": "Node", "name": "none"}
-    wish = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "none"}, "target": target}
+    wish = binding("none", "none")
 
     async def reviewed() -> int:
         assert (await ask(site.api, "POST", f"{PODS}/none/binding", wish)).code == HTTPStatus.NOT_FOUND

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from numalign.kube.client import Api
+from tests.system.bindings import binding
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.sim.cluster import simulated
 from tools.clusters.sim.desk import TOPOLOGIES, delete
-from tools.clusters.sim.fingerprints import Fingerprint, fingerprint
 from tools.clusters.sim.shapes import SimNode
 
 Json = dict[str, Any]
@@ -41,9 +41,7 @@ async def send(api: Api, name: str, *containers: Json, node: str, **spec: object
     metadata = {"name": name}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
     await api.create(PODS, {**pod, "spec": {"containers": [*containers], **spec}}, what=name)
-    target = {"apiVersion": "v1", "kind": "Node", "name": node}
-    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-    await api.create(f"{PODS}/{name}/binding", binding, what=name)
+    await api.create(f"{PODS}/{name}/binding", binding(name, node), what=name)
 
 
 async def read(api: Api, path: str) -> Any:  # noqa: ANN401  whatever stands there
@@ -113,25 +111,6 @@ async def test_shapes_and_policies_decide_over_the_same_pod(server: Api) -> None
         assert await left(server, "shape-single", GPU) == ["2", "4"]
         assert sorted(await left(server, "shape-effort", GPU)) == ["0"] * 2 + ["1"] * 6
         assert cluster.largest_slot(GPU) == 4
-
-
-@pytest.mark.parametrize(
-    ("method", "counted"),
-    [(Fingerprint.ALL, ["a", "b"]), (Fingerprint.EXCLUSIVE, ["a"]), (None, None)],
-    ids=["all", "exclusive", "none"],
-)
-async def test_fingerprints_are_of_the_pods_that_run(
-    server: Api, method: Fingerprint | None, counted: list[str] | None
-) -> None:
-    node = f"of-{method or 'none'}"
-    async with simulated(server, [SimNode(node, "small")], fingerprint=method) as cluster:
-        await send(server, f"{node}-a", container("c", cpu="1"), node=node)
-        await send(server, f"{node}-b", container("c", guaranteed=False, cpu="1"), node=node)
-        await send(server, f"{node}-c", container("c", cpu="5"), node=node)
-        await cluster.idle()
-        published = (await attributes(server, node)).get("nodeTopologyPodsFingerprint")
-        expected = counted and fingerprint(("default", f"{node}-{name}") for name in counted)
-        assert published == expected
 
 
 async def test_what_a_pod_holds_is_written_to_it(server: Api) -> None:
