@@ -36,7 +36,7 @@ class Outcome:
     lost: list[str] = field(default_factory=list)
 
     @property
-    def asked(self) -> int:
+    def calls(self) -> int:
         return len(self.seconds) + len(self.lost)
 
     @property
@@ -46,7 +46,7 @@ class Outcome:
     def __str__(self) -> str:
         ordered = sorted(self.seconds) or [0.0]
         late = ordered[int(len(ordered) * 0.99)]
-        output = f"{self.asked} calls, p99 {late * 1000:.0f} ms, max {ordered[-1] * 1000:.0f} ms"
+        output = f"{self.calls} calls, p99 {late * 1000:.0f} ms, max {ordered[-1] * 1000:.0f} ms"
         return f"{output}, {len(self.lost)} lost" + (f" ({self.lost[0]})" if self.lost else "")
 
 
@@ -76,7 +76,7 @@ class Caller:
         method, path, _ = call
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                answer = await self._asked(number, *call)
+                answer = await self._result(number, *call)
         except TimeoutError:
             self.outcome.lost.append(f"{method} {path}: no answer within {PATIENCE_SECONDS:g} s")
         except OSError as error:
@@ -87,7 +87,7 @@ class Caller:
             else:
                 self.outcome.seconds.append(time.monotonic() - due)
 
-    async def _asked(self, number: int, method: str, path: str, body: bytes) -> str:
+    async def _result(self, number: int, method: str, path: str, body: bytes) -> str:
         """What was wrong with the answer; empty for a good one.
 
         As net/http: a GET that a kept connection lost is repeated over a new one.

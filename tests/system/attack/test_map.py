@@ -97,7 +97,7 @@ READERS = [
 
 
 @pytest.mark.parametrize(("path", "each"), table(READERS))
-async def test_those_who_read_nothing_keep_no_viewer_waiting(arena: Arena, path: str, each: int) -> None:
+async def test_unread_answers_keep_no_viewer_waiting(arena: Arena, path: str, each: int) -> None:
     program = await arena.served_map(await arena.api_server())
     async with (
         arena.honest(program, most=MOST_MIB),

@@ -79,7 +79,7 @@ async def test_idle_connections_delay_no_scheduler(arena: Arena) -> None:
         await asyncio.sleep(SECONDS)
 
 
-async def test_who_calls_all_the_time_keeps_no_review_waiting(arena: Arena) -> None:
+async def test_endless_calls_keep_no_review_waiting(arena: Arena) -> None:
     webhook = await arena.webhook()
     body = objects.review(objects.pod("ever-again"))
     async with arena.honest(webhook, most=MOST_MIB):

@@ -203,7 +203,7 @@ async def test_pods_are_stored_unchanged_without_the_webhook(api: ApiClient) -> 
 
 
 @pytest.mark.usefixtures("absence")
-async def test_enforcing_namespace_takes_no_pods_without_the_webhook(api: ApiClient) -> None:
+async def test_enforcing_namespace_denies_pods_without_webhook(api: ApiClient) -> None:
     began = monotonic()
     answer = await create(api, pod("alone", asks=FITS, annotations=INTENT), namespace="enforced")
 

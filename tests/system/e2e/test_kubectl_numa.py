@@ -33,7 +33,7 @@ async def test_snapshot_has_all_that_rules_need(
     assert {node["name"]: node["class"] for node in json.loads(output)} == classes
 
 
-async def test_who_writes_a_topology_beside_another_is_named(api: ApiClient, kubectl_numa: Numa) -> None:
+async def test_doctor_names_two_writers_of_a_topology(api: ApiClient, kubectl_numa: Numa) -> None:
     path = f"{PATHS['NodeResourceTopology']}/left-behind"
     kind = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology"}
     metadata = {"name": "left-behind"}

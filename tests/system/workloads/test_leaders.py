@@ -38,7 +38,7 @@ ANSWERS = {HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.
 the pod may be gone or not."""
 
 
-async def test_who_pins_is_killed_and_no_gate_stays(ours: Numalign) -> None:
+async def test_killed_pinner_leaves_no_gate(ours: Numalign) -> None:
     stage = ours.stage
     async with ours.home("killed-pinning", {GATE: "enabled"}) as home:
         await stage.block(home, *HOLES)
@@ -98,7 +98,7 @@ async def test_killed_remover_deletes_no_running_pod(ours: Numalign) -> None:
     assert {use.code for use in deletions} <= ANSWERS
 
 
-async def test_who_moves_pods_is_killed_and_none_is_evicted_twice(ours: Numalign) -> None:
+async def test_killed_mover_evicts_no_pod_twice(ours: Numalign) -> None:
     stage = ours.stage
     async with ours.home("killed-moving", {}) as home:
         documents = [workloads.deployment(home, name, 1, spreading.template(name)) for name in NAMES]

@@ -49,14 +49,13 @@ RESERVE_AT = {"bind": "bind", "rank": "prioritize"}
 
 @dataclass(slots=True)
 class Noting:
-    """An extender to which every node is good and `right` is best; it binds, unless it has a `refusal`.
+    """An extender to which every node is good and `right` is best; it binds.
 
     `asked` is each verb with the name of the pod, in order.
     """
 
     api: ApiClient
     asked: list[tuple[str, str]] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
 
     def verbs(self, name: str) -> list[str]:
         return [verb for verb, of in self.asked if of == name]
@@ -76,8 +75,6 @@ class Noting:
         return {"NodeNameToMetaVictims": asked["NodeNameToMetaVictims"]}
 
     async def _bind(self, asked: Json) -> Json:
-        if self.refusals:
-            return {"Error": self.refusals.pop()}
         path = f"/api/v1/namespaces/{asked['PodNamespace']}/pods/{asked['PodName']}/binding"
         bound = binding(asked["PodName"], asked["Node"], uid=asked["PodUID"], annotations=BY)
         answer = await ask(self.api, "POST", path, bound)
