@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from numalign.kube.client import Patch
 from tests.system.e2e.clusters import IMPATIENT, command, controller
-from tests.system.e2e.installed.test_uninstalling import ours
+from tests.system.e2e.installed.test_uninstalling import traces
 from tests.system.e2e.own_planes import OwnPlane
 from tests.system.eventually import eventually
 from tests.worlds.asked_for import PACKAGING
@@ -84,12 +84,8 @@ class Release:
 
     async def traces(self) -> set[str]:
         """All that has our name on it, or in it; events and the records of helm aside."""
-        found = set[str]()
-        for kind in await self.store.kinds():
-            if "list" in kind.verbs and kind.plural != "events":
-                items = (await ask(self.store.api, "GET", kind.path())).body.get("items", [])
-                found |= {f"{kind.plural}/{item['metadata']['name']}" for item in items if ours(item)}
-        return {each for each in found if "sh.helm.release" not in each}
+        found = await traces(self.store)
+        return {each for each in found if not each.startswith("events/") and "sh.helm.release" not in each}
 
     @asynccontextmanager
     async def kubelet(self) -> AsyncIterator[PodRun]:
