@@ -54,10 +54,6 @@ def not_of(node_class: str) -> Json:
     return {"key": "numalign.io/class", "operator": "NotIn", "values": [node_class]}
 
 
-def denied_by(hook: str) -> str:
-    return f'admission webhook "{hook}" denied the request: numalign:'
-
-
 # ---- whose pods are patched and denied
 
 

@@ -18,7 +18,6 @@ from tools.clusters.api_requests import Json, create, pod, read
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 KEPT = {"example.com/team": "blue"}
-EVENTS = "/api/v1/namespaces/team/events"
 RECORD = {PLACEMENT: '[{"zones":["node-0"],"amount":{"cpu":"8"}}]'}
 
 

@@ -32,8 +32,6 @@ NAMESPACES: Mapping[str, Mapping[str, str]] = {
     "routed": TO_SECOND,
     "gated": AT_GATE,
     "both": {**TO_SECOND, **AT_GATE},
-    "astray": {"numalign.io/scheduler": "nobody-is-called-so"},
-    "mistaken": {"numalign.io/scheduler": "My_Scheduler"},
 }
 GATES = [{"name": PLACEMENT_GATE}]
 
