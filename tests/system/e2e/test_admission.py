@@ -211,7 +211,7 @@ async def test_enforcing_namespace_denies_pods_without_webhook(api: ApiClient) -
 # ---- topologies
 
 
-async def test_a_topology_is_served_in_both_versions(api: ApiClient) -> None:
+async def test_topologies_have_zones_and_two_versions(api: ApiClient) -> None:
     path = "/apis/topology.node.k8s.io/{version}/noderesourcetopologies/large"
 
     new = await ask(api, "GET", path.format(version="v1alpha2"))
@@ -221,6 +221,9 @@ async def test_a_topology_is_served_in_both_versions(api: ApiClient) -> None:
     assert len(new.body["zones"]) == 2
     assert "attributes" in new.body
     assert "attributes" not in old.body
+    empty = {key: new.body[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": "empty"}}
+    refused = await ask(api, "POST", path.format(version="v1alpha2").removesuffix("/large"), empty)
+    assert refused.code == 422
 
 
 # ---- what is shipped

@@ -74,3 +74,12 @@ async def test_frozen_leader_does_not_lead_when_it_wakes(cluster: Cluster) -> No
 
     assert await cluster.leader() is other
     assert (await leader.metric("numalign_leader"), await other.metric("numalign_leader")) == (0, 1)
+
+
+async def test_webhook_gets_ready_without_a_controller(cluster: Cluster) -> None:
+    async with loaded(cluster):
+        for each in tuple(cluster.controllers.running):
+            await cluster.controllers.stop(each)
+        await cluster.replicas.stop(await cluster.replicas.start())
+        for _ in range(2):
+            await cluster.controllers.start()
