@@ -220,7 +220,6 @@ async def test_programs_have_their_own_flow_schema(release: Release) -> None:
     assert await classified("admin") != flow
 
 
-@pytest.mark.last
 async def test_helm_uninstall_leaves_only_runtime_objects(release: Release) -> None:
     definition = "customresourcedefinitions/noderesourcetopologies.topology.node.k8s.io"
     assert "deployments/numalign-webhook" in await release.traces()

@@ -349,7 +349,6 @@ async def test_upgrade_under_load_loses_nothing(site: Site, owner: Owner, old: P
         assert not {event for event in FAILURES if event in await logs_of(first)}
 
 
-@pytest.mark.last
 async def test_rollback_keeps_the_authority(site: Site, owner: Owner) -> None:
     authority = b64decode((await secret_of(site))["ca.crt"])
     outcome = await owner.reader.run(Block(0, ROLLBACK))
