@@ -10,22 +10,8 @@ import pytest
 
 from numalign.curves import svg
 from tools.bench import __main__ as bench
-from tools.bench import (
-    agent,
-    coldstart,
-    columns,
-    commands,
-    cpu_per_pod,
-    e2e,
-    kep_6007,
-    replays,
-    rules,
-    tables,
-    webhook,
-)
-from tools.bench.e2e_cells import Cell
-from tools.bench.spreads import Histogram
-from tools.bench.tables import Measurement, row
+from tools.bench import agent, coldstart, columns, kep_6007, replays, rules, tables, webhook
+from tools.bench.tables import Measurement
 
 PAGES = Path(__file__).parents[4] / "docs" / "measurements"
 GENERATORS: dict[str, Any] = {"simulate": replays, "kep-6007": kep_6007}
@@ -33,8 +19,6 @@ PARTS: dict[str, Callable[..., int]] = {
     "agent": agent.main,
     "coldstart": coldstart.main,
     "columns": columns.main,
-    "commands": commands.main,
-    "cpu_per_pod": cpu_per_pod.main,
     "rules": rules.main,
     "webhook": webhook.main,
 }
@@ -81,26 +65,3 @@ def test_parts_of_the_whole_run_are_written_to_a_page(tmp_path: Path) -> None:
 def test_negative_number_in_a_flag_is_an_error() -> None:
     with pytest.raises(SystemExit):
         columns.main(["--nodes", "-1"])
-
-
-def test_row_has_a_ratio_and_a_verdict() -> None:
-    assert row("a", 3.0, "ms", (2.0, "of b"), most=4)[3:] == (2.0, "of b", 1.5, "≤ 4", "met")
-    assert row("a", 0.5, "", least=0.9)[-2:] == ("≥ 0.9", "MISSED")
-    assert row("a", 4.0, most=4)[-1] == "met"
-    assert row("a", None, most=4)[1] == "too long"
-
-
-def test_histogram_is_the_difference_of_two_pages() -> None:
-    page = 'x_seconds_bucket{le="1"} 1\nx_seconds_bucket{le="2"} %d\n'
-    pages = (page % count for count in (1, 5))
-    earlier, later = (Histogram.of("x_seconds", page) for page in pages)
-    assert later.since(earlier).millis() == {"p50": 1500, "p99": 1990, "max": 2000}
-
-
-def test_e2e_table_has_a_figure_for_each_seed() -> None:
-    figures = {"placed": 4, "pods": 4, "rejected": 0, "whole": 7, "unaligned": 0, "recorded": 3, "wrong": 3}
-    cell = Cell(**figures, seconds=12.3, writes=8, slot=3.5, believed=1, pinned=None)
-    [table] = e2e.tables([e2e.Measured("bind", "1", seed, cell) for seed in (1, 2)])
-    assert table.cells == [
-        ("+ scorer with bind", "0 0", "4 4", "12 12", "2.0", "3.5", "7.0", "0 0", "1+2/3 1+2/3")
-    ]
