@@ -393,11 +393,11 @@ def _keep_to(pid: int, processors: AbstractSet[int]) -> None:
 
 def _built() -> Path:
     """Return the empty extender, built with Go if necessary; raise `UnavailableError` without Go."""
-    shop = Workshop(name=EMPTY, folder=Path(__file__).with_name("empty_extender"))
+    shop = Workshop(EMPTY, Path(__file__).with_name("empty_extender"))
     digest = hashlib.sha256((shop.folder / "main.go").read_bytes()).hexdigest()[:12]
     program = shop.cache(digest, EMPTY)
     if not program.exists():
-        go = shop.compiler(otherwise="no Go here to build the empty extender with")
+        go = shop.compiler(program)
         command = [go, "build", "-trimpath", "-o", str(program), "."]
         # Go itself reports errors on standard error.
         if subprocess.run(command, cwd=shop.folder, check=False).returncode:  # noqa: S603 - our own program

@@ -22,8 +22,12 @@ _TRAINER = "github.com/kubeflow/trainer/v2"
 _DESCHEDULER = "sigs.k8s.io/descheduler"
 
 JOBSET = Operator(
-    Workshop("jobset", HERE / "jobsets", variables=Version(_JOBSET, f"{_JOBSET}/pkg/version.GitVersion")),
-    _JOBSET,
+    Workshop(
+        "jobset",
+        HERE / "jobsets",
+        module=_JOBSET,
+        variables=Version(_JOBSET, f"{_JOBSET}/pkg/version.GitVersion"),
+    ),
     package=_JOBSET,
     files={
         "crd.yaml": "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
@@ -32,21 +36,20 @@ JOBSET = Operator(
     },
 )
 KUEUE = Operator(
-    Workshop("kueue", HERE / "kueue", variables=Version(_KUEUE, f"{_KUEUE}/pkg/version.GitVersion")),
-    _KUEUE,
+    Workshop(
+        "kueue", HERE / "kueue", module=_KUEUE, variables=Version(_KUEUE, f"{_KUEUE}/pkg/version.GitVersion")
+    ),
     package=f"{_KUEUE}/cmd/kueue",
     files={"charts/kueue": "charts/kueue"},
 )
 KARPENTER = Operator(
-    Workshop("karpenter", HERE / "karpenter"),
-    _KARPENTER,
+    Workshop("karpenter", HERE / "karpenter", module=_KARPENTER),
     package=f"{_KARPENTER}/kwok",
     # The provider's own definitions are not in its chart.
     files={"charts/karpenter": "kwok/charts", "definitions": "kwok/apis/crds"},
 )
 KUBERAY = Operator(
-    Workshop("kuberay", HERE / "kuberay"),
-    _RAY,
+    Workshop("kuberay", HERE / "kuberay", module=_RAY),
     package=_RAY,
     files={
         "definitions": "config/crd/bases",
@@ -55,8 +58,7 @@ KUBERAY = Operator(
     },
 )
 TRAINER = Operator(
-    Workshop("trainer", HERE / "trainer"),
-    _TRAINER,
+    Workshop("trainer", HERE / "trainer", module=_TRAINER),
     package=f"{_TRAINER}/cmd/trainer-controller-manager",
     # Its chart depends on others that are not in its module.
     files={
@@ -67,8 +69,7 @@ TRAINER = Operator(
     },
 )
 DESCHEDULER = Operator(
-    Workshop("descheduler", HERE / "descheduler"),
-    _DESCHEDULER,
+    Workshop("descheduler", HERE / "descheduler", module=_DESCHEDULER),
     package=f"{_DESCHEDULER}/cmd/descheduler",
     files={"charts/descheduler": "charts/descheduler"},
 )

@@ -1,9 +1,10 @@
-"""Builds real programs that are written in Go, such as Kubernetes, from the Go modules beside this one.
+"""Finds or builds real programs that are written in Go, such as Kubernetes, from the modules beside this one.
 
 The programs are cached outside the tree. Progress goes to standard error. Exit code 69 means that the
 programs are not available on this machine, 1 that the build failed.
 """
 
+import argparse
 import asyncio
 import hashlib
 import os
@@ -55,13 +56,20 @@ class Workshop:
     """
     A Go module, and the name of its programs in the cache and in progress messages.
 
-    `variables` returns the string variables that the linker sets in these programs.
+    Its programs are those of another `module`, whose version is their release. `variables` returns the string
+    variables that the linker sets in them.
     """
 
     name: str
     folder: Path
     module_file: str = "go.mod"
+    module: str = KUBERNETES
     variables: Callable[["Workshop"], Mapping[str, str]] = no_variables
+
+    @property
+    def release(self) -> str:
+        """The version of the programs."""
+        return self.required(self.module)
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -77,7 +85,7 @@ class Workshop:
         """Return the environment for Go, of a newer one if needed: Go looks for that in go.mod only."""
         asking = await asyncio.create_subprocess_exec(go, "env", "GOVERSION", stdout=asyncio.subprocess.PIPE)
         installed = (await asking.communicate())[0].decode().strip().removeprefix("go")
-        needed = re.search(r"^go (\S+)$", (self.folder / self.module_file).read_text(), re.MULTILINE)
+        needed = re.search(r"^go (\S+)$", self._requirements, re.MULTILINE)
         if needed and _numbers(needed[1]) > _numbers(installed):
             return {**self.environment, "GOTOOLCHAIN": f"go{needed[1]}"}
         return self.environment
@@ -104,29 +112,62 @@ class Workshop:
             made_from.update(source.read_bytes())
         return self.cache(release, made_from.hexdigest()[:12], program)
 
-    async def build(
-        self, package: str, *, into: Path, begins: str, otherwise: str, flags: Iterable[str] = ()
-    ) -> None:
-        """Build a program into its place; print `begins` first.
+    async def program(
+        self,
+        package: str,
+        at: Path | None = None,
+        *,
+        variable: str = "",
+        remedy: str = "",
+        flags: Iterable[str] = (),
+    ) -> Path:
+        """Return the program that a variable of the environment names, or one in the cache, built if missing.
 
-        Two builds can run at the same time: each moves a complete program to its place. Raise
-        `UnavailableError` with the text of `otherwise` without Go, and `BrokenError` if the build fails.
+        It lies `at` a path, or next to others of its release. Raise `UnavailableError`, with a `remedy`, if
+        Go is missing too, and `BrokenError` if the variable names no file or the build fails.
         """
-        go = self.compiler(otherwise=otherwise)
-        self.say(begins)
-        into.parent.mkdir(parents=True, exist_ok=True)
-        # Next to the folder of programs, because callers may list that folder.
-        with tempfile.TemporaryDirectory(dir=into.parent.parent) as unfinished:
-            program = Path(unfinished) / into.name
-            await self.compile(go, package, into=program, flags=flags)
-            program.rename(into)
+        if variable and (named := os.environ.get(variable)):
+            if not os.path.isfile(named):  # noqa: ASYNC240, PTH113  once, before all else
+                raise BrokenError(f"{variable} names {named}, which is no file")
+            return Path(named)
+        program = at or self.cache(self.release, package.rpartition("/")[2])
+        if not program.exists():
+            remedy = remedy or (f"or set {variable} to the path of one" if variable else "")
+            go = self.compiler(program, remedy)
+            self.say(f"building {program}: minutes, unless its packages were built before")
+            program.parent.mkdir(parents=True, exist_ok=True)
+            # Next to the folder of programs, because callers may list that folder. Two builds can run at the
+            # same time: each moves a complete program to its place.
+            with tempfile.TemporaryDirectory(dir=program.parent.parent) as unfinished:
+                made = Path(unfinished) / program.name
+                await self.compile(go, package, into=made, flags=flags)
+                made.rename(program)
+        return program
 
-    def compiler(self, *, otherwise: str) -> str:
-        """Return the path of Go. Raise `UnavailableError` with the text of `otherwise` if there is none."""
+    def compiler(self, wanted: Path, remedy: str = "") -> str:
+        """Return the path of Go, with which a program is made. Raise `UnavailableError` if there is none."""
         go = shutil.which("go")
         if not go:
-            raise UnavailableError(otherwise)
+            what = f"no {wanted.name} here: install Go to build it"
+            raise UnavailableError(f"{', '.join(filter(None, (what, remedy)))}; looked for {wanted}")
         return go
+
+    async def source(self, go: str) -> Path:
+        """Return the folder of the module's source. Raise `BrokenError` if Go does not report it."""
+        listing = (
+            go,
+            "list",
+            f"-modfile={self.module_file}",
+            "-mod=readonly",
+            "-m",
+            "-f",
+            "{{.Dir}}",
+            self.module,
+        )
+        found = await output_of(*listing, folder=self.folder, environment=await self.environment_of(go))
+        if not found.strip():
+            raise BrokenError(f"go does not say where {self.module} is")
+        return Path(found.strip())
 
     async def compile(self, go: str, package: str, *, into: Path, flags: Iterable[str] = ()) -> None:
         """Build a program, however long it takes. Raise `BrokenError` if that fails."""
@@ -164,12 +205,51 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
+async def output_of(*command: str, folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    """Return the output of a command. Raise `BrokenError` if it fails; its complaint is on standard error."""
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    output = (await process.communicate())[0].decode()
+    if process.returncode:
+        raise BrokenError(f"{' '.join(command)} failed; what it said stands above")
+    return output
+
+
 def by_version(name: str, folder: Path) -> dict[str, Workshop]:
     """Return the workshop of each version of Kubernetes for which a folder has a go.<minor>.mod."""
     shops = (
-        Workshop(name, folder, file.name, KUBERNETES_VERSION) for file in sorted(folder.glob("go.*.mod"))
+        Workshop(name, folder, file.name, variables=KUBERNETES_VERSION)
+        for file in sorted(folder.glob("go.*.mod"))
     )
-    return {shop.required(KUBERNETES): shop for shop in shops}
+    return {shop.release: shop for shop in shops}
+
+
+def of_version(known: Mapping[str, Workshop], version: str, what: str) -> Workshop:
+    """Return the workshop of a version. Raise `UnavailableError` if there is none."""
+    if version not in known:
+        raise UnavailableError(f"no {what} {version} here, only {', '.join(known)}")
+    return known[version]
+
+
+def main(
+    module: str,
+    known: Mapping[str, Workshop],
+    usual: str,
+    find: Callable[[str], Coroutine[Any, Any, Iterable[Path]]],
+) -> int:
+    """Print the paths of the programs of a version, or of all; return the exit code."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--version", choices=known, default=usual, help=f"of Kubernetes; {usual} if not given")
+    which.add_argument("--all", action="store_true", help="every version")
+    options = parser.parse_args()
+
+    async def one_after_the_other() -> list[Path]:
+        # Each build uses all processors.
+        return [path for each in (known if options.all else [options.version]) for path in await find(each)]
+
+    return run(known[usual], one_after_the_other())
 
 
 def run(workshop: Workshop, finding: Coroutine[Any, Any, Iterable[Path]]) -> int:

@@ -16,7 +16,7 @@ def operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Operator:
     """One of release v1.2.3; its cache is empty."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "go.mod").write_text(f"module ours\n\nrequire {MODULE} v1.2.3\n")
-    return Operator(Workshop("operator", tmp_path), MODULE, f"{MODULE}/cmd", SHIPPED)
+    return Operator(Workshop("operator", tmp_path, module=MODULE), f"{MODULE}/cmd", SHIPPED)
 
 
 def module(folder: Path) -> Path:
@@ -42,9 +42,12 @@ async def test_program_and_files_lie_in_one_folder(
         packages.append(package)
         make(into)
 
-    monkeypatch.setattr(Workshop, "compiler", lambda _, *, otherwise: "go" if otherwise else "")
+    async def source(_: Workshop, _go: str) -> Path:
+        return module(tmp_path / "module")
+
+    monkeypatch.setattr(Workshop, "compiler", lambda _, wanted: "go" if wanted else "")
     monkeypatch.setattr(Workshop, "compile", compile_at_once)
-    monkeypatch.setattr(Operator, "source", lambda *_: module(tmp_path / "module"))
+    monkeypatch.setattr(Workshop, "source", source)
 
     [folder] = await operator.find()
 
@@ -64,7 +67,7 @@ async def test_missing_go_names_the_cache_folder(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(UnavailableError, match=f"install Go to build it; not at {operator.shop.cache()}"):
+    with pytest.raises(UnavailableError, match=f"install Go to build it; looked for {operator.cache}"):
         await operator.find()
 
 

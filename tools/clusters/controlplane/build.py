@@ -11,10 +11,9 @@ error. Exit code 69 means that the programs are not available on this machine, 1
 import argparse
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
-from tools.clusters.gotools import BrokenError, UnavailableError, Workshop, by_version, run
+from tools.clusters.gotools import BrokenError, Workshop, by_version, of_version, run
 
 MODULE = Path(__file__).resolve().parent
 PACKAGES = {
@@ -25,6 +24,7 @@ PACKAGES = {
 }
 NEEDED = ("etcd", "kube-apiserver")
 USUAL = "v1.37.2"
+REMEDY = f"or set KUBEBUILDER_ASSETS to a folder with {' and '.join(NEEDED)} (as setup-envtest prints)"
 
 
 def versions() -> dict[str, Workshop]:
@@ -36,36 +36,18 @@ async def find(version: str | None = None) -> list[Path]:
     """Return the folder with the programs, built first if necessary; without a version, any will do."""
     if version is None and (assets := os.environ.get("KUBEBUILDER_ASSETS")):
         return [complete(Path(assets))]
-    known, wanted = versions(), version or USUAL
-    if wanted not in known:
-        raise UnavailableError(f"no kube-apiserver {wanted} here, only {', '.join(known)}")
-    cache = known[wanted].cache(wanted)
-    for name in lacking(cache, PACKAGES):
-        await build(known[wanted], name, cache)
-    return [complete(cache)]
-
-
-def lacking(folder: Path, names: Iterable[str]) -> list[str]:
-    """Return the named programs that a folder lacks."""
-    return [name for name in names if not (folder / name).is_file()]
+    wanted = version or USUAL
+    shop = of_version(versions(), wanted, "kube-apiserver")
+    cache = shop.cache(wanted)
+    for name, package in PACKAGES.items():
+        await shop.program(package, cache / name, remedy=REMEDY)
+    return [cache]
 
 
 def complete(folder: Path) -> Path:
-    if missing := lacking(folder, NEEDED):
+    if missing := [name for name in NEEDED if not (folder / name).is_file()]:
         raise BrokenError(f"{folder} lacks {' and '.join(missing)}")
     return folder
-
-
-async def build(shop: Workshop, name: str, cache: Path) -> None:
-    """Build a program into the cache, next to the others."""
-    release = shop.required(PACKAGES[name].partition("/cmd/")[0])
-    await shop.build(
-        PACKAGES[name],
-        into=cache / name,
-        begins=f"building {name} {release} for the end-to-end tests: once, and it takes minutes",
-        otherwise="no kube-apiserver here: install Go to build one, or set KUBEBUILDER_ASSETS to a folder"
-        f" with {' and '.join(NEEDED)} (as setup-envtest prints); looked in {cache}",
-    )
 
 
 def main() -> int:

@@ -6,11 +6,10 @@ this file, which takes minutes, once. Progress goes to standard error. Exit code
 available on this machine, 1 that HELM is wrong or the build failed.
 """
 
-import os
 import sys
 from pathlib import Path
 
-from tools.clusters.gotools import BrokenError, Workshop, run
+from tools.clusters.gotools import Workshop, run
 
 MODULE = "helm.sh/helm/v3"
 
@@ -22,36 +21,15 @@ def versions(workshop: Workshop) -> dict[str, str]:
     kubernetes = {
         f"{part}{field}": value for part in parts for field, value in (("Major", "1"), ("Minor", minor))
     }
-    return {f"{MODULE}/internal/version.version": workshop.required(MODULE), **kubernetes}
+    return {f"{MODULE}/internal/version.version": workshop.release, **kubernetes}
 
 
-WORKSHOP = Workshop("helm", Path(__file__).resolve().parent, variables=versions)
+WORKSHOP = Workshop("helm", Path(__file__).resolve().parent, module=MODULE, variables=versions)
 
 
 async def find() -> list[Path]:
     """Return the path of helm; build it first if necessary."""
-    if told := os.environ.get("HELM"):
-        return [there(Path(told), variable="HELM")]
-    cached = WORKSHOP.cache(WORKSHOP.required(MODULE), "helm")
-    return [cached if cached.exists() else await build(cached)]
-
-
-def there(program: Path, *, variable: str) -> Path:
-    """Return the program that an environment variable names. Raise `BrokenError` if it does not exist."""
-    if not program.is_file():
-        raise BrokenError(f"{variable} names {program}, which is no file")
-    return program
-
-
-async def build(cached: Path) -> Path:
-    """Build helm into the cache, and return its path."""
-    await WORKSHOP.build(
-        f"{MODULE}/cmd/helm",
-        into=cached,
-        begins=f"building helm {WORKSHOP.required(MODULE)}: once, and it takes minutes",
-        otherwise=f"no helm here: install Go to build one, or set HELM to the path of one (not at {cached})",
-    )
-    return cached
+    return [await WORKSHOP.program(f"{MODULE}/cmd/helm", variable="HELM")]
 
 
 if __name__ == "__main__":

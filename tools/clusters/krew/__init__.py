@@ -6,10 +6,8 @@ from pathlib import Path
 from tools.clusters.gotools import Workshop
 
 MODULE = "sigs.k8s.io/krew"
-
-
 # Without a version, krew is a development build, which never looks for a newer version on the network.
-WORKSHOP = Workshop("krew", Path(__file__).resolve().parent)
+WORKSHOP = Workshop("krew", Path(__file__).resolve().parent, module=MODULE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +19,8 @@ class Krew:
 
 
 async def find() -> Krew:
-    """Return the paths of the programs; build them first if necessary."""
-    return Krew(await _program("krew"), await _program("validate-krew-manifest"))
-
-
-async def _program(name: str) -> Path:
-    version = WORKSHOP.required(MODULE)
-    cached = WORKSHOP.cache(version, name)
-    if not cached.exists():
-        await WORKSHOP.build(
-            f"{MODULE}/cmd/{name}",
-            into=cached,
-            begins=f"building {name} {version}: once",
-            otherwise=f"no {name}: install Go to build it",
-        )
-    return cached
+    """Return the paths of the programs, built first if necessary."""
+    krew, check = [
+        await WORKSHOP.program(f"{MODULE}/cmd/{name}") for name in ("krew", "validate-krew-manifest")
+    ]
+    return Krew(krew, check)

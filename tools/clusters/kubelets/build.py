@@ -6,16 +6,14 @@ time, and seconds after an edit. Each version of Kubernetes has a go.<minor>.mod
 that this machine lacks something (Go, root, mount namespaces), 1 that the build failed.
 """
 
-import argparse
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.clusters.gotools import UnavailableError, Workshop, by_version, run
+from tools.clusters.gotools import UnavailableError, Workshop, by_version, main, of_version
 
 HERE = Path(__file__).resolve().parent
 USUAL = "v1.37.2"
@@ -46,15 +44,12 @@ async def find(version: str = USUAL) -> Programs:
     Raise `UnavailableError` with what is missing on this machine to build or run them, and `BrokenError` if
     the build fails.
     """
-    known = versions()
-    if version not in known:
-        raise UnavailableError(f"no kubelet {version} here, only {', '.join(known)}")
+    shop = of_version(versions(), version, "kubelet")
     if lacking := missing():
         raise UnavailableError(f"no kubelet can run here: {'; '.join(lacking)}")
-    for name in PACKAGES:
-        if not (program := place(known[version], version, name)).exists():
-            await build(known[version], version, name, into=program)
-    kubelet, companion = (place(known[version], version, name) for name in PACKAGES)
+    kubelet, companion = [
+        await shop.program(package, place(shop, version, name)) for name, package in PACKAGES.items()
+    ]
     return Programs(version, kubelet, companion)
 
 
@@ -77,31 +72,10 @@ def place(shop: Workshop, version: str, name: str) -> Path:
     return shop.place(version, name, sorted(HERE.glob("*.go")) if name == COMPANION else ())
 
 
-async def build(shop: Workshop, version: str, name: str, *, into: Path) -> None:
-    """Build one of the programs into its place."""
-    await shop.build(
-        PACKAGES[name],
-        into=into,
-        begins=f"building {name} {version}: it takes minutes, unless its packages were built before",
-        otherwise=f"no {name} {version} here: install Go to build it; looked for {into}",
-    )
-
-
-async def _paths(wanted: Iterable[str]) -> list[Path]:
-    every = [await find(version) for version in wanted]
-    return [path for programs in every for path in (programs.kubelet, programs.companion)]
-
-
-def main() -> int:
-    """Print the paths, and return the exit code."""
-    known = versions()
-    parser = argparse.ArgumentParser(prog="python -m tools.clusters.kubelets.build")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", choices=known, default=USUAL, help=f"of Kubernetes; {USUAL} if not given")
-    which.add_argument("--all", action="store_true", help="every version, two paths each")
-    options = parser.parse_args()
-    return run(known[USUAL], _paths(known if options.all else [options.version]))
+async def _paths(version: str) -> list[Path]:
+    programs = await find(version)
+    return [programs.kubelet, programs.companion]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("tools.clusters.kubelets.build", versions(), USUAL, _paths))

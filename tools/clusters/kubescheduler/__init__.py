@@ -9,18 +9,11 @@ from pathlib import Path
 from tools.clusters.gotools import KUBERNETES, KUBERNETES_VERSION, Workshop
 
 WORKSHOP = Workshop("kube-scheduler", Path(__file__).resolve().parent, variables=KUBERNETES_VERSION)
-VERSION = WORKSHOP.required(KUBERNETES)
+VERSION = WORKSHOP.release
 PROGRAM = WORKSHOP.cache(VERSION, WORKSHOP.name)
 """Its path, whether or not it was built."""
 
 
 async def find() -> list[Path]:
     """Return the path of the program, built first if necessary; that takes minutes, once."""
-    if not PROGRAM.is_file():
-        await WORKSHOP.build(
-            f"{KUBERNETES}/cmd/{WORKSHOP.name}",
-            into=PROGRAM,
-            begins=f"building {WORKSHOP.name} {VERSION}: once, and it takes minutes",
-            otherwise=f"no {WORKSHOP.name} {VERSION}: install Go to build it",
-        )
-    return [PROGRAM]
+    return [await WORKSHOP.program(f"{KUBERNETES}/cmd/{WORKSHOP.name}", PROGRAM)]

@@ -7,16 +7,14 @@ v1.38.0-beta.0+numa-allocation-strategy is built with a folder of overlay/: an o
 Exit code 69 means that there is no Go, 1 that the build failed.
 """
 
-import argparse
-import asyncio
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tools.clusters.gotools import KUBERNETES, BrokenError, UnavailableError, Workshop, by_version, run
+from tools.clusters.gotools import KUBERNETES, Workshop, by_version, main, of_version, output_of
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = "kubelet-oracle"
@@ -37,18 +35,13 @@ def versions() -> dict[str, Workshop]:
 
 async def find(version: str = USUAL) -> Path:
     """Return the program of a version, built first if necessary. Raise `UnavailableError` if it cannot be."""
-    known = versions()
-    if version not in known:
-        raise UnavailableError(f"no kubelet {version} here, only {', '.join(known)}")
-    program = place(known[version], version)
-    if not program.exists():
-        await build(known[version], version, into=program)
-    return program
-
-
-async def find_all(wanted: Iterable[str]) -> list[Path]:
-    """Return the programs of these versions, built one after the other: each build uses all processors."""
-    return [await find(version) for version in wanted]
+    shop = of_version(versions(), version, "kubelet")
+    program, overlay, flags = place(shop, version), _overlay(version), ("-tags", tag(shop))
+    if program.exists() or not overlay:
+        return await shop.program(".", program, flags=flags)
+    with tempfile.TemporaryDirectory() as folder:
+        patched = await _overlaid(shop, overlay, shop.compiler(program, "and git"), Path(folder))
+        return await patched.program(".", program, flags=flags)
 
 
 def place(shop: Workshop, version: str) -> Path:
@@ -59,33 +52,17 @@ def place(shop: Workshop, version: str) -> Path:
     )
 
 
-async def build(shop: Workshop, version: str, *, into: Path) -> None:
-    """Build the program into its place."""
-    with tempfile.TemporaryDirectory() as folder:
-        overlay = _overlay(version)
-        await (await _overlaid(shop, overlay, Path(folder)) if overlay else shop).build(
-            ".",
-            into=into,
-            begins=f"building {PROGRAM} {version}: it takes minutes, unless its packages were built before",
-            otherwise=f"no {PROGRAM} {version} here: install Go to build it; looked for {into}",
-            flags=("-tags", tag(shop)),
-        )
-
-
 def _overlay(version: str) -> Path | None:
     name = version.partition("+")[2]
     return OVERLAYS / name if name else None
 
 
-async def _overlaid(shop: Workshop, overlay: Path, folder: Path) -> Workshop:
+async def _overlaid(shop: Workshop, overlay: Path, go: str, folder: Path) -> Workshop:
     """Return the workshop with the kubelet patched: Go's own -overlay replaces no file of a module."""
-    go = shop.compiler(otherwise=f"no {PROGRAM} with {overlay.name} here: install Go and git to build it")
-    listing = (go, "list", f"-modfile={shop.module_file}", "-m", "-f", "{{.Dir}}", KUBERNETES)
-    listed = await _said(*listing, folder=shop.folder, environment=await shop.environment_of(go))
     patched = folder / "kubernetes"
-    _linked(Path(listed.strip()), patched, _PATCHED.parts)
+    _linked(await shop.source(go), patched, _PATCHED.parts)
     _copied(overlay, patched / _PATCHED)
-    await _said("git", "apply", str(overlay / "topologymanager.patch"), folder=patched)
+    await output_of("git", "apply", str(overlay / "topologymanager.patch"), folder=patched)
     module = folder / shop.module_file
     module.write_text(f"{(shop.folder / shop.module_file).read_text()}\nreplace {KUBERNETES} => {patched}\n")
     shutil.copy((shop.folder / shop.module_file).with_suffix(".sum"), folder)
@@ -109,31 +86,14 @@ def _copied(source: Path, target: Path) -> None:
             shutil.copyfile(entry, target / entry.name)
 
 
-async def _said(*command: str, folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *command, cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE
-    )
-    said = (await process.communicate())[0].decode()
-    if process.returncode:
-        raise BrokenError(f"{' '.join(command)} failed; what it said stands above")
-    return said
-
-
 def tag(shop: Workshop) -> str:
     """Return the build tag of the files that call the managers of a version: v1_34 for go.1.34.mod."""
     return "v" + shop.module_file.removeprefix("go.").removesuffix(".mod").replace(".", "_")
 
 
-def main() -> int:
-    """Print the paths, and return the exit code."""
-    known = versions()
-    parser = argparse.ArgumentParser(prog="python -m tools.clusters.oracle.build")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", choices=known, default=USUAL, help=f"of Kubernetes; {USUAL} if not given")
-    which.add_argument("--all", action="store_true", help="every version, a path a line")
-    options = parser.parse_args()
-    return run(known[USUAL], find_all(known if options.all else [options.version]))
+async def _paths(version: str) -> list[Path]:
+    return [await find(version)]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main("tools.clusters.oracle.build", versions(), USUAL, _paths))

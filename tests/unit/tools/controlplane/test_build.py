@@ -35,7 +35,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         packages.append(package)
         fill(into.parent, into.name)
 
-    monkeypatch.setattr(Workshop, "compiler", lambda _, *, otherwise: "go" if otherwise else "")
+    monkeypatch.setattr(Workshop, "compiler", lambda _, _wanted, _remedy: "go")
     monkeypatch.setattr(Workshop, "compile", compile_at_once)
     return packages
 
@@ -74,7 +74,9 @@ async def test_missing_go_names_what_was_searched(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(UnavailableError, match=f"install Go to build one.*looked in {cache}"):
+    with pytest.raises(
+        UnavailableError, match=f"install Go to build it, or set KUBEBUILDER_ASSETS.*looked for {cache}"
+    ):
         await build.find()
 
 
