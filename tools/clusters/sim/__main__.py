@@ -78,7 +78,7 @@ No exporter runs beside them. Of the first, and of the others likewise:
 
 SIMULATED, REAL = "simulated", "real"
 OF_SIMULATED = (
-    *("delay", "jitter", "period", "fingerprint", "observe", "grace", "seed", "kubeconfig"),
+    *("delay", "jitter", "fingerprint", "observe", "grace", "seed", "kubeconfig"),
     *("with", "write-kubeconfig"),
 )
 """The options of simulated kubelets and exporters only."""
@@ -238,7 +238,6 @@ def _simulated(
         machines,
         delay=options.delay,
         jitter=options.jitter,
-        period=options.period,
         fingerprint=FINGERPRINTS[options.fingerprint],
         # In a cluster with numalign, an agent would report what pods hold.
         observe=options.observe or vars(options)["with"] == Beside.NUMALIGN,
@@ -309,9 +308,6 @@ def _parser() -> argparse.ArgumentParser:
         "--jitter", type=_seconds, default=0.2, metavar="SECONDS", help="up to so much later, by chance"
     )
     parser.add_argument(
-        "--period", type=_period, metavar="SECONDS", help="exporters look so seldom, not after every change"
-    )
-    parser.add_argument(
         "--fingerprint", choices=FINGERPRINTS, default="all", help="the pods that topologies account for"
     )
     parser.add_argument("--observe", action="store_true", help="write to each pod what it holds")
@@ -345,12 +341,6 @@ def _seconds(text: str) -> float:
         seconds = -1
     if not 0 <= seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r}: want seconds, 0 or more")
-    return seconds
-
-
-def _period(text: str) -> float:
-    if not (seconds := _seconds(text)):
-        raise argparse.ArgumentTypeError(f"{text!r}: want more than 0 seconds")
     return seconds
 
 

@@ -7,7 +7,8 @@ wait for `Cluster.idle`, and not for a period of time.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,15 +23,14 @@ from numalign.kube.errors import ClusterError
 from numalign.kube.informer import Informer, WatchMetrics
 from numalign.kube.kinds import Collection, Key
 from numalign.model.errors import BadInput, Mistake
-from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from tools.clusters.sim import documents
 from tools.clusters.sim.accounts import Held, Zones
-from tools.clusters.sim.desk import ApiDesk, Desk
+from tools.clusters.sim.desk import ApiDesk
 from tools.clusters.sim.exporter import Exporter, Publisher, Sample, Timing
 from tools.clusters.sim.fingerprints import Fingerprint
-from tools.clusters.sim.kubelet import GRACE_SECONDS, Decision, Kubelet, Managers, News
-from tools.clusters.sim.oracles import oracles
+from tools.clusters.sim.kubelet import GRACE_SECONDS, Decision, Kubelet, News
+from tools.clusters.sim.oracles import Oracle, oracles
 from tools.clusters.sim.shapes import SimNode
 
 Json = dict[str, Any]
@@ -95,22 +95,12 @@ class Simulated:
 class Cluster:
     """A running simulation: the decisions of its kubelets, and what their machines hold."""
 
-    def __init__(
-        self,
-        api: Api,
-        nodes: Mapping[str, Simulated],
-        decisions: list[Decision],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
+    def __init__(self, api: Api, nodes: Mapping[str, Simulated], decisions: list[Decision]) -> None:
         self.decisions = decisions
         self.nodes = nodes
         self.delivery = Delivery({name: node.kubelet for name, node in nodes.items()})
         self.tasks: list[asyncio.Task[None]] = []
         self._api = api
-        self._clock = clock
-        self._sleep = sleep
 
     @property
     def rejections(self) -> list[Decision]:
@@ -136,11 +126,11 @@ class Cluster:
 
         Raise `TimeoutError` with the nodes that are not done, or the error of a kubelet or exporter.
         """
-        deadline = self._clock() + seconds
+        deadline = time.monotonic() + seconds
         while not await self._settled(published=published):
-            if self._clock() > deadline:
+            if time.monotonic() > deadline:
                 raise TimeoutError(f"after {seconds:g} s still at work: {self._at_work(published=published)}")
-            await self._sleep(LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
 
     def check(self) -> None:
         """Raise the error of a kubelet or an exporter, if one failed."""
@@ -180,7 +170,6 @@ async def simulated(  # noqa: PLR0913  the parameters of a simulation, each with
     *,
     delay: float = 0,
     jitter: float = 0,
-    period: float | None = None,
     fingerprint: Fingerprint | None = None,
     observe: bool = False,
     seed: int = 0,
@@ -188,56 +177,40 @@ async def simulated(  # noqa: PLR0913  the parameters of a simulation, each with
 ) -> AsyncIterator[Cluster]:
     """Run these nodes at an API server during the block; what they wrote stays there.
 
-    Exporters publish `delay` seconds after each change, and up to `jitter` more at random by `seed`; with a
-    `period`, they observe only every so many seconds. With `observe`, they write to each pod what it holds.
+    Exporters publish `delay` seconds after each change, and up to `jitter` more at random by `seed`. With
+    `observe`, they write to each pod what it holds.
     `grace` is how many seconds a deleted pod takes to end. Raise `BadInput` for duplicate names, and
     `SimulationError` if a kubelet does not start.
     """
-    _distinct(machines)
+    names = Counter(machine.name for machine in machines)
+    if twice := sorted(name for name, count in names.items() if count > 1):
+        raise BadInput([Mistake("machines", f"{name} is there twice") for name in twice])
     desk = ApiDesk(api)
     await desk.learn()
     chance = Random(seed)  # noqa: S311  nothing secret
-    timings = (
-        Timing(delay, jitter, period, Random(chance.random()))  # noqa: S311  as above
-        for _ in machines
-    )
     decisions: list[Decision] = []
     async with oracles(machines) as managers:
-        nodes = {
-            machine.name: assembled(
-                machine,
-                managers[machine.name],
-                desk,
-                timing,
-                decisions=decisions,
-                publish=Publisher(machine, desk, method=fingerprint, observe=observe),
-                grace=grace,
+        nodes: dict[str, Simulated] = {}
+        for machine in machines:
+            timing = Timing(delay, jitter, Random(chance.random()))  # noqa: S311  as above
+            publish = Publisher(machine, desk, method=fingerprint, observe=observe)
+            nodes[machine.name] = _assembled(
+                machine, managers[machine.name], desk, timing, publish, decisions, grace
             )
-            for machine, timing in zip(machines, timings, strict=True)
-        }
         await asyncio.gather(*(_register(desk, machine, nodes[machine.name]) for machine in machines))
-        async with running(Cluster(api, nodes, decisions), api, polling=period is not None) as cluster:
+        async with _running(Cluster(api, nodes, decisions), api) as cluster:
             yield cluster
 
 
-def _distinct(machines: Sequence[SimNode]) -> None:
-    names = [machine.name for machine in machines]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise BadInput([Mistake("machines", f"{name} is there twice") for name in twice])
-
-
-def assembled(  # noqa: PLR0913  the parts of a node
+def _assembled(  # noqa: PLR0913, PLR0917  the parts of a node
     machine: SimNode,
-    managers: Managers,
-    desk: Desk,
+    managers: Oracle,
+    desk: ApiDesk,
     timing: Timing,
-    *,
-    decisions: list[Decision],
     publish: Publisher,
-    grace: float = GRACE_SECONDS,
+    decisions: list[Decision],
+    grace: float,
 ) -> Simulated:
-    """Make a kubelet, and the exporter that observes it."""
     kubelet: Kubelet
     exporter = Exporter(lambda: Sample(kubelet.available(), kubelet.active), publish, timing)
     kubelet = Kubelet(machine, managers, desk, changed=exporter.changed, decisions=decisions, grace=grace)
@@ -251,23 +224,16 @@ async def _register(desk: ApiDesk, machine: SimNode, node: Simulated) -> None:
 
 
 @asynccontextmanager
-async def running(cluster: Cluster, api: Api, *, polling: bool) -> AsyncIterator[Cluster]:
+async def _running(cluster: Cluster, api: Api) -> AsyncIterator[Cluster]:
     """Run all programs during the block; raise the error of one that failed at its end."""
     log = Log(logging.getLogger("numalign.sim"))
     pods = Informer(api, (PODS,), cluster.delivery, log=log, metrics=WatchMetrics.of(CollectorRegistry()))
-    exporters = [node.exporter for node in cluster.nodes.values()]
-    runs = [
-        pods.run,
-        *(node.kubelet.run for node in cluster.nodes.values()),
-        *(exporter.run for exporter in exporters),
-        *(exporter.poll for exporter in exporters if polling),
-    ]
-    tasks = [asyncio.create_task(run()) for run in runs]
-    cluster.tasks.extend(tasks)
+    parts = [part for node in cluster.nodes.values() for part in (node.kubelet, node.exporter)]
+    cluster.tasks += [asyncio.create_task(each.run()) for each in (pods, *parts)]
     try:
         yield cluster
         cluster.check()
     finally:
-        for task in tasks:
+        for task in cluster.tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*cluster.tasks, return_exceptions=True)

@@ -11,14 +11,13 @@ from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 import yaml
 
 from numalign.kube.client import Api, Patch
 from numalign.kube.errors import ClusterError, Conflict, NotFound, Unreachable
-from numalign.runtime.clock import Sleep
 from tools.clusters.sim import documents
 
 Json = dict[str, Any]
@@ -33,40 +32,14 @@ PATIENCE_SECONDS = 120
 AGAIN_SECONDS = 0.2
 
 
-class Desk(Protocol):
-    """The writes for a node."""
-
-    async def status(self, pod: Json, status: Json) -> None:
-        """Merge a status into that of a pod; do nothing if the pod is gone."""
-
-    async def annotate(self, pod: Json, key: str, value: str) -> None:
-        """Set an annotation of a pod; do nothing if the pod is gone."""
-
-    async def remove(self, pod: Json) -> None:
-        """Delete a pod at once."""
-
-    async def publish(self, topology: Json) -> None:
-        """Write a topology in place of the node's last one."""
-
-
 class ApiDesk:
-    """A desk that writes to an API server.
+    """The writes for nodes to an API server.
 
-    Methods raise `ClusterError` if it is unavailable, or refuses a write, for `patience` seconds.
+    Methods raise `ClusterError` if it is unavailable, or refuses a write, for `PATIENCE_SECONDS`.
     """
 
-    def __init__(
-        self,
-        api: Api,
-        *,
-        patience: float = PATIENCE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        self._patience = patience
+    def __init__(self, api: Api) -> None:
         self._api = api
-        self._clock = clock
-        self._sleep = sleep
 
     async def status(self, pod: Json, status: Json) -> None:
         """Merge a status into that of a pod; do nothing if the pod is gone."""
@@ -131,7 +104,7 @@ class ApiDesk:
             )
 
     async def _patiently(self, write: Callable[[], Awaitable[object]]) -> None:
-        deadline = self._clock() + self._patience
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 await write()
@@ -139,9 +112,9 @@ class ApiDesk:
                 raise
             except ClusterError:
                 # A starting API server can answer any of these for a moment.
-                if self._clock() > deadline:
+                if time.monotonic() > deadline:
                     raise
-                await self._sleep(AGAIN_SECONDS)
+                await asyncio.sleep(AGAIN_SECONDS)
             else:
                 return
 

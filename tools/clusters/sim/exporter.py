@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from numalign.runtime.clock import Sleep
 from tools.clusters.sim import documents
 from tools.clusters.sim.accounts import Zones
-from tools.clusters.sim.desk import Desk
+from tools.clusters.sim.desk import ApiDesk
 from tools.clusters.sim.fingerprints import Fingerprint, fingerprint
 from tools.clusters.sim.kubelet import Active
 from tools.clusters.sim.shapes import SimNode
@@ -33,14 +32,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How late an exporter is: `delay` seconds, and up to `jitter` more at random.
-
-    It observes after every change; with a `period`, only every so many seconds.
-    """
+    """How late an exporter is: `delay` seconds, and up to `jitter` more at random."""
 
     delay: float = 0
     jitter: float = 0
-    period: float | None = None
     chance: Random = field(default_factory=Random)
 
     def lag(self) -> float:
@@ -59,36 +54,22 @@ class Exporter:
         look: Callable[[], Sample],
         publish: Callable[[Sample], Awaitable[None]],
         timing: Timing,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._look = look
         self._publish = publish
         self._timing = timing
-        self._clock = clock
-        self._sleep = sleep
         self._due: deque[tuple[float, Sample]] = deque()
         self._sampled = asyncio.Event()
-        self._unseen = False
         self._busy = False
 
     @property
     def quiet(self) -> bool:
         """Whether all changes are published."""
-        return not (self._due or self._unseen or self._busy)
+        return not (self._due or self._busy)
 
     def changed(self) -> None:
-        """Note that there is something new to observe."""
-        if self._timing.period is None:
-            self.sample()
-        else:
-            self._unseen = True
-
-    def sample(self) -> None:
-        """Take a sample now, and schedule its publication."""
-        self._unseen = False
-        due = self._clock() + self._timing.lag()
+        """Take a sample, as there is something new to observe, and schedule its publication."""
+        due = time.monotonic() + self._timing.lag()
         # A later sample is not published earlier.
         last = self._due[-1][0] if self._due else due
         self._due.append((max(due, last), self._look()))
@@ -98,29 +79,19 @@ class Exporter:
         """Take a sample and publish it at once, whatever the timing is."""
         await self._publish(self._look())
 
-    async def poll(self) -> None:
-        """Take a sample every period, the first one at a random time in the first period; never returns."""
-        assert self._timing.period
-        await self._sleep(self._timing.period * self._timing.chance.random())
-        while True:
-            self.sample()
-            await self._sleep(self._timing.period)
-
     async def run(self) -> None:
         """Publish the samples; never returns."""
         while True:
             await self._sampled.wait()
             self._sampled.clear()
             while self._due:
-                await self.next()
+                await self._next()
 
-    async def next(self) -> None:
+    async def _next(self) -> None:
         """Wait until a sample is due, and publish the last one that is."""
-        wait = self._due[0][0] - self._clock()
-        if wait > 0:
-            await self._sleep(wait)
+        await asyncio.sleep(max(0, self._due[0][0] - time.monotonic()))
         _, sample = self._due.popleft()
-        now = self._clock()
+        now = time.monotonic()
         while self._due and self._due[0][0] <= now:
             _, sample = self._due.popleft()
         self._busy = True
@@ -133,7 +104,7 @@ class Exporter:
 class Publisher:
     """Writes the samples of a node to a desk, and with `observe`, to each pod what it holds."""
 
-    def __init__(self, machine: SimNode, desk: Desk, *, method: Fingerprint | None, observe: bool) -> None:
+    def __init__(self, machine: SimNode, desk: ApiDesk, *, method: Fingerprint | None, observe: bool) -> None:
         self._machine = machine
         self._desk = desk
         self._method = method

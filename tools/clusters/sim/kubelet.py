@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
-from numalign.runtime.clock import Sleep
 from tools.clusters.sim import documents
 from tools.clusters.sim.accounts import Held, Zones, available, held
-from tools.clusters.sim.desk import Desk
+from tools.clusters.sim.desk import ApiDesk
+from tools.clusters.sim.oracles import Oracle
 from tools.clusters.sim.predicates import Refusal, refusal
 from tools.clusters.sim.shapes import SimNode
 
@@ -27,19 +27,9 @@ TERMINAL = frozenset({"Succeeded", "Failed"})
 GRACE_SECONDS = 0.05
 
 
-class Managers(Protocol):
-    """The managers of one kubelet; `tools.clusters.sim.oracles` implements them."""
-
-    async def create(self, pod: Json) -> Json:
-        """Return the decision of the managers on a pod."""
-
-    async def delete(self, name: str) -> None:
-        """Note that a pod is not active any more."""
-
-
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of a kubelet on a pod (`namespace/name`); `at` is a time of the simulation's clock."""
+    """The decision of a kubelet on a pod (`namespace/name`); `at` is a time of the monotonic clock."""
 
     at: float
     pod: str
@@ -90,17 +80,15 @@ class Kubelet:
     `grace` is how many seconds a pod takes to end.
     """
 
-    def __init__(  # noqa: PLR0913  the interfaces that it uses, and its time
+    def __init__(  # noqa: PLR0913  the interfaces that it uses
         self,
         machine: SimNode,
-        managers: Managers,
-        desk: Desk,
+        managers: Oracle,
+        desk: ApiDesk,
         *,
         changed: Callable[[], None],
         decisions: list[Decision],
         grace: float = GRACE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.machine = machine
         self._managers = managers
@@ -108,8 +96,6 @@ class Kubelet:
         self._changed = changed
         self._decisions = decisions
         self._grace = grace
-        self._clock = clock
-        self._sleep = sleep
         self._allocatable = documents.allocatable(machine.make)
         self._known: dict[str, Json] = {}
         self._active: dict[str, Active] = {}
@@ -190,7 +176,7 @@ class Kubelet:
 
     def _note(self, pod: Json, refused: Refusal | None) -> None:
         key = "{namespace}/{name}".format_map(pod["metadata"])
-        made = Decision(self._clock(), key, self.machine.name, refused is None)
+        made = Decision(time.monotonic(), key, self.machine.name, refused is None)
         said = replace(made, reason=refused.reason, message=refused.message) if refused else made
         self._decisions.append(said)
 
@@ -207,7 +193,7 @@ class Kubelet:
             self._ending[uid] = asyncio.create_task(self._expire(uid))
 
     async def _expire(self, uid: str) -> None:
-        await self._sleep(self._grace)
+        await asyncio.sleep(self._grace)
         self.tell(News(uid, ended=True))
 
     async def _end(self, uid: str) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from numalign.model.errors import BadInput
+from tools.clusters.fake_api import FakeApi
 from tools.clusters.sim.__main__ import fleet, main
-from tools.clusters.sim.shapes import SHAPES, Policy
+from tools.clusters.sim.cluster import simulated
+from tools.clusters.sim.shapes import SHAPES, Policy, SimNode
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -53,6 +55,13 @@ def test_shapes_that_make_no_sense_are_refused(shapes: str, nodes: int | None, s
         fleet(shapes, nodes=nodes)
 
 
+async def test_duplicate_node_name_is_refused() -> None:
+    async with FakeApi() as server, server.client() as api:
+        with pytest.raises(BadInput, match="machines: n is there twice"):
+            async with simulated(api, [SimNode("n", "small"), SimNode("n", "two-by-four")]):
+                pass
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -77,7 +86,6 @@ def test_shapes_that_make_no_sense_are_refused(shapes: str, nodes: int | None, s
         pytest.param(["--delay", "soon"], "'soon': want seconds", id="delay"),
         pytest.param(["--jitter", "-1"], "want seconds, 0 or more", id="jitter"),
         pytest.param(["--delay", "nan"], "want seconds, 0 or more", id="no number"),
-        pytest.param(["--period", "0"], "want more than 0 seconds", id="period"),
         pytest.param(["--policy", "single"], "invalid choice: 'single'", id="policy"),
         pytest.param(["--fingerprint", "some"], "invalid choice: 'some'", id="fingerprint"),
         pytest.param(["--kubeconfig", "/nowhere"], "there is no kubeconfig at /nowhere", id="kubeconfig"),
