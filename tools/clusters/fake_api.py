@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -44,7 +44,10 @@ FIRST_VERSION = 1000
 POLL_SECONDS = 0.01
 TOPOLOGY = "topology.node.k8s.io"
 ADMISSION = "admissionregistration.k8s.io/v1"
-APPLY = "application/apply-patch+yaml"
+APPLY, MERGE, STRATEGIC = (
+    f"application/{kind}" for kind in ("apply-patch+yaml", "merge-patch+json", "strategic-merge-patch+json")
+)
+SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 UNKNOWN_MANAGER = "unknown"
 """The field manager of requests that name none."""
 
@@ -103,12 +106,13 @@ class Asked:
     path: str
     query: Mapping[str, str]
     body: Any = None
+    content_type: str = ""
 
 
 class Failure(Exception):
     """Raised to answer with a Status."""
 
-    def __init__(self, code: HTTPStatus, message: str, *, cause: str = "", reason: str = "") -> None:
+    def __init__(self, code: int, message: str, *, cause: str = "", reason: str = "") -> None:
         super().__init__(message)
         self.status = status(code, message, cause=cause, reason=reason)
 
@@ -189,46 +193,32 @@ class FakeApi:
 
     token: str | None = None
     """The token that every request must have; None allows all requests."""
-
     people: dict[str, str] = field(default_factory=dict)
     """User names by token, for token and access reviews; these users may do everything."""
-
     page: int = 500
     """The most objects on one page of a list with a limit."""
-
     failures: dict[str | tuple[str, str], HTTPStatus] = field(default_factory=dict)
     """Statuses to answer, by path, or by method and path (`WATCH` for a watch, `LIST` for a list)."""
-
     oddities: dict[str, bytes] = field(default_factory=dict)
     """Bytes to answer with 200 for every request, by path; no watches are opened there."""
-
     documents: dict[str, Json] = field(default_factory=dict)
     """Documents to answer for a GET besides objects, by path (`/api/v1/nodes/a/proxy/configz`)."""
-
     hung: set[str] = field(default_factory=set)
     """Paths whose requests get no answer while they are in this set."""
-
     not_served: set[str] = field(default_factory=set)
     """Paths of kinds (`/api/v1/nodes`) that are not served."""
-
     expire_pages_after: int | None = None
     """The number of pages of a list after which the next one has expired; None if they do not expire."""
-
     gone_as_event: bool = False
     """Whether a watch that is too old is accepted and gets an error event, instead of the status 410."""
-
     silent: bool = False
     """Whether nothing is sent to watches; those that miss something stay deaf."""
-
     requests: list[Asked] = field(default_factory=list)
     """All received requests."""
-
     version: int = FIRST_VERSION
     """The resource version of the last change."""
-
     port: int = 0
     """The port to listen on; 0 takes a free one, and keeps it from then on."""
-
     url: str = ""
 
     def __post_init__(self) -> None:
@@ -382,17 +372,20 @@ class FakeApi:
 
     # Requests.
 
-    def _token_review(self, asked: Asked) -> Json:
-        user = self.people.get(asked.body["spec"]["token"])
-        status = {"authenticated": True, "user": {"username": user}} if user else {"authenticated": False}
+    def _review(self, asked: Asked) -> Json:
+        """Answer a review of a token, or of the access of a user; reviews are not stored."""
+        spec = asked.body["spec"]
+        if "token" not in spec:
+            status: Json = {"allowed": spec["user"] in self.people.values()}
+        elif user := self.people.get(spec["token"]):
+            status = {"authenticated": True, "user": {"username": user}}
+        else:
+            status = {"authenticated": False}
         return {**asked.body, "status": status}
 
-    def _access_review(self, asked: Asked) -> Json:
-        known = asked.body["spec"]["user"] in self.people.values()
-        return {**asked.body, "status": {"allowed": known}}
-
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        asked = Asked(request.method, request.path, dict(request.query), _loaded(await request.read()))
+        body = _loaded(await request.read())
+        asked = Asked(request.method, request.path, dict(request.query), body, request.content_type)
         self.requests.append(asked)
         while asked.path in self.hung:  # noqa: ASYNC110  tests change the set
             await asyncio.sleep(POLL_SECONDS)
@@ -404,7 +397,7 @@ class FakeApi:
 
     def _let_in(self, request: web.Request, asked: Asked) -> None:
         if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
-            raise Failure(HTTPStatus.UNAUTHORIZED, "Unauthorized")
+            raise Failure(401, "Unauthorized")
         for key in ((verb(asked), asked.path), (asked.method, asked.path), asked.path):
             if key in self.failures:
                 raise Failure(self.failures[key], f"as told for {asked.path}")
@@ -413,26 +406,38 @@ class FakeApi:
         if asked.path in self.oddities:
             return web.Response(body=self.oddities[asked.path], content_type="application/json")
         if asked.path in _REVIEWS and asked.method == "POST":
-            return web.json_response(_REVIEWS[asked.path](self, asked), status=HTTPStatus.CREATED)
+            return web.json_response(self._review(asked), status=HTTPStatus.CREATED)
         if asked.path in self.documents and asked.method == "GET":
             return web.json_response(self.documents[asked.path])
         place = place_of(asked.path)
         if place is None or place.resource.path in self.not_served:
             return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
-        field_, _, value = asked.query.get("fieldSelector", "").partition("=")
-        place = _SELECTORS[field_](place, value)
+        if selector := asked.query.get("fieldSelector"):
+            of, _, value = selector.partition("=")
+            limits: dict[str, Any] = {_SELECTORS[of]: value}
+            place = replace(place, **limits)
         if verb(asked) == "WATCH":
             return await self._watch(request, place, asked)
-        answer = _PARTS.get((place.resource.kind, place.part, asked.method))
-        if answer is None and place.part:
+        handlers: dict[tuple[str, str, bool], Callable[[Place, Asked], Json]] = {
+            ("GET", "", True): lambda place, _: self._existing(place),
+            ("GET", "", False): self._list,
+            ("POST", "", False): self._create,
+            ("PUT", "", True): self._replace,
+            ("PATCH", "", True): self._apply if asked.content_type == APPLY else self._patch,
+            ("DELETE", "", True): self._delete,
+            ("POST", "binding", True): self._bind,
+            ("POST", "eviction", True): self._evict,
+        }
+        handler = handlers.get((asked.method, place.part, bool(place.name)))
+        if place.part and (handler is None or place.resource.kind != "Pod"):
             return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
-        answer = answer or _VERBS.get((asked.method, bool(place.name)))
-        if answer is None:
-            raise Failure(HTTPStatus.METHOD_NOT_ALLOWED, "the server does not allow this method here")
-        code, found = answer(self, place, asked, request.content_type)
-        return web.json_response(found, status=code)
+        if handler is None:
+            raise Failure(405, "the server does not allow this method here")
+        applied = asked.content_type == APPLY and place.key not in self._objects[place.resource]
+        found = handler(place, asked)
+        return web.json_response(found, status=201 if applied or asked.method == "POST" else 200)
 
-    def _list(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+    def _list(self, place: Place, asked: Asked) -> Json:
         number, version, items = 0, self.version, self._listed(place)
         if token := asked.query.get("continue"):
             number, version, items = self._continued(token)
@@ -445,119 +450,106 @@ class FakeApi:
             metadata |= {"continue": following, "remainingItemCount": len(items) - size}
         resource = place.resource
         head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-        return HTTPStatus.OK, {**head, "items": [in_list(resource, found) for found in items[:size]]}
+        return {**head, "items": [in_list(resource, found) for found in items[:size]]}
 
     def _continued(self, token: str) -> tuple[int, int, list[Json]]:
         number, version, items = self._pages.get(token, (0, 0, []))
         expired = self.expire_pages_after is not None and number >= self.expire_pages_after
         if not number or expired:
             message = "The provided continue parameter is too old to display a consistent list result."
-            raise Failure(HTTPStatus.GONE, message, reason="Expired")
+            raise Failure(410, message, reason="Expired")
         return number, version, items
 
-    def _read(self, place: Place, _asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
-        return HTTPStatus.OK, self._existing(place)
-
-    def _create(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+    def _create(self, place: Place, asked: Asked) -> Json:
         made = _sensible(place, asked.body)
         name = made["metadata"].get("name", "")
         if not name:
-            message = f"{place.resource.kind} is invalid: metadata.name: Required value"
-            raise Failure(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+            raise Failure(422, f"{place.resource.kind} is invalid: metadata.name: Required value")
         new = Place(place.resource, place.namespace, name)
         if new.key in self._objects[place.resource]:
             message = f'{_qualified(place.resource)} "{name}" already exists'
-            raise Failure(HTTPStatus.CONFLICT, message, reason="AlreadyExists")
+            raise Failure(409, message, reason="AlreadyExists")
         if made["metadata"].get("resourceVersion"):
-            message = "resourceVersion should not be set on objects to be created"
-            raise Failure(HTTPStatus.BAD_REQUEST, message)
-        return HTTPStatus.CREATED, self._store(new, made, manager_of(asked))
+            raise Failure(400, "resourceVersion should not be set on objects to be created")
+        return self._store(new, made, manager_of(asked))
 
-    def _replace(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+    def _replace(self, place: Place, asked: Asked) -> Json:
         made = _sensible(place, asked.body)
         before = self._existing(place)
         if place.resource.kind == "Lease" and not made["metadata"].get("resourceVersion"):
-            message = "metadata.resourceVersion: Invalid value: must be specified for an update"
-            raise Failure(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+            raise Failure(422, "metadata.resourceVersion: Invalid value: must be specified for an update")
         _same_version(place, made, before)
-        return HTTPStatus.OK, self._store(place, made, manager_of(asked))
+        return self._store(place, made, manager_of(asked))
 
-    def _patch(self, place: Place, asked: Asked, content_type: str) -> tuple[HTTPStatus, Json]:
-        if content_type == APPLY:
-            return self._apply(place, asked)
+    def _patch(self, place: Place, asked: Asked) -> Json:
         before = self._existing(place)
-        merge = _PATCHES.get(content_type)
+        merge = {MERGE: merged, STRATEGIC: strategic}.get(asked.content_type)
         if merge is None or (merge is strategic and place.resource.custom):
-            message = f"the body of the request was in an unknown format: {content_type}"
-            raise Failure(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
+            raise Failure(415, f"the body of the request was in an unknown format: {asked.content_type}")
         if not isinstance(asked.body, dict):
-            raise Failure(HTTPStatus.BAD_REQUEST, "the patch is no object")
+            raise Failure(400, "the patch is no object")
         made = _sensible(place, merge(before, asked.body))
         _same_version(place, made, before)
         if made["metadata"].get("uid") != before["metadata"]["uid"]:
             message = f'metadata.uid: Invalid value: "{made["metadata"].get("uid")}": field is immutable'
-            raise Failure(HTTPStatus.UNPROCESSABLE_ENTITY, message)
-        return HTTPStatus.OK, self._store(place, made, manager_of(asked))
+            raise Failure(422, message)
+        return self._store(place, made, manager_of(asked))
 
-    def _apply(self, place: Place, asked: Asked) -> tuple[HTTPStatus, Json]:
+    def _apply(self, place: Place, asked: Asked) -> Json:
         """Apply the fields of one manager, as server-side apply does."""
         wanted, manager = _sensible(place, asked.body), asked.query.get("fieldManager")
         if not manager:
-            raise Failure(HTTPStatus.BAD_REQUEST, "fieldManager: Required value: is required for apply patch")
+            raise Failure(400, "fieldManager: Required value: is required for apply patch")
         objects, owners = self._objects[place.resource], self._owners[place.resource, place.key]
         before = objects.get(place.key)
         if before is None:
-            after, code = wanted, HTTPStatus.CREATED
-        else:
-            conflicts = owners.conflicts(manager, before, wanted)
-            if conflicts and asked.query.get("force") != "true":
-                raise Failure(HTTPStatus.CONFLICT, _conflict(conflicts), cause="FieldManagerConflict")
-            after, code = owners.applied(manager, before, wanted), HTTPStatus.OK
-        return code, self._store(place, after, manager)
+            return self._store(place, wanted, manager)
+        conflicts = owners.conflicts(manager, before, wanted)
+        if conflicts and asked.query.get("force") != "true":
+            raise Failure(409, _conflict(conflicts), cause="FieldManagerConflict")
+        return self._store(place, owners.applied(manager, before, wanted), manager)
 
-    def _delete(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+    def _delete(self, place: Place, asked: Asked) -> Json:
         metadata = self._existing(place)["metadata"]
         for name, value in ((asked.body or {}).get("preconditions") or {}).items():
             if metadata[name] != value:
                 message = f"the {name} in the precondition ({value}) does not match the {name} in record"
-                raise Failure(HTTPStatus.CONFLICT, message)
+                raise Failure(409, message)
         self._remove(place)
-        return HTTPStatus.OK, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return SUCCESS
 
-    def _bind(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+    def _bind(self, place: Place, asked: Asked) -> Json:
         """Bind a pod to a node, and copy the annotations of the Binding (pkg/registry/core/pod/storage)."""
         binding = asked.body if isinstance(asked.body, dict) else {}
         metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
         if (binding.get("apiVersion"), binding.get("kind")) != ("v1", "Binding"):
-            raise Failure(HTTPStatus.BAD_REQUEST, "the body is no Binding of v1")
+            raise Failure(400, "the body is no Binding of v1")
         if metadata.get("name") != place.name:
-            raise Failure(HTTPStatus.BAD_REQUEST, "name in URL does not match name in Binding object")
+            raise Failure(400, "name in URL does not match name in Binding object")
         if not target.get("name") or target.get("kind") not in ("", None, "Node"):
-            message = f'Binding "{place.name}" is invalid: target.name: Required value'
-            raise Failure(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+            raise Failure(422, f'Binding "{place.name}" is invalid: target.name: Required value')
         pod = copy.deepcopy(self._existing(place))
         if wrong := _unbindable(pod, metadata.get("uid")):
-            message = f'Operation cannot be fulfilled on pods/binding "{place.name}": {wrong}'
-            raise Failure(HTTPStatus.CONFLICT, message)
+            raise Failure(409, f'Operation cannot be fulfilled on pods/binding "{place.name}": {wrong}')
         pod.setdefault("spec", {})["nodeName"] = target["name"]
         if annotations := metadata.get("annotations"):
             pod["metadata"]["annotations"] = (pod["metadata"].get("annotations") or {}) | annotations
-        self._store(Place(place.resource, place.namespace, place.name), pod)
-        return HTTPStatus.CREATED, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        self._store(replace(place, part=""), pod)
+        return SUCCESS
 
-    def _evict(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+    def _evict(self, place: Place, asked: Asked) -> Json:
         """Evict a pod without regard to budgets: it is being deleted, and stays until a test deletes it."""
         eviction = asked.body if isinstance(asked.body, dict) else {}
         if (eviction.get("apiVersion"), eviction.get("kind")) != ("policy/v1", "Eviction"):
-            raise Failure(HTTPStatus.BAD_REQUEST, "the body is no Eviction of policy/v1")
+            raise Failure(400, "the body is no Eviction of policy/v1")
         pod = copy.deepcopy(self._existing(place))
         metadata, wanted = pod["metadata"], (eviction.get("deleteOptions") or {}).get("preconditions") or {}
         if any(metadata.get(key) != value for key, value in wanted.items()):
             message = f'Operation cannot be fulfilled on pods "{place.name}": the precondition failed'
-            raise Failure(HTTPStatus.CONFLICT, message)
+            raise Failure(409, message)
         metadata.setdefault("deletionTimestamp", "2026-01-01T00:00:00Z")
-        self._store(Place(place.resource, place.namespace, place.name), pod)
-        return HTTPStatus.CREATED, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        self._store(replace(place, part=""), pod)
+        return SUCCESS
 
     # Watches.
 
@@ -588,11 +580,11 @@ class FakeApi:
         since = _version(asked)
         if since > self.version:
             message = f"Too large resource version: {since}, current: {self.version}"
-            raise Failure(HTTPStatus.GATEWAY_TIMEOUT, message, cause="ResourceVersionTooLarge")
+            raise Failure(504, message, cause="ResourceVersionTooLarge")
         if not since or since >= self._compacted:
             return None
         message = f"too old resource version: {since} ({self._compacted})"
-        failure = Failure(HTTPStatus.GONE, message, reason="Expired")
+        failure = Failure(410, message, reason="Expired")
         if not self.gone_as_event:
             raise failure
         return failure.status
@@ -631,8 +623,7 @@ class FakeApi:
     def _existing(self, place: Place) -> Json:
         found = self._objects[place.resource].get(place.key)
         if found is None:
-            message = f'{_qualified(place.resource)} "{place.name}" not found'
-            raise Failure(HTTPStatus.NOT_FOUND, message)
+            raise Failure(404, f'{_qualified(place.resource)} "{place.name}" not found')
         return found
 
     def _store(self, place: Place, made: Json, manager: str = UNKNOWN_MANAGER) -> Json:
@@ -675,7 +666,7 @@ def manager_of(asked: Asked) -> str:
     return asked.query.get("fieldManager", UNKNOWN_MANAGER)
 
 
-def status(code: HTTPStatus, message: str, *, cause: str = "", reason: str = "") -> Json:
+def status(code: int, message: str, *, cause: str = "", reason: str = "") -> Json:
     """Return a Status as a real API server writes it."""
     details = {"causes": [{"reason": cause, "message": message}], "retryAfterSeconds": 1}
     return {
@@ -684,9 +675,9 @@ def status(code: HTTPStatus, message: str, *, cause: str = "", reason: str = "")
         "metadata": {},
         "status": "Failure",
         "message": message,
-        "reason": reason or _REASONS.get(code, "InternalError"),
+        "reason": reason or _REASONS.get(code, HTTPStatus(code).phrase.replace(" ", "")),
         **({"details": details} if cause else {}),
-        "code": int(code),
+        "code": code,
     }
 
 
@@ -724,52 +715,44 @@ def verb(asked: Asked) -> str:
     return "WATCH" if asked.query.get("watch") in ("1", "true") else "LIST"
 
 
-def merged(before: Any, change: Any) -> Any:  # noqa: ANN401  JSON
-    """Return the document after a merge patch (RFC 7396)."""
-    return _merged(before, change, {})
-
-
-def strategic(before: Any, change: Any) -> Any:  # noqa: ANN401  JSON
-    """Return the document after a strategic merge patch, which merges the lists of `_LISTS_BY` by key."""
-    return _merged(before, change, _LISTS_BY)
-
-
-def _merged(before: Any, change: Any, lists: Mapping[str, str]) -> Any:  # noqa: ANN401  JSON
+def merged(before: Any, change: Any, lists: Mapping[str, str] | None = None) -> Any:  # noqa: ANN401  JSON
+    """Return the document after a merge patch (RFC 7396); items of some `lists` are merged by a key."""
     if not isinstance(change, dict):
         return change
     after = dict(before) if isinstance(before, dict) else {}
     for key, value in change.items():
+        by = (lists or {}).get(key)
         if value is None:
             after.pop(key, None)
-        elif key in lists and isinstance(value, list):
-            after[key] = _merged_list(after.get(key) or [], value, lists[key], lists)
+        elif by and isinstance(value, list):
+            items = {each[by]: each for each in after.get(key) or []}
+            for each in value:
+                if each.get("$patch") == "delete":
+                    items.pop(each[by], None)
+                else:
+                    items[each[by]] = merged(items.get(each[by]), each, lists)
+            after[key] = list(items.values())
         else:
-            after[key] = _merged(after.get(key), value, lists)
+            after[key] = merged(after.get(key), value, lists)
     return after
 
 
-def _merged_list(before: list[Json], change: list[Json], by: str, lists: Mapping[str, str]) -> list[Json]:
-    named = {each[by]: each for each in before}
-    for each in change:
-        if each.get("$patch") == "delete":
-            named.pop(each[by], None)
-        else:
-            named[each[by]] = _merged(named.get(each[by]), each, lists)
-    return list(named.values())
+def strategic(before: Any, change: Any) -> Any:  # noqa: ANN401  JSON
+    """Return the document after a strategic merge patch."""
+    return merged(before, change, _LISTS_BY)
 
 
 def _sensible(place: Place, body: object) -> Json:
     """Return the object in a request's body. Raise `Failure` if it cannot be stored at a place."""
     resource = place.resource
     if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
-        raise Failure(HTTPStatus.BAD_REQUEST, "the body of the request is no object with metadata")
+        raise Failure(400, "the body of the request is no object with metadata")
     if (body.get("apiVersion"), body.get("kind")) != (resource.api_version, resource.kind):
-        message = f"the body is no {resource.kind} of {resource.api_version}"
-        raise Failure(HTTPStatus.BAD_REQUEST, message)
+        raise Failure(400, f"the body is no {resource.kind} of {resource.api_version}")
     if body["metadata"].get("namespace", place.namespace) != place.namespace:
-        raise Failure(HTTPStatus.BAD_REQUEST, "the namespace of the object does not match the request")
+        raise Failure(400, "the namespace of the object does not match the request")
     if place.name and body["metadata"].get("name") != place.name:
-        raise Failure(HTTPStatus.BAD_REQUEST, "the name of the object does not match the URL")
+        raise Failure(400, "the name of the object does not match the URL")
     return body
 
 
@@ -780,7 +763,7 @@ def _same_version(place: Place, made: Json, before: Json) -> None:
             f'Operation cannot be fulfilled on {_qualified(place.resource)} "{place.name}": the object has '
             "been modified; please apply your changes to the latest version and try again"
         )
-        raise Failure(HTTPStatus.CONFLICT, message)
+        raise Failure(409, message)
 
 
 def _unbindable(pod: Json, uid: str | None) -> str | None:
@@ -825,7 +808,7 @@ def _loaded(body: bytes) -> Any:  # noqa: ANN401  JSON
 def _version(asked: Asked) -> int:
     written = asked.query.get("resourceVersion") or "0"
     if not written.isdigit():
-        raise Failure(HTTPStatus.BAD_REQUEST, f'Invalid value: "{written}": invalid resource version')
+        raise Failure(400, f'Invalid value: "{written}": invalid resource version')
     return int(written)
 
 
@@ -851,72 +834,21 @@ mbWeelNCOXD1GoUFZH9neICV5zVXqK/5Cmi9N1PL25c8XSPYtsDZTjAKBggqhkjOPQQDAgNJADBGAiEA
 De+bW3oZQX6bx/skkg3OPbICIQDobZ/RiwzlowuJUABsnjZjOtJmIkL7jMNWaHqO/PQ15w==
 -----END CERTIFICATE-----
 """
+_REVIEWS = {
+    "/apis/authentication.k8s.io/v1/tokenreviews",
+    "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+}
 _PATH = re.compile(
     r"(?P<prefix>/api/v1|/apis/[^/]+/[^/]+)(/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[^/]+)"
     r"(/(?P<name>[^/]+)(/(?P<part>[^/]+))?)?"
 )
-_BY_PATH = MappingProxyType({resource.path: resource for resource in RESOURCES})
-_BY_KIND = MappingProxyType({(resource.api_version, resource.kind): resource for resource in RESOURCES})
+_BY_PATH = {resource.path: resource for resource in RESOURCES}
+_BY_KIND = {(resource.api_version, resource.kind): resource for resource in RESOURCES}
+_REASONS = {422: "Invalid", 500: "InternalError", 504: "Timeout"}
+"""Reasons by their codes that are not the words of HTTP."""
 
-_LISTS_BY: Mapping[str, str] = MappingProxyType(
-    {"webhooks": "name", "containers": "name", "conditions": "type", "schedulingGates": "name"}
-)
-_PATCHES: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
-    {"application/merge-patch+json": merged, "application/strategic-merge-patch+json": strategic}
-)
+_LISTS_BY = {"webhooks": "name", "containers": "name", "conditions": "type", "schedulingGates": "name"}
+"""Lists that a strategic merge patch merges, by the key of their items."""
 
-_SELECTORS: Mapping[str, Callable[[Place, str], Place]] = MappingProxyType(
-    {
-        "": lambda place, _: place,
-        "metadata.name": lambda place, name: replace(place, selected=name),
-        "spec.nodeName": lambda place, node: replace(place, node=node),
-        "status.phase": lambda place, phase: replace(place, phase=phase),
-    }
-)
-"""How a field selector limits a place, by its field."""
-
-_Verb = Callable[[FakeApi, Place, Asked, str], tuple[HTTPStatus, Json]]
-_VERBS: Mapping[tuple[str, bool], _Verb] = MappingProxyType(
-    {
-        ("GET", True): FakeApi._read,  # noqa: SLF001  a table of this module
-        ("GET", False): FakeApi._list,  # noqa: SLF001  as above
-        ("POST", False): FakeApi._create,  # noqa: SLF001  as above
-        ("PUT", True): FakeApi._replace,
-        ("PATCH", True): FakeApi._patch,  # noqa: SLF001  as above
-        ("DELETE", True): FakeApi._delete,  # noqa: SLF001  as above
-    }
-)
-"""Handlers by method, and whether the path names one object."""
-
-_PARTS: Mapping[tuple[str, str, str], _Verb] = MappingProxyType(
-    {
-        ("Pod", "binding", "POST"): FakeApi._bind,  # noqa: SLF001  as above
-        ("Pod", "eviction", "POST"): FakeApi._evict,  # noqa: SLF001  likewise
-    }
-)
-"""Handlers by kind, part of an object, and method."""
-
-_REASONS: Mapping[int, str] = MappingProxyType(
-    {
-        HTTPStatus.BAD_REQUEST: "BadRequest",
-        HTTPStatus.UNAUTHORIZED: "Unauthorized",
-        HTTPStatus.FORBIDDEN: "Forbidden",
-        HTTPStatus.NOT_FOUND: "NotFound",
-        HTTPStatus.METHOD_NOT_ALLOWED: "MethodNotAllowed",
-        HTTPStatus.CONFLICT: "Conflict",
-        HTTPStatus.GONE: "Gone",
-        HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "UnsupportedMediaType",
-        HTTPStatus.UNPROCESSABLE_ENTITY: "Invalid",
-        HTTPStatus.TOO_MANY_REQUESTS: "TooManyRequests",
-        HTTPStatus.SERVICE_UNAVAILABLE: "ServiceUnavailable",
-        HTTPStatus.GATEWAY_TIMEOUT: "Timeout",
-    }
-)
-
-_REVIEWS: Mapping[str, Callable[[FakeApi, Asked], Json]] = MappingProxyType(
-    {
-        "/apis/authentication.k8s.io/v1/tokenreviews": FakeApi._token_review,  # noqa: SLF001  its own table
-        "/apis/authorization.k8s.io/v1/subjectaccessreviews": FakeApi._access_review,  # noqa: SLF001  its own
-    }
-)
-"""Handlers of reviews by path; reviews are not stored."""
+_SELECTORS = {"metadata.name": "selected", "spec.nodeName": "node", "status.phase": "phase"}
+"""What a field selector limits of a place, by its field."""
