@@ -70,33 +70,9 @@ def test_every_alert_is_unit_test_and_nothing_else_is() -> None:
     assert [*CASES] == [each["alert"] for each in TABLE]
 
 
-async def test_promtool_refuses_a_broken_expression(helm: Path, promtool: Path, tmp_path: Path) -> None:
-    """What these tests lean on: promtool says no."""
-    rule = {**(await rules(helm))["NumalignSnapshotOld"], "expr": "sum by (a"}
-    file = tmp_path / "rules.json"
-    file.write_text(json.dumps({"groups": [{"name": "a", "rules": [rule]}]}))
-    with pytest.raises(HelmError, match="could not parse expression"):
-        await run(promtool, "check", "rules", file)
-
-
 async def test_expressions_use_existing_metrics(helm: Path, page: Page) -> None:
     lacking = {name: missing(rule["expr"], page) for name, rule in (await rules(helm)).items()}
     assert lacking == {name: [] for name in lacking}
-
-
-@pytest.mark.parametrize(
-    ("expression", "lacking"),
-    [
-        ("numalign_nonsense", ["numalign_nonsense"]),
-        ("numalign_leader{state='a'}", []),
-        ('numalign_decisions_total{state="ever"}', ["numalign_decisions_total{state=ever}"]),
-        ('numalign_decisions_total{verdict="never"}', ["numalign_decisions_total{verdict=never}"]),
-        ("sum by (verdict) (numalign_decisions_total)", ["by (verdict)"]),
-        ('sum by (state, job) (numalign_decisions_total{state=~"never|fits"})', []),
-    ],
-)
-async def test_missing_metrics_are_listed(page: Page, expression: str, lacking: list[str]) -> None:
-    assert missing(expression, page) == lacking
 
 
 async def test_no_alerts_by_default(helm: Path) -> None:

@@ -37,6 +37,7 @@ from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
 from tests.worlds.pairs import MUTATING, VALIDATING, configuration
 from tests.worlds.rights import NAMESPACE, Right, Row
+from tests.worlds.served import Served
 from tests.worlds.webhook import raw
 from tools.clusters.fake_api import RESOURCES, TOPOLOGY, FakeApi, Json
 from webhook.program import WebhookProgram
@@ -121,42 +122,17 @@ def request(right: Right) -> tuple[str, str]:
     return "PATCH" if applied else VERBS[right.verb], path
 
 
-@dataclass(frozen=True)
-class Running:
-    """A program that runs, and what it said."""
-
-    task: asyncio.Task[int]
-    log_lines: RecordedLog
-
-    async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
-        """Wait for something that can only be looked at; fails after half a minute."""
-        for _ in range(1_500):
-            if self.task.done():
-                pytest.fail(f"it ended with {self.task.result()}: {self.log_lines.stream.getvalue()}")
-            if await happened():
-                return
-            await asyncio.sleep(0.02)
-        pytest.fail(f"it never happened: {self.log_lines.stream.getvalue()}")
-
-    async def until_logged(self, event: str) -> None:
-        """Wait for a line of the log."""
-
-        async def logged() -> bool:
-            return bool(self.log_lines.of(event))
-
-        await self.until(logged)
-
-    async def ready(self) -> bool:
-        """Whether it says that it is ready."""
-        where = self._where("metrics_port", "/readyz")
-        async with aiohttp.ClientSession() as session, session.get(where) as answer:
-            return answer.status == HTTPStatus.OK
+@dataclass
+class Running(Served):
+    """A program that runs with or without TLS, and what it said."""
 
     async def call(self, path: str, body: Json) -> Json:
         """What a scheduler or an API server is answered."""
+        [listening] = self.told.of("server.listening")
+        where = self.url(path).replace("http", listening["scheme"])
         async with (
             aiohttp.ClientSession() as session,
-            session.post(self._where("port", path), json=body, ssl=False) as answer,
+            session.post(where, json=body, ssl=False) as answer,
         ):
             found: Json = await answer.json()
             return found
@@ -164,16 +140,8 @@ class Running:
     async def see(self, path: str, token: str) -> int:
         """The status of a page of the map."""
         headers = {"Authorization": f"Bearer {token}"}
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(self._where("port", path), headers=headers) as answer,
-        ):
+        async with aiohttp.ClientSession(headers=headers) as session, session.get(self.url(path)) as answer:
             return answer.status
-
-    def _where(self, port: str, path: str) -> str:
-        [listening] = self.log_lines.of("server.listening")
-        scheme = listening["scheme"] if port == "port" else "http"
-        return f"{scheme}://127.0.0.1:{listening[port]}{path}"
 
 
 @asynccontextmanager
@@ -187,9 +155,9 @@ async def running(api: FakeApi, folder: Path, name: str) -> AsyncIterator[Runnin
     task = asyncio.create_task(
         program(chosen, recorded.log, CollectorRegistry(), sleep=faster.sleep).serve(stop)
     )
-    started = Running(task, recorded)
+    started = Running(recorded, task)
     try:
-        await started.until_logged("server.listening")
+        await started.logged("server.listening")
         yield started
     finally:
         task.cancel()
@@ -371,7 +339,7 @@ async def test_missing_right_is_reported_as_documented(
         if happen := OCCASIONS.get(f"{row.program}: {right.verb} {right.resource}"):
             await happen(api, program)
         for event in row.events:
-            await program.until_logged(event)
+            await program.logged(event)
 
         assert row.events
         # Who may list and not watch has been ready once, and goes on with what he knows.
@@ -391,11 +359,11 @@ async def test_no_right_is_missing(api: FakeApi, tmp_path: Path, name: str) -> N
         if name == "controller":
             assert await program.see("/api/fleet", ANN) == HTTPStatus.OK
             await gated(api, program)
-            await program.until_logged("gate.lifted")
+            await program.logged("gate.lifted")
             await replaced(api, program)
-            await program.until_logged("refused.removed")
+            await program.logged("refused.removed")
             await misaligned(api, program)
-            await program.until_logged("healing.evicted")
+            await program.logged("healing.evicted")
         await asyncio.sleep(0.1)
 
-    assert {event for event in events if program.log_lines.of(event)} <= {"bind.refused"}
+    assert {event for event in events if program.told.of(event)} <= {"bind.refused"}
