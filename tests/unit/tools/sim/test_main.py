@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from numalign.model.errors import BadInput
+from tests.worlds.notation import table
 from tools.clusters.fake_api import FakeApi
 from tools.clusters.sim.__main__ import fleet, main
 from tools.clusters.sim.cluster import simulated
@@ -16,40 +17,34 @@ from tools.clusters.sim.shapes import SHAPES, Policy, SimNode
 ROOT = Path(__file__).resolve().parents[4]
 
 
-@pytest.mark.parametrize(
-    ("shapes", "nodes", "expected"),
-    [
-        pytest.param("small=2", None, ["small-00", "small-01"], id="a number"),
-        pytest.param("small", 2, ["small-00", "small-01"], id="a shape for all nodes"),
-        pytest.param(
-            "two-by-four=1,small",
-            3,
-            ["two-by-four-00", "small-00", "small-01"],
-            id="a shape for what is left",
-        ),
-        pytest.param(
-            "small,eight-zones", 3, ["small-00", "small-01", "eight-zones-00"], id="shapes that share"
-        ),
-        pytest.param("small=1,two-by-four=1", 2, ["small-00", "two-by-four-00"], id="a sum that is right"),
-    ],
-)
+SHARED = [
+    # the shapes                          nodes, and their names
+    ("a number", "small=2", None, ["small-00", "small-01"]),
+    ("a shape for all nodes", "small", 2, ["small-00", "small-01"]),
+    ("a shape for what is left", "two-by-four=1,small", 3, ["two-by-four-00", "small-00", "small-01"]),
+    ("shapes that share", "small,eight-zones", 3, ["small-00", "small-01", "eight-zones-00"]),
+    ("a sum that is right", "small=1,two-by-four=1", 2, ["small-00", "two-by-four-00"]),
+]
+
+
+@pytest.mark.parametrize(("shapes", "nodes", "expected"), table(SHARED))
 def test_shapes_are_given_out_over_nodes(shapes: str, nodes: int | None, expected: list[str]) -> None:
     assert [node.name for node in fleet(shapes, nodes=nodes)] == expected
 
 
-@pytest.mark.parametrize(
-    ("shapes", "nodes", "said"),
-    [
-        pytest.param("tiny", None, "'tiny': want each of two-by-four", id="no such shape"),
-        pytest.param("small=1,small=2", None, "'small=2': want each of", id="a shape twice"),
-        pytest.param("small=x", None, "'small=x': want a number", id="no number"),
-        pytest.param("small=²", None, "want a number", id="a digit that is no number"),
-        pytest.param("", None, "'': want each of", id="nothing"),
-        pytest.param("small=2", 3, "3 is not the sum", id="another sum"),
-        pytest.param("small=20,two-by-four", None, "too few", id="nothing left"),
-        pytest.param("small=0", None, "one node at least", id="no node"),
-    ],
-)
+SENSELESS = [
+    ("no such shape", "tiny", None, "'tiny': want each of two-by-four"),
+    ("a shape twice", "small=1,small=2", None, "'small=2': want each of"),
+    ("no number", "small=x", None, "'small=x': want a number"),
+    ("a digit that is no number", "small=²", None, "want a number"),
+    ("nothing", "", None, "'': want each of"),
+    ("another sum", "small=2", 3, "3 is not the sum"),
+    ("nothing left", "small=20,two-by-four", None, "too few"),
+    ("no node", "small=0", None, "one node at least"),
+]
+
+
+@pytest.mark.parametrize(("shapes", "nodes", "said"), table(SENSELESS))
 def test_shapes_that_make_no_sense_are_refused(shapes: str, nodes: int | None, said: str) -> None:
     with pytest.raises(BadInput, match=said):
         fleet(shapes, nodes=nodes)
@@ -62,40 +57,30 @@ async def test_duplicate_node_name_is_refused() -> None:
                 pass
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        pytest.param(["--shape", "tiny"], "--shape: 'tiny'", id="shape"),
-        pytest.param(["--nodes", "0"], "want one node at least", id="nodes"),
-        pytest.param(["--kubelets", "virtual"], "invalid choice: 'virtual'", id="kubelets"),
-        pytest.param(["--kubelets", "real", "--kubernetes", "v1.2.3"], "choice: 'v1.2.3'", id="version"),
-        pytest.param(
-            ["--kubelets", "real", "--delay", "3", "--observe"],
-            "--delay, --observe: not with real kubelets",
-            id="real kubelets and simulated exporters",
-        ),
-        pytest.param(
-            ["--kubelets", "real", "--with", "numalign"], "--with: not with real kubelets", id="numalign"
-        ),
-        pytest.param(
-            ["--kubeconfig", "a", "--with", "scheduler", "--write-kubeconfig", "b"],
-            "--with, --write-kubeconfig: not with --kubeconfig",
-            id="programs beside somebody's nodes",
-        ),
-        pytest.param(["--with", "volcano"], "invalid choice: 'volcano'", id="with"),
-        pytest.param(["--delay", "soon"], "'soon': want seconds", id="delay"),
-        pytest.param(["--jitter", "-1"], "want seconds, 0 or more", id="jitter"),
-        pytest.param(["--delay", "nan"], "want seconds, 0 or more", id="no number"),
-        pytest.param(["--policy", "single"], "invalid choice: 'single'", id="policy"),
-        pytest.param(["--fingerprint", "some"], "invalid choice: 'some'", id="fingerprint"),
-        pytest.param(["--kubeconfig", "/nowhere"], "there is no kubeconfig at /nowhere", id="kubeconfig"),
-    ],
-)
-def test_invalid_arguments_exit_with_2(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+INVALID = [
+    ("shape", "--shape tiny", "--shape: 'tiny'"),
+    ("nodes", "--nodes 0", "want one node at least"),
+    ("kubelets", "--kubelets virtual", "invalid choice: 'virtual'"),
+    ("version", "--kubelets real --kubernetes v1.2.3", "choice: 'v1.2.3'"),
+    ("simulated exporters", "--kubelets real --delay 3 --observe",
+     "--delay, --observe: not with real kubelets"),
+    ("numalign", "--kubelets real --with numalign", "--with: not with real kubelets"),
+    ("programs beside somebody's nodes", "--kubeconfig a --with scheduler --write-kubeconfig b",
+     "--with, --write-kubeconfig: not with --kubeconfig"),
+    ("with", "--with volcano", "invalid choice: 'volcano'"),
+    ("delay", "--delay soon", "'soon': want seconds"),
+    ("jitter", "--jitter -1", "want seconds, 0 or more"),
+    ("no number", "--delay nan", "want seconds, 0 or more"),
+    ("policy", "--policy single", "invalid choice: 'single'"),
+    ("fingerprint", "--fingerprint some", "invalid choice: 'some'"),
+    ("kubeconfig", "--kubeconfig /nowhere", "there is no kubeconfig at /nowhere"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "said"), table(INVALID))
+def test_invalid_arguments_exit_with_2(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(arguments)
+        main(arguments.split())
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
 
