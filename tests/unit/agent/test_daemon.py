@@ -84,7 +84,7 @@ def _observed(beside: Beside) -> str:
     return str(annotations.get(PLACEMENT_OBSERVED, ""))
 
 
-async def test_it_tells_of_itself(beside: Beside) -> None:
+async def test_daemon_serves_its_health_and_metrics(beside: Beside) -> None:
     process = await beside.start_daemon()
     assert process.stderr
     port = json.loads(await process.stderr.readline())["metrics_port"]

@@ -100,7 +100,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-async def test_a_look_puts_together_all_that_tells_of_a_node(world: World) -> None:
+async def test_observation_joins_all_sources_of_a_node(world: World) -> None:
     seen = await world.observer().observe()
 
     assert seen == Observation(

@@ -45,7 +45,7 @@ async def test_an_answer_of_more_than_makes_sense_is_not_read(socket: Path) -> N
 
 
 @pytest.mark.parametrize("status", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE])
-async def test_a_refusal_tells_its_status_and_its_reason(socket: Path, status: grpc.StatusCode) -> None:
+async def test_refusal_has_its_status_and_reason(socket: Path, status: grpc.StatusCode) -> None:
     async with FakePodResources(refusals=[(status, "rejected by rate limit: 100 %")]).serving(socket):
         with pytest.raises(unary.CallRefused, match="rejected by rate limit: 100 %") as refused:
             await unary.call(socket, METHOD, b"")

@@ -190,7 +190,7 @@ def test_pod_waits_if_an_unseen_pod_would_have_it_rejected(
     assert risked(info, containers) == waits
 
 
-def test_exclusive_pod_waits_for_those_that_may_get_other_zones() -> None:
+def test_exclusive_pod_waits_for_pods_of_uncertain_zones() -> None:
     assert risked(NodeInfo(UNEVEN, (HOLDER, ON_ITS_WAY)), "cpu=3 mem=1Gi", EXCLUSIVE) == ["early"]
     assert risked(NodeInfo(UNEVEN, (ON_ITS_WAY,)), "cpu=3 mem=1Gi", EXCLUSIVE) == []
 

@@ -60,7 +60,7 @@ async def test_only_missing_programs_are_built(compiled: list[str], cache: Path,
     assert names(cache) == {*PROGRAMS}
 
 
-async def test_missing_go_is_told_with_a_remedy(cache: Path) -> None:
+async def test_error_of_missing_go_has_a_remedy(cache: Path) -> None:
     needed = "install Go to build it, or set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver"
     with pytest.raises(UnavailableError, match=rf"no etcd here: {needed} .*; looked for {cache}"):
         await controlplane.find()

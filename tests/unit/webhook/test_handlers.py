@@ -421,7 +421,7 @@ async def test_invalid_call_is_refused_counted_and_logged(  # noqa: PLR0913, PLR
     assert len(served.told.of("review.unreadable")) == 1
 
 
-async def test_metrics_tell_the_size_of_all_that_is_remembered(served: Webhook) -> None:
+async def test_metrics_show_the_size_of_every_memory(served: Webhook) -> None:
     async with served.open() as caller:
         await caller.ask("/mutate", FITS)
         await caller.ask("/validate", FITS)
@@ -516,7 +516,7 @@ PAGE: list[tuple[str, dict[str, str], float]] = [
 ]  # fmt: skip
 
 
-async def test_the_page_of_metrics_tells_the_cluster(served: Webhook) -> None:
+async def test_metrics_count_what_the_cluster_has(served: Webhook) -> None:
     served.clock.advance(7)
     async with served.open() as caller:
         assert [await caller.metric(name, **labels) for name, labels, _ in PAGE] == [row[2] for row in PAGE]

@@ -51,7 +51,7 @@ async def test_best_fitting_node_is_chosen(scorer: Scorer) -> None:
     assert chosen.prediction.record
 
 
-async def test_three_most_frequent_reasons_against_nodes_are_given(scorer: Scorer) -> None:
+async def test_three_most_frequent_reasons_are_given(scorer: Scorer) -> None:
     await scorer.know({"broad": BROAD})
     scorer.see(SHARED)
     why = "0/1 nodes are available: 1 node(s) have too little free in total (numalign)"

@@ -116,7 +116,7 @@ def test_explain_reads_the_cluster_too(cli: Cli, api: ReadOnlyApi) -> None:
     assert (missing.exit_code, missing.stderr[:37]) == (2, "Error: pod eager/other does not exist")
 
 
-def test_an_unreachable_cluster_or_unwritable_place_is_an_error(cli: Cli, api: ReadOnlyApi) -> None:
+def test_cluster_or_folder_out_of_reach_is_an_error(cli: Cli, api: ReadOnlyApi) -> None:
     closed = cli("snapshot", "--kubeconfig", kubeconfig(cli.folder / "closed", x="team"))
     folder = cli("snapshot", "-o", cli.folder, "--kubeconfig", api.kubeconfig)
 
