@@ -25,8 +25,8 @@ from tools.clusters.sim.shapes import SimNode
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
 LIMIT, ASKED = 20, 50
-NODES = [SimNode(f"quota-{at}", "small") for at in range(8)]
-"""Of eight CPUs each, so that there is room for all."""
+NODES = [SimNode(f"quota-{at}", "two-by-four") for at in range(8)]
+"""Each has room for the whole quota, so the scheduler itself refuses none of them."""
 
 ENTRY = "pods-by-exclusive-cpus.validate.numalign.io"
 REPLICAS = ("even", "odd")
