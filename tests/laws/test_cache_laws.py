@@ -288,6 +288,7 @@ def facts(node: Node) -> Iterable[object]:
     yield "exclusive" if node.exclusive else "shared"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "corner",
     [

@@ -155,6 +155,7 @@ def fleets() -> list[NodeTable]:
     return [ClusterCache.of(of_many_makes(seed).nodes).nodes for seed in range(20)]
 
 
+@pytest.mark.full
 def test_dozens_of_layouts_are_drawn(fleets: list[NodeTable]) -> None:
     layouts = [
         [len({*filter(None, table.columns.layouts)}) for _, table in nodes.tables()] for nodes in fleets
@@ -165,12 +166,14 @@ def test_dozens_of_layouts_are_drawn(fleets: list[NodeTable]) -> None:
     assert max(map(len, layouts)) == MOST_ZONES
 
 
+@pytest.mark.full
 def test_columns_answer_for_most_nodes(fleets: list[NodeTable]) -> None:
     in_columns = sum(nodes.in_columns for nodes in fleets)
 
     assert 0.6 < in_columns / sum(map(len, fleets)) < 0.95
 
 
+@pytest.mark.full
 def test_columns_answer_for_most_described_machines() -> None:
     tables = [ClusterCache.of(of_machines(seed).nodes).nodes for seed in range(20)]
 

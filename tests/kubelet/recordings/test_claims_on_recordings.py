@@ -21,7 +21,7 @@ from tests.worlds.thoroughness import Thoroughness, thoroughness
 from tools.generate import agreement
 from tools.generate.agreement import Asked, Level
 
-EVERY = 6 if thoroughness() is Thoroughness.SAMPLE else 1
+EVERY = 18 if thoroughness() is Thoroughness.SAMPLE else 1
 """Of the recordings one scenario in so many."""
 
 pytestmark = pytest.mark.timeout(900)
