@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from numalign.kubelet import admit as kubelet
@@ -247,6 +247,8 @@ def test_who_hears_only_the_end_comes_to_the_same(stories: list[History], chance
     for each in stories:
         if each.last:
             each.last(late)
+    # Where a report is impossible, an earlier one of the same pod counts.
+    assume(not late.count_refuted())
 
     assert found(lived) == found(late)
     assert present(lived) == present(late)

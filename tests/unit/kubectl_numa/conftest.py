@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -127,10 +128,12 @@ def api(tmp_path: Path) -> Iterator[ReadOnlyApi]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             code, document = api.answer(self.path.partition("?")[0])
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.end_headers()
-            self.wfile.write(json.dumps(document).encode())
+            # A command that fails does not wait for the answers to its other requests.
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self.send_response(code)
+                self.send_header("Content-Type", "application/json")
+                self.end_headers()
+                self.wfile.write(json.dumps(document).encode())
 
         def log_message(self, *_: object) -> None:
             pass
