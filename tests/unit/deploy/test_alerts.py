@@ -185,5 +185,5 @@ def test_runbooks_name_existing_events_and_metrics() -> None:
         (DEPLOY.parent / "docs" / "reference" / name).read_text() for name in ("logs.md", "metrics.md")
     )
     named = {*re.findall(r"`(numalign_\w+|[a-z_]+\.[a-z_]+)`", RUNBOOKS)}
-    values = {"scorer.enabled", "agent.enabled", "gates.enabled", "policy.exemptions", "tls.source"}
+    values = {"scorer.enabled", "agent.enabled", "gates.enabled", "policy.exemptions"}
     assert {name for name in named if f"`{name}`" not in documented} == values
