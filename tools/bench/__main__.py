@@ -21,7 +21,10 @@ import orjson
 
 from tools.bench.tables import MET, MISSED, Measurement, one_of, parsed, write_page
 
-PARTS = ("columns", "webhook", "coldstart", "scheduling_rate", "agent", "rules")
+PARTS = (
+    *("columns", "webhook", "cpu_per_pod", "coldstart", "scheduling_rate"),
+    *("agent", "commands", "rules"),
+)
 Raw = dict[str, Any]
 
 

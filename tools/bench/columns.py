@@ -1,5 +1,5 @@
 """
-Measure how long `numalign.cache` takes to evaluate all nodes for a pod, by nodes, zones and policy.
+Measure how long `numalign.cache` takes to evaluate all nodes for a pod, by makes, nodes, zones and policy.
 
 Cold is a new question: each requests one byte of memory more than the previous one, so no answer is cached.
 Warm is a question that was answered before some of the nodes changed. With scores, the nodes that take the
@@ -38,6 +38,12 @@ PATIENCE = 0.5
 BUDGET = 3.0
 """Seconds after which nothing is repeated for the sake of a median."""
 
+ASKED = {
+    Policy.NONE: "pods without a policy",
+    Policy.SINGLE_NUMA_NODE: "pods that need one zone",
+}
+"""Pods in mixed fleets: not all of these nodes enforce that policy themselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Aimed:
@@ -58,6 +64,8 @@ AIMED = (
 )
 WARM_MS = 0.3
 """The target for verdicts after 1 % of the nodes changed."""
+MAKES_RATIO = 2
+"""The target: how many times as long as with one make anything may take with many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,32 +160,65 @@ def _same(what: str, ours: object, theirs: object) -> None:
 
 
 def measure(chosen: Namespace) -> Iterator[Measurement]:
-    """Measure fleets of one make."""
+    """Measure fleets of one make, then those of several makes."""
     found: dict[Case, Found] = {}
     for case, nodes in _cases(chosen):
-        sys.stderr.write(f"columns: {case.nodes:,} nodes, {case.makes[0].zones} zones\n")
+        sys.stderr.write(
+            f"columns: {case.nodes:,} nodes, {len(case.makes)} makes, {case.makes[0].zones} zones\n"
+        )
         with undisturbed():
             found[case] = evaluated(case, nodes, chosen.questions, chosen.share)
     yield from tables(found, chosen)
+    yield _mixed(found, chosen)
 
 
 def _cases(chosen: Namespace) -> Iterator[tuple[Case, Sequence[Node]]]:
-    """Yield all fleets; smaller ones are the first nodes of the largest."""
-    most = max(chosen.zones)
+    """Yield all fleets; smaller ones of one make are the first nodes of the largest."""
+    most, judged = max(chosen.zones), _judged_at(chosen)
     plan = [*((zones, 1, tuple(Policy)) for zones in chosen.zones), (most, most // 2, (Policy.RESTRICTED,))]
     for zones, needed, policies in plan:
         every = Case.alike(max(chosen.nodes), zones, Policy.NONE, needed).members()
         for count, policy in product(chosen.nodes, policies):
             nodes = [replace(node, policy=policy) for node in every[:count]]
             yield Case.alike(count, zones, policy, needed), nodes
+    sizes = [(judged, makes) for makes in chosen.makes]
+    sizes += [(nodes, chosen.makes[-1]) for nodes in chosen.nodes if nodes != judged]
+    for count, makes in sizes:
+        case = Case.mixed(count, makes, Policy.NONE)
+        members = case.members()
+        yield from ((replace(case, asks=asks), members) for asks in ASKED)
 
 
 def _judged_at(chosen: Namespace) -> int:
     return int(sorted(chosen.nodes)[len(chosen.nodes) // 2])
 
 
+def _mixed(found: Mapping[Case, Found], chosen: Namespace) -> Measurement:
+    one, usual = chosen.makes[0], chosen.makes[-1]
+    judged, rows = _judged_at(chosen), []
+    for asks, of_pods in ASKED.items():
+        few, many = (found[Case.mixed(judged, makes, asks)] for makes in (one, usual))
+        for what, mine, other in (
+            ("cold verdicts", many.verdicts, few.verdicts),
+            ("cold, with scores", many.scores, few.scores),
+            ("warm verdicts", many.warm, few.warm),
+            ("warm, with scores", many.warm_scores, few.warm_scores),
+        ):
+            aim = MAKES_RATIO * other if other else None
+            rows.append(row(f"{what}, {of_pods}", mine, "ms", (other, f"of {one} makes"), most=aim))
+        for nodes in chosen.nodes:
+            each = found[Case.mixed(nodes, usual, asks)]
+            rows.append(row(f"cold verdicts, {nodes:,} nodes, {of_pods}", each.verdicts))
+    return Measurement(
+        f"Mixed fleets: {judged:,} nodes of {usual} makes",
+        rows,
+        "Nodes of a make have the same number of zones, policy, scope and hardware model. Makes alternate,"
+        " and no two nodes are alike. Pods, questions and changes are as above.",
+    )
+
+
 def tables(found: Mapping[Case, Found], chosen: Namespace) -> Iterator[Measurement]:
-    """Yield the tables: of those fleets with targets, and of all."""
+    """Yield the tables of fleets of one make: those with targets, and all."""
     cold, warm = [], []
     for aimed in AIMED:
         each = found.get(Case.alike(_judged_at(chosen), aimed.zones, aimed.policy, aimed.needed))
@@ -208,9 +249,10 @@ def tables(found: Mapping[Case, Found], chosen: Namespace) -> Iterator[Measureme
     rows = []
     for case, each in found.items():
         make, needed = case.makes[0], f", {case.needed} needed" if case.needed > 1 else ""
-        scores = "too long" if each.scores is None else each.scores
-        title = f"{make.zones} zones, {make.policy}{needed}"
-        rows.append((title, case.nodes, each.feasible, each.verdicts, scores, each.warm))
+        if len(case.makes) == 1 and case.asks is make.policy:
+            scores = "too long" if each.scores is None else each.scores
+            title = f"{make.zones} zones, {make.policy}{needed}"
+            rows.append((title, case.nodes, each.feasible, each.verdicts, scores, each.warm))
     head = ("zones, policy", "nodes", "take it", "verdicts", "with scores", "warm")
     yield Measurement("Cold verdicts by nodes, zones and policy", rows, "Milliseconds.", head)
 
@@ -220,7 +262,8 @@ main = program(
     __doc__,
     measure,
     nodes=((1000, 5000, 15_000), (10, 20, 30), "sizes of fleets; targets apply to the middle one"),
-    zones=((2, 4, 8), (2, 8), "zones of the nodes"),
+    makes=((1, 36), (1, 6), "makes of mixed fleets; the first is compared with the last"),
+    zones=((2, 4, 8), (2, 8), "zones of the nodes of fleets of one make"),
     questions=(15, 2, "new questions of each kind, and updates"),
     share=(0.01, 0.1, "the share of nodes that change in an update"),
 )

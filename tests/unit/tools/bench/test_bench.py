@@ -10,7 +10,18 @@ import pytest
 
 from numalign.curves import svg
 from tools.bench import __main__ as bench
-from tools.bench import agent, coldstart, columns, kep_6007, replays, rules, tables, webhook
+from tools.bench import (
+    agent,
+    coldstart,
+    columns,
+    commands,
+    cpu_per_pod,
+    kep_6007,
+    replays,
+    rules,
+    tables,
+    webhook,
+)
 from tools.bench.tables import Measurement
 
 PAGES = Path(__file__).parents[4] / "docs" / "measurements"
@@ -19,6 +30,8 @@ PARTS: dict[str, Callable[..., int]] = {
     "agent": agent.main,
     "coldstart": coldstart.main,
     "columns": columns.main,
+    "commands": commands.main,
+    "cpu_per_pod": cpu_per_pod.main,
     "rules": rules.main,
     "webhook": webhook.main,
 }
