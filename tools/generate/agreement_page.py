@@ -42,13 +42,13 @@ recordings. They contain only pods that fit the node in total, since a scheduler
 *admitted* is compared for every decision, *reason* if both reject the pod, and the rest if both admit it.
 If the kubelet picks at random between equal devices of different zones, the prediction says so, and other
 amounts count as agreement (*by chance*). *one zone has all* is a filter that knows policy and scope, and
-looks for one zone with enough of everything. Rows of fewer than 200 decisions are left out.
+looks for one zone with enough of everything.
 """
-_FEWEST = 200
 
 ADMITTED_BY = (
     ("policy and scope", agreement.policy),
     ("options", agreement.options),
+    ("kind of scenario", agreement.kind),
     ("version of the kubelet", agreement.version),
 )
 
@@ -86,9 +86,9 @@ def _admitted(tallies: Mapping[str, Mapping[Level, Tally]], title: str) -> Itera
     yield from _head([title, "decisions", *Level, NAIVE])
     for name in sorted(tallies):
         levels = tallies[name]
-        if (asked := levels[Level.MACHINE].asked[ADMITTED]) >= _FEWEST:
-            shares = [_share(levels[level], ADMITTED) for level in Level]
-            yield _row([name, str(asked), *shares, _share(levels[Level.CONFIGURED], NAIVE)])
+        shares = [_share(levels[level], ADMITTED) for level in Level]
+        asked = str(levels[Level.MACHINE].asked[ADMITTED])
+        yield _row([name, asked, *shares, _share(levels[Level.CONFIGURED], NAIVE)])
 
 
 def _share(tally: Tally, what: str) -> str:
