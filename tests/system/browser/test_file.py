@@ -36,6 +36,15 @@ async def test_a_file_needs_no_network_and_no_script(browser: Browser, file: str
         assert watched.complaints == []
 
 
+async def test_a_file_obeys_its_policy(browser: Browser, file: str) -> None:
+    async with opened(browser, file) as watched:
+        assert await watched.violations() == []
+        await watched.page.keyboard.press("Tab")
+        await watched.page.locator(".tiles a").first.focus()
+        await watched.page.keyboard.press("ArrowRight")
+        assert await watched.page.evaluate("document.activeElement.textContent") != ""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_a_file_is_accessible(browser: Browser, file: str, scheme: str) -> None:
     async with opened(browser, file, color_scheme=scheme) as watched:

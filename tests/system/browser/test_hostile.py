@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from numalign.map.standalone import export
+from numalign.map.standalone import export, fleet_svg
 from tests.unit.map.example_views import ANY, HOSTILE, fleet, node_view, pod, tile
 from tests.worlds.objects import node, nrt
 from tools.clusters.maps import clusters, sites
@@ -48,6 +48,14 @@ async def harmless(watched: WatchedPage) -> None:
     assert len(watched.hosts()) <= 1
 
 
+async def test_names_in_the_fleet_are_text(browser: Browser, hostile: str) -> None:
+    async with opened(browser, hostile) as watched:
+        names = await watched.page.locator(".tiles a span").all_text_contents()
+
+        assert set(HOSTILE) <= set(names)
+        await harmless(watched)
+
+
 async def test_names_on_node_pages_are_text(browser: Browser, hostile: str) -> None:
     async with opened(browser, hostile) as watched:
         for at in range(len(HOSTILE)):
@@ -77,6 +85,17 @@ async def test_texts_of_a_pod_are_text(browser: Browser, hostile: str, at: int) 
         await harmless(watched)
 
 
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_pasted_text_comes_back_as_text(browser: Browser, hostile: str, name: str) -> None:
+    async with opened(browser, f"{hostile}/what-if") as watched:
+        await watched.page.get_by_label("Pod or workload").fill(name)
+        await watched.page.get_by_role("button", name="Evaluate").click()
+
+        await expect(watched.page.get_by_label("Pod or workload")).to_have_value(name)
+        assert await watched.page.evaluate("window.caught") is None
+        assert await watched.violations() == []
+
+
 async def test_a_long_name_makes_no_page_wide(browser: Browser, hostile: str) -> None:
     longest = max(HOSTILE, key=len)
     for path in ("/", f"/nodes/{longest}"):
@@ -94,3 +113,10 @@ async def test_names_in_a_file_are_text(browser: Browser, tmp_path: Path) -> Non
             await expect(watched.page.get_by_role("heading", level=1)).to_have_text(HOSTILE[at])
             await harmless(watched)
             await watched.page.goto(f"{path.as_uri()}#fleet")
+
+
+async def test_names_in_a_drawing_are_text(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "map.svg"
+    path.write_text("".join(fleet_svg(fleet([tile(name) for name in HOSTILE]), ANY)))
+    async with opened(browser, path.as_uri()) as watched:
+        await harmless(watched)

@@ -49,6 +49,18 @@ async def test_the_policy_forbids_inserted_styles(browser: Browser, site: str) -
         assert {each.split(":")[0] for each in await watched.violations()} == {"style-src-attr"}
 
 
+async def test_filters_are_a_form(browser: Browser, site: str) -> None:
+    async with opened(browser, site) as watched:
+        await watched.page.get_by_label("misaligned").check()
+        await watched.page.get_by_role("button", name="Filter").click()
+        await watched.page.wait_for_url("**/?*only=misaligned*")
+
+        await expect(watched.page.locator(".tiles a")).to_have_count(1)
+        await expect(watched.page.locator(".tiles a span")).to_have_text(AGENT_NODE)
+        await watched.page.get_by_role("link", name="Show all").click()
+        await expect(watched.page.locator(".tiles a")).to_have_count(10)
+
+
 async def test_a_node_has_cores_with_cpus_and_pods(browser: Browser, site: str) -> None:
     async with opened(browser, f"{site}/nodes/{AGENT_NODE}") as watched:
         page = watched.page

@@ -13,7 +13,7 @@ from numalign.kube.bindings import bind
 from numalign.kube.client import Api
 from numalign.kube.errors import Conflict, NotFound
 from numalign.model.intent import PLACEMENT
-from tools.clusters.api_requests import Json, create, pod, read
+from tools.clusters.api_requests import Json, ask, create, pod, read
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -86,6 +86,34 @@ async def test_a_pod_is_bound_once(api: ApiClient, server: Api) -> None:
         with pytest.raises(Conflict, match='already assigned to node "large"'):
             await bound(server, "once", uid=uid, node=node)
     assert await stored(api, "once") == before
+
+
+async def test_a_pod_of_another_uid_is_not_bound(api: ApiClient, server: Api) -> None:
+    await made(api, "anew")
+
+    with pytest.raises(Conflict, match="UID in precondition"):
+        await bound(server, "anew", uid="6a1f6f0c-0000-4000-8000-000000000000")
+    assert "nodeName" not in (await stored(api, "anew"))["spec"]
+
+
+async def test_a_pod_that_waits_behind_a_gate_is_not_bound(api: ApiClient, server: Api) -> None:
+    uid = await made(api, "gated", schedulingGates=[{"name": "example.com/gate"}])
+
+    with pytest.raises(Conflict, match="schedulingGates"):
+        await bound(server, "gated", uid=uid)
+
+
+async def test_a_pod_that_is_leaving_is_not_bound(api: ApiClient, server: Api) -> None:
+    wish = pod("leaving", asks={}, finalizers=["example.com/last-words"])
+    uid = (await create(api, wish)).body["metadata"]["uid"]
+    path = "/api/v1/namespaces/team/pods/leaving"
+    assert (await ask(api, "DELETE", path)).code == HTTPStatus.OK
+
+    with pytest.raises(Conflict, match="is being deleted"):
+        await bound(server, "leaving", uid=uid)
+    left = await stored(api, "leaving")
+    del left["metadata"]["finalizers"]
+    assert (await ask(api, "PUT", path, left)).code == HTTPStatus.OK
 
 
 async def test_a_pod_that_is_gone_is_missing(server: Api) -> None:

@@ -5,10 +5,10 @@ from http import HTTPStatus
 import pytest
 
 from numalign.kube.client import Patch
-from tests.system.e2e.clusters import Cluster
+from tests.system.e2e.clusters import Cluster, admitted, excluded
 from tests.system.eventually import eventually
 from tools.clusters import fleets, shipped
-from tools.clusters.api_requests import patch
+from tools.clusters.api_requests import gpus, patch, rehearse
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -31,6 +31,16 @@ async def test_one_class_per_node_shape(cluster: Cluster) -> None:
     assert None not in set().union(*of_shape.values())
     # Nodes without a topology have none.
     assert found["new"] == {None}
+
+
+async def test_pod_avoids_classes_that_cannot_align_it(cluster: Cluster) -> None:
+    found = await classes_by_shape(cluster)
+    never = set().union(*(found[kind] for kind in PUBLISHED if kind not in fleets.WITH_FOUR_GPUS))
+
+    answer = await rehearse(cluster.api, asks=gpus(4))
+
+    assert admitted(answer)
+    assert excluded(answer) == never
 
 
 async def test_nothing_but_the_label_of_a_node_is_changed(cluster: Cluster) -> None:
