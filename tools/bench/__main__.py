@@ -21,10 +21,7 @@ import orjson
 
 from tools.bench.tables import MET, MISSED, Measurement, one_of, parsed, write_page
 
-PARTS = (
-    *("columns", "webhook", "cpu_per_pod", "coldstart", "scheduling_rate"),
-    *("agent", "commands", "rules"),
-)
+PARTS = ("columns", "webhook", "cpu_per_pod", "coldstart", "scheduling_rate", "agent", "commands")
 Raw = dict[str, Any]
 
 

@@ -27,10 +27,10 @@ def templates(number: int) -> Iterator[Raw]:
     dice = random.Random(_SEED)  # noqa: S311 - it makes input, not secrets
     for index in range(number):
         gpus = TOO_MANY if index % EVERY == EVERY - 1 else dice.choice((0, 0, 1, 1, 2, 4))
-        yield _pod(index, dice, gpus=gpus)
+        yield pod(index, dice, gpus=gpus)
 
 
-def _pod(index: int, dice: random.Random, *, gpus: int) -> Raw:
+def pod(index: int, dice: random.Random, *, gpus: int) -> Raw:
     """Return a Guaranteed pod of one to three containers, as long as the pods of an API server."""
     containers = [
         _container(f"c{at}", index, dice, gpus=gpus if at == 0 else 0)
@@ -64,8 +64,8 @@ def _pod(index: int, dice: random.Random, *, gpus: int) -> Raw:
 
 
 def _container(name: str, index: int, dice: random.Random, *, gpus: int) -> Raw:
-    # Each template has another number of KiB, so that no two request the same.
-    memory = dice.choice((2, 4, 8, 16)) * 2**30 + index * 1024
+    # Each of a million templates has another number of KiB, so that no two request the same.
+    memory = dice.choice((2, 4, 8, 16)) * 2**30 + index % 2**20 * 1024
     amounts = {
         "cpu": str(dice.choice((1, 2, 4, 8))),
         "memory": str(memory),

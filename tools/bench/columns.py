@@ -4,9 +4,6 @@ Measure how long `numalign.cache` takes to evaluate all nodes for a pod, by make
 Cold is a new question: each requests one byte of memory more than the previous one, so no answer is cached.
 Warm is a question that was answered before some of the nodes changed. With scores, the nodes that take the
 pod are also scored by two strategies. Everything runs on one thread, and times are processor times.
-
-The run checks itself: the rules must give the same verdicts for a sample of nodes, and an updated cluster
-the same result as a new one that is built from the changed nodes.
 """
 
 import sys
@@ -31,10 +28,8 @@ from tools.bench.tables import Measurement, program, row
 STRATEGIES = (Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED)
 SAMPLE = 40
 """Nodes that the rules evaluate one by one."""
-SOME = 200
-"""Nodes, in addition to one of each make, from which the time to score all of them is estimated."""
 PATIENCE = 0.5
-"""The longest estimated time to score all nodes, in seconds; beyond it, scores are not measured."""
+"""Seconds; scores are measured if those of a first question take no longer."""
 BUDGET = 3.0
 """Seconds after which nothing is repeated for the sake of a median."""
 
@@ -82,35 +77,30 @@ class Found:
 
 
 def evaluated(case: Case, nodes: Sequence[Node], questions: int, share: float) -> Found:
-    """Measure a case, in which a share of the nodes changes; raise `RuntimeError` if results differ."""
+    """Measure a case, in which a share of the nodes changes."""
     cluster = ClusterCache.of(nodes)
     _admitted(cluster, case.question(-1))
-    scored = _scored if _scoring(case, nodes) <= PATIENCE else None
     plain, others = ([case.question(at + first) for at in range(questions)] for first in (0, questions))
     admitted, verdicts = timed(partial(_admitted, cluster), plain, budget=BUDGET)
-    scores = timed(partial(scored, cluster), others, budget=BUDGET)[1] if scored else []
-    by_rules = _by_rules(case, cluster, nodes[:SAMPLE])
-    puts, warm, warm_scores = list[float](), list[float](), list[float]()
-    latest, question = {node.name: node for node in nodes}, case.question(0)
+    scored = partial(_scored, cluster)
+    scoring = timed(scored, [case.question(-2)])[1][0] <= PATIENCE
+    scores = timed(scored, others, budget=BUDGET)[1] if scoring else []
+    question, puts, warm, warm_scores = case.question(0), list[float](), list[float](), list[float]()
+    by_rules = timed(lambda node: evaluate(node, question.demand, question.intent), nodes[:SAMPLE])[1]
     for turn in range(questions):
         changed = case.changed(nodes, share, turn)
-        latest |= {node.name: node for node in changed}
         puts.append(sum(timed(cluster.nodes.put, changed)[1]))
         warm += timed(partial(_admitted, cluster), [question])[1]
-        warm_scores += timed(partial(scored, cluster), [question])[1] if scored else []
+        warm_scores += timed(scored, [question])[1] if scoring else []
         if sum(puts) + sum(warm) + sum(warm_scores) > BUDGET:
             break
-    anew = ClusterCache.of(latest.values())
-    _same(
-        f"{case}: a cluster that was changed and a new one", _names(cluster, question), _names(anew, question)
-    )
     return Found(
         feasible=int(np.count_nonzero(admitted[0])),
         verdicts=_median(verdicts),
-        scores=_median(scores) if scored else None,
-        by_rules=by_rules * MILLI * case.nodes,
+        scores=_median(scores) if scoring else None,
+        by_rules=sum(by_rules) / len(by_rules) * MILLI * case.nodes,
         warm=_median(warm),
-        warm_scores=_median([sum(both) for both in zip(warm, warm_scores, strict=False)]) if scored else None,
+        warm_scores=_median([sum(both) for both in zip(warm, warm_scores, strict=False)]) if scoring else None,
         updates=round(len(puts) * len(changed) / (sum(puts) + sum(warm))),
     )
 
@@ -129,34 +119,6 @@ def _scored(cluster: ClusterCache, question: Question) -> None:
     evaluation = cluster.ask([], question).evaluation
     for strategy in STRATEGIES:
         evaluation.scores(strategy, EVEN)
-
-
-def _scoring(case: Case, nodes: Sequence[Node]) -> float:
-    """Estimate the seconds to score all nodes, by what each of some nodes costs more than a few."""
-    few, some = (nodes[: len(case.makes) + more] for more in (SOME // 10, SOME))
-    questions = [case.question(at) for at in range(3)]
-    least, most = (
-        min(timed(partial(_scored, ClusterCache.of(each)), questions)[1][1:]) for each in (few, some)
-    )
-    return (most - least) / max(len(some) - len(few), 1) * len(nodes)
-
-
-def _by_rules(case: Case, cluster: ClusterCache, some: Sequence[Node]) -> float:
-    """Return the seconds per node of evaluation by the rules alone, after a comparison of the verdicts."""
-    question = case.question(0)
-    verdicts, seconds = timed(lambda node: evaluate(node, question.demand, question.intent).admitted, some)
-    found = cluster.ask([node.name for node in some], question).admitted
-    _same(f"{case}: verdicts in columns and by the rules", found.tolist(), verdicts)
-    return sum(seconds) / len(seconds)
-
-
-def _names(cluster: ClusterCache, question: Question) -> set[str]:
-    return {cluster.nodes.node(int(at)).name for at in np.flatnonzero(_admitted(cluster, question))}
-
-
-def _same(what: str, ours: object, theirs: object) -> None:
-    if ours != theirs:
-        raise RuntimeError(f"{what}: {ours} and {theirs}")
 
 
 def measure(chosen: Namespace) -> Iterator[Measurement]:

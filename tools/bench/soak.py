@@ -13,16 +13,16 @@ import random
 import sys
 import tempfile
 import time
+import uuid
 from argparse import Namespace
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from tools.bench import cluster, soak_pods
+from tools.bench import cluster
 from tools.bench.calls import MERGE, Caller, Calls, Json, Scheduler, review
-from tools.bench.soak_pods import NAMESPACES
 from tools.bench.tables import JSON, MISSED, Measurement, parsed, row, write_json
 from tools.clusters import programs
 from tools.clusters.programs import MIB, Running
@@ -42,6 +42,66 @@ SAMPLE_SECONDS, TOLD_EVERY = 1.0, 30
 """Seconds between two samples of the memory, and samples between two lines of progress."""
 SCHEDULED = 10**9
 """The number of the first pod that is scheduled; those before it are only reviewed."""
+
+
+NAMESPACES = tuple(f"team-{number}" for number in range(20))
+EVERY: Mapping[str, int] = {"broken": 50, "long": 40, "strange": 30, "unknown": 10, "asking": 2}
+"""Of so many templates, one is invalid, longer than what is remembered of a pod, requests a resource that no
+node has, is in a namespace that does not exist, or requests a policy."""
+LONG = 20_000
+"""Bytes of an annotation, more than is remembered of a pod."""
+POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
+
+
+def new_pod(number: int) -> Json:
+    """Return the pod of this number, which no program has seen; two consecutive numbers share a template."""
+    template = number // 2
+    dice = random.Random(template)  # noqa: S311 - it makes input, not secrets
+    pod = cluster.pod(template, dice, gpus=dice.choice((0, 0, 0, 1)))
+    first, annotations = pod["spec"]["containers"][0], {"example.com/build": f"{dice.getrandbits(64):x}"}
+    if _is("asking", template):
+        annotations[cluster.POLICY] = dice.choice(POLICIES)
+    if broken(number):
+        # With the policy none, the amounts of a pod do not matter.
+        first["resources"]["requests"] = {"cpu": f"{template}q"}
+        annotations[cluster.POLICY] = "restricted"
+    elif _is("strange", template):
+        first["resources"]["limits"][f"example.com/device-{template}"] = "1"
+    if _is("long", template):
+        annotations["example.com/long"] = f"{template}-" * (LONG // len(f"{template}-"))
+    unknown = _is("unknown", template)
+    pod["metadata"] |= {
+        "name": f"soak-{template}-{number}",
+        "namespace": f"unknown-{template}" if unknown else NAMESPACES[template % len(NAMESPACES)],
+        "uid": str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))),
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+        "annotations": annotations,
+    }
+    return pod
+
+
+def broken(number: int) -> bool:
+    """Return whether the pod of this number is invalid."""
+    return _is("broken", number // 2)
+
+
+def _is(kind: str, template: int) -> bool:
+    # Each kind begins at a different template, so that most odd templates are odd in one way.
+    return template % EVERY[kind] == len(kind) % EVERY[kind]
+
+
+def _deployment(pod: Json) -> tuple[Json, tuple[str, str, str]]:
+    """Return the Deployment that creates a pod, with its group, kind and resource."""
+    metadata = pod["metadata"]
+    template = {"metadata": {key: metadata[key] for key in ("labels", "annotations")}, "spec": pod["spec"]}
+    selector = {"matchLabels": {"app": metadata["labels"]["app"]}}
+    made = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {key: metadata[key] for key in ("name", "namespace", "labels")},
+        "spec": {"replicas": 1, "selector": selector, "template": template},
+    }
+    return made, ("apps", "Deployment", "deployments")
 
 
 @dataclass(slots=True)
@@ -102,17 +162,17 @@ class Reviews:
     async def step(self) -> None:
         """Review one pod; validation must deny invalid pods, everything else depends on the nodes."""
         number = next(self.numbers)
-        pod, calls = soak_pods.made(number), self.caller.calls
+        pod, calls = new_pod(number), self.caller.calls
         uid = pod["metadata"]["uid"]
         for path in (*PATHS, *([] if number % EVERY_WORKLOAD else [WORKLOADS])):
-            asked = review(*soak_pods.deployment(pod), uid=uid) if path == WORKLOADS else review(pod, uid=uid)
+            asked = review(*_deployment(pod), uid=uid) if path == WORKLOADS else review(pod, uid=uid)
             answer = await self.caller.post(path, f"/{path}", asked)
             if answer:
                 response = answer["response"]
                 calls.outcomes["allowed" if response["allowed"] else "denied"] += 1
                 if response["uid"] != uid:
                     calls.fail(f"/{path}: an answer to another review")
-                if path == "validate" and soak_pods.broken(number) and response["allowed"]:
+                if path == "validate" and broken(number) and response["allowed"]:
                     calls.fail(f"/{path}: {pod['metadata']['name']} is invalid and was let in")
 
 
@@ -126,8 +186,8 @@ class Schedule:
 
     async def step(self) -> None:
         """Take a pod from its creation to its kubelet, and only ask about another one."""
-        await self.scheduler.fitting(soak_pods.made(next(self.numbers)))
-        pod = soak_pods.made(next(self.numbers))
+        await self.scheduler.fitting(new_pod(next(self.numbers)))
+        pod = new_pod(next(self.numbers))
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
         self.living.append((time.monotonic() + LIFE_SECONDS, f"{path}/{pod['metadata']['name']}"))
         await self.scheduler.schedule(pod, path)
