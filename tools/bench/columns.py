@@ -100,7 +100,7 @@ def evaluated(case: Case, nodes: Sequence[Node], questions: int, share: float) -
         scores=_median(scores) if scoring else None,
         by_rules=sum(by_rules) / len(by_rules) * MILLI * case.nodes,
         warm=_median(warm),
-        warm_scores=_median([sum(both) for both in zip(warm, warm_scores, strict=False)]) if scoring else None,
+        warm_scores=_median([*map(sum, zip(warm, warm_scores, strict=True))]) if scoring else None,
         updates=round(len(puts) * len(changed) / (sum(puts) + sum(warm))),
     )
 

@@ -1,8 +1,8 @@
 """
 Replay the openb trace with kubelets that choose between equally good zones as KEP-6007 proposes.
 
-`--markdown docs/measurements/kep-6007.md` writes the page with its charts, and next to it kep-6007.json with
-all figures, from which the page is generated. It takes some minutes of one processor.
+`--markdown docs/measurements/kep-6007.md` writes the page, and next to it kep-6007.json with all figures,
+from which the page is generated. It takes some minutes of one processor.
 """
 
 import sys
@@ -12,7 +12,6 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from numalign.curves import Axis, Chart, Line
 from numalign.kubelet.admit import admit, charge
 from numalign.model import demand
 from numalign.model.intent import Policy
@@ -20,7 +19,7 @@ from numalign.model.node import Known, Node, Zone
 from numalign.model.options import DEFAULTS, NumaStrategy, Options, TopologyOption
 from numalign.model.pod import Container, Pod
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
-from numalign.simulation.replay_summary import mean_curve, mean_of, to_document
+from numalign.simulation.replay_summary import mean_of
 from numalign.simulation.trace import Trace
 from numalign.simulation.zone_cluster import ZoneSample
 from numalign.simulation.zone_replay import Zoning, replay_on_zones, turnover_on_zones
@@ -108,24 +107,16 @@ def measure(seeds: int) -> Raw:
         "replays": [
             {
                 **dict(zip(("day", "zones", "scheduler", "kubelet"), kind, strict=True)),
-                **summed_up(DAYS[kind[0]], [found[Run(*kind, seed)] for seed in numbers]),
+                "runs": [figures(DAYS[kind[0]], found[Run(*kind, seed)]) for seed in numbers],
             }
             for kind in kinds
         ],
     }
 
 
-def summed_up(day: Day, replays: Sequence[Sequence[ZoneSample]]) -> Raw:
-    """Return the figures of each replay in the part of the day that counts, and the mean curve."""
-    counted = ([each for each in samples if day.first <= each.arrived <= day.last] for samples in replays)
-    return {
-        "runs": [_figures(samples) for samples in counted],
-        "curve": [to_document(sample) for sample in mean_curve(replays)],
-    }
-
-
-def _figures(samples: Sequence[ZoneSample]) -> Raw:
-    """Return what happened between the first sample and the last per 100 pods, and the mean state."""
+def figures(day: Day, samples: Sequence[ZoneSample]) -> Raw:
+    """Return what happened in the part of a day that counts per 100 pods, and the mean state in it."""
+    samples = [each for each in samples if day.first <= each.arrived <= day.last]
     first, last, mean = samples[0], samples[-1], mean_of(samples)
     pods = (last.pods - first.pods) / 100
     events, states = (
@@ -182,8 +173,6 @@ _HEAD = (
     *("scheduler", "kubelets", "in one zone, %", "turned away, %", "by seed"),
     *("rejections per 100", "free CPUs", "free GPUs", "stranded, %", "allocated, %"),
 )
-CHARTED = {"turned-away": "Pods turned away so far, %", "free-gpus": "Largest free block of GPUs"}
-"""The charts of each replay, with their titles."""
 
 
 def tables(found: Raw) -> dict[str, Measurement]:
@@ -246,38 +235,6 @@ def _cases(found: Raw) -> Iterator[str]:
         yield from (f"**{case['title']}.**", "", *table.markdown(), "")
 
 
-def charts(found: Raw) -> dict[str, Chart]:
-    """Return the charts, by what they show."""
-    return {
-        f"{day}-{zones}-zones-{figure}": _chart(_replays(found, day, zones), figure, f"{day}, {zones} zones")
-        for day, zones in _parts(found)
-        for figure in CHARTED
-    }
-
-
-def _chart(some: Sequence[Raw], figure: str, of_what: str) -> Chart:
-    """Return a chart with a colour for each kind of kubelets, dashed without the scorer."""
-    lines = [
-        Line(
-            f"{each['kubelet']}, {each['scheduler']}",
-            [(sample["arrived"], _value(sample, figure)) for sample in each["curve"]],
-            [*KUBELETS].index(each["kubelet"]),
-            dashed=each["scheduler"] == "stock",
-        )
-        for each in some
-    ]
-    most = round(max(x for line in lines for x, _ in line.points))
-    ticks = range(0, most + 1, 10 if most < 200 else 50)  # noqa: PLR2004  as many as fit below the axis
-    across = Axis("asked for, % of all GPUs", logarithmic=False, ticks=ticks)
-    return Chart(f"{CHARTED[figure]}: {of_what}", across, Axis("", logarithmic=False), lines)
-
-
-def _value(sample: Raw, figure: str) -> float:
-    return float(
-        sample["free_gpus"] if figure == "free-gpus" else 100 * sample["turned_away"] / sample["pods"]
-    )
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Replay as the flags say; return 0."""
     chosen = parsed(
@@ -285,11 +242,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         __doc__,
         arguments,
         seeds=(5, 1, "number of seeds"),
-        markdown=(None, None, "write the page here, with its charts and figures"),
+        markdown=(None, None, "write the page here, and its figures"),
     )
     found = measure(chosen.seeds)
     print("\n\n".join(table.printed() for table in tables(found).values()))
-    write_page(page(found), found, charts(found), chosen.markdown)
+    write_page(page(found), found, {}, chosen.markdown)
     return 0
 
 
