@@ -105,7 +105,7 @@ def test_a_report_comes_before_a_configuration() -> None:
     assert (node_.policy, node_.options.minor) == (Policy.SINGLE_NUMA_NODE, 34)
 
 
-FALLS_BACK = [
+@pytest.mark.parametrize(("written", "reason"), table([
     ("no text", reported(topology("a"), machine=7), "machine]: must be a string, not a number"),
     ("an unknown version", reported(topology("a"), machine='{"version": 9}'),
         "machine].version: 9 is not a supported version: expected 1"),
@@ -114,10 +114,7 @@ FALLS_BACK = [
     ("a machine that contradicts its kubelet",
         agent_report(kubelet={**STATIC_KUBELET, "reservedSystemCPUs": "1"}),
         'machine].kubelet.reservedSystemCPUs: "1" contradicts the machine: "0"'),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "reason"), table(FALLS_BACK))
+]))  # fmt: skip
 def test_an_implausible_report_leaves_the_amounts(written: Json, reason: str) -> None:
     seen = cluster(written).snapshot()
     assert [node_.known for node_ in seen.nodes] == [Known.COUNTS]
@@ -132,7 +129,7 @@ def test_a_report_with_an_unknown_option_counts() -> None:
     assert problems(seen) == []
 
 
-STRANGE = [
+@pytest.mark.parametrize(("pod", "reasons"), table([
     ("a zone that is not there", {"held": [{"zones": ["node-7"], "amount": {"cpu": 1}}]},
         ["pods.u.held: names a zone that is not on this machine"]),
     ("a CPU that is not there", {"held": [], "cpus": "7-9"}, ["pods.u.cpus: CPU 8-9 is not on this machine"]),
@@ -140,10 +137,7 @@ STRANGE = [
         ["pods.u.cpus: CPU 6 is also held by another pod"]),
     ("more than there is", {"held": [{"zones": ["node-0"], "amount": {"x/gpu": 3}}]},
         ["pods: hold 2 more x/gpu than zone 0 can allocate", "pods: hold more x/gpu than their zones have"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("pod", "reasons"), table(STRANGE))
+]))  # fmt: skip
 def test_implausible_placements_leave_the_amounts(pod: Json, reasons: list[str]) -> None:
     seen = cluster(agent_report(available=2, pods={"one": ONE, "u": pod})).snapshot()
     [node_] = seen.nodes

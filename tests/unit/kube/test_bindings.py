@@ -11,6 +11,7 @@ from numalign.kube.bindings import BIND_SECONDS, BindsInFlight, bind
 from numalign.kube.errors import Conflict, Unreachable
 from numalign.model.intent import PLACEMENT
 from tests.worlds.clock import Clock
+from tests.worlds.notation import table
 from tools.clusters.fake_api import FakeApi
 
 Json = dict[str, Any]
@@ -46,20 +47,17 @@ async def test_node_and_record_are_one_write() -> None:
         assert request.body == {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
 
-REFUSED: dict[str, tuple[Json, str, str]] = {
+@pytest.mark.parametrize(("raw", "uid", "reason"), table([
     # situation: the pod that is there, the uid that is meant (empty for its own), and the reason
-    "bound elsewhere": (pod(nodeName="b"), "", 'already assigned to node "b"'),
-    "behind a gate": (pod(schedulingGates=[{"name": "g"}]), "", "schedulingGates"),
-    "another pod of the name": (pod(), "old", "UID in precondition: old"),
-    "a pod that is leaving": (
+    ("bound elsewhere", pod(nodeName="b"), "", 'already assigned to node "b"'),
+    ("behind a gate", pod(schedulingGates=[{"name": "g"}]), "", "schedulingGates"),
+    ("another pod of the name", pod(), "old", "UID in precondition: old"),
+    ("a pod that is leaving",
         {**pod(), "metadata": {**pod()["metadata"], "deletionTimestamp": "2026-01-02T03:04:05Z"}},
         "",
         "is being deleted",
     ),
-}
-
-
-@pytest.mark.parametrize(("raw", "uid", "reason"), REFUSED.values(), ids=REFUSED)
+]))  # fmt: skip
 async def test_a_pod_that_cannot_be_bound_is_unchanged(raw: Json, uid: str, reason: str) -> None:
     async with FakeApi() as server:
         made = server.put(raw)
@@ -90,15 +88,12 @@ async def ended(clock: Clock, call: "asyncio.Task[None]", flights: BindsInFlight
     return clock.seconds - began
 
 
-ANSWERS: dict[str, tuple[Exception | None, float]] = {
+@pytest.mark.parametrize(("error", "seconds"), table([
     # what becomes of a bind: the answer, and how long it may land after that
-    "it is done": (None, 0),
-    "it is refused": (Conflict("bound already"), 0),
-    "no answer": (Unreachable("silence"), BIND_SECONDS),
-}
-
-
-@pytest.mark.parametrize(("error", "seconds"), ANSWERS.values(), ids=ANSWERS)
+    ("it is done", None, 0),
+    ("it is refused", Conflict("bound already"), 0),
+    ("no answer", Unreachable("silence"), BIND_SECONDS),
+]))  # fmt: skip
 async def test_a_bind_lands_until_its_timeout(error: Exception | None, seconds: float) -> None:
     clock, answer = Clock(), asyncio.get_running_loop().create_future()
     flights = BindsInFlight(partial(wait_for, answer), clock=clock, sleep=clock.sleep)

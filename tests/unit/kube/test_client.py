@@ -177,15 +177,12 @@ async def test_a_token_replaces_a_certificate(tmp_path: Path) -> None:
     assert (by_token.certificate, by_token.key, by_token.token) == (None, None, "mine")
 
 
-TRUSTED = [
+@pytest.mark.parametrize(("answer_body", "trusted"), table([
     # what it shows                              the flags                            whether it is trusted
     ("no authority",                        {},                                   False),
     ("the authority",                     {"certificate_authority": "ca.crt"},  True),
     ("no verification",                             {"insecure": True},                   True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("answer_body", "trusted"), table(TRUSTED))
+]))  # fmt: skip
 async def test_certificates_that_are_trusted(
     aiohttp_server: AiohttpServer,
     tmp_path: Path,

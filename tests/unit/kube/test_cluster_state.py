@@ -17,6 +17,7 @@ from numalign.model.node import Known
 from numalign.model.steps import finished
 from numalign.shapes import ShapeHistory
 from numalign.shapes.history import LOSS_SECONDS
+from tests.worlds.notation import table
 from tests.worlds.objects import (
     Json,
     configuration,
@@ -46,13 +47,10 @@ def names(snapshot_: Snapshot) -> list[str]:
     return [each.name for each in snapshot_.nodes]
 
 
-ORPHANS = {
-    "a file may hold topologies alone": (False, [["a", "b"], ["a"], ["a", "b"]]),
-    "an API server has every node": (True, [[], ["a"], []]),
-}
-
-
-@pytest.mark.parametrize(("complete", "expected"), ORPHANS.values(), ids=ORPHANS)
+@pytest.mark.parametrize(("complete", "expected"), table([
+    ("a file may hold topologies alone", False, [["a", "b"], ["a"], ["a", "b"]]),
+    ("an API server has every node", True, [[], ["a"], []]),
+]))  # fmt: skip
 def test_a_topology_without_a_node_is_an_orphan(
     complete: bool,  # noqa: FBT001  a column of the table
     expected: list[list[str]],

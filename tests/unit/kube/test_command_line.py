@@ -19,7 +19,7 @@ def show(*, connection: Connection) -> None:
     click.echo(f"{connection!r} {connection.token}")
 
 
-READ = [
+@pytest.mark.parametrize(("flags", "expected"), table([
     # what it shows          the flags                                       what they mean
     ("nothing",              "",                                             FROM_KUBECONFIG),
     ("a kubeconfig",         "--kubeconfig=a --context=b",                   Connection("a", "b")),
@@ -31,10 +31,7 @@ READ = [
      Connection(user="jane", groups=("dev", "ops"))),
     ("a time",               "--request-timeout=1m30s",  Connection(request_timeout=90.0)),
     ("no time",              "--request-timeout=0",                          FROM_KUBECONFIG),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("flags", "expected"), table(READ))
+]))  # fmt: skip
 def test_flags_of_a_connection(flags: str, expected: Connection) -> None:
     result = CliRunner().invoke(program, ["show", *flags.split()])
     assert result.output == f"{expected!r} None\n"

@@ -6,7 +6,8 @@ from numalign.kube.connection import FROM_KUBECONFIG, Connection
 from numalign.model.errors import BadInput
 from tests.worlds.notation import table
 
-WRONG = [
+
+@pytest.mark.parametrize(("flags", "option"), table([
     # what it shows                    flags                                                the wrong flag
     ("a server without a scheme",      {"server": "10.0.0.1:6443"},                         "--server"),
     ("a server of another scheme",     {"server": "ftp://api.example"},                     "--server"),
@@ -21,10 +22,7 @@ WRONG = [
     ("an empty group",                 {"user": "jane", "groups": ("dev", "")},             "--as-group"),
     ("an authority without verification", {"certificate_authority": "ca", "insecure": True},
      "--certificate-authority"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("flags", "option"), table(WRONG))
+]))  # fmt: skip
 def test_mistakes_name_their_flag(flags: dict[str, object], option: str) -> None:
     with pytest.raises(BadInput) as raised:
         Connection(**flags)  # type: ignore[arg-type]

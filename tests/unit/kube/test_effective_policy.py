@@ -23,17 +23,15 @@ SNAPSHOT = Snapshot(
     namespace_labels={"gold": {"tier": "gold"}, "own": {"tier": "gold"}, "away": {"tier": "gold"}},
 )
 
-RULED = [
+
+@pytest.mark.parametrize(("namespace", "rules"), table([
     ("nothing is asked",                        "plain", UNRULED),
     ("the policy asks",                         "gold",  NamespaceRules(default=SINGLE)),
     ("its own labels come first",               "own",   NamespaceRules(default=RESTRICTED)),
     ("it is disabled",                          "away",  NamespaceRules(disabled=True)),
     ("it is not known, and the policy asks",    "new",   NamespaceRules(warn=SINGLE)),
     ("it is not known",                         "other", UNRULED),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("namespace", "rules"), table(RULED))
+]))  # fmt: skip
 def test_rules_of_a_namespace(namespace: str, rules: NamespaceRules) -> None:
     assert EffectivePolicy.of(SNAPSHOT, FILE).rules_for(namespace) == rules
 
@@ -44,7 +42,7 @@ def test_no_namespace_has_no_rules() -> None:
     assert (rules_for(""), rules_for("any")) == (UNRULED, NamespaceRules(warn=SINGLE))
 
 
-EXEMPT = [
+@pytest.mark.parametrize(("namespace", "runtime_class", "user", "reason"), table([
     # why                                     namespace runtime class user      reason
     ("its namespace is disabled",             "away",   "kata",       "ci:x",   DISABLED),
     ("its namespace stands in the policy",    "batch",  "",           "",       "namespaces: batch"),
@@ -53,10 +51,7 @@ EXEMPT = [
     ("nothing of it does",                    "gold",   "runc",       "me",     None),
     ("only a part of its names does",         "batches", "kata2",     "xci:x",  None),
     ("it has no names",                       "",       "",           "",       None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("namespace", "runtime_class", "user", "reason"), table(EXEMPT))
+]))  # fmt: skip
 def test_exemptions_of_a_pod(namespace: str, runtime_class: str, user: str, reason: str | None) -> None:
     policy = EffectivePolicy.of(SNAPSHOT, FILE)
     assert policy.exemption(namespace, runtime_class=runtime_class, user=user) == reason
@@ -73,17 +68,15 @@ EVERYWHERE = ClusterPolicy(
     (Default((), NamespaceRules(exclusive_cpus=20)),), Exemptions(namespaces=frozenset({"batch"}))
 )
 
-LIMITED = [
+
+@pytest.mark.parametrize(("namespace", "alone", "both"), table([
     # why                                          namespace  by labels  with the policy
     ("its label is stricter",                      "own",     8,         8),
     ("a disabled namespace has the limit of the policy",     "away",    50,        20),
     ("the policy exempts it",                      "batch",   8,         None),
     ("the policy limits all",                      "other",   None,      20),
     ("nothing is known of where the pods will be", "",        None,      None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("namespace", "alone", "both"), table(LIMITED))
+]))  # fmt: skip
 def test_limits_of_exclusive_cpus(namespace: str, alone: int | None, both: int | None) -> None:
     assert EffectivePolicy.of(LIMITS).exclusive_cpus(namespace) == alone
     assert EffectivePolicy.of(LIMITS, EVERYWHERE).exclusive_cpus(namespace) == both

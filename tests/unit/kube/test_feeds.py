@@ -221,7 +221,8 @@ NO_POD, ONE_POD = "pfp0v001ef46db3751d8e999", "pfp0v0019e0420efb37746c6"
 DRA = "deviceclass.resource.kubernetes.io"
 ENFORCED = namespace("team", **{"numalign.io/enforce": "restricted", "tier": "gold"})
 
-CHANGES: list[tuple[str, list[Step]]] = [
+
+@pytest.mark.parametrize("steps", table([
     ("a node comes", [("put", [node("c"), nrt("c")], lambda seen: seen.nodes() == ["a", "c"])]),
     ("a node known by Volcano's exporter alone", [
         ("put", [node("c"), numatopology("c")], lambda seen: seen.nodes() == ["a", "c"]),
@@ -254,10 +255,7 @@ CHANGES: list[tuple[str, list[Step]]] = [
         ("put", [device_class("gpus", extendedResourceName="nvidia.com/gpu"), device_class("nics")],
             lambda seen: seen.last.served == {"nvidia.com/gpu", f"{DRA}/gpus", f"{DRA}/nics"}),
         ("delete", [device_class("gpus")], lambda seen: seen.last.served == {f"{DRA}/nics"})]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("steps", table(CHANGES))
+]))  # fmt: skip
 async def test_a_change_is_seen(filled: Source, steps: list[Step]) -> None:
     async with following(filled.feed) as seen:
         await until(lambda: seen.snapshots)

@@ -307,13 +307,10 @@ async def test_an_unreadable_event_leads_to_a_list(server: FakeApi, watcher: Wat
     assert ("drop", "a") not in watcher.sink.calls
 
 
-STATUSES: list[tuple[str, object, str]] = [
+@pytest.mark.parametrize(("status", "message"), table([
     ("with a reason", {"code": 500, "message": "unable to decode"}, "unable to decode (500)"),
     ("that is no Status", "x", "no reason given (None)"),
-]
-
-
-@pytest.mark.parametrize(("status", "message"), table(STATUSES))
+]))  # fmt: skip
 async def test_an_error_event_leads_to_a_list(
     server: FakeApi, watcher: Watcher, status: object, message: str
 ) -> None:
@@ -387,14 +384,11 @@ async def test_many_events_let_other_tasks_run(server: FakeApi, monkeypatch: pyt
     assert turns.largest < 10
 
 
-UNREADABLE_LISTS = {
-    "items that are none": b'{"metadata":{"resourceVersion":"9"},"items":{}}',
-    "a next page that is a number": b'{"metadata":{"resourceVersion":"9","continue":1},"items":[]}',
-    "a next page that is this one": b'{"metadata":{"resourceVersion":"9","continue":"x"},"items":[]}',
-}
-
-
-@pytest.mark.parametrize("answer", UNREADABLE_LISTS.values(), ids=UNREADABLE_LISTS)
+@pytest.mark.parametrize("answer", table([
+    ("items that are none", b'{"metadata":{"resourceVersion":"9"},"items":{}}'),
+    ("a next page that is a number", b'{"metadata":{"resourceVersion":"9","continue":1},"items":[]}'),
+    ("a next page that is this one", b'{"metadata":{"resourceVersion":"9","continue":"x"},"items":[]}'),
+]))  # fmt: skip
 async def test_an_unreadable_list_is_requested_again(server: FakeApi, answer: bytes) -> None:
     server.oddities[NODES] = answer
     async with following(server) as watcher:
@@ -600,13 +594,10 @@ async def test_lists_are_rare_if_history_is_always_gone(server: FakeApi) -> None
         assert sum(watcher.pauses) / watcher.count("lists_total") > 5
 
 
-ENDS: dict[str, tuple[Callable[[FakeApi], None], str]] = {
-    "ends at once": (FakeApi.end, "watch.short"),
-    "breaks off": (FakeApi.cut, "watch.unreachable"),
-}
-
-
-@pytest.mark.parametrize(("end", "event"), ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize(("end", "event"), table([
+    ("ends at once", FakeApi.end, "watch.short"),
+    ("breaks off", FakeApi.cut, "watch.unreachable"),
+]))  # fmt: skip
 async def test_pauses_grow_until_a_watch_lasts(
     server: FakeApi, end: Callable[[FakeApi], None], event: str
 ) -> None:

@@ -54,17 +54,14 @@ async def test_the_policy_of_the_namespace_of_the_webhook(api: FakeApi, kubeconf
     assert await installation.policy(Connection(kubeconfig())) == (POLICY, "numa/numalign-policy")
 
 
-NONE: list[tuple[str, list[Json]]] = [
+@pytest.mark.parametrize("objects", table([
     ("nothing is installed", []),
     ("the webhook runs elsewhere", [webhook(url="https://elsewhere")]),
     ("there is no ConfigMap", [IN_THE_CLUSTER]),
     ("it holds another file", [IN_THE_CLUSTER, policy_map({"other": "x"})]),
     ("it is no ConfigMap", [IN_THE_CLUSTER, policy_map("text")]),
     ("the configuration is none", [configuration(1)]),
-]
-
-
-@pytest.mark.parametrize("objects", table(NONE))
+]))  # fmt: skip
 async def test_clusters_without_a_policy(api: FakeApi, kubeconfig: Kubeconfig, objects: list[Json]) -> None:
     for made in objects:
         api.put(made)

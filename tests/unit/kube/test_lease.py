@@ -186,7 +186,7 @@ async def test_a_leader_that_ends_releases_the_lease(store: Store, join: Join) -
     assert await second.turn()
 
 
-FOREIGN_LEASES = [
+@pytest.mark.parametrize(("changes", "waits"), table([
     ("it was given up", GIVEN_UP, 0),
     ("its holder was erased", {"holderIdentity": ""}, 15),
     ("its holder is a number", {"holderIdentity": 7}, 15),
@@ -195,10 +195,7 @@ FOREIGN_LEASES = [
     ("it holds for ever", {"leaseDurationSeconds": 2**31 - 1}, 300),
     ("its times are words", {"renewTime": "soon", "acquireTime": {}}, 15),
     ("it is of long ago", {}, 15),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("changes", "waits"), table(FOREIGN_LEASES))
+]))  # fmt: skip
 async def test_seconds_until_a_foreign_lease_expires(
     store: Store, join: Join, changes: Json, waits: float
 ) -> None:
@@ -307,16 +304,13 @@ async def test_a_restarted_process_is_another_candidate(join: Join) -> None:
     assert again.election.identity == "pod_c0000000"
 
 
-INHERITED = [
+@pytest.mark.parametrize(("lease", "waits"), table([
     # what it shows, the Lease that is there, and how long its new holder waits before it acts
     ("there never was one", None, 0.0),
     ("it was given up", GIVEN_UP, 2.0),
     ("its holder was silent", FOREIGN, 6.0),
     ("its holder was erased", {"holderIdentity": ""}, 6.0),
-]
-
-
-@pytest.mark.parametrize(("lease", "waits"), table(INHERITED))
+]))  # fmt: skip
 async def test_seconds_before_a_new_leader_acts(
     store: Store, clock: Clock, join: Join, lease: Json | None, waits: float
 ) -> None:

@@ -109,15 +109,14 @@ CONDITIONS = [
 WAITS = [{**CONDITIONS[1], "status": "False"}]
 STARTED: dict[str, object] = {"startTime": "2026-01-02T03:05:45Z"}
 BORN_AT, STARTED_AT, BOUND_AT = 1767323045, 1767323145, 1767323205
-TIMES: list[tuple[str, dict[str, object], int, int]] = [
+
+
+@pytest.mark.parametrize(("status", "bound", "latest"), table([
     # what is written                        status                                   bound     latest
     ("it is bound, its kubelet is behind",   {"conditions": CONDITIONS, **STARTED},   BOUND_AT, BOUND_AT),
     ("an unknown time of binding",        STARTED,                                 0,        STARTED_AT),
     ("not a list",                           {"conditions": 5},                       0,        BORN_AT),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("status", "bound", "latest"), table(TIMES))
+]))  # fmt: skip
 def test_the_times_of_a_pod(informed: Informed, status: dict[str, object], bound: int, latest: int) -> None:
     info = informed.one(pod("p", status=status))
     assert (info.scheduled, info.latest) == (bound, latest)
@@ -125,7 +124,8 @@ def test_the_times_of_a_pod(informed: Informed, status: dict[str, object], bound
 
 REFUSED = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "Resources cannot be allocated"}
 
-STATES: list[tuple[str, Json, Phase, bool, bool]] = [
+
+@pytest.mark.parametrize(("status", "phase", "acknowledged", "ended"), table([
     # situation: its status, its phase, and whether it is acknowledged and has ended
     ("just bound", {"phase": "Pending", "conditions": []}, Phase.PENDING, False, False),
     ("admitted", {"phase": "Pending", "startTime": BORN}, Phase.PENDING, True, False),
@@ -134,10 +134,7 @@ STATES: list[tuple[str, Json, Phase, bool, bool]] = [
     ("done", {"phase": "Succeeded"}, Phase.SUCCEEDED, True, True),
     ("refused", REFUSED, Phase.FAILED, True, True),
     ("lost", {"phase": "Unknown"}, Phase.UNKNOWN, True, False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("status", "phase", "acknowledged", "ended"), table(STATES))
+]))  # fmt: skip
 def test_the_phase_of_a_pod(
     informed: Informed, status: Json, phase: Phase, *, acknowledged: bool, ended: bool
 ) -> None:
@@ -163,15 +160,13 @@ def test_pods_of_a_template_share_request_and_record(informed: Informed) -> None
 
 NO_UID = "is not a UID: at most 128 ASCII characters without spaces are allowed"
 
-UNKNOWABLE: list[tuple[str, Json, list[str]]] = [
+
+@pytest.mark.parametrize(("raw", "mistakes"), table([
     # situation: a pod, and what is wrong with it
     ("no uid", pod(uid=None), ["Pod team/p: metadata.uid: is missing"]),
     ("a uid as long as a body", pod(uid="1" * 129), [f'Pod team/p: metadata.uid: "{"1" * 61}..." {NO_UID}']),
     ("a uid that cannot be printed", pod(uid="1 2"), [f'Pod team/p: metadata.uid: "1 2" {NO_UID}']),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("raw", "mistakes"), table(UNKNOWABLE))
+]))  # fmt: skip
 def test_a_pod_without_a_valid_uid_is_logged(informed: Informed, raw: Json, mistakes: list[str]) -> None:
     informed.put(raw, pod("good", uid="2"))
     assert [*informed.listener.pods] == ["2"]
@@ -180,7 +175,7 @@ def test_a_pod_without_a_valid_uid_is_logged(informed: Informed, raw: Json, mist
     assert (line["event"], line["pod"]) == ("pod.unreadable", "team/p")
 
 
-PUZZLING: list[tuple[str, Json, Mapping[str, object], list[str]]] = [
+@pytest.mark.parametrize(("raw", "expected", "mistakes"), table([
     # situation: (pod, the fields, the mistakes)
     ("an unknown phase", pod(status={"phase": "Sleeping"}), {"phase": Phase.UNKNOWN},
      ['status.phase: "Sleeping" is not a known value: Pending, Running, Succeeded, Failed, Unknown']),
@@ -197,10 +192,7 @@ PUZZLING: list[tuple[str, Json, Mapping[str, object], list[str]]] = [
     ("a record that is none", pod(metadata={"annotations": {PLACEMENT_OBSERVED: "[1]", PLACEMENT: RECORD}}),
      {"record": PlacementRecord({("node-0",): bag("cpu=2")}, Source.RECORDED)},
      [f"metadata.annotations[{PLACEMENT_OBSERVED}][0]: must be an object, not a number"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("raw", "expected", "mistakes"), table(PUZZLING))
+]))  # fmt: skip
 def test_a_wrong_field_leaves_the_others(
     informed: Informed, raw: Json, expected: Mapping[str, object], mistakes: list[str]
 ) -> None:
@@ -409,7 +401,9 @@ def pinned(*terms: Json, at: str | None = BORN, node: str = "") -> Json:
 
 
 LABELLED = {"matchExpressions": [{"key": "k", "operator": "Exists"}]}
-PINNED = [
+
+
+@pytest.mark.parametrize(("raw", "node", "since"), table([
     # what it shows              pod                                 node since
     ("one node",                 pinned(named("a")),                 "a", 1767323045),
     ("the same in every term",   pinned(named("a"), named("a")),     "a", 1767323045),
@@ -419,10 +413,7 @@ PINNED = [
     ("without a time",        pinned(named("a"), at=None),        "",  0),
     ("at no time",               pinned(named("a"), at="today"),     "",  0),
     ("bound",                    pinned(named("a"), node="a"),       "",  0),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("raw", "node", "since"), table(PINNED))
+]))  # fmt: skip
 def test_the_pin_of_a_pod(informed: Informed, raw: Json, node: str, since: int) -> None:
     info = informed.one(raw)
     assert (info.pinned, info.pinned_at) == (node, since)

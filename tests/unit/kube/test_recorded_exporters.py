@@ -59,7 +59,9 @@ REQUESTS = {
     "idle": "",
     "late": "cpu=1 mem=64Mi",
 }
-IN_FINGERPRINTS = [
+
+
+@pytest.mark.parametrize(("name", "method", "pods"), table([
     # what it shows                        recording         the method       the pods in its fingerprint
     ("all, by the agent",             "agent",          Method.ALL,      "web small idle"),
     ("all, without a method",                "nfd",            Method.ALL,      "web small idle"),
@@ -67,10 +69,7 @@ IN_FINGERPRINTS = [
     ("those with exclusive resources",     "rte",            Method.WITH_EXCLUSIVE_RESOURCES, "web small"),
     ("the same without a Memory Manager",  "rte-no-memory",  Method.WITH_EXCLUSIVE_RESOURCES, "web"),
     ("the same beside an agent",  "rte-over-agent", Method.WITH_EXCLUSIVE_RESOURCES, "web small late"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "method", "pods"), table(IN_FINGERPRINTS))
+]))  # fmt: skip
 def test_pods_of_a_fingerprint_by_its_method(name: str, method: Method, pods: str) -> None:
     snapshot_ = seen(recorded(name))
     assert not snapshot_.problems

@@ -14,7 +14,7 @@ def test_every_kind_of_workload_has_a_name() -> None:
     assert types == {("", "Node"), *TEMPLATES}
 
 
-PATHS = [
+@pytest.mark.parametrize(("name", "path"), table([
     # what it shows          the name                   where it is
     ("a pod",                "po",                      "/api/v1/namespaces/team/pods"),
     ("a node",               "no",                      "/api/v1/nodes"),
@@ -23,15 +23,12 @@ PATHS = [
     ("of no namespace",      "clustertrainingruntime",
      "/apis/trainer.kubeflow.org/v1/clustertrainingruntimes"),
     ("of an unknown type",    "trainers.example.com",    "/apis/example.com/v1/namespaces/team/trainers"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "path"), table(PATHS))
+]))  # fmt: skip
 def test_paths(name: str, path: str) -> None:
     assert resource_types.named(name, where="x").path("v1", "team") == path
 
 
-WRONG = [
+@pytest.mark.parametrize(("text", "message"), table([
     # what it shows          the text                   message
     ("misspelt",             "deplyoment",              "did you mean deployment?"),
     ("like nothing",         "xyzzy",                   "write pod, deployment, job, ... or PLURAL.GROUP"),
@@ -39,10 +36,7 @@ WRONG = [
     ("a path",               "a.b/../c",                "there is no resource type"),
     ("a query",              "a.b?c",                   "there is no resource type"),
     ("too long",             f"a.{'b' * 300}",          "there is no resource type"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "message"), table(WRONG))
+]))  # fmt: skip
 def test_unknown_types(text: str, message: str) -> None:
     with pytest.raises(BadInput) as raised:
         resource_types.named(text, where="here")
@@ -52,16 +46,14 @@ def test_unknown_types(text: str, message: str) -> None:
 
 JOB, POLICY = ResourceType("batch", "jobs", "Job"), ResourceType("x.io", "policies")
 
-OF = [
+
+@pytest.mark.parametrize(("type_", "object_", "expected"), table([
     # what it shows                type      the object               whether it is of the type
     ("its kind",                   POD,      ("", "Pod"),             True),
     ("another kind",               NODE,     ("", "Pod"),             False),
     ("another group",              JOB,      ("other", "Job"),        False),
     ("a kind that is not known",   POLICY,   ("x.io", "Policy"),      True),
     ("another one",                POLICY,   ("x.io", "Police"),      False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("type_", "object_", "expected"), table(OF))
+]))  # fmt: skip
 def test_an_object_is_of_a_type(type_: ResourceType, object_: tuple[str, str], expected: bool) -> None:  # noqa: FBT001
     assert type_.is_of(*object_) is expected

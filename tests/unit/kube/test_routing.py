@@ -33,7 +33,8 @@ RESTRICTED = question("restricted", UNRULED)
 WAITS = {"schedulingGates": [{"name": GATE}]}
 PLACED = replace(RESTRICTED, pin=Pin("n1", PinReason.NODE_NAME))
 
-PLACERS: list[tuple[str, dict[str, Any], PodQuestion, NamespaceRules, str | None, str | None]] = [
+
+@pytest.mark.parametrize(("spec", "unruled", "rules", "scheduler", "gate"), table([
     # whom, its spec, what it asks, its namespace's rules, then its scheduler and its gate
     ("a pod of a namespace without rules", {}, RESTRICTED, UNRULED, None, None),
     ("one whose namespace names a scheduler",  {}, RESTRICTED, NAMED, "second", None),
@@ -47,10 +48,7 @@ PLACERS: list[tuple[str, dict[str, Any], PodQuestion, NamespaceRules, str | None
     ("one that waits at the gate, routed", WAITS, RESTRICTED, BOTH, "second", None),
     ("one that is placed",                     {}, PLACED, BOTH, None, None),
     ("one that asks for nothing",              {}, question("none", UNRULED), BOTH, None, None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("spec", "unruled", "rules", "scheduler", "gate"), table(PLACERS))
+]))  # fmt: skip
 def test_scheduler_and_gate_of_a_pod(
     spec: dict[str, Any], unruled: PodQuestion, rules: NamespaceRules, scheduler: str | None, gate: str | None
 ) -> None:

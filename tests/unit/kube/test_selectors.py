@@ -14,7 +14,8 @@ from tests.worlds.notation import table
 IN, NOT_IN, GT, LT = Operator.IN, Operator.NOT_IN, Operator.GT, Operator.LT
 EXISTS, ABSENT = Operator.EXISTS, Operator.DOES_NOT_EXIST
 
-GOOD = [
+
+@pytest.mark.parametrize(("text", "expected"), table([
     # what it shows                          the text              key, operator, values
     ("an equality",                          "tier=gold",          [("tier", IN, ["gold"])]),
     ("an empty value",                       "tier=",              [("tier", IN, [""])]),
@@ -28,10 +29,7 @@ GOOD = [
     ("a key that is an operator elsewhere",  "in in (notin)",      [("in", IN, ["notin"])]),
     ("several requirements",                 "a!=b,!c,d",
      [("a", NOT_IN, ["b"]), ("c", ABSENT, []), ("d", EXISTS, [])]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "expected"), table(GOOD))
+]))  # fmt: skip
 def test_a_selector_is_read_as_kubectl_reads_it(
     text: str, expected: list[tuple[str, Operator, list[str]]]
 ) -> None:
@@ -49,17 +47,15 @@ def test_an_empty_selector_selects_everything(text: str) -> None:
 SEPARATOR, CLOSING = '"," or the end', '"," or ")"'
 KEY, OPERATOR = "the key of a label", "one of =, ==, !=, >, <, in, notin"
 
-UNEXPECTED = [
+
+@pytest.mark.parametrize(("text", "expected", "actual", "at"), table([
     # what it shows                 the text          what is expected, what is there, and where
     ("a value of what is not",      "!x=a",           SEPARATOR,  '"="',      2),
     ("no values",                   "x in ()",        "a value",  '")"',      6),
     ("values without parentheses",  "x in a",         '"("',      '"a"',      5),
     ("values without an end",       "x in (a",        CLOSING,    "the end",  7),
     ("nothing denied",              "!",              KEY,        "the end",  1),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "expected", "actual", "at"), table(UNEXPECTED))
+]))  # fmt: skip
 def test_syntax_errors_have_their_place(text: str, expected: str, actual: str, at: int) -> None:
     with pytest.raises(BadSelector) as raised:
         selectors.parse(text, where="--selector")
@@ -67,15 +63,12 @@ def test_syntax_errors_have_their_place(text: str, expected: str, actual: str, a
     assert str(raised.value) == f"--selector: {message}\n  {text}\n  {' ' * at}^"
 
 
-IMPOSSIBLE = [
+@pytest.mark.parametrize(("text", "message"), table([
     # what it shows                 the text      what is said
     ("a number that is none",   "a=b,x<a",   "'a' is not a whole number, which > and < require"),
     ("a key that no label has",     "a=b,-x=c",   "no label can have the key '-x'"),
     ("a value that no label has",   "a=b,x=_",   "no label can have the value '_'"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "message"), table(IMPOSSIBLE))
+]))  # fmt: skip
 def test_impossible_requirements(text: str, message: str) -> None:
     with pytest.raises(BadSelector) as raised:
         selectors.parse(text)
@@ -106,17 +99,15 @@ def test_the_time_to_parse_is_linear(repeated: str) -> None:
 
 LABELS = {"tier": "gold", "spot": "", "count": "8"}
 
-SELECTED = [
+
+@pytest.mark.parametrize(("text", "selected"), table([
     # what it shows                        the selector                whether it selects these labels
     ("all requirements hold",              "tier=gold,spot,!other",    True),
     ("one of them does not",               "tier=gold,!spot",          False),
     ("another value than a missing one",   "other!=gold",              True),
     ("an empty value is none",             "spot=",                    True),
     ("numbers",                            "count>7,count<10",         True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "selected"), table(SELECTED))
+]))  # fmt: skip
 def test_labels_are_selected(text: str, selected: bool) -> None:  # noqa: FBT001 - a column of the table
     assert selectors.parse(text).matches(LABELS) is selected
 

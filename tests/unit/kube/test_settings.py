@@ -7,7 +7,8 @@ from numalign.runtime.settings import SettingsError, load
 from numalign.runtime.spans import seconds
 from tests.worlds.notation import table
 
-SPANS = [
+
+@pytest.mark.parametrize(("text", "span"), table([
     # what it shows      text      seconds
     ("days",             "30d",    30 * 86400.0),
     ("hours",            "12h",    43200.0),
@@ -15,10 +16,7 @@ SPANS = [
     ("seconds",          "45s",    45.0),
     ("none",             "0",      0.0),
     ("none, of a unit",  "0d",     0.0),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "span"), table(SPANS))
+]))  # fmt: skip
 def test_durations(text: str, span: float) -> None:
     chosen = load(SourceSettings, argv=["--remember-shapes", text], environ={}).settings
     assert (seconds(text), chosen.remember_seconds) == (span, span)

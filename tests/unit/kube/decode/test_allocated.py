@@ -38,16 +38,13 @@ def test_a_refused_resize_leaves_the_allocated_amounts() -> None:
     assert resized["spec"]["containers"][0] == container("main", cpu="3", memory="1Gi")
 
 
-OTHERS: list[tuple[str, Json]] = [
+@pytest.mark.parametrize("status", table([
     ("nothing is allocated",           {}),
     ("it was not resized",             {"containerStatuses": [allocated("a", cpu="2")]}),
     ("another container is allocated", {"containerStatuses": [allocated("b", cpu="1")]}),
     ("it has nothing of its own",
         {"qosClass": "Burstable", "containerStatuses": [allocated("a", cpu="1")]}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("status", table(OTHERS))
+]))  # fmt: skip
 def test_any_other_pod_is_the_same(status: Json) -> None:
     same = pod({"containers": [container("a", cpu="2")]}, status)
     assert admitted(same) is same

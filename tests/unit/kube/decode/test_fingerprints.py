@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from numalign.kube.decode.fingerprints import MOST_TRIES, Fingerprint, accounted, fingerprint, parse
 from numalign.ledger.model import PodName
 
-
 # The vectors are those of github.com/k8stopologyawareschedwg/podfingerprint (podfingerprint_test.go).
+from tests.worlds.notation import table
+
+
 @pytest.mark.parametrize(
     ("pods", "expected"),
     [([], "pfp0v001ef46db3751d8e999"), ([("namespace1", "pod1")], "pfp0v0019e0420efb37746c6")],
@@ -69,16 +71,13 @@ def test_tries_are_limited() -> None:
     assert accounted(seen, [], uncertain[:20], tries=0) is None
 
 
-UNREADABLE: dict[str, tuple[object, object]] = {
+@pytest.mark.parametrize(("value", "method"), table([
     # situation: the value, and the method
-    "nothing": (None, None),
-    "another version": ("pfp0v0029e0420efb37746c6", "all"),
-    "in capitals": ("pfp0v0019E0420EFB37746C6", "all"),
-    "a list": (["pfp0v0019e0420efb37746c6"], "all"),
-    "an unknown method": ("pfp0v0019e0420efb37746c6", "some"),
-}
-
-
-@pytest.mark.parametrize(("value", "method"), UNREADABLE.values(), ids=UNREADABLE)
+    ("nothing", None, None),
+    ("another version", "pfp0v0029e0420efb37746c6", "all"),
+    ("in capitals", "pfp0v0019E0420EFB37746C6", "all"),
+    ("a list", ["pfp0v0019e0420efb37746c6"], "all"),
+    ("an unknown method", "pfp0v0019e0420efb37746c6", "some"),
+]))  # fmt: skip
 def test_unreadable_fingerprints(value: object, method: object) -> None:
     assert parse(value, method) is None

@@ -156,15 +156,12 @@ def test_policy_none_ignores_its_options() -> None:
     assert read == KubeletConfiguration("n", Policy.NONE)
 
 
-GATES = [
+@pytest.mark.parametrize(("minor", "entries", "on"), table([
     ("on with all that are alpha", 36, {"AllAlpha": True}, True),
     ("alpha, and so not on with all that are beta", 36, {"AllBeta": True}, False),
     ("beta from 1.37 on", 37, {"AllBeta": True}, True),
     ("beta for an unknown version", None, {"AllBeta": True}, True),
-]
-
-
-@pytest.mark.parametrize(("minor", "entries", "on"), table(GATES))
+]))  # fmt: skip
 def test_a_gate_is(minor: int | None, entries: dict[str, bool], on: bool) -> None:  # noqa: FBT001  a column of the table
     gates = kubelet_configuration(raw(featureGates=entries)).gates
     assert (FeatureGate.POD_LEVEL_MANAGERS in gates.on(minor)) is on
@@ -175,7 +172,7 @@ def test_every_option_of_the_cpu_manager_is_known(option: CpuOption) -> None:
     assert kubelet_configuration(raw(cpuManagerPolicyOptions={option: "true"})).cpu_options == {option}
 
 
-RESERVED = [
+@pytest.mark.parametrize(("fields", "memory"), table([
     ("the default threshold", {}, 100 * MIB),
     ("no threshold", {"evictionHard": {}}, 0),
     ("other thresholds", {"evictionHard": {"nodefs.available": "10%"}}, 0),
@@ -184,10 +181,7 @@ RESERVED = [
     ("a share", {"evictionHard": {"memory.available": "5%"}}, None),
     ("everything together", {"kubeReserved": {"memory": "1Gi"}, "systemReserved": {"memory": "2Gi"}},
         3 * GIB + 100 * MIB),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("fields", "memory"), table(RESERVED))
+]))  # fmt: skip
 def test_memory_reserved_of_the_node(fields: dict[str, Any], memory: int | None) -> None:
     read = kubelet_configuration(raw(**fields, **reserved_on_zones("1Gi")))
     assert read.reserved == Reserved({ZoneId(0): Resources({"memory": GIB})}, memory)
@@ -215,7 +209,7 @@ def test_absent_fields_are_open(fields: dict[str, Any]) -> None:
     assert kubelet_configuration(raw(**fields)) == KubeletConfiguration("n")
 
 
-WRONG = [
+@pytest.mark.parametrize(("fields", "messages"), table([
     ("options with words that are none",
         {"cpuManagerPolicyOptions": {"full-pcpus-only": "yes", "align-by-socket": ""}},
         ['cpuManagerPolicyOptions.full-pcpus-only: "yes" is neither "true" nor "false"',
@@ -232,10 +226,7 @@ WRONG = [
         {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}},
                 {"numaNode": 0, "limits": {"memory": "1Gi"}}]},
         ["reservedMemory[1].limits.memory: is reserved on zone 0 twice"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("fields", "messages"), table(WRONG))
+]))  # fmt: skip
 def test_values_that_no_kubelet_reads_are_mistakes(fields: dict[str, Any], messages: list[str]) -> None:
     assert mistakes(BadTopology, kubelet_configuration, raw(**fields)) == messages
 

@@ -56,21 +56,18 @@ def placement_mistakes(written: object) -> list[str]:
     return mistakes(BadReport, read_placements, written if isinstance(written, str) else json.dumps(written))
 
 
-NO_REPORT = [
+@pytest.mark.parametrize(("written", "messages"), table([
     ("no text", 7, ["must be a string, not a number"]),
     ("nothing", "", ["is not JSON"]),
     ("a later version", '{"version": 2, "new": {}}', ["version: 2 is not a supported version: expected 1"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "messages"), table(NO_REPORT))
+]))  # fmt: skip
 def test_what_is_no_report(written: object, messages: list[str]) -> None:
     machine = mistakes(BadReport, read_machine, written, "n")
     for found_messages in (machine, mistakes(BadReport, read_placements, written)):
         assert [line[: len(start)] for line, start in zip(found_messages, messages, strict=False)] == messages
 
 
-WRONG_MACHINES = [
+@pytest.mark.parametrize(("written", "messages"), table([
     ("more zones than are read", report(*map(zone, range(MOST_ZONES + 1))),
         ["machine.zones: has 65 entries: at most 64 are allowed"]),
     ("more places than are read", report(devices={"x/a": [{}] * MOST_PLACES, "x/b": [{}]}),
@@ -86,15 +83,12 @@ WRONG_MACHINES = [
     ("a place twice", report(zone(0), zone(1), devices={"x/gpu": [{"zones": [1, 0], "total": 1, "healthy": 1},
             {"zones": [0, 1], "total": 1, "healthy": 1}]}),
         ["machine.devices[x/gpu][1]: these zones are also listed at machine.devices[x/gpu][0]"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "messages"), table(WRONG_MACHINES))
+]))  # fmt: skip
 def test_mistakes_of_a_machine_have_their_places(written: Json, messages: list[str]) -> None:
     assert machine_mistakes(written) == messages
 
 
-WRONG_PLACEMENTS = [
+@pytest.mark.parametrize(("written", "messages"), table([
     ("what is wrong with several pods",
         pods(a={"held": [{"zones": ["x", "x"], "amount": {"cpu": "-1"}}], "cpus": "3-1"},
             b={"hold": []}, c=[]),
@@ -109,10 +103,7 @@ WRONG_PLACEMENTS = [
         ['pods.a.cpus: "8192" is not a CPU ID or range, as in 0-3,8']),
     ("a uid that is none", pods(**{"a b": {"held": []}}),
         ['pods[a b]: "a b" is not a UID: at most 128 ASCII characters without spaces are allowed']),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "messages"), table(WRONG_PLACEMENTS))
+]))  # fmt: skip
 def test_mistakes_of_placements_have_their_places(written: Json, messages: list[str]) -> None:
     assert placement_mistakes(written) == messages
 
@@ -179,7 +170,7 @@ def test_placements_are_read_as_they_were_written(placed: Mapping[str, ObservedP
     assert read_placements(text) == placed
 
 
-UNUSUAL: list[tuple[str, Json, list[str]]] = [
+@pytest.mark.parametrize(("pod", "messages"), table([
     ("a zone under the name of KAI", {"held": [{"zone": "a", "amount": {"cpu": "1"}}]}, []),
     ("an amount that is null", {"held": [{"zones": ["a"], "amount": {"cpu": None}}]}, []),
     ("a long resource", {"held": [{"zones": ["a"], "amount": {"x" * 400: "1"}}]},
@@ -189,10 +180,7 @@ UNUSUAL: list[tuple[str, Json, list[str]]] = [
         ["held: has 257 entries: at most 256 are allowed"]),
     ("zones twice", {"held": [{"zones": ["a"], "amount": {}}] * 2},
         ['held[1]: "a" is listed twice: see pods.u.held[0]']),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("pod", "messages"), table(UNUSUAL))
+]))  # fmt: skip
 def test_unusual_placements(pod: Json, messages: list[str]) -> None:
     text = json.dumps(pods(u=pod))
     found_messages = placement_mistakes(text) if messages else []

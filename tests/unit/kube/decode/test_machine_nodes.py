@@ -60,14 +60,11 @@ def test_facts_and_configuration_are_in_the_node() -> None:
     assert node.options == Options(configuration.cpu_options, configuration.topology_options, frozenset(), 34)
 
 
-THREADS = [
+@pytest.mark.parametrize(("cores", "threads"), table([
     ("all of one", [[0], [1]], 1),
     ("all of two, against a label", [[0, 1], [2, 3]], 2),
     ("some of each, so that a label counts", [[0, 1], [2]], 4),
-]
-
-
-@pytest.mark.parametrize(("cores", "threads"), table(THREADS))
+]))  # fmt: skip
 def test_threads_of_the_cores(cores: list[list[int]], threads: int) -> None:
     described = machine(raw(zone(0, cores=cores)))
     assert machine_nodes.join(described, Topology("n", ()), node_facts=NodeFacts("n", threads=4)).threads == (
@@ -82,17 +79,14 @@ def test_managers_follow_from_the_topology() -> None:
     assert (node.cpu_manager, node.memory_manager) == (CpuManager.NONE, MemoryManager.STATIC)
 
 
-RESERVED = [
+@pytest.mark.parametrize(("fields", "configuration", "reserved"), table([
     ("by the machine", {"reservedSystemCPUs": "1,3"}, {}, [1, 3]),
     ("by the configuration", {"reservedSystemCPUs": None}, {"reserved_cpus": bits([2])}, [2]),
     ("a number by the machine", {"reservedSystemCPUs": None, "reservedCPUs": 2}, {}, [0, 2]),
     ("a number by the configuration", {"reservedSystemCPUs": None}, {"kept_cpus": 3}, [0, 1, 2]),
     ("by name rather than by number", {"reservedSystemCPUs": None, "reservedCPUs": 2},
         {"reserved_cpus": bits([3]), "kept_cpus": 4}, [3]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("fields", "configuration", "reserved"), table(RESERVED))
+]))  # fmt: skip
 def test_reserved_cpus(fields: Json, configuration: Mapping[str, Any], reserved: list[int]) -> None:
     configured = KubeletConfiguration("n", cpu_manager=CpuManager.STATIC, **configuration)
     node = join(raw(**fields), configured)
@@ -101,17 +95,14 @@ def test_reserved_cpus(fields: Json, configuration: Mapping[str, Any], reserved:
     assert node.zones[0].allocatable["cpu"] == 1000 * (4 - len(reserved))
 
 
-CONTRADICTIONS = [
+@pytest.mark.parametrize(("configuration", "expected"), table([
     ("other CPUs", {"reserved_cpus": bits([0, 1])},
         ['reservedSystemCPUs: "0-1" contradicts the machine: "0"']),
     ("more CPUs than there are", {"kept_cpus": 5},
         ["systemReserved.cpu: 5 CPUs cannot be reserved on a machine with 4"]),
     ("other memory", {"reserved": Reserved({ZoneId(0): Resources({"memory": 2 * GIB})}, 2 * GIB)},
         ["reservedMemory: 2Gi of zone 0 contradicts the machine: 1Gi"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("configuration", "expected"), table(CONTRADICTIONS))
+]))  # fmt: skip
 def test_a_configuration_that_contradicts_the_machine(
     configuration: Mapping[str, Any], expected: list[str]
 ) -> None:

@@ -68,7 +68,7 @@ def test_a_zone_may_span_sockets_and_a_cache_zones() -> None:
     ]
 
 
-WRONG = [
+@pytest.mark.parametrize(("written", "messages"), table([
     ("no zone", {"zones": []}, ["zones: is empty: a machine has at least one zone"]),
     ("an id twice", raw(zone(0), {"id": 0, "memory": GIB}), ["zones[1].id: 0 is also the ID of zones[0]"]),
     ("an empty core", raw(zone(0, cores=[[0], []])), ["zones[0].cores[1]: is empty: remove it"]),
@@ -121,9 +121,6 @@ WRONG = [
         ["devices.cpu: is not a device: CPUs and memory belong to their zones",
             "devices.hugepages-1Gi: is not a device: CPUs and memory belong to their zones",
             "devices[x/y]: must be a list, not a number"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "messages"), table(WRONG))
+]))  # fmt: skip
 def test_mistakes_have_their_places(written: Json, messages: list[str]) -> None:
     assert mistakes(BadTopology, machine, written) == messages

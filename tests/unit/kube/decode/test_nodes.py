@@ -49,7 +49,8 @@ GPU_ONLY = {"key": "gpu", "value": "a100", "effect": "NoSchedule"}
 AWAY = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
 READY, PRESSED = ("Ready", "True"), ("DiskPressure", "True")
 
-ATTRIBUTES = [
+
+@pytest.mark.parametrize(("written", "attributes"), table([
     # what it shows                        what is written                 what is read
     ("an empty node takes all pods",    node_spec(),                         Attributes()),
     ("its operating system",               running("linux"),               Attributes(os="linux")),
@@ -63,10 +64,7 @@ ATTRIBUTES = [
     ("one that only ranks is not kept",    node_spec(taints=[PREFERRED]),       Attributes()),
     ("not ready",                          conditions(("Ready", "False")), Attributes(ready=False)),
     ("a kubelet that is silent",           conditions(("Ready", "Unknown")), Attributes(ready=False)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "attributes"), table(ATTRIBUTES))
+]))  # fmt: skip
 def test_attributes_are_read(written: dict[str, object], attributes: Attributes) -> None:
     assert facts(written).attributes == attributes
 
@@ -79,16 +77,13 @@ def test_the_identity_is_read() -> None:
     assert facts(written).identity == Identity("u", "s", "m")
 
 
-MOST = [
+@pytest.mark.parametrize(("allocatable", "capacity", "most"), table([
     # what it shows                          allocatable            capacity               what it has at most
     ("devices of a plugin that is down",     {"cpu": 6, "x/y": 0},  {"cpu": 8, "x/y": 4},  "cpu=6 x/y=4"),
     ("devices that only the capacity lists", {"cpu": 6},            {"cpu": 8, "x/y": 4},  "cpu=6 x/y=4"),
     ("more may be given out than there is",  {"cpu": 6, "x/y": 4},  {"x/y": 0},            "cpu=6 x/y=4"),
     ("a capacity that cannot be read",       {"cpu": 6},            {"cpu": 8, "x/y": -1}, "cpu=6"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("allocatable", "capacity", "most"), table(MOST))
+]))  # fmt: skip
 def test_devices_of_a_node_without_topology(allocatable: object, capacity: object, most: str) -> None:
     written = {"metadata": {"name": "n"}, "status": {"allocatable": allocatable, "capacity": capacity}}
     assert facts(written).bare() == UnknownNode("n", bag(most))
@@ -129,14 +124,11 @@ def test_the_threads_label_is_read(label: str | None, threads: int | None) -> No
     assert facts({"metadata": {"name": "n", "labels": {THREADS_LABEL: label}}}).threads == threads
 
 
-MANAGERS = [
+@pytest.mark.parametrize(("listed", "cpu_manager", "memory_manager"), table([
     ("all listed", zone(cpu=1000, memory=1), CpuManager.STATIC, MemoryManager.STATIC),
     ("no cpu to give out", zone(cpu=0), CpuManager.NONE, MemoryManager.NONE),
     ("devices alone", zone(**{"x/gpu": 1}), CpuManager.NONE, MemoryManager.NONE),
-]
-
-
-@pytest.mark.parametrize(("listed", "cpu_manager", "memory_manager"), table(MANAGERS))
+]))  # fmt: skip
 def test_managers_follow_from_the_zones(
     listed: Zone, cpu_manager: CpuManager, memory_manager: MemoryManager
 ) -> None:

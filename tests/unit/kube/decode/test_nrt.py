@@ -72,7 +72,7 @@ def levels(*words: str) -> Json:
     return {"topologyPolicies": [*words]}
 
 
-POLICIES = [
+@pytest.mark.parametrize(("fields", "policy", "scope", "most"), table([
     # what it shows, what is written, and the policy, the scope and the most zones that are read
     ("nothing", {}, "none", "container", 8),
     ("the most zones", attribute_values(topologyManagerMaxNUMANodes="16"), "none", "container", 16),
@@ -82,10 +82,7 @@ POLICIES = [
     ("an attribute wins, field by field",
         {**levels("SingleNUMANodePodLevel"), **attribute_values(topologyManagerPolicy="none")},
         "none", "pod", 8),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("fields", "policy", "scope", "most"), table(POLICIES))
+]))  # fmt: skip
 def test_policy_and_scope_are_read(fields: Json, policy: str, scope: str, most: int) -> None:
     read = topology(raw(zone(), **fields))
     assert (read.policy, read.scope, read.max_zones) == (policy, scope, most)
@@ -131,42 +128,39 @@ NONE, ONE = "pfp0v001ef46db3751d8e999", "pfp0v0019e0420efb37746c6"
 FINGERPRINT, METHOD = "nodeTopologyPodsFingerprint", "nodeTopologyPodsFingerprintMethod"
 LEGACY = {"name": "n", "annotations": {"topology.node.k8s.io/fingerprint": ONE}}
 
-FINGERPRINTS: dict[str, tuple[Json, Fingerprint | None]] = {
-    "nothing": ({}, None),
-    "with exclusive resources": (
+
+@pytest.mark.parametrize(("fields", "expected"), table([
+    ("nothing", {}, None),
+    ("with exclusive resources",
         {"attributes": attributes(**{METHOD: "with-exclusive-resources", FINGERPRINT: ONE})},
         Fingerprint(ONE, Method.WITH_EXCLUSIVE_RESOURCES)),
-    "an attribute wins": ({"metadata": LEGACY, "attributes": attributes(**{FINGERPRINT: NONE})},
+    ("an attribute wins", {"metadata": LEGACY, "attributes": attributes(**{FINGERPRINT: NONE})},
         Fingerprint(NONE, Method.ALL)),
-    "an attribute that cannot be read wins": (
+    ("an attribute that cannot be read wins",
         {"metadata": LEGACY, "attributes": attributes(**{FINGERPRINT: "new"})}, None),
-    "twice alike": ({"attributes": attributes(**{FINGERPRINT: ONE}) * 2}, Fingerprint(ONE, Method.ALL)),
-    "twice": (
+    ("twice alike", {"attributes": attributes(**{FINGERPRINT: ONE}) * 2}, Fingerprint(ONE, Method.ALL)),
+    ("twice",
         {"attributes": [*attributes(**{FINGERPRINT: ONE}), *attributes(**{FINGERPRINT: NONE}),
                 *attributes(**{FINGERPRINT: ONE})]}, None),
-    "annotations that are none": ({"metadata": {"name": "n", "annotations": [1]}}, None),
-    "an annotation that is none": (
+    ("annotations that are none", {"metadata": {"name": "n", "annotations": [1]}}, None),
+    ("an annotation that is none",
         {"metadata": {"name": "n", "annotations": {"topology.node.k8s.io/fingerprint": [1]}}}, None),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("fields", "expected"), FINGERPRINTS.values(), ids=FINGERPRINTS)
+]))  # fmt: skip
 def test_an_unreadable_fingerprint_leaves_the_zones(fields: Json, expected: Fingerprint | None) -> None:
     read = topology({**raw(zone()), **fields})
     assert (read.fingerprint, read.zones) == (expected, topology(raw(zone())).zones)
 
 
 KNOWN = "expected pfp0v001 and 16 hexadecimal digits, by method all or with-exclusive-resources"
-INCOMPARABLE = [
+
+
+@pytest.mark.parametrize(("value", "method", "messages"), table([
     # what it shows            value             method        the mistake
     ("an unknown method",       ONE,              "some",       f'"{ONE}" by method "some"'),
     ("no text",                 7,                None,         "a number"),
     ("a list as the method",    ONE,              ["all"],      f'"{ONE}" by method a list'),
     ("a long text",             "x" * 9_000_000,  "y" * 9_000,  f'"{"x" * 61}..." by method "{"y" * 61}..."'),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("value", "method", "messages"), table(INCOMPARABLE))
+]))  # fmt: skip
 def test_an_incomparable_fingerprint_is_odd(value: object, method: object, messages: str) -> None:
     written = {FINGERPRINT: value} if method is None else {FINGERPRINT: value, METHOD: method}
     read = topology({**raw(zone()), "attributes": attributes(**written)})
@@ -184,70 +178,64 @@ def all_to_all(count: int) -> list[Json]:
     return [zone(name, costs=[cost(other, 10) for other in names]) for name in names]
 
 
-MISTAKES = {
+@pytest.mark.parametrize(("written", "expected"), table([
     # situation: (topology, every mistake in order)
-    "a name without a number": (raw(zone("left")),
+    ("a name without a number", raw(zone("left")),
         ['zones[0].name: "left" does not end in the number of a zone, such as node-0']),
-    "a huge number": (raw(zone("node-1024")),
+    ("a huge number", raw(zone("node-1024")),
         ['zones[0].name: "node-1024" has a number above 1023, the highest NUMA node ID of Linux']),
-    "more CPUs than there are, over all zones": (
+    ("more CPUs than there are, over all zones",
         raw(*(zone(f"node-{at}", resource("cpu", "4097", "1", "1")) for at in (0, 1))),
         ["zones: have 8194 CPUs in total, and Linux supports 8192"]),
-    "a cost twice": (raw(zone(costs=[cost("node-0", 10), cost("node-0", 20)])),
+    ("a cost twice", raw(zone(costs=[cost("node-0", 10), cost("node-0", 20)])),
         ['zones[0].costs[1]: "node-0" is listed twice: see zones[0].costs[0]']),
-    "too few zones at most": (raw(zone(), attributes=attributes(topologyManagerMaxNUMANodes="1")),
+    ("too few zones at most", raw(zone(), attributes=attributes(topologyManagerMaxNUMANodes="1")),
         ["attributes[0].value: must be at least 2, not 1"]),
-    "an attribute of two minds": (
+    ("an attribute of two minds",
         raw(zone(), attributes=[attributes(topologyManagerScope=each)[0] for each in ("pod", "container")]),
         ['attributes[1].value: "container" contradicts attributes[0].value: "pod"']),
     # too much: the only mistake
-    "too many zones": (raw(*all_to_all(65)),
+    ("too many zones", raw(*all_to_all(65)),
         ["zones: 65 zones of type Node are more than the 64 that are allowed"]),
-    "too many zones of other types": (raw(zone(), *[zone(type="Core")] * 4096),
+    ("too many zones of other types", raw(zone(), *[zone(type="Core")] * 4096),
         ["zones: 4097 zones are more than the 4096 that are allowed"]),
-    "too many distances": (raw(zone(), zone("node-1", costs=[cost("node-0", 10)] * 4097)),
+    ("too many distances", raw(zone(), zone("node-1", costs=[cost("node-0", 10)] * 4097)),
         ["zones: 4097 costs are more than the 4096 that are allowed"]),
-    "too many resources": (raw(*[zone(f"node-{at}", *[resource("cpu", 1, 1, 1)] * 2049) for at in (0, 1)]),
+    ("too many resources", raw(*[zone(f"node-{at}", *[resource("cpu", 1, 1, 1)] * 2049) for at in (0, 1)]),
         ["zones: 4098 resources are more than the 4096 that are allowed"]),
-    "too many attributes": (raw(zone(), attributes=[{"name": "a", "value": "b"}] * 257),
+    ("too many attributes", raw(zone(), attributes=[{"name": "a", "value": "b"}] * 257),
         ["attributes: 257 entries are more than the 256 that are allowed"]),
-    "too many characters in a name": (raw(zone(f"{'n' * 253}-0")),
+    ("too many characters in a name", raw(zone(f"{'n' * 253}-0")),
         [f'zones[0].name: "{"n" * 61}..." is too long: at most 253 characters are allowed']),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "expected"), MISTAKES.values(), ids=MISTAKES)
+]))  # fmt: skip
 def test_mistakes_have_their_places(written: Json, expected: list[str]) -> None:
     assert mistakes(BadTopology, topology, written) == expected
 
 
-ODD = {
+@pytest.mark.parametrize(("written", "messages", "uncertain", "listed"), table([
     # situation: (topology, every mistake in order, the uncertain resources, and those that zones list)
-    "a zone without a number": (raw(zone("node-0", GPU, resource("cpu", 4, 4, 4)), zone("node--1", GPU)),
+    ("a zone without a number", raw(zone("node-0", GPU, resource("cpu", 4, 4, 4)), zone("node--1", GPU)),
         ['zones[1].name: "node--1" does not end in the number of a zone, such as node-0'],
         {"x.io/gpu"}, {"cpu"}),
-    "a number twice": (raw(zone("node-0", GPU), zone("node-1", GPU), zone("zone-1", GPU), zone("node-0")),
+    ("a number twice", raw(zone("node-0", GPU), zone("node-1", GPU), zone("zone-1", GPU), zone("node-0")),
         ['zones[2].name: "zone-1" has the same number as zones[1].name: 1',
             'zones[3].name: "node-0" has the same number as zones[0].name: 0'], {"x.io/gpu"}, set()),
-    "a resource twice": (raw(zone("node-0", GPU, resource("cpu", 1, 1, 1), resource("cpu", 1, 1, 1))),
+    ("a resource twice", raw(zone("node-0", GPU, resource("cpu", 1, 1, 1), resource("cpu", 1, 1, 1))),
         ['zones[0].resources[2]: "cpu" is listed twice: see zones[0].resources[1]'], {"cpu"}, {"x.io/gpu"}),
-    "no amounts": (raw(zone("node-0", {"name": "cpu"}), zone("node-1", resource("cpu", 1, 1, 1), GPU)),
+    ("no amounts", raw(zone("node-0", {"name": "cpu"}), zone("node-1", resource("cpu", 1, 1, 1), GPU)),
         [f"{AT}.capacity: is missing", f"{AT}.allocatable: is missing", f"{AT}.available: is missing"],
         {"cpu"}, {"x.io/gpu"}),
-    "a negative free amount": (amounts(available=-1),
+    ("a negative free amount", amounts(available=-1),
         [f'{AT}.available: "-1" is negative: an amount is zero or more'], {"cpu"}, {"cpu"}),
-    "more than there is": (amounts(allocatable=9), [f"{AT}.allocatable: 9 is more than the capacity of 8"],
+    ("more than there is", amounts(allocatable=9), [f"{AT}.allocatable: 9 is more than the capacity of 8"],
         {"cpu"}, set()),
-    "CPUs in millicores": (amounts(name="cpu", capacity="64000", allocatable="64000", available="64000"),
+    ("CPUs in millicores", amounts(name="cpu", capacity="64000", allocatable="64000", available="64000"),
         [f"{AT}.capacity: 64000 CPUs are more than the 8192 that Linux supports"], {"cpu"}, set()),
-    "memory, and so hugepages": (
+    ("memory, and so hugepages",
         raw(zone("node-0", resource("memory", 1, 2, 1)), zone("node-1", resource("hugepages-2Mi", 1, 1, 1)),
             zone("node-2", GPU)),
         [f"{AT}.allocatable: 2 is more than the capacity of 1"], {"memory", "hugepages-2Mi"}, {"x.io/gpu"}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "messages", "uncertain", "listed"), ODD.values(), ids=ODD)
+]))  # fmt: skip
 def test_an_odd_amount_makes_its_resource_uncertain(
     written: Json, messages: list[str], uncertain: set[str], listed: set[str]
 ) -> None:
@@ -265,17 +253,15 @@ def managed_by(program: str) -> Json:
 LISTS = zone("node-0", GPU, resource(CORE, 9, 9, 9), resource("cpu", 4, 4, 4))
 ALL = {CORE, "x.io/gpu", "cpu"}
 
-DEVICES = [
+
+@pytest.mark.parametrize(("fields", "uncertain"), table([
     # what it shows                          fields                        uncertain
     ("no label means a device plugin",  {},                           {CORE}),
     ("another program may not",              managed_by("Koordinator"),    ALL),
     ("another empty name",                managed_by(""),               ALL),
     ("unless an exporter writes there too",
      {**managed_by("Koordinator"), **attribute_values(topologyManagerPolicy="none")},  {CORE}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("fields", "uncertain"), table(DEVICES))
+]))  # fmt: skip
 def test_devices_of_another_program_are_uncertain(fields: Json, uncertain: set[str]) -> None:
     read = topology(kinds.TOPOLOGIES[0].described({**raw(LISTS), **fields}))
     assert read.uncertain == uncertain

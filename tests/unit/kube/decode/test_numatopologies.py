@@ -40,17 +40,14 @@ def test_no_cpu_is_free_when_none_is_listed() -> None:
     assert [each.allocatable["cpu"] for each in zones] == [4000, 4000]
 
 
-GPUS = [
+@pytest.mark.parametrize(("ids", "total", "expected"), table([
     # what it shows                     the NUMA ids that are written    GPUs of the node, and of its zones
     ("GPUs on two zones",               [0, 0, 0, 1],                    4, [3, 1]),
     ("a zero may be left out",          [None, None, 1, 1],              4, [2, 2]),
     ("a GPU on no zone",                [0, -1],                         2, None),
     ("one on a zone without CPUs",      [0, 7],                          2, None),
     ("one on a text",                    [0, "1"],                        2, None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("ids", "total", "expected"), table(GPUS))
+]))  # fmt: skip
 def test_gpus_count_if_their_zones_and_number_agree(
     ids: list[object], total: int, expected: list[int] | None
 ) -> None:
@@ -64,7 +61,7 @@ def test_gpus_count_if_their_zones_and_number_agree(
     assert [each.free[GPU] for each in topology.zones if GPU in each.free] == (expected or [])
 
 
-WRONG = [
+@pytest.mark.parametrize(("written", "messages"), table([
     ("no CPU", numatopology(cpuDetail={}), ["spec.cpuDetail: contains no CPU"]),
     ("CPUs that are none", numatopology(cpuDetail={"x": {}, "-1": {}, "8192": {}, "²": {}, "1": 7, "2": {}}),
         [*(f"spec.cpuDetail{at}: is not a CPU ID: a number below 8192"
@@ -81,10 +78,7 @@ WRONG = [
         ["spec.podAllocations: has 1025 pods with 0 containers: at most 1024 and 4096 are allowed"]),
     ("too many containers", numatopology(podAllocations=[{"containerAllocations": [1] * 2049}] * 2),
         ["spec.podAllocations: has 2 pods with 4098 containers: at most 1024 and 4096 are allowed"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "messages"), table(WRONG))
+]))  # fmt: skip
 def test_mistakes_have_their_places(written: Json, messages: list[str]) -> None:
     assert mistakes(BadTopology, report, written) == messages
 

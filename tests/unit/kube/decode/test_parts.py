@@ -1,59 +1,56 @@
 """Walking objects of any shape: what is wrong is one mistake with its path, and reads as absent."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import pytest
 
 from numalign.kube.decode.parts import Part
 from numalign.model.errors import AND_MORE, MOST_MISTAKES, BadPod
 from numalign.model.intent import Policy
+from tests.worlds.notation import table
 
 
 def messages(part: Part) -> list[str]:
     return [str(mistake) for mistake in part.mistakes]
 
 
-READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
+@pytest.mark.parametrize(("value", "read", "expected", "mistakes"), table([
     # what it is: value, how it is read, what is read, what is messages
-    "a text": ("a", Part.text, "a", []),
-    "no text": (None, Part.text, "", []),
-    "a boolean for a text": (True, Part.text, "", ["x: must be a string, not true or false"]),
-    "a needed text": ("a", Part.required_text, "a", []),
-    "a missing text": (None, Part.required_text, "", ["x: is missing"]),
-    "an empty text": ("", Part.required_text, "", ["x: is empty"]),
-    "texts": ({"a": "b", "c": None}, Part.text_map, {"a": "b"}, []),
-    "a number among texts": ({"a": "b", "c/d": 1}, Part.text_map, {"a": "b", "c/d": ""},
+    ("a text", "a", Part.text, "a", []),
+    ("no text", None, Part.text, "", []),
+    ("a boolean for a text", True, Part.text, "", ["x: must be a string, not true or false"]),
+    ("a needed text", "a", Part.required_text, "a", []),
+    ("a missing text", None, Part.required_text, "", ["x: is missing"]),
+    ("an empty text", "", Part.required_text, "", ["x: is empty"]),
+    ("texts", {"a": "b", "c": None}, Part.text_map, {"a": "b"}, []),
+    ("a number among texts", {"a": "b", "c/d": 1}, Part.text_map, {"a": "b", "c/d": ""},
         ["x[c/d]: must be a string, not a number"]),
-    "a key that is no text": ({1: "b"}, Part.text_map, {},
+    ("a key that is no text", {1: "b"}, Part.text_map, {},
         ["x.1: the key must be a string: put it in quotes"]),
-    "an integer": (7, Part.integer, 7, []),
-    "an integer in a text": ("7", Part.integer, 7, []),
-    "no integer": (None, Part.integer, None, []),
-    "a negative integer": (-1, Part.integer, -1, ["x: must be at least 0, not -1"]),
-    "a fraction": (1.5, Part.integer, None, ["x: must be a whole number, not a number"]),
-    "digits of another script": ("\u0667", Part.integer, None, ['x: must be a whole number, not "\u0667"']),
-    "a very long integer": ("9" * 5000, Part.integer, None,
+    ("an integer", 7, Part.integer, 7, []),
+    ("an integer in a text", "7", Part.integer, 7, []),
+    ("no integer", None, Part.integer, None, []),
+    ("a negative integer", -1, Part.integer, -1, ["x: must be at least 0, not -1"]),
+    ("a fraction", 1.5, Part.integer, None, ["x: must be a whole number, not a number"]),
+    ("digits of another script", "\u0667", Part.integer, None, ['x: must be a whole number, not "\u0667"']),
+    ("a very long integer", "9" * 5000, Part.integer, None,
         [f'x: must be a whole number, not "{"9" * 61}..."']),
-    "a switch": (False, Part.boolean, False, []),
-    "no switch": (None, Part.boolean, None, []),
-    "a text for a switch": ("true", Part.boolean, None, ['x: must be true or false, not "true"']),
-    "CPUs": ("0-1,3", Part.cpu_list, 0b1011, []),
-    "no CPUs": ("", Part.cpu_list, None, []),
-    "CPUs in disorder": ("3-1", Part.cpu_list, None,
+    ("a switch", False, Part.boolean, False, []),
+    ("no switch", None, Part.boolean, None, []),
+    ("a text for a switch", "true", Part.boolean, None, ['x: must be true or false, not "true"']),
+    ("CPUs", "0-1,3", Part.cpu_list, 0b1011, []),
+    ("no CPUs", "", Part.cpu_list, None, []),
+    ("CPUs in disorder", "3-1", Part.cpu_list, None,
         ['x: "3-1" is not a CPU ID or range, as in 0-3,8']),
-    "a number for CPUs": (0, Part.cpu_list, None, ["x: must be a string, not a number"]),
-    "amounts": ({"cpu": "1500m", "memory": None}, Part.amounts, {"cpu": 1500}, []),
-    "an amount without quotes": ({"cpu": 0.1}, Part.amounts, {"cpu": 100}, []),
-    "an infinite amount": ({"cpu": float("inf")}, Part.amounts, {},
+    ("a number for CPUs", 0, Part.cpu_list, None, ["x: must be a string, not a number"]),
+    ("amounts", {"cpu": "1500m", "memory": None}, Part.amounts, {"cpu": 1500}, []),
+    ("an amount without quotes", {"cpu": 0.1}, Part.amounts, {"cpu": 100}, []),
+    ("an infinite amount", {"cpu": float("inf")}, Part.amounts, {},
         [('x.cpu: "inf" is not a quantity: write a number with at most one suffix, like 4, '
                 "500m or 16Gi\n  inf\n  ^")]),
-    "a list for an amount": ({"cpu": []}, Part.amounts, {}, ["x.cpu: must be a quantity, not a list"]),
-    "a list for amounts": ([], Part.amounts, {}, ["x: must be an object, not a list"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("value", "read", "expected", "mistakes"), READINGS.values(), ids=READINGS)
+    ("a list for an amount", {"cpu": []}, Part.amounts, {}, ["x.cpu: must be a quantity, not a list"]),
+    ("a list for amounts", [], Part.amounts, {}, ["x: must be an object, not a list"]),
+]))  # fmt: skip
 def test_a_value_is_read(
     value: object, read: Callable[[Part], object], expected: object, mistakes: list[str]
 ) -> None:
@@ -129,15 +126,12 @@ def unknown_members(part: Part) -> Iterator[str]:
         yield name
 
 
-WALKS: dict[str, tuple[object, Callable[[Part], Iterable[object]]]] = {
+@pytest.mark.parametrize(("value", "walk"), table([
     # what it is: many that are wrong, how they are unknown_members
-    "elements that are no objects": ([1] * MANY, Part.objects),
-    "keys that are no texts": (dict.fromkeys(range(MANY)), Part.members),
-    "unknown members": (dict.fromkeys(map(str, range(MANY)), 1), unknown_members),
-}
-
-
-@pytest.mark.parametrize(("value", "walk"), WALKS.values(), ids=WALKS)
+    ("elements that are no objects", [1] * MANY, Part.objects),
+    ("keys that are no texts", dict.fromkeys(range(MANY)), Part.members),
+    ("unknown members", dict.fromkeys(map(str, range(MANY)), 1), unknown_members),
+]))  # fmt: skip
 def test_reading_stops_after_the_most_mistakes(
     value: object, walk: Callable[[Part], Iterable[object]]
 ) -> None:

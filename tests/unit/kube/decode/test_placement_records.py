@@ -65,26 +65,23 @@ def entry(zones: object, **amount: object) -> dict[str, object]:
     return {"zones": zones, "amount": amount}
 
 
-MISTAKES: dict[str, tuple[object, list[str]]] = {
+@pytest.mark.parametrize(("written", "expected"), table([
     # situation: (record, every mistake in order)
-    "zone and zones": ([{"zone": "node-0", "zones": ["node-1"], "amount": {}}],
+    ("zone and zones", [{"zone": "node-0", "zones": ["node-1"], "amount": {}}],
         ["[0].zone: cannot be combined with zones: remove one of them"]),
-    "no zone twice": ([entry([]), entry([])], ["[1]: no zone is listed twice: see [0]"]),
-    "a zone twice": ([entry(["a", "a"])], ['[0].zones[1]: "a" is listed twice']),
-    "the same zones twice": ([entry(["a", "b"]), entry(["b", "a"])],
+    ("no zone twice", [entry([]), entry([])], ["[1]: no zone is listed twice: see [0]"]),
+    ("a zone twice", [entry(["a", "a"])], ['[0].zones[1]: "a" is listed twice']),
+    ("the same zones twice", [entry(["a", "b"]), entry(["b", "a"])],
         ['[1]: "a", "b" is listed twice: see [0]']),
-    "too many entries": ([entry([str(number)]) for number in range(MOST_ENTRIES + 1)],
+    ("too many entries", [entry([str(number)]) for number in range(MOST_ENTRIES + 1)],
         [f"has {MOST_ENTRIES + 1} entries: at most {MOST_ENTRIES} are allowed"]),
-    "too many amounts": (
+    ("too many amounts",
         [entry([str(number)], **{f"r{each}": "1" for each in range(256)}) for number in range(17)],
         ["has 4352 quantities: at most 4096 are allowed"]),
-    "mistakes in several places": ([entry(["a"], cpu=True), entry(["b"], cpu="1"), entry([""])],
+    ("mistakes in several places", [entry(["a"], cpu=True), entry(["b"], cpu="1"), entry([""])],
         ["[0].amount.cpu: True is not a quantity: write a number or a text like 4 or 500m",
             "[2].zones[0]: is empty"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "expected"), MISTAKES.values(), ids=MISTAKES)
+]))  # fmt: skip
 def test_mistakes_have_their_places(written: object, expected: list[str]) -> None:
     assert mistakes(BadRecord, placement_records.read, json.dumps(written)) == expected
 
@@ -137,14 +134,11 @@ def test_a_pod_without_annotations_has_no_record() -> None:
     assert record_of({"numalign.io/policy": "restricted"}) == DecodedRecord(None, ())
 
 
-NO_RECORDS = [
+@pytest.mark.parametrize(("key", "text", "why"), table([
     ("an empty list of KAI",  KAI_OBSERVED,  "[]", "is empty"),
     ("an empty prediction",   KAI_PREDICTED, "[]", "is empty"),
     ("what is no text",       PLACEMENT,     7,    "must be a string, not a number"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("key", "text", "why"), table(NO_RECORDS))
+]))  # fmt: skip
 def test_no_record_is(key: str, text: object, why: str) -> None:
     decoded = record_of({key: text})
     assert (decoded.record, [*map(str, decoded.mistakes)]) == (None, [f"metadata.annotations[{key}]: {why}"])
@@ -158,17 +152,15 @@ WITHOUT_MEMORY: Held = {("node-0",): bag("cpu=2")}
 AS_PLACED: Held = {("node-0",): bag("cpu=2 mem=1Gi")}
 TOGETHER: Held = {("node-0", "node-3"): bag("mem=6Gi")}
 
-GROUPED = [
+
+@pytest.mark.parametrize(("groups", "expected"), table([
     # what it shows                       the groups                     what the pod holds
     ("memory that spans zones",           json.dumps([SPANNING]),
      {**WITHOUT_MEMORY, **TOGETHER}),
     ("groups are all of the memory",      "[]",                          WITHOUT_MEMORY),
     ("groups that are unknown",           "null",                        AS_PLACED),
     ("only memory is in groups",          json.dumps([{**LONE, "amount": {"cpu": "9"}}]), WITHOUT_MEMORY),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("groups", "expected"), table(GROUPED))
+]))  # fmt: skip
 def test_memory_groups_replace_the_memory_of_a_placement(groups: str, expected: Held) -> None:
     assert record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: groups}) == DecodedRecord(
         PlacementRecord(expected, Source.OBSERVED)

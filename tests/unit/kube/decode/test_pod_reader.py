@@ -62,7 +62,8 @@ DEFAULT, ENFORCED = NamespaceRules(default=Policy(SINGLE)), NamespaceRules(enfor
 SCOPED = annotated(UNSTATED, "numalign.io/scope", "pod")
 OUT = raw(GUARANTEED, policy="none")
 
-SOURCES = [
+
+@pytest.mark.parametrize(("made", "rules", "intent", "by"), table([
     # what it shows                     the pod    the rules  intent                      by
     ("the pod asks",                    STATED,  UNRULED,   means(SINGLE),              StatedBy.POD),
     ("the pod comes before a default",  OUT,       DEFAULT,   means("none"),              StatedBy.POD),
@@ -70,10 +71,7 @@ SOURCES = [
     ("a default asks, the pod how",     SCOPED,    DEFAULT,   means(SINGLE, scope="pod"), StatedBy.NAMESPACE),
     ("no policy",                       UNSTATED,  UNRULED,   means("none"),              None),
     ("an enforced level is no intent",  UNSTATED,  ENFORCED,  means("none"),              None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "rules", "intent", "by"), table(SOURCES))
+]))  # fmt: skip
 def test_the_intent_of_a_pod_and_its_source(
     made: Raw, rules: NamespaceRules, intent: object, by: StatedBy | None
 ) -> None:
@@ -90,14 +88,12 @@ def test_the_intent_of_a_pod_and_its_source(
 CONTAINERS = annotated(STATED, "numalign.io/scope", "container")
 PODS_SCOPE = annotated(STATED, "numalign.io/scope", "pod")
 
-SCOPES = [
+
+@pytest.mark.parametrize(("made", "rules", "scope"), table([
     ("container alignment is its own matter", CONTAINERS, UNRULED, "container"),
     ("a level holds for what the kubelet aligns", CONTAINERS, ENFORCED, None),
     ("more than the kubelet aligns may be asked", PODS_SCOPE, ENFORCED, "pod"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "rules", "scope"), table(SCOPES))
+]))  # fmt: skip
 def test_a_container_scope_loosens_no_level(made: Raw, rules: NamespaceRules, scope: str | None) -> None:
     intent = means(SINGLE, scope=scope)
     assert question(made, rules).question.intent == intent
@@ -106,16 +102,14 @@ def test_a_container_scope_loosens_no_level(made: Raw, rules: NamespaceRules, sc
 
 MEMORY_TOO = frozenset({"memory"})
 
-LISTED = [
+
+@pytest.mark.parametrize(("listed", "unhinted", "left_out"), table([
     # what it shows                         what it lists          unhinted       what it leaves out
     ("unaligned memory left out",      f"cpu,{GPU}",          MEMORY_TOO,    ()),
     ("aligned memory left out",    f"cpu,{GPU}",          frozenset(),   ("memory",)),
     ("everything",                          f"cpu,memory,{GPU}",   frozenset(),   ()),
     ("an unrequested resource",                NIC,                   MEMORY_TOO,    ("cpu", GPU)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("listed", "unhinted", "left_out"), table(LISTED))
+]))  # fmt: skip
 def test_resources_that_a_pod_leaves_out(
     listed: str, unhinted: frozenset[str], left_out: tuple[str, ...]
 ) -> None:
@@ -142,14 +136,12 @@ POLICY_FILE = ClusterPolicy(
 
 KATA = with_spec(MISSPELT, runtimeClassName="kata")
 
-BY_POLICY = [
+
+@pytest.mark.parametrize(("made", "namespace", "user", "reason"), table([
     ("its user is exempt",          STATED, "team",  "ci:x", "users: ci:*"),
     ("its namespace is exempt",     STATED, "batch", "",     "namespaces: batch"),
     ("its runtime class is exempt", KATA,     "team",  "",     "runtimeClasses: kata"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "namespace", "user", "reason"), table(BY_POLICY))
+]))  # fmt: skip
 def test_pods_exempt_by_the_policy(made: Raw, namespace: str, user: str, reason: str) -> None:
     reading = PodReader().read(made, namespace, policies(policy=POLICY_FILE), user=user)
     assert reading == Exempt(reason, asks(GUARANTEED))
@@ -160,14 +152,12 @@ NO_AFFINITY = with_spec(UNSTATED, affinity=7)
 NEGATIVE = "spec.containers[0].resources.limits.cpu"
 OUT_BADLY = {**UNREADABLE, "metadata": OUT["metadata"]}
 
-UNASKED_PODS = [
+
+@pytest.mark.parametrize(("made", "rules", "demand"), table([
     # what cannot be read of a pod without a policy
     ("its amounts",                      UNREADABLE,  UNRULED, None),
     ("its amounts, and it has opted out", OUT_BADLY,  DEFAULT, None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "rules", "demand"), table(UNASKED_PODS))
+]))  # fmt: skip
 def test_mistakes_of_a_pod_without_a_policy_are_exempt(
     made: Raw, rules: NamespaceRules, demand: object
 ) -> None:
@@ -176,7 +166,7 @@ def test_mistakes_of_a_pod_without_a_policy_are_exempt(
     assert (reading.reason, reading.demand, len(reading.mistakes)) == (UNASKED, demand, 1)
 
 
-WRONG = [
+@pytest.mark.parametrize(("made", "rules", "places"), table([
     # what it shows                          the pod          the rules  places
     ("a policy that is none",                MISSPELT,        UNRULED,   [f"metadata.annotations[{POLICY}]"]),
     ("a scope without a policy",             SCOPED,          UNRULED,   [SCOPE]),
@@ -185,10 +175,7 @@ WRONG = [
     ("all at once, as in a manifest",
         with_spec(annotated(UNREADABLE, POLICY, 7), nodeName=7), UNRULED,
         [f"metadata.annotations[{POLICY}]", NEGATIVE, "spec.nodeName"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "rules", "places"), table(WRONG))
+]))  # fmt: skip
 def test_invalid_pods(made: Raw, rules: NamespaceRules, places: list[str]) -> None:
     reading = read_once(made, rules)
     assert isinstance(reading, Invalid)
@@ -214,15 +201,12 @@ def test_taints_named_like_devices_are_tolerated() -> None:
     assert question(raw("cpu=4 mem=1Gi", policy=SINGLE)).constraints.tolerations == ()
 
 
-RUNNING = [
+@pytest.mark.parametrize(("made", "rules"), table([
     ("stated",    STATED,   UNRULED),
     ("invalid",   SCOPED,     UNRULED),
     ("exempt",    MISSPELT,   OFF),
     ("left",      UNREADABLE, UNRULED),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "rules"), table(RUNNING))
+]))  # fmt: skip
 def test_a_running_pod_reads_as_when_it_was_created(made: Raw, rules: NamespaceRules) -> None:
     running = PodReader().read(PodReader().request(made), "team", policies(rules))
     reading = read_once(made, rules)
@@ -240,15 +224,12 @@ def test_reading_running_pods_fills_no_cache() -> None:
 # What is remembered.
 
 
-OF_ONE_TEMPLATE = [
+@pytest.mark.parametrize("other", table([
     ("its name",                    with_metadata(STATED, name="web-7")),
     ("its labels",                  with_metadata(STATED, labels={"a": "b"})),
     ("what it runs",                with_spec(STATED, volumes=[{"name": "token-x7"}], hostname="p")),
     ("what it wants of other pods", with_spec(STATED, affinity={"podAffinity": {}})),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("other", table(OF_ONE_TEMPLATE))
+]))  # fmt: skip
 def test_pods_of_one_template_share_a_reading(other: Raw) -> None:
     readings = PodReader()
     first = read(readings, with_spec(STATED, affinity={}))
@@ -257,15 +238,12 @@ def test_pods_of_one_template_share_a_reading(other: Raw) -> None:
     assert len(readings.caches()["readings"]) == 1
 
 
-OTHERS = [
+@pytest.mark.parametrize("other", table([
     ("another amount",     raw("cpu=5 mem=1Gi gpu=1", policy=SINGLE)),
     ("another annotation", annotated(STATED, "numalign.io/scope", "pod")),
     ("a node",             with_spec(STATED, nodeName="n1")),
     ("a toleration",       with_spec(STATED, tolerations=[{"operator": "Exists"}])),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("other", table(OTHERS))
+]))  # fmt: skip
 def test_another_template_has_another_reading(other: Raw) -> None:
     readings = PodReader()
     assert read(readings, STATED) == read_once(STATED)
@@ -312,7 +290,9 @@ def test_readings_are_limited_in_bytes(made: Any) -> None:  # noqa: ANN401  make
 # Intents of running pods.
 
 ALONE = annotated(STATED, "numalign.io/exclusive", "zone")
-INTENTS = [
+
+
+@pytest.mark.parametrize(("made", "rules", "intent"), table([
     # what it shows, the pod
     #     the rules of its namespace, its intent
     ("its annotation", ALONE,
@@ -325,10 +305,7 @@ INTENTS = [
          NamespaceRules(disabled=True), means("none")),
     ("of what cannot be read the policy counts", annotated(ALONE, "numalign.io/scope", "planet"),
          UNRULED, means(SINGLE)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "rules", "intent"), table(INTENTS))
+]))  # fmt: skip
 def test_the_intent_of_a_running_pod(made: Raw, rules: NamespaceRules, intent: Intent) -> None:
     reader = PodReader()
     request = reader.request(made)

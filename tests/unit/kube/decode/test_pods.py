@@ -65,7 +65,7 @@ def test_null_is_absent() -> None:
     )
 
 
-MISTAKES = [
+@pytest.mark.parametrize(("written", "expected"), table([
     # situation: (pod, every mistake in order)
     ("an empty list", raw(), ["spec.containers: is empty: a pod has at least one container"]),
     ("too many containers", raw(*[container()] * 101),
@@ -83,10 +83,7 @@ MISTAKES = [
     ("the pod's request above its limit",
      raw(container(), resources={"requests": {"cpu": 3}, "limits": {"cpu": 2}}),
      ["spec.resources.requests.cpu: 3 is above the limit of 2"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "expected"), table(MISTAKES))
+]))  # fmt: skip
 def test_mistakes_have_their_places(written: dict[str, Any], expected: list[str]) -> None:
     assert mistakes(BadPod, pods.pod, written) == expected
 

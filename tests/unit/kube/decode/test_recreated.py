@@ -37,16 +37,15 @@ def recreated(raw: Json) -> Scheduling:
 
 
 ON_ITS_NODE = {"matchFields": [named("n")]}
-PINS = [
+
+
+@pytest.mark.parametrize(("raw", "pin"), table([
     ("a scheduler's choice does not count", pod(), None),
     ("nor does the controller's pin", pod(ON_ITS_NODE, annotations=PINNED), None),
     ("an owner's own affinity stays", pod(ON_ITS_NODE), Pin("n", PinReason.NODE_FIELD)),
     ("a DaemonSet's stays", pod(ON_ITS_NODE, owner=DAEMON_SET), Pin("n", PinReason.DAEMON_SET)),
     ("so does a kubelet's own pod", pod(owner=NODE), Pin("n", PinReason.NODE_NAME)),
-]
-
-
-@pytest.mark.parametrize(("raw", "pin"), table(PINS))
+]))  # fmt: skip
 def test_the_pin_of_the_owner(raw: Json, pin: Pin | None) -> None:
     assert recreated(raw).pin == pin
 
@@ -73,13 +72,10 @@ def test_a_node_named_by_our_label_counts() -> None:
     assert recreated(pod({"matchExpressions": [{**EXCLUDED, "operator": "In"}]})).constraints.terms
 
 
-ODD: list[tuple[str, Json, list[str]]] = [
+@pytest.mark.parametrize(("raw", "places"), table([
     ("no spec",       {"spec": 7},                          ["spec"]),
     ("no UTF-8",      pod(nodeSelector={"a": "\ud800"}), []),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("raw", "places"), table(ODD))
+]))  # fmt: skip
 def test_mistakes_of_an_odd_pod(raw: Json, places: list[str]) -> None:
     assert [mistake.where for mistake in recreated(raw).mistakes] == places
 
@@ -91,7 +87,9 @@ def test_a_pin_to_another_node_is_its_owners() -> None:
 
 CLASS = Requirement("numalign.io/class", Operator.NOT_IN, frozenset({"small"}))
 OTHER = Requirement("disk", Operator.IN, frozenset({"fast"}))
-CLASSES: list[tuple[str, tuple[Term, ...] | None, tuple[Term, ...] | None]] = [
+
+
+@pytest.mark.parametrize(("terms", "expected"), table([
     ("no terms",                None,                              None),
     ("ours alone",              (Term((CLASS,)),),                 None),
     ("ours in one of several",  (Term((CLASS,)), Term((OTHER,))),  None),
@@ -99,10 +97,7 @@ CLASSES: list[tuple[str, tuple[Term, ...] | None, tuple[Term, ...] | None]] = [
     ("the owner's",             (Term((OTHER,)),),                 (Term((OTHER,)),)),
     # Such a term matches no node, and still does.
     ("a term of nothing",       (Term(),),                         (Term(),)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("terms", "expected"), table(CLASSES))
+]))  # fmt: skip
 def test_without_classes_the_terms_of_the_owner_stay(
     terms: tuple[Term, ...] | None, expected: tuple[Term, ...] | None
 ) -> None:

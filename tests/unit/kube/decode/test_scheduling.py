@@ -38,7 +38,8 @@ TIER = requirement("tier", Operator.IN, "gold", "lead")
 ANY_A = Term((requirement("a", Operator.EXISTS),))
 NAMED = requirement("metadata.name", Operator.IN, "n1")
 
-READ = [
+
+@pytest.mark.parametrize(("made", "read"), table([
     # what is written             the pod                                              what is read
     ("nothing",                   pod(),                                               Constraints()),
     ("a node selector",           pod(nodeSelector={"a": "b"}),
@@ -55,16 +56,13 @@ READ = [
         Constraints(tolerations=(Toleration("gpus", Tolerating.EXISTS, effect="NoSchedule"),))),
     ("the same one twice",        pod(tolerations=[GPUS, {**GPUS, "tolerationSeconds": 7}]),
         Constraints(tolerations=(Toleration("gpus", Tolerating.EXISTS, effect="NoSchedule"),))),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "read"), table(READ))
+]))  # fmt: skip
 def test_scheduling_fields_are_constraints(made: Raw, read: Constraints) -> None:
     result = scheduling(made)
     assert (result.constraints, result.mistakes) == (read, ())
 
 
-NEWER = [
+@pytest.mark.parametrize(("made", "read"), table([
     # what is unknown                      the pod, what is read of it
     ("an operator beside another",         affine(labelled(AGES, wants("tier", "In", "gold", "lead"))),
         Constraints(terms=(Term((TIER,)),))),
@@ -72,10 +70,7 @@ NEWER = [
         Constraints()),
     ("how a toleration compares",          pod(tolerations=[{"key": "a", "operator": "Lt", "value": "7"}]),
         Constraints(tolerations=(Toleration("a", None, "7"),))),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "read"), table(NEWER))
+]))  # fmt: skip
 def test_unknown_words_of_a_newer_api_constrain_nothing(made: Raw, read: Constraints) -> None:
     result = scheduling(made)
     assert (result.constraints, result.mistakes) == (read, ())

@@ -136,7 +136,9 @@ def test_a_declared_shape_has_other_labels() -> None:
 
 
 ZONE = {"name": "node-0", "type": "Node", "resources": []}
-WRONG: list[tuple[str, object, list[str]]] = [
+
+
+@pytest.mark.parametrize(("written", "mistakes"), table([
     ("a kubelet that does not start",
         [{"zones": [ZONE], "kubelet": {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}}],
         [("shapes[0].kubelet.cpuManagerPolicyOptions: the kubelet would not start: "
@@ -145,10 +147,7 @@ WRONG: list[tuple[str, object, list[str]]] = [
         ["shapes[0].zones: 65 zones of type Node are more than the 64 that are allowed"]),
     ("more shapes than are read", [{}] * (MOST_SHAPES + 1),
         [f"shapes: {MOST_SHAPES + 1} shapes are more than the {MOST_SHAPES} that are allowed"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "mistakes"), table(WRONG))
+]))  # fmt: skip
 def test_mistakes_have_their_places(written: object, mistakes: list[str]) -> None:
     listed = Part(written, "shapes")
     shapes.declared(listed)
@@ -157,19 +156,17 @@ def test_mistakes_have_their_places(written: object, mistakes: list[str]) -> Non
 
 GOOD = shapes.encode(remembered(shape_of(GPU_NODE)))
 
-BROKEN = [
-    # what it shows           key      text                       mistake
-    ("a depth of thousands",  "x",     "[" * 100_000,             "data.x: is nested deeper than"),
-    ("no losses",             LOSSES,  "[1]",                     "data.losses: must be an object"),
-    ("a loss at no time",     LOSSES,  '{"a": "now"}',            'data.losses.a: "now" is not a time'),
-]  # fmt: skip
-
 
 UNREADABLE = LeftOut(math.inf)
 """What cannot be read may be anything, seen at any time."""
 
 
-@pytest.mark.parametrize(("key", "text", "message"), table(BROKEN))
+@pytest.mark.parametrize(("key", "text", "message"), table([
+    # what it shows           key      text                       mistake
+    ("a depth of thousands",  "x",     "[" * 100_000,             "data.x: is nested deeper than"),
+    ("no losses",             LOSSES,  "[1]",                     "data.losses: must be an object"),
+    ("a loss at no time",     LOSSES,  '{"a": "now"}',            'data.losses.a: "now" is not a time'),
+]))  # fmt: skip
 def test_a_broken_entry_leaves_the_others(key: str, text: object, message: str) -> None:
     read, [mistake_found] = shapes.decode({"data": {**GOOD, key: text}})
     missing = None if key == LOSSES else UNREADABLE
@@ -177,15 +174,12 @@ def test_a_broken_entry_leaves_the_others(key: str, text: object, message: str) 
     assert str(mistake_found).startswith(message)
 
 
-HOSTILE = [
+@pytest.mark.parametrize("hostile", table([
     # what it shows             the ConfigMap
     ("data that is a list",     {"data": ["x"]}),
     ("more keys than are read", {"data": dict.fromkeys(map(str, range(MOST_SHAPES + 3)), "{}")}),
     ("more than is read",       {"data": {"x": "y" * (MOST_BYTES_READ + 1)}}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("hostile", table(HOSTILE))
+]))  # fmt: skip
 def test_an_unreadable_config_map_is_empty(hostile: object) -> None:
     read, mistakes = shapes.decode(hostile)
     assert read == RememberedShapes(left_out=UNREADABLE)

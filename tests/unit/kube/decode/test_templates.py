@@ -147,22 +147,20 @@ def test_a_wrong_name_is_one_mistake_for_all_templates() -> None:
 
 TASKS = [{"template": {"spec": {"containers": [{}]}}}, {"template": [1]}]
 
-WRONG = {
+
+@pytest.mark.parametrize(("written", "expected"), table([
     # situation: (the sort, its spec, every mistake in order)
-    "in every template": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": TASKS}),
+    ("in every template", ("batch.volcano.sh/v1alpha1", "Job", {"tasks": TASKS}),
         ["spec.tasks[0].template.spec.containers[0].name: is missing",
             "spec.tasks[1].template: must be an object, not a list",
             "spec.tasks[1].template.spec: is missing"]),
-    "too many tasks": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": [None] * 1_000_000}),
+    ("too many tasks", ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [None] * 1_000_000}),
         ["spec.tasks: has 1000000 entries: numalign supports at most 100"]),
-    "too many templates": (
+    ("too many templates",
         ("ray.io/v1", "RayCluster",
             {"headGroupSpec": {"template": {}}, "workerGroupSpecs": [{"template": {}}] * 100}),
         ["has 101 pod templates: numalign supports at most 100"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "expected"), WRONG.values(), ids=WRONG)
+]))  # fmt: skip
 def test_mistakes_have_their_places(written: tuple[str, str, object], expected: list[str]) -> None:
     assert mistakes(BadPod, pods_of, workload(*written)) == expected
 
@@ -185,16 +183,13 @@ def test_a_path_is_written_as_it_was_read(text: str) -> None:
     assert str(TemplatePath.read(text)) == text
 
 
-NO_PATHS = {
-    "nothing": ("", "a name is missing"),
-    "no name": ("spec..template", "a name is missing"),
-    "a list in a list": ("spec.tasks[*][*]", r'"tasks\[\*\]" is not a valid step'),
-    "too many steps": (".".join("a" * 17), "has 17 steps: at most 16 are allowed"),
-    "too many stars": ("a[*].b[*].*", r"has \[\*\] and \* 3 times: at most 2 are allowed"),
-}
-
-
-@pytest.mark.parametrize(("text", "message"), NO_PATHS.values(), ids=NO_PATHS)
+@pytest.mark.parametrize(("text", "message"), table([
+    ("nothing", "", "a name is missing"),
+    ("no name", "spec..template", "a name is missing"),
+    ("a list in a list", "spec.tasks[*][*]", r'"tasks\[\*\]" is not a valid step'),
+    ("too many steps", ".".join("a" * 17), "has 17 steps: at most 16 are allowed"),
+    ("too many stars", "a[*].b[*].*", r"has \[\*\] and \* 3 times: at most 2 are allowed"),
+]))  # fmt: skip
 def test_invalid_paths(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TemplatePath.read(text)
@@ -211,13 +206,10 @@ def look(version: str, kind: str, spec: object, annotations: object = None) -> T
 VOLCANO = "volcano.sh/numa-topology-policy"
 
 
-TASK_POLICIES: list[tuple[str, object, object]] = [
+@pytest.mark.parametrize(("own", "annotations"), table([
     ("over its own", {"mine": "kept", VOLCANO: "overwritten"}, {"mine": "kept", VOLCANO: "restricted"}),
     ("beside annotations that are none", [7], [7]),
-]
-
-
-@pytest.mark.parametrize(("own", "annotations"), table(TASK_POLICIES))
+]))  # fmt: skip
 def test_a_topology_policy_of_a_task_is_an_annotation(own: object, annotations: object) -> None:
     task = {"template": {"metadata": {"annotations": own}, **POD_SPEC}, "topologyPolicy": "restricted"}
     (place,) = look("batch.volcano.sh/v1alpha1", "Job", {"tasks": [task]}).places
@@ -286,16 +278,14 @@ def workflow(*steps: object, **spec: object) -> TemplateScan:
 MAIN, SIDE, WAIT = {"image": "a"}, {"name": "s", "image": "b"}, {"name": "wait"}
 NAMED = {**MAIN, "name": "main"}
 
-STEPS = {
+
+@pytest.mark.parametrize(("step", "containers"), table([
     # situation: (a template of a workflow, the containers of its pod)
-    "a container": ({"container": MAIN}, [NAMED, WAIT]),
-    "with a sidecar": ({"container": MAIN, "sidecars": [SIDE]}, [NAMED, SIDE, WAIT]),
-    "other templates": ({"steps": [[{"template": "x"}]]}, None),
-    "what is no template": ({"container": 7, "containerSet": [], "sidecars": 7}, None),
-}
-
-
-@pytest.mark.parametrize(("step", "containers"), STEPS.values(), ids=STEPS)
+    ("a container", {"container": MAIN}, [NAMED, WAIT]),
+    ("with a sidecar", {"container": MAIN, "sidecars": [SIDE]}, [NAMED, SIDE, WAIT]),
+    ("other templates", {"steps": [[{"template": "x"}]]}, None),
+    ("what is no template", {"container": 7, "containerSet": [], "sidecars": 7}, None),
+]))  # fmt: skip
 def test_a_template_of_a_workflow_runs(step: object, containers: list[object] | None) -> None:
     places = workflow(step).places
     assert [place.raw["spec"]["containers"] for place in places] == ([containers] if containers else [])  # type: ignore[index]
@@ -358,16 +348,15 @@ def override(*jobs: str, **changes: object) -> dict[str, object]:
 
 
 MARKED = {"annotations": {**INTENT, "x": "1"}}
-CHANGES: list[tuple[str, dict[str, object]]] = [
+
+
+@pytest.mark.parametrize("changes", table([
     ("2.2", {"runtimePatches":
         [patch(INTENT), patch({"x": "1"}, pool="a"), patch({"x": "2"}, name="launcher")]}),
     ("2.1", {"podTemplateOverrides":
         [override("launcher", "node", metadata=MARKED, spec={"nodeSelector": {"pool": "a"}}),
             override("launcher", metadata={"annotations": {"x": "2"}})]}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("changes", table(CHANGES))
+]))  # fmt: skip
 def test_nodes_of_a_train_job_have_its_changes(changes: dict[str, object]) -> None:
     seen = train_job({"trainer": NODE, **changes})
     (place,) = seen.places
@@ -383,7 +372,7 @@ PATCHED = (
 )
 
 
-IN_OBJECTS: list[tuple[str, TemplateScan, dict[str, str]]] = [
+@pytest.mark.parametrize(("scan", "places"), table([
     # an object with one pod, and where mistakes in the pod are in the object
     ("a service", service({"containers": [container()]}),
         {"spec.containers[0].name": "spec.predictor.containers[0].name",
@@ -400,10 +389,7 @@ IN_OBJECTS: list[tuple[str, TemplateScan, dict[str, str]]] = [
     ("nodes of a train job", train_job({"trainer": NODE}),
         {"spec.containers[0].resources.limits.cpu": "spec.trainer.resourcesPerNode.limits.cpu",
             "metadata.annotations[a]": f"{PATCHED}[a]"}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("scan", "places"), table(IN_OBJECTS))
+]))  # fmt: skip
 def test_a_mistake_in_a_pod_has_its_place_in(scan: TemplateScan, places: dict[str, str]) -> None:
     (place,) = scan.places
     found = [place.in_object(Mistake(where, "is wrong")) for where in places]
@@ -431,20 +417,6 @@ def test_an_annotation_of_a_train_job_has_no_effect(trainer: object) -> None:
 
 POD = {"spec": {"containers": [container(image="a")]}}
 
-SEARCHED = {
-    # situation: (the spec of the object, where its pods are)
-    "a template": ({"template": POD}, ["spec.template"]),
-    "templates in lists": ({"roles": [{"a": POD}, {"a": POD}]}, ["spec.roles[0].a", "spec.roles[1].a"]),
-    "the spec of a pod as the spec of the object": (POD["spec"], ["spec"]),
-    "a template inside of another's spec": (
-        {"template": {"spec": {"jobTemplate": {"spec": {"template": POD}}}}},
-        ["spec.template.spec.jobTemplate.spec.template"]),
-    "no containers": ({"template": {"spec": {"containers": []}}}, []),
-    "patches of containers": ({"template": {"spec": {"containers": [{"name": "a", "env": []}]}}}, []),
-    "sixteen levels": ("a" * 14, ["spec" + ".a" * 14 + ".template"]),
-    "seventeen levels": ("a" * 15, []),
-}  # fmt: skip
-
 
 def nested(steps: str) -> object:
     inner: object = {"template": POD}
@@ -453,7 +425,19 @@ def nested(steps: str) -> object:
     return inner
 
 
-@pytest.mark.parametrize(("spec", "where"), SEARCHED.values(), ids=SEARCHED)
+@pytest.mark.parametrize(("spec", "where"), table([
+    # situation: (the spec of the object, where its pods are)
+    ("a template", {"template": POD}, ["spec.template"]),
+    ("templates in lists", {"roles": [{"a": POD}, {"a": POD}]}, ["spec.roles[0].a", "spec.roles[1].a"]),
+    ("the spec of a pod as the spec of the object", POD["spec"], ["spec"]),
+    ("a template inside of another's spec",
+        {"template": {"spec": {"jobTemplate": {"spec": {"template": POD}}}}},
+        ["spec.template.spec.jobTemplate.spec.template"]),
+    ("no containers", {"template": {"spec": {"containers": []}}}, []),
+    ("patches of containers", {"template": {"spec": {"containers": [{"name": "a", "env": []}]}}}, []),
+    ("sixteen levels", "a" * 14, ["spec" + ".a" * 14 + ".template"]),
+    ("seventeen levels", "a" * 15, []),
+]))  # fmt: skip
 def test_unknown_kinds_are_searched_for_pods(spec: object, where: list[str]) -> None:
     seen = look("x.io/v1", "Thing", nested(spec) if isinstance(spec, str) else spec)
     assert [place.where for place in seen.places] == where
@@ -488,13 +472,10 @@ def test_annotations_without_a_template() -> None:
     assert len(look("x.io/v1", "Thing", {"a": {"annotations": INTENT}, "b": POD}).guesses) == 1
 
 
-HOSTILE: dict[str, object] = {
-    "deep": nested("a" * 900),
-    "wide": {str(number): {} for number in range(templates.MOST_SEARCHED + 1)},
-}
-
-
-@pytest.mark.parametrize("spec", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("spec", table([
+    ("deep", nested("a" * 900)),
+    ("wide", {str(number): {} for number in range(templates.MOST_SEARCHED + 1)}),
+]))  # fmt: skip
 def test_a_search_is_limited(spec: object) -> None:
     assert look("x.io/v1", "Thing", spec).guesses == (
         "Thing.x.io is an unknown kind, too large or too deeply nested to search completely",
@@ -524,28 +505,26 @@ ON_POD = {"template": {"metadata": {"annotations": INTENT}, **POD}}
 PUT, TASK = "put it on spec.template.metadata.annotations", "spec.tasks[0]"
 WHETHER = "it is unknown whether a Thing passes it on to its pods"
 
-MISPLACED = {
+
+@pytest.mark.parametrize(("written", "message"), table([
     # situation: (kind, its spec, its own annotations, the messages)
-    "ours": (("apps/v1", "Deployment", {"template": POD}, INTENT),
+    ("ours", ("apps/v1", "Deployment", {"template": POD}, INTENT),
         [f"metadata.annotations[numalign.io/policy] has no effect on a Deployment: {PUT}"]),
-    "on a job of Volcano": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": POD}]}, INTENT),
+    ("on a job of Volcano", ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": POD}]}, INTENT),
         [f"metadata.annotations[numalign.io/policy] has no effect on a Job: {PUT.replace('spec', TASK)}"]),
-    "on an unknown kind": (("x.io/v1", "Thing", {"template": POD}, INTENT),
+    ("on an unknown kind", ("x.io/v1", "Thing", {"template": POD}, INTENT),
         [f"metadata.annotations[numalign.io/policy] may have no effect: {WHETHER}"]),
-    "other annotations": (("apps/v1", "Deployment", {"template": POD}, {"example.com/policy": "x"}), []),
-    "the template's too": (("apps/v1", "Deployment", ON_POD, INTENT), []),
-    "on a pod": (("v1", "Pod", POD["spec"], INTENT), []),
-    "on a clique": (("grove.io/v1alpha1", "PodClique", CLIQUE, INTENT), []),
-    "annotations that are none": (("apps/v1", "Deployment", {"template": POD}, [7]), []),
-    "where it is handed on": (
+    ("other annotations", ("apps/v1", "Deployment", {"template": POD}, {"example.com/policy": "x"}), []),
+    ("the template's too", ("apps/v1", "Deployment", ON_POD, INTENT), []),
+    ("on a pod", ("v1", "Pod", POD["spec"], INTENT), []),
+    ("on a clique", ("grove.io/v1alpha1", "PodClique", CLIQUE, INTENT), []),
+    ("annotations that are none", ("apps/v1", "Deployment", {"template": POD}, [7]), []),
+    ("where it is handed on",
         ("serving.kserve.io/v1beta1", "InferenceService", {"predictor": POD["spec"]}, INTENT), []),
-    "on a set of cliques": (
+    ("on a set of cliques",
         ("grove.io/v1alpha1", "PodCliqueSet", {"template": {"cliques": [{"spec": CLIQUE}]}}, INTENT),
         [("metadata.annotations[numalign.io/policy] has no effect on a PodCliqueSet: put it on"
           " spec.template.cliques[0].annotations")]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "message"), MISPLACED.values(), ids=MISPLACED)
+]))  # fmt: skip
 def test_misplaced_annotations(written: tuple[str, str, object, object], message: list[str]) -> None:
     assert list(look(*written).misplaced) == message

@@ -18,7 +18,7 @@ def pod(requests: object, limits: object, *, key: str = "containers") -> dict[st
     return {"spec": {key: [{"name": "a", "resources": {"requests": requests, "limits": limits}}]}}
 
 
-ACCEPTED = [
+@pytest.mark.parametrize(("requests", "limits"), table([
     # what it shows                   requests                          limits
     ("nothing",                       None,                             None),
     ("a limit alone",                 None,                             {GPU: 1}),
@@ -27,15 +27,13 @@ ACCEPTED = [
     ("a name in capitals",            None,                             {"example.com/A_b.C-1": 1}),
     ("a resource of Kubernetes",      {"x.kubernetes.io/a": "0.5"},     None),
     ("what rounds up to a whole one", None,                             {GPU: "0.9999"}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("requests", "limits"), table(ACCEPTED))
+]))  # fmt: skip
 def test_resources_are_accepted(requests: object, limits: object) -> None:
     assert validation.mistakes(pod(requests, limits)) == ()
 
 
-REFUSED: list[tuple[str, object, object, list[str]]] = [
+@pytest.mark.parametrize("key", ["containers", "initContainers"])
+@pytest.mark.parametrize(("requests", "limits", "messages"), table([
     # what it shows, requests, limits, the mistakes
     ("a request alone", {GPU: 1}, BASE, [f"limits[{GPU}]: required: {ONCE}"]),
     ("a lower request", {GPU: 1}, {GPU: 2}, [f"requests[{GPU}]: differs from the limit: {ONCE}"]),
@@ -48,11 +46,7 @@ REFUSED: list[tuple[str, object, object, list[str]]] = [
     ("a name without domain", None, {"CPU": 1}, [f'limits.CPU: {NO_NAME}; did you mean "cpu"?']),
     ("a domain in capitals", None, {"NVIDIA.com/gpu": 1},
      [f'limits[NVIDIA.com/gpu]: {NO_NAME}; did you mean "{GPU}"?']),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("key", ["containers", "initContainers"])
-@pytest.mark.parametrize(("requests", "limits", "messages"), table(REFUSED))
+]))  # fmt: skip
 def test_resources_are_refused(requests: object, limits: object, messages: list[str], key: str) -> None:
     mistakes = validation.mistakes(pod(requests, limits, key=key), {GPU})
     where = f"spec.{key}[0].resources"

@@ -18,25 +18,23 @@ from hypothesis import strategies as st
 
 from numalign.kube.files import documents
 from numalign.kube.files.documents import BadDocument, Document
+from tests.worlds.notation import table
 
 POD = {"apiVersion": "v1", "kind": "Pod"}
 
 
-FORMS: dict[str, tuple[bytes, list[Any]]] = {
-    "JSON": (b'{"kind": "Pod", "apiVersion": "v1"}', [POD]),
-    "YAML": (b"# a pod\nkind: Pod\napiVersion: v1\n", [POD]),
-    "YAML in three documents": (b"kind: Pod\napiVersion: v1\n---\n---\n{kind: B}\n", [POD, {"kind": "B"}]),
-    "gzip": (gzip.compress(b"kind: Pod\napiVersion: v1"), [POD]),
-    "JSON with a mark": (b'\xef\xbb\xbf{"kind": "Pod", "apiVersion": "v1"}', [POD]),
-    "YAML from PowerShell": ("\ufeffkind: Pod\napiVersion: v1".encode("utf-16-be"), [POD]),
-    "a merged mapping": (b"kind: A\nx: &a {b: 1}\ny: {<<: *a}",
+@pytest.mark.parametrize(("data", "expected"), table([
+    ("JSON", b'{"kind": "Pod", "apiVersion": "v1"}', [POD]),
+    ("YAML", b"# a pod\nkind: Pod\napiVersion: v1\n", [POD]),
+    ("YAML in three documents", b"kind: Pod\napiVersion: v1\n---\n---\n{kind: B}\n", [POD, {"kind": "B"}]),
+    ("gzip", gzip.compress(b"kind: Pod\napiVersion: v1"), [POD]),
+    ("JSON with a mark", b'\xef\xbb\xbf{"kind": "Pod", "apiVersion": "v1"}', [POD]),
+    ("YAML from PowerShell", "\ufeffkind: Pod\napiVersion: v1".encode("utf-16-be"), [POD]),
+    ("a merged mapping", b"kind: A\nx: &a {b: 1}\ny: {<<: *a}",
         [{"kind": "A", "x": {"b": 1}, "y": {"b": 1}}]),
-    "dates stay text": (b"kind: A\nat: 2026-01-02T03:04:05Z\nbad: 2026-13-45\neq: =",
+    ("dates stay text", b"kind: A\nat: 2026-01-02T03:04:05Z\nbad: 2026-13-45\neq: =",
         [{"kind": "A", "at": "2026-01-02T03:04:05Z", "bad": "2026-13-45", "eq": "="}]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("data", "expected"), FORMS.values(), ids=FORMS)
+]))  # fmt: skip
 def test_a_file_is_read(data: bytes, expected: list[Any]) -> None:
     assert documents.read(data) == expected
 
@@ -46,27 +44,25 @@ BOMB = b"kind: A\na0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
     b"a%d: &a%d [%s]\n" % (level, level, b",".join([b"*a%d" % (level - 1)] * 10)) for level in range(1, 9)
 )
 
-BROKEN = {
-    "nothing": (b"", "is empty"),
-    "space and comments": (b" \n# nothing\n---\n", "is empty"),
-    "no kind": (b'{"apiVersion": "v1"}', "kind: is missing"),
-    "two and no object": (
+
+@pytest.mark.parametrize(("data", "message"), table([
+    ("nothing", b"", "is empty"),
+    ("space and comments", b" \n# nothing\n---\n", "is empty"),
+    ("no kind", b'{"apiVersion": "v1"}', "kind: is missing"),
+    ("two and no object",
         b"a\n---\n- b\n",
         'document 1: must be an object, not "a"\ndocument 2: must be an object, not a list',
     ),
-    "JSON cut off": (b'{"kind": "List", "items": [', "is not JSON: "),
-    "YAML of Python": (b"a: !!python/name:os.system", "is not YAML: "),
-    "YAML with an endless number": (b"kind: " + b"9" * 5000, "is not YAML: "),
-    "gzip cut off": (ZIPPED[:-12], "is a truncated gzip file"),
-    "gzip with a wrong sum": (ZIPPED[:-8] + bytes(8), "is not a valid gzip file: "),
-    "gzip in name only": (b"\x1f\x8bhello world", "is not a valid gzip file"),
-    "half a character": (b"\xfe\xff\xd8", "is not utf-16 text: "),
-    "a bomb of aliases": (BOMB, "expands to more than 1000000 values through its aliases"),
-    "a list in itself": (b"kind: List\nitems: &a [*a]", "has the alias *a, which is undefined or r"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("data", "message"), BROKEN.values(), ids=BROKEN)
+    ("JSON cut off", b'{"kind": "List", "items": [', "is not JSON: "),
+    ("YAML of Python", b"a: !!python/name:os.system", "is not YAML: "),
+    ("YAML with an endless number", b"kind: " + b"9" * 5000, "is not YAML: "),
+    ("gzip cut off", ZIPPED[:-12], "is a truncated gzip file"),
+    ("gzip with a wrong sum", ZIPPED[:-8] + bytes(8), "is not a valid gzip file: "),
+    ("gzip in name only", b"\x1f\x8bhello world", "is not a valid gzip file"),
+    ("half a character", b"\xfe\xff\xd8", "is not utf-16 text: "),
+    ("a bomb of aliases", BOMB, "expands to more than 1000000 values through its aliases"),
+    ("a list in itself", b"kind: List\nitems: &a [*a]", "has the alias *a, which is undefined or r"),
+]))  # fmt: skip
 def test_broken_files(data: bytes, message: str) -> None:
     with pytest.raises(BadDocument) as raised:
         documents.read(data)
@@ -152,24 +148,21 @@ def one_by_one(path: Path, data: bytes) -> tuple[list[Document], str]:
         return [], str(error).removeprefix(str(path)).lstrip(".: ")
 
 
-LISTS = {
-    "by kubectl": b'{"apiVersion": "v1", "items": [{"kind": "A"}, {}], "kind": "List", "metadata": {}}',
-    "on many lines": b'{\n "kind": "List",\n\t"items" : [\r\n {"kind": "A"}\n ,\n {"kind": "B"} \n]\n}\n',
-    "with texts that look like ends": rb'{"kind":"List","items":[{"kind":"A","x":"]}\",{"},{"kind":"B]"}]}',
-    "of what is no object": b'{"kind":"List","items":[1, {"kind": "A"}, null, "x", [1, 2], -1.5e3]}',
-    "with items twice, empty at last": b'{"kind":"List","items":[{"kind":"A"}],"items":[]}',
-    "in gzip": gzip.compress(b'{"kind":"List","items":[{"kind":"A"}]}'),
-    "in two documents": b'{"kind":"List","items":[{"kind":"A"}]}\n---\n{"kind": "B"}',
-    "with a comma too many": b'{"kind":"List","items":[{"kind":"A"},]}',
-    "with NaN": b'{"kind":"List","items":[{"kind":"A"},{"kind":"B","x":NaN}]}',
-    "with what is no UTF-8": b'{"kind":"List","items":[{"kind":"A"},{"kind":"B\xff"}]}',
-    "with a huge number": b'{"kind":"List","items":[{"kind":"A","x":' + b"9" * 5000 + b"}]}",
-    "nested too deep": b'{"kind":"List","items":[{"kind":"A"},' + b"[" * 50_000 + b"]" * 50_000 + b"]}",
-    "empty": b"",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("data", LISTS.values(), ids=LISTS)
+@pytest.mark.parametrize("data", table([
+    ("by kubectl", b'{"apiVersion": "v1", "items": [{"kind": "A"}, {}], "kind": "List", "metadata": {}}'),
+    ("on many lines", b'{\n "kind": "List",\n\t"items" : [\r\n {"kind": "A"}\n ,\n {"kind": "B"} \n]\n}\n'),
+    ("with texts that look like ends", rb'{"kind":"List","items":[{"kind":"A","x":"]}\",{"},{"kind":"B]"}]}'),
+    ("of what is no object", b'{"kind":"List","items":[1, {"kind": "A"}, null, "x", [1, 2], -1.5e3]}'),
+    ("with items twice, empty at last", b'{"kind":"List","items":[{"kind":"A"}],"items":[]}'),
+    ("in gzip", gzip.compress(b'{"kind":"List","items":[{"kind":"A"}]}')),
+    ("in two documents", b'{"kind":"List","items":[{"kind":"A"}]}\n---\n{"kind": "B"}'),
+    ("with a comma too many", b'{"kind":"List","items":[{"kind":"A"},]}'),
+    ("with NaN", b'{"kind":"List","items":[{"kind":"A"},{"kind":"B","x":NaN}]}'),
+    ("with what is no UTF-8", b'{"kind":"List","items":[{"kind":"A"},{"kind":"B\xff"}]}'),
+    ("with a huge number", b'{"kind":"List","items":[{"kind":"A","x":' + b"9" * 5000 + b"}]}"),
+    ("nested too deep", b'{"kind":"List","items":[{"kind":"A"},' + b"[" * 50_000 + b"]" * 50_000 + b"]}"),
+    ("empty", b""),
+]))  # fmt: skip
 def test_a_stream_of_items_equals_the_whole_file(tmp_path: Path, data: bytes) -> None:
     assert one_by_one(tmp_path / "list", data) == as_a_whole(data)
 

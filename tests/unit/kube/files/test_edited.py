@@ -30,7 +30,7 @@ def test_a_document_is_decoded() -> None:
     assert parse(b"dish: soup") == "soup"
 
 
-BAD = [
+@pytest.mark.parametrize(("data", "expected"), table([
     # what is wrong            the file                   every mistake
     ("it is empty",            b"",                       ["is empty: write {} for no menu"]),
     ("it contains two documents", b"dish: a\n---\ndish: b",
@@ -41,10 +41,7 @@ BAD = [
         'pirce: unknown key; did you mean "price"?',
         "dish: is missing",
     ]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("data", "expected"), table(BAD))
+]))  # fmt: skip
 def test_a_document_is_refused_if(data: bytes, expected: list[str]) -> None:
     assert mistakes(BadMenu, parse, data) == expected
 

@@ -75,15 +75,12 @@ def follower(tmp_path: Path, sink: RecordedSink) -> Follower:
     return Follower(tmp_path / "cluster.json", sink=sink)
 
 
-UNREADABLE: list[tuple[str, Callable[[Follower], object]]] = [
+@pytest.mark.parametrize("write", table([
     ("is not there", lambda _: None),
     ("is half of a gzip file", lambda follower: follower.write(gzip.compress(b"{}" * 999)[:-9])),
     ("is a folder", lambda follower: follower.path.mkdir()),
     ("is a pipe", lambda follower: os.mkfifo(follower.path)),
-]
-
-
-@pytest.mark.parametrize("write", table(UNREADABLE))
+]))  # fmt: skip
 async def test_the_first_file_is_waited_for_if_it(
     follower: Follower, write: Callable[[Follower], object]
 ) -> None:
@@ -104,11 +101,7 @@ async def test_the_first_file_is_waited_for_if_it(
         assert follower.feed.waiting_for() is None
 
 
-BROKEN = [
-    None,
-    b"",
-    b'{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403}',
-]
+BROKEN = [None, b"", b'{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403}']
 
 
 @pytest.mark.parametrize("content", BROKEN)

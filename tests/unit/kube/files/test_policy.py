@@ -159,16 +159,14 @@ defaults:
 - exclusiveCPUs: 20
 """
 
-LIMITS = [
+
+@pytest.mark.parametrize("disabled", [False, True])
+@pytest.mark.parametrize(("namespace", "label", "limit"), table([
     # what counts                              namespace  label  limit
     ("the first entry with a limit",           "large",   None,  40),
     ("a label that is stricter",               "large",   8,     8),
     ("no label that is looser",                "small",   1000,  20),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("disabled", [False, True])
-@pytest.mark.parametrize(("namespace", "label", "limit"), table(LIMITS))
+]))  # fmt: skip
 def test_the_limit_of_exclusive_cpus(
     namespace: str, label: int | None, limit: int, *, disabled: bool
 ) -> None:
@@ -251,17 +249,18 @@ def train(templates: str, *, group: str = "example.com", kind: str = "TrainJob")
 
 AT = "defaults[0].namespaceSelector.matchExpressions[0]"
 
-MISTAKEN = {
+
+@pytest.mark.parametrize(("text", "mistakes"), table([
     # situation: (the file, every mistake in order)
-    "a key in another way": (
+    ("a key in another way",
         "default: []\nexempt: {}\nqqqq:",
         ['default: unknown key; did you mean "defaults"?', 'exempt: unknown key; did you mean "exemptions"?',
             "qqqq: unknown key; expected one of defaults, exemptions, workloads, never, unknownResources"]),
-    "resources that are none": ("unalignedResources: [cpu, x.io/, 7]",
+    ("resources that are none", "unalignedResources: [cpu, x.io/, 7]",
         ['unalignedResources[0]: "cpu" is not the name of an extended resource',
             'unalignedResources[1]: "x.io/" is not the name of an extended resource',
             "unalignedResources[2]: must be a string, not a number"]),
-    "pools that no label names": (
+    ("pools that no label names",
         "poolLabels: [a b, 7]\nfixedPools: [pool=a, agentpool=, agentpool=a/b, '=a', 7]",
         ["poolLabels[0]: no label can have the key 'a b'",
             "poolLabels[1]: must be a string, not a number",
@@ -270,31 +269,31 @@ MISTAKEN = {
             "fixedPools[2]: no label can have the value 'a/b'",
             "fixedPools[3]: names no label: write LABEL=NAME, or LABEL for all of its pools",
             "fixedPools[4]: must be a string, not a number"]),
-    "limits that are none": (
+    ("limits that are none",
         "defaults: [{exclusiveCPUs: -1}, {exclusiveCPUs: many}, {exclusiveCPUs: 1000000001}]",
         ["defaults[0].exclusiveCPUs: must be at least 0, not -1",
             'defaults[1].exclusiveCPUs: must be a whole number, not "many"',
             "defaults[2].exclusiveCPUs: must be at most 1000000000"]),
-    "an empty rule": ("defaults: [{}, {warn: null, namespaceSelector: {}}]",
+    ("an empty rule", "defaults: [{}, {warn: null, namespaceSelector: {}}]",
         [f"defaults[{at}]: sets nothing: add default, enforce, warn, audit, scheduler, gate, heal or"
             " exclusiveCPUs" for at in (0, 1)]),
-    "labels that are none": (rule("{matchLabels: {tier: [gold], 'a b': c, d: 'e f', g: 1, h: }}"),
+    ("labels that are none", rule("{matchLabels: {tier: [gold], 'a b': c, d: 'e f', g: 1, h: }}"),
         ["defaults[0].namespaceSelector.matchLabels.tier: must be a string, not a list",
             "defaults[0].namespaceSelector.matchLabels[a b]: no label can have the key 'a b'",
             "defaults[0].namespaceSelector.matchLabels.d: no label can have the value 'e f'",
             "defaults[0].namespaceSelector.matchLabels.g: must be a string, not a number",
             "defaults[0].namespaceSelector.matchLabels.h: is missing"]),
-    "no values": (expression("{key: a, operator: In}, {key: a, operator: NotIn, values: []}"),
+    ("no values", expression("{key: a, operator: In}, {key: a, operator: NotIn, values: []}"),
         [f"{AT}.values: are missing: In requires them",
             f"{AT[:-2]}1].values: are missing: NotIn requires them"]),
-    "values too many": (expression("{key: a, operator: Exists, values: [b]}"),
+    ("values too many", expression("{key: a, operator: Exists, values: [b]}"),
         [f"{AT}.values: cannot be used with Exists: remove them"]),
-    "values that are none": (expression("{key: a, operator: In, values: [true, null, {}, 'e f']}"),
+    ("values that are none", expression("{key: a, operator: In, values: [true, null, {}, 'e f']}"),
         [f"{AT}.values[0]: must be a string, not true or false",
             f"{AT}.values[1]: is missing",
             f"{AT}.values[2]: must be a string, not an object",
             f"{AT}: no label can have the value 'e f'"]),
-    "names that are none": (
+    ("names that are none",
         "exemptions: {users: ['', 'a*b', '**'], namespaces: ['team-*', A], runtimeClasses: ['*']}",
         ["exemptions.users[0]: is empty",
             'exemptions.users[1]: "a*b" is not a user name, or a prefix that ends in *',
@@ -302,23 +301,20 @@ MISTAKEN = {
             'exemptions.namespaces[0]: "team-*" is not the name of a namespace',
             'exemptions.namespaces[1]: "A" is not the name of a namespace',
             'exemptions.runtimeClasses[0]: "*" is not the name of a RuntimeClass']),
-    "a workload with a version": (train("[spec.template]", group="batch/v1", kind="trainjobs"),
+    ("a workload with a version", train("[spec.template]", group="batch/v1", kind="trainjobs"),
         ['workloads[0].group: "batch/v1" is not an API group: write it without the version, like batch',
             'workloads[0].kind: "trainjobs" is not a kind, like TrainJob']),
-    "no templates": (train("[]"), ["workloads[0].templates: is empty: list the paths of the pod templates"]),
-    "templates that are none": (train("[7, 'spec.tasks[0]', '', 'spec.']"),
+    ("no templates", train("[]"), ["workloads[0].templates: is empty: list the paths of the pod templates"]),
+    ("templates that are none", train("[7, 'spec.tasks[0]', '', 'spec.']"),
         ["workloads[0].templates[0]: must be a string, not a number",
             'workloads[0].templates[1]: "tasks[0]" is not a valid step: write names with dots',
             "workloads[0].templates[2]: is empty",
             "workloads[0].templates[3]: a name is missing: write a path like spec.tasks[*].template"]),
-    "pods": (train("[spec]", group="''", kind="Pod"),
+    ("pods", train("[spec]", group="''", kind="Pod"),
         ["workloads[0].kind: pods are always reviewed, and have no pod templates"]),
-    "a kind twice": ("workloads: [{kind: A, templates: [a]}, {kind: A, templates: [b]}]",
+    ("a kind twice", "workloads: [{kind: A, templates: [a]}, {kind: A, templates: [b]}]",
         ["workloads[1].kind: A of the core group is listed twice: merge the entries"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "mistakes"), MISTAKEN.values(), ids=MISTAKEN)
+]))  # fmt: skip
 def test_mistakes_have_their_places(text: str, mistakes: list[str]) -> None:
     with pytest.raises(BadPolicy) as raised:
         parse(text.encode())

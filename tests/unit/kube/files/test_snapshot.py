@@ -57,14 +57,12 @@ DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment"}
 SERVICE, POD = {"apiVersion": "v1", "kind": "Service"}, {"apiVersion": "v1", "kind": "Pod"}
 SLICE, JOB = {"apiVersion": "x/v1", "kind": "Slice"}, {"apiVersion": "batch/v1", "kind": "Job"}
 
-FOREIGN = {
-    "a workload": ([DEPLOYMENT], "1 Deployment.apps"),
-    "many kinds": ([SERVICE, DEPLOYMENT, POD, SLICE, JOB],
+
+@pytest.mark.parametrize(("objects", "content"), table([
+    ("a workload", [DEPLOYMENT], "1 Deployment.apps"),
+    ("many kinds", [SERVICE, DEPLOYMENT, POD, SLICE, JOB],
         "1 Deployment.apps, 1 Job.batch, 1 Pod and 2 more kinds"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("objects", "content"), FOREIGN.values(), ids=FOREIGN)
+]))  # fmt: skip
 def test_a_file_without_cluster_objects_is_no_snapshot(
     objects: list[object], content: str, tmp_path: Path
 ) -> None:
@@ -79,24 +77,21 @@ def test_a_file_without_cluster_objects_is_no_snapshot(
     assert [str(of_values.value), str(of_file.value)] == [f"snapshot: {problems}", f"{path}: {problems}"]
 
 
-PROBLEMS: dict[str, tuple[Json, list[str]]] = {
+@pytest.mark.parametrize(("broken", "expected"), table([
     # situation: (the broken object among good ones, the problems)
-    "a topology twice": (nrt("good", cpu=9),
+    ("a topology twice", nrt("good", cpu=9),
         ["NodeResourceTopology good: metadata.name: appears twice; the first one is used"]),
-    "a configuration with which no kubelet starts": (
+    ("a configuration with which no kubelet starts",
         configuration("good", cpuManagerPolicy="none", cpuManagerPolicyOptions={"full-pcpus-only": "true"}),
         [("KubeletConfiguration good: cpuManagerPolicyOptions: the kubelet would not start: "
                 "the CPU manager's policy none takes no options, not full-pcpus-only")]),
-    "a configuration of no node": (configuration("godo"),
+    ("a configuration of no node", configuration("godo"),
         ["KubeletConfiguration godo: metadata.name: no node in this snapshot has this name"]),
-    "no name": ({"apiVersion": "v1", "kind": "Node"}, ["Node items[4]: metadata.name: is missing"]),
-    "no kind": ({"metadata": {"name": "x"}}, ["object items[4]: kind: is missing"]),
-    "items that are none": ({"kind": "NodeList", "apiVersion": "v1", "items": 1},
+    ("no name", {"apiVersion": "v1", "kind": "Node"}, ["Node items[4]: metadata.name: is missing"]),
+    ("no kind", {"metadata": {"name": "x"}}, ["object items[4]: kind: is missing"]),
+    ("items that are none", {"kind": "NodeList", "apiVersion": "v1", "items": 1},
         ["NodeList items[4]: items: must be a list, not a number"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("broken", "expected"), PROBLEMS.values(), ids=PROBLEMS)
+]))  # fmt: skip
 def test_a_broken_object_is_a_problem(broken: Json, expected: list[str]) -> None:
     good = [node("good"), nrt("good"), node("x"), namespace("team", **{"numalign.io/warn": "none"})]
     seen = snapshot.of([listed(*good, broken)])
@@ -129,29 +124,25 @@ def test_a_node_with_a_broken_configuration_has_counts(options: Json) -> None:
 CLUSTER = listed(node("a"), nrt("a"), node("b"), namespace("team"))
 
 JSON = orjson.dumps(CLUSTER)
-FORMS = {
-    "JSON": JSON,
-    "YAML of many documents": yaml.safe_dump_all(CLUSTER["items"]).encode(),
-    "lists in a list": orjson.dumps(
+
+
+@pytest.mark.parametrize("data", table([
+    ("JSON", JSON),
+    ("YAML of many documents", yaml.safe_dump_all(CLUSTER["items"]).encode()),
+    ("lists in a list", orjson.dumps(
         listed({"kind": "NodeList", "apiVersion": "v1", "items": [node("b"), node("a")]}, CLUSTER["items"][1],
                listed(listed(namespace("team"))))
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("data", FORMS.values(), ids=FORMS)
+    )),
+]))  # fmt: skip
 def test_forms_of_a_file(data: bytes) -> None:
     assert snapshot.read(data) == snapshot.of([CLUSTER])
 
 
-BROKEN = [
+@pytest.mark.parametrize(("data", "message"), table([
     ("empty", b"", "is empty"),
     ("gzip cut off", gzip.compress(JSON)[:-20], "is a truncated gzip file"),
     ("JSON cut off", JSON[:-20], "is not JSON"),
-]
-
-
-@pytest.mark.parametrize(("data", "message"), table(BROKEN))
+]))  # fmt: skip
 def test_a_broken_file_is_named(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "cluster"
     path.write_bytes(data)

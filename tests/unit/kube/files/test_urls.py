@@ -23,16 +23,13 @@ def test_a_url_is_read() -> None:
         assert urls.read(f"{url}/pod.yaml") == POD
 
 
-BAD = [
+@pytest.mark.parametrize(("answer", "message"), table([
     # what it shows                answer                                     message
     ("nothing is there",           sends(b"", 404),                           "answered 404 Not Found"),
     ("it leads to http",           sends(b"", 302, Location="http://a/b"),    "redirects to http://a/b, and"),
     ("it leads to a file",         sends(b"", 302, Location="file:///etc"),   "file:///etc"),
     ("it has too much",            sends(b"a" * (urls.MOST_BYTES + 1)),       "it has more than 16,777,216"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("answer", "message"), table(BAD))
+]))  # fmt: skip
 def test_unreadable_urls(answer: Answer, message: str) -> None:
     with serving(answer) as url, pytest.raises(BadUrl) as raised:
         urls.read(f"{url}/pod.yaml")
