@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 from unittest.mock import AsyncMock
@@ -28,37 +27,21 @@ from tests.worlds.notation import table
 Json = dict[str, Any]
 
 
-@dataclass
-class Sleep:
-    """Sleep that lasts until the test lets it end."""
+class Candidate:
+    """A candidate that runs turn by turn: its sleep lasts until a test lets it end."""
 
-    seconds: list[float] = field(default_factory=list)
-    asleep: asyncio.Event = field(default_factory=asyncio.Event)
-    awake: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self, clock: Clock, api: Leases, **options: Any) -> None:  # noqa: ANN401  those of an elector
+        self.clock, self.log, self.registry = clock, RecordedLog(), CollectorRegistry()
+        self.asleep, self.awake = asyncio.Event(), asyncio.Event()
+        usual: Json = {"namespace": "numalign-system", "name": "numalign-webhook", "chance": lambda: 0.5,
+            "log": self.log.log, "registry": self.registry, "sleep": self.sleep}  # fmt: skip
+        self.election = LeaderElector(api, clock=clock, now=clock.wall, **usual | options)
+        self.task = asyncio.create_task(self.election.run())
 
-    async def __call__(self, seconds: float) -> None:
-        self.seconds.append(seconds)
+    async def sleep(self, _seconds: float) -> None:
         self.asleep.set()
         await self.awake.wait()
         self.awake.clear()
-
-
-class Candidate:
-    """A candidate that runs turn by turn."""
-
-    def __init__(
-        self,
-        clock: Clock,
-        api: Leases,
-        *,
-        sleep: Callable[[float], Awaitable[None]] | None = None,
-        **options: Any,  # noqa: ANN401  those of an elector
-    ) -> None:
-        self.clock, self.log, self.registry, self.sleeps = clock, RecordedLog(), CollectorRegistry(), Sleep()
-        lease: Json = {"namespace": "numalign-system", "name": "numalign-webhook", "chance": lambda: 0.5}
-        sinks: Json = {"log": self.log.log, "registry": self.registry, "sleep": sleep or self.sleeps}
-        self.election = LeaderElector(api, clock=clock, now=clock.wall, **lease | sinks | options)
-        self.task = asyncio.create_task(self.election.run())
 
     @property
     def leading(self) -> bool:
@@ -66,11 +49,11 @@ class Candidate:
 
     async def turn(self, *, after: float = 2) -> bool:
         """Let so many seconds pass, wait for the next turn to end, and say whether it leads."""
-        if self.sleeps.asleep.is_set():
+        if self.asleep.is_set():
             self.clock.seconds += after
-            self.sleeps.asleep.clear()
-            self.sleeps.awake.set()
-        await asyncio.wait_for(self.sleeps.asleep.wait(), 10)
+            self.asleep.clear()
+            self.awake.set()
+        await asyncio.wait_for(self.asleep.wait(), 10)
         return self.leading
 
     async def leave(self) -> None:
@@ -112,13 +95,8 @@ async def join(store: Store, clock: Clock) -> AsyncIterator[Join]:
 
 
 LONG_AGO = "2020-01-01T00:00:00.000000Z"
-FOREIGN = {
-    "holderIdentity": "b",
-    "leaseDurationSeconds": 15,
-    "acquireTime": LONG_AGO,
-    "renewTime": LONG_AGO,
-    "leaseTransitions": 3,
-}
+FOREIGN = {"holderIdentity": "b", "leaseDurationSeconds": 15, "acquireTime": LONG_AGO, "renewTime": LONG_AGO,
+    "leaseTransitions": 3}  # fmt: skip
 GIVEN_UP = {"holderIdentity": "", "leaseDurationSeconds": 1}
 
 
@@ -189,12 +167,10 @@ async def test_a_leader_that_ends_releases_the_lease(store: Store, join: Join) -
 @pytest.mark.parametrize(("changes", "waits"), table([
     ("it was given up", GIVEN_UP, 0),
     ("its holder was erased", {"holderIdentity": ""}, 15),
-    ("its holder is a number", {"holderIdentity": 7}, 15),
     ("it holds for longer than ours", {"leaseDurationSeconds": 40}, 40),
     ("it holds for less than ours", {"leaseDurationSeconds": 1}, 15),
     ("it holds for ever", {"leaseDurationSeconds": 2**31 - 1}, 300),
-    ("its times are words", {"renewTime": "soon", "acquireTime": {}}, 15),
-    ("it is of long ago", {}, 15),
+    ("its fields are none", {"holderIdentity": 7, "renewTime": "soon", "acquireTime": {}}, 15),
 ]))  # fmt: skip
 async def test_seconds_until_a_foreign_lease_expires(
     store: Store, join: Join, changes: Json, waits: float
@@ -208,9 +184,7 @@ async def test_seconds_until_a_foreign_lease_expires(
     assert store.spec["holderIdentity"] == first.election.identity
 
 
-@pytest.mark.parametrize(
-    ("transitions", "written"), [("many", 1), (-4, 1), (None, 1), (2**31 - 1, 2**31 - 1), (7, 8)]
-)
+@pytest.mark.parametrize(("transitions", "written"), [("many", 1), (-4, 1), (2**31 - 1, 2**31 - 1), (7, 8)])
 async def test_invalid_transitions_are_counted_anew(
     store: Store, join: Join, transitions: object, written: int
 ) -> None:
@@ -237,37 +211,13 @@ async def test_a_deleted_lease_is_created_by_its_holder(store: Store, join: Join
     assert first.events() == ["lease.acquired"]
 
 
-async def test_a_deleted_lease_of_a_silent_holder_expires(store: Store, join: Join) -> None:
-    first, second = await join("a"), await join("b")
-    await first.turn()
-    store.lease = None
-    assert not await second.turn(after=0)
-    assert not await second.turn(after=LEASE_DURATION_SECONDS - 1)
-    assert await second.turn(after=1)
-
-
-async def test_a_lease_changed_by_another_is_read_again(store: Store, join: Join) -> None:
-    wire = Wire(store)
-    store.put(**GIVEN_UP)
-    first = await join(at=wire)
-    await wire.step()
-    await wire.step()
-    store.put(**FOREIGN)
-    wire.open()
-    assert not await first.turn()
-    assert first.events() == []
-    assert store.spec["holderIdentity"] == "b"
-
-
 async def test_a_silent_api_server_is_given_up(join: Join) -> None:
     first = await join(at=Wire(Store()), within=0.02)
     await first.turn()
     assert first.log.of("lease.failed")[0]["error"] == "the API server did not answer within 0.02 s"
 
 
-@pytest.mark.parametrize(
-    "answer", [[], {}, {"metadata": 7}, {"metadata": {"name": "x"}, "spec": {}}], ids=repr
-)
+@pytest.mark.parametrize("answer", [[], {"metadata": 7}, {"metadata": {"name": "x"}, "spec": {}}], ids=repr)
 async def test_an_answer_without_a_version_is_a_failure(
     store: Store, join: Join, monkeypatch: pytest.MonkeyPatch, answer: object
 ) -> None:
@@ -320,12 +270,9 @@ async def test_seconds_before_a_new_leader_acts(
     if not first.leading:
         await first.turn(after=LEASE_DURATION_SECONDS)
     began = clock.seconds
-    acts = [(first.leading, clock.seconds - began, first.election.acts_for())]
-    while clock.seconds < began + 8:
-        await first.turn(after=0.5)
-        acts.append((first.leading, clock.seconds - began, first.election.acts_for()))
-    assert all(leads for leads, _, _ in acts)
-    assert next(seconds for _, seconds, remaining in acts if remaining) == waits
+    while not first.election.acts_for() and clock.seconds < began + 8:
+        assert await first.turn(after=0.5)
+    assert clock.seconds - began == waits
     assert first.log.of("lease.acquired")[0]["acts_in_seconds"] == waits
 
 
@@ -341,18 +288,14 @@ async def test_a_leader_does_not_wait_for_its_own_actions(store: Store, clock: C
 
 
 async def test_the_lease_is_released_after_all_actions(store: Store, join: Join) -> None:
-    over = asyncio.Event()
-
-    async def until_over() -> None:
-        await over.wait()
-
-    first = await join(handover=Handover(over=until_over))
+    over = asyncio.get_running_loop().create_future()
+    first = await join(handover=Handover(over=lambda: over))
     leaving = asyncio.create_task(first.leave())
     for _ in range(10):
         await asyncio.sleep(0)
     assert (first.leading, store.spec["holderIdentity"]) == (False, first.election.identity)
 
-    over.set()
+    over.set_result(None)
     await leaving
     assert store.spec["holderIdentity"] == ""
 
@@ -368,9 +311,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.tuples(st.just("lost"), WHO, st.integers(1, TURN)),
     st.tuples(st.just("pass"), st.sampled_from([1, 4, 7, 9, 16])),
     st.tuples(st.sampled_from(["delete", "erase"])),
-    st.one_of(
-        st.tuples(st.just("wall"), st.sampled_from([-3600, -9, 86400])), st.tuples(st.just("leave"), WHO)
-    ),
+    st.tuples(st.just("wall"), st.sampled_from([-3600, -9, 86400])) | st.tuples(st.just("leave"), WHO),
 )
 
 
@@ -419,18 +360,15 @@ class Replicas:
         await asyncio.gather(*(candidate.leave() for candidate in self.candidates))
 
 
-def _erase_holder(replicas: Replicas) -> None:
-    if replicas.store.lease:
-        replicas.store.put(**replicas.store.spec | {"holderIdentity": ""})
-
-
 HAPPENINGS: dict[str, Callable[..., Awaitable[None] | None]] = {
     "steps": Replicas.steps,
     "lost": partial(Replicas.steps, arrives=False),
     "pass": lambda replicas, seconds: replicas.clock.advance(seconds),
     "wall": lambda replicas, seconds: setattr(replicas.clock, "jump", replicas.clock.jump + seconds),
     "delete": lambda replicas: setattr(replicas.store, "lease", None),
-    "erase": _erase_holder,
+    "erase": lambda replicas: (
+        replicas.store.lease and replicas.store.put(**replicas.store.spec | {"holderIdentity": ""})
+    ),
     "leave": lambda replicas, who: (replicas.candidates[who].task.cancel(), None)[1],
 }
 

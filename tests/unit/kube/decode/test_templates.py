@@ -1,6 +1,8 @@
 """Pods out of workloads of every kind, known or not."""
 
-from typing import Any
+import json
+import re
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -22,47 +24,33 @@ from tests.worlds.notation import table
 from tests.worlds.objects import mistakes
 
 
-def container(name: str = "main", **fields: object) -> dict[str, Any]:
-    return {"name": name, **fields}
-
-
 def pods_of(written: dict[str, Any], *, extra: TemplatePaths = NO_TEMPLATES) -> tuple[PodTemplate, ...]:
     seen = templates.scan(written, templates.group_kind(written), extra=extra)
     return templates.pod_templates(seen, owner=written)
 
 
-def raw(*containers: object, metadata: object = None) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": list(containers)}}
-
-
-POD_SPEC = {"spec": {"containers": [container()]}}
+POD = {"spec": {"containers": [{"name": "main", "image": "a"}]}}
 INTENT = {"numalign.io/policy": "restricted"}
 
-PLAIN = ["spec.template"]
-
+PLAIN = """v1/ReplicationController apps/v1/DaemonSet apps/v1/Deployment apps/v1/ReplicaSet
+    apps/v1/StatefulSet apps.kruise.io/v1alpha1/CloneSet argoproj.io/v1alpha1/Rollout batch/v1/Job
+    serving.knative.dev/v1/Configuration serving.knative.dev/v1/Service"""
+KUBEFLOW = {"JAXJob": "jax", "MPIJob": "mpi", "PaddleJob": "paddle", "PyTorchJob": "pytorch", "TFJob": "tf",
+    "XGBoostJob": "xgb"}  # fmt: skip
 MANIFESTS = [
     # each kind, as its project shows it, its spec, where its pods are
-    ("v1", "ReplicationController",               "template: T", PLAIN),
-    ("apps/v1", "DaemonSet",                      "template: T", PLAIN),
-    ("apps/v1", "Deployment",                     "{replicas: 2, template: T}", PLAIN),
-    ("apps/v1", "ReplicaSet",                     "template: T", PLAIN),
-    ("apps/v1", "StatefulSet",                    "{serviceName: s, template: T}", PLAIN),
-    ("apps.kruise.io/v1alpha1", "CloneSet",       "template: T", PLAIN),
-    ("argoproj.io/v1alpha1", "Rollout",           "{strategy: {canary: {}}, template: T}", PLAIN),
+    *((version, kind, "{replicas: 2, template: T}", ["spec.template"])
+        for version, _, kind in (each.rpartition("/") for each in PLAIN.split())),
+    *(("kubeflow.org/v1", kind, f"{name}ReplicaSpecs: {{Worker: {{template: T}}, Master: null}}",
+        [f"spec.{name}ReplicaSpecs.Worker.template"]) for kind, name in KUBEFLOW.items()),
     ("argoproj.io/v1alpha1", "Rollout",           "workloadRef: {kind: Deployment}",         []),
-    ("batch/v1", "Job",                           "{parallelism: 2, template: T}", PLAIN),
     ("batch/v1", "CronJob",
         "{schedule: '@daily', jobTemplate: {spec: {template: T}}}", ["spec.jobTemplate.spec.template"]),
-    ("batch.volcano.sh/v1alpha1", "Job",
-        "tasks: [{name: ps, replicas: 1, template: T}, {name: worker, template: T}]",
-        ["spec.tasks[0].template", "spec.tasks[1].template"]),
-    ("batch.volcano.sh/v1alpha1", "Job",          "tasks: [{}]", []),
+    ("batch.volcano.sh/v1alpha1", "Job",          "tasks: [{replicas: 1, template: T}, {}, {template: T}]",
+        ["spec.tasks[0].template", "spec.tasks[2].template"]),
     ("jobset.x-k8s.io/v1alpha2", "JobSet",
         "replicatedJobs: [{name: w, template: {spec: {template: T}}}]",
         ["spec.replicatedJobs[0].template.spec.template"]),
-    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet",
-        "leaderWorkerTemplate: {size: 4, workerTemplate: T}",
-        ["spec.leaderWorkerTemplate.workerTemplate"]),
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet",
         "leaderWorkerTemplate: {leaderTemplate: T, workerTemplate: T}",
         ["spec.leaderWorkerTemplate.leaderTemplate", "spec.leaderWorkerTemplate.workerTemplate"]),
@@ -72,10 +60,8 @@ MANIFESTS = [
     ("ray.io/v1", "RayJob",
         "{rayClusterSpec: {headGroupSpec: {template: T}}, submitterPodTemplate: T}",
         ["spec.rayClusterSpec.headGroupSpec.template", "spec.submitterPodTemplate"]),
-    ("ray.io/v1", "RayService",
-        "rayClusterConfig: {headGroupSpec: {template: T}, workerGroupSpecs: [{template: T}]}",
-        ["spec.rayClusterConfig.headGroupSpec.template",
-         "spec.rayClusterConfig.workerGroupSpecs[0].template"]),
+    ("ray.io/v1", "RayService",                   "rayClusterConfig: {workerGroupSpecs: [{template: T}]}",
+        ["spec.rayClusterConfig.workerGroupSpecs[0].template"]),
     ("ray.io/v1", "RayCronJob",
         "{schedule: '@daily', jobTemplate: {rayClusterSpec: {headGroupSpec: {template: T}}}}",
         ["spec.jobTemplate.rayClusterSpec.headGroupSpec.template"]),
@@ -83,34 +69,16 @@ MANIFESTS = [
     ("grove.io/v1alpha1", "PodCliqueSet",
         "template: {cliques: [{name: a, spec: {podSpec: S}}, {name: b, spec: {podSpec: S}}]}",
         ["spec.template.cliques[0].spec.podSpec", "spec.template.cliques[1].spec.podSpec"]),
-    ("kubeflow.org/v1", "JAXJob",     "jaxReplicaSpecs: {Worker: {template: T}}",
-        ["spec.jaxReplicaSpecs.Worker.template"]),
-    ("kubeflow.org/v2beta1", "MPIJob", "mpiReplicaSpecs: {Launcher: {template: T}, Worker: {template: T}}",
-        ["spec.mpiReplicaSpecs.Launcher.template", "spec.mpiReplicaSpecs.Worker.template"]),
-    ("kubeflow.org/v1", "PaddleJob",  "paddleReplicaSpecs: {Worker: {template: T}}",
-        ["spec.paddleReplicaSpecs.Worker.template"]),
-    ("kubeflow.org/v1", "PyTorchJob", "pytorchReplicaSpecs: {Master: {template: T}, Worker: {template: T}}",
-        ["spec.pytorchReplicaSpecs.Master.template", "spec.pytorchReplicaSpecs.Worker.template"]),
-    ("kubeflow.org/v1", "TFJob",      "tfReplicaSpecs: {PS: {template: T}}",
-        ["spec.tfReplicaSpecs.PS.template"]),
-    ("kubeflow.org/v1", "TFJob",      "tfReplicaSpecs: {PS: null}", []),
-    ("kubeflow.org/v1", "XGBoostJob", "xgbReplicaSpecs: {Master: {template: T}}",
-        ["spec.xgbReplicaSpecs.Master.template"]),
-    ("serving.knative.dev/v1", "Configuration", "template: T", PLAIN),
-    ("serving.knative.dev/v1", "Service", "{traffic: [], template: T}", PLAIN),
     ("serving.kserve.io/v1beta1", "InferenceService",
         "{predictor: S, transformer: S, explainer: {minReplicas: 1}}",
         ["spec.predictor", "spec.transformer"]),
 ]  # fmt: skip
 
 
-def filled(value: Any) -> Any:  # noqa: ANN401 - any YAML
-    """The same, with a pod template in place of each T, and the spec of a pod in place of each S."""
-    if isinstance(value, dict):
-        return {key: filled(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [filled(inner) for inner in value]
-    return {"T": POD_SPEC, "S": POD_SPEC["spec"]}.get(value, value) if isinstance(value, str) else value
+def filled(text: str) -> Any:  # noqa: ANN401  any YAML
+    """What is written, with a pod template in place of each T, and the spec of a pod in place of each S."""
+    template = json.dumps(POD)
+    return yaml.safe_load(re.sub(r"\bT\b", template, re.sub(r"\bS\b", json.dumps(POD["spec"]), text)))
 
 
 def workload(version: str, kind: str, spec: object) -> dict[str, Any]:
@@ -120,13 +88,13 @@ def workload(version: str, kind: str, spec: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("version", "kind", "spec", "where"), MANIFESTS, ids=lambda value: str(value)[:40])
 def test_pods_of_each_kind_of_workload(version: str, kind: str, spec: str, where: list[str]) -> None:
-    made = pods_of(workload(version, kind, filled(yaml.safe_load(spec))))
+    made = pods_of(workload(version, kind, filled(spec)))
     assert [each.where for each in made] == where
     assert all(each.pod == Pod("web", "team", containers=(Container("main"),)) for each in made)
 
 
 def test_a_pod_template_is_a_pod() -> None:
-    written = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "web"}, "template": POD_SPEC}
+    written = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "web"}, "template": POD}
     assert [(each.where, each.pod) for each in pods_of(written)] == [
         ("template", Pod("web", "default", containers=(Container("main"),)))
     ]
@@ -138,13 +106,14 @@ def test_every_known_kind_has_a_manifest() -> None:
 
 
 def test_a_wrong_name_is_one_mistake_for_all_templates() -> None:
-    job = workload("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": POD_SPEC}] * 2})
-    for written in (raw(container()), job):
+    job = workload("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"template": POD}] * 2})
+    for written in ({"apiVersion": "v1", "kind": "Pod", **POD}, job):
         assert mistakes(BadPod, pods_of, {**written, "metadata": {"name": 1}}) == [
             "metadata.name: must be a string, not a number"
         ]
 
 
+EMPTY: dict[str, object] = {"template": {}}
 TASKS = [{"template": {"spec": {"containers": [{}]}}}, {"template": [1]}]
 
 
@@ -157,8 +126,7 @@ TASKS = [{"template": {"spec": {"containers": [{}]}}}, {"template": [1]}]
     ("too many tasks", ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [None] * 1_000_000}),
         ["spec.tasks: has 1000000 entries: numalign supports at most 100"]),
     ("too many templates",
-        ("ray.io/v1", "RayCluster",
-            {"headGroupSpec": {"template": {}}, "workerGroupSpecs": [{"template": {}}] * 100}),
+        ("ray.io/v1", "RayCluster", {"headGroupSpec": EMPTY, "workerGroupSpecs": [EMPTY] * 100}),
         ["has 101 pod templates: numalign supports at most 100"]),
 ]))  # fmt: skip
 def test_mistakes_have_their_places(written: tuple[str, str, object], expected: list[str]) -> None:
@@ -170,15 +138,13 @@ def test_configured_kinds_extend_the_known_ones() -> None:
         ("example.com", "Train"): (TemplatePath.read("spec.roles.*.template"),),
         ("apps", "Deployment"): (TemplatePath.read("spec.template"), TemplatePath.read("spec.canary")),
     }
-    train = workload("example.com/v2", "Train", {"roles": {"a": {"template": POD_SPEC}}})
-    web = workload("apps/v1", "Deployment", {"template": POD_SPEC, "canary": POD_SPEC})
+    train = workload("example.com/v2", "Train", {"roles": {"a": {"template": POD}}})
+    web = workload("apps/v1", "Deployment", {"template": POD, "canary": POD})
     result = [[each.where for each in pods_of(written, extra=extra)] for written in (train, web)]
     assert result == [["spec.roles.a.template"], ["spec.template", "spec.canary"]]
 
 
-@pytest.mark.parametrize(
-    "text", ["template", "spec.template", "spec.tasks[*].template", "a.*.b", "*", "a[*]"]
-)
+@pytest.mark.parametrize("text", ["spec.tasks[*].template", "a.*.b", "*", "a[*]"])
 def test_a_path_is_written_as_it_was_read(text: str) -> None:
     assert str(TemplatePath.read(text)) == text
 
@@ -211,9 +177,9 @@ VOLCANO = "volcano.sh/numa-topology-policy"
     ("beside annotations that are none", [7], [7]),
 ]))  # fmt: skip
 def test_a_topology_policy_of_a_task_is_an_annotation(own: object, annotations: object) -> None:
-    task = {"template": {"metadata": {"annotations": own}, **POD_SPEC}, "topologyPolicy": "restricted"}
+    task = {"template": {"metadata": {"annotations": own}, **POD}, "topologyPolicy": "restricted"}
     (place,) = look("batch.volcano.sh/v1alpha1", "Job", {"tasks": [task]}).places
-    assert place.raw == {"metadata": {"annotations": annotations}, **POD_SPEC}
+    assert place.raw == {"metadata": {"annotations": annotations}, **POD}
 
 
 def service(predictor: object, **annotations: str) -> TemplateScan:
@@ -225,10 +191,7 @@ def test_inference_pods_have_annotations_of_both_levels() -> None:
     (place,) = service({"containers": containers, "annotations": {"b": "2", "c": "2"}}, a="1", b="1").places
     assert (place.where, place.guessed) == ("spec.predictor", False)
     assert place.raw["metadata"] == {"annotations": {"a": "1", "b": "2", "c": "2"}}  # type: ignore[index]
-    assert place.raw["spec"]["containers"] == [  # type: ignore[index]
-        {"name": "containers-0", "image": "a"},
-        {"name": "b"},
-    ]
+    assert place.raw["spec"]["containers"] == [{"name": "containers-0", "image": "a"}, {"name": "b"}]  # type: ignore[index]
 
 
 def test_a_model_is_a_guess_with_its_resources() -> None:
@@ -247,7 +210,7 @@ def cliques(*specs: object, startup: str | None = None) -> TemplateScan:
     return look("grove.io/v1alpha1", "PodCliqueSet", {"template": template})
 
 
-CLIQUE = {"podSpec": POD_SPEC["spec"]}
+CLIQUE = {"podSpec": POD["spec"]}
 
 
 def test_pods_of_a_clique_have_its_annotations() -> None:
@@ -256,33 +219,26 @@ def test_pods_of_a_clique_have_its_annotations() -> None:
     assert not second.guessed
 
 
-@pytest.mark.parametrize(
-    ("startup", "more", "waiting"),
-    [
-        (None, {}, [False, False]),
-        ("CliqueStartupTypeInOrder", {}, [False, True]),
-        ("CliqueStartupTypeExplicit", {"startsAfter": ["c0"]}, [False, True]),
-    ],
-)
-def test_a_later_clique_has_a_waiting_container(
-    startup: str | None, more: dict[str, object], waiting: list[bool]
-) -> None:
-    places = cliques(CLIQUE, {**CLIQUE, **more}, startup=startup).places
-    assert ["grove-initc" in str(place.raw) for place in places] == waiting
+@pytest.mark.parametrize(("startup", "after", "waits"), [
+    (None, None, False), ("CliqueStartupTypeInOrder", None, True),
+    ("CliqueStartupTypeExplicit", ["c0"], True),
+])  # fmt: skip
+def test_a_later_clique_has_a_waiting_container(startup: str | None, after: object, *, waits: bool) -> None:
+    places = cliques(CLIQUE, {**CLIQUE, "startsAfter": after}, startup=startup).places
+    assert ["grove-initc" in str(place.raw) for place in places] == [False, waits]
 
 
 def workflow(*steps: object, **spec: object) -> TemplateScan:
     return look("argoproj.io/v1alpha1", "Workflow", {"templates": [*steps], **spec})
 
 
-MAIN, SIDE, WAIT = {"image": "a"}, {"name": "s", "image": "b"}, {"name": "wait"}
-NAMED = {**MAIN, "name": "main"}
+MAIN, SIDE = {"image": "a"}, {"name": "s", "image": "b"}
 
 
 @pytest.mark.parametrize(("step", "containers"), table([
     # situation: (a template of a workflow, the containers of its pod)
-    ("a container", {"container": MAIN}, [NAMED, WAIT]),
-    ("with a sidecar", {"container": MAIN, "sidecars": [SIDE]}, [NAMED, SIDE, WAIT]),
+    ("a container with a sidecar", {"container": MAIN, "sidecars": [SIDE]},
+        [{**MAIN, "name": "main"}, SIDE, {"name": "wait"}]),
     ("other templates", {"steps": [[{"template": "x"}]]}, None),
     ("what is no template", {"container": 7, "containerSet": [], "sidecars": 7}, None),
 ]))  # fmt: skip
@@ -295,17 +251,15 @@ def test_a_template_overrides_its_workflow() -> None:
     own = {"metadata": {"annotations": {"a": "1"}}, "nodeSelector": {"x": "y"}}
     scan = workflow({"container": MAIN}, {"script": MAIN, **own},
         podMetadata={"annotations": {"a": "0", "b": "0"}}, nodeSelector={"pool": "a"})  # fmt: skip
-
-    assert [place.raw["metadata"]["annotations"] for place in scan.places] == [  # type: ignore[index]
-        {"a": "0", "b": "0"},
-        {"a": "1", "b": "0"},
-    ]
-    assert [place.raw["spec"]["nodeSelector"] for place in scan.places] == [{"pool": "a"}, {"x": "y"}]  # type: ignore[index]
+    first, second = (cast("dict[str, Any]", place.raw) for place in scan.places)
+    assert first["metadata"]["annotations"] == {"a": "0", "b": "0"}
+    assert second["metadata"]["annotations"] == {"a": "1", "b": "0"}
+    assert [each["spec"]["nodeSelector"] for each in (first, second)] == [{"pool": "a"}, {"x": "y"}]
     (message,) = scan.guesses
     assert message.startswith("spec.templates[0] and 1 more of Workflow.argoproj.io are not the whole pods")
 
 
-RUNTIME = {"template": {"spec": {"replicatedJobs": [{"template": {"spec": {"template": POD_SPEC}}}]}}}
+RUNTIME = {"template": {"spec": {"replicatedJobs": [{"template": {"spec": {"template": POD}}}]}}}
 RUNTIME_AT = "spec.template.spec.replicatedJobs[0].template.spec.template"
 
 PARTIAL: dict[GroupKind, tuple[object, str]] = {
@@ -374,7 +328,7 @@ PATCHED = (
 
 @pytest.mark.parametrize(("scan", "places"), table([
     # an object with one pod, and where mistakes in the pod are in the object
-    ("a service", service({"containers": [container()]}),
+    ("a service", service(POD["spec"]),
         {"spec.containers[0].name": "spec.predictor.containers[0].name",
             "metadata.annotations[numalign.io/policy]": "metadata.annotations[numalign.io/policy]",
             "spec": "spec.predictor", "specific": "spec.predictor.specific"}),
@@ -414,8 +368,6 @@ def test_an_annotation_of_a_train_job_has_no_effect(trainer: object) -> None:
 
 
 # Unknown kinds.
-
-POD = {"spec": {"containers": [container(image="a")]}}
 
 
 def nested(steps: str) -> object:
