@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -21,14 +22,16 @@ from numalign.kube.client import connected
 from numalign.kube.connection import Connection
 from numalign.kube.errors import Conflict, NotFound, Unauthorized, Unconfigured, Unreachable
 from tests.worlds.notation import table
+from tests.worlds.objects import node
 from tools.clusters.fake_api import FakeApi
 
 NODES = "/api/v1/nodes"
 
 
-async def running(
-    aiohttp_server: AiohttpServer, answer: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> str:
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def running(aiohttp_server: AiohttpServer, answer: Answer) -> str:
     """The address of a server that answers each request like this."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)
@@ -43,6 +46,11 @@ async def certified(aiohttp_server: AiohttpServer, folder: Path, name: str) -> t
     context.load_cert_chain(files.cert, files.key)
     serving: TestServer = await aiohttp_server(web.Application(), ssl=context)
     return str(serving.make_url("")).rstrip("/"), files.ca
+
+
+async def nodes(connection: Connection, **options: Path) -> Any:  # noqa: ANN401  any JSON
+    async with connected(connection, **options) as client:
+        return await client.get(NODES, what="nodes")
 
 
 @pytest.fixture
@@ -60,16 +68,10 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-async def test_a_kubeconfig_comes_before_the_service_account(account: Path, tmp_path: Path) -> None:
-    async with FakeApi() as server:
-        path = server.kubeconfig(tmp_path / "kubeconfig", namespace="mine")
-        async with connected(Connection(str(path)), account=account) as client:
-            assert (client.host, client.namespace) == (server.url, "mine")
-
-
 async def test_an_empty_token_is_unauthorized(account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubernetes_asyncio.config.incluster_config.TOKEN_REFRESH_PERIOD", timedelta(0))
     async with connected(account=account) as client:
+        assert (client.host, client.namespace) == ("https://10.0.0.1:443", "numalign-system")
         (account / "token").write_text("")
         with pytest.raises(
             Unauthorized, match=r"credentials for https://10\.0\.0\.1:443 cannot be read again"
@@ -92,36 +94,30 @@ async def listener(aiohttp_server: AiohttpServer) -> str:
     """Answers every call with the address that was asked for, and who asked."""
 
     async def answer(request: web.Request) -> web.Response:
-        impersonated = {
-            name: request.headers.getall(name)
-            for name in ("Impersonate-User", "Impersonate-Group")
-            if name in request.headers
-        }
-        return web.json_response(
-            {"url": str(request.url), "as": request.headers.get("Authorization"), **impersonated}
-        )
+        names = [name for name in ("Impersonate-User", "Impersonate-Group") if name in request.headers]
+        impersonated = {name: request.headers.getall(name) for name in names}
+        sent = {"url": str(request.url), "as": request.headers.get("Authorization")}
+        return web.json_response(sent | impersonated)
 
     return await running(aiohttp_server, answer)
 
 
-def leading_to(url: str, folder: Path, more: Mapping[str, str] = MappingProxyType({})) -> Path:
+def leading_to(url: str, folder: Path, more: Mapping[str, str] = MappingProxyType({})) -> Connection:
     """A kubeconfig for the API server at this address, with a token, and `more` of its fields."""
     path = FakeApi(url=url, token="let-me-in").kubeconfig(folder / "kubeconfig")  # noqa: S106  of no server
     content = orjson.loads(path.read_bytes())
     content["clusters"][0]["cluster"] |= more
     path.write_bytes(orjson.dumps(content))
-    return path
+    return Connection(str(path))
 
 
 async def test_netrc_does_not_replace_the_token(
     listener: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    netrc = tmp_path / "netrc"
-    netrc.write_text("default login me password secret\n")
+    (netrc := tmp_path / "netrc").write_text("default login me password secret\n")
     monkeypatch.setenv("NETRC", str(netrc))
-    async with connected(Connection(str(leading_to(listener, tmp_path)))) as client:
-        answer_body = await client.get(NODES, what="nodes")
-    assert answer_body == {"url": f"{listener}{NODES}", "as": "Bearer let-me-in"}
+    answer = await nodes(leading_to(listener, tmp_path))
+    assert answer == {"url": f"{listener}{NODES}", "as": "Bearer let-me-in"}
 
 
 async def test_the_proxy_of_the_environment_is_used(
@@ -129,55 +125,47 @@ async def test_the_proxy_of_the_environment_is_used(
 ) -> None:
     monkeypatch.setenv("http_proxy", listener)
     monkeypatch.delenv("no_proxy", raising=False)
-    far = leading_to("http://far.example", tmp_path)
-    async with connected(Connection(str(far))) as client:
-        answer_body = await client.get(NODES, what="nodes")
-    assert answer_body == {"url": f"http://far.example{NODES}", "as": "Bearer let-me-in"}
+    answer = await nodes(leading_to("http://far.example", tmp_path))
+    assert answer == {"url": f"http://far.example{NODES}", "as": "Bearer let-me-in"}
 
 
 async def test_the_tls_server_name_of_a_kubeconfig(aiohttp_server: AiohttpServer, tmp_path: Path) -> None:
     url, ca = await certified(aiohttp_server, tmp_path, "api.example")
-    path = leading_to(url, tmp_path, {"certificate-authority": str(ca), "tls-server-name": "api.example"})
-    async with connected(Connection(str(path))) as client:
-        with pytest.raises(NotFound):
-            await client.get(NODES, what="nodes")
+    named = {"certificate-authority": str(ca), "tls-server-name": "api.example"}
+    with pytest.raises(NotFound):
+        await nodes(leading_to(url, tmp_path, named))
 
 
 # Flags before the kubeconfig.
 
 
 async def test_users_are_impersonated_with_their_groups(listener: str, tmp_path: Path) -> None:
-    kubeconfig = str(leading_to(listener, tmp_path))
-    async with connected(Connection(kubeconfig, user="jane", groups=("dev", "ops"))) as client:
-        answer_body = await client.get(NODES, what="nodes")
-    assert answer_body == {"url": f"{listener}{NODES}", "as": "Bearer let-me-in",
+    answer = await nodes(replace(leading_to(listener, tmp_path), user="jane", groups=("dev", "ops")))
+    assert answer == {"url": f"{listener}{NODES}", "as": "Bearer let-me-in",
         "Impersonate-User": ["jane"], "Impersonate-Group": ["dev", "ops"]}  # fmt: skip
 
 
-async def test_a_server_needs_no_kubeconfig(
-    listener: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+async def test_a_server_needs_no_kubeconfig(listener: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
     async with connected(Connection(server=listener, token="mine")) as client:  # noqa: S106 - of no server
-        answer_body: Any = await client.get(NODES, what="nodes")
-    assert answer_body["as"] == "Bearer mine"
-    assert client.namespace == "default"
+        answer: Any = await client.get(NODES, what="nodes")
+    assert (answer["as"], client.namespace) == ("Bearer mine", "default")
 
 
 async def test_a_token_replaces_a_certificate(tmp_path: Path) -> None:
     pair = authority.write(authority.issue(names=["jane"], days=1, now=datetime.now(UTC)), tmp_path)
-    path = leading_to("https://far.example", tmp_path)
-    content = orjson.loads(path.read_bytes())
+    of_path = leading_to("https://far.example", tmp_path)
+    content = orjson.loads((path := tmp_path / "kubeconfig").read_bytes())
     content["users"][0]["user"] = {"client-certificate": str(pair.cert), "client-key": str(pair.key)}
     path.write_bytes(orjson.dumps(content))
-    of_file = await kube_client.access(Connection(str(path)))
-    by_token = await kube_client.access(Connection(str(path), token="mine"))  # noqa: S106 - of no server
+    of_file = await kube_client.access(of_path)
+    by_token = await kube_client.access(replace(of_path, token="mine"))  # noqa: S106 - of no server
     assert (of_file.host, of_file.verify) == ("https://far.example", True)
     assert (of_file.certificate, of_file.key, of_file.token) == (str(pair.cert), str(pair.key), None)
     assert (by_token.certificate, by_token.key, by_token.token) == (None, None, "mine")
 
 
-@pytest.mark.parametrize(("answer_body", "trusted"), table([
+@pytest.mark.parametrize(("flags", "trusted"), table([
     # what it shows                              the flags                            whether it is trusted
     ("no authority",                        {},                                   False),
     ("the authority",                     {"certificate_authority": "ca.crt"},  True),
@@ -187,16 +175,15 @@ async def test_certificates_that_are_trusted(
     aiohttp_server: AiohttpServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    answer_body: dict[str, Any],
+    flags: dict[str, Any],
     trusted: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
     url, ca = await certified(aiohttp_server, tmp_path, "127.0.0.1")
     assert ca.name == "ca.crt"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUBECONFIG", "none")
-    async with connected(Connection(server=url, **answer_body)) as client:
-        with pytest.raises(NotFound if trusted else Unreachable):
-            await client.get(NODES, what="nodes")
+    with pytest.raises(NotFound if trusted else Unreachable):
+        await nodes(Connection(server=url, **flags))
 
 
 async def test_a_request_has_a_timeout(aiohttp_server: AiohttpServer, tmp_path: Path) -> None:
@@ -207,10 +194,9 @@ async def test_a_request_has_a_timeout(aiohttp_server: AiohttpServer, tmp_path: 
         await asyncio.sleep(60)
         return web.Response()
 
-    kubeconfig = str(leading_to(await running(aiohttp_server, never), tmp_path))
-    async with connected(Connection(kubeconfig, request_timeout=0.05)) as client:
-        with pytest.raises(Unreachable, match="does not answer within 50 ms"):
-            await client.get(NODES, what="nodes")
+    connection = leading_to(await running(aiohttp_server, never), tmp_path)
+    with pytest.raises(Unreachable, match="does not answer within 50 ms"):
+        await nodes(replace(connection, request_timeout=0.05))
     assert received.is_set()
 
 
@@ -219,9 +205,7 @@ async def test_a_request_has_a_timeout(aiohttp_server: AiohttpServer, tmp_path: 
 
 async def test_a_delete_has_preconditions() -> None:
     async with FakeApi() as server, server.client() as client:
-        made: Any = await client.create(
-            NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}, what="node a"
-        )
+        made: Any = await client.create(NODES, node("a"), what="node a")
         of = {key: made["metadata"][key] for key in ("uid", "resourceVersion")}
         for wrong in ("uid", "resourceVersion"):
             with pytest.raises(Conflict, match="node a was created or changed by another client"):
@@ -257,14 +241,13 @@ async def trickle(aiohttp_server: AiohttpServer, tmp_path: Path) -> Trickle:
         finally:
             left.set()
 
-    return Connection(str(leading_to(await running(aiohttp_server, answer), tmp_path))), left
+    return leading_to(await running(aiohttp_server, answer), tmp_path), left
 
 
 async def test_a_too_slow_answer_is_given_up(trickle: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kube_client, "LEAST_SECONDS", 0.05)
-    async with connected(trickle[0]) as client:
-        with pytest.raises(Unreachable, match=r"nodes: only \d+ bytes came in 0 s"):
-            await client.get(NODES, what="nodes")
+    with pytest.raises(Unreachable, match=r"nodes: only \d+ bytes came in 0 s"):
+        await nodes(trickle[0])
 
 
 async def test_a_too_slow_event_is_given_up(trickle: Trickle) -> None:

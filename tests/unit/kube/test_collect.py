@@ -15,7 +15,8 @@ from numalign.kube.kinds import PODS
 from numalign.kube.resource_types import POD
 from numalign.model.options import NEWEST
 from tests.unit.kube.conftest import Kubeconfig
-from tests.worlds.objects import node, numatopology, pod
+from tests.worlds.notation import table
+from tests.worlds.objects import Json, node, numatopology, pod
 from tools.clusters.fake_api import FakeApi
 
 V1ALPHA1 = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
@@ -36,38 +37,25 @@ async def test_a_cluster_is_a_list_of_objects(kubeconfig: Kubeconfig) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("answer", "minor"),
-    [({"gitVersion": "v1.34.2"}, 34), ({"gitVersion": {}}, NEWEST), (None, NEWEST)],
-    ids=["an old one", "nonsense", "none"],
-)
+@pytest.mark.parametrize(("answer", "minor"), table([
+    ("an old one", {"gitVersion": "v1.34.2"}, 34), ("nonsense", {"gitVersion": {}}, NEWEST),
+]))  # fmt: skip
 async def test_a_snapshot_has_the_version_of_the_api_server(
-    api: FakeApi, kubeconfig: Kubeconfig, answer: dict[str, Any] | None, minor: int
+    api: FakeApi, kubeconfig: Kubeconfig, answer: dict[str, Any], minor: int
 ) -> None:
-    if answer:
-        api.documents["/version"] = answer
+    api.documents["/version"] = answer
     assert snapshot.of([await collect.collect(Connection(kubeconfig()))]).server == minor
 
 
-@pytest.mark.parametrize(
-    ("expires", "queries"),
-    [
-        (None, [{"limit"}, {"limit", "continue"}, {"limit", "continue"}]),
-        (2, [{"limit"}, {"limit", "continue"}, {"limit", "continue"}, set()]),
-    ],
-    ids=["one after another", "and as a whole where the next is gone"],
-)
-async def test_a_long_list_comes_in_pages(
-    api: FakeApi, kubeconfig: Kubeconfig, expires: int | None, queries: list[set[str]]
-) -> None:
+@pytest.mark.parametrize("expires", [None, 2], ids=["one after another", "as a whole if the next is gone"])
+async def test_a_long_list_comes_in_pages(api: FakeApi, kubeconfig: Kubeconfig, expires: int | None) -> None:
     api.page, api.expire_pages_after = 2, expires
     for name in "cde":
         api.put(node(name))
     cluster = await collect.collect(Connection(kubeconfig()))
     assert [name for _, kind, name in kinds(cluster) if kind == "Node"] == [*"abcde"]
-    requests = api.asked("LIST", "/api/v1/nodes")
-    assert [{*page.query} for page in requests] == queries
-    assert {page.query.get("limit") for page in requests} <= {"500", None}
+    limits = [page.query.get("limit") for page in api.asked("LIST", "/api/v1/nodes")]
+    assert limits == ["500"] * 3 + [None] * bool(expires)
 
 
 async def test_unread_fields_are_not_collected(api: FakeApi, kubeconfig: Kubeconfig) -> None:
@@ -102,11 +90,9 @@ async def test_unread_fields_are_not_collected(api: FakeApi, kubeconfig: Kubecon
             "volumes": [{"hostPath": {}}]}}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("requests", "usual", "expected"),
-    [("team", "mine", "team"), (None, "mine", "mine"), (None, None, "default")],
-    ids=["named", "of the context", "default"],
-)
+@pytest.mark.parametrize(("requests", "usual", "expected"), [
+    ("team", "mine", "team"), (None, "mine", "mine"), (None, None, "default"),
+])  # fmt: skip
 async def test_the_namespace_of_one_pod(
     api: FakeApi, kubeconfig: Kubeconfig, requests: str | None, usual: str | None, expected: str
 ) -> None:
@@ -129,15 +115,11 @@ async def test_missing_topologies_are_left_out(api: FakeApi, kubeconfig: Kubecon
     assert "agent.enabled in the chart" in why
 
 
-@pytest.mark.parametrize(
-    ("body", "sentence"),
-    [
-        (b'{"items": 1}', "items: must be a list, not a number"),
-        (b'{"items": [1]}', "items[0]: must be an object, not a number"),
-        (b'{"metadata": {"continue": 1}}', "metadata.continue: must be a string"),
-    ],
-    ids=["no list", "no object", "no continue token"],
-)
+@pytest.mark.parametrize(("body", "sentence"), table([
+    ("no list", b'{"items": 1}', "items: must be a list, not a number"),
+    ("no object", b'{"items": [1]}', "items[0]: must be an object, not a number"),
+    ("no continue token", b'{"metadata": {"continue": 1}}', "metadata.continue: must be a string"),
+]))  # fmt: skip
 async def test_an_unreadable_answer_is_unreachable(
     api: FakeApi, kubeconfig: Kubeconfig, body: bytes, sentence: str
 ) -> None:
@@ -152,23 +134,17 @@ async def test_an_expired_first_page_is_an_error(api: FakeApi, kubeconfig: Kubec
         await collect.collect(Connection(kubeconfig()))
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ("a: [", "cannot be used"),
-        ("a: " + "[" * 5000, "is nested deeper than 100 levels"),
-        ("clusters: []\ncontexts: []\nusers: []", "cannot be used: .*current-context"),
-        ("current-context: x\ncontexts: []", "cannot be used: .*x"),
-        (
-            (
-                "clusters: [{name: c, cluster: {}}]\nusers: []\n"
-                "contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x"
-            ),
-            "a part of it is missing",
-        ),
-    ],
-    ids=["no YAML", "too deep", "no current context", "no such context", "no server"],
-)
+NO_SERVER = """{clusters: [{name: c, cluster: {}}], users: [], current-context: x,
+    contexts: [{name: x, context: {cluster: c}}]}"""
+
+
+@pytest.mark.parametrize(("content", "sentence"), table([
+    ("no YAML", "a: [", "cannot be used"),
+    ("too deep", "a: " + "[" * 5000, "is nested deeper than 100 levels"),
+    ("no current context", "clusters: []\ncontexts: []\nusers: []", "cannot be used: .*current-context"),
+    ("no such context", "current-context: x\ncontexts: []", "cannot be used: .*x"),
+    ("no server", NO_SERVER, "a part of it is missing"),
+]))  # fmt: skip
 async def test_a_broken_kubeconfig_is_unconfigured(tmp_path: Path, content: str, sentence: str) -> None:
     path = tmp_path / "config"
     path.write_text(content)
@@ -189,30 +165,21 @@ async def test_wrong_files_contexts_and_tokens(kubeconfig: Kubeconfig, tmp_path:
 SHAPES = "/api/v1/namespaces/numalign/configmaps/numalign-shapes"
 
 
-def install(api: FakeApi, **data: str) -> None:
-    service = {"namespace": "numalign", "name": "numalign"}
-    api.put(
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": "zz-numalign"},
-            "webhooks": [{"clientConfig": {"service": service}}],
-        }
-    )
-    metadata = {"name": "numalign-shapes", "namespace": "numalign"}
-    if data:
-        api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+def install(api: FakeApi) -> Json:
+    """The webhook, and the shapes that are remembered beside it."""
+    client = {"clientConfig": {"service": {"namespace": "numalign", "name": "numalign"}}}
+    api.put({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "zz-numalign"}, "webhooks": [client]})  # fmt: skip
+    shapes = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"losses": "{}"},
+        "metadata": {"name": "numalign-shapes", "namespace": "numalign"}}  # fmt: skip
+    api.put(shapes)
+    return shapes
 
 
 async def test_remembered_shapes_are_collected(api: FakeApi, kubeconfig: Kubeconfig) -> None:
-    install(api, losses="{}")
+    shapes = install(api)
     cluster = await collect.collect(Connection(kubeconfig()))
-    assert cluster["items"][-1] == {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "numalign-shapes", "namespace": "numalign"},
-        "data": {"losses": "{}"},
-    }
+    assert cluster["items"][-1] == shapes
 
 
 DEVICE_CLASSES = "/apis/resource.k8s.io/{}/deviceclasses"
@@ -231,12 +198,10 @@ async def test_device_classes_of_the_served_version(
 
 
 async def test_numatopologies_are_collected(api: FakeApi, kubeconfig: Kubeconfig) -> None:
-    left_out = numatopology()
-    api.documents[NUMATOPOLOGIES] = {
-        "items": [{**left_out, "metadata": {"name": "a", "annotations": {"x": "1"}}}]
-    }
+    annotated = {**numatopology(), "metadata": {"name": "a", "annotations": {"x": "1"}}}
+    api.documents[NUMATOPOLOGIES] = {"items": [annotated]}
     cluster = await collect.collect(Connection(kubeconfig()))
-    assert cluster["items"][-1] == left_out
+    assert cluster["items"][-1] == numatopology()
 
 
 NUMATOPOLOGIES = "/apis/nodeinfo.volcano.sh/v1alpha1/numatopologies"
@@ -251,7 +216,7 @@ DENIED = {
 async def test_forbidden_kinds_are_left_out(
     api: FakeApi, kubeconfig: Kubeconfig, what: str, path: str
 ) -> None:
-    install(api, losses="{}")
+    install(api)
     api.failures[path] = HTTPStatus.FORBIDDEN
     left_out: list[str] = []
     cluster = await collect.collect(Connection(kubeconfig()), left_out=lambda what, _: left_out.append(what))
