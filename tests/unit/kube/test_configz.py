@@ -4,7 +4,6 @@ import asyncio
 import inspect
 import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import pytest
@@ -14,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.kube import configz
 from numalign.kube.client import Api
-from numalign.kube.configz import ConfigzReader, Progress
+from numalign.kube.configz import ConfigzReader, ConfigzResult, Progress
 from numalign.kube.decode import kubelet_config
 from numalign.kube.errors import ClusterError, Forbidden, Unreachable
 from numalign.model.errors import BadInput, BadTopology
@@ -51,58 +50,36 @@ async def client(api: FakeApi) -> AsyncIterator[Api]:
         yield client
 
 
-@dataclass
 class Reading:
     """A reader of configurations whose time a test moves on; `taken` is what it gave."""
 
-    api: FakeApi
-    client: Api
-    log: RecordedLog
-    registry: CollectorRegistry
-    nodes: list[str] = field(default_factory=list)
-    taken: dict[str, Json] = field(default_factory=dict)
-    now: float = 0.0
-    luck: float = 0.5
-
-    def __post_init__(self) -> None:
-        self.reader = ConfigzReader(
-            self.client,
-            names=lambda: self.nodes,
-            take=self.take,
-            drop=self.drop,
-            log=self.log.log,
-            registry=self.registry,
-            again=3600,
-            clock=lambda: self.now,
-            chance=lambda: self.luck,
-        )
+    def __init__(self, api: FakeApi, client: Api) -> None:
+        self.api, self.log, self.registry = api, RecordedLog(), CollectorRegistry()
+        self.nodes, self.now, self.luck = ["a", "b"], 0.0, 0.5
+        self.taken: dict[str, Json] = {}
+        self.reader = ConfigzReader(client, names=lambda: self.nodes, take=self.take,
+            drop=self.taken.__delitem__, log=self.log.log, registry=self.registry, again=3600,
+            clock=lambda: self.now, chance=lambda: self.luck)  # fmt: skip
 
     def take(self, result: Json) -> None:
         self.taken[result["metadata"]["name"]] = result
-
-    def drop(self, node: str) -> None:
-        del self.taken[node]
 
     async def steps(self, number: int) -> list[str]:
         """Let it take so many steps, and give the nodes that were asked."""
         before = len(self.api.requests)
         for _ in range(number):
             await self.reader.step()
-        return [seconds_read.path.split("/")[4] for seconds_read in self.api.requests[before:]]
+        return [request.path.split("/")[4] for request in self.api.requests[before:]]
 
     def results(self) -> dict[str, float]:
-        result = {
-            each: self.registry.get_sample_value("numalign_kubelet_configs_total", {"result": each})
-            for each in configz.ConfigzResult
-        }
-        return {str(each): count for each, count in result.items() if count}
+        name, value = "numalign_kubelet_configs_total", self.registry.get_sample_value
+        return {str(each): count for each in ConfigzResult if (count := value(name, {"result": each}))}
 
 
 @pytest.fixture
 def reading(api: FakeApi, client: Api) -> Reading:
-    reading = Reading(api, client, RecordedLog(), CollectorRegistry(), nodes=["a", "b"])
     api.documents.update({path(node): ANSWER for node in ("a", "b", "c")})
-    return reading
+    return Reading(api, client)
 
 
 # One configuration.
@@ -170,18 +147,11 @@ async def test_forbidden_is_logged_once_and_retried_each_hour(reading: Reading) 
     (line,) = reading.log.of("kubelet_config.forbidden")
     assert line["level"] == "warning"
     assert line["error"].endswith("a ClusterRole must allow the verb get on nodes/proxy")
-    assert reading.results() == {"forbidden": 3}
-    assert reading.taken == {}
-
-
-async def test_forbidden_again_is_logged_again(reading: Reading) -> None:
-    reading.nodes = ["a"]
-    for hour, allowed in enumerate([False, True, False, False]):
-        reading.now = hour * 3600.0
-        reading.api.failures = {} if allowed else {path("a"): HTTPStatus.FORBIDDEN}
-        assert await reading.steps(2) == ["a"]
+    assert (reading.results(), reading.taken) == ({"forbidden": 3}, {})
+    for hour, code in ((3, None), (4, HTTPStatus.FORBIDDEN)):
+        reading.now, reading.api.failures = hour * 3600.0, {path(node): code for node in "ab" if code}
+        await reading.steps(5)
     assert len(reading.log.of("kubelet_config.forbidden")) == 2
-    assert list(reading.taken) == ["a"]
 
 
 async def test_one_kubelet_that_refuses_is_no_missing_right(reading: Reading) -> None:
@@ -205,16 +175,10 @@ async def test_pauses_grow_while_a_kubelet_is_unavailable(reading: Reading) -> N
     assert seconds_read[8:] == [3810 + 3600, 3810 + 7200]
     (line,) = reading.log.of("kubelet_config.unanswered")
     assert (line["level"], line["node"]) == ("info", "a")
-
-
-async def test_pauses_start_anew_after_an_answer(reading: Reading) -> None:
-    reading.nodes = ["a"]
-    for second, away in [(0, True), (30, False), (3630, True), (3660, True)]:
-        reading.now = float(second)
-        reading.api.failures = {path("a"): HTTPStatus.BAD_GATEWAY} if away else {}
-        assert await reading.steps(2) == ["a"], second
+    for seconds, away in [(3600, False), (7200, True), (7230, True)]:
+        reading.now, reading.api.failures = 4 * 3600.0 + seconds, {path("a"): 502} if away else {}
+        assert await reading.steps(2) == ["a"], seconds
     assert len(reading.log.of("kubelet_config.unanswered")) == 2
-    assert list(reading.taken) == ["a"]
 
 
 async def test_an_invalid_configuration_is_logged_and_dropped(reading: Reading) -> None:
@@ -241,25 +205,13 @@ def listener(counts: list[tuple[int, int]], errors: dict[str, ClusterError | Bad
 async def test_configurations_are_in_the_order_of_the_nodes(api: FakeApi, client: Api) -> None:
     nodes = [f"n{number}" for number in range(25)]
     api.documents = {path(node): ANSWER for node in nodes}
-    seconds_read: list[tuple[int, int]] = []
+    api.failures, api.oddities = {path("n7"): HTTPStatus.BAD_GATEWAY}, {path("n9"): b"{}"}
+    counts: list[tuple[int, int]] = []
     left_out: dict[str, ClusterError | BadInput] = {}
-    result = await configz.configurations(client, nodes, listener(seconds_read, left_out))
-    assert [each["metadata"]["name"] for each in result] == nodes
-    assert seconds_read == [(number, 25) for number in range(1, 26)]
-    assert left_out == {}
-
-
-async def test_failing_nodes_are_left_out(api: FakeApi, client: Api) -> None:
-    api.documents = {path("a"): ANSWER}
-    api.failures = {path("b"): HTTPStatus.BAD_GATEWAY}
-    api.oddities = {path("c"): b"{}"}
-    seconds_read: list[tuple[int, int]] = []
-    left_out: dict[str, ClusterError | BadInput] = {}
-    result = await configz.configurations(client, ["a", "b", "c"], listener(seconds_read, left_out))
-    assert [each["metadata"]["name"] for each in result] == ["a"]
-    assert {node: type(error) for node, error in left_out.items()} == {
-        "b": Unreachable, "c": BadTopology,
-    }  # fmt: skip
+    result = await configz.configurations(client, nodes, listener(counts, left_out))
+    assert [each["metadata"]["name"] for each in result] == [each for each in nodes if each not in left_out]
+    assert counts == [(number, 25) for number in range(1, 26)]
+    assert {node: type(error) for node, error in left_out.items()} == {"n7": Unreachable, "n9": BadTopology}
 
 
 async def test_forbidden_ends_the_reading_at_once(api: FakeApi, client: Api) -> None:

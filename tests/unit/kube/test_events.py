@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from unittest.mock import AsyncMock, Mock
@@ -28,6 +28,7 @@ from numalign.kube.events import (
     written,
 )
 from tests.worlds.log import RecordedLog
+from tests.worlds.notation import table
 from tests.worlds.tasks import in_background
 from tools.clusters.fake_api import FakeApi
 from tools.clusters.waiting import until
@@ -37,37 +38,33 @@ EVENTS = "/api/v1/namespaces/team/events"
 BOUNCED = Event("team", "web", "1", Type.WARNING, "PlacementRefused", "node a refused what was reserved")
 
 
-@dataclass
 class Recording:
     """A recorder and what it does; its time moves by what it sleeps."""
 
-    api: ObjectWriter
-    seconds: float = 0
-    slept: list[float] = field(default_factory=list)
-    log: RecordedLog = field(default_factory=RecordedLog)
-    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-
-    def __post_init__(self) -> None:
-        self.recorder = Recorder(
-            self.api,
-            component="numalign-scorer",
-            log=self.log.log,
-            registry=self.registry,
-            now=lambda: NOW,
-            clock=lambda: self.seconds,
-            sleep=self.sleep,
-        )
+    def __init__(self, api: ObjectWriter) -> None:
+        self.seconds, self.slept = 0.0, list[float]()
+        self.log, self.registry = RecordedLog(), CollectorRegistry()
+        self.recorder = Recorder(api, component="numalign-scorer", log=self.log.log, registry=self.registry,
+            now=lambda: NOW, clock=lambda: self.seconds, sleep=self.sleep)  # fmt: skip
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.seconds += seconds
         await asyncio.sleep(0)
 
+    def publish(self, *events: Event) -> None:
+        for event in events:
+            self.recorder.publish(event)
+
     def count(self, outcome: EventOutcome) -> float | None:
         return self.registry.get_sample_value("numalign_pod_events_total", {"outcome": outcome})
 
     def running(self) -> AbstractAsyncContextManager[None]:
         return in_background(self.recorder.run())
+
+
+def bounced(count: int, **fields: str) -> list[Event]:
+    return [replace(BOUNCED, uid=str(number), **fields) for number in range(count)]
 
 
 @asynccontextmanager
@@ -78,17 +75,14 @@ async def recording() -> AsyncIterator[tuple[FakeApi, Recording]]:
 
 async def test_the_fields_of_an_event() -> None:
     async with recording() as (server, made), made.running():
-        made.recorder.publish(BOUNCED)
+        made.publish(BOUNCED)
         await until(lambda: made.count(EventOutcome.WRITTEN) == 1)
 
         [event] = server.all(EVENTS)
         assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Pod", "namespace": "team",
             "name": "web", "uid": "1"}  # fmt: skip
-        assert (event["type"], event["count"], event["reportingComponent"]) == (
-            "Warning",
-            1,
-            "numalign-scorer",
-        )
+        counted = event["type"], event["count"], event["reportingComponent"]
+        assert counted == ("Warning", 1, "numalign-scorer")
         assert (event["reason"], event["message"]) == (BOUNCED.reason, BOUNCED.message)
         assert event["firstTimestamp"] == event["lastTimestamp"] == "2026-01-02T03:04:05Z"
         assert event["metadata"]["name"].startswith("web.")
@@ -97,8 +91,7 @@ async def test_the_fields_of_an_event() -> None:
 async def test_events_with_an_equal_key_are_written_once() -> None:
     replicas = [replace(BOUNCED, key="k", message=message) for message in ("one's", "another's")]
     async with recording() as (server, made), made.running():
-        for event in (*replicas, replace(replicas[0], key="another")):
-            made.recorder.publish(event)
+        made.publish(*replicas, replace(replicas[0], key="another"))
         await until(lambda: made.count(EventOutcome.WRITTEN) == 2)
         assert made.count(EventOutcome.REPEATED) == 1
         assert [event["message"] for event in server.all(EVENTS)] == ["one's", "one's"]
@@ -106,16 +99,14 @@ async def test_events_with_an_equal_key_are_written_once() -> None:
 
 async def test_there_is_a_pause_between_events() -> None:
     async with recording() as (_, made), made.running():
-        for number in range(3):
-            made.recorder.publish(replace(BOUNCED, uid=str(number)))
+        made.publish(*bounced(3))
         await until(lambda: made.count(EventOutcome.WRITTEN) == 3)
         await until(lambda: made.slept == [PACE_SECONDS] * 3)
 
 
 async def test_too_many_events_are_dropped_and_counted() -> None:
     async with recording() as (_, made):
-        for number in range(MOST_WAITING + 5):
-            made.recorder.publish(replace(BOUNCED, uid=str(number)))
+        made.publish(*bounced(MOST_WAITING + 5))
     assert made.count(EventOutcome.DROPPED) == 5
     [line] = made.log.lines()
     assert (line["event"], line["outcome"]) == ("event.lost", "dropped")
@@ -124,9 +115,7 @@ async def test_too_many_events_are_dropped_and_counted() -> None:
 async def test_namespaces_do_not_delay_each_other() -> None:
     api = Mock(create=AsyncMock())
     made = Recording(api)
-    for number in range(MOST_WAITING + 5):
-        made.recorder.publish(replace(BOUNCED, namespace="evil", uid=str(number)))
-    made.recorder.publish(BOUNCED)
+    made.publish(*bounced(MOST_WAITING + 5, namespace="evil"), BOUNCED)
     async with made.running():
         await until(lambda: api.create.call_count > 1)
     assert api.create.call_args_list[1].args[0] == EVENTS
@@ -146,20 +135,16 @@ class Absent:
         raise self.error
 
 
-@pytest.mark.parametrize(
-    ("error", "tries", "reason"),
-    [
-        (Unreachable("no connection"), len(PAUSES) + 1, "no connection"),
-        (TimeoutError(), len(PAUSES) + 1, "no answer within 10 s"),
-        (ZeroDivisionError("a fault"), 1, "ZeroDivisionError('a fault')"),
-    ],
-    ids=["away", "silent", "a fault of ours"],
-)
+@pytest.mark.parametrize(("error", "tries", "reason"), table([
+    ("away", Unreachable("no connection"), len(PAUSES) + 1, "no connection"),
+    ("silent", TimeoutError(), len(PAUSES) + 1, "no answer within 10 s"),
+    ("a fault of ours", ZeroDivisionError("a fault"), 1, "ZeroDivisionError('a fault')"),
+]))  # fmt: skip
 async def test_failing_events_are_given_up(error: Exception, tries: int, reason: str) -> None:
     absent = Absent(error)
     made = Recording(absent)
     async with made.running():
-        made.recorder.publish(BOUNCED)
+        made.publish(BOUNCED)
         await until(lambda: made.count(EventOutcome.FAILED) == 1)
         await until(lambda: made.slept[-1:] == [PACE_SECONDS])
     assert absent.tries == tries
@@ -172,12 +157,11 @@ async def test_a_refusal_is_final_and_logged_once_a_minute() -> None:
     refused = 50
     async with recording() as (server, made), made.running():
         server.failures[EVENTS] = HTTPStatus.FORBIDDEN
-        for number in range(refused - 1):
-            made.recorder.publish(replace(BOUNCED, uid=str(number)))
+        made.publish(*bounced(refused - 1))
         await until(lambda: made.count(EventOutcome.FAILED) == refused - 1)
         before = made.log.lines()
         made.seconds += LOG_AGAIN_SECONDS
-        made.recorder.publish(BOUNCED)
+        made.publish(BOUNCED)
         await until(lambda: made.count(EventOutcome.FAILED) == refused)
         assert (len(before), len(made.log.lines())) == (1, 2)
         assert "not allowed to create the event PlacementRefused of pod team/web" in before[0]["reason"]

@@ -1,6 +1,7 @@
 """Each fault of an API server, for all that calls it: the error or the log line, and the recovery."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, NamedTuple
 
@@ -52,18 +53,18 @@ async def bound(api: Api) -> None:
     await bindings.bind(api, namespace="team", name="web", uid="", node="a", annotations={})
 
 
-CALLS: dict[str, tuple[str, Callable[[Api], Awaitable[object]], str]] = {
-    # the path, the call, and what its errors name
-    "configz": (
-        CONFIGZ,
-        lambda api: configz.configuration(api, "a", within=bindings.BIND_SECONDS),
-        "node a's kubelet",
-    ),
-    "late namespace": (NAMESPACE, late_namespace, "namespace team"),
-    "bind": (f"{POD}/binding", bound, "the binding of pod team/web to node a"),
-    "gated pods": ("/api/v1/pods", lambda api: gates.waiting(api, namespace=None), "the list of pods"),
-    "patch": (POD, lambda api: api.patch(POD, {}, how=Patch.MERGE, what="pod team/web"), "pod team/web"),
-}
+Call = tuple[str, str, Callable[[Api], Awaitable[object]], str]
+"""A name, the path, the call, and what its errors name."""
+
+CALLS: list[Call] = [
+    ("configz", CONFIGZ, lambda api: configz.configuration(api, "a", within=bindings.BIND_SECONDS),
+        "node a's kubelet"),
+    ("late namespace", NAMESPACE, late_namespace, "namespace team"),
+    ("bind", f"{POD}/binding", bound, "the binding of pod team/web to node a"),
+    ("gated pods", "/api/v1/pods", lambda api: gates.waiting(api, namespace=None), "the list of pods"),
+    ("patch", POD, lambda api: api.patch(POD, {}, how=Patch.MERGE, what="pod team/web"), "pod team/web"),
+]  # fmt: skip
+WITHOUT_LIMIT = {"gated pods", "patch"}
 
 
 def seconds(fault: str) -> float:
@@ -71,32 +72,21 @@ def seconds(fault: str) -> float:
     return 0.05 if fault == "hanging" else 30
 
 
-WITHOUT_LIMIT = {"gated pods", "patch"}
-CALL_ROWS = [
-    pytest.param(*call, fault, id=f"{name}-{fault}")
-    for name, call in CALLS.items()
-    for fault in FAULTS
-    if fault != "hanging" or name not in WITHOUT_LIMIT
-]
-
-
-@pytest.mark.parametrize(("path", "call", "what", "fault"), CALL_ROWS)
-async def test_a_fault_is_an_error_of_its_type(  # noqa: PLR0913, PLR0917  a row of the table
-    api: FakeApi,
-    monkeypatch: pytest.MonkeyPatch,
-    path: str,
-    call: Callable[[Api], Awaitable[object]],
-    what: str,
-    fault: str,
+@pytest.mark.parametrize(("call", "fault"), [
+    pytest.param(call, fault, id=f"{call[0]}-{fault}")
+    for call in CALLS for fault in FAULTS if fault != "hanging" or call[0] not in WITHOUT_LIMIT
+])  # fmt: skip
+async def test_a_fault_is_an_error_of_its_type(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch, call: Call, fault: str
 ) -> None:
-    within = seconds(fault)
+    (_, path, ask, what), within = call, seconds(fault)
     monkeypatch.setattr(bindings, "BIND_SECONDS", within)
     monkeypatch.setattr(late_namespaces, "PATIENCE_SECONDS", within)
     before = api.get(POD)
     async with api.client() as client:
         await cause(api, fault, path)
         with pytest.raises(FAULTS[fault].error) as raised:
-            await call(client)
+            await ask(client)
         assert type(raised.value) is FAULTS[fault].error
         assert what in str(raised.value) or fault in {"unauthorized", "unreachable"}
         assert api.get(POD) == before
@@ -104,94 +94,65 @@ async def test_a_fault_is_an_error_of_its_type(  # noqa: PLR0913, PLR0917  a row
         monkeypatch.undo()
         # A request that hung may have arrived in the meantime.
         if fault != "hanging":
-            await call(client)
+            await ask(client)
 
 
 # Tasks.
 
 
-class Task(NamedTuple):
-    """A task that calls the API server, and whether its work is done."""
+class Parts(NamedTuple):
+    """What every task has: a client, a log, a clock that its sleep moves, and how long it waits."""
 
-    run: Callable[[], Coroutine[Any, Any, None]]
-    done: Callable[[], object]
+    api: Api
+    log: RecordedLog
+    clock: Clock
+    registry: CollectorRegistry
+    within: float
 
-
-Start = Callable[[Api, RecordedLog, Clock, float], Task]
-
-
-def informer(api: Api, log: RecordedLog, clock: Clock, _: float) -> Task:
-    sink, metrics = RecordedSink(), WatchMetrics.of(CollectorRegistry())
-    made = Informer(
-        api, (kinds.NODES,), sink, log=log.log, metrics=metrics, clock=clock, sleep=passing(clock)
-    )
-    return Task(made.run, lambda: sink.names == "a" and made.trouble is None)
-
-
-def configz_reader(api: Api, log: RecordedLog, clock: Clock, _: float) -> Task:
-    read: list[object] = []
-    made = ConfigzReader(
-        api,
-        names=lambda: ["a"],
-        take=read.append,
-        drop=read.remove,
-        log=log.log,
-        registry=CollectorRegistry(),
-        every=30,
-        clock=clock,
-        sleep=passing(clock),
-    )
-    return Task(made.run, lambda: read)
-
-
-def elector(api: Api, log: RecordedLog, clock: Clock, within: float) -> Task:
-    made = LeaderElector(
-        api,
-        namespace="numalign-system",
-        name="numalign-webhook",
-        identity="a",
-        log=log.log,
-        registry=CollectorRegistry(),
-        clock=clock,
-        now=clock.wall,
-        sleep=passing(clock),
-        within=within,
-    )
-    return Task(made.run, lambda: made.leading)
-
-
-def recorder(api: Api, log: RecordedLog, clock: Clock, _: float) -> Task:
-    registry, count = CollectorRegistry(), 0
-    made = Recorder(
-        api,
-        component="numalign-scorer",
-        log=log.log,
-        registry=registry,
-        now=clock.wall,
-        clock=clock,
-        sleep=passing(clock),
-    )
-
-    def written() -> object:
-        nonlocal count
-        count += 1
-        made.publish(Event("team", "web", f"{count}", Type.WARNING, "Refused", "a message"))
-        return registry.get_sample_value("numalign_pod_events_total", {"outcome": "written"})
-
-    written()
-    return Task(made.run, written)
-
-
-def passing(clock: Clock) -> Callable[[float], Awaitable[None]]:
-
-    async def sleep(seconds: float) -> None:
-        clock.advance(seconds)
+    async def sleep(self, seconds: float) -> None:
+        self.clock.advance(seconds)
         await asyncio.sleep(0.001)
 
-    return sleep
+    def usual(self) -> Any:  # noqa: ANN401  arguments by name
+        return {"log": self.log.log, "clock": self.clock, "sleep": self.sleep}
 
 
-TASKS: dict[str, tuple[str, Start]] = {
+Task = tuple[Callable[[], Coroutine[Any, Any, None]], Callable[[], object]]
+"""A task that calls the API server, and whether its work is done."""
+
+
+def informer(of: Parts) -> Task:
+    sink, metrics = RecordedSink(), WatchMetrics.of(of.registry)
+    made = Informer(of.api, (kinds.NODES,), sink, metrics=metrics, **of.usual())
+    return made.run, lambda: sink.names == "a" and made.trouble is None
+
+
+def configz_reader(of: Parts) -> Task:
+    read: list[object] = []
+    made = ConfigzReader(of.api, names=lambda: ["a"], take=read.append, drop=read.remove,
+        registry=of.registry, every=30, **of.usual())  # fmt: skip
+    return made.run, lambda: read
+
+
+def elector(of: Parts) -> Task:
+    made = LeaderElector(of.api, namespace="numalign-system", name="numalign-webhook", identity="a",
+        registry=of.registry, now=of.clock.wall, within=of.within, **of.usual())  # fmt: skip
+    return made.run, lambda: made.leading
+
+
+def recorder(of: Parts) -> Task:
+    component, numbers = "numalign-scorer", itertools.count()
+    made = Recorder(of.api, component=component, registry=of.registry, now=of.clock.wall, **of.usual())
+
+    def written() -> object:
+        made.publish(Event("team", "web", f"{next(numbers)}", Type.WARNING, "Refused", "a message"))
+        return of.registry.get_sample_value("numalign_pod_events_total", {"outcome": "written"})
+
+    written()
+    return made.run, written
+
+
+TASKS: dict[str, tuple[str, Callable[[Parts], Task]]] = {
     "informer": (kinds.NODES.path, informer),
     "configz reader": (CONFIGZ, configz_reader),
     "elector": (LEASE, elector),
@@ -213,29 +174,27 @@ LOGGED: dict[str, tuple[str | None, ...]] = {
     "unreachable":  ("warning watch.unreachable", UNANSWERED, FAILED, FAILED, LOST),
     "hanging":      (None,                        None,       FAILED, FAILED, None),
 }  # fmt: skip
-ROWS = [
+
+
+@pytest.mark.parametrize(("path", "start", "fault", "line"), [
     pytest.param(*task, fault, line, id=f"{name}-{fault}")
     for fault, lines in LOGGED.items()
-    for (name, task), line in zip(TASKS.items(), lines, strict=True)
-    if line
-]
-
-
-@pytest.mark.parametrize(("path", "start", "fault", "line"), ROWS)
+    for (name, task), line in zip(TASKS.items(), lines, strict=True) if line
+])  # fmt: skip
 async def test_a_fault_is_logged_and_ends(
-    api: FakeApi, path: str, start: Start, fault: str, line: str
+    api: FakeApi, path: str, start: Callable[[Parts], Task], fault: str, line: str
 ) -> None:
-    log = RecordedLog()
     async with api.client() as client:
-        task = start(client, log, Clock(), seconds(fault))
+        parts = Parts(client, RecordedLog(), Clock(), CollectorRegistry(), seconds(fault))
+        run, done = start(parts)
         await cause(api, fault, path)
-        async with in_background(task.run()):
-            await until(log.lines)
-            assert not task.done()
+        async with in_background(run()):
+            await until(parts.log.lines)
+            assert not done()
             await mend(api)
-            await until(task.done)
+            await until(done)
 
-    first = log.lines()[0]
+    first = parts.log.lines()[0]
     assert f"{first['level']} {first['event']}" == line
 
 

@@ -33,31 +33,26 @@ PLACED = {"nodeName": "n", "schedulerName": "default-scheduler"}
 RECORD = '[{"zones":["node-0"],"amount":{"cpu":"2"}}]'
 
 
-def pod(name: object = "p", *, uid: object = "1", metadata: Json | None = None, **fields: Json) -> Json:
-    """A pod as the API server stores it, bound to `n`; `spec` and `status` add to it."""
-    resources = {"limits": {"cpu": "2", "memory": "1Gi"}}
+def pod(name: object = "p", *, uid: object = "1", **fields: Json) -> Json:
+    """A pod as the API server stores it, bound to `n`; `metadata`, `spec` and `status` add to it."""
+    containers = [{"name": "c0", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}]
+    written = {"name": name, "namespace": "team", "uid": uid, "creationTimestamp": BORN}
     raw: Json = {
-        "metadata": {"name": name, "namespace": "team", "uid": uid, "creationTimestamp": BORN},
-        "spec": {**PLACED, "containers": [{"name": "c0", "resources": resources}]},
+        "metadata": written,
+        "spec": {**PLACED, "containers": containers},
         "status": {"phase": "Pending"},
     }
-    raw["metadata"] |= metadata or {}
-    for part, more in fields.items():
-        raw[part] |= more
-    return raw
+    return {part: value | fields.get(part, {}) for part, value in raw.items()}
 
 
 class Informed:
     """A pod informer with its listener, its log and its metrics."""
 
     def __init__(self, recreated: RecreatedScheduling | None = None) -> None:
-        self.listener = RecordedPods()
-        self.log = RecordedLog()
-        self.registry = CollectorRegistry()
+        self.listener, self.log, self.registry = RecordedPods(), RecordedLog(), CollectorRegistry()
         self.reader = PodReader()
-        self.pod_informer = PodInformer(
-            self.listener, self.reader, recreated=recreated, log=self.log.log, registry=self.registry
-        )
+        self.pod_informer = PodInformer(self.listener, self.reader, recreated=recreated, log=self.log.log,
+            registry=self.registry)  # fmt: skip
 
     def put(self, *pods: Json) -> None:
         for each in pods:
@@ -82,23 +77,11 @@ def informed() -> Informed:
 
 def test_all_fields_of_a_pod(informed: Informed) -> None:
     annotations = {"numalign.io/policy": "restricted", PLACEMENT: RECORD}
-
-    assert informed.one(pod("p", metadata={"annotations": annotations})) == PodInfo(
-        uid="1",
-        namespace="team",
-        name="p",
-        node="n",
-        scheduler="default-scheduler",
-        created=1767323045,
-        started=0,
-        phase=Phase.PENDING,
-        acknowledged=False,
-        leaving=False,
-        reason="",
-        message="",
+    assert informed.one(pod("p", metadata={"annotations": annotations})) == PodInfo("1", "team", "p", "n",
+        scheduler="default-scheduler", created=BORN_AT, started=0, phase=Phase.PENDING, acknowledged=False,
+        leaving=False, reason="", message="",
         request=PodRequest(asks("cpu=2 mem=1Gi"), IntentAnnotations(Policy.RESTRICTED)),
-        record=PlacementRecord({("node-0",): bag("cpu=2")}, Source.RECORDED),
-    )
+        record=PlacementRecord({("node-0",): bag("cpu=2")}, Source.RECORDED))  # fmt: skip
     assert informed.mistakes() == []
 
 
@@ -222,9 +205,9 @@ def hostile(number: int) -> Json:
     amount = {f"example.com/{number}-{at}-{'x' * 60}": "1" for at in range(250)}
     record = [{"zones": [f"z{at}"], "amount": amount} for at in range(10)]
     annotations = {PLACEMENT_OBSERVED: "[" * 1000 + str(number), PLACEMENT: orjson.dumps(record).decode()}
-    spec = {"schedulerName": str(number) * 10_000, "containers": [{"name": f"{number}", "resources": 1}]}
-    status = {"phase": str(number) * 1000, "reason": "r" * 10_000}
-    return pod(f"p{number}", uid=f"{number}", metadata={"annotations": annotations}, spec=spec, status=status)
+    return pod(f"p{number}", uid=f"{number}", metadata={"annotations": annotations},
+        spec={"schedulerName": str(number) * 10_000, "containers": [{"name": f"{number}", "resources": 1}]},
+        status={"phase": str(number) * 1000, "reason": "r" * 10_000})  # fmt: skip
 
 
 @pytest.mark.full
@@ -237,41 +220,43 @@ def test_caches_are_limited_in_bytes(informed: Informed) -> None:
     assert (informed.mistakes(), informed.unreadable(), len(informed.pod_informer)) == ([], 0, 0)
 
 
-LARGE: list[tuple[str, Json]] = [
-    # what there is much of          the pod
-    ("resources of each container",  {"spec": {"containers": [
-        {"name": f"c{at}", "resources": {"requests": {f"x.io/{at}-{number}": "1" for number in range(120)}}}
-        for at in range(16)
-    ]}}),
-    ("containers, no two alike",     {"spec": {"containers": [
-        {"name": f"c{at}", "resources": {"limits": {"cpu": f"{at + 1}", "memory": f"{at}Gi", "x/a": f"{at}"}}}
-        for at in range(60)
-    ]}}),
-    ("a placement",                  {"metadata": {"annotations": {PLACEMENT: orjson.dumps(
-        [{"zones": [f"z{at}-{'z' * 900}"], "amount": {"cpu": "1"}} for at in range(200)]
-    ).decode()}}}),
-    ("gates",                        {"spec": {"schedulingGates": [
-        {"name": f"{at}{'g' * 240}"} for at in range(60)
-    ]}}),
-    ("affinity",                     {"spec": {"affinity": {"nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-            {"matchExpressions": [{"key": f"k{at}", "operator": "In", "values": [f"{at}{v}" for v in "ab"]}]}
-            for at in range(500)
-        ]}
-    }}}}),
-    ("tolerations",                  {"spec": {"tolerations": [
-        {"key": f"k{at}", "operator": "Exists"} for at in range(500)
-    ]}}),
-    ("other labels and annotations", {"metadata": {
-        "annotations": {f"a{at}": "x" * 900 for at in range(200)}, "labels": {f"l{at}": "" for at in range(9)}
-    }}),
-]  # fmt: skip
+def named(*nodes: str) -> Json:
+    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [*nodes]}]}
 
+
+def pinned(*terms: Json, at: str | None = BORN, node: str = "") -> Json:
+    """A pod with these required terms, which the controller wrote at this time."""
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*terms]}}
+    return pod(
+        metadata={"annotations": {"numalign.io/pinned-at": at} if at else {}},
+        spec={"nodeName": node, "affinity": {"nodeAffinity": required}},
+    )
+
+
+MANY_REQUESTS = {"spec": {"containers": [{"name": f"c{at}", "resources": {"requests":
+    {f"x.io/{at}-{number}": "1" for number in range(120)}}} for at in range(16)]}}  # fmt: skip
+LARGE_RECORD = {"metadata": {"annotations": {PLACEMENT: orjson.dumps(
+    [{"zones": [f"z{at}-{'z' * 900}"], "amount": {"cpu": "1"}} for at in range(200)]).decode()}}}  # fmt: skip
 MOST_KEPT = 50_000
 """Bytes of one pod."""
 
 
-@pytest.mark.parametrize("fields", table(LARGE))
+@pytest.mark.parametrize("fields", table([
+    # what there is much of          the pod
+    ("resources of each container",  MANY_REQUESTS),
+    ("containers, no two alike",     {"spec": {"containers": [
+        {"name": f"c{at}", "resources": {"limits": {"cpu": f"{at + 1}", "memory": f"{at}Gi", "x/a": f"{at}"}}}
+        for at in range(60)]}}),
+    ("a placement",                  LARGE_RECORD),
+    ("gates",                        {"spec": {"schedulingGates": [
+        {"name": f"{at}{'g' * 240}"} for at in range(60)]}}),
+    ("affinity",                     {"spec": pinned(*({"matchExpressions": [
+        {"key": f"k{at}", "operator": "In", "values": [f"{at}{v}" for v in "ab"]}]} for at in range(500)))["spec"]}),
+    ("tolerations",                  {"spec": {"tolerations": [
+        {"key": f"k{at}", "operator": "Exists"} for at in range(500)]}}),
+    ("other labels and annotations", {"metadata": {"labels": {f"l{at}": "" for at in range(9)},
+        "annotations": {f"a{at}": "x" * 900 for at in range(200)}}}),
+]))  # fmt: skip
 def test_the_memory_of_a_pod_is_limited(fields: dict[str, Json]) -> None:
     informed = Informed(RecreatedScheduling())
     info = informed.one(pod(**fields))
@@ -279,7 +264,7 @@ def test_the_memory_of_a_pod_is_limited(fields: dict[str, Json]) -> None:
 
 
 def test_too_large_requests_are_unreadable(informed: Informed) -> None:
-    fields = {"spec": LARGE[0][1]["spec"], "metadata": {"annotations": {"numalign.io/policy": "restricted"}}}
+    fields = {**MANY_REQUESTS, "metadata": {"annotations": {"numalign.io/policy": "restricted"}}}
     info = informed.one(pod(**fields))
     assert (info.demand, info.request.written) == (None, IntentAnnotations(Policy.RESTRICTED))
     [mistake] = informed.mistakes()
@@ -297,7 +282,7 @@ def test_a_hundred_usual_containers_are_readable(informed: Informed) -> None:
 
 
 def test_a_too_large_placement_is_ignored(informed: Informed) -> None:
-    info = informed.one(pod(metadata=LARGE[2][1]["metadata"]))
+    info = informed.one(pod(**LARGE_RECORD))
     assert (info.record, bool(info.demand)) == (None, True)
     assert informed.mistakes() == [
         "Pod team/p: metadata.annotations: a placement of more than 32 KiB is ignored"
@@ -385,19 +370,6 @@ def test_owner_priority_and_gates_of_a_pod(informed: Informed) -> None:
     waiting = informed.one(pod(metadata={"ownerReferences": owners}, spec=spec))
     assert (waiting.gates, waiting.priority) == (("a", "b"), -5)
     assert waiting.owner == Owner("apps", "ReplicaSet", "web-1", "u1")
-
-
-def named(*nodes: str) -> Json:
-    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [*nodes]}]}
-
-
-def pinned(*terms: Json, at: str | None = BORN, node: str = "") -> Json:
-    """A pod with these required terms, which the controller wrote at this time."""
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*terms]}}
-    return pod(
-        metadata={"annotations": {"numalign.io/pinned-at": at} if at else {}},
-        spec={"nodeName": node, "affinity": {"nodeAffinity": required}},
-    )
 
 
 LABELLED = {"matchExpressions": [{"key": "k", "operator": "Exists"}]}

@@ -1,7 +1,8 @@
 """What holds for every decoder: each mistake has its place, and no input raises anything else."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import pytest
@@ -63,10 +64,8 @@ def declared_shapes(document: object) -> Sequence[Mistake]:
 
 def workload(document: Any) -> Sequence[Mistake]:  # noqa: ANN401  any JSON
     scan = templates.scan(document, templates.group_kind(document))
-    return [
-        *scan.mistakes,
-        *(m for made in templates.pod_templates(scan, owner=document) for m in made.mistakes),
-    ]
+    made = templates.pod_templates(scan, owner=document)
+    return [*scan.mistakes, *(mistake for each in made for mistake in each.mistakes)]
 
 
 AMOUNTS = {"cpu": "1", "memory": "1Gi"}
@@ -79,19 +78,9 @@ POD: Json = {
 }  # fmt: skip
 RESOURCE = {"name": "cpu", "capacity": "8", "allocatable": "8", "available": "8"}
 ATTRIBUTE = {"name": "topologyManagerPolicy", "value": "restricted"}
-TOPOLOGY: Json = {
-    "apiVersion": "topology.node.k8s.io/v1alpha2",
-    "metadata": {"name": "n"},
-    "zones": [
-        {
-            "name": "node-0",
-            "type": "Node",
-            "resources": [RESOURCE],
-            "costs": [{"name": "node-0", "value": 10}],
-        }
-    ],
-    "attributes": [ATTRIBUTE],
-}
+ZONE = {"name": "node-0", "type": "Node", "resources": [RESOURCE]}
+TOPOLOGY: Json = {"apiVersion": "topology.node.k8s.io/v1alpha2", "metadata": {"name": "n"},
+    "zones": [{**ZONE, "costs": [{"name": "node-0", "value": 10}]}], "attributes": [ATTRIBUTE]}  # fmt: skip
 KUBELET = configuration("n", topologyManagerPolicy="restricted", topologyManagerScope="pod",
     topologyManagerPolicyOptions={"max-allowable-numa-nodes": "12"}, cpuManagerPolicy="static",
     cpuManagerPolicyOptions={"full-pcpus-only": "true"}, memoryManagerPolicy="Static",
@@ -106,12 +95,10 @@ COUNTED = {**MACHINE, "devices": {"x/gpu": [{"zones": [0], "total": 1, "healthy"
 ENTRY = {"zones": ["node-0"], "amount": {"cpu": "1"}}
 EXPRESSION = {"key": "a", "operator": "In", "values": ["b"]}
 TERM = {"matchExpressions": [EXPRESSION], "matchFields": [{**EXPRESSION, "key": "metadata.name"}]}
-NODE: Json = {
-    **node("n", a="b"),
-    "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}},
-    "spec": {"unschedulable": True, "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]},
-    "status": {"allocatable": AMOUNTS, "conditions": [{"type": "Ready", "status": "True"}]},
-}
+TAINT = {"key": "a", "value": "b", "effect": "NoSchedule"}
+NODE: Json = {**node("n", a="b"), "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}},
+    "spec": {"unschedulable": True, "taints": [TAINT]},
+    "status": {"allocatable": AMOUNTS, "conditions": [{"type": "Ready", "status": "True"}]}}  # fmt: skip
 
 DECODERS = {
     "pod": Decoder(pods.pod, POD,
@@ -129,10 +116,8 @@ DECODERS = {
         " zones[0].resources[0].capacity zones[0].resources[0].allocatable zones[0].resources[0].available"
         " zones[0].costs[0].name zones[0].costs[0].value attributes[0].name attributes[0].value"),
     "Numatopology": Decoder(numatopologies.report,
-        numatopology(
-            resReserved={"cpu": "1"},
-            podAllocations=[{"containerAllocations": [{"allocations": {"cpu": "1"}}]}],
-        ),
+        numatopology(resReserved={"cpu": "1"},
+            podAllocations=[{"containerAllocations": [{"allocations": {"cpu": "1"}}]}]),
         free="apiVersion kind metadata.name cpu.capacity",
         required="metadata.name spec spec.numares.cpu spec.cpuDetail",
         lenient="apiVersion kind spec.numares.cpu.capacity"),
@@ -169,31 +154,17 @@ DECODERS = {
         free="metadata.name spec.extendedResourceName",
         required="metadata.name"),
     "scheduling": Decoder(lambda document: scheduling.scheduling(document).mistakes,
-        {
-            "spec": {
-                "nodeName": "n",
-                "nodeSelector": {"a": "b"},
-                "os": {"name": "linux"},
-                "tolerations": [{"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"}],
-                "affinity": {"nodeAffinity": {scheduling.REQUIRED: {"nodeSelectorTerms": [TERM]}}},
-            }
-        },
+        {"spec": {"nodeName": "n", "nodeSelector": {"a": "b"}, "os": {"name": "linux"},
+            "tolerations": [{**TAINT, "operator": "Equal"}],
+            "affinity": {"nodeAffinity": {scheduling.REQUIRED: {"nodeSelectorTerms": [TERM]}}}}},
         free="spec.nodeName nodeSelector.a os.name tolerations.key tolerations.operator"
         " tolerations.value tolerations.effect matchExpressions.key matchExpressions.operator"
         " matchExpressions.values matchFields.key matchFields.operator matchFields.values",
         required="spec"),
     "shapes": Decoder(declared_shapes,
-        [
-            {
-                "labels": {"pool": "gpu", "rack": {"values": ["a"], "always": False}},
-                "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}],
-                "allocatable": {"cpu": 8},
-                "otherLabels": False,
-                "attributes": [ATTRIBUTE],
-                "zones": [{"name": "node-0", "type": "Node", "resources": [RESOURCE]}],
-                "kubelet": {"cpuManagerPolicy": "static"},
-            }
-        ],
+        [{"labels": {"pool": "gpu", "rack": {"values": ["a"], "always": False}}, "taints": [TAINT],
+            "allocatable": {"cpu": 8}, "otherLabels": False, "attributes": [ATTRIBUTE], "zones": [ZONE],
+            "kubelet": {"cpuManagerPolicy": "static"}}],
         root="shapes",
         free="taints.key taints.value taints.effect attributes.name resources.name resources.available",
         required="shapes[0].taints[0].key shapes[0].taints[0].effect shapes[0].attributes[0].name"
@@ -203,25 +174,13 @@ DECODERS = {
         lenient="shapes[0].zones[0].resources[0].available",
         closed="shapes[0] shapes[0].labels.rack"),
     "policy": Decoder(policy_file,
-        {
-            "defaults": [
-                {
-                    "namespaceSelector": {"matchLabels": {"a": "b"}, "matchExpressions": [EXPRESSION]},
-                    "warn": "restricted",
-                    "exclusiveCPUs": 4,
-                }
-            ],
+        {"defaults": [{"namespaceSelector": {"matchLabels": {"a": "b"}, "matchExpressions": [EXPRESSION]},
+            "warn": "restricted", "exclusiveCPUs": 4}],
             "exemptions": {"users": ["eve"], "namespaces": ["a"], "runtimeClasses": ["kata"]},
             "workloads": [{"group": "x.io", "kind": "Job", "templates": ["spec.template"]}],
-            "never": "warn",
-            "unknownResources": "deny",
-            "taints": "ignore",
-            "partial": "deny",
-            "overQuota": "deny",
-            "poolLabels": ["pool"],
-            "fixedPools": ["pool=a"],
-            "unalignedResources": ["x.io/a"],
-        },
+            "never": "warn", "unknownResources": "deny", "taints": "ignore", "partial": "deny",
+            "overQuota": "deny", "poolLabels": ["pool"], "fixedPools": ["pool=a"],
+            "unalignedResources": ["x.io/a"]},
         free="exemptions.users",
         required="defaults[0].namespaceSelector.matchExpressions[0].key"
         " defaults[0].namespaceSelector.matchExpressions[0].operator"
@@ -229,12 +188,8 @@ DECODERS = {
         closed=". defaults[0] defaults[0].namespaceSelector defaults[0].namespaceSelector.matchExpressions[0]"
         " exemptions workloads[0]"),
     "workload": Decoder(workload,
-        {
-            "apiVersion": "batch.volcano.sh/v1alpha1",
-            "kind": "Job",
-            "metadata": {"name": "j"},
-            "spec": {"tasks": [{"template": {"spec": POD["spec"]}, "topologyPolicy": "restricted"}]},
-        },
+        {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "j"},
+            "spec": {"tasks": [{"template": {"spec": POD["spec"]}, "topologyPolicy": "restricted"}]}},
         free="apiVersion kind metadata.name containers.name initContainers.name initContainers.restartPolicy",
         required="apiVersion kind spec.tasks[0].template.spec spec.tasks[0].template.spec.containers"
         " spec.tasks[0].template.spec.containers[0].name"
@@ -258,10 +213,10 @@ def place(decoder: Decoder, path: Path) -> str:
     return written.removeprefix(".")
 
 
-def value_at(document: Any, path: Path) -> object:  # noqa: ANN401  any JSON
-    for step in path:
-        document = document[step]
-    return document
+def values(decoder: Decoder) -> Iterator[tuple[Path, str, object]]:
+    """Each value inside a document: its path, its place as written, and the value."""
+    for path in [*paths(decoder.good)][1:]:
+        yield path, place(decoder, path), reduce(lambda inner, step: inner[step], path, decoder.good)
 
 
 EVERY = pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
@@ -271,9 +226,8 @@ EVERY = pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
 def test_a_value_of_another_type_is_a_mistake_at_its_place(decoder: Decoder) -> None:
     assert not mistakes(decoder, decoder.good)
     lenient = set()
-    for path in [*paths(decoder.good)][1:]:
-        where = place(decoder, path)
-        other = {"x": [7]} if isinstance(value_at(decoder.good, path), list) else [{"x": 7}]
+    for path, where, value in values(decoder):
+        other = {"x": [7]} if isinstance(value, list) else [{"x": 7}]
         wrong = mistakes(decoder, changed(decoder.good, path, other))
         lenient |= set() if any(mistake.where.startswith(where) for mistake in wrong) else {where}
     assert lenient == {*decoder.lenient.split()}
@@ -282,8 +236,7 @@ def test_a_value_of_another_type_is_a_mistake_at_its_place(decoder: Decoder) -> 
 @EVERY
 def test_a_required_member_is_missing_at_its_place(decoder: Decoder) -> None:
     required = set()
-    for path in [*paths(decoder.good)][1:]:
-        where = place(decoder, path)
+    for path, where, _ in values(decoder):
         if isinstance(path[-1], str):
             texts = map(str, mistakes(decoder, changed(decoder.good, path, ABSENT)))
             required |= {where} & {line.removesuffix(": is missing") for line in texts}
@@ -293,8 +246,7 @@ def test_a_required_member_is_missing_at_its_place(decoder: Decoder) -> None:
 @EVERY
 def test_a_text_or_number_without_meaning_is_a_mistake(decoder: Decoder) -> None:
     free = set()
-    for path in [*paths(decoder.good)][1:]:
-        value, where = value_at(decoder.good, path), place(decoder, path)
+    for path, where, value in values(decoder):
         if isinstance(value, str | int) and not isinstance(value, bool):
             wrong = mistakes(decoder, changed(decoder.good, path, "?~" if isinstance(value, str) else -1))
             # A selector or a list is wrong as a whole.
@@ -309,12 +261,10 @@ UNKNOWN = ("is not a known field: expected one of ", "unknown key; expected one 
 @EVERY
 def test_an_unknown_member_is_a_mistake_of_a_closed_object(decoder: Decoder) -> None:
     closed = set()
-    for path in paths(decoder.good):
-        if isinstance(value_at(decoder.good, path), dict):
-            texts = mistakes(decoder, changed(decoder.good, (*path, "zzz"), "q"))
-            closed |= {
-                place(decoder, path) or "." for mistake in texts if mistake.message.startswith(UNKNOWN)
-            }
+    for path, where, value in [((), "", decoder.good), *values(decoder)]:
+        if isinstance(value, dict):
+            wrong = mistakes(decoder, changed(decoder.good, (*path, "zzz"), "q"))
+            closed |= {where or "."} if any(each.message.startswith(UNKNOWN) for each in wrong) else set()
     assert closed == {*decoder.closed.split()}
 
 
