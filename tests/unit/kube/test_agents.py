@@ -37,14 +37,8 @@ ONE: Json = {
 }  # fmt: skip
 
 
-def agent_report(
-    described: object = MACHINE,
-    *,
-    cpu: object = 4,
-    available: object = None,
-    **annotations: Any,  # noqa: ANN401  as of `reported`
-) -> Json:
-    return reported(topology("a", *ZONES, cpu=cpu, available=available), described, **annotations)
+def agent_report(described: object = MACHINE, *, available: object = None, **annotations: Any) -> Json:  # noqa: ANN401
+    return reported(topology("a", *ZONES, cpu=4, available=available), described, **annotations)
 
 
 def cluster(*objects: Json) -> ClusterState:

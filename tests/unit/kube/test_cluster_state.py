@@ -12,8 +12,7 @@ from numalign.kube.cluster_state import ClusterState, Snapshot
 from numalign.kube.files import snapshot
 from numalign.kube.stores import Store
 from numalign.model.attributes import Labels
-from numalign.model.intent import CLASS_LABEL, Policy
-from numalign.model.node import Known
+from numalign.model.intent import CLASS_LABEL
 from numalign.model.steps import finished
 from numalign.shapes import ShapeHistory
 from numalign.shapes.history import LOSS_SECONDS
@@ -89,18 +88,6 @@ def test_unchanged_labels_are_the_same_object() -> None:
     assert after["c"] is before["c"]
 
 
-def test_a_snapshot_resets_the_changes() -> None:
-    state = ClusterState()
-    state.nodes.put("a", node("a"))
-    state.topologies.put("a", nrt("a"))
-    state.configurations.put("a", configuration("a"))
-    state.namespaces.put("team", namespace("team"))
-    state.snapshot()
-    assert not any(
-        shelf.changed for shelf in (state.nodes, state.topologies, state.configurations, state.namespaces)
-    )
-
-
 def test_changes_during_work_are_in_the_next_snapshot() -> None:
     state = ClusterState(complete=True)
     for at in range(40):
@@ -116,16 +103,6 @@ def test_changes_during_work_are_in_the_next_snapshot() -> None:
     assert names(state.snapshot()) == ["late", *(f"n{at:02}" for at in range(1, 40))]
 
 
-def test_configurations_may_come_and_go() -> None:
-    state = ClusterState()
-    state.topologies.put("a", nrt("a"))
-    restricted = configuration("a", topologyManagerPolicy="restricted")
-    steps = partial(state.configurations.put, "a", restricted), partial(state.configurations.drop, "a")
-    assert stepwise(
-        state, lambda snapshot_: (snapshot_.nodes[0].known, snapshot_.nodes[0].policy), *steps
-    ) == [(Known.COUNTS, Policy.NONE), (Known.CONFIGURED, Policy.RESTRICTED), (Known.COUNTS, Policy.NONE)]
-
-
 def test_unhinted_resources_follow_nodes_and_dra() -> None:
     state = ClusterState()
     values = [state.snapshot().unhinted]
@@ -139,30 +116,21 @@ def test_unhinted_resources_follow_nodes_and_dra() -> None:
     assert values == [{"memory"}, {"cpu", "memory"}, {"memory"}, {"memory", "nvidia.com/gpu", f"{DRA}/gpus"}]
 
 
-def test_an_unchanged_node_is_the_same_object() -> None:
+def test_an_equal_object_is_no_change() -> None:
     state = ClusterState()
     for name in "ab":
         state.nodes.put(name, node(name))
         state.topologies.put(name, nrt(name))
-    before = state.snapshot()
+    state.topologies.put("c", nrt("c", "left"))
+    before, version = state.snapshot(), state.version
     state.nodes.put("a", node("a"))
-    state.topologies.put("b", nrt("b", available=4))
-    after = state.snapshot()
-    assert after.nodes[0] is before.nodes[0]
-    assert after.nodes[1] is not before.nodes[1]
-
-
-def test_an_equal_object_is_no_change() -> None:
-    state = ClusterState()
-    state.nodes.put("a", node("a"))
-    state.topologies.put("a", nrt("a", "left"))
-    version = state.version
-    state.nodes.put("a", node("a"))
-    state.topologies.put("a", nrt("a", "left"))
+    state.topologies.put("c", nrt("c", "left"))
     state.nodes.drop("unknown")
     assert state.version == version
-    state.topologies.put("a", nrt("a"))
+    state.topologies.put("b", nrt("b", available=4))
     assert state.version > version
+    first, second = state.snapshot().nodes
+    assert (first is before.nodes[0], second is before.nodes[1]) == (True, False)
 
 
 def test_a_broken_object_is_a_problem_until_it_is_mended() -> None:
@@ -194,36 +162,27 @@ def test_objects_outside_of_a_list_are_removed() -> None:
 ONE_ZONE = {"zones": [machine_zone(reservedMemory=None)], "reservedSystemCPUs": "0"}
 HOLDS = {"held": [{"zones": ["node-0"], "amount": {"cpu": "1"}}], "cpus": "2"}
 OBJECTS = [
-    node("a"),
-    nrt("a"),
-    node("b", **{"numalign.io/class": "x"}),
-    nrt("b", cpu="x"),
-    namespace("team", **{"numalign.io/warn": "none"}),
-    configuration("a", topologyManagerPolicy="restricted"),
-    configuration("c"),
-    node("d"),
+    node("a"), nrt("a"), configuration("a", topologyManagerPolicy="restricted"), numatopology("a"),
+    node("b", **{"numalign.io/class": "x"}), nrt("b", cpu="x"), configuration("c"), node("d"),
     reported(nrt("d"), ONE_ZONE, pods={"u": HOLDS}, **{"observed-at": "2026-11-22T21:00:00Z"}),
-    node("e"),
-    numatopology("e"),
-    numatopology("a"),
-]
+    node("e"), numatopology("e"), namespace("team", **{"numalign.io/warn": "none"}),
+]  # fmt: skip
 
 
-def put(state: ClusterState, made: Json) -> None:
+def put(state: ClusterState, *objects: Json) -> None:
     shelves: dict[str, Store[Any]] = {"Node": state.nodes, "NodeResourceTopology": state.topologies,
         "Namespace": state.namespaces, "KubeletConfiguration": state.configurations,
         "Numatopology": state.numatopologies}  # fmt: skip
-    shelves[made["kind"]].put(made["metadata"]["name"], made)
+    for made in objects:
+        shelves[made["kind"]].put(made["metadata"]["name"], made)
 
 
 @given(st.permutations(OBJECTS), st.lists(st.sampled_from(OBJECTS)))
 def test_the_order_of_objects_changes_nothing(order: list[Json], before: list[Json]) -> None:
     state = ClusterState()
-    for made in before:
-        put(state, made)
+    put(state, *before)
     state.snapshot()
-    for made in order:
-        put(state, made)
+    put(state, *order)
     snapshot_, read = state.snapshot(), snapshot.of(OBJECTS)
     assert sorted(map(str, snapshot_.problems)) == sorted(map(str, read.problems))
     for name in ("nodes", "unknown", "labels", "namespaces", "namespace_labels", "placements", "observed_at"):
@@ -239,14 +198,6 @@ def test_an_unreadable_object_is_a_problem(shelf: str) -> None:
 
 
 # Volcano's exporter, where there is no other.
-
-
-def test_a_node_of_volcanos_exporter_alone() -> None:
-    state = ClusterState()
-    state.numatopologies.put("a", numatopology())
-    [node_] = state.snapshot().nodes
-    assert (node_.known, node_.policy, node_.threads) == (Known.COUNTS, Policy.RESTRICTED, 2)
-    assert [zone.free["cpu"] for zone in node_.zones] == [4000, 4000]
 
 
 def test_other_exporters_come_before_volcanos() -> None:

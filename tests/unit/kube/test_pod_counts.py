@@ -2,6 +2,7 @@
 
 from collections import Counter
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -29,31 +30,23 @@ def by_policy(_namespace: str, request: PodRequest) -> tuple[str, ...]:
     return (request.written.policy or "silent",)
 
 
-def counting(judge: Judge = by_policy) -> PodCounts:
+def counting(judge: Judge = by_policy, *pods: Json) -> PodCounts:
+    """The counts of pods with the names a, b, c and so on, in one namespace."""
     pod_counts = PodCounts(PodReader())
     assert [*pod_counts.judge_by(judge)] == []
+    for name, each in zip("abcd", pods, strict=False):
+        pod_counts.put(("team", name), each)
     return pod_counts
 
 
 def test_pods_of_one_summary_share_it() -> None:
-    requests: list[PodRequest] = []
-
-    def judge(_namespace: str, request: PodRequest) -> tuple[str, ...]:
-        requests.append(request)
-        return ()
-
-    pod_counts = counting(judge)
-    pod_counts.put(("team", "a"), pod())
-    pod_counts.put(("team", "b"), pod(cpu="4"))
-    pod_counts.put(("other", "c"), pod(**{"numalign.io/placement": "[]"}))
-
-    assert len({*map(id, requests)}) == 1
+    judge = Mock(return_value=())
+    counting(judge, pod(), pod(cpu="4"), pod(**{"numalign.io/placement": "[]"}))
+    assert len({id(call.args[1]) for call in judge.call_args_list}) == 1
 
 
 def test_another_judge_counts_pods_step_by_step() -> None:
-    pod_counts = counting()
-    for name in "abc":
-        pod_counts.put(("team", name), pod())
+    pod_counts = counting(by_policy, *[pod()] * 3)
     steps = pod_counts.judge_by(lambda *_: ("new",))
     next(steps)
     pod_counts.drop(("team", "b"))
@@ -75,9 +68,7 @@ def test_a_too_large_pod_is_not_judged() -> None:
 
 
 def test_removed_and_ended_pods_are_not_counted() -> None:
-    pod_counts = counting()
-    for name in "abcd":
-        pod_counts.put(("team", name), pod())
+    pod_counts = counting(by_policy, *[pod()] * 4)
     pod_counts.drop(("team", "a"))
     pod_counts.drop(("team", "a"))
     pod_counts.put(("team", "b"), pod(phase="Succeeded"))
@@ -92,10 +83,8 @@ def test_removed_and_ended_pods_are_not_counted() -> None:
     ("annotations that are no object", {**pod(), "metadata": {"annotations": [1]}}),
 ]))  # fmt: skip
 def test_an_unreadable_pod_is_not_counted(raw: Json) -> None:
-    pod_counts = counting()
-    pod_counts.put(("team", "good"), pod())
-    pod_counts.put(("team", "bad"), raw)
-    pod_counts.drop(("team", "bad"))
+    pod_counts = counting(by_policy, pod(), raw)
+    pod_counts.drop(("team", "b"))
     assert pod_counts.sums == {("team", "silent"): 1}
 
 
@@ -134,11 +123,8 @@ def cpus(pod_counts: PodCounts, namespace: str = "team", *, without: str = "") -
 
 
 def test_exclusive_cpus_with_and_without_a_node() -> None:
-    pod_counts = counting()
-    pod_counts.put(("team", "a"), on_node("n", "4"))
-    pod_counts.put(("team", "b"), on_node("", "2"))
-    pod_counts.put(("team", "c"), on_node("n", "1500m"))
-    pod_counts.put(("team", "d"), on_node("shared", "16"))
+    on_nodes = on_node("n", "4"), on_node("", "2"), on_node("n", "1500m"), on_node("shared", "16")
+    pod_counts = counting(by_policy, *on_nodes)
     pod_counts.put(("other", "a"), on_node("n", "8"))
     pod_counts.put(("team", "done"), pod(cpu="4", phase="Succeeded"))
     assert (cpus(pod_counts), cpus(pod_counts, "other"), cpus(pod_counts, "none")) == ((4, 2), (8, 0), (0, 0))
@@ -146,10 +132,8 @@ def test_exclusive_cpus_with_and_without_a_node() -> None:
 
 
 def test_exclusive_cpus_follow_the_pods() -> None:
-    pod_counts = counting()
-    pod_counts.put(("team", "a"), on_node("", "4"))
+    pod_counts = counting(by_policy, on_node("", "4"), on_node("n", "2"))
     pod_counts.put(("team", "a"), on_node("n", "4"))
-    pod_counts.put(("team", "b"), on_node("n", "2"))
     assert [*pod_counts.judge_by(by_policy)]
     assert cpus(pod_counts) == (6, 0)
     pod_counts.put(("team", "b"), pod(cpu="2", phase="Failed"))
