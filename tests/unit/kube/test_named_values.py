@@ -13,10 +13,6 @@ def values(**changes: int) -> NamedValues[int]:
     return made
 
 
-def test_a_copy_has_all_values() -> None:
-    assert values(b=2, c=3, a=1).copy() == {"a": 1, "b": 2, "c": 3}
-
-
 def test_a_copy_does_not_change() -> None:
     made = values(a=1, b=2)
     before = made.copy()
@@ -31,13 +27,6 @@ def test_equal_values_share_a_copy() -> None:
     made.put("a", before["a"])
     made.drop("b")
     assert made.copy() is before
-
-
-def test_none_removes_a_value() -> None:
-    made = values(a=1, b=2)
-    made.set("a", None)
-    made.set("c", 3)
-    assert made.copy() == {"b": 2, "c": 3}
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.none() | st.integers())))

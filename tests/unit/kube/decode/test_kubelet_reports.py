@@ -7,20 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numalign.kube.decode import kubelet_reports as reports
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
-from numalign.kube.decode.kubelet_reports import (
-    LONGEST_MACHINE,
-    LONGEST_PLACEMENTS,
-    MOST_DEVICES,
-    MOST_PLACES,
-    BadReport,
-    MachineReport,
-    ObservedPlacement,
-    read_machine,
-    read_placements,
-    write_machine,
-    write_placements,
-)
+from numalign.kube.decode.kubelet_reports import BadReport, MachineReport, ObservedPlacement
 from numalign.kube.decode.machines import DescribedMachine, ZoneMemory
 from numalign.kube.decode.nrt import MOST_ZONES
 from numalign.model.bitset import bits
@@ -48,12 +37,15 @@ def pods(**by_uid: object) -> Json:
 
 
 def machine_mistakes(written: object) -> list[str]:
-    text = written if isinstance(written, str) else json.dumps(written)
-    return mistakes(BadReport, read_machine, text, "n")
+    return mistakes(BadReport, reports.read_machine, text_of(written), "n")
 
 
 def placement_mistakes(written: object) -> list[str]:
-    return mistakes(BadReport, read_placements, written if isinstance(written, str) else json.dumps(written))
+    return mistakes(BadReport, reports.read_placements, text_of(written))
+
+
+def text_of(written: object) -> str:
+    return written if isinstance(written, str) else json.dumps(written)
 
 
 @pytest.mark.parametrize(("written", "messages"), table([
@@ -62,19 +54,19 @@ def placement_mistakes(written: object) -> list[str]:
     ("a later version", '{"version": 2, "new": {}}', ["version: 2 is not a supported version: expected 1"]),
 ]))  # fmt: skip
 def test_what_is_no_report(written: object, messages: list[str]) -> None:
-    machine = mistakes(BadReport, read_machine, written, "n")
-    for found_messages in (machine, mistakes(BadReport, read_placements, written)):
+    machine = mistakes(BadReport, reports.read_machine, written, "n")
+    for found_messages in (machine, mistakes(BadReport, reports.read_placements, written)):
         assert [line[: len(start)] for line, start in zip(found_messages, messages, strict=False)] == messages
 
 
 @pytest.mark.parametrize(("written", "messages"), table([
     ("more zones than are read", report(*map(zone, range(MOST_ZONES + 1))),
         ["machine.zones: has 65 entries: at most 64 are allowed"]),
-    ("more places than are read", report(devices={"x/a": [{}] * MOST_PLACES, "x/b": [{}]}),
+    ("more places than are read", report(devices={"x/a": [{}] * reports.MOST_PLACES, "x/b": [{}]}),
         ["machine.devices: has 1025 places: at most 1024 are allowed"]),
     ("counts that cannot be",
         report(zone(0), zone(1), devices={"x/gpu": [{"zones": [0], "total": 1, "healthy": 2},
-            {"zones": [0, 1], "total": MOST_DEVICES + 1, "healthy": -1},
+            {"zones": [0, 1], "total": reports.MOST_DEVICES + 1, "healthy": -1},
             {"zones": [7], "total": 1, "healthy": 1}]}),
         ["machine.devices[x/gpu][0]: 2 healthy devices are more than the total of 1",
             "machine.devices[x/gpu][1].total: 1000001 devices are more than the 1000000 that are allowed",
@@ -110,12 +102,12 @@ def test_mistakes_of_placements_have_their_places(written: Json, messages: list[
 
 def test_too_long_texts_are_not_parsed() -> None:
     # Of two bytes each, so that characters are half as many.
-    assert machine_mistakes("ä" * (LONGEST_MACHINE // 2 + 1)) == [
-        "has 98306 bytes: at most 98304 are allowed"
-    ]
-    assert placement_mistakes("[" * (LONGEST_PLACEMENTS + 1)) == [
-        "has 131073 bytes: at most 131072 are allowed"
-    ]
+    long, longer = (
+        "ä" * (reports.LONGEST_MACHINE // 2 + 1),
+        "[" * (reports.LONGEST_PLACEMENTS + 1),
+    )
+    assert machine_mistakes(long) == ["has 98306 bytes: at most 98304 are allowed"]
+    assert placement_mistakes(longer) == ["has 131073 bytes: at most 131072 are allowed"]
 
 
 @st.composite
@@ -146,7 +138,7 @@ def machines_(draw: st.DrawFn) -> DescribedMachine:
 
 @given(machines_())
 def test_a_machine_is_read_as_it_was_written(machine: DescribedMachine) -> None:
-    read = read_machine(write_machine(machine, KUBELET), "n")
+    read = reports.read_machine(reports.write_machine(machine, KUBELET), "n")
     configuration = KubeletConfiguration("n", policy=Policy.RESTRICTED, cpu_manager=CpuManager.STATIC)
     assert read == MachineReport(machine, configuration, "v1.34.4")
 
@@ -162,12 +154,12 @@ UIDS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, m
 @given(st.dictionaries(UIDS, PLACED, max_size=3))
 def test_placements_are_read_as_they_were_written(placed: Mapping[str, ObservedPlacement]) -> None:
     try:
-        text = write_placements(placed)
+        text = reports.write_placements(placed)
     except BadReport:
         # Every other CPU of thousands, several times over.
         assert len(placed) > 1
         return
-    assert read_placements(text) == placed
+    assert reports.read_placements(text) == placed
 
 
 @pytest.mark.parametrize(("pod", "messages"), table([
@@ -185,7 +177,7 @@ def test_unusual_placements(pod: Json, messages: list[str]) -> None:
     text = json.dumps(pods(u=pod))
     found_messages = placement_mistakes(text) if messages else []
     assert found_messages == [f"pods.u.{mistake}" for mistake in messages]
-    assert messages or "u" in read_placements(text)
+    assert messages or "u" in reports.read_placements(text)
 
 
 def test_the_largest_machine_of_linux_fits() -> None:
@@ -195,20 +187,23 @@ def test_the_largest_machine_of_linux_fits() -> None:
     banks = tuple(
         ZoneMemory(ZoneId(at), 2**40, None, Resources(), tuple(range(100, 164))) for at in range(64)
     )
-    text = write_machine(DescribedMachine(banks, cores, reserved=bits(range(64))), KUBELET)
-    assert len(text) <= LONGEST_MACHINE
-    assert len(read_machine(text, "n").machine.cores) == 4096
+    text = reports.write_machine(DescribedMachine(banks, cores, reserved=bits(range(64))), KUBELET)
+    assert len(text) <= reports.LONGEST_MACHINE
+    assert len(reports.read_machine(text, "n").machine.cores) == 4096
 
 
 def test_unreadable_reports_are_not_written() -> None:
     bank = ZoneMemory(ZoneId(0), GIB, None, Resources(), ())
     cores = tuple(Core(ZoneId(0), 0, at, bits([at])) for at in range(MOST_CPUS))
     large = tuple((f"x/{'d' * 200}{at}", (DevicePlace(zone_ids(0), 1, 1),)) for at in range(400))
-    assert mistakes(BadReport, write_machine, DescribedMachine((bank,), cores, devices=large), KUBELET)[
-        0
-    ].endswith("bytes: at most 98304 are allowed")
-    assert mistakes(BadReport, write_machine, DescribedMachine((bank,), ()), KUBELET) == [
+    [reason] = mistakes(
+        BadReport, reports.write_machine, DescribedMachine((bank,), cores, devices=large), KUBELET
+    )
+    assert reason.endswith("bytes: at most 98304 are allowed")
+    assert mistakes(BadReport, reports.write_machine, DescribedMachine((bank,), ()), KUBELET) == [
         "machine.zones: contain no CPU: a machine has at least one core"
     ]
     many = {f"{at:040}": ObservedPlacement({}, bits(range(0, 200, 2))) for at in range(1000)}
-    assert mistakes(BadReport, write_placements, many)[0].endswith("bytes: at most 131072 are allowed")
+    assert mistakes(BadReport, reports.write_placements, many)[0].endswith(
+        "bytes: at most 131072 are allowed"
+    )

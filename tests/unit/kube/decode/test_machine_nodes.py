@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +45,14 @@ def test_no_amounts_without_managers() -> None:
 
 def test_facts_and_configuration_are_in_the_node() -> None:
     expected = NodeFacts("n", Resources({"cpu": 3000}), label="a-class", minor=34, threads=2)
-    configuration = KubeletConfiguration(
-        "n",
-        cpu_manager=CpuManager.STATIC,
+    configuration = KubeletConfiguration("n", cpu_manager=CpuManager.STATIC,
         cpu_options=frozenset({CpuOption.FULL_PCPUS_ONLY}),
-        topology_options=frozenset({TopologyOption.PREFER_CLOSEST}),
+        topology_options=frozenset({TopologyOption.PREFER_CLOSEST}))  # fmt: skip
+    seen, described = (
+        Topology("n", (), Policy.RESTRICTED, Scope.POD, 12),
+        machine(raw(zone(0, distances=[10]))),
     )
-    seen = Topology("n", (), Policy.RESTRICTED, Scope.POD, 12)
-    node = machine_nodes.join(
-        machine(raw(zone(0, distances=[10]))), seen, node_facts=expected, configured=configuration
-    )
-
+    node = machine_nodes.join(described, seen, node_facts=expected, configured=configuration)
     assert (node.name, node.policy, node.scope, node.max_zones) == ("n", Policy.RESTRICTED, Scope.POD, 12)
     assert (node.totals, node.label, node.known) == (expected.totals, "a-class", Known.MACHINE)
     assert node.options == Options(configuration.cpu_options, configuration.topology_options, frozenset(), 34)
@@ -66,10 +64,8 @@ def test_facts_and_configuration_are_in_the_node() -> None:
     ("some of each, so that a label counts", [[0, 1], [2]], 4),
 ]))  # fmt: skip
 def test_threads_of_the_cores(cores: list[list[int]], threads: int) -> None:
-    described = machine(raw(zone(0, cores=cores)))
-    assert machine_nodes.join(described, Topology("n", ()), node_facts=NodeFacts("n", threads=4)).threads == (
-        threads
-    )
+    described, node_facts = machine(raw(zone(0, cores=cores))), NodeFacts("n", threads=4)
+    assert machine_nodes.join(described, Topology("n", ()), node_facts=node_facts).threads == threads
 
 
 def test_managers_follow_from_the_topology() -> None:
@@ -111,11 +107,8 @@ def test_a_configuration_that_contradicts_the_machine(
 
 def test_a_configuration_larger_than_the_machine() -> None:
     bare = raw(zone(0, reservedMemory=None, hugepages={"1Gi": 4}), reservedSystemCPUs=None)
-    configuration = KubeletConfiguration(
-        "n",
-        reserved_cpus=bits([0, 9]),
-        reserved=Reserved({ZoneId(0): Resources({"memory": 5 * GIB})}, 5 * GIB),
-    )
+    reserved = Reserved({ZoneId(0): Resources({"memory": 5 * GIB})}, 5 * GIB)
+    configuration = KubeletConfiguration("n", reserved_cpus=bits([0, 9]), reserved=reserved)
     assert mistakes(BadNode, join, bare, configuration) == [
         "reservedSystemCPUs: CPU 9 is not on this machine",
         "reservedMemory: zone 0 does not have 5Gi apart from its hugepages",
@@ -124,31 +117,18 @@ def test_a_configuration_larger_than_the_machine() -> None:
 
 def test_configurations_that_no_kubelet_starts_with() -> None:
     bare = raw(zone(0, reservedMemory=0), reservedSystemCPUs=None)
-    configuration = KubeletConfiguration(
-        "n",
-        policy=Policy.RESTRICTED,
-        cpu_manager=CpuManager.STATIC,
-        memory_manager=MemoryManager.STATIC,
-        topology_options=frozenset(TopologyOption),
-    )
-    assert [
-        text.partition(": the kubelet would not start: ")[0]
-        for text in mistakes(BadNode, join, bare, configuration)
-    ] == ["reservedSystemCPUs", "reservedMemory", "topologyManagerPolicyOptions.prefer-closest-numa-nodes"]
+    configuration = replace(STATIC, policy=Policy.RESTRICTED, topology_options=frozenset(TopologyOption))
+    texts = mistakes(BadNode, join, bare, configuration)
+    assert [text.partition(": the kubelet would not start: ")[0] for text in texts] == [
+        "reservedSystemCPUs", "reservedMemory", "topologyManagerPolicyOptions.prefer-closest-numa-nodes",
+    ]  # fmt: skip
 
 
 def test_reserved_cpus_are_distributed_over_16_zones() -> None:
     many = raw(*(zone(number) for number in range(17)))
-    spread = KubeletConfiguration(
-        "n",
-        policy=Policy.NONE,
-        cpu_manager=CpuManager.STATIC,
-        memory_manager=MemoryManager.NONE,
-        cpu_options=frozenset({CpuOption.DISTRIBUTE_ACROSS_NUMA}),
-        kept_cpus=9,
-    )
-    unnamed = many | {"reservedSystemCPUs": None}
-    [mistake] = mistakes(BadNode, join, unnamed, spread)
+    spread = KubeletConfiguration("n", Policy.NONE, None, CpuManager.STATIC, MemoryManager.NONE, kept_cpus=9,
+        cpu_options=frozenset({CpuOption.DISTRIBUTE_ACROSS_NUMA}))  # fmt: skip
+    [mistake] = mistakes(BadNode, join, many | {"reservedSystemCPUs": None}, spread)
     assert mistake.startswith("zones: 17 zones with CPUs are more than the 16 over which")
 
 

@@ -130,7 +130,6 @@ LEGACY = {"name": "n", "annotations": {"topology.node.k8s.io/fingerprint": ONE}}
 
 
 @pytest.mark.parametrize(("fields", "expected"), table([
-    ("nothing", {}, None),
     ("with exclusive resources",
         {"attributes": attributes(**{METHOD: "with-exclusive-resources", FINGERPRINT: ONE})},
         Fingerprint(ONE, Method.WITH_EXCLUSIVE_RESOURCES)),
@@ -142,7 +141,6 @@ LEGACY = {"name": "n", "annotations": {"topology.node.k8s.io/fingerprint": ONE}}
     ("twice",
         {"attributes": [*attributes(**{FINGERPRINT: ONE}), *attributes(**{FINGERPRINT: NONE}),
                 *attributes(**{FINGERPRINT: ONE})]}, None),
-    ("annotations that are none", {"metadata": {"name": "n", "annotations": [1]}}, None),
     ("an annotation that is none",
         {"metadata": {"name": "n", "annotations": {"topology.node.k8s.io/fingerprint": [1]}}}, None),
 ]))  # fmt: skip
@@ -157,7 +155,6 @@ KNOWN = "expected pfp0v001 and 16 hexadecimal digits, by method all or with-excl
 @pytest.mark.parametrize(("value", "method", "messages"), table([
     # what it shows            value             method        the mistake
     ("an unknown method",       ONE,              "some",       f'"{ONE}" by method "some"'),
-    ("no text",                 7,                None,         "a number"),
     ("a list as the method",    ONE,              ["all"],      f'"{ONE}" by method a list'),
     ("a long text",             "x" * 9_000_000,  "y" * 9_000,  f'"{"x" * 61}..." by method "{"y" * 61}..."'),
 ]))  # fmt: skip

@@ -92,42 +92,24 @@ def test_invalid_json_is_no_record(text: str) -> None:
         placement_records.read(text)
 
 
-def one(zone: str) -> str:
-    return json.dumps([entry([zone], cpu="1")])
+ONE = '[{"amount": {"cpu": "1"}, %s}]'
+ALL = {KAI_PREDICTED: ONE % '"zone": "d"', PLACEMENT: ONE % '"zones": ["c"]',
+    KAI_OBSERVED: ONE % '"zone": "b"', PLACEMENT_OBSERVED: ONE % '"zones": ["a"]',
+    "kai.scheduler/other": "x"}  # fmt: skip
 
 
-def theirs(zone: str) -> str:
-    return json.dumps([{"zone": zone, "amount": {"cpu": "1"}}])
-
-
-ALL = {
-    KAI_PREDICTED: theirs("d"),
-    PLACEMENT: one("c"),
-    KAI_OBSERVED: theirs("b"),
-    PLACEMENT_OBSERVED: one("a"),
-    "kai.scheduler/other": "x",
-}
-
-
-@pytest.mark.parametrize(
-    ("without", "zone", "source"),
-    [
-        ([], "a", Source.OBSERVED),
-        ([PLACEMENT_OBSERVED], "b", Source.OBSERVED),
-        ([PLACEMENT_OBSERVED, KAI_OBSERVED], "c", Source.RECORDED),
-        ([PLACEMENT_OBSERVED, KAI_OBSERVED, PLACEMENT], "d", Source.PREDICTED),
-    ],
-    ids=["observed", "observed by KAI", "recorded", "predicted by KAI"],
-)
+@pytest.mark.parametrize(("without", "zone", "source"), table([
+    ("observed", [], "a", Source.OBSERVED),
+    ("observed by KAI", [PLACEMENT_OBSERVED], "b", Source.OBSERVED),
+    ("recorded", [PLACEMENT_OBSERVED, KAI_OBSERVED], "c", Source.RECORDED),
+    ("predicted by KAI", [PLACEMENT_OBSERVED, KAI_OBSERVED, PLACEMENT], "d", Source.PREDICTED),
+]))  # fmt: skip
 def test_observed_comes_before_recorded_and_predicted(without: list[str], zone: str, source: Source) -> None:
-    broken = {key: "[" if key in without else text for key, text in ALL.items()}
     absent = {key: text for key, text in ALL.items() if key not in without}
     assert record_of(absent) == DecodedRecord(PlacementRecord({(zone,): bag("cpu=1")}, source))
-    decoded = record_of(broken)
+    decoded = record_of(ALL | dict.fromkeys(without, "["))
     assert decoded.record == PlacementRecord({(zone,): bag("cpu=1")}, source)
-    assert [mistake.where for mistake in decoded.mistakes] == [
-        f"metadata.annotations[{key}]" for key in without
-    ]
+    assert [each.where for each in decoded.mistakes] == [f"metadata.annotations[{key}]" for key in without]
 
 
 def test_a_pod_without_annotations_has_no_record() -> None:

@@ -1,5 +1,6 @@
 """One reader of pods: questions, exemptions and mistakes, read once per template."""
 
+import gc
 from dataclasses import replace
 from typing import Any
 
@@ -76,13 +77,8 @@ def test_the_intent_of_a_pod_and_its_source(
     made: Raw, rules: NamespaceRules, intent: object, by: StatedBy | None
 ) -> None:
     reading = question(made, rules)
-    assert (reading.question.intent, reading.by, reading.rules, reading.namespace) == (
-        intent,
-        by,
-        rules,
-        "team",
-    )
-    assert reading.question.demand == asks(GUARANTEED)
+    assert (reading.question.intent, reading.by, reading.rules) == (intent, by, rules)
+    assert (reading.namespace, reading.question.demand) == ("team", asks(GUARANTEED))
 
 
 CONTAINERS = annotated(STATED, "numalign.io/scope", "container")
@@ -208,17 +204,11 @@ def test_taints_named_like_devices_are_tolerated() -> None:
     ("left",      UNREADABLE, UNRULED),
 ]))  # fmt: skip
 def test_a_running_pod_reads_as_when_it_was_created(made: Raw, rules: NamespaceRules) -> None:
-    running = PodReader().read(PodReader().request(made), "team", policies(rules))
-    reading = read_once(made, rules)
-    assert running == (
-        replace(reading, constraints=ANYWHERE) if isinstance(reading, PodQuestion) else reading
-    )
-
-
-def test_reading_running_pods_fills_no_cache() -> None:
-    readings = PodReader()
-    readings.read(PodReader().request(STATED), "team", policies())
-    assert {len(cache) for cache in readings.caches().values()} == {0}
+    reader, reading = PodReader(), read_once(made, rules)
+    running = reader.read(PodReader().request(made), "team", policies(rules))
+    asked = isinstance(reading, PodQuestion)
+    assert running == (replace(reading, constraints=ANYWHERE) if asked else reading)
+    assert {len(cache) for cache in reader.caches().values()} == {0}
 
 
 # What is remembered.
@@ -236,18 +226,6 @@ def test_pods_of_one_template_share_a_reading(other: Raw) -> None:
     assert read(readings, with_spec(other, affinity={})) is first
     assert readings.request(other) is readings.request(PODS.described(other)) is readings.request(STATED)
     assert len(readings.caches()["readings"]) == 1
-
-
-@pytest.mark.parametrize("other", table([
-    ("another amount",     raw("cpu=5 mem=1Gi gpu=1", policy=SINGLE)),
-    ("another annotation", annotated(STATED, "numalign.io/scope", "pod")),
-    ("a node",             with_spec(STATED, nodeName="n1")),
-    ("a toleration",       with_spec(STATED, tolerations=[{"operator": "Exists"}])),
-]))  # fmt: skip
-def test_another_template_has_another_reading(other: Raw) -> None:
-    readings = PodReader()
-    assert read(readings, STATED) == read_once(STATED)
-    assert read(readings, other) == read_once(other) != read(readings, STATED)
 
 
 def test_an_unaligned_resource_counts_for_the_node() -> None:
@@ -287,30 +265,49 @@ def test_readings_are_limited_in_bytes(made: Any) -> None:  # noqa: ANN401  make
     assert sizes["readings"][1] > 10
 
 
+@pytest.mark.full
+def test_requests_are_remembered_up_to_a_limit() -> None:
+    reader = PodReader(remembered=2)
+    first = reader.request(raw("cpu=1m"))
+    for number in range(2, 10):
+        reader.request(raw(f"cpu={number}m"))
+    gc.collect()
+    assert len(reader.caches()["askings"]) == 2
+    assert reader.request(raw("cpu=1m")) is first
+
+
+def test_mistakes_of_a_request_are_limited() -> None:
+    wrong = with_spec(UNSTATED, resources={"a b": []}, overhead={"b": []})
+    wrong = with_metadata(wrong, annotations={f"numalign.io/{number}": "x" for number in range(9)})
+    requests = [PodReader().request(wrong, most_mistakes=most) for most in (1, 100)]
+    assert [len(each.written.mistakes) for each in requests] == [1, 9]
+
+
+def test_a_runtime_class_that_is_no_text_is_none() -> None:
+    read = [PodReader().request(with_spec(STATED, runtimeClassName=name)) for name in ("kata", 7, None)]
+    assert [each.runtime_class for each in read] == ["kata", "", ""]
+    assert not any(each.mistakes for each in read)
+
+
 # Intents of running pods.
 
 ALONE = annotated(STATED, "numalign.io/exclusive", "zone")
 
 
 @pytest.mark.parametrize(("made", "rules", "intent"), table([
-    # what it shows, the pod
-    #     the rules of its namespace, its intent
-    ("its annotation", ALONE,
-         UNRULED, means(SINGLE, exclusive=True)),
+    # what it shows, the pod, the rules of its namespace, its intent
+    ("its annotation", ALONE, UNRULED, means(SINGLE, exclusive=True)),
     ("its namespace gives it a policy", annotated(UNSTATED, "numalign.io/exclusive", "zone"),
          DEFAULT, means(SINGLE, exclusive=True)),
-    ("what is enforced is no intent", UNSTATED,
-         ENFORCED, means("none")),
-    ("a disabled namespace", ALONE,
-         NamespaceRules(disabled=True), means("none")),
-    ("of what cannot be read the policy counts", annotated(ALONE, "numalign.io/scope", "planet"),
-         UNRULED, means(SINGLE)),
+    ("what is enforced is no intent", UNSTATED, ENFORCED, means("none")),
+    ("a disabled namespace", ALONE, OFF, means("none")),
+    ("a policy beside a wrong scope", annotated(ALONE, "numalign.io/scope", "x"), UNRULED, means(SINGLE)),
 ]))  # fmt: skip
 def test_the_intent_of_a_running_pod(made: Raw, rules: NamespaceRules, intent: Intent) -> None:
     reader = PodReader()
-    request = reader.request(made)
-    assert reader.intent(request, "team", policies(rules)) == intent
-    assert reader.intent(request, "team", policies(rules)) is reader.intent(request, "team", policies(rules))
+    first, again = (reader.intent(reader.request(made), "team", policies(rules)) for _ in range(2))
+    assert first == intent
+    assert again is first
 
 
 WRITTEN = with_spec(

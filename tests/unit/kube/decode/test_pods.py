@@ -56,18 +56,15 @@ def test_a_pod_is_read_in_the_order_of_the_kubelet() -> None:
     )
 
 
-def test_null_is_absent() -> None:
-    nulls: dict[str, Any] = dict.fromkeys(("initContainers", "resources", "overhead"))
-    limits = container(resources={"requests": None, "limits": {"cpu": None}})
-    assert pods.pod(raw(limits, container("b", resources=None), **nulls)).containers == (
-        Container("main"),
-        Container("b"),
-    )
+def amounts(count: int, *, value: object = 1) -> dict[str, object]:
+    return {f"example.com/r{number}": value for number in range(count)}
 
 
 @pytest.mark.parametrize(("written", "expected"), table([
     # situation: (pod, every mistake in order)
     ("an empty list", raw(), ["spec.containers: is empty: a pod has at least one container"]),
+    ("too many resources", raw(with_resources(limits=amounts(257))),
+     ["spec.containers[0].resources.limits: has 257 entries: at most 256 are allowed"]),
     ("too many containers", raw(*[container()] * 101),
      ["spec.containers: has 101 containers: numalign supports at most 100"]),
     ("a name twice", raw(container("a"), container("a"), initContainers=[container("a")]),
@@ -86,16 +83,6 @@ def test_null_is_absent() -> None:
 ]))  # fmt: skip
 def test_mistakes_have_their_places(written: dict[str, Any], expected: list[str]) -> None:
     assert mistakes(BadPod, pods.pod, written) == expected
-
-
-def test_amounts_of_a_container_are_limited() -> None:
-    many = {f"example.com/r{number}": 1 for number in range(257)}
-    with pytest.raises(BadPod, match=r"resources\.limits: has 257 entries: at most 256 are allowed$"):
-        pods.pod(raw(with_resources(limits=many)))
-
-
-def amounts(count: int, *, value: object = 1) -> dict[str, object]:
-    return {f"example.com/r{number}": value for number in range(count)}
 
 
 MANY = [container(f"c{number}", resources={"limits": amounts(200)}) for number in range(20)]

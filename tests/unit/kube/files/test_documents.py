@@ -108,9 +108,7 @@ def test_bytes_of_a_file_are_limited(packed: bool) -> None:  # noqa: FBT001  a p
         documents.read(data, most=len(plain) - 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"), [("none.yaml", ENOENT), (".", EISDIR)], ids=["missing", "a folder"]
-)
+@pytest.mark.parametrize(("name", "reason"), [("none.yaml", ENOENT), (".", EISDIR)])
 def test_unreadable_files(tmp_path: Path, name: str, reason: int) -> None:
     with pytest.raises(BadDocument, match=f"cannot be read: {strerror(reason)}$"):
         documents.load(tmp_path / name)
@@ -184,15 +182,6 @@ def test_any_stream_of_items_equals_the_whole_file(
     text = json.dumps(listed, ensure_ascii=indent is None, indent=indent)
     data = text[: len(text) - cut].encode("utf-8", "surrogatepass")
     assert one_by_one(tmp_path_factory.getbasetemp() / "list", data) == as_a_whole(data)
-
-
-def test_items_are_decoded_one_after_another(tmp_path: Path) -> None:
-    path = tmp_path / "list"
-    path.write_bytes(b'{"kind":"List","items":[{"kind":"A"},{"kind":"B"},{"kind":"C","x":NaN}]}')
-    described = documents.stream(path)
-    assert [next(described).kind, next(described).kind] == ["A", "B"]
-    with pytest.raises(BadDocument, match=f"^{path}: is not JSON"):
-        next(described)
 
 
 @pytest.mark.full

@@ -53,44 +53,20 @@ def written() -> str:
 
 
 def test_the_example_of_the_page_is_valid() -> None:
-    assert parse(written().encode()) == ClusterPolicy(
-        defaults=(
-            Default(
-                (
-                    Requirement("tier", Operator.IN, frozenset({"gold"})),
-                    Requirement(NAME_LABEL, Operator.NOT_IN, frozenset({"legacy", "sandbox"})),
-                ),
-                NamespaceRules(default=SINGLE, enforce=RESTRICTED),
-            ),
-            Default((), LAST),
-        ),
-        exemptions=Exemptions(
-            users=("system:serviceaccount:ci:*",),
-            namespaces=frozenset({"batch"}),
-            runtime_classes=frozenset({"kata"}),
-        ),
-        templates={
-            ("example.com", "TrainJob"): (
-                TemplatePath(("spec", "replicaSpecs", "*", "template")),
-                TemplatePath(("spec", "tasks", "[*]", "template")),
-            )
-        },
-        never=Reaction.WARN,
-        unknown_resources=Reaction.DENY,
-        taints=RequestReaction.DENY,
-        partial=RequestReaction.DENY,
-        over_quota=RequestReaction.DENY,
-        shapes=(SHOWN_SHAPE,),
-        pools=GrowablePools(
-            BUILT_IN.labels | {"example.com/node-group"},
-            frozenset({Pool("karpenter.sh/nodepool", "numa"), Pool("agentpool")}),
-        ),
-        unaligned=frozenset({"example.com/slots"}),
-    )
-
-
-def test_the_rules_of_the_example() -> None:
-    rules_for = parse(written().encode()).rules_for
+    gold = Requirement("tier", Operator.IN, frozenset({"gold"}))
+    others = Requirement(NAME_LABEL, Operator.NOT_IN, frozenset({"legacy", "sandbox"}))
+    policy = parse(written().encode())
+    assert policy == ClusterPolicy(
+        (Default((gold, others), NamespaceRules(default=SINGLE, enforce=RESTRICTED)), Default((), LAST)),
+        Exemptions(("system:serviceaccount:ci:*",), frozenset({"batch"}), frozenset({"kata"})),
+        {("example.com", "TrainJob"): (TemplatePath(("spec", "replicaSpecs", "*", "template")),
+            TemplatePath(("spec", "tasks", "[*]", "template")))},
+        never=Reaction.WARN, unknown_resources=Reaction.DENY, taints=RequestReaction.DENY,
+        partial=RequestReaction.DENY, over_quota=RequestReaction.DENY, shapes=(SHOWN_SHAPE,),
+        pools=GrowablePools(BUILT_IN.labels | {"example.com/node-group"},
+            frozenset({Pool("karpenter.sh/nodepool", "numa"), Pool("agentpool")})),
+        unaligned=frozenset({"example.com/slots"}))  # fmt: skip
+    rules_for = policy.rules_for
     assert rules_for(UNRULED, {"tier": "gold"}, "web") == replace(LAST, default=SINGLE, enforce=RESTRICTED)
     assert rules_for(UNRULED, {}, "web") == LAST
 
@@ -105,50 +81,23 @@ def test_the_page_names_every_kind_of_workload() -> None:
 
 def test_a_policy_is_logged_as_json() -> None:
     everything = ClusterPolicy(
-        (
-            Default((GOLD, TIERED, TIERLESS, NOT_GOLD), NamespaceRules(enforce=SINGLE, exclusive_cpus=0)),
-            ALL_LOOSE,
-        ),
+        (Default((GOLD, TIERED, TIERLESS, NOT_GOLD), NamespaceRules(enforce=SINGLE, exclusive_cpus=0)),
+            Default((), NamespaceRules(LOOSE, LOOSE, LOOSE, LOOSE))),
         Exemptions(("eve",), frozenset({"b", "a"}), frozenset({"kata"})),
         {("", "A"): (TemplatePath(("a",)),), ("x.io", "B"): (TemplatePath(("b", "[*]", "c")),)},
-        never=Reaction.WARN,
-        unknown_resources=Reaction.DENY,
-        taints=RequestReaction.IGNORE,
-        partial=RequestReaction.DENY,
-        over_quota=RequestReaction.DENY,
-        shapes=(GPU_SHAPE,),
+        never=Reaction.WARN, unknown_resources=Reaction.DENY, taints=RequestReaction.IGNORE,
+        partial=RequestReaction.DENY, over_quota=RequestReaction.DENY, shapes=(GPU_SHAPE,),
         pools=GrowablePools(frozenset({"pool", "group"}), frozenset({Pool("pool", "a"), Pool("group")})),
-        unaligned=frozenset({"x.io/b", "x.io/a"}),
-    )
-
+        unaligned=frozenset({"x.io/b", "x.io/a"}))  # fmt: skip
     assert json.loads(json.dumps(everything.to_json())) == {
-        "defaults": [
-            {
-                "namespaces": "tier in (gold,silver), tier, !tier, tier notin (gold)",
-                "enforce": "single-numa-node",
-                "exclusiveCPUs": 0,
-            },
-            {"namespaces": "", **dict.fromkeys(("default", "enforce", "warn", "audit"), "best-effort")},
-        ],
+        "defaults": [{"namespaces": "tier in (gold,silver), tier, !tier, tier notin (gold)",
+            "enforce": "single-numa-node", "exclusiveCPUs": 0},
+            {"namespaces": "", **dict.fromkeys(("default", "enforce", "warn", "audit"), "best-effort")}],
         "exemptions": {"users": ["eve"], "namespaces": ["a", "b"], "runtimeClasses": ["kata"]},
-        "workloads": {"A": ["a"], "B.x.io": ["b[*].c"]},
-        "never": "warn",
-        "unknownResources": "deny",
-        "taints": "ignore",
-        "partial": "deny",
-        "overQuota": "deny",
-        "shapes": [GPU_SHAPE.name],
-        "poolLabels": ["group", "pool"],
-        "fixedPools": ["group", "pool=a"],
-        "unalignedResources": ["x.io/a", "x.io/b"],
-    }
-
-
-def test_labels_of_pools_and_fixed_pools() -> None:
-    pools = parse(b"{poolLabels: [example.com/group], fixedPools: [example.com/group=a, agentpool]}").pools
-    assert pools.labels == BUILT_IN.labels | {"example.com/group"}
-    assert pools.fixed == {Pool("example.com/group", "a"), Pool("agentpool")}
-    assert parse(b"{}").pools == BUILT_IN
+        "workloads": {"A": ["a"], "B.x.io": ["b[*].c"]}, "never": "warn", "unknownResources": "deny",
+        "taints": "ignore", "partial": "deny", "overQuota": "deny", "shapes": [GPU_SHAPE.name],
+        "poolLabels": ["group", "pool"], "fixedPools": ["group", "pool=a"],
+        "unalignedResources": ["x.io/a", "x.io/b"]}  # fmt: skip
 
 
 LIMITED = """
@@ -176,13 +125,8 @@ def test_the_limit_of_exclusive_cpus(
 
 def test_reactions_of_a_policy() -> None:
     policy = parse(b"{never: warn, unknownResources: deny, taints: ignore, partial: deny, overQuota: ignore}")
-    assert policy.refusals(unknown_may_fit=False) == Refusals(
-        Reaction.WARN,
-        Reaction.DENY,
-        unknown_may_fit=False,
-        taints=RequestReaction.IGNORE,
-        partial=RequestReaction.DENY,
-    )
+    assert policy.refusals(unknown_may_fit=False) == Refusals(Reaction.WARN, Reaction.DENY,
+        unknown_may_fit=False, taints=RequestReaction.IGNORE, partial=RequestReaction.DENY)  # fmt: skip
 
 
 def test_exported_shapes_can_be_declared() -> None:
@@ -203,9 +147,6 @@ GOLD = Requirement("tier", Operator.IN, frozenset({"gold", "silver"}))
 NOT_GOLD = Requirement("tier", Operator.NOT_IN, frozenset({"gold"}))
 TIERED = Requirement("tier", Operator.EXISTS)
 TIERLESS = Requirement("tier", Operator.DOES_NOT_EXIST)
-
-
-ALL_LOOSE = Default((), NamespaceRules(LOOSE, LOOSE, LOOSE, LOOSE))
 
 
 maybe = st.none() | st.sampled_from(Policy)

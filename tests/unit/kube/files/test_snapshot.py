@@ -96,10 +96,14 @@ def test_a_broken_object_is_a_problem(broken: Json, expected: list[str]) -> None
     good = [node("good"), nrt("good"), node("x"), namespace("team", **{"numalign.io/warn": "none"})]
     seen = snapshot.of([listed(*good, broken)])
     assert problems(seen) == expected
-    assert (seen.nodes, seen.namespaces) == (
-        snapshot.of(good).nodes,
-        {"team": NamespaceRules(warn=Policy.NONE)},
-    )
+    assert seen.nodes == snapshot.of(good).nodes
+    assert seen.namespaces == {"team": NamespaceRules(warn=Policy.NONE)}
+
+
+def test_a_wrong_label_of_a_namespace_leaves_the_others() -> None:
+    seen = snapshot.of([namespace("team", **{"numalign.io/audit": "x", "numalign.io/warn": "none"})])
+    assert seen.namespaces == {"team": NamespaceRules(warn=Policy.NONE)}
+    assert problems(seen)[0].startswith("Namespace team: metadata.labels[numalign.io/audit]: ")
 
 
 def test_a_node_with_broken_totals_has_its_topology() -> None:
@@ -165,12 +169,11 @@ def test_the_bundled_cluster_loads_without_a_problem() -> None:
 
 def test_device_classes_of_a_file() -> None:
     version = {"apiVersion": "resource.k8s.io/v1beta1", "kind": "DeviceClass"}
-    gpus = {**version, "metadata": {"name": "gpus"}, "spec": {"extendedResourceName": 7}}
+    gpus = {**version, "metadata": {"name": "gpus"}, "spec": {"extendedResourceName": "x" * 318}}
     seen = snapshot.of([nrt("n"), gpus])
     assert seen.served == {"deviceclass.resource.kubernetes.io/gpus"}
-    assert [str(problem) for problem in seen.problems] == [
-        "DeviceClass gpus: spec.extendedResourceName: must be a string, not a number"
-    ]
+    wrong = "is not a resource name: at most 317 characters are allowed, not 318"
+    assert problems(seen) == [f"DeviceClass gpus: spec.extendedResourceName: {wrong}"]
 
 
 def test_remembered_shapes_of_a_file() -> None:
