@@ -25,7 +25,7 @@ from numalign.model.bitset import bits, members, union
 from numalign.model.intent import Intent, Match, Policy, Scope
 from numalign.model.machine import CpuSet, render_list
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone, managers
-from numalign.model.options import DEFAULTS
+from numalign.model.options import DEFAULTS, Options
 from numalign.model.pod import Container, Pod, Role, peak
 from numalign.model.resources import CPU, EMPTY, MEMORY, Resources, ZoneId
 from tests.worlds.notation import GPU, HUGE, HUGE_2M, NIC, machine, options, zone_ids
@@ -250,6 +250,23 @@ def worn(pick: Pick, node: Node) -> Node:
     return replace(node, zones=_grouped(pick, zones) if pick(SOMETIMES) else zones)
 
 
+def credible(pick: Pick, policies: Sequence[Policy], reported: Sequence[Options]) -> Node:
+    """A worn node of which nothing is uncertain, and whose managers are those that its zones show."""
+    ids, names = zone_ids(*pick(FEW_IDS)), pick(NAMES)
+    made = [_zone(pick, at, listed, plain=True) for at, listed in _any_hardware(pick, ids, names).items()]
+    zones = tuple(replace(zone, free=_left(pick, zone)) for zone in _with_costs(pick, made))
+    cpu, memory = managers(zones)
+    return Node(
+        "node",
+        _grouped(pick, zones) if pick(SOMETIMES) else zones,
+        policy=pick(policies),
+        scope=pick(list(Scope)),
+        cpu_manager=cpu,
+        memory_manager=memory,
+        options=pick(reported),
+    )
+
+
 def _left(pick: Pick, zone: Zone, wear: Sequence[Callable[[int], int]] = WEAR) -> Resources:
     free = {}
     for name, amount in zone.allocatable.items():
@@ -456,8 +473,13 @@ def pod(pick: Pick) -> Pod:
     return _as_a_whole(pick, original) if pick(SELDOM) else original
 
 
-def _of_containers(pick: Pick, *, guaranteed: bool) -> Pod:
-    made = [_container(pick, at, guaranteed=guaranteed) for at in range(pick([1, 1, 1, 2, 2, 3]))]
+def lone_pod(pick: Pick) -> Pod:
+    """A pod of one container."""
+    return _of_containers(pick, guaranteed=pick(OFTEN), count=1)
+
+
+def _of_containers(pick: Pick, *, guaranteed: bool, count: int = 0) -> Pod:
+    made = [_container(pick, at, guaranteed=guaranteed) for at in range(count or pick([1, 1, 1, 2, 2, 3]))]
     made[-1] = replace(made[-1], role=Role.APP)
     order = sorted(made, key=lambda container: container.role is Role.APP)
     overhead = Resources({CPU: 250}) if pick(SELDOM) else EMPTY

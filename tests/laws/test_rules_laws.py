@@ -1,13 +1,11 @@
 """
 Laws of the rules, for every node and pod that may come.
 
-What is drawn is small, so that pods often fit and often do not: up to four zones with a few CPUs, GiB and
-devices each, some of it given out already, some zones in a group; and pods of up to three containers. Half
-of the nodes are described down to their cores and devices, of the others the rules assume a machine.
+Half of the nodes are described down to their cores and devices, of the others the rules assume a machine.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -24,154 +22,31 @@ from numalign.kubelet.hinted_zones import apart
 from numalign.ledger import claims
 from numalign.ledger.arithmetic import named
 from numalign.model import demand as demands
-from numalign.model.bitset import bits
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Match, Policy, Scope
-from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, Stock, all_places, render_list
-from numalign.model.node import MemoryManager, Node, Zone, managers
+from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, Stock, all_places
+from numalign.model.node import MemoryManager, Node, Zone
 from numalign.model.options import DEFAULTS, Options
 from numalign.model.placement import Grant, Placement, ZoneSet
-from numalign.model.pod import Container, Pod, Role
+from numalign.model.pod import Pod, Role
 from numalign.model.quantity import LARGEST
 from numalign.model.resources import CPU, EMPTY, MEMORY, Kind, Resources, ZoneId, kind, parse_amount, render
-from tests.worlds.notation import GPU, HUGE, NIC, machine, options, zone_ids
-
-UNITS = {CPU: 1000, MEMORY: 2**30, HUGE: 2**30, GPU: 1, NIC: 1}
-
-
-# What is drawn. Each choice is one draw, for drawing takes longer than judging.
-
-AMOUNTS = [
-    (capacity, capacity - reserved, free)
-    for capacity, reserved in ((8, 0), (8, 1), (4, 0), (3, 1), (1, 1), (0, 0))
-    for free in (capacity - reserved, capacity - reserved, (capacity - reserved) // 2, 0)
-]
-REPORTED = [list(UNITS), [CPU, MEMORY], [CPU, GPU], [MEMORY, GPU], [CPU, MEMORY, GPU]]
-IDS = [(0,), (0, 1), (0, 3), (2, 5, 7), (0, 1, 2), (0, 1, 2, 3), (0, 4, 8, 9)]
-CPUS = [500, 1000, 1000, 2000, 2000, 4000, 9000]
-SIZES = [(1, 0), (1, 0), (2, 0), (4, 0), (6, 0), (2, 1), (12, 0)]
-PIECES = [(0, 0), (0, 0), (1, 0), (0, 1), (2, 0), (3, 1)]
-ROLES = [Role.APP, Role.APP, Role.INIT, Role.SIDECAR]
-
-OPTIONS = [
-    options(words, minor=minor)
-    for words in (
-        "",
-        "full-pcpus-only",
-        "align-by-socket",
-        "distribute-cpus-across-numa",
-        "distribute-cpus-across-numa full-pcpus-only align-by-socket",
-        "distribute-cpus-across-cores",
-        "prefer-align-cpus-by-uncorecache",
-        "prefer-closest-numa-nodes",
-    )
-    for minor in (33, 36)
-]
-NEAR = [10, 12, 21, 32]
+from tests.laws import fleets
+from tests.laws.fleets import UNITS, drawn
+from tests.worlds.notation import GPU, HUGE, options, zone_ids
 
 any_policy = st.sampled_from(Policy)
-any_options = st.sampled_from(OPTIONS)
-tight = st.sampled_from([Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE])
 
 
-def in_units(amounts: Mapping[str, int]) -> Resources:
-    return Resources({name: amount * UNITS[name] for name, amount in amounts.items()})
+def nodes(*policies: Policy, options: Sequence[Options] = fleets.OPTIONS) -> st.SearchStrategy[Node]:
+    return drawn(lambda pick: fleets.credible(pick, policies or fleets.POLICIES, options))
 
 
-@st.composite
-def zones(draw: st.DrawFn, at: int, names: list[str]) -> Zone:
-    """A zone with something of these resources; some of it is reserved, some given out."""
-    drawn = {name: draw(st.sampled_from(AMOUNTS)) for name in names}
-    bags = [in_units({name: amounts[which] for name, amounts in drawn.items()}) for which in range(3)]
-    capacity, allocatable, free = bags
-    return Zone(ZoneId(at), f"node-{at}", capacity, allocatable, free)
+pods = drawn(fleets.pod)
+any_demand = pods.map(demands.of)
+"""The demand of any pod."""
 
-
-@st.composite
-def nodes(
-    draw: st.DrawFn,
-    policies: st.SearchStrategy[Policy] = any_policy,
-    reported: st.SearchStrategy[Options] = any_options,
-) -> Node:
-    """A node of one to four zones, of any ids, whose managers are those that its zones show."""
-    ids, names = draw(st.sampled_from(IDS)), draw(st.sampled_from(REPORTED))
-    chosen, count = draw(st.integers(0, 2 ** len(ids) - 1)), draw(st.integers(0, 2))
-    group = frozenset(zone_ids(*(zone for bit, zone in enumerate(ids) if chosen >> bit & 1 and count)))
-    made = [draw(zones(at, names)) for at in ids]
-    made = [replace(zone, cells=group, assignments=count) if zone.id in group else zone for zone in made]
-    cpu_manager, memory_manager = managers(made)
-    return Node(
-        "node",
-        tuple(made),
-        policy=draw(policies),
-        scope=draw(st.sampled_from(Scope)),
-        cpu_manager=cpu_manager,
-        memory_manager=memory_manager,
-        options=draw(reported),
-    )
-
-
-@st.composite
-def machines(draw: st.DrawFn) -> Node:
-    """A node whose machine is known, with even cores, and sockets of one or two zones."""
-    ids, threads = draw(st.sampled_from(IDS)), draw(st.sampled_from([1, 2]))
-    per_zone = draw(st.sampled_from([1, 2, 4])) * threads
-    every = range(per_zone * len(ids))
-    alternating = draw(st.booleans())
-    cpus = [
-        list(every[at :: len(ids)] if alternating else every[at * per_zone : (at + 1) * per_zone])
-        for at in range(len(ids))
-    ]
-    zones_of = bits(draw(st.sets(st.sampled_from(every), max_size=2)))
-    busy = bits(draw(st.sets(st.sampled_from(every))) if draw(st.booleans()) else ())
-    sizes = draw(
-        st.lists(st.sampled_from(["8Gi", "8Gi/7Gi/3Gi", "4Gi//0"]), min_size=len(ids), max_size=len(ids))
-    )
-    return machine(
-        *(
-            f"cpu={render_list(bits(zone_cpus))} mem={size}"
-            for zone_cpus, size in zip(cpus, sizes, strict=True)
-        ),
-        ids=ids,
-        threads=threads,
-        sockets=[at // 2 for at in range(len(ids))] if draw(st.booleans()) else (),
-        reserved=render_list(zones_of),
-        free=render_list(bits(every) & ~zones_of & ~busy),
-        devices=" ".join(f"{name}={','.join(draw(devices(ids)))}" for name in ("gpu", "nic")),
-        costs={(zone_cpus, other): draw(st.sampled_from(NEAR)) for zone_cpus in ids for other in ids},
-        policy=draw(any_policy),
-        scope=draw(st.sampled_from(Scope)),
-        options=draw(any_options),
-    )
-
-
-def devices(ids: tuple[int, ...]) -> st.SearchStrategy[list[str]]:
-    """Devices on zones, between them and nowhere; some are broken, some given out."""
-    zones = st.sets(st.sampled_from(ids), max_size=2).map(lambda some: "".join(map(str, sorted(some))) or "-")
-    states = st.sampled_from(["", "", "", "*", "x"])
-    return st.lists(st.builds(str.__add__, zones, states), min_size=1, max_size=5)
-
-
-@st.composite
-def containers(draw: st.DrawFn, at: int, *, guaranteed: bool) -> Container:
-    """A container; its limits are its requests if it is of a Guaranteed pod, else devices alone have some."""
-    (memory, huge), (gpus, nics) = draw(st.sampled_from(SIZES)), draw(st.sampled_from(PIECES))
-    devices = {GPU: gpus, NIC: nics}
-    sizes = in_units({MEMORY: memory, HUGE: huge})
-    any_demand = Resources({CPU: draw(st.sampled_from(CPUS)), **sizes, **devices}).positive()
-    limits = any_demand if guaranteed else Resources(devices).positive()
-    return Container(f"c{at}", draw(st.sampled_from(ROLES)), any_demand, limits)
-
-
-@st.composite
-def pods(draw: st.DrawFn, most: int = 3) -> Pod:
-    """A pod with an app among its containers; three of four are Guaranteed, a few say so at the pod level."""
-    count, kind_of = draw(st.integers(1, most)), draw(st.integers(0, 15))
-    made = [draw(containers(at, guaranteed=kind_of < 12)) for at in range(count)]
-    made[-1] = replace(made[-1], role=Role.APP)
-    level = Resources({CPU: 4000, MEMORY: 2**32}) if kind_of == 0 else None
-    order = sorted(made, key=lambda container: container.role is Role.APP)
-    return Pod("pod", containers=tuple(order), pod_limits=level)
+any_node = nodes() | drawn(fleets.described)
 
 
 @st.composite
@@ -182,12 +57,6 @@ def intents(draw: st.DrawFn) -> Intent:
         draw(st.sampled_from([None, *Scope])),
         draw(st.sampled_from([Match.SATISFIES, Match.SATISFIES, Match.EQUAL])),
     )
-
-
-any_demand = pods().map(demands.of)
-"""The demand of any pod."""
-
-any_node = nodes() | machines()
 
 
 # Names are only names.
@@ -210,14 +79,12 @@ def renamed(node: Node, new: Mapping[ZoneId, ZoneId]) -> Node:
 
 
 def machine_renamed(reported: Machine, new: Mapping[ZoneId, ZoneId]) -> Machine:
-    devices = (
-        (name, tuple(replace(place, zones=tuple(new[zone] for zone in place.zones)) for place in places))
+    devices = tuple(
+        (name, tuple(replace(one, zones=tuple(new.get(zone, zone) for zone in one.zones)) for one in places))
         for name, places in reported.devices
     )
     cores = tuple(replace(core, zone=new[core.zone]) for core in reported.cores)
-    return replace(
-        reported, zones=tuple(new[zone] for zone in reported.zones), cores=cores, devices=tuple(devices)
-    )
+    return replace(reported, zones=tuple(new[zone] for zone in reported.zones), cores=cores, devices=devices)
 
 
 def verdict_renamed(verdict: Verdict, new: Mapping[ZoneId, ZoneId]) -> Verdict:
@@ -258,7 +125,7 @@ def test_other_ids_in_the_same_order_change_nothing(
         assert scores(renamed(node, new), wanted, after.placement) == scores(node, wanted, before.placement)
 
 
-@given(any_node, pods(), intents(), st.randoms(use_true_random=False))
+@given(any_node, pods, intents(), st.randoms(use_true_random=False))
 def test_the_order_of_zones_and_resources_changes_nothing(
     node: Node, pod: Pod, intent: Intent, random: Random
 ) -> None:
@@ -378,7 +245,7 @@ def test_a_tighter_policy_never_turns_a_no_into_a_yes(node: Node, wanted: Demand
     assert verdicts == sorted(verdicts, reverse=True)
 
 
-@given(nodes(tight), any_demand)
+@given(nodes(Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE), any_demand)
 def test_what_a_tight_kubelet_admits_keeps_the_same_intent(node: Node, wanted: Demand) -> None:
     assume(evaluate(node, wanted).admitted)
     verdict = evaluate(node, wanted, Intent(node.policy))
@@ -399,7 +266,7 @@ def beyond_affinity(node: Node, placement: Placement) -> bool:
     )
 
 
-@given(nodes(st.just(Policy.SINGLE_NUMA_NODE), st.just(DEFAULTS)), pods(most=1).map(demands.of), st.data())
+@given(nodes(Policy.SINGLE_NUMA_NODE, options=[DEFAULTS]), drawn(fleets.lone_pod).map(demands.of), st.data())
 def test_more_in_a_zone_never_breaks_single_numa_node(
     node: Node, wanted: Demand, data: st.DataObject
 ) -> None:
@@ -463,7 +330,7 @@ def test_best_effort_is_aligned_where_restricted_is_kept(node: Node, wanted: Dem
         assert aligned(node, wanted, verdict.placement, loose) is zones_of
 
 
-@given(nodes(st.just(Policy.BEST_EFFORT)), any_demand)
+@given(nodes(Policy.BEST_EFFORT), any_demand)
 def test_best_effort_nodes_align_what_restricted_ones_admit(node: Node, wanted: Demand) -> None:
     node = replace(node, uncertain=frozenset())
     verdict, tight = evaluate(node, wanted), evaluate(replace(node, policy=Policy.RESTRICTED), wanted)
