@@ -6,7 +6,7 @@ the kubelet, with managers and without, in any condition. What a table holds bes
 are asked for, and what happened to it before must not show in an answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -16,21 +16,9 @@ from hypothesis import strategies as st
 
 from numalign.cache import ClusterCache
 from numalign.cache.layout import MOST_ZONES
-from numalign.cache.node_table import NodeTable
 from numalign.model.node import Node
-from tests.laws.fleets import (
-    Case,
-    Size,
-    case,
-    charged,
-    counted,
-    described,
-    like,
-    machines,
-    question,
-    seeded,
-)
-from tests.worlds.columns import by_cache, differences, ghosts
+from tests.laws.fleets import Case, Size, case, charged, counted, described, like, machines, question, seeded
+from tests.worlds.columns import differences, ghosts
 
 MANY: Size = ((32, 48), (1, 1, 2))
 """So many kinds of nodes, mostly with one node of each."""
@@ -72,18 +60,6 @@ def test_the_chosen_nodes_and_their_order_change_no_answer(seed: int) -> None:
     for _ in range(4):
         assert differences(cache, fleet.question, some(random, fleet.nodes), fleet.weights) == []
     assert differences(cache, fleet.question, fleet.nodes, fleet.weights) == []
-
-
-@FEW
-@given(seeds)
-def test_each_node_is_evaluated_as_if_it_were_alone(seed: int) -> None:
-    fleet = of_many_makes(seed)
-    names = [node.name for node in fleet.nodes]
-    together = by_cache(ClusterCache.of(fleet.nodes).ask(names, fleet.question), fleet.weights)
-
-    for node, facts in zip(fleet.nodes, together, strict=True):
-        alone = ClusterCache.of([node]).ask([node.name], fleet.question)
-        assert by_cache(alone, fleet.weights) == [facts]
 
 
 @pytest.mark.full
@@ -149,32 +125,16 @@ def test_columns_follow_free_amounts_of_machines(seed: int) -> None:
 # What the laws above are tried on.
 
 
-@pytest.fixture(scope="module")
-def fleets() -> list[NodeTable]:
-    """The tables of some fleets."""
-    return [ClusterCache.of(of_many_makes(seed).nodes).nodes for seed in range(20)]
-
-
 @pytest.mark.full
-def test_dozens_of_layouts_are_drawn(fleets: list[NodeTable]) -> None:
+@pytest.mark.parametrize("build", [of_many_makes, of_machines])
+def test_columns_answer_for_most_nodes(build: Callable[[int], Case]) -> None:
+    fleets = [ClusterCache.of(build(seed).nodes).nodes for seed in range(20)]
     layouts = [
         [len({*filter(None, table.columns.layouts)}) for _, table in nodes.tables()] for nodes in fleets
     ]
 
-    assert sum(map(sum, layouts)) / len(fleets) > 24
-    assert max(map(max, filter(None, layouts))) > 12
-    assert max(map(len, layouts)) == MOST_ZONES
-
-
-@pytest.mark.full
-def test_columns_answer_for_most_nodes(fleets: list[NodeTable]) -> None:
-    in_columns = sum(nodes.in_columns for nodes in fleets)
-
-    assert 0.6 < in_columns / sum(map(len, fleets)) < 0.95
-
-
-@pytest.mark.full
-def test_columns_answer_for_most_described_machines() -> None:
-    tables = [ClusterCache.of(of_machines(seed).nodes).nodes for seed in range(20)]
-
-    assert 0.6 < sum(nodes.in_columns for nodes in tables) / sum(map(len, tables)) < 0.95
+    assert 0.6 < sum(nodes.in_columns for nodes in fleets) / sum(map(len, fleets)) < 0.95
+    if build is of_many_makes:
+        assert sum(map(sum, layouts)) / len(fleets) > 24
+        assert max(map(max, filter(None, layouts))) > 12
+        assert max(map(len, layouts)) == MOST_ZONES
