@@ -262,20 +262,6 @@ def test_what_the_exporter_has_counted_counts_once(programs: Programs) -> None:
     assert answers.free["scorer"] == {"n0": [2, 4]}
 
 
-def test_other_answers_are_differences(programs: Programs) -> None:
-    answers = programs.ask(well(policy="single-numa-node"))
-    other = programs.ask(well(policy="singel-numa-node"))
-    full = programs.ask(replace(well(policy="single-numa-node"), pods=[present("a", "8", phase="Running")]))
-
-    assert [*differences(replace(answers, webhook=other.webhook))]
-    assert [*differences(replace(answers, scored=other.scored))]
-    assert [*differences(replace(answers, checked=other.checked))]
-    assert [*differences(replace(answers, what_if=other.what_if))]
-    assert [*differences(replace(answers, defrag=full.defrag))]
-    for program in answers.free:
-        assert [*differences(replace(answers, free={**answers.free, program: full.free[program]}))]
-
-
 # Whatever is drawn.
 
 
