@@ -10,51 +10,35 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from numalign.kube.files import snapshot
-from numalign.model.node import node_class
-from tests.laws.fleets import OFTEN, SELDOM, SOMETIMES, Pick
+from numalign.model.node import Node, Zone, node_class
+from numalign.model.resources import Resources, render
+from tests.laws.fleets import NOWHERE, OFTEN, SELDOM, SOMETIMES, Pick
+from tests.worlds import manifests
+from tests.worlds.manifests import labelled
+from tests.worlds.notation import GPU, NIC
+from tests.worlds.notation import node as made_of
 
 Raw = dict[str, Any]
+DEVICES = frozenset({GPU, NIC})
 
 NAMESPACES = ("team", "team", "team", "team", "strict", "quiet", "nobody-made-this")
 USERS = ("jane", "system:serviceaccount:kube-system:job-controller")
-NOWHERE = "example.com/nowhere"
 
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Machines that were bought together: what each zone has, and how their kubelets align."""
-
-    zones: tuple[Mapping[str, str], ...]
-    policy: str
-    scope: str = "container"
-
-
-def _zones(count: int, **amounts: str) -> tuple[Mapping[str, str], ...]:
-    names = {"gpu": "nvidia.com/gpu", "nic": "example.com/nic"}
-    return ({names.get(name, name): amount for name, amount in amounts.items()},) * count
-
-
-KINDS = (
-    Kind(_zones(2, cpu="16", memory="64Gi", gpu="4"), "single-numa-node"),
-    Kind(_zones(2, cpu="16", memory="64Gi", gpu="4"), "single-numa-node", "pod"),
-    Kind(_zones(2, cpu="8", memory="32Gi", gpu="1"), "single-numa-node"),
-    Kind(_zones(2, cpu="8", memory="32Gi"), "restricted"),
-    Kind(_zones(4, cpu="8", memory="16Gi", gpu="2", nic="1"), "restricted", "pod"),
-    Kind(_zones(1, cpu="32", memory="128Gi", gpu="8"), "none"),
-    Kind(_zones(2, cpu="16", memory="64Gi", gpu="4"), "best-effort"),
+KINDS = tuple(
+    made_of(*[zone] * count, policy=policy, scope=scope)
+    for count, zone, policy, scope in (
+        (2, "cpu=16 mem=64Gi gpu=4", "single-numa-node", "container"),
+        (2, "cpu=16 mem=64Gi gpu=4", "single-numa-node", "pod"),
+        (2, "cpu=8 mem=32Gi gpu=1", "single-numa-node", "container"),
+        (2, "cpu=8 mem=32Gi", "restricted", "container"),
+        (4, "cpu=8 mem=16Gi gpu=2 nic=1", "restricted", "pod"),
+        (1, "cpu=32 mem=128Gi gpu=8", "none", "container"),
+        (2, "cpu=16 mem=64Gi gpu=4", "best-effort", "container"),
+    )
 )
+"""Machines that were bought together: what each zone has, and how their kubelets align."""
 
-DEVICES = frozenset({"nvidia.com/gpu", "example.com/nic"})
-
-_SERVED: list[tuple[str, ...]] = [
-    (),
-    (),
-    ("nvidia.com/gpu",),
-    ("nvidia.com/gpu", "example.com/nic"),
-    (NOWHERE,),
-    ("example.com/unasked",),
-]
+_SERVED: list[tuple[str, ...]] = [(), (), (GPU,), (GPU, NIC), (NOWHERE,), ("example.com/unasked",)]
 """What DRA serves."""
 
 
@@ -121,7 +105,7 @@ class Machine:
     """A node and what is told of it: of one that is `ill` its capacity may keep the devices for a while."""
 
     name: str
-    kind: Kind
+    kind: Node
     shown: str = "both"
     ill: bool = False
     kept: bool = False
@@ -159,110 +143,69 @@ def _objects(machines: Iterable[Machine]) -> Iterator[Raw]:
 
 def node(machine: Machine) -> Raw:
     """The Node of a machine, labelled with the class that it is of in health."""
-    capacity = {**_sum(machine.kind), "pods": "110"}
-    allocatable = {key: amount for key, amount in capacity.items() if not machine.ill or key not in DEVICES}
-    labels = {"kubernetes.io/hostname": machine.name, "numalign.io/class": _class(machine.kind)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": machine.name,
-            "uid": f"uid-of-{machine.name}",
-            "labels": {**labels, **machine.labels},
-        },
-        "spec": {"taints": list(machine.taints), "unschedulable": machine.cordoned},
-        "status": {
-            "allocatable": allocatable,
-            "capacity": capacity if machine.kept else allocatable,
-            "conditions": [{"type": "Ready", "status": machine.ready}],
-            "nodeInfo": {"operatingSystem": machine.os} if machine.os else {},
-        },
+    every = Resources()
+    for zone in machine.kind.zones:
+        every = every.plus(zone.capacity)
+    capacity = {**{name: render(name, amount) for name, amount in every.items()}, "pods": "110"}
+    allocatable = {
+        name: amount for name, amount in capacity.items() if not machine.ill or name not in DEVICES
     }
-
-
-def device_class(resource: str) -> Raw:
-    """What has DRA serve an extended resource, on nodes that do not serve it otherwise."""
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": resource.replace("/", "-")},
-        "spec": {"extendedResourceName": resource},
+    labels = {"kubernetes.io/hostname": machine.name, "numalign.io/class": node_class(machine.kind)}
+    made = labelled("Node", machine.name, {**labels, **machine.labels})
+    made["metadata"]["uid"] = f"uid-of-{machine.name}"
+    made["spec"] = {"taints": list(machine.taints), "unschedulable": machine.cordoned}
+    made["status"] = {
+        "allocatable": allocatable,
+        "capacity": capacity if machine.kept else allocatable,
+        "conditions": [{"type": "Ready", "status": machine.ready}],
+        "nodeInfo": {"operatingSystem": machine.os} if machine.os else {},
     }
+    return made
 
 
 def topology(machine: Machine) -> Raw:
     """What an exporter tells of a machine."""
-    kind = machine.kind
-    attributes = {"topologyManagerPolicy": kind.policy, "topologyManagerScope": kind.scope}
-    zones = [
-        {
-            "name": f"node-{number}",
-            "type": "Node",
-            "resources": [_resource(machine, key, amount) for key, amount in amounts.items()],
-        }
-        for number, amounts in enumerate(kind.zones)
-    ]
-    return {
-        "apiVersion": "topology.node.k8s.io/v1alpha2",
-        "kind": "NodeResourceTopology",
-        "metadata": {"name": machine.name},
-        "attributes": [{"name": key, "value": value} for key, value in attributes.items()],
-        "zones": zones,
-    }
+    return manifests.topology(machine.name, replace(machine.kind, zones=tuple(_zones(machine))))
 
 
-def _resource(machine: Machine, name: str, amount: str) -> Raw:
-    has = "0" if machine.ill and name in DEVICES else amount
-    return {"name": name, "capacity": has, "allocatable": has, "available": "0" if machine.busy else has}
+def _zones(machine: Machine) -> Iterator[Zone]:
+    for zone in machine.kind.zones:
+        lost = DEVICES if machine.ill else frozenset[str]()
+        has = Resources({name: 0 if name in lost else amount for name, amount in zone.capacity.items()})
+        yield Zone(zone.id, zone.name, has, has, Resources(dict.fromkeys(has, 0)) if machine.busy else has)
 
 
-def _class(kind: Kind) -> str:
-    [read] = snapshot.of([topology(Machine("any", kind))]).nodes
-    return node_class(read)
-
-
-def _sum(kind: Kind) -> dict[str, str]:
-    count, amounts = len(kind.zones), kind.zones[0]
-    numbers = {key: amount.rstrip("Gi") for key, amount in amounts.items()}
-    return {
-        key: f"{count * int(numbers[key])}{amount[len(numbers[key]) :]}" for key, amount in amounts.items()
-    }
+def device_class(resource: str) -> Raw:
+    """What has DRA serve an extended resource, on nodes that do not serve it otherwise."""
+    made = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
+    metadata = {"name": resource.replace("/", "-")}
+    return {**made, "metadata": metadata, "spec": {"extendedResourceName": resource}}
 
 
 # What a platform team says.
 
 _LEVELS = ["restricted", "single-numa-node", "best-effort", "none", "tight"]
-_LABELS = [
-    {},
-    {},
-    *({"default": level} for level in _LEVELS),
-    *({"warn": level} for level in _LEVELS[:2]),
-]
+_LABELS = [{}, {}, *({"default": level} for level in _LEVELS), *({"warn": level} for level in _LEVELS[:2])]
 _STRICT = [{"enforce": level} for level in _LEVELS]
 
 
 def _namespaces(pick: Pick) -> Iterator[Raw]:
-    labelled = {
+    levels_of = {
         "team": pick(_LABELS),
         "strict": {**pick(_LABELS), **pick(_STRICT)},
         "quiet": {**pick(_LABELS), "admission": "disabled"},
     }
-    for name, levels in labelled.items():
-        labels = {
-            "kubernetes.io/metadata.name": name,
-            **{f"numalign.io/{key}": level for key, level in levels.items()},
-        }
-        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    for name, levels in levels_of.items():
+        labels = {f"numalign.io/{key}": level for key, level in levels.items()}
+        yield labelled("Namespace", name, {"kubernetes.io/metadata.name": name, **labels})
 
 
 def _policy(pick: Pick) -> Raw:
     if pick(SOMETIMES):
         return {}
     everywhere = {"namespaceSelector": {}, pick(["default", "warn", "audit"]): pick(_LEVELS[:3])}
-    one = {
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "team"}},
-        "enforce": "restricted",
-    }
+    team = {"matchLabels": {"kubernetes.io/metadata.name": "team"}}
+    one = {"namespaceSelector": team, "enforce": "restricted"}
     exempt = pick([{}, {}, {"namespaces": ["team"]}, {"runtimeClasses": ["kata"]}, {"users": ["system:*"]}])
     reactions = {"never": "warn", "unknownResources": "deny", "taints": "deny", "partial": "deny"}
     more = pick([{}, {}, *({key: reaction} for key, reaction in reactions.items())])
@@ -307,29 +250,16 @@ _TOLERATIONS: list[list[Raw]] = [
     [{"operator": "Exists"}],
     [{"key": "dedicated", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}],
 ]
-
-
-def _required(*terms: Raw) -> Raw:
-    return {
-        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
-    }
-
-
-def _expressions(**expression: object) -> Raw:
-    return {"matchExpressions": [expression]}
-
-
-_AFFINITIES: list[Raw] = [
-    {},
-    {},
-    {},
-    _required(_expressions(key="pool", operator="NotIn", values=["a"])),
-    _required(_expressions(key="size", operator="Gt", values=["4"])),
-    _required(
-        _expressions(key="gone", operator="Exists"), _expressions(key="pool", operator="In", values=["b"])
-    ),
-    _required({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}),
+_ELSEWHERE = {"key": "pool", "operator": "In", "values": ["b"]}
+_TERMS: list[list[Raw]] = [
+    [{"matchExpressions": [{"key": "pool", "operator": "NotIn", "values": ["a"]}]}],
+    [{"matchExpressions": [{"key": "size", "operator": "Gt", "values": ["4"]}]}],
+    [{"matchExpressions": [{"key": "gone", "operator": "Exists"}]}, {"matchExpressions": [_ELSEWHERE]}],
+    [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}],
 ]
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_AFFINITIES: list[Raw] = [{}] * 3
+_AFFINITIES += ({"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}} for terms in _TERMS)
 
 
 def plain_pod(annotations: Mapping[str, str]) -> Raw:

@@ -5,7 +5,6 @@ What the cluster, its policy and the callers say are documents, and every progra
 """
 
 import asyncio
-import io
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ import orjson
 import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
-from prometheus_client import CollectorRegistry
 
 from kubectl_numa import checking, explanation, moving
 from kubectl_numa.checking import Checked
@@ -26,34 +24,25 @@ from kubectl_numa.questions import ClusterView, WebhookOptions
 from kubectl_numa.simulating import Gpus, nodes_of_cluster
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import shapes as codec
-from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pods import pod as read_pod
 from numalign.kube.decode.templates import TemplateLocation
 from numalign.kube.files import policy, snapshot
-from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy import ClusterPolicy
-from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.map.state import MapState
 from numalign.map.views import WhatIfResult
 from numalign.map.what_if import WhatIf
 from numalign.model.errors import BadInput
 from numalign.model.intent import Match
 from numalign.model.node import Node
-from numalign.runtime import logs
 from numalign.scheduling.defragmentation import Advice
 from numalign.scheduling.node_answers import Filtered
-from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from numalign.shapes import ShapeHistory
-from tests.laws.clusters import Case, Raw
+from tests.laws.clusters import Case
 from tests.worlds.notation import GPU
 from tests.worlds.objects import all_visible
 from tests.worlds.scorer import Scorer, wall
-from tests.worlds.webhook import request
-from webhook.avoidance import Avoidance
-from webhook.handlers import application
-from webhook.settings import WebhookSettings
-from webhook.snapshot_holder import SnapshotHolder
+from tests.worlds.webhook import Caller, Webhook
 
 NOW = time.time()
 """Seconds since 1970."""
@@ -97,7 +86,7 @@ class Programs:
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
-        self._webhooks: dict[tuple[str, str], Webhook] = {}
+        self._webhooks: dict[tuple[str, str], tuple[Webhook, TestClient[web.Request, web.Application]]] = {}
 
     def ask(self, case: Case) -> Answers:
         """What they say."""
@@ -106,7 +95,7 @@ class Programs:
         checked, placed = check_manifest(case, cluster), placed_pods(case, cluster)
         explained = explanation.explain(checked.pod, cluster, placed.state) if checked.pod else None
         advice = moving.advise(checked.pod, cluster, placed, priority=0) if checked.pod else None
-        webhook = self._runner.run(self._webhook(case).ask(case, _seen(case, cluster_policy), cluster_policy))
+        webhook = self._runner.run(self._ask_webhook(case, _seen(case, cluster_policy), cluster_policy))
         scorer = self._runner.run(_scorer(case, _seen(case, cluster_policy), cluster_policy))
         shown = MapState(scorer.state)
         what_if = self._runner.run(_ask_the_map(case, shown))
@@ -120,14 +109,26 @@ class Programs:
 
     def close(self) -> None:
         """End the webhooks."""
-        for webhook in self._webhooks.values():
-            self._runner.run(webhook.client.close())
+        for _, client in self._webhooks.values():
+            self._runner.run(client.close())
 
-    def _webhook(self, case: Case) -> "Webhook":
+    async def _ask_webhook(self, case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> WebhookAnswer:
+        """What one on a socket says to a pod that is created; it is told of one cluster after another."""
         key = (case.unknown, case.match)
         if key not in self._webhooks:
-            self._webhooks[key] = self._runner.run(Webhook.started(*key))
-        return self._webhooks[key]
+            webhook = Webhook(Path("none"))
+            app = webhook.app(unknown_nodes=case.unknown, policy_match=case.match)
+            self._webhooks[key] = webhook, TestClient(TestServer(app))
+            await self._webhooks[key][1].start_server()
+        webhook, client = self._webhooks[key]
+        webhook.holder.snapshot, webhook.policy.now = None, cluster_policy
+        await webhook.holder.take(seen)
+        user = {"username": case.user}
+        response = await Caller(client, client).ask(
+            "/validate", case.pod, namespace=case.namespace, userInfo=user
+        )
+        refusal = None if response["allowed"] else response["status"]["message"]
+        return WebhookAnswer(refusal, tuple(response.get("warnings", ())))
 
 
 def cluster_policy_of(case: Case) -> ClusterPolicy:
@@ -234,50 +235,3 @@ def _free_in_replay(nodes: Sequence[Node]) -> Free:
 async def _free_on_map(nodes: Iterable[Node], shown: MapState) -> Free:
     pages = {node.name: await shown.node(node.name, all_visible) for node in nodes}
     return {name: [zone.free.get(GPU, 0) for zone in page.tile.zones] for name, page in pages.items() if page}
-
-
-@dataclass(frozen=True, slots=True)
-class Webhook:
-    """A webhook on a socket, which is told of one cluster after another."""
-
-    holder: SnapshotHolder
-    policy: PolicyKeeper
-    client: TestClient[web.Request, web.Application]
-
-    @classmethod
-    async def started(cls, unknown: str, match: str) -> "Webhook":
-        """One with these settings."""
-        registry, log = CollectorRegistry(), logs.to(io.StringIO(), level="error", form="json")
-        settings = {
-            "snapshot": "none",
-            "insecure_http": True,
-            "unknown_nodes": unknown,
-            "policy_match": match,
-        }
-        chosen = WebhookSettings.model_validate(settings)
-        feed = FileFeed(Path("none"), every=0, log=log, registry=registry)
-        holder = SnapshotHolder(feed, log=log, registry=registry)
-        keeper = PolicyKeeper(None, log=log, registry=registry)
-        nothing_refused = RecentRefusals(clock=time.monotonic, wall=time.time)
-        app = application(
-            chosen,
-            holder=holder,
-            policy=keeper,
-            avoidance=Avoidance(nothing_refused, PodReader(Match(match))),
-            log=log,
-            registry=registry,
-        )
-        client = TestClient(TestServer(app))
-        await client.start_server()
-        return cls(holder, keeper, client)
-
-    async def ask(self, case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> WebhookAnswer:
-        """What it says to a pod that is created."""
-        self.holder.snapshot, self.policy.now = None, cluster_policy
-        await self.holder.take(seen)
-        review = request(case.pod, namespace=case.namespace, userInfo={"username": case.user})
-        headers = {"Content-Type": "application/json"}
-        async with self.client.post("/validate", data=orjson.dumps(review), headers=headers) as answer:
-            response: Raw = (await answer.json())["response"]
-        refusal = None if response["allowed"] else response["status"]["message"]
-        return WebhookAnswer(refusal, tuple(response.get("warnings", ())))
