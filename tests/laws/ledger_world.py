@@ -45,26 +45,14 @@ STEPS = (0.2, 1.0, 3.0, 15.0)
 MENU = tuple(
     asks(*text.split("|"))
     for text in (
-        "cpu=1 mem=1Gi",
-        "cpu=2 mem=1Gi",
-        "cpu=3 mem=1Gi",
-        "cpu=4 mem=2Gi",
-        "cpu=1 mem=1Gi gpu=1",
-        "cpu=2 mem=2Gi gpu=1",
-        "cpu=2 mem=3Gi gpu=2",
-        "cpu=1.. gpu=1",
-        "cpu=1 mem=3Gi",
-        "cpu=5 mem=1Gi",
-        "cpu=1 mem=6Gi",
-        "cpu=6 mem=6Gi gpu=3",
-        "cpu=500m mem=1Gi",
-        "cpu=2..",
-        "cpu=2 mem=1Gi | cpu=1 mem=1Gi",
-        "cpu=1 mem=1Gi gpu=1 | cpu=3 mem=1Gi",
+        "cpu=1 mem=1Gi", "cpu=2 mem=1Gi", "cpu=3 mem=1Gi", "cpu=4 mem=2Gi", "cpu=1 mem=1Gi gpu=1",
+        "cpu=2 mem=2Gi gpu=1", "cpu=2 mem=3Gi gpu=2", "cpu=1.. gpu=1", "cpu=1 mem=3Gi", "cpu=5 mem=1Gi",
+        "cpu=1 mem=6Gi", "cpu=6 mem=6Gi gpu=3", "cpu=500m mem=1Gi", "cpu=2..",
+        "cpu=2 mem=1Gi | cpu=1 mem=1Gi", "cpu=1 mem=1Gi gpu=1 | cpu=3 mem=1Gi",
         "init cpu=3 mem=3Gi | cpu=1 mem=1Gi",
         "init cpu=1 mem=1Gi | sidecar cpu=1 mem=1Gi | cpu=2 mem=1Gi gpu=1",
     )
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,26 +463,9 @@ class World:
 
 
 _DEEDS: Sequence[Callable[[World], None]] = (
-    World.arrive,
-    World.arrive,
-    World.arrive,
-    World.bind,
-    World.bind,
-    World.bind,
-    World.bind,
-    World.receive,
-    World.receive,
-    World.update,
-    World.update,
-    World.end,
-    World.delete,
-    World.remove,
-    World.deliver_all,
-    World.look,
-    World.publish,
-    World.wait,
-    World.bind_late,
-)
+    *[World.arrive] * 3, *[World.bind] * 4, *[World.receive] * 2, *[World.update] * 2, World.end,
+    World.delete, World.remove, World.deliver_all, World.look, World.publish, World.wait, World.bind_late,
+)  # fmt: skip
 
 
 def empty_ledger() -> Reservations:

@@ -41,43 +41,18 @@ from tests.worlds.notation import asks, means, node
 NOW = 1000.0
 ZONES = ["cpu=4 mem=4Gi gpu=2", "cpu=4 mem=4Gi", "cpu=3 mem=4Gi gpu=1"]
 POLICIES = ["single-numa-node", "single-numa-node", "restricted", "best-effort", "none"]
-SMALL = [
-    asks(*text.split("|"))
-    for text in (
-        "cpu=1 mem=1Gi",
-        "cpu=1 mem=1Gi",
-        "cpu=2 mem=1Gi",
-        "cpu=2 mem=1Gi gpu=1",
-        "cpu=1 mem=3Gi",
-        "cpu=500m mem=1Gi",
-        "cpu=1 mem=1Gi | cpu=1 mem=1Gi",
+SMALL, LARGE = (
+    [asks(*size.split("|")) for size in sizes]
+    for sizes in (
+        ("cpu=1 mem=1Gi", "cpu=1 mem=1Gi", "cpu=2 mem=1Gi", "cpu=2 mem=1Gi gpu=1", "cpu=1 mem=3Gi",
+         "cpu=500m mem=1Gi", "cpu=1 mem=1Gi | cpu=1 mem=1Gi"),
+        ("cpu=3 mem=2Gi", "cpu=3 mem=1Gi gpu=1", "cpu=4 mem=2Gi", "cpu=2 mem=1Gi gpu=2",
+         "cpu=2 mem=3Gi gpu=1", "cpu=5 mem=1Gi", "cpu=1 mem=6Gi", "cpu=2 mem=1Gi | cpu=2 mem=1Gi",
+         "init cpu=3 mem=3Gi | cpu=1 mem=1Gi"),
     )
-]
-DEMANDS = [
-    *SMALL,
-    *(
-        asks(*text.split("|"))
-        for text in (
-            "cpu=3 mem=2Gi",
-            "cpu=3 mem=1Gi gpu=1",
-            "cpu=4 mem=2Gi",
-            "cpu=2 mem=1Gi gpu=2",
-            "cpu=2 mem=3Gi gpu=1",
-            "cpu=5 mem=1Gi",
-            "cpu=1 mem=6Gi",
-            "cpu=2 mem=1Gi | cpu=2 mem=1Gi",
-            "init cpu=3 mem=3Gi | cpu=1 mem=1Gi",
-        )
-    ),
-]
-LARGE = DEMANDS[len(SMALL) :]
-INTENTS = [
-    NO_INTENT,
-    means("best-effort"),
-    means("restricted"),
-    means("single-numa-node"),
-    means("single-numa-node", scope="pod"),
-]
+)  # fmt: skip
+TIGHT = ("best-effort", "restricted", "single-numa-node")
+INTENTS = [NO_INTENT, *map(means, TIGHT), means("single-numa-node", scope="pod")]
 PRIORITY = 5
 
 
@@ -125,7 +100,7 @@ def worlds(draw: st.DrawFn) -> World:
     nodes = {name: replace(draw(made), name=name) for name in (f"n{at}" for at in range(count))}
     placed: list[Placed] = []
     for at in range(draw(st.integers(6, 14))):
-        name, demand = draw(st.sampled_from([*nodes])), draw(st.sampled_from([*SMALL, *SMALL, *DEMANDS]))
+        name, demand = draw(st.sampled_from([*nodes])), draw(st.sampled_from([*SMALL * 3, *LARGE]))
         admission = kubelet.admit(nodes[name], demand)
         if admission.refusal:
             continue
@@ -208,20 +183,20 @@ def test_following_the_advice_places_the_pod(world: World) -> None:
         assert all(pod in world.movable(plan.node) for pod in moving)
 
         nodes: dict[str, Node] | None = without(world.nodes, moving)
-        steps = [(move.after, move.node, by_uid[move.resident.uid], move.prediction) for move in plan.moves]
-        before = [step[1:] for step in steps if not step[0]]
-        after = [step[1:] for step in steps if step[0]]
-        for name, pod, prediction in before:
+        before, after = (
+            [
+                (move.node, pod.demand, pod.intent, move.prediction)
+                for move, pod in zip(plan.moves, moving, strict=True)
+                if bool(move.after) is late
+            ]
+            for late in (False, True)
+        )
+        for name, demand, intent, prediction in (
+            *before, (plan.node, world.demand, world.intent, plan.prediction), *after,
+        ):  # fmt: skip
             assert nodes
-            assert gets(nodes[name], pod.demand, prediction)
-            nodes = admitted(nodes, name, pod.demand, pod.intent)
-        assert nodes
-        assert gets(nodes[plan.node], world.demand, plan.prediction)
-        nodes = admitted(nodes, plan.node, world.demand, world.intent)
-        for name, pod, prediction in after:
-            assert nodes
-            assert gets(nodes[name], pod.demand, prediction)
-            nodes = admitted(nodes, name, pod.demand, pod.intent)
+            assert gets(nodes[name], demand, prediction)
+            nodes = admitted(nodes, name, demand, intent)
         assert nodes
 
 

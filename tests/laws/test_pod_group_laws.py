@@ -40,17 +40,12 @@ def some(size: st.SearchStrategy[str]) -> st.SearchStrategy[list[tuple[str, list
     return st.lists(st.tuples(size, names), min_size=2, max_size=5)
 
 
+any_node = st.lists(st.sampled_from(ZONES), min_size=1, max_size=2).map(
+    lambda zones: node(*zones, policy=SINGLE)
+)
 ROUNDS = st.builds(
     Round,
-    st.fixed_dictionaries(
-        {
-            name: st.builds(
-                lambda zones: node(*zones, policy=SINGLE),
-                st.lists(st.sampled_from(ZONES), min_size=1, max_size=2),
-            )
-            for name in NODES
-        }
-    ),
+    st.fixed_dictionaries(dict.fromkeys(NODES, any_node)),
     st.one_of(some(st.sampled_from(SIZES)), *(some(st.just(size)) for size in SIZES)),
 )
 
@@ -87,14 +82,13 @@ def placeable(case: Round, count: int) -> bool:
     """Whether so many of the members could all be placed, one after another."""
     members = case.members[:count]
     for places in product(*(names for _, names in members)):
-        remaining, admitted = dict(case.nodes), True
+        remaining = dict(case.nodes)
         for (size, _), place in zip(members, places, strict=True):
             admission = kubelet.admit(remaining[place], asks(size))
             if admission.refusal:
-                admitted = False
                 break
             remaining[place] = kubelet.charge(remaining[place], admission)
-        if admitted:
+        else:
             return True
     return False
 

@@ -30,21 +30,13 @@ from tests.worlds.scorer import Raw, Scorer, on, raw, running, uid
 PRIORITY = 5
 ZONES = ["cpu=4 mem=4Gi gpu=2", "cpu=4 mem=4Gi", "cpu=3 mem=4Gi gpu=1"]
 SIZES = [
-    "cpu=1 mem=1Gi",
-    "cpu=2 mem=1Gi",
-    "cpu=2 mem=1Gi gpu=1",
-    "cpu=1 mem=3Gi",
-    "cpu=500m mem=1Gi",
+    "cpu=1 mem=1Gi", "cpu=2 mem=1Gi", "cpu=2 mem=1Gi gpu=1", "cpu=1 mem=3Gi", "cpu=500m mem=1Gi",
     "cpu=1 mem=1Gi|cpu=1 mem=1Gi",
-]
+]  # fmt: skip
 WANTED = [
-    "cpu=3 mem=1Gi",
-    "cpu=3 mem=2Gi gpu=1",
-    "cpu=4 mem=2Gi",
-    "cpu=2 mem=1Gi gpu=2",
-    "cpu=1 mem=4Gi",
+    "cpu=3 mem=1Gi", "cpu=3 mem=2Gi gpu=1", "cpu=4 mem=2Gi", "cpu=2 mem=1Gi gpu=2", "cpu=1 mem=4Gi",
     "cpu=2 mem=1Gi|cpu=2 mem=1Gi",
-]
+]  # fmt: skip
 POLICIES = ["single-numa-node", "restricted", "best-effort", "none"]
 
 
@@ -104,17 +96,9 @@ def worlds(draw: st.DrawFn) -> World:
 
 def manifest(resident: Resident) -> Raw:
     """The pod as it runs."""
-    return running(
-        on(
-            "a",
-            raw(
-                *resident.size.split("|"),
-                name=resident.name,
-                policy=None,
-                spec={"priority": resident.priority},
-            ),
-        )
-    )
+    spec = {"priority": resident.priority}
+    made = raw(*resident.size.split("|"), name=resident.name, policy=None, spec=spec)
+    return running(on("a", made))
 
 
 async def victims_of(world: World) -> Victims | None:
@@ -149,11 +133,9 @@ def test_victims_suffice_and_no_others_are_cheaper(world: World) -> None:
     if victims is None:
         assert not costs
         return
-    by_uid = {uid(resident.name): resident for resident in lower}
-    gone = [by_uid[name] for name in victims.uids]
+    gone = [{uid(resident.name): resident for resident in lower}[name] for name in victims.uids]
 
     assert world.admits(gone)
-    assert [resident.priority for resident in gone] == sorted(
-        (resident.priority for resident in gone), reverse=True
-    )
+    priorities = [resident.priority for resident in gone]
+    assert priorities == sorted(priorities, reverse=True)
     assert cost(gone) == min(costs) or len(gone) > 3

@@ -93,9 +93,9 @@ def verdict_renamed(verdict: Verdict, new: Mapping[ZoneId, ZoneId]) -> Verdict:
         shortages=tuple(replace(short, zone=new[short.zone]) for short in verdict.refusal.shortages),
     )
     grants = tuple(_grant_renamed(grant, new) for grant in verdict.placement.grants)
-    return replace(
-        verdict, refusal=refusal, placement=Placement(grants, _sets_renamed(verdict.placement.kept, new))
-    )
+    whole = verdict.placement.whole and _grant_renamed(verdict.placement.whole, new)
+    placement = Placement(grants, _sets_renamed(verdict.placement.kept, new), whole)
+    return replace(verdict, refusal=refusal, placement=placement)
 
 
 def _grant_renamed(grant: Grant, new: Mapping[ZoneId, ZoneId]) -> Grant:
@@ -113,9 +113,9 @@ def scores(node: Node, wanted: Demand, placement: Placement) -> list[int]:
     return [score(strategy, node, wanted, placement) for strategy in Strategy]
 
 
-@given(any_node, any_demand, intents(), st.sampled_from([(0, 1, 2, 3), (1, 4, 6, 99)]))
+@given(any_node, any_demand, intents(), st.sampled_from([range(8), (1, 4, 6, 99, 100, 105, 120, 121)]))
 def test_other_ids_in_the_same_order_change_nothing(
-    node: Node, wanted: Demand, intent: Intent, others: tuple[int, ...]
+    node: Node, wanted: Demand, intent: Intent, others: Sequence[int]
 ) -> None:
     new = dict(zip((zone.id for zone in node.zones), zone_ids(*others), strict=False))
     before, after = evaluate(node, wanted, intent), evaluate(renamed(node, new), wanted, intent)
