@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numalign.cache.batch_admission import BatchAdmission, Failure, admissions
@@ -18,7 +18,7 @@ from numalign.model.demand import Demand
 from numalign.model.intent import Policy
 from numalign.model.node import Node
 from numalign.model.resources import CPU, MILLI
-from tests.laws.fleets import Case, case, drawn, seeded
+from tests.laws.fleets import Case, case, drawn, machines, seeded
 from tests.worlds.columns import parts_of, state, with_free
 from tests.worlds.notation import GPU, Ids, asks, machine, node, options, table
 
@@ -158,22 +158,17 @@ def test_an_empty_node_has_no_groups_of_memory() -> None:
 
 # Laws.
 
+BUILDS = [
+    lambda pick: case(pick, size=((8, 16), (1, 2))),
+    lambda pick: machines(pick, ((1, 2), (1, 2, 3))),
+]
+fleets = st.builds(seeded, st.sampled_from(BUILDS), st.integers(0, 2**32))
 
-def assert_alike(part: ColumnState, nodes: Sequence[Node]) -> None:
-    demand, results = part.plan.question.demand, in_columns(part)
-    for row, one in enumerate(nodes):
-        assert results[row] == by_rules(one, demand)
 
-
-@given(drawn(case), st.sampled_from([When.NOW, When.EMPTY]))
+@settings(max_examples=2 * settings().max_examples)
+@given(drawn(case) | fleets, st.sampled_from([When.NOW, When.EMPTY]))
 def test_an_admission_is_that_of_the_kubelet(case: Case, when: FreeOrEmpty) -> None:
+    """So the CPUs, devices and memory of each container are, and how their hints are merged."""
     for part, nodes in parts_of(case, when):
-        assert_alike(part, nodes)
-
-
-@given(st.integers(0, 2**32))
-def test_admissions_on_many_nodes_are_those_of_the_kubelet(seed: int) -> None:
-    fleet = seeded(lambda pick: case(pick, size=((8, 16), (1, 2))), seed)
-
-    for part, nodes in parts_of(fleet, When.NOW):
-        assert_alike(part, nodes)
+        demand, results = part.plan.question.demand, in_columns(part)
+        assert [results[row] for row in range(len(nodes))] == [by_rules(one, demand) for one in nodes]

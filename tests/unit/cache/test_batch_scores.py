@@ -1,8 +1,9 @@
 """The choice between equal sets of zones in columns is that of the rules."""
 
+from collections.abc import Sequence
+
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 
 from numalign.cache import batch_scores
 from numalign.cache.batch_scores import BatchUse
@@ -10,94 +11,63 @@ from numalign.kubelet import hint_sets
 from numalign.kubelet.managers_state import read_state
 from numalign.kubelet.numa_scores import tie_break, ties
 from numalign.kubelet.topology_manager import NumaInfo, ResourceHints, merge
-from numalign.model.node import Node
 from numalign.model.options import Options
 from numalign.model.resources import CPU, MEMORY, MILLI
-from tests.worlds.notation import GPU, node, options
+from tests.worlds.notation import GPU, Ids, node, options, table
 
 UNITS = {CPU: MILLI, MEMORY: 1, GPU: 1}
-DISTANCES = ((10, 12, 21, 21), (12, 10, 21, 21), (21, 21, 10, 12), (21, 21, 12, 10))
-PACKED = options("prefer-most-allocated-numa-node")
-SCORED = [
-    options(strategy=strategy, weights=weights)
-    for strategy in ("most-allocated", "least-allocated")
-    for weights in ("", "cpu=3 mem=0", "cpu=0 mem=0 gpu=0")
-]
+MOST, LEAST = (options(strategy=f"{strategy}-allocated") for strategy in ("most", "least"))
+GPUS = options(strategy="most-allocated", weights="cpu=0 mem=0")
+BY_MANAGERS = options("prefer-most-allocated-numa-node")
+USED = ["cpu=8//4 mem=8//8 gpu=4", "cpu=8//2 mem=8//8 gpu=4//0", "cpu=8 mem=8//1 gpu=4", "cpu=8 mem=8 gpu=4"]
+EQUAL = ["cpu=4//2"] * 4
+SETS = [
+    # what it shows                             zones, options, resources, sets that fit, and the chosen one
+    ("of which most is allocated",              USED, MOST, (CPU, MEMORY), [1, 2, 4, 8], 4),
+    ("of which least is allocated",             USED, LEAST, (CPU, MEMORY), [1, 2, 4, 8], 8),
+    ("by the weights of resources",             USED, GPUS, (CPU, GPU), [1, 2, 4, 8], 2),
+    ("by the signals of managers",              USED, BY_MANAGERS, (GPU,), [1, 2, 8], 2),
+    ("wider sets only if none is as narrow",    USED, MOST, (CPU,), [1, 0b0110], 1),
+    ("of equal scores the lower number",        EQUAL, MOST, (CPU,), [0b1001, 0b0110], 0b0110),
+    ("none if none fits",                       EQUAL, MOST, (CPU,), [], 0),
+]  # fmt: skip
 
-amounts = st.tuples(st.integers(0, 8), st.integers(0, 8))
-zones = st.lists(st.tuples(amounts, amounts, amounts), min_size=1, max_size=4)
 
-
-def built(drawn: list[tuple[tuple[int, int], ...]], chosen: Options, policy: str) -> Node:
-    """A node of zones with so many CPUs, bytes and devices, of which so many are free."""
-    texts = [
-        " ".join(
-            f"{name}={most}//{min(most, free)}"
-            for name, (most, free) in zip(("cpu", "mem", "gpu"), zone, strict=True)
+@pytest.mark.parametrize(("zones", "chosen", "names", "fits", "best"), table(SETS))
+def test_a_set_is_chosen(
+    zones: list[str], chosen: Options, names: Sequence[str], fits: list[int], best: int
+) -> None:
+    policy = "single-numa-node" if chosen is BY_MANAGERS else "restricted"
+    one = node(*zones, policy=policy, options=chosen)
+    how, sets, every = ties(one), hint_sets.of(fits), np.arange(1, 16)
+    hints = [ResourceHints(name, sets, sets) for name in names]
+    decision = merge(one.policy, hints, NumaInfo(4), tie_break(one, read_state(one, {GPU})))
+    uses = {
+        name: BatchUse(
+            *(np.array([[bag.get(name, 0) // UNITS[name]] for bag in bags]) for bags in (most, free)),
+            np.array([True]),
         )
-        for zone in drawn
-    ]
-    return node(*texts, policy=policy, options=chosen)
+        for name in (names if chosen is not BY_MANAGERS else (CPU, MEMORY))
+        for most, free in [([zone.allocatable for zone in one.zones], [zone.free for zone in one.zones])]
+    }
+
+    assert how
+    lattice = np.array([[mask in fits] for mask in every])
+    assert batch_scores.first(every, lattice, NumaInfo(4), how, uses).tolist() == [best]
+    assert best == (decision.affinity.mask if decision.admitted else 0)
 
 
-def uses(one: Node, names: tuple[str, ...]) -> dict[str, BatchUse]:
-    by_name = {}
-    for name in names:
-        most, free = (
-            np.array([[bag.get(name, 0) // UNITS[name]] for bag in bags])
-            for bags in ([zone.allocatable for zone in one.zones], [zone.free for zone in one.zones])
-        )
-        by_name[name] = BatchUse(most, free, np.array([True]))
-    return by_name
+NEAR: dict[Ids, int] = {(one, other): 10 if one == other else 12 if one + other == 3 else 21
+                        for one in range(4) for other in range(4)}  # fmt: skip
 
 
-def assert_best_set(one: Node, names: tuple[str, ...], fits: int, numa: NumaInfo) -> None:
-    state = read_state(one, {GPU})
-    hints = [ResourceHints(name, fits, fits) for name in names]
-    decision = merge(one.policy, hints, numa, tie_break(one, state))
+def test_closer_sets_come_before_fuller_ones() -> None:
+    distances = tuple(tuple(NEAR[one, other] for other in range(4)) for one in range(4))
+    one = node("cpu=4//0", "cpu=4//0", "cpu=4", "cpu=4", policy="restricted", costs=NEAR, options=MOST)
     how = ties(one)
+    use = BatchUse(np.full((4, 1), 4), np.array([[0], [0], [4], [4]]), np.array([True]))
     assert how
 
-    every = np.arange(1, 1 << len(one.zones))
-    if one.policy.value == "single-numa-node":
-        fits = hint_sets.of_width(fits, 1)
-    lattice = np.array([[bool(fits >> int(mask) & 1)] for mask in every])
-    counted = uses(one, names if how.strategy.value != "none" else (CPU, MEMORY))
-    [mask] = batch_scores.first(every, lattice, numa, how, counted).tolist()
-    # On a single zone, single-numa-node stores no affinity.
-    expected = decision.affinity.mask if decision.affinity.mask is not None else int(decision.admitted)
-    assert mask == (expected if decision.admitted else 0)
-
-
-@given(
-    zones,
-    st.sampled_from(SCORED),
-    st.integers(0, 2**16 - 1),
-    st.sampled_from([(CPU,), (CPU, MEMORY), (GPU,), (GPU, CPU, MEMORY)]),
-    st.booleans(),
-)
-def test_the_best_set_by_use_is_that_of_the_rules(
-    drawn: list[tuple[tuple[int, int], ...]],
-    chosen: Options,
-    fits: int,
-    names: tuple[str, ...],
-    closest: bool,  # noqa: FBT001 - it is drawn
-) -> None:
-    count = len(drawn)
-    near = tuple(row[:count] for row in DISTANCES[:count]) if closest else None
-    fits &= hint_sets.every(count)
-    assert_best_set(built(drawn, chosen, "restricted"), names, fits, NumaInfo(count, near))
-
-
-def test_of_equal_scores_the_lower_number_wins() -> None:
-    """Zones 0 and 3 come before zones 1 and 2, and are the higher number."""
-    one = built([((4, 2),) * 3] * 4, SCORED[0], "restricted")
-    assert_best_set(one, (CPU,), hint_sets.of([0b1001, 0b0110]), NumaInfo(4))
-
-
-@given(zones, st.integers(0, 2**16 - 1))
-def test_signals_of_managers_are_those_of_the_rules(
-    drawn: list[tuple[tuple[int, int], ...]], fits: int
-) -> None:
-    one = built(drawn, PACKED, "single-numa-node")
-    assert_best_set(one, (GPU,), fits & hint_sets.every(len(drawn)), NumaInfo(len(drawn)))
+    masks, fits = np.array([0b0011, 0b1001]), np.ones((2, 1), dtype=np.bool_)
+    assert batch_scores.first(masks, fits, NumaInfo(4, distances), how, {CPU: use}).tolist() == [0b1001]
+    assert batch_scores.first(masks, fits, NumaInfo(4), how, {CPU: use}).tolist() == [0b0011]
