@@ -20,7 +20,7 @@ from numalign.model.node import Node
 from numalign.model.resources import CPU, MILLI
 from tests.laws.fleets import Case, case, drawn, machines, seeded
 from tests.worlds.columns import parts_of, state, with_free
-from tests.worlds.notation import GPU, Ids, asks, machine, node, options, table
+from tests.worlds.notation import Ids, asks, machine, node, options, table
 
 TWO = ("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2")
 NONE, BEST, RESTRICTED, SINGLE = (node(*TWO, policy=policy) for policy in Policy)
@@ -137,23 +137,6 @@ ADMITTED = [
 @pytest.mark.parametrize(("pod", "nodes", "zones"), table(ADMITTED))
 def test_a_pod_gets_zones(pod: str, nodes: Sequence[Node], zones: list[int]) -> None:
     assert [one.together for one in both(pod, *nodes)] == zones
-
-
-def test_the_container_and_the_resource_that_fail_are_known() -> None:
-    pod = "cpu=2 mem=1Gi gpu=1 | cpu=6 mem=1Gi gpu=3"
-    served, gpus, cpus = both(pod, NONE, with_free(NONE, "gpu=1", "gpu=2"), with_free(NONE, "cpu=3", "cpu=2"))
-
-    assert served.reason == ""
-    assert gpus[3:] == (RejectionReason.UNEXPECTED_ADMISSION, "c1", (GPU,), ((1, 0),))
-    assert cpus[3:] == (RejectionReason.UNEXPECTED_ADMISSION, "c1", (CPU,), ((0, 2),))
-
-
-def test_an_empty_node_has_no_groups_of_memory() -> None:
-    grouped = node(*["cpu=8 mem=8Gi"] * 3, policy="best-effort", blocks=[(0, 1)])
-    demand = asks("cpu=1 mem=1Gi")
-
-    assert in_columns(state(demand, grouped, when=When.EMPTY))[0] == by_rules(grouped.emptied(), demand)
-    assert in_columns(state(demand, grouped))[0] == by_rules(grouped, demand)
 
 
 # Laws.

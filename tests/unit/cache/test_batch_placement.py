@@ -1,7 +1,6 @@
 """The zones of a placement, its alignment and its scores, in columns, are those of the rules."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -9,13 +8,11 @@ from numalign.cache import batch_placement
 from numalign.cache.batch_placement import REFUSED
 from numalign.cache.feasibility import Trial
 from numalign.decision import scoring
-from numalign.decision.evaluate import NO_INTENT, evaluate
-from numalign.decision.scoring import EVEN, Strategy
+from numalign.decision.evaluate import evaluate
 from numalign.model.intent import Policy
 from numalign.model.node import CpuManager, Node
-from numalign.model.resources import CPU
 from tests.worlds.columns import state, with_free
-from tests.worlds.notation import GPU, asks, means, node, table
+from tests.worlds.notation import asks, means, node, table
 
 TWO = ("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2")
 NONE, BEST, RESTRICTED, SINGLE = (node(*TWO, policy=policy) for policy in Policy)
@@ -60,28 +57,3 @@ def test_a_placement_has_zones_and_is_aligned(
         assert count == (len(verdict.placement.zones) if verdict.admitted else REFUSED)
         if verdict.admitted:
             assert scoring.aligned(one, demand, verdict.placement, intent) is bool(well)
-
-
-SCORED = [
-    # what it shows                           the pod                                        nodes
-    ("fractions of CPUs count as whole ones", "cpu=3 mem=4Gi", [with_free(SINGLE, "cpu=3500m", "cpu=0")]),
-    ("nothing is requested", "cpu=1..", [RESTRICTED, NONE]),
-    ("a node refuses", "gpu=2", [RESTRICTED, NO_GPUS]),
-    ("in pod scope containers count as one",  "cpu=4 mem=1Gi gpu=1 | cpu=4 mem=1Gi gpu=1", [POD, RESTRICTED]),
-    ("zones do not list CPUs", "cpu=4 mem=4Gi gpu=1", [NONE, LISTS_NO_CPUS]),
-    ("nodes differ in distances", "gpu=2", [FAR, replace(FAR, max_zones=2)]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("weights", [EVEN, {GPU: 7, CPU: 2}], ids=["even", "weighted"])
-@pytest.mark.parametrize(("pod", "nodes"), table(SCORED))
-def test_scores_are_those_of_the_rules_where(
-    pod: str, nodes: Sequence[Node], weights: dict[str, int]
-) -> None:
-    demand = asks(pod)
-    trial, verdicts = Trial(state(demand, *nodes)), [evaluate(one, demand, NO_INTENT) for one in nodes]
-    for strategy in Strategy:
-        assert batch_placement.scores(trial, strategy, weights).tolist() == [
-            scoring.score(strategy, one, demand, verdict.placement, weights) if verdict.admitted else REFUSED
-            for one, verdict in zip(nodes, verdicts, strict=True)
-        ]

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from numalign.cache import ClusterCache, Question
 from numalign.cache.cluster_cache import FIRST_TRIED
@@ -19,7 +17,7 @@ from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.constraints import Constraints, Operator, Requirement, Tolerating, Toleration, Unmet
 from numalign.model.demand import Demand
 from numalign.model.intent import Policy
-from numalign.model.node import Node, node_class
+from numalign.model.node import Node
 from numalign.model.resources import CPU, Resources
 from numalign.shapes import KnownShape, UnknownNode, shape
 from tests.worlds.naming import named
@@ -72,36 +70,6 @@ def test_one_node_is_evaluated_by_its_name() -> None:
 
     assert cache.verdict("busy", ONE_GPU) == evaluate(busy, ONE_GPU.demand, ONE_GPU.intent)
     assert cache.verdict("nowhere", ONE_GPU) is None
-
-
-# Names.
-
-BOTH_CLASSES = {node_class(SMALL), node_class(LARGE)}
-CLASS_NAMES = [
-    # what it shows                   nodes                                              feasible
-    ("the class of the node",         [SMALL, labelled(LARGE, node_class(LARGE))],       {node_class(LARGE)}),
-    ("of another that cannot, on one that can: any member is enough",
-        [SMALL, labelled(LARGE, node_class(SMALL))],                                     BOTH_CLASSES),
-    ("a value that others wrote",     [labelled(SMALL, "3402240076448895094"), labelled(LARGE, "blue")],
-        {node_class(LARGE)}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("members", "feasible"), table(CLASS_NAMES))
-def test_labels_count_if_they_are_known_classes(members: list[Node], feasible: set[str]) -> None:
-    survey = ClusterCache.of(named(members)).ever(TWO_GPUS)
-
-    assert survey.feasible == tuple(sorted(feasible))
-    assert survey.infeasible == tuple(sorted(BOTH_CLASSES - feasible))
-
-
-def test_a_shape_is_evaluated_by_its_largest_node() -> None:
-    less, exact = named(node(f"cpu=8 mem={mebibytes}Mi", policy=BINDING) for mebibytes in (8190, 8191))
-    assert node_class(exact) == node_class(less)
-
-    survey = ClusterCache.of([less, exact]).ever(question_of("cpu=1 mem=8191Mi"))
-
-    assert (survey.feasible, survey.infeasible, survey.able) == ((node_class(exact),), (), 2)
 
 
 # Nothing is asked twice, and nobody waits for long.
@@ -196,25 +164,6 @@ def test_an_aborted_update_leaves_nothing() -> None:
     assert {each.name: each for each in cache.nodes} == {each.name: each for each in members[1:]}
 
 
-@given(
-    st.lists(
-        st.lists(
-            st.tuples(st.sampled_from("abcde"), st.sampled_from([OFF, SMALL])),
-            unique_by=lambda members: members[0],
-        ),
-        min_size=1,
-    )
-)
-def test_updates_replace_all_nodes(members: list[list[tuple[str, Node]]]) -> None:
-    cache = ClusterCache()
-    for pairs in members:
-        update(cache, *(replace(made, name=name) for name, made in pairs))
-
-        assert {each.name: each for each in cache.nodes} == {
-            name: replace(made, name=name) for name, made in pairs
-        }
-
-
 TAKEN = node("cpu=8/8/0 mem=8Gi gpu=1", policy=BINDING)
 
 
@@ -285,15 +234,6 @@ def test_memory_is_bounded_for(ask: Callable[[ClusterCache, Question], object]) 
     gc.collect()
 
     assert gone() is None
-
-
-def test_an_empty_cluster_has_no_room() -> None:
-    cache = ClusterCache.of([], unknown=unknown(a=None, b=None))
-    survey = cache.ever(ONE_GPU)
-
-    assert (survey.feasible, survey.infeasible, survey.able, survey.unknown) == ((), (), 0, 2)
-    assert not cache.now(ONE_GPU)
-    assert cache.classes == ()
 
 
 def test_room_is_searched_only_on_able_nodes() -> None:
@@ -390,23 +330,8 @@ def test_a_fallback_is_a_shape_that_could_take_the_pod(
     assert (survey.able, survey.fallback) == expected
 
 
-def test_classes_of_shapes_without_nodes_are_named() -> None:
-    survey = ClusterCache.of([SMALL], [GONE, known_shape(EMPTY_HANDED, seen=1.0)]).ever(TWO_GPUS)
-
-    assert survey.feasible == (node_class(LARGE),)
-    assert survey.infeasible == tuple(sorted({node_class(SMALL), node_class(EMPTY_HANDED)}))
-
-
 TOLERANT = Constraints(tolerations=(Toleration("dedicated", Tolerating.EXISTS),))
 ANY_POOL = Constraints()
-
-
-def test_a_degraded_node_is_able_and_has_no_room() -> None:
-    cache = ClusterCache.of([replace(EMPTY_HANDED, health=LARGE)])
-
-    assert cache.ever(TWO_GPUS).able == 1
-    assert not cache.now(TWO_GPUS)
-    assert cache.classes == (node_class(LARGE),)
 
 
 def test_bare_nodes_are_large_enough_and_eligible() -> None:
@@ -416,26 +341,6 @@ def test_bare_nodes_are_large_enough_and_eligible() -> None:
 
     assert [cache.ever(TWO_GPUS, each).bare for each in (ANY_POOL, TOLERANT)] == [2, 3]
     assert cache.unknown == 4
-
-
-ONCE_IN_A = known_shape(IN_POOL_A, seen=1.0)
-IN_A = {"x": UnknownNode("x", None, Attributes(Labels({"pool": "a"})))}
-UNMATCHED = [
-    # what is in the pool                 nodes                           shapes        bare  unmatched
-    ("a node",                            [IN_POOL_A],                    [],           {},   False),
-    ("none",                              [IN_POOL_B],                    [],           {},   True),
-    ("one was there",                     [IN_POOL_B],                    [ONCE_IN_A],  {},   False),
-    ("one of which nothing is published", [IN_POOL_B],                    [],           IN_A, False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("members", "shapes", "hidden", "unmatched"), table(UNMATCHED))
-def test_a_selector_matches_something_or_nothing(
-    members: list[Node], shapes: list[KnownShape], hidden: dict[str, UnknownNode], unmatched: object
-) -> None:
-    survey = ClusterCache.of(members, shapes, hidden).ever(TWO_GPUS, selecting("pool", "a"))
-
-    assert survey.unmatched is unmatched
 
 
 NICS = question_of("cpu=1 mem=1Gi nic=1")
@@ -488,13 +393,3 @@ def test_a_sentence_counts_nodes_that_are_not_eligible() -> None:
 
     assert text.startswith('no node can align container "c0" as single-numa-node (0 of 2 nodes)')
     assert str(Unmet.TAINT).removeprefix("had") in text
-
-
-def test_a_node_may_take_what_its_larger_shape_refuses() -> None:
-    less, more = named(node(*[f"cpu=8 mem={size}Mi gpu=1"] * 2, policy="restricted") for size in (7300, 8100))
-    question = question_of("cpu=12 mem=8000Mi gpu=2", policy="restricted")
-    assert [could(each, question) for each in (less, more)] == [True, False]
-
-    cache = ClusterCache.of([less, more])
-
-    assert (cache.ever(question).able, cache.now(question)) == (1, True)

@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from numalign.cache.column_state import ColumnState
-from numalign.cache.columns import FreeOrEmpty, When
+from numalign.cache.columns import When
 from numalign.model.intent import Policy
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.resources import CPU, MEMORY
@@ -72,47 +70,3 @@ ENOUGH = [
 @pytest.mark.parametrize(("nodes", "pod", "width", "rows"), table(ENOUGH))
 def test_sets_have_enough_where(nodes: Sequence[Node], pod: str, width: int, rows: list[list[bool]]) -> None:
     assert enough(state(asks(pod), *nodes), width) == rows
-
-
-frees = st.lists(st.tuples(*[st.integers(0, 4)] * 4), min_size=1, max_size=3)
-
-
-@given(frees, st.integers(0, 9), st.integers(1, 4), st.sampled_from([1, 300]))
-def test_sets_have_what_their_zones_have(
-    frees: list[tuple[int, ...]], amount: int, width: int, times: int
-) -> None:
-    one = node(*["gpu=4"] * 4, policy="restricted")
-    rows = [with_free(one, *(f"gpu={gpus}" for gpus in free)) for free in frees]
-
-    sets = [[at for at in range(4) if mask >> at & 1] for mask in range(16) if mask.bit_count() == width]
-    plain = [[sum(free[at] for at in zones) >= amount for zones in sets] for free in frees]
-    assert enough(state(asks(f"gpu={amount}"), *rows * times), width) == plain * times
-
-
-NO_BLOCKS, OWN = node(*["mem=8Gi"] * 4), node(*["mem=8Gi"] * 4, blocks=[(0,), (2,)])
-BLOCKS = node(*["mem=8Gi"] * 4, blocks=[(0, 1), (2,)])
-"""Zones 0 and 1 serve each other, zone 2 has a block of its own, zone 3 none."""
-
-
-OPEN = [
-    ("a zone in a group is closed", BLOCKS, When.NOW, 1, [0b0100, 0b1000]),
-    ("a group serves itself", BLOCKS, When.NOW, 2, [0b0011]),
-    ("a group and others", BLOCKS, When.NOW, 3, []),
-    ("the empty node has no groups", BLOCKS, When.EMPTY, 1, None),
-    ("there are no blocks", NO_BLOCKS, When.NOW, 2, None),
-    ("single zones stay open", OWN, When.NOW, 1, None),
-    ("zones with their own block", OWN, When.NOW, 2, [0b1010]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("one", "when", "width", "sets"), table(OPEN))
-def test_groups_of_memory_leave_sets_open(
-    one: Node, when: FreeOrEmpty, width: int, sets: list[int] | None
-) -> None:
-    closed = state(NOTHING, NO_BLOCKS, one, when=when).closed(width)
-
-    every = np.array([mask for mask in range(16) if mask.bit_count() == width])
-    assert (closed is None) == (sets is None)
-    if closed is not None:
-        assert (every[~closed[:, 0]].tolist(), every[~closed[:, 1]].tolist()) == (every.tolist(), sets)
-    assert state(NOTHING, NO_BLOCKS, BLOCKS).memory_used().tolist() == [False, True]

@@ -1,8 +1,6 @@
 """Columns hold what the rules read of nodes, and add it up."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -12,14 +10,8 @@ from hypothesis import strategies as st
 from numalign.cache.columns import (
     BOUNDLESS,
     CORES,
-    EVER,
-    GROUPED,
-    GROUPS,
     MOST_RESOURCES,
-    RAW,
-    SIZES,
     SPLIT,
-    USED,
     Columns,
     FreeOrEmpty,
     When,
@@ -27,7 +19,7 @@ from numalign.cache.columns import (
     sums_of,
 )
 from numalign.cache.layout import MOST_BYTES
-from numalign.model.node import CpuManager, MemoryManager, Node
+from numalign.model.node import CpuManager, Node
 from numalign.model.resources import CPU, MEMORY, Resources
 from tests.worlds.columns import columns, layout, with_free
 from tests.worlds.notation import GPU, HUGE, NIC, bag, machine, node, options, table
@@ -63,12 +55,6 @@ def test_zones_give(one: Node, name: str, now: list[int], empty: list[int]) -> N
     assert (free(columns(one), name), free(columns(one), name, When.EMPTY)) == ([now], [empty])
 
 
-def test_millicores_and_sizes_are_kept_beside() -> None:
-    assert (of(PARTS, When.NOW, RAW), of(PARTS, When.EMPTY, RAW)) == ([1500, 4000], [3500, 4000])
-    assert (of(SHARED, When.NOW, RAW), of(SHARED, EVER, SIZES)) == ([15_000, 4000], [0, 0])
-    assert of(PLAIN, EVER, SIZES) == [16, 16]
-
-
 def machine_of_pairs(reserved: str = "", free: str | None = None) -> Node:
     return machine("cpu=0-3", "cpu=4-7", threads=2, reserved=reserved, free=free)
 
@@ -93,30 +79,6 @@ def test_whole_cores_and_split_ones_are_counted(one: Node, cores: list[int], spl
     assert (of(one, When.NOW, CORES), of(one, When.NOW, SPLIT)) == (cores, split)
 
 
-def test_an_empty_machine_gives_all_but_reserved_cpus() -> None:
-    used = machine_of_pairs(reserved="0,2,4", free="7")
-
-    assert (free(columns(used), CPU), free(columns(used), CPU, When.EMPTY)) == ([[0, 1]], [[2, 3]])
-    assert of(used, When.EMPTY, CORES) == [1, 1]
-
-
-UNEVEN = node("cpu=4/3 gpu=1/0 mem=1Gi", "cpu=4/4/0 gpu=4/3", "mem=4Gi nic=0")
-
-
-LARGEST = [
-    (CPU, [4, 8, 8], 0b011),
-    (GPU, [4, 5, 5], 0b011),
-    (MEMORY, [4 * GIB, 5 * GIB, 5 * GIB], 0b101),
-    (NIC, [0, 0, 0], 0b000),
-]
-
-
-@pytest.mark.parametrize(("name", "top", "hosts"), LARGEST)
-def test_hardware_is_summed_up_from_the_largest_zone(name: str, top: list[int], hosts: int) -> None:
-    assert columns(UNEVEN).top([name])[0].T.tolist() == [top]
-    assert columns(UNEVEN).hosts([name]).tolist() == [[hosts]]
-
-
 STATED = replace(PLAIN, totals=bag("cpu=20 mem=9Gi pods=110"))
 
 
@@ -136,22 +98,6 @@ def test_a_node_as_a_whole_has(one: Node, name: str, total: int) -> None:
     assert columns(one).totals([name]).tolist() == [[total]]
 
 
-BOUND = node(*["mem=8Gi"] * 4, ids=(0, 3, 5, 7), blocks=[(0, 3), (5,)])
-NONE = ([0b0001, 0b0010, 0b0100, 0b1000], [0], [0])
-
-
-FEATURES = [
-    ("zones in groups", BOUND, ([0b0011, 0b0011, 0b0100, 0b1000], [0b0111], [0b0011])),
-    ("shared memory", replace(BOUND, memory_manager=MemoryManager.NONE), NONE),
-    ("nothing allocated", node(*["mem=8Gi"] * 4), NONE),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("one", "features"), table(FEATURES))
-def test_groups_of_memory_are_sets_of_zones(one: Node, features: tuple[list[int], ...]) -> None:
-    assert tuple(of(one, When.NOW, feature) for feature in (GROUPS, USED, GROUPED)) == features
-
-
 # Nodes that differ.
 
 
@@ -165,23 +111,6 @@ def test_a_resource_that_comes_later_has_columns_for_all() -> None:
     assert made.totals(["pods"]).tolist() == [[BOUNDLESS, BOUNDLESS, 9]]
     assert [made.has(name) for name in (GPU, NIC, "pods")] == [True, False, False]
     assert [made.has_total(name) for name in (GPU, NIC, "pods")] == [True, False, True]
-
-
-@given(st.permutations([BARE, PLAIN, BOUND, replace(PLAIN, threads=2), replace(PLAIN, totals=bag("pods=1"))]))
-def test_columns_do_not_depend_on_other_nodes(nodes: Sequence[Node]) -> None:
-    two = [replace(one, zones=one.zones[:2]) for one in nodes]
-    made = columns(*two)
-
-    for row, one in enumerate(two):
-        alone = columns(one)
-        names = layout(one).names
-        for when in (When.NOW, When.EMPTY):
-            assert made.free(when, names)[..., row].tolist() == alone.free(when, names)[..., 0].tolist()
-        assert made.top(names)[..., row].tolist() == alone.top(names)[..., 0].tolist()
-        every = layout(one).all_names
-        assert made.totals(every)[:, row].tolist() == alone.totals(every)[:, 0].tolist()
-        for feature in (RAW, GROUPS, USED, GROUPED):
-            assert made.of(When.NOW, feature)[:, row].tolist() == of(one, When.NOW, feature)
 
 
 def test_a_table_has_room_for_so_many_names() -> None:
@@ -231,30 +160,6 @@ def test_the_last_row_replaces_one_that_is_removed() -> None:
     assert (free(made, GPU), made.placed) == ([[2, 0]], placed + 2)
 
 
-def test_some_rows_are_read_in_their_order() -> None:
-    made, rows = columns(*gpus(0, 1), BARE), np.array([2, 1])
-
-    assert made.free(When.NOW, [GPU], rows)[0, 0].tolist() == [0, 1]
-    assert made.of(When.NOW, RAW, rows).T.tolist() == [[8000, 8000], [15_000, 4000]]
-    assert made.top([GPU], rows)[0].T.tolist() == [[0, 0], [2, 4]]
-    assert (made.hosts([GPU], rows).tolist(), made.totals([GPU], rows).tolist()) == (
-        [[0, 3]],
-        [[BOUNDLESS, 4]],
-    )
-    assert made.sums(When.NOW, GPU, 2, rows).tolist() == [[0, 1]]
-
-
-def test_free_amounts_groups_and_cores_are_refreshed() -> None:
-    made = columns(PLAIN, PLAIN)
-    assert made.refresh(1, with_free(PLAIN, "cpu=2500m mem=1Gi gpu=1", "cpu=1 mem=0 gpu=2"))
-    assert (free(made, CPU), free(made, GPU)) == ([[15, 4], [2, 1]], [[2, 0], [1, 2]])
-    assert free(made, GPU, When.EMPTY) == [[2, 2], [2, 2]]
-
-    made = columns(replace(BOUND, zones=tuple(zone.emptied() for zone in BOUND.zones)))
-    assert made.refresh(0, BOUND)
-    assert made.of(When.NOW, GROUPED).tolist() == [[0b0011]]
-
-
 TOO_MUCH = [
     ("devices", Resources({GPU: 3})),
     ("CPUs", Resources({CPU: 16_000})),
@@ -293,18 +198,3 @@ def test_sets_of_zones_have_the_sum_of_their_zones(data: st.DataObject, zones: i
 )
 def test_pieces_are_added_in_half_the_space(name: str, bits: type) -> None:
     assert sums_of(np.full((2, 3), 3), 2, dtype(name)).dtype == dtype(name) == bits
-
-
-@given(st.lists(st.tuples(*[st.integers(0, 5)] * 3), min_size=1, max_size=6), st.integers(1, 3))
-def test_sums_follow_the_nodes(frees: list[tuple[int, ...]], width: int) -> None:
-    one = node(*["gpu=5"] * 3)
-    made = columns(one)
-    for at, amounts in enumerate(frees):
-        used = with_free(one, *(f"gpu={amount}" for amount in amounts))
-        if at % 2:
-            made.refresh(0, used)
-        else:
-            made.put(at % 3 if at % 3 <= made.count else 0, layout(one), used)
-        rows = made.free(When.NOW, [GPU])[0]
-        plain = [rows[list(some)].sum(axis=0).tolist() for some in combinations(range(3), width)]
-        assert made.sums(When.NOW, GPU, width).tolist() == plain

@@ -31,13 +31,6 @@ def tiers(nodes: NodeTable) -> LabelColumn:
     return LabelColumn(nodes, lambda node: node.attributes.labels.get(TIER))
 
 
-def test_equal_values_have_one_number() -> None:
-    values = tiers(tables("gold", None, "silver", "gold"))
-
-    assert values.numbers.tolist() == [1, 0, 2, 1]
-    assert values.kinds == (None, "gold", "silver")
-
-
 def test_unused_values_are_dropped_when_all_are_read() -> None:
     nodes = tables("gold", "gold", "gold")
     values = tiers(nodes)
@@ -56,31 +49,6 @@ def test_numbers_of_values_are_bounded() -> None:
         nodes.drop(f"n{at}")
         nodes.put(labelled(f"n{at + 4}", "gold"))
         assert names.numbers.max() < 8192
-
-
-MEETING = [
-    # operator                values            the values that meet it
-    (Operator.IN,             "2 gold",         ["2", "gold"]),
-    (Operator.IN,             "elsewhere",      []),
-    (Operator.NOT_IN,         "2 gold",         [None, "10", "-3", "+4"]),
-    (Operator.EXISTS,         "",               ["2", "10", "-3", "gold", "+4"]),
-    (Operator.DOES_NOT_EXIST, "",               [None]),
-    (Operator.GT,             "2",              ["10", "+4"]),
-    (Operator.GT,             "2 4",            ["10"]),
-    (Operator.GT,             "2 gold",         []),
-    (Operator.LT,             "4",              ["2", "-3"]),
-    (Operator.LT,             "4 2",            ["-3"]),
-    (Operator.LT,             "gold",           []),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("operator", "words", "met"), MEETING)
-def test_a_requirement_is_met_by(operator: Operator, words: str, met: list[str | None]) -> None:
-    values = tiers(tables("2", "10", "-3", "gold", None, "+4"))
-    requirement = Requirement(TIER, operator, frozenset(words.split()))
-
-    numbers = values.meeting(requirement).tolist()
-    assert {kind for kind, meets in zip(values.kinds, numbers, strict=True) if meets} == set(met)
 
 
 def test_requirements_hold_for_later_values() -> None:

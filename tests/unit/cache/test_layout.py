@@ -10,7 +10,6 @@ from numalign.cache.layout import (
     MOST_BYTES,
     MOST_NAMES,
     MOST_PIECES,
-    KubeletConfig,
     Layout,
     Unfit,
     layout_of,
@@ -18,12 +17,11 @@ from numalign.cache.layout import (
 )
 from numalign.model.attributes import Attributes
 from numalign.model.bitset import bits
-from numalign.model.intent import Policy, Scope
 from numalign.model.machine import MOST_CPUS, Core, CpuSet, DevicePlace, Machine, Stock
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone, alike
 from numalign.model.resources import CPU, MEMORY, Resources, ZoneId
 from tests.worlds.columns import layout, with_free
-from tests.worlds.notation import GPU, HUGE, NIC, Ids, bag, machine, node, options, table, zone_ids
+from tests.worlds.notation import GPU, NIC, Ids, bag, machine, node, options, table, zone_ids
 
 ZONE = "cpu=16/15 mem=64Gi gpu=2"
 CLOSEST = options("prefer-closest-numa-nodes")
@@ -105,30 +103,6 @@ def test_a_layout_has_what_its_nodes_have_in_common() -> None:
     assert layout(with_bags(allocatable=bag(""), free=bag(""))).names == (CPU, MEMORY, GPU)
 
 
-MANAGED = [
-    ("all managers are on", plain(), {CPU, MEMORY, HUGE, GPU}),
-    ("CPUs are shared", plain(cpu_manager=CpuManager.NONE), {MEMORY, HUGE, GPU}),
-    ("memory is shared", plain(memory_manager=MemoryManager.NONE), {CPU, GPU}),
-    ("there is no device", plain("none", "cpu=4 mem=1Gi gpu=0"), {CPU, MEMORY, HUGE}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("one", "managed"), table(MANAGED))
-def test_managers_allocate(one: Node, managed: set[str]) -> None:
-    assert {name for name in (CPU, MEMORY, HUGE, GPU, NIC, "pods") if layout(one).gives_out(name)} == managed
-
-
-def test_a_layout_has_the_configuration_of_the_kubelet() -> None:
-    one = node(ZONE, ZONE, policy="best-effort", scope="pod", options=options("full-pcpus-only", minor=34))
-
-    assert layout(one).config == KubeletConfig(
-        policy=Policy.BEST_EFFORT, scope=Scope.POD, cpu_manager=CpuManager.STATIC,
-        memory_manager=MemoryManager.STATIC, near=False, whole_cores=True, threads=2, init_memory=False,
-    )  # fmt: skip
-    shared = layout(plain(options=FULL, cpu_manager=CpuManager.NONE)).config
-    assert (shared.whole_cores, shared.threads) == (False, 1)
-
-
 SOCKETS = [
     ("each zone by default", plain("none", "cpu=4", "cpu=4", "cpu=4"), (0, 1, 2)),
     ("close zones share one", node(*["cpu=4"] * 4, costs=PAIRS), (0, 1, 1, 0)),
@@ -141,16 +115,6 @@ SOCKETS = [
 @pytest.mark.parametrize(("one", "sockets"), table(SOCKETS))
 def test_zones_are_on_sockets(one: Node, sockets: tuple[int, ...]) -> None:
     assert layout(one).sockets == sockets
-
-
-@pytest.mark.parametrize(
-    ("policy", "first"),
-    [("restricted", 0b0110), ("best-effort", 0b0110), ("single-numa-node", 0b0011), ("none", 0b0011)],
-)
-def test_close_zones_come_first_where_widths_are_compared(policy: str, first: int) -> None:
-    numa = layout(node(*[ZONE] * 4, policy=policy, costs=PAIRS, options=CLOSEST)).numa
-
-    assert min((0b0011, 0b0110, 0b1001, 0b1100), key=numa.rank) == first
 
 
 # Nodes of which amounts do not decide all.

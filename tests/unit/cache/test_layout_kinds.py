@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from numalign.cache.layout_kinds import LayoutKind, LayoutKinds, Trait
+from numalign.cache.layout_kinds import LayoutKinds, Trait
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.resources import CPU
 from tests.worlds.columns import columns, layout, zone_table
@@ -41,38 +40,6 @@ COMPARED = [
 @pytest.mark.parametrize(("other", "count"), table(COMPARED))
 def test_nodes_are_of_one_kind_or_two_if_they_differ_in(other: Node, count: int) -> None:
     assert len(LayoutKinds(columns(STRICT, other), REQUESTED).kinds) == count
-
-
-@pytest.mark.parametrize(
-    ("policy", "scope", "together"),
-    [("restricted", "pod", True), ("best-effort", "container", False), ("none", "pod", False)],
-)
-def test_pods_are_decided_together(policy: str, scope: str, *, together: bool) -> None:
-    one = node("cpu=8", "cpu=8", policy=policy, scope=scope)
-
-    assert LayoutKind.of(layout(one), REQUESTED).together is together
-
-
-TRAITS = {
-    Trait.STRICT: STRICT,
-    Trait.SINGLE: node("cpu=8", "cpu=8", policy="single-numa-node"),
-    Trait.SILENT: LOOSE,
-    Trait.NEAR: replace(STRICT, options=options(minor=36)),
-    Trait.WHOLE_CORES: replace(STRICT, options=options("full-pcpus-only")),
-    Trait.KEEPS_CPUS: STRICT,
-    Trait.KEEPS_MEMORY: STRICT,
-    Trait.TOGETHER: node("cpu=8", "cpu=8", policy="restricted", scope="pod"),
-    Trait.TOTALS_KNOWN: replace(STRICT, totals=bag("cpu=16")),
-}
-
-
-@pytest.mark.parametrize("trait", Trait)
-def test_rows_have_the_traits_of_their_kind(trait: Trait) -> None:
-    kinds = LayoutKinds(columns(PLAIN, PLAIN, TRAITS[trait]), REQUESTED)
-
-    assert kinds.with_trait(trait, None).tolist() == [False, False, True]
-    assert kinds.with_trait(trait, np.array([2, 0])).tolist() == [True, False]
-    assert (kinds.any(trait), kinds.all(trait)) == (True, False)
 
 
 def test_kinds_follow_nodes_that_come_and_go() -> None:

@@ -28,12 +28,6 @@ def test_each_row_has_its_name_or_none() -> None:
     assert [among(made, 0, 3), among(made, 1), among(made, 2)] == [{"small"}, {"large"}, set()]
 
 
-def test_rows_of_names_are_listed() -> None:
-    made = names("small", "large", None, "small", "blue")
-
-    assert made.rows({"small", "blue", "nobody's"}).tolist() == [0, 3, 4]
-
-
 def test_the_version_grows_with_another_name() -> None:
     made = names("small", "large")
     versions = [made.version]

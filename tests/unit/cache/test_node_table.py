@@ -14,7 +14,6 @@ from numalign.cache.node_table import GONE, ODD, NodeTable
 from numalign.model.attributes import Attributes
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
-from numalign.model.resources import CPU
 from tests.worlds.columns import numbered, with_free
 from tests.worlds.notation import GPU, machine, node, options, table
 
@@ -39,18 +38,10 @@ def called(name: str, one: Node, *free: str) -> Node:
     return replace(with_free(one, *free) if free else one, name=name)
 
 
-def gpus_by_name(made: NodeTable) -> dict[str, object]:
-    numbers, places = made.places(None)
-    rows = {one.name: int(made.rows([one.name])[0]) for one in made}
-    return {name: _gpus(made, int(numbers[row]), int(places[row]), row) for name, row in rows.items()}
-
-
-def _gpus(made: NodeTable, number: int, place: int, row: int) -> object:
-    if number == ODD:
-        return "odd"
-    zones = made.table(number)
-    assert zones.rows[place] == row
-    return zones.columns.free(When.NOW, [GPU])[0, :, place].tolist()
+def gpus(made: NodeTable, one: Node) -> object:
+    """What is free in columns in each zone of a node."""
+    (number,), (place,) = made.places(made.rows([one.name]))
+    return "odd" if number == ODD else made.table(number).columns.free(When.NOW, [GPU])[0, :, place].tolist()
 
 
 def changed(
@@ -116,23 +107,6 @@ def test_changes_are_noted_if(before: Node, after: Node, changes: tuple[bool, ..
     assert changed(made, gone=["n1", "n7"]) == ([1], [1], [1])
 
 
-def test_rows_keep_their_place_or_move() -> None:
-    made = table_of(*numbered([TWO, TWO, TWO]))
-    before = made.places(None)[1].tolist()
-    made.put(called("n0", TWO, "gpu=1", "gpu=0"))
-    made.put(called("n1", replace(TWO, policy=Policy.NONE), "gpu=3", ""))
-    made.put(called("n2", node("cpu=8 gpu=9", "cpu=8 gpu=9", policy="restricted")))
-    assert gpus_by_name(made) == {"n0": [1, 0], "n1": [3, 4], "n2": [9, 9]}
-    assert made.places(None)[1].tolist() == before
-
-    made.put(called("n0", FOUR))
-    assert gpus_by_name(made) == {"n0": [4] * 4, "n1": [3, 4], "n2": [9, 9]}
-    assert [(number, zones.columns.count) for number, zones in made.tables()] == [(0, 2), (1, 1)]
-    for name in ("n1", "n2"):
-        made.put(called(name, FOUR))
-    assert [number for number, _ in made.tables()] == [1], "a table without nodes is not listed"
-
-
 def test_nodes_share_a_table_while_it_has_room() -> None:
     def listing(first: int) -> Node:
         return node(" ".join(f"example.com/d{at}=1" for at in range(first, first + MOST_RESOURCES // 2)))
@@ -143,22 +117,6 @@ def test_nodes_share_a_table_while_it_has_room() -> None:
 
     assert [zones.rows.tolist() for _, zones in mixed.tables()] == [[0, 1, 2]]
     assert [zones.rows.tolist() for _, zones in crowded.tables()] == [[0, 1, 3], [2]]
-
-
-def described(devices: str = "gpu=0,1", free: str = "0-7") -> Node:
-    return machine("cpu=0-3", "cpu=4-7", devices=devices, free=free, policy="restricted")
-
-
-def test_columns_follow_what_is_left_of_a_described_machine() -> None:
-    made = table_of(described())
-
-    for free, amounts in (("1-4", [[3, 1], [0, 1]]), ("4-6", [[0, 3], [0, 1]])):
-        assert changed(made, described("gpu=0*,1", free)) == ([0], [], [])
-        assert made.table(0).columns.free(When.NOW, [CPU, GPU])[..., 0].tolist() == amounts
-    made.put(with_free(described(), "gpu=0", ""))
-    assert made.unfit == {Unfit.AMOUNTS: 1}
-    made.put(described("gpu=0*,1"))
-    assert made.unfit == {}
 
 
 def test_nodes_outside_columns_have_a_reason() -> None:
@@ -208,7 +166,7 @@ def test_nodes_that_come_and_go_have_their_amounts(steps: list[tuple[str, Node |
         nodes[name] = called(name, kind, *amounts)
         made.put(nodes[name])
 
-    assert gpus_by_name(made) == {
+    assert {one.name: gpus(made, one) for one in made} == {
         name: "odd" if one.options == BY_SOCKET else [zone.free.get(GPU, 0) for zone in one.zones]
         for name, one in nodes.items()
     }

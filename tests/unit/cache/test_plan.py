@@ -1,19 +1,18 @@
 """What follows for a pod from the layouts of a table, before any amount is compared."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from numalign.cache import Question
 from numalign.cache.columns import BOUNDLESS
-from numalign.cache.plan import Plans, StepRequest, Undecided, concerned
+from numalign.cache.plan import Plans, StepRequest, Undecided
 from numalign.decision.evaluate import NO_INTENT
 from numalign.model.intent import Intent
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.resources import CPU, MEMORY
 from tests.worlds.columns import layout, plan, plans, zone_table
-from tests.worlds.notation import GPU, HUGE, NIC, asks, bag, means, node, options, table
+from tests.worlds.notation import GPU, HUGE, NIC, asks, bag, means, node, table
 
 GIB = 2**30
 ZONE = "cpu=16 mem=64Gi huge=4Gi gpu=2"
@@ -61,21 +60,6 @@ def test_each_kind_counts_the_requests_that_it_manages() -> None:
     assert not step.everywhere
     assert step.only({GPU}).everywhere
     assert amounts(step.only({MEMORY, GPU})) == {GPU: 1, MEMORY: GIB}
-
-
-@pytest.mark.parametrize(("one", "decides"), [(STRICT, False), (SHARED_MEMORY, True)])
-def test_a_memory_manager_counts_a_request_of_nothing(one: Node, *, decides: bool) -> None:
-    demand = asks("cpu=2 mem=1Gi")
-    without = replace(demand, steps=tuple(replace(step, memory=bag("")) for step in demand.steps))
-
-    assert (plan(without, one).only_step is not None) is decides
-
-
-@pytest.mark.parametrize(("minor", "counts"), [(37, False), (38, True)])
-def test_memory_of_init_containers_counts_in_pod_scope(minor: int, *, counts: bool) -> None:
-    one = replace(POD_SCOPE, options=options(minor=minor))
-
-    assert (HUGE in amounts(plan(asks("init cpu=1 mem=1Gi huge=1Gi | cpu=2 mem=1Gi"), one).whole)) is counts
 
 
 @pytest.mark.parametrize(
@@ -133,34 +117,9 @@ def test_kinds_refuse_an_intent_or_keep_it(
     assert (made.refused, made.kept_by_kubelet) == ((refused,), (by_kubelet,))
 
 
-@pytest.mark.parametrize(
-    ("one", "words", "unalignable"),
-    [(STRICT, "best-effort", False), (LOOSE, "best-effort", True), (SHARED_CPUS, "best-effort cpu", True)],
-)
-def test_no_kubelet_of_a_kind_could_align(one: Node, words: str, *, unalignable: bool) -> None:
-    (made,) = plan(asks("cpu=2 mem=1Gi"), one, intent=means(words)).every
-
-    assert made.unalignable is unalignable
-
-
 def test_totals_are_compared_for_what_some_node_lists() -> None:
     pod = asks("cpu=2 mem=1Gi nic=1 ephemeral-storage=1Gi")
     more = replace(STRICT, totals=bag("nic=1 ephemeral-storage=9Gi"))
 
     assert (dict(plan(pod, STRICT).totals), plan(pod, STRICT).unlisted) == ({CPU: 2000, MEMORY: GIB}, (NIC,))
     assert {name for name, _ in plan(pod, STRICT, more).totals} == {CPU, MEMORY, NIC, "ephemeral-storage"}
-
-
-CONCERNED = [
-    ("everything", STRICT, "restricted", [CPU, MEMORY, GPU]),
-    ("the listed ones", STRICT, "restricted cpu nic", [CPU]),
-    ("the managed ones", SHARED_CPUS, "restricted cpu gpu", [GPU]),
-    ("none without alignment", LOOSE, "restricted", []),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("one", "words", "names"), table(CONCERNED))
-def test_an_intent_concerns(one: Node, words: str, names: Sequence[str]) -> None:
-    made = plan(asks("cpu=2 mem=1Gi gpu=1"), one)
-
-    assert concerned(made.every[0], made.steps[0].step, means(words)) == {*names}

@@ -4,12 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from numalign.cache.preferred_hint import PreferredHint, fitting_sets, preferred_hint
-from numalign.kubelet.admit import PodAdmitResult, admit
-from numalign.model.bitset import bits
 from numalign.model.intent import Policy
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.resources import MEMORY
@@ -68,32 +64,3 @@ def test_groups_close_sets_to_memory_alone() -> None:
     assert fitting(1, MEMORY) == fitting(1, MEMORY, GPU) == [[False, False, True]]
     assert fitting(2, MEMORY) == [[True, False, False]]
     assert fitting(1, GPU) == [[True, True, True]]
-
-
-zone = st.builds("cpu=8/8/{} mem=4Gi/4Gi/{}Gi gpu={}".format, *[st.integers(0, 4)] * 3)
-nodes = st.lists(
-    st.builds(
-        lambda policy, zones: node(*zones, policy=policy),
-        st.sampled_from(["restricted", "single-numa-node"]),
-        st.tuples(*[zone] * 3),
-    ),
-    min_size=1,
-    max_size=4,
-)
-
-
-def affinity(admission: PodAdmitResult) -> int:
-    """The zones that the container is bound to, as bits; 0 if it is refused."""
-    return bits(zone for grant in admission.placement.grants for zone in grant.affinity or ())
-
-
-@given(nodes, st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(1, 6)))
-def test_a_strict_kubelet_admits_what_all_resources_prefer(
-    nodes: list[Node], amounts: tuple[int, ...]
-) -> None:
-    pod = "cpu={} mem={}Gi gpu={}".format(*amounts)
-    preferred = hint(pod, *nodes)
-
-    admissions = [admit(one, asks(pod)) for one in nodes]
-    assert preferred.exists.tolist() == [one.refusal is None for one in admissions]
-    assert preferred.mask.tolist() == [affinity(one) for one in admissions]

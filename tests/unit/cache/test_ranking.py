@@ -13,7 +13,7 @@ from numalign.cache.ranking import Measure, Ranking, Ranks, Relative, Score, ran
 from numalign.decision.scoring import HIGHEST, Strategy
 from numalign.model.node import Node
 from tests.worlds.columns import batch, ranked
-from tests.worlds.notation import GPU, node, options, table
+from tests.worlds.notation import GPU, node, table
 
 FEW, MOST, LEAST = Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED, Strategy.LEAST_ALLOCATED
 RELATIVE = Relative.NUMA_NODES
@@ -44,42 +44,6 @@ def values(ranks_of: Ranks) -> list[tuple[int, ...]]:
 
 def names(count: int) -> list[str]:
     return [f"n{at}" for at in range(count)]
-
-
-def test_options_of_the_kubelet_choose_scored_zones() -> None:
-    """Half of zone 1 is in use, and only a kubelet that packs puts the pod there."""
-    half = node("cpu=8 mem=8Gi", "cpu=8//4 mem=8Gi//4Gi", policy="single-numa-node")
-    packs = replace(half, options=options(strategy="most-allocated"))
-    assert values(ranked([half, packs], "cpu=4 mem=4Gi", by(MOST))) == [(50,), (100,)]
-    assert values(ranked([half, packs], "cpu=4 mem=4Gi", by(LEAST))) == [(50,), (0,)]
-
-
-# Alignment.
-
-ALIGNED = [
-    # what it shows                          intent               node    pod                     aligned
-    ("a node that tries and succeeds",       "none",              EMPTY,  POD,                    True),
-    ("a node that tries and fails",          "none",              TORN,   POD,                    False),
-    ("a node that does not try",             "none",              LOOSE,  POD,                    False),
-    ("a single zone, whatever its policy",   "none",              node("cpu=8 mem=8Gi gpu=4"), POD, True),
-    ("nothing to align",                     "none",              LOOSE,  "cpu=4..",              True),
-    ("an intent that is kept as restricted", "best-effort",       EMPTY,  POD,                    True),
-    ("an intent that is not",                "best-effort",       TORN,   POD,                    False),
-    ("an intent where nothing is aligned",   "best-effort",       LOOSE,  POD,                    False),
-    ("an intent about what sits together",   "best-effort gpu",   TORN,   POD,                    True),
-    ("an intent about nothing that is asked", "best-effort nic",  LOOSE,  POD,                    True),
-    ("a node that refuses",                  "none",              FULL,   POD,                    False),
-    ("a node that refuses an intent",        "restricted",        FULL,   POD,                    False),
-    ("a node that refuses a best effort",    "best-effort",       FULL,   POD,                    False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("intent", "one", "pod", "expected"), table(ALIGNED))
-def test_aligned_is(intent: str, one: Node, pod: str, *, expected: bool) -> None:
-    alone = ranks(batch([None], pod, intent, own=(0, one)), [by()])
-
-    assert ranked([one], pod, intent=intent).score(0).aligned is expected
-    assert alone.score(0) == ranked([one], pod, intent=intent).score(0)
 
 
 # Strategies.

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,7 +16,7 @@ from numalign.model.node import Node
 from numalign.shapes import KnownShape, UnknownNode
 from numalign.shapes.shape import of
 from tests.worlds.naming import named
-from tests.worlds.notation import asks, means, node, options, table
+from tests.worlds.notation import asks, means, node, table
 
 SINGLE, RESTRICTED = "single-numa-node", "restricted"
 
@@ -68,28 +67,6 @@ WHY_NOT = [
     ("nodes without topology are counted",
         [FOUR_GPUS], [EIGHT], ALIGNED, 5,
         f"{EIGHT_OF_FOUR.format(6)}, 5 publish no NUMA topology{AT_MOST_FOUR}."),
-    ("the resources would use a different number of NUMA zones per resource",
-        [WIDE], ["cpu=20 mem=8Gi gpu=1"], means(RESTRICTED), 0,
-        ('no node can align container "c0" as restricted (0 of 1 node): 1 would use a different number of'
-         " NUMA zones per resource (1 for 8Gi memory and 1 nvidia.com/gpu, 2 for 20 cpu).")),
-    ("the kubelet asks for more than the pod does",
-        [TWO_GPUS], ["cpu=1 mem=8Gi gpu=3"], means("best-effort"), 0,
-        ('no node can align container "c0" as best-effort (0 of 1 node): 1 has at most 2 nvidia.com/gpu in'
-         ' one NUMA zone (Topology Manager policy "single-numa-node"). Request at most 2 nvidia.com/gpu.')),
-    ("CPUs that are not a container's own cannot be aligned",
-        [TWO_GPUS], ["cpu=1500m mem=8Gi gpu=1"], means("single-numa-node cpu"), 0,
-        ('no node can align container "c0" as single-numa-node (0 of 1 node): 1 cannot pin cpu for the pod,'
-         ' because container "c0" requests 1500m cpu, which is not a whole number. Set annotation'
-         ' numalign.io/policy to "best-effort", or set equal requests and limits and whole CPUs in every'
-         " container.")),
-    ("the kubelet does not align what is named",
-        [NO_MEMORY], ["cpu=1 mem=8Gi gpu=1"], means("restricted memory"), 0,
-        ('no node can align container "c0" as restricted (0 of 1 node): 1 has a kubelet that does not'
-         ' align memory. Set annotation numalign.io/policy to "best-effort".')),
-    ("no node has the very same policy",
-        [TWO_GPUS, TWO_GPUS], ["cpu=1 mem=8Gi"], means(RESTRICTED, match="equal"), 0,
-        ("no node can align the pod as restricted (0 of 2 nodes): 2 have Topology Manager policy"
-         ' "single-numa-node", not "restricted".')),
 ]  # fmt: skip
 
 
@@ -176,13 +153,3 @@ def test_an_amount_that_does_not_fit_is_not_advised() -> None:
 
     assert "has at most 8 nvidia.com/gpu in one NUMA zone" in text
     assert "sk for at most" not in text
-
-
-def test_whole_cores_are_explained() -> None:
-    cores = node("cpu=16", "cpu=16", policy="restricted", options=options("full-pcpus-only"))
-    small = node("cpu=2", policy="restricted")
-    cache = ClusterCache.of([cores, replace(small, name="small")])
-    text = cache.why_not(Question(asks("cpu=3 mem=1Gi"), means("restricted")))
-
-    assert "1 allocates whole cores of 2 CPUs, and 3 cpu is no multiple of that" in text
-    assert "1 has at most 2 cpu in total" in text

@@ -74,11 +74,6 @@ def test_nodes_count_as_they_are(
     assert sorted(names) == expected
 
 
-def test_resources_are_listed_with_any_amount() -> None:
-    assert table_of(bag("cpu=8 gpu=0"), None).listed() == {"cpu", "nvidia.com/gpu"}
-    assert table_of().listed() == frozenset()
-
-
 def test_unlisted_resources_are_dropped() -> None:
     made = UnknownNodeTable()
     for number in range(100):
