@@ -4,13 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.model.errors import Mistake
 from numalign.model.intent import RESOURCES, Match
 from tests.worlds.notation import GPU, node, table
 from tests.worlds.webhook import POLICY, Cluster, Raw, cluster, decided, raw, read, with_spec
 from webhook.review import Allowed, Denied, StatusReason
-from webhook.subject import InvalidPod
-from webhook.validate import LONGEST_SHOWN, LONGEST_WARNING, refuse_broken, validate
+from webhook.validate import LONGEST_SHOWN, LONGEST_WARNING, validate
 
 SINGLE = "single-numa-node"
 
@@ -111,11 +109,8 @@ def test_no_warning_is_longer_than_clients_show(
 AUDITED = [
     # what it keeps           the pod, the labels of its namespace, the text
     ("its policy",            FITS,      {},                        "admitted with single-numa-node"),
-    ("a default",             SILENT,    {"default": "restricted"}, "admitted with restricted"),
-    ("silence",               SILENT,    {"warn": "none"},          "admitted with nothing"),
     ("an opt-out",            OPTED_OUT, {"warn": "none"},          "admitted with none"),
     ("less than is audited",  BEST_EFFORT, {"audit": SINGLE}, f"admitted with best-effort, below {SINGLE}"),
-    ("as much as is audited", FITS,      {"audit": SINGLE},         "admitted with single-numa-node"),
     ("fewer resources",       CPUS_AND_GPUS, {"audit": "restricted"},
         "admitted with single-numa-node, below restricted: numalign.io/resources lacks memory"),
 ]  # fmt: skip
@@ -127,14 +122,3 @@ def test_the_audit_log_keeps(made: Raw, labels: dict[str, str], kept: str) -> No
 
 
 # Pods that cannot be read.
-
-
-def test_invalid_pod_is_denied_with_every_mistake() -> None:
-    mistakes = (Mistake("spec.a", "is missing"), Mistake("spec.b", "is wrong", "x y", 2), Mistake("c", "d"))
-
-    assert refuse_broken(InvalidPod(mistakes)) == Denied(
-        reason=StatusReason.INVALID,
-        message="numalign: spec.a: is missing (and 2 more)",
-        causes=mistakes,
-        audit={"verdict": "invalid"},
-    )
