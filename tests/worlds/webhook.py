@@ -165,6 +165,11 @@ class Webhook:
         made = snapshot(members, namespaces=namespaces)
         self.put_bytes(orjson.dumps({**made, "items": [*made["items"], *pods]}))
 
+    async def know(self, members: Mapping[str, Node], **fields: Any) -> None:  # noqa: ANN401  as `put`
+        """The cluster is this now, and observed."""
+        self.put(members, **fields)
+        await self.load()
+
     def put_bytes(self, content: bytes) -> None:
         """Replace the snapshot file by anything."""
         written = self.path.with_suffix(".new")

@@ -109,8 +109,7 @@ def test_nothing_is_written_into_a_placed_or_unaligned_pod() -> None:
 @pytest.fixture
 async def refusing(webhook: Webhook) -> Webhook:
     """A webhook that knows of a refusal on its only node."""
-    webhook.put({"a": SINGLE})
-    await webhook.load()
+    await webhook.know({"a": SINGLE})
     webhook.clock.seconds = NOW
     webhook.avoidance(webhook.settings()).update_pod(PODS.described(refused("a")), counted=True)
     return webhook

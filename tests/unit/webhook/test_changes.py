@@ -78,8 +78,7 @@ def test_enforced_policy_file_protects_annotations() -> None:
 
 
 async def test_a_change_is_answered_as_a_review(webhook: Webhook) -> None:
-    webhook.put({}, team=ENFORCED)
-    await webhook.load()
+    await webhook.know({}, team=ENFORCED)
     old, new = (raw("cpu=2 mem=1Gi gpu=1", policy=each) for each in (SINGLE, None))
     async with webhook.open() as caller:
         denied = await caller.ask("/validate", new, operation="UPDATE", oldObject=old)

@@ -89,20 +89,17 @@ async def test_policy_file_sets_levels_to_count(webhook: Webhook, tmp_path: Path
 async def test_counts_are_exposed_as_metrics(webhook: Webhook) -> None:
     # Nothing is counted before the first snapshot.
     assert await counted(webhook) == {}
-    webhook.put({}, pods=[running("team", "a", raw(ALIGNABLE))], team={"audit": SINGLE})
-    await webhook.load()
+    await webhook.know({}, pods=[running("team", "a", raw(ALIGNABLE))], team={"audit": SINGLE})
     app = webhook.app(named_namespaces=NAMED)
     await app[PODS_BELOW].update()
     assert webhook.count("numalign_pods_below", namespace="team", level="audit") == 1
 
 
 async def test_rules_that_change_count_every_pod_again(webhook: Webhook) -> None:
-    webhook.put({}, pods=PODS, team=TEAM["team"])
-    await webhook.load()
+    await webhook.know({}, pods=PODS, team=TEAM["team"])
     below = PodsBelow(webhook.holder, webhook.policy, PodReader(), most=NAMED)
     before = await counts_of(below)
-    webhook.put({}, pods=PODS, team={"audit": "best-effort"})
-    await webhook.load()
+    await webhook.know({}, pods=PODS, team={"audit": "best-effort"})
 
     assert (before, await counts_of(below)) == ({("team", "audit"): 2}, {("team", "audit"): 1})
 
@@ -115,8 +112,7 @@ async def test_recounting_takes_a_fifth_of_the_time_at_most(webhook: Webhook) ->
         if len(slept) == 2:
             raise asyncio.CancelledError
 
-    webhook.put({}, pods=PODS, team=TEAM["team"])
-    await webhook.load()
+    await webhook.know({}, pods=PODS, team=TEAM["team"])
     below = PodsBelow(webhook.holder, webhook.policy, PodReader(), most=NAMED)
     with pytest.raises(asyncio.CancelledError):
         await below.follow(sleep=sleep, clock=iter([0.0, 2.0, 10.0, 10.0]).__next__)
@@ -125,8 +121,7 @@ async def test_recounting_takes_a_fifth_of_the_time_at_most(webhook: Webhook) ->
 
 
 async def test_only_so_many_namespaces_are_named(webhook: Webhook) -> None:
-    webhook.put({}, pods=PODS, team=TEAM["team"], other=TEAM["team"])
-    await webhook.load()
+    await webhook.know({}, pods=PODS, team=TEAM["team"], other=TEAM["team"])
     counts = [
         await counts_of(PodsBelow(webhook.holder, webhook.policy, PodReader(), most=most)) for most in (0, 1)
     ]
@@ -136,8 +131,7 @@ async def test_only_so_many_namespaces_are_named(webhook: Webhook) -> None:
 
 async def test_a_pod_that_names_too_much_is_counted_by_itself(webhook: Webhook) -> None:
     many = raw(ALIGNABLE + "".join(f" x.io/{at}=1" for at in range(MOST_NAMES)))
-    webhook.put({}, pods=[running("team", "many", many)], team=TEAM["team"])
-    await webhook.load()
+    await webhook.know({}, pods=[running("team", "many", many)], team=TEAM["team"])
     app = webhook.app()
     await app[PODS_BELOW].update()
 
@@ -170,8 +164,7 @@ async def test_reviews_are_counted_by_namespace_but(
     webhook: Webhook, known: str, most: int, reviews: str, counts: dict[tuple[str, str], int]
 ) -> None:
     if known:
-        webhook.put({}, **{name: {} for name in known.split()})
-        await webhook.load()
+        await webhook.know({}, **{name: {} for name in known.split()})
     counted = ReviewsBelow(webhook.holder, webhook.registry, most=most)
     for name in reviews.split():
         counted.count(name, ("warn", "audit"))
@@ -179,21 +172,18 @@ async def test_reviews_are_counted_by_namespace_but(
 
 
 async def test_deleted_namespace_loses_its_series(webhook: Webhook) -> None:
-    webhook.put({}, team={}, other={})
-    await webhook.load()
+    await webhook.know({}, team={}, other={})
     counted = ReviewsBelow(webhook.holder, webhook.registry, most=NAMED)
     for name in ("team", "other"):
         counted.count(name, ("warn", "enforce"))
-    webhook.put({}, other={})
-    await webhook.load()
+    await webhook.know({}, other={})
     assert below(webhook) == {("other", "warn"): 1, ("other", "enforce"): 1}
 
 
 async def test_deleted_namespaces_leave_no_series_unscraped(webhook: Webhook) -> None:
     counter = ReviewsBelow(webhook.holder, webhook.registry, most=2)
     for number in range(20):
-        webhook.put({}, **{f"team-{number}": {}, "other": {}})
-        await webhook.load()
+        await webhook.know({}, **{f"team-{number}": {}, "other": {}})
         counter.count(f"team-{number}", ("warn",))
 
     assert len(list(counter.describe())) == 1

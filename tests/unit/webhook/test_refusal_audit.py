@@ -86,8 +86,7 @@ def test_text_is_cut_at_the_limit_only(text: str, most: int) -> None:
 
 
 async def test_every_denial_is_logged_and_nothing_else(webhook: Webhook) -> None:
-    webhook.put(CLUSTER, team={"enforce": "restricted"}, lax={})
-    await webhook.load()
+    await webhook.know(CLUSTER, team={"enforce": "restricted"}, lax={})
     written = list[bytes]()
     webhook.audit = RefusalAudit(written.append, lambda: NOW)
     async with webhook.open(workloads="deny") as caller:

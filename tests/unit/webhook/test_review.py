@@ -82,14 +82,6 @@ def test_absent_and_null_are_empty_as_in_go(member: str, field: str, empty: obje
     assert getattr(read(body(**{member: None})), field) == empty
 
 
-def test_core_group_may_be_omitted() -> None:
-    review = read(body(kind={"version": "v1", "kind": "Pod"}, resource={"version": "v1", "resource": "pods"}))
-    assert (review.kind, review.resource) == (
-        GroupVersionKind("", "v1", "Pod"),
-        GroupVersionResource("", "v1", "pods"),
-    )
-
-
 def test_unread_members_may_be_nested_deeply() -> None:
     # The library that writes JSON here goes less deep than it reads.
     nested = b'{"a":' * 1000 + b"{}" + b"}" * 1000
@@ -100,14 +92,9 @@ NO_OBJECT = "must be an AdmissionReview, a JSON object, not"
 BAD_BODIES = [
     # what it is             the body                            what is said of it
     ("YAML",                 b"kind: AdmissionReview",           "is not JSON: "),
-    ("half a document",      body()[:-20],                       "is not JSON: "),
-    ("bytes, not UTF-8",     b'{"kind": "\xff"}',                "is not JSON: "),
-    ("Infinity",             b'{"request": -Infinity}',          "is not JSON: "),
     ("a number beyond all",  b'{"request": 1e999}',              "is not JSON: "),
     ("nested deep",          b"[" * 5000 + b"]" * 5000,          "is nested deeper than 100 levels"),
-    ("a list",               b"[]",                              f"{NO_OBJECT} a list"),
     ("null",                 b"null",                            f"{NO_OBJECT} null"),
-    ("a text",               b'"A"',                             f'{NO_OBJECT} "A"'),
 ]  # fmt: skip
 
 
@@ -127,18 +114,13 @@ GROUPS = "userInfo.groups"
 NOT_A_REVIEW: list[tuple[str, Raw, str]] = [
     # what it is             members of the request        what is said of it
     ("null for uid",         {"uid": None},                "uid: is missing"),
-    ("no uid",               {"without": "uid"},           "uid: is missing"),
     ("no operation",         {"without": "operation"},     "operation: is missing"),
-    ("no kind",              {"without": "kind"},          "kind: is missing"),
-    ("no resource",          {"without": "resource"},      "resource: is missing"),
-    ("a number for uid",     {"uid": 7},                   "uid: must be a string, not a number"),
     ("a book for uid",       {"uid": "u" * 129},           "uid: is longer than 128 characters"),
     ("another operation",    {"operation": "PATCH"},       UNKNOWN_VERB),
     ("a text for kind",      {"kind": "Pod"},              'kind: must be an object, not "Pod"'),
     ("half a kind",          {"kind": {"kind": "Pod"}},    "kind.version: is missing"),
-    ("a text for dryRun",    {"dryRun": "no"},             'dryRun: must be true or false, not "no"'),
     ("a text for groups",    {"userInfo": {"groups": "a"}}, f'{GROUPS}: must be a list, not "a"'),
-    ("null to create",       {"object": None},             MISSING_OBJECT),
+    ("a text for dryRun",    {"dryRun": "no"},             'dryRun: must be true or false, not "no"'),
     ("null to update",       {"object": None, "operation": "UPDATE"}, MISSING_OBJECT),
     ("a list for object",    {"object": [POD]},            "object: must be an object, not a list"),
     ("a text for object",    {"object": "p" * 99},         f'object: must be an object, not "{"p" * 61}..."'),
@@ -150,27 +132,13 @@ def test_invalid_request_is_unprocessable(changes: Raw, lines: str) -> None:
     assert refusal(body(**changes)) == (HTTPStatus.UNPROCESSABLE_ENTITY, f"request.{lines}")
 
 
-V1 = "admission.k8s.io/v1"
-NO_REVIEW = "kind: must be 'AdmissionReview', not"
-NO_REQUEST = "request: must be an object, not"
-
-FRAMES = [
-    # what it is            members of the frame         what is said
-    ("no version",          {"apiVersion": None},        "apiVersion: is missing"),
-    ("a pod",               {"kind": "Pod"},             f'{NO_REVIEW} "Pod"'),
-    ("a list for request",  {"request": [1]},            f"{NO_REQUEST} a list"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("frame", "lines"), table(FRAMES))
-def test_another_frame_is_unprocessable(frame: Raw, lines: str) -> None:
-    call = orjson.dumps({"apiVersion": V1, "kind": "AdmissionReview", "request": REQUEST} | frame)
-    assert refusal(call) == (HTTPStatus.UNPROCESSABLE_ENTITY, lines)
-
-
 def test_every_mistake_of_a_call_is_listed() -> None:
     call = orjson.dumps({"apiVersion": "v1", "request": {**REQUEST, "uid": "", "kind": {}, "object": None}})
 
+    assert refusal(orjson.dumps({"kind": "Pod", "request": [1]}))[1].splitlines() == [
+        "apiVersion: is missing", "kind: must be 'AdmissionReview', not \"Pod\"",
+        "request: must be an object, not a list",
+    ]  # fmt: skip
     assert refusal(call)[1].splitlines() == [
         "apiVersion: must be 'admission.k8s.io/v1', not \"v1\"", "kind: is missing",
         "request.uid: is empty", "request.kind.version: is missing", "request.kind.kind: is missing",
@@ -251,24 +219,6 @@ def test_a_refusal_has_the_code_of_its_reason(reason: StatusReason, answer: Call
     }
 
 
-def test_causes_show_field_and_text() -> None:
-    where = "metadata.annotations[numalign.io/policy]"
-    causes = (Mistake(where, "unknown", "singel", 0), Mistake("", "and more"))
-    denied = Denied(reason=StatusReason.INVALID, message="no", causes=causes)
-
-    assert response(answer_validation("u", denied))["status"]["details"]["causes"] == [
-        {"reason": "FieldValueInvalid", "field": where, "message": "unknown\n  singel\n  ^"},
-        {"reason": "FieldValueInvalid", "field": "", "message": "and more"},
-    ]
-
-
-def test_of_very_many_causes_the_first_are_shown() -> None:
-    denied = Denied(reason=StatusReason.INVALID, message="no", causes=(Mistake("x", "y" * 5000),) * 1000)
-    causes = response(answer_validation("u", denied))["status"]["details"]["causes"]
-    assert len(causes) == 32
-    assert {len(cause["message"]) for cause in causes} == {900}
-
-
 CUTS = [
     # how it ends                     the message                          what is left
     ("whole, at the limit",           "a" * 900,                           "a" * 900),
@@ -329,25 +279,23 @@ def test_the_api_server_never_cuts_or_drops_a_warning(lines: list[str]) -> None:
     assert "Cc" not in {unicodedata.category(character) for warning in carried for character in warning}
 
 
-ANSWERS: list[tuple[str, Callable[[dict[str, str]], object]]] = [
-    ("allowed", lambda audit: Allowed(audit=audit)),
-    ("patched", lambda audit: Patched(operations=(), audit=audit)),
-    ("denied",  lambda audit: Denied(reason=StatusReason.FORBIDDEN, message="no", audit=audit)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("build", table(ANSWERS))
-def test_invalid_audit_key_is_an_error(build: Callable[[dict[str, str]], object]) -> None:
-    for key in ("numalign.io/verdict", "", "-x", "x" * 64, "a b"):
-        with pytest.raises(ValueError, match="audit annotations cannot have the keys"):
-            build({"verdict": "fine", key: "v"})
-
-
-def test_control_characters_are_removed_from_denials() -> None:
-    wrong = Mistake("spec\x1b[2J", "no\x07", "text", 2)
-    denied = Denied(reason=StatusReason.INVALID, message="a\x1b[31mred\nline", causes=(wrong,))
+def test_causes_show_field_and_text_without_control_characters() -> None:
+    where = "metadata.annotations[numalign.io/policy]"
+    causes = (Mistake(where, "unknown", "singel", 0), Mistake("\x1b[2J", "no\x07"), Mistake("x", "y" * 5000))
+    message = "a\x1b[31mred\nline"
+    denied = Denied(reason=StatusReason.INVALID, message=message, causes=(*causes, *causes[-1:] * 999))
     status = response(answer_validation("u", denied))["status"]
 
+    first, second, *others = status["details"]["causes"]
     assert status["message"] == "a [31mred\nline"
-    [cause] = status["details"]["causes"]
-    assert (cause["field"], cause["message"]) == ("spec [2J", "no \n  text\n    ^")
+    assert first == {
+        "reason": "FieldValueInvalid", "field": where, "message": "unknown\n  singel\n  ^"
+    }  # fmt: skip
+    assert (second["field"], second["message"]) == (" [2J", "no ")
+    assert [len(each["message"]) for each in others] == [900] * 30
+
+
+@pytest.mark.parametrize("key", ["numalign.io/verdict", "", "-x", "x" * 64, "a b"])
+def test_invalid_audit_key_is_an_error(key: str) -> None:
+    with pytest.raises(ValueError, match="audit annotations cannot have the keys"):
+        Patched(operations=(), audit={"verdict": "fine", key: "v"})
