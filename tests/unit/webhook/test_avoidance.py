@@ -34,44 +34,24 @@ def refused(on: str = "a", *, created: str = BORN, **status: object) -> Raw:
     return {**pod, "spec": {**pod["spec"], "nodeName": on}, "status": failure}
 
 
-class Seen:
-    def __init__(self) -> None:
-        self.clock = Clock(NOW)
-        self.avoidance = Avoidance(RecentRefusals(clock=self.clock, wall=self.clock), PodReader())
-
-    def see(self, *pods: Raw, counted: bool = False) -> None:
-        for pod in pods:
-            self.avoidance.update_pod(PODS.described(pod), counted=counted)
-
-    def nodes(self, pod: Raw) -> tuple[str, ...]:
-        return self.avoidance.nodes(read(pod, cluster([SINGLE])))
-
-
-@pytest.fixture
-def seen() -> Seen:
-    return Seen()
-
-
-def test_rejecting_node_is_avoided_by_equal_pods(seen: Seen) -> None:
-    seen.see(refused("a"))
-    assert seen.nodes(made()) == ("a",)
-    assert seen.nodes(made("cpu=2 mem=1Gi")) == ()
-
-
 NOTHING: list[tuple[str, Raw]] = [
-    ("it says nothing",             {"metadata": {"name": "x"}}),
     ("all of it is of another shape", {"metadata": [], "spec": 1, "status": "x"}),
     ("its status is of another shape", refused(phase=["Failed"], reason={})),
-    ("its times are none",          {**refused(startTime=5), "metadata": {"namespace": TEAM}}),
-    ("its containers are none",     {**refused(), "spec": {"nodeName": "a", "containers": 1}}),
-    ("it ended for another reason", refused(reason="Evicted")),
+    ("its time is none",              {**refused(startTime=5), "metadata": {"namespace": TEAM}}),
+    ("its containers are none",       {**refused(), "spec": {"nodeName": "a", "containers": 1}}),
+    ("it ended for another reason",   refused(reason="Evicted")),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("pod", table(NOTHING))
-def test_nothing_is_avoided_for_a_pod_when(seen: Seen, pod: Raw) -> None:
-    seen.see(pod)
-    assert seen.nodes(made()) == ()
+@pytest.mark.parametrize("pod", [refused(), *table(NOTHING)])
+def test_only_the_node_of_a_rejected_pod_is_avoided(pod: Raw) -> None:
+    clock = Clock(NOW)
+    avoidance = Avoidance(RecentRefusals(clock=clock, wall=clock), PodReader())
+    avoidance.update_pod(PODS.described(pod), counted=False)
+
+    for container, rejected in (("cpu=4 mem=1Gi", pod == refused()), ("cpu=2 mem=1Gi", False)):
+        nodes = avoidance.nodes(read(made(container), cluster([SINGLE])))
+        assert nodes == (("a",) if rejected else ())
 
 
 AFFINITY = {"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": {"matchFields": [
@@ -106,23 +86,14 @@ def test_nothing_is_written_into_a_placed_or_unaligned_pod() -> None:
         assert with_avoidance(Allowed(), read(pod, cluster([SINGLE])), ("a",), {}) == Allowed()
 
 
-@pytest.fixture
-async def refusing(webhook: Webhook) -> Webhook:
-    """A webhook that knows of a refusal on its only node."""
+@pytest.mark.parametrize("injection", ["exclude", "off"])
+async def test_avoidance_is_audited_and_expires(webhook: Webhook, injection: str) -> None:
     await webhook.know({"a": SINGLE})
     webhook.clock.seconds = NOW
     webhook.avoidance(webhook.settings()).update_pod(PODS.described(refused("a")), counted=True)
-    return webhook
-
-
-async def test_avoidance_is_audited_and_expires(refusing: Webhook) -> None:
-    async with refusing.open() as caller:
-        assert (await caller.ask("/mutate", made()))["auditAnnotations"] == {AVOIDED: "a"}
-        assert refusing.count("numalign_cache_entries", cache="avoided") == 1
-        refusing.clock.seconds += AVOID_SECONDS
-        assert "patch" not in await caller.ask("/mutate", made())
-
-
-async def test_injection_off_avoids_nothing(refusing: Webhook) -> None:
-    async with refusing.open(injection="off") as caller:
+    async with webhook.open(injection=injection) as caller:
+        answer = await caller.ask("/mutate", made())
+        assert answer.get("auditAnnotations") == (None if injection == "off" else {AVOIDED: "a"})
+        assert webhook.count("numalign_cache_entries", cache="avoided") == 1
+        webhook.clock.seconds += AVOID_SECONDS
         assert "patch" not in await caller.ask("/mutate", made())

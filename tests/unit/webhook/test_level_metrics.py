@@ -1,14 +1,11 @@
 """The pods that run already, held against what their namespaces ask."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import MOST_NAMES
-from numalign.kube.files.policy_keeper import PolicyKeeper
 from tests.worlds.notation import table
 from tests.worlds.webhook import Raw, Webhook, raw, with_spec
 from webhook.handlers import PODS_BELOW
@@ -24,9 +21,8 @@ def running(namespace: str, name: str, made: Raw, **status: str) -> Raw:
     return {**made, "metadata": metadata, "status": {"phase": "Running", **status}}
 
 
-async def counted(webhook: Webhook) -> dict[tuple[str, str], float]:
-    await webhook.load()
-    return await counts_of(PodsBelow(webhook.holder, webhook.policy, PodReader(), most=NAMED))
+def pods_below(webhook: Webhook, *, most: int = NAMED) -> PodsBelow:
+    return PodsBelow(webhook.holder, webhook.policy, PodReader(), most=most)
 
 
 async def counts_of(below: PodsBelow) -> dict[tuple[str, str], float]:
@@ -71,24 +67,14 @@ async def test_pods_that_fall_short_are_counted(
     namespaces: dict[str, dict[str, str]],
     counts: dict[tuple[str, str], int],
 ) -> None:
-    webhook.put({}, pods=pods, **namespaces)
-    assert await counted(webhook) == counts
-
-
-async def test_policy_file_sets_levels_to_count(webhook: Webhook, tmp_path: Path) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text("defaults:\n- audit: restricted\nexemptions: {namespaces: [free]}\n")
-    webhook.policy = PolicyKeeper(path, log=webhook.told.log, registry=CollectorRegistry())
-    webhook.policy.load()
-    pods = [running(name, "a", raw(ALIGNABLE)) for name in ("team", "free")]
-    webhook.put({}, pods=pods, team={}, free={})
-
-    assert await counted(webhook) == {("team", "audit"): 1}
+    below = pods_below(webhook)
+    # Nothing is counted before the first snapshot.
+    assert await counts_of(below) == {}
+    await webhook.know({}, pods=pods, **namespaces)
+    assert await counts_of(below) == counts
 
 
 async def test_counts_are_exposed_as_metrics(webhook: Webhook) -> None:
-    # Nothing is counted before the first snapshot.
-    assert await counted(webhook) == {}
     await webhook.know({}, pods=[running("team", "a", raw(ALIGNABLE))], team={"audit": SINGLE})
     app = webhook.app(named_namespaces=NAMED)
     await app[PODS_BELOW].update()
@@ -97,7 +83,7 @@ async def test_counts_are_exposed_as_metrics(webhook: Webhook) -> None:
 
 async def test_rules_that_change_count_every_pod_again(webhook: Webhook) -> None:
     await webhook.know({}, pods=PODS, team=TEAM["team"])
-    below = PodsBelow(webhook.holder, webhook.policy, PodReader(), most=NAMED)
+    below = pods_below(webhook)
     before = await counts_of(below)
     await webhook.know({}, pods=PODS, team={"audit": "best-effort"})
 
@@ -113,18 +99,15 @@ async def test_recounting_takes_a_fifth_of_the_time_at_most(webhook: Webhook) ->
             raise asyncio.CancelledError
 
     await webhook.know({}, pods=PODS, team=TEAM["team"])
-    below = PodsBelow(webhook.holder, webhook.policy, PodReader(), most=NAMED)
     with pytest.raises(asyncio.CancelledError):
-        await below.follow(sleep=sleep, clock=iter([0.0, 2.0, 10.0, 10.0]).__next__)
+        await pods_below(webhook).follow(sleep=sleep, clock=iter([0.0, 2.0, 10.0, 10.0]).__next__)
 
     assert slept == [8.0, LOOK_SECONDS]
 
 
 async def test_only_so_many_namespaces_are_named(webhook: Webhook) -> None:
     await webhook.know({}, pods=PODS, team=TEAM["team"], other=TEAM["team"])
-    counts = [
-        await counts_of(PodsBelow(webhook.holder, webhook.policy, PodReader(), most=most)) for most in (0, 1)
-    ]
+    counts = [await counts_of(pods_below(webhook, most=most)) for most in (0, 1)]
 
     assert counts == [{("", "audit"): 3}, {("other", "audit"): 1, ("", "audit"): 2}]
 
@@ -155,7 +138,6 @@ NAMESPACES: list[tuple[str, str, int, str, dict[tuple[str, str], int]]] = [
     # which share a series       the snapshot, how many are named, reviews, what is counted
     ("unknown ones", "team", NAMED, "team phantom ghost team", {("team", "warn"): 2, ("", "warn"): 2}),
     ("those beyond the number",  "team other", 1, "team other team", {("team", "warn"): 2, ("", "warn"): 1}),
-    ("all without a snapshot",   "", NAMED, "team", {("", "warn"): 1}),
 ]  # fmt: skip
 
 
@@ -163,21 +145,11 @@ NAMESPACES: list[tuple[str, str, int, str, dict[tuple[str, str], int]]] = [
 async def test_reviews_are_counted_by_namespace_but(
     webhook: Webhook, known: str, most: int, reviews: str, counts: dict[tuple[str, str], int]
 ) -> None:
-    if known:
-        await webhook.know({}, **{name: {} for name in known.split()})
+    await webhook.know({}, **{name: {} for name in known.split()})
     counted = ReviewsBelow(webhook.holder, webhook.registry, most=most)
     for name in reviews.split():
         counted.count(name, ("warn", "audit"))
     assert below(webhook) == counts | {(name, "audit"): count for (name, _), count in counts.items()}
-
-
-async def test_deleted_namespace_loses_its_series(webhook: Webhook) -> None:
-    await webhook.know({}, team={}, other={})
-    counted = ReviewsBelow(webhook.holder, webhook.registry, most=NAMED)
-    for name in ("team", "other"):
-        counted.count(name, ("warn", "enforce"))
-    await webhook.know({}, other={})
-    assert below(webhook) == {("other", "warn"): 1, ("other", "enforce"): 1}
 
 
 async def test_deleted_namespaces_leave_no_series_unscraped(webhook: Webhook) -> None:

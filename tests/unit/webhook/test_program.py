@@ -142,17 +142,6 @@ async def test_certificate_of_the_secret_is_served_once_created(bench: Bench) ->
     assert served.serial_number == stored.serial_number
 
 
-async def test_denials_are_written_to_the_audit_log(bench: Bench) -> None:
-    file = bench.folder / "audit.log"
-    async with bench.ready(*PLAIN, "--audit-log", str(file)) as webhook:
-        await webhook.review(EIGHT_GPUS, "validate")
-        await webhook.review(TWO_GPUS, "validate")
-
-    [line] = file.read_text().splitlines()
-    refused = orjson.loads(line)
-    assert (refused["state"], refused["webhook"], refused["nodes"]) == ("never", "validate", 2)
-
-
 @pytest.mark.parametrize("audited", [True, False], ids=["the audit log", "the temporary folder"])
 async def test_unwritable_path_prevents_the_start(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, *, audited: bool
@@ -168,8 +157,6 @@ async def test_unwritable_path_prevents_the_start(
 
 # What goes wrong in a cluster.
 
-TOPOLOGIES = "/apis/topology.node.k8s.io/{version}/noderesourcetopologies"
-NEWER, OLDER = (TOPOLOGIES.format(version=version) for version in ("v1alpha2", "v1alpha1"))
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
 
 
@@ -230,29 +217,23 @@ async def test_unreadable_namespace_leaves_the_failure_policy(bench: Bench) -> N
     assert "strict" in bench.told.of("namespace.unread")[0]["error"]
 
 
-async def test_without_topologies_pods_are_admitted_unpatched(bench: Bench) -> None:
-    bench.api.not_served |= {NEWER, OLDER}
-    async with bench.ready(*PLAIN) as webhook:
-        answer = await webhook.review(TWO_GPUS)
-
-    [line] = bench.told.of("watch.not_served")
-    assert line["kind"] == "NodeResourceTopology"
-    assert (answer["allowed"], "patch" in answer) == (True, False)
-
-
-async def test_node_whose_kubelet_rejected_a_pod_is_avoided(bench: Bench) -> None:
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
-    made = {**TWO_GPUS, "metadata": {**TWO_GPUS["metadata"], "ownerReferences": [owner]}}
-    bench.put({"a": LARGE})
-    async with bench.ready(*PLAIN) as webhook:
+async def test_denial_is_audited_and_a_rejecting_node_avoided(bench: Bench) -> None:
+    file, owner = bench.folder / "audit.log", {"kind": "ReplicaSet", "name": "web", "controller": True}
+    owned = {**owner, "apiVersion": "apps/v1", "uid": "u1"}
+    made = {**TWO_GPUS, "metadata": {**TWO_GPUS["metadata"], "ownerReferences": [owned]}}
+    failure = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": utc_now().isoformat()}
+    metadata = {**made["metadata"], "name": "web-x", "namespace": TEAM}
+    failed = {**made, "metadata": metadata, "spec": {**made["spec"], "nodeName": "large"}, "status": failure}
+    async with bench.ready(*PLAIN, "--audit-log", str(file)) as webhook:
+        await webhook.review(EIGHT_GPUS, "validate")
         assert "avoided" not in (await webhook.review(made))["auditAnnotations"]
-        failure = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": utc_now().isoformat()}
-        named = {**made["metadata"], "name": "web-x", "namespace": TEAM}
-        bench.api.put(
-            {**made, "metadata": named, "spec": {**made["spec"], "nodeName": "a"}, "status": failure}
-        )
+        bench.api.put(failed)
 
         async def avoided() -> bool:
-            return bool((await webhook.review(made))["auditAnnotations"].get("avoided") == "a")
+            return bool((await webhook.review(made))["auditAnnotations"].get("avoided") == "large")
 
         await webhook.until(avoided)
+
+    [line] = file.read_text().splitlines()
+    refused = orjson.loads(line)
+    assert (refused["state"], refused["webhook"], refused["nodes"]) == ("never", "validate", 2)
