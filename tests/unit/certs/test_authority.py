@@ -59,48 +59,32 @@ def test_strict_client_trusts_each_name_and_no_other(tmp_path: Path) -> None:
         shake_hands(files, ca=other.ca_pem, name=SERVICE)
 
 
-def test_fields_of_a_serving_certificate() -> None:
-    pair = issued(SERVICE, "*.example.org", "10.0.0.1", "fd00::1")
-    certificate = x509.load_pem_x509_certificate(pair.cert_pem)
-    ca = x509.load_pem_x509_certificate(pair.ca_pem)
-    get = certificate.extensions.get_extension_for_class
+def test_fields_of_a_serving_certificate_and_its_ca() -> None:
+    pair, other = (issued(SERVICE, "*.example.org", "10.0.0.1", "fd00::1") for _ in range(2))
+    ca, certificate = map(x509.load_pem_x509_certificate, (pair.ca_pem, pair.cert_pem))
+    get, of_ca = (each.extensions.get_extension_for_class for each in (certificate, ca))
     names, usage = get(x509.SubjectAlternativeName).value, get(x509.KeyUsage)
-    ca_identifier = ca.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+    limits = of_ca(x509.BasicConstraints)
+    key = serialization.load_pem_private_key(pair.key_pem, password=None)
 
     assert names.get_values_for_type(x509.DNSName) == [SERVICE, "*.example.org"]
     assert names.get_values_for_type(x509.IPAddress) == [ip_address("10.0.0.1"), ip_address("fd00::1")]
     assert get(x509.BasicConstraints).value.ca is False
     assert list(get(x509.ExtendedKeyUsage).value) == [ExtendedKeyUsageOID.SERVER_AUTH]
     assert (usage.critical, usage.value.digital_signature, usage.value.key_cert_sign) == (True, True, False)
-    assert get(x509.AuthorityKeyIdentifier).value.key_identifier == ca_identifier
-    certificate.verify_directly_issued_by(ca)
-
-
-def test_fields_of_a_ca() -> None:
-    ca = x509.load_pem_x509_certificate(issued(SERVICE).ca_pem)
-    limits = ca.extensions.get_extension_for_class(x509.BasicConstraints)
-    usage = ca.extensions.get_extension_for_class(x509.KeyUsage).value
-
     assert (limits.critical, limits.value.ca, limits.value.path_length) == (True, True, 0)
-    assert (usage.key_cert_sign, usage.digital_signature) == (True, False)
-    ca.verify_directly_issued_by(ca)
-
-
-def test_both_are_valid_for_the_days_and_5_min_before() -> None:
-    pair = issued(SERVICE)
-    for pem in (pair.ca_pem, pair.cert_pem):
-        certificate = x509.load_pem_x509_certificate(pem)
-        assert certificate.not_valid_before_utc == NOON - timedelta(minutes=5)
-        assert certificate.not_valid_after_utc == NOON + timedelta(days=30)
-
-
-def test_key_is_a_new_p256_and_never_shown() -> None:
-    pair, other = issued(SERVICE), issued(SERVICE)
-    key = serialization.load_pem_private_key(pair.key_pem, password=None)
-
+    assert of_ca(x509.KeyUsage).value.key_cert_sign
+    assert not of_ca(x509.KeyUsage).value.digital_signature
+    identifier = of_ca(x509.SubjectKeyIdentifier).value.digest
+    assert get(x509.AuthorityKeyIdentifier).value.key_identifier == identifier
+    for each in (ca, certificate):
+        each.verify_directly_issued_by(ca)
+        assert each.not_valid_before_utc == NOON - timedelta(minutes=5)
+        assert each.not_valid_after_utc == NOON + timedelta(days=30)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     assert isinstance(key.curve, ec.SECP256R1)
-    assert x509.load_pem_x509_certificate(pair.cert_pem).public_key() == key.public_key()
+    assert certificate.public_key() == key.public_key()
+    # Each pair has keys of its own, and shows none.
     assert (pair.ca_pem == other.ca_pem, pair.key_pem == other.key_pem) == (False, False)
     assert repr(pair) == "Pair(...)"
 
@@ -126,9 +110,6 @@ def test_bad_order_names_every_mistake(names: list[str], days: int, expected: li
         authority.issue(names=names, days=days, now=NOON)
 
     assert [str(mistake) for mistake in caught.value.mistakes] == expected
-
-
-def test_time_without_a_zone_is_an_error() -> None:
     with pytest.raises(authority.BadOrder, match="now: has no time zone"):
         authority.issue(names=["a"], days=1, now=NOON.replace(tzinfo=None))
 

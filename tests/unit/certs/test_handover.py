@@ -3,7 +3,6 @@
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,7 @@ from numalign.runtime.server_settings import ServerSettings
 from tests.unit.certs.conftest import Site
 from tests.worlds.pairs import NAMES, PLACE, VALIDATING
 
-
-@dataclass(frozen=True)
-class Replica:
-    """A server that listens on a port, and the reader of its certificate."""
-
-    certificate: SharedCertificate
-    url: str
-
-
-Start = Callable[[str], AbstractAsyncContextManager[Replica]]
+Start = Callable[[str], AbstractAsyncContextManager[tuple[SharedCertificate, str]]]
 
 
 async def peer(request: web.Request) -> web.Response:
@@ -40,8 +30,10 @@ async def peer(request: web.Request) -> web.Response:
 
 @pytest.fixture
 def replica(site: Site, tmp_path: Path) -> Start:
+    """A server that listens on a port: the reader of its certificate, and its URL."""
+
     @asynccontextmanager
-    async def started(name: str) -> AsyncIterator[Replica]:
+    async def started(name: str) -> AsyncIterator[tuple[SharedCertificate, str]]:
         made = start_pair(tmp_path / name, names=NAMES, now=utc_now())
         parts: dict[str, Any] = {"log": site.log.log, "registry": CollectorRegistry(), "checks": {}}
         app = server.application([web.get("/", peer)], **parts)
@@ -50,7 +42,7 @@ def replica(site: Site, tmp_path: Path) -> Start:
         async with server.listening(app, settings) as server_:
             assert server_.keeper is not None
             certificate = site.reader(folder=tmp_path / name, now=utc_now, changed=server_.keeper.reload)
-            yield Replica(certificate, f"https://127.0.0.1:{server_.port}/")
+            yield certificate, f"https://127.0.0.1:{server_.port}/"
 
     return started
 
@@ -68,62 +60,40 @@ def session(bundle: bytes) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context))
 
 
-@dataclass
-class Callers:
-    """Clients of all replicas: with new connections that trust the current bundle, and with old ones."""
-
-    site: Site
-    replicas: list[Replica]
-    open_sessions: list[aiohttp.ClientSession]
-    connections: set[str]
-    calls: int = 0
-
-    async def call(self, *, also: bytes = b"") -> None:
-        """All clients call every replica; `also` is a bundle that some clients still have."""
-        for bundle in filter(None, (self.site.bundles(VALIDATING)[0], also)):
-            async with session(bundle) as new:
-                for each in self.replicas:
-                    await called(new, each.url)
-                    self.calls += 1
-        for each, session_ in zip(self.replicas, self.open_sessions, strict=True):
-            self.connections.add(await called(session_, each.url))
-            self.calls += 1
-
-
 async def test_no_call_fails_during_a_rotation(site: Site, replica: Start) -> None:
-    controller = site.keeper(now=utc_now)
+    controller, connections, calls = site.keeper(now=utc_now), set[str](), 0
     async with AsyncExitStack() as stack:
         both = [await stack.enter_async_context(replica(name)) for name in ("a", "b")]
-        await controller.check()
-        for each in both:
-            await each.certificate.check()
+        checks = (controller.check, *(certificate.check for certificate, _ in both))
+        for check in checks:
+            await check()
         first = site.state().current
-        open_sessions = [await stack.enter_async_context(session(first.ca_pem)) for _ in both]
-        callers = Callers(site, both, open_sessions, set())
-        await callers.call()
+        old = [(await stack.enter_async_context(session(first.ca_pem)), url) for _, url in both]
         await manual_rotation.begin(site.client, PLACE, settle=60, now=utc_now)
         before = site.bundles(VALIDATING)[0]
         for _ in range(20):
-            for look in (controller.check, *(each.certificate.check for each in both)):
-                await look()
-                # An API server may be behind by the last change of the bundle, not by two looks.
-                await callers.call(also=before)
+            for check in checks:
+                await check()
+                # An API server may be behind by the last change of the bundle, not by two checks.
+                for bundle in (site.bundles(VALIDATING)[0], before):
+                    async with session(bundle) as new:
+                        calls += len([await called(new, url) for _, url in both])
+                connections |= {await called(each, url) for each, url in old}
             before = site.bundles(VALIDATING)[0]
             site.clock.advance(10)
         state = site.state()
 
-    assert callers.calls == 4 + 20 * 3 * 6
-    assert len(callers.connections) == 2
+    assert (calls, len(connections)) == (20 * 3 * 4, 2)
     assert state.current != first
     assert site.bundles(VALIDATING) == [state.current.ca_pem]
 
 
 async def test_start_pair_is_trusted_by_no_client(site: Site, replica: Start) -> None:
     await site.keeper(now=utc_now).check()
-    async with replica("late") as late, session(site.bundles(VALIDATING)[0]) as new:
+    async with replica("late") as (late, url), session(site.bundles(VALIDATING)[0]) as new:
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
-            await called(new, late.url)
-        assert late.certificate.waiting_for() is not None
-        await late.certificate.check()
-        assert await called(new, late.url)
-        assert late.certificate.waiting_for() is None
+            await called(new, url)
+        assert late.waiting_for() is not None
+        await late.check()
+        assert await called(new, url)
+        assert late.waiting_for() is None

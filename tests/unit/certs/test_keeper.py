@@ -10,16 +10,7 @@ from certs.keeper import Certificates
 from tests.unit.certs.conftest import DAY, Site
 from tests.worlds import pairs
 from tests.worlds.clock import NOON
-from tests.worlds.pairs import (
-    MUTATING,
-    NAMES,
-    PLACE,
-    VALIDATING,
-    configuration,
-    configuration_path,
-    files,
-    pair,
-)
+from tests.worlds.pairs import MUTATING, PLACE, VALIDATING, configuration, configuration_path, files, pair
 
 ROTATION = "numalign_certificate_rotation_timestamp_seconds"
 STEPS = "numalign_certificate_rotations_total"
@@ -80,10 +71,14 @@ async def test_bad_foreign_secret_is_logged_once(site: Site) -> None:
     for _ in range(2):
         await certificates.check()
 
-    reason = f"tls.crt: is not valid for {NAMES[0]}: its names are x"
+    reason = f"tls.crt: is not valid for {pairs.NAMES[0]}: its names are x"
     assert (certificates.waiting_for() or "").endswith(reason)
     assert len(site.log.of("certificates.refused")) == 1
-    assert site.methods() == []
+    # Of a good one, it only does not begin a rotation.
+    site.store(files(pair()), ours=False)
+    await certificates.check()
+    assert math.isnan(site.registry.get_sample_value(ROTATION) or 0)
+    assert (certificates.waiting_for(), {*site.methods()}) == (None, {"PATCH"})
 
 
 async def test_unpublished_bundles_are_logged_once(site: Site) -> None:
@@ -123,10 +118,3 @@ async def test_steps_and_next_rotation_are_counted(site: Site) -> None:
     assert [line["step"] for line in site.log.of("certificates.step")] == ["created", "staged"]
     steps = ("created", "staged", "dropped")
     assert [site.registry.get_sample_value(STEPS, {"step": step}) for step in steps] == [1, 1, 0]
-
-
-async def test_foreign_secret_has_no_rotation_date(site: Site) -> None:
-    site.store(files(pair()), ours=False)
-    await site.keeper().check()
-
-    assert math.isnan(site.registry.get_sample_value(ROTATION) or 0)

@@ -12,17 +12,9 @@ from certs.rotation import RotationPlan
 from certs.secret import BadSecret, PairState
 from numalign.model.errors import BadInput
 from tests.unit.certs.conftest import Site
+from tests.worlds import pairs
 from tests.worlds.notation import table
-from tests.worlds.pairs import (
-    CONFIGURATION,
-    MUTATING,
-    PLACE,
-    VALIDATING,
-    configuration_path,
-    files,
-    pair,
-    secret,
-)
+from tests.worlds.pairs import MUTATING, PLACE, VALIDATING, configuration_path, files, pair, secret
 
 Json = dict[str, Any]
 
@@ -77,7 +69,9 @@ async def test_report_names_what_the_step_waits_for(site: Site) -> None:
         site.api.delete(configuration_path(kind))
     (report,) = await followed(site, await begin(site), most_sleeps=0)
 
-    assert report.startswith(f"{STAGED}\n  waiting: {MUTATING}: {MUTATING} {CONFIGURATION} does not exist")
+    assert report.startswith(
+        f"{STAGED}\n  waiting: {MUTATING}: {MUTATING} {pairs.CONFIGURATION} does not exist"
+    )
 
 
 REFUSED: list[tuple[str, Json | None, float, type[BadInput], str]] = [

@@ -3,35 +3,19 @@
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from certs.authority import Pair
-from certs.reader import SharedCertificate, start_pair
-from numalign.model.errors import BadInput
-from numalign.runtime import tls
+from certs.reader import SharedCertificate
 from tests.unit.certs.conftest import DAY, Site
-from tests.worlds.clock import NOON
-from tests.worlds.pairs import NAMES, PLACE, files, pair
+from tests.worlds.pairs import PLACE, files, pair
 
 WAITING = "waiting for the certificate in Secret numalign-system/numalign-webhook-tls: "
 
 
 def served(certificate: SharedCertificate) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in certificate.folder.iterdir()}
-
-
-def test_start_pair_lets_a_server_listen_without_a_cluster(tmp_path: Path) -> None:
-    made = start_pair(tmp_path, names=NAMES, now=NOON)
-
-    assert tls.load(tls.PairFiles(made.cert, made.key), now=NOON).expires > NOON
-
-
-def test_start_pair_for_bad_names_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="names: '_' is neither a DNS name nor an IP address"):
-        start_pair(tmp_path / "new", names=["_"], now=NOON)
-    assert list(tmp_path.iterdir()) == []
 
 
 async def test_shared_pair_is_served_once_without_a_write(site: Site) -> None:
@@ -84,13 +68,6 @@ async def test_broken_secret_leaves_the_old_pair_served(site: Site, *, ours: boo
     assert (served(certificate), certificate.waiting_for()) == (files(good), None)
     [line] = site.log.of("certificates.refused")
     assert [error.partition(": ")[0] for error in line["errors"]] == ["data[ca.crt]", "data[tls.key]"]
-
-
-async def test_folder_that_cannot_be_written_is_logged(site: Site) -> None:
-    site.folder.write_text("no folder")
-    certificate = await served_to(site, pair())
-    assert "File exists" in site.log.of("certificates.failing")[0]["error"]
-    assert "File exists" in (certificate.waiting_for() or "")
 
 
 @contextmanager
