@@ -60,24 +60,14 @@ async def work() -> Watching:
     return made
 
 
-async def test_rejection_is_reported_without_details(work: Watching) -> None:
-    text = "the kubelet of a rejected the pod: TopologyAffinityError"
-
-    assert await work.messages(failed(), failed()) == [text]
-    assert work.count("refused_pods_total", reason="TopologyAffinityError") == 1
-
-
-async def test_each_pod_is_reported_by_uid_and_reason(work: Watching) -> None:
-    assert len(await work.messages(failed(), failed("u2"))) == 2
-    assert await work.messages(failed("u3", reason="Error"), failed("u4", reason="OutOfcpu")) == []
-
-
 async def test_rejection_is_reported_once_namespaces_are_known() -> None:
-    made = Watching()
-    assert await made.messages(failed()) == []
+    work = Watching()
+    assert await work.messages(failed(), failed(), failed("u3", reason="Error")) == []
 
-    await made.watch.take(Snapshot())
-    assert len(await made.messages()) == 1
+    await work.watch.take(Snapshot())
+    text = "the kubelet of a rejected the pod: TopologyAffinityError"
+    assert await work.messages(failed("u2")) == [text, text]
+    assert work.count("refused_pods_total", reason="TopologyAffinityError") == 2
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["it fails meanwhile", "it had failed at the start"])

@@ -16,7 +16,7 @@ from controller.reports.writer import (
     SPACING_SECONDS,
 )
 from tests.unit.controller.reports.conftest import BASE, ReportReplica, Reports, entry, report
-from tests.worlds.write_faults import CONFLICT, DEFECT, FORBIDDEN, UNREACHABLE
+from tests.worlds.write_faults import CONFLICT, DEFECT, FORBIDDEN
 
 TEAM = f"{BASE}/namespaces/team/policyreports/numalign"
 CLUSTER = f"{BASE}/clusterpolicyreports/numalign"
@@ -55,43 +55,19 @@ async def test_changed_report_is_written_a_minute_later() -> None:
         assert work.writes("written") == 2
 
 
-async def test_empty_report_is_removed() -> None:
-    with writing(A) as (work, api):
-        await work.pass_by(5)
-        work.want()
-        await work.pass_by(SOON)
-
-    assert (api.stored, work.writes("removed")) == ({}, 1)
-
-
-async def test_reports_of_others_stay() -> None:
-    others = {
-        f"{BASE}/namespaces/{namespace}/policyreports/{name}": {
-            "metadata": {"name": name, "namespace": namespace, "uid": name, "labels": {}}
-        }
-        for namespace, name in (("team", "kyverno"), ("other", "numalign"))
-    }
-    with writing(stored=dict(others)) as (work, api):
-        await work.pass_by(REREAD_SECONDS + 100)
-
-    assert api.stored == others
-
-
 async def test_next_leader_writes_only_what_differs() -> None:
-    with writing(A, report(entry("b"), namespace="other")) as (work, api):
-        await work.pass_by(5)
+    with writing(A, *(report(entry("b"), namespace=f"n{at}") for at in range(9))) as (work, api):
+        work.leads, api.failing = False, {"list": DEFECT}
+        await work.pass_by(100)
+        assert (api.stored, work.log.of("report.internal_error")) == ({}, [])
+        work.leads, api.failing = True, {}
+        await work.pass_by(3)
+        assert len(api.writes) == 3 * PER_TURN
+        await work.pass_by(10)
     with work.running(work.writer(CollectorRegistry()).run):
         await work.pass_by(100)
 
-    assert len(api.writes) == 2
-
-
-async def test_replica_without_the_lead_reads_and_writes_nothing() -> None:
-    with writing(A, failing={"list": DEFECT}) as (work, api):
-        work.leads = False
-        await work.pass_by(100)
-
-    assert (api.stored, work.log.of("report.internal_error")) == ({}, [])
+    assert len(api.writes) == 10
 
 
 async def test_edited_and_deleted_reports_are_restored() -> None:
@@ -102,16 +78,6 @@ async def test_edited_and_deleted_reports_are_restored() -> None:
         await work.pass_by(REREAD_SECONDS + 5)
 
     assert all(api.stored[path]["results"] for path in (TEAM, CLUSTER))
-
-
-async def test_nothing_is_written_until_a_kind_is_served() -> None:
-    with writing(A, NODE, kinds=()) as (work, api):
-        await work.pass_by(100)
-        assert (api.writes, work.writes("failed")) == ([], 0)
-
-        api.kinds = ("policyreports",)
-        await work.pass_by(SERVED_SECONDS + 1)
-        assert {*api.stored} == {TEAM}
 
 
 async def test_removed_definition_is_looked_for_again() -> None:
@@ -125,21 +91,16 @@ async def test_removed_definition_is_looked_for_again() -> None:
         api.kinds = kinds
         await work.pass_by(SPACING_SECONDS + SERVED_SECONDS)
         assert {*api.stored} == {TEAM}
+        work.want()
+        await work.pass_by(SOON)
+        assert (api.stored, work.writes("removed")) == ({}, 1)
 
 
-async def test_two_reports_are_written_in_a_second() -> None:
-    with writing(*(report(entry("a"), namespace=f"team-{at}") for at in range(10))) as (work, api):
-        await work.pass_by(3)
-
-    assert len(api.stored) == 3 * PER_TURN
-
-
-@pytest.mark.parametrize(("error", "result"), [(FORBIDDEN, "forbidden"), (UNREACHABLE, "failed")])
-async def test_failed_list_is_repeated_rarely(error: Exception, result: str) -> None:
-    with writing(A, failing={"list": error}) as (work, api):
+async def test_failed_list_is_repeated_rarely() -> None:
+    with writing(A, failing={"list": FORBIDDEN}) as (work, api):
         await work.pass_by(100)
-        assert work.log.of(f"report.{result}")
-        assert (work.writes(result), api.stored) == (len([*range(0, 100, int(SERVED_SECONDS))]), {})
+        assert work.log.of("report.forbidden")
+        assert (work.writes("forbidden"), api.stored) == (len([*range(0, 100, int(SERVED_SECONDS))]), {})
 
         api.failing = {}
         await work.pass_by(SERVED_SECONDS)
