@@ -44,8 +44,12 @@ async def holder() -> Holder:
     return Holder(*await misaligned("web-1"))
 
 
-async def test_replacement_takes_the_place_once(holder: Holder) -> None:
+async def test_replacement_takes_the_place_once_and_no_quota(holder: Holder) -> None:
+    before, waiting = holder.reservations.exclusive_cpus(TEAM), holder.gated(web("waiting"))
     assert holder.hold()
+    assert holder.reservations.exclusive_cpus(TEAM) == before > 0
+    # One that waited before is no replacement.
+    assert holder.places.take(*waiting) is None
     pod, pending = holder.gated(web("new"))
 
     assert holder.places.awaits(pod, pending)
@@ -55,16 +59,8 @@ async def test_replacement_takes_the_place_once(holder: Holder) -> None:
     assert holder.places.take(*holder.gated(web("newer"))) is None
 
 
-async def test_held_place_uses_no_quota(holder: Holder) -> None:
-    before = holder.reservations.exclusive_cpus(TEAM)
-    holder.hold()
-
-    assert holder.reservations.exclusive_cpus(TEAM) == before > 0
-
-
 NOT_FOR = [
     ("of another owner", web("other", "another-owner")),
-    ("with other requests", web("other", cpu=2)),
     ("of another policy", web("other", policy="restricted")),
     ("that may not go there", web("other", spec={"nodeSelector": {"pool": "x"}})),
     ("of no owner", raw("cpu=4 mem=1Gi", name="other", ownerReferences=[])),
@@ -80,13 +76,6 @@ async def test_place_is_not_for_a_pod(holder: Holder, made: Raw) -> None:
     assert holder.places.take(pod, pending) is None
     assert holder.places.is_held(UID)
     assert (owner_key(pod) is None) is (made["metadata"]["ownerReferences"] == [])
-
-
-async def test_place_is_not_for_a_pod_that_waited_before(holder: Holder) -> None:
-    waiting = holder.gated(web("waiting"))
-    holder.hold()
-
-    assert holder.places.take(*waiting) is None
 
 
 async def test_held_place_counts_for_other_pods(holder: Holder) -> None:
@@ -132,10 +121,3 @@ async def test_deleted_node_holds_no_place(holder: Holder) -> None:
 
     assert not holder.places.is_held(UID)
     assert holder.reservations.node_of(reservation_of(UID)) is None
-
-
-async def test_all_places_can_be_released(holder: Holder) -> None:
-    holder.hold()
-    holder.places.give_up_all()
-
-    assert (len(holder.places), holder.reservations.reserved()) == (0, ())

@@ -2,13 +2,11 @@
 
 import asyncio
 from dataclasses import replace
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import node_classes
 from controller.node_classes import Change, Classifier, NodeClasses, classify, names_of, no_names
 from numalign.kube.cluster_state import Snapshot
 from numalign.model.intent import NODE_LABEL
@@ -43,46 +41,12 @@ async def test_classes_are_those_of_all_known_nodes() -> None:
     assert made.current.classes == {"a": node_class(SMALL), "b": node_class(LARGE)}
 
 
-async def test_class_is_computed_once_for_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Mock(side_effect=node_class)
-    monkeypatch.setattr(node_classes, "node_class", counted)
-    made = Classifier(remembers=lambda: True)
-    for nodes in ([SMALL, LARGE], [SMALL, LARGE], [SMALL, replace(SMALL, name="b")], [SMALL]):
-        await made.take(snapshot(*nodes))
-
-    assert [call.args[0].name for call in counted.mock_calls] == ["a", "b", "b"]
-    assert made.current
-    assert made.current.classes == {"a": node_class(SMALL)}
-
-
-B_IS_X, A_IS_Y = Change("b", None, "x"), Change("a", "x", "y")
-
-
-CHANGES: list[tuple[str, dict[str, str | None], dict[str, str], list[Change]]] = [
-    ("a new node gets its class", {"b": None}, {"b": "x"}, [B_IS_X]),
-    ("a topology without a node is skipped", {}, {"a": "x"}, []),
-    ("a label without topology stays", {"a": "x"}, {}, []),
-    ("changes come by name", {"b": None, "a": "x"}, {"a": "y", "b": "x"}, [A_IS_Y, B_IS_X]),
-]
-
-
-@pytest.mark.parametrize(("labels", "known", "expected"), table(CHANGES))
-def test_label_changes(labels: dict[str, str | None], known: dict[str, str], expected: list[Change]) -> None:
-    assert list(NodeClasses(labels, known).changes()) == expected
-
-
-def test_label_goes_with_its_topology() -> None:
-    labels = {"a": "x", "b": "x", "c": None}
-
-    assert NodeClasses(labels, {"b": "x"}).changes(gone={"a", "b", "c"}) == (Change("a", "x", None),)
-
-
 def test_every_node_gets_its_name_with_its_class() -> None:
     long = "long-" * 20
     names = {"a": "a", "b": None, "c": "x", long: None}
 
     assert NodeClasses({"b": None}, {"b": "x"}, names=names).changes() == (
-        B_IS_X,
+        Change("b", None, "x"),
         Change("b", None, "b", NODE_LABEL),
         Change("c", "x", "c", NODE_LABEL),
         Change(long, None, node_label(long), NODE_LABEL),
@@ -136,7 +100,6 @@ CLASSES_OF: list[tuple[str, Snapshot, bool, str]] = [
     ("none, degraded, read", labelled(None, DEGRADED, HEALTHY),              True,  IS_HEALTHY),
     ("unknown, not read",    labelled("blue", WITHOUT, WITHOUT),              False, "blue"),
     ("unknown, read",        labelled("blue", WITHOUT, WITHOUT),              True,  IS_WITHOUT),
-    ("none, not read",       labelled(None, WITHOUT, WITHOUT),                False, IS_WITHOUT),
     ("known, not read",      labelled(IS_HEALTHY, WITHOUT, WITHOUT, HEALTHY), False, IS_WITHOUT),
 ]  # fmt: skip
 
