@@ -1,6 +1,5 @@
 """Labels become true and stay it, with as few writes as that takes."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -271,11 +270,7 @@ async def test_plan_is_followed_for_a_second_at_most() -> None:
     st.sampled_from([0.0, 0.01, 0.3]),
     st.lists(st.sampled_from([0.3, 1, 5, 40]), max_size=3),
 )
-def test_writes_never_exceed_the_rate(rate: int, count: int, seconds: float, runs: list[float]) -> None:
-    asyncio.run(_within_the_rate(rate, count, seconds, runs))
-
-
-async def _within_the_rate(rate: int, count: int, seconds: float, runs: list[float]) -> None:
+async def test_writes_never_exceed_the_rate(rate: int, count: int, seconds: float, runs: list[float]) -> None:
     work = Labelling(seconds=seconds)
     work.add(*(f"n{at}" for at in range(count)))
     with labelling(work, per_second=rate):

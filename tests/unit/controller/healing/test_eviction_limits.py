@@ -1,10 +1,18 @@
-"""The rate of evictions, for each owner, node and the cluster."""
+"""The rate of evictions, for each owner, node and the cluster, and the pauses of an owner after failures."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.healing.eviction_limits import MOST_REMEMBERED, EvictionLimits, Rates
+from controller.healing.owners import (
+    FIRST_BACKOFF,
+    LONGEST_BACKOFF,
+    MOST_FAILED_MOVES,
+    STOPPED_SECONDS,
+    Owners,
+)
+from controller.healing.owners import MOST_REMEMBERED as MOST_OWNERS
 
 A, B = ("team", "a"), ("team", "b")
 
@@ -62,3 +70,32 @@ def test_memory_of_owners_and_nodes_is_bounded() -> None:
         assert limits.take(("team", str(at)), str(at), 100.0 + at)
 
     assert len(limits._owners) + len(limits._nodes) <= MOST_REMEMBERED + 2  # noqa: SLF001  its size
+
+
+def test_failed_moves_pause_and_stop_their_owner() -> None:
+    owners = Owners()
+    assert owners.backoff_until(A) < 0
+    assert [owners.move_failed(A, at) for at in (0, 100)] == [False, False]
+    assert owners.backoff_until(A) == 100 + 2 * FIRST_BACKOFF
+    owners.move_succeeded(A)
+    assert (owners.failed_moves(A), owners.backoff_until(B) < 0) == (0, True)
+
+    assert [owners.move_failed(A, 0) for _ in range(MOST_FAILED_MOVES)] == [False, False, True]
+    assert [owners.is_stopped(A, STOPPED_SECONDS + at) for at in (-1, 0)] == [True, False]
+    assert not owners.move_failed(A, STOPPED_SECONDS)
+    assert owners.failed_moves(A) == 1
+
+
+def test_failed_evictions_pause_and_displace_no_stopped_owner() -> None:
+    owners = Owners()
+    owners.stop(B, 0)
+    for at in range(MOST_OWNERS + 10):
+        owners.eviction_failed(("team", f"owner-{at}"), 0)
+    for _ in range(20):
+        owners.eviction_failed(A, 0)
+
+    assert (owners.failed_moves(A), owners.backoff_until(A)) == (0, LONGEST_BACKOFF)
+    assert owners.is_stopped(B, 1)
+    assert len(owners._records) == MOST_OWNERS  # noqa: SLF001  its size
+    owners.forget()
+    assert not owners.is_stopped(B, 1)

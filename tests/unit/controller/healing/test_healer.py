@@ -28,7 +28,7 @@ from tests.unit.controller.healing.conftest import (
 )
 from tests.worlds.notation import table
 from tests.worlds.scorer import TEAM, Raw, uid
-from tests.worlds.write_faults import CONFLICT, UNREACHABLE
+from tests.worlds.write_faults import UNREACHABLE
 
 AT_ONCE = Rates(0, 0, 0)
 BUDGET = Throttled("Cannot evict pod as it would violate the pod's disruption budget.")
@@ -77,10 +77,7 @@ STAYS: list[tuple[str, Raw, dict[str, Any], list[str], str]] = [
     ("it has two controllers", two_controllers(), {}, [], "several controllers"),
     ("its scheduler has no gates", VOLCANO, {}, [], ""),
     ("its namespace has another scheduler", web("web-1"), {"namespaces": {TEAM: OTHER_SCHEDULER}}, [], ""),
-    ("its namespace wants nothing", web("web-1"), {"namespaces": {TEAM: {}}}, [], ""),
-    ("its namespace wants gates only", web("web-1"), {"namespaces": {TEAM: GATED}}, [], ""),
     ("rejected pods alone heal", web("web-1"), {"namespaces": {TEAM: {**GATED, "heal": "failed"}}}, [], ""),
-    ("healing is none", web("web-1"), {"namespaces": {TEAM: {**GATED, "heal": "none"}}}, [], ""),
     ("its namespace has no gates", web("web-1"), {"namespaces": {TEAM: {"heal": "running"}}}, UNGATED,
      "numalign.io/gate: enabled"),
     ("the controller has no gates", web("web-1"), {"gates": False}, UNGATED, "--gates"),
@@ -123,36 +120,15 @@ async def test_owner_loses_one_pod_at_a_time() -> None:
     assert min(later - earlier for (earlier, _), (later, _) in pairwise(cluster.evicted)) >= 600
 
 
-async def test_evictions_come_at_the_rate_of_the_cluster() -> None:
-    """And the first one after a full period."""
-    cluster = Cluster(nodes("a" + "".join(map(chr, range(0x4E00, 0x4E28)))))
-    for at in range(60):
-        cluster.nodes[f"s{at}"] = LOOSE
-        cluster.run(web(f"web-{at}", f"owner-{at}"), f"s{at}", SPREAD)
-    leader = await lead(cluster)
-    await leader.turns(600 + 6 * 30)
-
-    assert [at - 1000 for at, _ in cluster.evicted] == [*range(601, 781, 6)]
-
-
 async def test_budget_is_obeyed_with_growing_pauses() -> None:
-    cluster, leader = await misaligned("web-1")
+    """A refusal ends the turn of its owner, and four pods may be read in a turn."""
+    cluster, leader = await misaligned("web-1", "web-2", "web-3", rates=AT_ONCE)
     cluster.fails["evict"] = [BUDGET] * 3
-    await leader.turns(602)
-    assert leader.moved("budget") == 1
-    assert leader.holds_nothing()
+    await leader.turns(HANDOVER_SECONDS + 2)
+    assert (leader.moved("budget"), cluster.evicted, leader.holds_nothing()) == (1, [], True)
 
     await leader.turns(3000)
-    assert (len(cluster.evicted), leader.moved("budget")) == (1, 3)
-
-
-async def test_refused_eviction_ends_the_turn_of_its_owner() -> None:
-    """Each refusal doubles the pause, and four pods may be read in a turn."""
-    cluster, leader = await misaligned("web-1", "web-2", "web-3", rates=AT_ONCE)
-    cluster.fails["evict"] = [BUDGET]
-    await leader.turns(int(HANDOVER_SECONDS) + 2, settle=False)
-
-    assert (leader.moved("budget"), cluster.evicted) == (1, [])
+    assert (len(cluster.evicted), leader.moved("budget")) == (3, 3)
 
 
 async def test_two_budgets_stop_the_owner_with_an_event() -> None:
@@ -261,7 +237,7 @@ async def test_uid_of_an_owner_counts_in_its_namespace_alone() -> None:
     assert leader.held.is_held(uid("web-1"))
 
 
-@pytest.mark.parametrize("labels", [{}, {"gate": "enabled"}, {"heal": "running"}], ids=str)
+@pytest.mark.parametrize("labels", [{"gate": "enabled"}, {"heal": "running"}], ids=str)
 async def test_removed_label_ends_a_planned_move(labels: dict[str, str]) -> None:
     """The watch has not reported it yet."""
     cluster, leader = await misaligned("web-1")
@@ -302,10 +278,9 @@ async def test_leader_killed_during_a_call_loses_no_pod(method: str, *, done: bo
     assert second.state.reservations.reserved() == ()
 
 
-@pytest.mark.parametrize("seconds", [601, 602, 603])
-async def test_next_leader_waits_for_the_replacement(seconds: int) -> None:
+async def test_next_leader_waits_for_the_replacement() -> None:
     cluster, first = await misaligned("web-1", "web-2")
-    await first.turns(seconds, settle=False)
+    await first.turns(602, settle=False)
     assert len(cluster.evicted) == 1
     first.kill()
     second = await lead(cluster)
@@ -328,11 +303,10 @@ async def test_rejected_replacement_makes_the_move_useless() -> None:
     assert (leader.moved("misaligned"), len(leader.held)) == (1, 0)
 
 
-@pytest.mark.parametrize("error", [UNREACHABLE, CONFLICT], ids=["unreachable", "409"])
 @pytest.mark.parametrize("method", ["get", "get namespace"])
-async def test_failed_read_is_repeated(error: Exception, method: str) -> None:
+async def test_failed_read_is_repeated(method: str) -> None:
     cluster, leader = await misaligned("web-1")
-    cluster.fails[method] = [error]
+    cluster.fails[method] = [UNREACHABLE]
     await leader.turns(602)
     assert (cluster.evicted, len(leader.log.of("healing.failed"))) == ([], 1)
 

@@ -69,9 +69,16 @@ async def test_mark_of_a_pod_that(
     assert written(leader) == (sits is not None)
 
 
-async def test_mark_goes_when_the_pod_is_aligned_again() -> None:
-    cluster, leader = await misaligned("web-1")
+async def test_mark_comes_and_goes_with_the_alignment() -> None:
+    cluster, leader = await misaligned(web("web-1", policy=""), namespaces={TEAM: {}})
     await leader.marks.turn()
+    assert mark(cluster) == {}
+
+    cluster.namespaces[TEAM] = {"default": "restricted"}
+    await cluster.publish()
+    await leader.marks.turn()
+    assert mark(cluster)[ALIGNED] == "false"
+
     cluster.observe(uid("web-1"), "a", TOGETHER)
     await cluster.publish()
     cluster.time.seconds += FIRST_WAIT
@@ -135,22 +142,3 @@ async def test_move_that_begins_between_two_marks_goes_first() -> None:
     await leader.marks.turn()
 
     assert [bool(mark(cluster, f"web-{at}")) for at in range(3)] == [True, False, True]
-
-
-async def test_unknown_namespace_has_no_series() -> None:
-    _, leader = await misaligned("web-1", namespaces={})
-    await leader.marks.turn()
-
-    assert [leader.count("misaligned_pods", namespace=each) for each in ("", TEAM)] == [1, 0]
-
-
-async def test_default_of_the_namespace_counts_for_running_pods() -> None:
-    cluster, leader = await misaligned(web("web-1", policy=""), namespaces={TEAM: {}})
-    await leader.marks.turn()
-    assert mark(cluster) == {}
-
-    cluster.namespaces[TEAM] = {"default": "restricted"}
-    await cluster.publish()
-    await leader.marks.turn()
-
-    assert mark(cluster)[ALIGNED] == "false"

@@ -32,10 +32,8 @@ TERMS: list[tuple[str, list[Json], bool, list[Json] | None]] = [
     # the affinity of the pod            its terms                   pinned?  those of the template
     ("a pin",                            [PINNED],                   True,    None),
     ("a pin and a pool",                 [PINNED_POOL],              True,    [POOL]),
-    ("a pin in several terms",           [PINNED_POOL, PINNED_POOL], True,    [POOL, POOL]),
     ("another node",                     [PIN_TO_B],                 True,    [PIN_TO_B]),
     ("a node that it names itself",      [PINNED],                   False,   [PINNED]),
-    ("an exclusion and a pin",           [AVOIDING],                 True,    None),
     ("an exclusion",                     [AVOIDING],                 False,   None),
     ("an exclusion, a pool and a pin",   [BOTH],                     True,    [POOL]),
     ("an exclusion and a pool",          [BOTH],                     False,   [POOL]),
