@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 from prometheus_client import CollectorRegistry
 
@@ -40,6 +41,7 @@ from tests.worlds.clock import Clock
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
 from tests.worlds.scorer import SINGLE, TEAM, Raw, raw, running, snapshot, wall
+from tools.clusters.fake_api import merged
 
 HEALED = {"gate": "enabled", "heal": "running"}
 """The labels of a namespace with healing."""
@@ -139,12 +141,8 @@ class Cluster:
 
     def interrupt(self, method: str, error: BaseException, *, done: bool) -> None:
         """The next call of a method raises this, before or after it is `done`."""
-
-        def fail() -> None:
-            raise error
-
         if done:
-            self.after[method] = fail
+            self.after[method] = Mock(side_effect=error)
         else:
             self.fails[method] = [error]
 
@@ -152,78 +150,73 @@ class Cluster:
 
     async def get(self, path: str, _query: object = (), *, what: str, most: int | None = None) -> object:
         assert most
-        await asyncio.sleep(0)
         if what.startswith("namespace "):
-            self._fail("get namespace")
+            await self._fail("get namespace")
             name = path.split("/")[4]
             labels = {f"numalign.io/{key}": value for key, value in self.namespaces[name].items()}
             return {"metadata": {"name": name, "labels": labels}}
-        stored = self._called("get", path, what)
+        stored = await self._called("get", path, what)
         self._done("get")
-        return copy.deepcopy(stored)
+        return stored
 
     async def patch(self, path: str, body: Any, query: Query = (), *, how: Patch, what: str) -> object:  # noqa: ANN401  JSON
         assert (how, query) == (Patch.MERGE, TIMEOUT)
-        await asyncio.sleep(0)
-        stored = self._called("patch", path, what)
+        stored = await self._called("patch", path, what)
         if body["metadata"]["uid"] != stored["metadata"]["uid"]:
             raise Conflict(what)
-        annotations = {**stored["metadata"]["annotations"], **body["metadata"]["annotations"]}
-        annotations = {key: value for key, value in annotations.items() if value is not None}
-        self.put({**stored, "metadata": {**stored["metadata"], "annotations": annotations}})
+        self.put(merged(stored, body))
         self._done("patch")
         return {}
 
-    async def create(self, path: str, body: Any, _query: object = (), *, what: str) -> object:  # noqa: ANN401
+    async def create(self, path: str, body: Any, _query: object = (), *, what: str) -> object:  # noqa: ANN401  JSON
         """An eviction, in the order of EvictionREST.Create: counted first, and then compared."""
         assert path.endswith("/eviction")
-        await asyncio.sleep(0)
-        stored = self._called("evict", path, what)
+        await self._called("evict", path, what)
         if not self.budget:
             raise Throttled(f"{what}: Cannot evict pod as it would violate the pod's disruption budget.")
         self.budget -= 1
         self.between()
-        stored = self.pods[stored["metadata"]["namespace"], stored["metadata"]["name"]]
+        stored = self._at(path)
         metadata, wanted = stored["metadata"], body["deleteOptions"]["preconditions"]
         if {key: metadata[key] for key in wanted} != wanted:
             raise Conflict(what)
         assert "deletionTimestamp" not in metadata, "a pod that is being deleted was evicted"
         self.evictions.append(body)
         self.evicted.append((self.time.seconds, metadata["uid"]))
-        self.put({**stored, "metadata": {**metadata, "deletionTimestamp": "2027-01-15T08:00:00Z"}})
+        self.put(merged(stored, {"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}}))
         if self.recreates:
             self._recreate(stored)
         self._done("evict")
         return {}
 
-    def _called(self, method: str, path: str, what: str) -> Raw:
-        self._fail(method)
-        parts = path.split("/")
-        stored = self.pods.get((parts[4], parts[6]))
-        if stored is None:
-            raise NotFound(what)
-        return stored
-
-    def _fail(self, method: str) -> None:
+    async def _fail(self, method: str) -> None:
+        await asyncio.sleep(0)
         if self.fails.get(method):
             raise self.fails[method].pop(0)
 
+    async def _called(self, method: str, path: str, what: str) -> Raw:
+        await self._fail(method)
+        try:
+            return self._at(path)
+        except KeyError:
+            raise NotFound(what) from None
+
+    def _at(self, path: str) -> Raw:
+        parts = path.split("/")
+        return copy.deepcopy(self.pods[parts[4], parts[6]])
+
     def _done(self, method: str) -> None:
-        if then := self.after.pop(method, None):
-            then()
+        self.after.pop(method, int)()
 
     # Owners, kubelets and the gate.
 
     def _recreate(self, gone: Raw) -> None:
         self.created += 1
         name = f"new-{self.created}"
-        annotations = gone["metadata"]["annotations"]
-        annotations = {key: annotations[key] for key in annotations.keys() - {ALIGNED, ALIGNED_WHY}}
-        metadata = {key: value for key, value in gone["metadata"].items() if key != "deletionTimestamp"}
-        metadata |= {"name": name, "uid": f"uid-of-{name}", "annotations": annotations}
-        spec = {key: value for key, value in gone["spec"].items() if key != "nodeName"}
-        spec |= {"schedulingGates": [{"name": "numalign.io/placement"}]}
-        self.put({**gone, "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
+        metadata = {"name": name, "uid": f"uid-of-{name}", "annotations": {ALIGNED: None, ALIGNED_WHY: None}}
+        gates = [{"name": "numalign.io/placement"}]
+        made = merged(gone, {"metadata": metadata, "spec": {"nodeName": None, "schedulingGates": gates}})
+        self.put({**made, "status": {"phase": "Pending"}})
 
     async def settle(self) -> None:
         """Deletions end, and gated pods take the place held for them, or the first node."""
