@@ -9,7 +9,6 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
@@ -27,20 +26,15 @@ from numalign.kube.client import Patch, Query
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.errors import Conflict, NotFound, Throttled
 from numalign.kube.events import Event
-from numalign.kube.files.policy_keeper import PolicyKeeper
-from numalign.kube.pod_informer import PodInformer
-from numalign.ledger.reservations import Reservations
 from numalign.model.bitset import bits
-from numalign.model.intent import ALIGNED, ALIGNED_WHY, Match, Policy
+from numalign.model.intent import ALIGNED, ALIGNED_WHY, Policy
 from numalign.model.node import Node
 from numalign.model.placement import Held
-from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.ranking import Ranker, RankingRules
-from numalign.scheduling.scheduler_state import SchedulerState
 from tests.worlds.clock import Clock
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
-from tests.worlds.scorer import SINGLE, TEAM, Raw, raw, running, snapshot, wall
+from tests.worlds.scorer import SINGLE, TEAM, Raw, Scorer, raw, running, snapshot
 from tools.clusters.fake_api import merged
 
 HEALED = {"gate": "enabled", "heal": "running"}
@@ -253,16 +247,8 @@ class Leader:
 
     def __post_init__(self) -> None:
         clock, log, api = self.cluster.time, self.log.log, self.api or self.cluster
-        policy = PolicyKeeper(None, log=log, registry=self.registry)
-        self.state = state = SchedulerState(
-            Reservations(kept=60),
-            policy=policy,
-            match=Match.SATISFIES,
-            clock=clock,
-            wall=partial(wall, clock),
-        )
-        self.pods = PodInformer(state, state.reader, log=log, registry=self.registry)
-        answers = NodeAnswers(state, unknown="cannot-fit", clock=clock)
+        scorer = Scorer(time=clock, told=self.log, registry=self.registry)
+        self.pods, self.state, state, answers = scorer.pods, scorer.state, scorer.state, scorer.nodes
         self.alignments = RunningPodAlignments(state, named=10)
         self.registry.register(self.alignments)
         state.watchers = (self.alignments.update_pod,)
