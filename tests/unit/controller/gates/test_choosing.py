@@ -41,16 +41,6 @@ async def target(scorer: Scorer, made: Raw, *, refusing: tuple[str, ...] = ()) -
     return chosen.target.node
 
 
-async def test_best_fitting_node_is_chosen(scorer: Scorer) -> None:
-    await scorer.know({"small": SMALL, "a": EMPTY})
-    chosen = await choose(scorer, raw(FOUR))
-
-    assert isinstance(chosen, ChosenNode)
-    assert (chosen.target.node, chosen.target.hostnames) == ("a", ())
-    assert chosen.prediction
-    assert chosen.prediction.record
-
-
 async def test_three_most_frequent_reasons_are_given(scorer: Scorer) -> None:
     await scorer.know({"broad": BROAD})
     scorer.see(SHARED)
@@ -106,12 +96,8 @@ def test_restriction_has_nodes_of_every_zone() -> None:
         for zone, count in {"a": 1000, "b": 10, "c": 400}.items()
         for number in range(count)
     }
-    hosts = kept_to(labels, labels)
+    hosts = kept_to([*labels, "nameless"], {**labels, "nameless": {}})
 
     assert (len(hosts), hosts[0]) == (MOST_KEPT, "host-a-0")
     assert sum(name.startswith("host-b") for name in hosts) == 10
     assert abs(sum(name.startswith("host-a") for name in hosts) - 123) <= 1
-
-
-def test_restriction_omits_nodes_without_hostname() -> None:
-    assert kept_to(["a", "b", "a"], {"a": {}, "b": {HOSTNAME_LABEL: "host-b"}}) == ("host-b",)

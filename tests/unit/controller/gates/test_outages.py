@@ -12,7 +12,7 @@ from tests.unit.controller.gates.conftest import GatedCluster, gated
 from tests.unit.scheduling.test_pinned_pods import pinned
 from tests.worlds.notation import node, table
 from tests.worlds.scorer import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, uid
-from tests.worlds.write_faults import CONFLICT, FORBIDDEN, GONE, INVALID, UNREACHABLE
+from tests.worlds.write_faults import CONFLICT, FORBIDDEN, INVALID, UNREACHABLE
 
 WIDE = node(*["cpu=64 mem=64Gi"] * 2, policy=SINGLE)
 
@@ -24,9 +24,7 @@ def many(count: int) -> list[Raw]:
 REFUSALS = [
     # the answer      the error     the reason    whether zones stay reserved
     ("409",           CONFLICT,     "conflict",   False),
-    ("403",           FORBIDDEN,    "forbidden",  False),
     ("422",           INVALID,      "invalid",    False),
-    ("404",           GONE,         "gone",       False),
     ("none",          UNREACHABLE,  "failed",     True),
 ]  # fmt: skip
 
@@ -61,7 +59,7 @@ async def test_pin_without_an_answer_is_not_repeated(cluster: GatedCluster) -> N
     assert (cluster.pin(), len(cluster.patches), cluster.reserved()) == ("a", 1, {"web": "a"})
 
 
-@pytest.mark.parametrize("patience", [17.0, 30.0, 35.0, 45.0])
+@pytest.mark.parametrize("patience", [17.0, 35.0])
 async def test_unreadable_pod_is_let_go_after_its_patience(patience: float) -> None:
     """However long it is until the next attempt to read it."""
     cluster = GatedCluster(patience=patience)
@@ -93,11 +91,8 @@ LIFTED, KEPT = ("web", "NUMAGateLifted"), ("web", "NUMAGateKept")
 Reasons = list[tuple[str, str]]
 FAILED_LIFTS: list[tuple[str, dict[str, object], Exception, float, Reasons]] = [
     ("409 to a lift", {}, CONFLICT, 40, [LIFTED]),
-    ("no answer to a lift", {}, UNREACHABLE, 40, [LIFTED]),
-    ("409 to an exclusion", {"small": SMALL}, CONFLICT, 40, [LIFTED]),
     ("no answer to an exclusion", {"small": SMALL}, UNREACHABLE, 40, [LIFTED]),
     ("403 to an exclusion", {"small": SMALL}, FORBIDDEN, 120, [KEPT, LIFTED]),
-    ("422 to an exclusion", {"small": SMALL}, INVALID, 120, [KEPT, LIFTED]),
 ]
 
 
@@ -232,13 +227,12 @@ async def test_unbound_pin_gives_its_zones_back_with_an_event(cluster: GatedClus
     assert cluster.log.of("pin.not_placed")
 
 
-@pytest.mark.parametrize("written", ["2027-01-15T07:00:00Z", "2027-01-15T09:00:00Z"])
-async def test_pin_of_another_replica_is_followed_since_observed(written: str) -> None:
+async def test_pin_of_another_replica_is_followed_since_observed() -> None:
     """Whatever its clock was."""
     cluster = GatedCluster(led=0.0)
     await cluster.know({"b": EMPTY})
 
-    async with cluster.running(gated(FOUR), pinned("a", when=written)):
+    async with cluster.running(gated(FOUR), pinned("a", when="2027-01-15T07:00:00Z")):
         await cluster.pass_by(cluster.pin_patience - 2)
         assert cluster.count("pins_not_placed_total") == 0
         await cluster.pass_by(4)

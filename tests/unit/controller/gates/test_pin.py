@@ -1,7 +1,5 @@
 """A pin is in every term that matches anything, and nothing else of the pod changes."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +8,6 @@ from controller.gates.pin import HOSTNAME_LABEL, PinTarget, exclusion_patch, gat
 from numalign.kube.decode.scheduling import PREFERRED, REQUIRED, scheduling
 from numalign.model.intent import NODE_LABEL, PLACEMENT_GATE
 from tests.unit.controller.gates.conftest import gated
-from tests.worlds.notation import table
 from tests.worlds.scorer import FOUR, Raw
 from tools.clusters.fake_api import merged
 
@@ -24,17 +21,6 @@ IN_ONE = {"key": "zone", "operator": "In", "values": ["1"]}
 NOT_C = {"key": "metadata.name", "operator": "NotIn", "values": ["c"]}
 
 ZONED: Raw = {"matchExpressions": [IN_ONE]}
-NAMELESS: Raw = {"matchExpressions": [], "matchFields": None}
-AFTER, FIELD = {**ZONED, "matchFields": [PIN]}, {"matchFields": [NOT_C, PIN]}
-
-TERMS: list[tuple[str, Any, list[Raw]]] = [
-    # what it requires                       the terms before                    and after
-    ("nothing",                              None,                               [{"matchFields": [PIN]}]),
-    ("one expression",                       [ZONED],                            [AFTER]),
-    ("two terms",                            [{"matchFields": [NOT_C]}, ZONED],  [FIELD, AFTER]),
-    ("a term that matches nothing, and one", [{}, ZONED],                        [{}, AFTER]),
-    ("empty lists",                          [NAMELESS, ZONED],                  [NAMELESS, AFTER]),
-]  # fmt: skip
 
 
 def requiring(terms: list[Raw] | None, **more: object) -> Raw:
@@ -49,38 +35,21 @@ def pin_of(pod: Raw, *hostnames: str, node: str = "a") -> Raw:
     return made
 
 
-@pytest.mark.parametrize(("before", "after"), table(TERMS))
-def test_pin_is_in_every_term(before: Any, after: list[Raw]) -> None:  # noqa: ANN401
-    made = pin_of(requiring(before))
-
-    assert made["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == after
-    assert made["spec"]["affinity"]["podAffinity"] == {"stays": "as it is"}
-
-
-def test_pod_without_affinity_gets_one() -> None:
-    pod = gated(FOUR)
-    made = pin_of(pod)
-
-    assert [scheduling(made).constraints.select(name, {}) for name in "ab"] == [True, False]
-    assert "schedulingGates" not in made["spec"]
-    assert made["metadata"]["annotations"] == {**pod["metadata"]["annotations"], "key": "text"}
-
-
 def test_patches_are_for_one_version_of_one_pod() -> None:
     pod = gated(FOUR, resourceVersion="7")
 
     for patch in (pin_patch(pod, PinTarget("a"), {}), exclusion_patch(pod, ["a"])):
         assert (patch["metadata"]["uid"], patch["metadata"]["resourceVersion"]) == ("uid-of-web", "7")
-
-
-def test_other_gates_stay() -> None:
-    assert gates_of(pin_of(gated(FOUR, gates=("one", PLACEMENT_GATE, "two")))) == ("one", "two")
+    made = pin_of(gated(FOUR, gates=("one", PLACEMENT_GATE, "two")))
+    # All else stays.
+    assert (gates_of(made), made["metadata"]["annotations"]["key"]) == (("one", "two"), "text")
 
 
 def test_restricted_pod_prefers_the_best_hostname() -> None:
     wish = {"weight": 1, "preference": {"matchExpressions": [IN_ONE]}}
     made = pin_of(requiring([ZONED, {}], **{PREFERRED: [wish]}), "host-a", "host-b")
 
+    assert made["spec"]["affinity"]["podAffinity"] == {"stays": "as it is"}
     affinity = made["spec"]["affinity"]["nodeAffinity"]
     hosts = {"key": HOSTNAME_LABEL, "operator": "In", "values": ["host-a", "host-b"]}
     assert affinity[REQUIRED]["nodeSelectorTerms"] == [{"matchExpressions": [IN_ONE, hosts]}, {}]

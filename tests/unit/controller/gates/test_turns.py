@@ -94,13 +94,6 @@ async def test_freed_room_goes_to_the_namespace_with_least(cluster: GatedCluster
     assert reserved == {"o1", "web"}
 
 
-async def test_lone_namespace_fills_all_room_at_once(cluster: GatedCluster) -> None:
-    await cluster.know(dict.fromkeys("abcd", EMPTY), **BOTH)
-    await cluster.run(1, *of(TEAM, *(f"t{at}" for at in range(8))))
-
-    assert len(cluster.reserved()) == 8
-
-
 SQUATS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 9)), min_size=1, max_size=8)
 
 
