@@ -2,14 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -92,111 +88,40 @@ def cluster(cluster_file: Path) -> ClusterView:
     return ClusterView(snapshot.load(cluster_file))
 
 
-LISTS = {
-    "/api/v1/nodes": "Node",
-    "/api/v1/namespaces": "Namespace",
-    "/api/v1/pods": "Pod",
-    "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies": "NodeResourceTopology",
-}
-
-
-@dataclass
-class ReadOnlyApi:
-    """An API server of the small cluster: `objects` and `failures` by path, 404 for everything else."""
+@dataclass(frozen=True)
+class FakeCluster:
+    """A fake API server for programs with a loop of their own."""
 
     kubeconfig: Path
-    items: list[Json]
-    objects: dict[str, Any] = field(default_factory=dict)
-    failures: dict[str, int] = field(default_factory=dict)
-
-    def answer(self, path: str) -> tuple[int, object]:
-        if path in self.failures:
-            return self.failures[path], {}
-        if path in self.objects:
-            return 200, self.objects[path]
-        items = [item for item in self.items if item["kind"] == LISTS.get(path)]
-        return (200, {"items": items}) if path in LISTS else (404, {})
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[ReadOnlyApi]:
-    """An API server whose kubeconfig names the namespace `eager`."""
-    api = ReadOnlyApi(tmp_path / "kubeconfig", [*ITEMS, STORED])
-    placed = {**STORED, "metadata": {**STORED["metadata"], "namespace": "eager"}}
-    api.objects["/api/v1/namespaces/eager/pods/stored"] = placed
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            code, document = api.answer(self.path.partition("?")[0])
-            # A command that fails does not wait for the answers to its other requests.
-            with suppress(BrokenPipeError, ConnectionResetError):
-                self.send_response(code)
-                self.send_header("Content-Type", "application/json")
-                self.end_headers()
-                self.wfile.write(json.dumps(document).encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        kubeconfig(api.kubeconfig, f"http://127.0.0.1:{server.server_port}", eager="eager")
-        yield api
-        server.shutdown()
-
-
-class FakeCluster:
-    """A fake API server on a loop of its own, for a program that has one itself."""
-
-    def __init__(self, folder: Path) -> None:
-        self.api, self.loop = FakeApi(), asyncio.new_event_loop()
-        self.kubeconfig = folder / "kubeconfig"
-
-    def do(self, what: Callable[[], object]) -> Any:  # noqa: ANN401  any value
-        """Call a function in the thread of the server."""
-
-        async def call() -> object:
-            return what()
-
-        return asyncio.run_coroutine_threadsafe(call(), self.loop).result(10)
+    api: FakeApi = field(default_factory=FakeApi)
 
     def put(self, *objects: Json) -> None:
-        self.do(lambda: [self.api.put(each) for each in objects])
-
-    def fail(self, call: Any, status: HTTPStatus) -> None:  # noqa: ANN401  a path, or a method and a path
-        self.do(lambda: self.api.failures.update({call: status}))
+        for each in objects:
+            self.api.put(each)
 
     def gates(self, name: str, namespace: str = "team") -> list[str]:
         """Return the scheduling gates of a pod."""
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-        return [gate["name"] for gate in self.do(lambda: self.api.get(path))["spec"]["schedulingGates"]]
+        pod = self.api.get(f"/api/v1/namespaces/{namespace}/pods/{name}") or {}
+        return [gate["name"] for gate in pod["spec"]["schedulingGates"]]
 
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Iterator[FakeCluster]:
-    """A cluster whose kubeconfig names the namespace `team`."""
-    made = FakeCluster(tmp_path)
+    """An empty cluster whose kubeconfig names the namespace `team`."""
+    made, loop = FakeCluster(tmp_path / "kubeconfig"), asyncio.new_event_loop()
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(made.loop.run_forever)
-        asyncio.run_coroutine_threadsafe(made.api.start(), made.loop).result(10)
+        pool.submit(loop.run_forever)
+        asyncio.run_coroutine_threadsafe(made.api.start(), loop).result(10)
         made.api.kubeconfig(made.kubeconfig, namespace="team")
         yield made
-        asyncio.run_coroutine_threadsafe(made.api.stop(), made.loop).result(10)
-        made.loop.call_soon_threadsafe(made.loop.stop)
-    made.loop.close()
+        asyncio.run_coroutine_threadsafe(made.api.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+    loop.close()
 
 
-def kubeconfig(path: Path, server: str = "http://127.0.0.1:1", **namespaces: str) -> str:
-    """Write a kubeconfig with a context for each of these namespaces; the first is the current one."""
-    contexts = [
-        {"name": name, "context": {"cluster": "c", "user": "u", "namespace": namespace}}
-        for name, namespace in namespaces.items()
-    ]
-    document = {
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": contexts,
-        "current-context": contexts[0]["name"],
-    }
-    path.write_text(yaml.safe_dump(document))
-    return str(path)
+@pytest.fixture
+def served(fake: FakeCluster) -> FakeCluster:
+    """The small cluster with a pod in `eager`, the namespace of its kubeconfig."""
+    fake.api.kubeconfig(fake.kubeconfig, namespace="eager")
+    fake.put(*ITEMS, {**STORED, "metadata": {**STORED["metadata"], "namespace": "eager"}})
+    return fake

@@ -1,34 +1,10 @@
 """Selection of pods by namespace and labels, and of nodes by name and labels."""
 
-from pathlib import Path
-
 import pytest
 
-from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.selection import PodSelection
-from numalign.kube.connection import Connection
-from tests.unit.kubectl_numa.conftest import Cli, kubeconfig
+from tests.unit.kubectl_numa.conftest import Cli
 from tests.unit.kubectl_numa.objects import BORN, ITEMS, labelled, running, waiting
 from tests.worlds.objects import Json
-
-CLUSTER, FILE = None, "file"
-RESOLVED = [
-    # the snapshot, whether a kubeconfig is named, the selection, and the namespace
-    (CLUSTER, True,  PodSelection(),                "team"),
-    (CLUSTER, True,  PodSelection("other"),         "other"),
-    (CLUSTER, True,  PodSelection(everywhere=True), None),
-    (FILE,    False, PodSelection(),                None),
-    (FILE,    False, PodSelection("other"),         "other"),
-    (FILE,    True,  PodSelection(),                "team"),
-]  # fmt: skip
-
-
-def test_default_namespace_is_that_of_the_context(tmp_path: Path) -> None:
-    path = kubeconfig(tmp_path / "kubeconfig", x="team")
-
-    for snapshot, configured, selection, namespace in RESOLVED:
-        resolved = selection.resolved(ClusterSource(snapshot, Connection(path if configured else None)))
-        assert (resolved.namespace, resolved.everywhere) == (namespace, namespace is None)
 
 
 def leaving(name: str) -> Json:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi
+from tests.unit.kubectl_numa.conftest import Cli, FakeCluster
 from tests.unit.kubectl_numa.objects import ITEMS, SERVICE, SINGLE, machine_object, manifest, unknown_kind
 from tests.worlds.notation import table
 
@@ -70,9 +70,9 @@ def test_flags_stand_for_those_of_the_webhook(cli: Cli, flags: str, code: int, p
     assert (result.exit_code, part in result.stdout) == (code, True)
 
 
-def test_namespace_of_the_context_gives_its_rules(cli: Cli, api: ReadOnlyApi) -> None:
+def test_namespace_of_the_context_gives_its_rules(cli: Cli, served: FakeCluster) -> None:
     pod = cli.write("p.yaml", manifest("a", "33"))
-    words = ("check", "-f", pod, "--kubeconfig", api.kubeconfig)
+    words = ("check", "-f", pod, "--kubeconfig", served.kubeconfig)
     result = cli(*words)
 
     assert result.exit_code == 1

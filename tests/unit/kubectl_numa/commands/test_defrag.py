@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from numalign.model.intent import PLACEMENT
-from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi
+from tests.unit.kubectl_numa.conftest import Cli, FakeCluster
 from tests.unit.kubectl_numa.objects import ITEMS, SINGLE, manifest, running, topology, waiting
 from tests.worlds.notation import table
 from tests.worlds.objects import Json
@@ -88,11 +88,11 @@ def test_pods_that_may_not_move_are_listed(cli: Cli) -> None:
     assert "stays team/b: no controller owns it" in text
 
 
-def test_pods_come_by_name_and_from_a_running_cluster(cli: Cli, api: ReadOnlyApi) -> None:
+def test_pods_come_by_name_and_from_a_running_cluster(cli: Cli, served: FakeCluster) -> None:
     pod = cli.write("p.yaml", manifest("small", policy=SINGLE))
 
     assert ONE_MOVES in cli.text("defrag", "waiting", "-n", "team", "--snapshot", cli.cluster(*PODS))
-    assert "fits now on" in cli.text("defrag", "-f", pod, "--kubeconfig", api.kubeconfig)
+    assert "fits now on" in cli.text("defrag", "-f", pod, "--kubeconfig", served.kubeconfig)
 
 
 def test_explain_names_the_moves_in_one_line(cli: Cli) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from numalign.kube.kinds import READY_KEY
-from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi
+from tests.unit.kubectl_numa.conftest import Cli, FakeCluster
 from tests.unit.kubectl_numa.objects import running
 from tests.worlds import objects
 from tests.worlds.notation import table
@@ -99,17 +99,18 @@ def test_names_are_counted_unless_all_is_given(cli: Cli, flags: str, names: str)
     assert f"  lack  no-topology: 9 nodes (n0, n1, n2, n3, {names})\n" in text
 
 
-def test_agents_of_a_cluster_are_stale_and_of_a_file_not(cli: Cli, api: ReadOnlyApi) -> None:
-    api.items[:] = [*agent_node("a", at="2020-01-01T00:00:00Z"), running("p")]
-    live = cli("doctor", "--kubeconfig", api.kubeconfig)
+def test_agents_of_a_cluster_are_stale_and_of_a_file_not(cli: Cli, fake: FakeCluster) -> None:
+    items = [*agent_node("a", at="2020-01-01T00:00:00Z"), running("p")]
+    fake.put(*items)
+    live = cli("doctor", "--kubeconfig", fake.kubeconfig)
 
     assert (live.exit_code, "  lack  stale: 1 node (a)\n" in live.stdout) == (1, True)
-    assert cli("doctor", "--snapshot", cli.cluster(items=api.items)).exit_code == 0
+    assert cli("doctor", "--snapshot", cli.cluster(items=items)).exit_code == 0
 
 
 @pytest.mark.parametrize("flags", [[], ["--with-pods"]])
-def test_pods_of_a_cluster_are_read_on_request(cli: Cli, api: ReadOnlyApi, flags: list[str]) -> None:
-    api.items.append(running("p", policy="restricted", node="hidden"))
-    result = cli("doctor", *flags, "--kubeconfig", api.kubeconfig)
+def test_pods_of_a_cluster_are_read_on_request(cli: Cli, served: FakeCluster, flags: list[str]) -> None:
+    served.put(running("p", policy="restricted", node="hidden"))
+    result = cli("doctor", *flags, "--kubeconfig", served.kubeconfig)
 
     assert (result.exit_code, "unjudged-pods" in result.stdout) == (1, bool(flags))

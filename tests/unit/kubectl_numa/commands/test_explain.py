@@ -1,10 +1,11 @@
 """explain: a pod by its manifest or its name."""
 
 import json
+from http import HTTPStatus
 
 import pytest
 
-from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi
+from tests.unit.kubectl_numa.conftest import Cli, FakeCluster
 from tests.unit.kubectl_numa.objects import (
     SERVICE,
     SINGLE,
@@ -116,15 +117,15 @@ def test_an_object_without_a_namespace_has_only_its_name(cli: Cli) -> None:
     assert cli.text(*words, "-o", "wide").splitlines()[1].startswith("torch ")
 
 
-def test_workloads_are_explained_by_name(cli: Cli, api: ReadOnlyApi) -> None:
+def test_workloads_are_explained_by_name(cli: Cli, served: FakeCluster) -> None:
     """Of a snapshot, of a cluster, and of a type whose version only the cluster knows."""
     trainer = deployment("big", "eager") | {"apiVersion": "example.com/v1beta3", "kind": "Trainer"}
-    api.objects |= {
+    served.api.documents |= {
         "/apis/apps/v1/namespaces/eager/deployments/web": deployment("web", "eager"),
         "/apis/example.com": {"preferredVersion": {"version": "v1beta3"}},
         "/apis/example.com/v1beta3/namespaces/eager/trainers/big": trainer,
     }
-    live = ("--kubeconfig", api.kubeconfig)
+    live = ("--kubeconfig", served.kubeconfig)
 
     [web] = cli.json("explain", "deploy/web", *live)
     assert (web["namespace"], web["demand"]["total"]) == ("eager", {"cpu": "4", "memory": "4Gi"})
@@ -150,14 +151,14 @@ def test_nodes_are_listed_as_names_and_as_a_table(cli: Cli) -> None:
     ("readable", "verdict"), [(True, "later"), (False, "fits")], ids=["pods may be listed", "they may not"]
 )
 def test_pods_that_the_exporter_lacks_count(
-    cli: Cli, api: ReadOnlyApi, *, readable: bool, verdict: str
+    cli: Cli, served: FakeCluster, *, readable: bool, verdict: str
 ) -> None:
     pod = cli.write("p.yaml", manifest("a", "16", policy=SINGLE))
-    words = ("explain", "-f", pod, "--kubeconfig", api.kubeconfig)
+    words = ("explain", "-f", pod, "--kubeconfig", served.kubeconfig)
     assert [node["verdict"] for node in cli.json(*words)[0]["nodes"]] == ["fits", "never"]
 
-    api.items += [running(name, cpu="30") for name in "bc"]
-    api.failures |= {} if readable else {"/api/v1/pods": 403}
+    served.put(*(running(name, cpu="30") for name in "bc"))
+    served.api.failures |= {} if readable else {"/api/v1/pods": HTTPStatus.FORBIDDEN}
     assert [node["verdict"] for node in cli.json(*words)[0]["nodes"]] == [verdict, "never"]
     notice = "pods: unknown, so only what nodes report is counted: "
     assert (notice in cli(*words).stderr) is not readable

@@ -3,13 +3,14 @@
 import gzip
 import json
 import time
+from http import HTTPStatus
 
 import pytest
 
 from kubectl_numa.commands.snapshot import contents
 from numalign.kube.decode import shapes
 from numalign.shapes import KnownShape, RememberedShapes, shape
-from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi, kubeconfig
+from tests.unit.kubectl_numa.conftest import Cli, FakeCluster
 from tests.worlds.notation import node
 from tests.worlds.objects import Json
 
@@ -22,18 +23,18 @@ def configz(node: str) -> str:
 
 
 @pytest.fixture
-def kubelets(api: ReadOnlyApi) -> ReadOnlyApi:
+def kubelets(served: FakeCluster) -> FakeCluster:
     """An API server that passes on what kubelets answer; that of `big` has more than is written."""
     configurations: dict[str, Json] = {name: {"kubeletconfig": {}} for name in NODES}
     configurations["big"] = {"kubeletconfig": {"cpuManagerPolicy": "static", "staticPodPath": "/secret"}}
-    api.objects |= {configz(name): document for name, document in configurations.items()}
-    return api
+    served.api.documents |= {configz(name): document for name, document in configurations.items()}
+    return served
 
 
 @pytest.mark.parametrize("name", ["cluster.json", "cluster.json.gz"])
-def test_a_written_file_can_be_read_again(cli: Cli, api: ReadOnlyApi, name: str) -> None:
+def test_a_written_file_can_be_read_again(cli: Cli, served: FakeCluster, name: str) -> None:
     path = cli.folder / name
-    result = cli("snapshot", "-o", path, "--kubeconfig", api.kubeconfig)
+    result = cli("snapshot", "-o", path, "--kubeconfig", served.kubeconfig)
     data = path.read_bytes()
 
     assert (result.exit_code, result.stdout) == (0, "")
@@ -42,37 +43,37 @@ def test_a_written_file_can_be_read_again(cli: Cli, api: ReadOnlyApi, name: str)
     assert [node["name"] for node in cli.json("nodes", "--snapshot", path)] == [*NODES]
 
 
-def test_unreadable_remembered_shapes_are_skipped(cli: Cli, api: ReadOnlyApi) -> None:
-    api.failures[CONFIGURATION] = 403
-    result = cli("snapshot", "--kubeconfig", api.kubeconfig)
+def test_unreadable_remembered_shapes_are_skipped(cli: Cli, served: FakeCluster) -> None:
+    served.api.failures[CONFIGURATION] = HTTPStatus.FORBIDDEN
+    result = cli("snapshot", "--kubeconfig", served.kubeconfig)
 
     assert result.exit_code == 0
     assert "skipped: ConfigMap numalign-shapes: not allowed to read Validating" in result.stderr
 
 
-def test_remembered_shapes_are_written(cli: Cli, api: ReadOnlyApi) -> None:
+def test_remembered_shapes_are_written(cli: Cli, served: FakeCluster) -> None:
     gone = KnownShape(shape.of(node("cpu=8 mem=8Gi", policy="restricted")), seen=time.time() - 7200)
     hook = {"name": "w", "clientConfig": {"service": {"name": "numalign", "namespace": "numa"}}}
-    api.objects[CONFIGURATION] = {"metadata": {"name": "zz-numalign"}, "webhooks": [hook]}
+    served.api.documents[CONFIGURATION] = {"metadata": {"name": "zz-numalign"}, "webhooks": [hook]}
     data = {"data": shapes.encode(RememberedShapes((gone,)))}
-    api.objects[f"/api/v1/namespaces/numa/configmaps/{shapes.NAME}"] = data
+    served.api.documents[f"/api/v1/namespaces/numa/configmaps/{shapes.NAME}"] = data
     path = cli.folder / "cluster.json"
-    cli.text("snapshot", "--kubeconfig", api.kubeconfig, "-o", path)
+    cli.text("snapshot", "--kubeconfig", served.kubeconfig, "-o", path)
 
     line = "restricted, scope container  remembered, last seen 2 h ago\n"
     assert line in cli.text("nodes", "--snapshot", path)
     assert "remembered" not in cli.text("nodes", "--snapshot", path, "--remember-shapes", "1h")
 
 
-def test_objects_go_to_standard_output(cli: Cli, api: ReadOnlyApi) -> None:
-    words = ("snapshot", "--kubeconfig", api.kubeconfig)
+def test_objects_go_to_standard_output(cli: Cli, served: FakeCluster) -> None:
+    words = ("snapshot", "--kubeconfig", served.kubeconfig)
     kinds = {"Node", "NodeResourceTopology", "Namespace"}
 
     assert {item["kind"] for item in json.loads(cli.text(*words))["items"]} == kinds
     assert {item["kind"] for item in json.loads(cli.text(*words, "--with-pods"))["items"]} == {*kinds, "Pod"}
 
 
-def test_kubelet_configurations_are_written(cli: Cli, kubelets: ReadOnlyApi) -> None:
+def test_kubelet_configurations_are_written(cli: Cli, kubelets: FakeCluster) -> None:
     path = cli.folder / "cluster.json"
     result = cli("snapshot", "--with-kubelet-configs", "--kubeconfig", kubelets.kubeconfig, "-o", path)
     items = json.loads(path.read_bytes())["items"]
@@ -87,9 +88,9 @@ def test_kubelet_configurations_are_written(cli: Cli, kubelets: ReadOnlyApi) -> 
     assert cli("nodes", "--snapshot", path).stderr == ""
 
 
-def test_unreadable_kubelet_configurations_are_skipped(cli: Cli, kubelets: ReadOnlyApi) -> None:
-    kubelets.objects[configz("small")] = {"kubeletconfig": {"cpuManagerPolicy": "ecstatic"}}
-    kubelets.failures[configz("hidden")] = 503
+def test_unreadable_kubelet_configurations_are_skipped(cli: Cli, kubelets: FakeCluster) -> None:
+    kubelets.api.documents[configz("small")] = {"kubeletconfig": {"cpuManagerPolicy": "ecstatic"}}
+    kubelets.api.failures[configz("hidden")] = HTTPStatus.SERVICE_UNAVAILABLE
     result = cli("snapshot", "--with-kubelet-configs", "--kubeconfig", kubelets.kubeconfig)
     kinds = [item["kind"] for item in json.loads(result.stdout)["items"]]
     small, hidden = sorted(result.stderr.splitlines(), reverse=True)
@@ -99,26 +100,26 @@ def test_unreadable_kubelet_configurations_are_skipped(cli: Cli, kubelets: ReadO
     assert hidden.startswith("skipped: KubeletConfiguration hidden: the API server answered 503")
 
 
-def test_forbidden_configurations_name_the_missing_right(cli: Cli, api: ReadOnlyApi) -> None:
-    api.failures |= {configz(node): 403 for node in NODES}
-    result = cli("snapshot", "--with-kubelet-configs", "--kubeconfig", api.kubeconfig)
+def test_forbidden_configurations_name_the_missing_right(cli: Cli, served: FakeCluster) -> None:
+    served.api.failures |= {configz(node): HTTPStatus.FORBIDDEN for node in NODES}
+    result = cli("snapshot", "--with-kubelet-configs", "--kubeconfig", served.kubeconfig)
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("Error: not allowed to read the configuration of node ")
     assert result.stderr.endswith("a ClusterRole must allow the verb get on nodes/proxy\n")
 
 
-def test_explain_reads_the_cluster_too(cli: Cli, api: ReadOnlyApi) -> None:
-    live = ("--kubeconfig", api.kubeconfig)
+def test_explain_reads_the_cluster_too(cli: Cli, served: FakeCluster) -> None:
+    live = ("--kubeconfig", served.kubeconfig)
     missing = cli("explain", "other", *live)
 
     assert cli.text("explain", "stored", *live).startswith("eager/stored requests single-numa-node alignment")
     assert (missing.exit_code, missing.stderr[:37]) == (2, "Error: pod eager/other does not exist")
 
 
-def test_cluster_or_folder_out_of_reach_is_an_error(cli: Cli, api: ReadOnlyApi) -> None:
-    closed = cli("snapshot", "--kubeconfig", kubeconfig(cli.folder / "closed", x="team"))
-    folder = cli("snapshot", "-o", cli.folder, "--kubeconfig", api.kubeconfig)
+def test_cluster_or_folder_out_of_reach_is_an_error(cli: Cli, served: FakeCluster) -> None:
+    closed = cli("snapshot", "--kubeconfig", served.kubeconfig, "-s", "http://127.0.0.1:1")
+    folder = cli("snapshot", "-o", cli.folder, "--kubeconfig", served.kubeconfig)
 
     assert (closed.exit_code, folder.exit_code, "Traceback" in folder.output) == (2, 2, False)
     assert closed.stderr.startswith("Error: http://127.0.0.1:1 cannot be reached: ")

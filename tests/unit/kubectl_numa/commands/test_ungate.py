@@ -108,7 +108,7 @@ def test_a_lease_renewed_by_a_slow_clock_forbids_it(
 
 def test_an_unreadable_lease_forbids_it(cli: Cli, fake: FakeCluster) -> None:
     fake.put(gated("web"))
-    fake.fail(f"{LEASES}/{LEASE}", HTTPStatus.FORBIDDEN)
+    fake.api.failures[f"{LEASES}/{LEASE}"] = HTTPStatus.FORBIDDEN
     result = cli("ungate", "--kubeconfig", fake.kubeconfig)
 
     assert (result.exit_code, fake.gates("web")) == (2, [PLACEMENT_GATE])
@@ -117,7 +117,7 @@ def test_an_unreadable_lease_forbids_it(cli: Cli, fake: FakeCluster) -> None:
 
 def test_a_failed_write_stops_no_other(cli: Cli, fake: FakeCluster) -> None:
     fake.put(gated("bad"), gated("good"))
-    fake.fail(("PATCH", "/api/v1/namespaces/team/pods/bad"), HTTPStatus.FORBIDDEN)
+    fake.api.failures["PATCH", "/api/v1/namespaces/team/pods/bad"] = HTTPStatus.FORBIDDEN
     result = cli("ungate", "--kubeconfig", fake.kubeconfig)
 
     assert (result.exit_code, fake.gates("good"), fake.gates("bad")) == (1, [], [PLACEMENT_GATE])

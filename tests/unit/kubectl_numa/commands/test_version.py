@@ -1,11 +1,14 @@
 """version: which versions run here and in the cluster."""
 
+from http import HTTPStatus
+
 import pytest
 import yaml
 
 from numalign.runtime import about
-from tests.unit.kubectl_numa.conftest import Cli, ReadOnlyApi
-from tests.worlds.objects import Json
+from tests.unit.kubectl_numa.conftest import Cli, FakeCluster
+from tests.unit.kubectl_numa.objects import labelled
+from tests.worlds.objects import Json, pod
 
 OURS = about.version()
 IMAGE = f"registry:5000/numalign:{OURS}"
@@ -14,17 +17,17 @@ IMAGE = f"registry:5000/numalign:{OURS}"
 def component(program: str, image: str, *, ready: bool = True) -> Json:
     """A pod of ours."""
     labels = {"app.kubernetes.io/name": "numalign", "app.kubernetes.io/component": program}
-    return {
-        "metadata": {"namespace": "numa", "name": program, "labels": labels},
-        "spec": {"containers": [{"name": "beside", "image": "x:9"}, {"name": program, "image": image}]},
-        "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
-    }
+    containers = [{"name": "beside", "image": "x:9"}, {"name": program, "image": image}]
+    status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
+    name = f"{program}-{ready}"
+    return labelled(pod(name, namespace="numa", spec={"containers": containers}, status=status), **labels)
 
 
-def installed(api: ReadOnlyApi, *pods: Json) -> tuple[object, ...]:
+def installed(fake: FakeCluster, *pods: Json) -> tuple[object, ...]:
     """Return the words that print the versions of a cluster with these pods."""
-    api.objects |= {"/version": {"gitVersion": "v1.34.2"}, "/api/v1/pods": {"items": [*pods]}}
-    return ("version", "--kubeconfig", api.kubeconfig)
+    fake.api.documents["/version"] = {"gitVersion": "v1.34.2"}
+    fake.put(*pods)
+    return ("version", "--kubeconfig", fake.kubeconfig)
 
 
 def test_client_alone_needs_no_cluster(cli: Cli) -> None:
@@ -32,9 +35,9 @@ def test_client_alone_needs_no_cluster(cli: Cli) -> None:
     assert cli("version").stdout == f"client      {OURS}\n"
 
 
-def test_programs_have_their_version_and_ready_pods(cli: Cli, api: ReadOnlyApi) -> None:
+def test_programs_have_their_version_and_ready_pods(cli: Cli, fake: FakeCluster) -> None:
     webhooks = (component("webhook", IMAGE), component("webhook", IMAGE, ready=False))
-    result = cli(*installed(api, *webhooks, component("scheduler", "kube-scheduler:v1.34.2")))
+    result = cli(*installed(fake, *webhooks, component("scheduler", "kube-scheduler:v1.34.2")))
 
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
@@ -45,9 +48,9 @@ def test_programs_have_their_version_and_ready_pods(cli: Cli, api: ReadOnlyApi) 
     )
 
 
-def test_json_and_yaml_have_the_same_versions(cli: Cli, api: ReadOnlyApi) -> None:
+def test_json_and_yaml_have_the_same_versions(cli: Cli, fake: FakeCluster) -> None:
     image = f"numalign:{OURS}@sha256:abc"
-    words = installed(api, component("agent", image))
+    words = installed(fake, component("agent", image))
     agent = {"program": "agent", "namespace": "numa", "version": OURS, "image": image, "pods": 1, "ready": 1}
     expected = {"client": OURS, "kubernetes": "v1.34.2", "programs": [agent], "skew": []}
 
@@ -65,18 +68,18 @@ SKEWS: list[tuple[dict[str, str], str]] = [
 
 @pytest.mark.parametrize(("versions", "warning"), SKEWS, ids=["in the cluster", "from this program"])
 def test_differing_versions_are_warned_of(
-    cli: Cli, api: ReadOnlyApi, versions: dict[str, str], warning: str
+    cli: Cli, fake: FakeCluster, versions: dict[str, str], warning: str
 ) -> None:
     pods = (component(program, f"numalign:{version}") for program, version in versions.items())
-    result = cli(*installed(api, *pods))
+    result = cli(*installed(fake, *pods))
 
     assert (result.exit_code, result.stderr) == (0, f"warning: {warning}")
 
 
-def test_forbidden_pods_leave_the_other_versions(cli: Cli, api: ReadOnlyApi) -> None:
-    words = installed(api)
+def test_forbidden_pods_leave_the_other_versions(cli: Cli, fake: FakeCluster) -> None:
+    words = installed(fake)
     assert "numalign does not run in this cluster" in cli.text(*words)
-    api.failures["/api/v1/pods"] = 403
+    fake.api.failures["/api/v1/pods"] = HTTPStatus.FORBIDDEN
     result = cli(*words)
 
     assert (result.exit_code, result.stdout) == (0, f"client      {OURS}\nkubernetes  v1.34.2\n")
