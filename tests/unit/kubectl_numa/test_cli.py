@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 COMMANDS = ["", *program.commands]
 
 
-def process(*command: str) -> "subprocess.CompletedProcess[str]":
+def finished(*command: str) -> "subprocess.CompletedProcess[str]":
     quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "env": BUFFERED}
     return subprocess.run(command, check=False, text=True, timeout=20, cwd=ROOT, **quiet)  # noqa: S603  ours
 
@@ -68,7 +69,7 @@ def test_version_is_that_of_the_package(cli: Cli) -> None:
 )
 def test_a_reader_that_leaves_early_is_no_error(cluster_file: Path, reader: str, output: str) -> None:
     command = f"{sys.executable} -m kubectl_numa nodes --snapshot {cluster_file} | {reader}"
-    done = process("bash", "-c", command)
+    done = finished("bash", "-c", command)
 
     assert (done.stdout, done.stderr) == (output, "")
 
@@ -102,7 +103,7 @@ MOMENTS = ["click", "kubectl_numa.cli", "kubectl_numa.commands.nodes", "kubectl_
 
 @pytest.mark.parametrize("when", [*MOMENTS, "arguments", "the end"])
 def test_ctrl_c_ends_the_program_quietly(when: str) -> None:
-    done = process(sys.executable, "-c", INTERRUPTING, when)
+    done = finished(sys.executable, "-c", INTERRUPTING, when)
 
     assert (done.returncode, done.stderr) == (130, "")
     assert bool(done.stdout) is (when == "the end")
@@ -138,3 +139,19 @@ def test_mistakes_of_manifests_steer_no_terminal(cli: Cli, cluster_file: Path, c
 
     assert SHOWN in errors
     assert not {"\x1b", "\x9b", "\r", "\u202e"} & {*errors}
+
+
+@pytest.mark.full
+def test_interrupted_demo_ends_with_all_its_processes(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "kubectl_numa", "demo", "--serve", "--port", "0"]
+    env = {"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=env, **pipes) as process:  # noqa: S603  the text is ours
+        assert process.stdout
+        while "curl" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+
+    assert (process.returncode, errors) == (0, "")
+    assert list(tmp_path.iterdir()) == []

@@ -1,9 +1,11 @@
-"""pods: what running pods hold, and whether they are aligned."""
+"""pods: what running pods hold, whether they are aligned, and which pods kubelets rejected."""
+
+from pathlib import Path
 
 from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED
 from tests.unit.kubectl_numa.conftest import Cli
-from tests.unit.kubectl_numa.objects import running, waiting
-from tests.worlds.objects import Json
+from tests.unit.kubectl_numa.objects import manifest, rejected, running, waiting
+from tests.worlds.objects import Json, machine_zone, node, nrt, reported
 
 PODS = (running("good", 1), running("bad", 0, 1), running("reserved", 0, 1, key=PLACEMENT))
 
@@ -70,3 +72,85 @@ def test_a_broken_annotation_leaves_the_other_pods(cli: Cli) -> None:
 
     assert (result.exit_code, "skipped: " in result.stderr) == (0, True)
     assert "2 pods: 1 aligned, 1 not judged" in result.stdout
+
+
+def test_latest_rejections_come_first(cli: Cli) -> None:
+    failed = rejected("failed") | {"status": {"phase": "Failed", "reason": "Error"}}
+    old, new = rejected("old", minutes=90), rejected("new", reason="OutOfcpu")
+    words = ("pods", "--rejected", "--snapshot", cli.cluster(old, new, failed, manifest("b")))
+    first, second = cli.json(*words)
+    _, row, _ = cli.text(*words, "-o", "wide").splitlines()
+
+    assert cli.text(*words, width=80).splitlines() == [
+        "default/new of ReplicaSet/web",
+        "    rejected by big 4 min ago: OutOfcpu: Resources cannot be allocated",
+        "default/old of ReplicaSet/web",
+        "    rejected by big 1 h ago: TopologyAffinityError: Resources cannot be",
+        "    allocated",
+        "2 pods: 1 OutOfcpu, 1 TopologyAffinityError",
+    ]
+    assert " ".join(row.split()).startswith("default new big 4 min ago OutOfcpu ReplicaSet/web")
+    assert (first["name"], first["node"], first["reason"]) == ("new", "big", "OutOfcpu")
+    assert (second["namespace"], second["owner"]) == ("default", {"kind": "ReplicaSet", "name": "web"})
+    assert first["at"] > second["at"]
+
+
+ALL = {
+    "held": [
+        {"zones": ["node-0"], "amount": {"cpu": "1"}},
+        {"zones": ["node-1"], "amount": {"cpu": "2", "x/gpu": "1"}},
+    ],
+    "cpus": "2,4-5",
+}
+GPU = {"held": [{"zones": ["node-1"], "amount": {"x/gpu": "1"}}]}
+IN_PART = (
+    'restricted applies to x/gpu only: cpu is not pinned, because container "main" requests 2500m cpu,'
+    " which is not a whole number"
+)
+
+
+def described(cli: Cli, cpu: str = "3", report: Json = ALL) -> Path:
+    """Write a snapshot of a node whose agent reports this of its pod."""
+    zones = [machine_zone(0, reservedMemory=None), machine_zone(1, reservedMemory=None)]
+    devices = {"x/gpu": [{"zones": [1], "total": 2, "healthy": 2}]}
+    machine = {"zones": zones, "reservedSystemCPUs": "0", "devices": devices}
+    pod = running("train", policy="restricted", node="a")
+    limits = {"cpu": cpu, "memory": "1Gi", "x/gpu": "1"}
+    pod["spec"]["containers"][0]["resources"]["limits"] = limits
+    topology = reported(nrt("a", "node-0", "node-1"), machine, pods={pod["metadata"]["uid"]: report})
+    return cli.cluster(items=[node("a"), topology, pod])
+
+
+def test_cpu_ids_are_listed_by_zone(cli: Cli) -> None:
+    words = ("pods", "--snapshot", described(cli))
+    [pod] = cli.json(*words)
+    _, row = cli.text(*words, "-o", "wide").splitlines()
+
+    assert "    CPUs 2 in node-0; 4-5 in node-1" in cli.text(*words).splitlines()
+    assert " ".join(row.split()).startswith(
+        "team train a restricted misaligned node-0,node-1 3 2,4-5 <none> 1 x/gpu"
+    )
+    assert (pod["cpus"], pod["cpusByZone"]) == ("2,4-5", {"node-0": "2", "node-1": "4-5"})
+    assert pod["known"] == "kubelet"
+
+
+def test_a_pod_with_aligned_devices_only_has_its_reason(cli: Cli) -> None:
+    path = described(cli, "2500m", GPU)
+    [pod] = cli.json("pods", "--snapshot", path)
+    [checked] = cli.json("check", "-A", "--snapshot", path)
+
+    assert cli.text("pods", "--snapshot", path).splitlines() == [
+        "team/train  on a  restricted  aligned (devices only)",
+        "    zone 1: 1 x/gpu",
+        f"    {IN_PART}",
+        "1 pod: 1 aligned (devices only)",
+    ]
+    assert (pod["judgement"], pod["why"]) == ("aligned", IN_PART)
+    assert checked["results"][0] == {"rule": "aligned", "outcome": "pass", "message": IN_PART}
+    for document in (pod, checked):
+        assert (document["aligned"], document["extent"], document["notPinned"]) == (
+            True,
+            "devices only",
+            ["cpu"],
+        )
+    assert "devices only" in cli("check", "-A", "--snapshot", path, "-o", "wide").stdout
