@@ -1,20 +1,23 @@
-"""The answers of nodes and shapes to a pod, with reasons, and their JSON."""
+"""The answers of nodes and shapes to a pod, with reasons, as JSON and as a page."""
 
+import io
 import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from kubectl_numa import explanation
+from kubectl_numa import explanation, pages
 from kubectl_numa.explanation import Explanation
+from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
 from numalign.cache.admission import waits_text
 from numalign.decision.doubts import Doubt
 from numalign.kube.decode.scheduling import REQUIRED
 from numalign.model.attributes import Attributes, Labels
-from numalign.model.intent import CLASS_LABEL, Policy
-from numalign.model.node import Node, node_class
+from numalign.model.intent import CLASS_LABEL, Gate, NamespaceRules, Policy
+from numalign.model.node import Known, Node, node_class
 from numalign.shapes import KnownShape, shape
 from tests.unit.kubectl_numa.objects import SINGLE, state, view
 from tests.worlds.notation import GPU, node, table
@@ -105,20 +108,6 @@ def test_a_feasible_class_that_is_excluded_is_never() -> None:
     }
 
 
-def test_nodes_with_equal_answers_are_one_group(cluster: ClusterView) -> None:
-    alike = [replace(node("cpu=8 mem=8Gi", policy="restricted"), name=name) for name in "abc"]
-    excluded = [replace(node(zones, policy="restricted"), name=zones) for zones in ("cpu=8", "cpu=16")]
-    several = explained(view(*excluded), "cpu=4 mem=1Gi", **SELECTS_B)
-
-    def grouped(pod: Explanation) -> list[tuple[str, ...]]:
-        return [(group.answer.chance, *group.names) for group in explanation.groups(pod.answers)]
-
-    assert grouped(explained(view(*alike), "cpu=4 mem=1Gi")) == [("fits", "a", "b", "c")]
-    assert grouped(explained(cluster, "cpu=32 mem=4Gi")) == [("fits", "big"), ("never", "small")]
-    assert grouped(several) == [("never", "cpu=16", "cpu=8")]
-    assert several.warnings[0] == "no node has pool=b"
-
-
 def test_a_pod_that_fits_has_no_warning_of_waiting(cluster: ClusterView) -> None:
     fits = explained(cluster, "cpu=8 mem=4Gi")
     warned = replace(fits.pod.decision, warnings=(waits_text(Policy.SINGLE_NUMA_NODE), "another"))
@@ -130,27 +119,13 @@ def test_json_has_all_facts(cluster: ClusterView) -> None:
     result = explained(cluster, "cpu=32 mem=4Gi")
     big, small = (answer.node_class for answer in result.answers)
     amount = {"cpu": "32", "memory": "4Gi"}
-    step = {"name": "c0", "role": "container", "asks": amount, "notPinned": []}
     same: dict[str, Any] = {"unmet": None, "lacks": {}, "known": "counts", "source": "exporter", "age": None}
-    fits: dict[str, Any] = {
-        "name": "big",
-        "class": big,
-        "verdict": "fits",
-        "reason": None,
-        "permanent": False,
-        "score": 94,
-    }
+    fits = {"name": "big", "class": big, "verdict": "fits", "reason": None, "permanent": False, "score": 94}
+    never = {"name": "small", "class": small, "verdict": "never", "permanent": True, "score": None}
     fits |= {"placement": [{"zones": ["node-1"], "amount": amount}]}
-    fits |= {"doubts": [Doubt.OPTIONS, Doubt.NO_VERSION, Doubt.INIT_CPUS]}
-    never: dict[str, Any] = {
-        "name": "small",
-        "class": small,
-        "verdict": "never",
-        "permanent": True,
-        "score": None,
-    }
     never |= {"reason": "the pod: the node has at most 16 cpu in total", "placement": None}
-    never |= {"doubts": [Doubt.OPTIONS, Doubt.NO_VERSION]}
+    doubts = [Doubt.OPTIONS, Doubt.NO_VERSION]
+    step = {"name": "c0", "role": "container", "asks": amount, "notPinned": []}
     absent = ("rejected", "exempt", "scheduler", "gate", "refusal", "never", "room", "quota")
     assert json.loads(json.dumps(result.to_json())) == {
         **dict.fromkeys(absent),
@@ -158,7 +133,10 @@ def test_json_has_all_facts(cluster: ClusterView) -> None:
         "namespace": "default",
         "intent": {"policy": SINGLE, "resources": [], "scope": None, "exclusive": None, "from": "pod"},
         "demand": {"qos": "Guaranteed", "containers": [step], "total": amount},
-        "nodes": [{**same, **fits}, {**same, **never}],
+        "nodes": [
+            {**same, **fits, "doubts": [*doubts, Doubt.INIT_CPUS]},
+            {**same, **never, "doubts": doubts},
+        ],
         "shapes": [],
         "unknown": ["hidden"],
         "warnings": [],
@@ -169,24 +147,140 @@ SEEN = 1_790_000_000.0
 SHAPE = shape.of(GPU_NODE)
 
 
-@pytest.mark.parametrize(
-    ("container", "spec", "verdict", "reason"),
-    table(
-        [
-            ("large enough", "cpu=4 mem=1Gi gpu=2", {}, "later", None),
-            ("too small", "cpu=4 mem=1Gi gpu=5", {}, "never", "at most 4 nvidia.com/gpu"),
-            ("other labels", "cpu=4 mem=1Gi gpu=2", SELECTS_B, "never", f"its nodes {AFFINITY}"),
-        ]
-    ),
-)
-def test_answer_of_a_shape(container: str, spec: dict[str, Any], verdict: str, reason: str | None) -> None:
+SHAPES: list[tuple[str, str, dict[str, Any], str, str]] = [
+    ("large enough", "gpu=2", {}, "later", ""),
+    ("too small", "gpu=5", {}, "never", "at most 4 nvidia.com/gpu"),
+    ("other labels", "gpu=2", SELECTS_B, "never", f"its nodes {AFFINITY}"),
+]
+
+
+@pytest.mark.parametrize(("gpus", "spec", "verdict", "reason"), table(SHAPES))
+def test_answer_of_a_shape(gpus: str, spec: dict[str, Any], verdict: str, reason: str) -> None:
     small = node("cpu=1 mem=1Gi", policy=SINGLE)
     shapes = (KnownShape(SHAPE, seen=SEEN), KnownShape(shape.of(small), 1))
-    result = explained(view(small, shapes=shapes, now=SEEN + 7200), container, **spec).to_json()
+    result = explained(view(small, shapes=shapes, now=SEEN + 7200), f"cpu=4 mem=1Gi {gpus}", **spec).to_json()
     [entry] = result["shapes"]
     hope = "no node that could align the pod exists now; last seen 2 h ago"
 
     assert (entry["name"], entry["verdict"], entry["known"]) == (SHAPE.name, verdict, "remembered")
     assert entry["lastSeen"] == "2026-09-21T14:13:20+00:00"
-    assert (reason or "") in (entry["reason"] or "")
+    assert reason in (entry["reason"] or "")
     assert (result["warnings"] == [hope]) == (verdict == "later")
+
+
+ALIGNED = {"numalign.io/policy": SINGLE}
+
+
+def shown(
+    cluster: ClusterView,
+    container: str,
+    annotations: dict[str, str] = ALIGNED,
+    *,
+    depth: bool = False,
+    limit: int | None = None,
+) -> str:
+    """The page of a pod, and each node in depth."""
+    decided = cluster.decide(raw(container, annotations=annotations), name="pod", namespace="default")
+    pod = explanation.explain(decided, cluster, state(cluster))
+    written = io.StringIO()
+    writer = TextWriter(Console(file=written, width=80))
+    pages.show(pod, writer, now=cluster.now, limit=limit)
+    for answer in pod.answers if depth else ():
+        pages.show_node(pod, answer, writer)
+    return written.getvalue()
+
+
+def test_a_page_has_groups_of_nodes(cluster: ClusterView) -> None:
+    big, small = (node_class(each) for each in cluster.snapshot.nodes)
+
+    assert shown(cluster, "cpu=32 mem=4Gi") == (
+        'default/pod requests single-numa-node alignment\n  container "c0": 32 cpu, 4Gi memory\n  1 of 2'
+        " nodes can run it now, 1 never; no NUMA topology published by hidden\n\n  fits    94 big\n        "
+        f"     class {big}\n             gets  zone 1: 32 cpu, 4Gi memory\n             rank  94 of 100: one"
+        " zone of two (12 deducted for each), no closer\n                   ones exist (6 added)\n\n  never"
+        f"      small\n             class {small}\n             why   the pod: the node has at most 16 cpu"
+        " in total\n\n  based on   counts of 2 nodes; unknown: options, no version, init cpus\n"
+    )
+
+
+def test_beyond_the_limit_nodes_are_counted_by_reason() -> None:
+    full, busy = node("cpu=8/8/2 mem=8Gi", policy=SINGLE), node("cpu=8 mem=8Gi", policy="restricted")
+    cordoned = replace(busy, attributes=Attributes(cordoned=True))
+    small = node("cpu=2 mem=8Gi", policy=SINGLE, totals="cpu=2 mem=8Gi")
+    nodes = {"a": busy, "b": full, "c": full, "d": cordoned, "e": small, "f": replace(busy, threads=2)}
+    cluster = view(*(replace(each, name=name) for name, each in nodes.items()))
+    page = shown(cluster, "cpu=4 mem=1Gi", limit=1)
+
+    assert page[page.index("  and ") :] == (
+        "  and 4 more nodes (--limit 0 shows them all)\n  later       2 have no NUMA zone with 4 cpu and"
+        " 1Gi memory free\n  later       1 were unschedulable\n  never       1 have less than 4 cpu in"
+        " total\n\n  based on   counts of 6 nodes; unknown: options, no version, init cpus\n"
+    )
+    assert "a, f" in page
+
+
+def test_reports_of_agents_have_their_age() -> None:
+    made = replace(node("cpu=8 mem=8Gi", policy=SINGLE), known=Known.MACHINE)
+    nodes = (replace(made, name="a"), replace(made, name="b"), replace(made, known=Known.COUNTS))
+    cluster = view(*nodes, now=1_790_000_000.0, observed_at={"a": 1_789_999_990.0, "b": 1_789_999_000.0})
+    words = " ".join(shown(cluster, "cpu=4 mem=1Gi").split())
+
+    assert "based on machine of 2 nodes from their agents, counts of 1 node; unknown: " in words
+    assert words.endswith("; stale: the agent of 1 node")
+
+
+PLAIN = node("cpu=8 mem=8Gi", policy="restricted")
+
+
+def ruled(made: Node = PLAIN, **rules: Any) -> ClusterView:  # noqa: ANN401  any value
+    return view(made, rules=NamespaceRules(**rules))
+
+
+SENTENCES = [
+    # the cluster, the container, its annotations, and a part of the text
+    ("routed", ruled(scheduler="second"), "cpu=4 mem=1Gi", ALIGNED,
+        "4 cpu, 1Gi memory would be assigned to the scheduler second by its namespace "),
+    ("gated", ruled(gate=Gate.ENABLED), "cpu=4 mem=1Gi", ALIGNED,
+        "4 cpu, 1Gi memory would be held by the scheduling gate numalign.io/placement if the webhook runs"),
+    ("denied", ruled(), "cpu=33 mem=4Gi", ALIGNED, " denied: no node can align "),
+    ("refused by kubelets", ruled(), "cpu=33 mem=4Gi", {}, " never: no node can run "),
+    ("below enforce", ruled(enforce=Policy.RESTRICTED), "cpu=8 mem=4Gi", {},
+        (' denied: namespace "default" enforces NUMA alignment of at least restricted, and the pod requests'
+        " none. Set annotation numalign.io/policy to restricted or single-numa-node.")),
+    ("no room now", ruled(node("cpu=8/8/2 mem=8Gi", policy=SINGLE)), "cpu=4 mem=1Gi", ALIGNED,
+        ' now container "c0": the node has at most 2 cpu free in one NUMA zone (Topology Manager policy'),
+    ("no nodes", view(), "cpu=4 mem=1Gi", ALIGNED,
+        "no node publishes a NUMA topology, so no node can be evaluated"),
+    ("all annotations", ruled(), "cpu=2", {**ALIGNED, "numalign.io/resources": "cpu, memory",
+        "numalign.io/scope": "pod"}, "requests single-numa-node alignment of cpu, memory, scope pod"),
+    ("exclusive", ruled(default=Policy.RESTRICTED), "cpu=2", {"numalign.io/exclusive": "zone"},
+        "requests restricted alignment (namespace default), exclusive in its NUMA zones"),
+    ("exempt", ruled(disabled=True), "cpu=2", ALIGNED, ("is not checked: its namespace is labelled"
+        " numalign.io/admission: disabled; each node's kubelet policy applies")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cluster", "container", "annotations", "part"), table(SENTENCES))
+def test_a_sentence_of_the_page(
+    cluster: ClusterView, container: str, annotations: dict[str, str], part: str
+) -> None:
+    words = " ".join(shown(cluster, container, annotations).split())
+
+    assert part in words
+    assert ("would be" in words) == ("would be" in part)
+
+
+def test_a_node_in_depth_has_its_zones_and_shortages() -> None:
+    best_effort = view(node("cpu=4 mem=8Gi", "cpu=4 mem=8Gi", policy="best-effort"))
+
+    assert shown(best_effort, "cpu=6 mem=1Gi", depth=True).endswith(
+        "\nnode  best-effort, scope container\n  known: counts, reported by an exporter\n "
+        f" {node_class(best_effort.snapshot.nodes[0])}\n  not labelled\n          cpu                  "
+        " memory\n  zone 0  ░░░░░░░░░░░░░░░░ 0/4  ░░░░░░░░░░░░░░░░ 0/8Gi\n  zone 1  ░░░░░░░░░░░░░░░░ 0/4 "
+        " ░░░░░░░░░░░░░░░░ 0/8Gi\n  would allocate     zone 0: 4 cpu; zone 0 and zone 1 together: 1Gi"
+        " memory;\n                     zone 1: 2 cpu\n  short in           zone 0: cpu 6 requested, 4"
+        " free\n  short in           zone 1: cpu 6 requested, 4 free\n  topology hint      container c0:"
+        " zone 0, zone 1, not preferred\n  node as a whole    requested 6 cpu, 1Gi memory; total unknown\n "
+        " unknown            the kubelet's options are unknown; none are assumed\n  unknown            the"
+        " kubelet's version is unknown; the newest tested version\n                     is assumed\n"
+    )

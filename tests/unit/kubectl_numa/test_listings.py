@@ -1,7 +1,6 @@
 """What commands list, in every form."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -13,16 +12,7 @@ from kubectl_numa.listings import ListedRow, Listing, Output, table
 from numalign.model.intent import Policy
 
 DOCUMENTS = [{"name": "a", "policy": Policy.RESTRICTED, "zones": []}, {"name": "b: c", "policy": None}]
-AS_JSON = [{"name": "a", "policy": "restricted", "zones": []}, {"name": "b: c", "policy": None}]
-
-
-def rows() -> Iterator[ListedRow]:
-    yield ListedRow("node/a", ("a", Policy.RESTRICTED, 12))
-    yield ListedRow("node/b", ("b\nc", None, ""))
-
-
-def listing() -> Listing:
-    return Listing(("name", "policy"), wide_columns=("pods",), rows=rows(), documents=lambda: DOCUMENTS)
+ROWS = [ListedRow("node/a", ("a", Policy.RESTRICTED, 12)), ListedRow("node/b", ("b\nc", None, ""))]
 
 
 def printed(listing: Listing, output: Output, capsys: pytest.CaptureFixture[str]) -> str:
@@ -31,23 +21,15 @@ def printed(listing: Listing, output: Output, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_listing_is_printed_in_each_form(capsys: pytest.CaptureFixture[str]) -> None:
-    texts = {output: printed(listing(), output, capsys) for output in Output}
+    listing = Listing(("name", "policy"), wide_columns=("pods",), rows=ROWS, documents=lambda: DOCUMENTS)
+    texts = {output: printed(listing, output, capsys) for output in Output}
 
     assert texts[Output.NAME] == "node/a\nnode/b\n"
     assert texts[Output.TEXT] == "NAME   POLICY\na      restricted\nb c    <none>\n"
     assert texts[Output.WIDE] == (
         "NAME   POLICY       PODS\na      restricted   12\nb c    <none>       <none>\n"
     )
-    assert yaml.safe_load(texts[Output.YAML]) == json.loads(texts[Output.JSON]) == AS_JSON
-
-
-def test_a_command_may_draw_its_text(capsys: pytest.CaptureFixture[str]) -> None:
-    drawn = Listing(("name",), [], list, text=lambda writer: writer.write("drawn"))
-
-    assert printed(drawn, Output.TEXT, capsys) == "drawn\n"
-
-
-def test_a_table_without_rows_is_its_heading() -> None:
+    assert yaml.safe_load(texts[Output.YAML]) == json.loads(texts[Output.JSON]) == DOCUMENTS
     assert [*table(("name", "pods"), ())] == ["NAME   PODS"]
 
 

@@ -18,36 +18,20 @@ from tests.unit.kubectl_numa.objects import (
 from tests.worlds.notation import table
 from tests.worlds.objects import Json
 
-IN_PART = (
-    'restricted applies to memory only: cpu is not pinned, because container "main" requests 3500m cpu,'
-    " which is not a whole number"
-)
-EQUAL = 'Topology Manager policy "single-numa-node", not "restricted"'
-EXPLAINED: list[tuple[str, Json, list[str], str]] = [
-    # the pod, flags, and a part of the text
-    ("the namespace's default", manifest("a"), ["-n", "eager"], "(namespace default)"),
-    ("an equal policy", manifest("a", policy="restricted"), ["--policy-match", "equal"], EQUAL),
-    ("one node in depth", manifest("a", "32", policy="restricted"), ["--node", "big"],
-        "  topology hint      container main: zone 1, preferred"),
-]  # fmt: skip
 
-
-@pytest.mark.parametrize(("pod", "flags", "part"), table(EXPLAINED))
-def test_a_manifest_is_explained(cli: Cli, pod: Json, flags: list[str], part: str) -> None:
-    assert part in cli.text(*cli.explain(pod), *flags)
-
-
-def test_json_has_an_entry_for_each_pod(cli: Cli) -> None:
-    pods = (
-        manifest(name, cpu, policy="restricted")
-        for name, cpu in zip("abc", ("8", "64", "3500m"), strict=True)
+def test_flags_decide_how_a_manifest_is_explained(cli: Cli) -> None:
+    restricted = manifest("a", policy="restricted")
+    [most], [least] = (
+        cli.json(*cli.explain(manifest("a")), "--strategy", strategy)
+        for strategy in ("MostAllocated", "LeastAllocated")
     )
-    first, second, third = cli.json(*cli.explain(*pods))
 
-    assert [node["verdict"] for node in first["nodes"]] == ["fits", "fits"]
-    assert [node["permanent"] for node in second["nodes"]] == [True, True]
-    assert second["refusal"].startswith("no node can align")
-    assert third["warnings"] == [IN_PART]
+    assert "(namespace default)" in cli.text(*cli.explain(manifest("a")), "-n", "eager")
+    equal = 'Topology Manager policy "single-numa-node", not "restricted"'
+    assert equal in cli.text(*cli.explain(restricted), "--policy-match", "equal")
+    in_depth = cli.text(*cli.explain(manifest("a", "32", policy="restricted")), "--node", "big")
+    assert "  topology hint      container main: zone 1, preferred" in in_depth
+    assert (most["nodes"][0]["score"], least["nodes"][0]["score"]) == (53, 46)
 
 
 def test_a_rejected_pod_begins_with_its_rejection(cli: Cli) -> None:
@@ -72,19 +56,12 @@ def test_manifests_come_through_a_pipe(cli: Cli) -> None:
     assert result.stdout.startswith("default/piped ")
 
 
-@pytest.mark.parametrize(("strategy", "score"), [("MostAllocated", 53), ("LeastAllocated", 46)])
-def test_strategy_changes_the_score(cli: Cli, strategy: str, score: int) -> None:
-    [document] = cli.json(*cli.explain(manifest("a")), "--strategy", strategy)
+def test_text_has_a_limit_and_json_has_every_node(cli: Cli) -> None:
+    words = (*cli.explain(manifest("a", "32")), "--limit")
+    more = "  and 1 more node (--limit 0 shows them all)\n"
 
-    assert document["nodes"][0]["score"] == score
-
-
-@pytest.mark.parametrize(("limit", "others"), [("1", 1), ("2", 0), ("0", 0)])
-def test_text_has_a_limit_and_json_has_every_node(cli: Cli, limit: str, others: int) -> None:
-    words = (*cli.explain(manifest("a", "32")), "--limit", limit)
-
-    assert cli.text(*words).count("  and 1 more node (--limit 0 shows them all)\n") == others
-    assert [node["name"] for node in cli.json(*words)[0]["nodes"]] == ["big", "small"]
+    assert [cli.text(*words, limit).count(more) for limit in (1, 2, 0)] == [1, 0, 0]
+    assert [node["name"] for node in cli.json(*words, 1)[0]["nodes"]] == ["big", "small"]
 
 
 TRAINING = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "train"}}

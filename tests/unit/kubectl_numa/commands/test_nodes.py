@@ -32,13 +32,12 @@ def test_nodes_are_drawn_by_class(cli: Cli, classes: list[str]) -> None:
     assert "  zone 0  ████████████░░░░ 24/32  ░░░░░░░░░░░░░░░░ 0/64Gi\n" in text
 
 
-def test_all_draws_each_node(cli: Cli, classes: list[str]) -> None:
+def test_all_draws_each_node(cli: Cli) -> None:
     text = cli.text("nodes", "--all", "--snapshot", cli.cluster())
-    known = "  known: counts, reported by an exporter"
 
-    assert [line for line in undrawn(text) if line not in {known, "  not labelled"}] == [
-        *("big  single-numa-node, scope container", f"  {classes[0]}"),
-        *("small  single-numa-node, scope container", f"  {classes[1]}"),
+    assert [line for line in undrawn(text) if not line.startswith("  ")] == [
+        "big  single-numa-node, scope container",
+        "small  single-numa-node, scope container",
         "no topology published by hidden",
     ]
     assert text.count("  zone 0  ") == 2
