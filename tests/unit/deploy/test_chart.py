@@ -32,17 +32,12 @@ ABOUT: Mapping[str, Any] = yaml.safe_load((CHART / "Chart.yaml").read_text())
 
 
 # Of what is explained below them, and how often they occur.
-HEADINGS = Counter(
-    {
-        **dict.fromkeys(
-            ("kubeletConfigs:", "webhooks:", "networkPolicy:", "serviceMonitor:", "prometheusRule:"), 1
-        ),
-        **dict.fromkeys(("dashboard:", "tracing:", "ingress:"), 1),
-        "image:": 3,
-        "tls:": 2,
-        "service:": 3,
-        "serviceAccount:": 5,
-    }
+HEADINGS = Counter({"image:": 3, "tls:": 2, "service:": 3, "serviceAccount:": 5}) + Counter(
+    f"{name}:"
+    for name in (
+        *("kubeletConfigs", "webhooks", "networkPolicy", "serviceMonitor", "prometheusRule"),
+        *("dashboard", "tracing", "ingress"),
+    )
 )
 
 

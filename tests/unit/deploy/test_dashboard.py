@@ -4,14 +4,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from grafana_foundation_sdk.cog import encoder, plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from tests.unit.deploy.scraped import Page, metrics, missing
-from tools.generate.dashboard import COMMAND, FILE, ROWS, WIDTH, text
+from tools.generate.dashboard import COMMAND, FILE, WIDTH, text
 from tools.generate.manifests import HelmError, Object, made, run
 
 # To build promtool takes minutes, once.
@@ -24,12 +23,6 @@ QUERIES = [(panel["title"], target["expr"]) for panel in PANELS for target in pa
 
 def test_dashboard_is_generated_from_its_panels() -> None:
     assert FILE.read_text() == text(), f"run {COMMAND}"
-
-
-def read_by_grafana(document: Object) -> Any:  # noqa: ANN401  JSON
-    """A dashboard as Grafana's schema understands it, written again."""
-    plugins.register_default_plugins()
-    return json.loads(json.dumps(Dashboard.from_json(document), cls=encoder.JSONEncoder))
 
 
 def lost(written: object, understood: object, where: str = "") -> Iterator[str]:
@@ -49,25 +42,21 @@ def lost(written: object, understood: object, where: str = "") -> Iterator[str]:
 
 
 def test_grafana_reads_all_of_the_dashboard() -> None:
-    assert [*lost(SHOWN, read_by_grafana(SHOWN))] == []
+    plugins.register_default_plugins()
+    understood = json.loads(json.dumps(Dashboard.from_json(SHOWN), cls=encoder.JSONEncoder))
+    assert [*lost(SHOWN, understood)] == []
 
 
 def test_panels_have_unique_ids_and_do_not_overlap() -> None:
-    assert max(Counter(panel["id"] for panel in SHOWN["panels"]).values()) == 1
-    cells = Counter(cell for panel in SHOWN["panels"] for cell in covered(**panel["gridPos"]))
-    assert max(cells.values()) == 1
+    places = [panel["gridPos"] for panel in SHOWN["panels"]]
+    cells = Counter(
+        (column, line)
+        for place in places
+        for column in range(place["x"], place["x"] + place["w"])
+        for line in range(place["y"], place["y"] + place["h"])
+    )
+    assert max(Counter(panel["id"] for panel in SHOWN["panels"]).values()) == max(cells.values()) == 1
     assert max(column for column, _ in cells) < WIDTH
-
-
-def covered(*, x: int, y: int, w: int, h: int) -> Iterator[tuple[int, int]]:
-    """The cells of the grid that a panel covers."""
-    return ((column, line) for column in range(x, x + w) for line in range(y, y + h))
-
-
-def test_dashboard_has_a_row_for_each_part() -> None:
-    rows = [panel["title"] for panel in SHOWN["panels"] if panel["type"] == "row"]
-    assert rows == [row.title for row in ROWS]
-    assert {"Admission", "Scheduling", "Agents and predictions", "Gates and healing", "Runtime"} <= {*rows}
 
 
 def test_every_panel_has_a_description() -> None:
@@ -105,8 +94,5 @@ async def test_chart_installs_the_dashboard_if_enabled(helm: Path) -> None:
     assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert found["metadata"]["annotations"] == {"grafana_folder": "numa"}
     assert json.loads(found["data"]["numalign.json"]) == SHOWN
-
-
-async def test_labels_of_the_chart_cannot_be_overridden(helm: Path) -> None:
     with pytest.raises(HelmError, match="/dashboard/labels"):
-        await made(helm, r"dashboard.enabled=true dashboard.labels.helm\.sh/chart=a")
+        await made(helm, rf"{values} dashboard.labels.helm\.sh/chart=a")

@@ -42,9 +42,6 @@ OLD_VERSIONS = "## Notes for old versions"
 HELM = re.compile(r"^(?:kubectl .*\| )?helm (?:install|upgrade|template) numalign deploy/chart (.*)$")
 
 
-# ---- all pages
-
-
 def helm_lines() -> Iterator[tuple[str, str]]:
     """Every command that renders the chart, with the name of its page."""
     for guide in guides():
@@ -142,16 +139,6 @@ def test_labels_of_namespaces_are_read() -> None:
         assert mistakes == ()
 
 
-# ---- install
-
-
-def test_installation_is_one_command() -> None:
-    by_helm, *_ = INSTALL.commands("Install with Helm")
-    by_kubectl, _ = INSTALL.commands("Install with kubectl")
-    assert by_helm.startswith("helm install numalign deploy/chart --namespace numalign-system")
-    assert by_kubectl == "kubectl apply -k deploy/manifests"
-
-
 def test_verification_is_denied_for_an_unknown_policy() -> None:
     controller, webhook, denied, *_ = INSTALL.commands("Verify")
     assert controller.endswith("deployment/numalign-controller")
@@ -168,9 +155,6 @@ def test_named_webhooks_exist() -> None:
     called = {name for guide in guides() for name in re.findall(r'admission webhook "([\w.-]+)"', guide.text)}
     assert called
     assert called <= {entry["name"] for entry in installed(".").entries}
-
-
-# ---- clouds
 
 
 @pytest.mark.packaging
@@ -216,28 +200,14 @@ async def test_command_of_a_guide_sets_fields(
     assert {(of, path): field(found, of, path) for of, path in fields} == fields
 
 
-def test_cloud_guides_name_ports_and_images() -> None:
-    for cloud in ("eks", "gke"):
-        assert f"port {VALUES['webhook']['port']}" in Guide.read(cloud).text
-    assert VALUES["scheduler"]["image"]["repository"].startswith("registry.k8s.io/")
-    assert VALUES["scheduler"]["image"]["tag"] == ""
-    assert 'admissions.enforcer/disabled: "true"' in (CHART / "values.yaml").read_text()
-
-
-# ---- policy, gates, healing
-
-
 EXAMPLE = Guide.read("cluster-policy").example("Steps")
 
 
-def test_example_of_a_policy_is_read() -> None:
+def test_example_of_a_policy_is_read_and_its_kinds_are_sent() -> None:
     read = policy.parse(yaml.safe_dump(EXAMPLE["policy"]).encode())
     assert read.defaults[0].rules.default is intent.Policy.RESTRICTED
     assert read.exemptions.namespaces == {"playground"}
     assert ("trainer.example.com", "TrainJob") in read.templates
-
-
-def test_kinds_of_the_example_policy_are_sent() -> None:
     assert EXAMPLE.keys() <= VALUES.keys()
     [rule], [added] = EXAMPLE["workloadRules"], EXAMPLE["policy"]["workloads"]
     assert rule["apiGroups"] == [added["group"]]
@@ -266,9 +236,6 @@ def test_emergency_switch_deletes_webhooks() -> None:
         assert (kind, name) in installed(".")
 
 
-# ---- upgrade
-
-
 def test_upgrade_guide_lists_renamed_values() -> None:
     checks = (CHART / "templates" / "_checks.tpl").read_text()
     [listed] = re.findall(r'define "numalign.renamed" -}}\n(.*?){{- end', checks, re.DOTALL)
@@ -283,9 +250,6 @@ def test_upgrade_guide_lists_renamed_values() -> None:
     assert shown == renamed
 
 
-# ---- uninstall
-
-
 def test_uninstalling_removes_folders_and_labels() -> None:
     *parts, guard, deleted, nodes, namespaces = UNINSTALL.commands("Remove what kubectl applied")
     folders = [line.split()[3] for line in parts]
@@ -294,16 +258,9 @@ def test_uninstalling_removes_folders_and_labels() -> None:
     assert deleted.startswith("kubectl delete -k deploy/manifests ")
     assert nodes == f"kubectl label nodes --all {intent.CLASS_LABEL}- {intent.NODE_LABEL}-"
     assert namespaces == f"kubectl label namespaces --all {' '.join(f'{label}-' for label in LABELS)}"
-
-
-def test_uninstalling_with_helm_removes_labels() -> None:
-    *_, nodes, namespaces = UNINSTALL.commands("Remove what kubectl applied")
     by_helm, _, *labels = UNINSTALL.commands("Remove what Helm installed")
     assert by_helm.startswith("helm uninstall numalign --namespace numalign-system")
     assert labels == [nodes, namespaces]
-
-
-# ---- the agent
 
 
 def test_agent_guide_waits_for_the_daemonset() -> None:
@@ -371,9 +328,6 @@ def test_example_of_strategies_is_read() -> None:
     assert [choice.ranking.strategies for choice in read.choices] == [(Strategy.LEAST_ALLOCATED,)]
 
 
-# ---- certificates
-
-
 async def test_own_certificate_makes_a_readable_secret(kubectl: str, tmp_path: Path) -> None:
     """Without ca.crt, `numalign-certs inspect` could not judge the pair."""
     pair = authority.issue(names=["numalign-webhook.numalign-system.svc"], days=1, now=utc_now())
@@ -387,9 +341,6 @@ async def test_own_certificate_makes_a_readable_secret(kubectl: str, tmp_path: P
     )
     assert secret.parse(created).current == pair
     assert "tls.source=secret" in install
-
-
-# ---- the map
 
 
 @pytest.mark.packaging
@@ -408,9 +359,6 @@ def test_users_of_the_map_are_bound_to_its_role() -> None:
     lines = Guide.read("map").commands("Serve it in the cluster")
     bound = [re.findall(r"--clusterrole (\S+)", line) for line in lines if "rolebinding" in line]
     assert bound == [["numalign-map-viewer"], ["numalign-map-viewer"]]
-
-
-# ---- deploy
 
 
 def test_readme_lists_the_files_of_deploy() -> None:

@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from tools.generate.manifests import DEPLOY, Installation, everything, installed
+from tools.generate.manifests import DEPLOY, Installation, everything
 
 ROOT = DEPLOY.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -52,14 +52,12 @@ def test_image_runs_its_program_unprivileged(stage: str) -> None:
     assert {line.partition(" ")[0] for line in STAGES[stage]}.isdisjoint({"RUN", "CMD", "SHELL", "ADD"})
 
 
-@pytest.mark.parametrize("name", ["numalign-controller", "numalign-scorer"])
-def test_command_of_a_pod_is_in_the_webhook_image(name: str) -> None:
-    assert Installation(everything()).container(name)["command"] == [f"/opt/numalign/bin/{name}"]
-    assert name in SCRIPTS
-
-
-def test_image_and_pod_have_one_user_and_port() -> None:
-    pod = installed(".").pod("numalign-webhook")
+def test_webhook_image_fits_the_pods_that_run_it() -> None:
+    installation = Installation(everything())
+    for name in ("numalign-controller", "numalign-scorer"):
+        assert installation.container(name)["command"] == [f"/opt/numalign/bin/{name}"]
+        assert name in SCRIPTS
+    pod = installation.pod("numalign-webhook")
     context = pod["securityContext"]
     assert instruction("webhook", "USER") == f"{context['runAsUser']}:{context['runAsGroup']}"
     assert int(instruction("webhook", "EXPOSE")) == pod["containers"][0]["ports"][0]["containerPort"]

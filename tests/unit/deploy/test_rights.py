@@ -35,6 +35,7 @@ from tests.worlds import faster, rights
 from tests.worlds import webhook as world
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
+from tests.worlds.objects import namespace
 from tests.worlds.pairs import MUTATING, VALIDATING, configuration
 from tests.worlds.rights import NAMESPACE, Right, Row
 from tests.worlds.served import Served
@@ -130,10 +131,7 @@ class Running(Served):
         """What a scheduler or an API server is answered."""
         [listening] = self.told.of("server.listening")
         where = self.url(path).replace("http", listening["scheme"])
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(where, json=body, ssl=False) as answer,
-        ):
+        async with aiohttp.ClientSession() as session, session.post(where, json=body, ssl=False) as answer:
             found: Json = await answer.json()
             return found
 
@@ -213,18 +211,32 @@ def prepare(api: FakeApi, row: Row, right: Right) -> None:
         api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 
 
-async def bound(api: FakeApi, program: Running) -> Json:
-    """A pod is bound by a scheduler, and the scorer's answer to that."""
+def put_pod(api: FakeApi, name: str, *, owner: str = "", status: Json | None = None, **spec: object) -> Json:
+    """Create a pod of the team, of a ReplicaSet if an owner is named."""
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": owner,
+        "uid": "u1",
+        "controller": True,
+    }
+    metadata = {**POD["metadata"], "namespace": TEAM, "name": name}
+    metadata |= {"ownerReferences": [reference]} if owner else {}
+    pod = {**POD, "metadata": metadata, "spec": {**POD["spec"], **spec}}
+    return api.put(pod | ({"status": status} if status else {}))
+
+
+async def bound(api: FakeApi, program: Running) -> None:
+    """A pod is bound by a scheduler, and the scorer answers."""
     await program.until(program.ready)
-    made = api.put({**POD, "metadata": {**POD["metadata"], "namespace": TEAM, "name": "web"}})
-    metadata = {"PodName": "web", "PodNamespace": TEAM, "PodUID": made["metadata"]["uid"], "Node": "a"}
+    uid = put_pod(api, "web")["metadata"]["uid"]
+    call = {"PodName": "web", "PodNamespace": TEAM, "PodUID": uid, "Node": "a"}
 
     async def answered() -> bool:
-        why = (await program.call("/bind", metadata))["Error"]
+        why = (await program.call("/bind", call))["Error"]
         return not why or "not allowed to" in why
 
     await program.until(answered)
-    return metadata
 
 
 async def bounced(api: FakeApi, program: Running) -> None:
@@ -237,25 +249,19 @@ async def bounced(api: FakeApi, program: Running) -> None:
 
 async def gated(api: FakeApi, program: Running) -> None:
     """A pod waits behind the gate, where there are gates."""
-    labels = {GATE: "enabled"}
-    api.put({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": TEAM, "labels": labels}})
+    api.put(namespace(TEAM, **{GATE: "enabled"}))
     await program.until(program.ready)
-    metadata = {**POD["metadata"], "namespace": TEAM, "name": "web"}
-    api.put(
-        {**POD, "metadata": metadata, "spec": {**POD["spec"], "schedulingGates": [{"name": PLACEMENT_GATE}]}}
-    )
+    put_pod(api, "web", schedulingGates=[{"name": PLACEMENT_GATE}])
 
 
 async def replaced(api: FakeApi, _program: Running) -> None:
     """The kubelet refused four pods of a ReplicaSet, and took the fifth, where that is to be healed."""
-    api.put({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": TEAM, "labels": {HEAL: "failed"}}})
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": "u1", "controller": True}
+    api.put(namespace(TEAM, **{HEAL: "failed"}))
     for number in range(5):
         since = {"startTime": (utc_now() - timedelta(seconds=10 - number)).isoformat()}
         failure = {"phase": "Failed", "reason": "TopologyAffinityError"}
         status = {**since, **({"phase": "Running"} if number == 4 else failure)}
-        metadata = {"namespace": TEAM, "name": f"web-{number}", "ownerReferences": [owner]}
-        api.put({**POD, "metadata": metadata, "spec": {**POD["spec"], "nodeName": "a"}, "status": status})
+        put_pod(api, f"web-{number}", owner="set", status=status, nodeName="a")
 
 
 async def misaligned(api: FakeApi, program: Running) -> None:
@@ -263,12 +269,9 @@ async def misaligned(api: FakeApi, program: Running) -> None:
     await program.until(program.ready)
     for each in world.snapshot({"b": NODE}, namespaces={})["items"]:
         api.put(each)
-    labels = {HEAL: "running", GATE: "enabled"}
-    api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM, "labels": labels}})
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}
-    metadata = {**POD["metadata"], "namespace": TEAM, "name": "web", "ownerReferences": [owner]}
+    api.put(namespace(TEAM, **{HEAL: "running", GATE: "enabled"}))
     status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
-    made = api.put({**POD, "metadata": metadata, "spec": {**POD["spec"], "nodeName": "a"}, "status": status})
+    made = put_pod(api, "web", owner="web", status=status, nodeName="a")
     held: Held = {("node-0",): bag("cpu=2 mem=1Gi"), ("node-1",): bag("gpu=1")}
     seen = write_placements({made["metadata"]["uid"]: ObservedPlacement(held, 0)})
     [topology] = [each for each in api.all(TOPOLOGIES) if each["metadata"]["name"] == "a"]
@@ -276,13 +279,10 @@ async def misaligned(api: FakeApi, program: Running) -> None:
 
 
 async def below(api: FakeApi, _program: Running) -> None:
-    """A pod of a ReplicaSet runs in a namespace that wants more of it."""
-    labels = {"numalign.io/warn": SINGLE}
-    api.put({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": TEAM, "labels": labels}})
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": "u1", "controller": True}
-    metadata = {"namespace": TEAM, "name": "lax", "ownerReferences": [owner]}
-    spec = {**POD["spec"], "nodeName": "a"}
-    api.put({**POD, "metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+    """A pod of a ReplicaSet runs in a namespace that expects more of it."""
+    api.put(namespace(TEAM, **{"numalign.io/warn": SINGLE}))
+    lax = put_pod(api, "lax", owner="set", status={"phase": "Running"}, nodeName="a")
+    api.put({**lax, "metadata": {**lax["metadata"], "annotations": {}}})
 
 
 async def unreported(api: FakeApi, _program: Running) -> None:

@@ -6,49 +6,30 @@ from pathlib import Path
 import pytest
 
 from tests.worlds import rights
-from tests.worlds.rights import PROGRAMS, Right, Row
+from tests.worlds.rights import PROGRAMS, Right
 from tools.generate.manifests import EVERY_PART, Object, everything, made, of_test
 
 ROWS = rights.rows()
 
 # How each value of the tables is met, and how it is not.
 VALUES = {
-    "labelNodes": ("labelNodes=true", "labelNodes=false"),
-    "countPods": ("countPods=true", "countPods=false"),
-    "kubeletConfigs.enabled": ("kubeletConfigs.enabled=true", "kubeletConfigs.enabled=false"),
+    **{
+        name: (f"{name}=true", f"{name}=false")
+        for name in (
+            *("labelNodes", "countPods", "kubeletConfigs.enabled", "gates.enabled", "heal.enabled"),
+            *("map.enabled", "policyReports.enabled", "ownerEvents.enabled"),
+            *("agent.nodeProxy", "agent.annotatePods"),
+        )
+    },
     "tls.source: own": ("tls.source=own", "tls.source=cert-manager"),
-    "gates.enabled": ("gates.enabled=true", "gates.enabled=false"),
-    "heal.enabled": ("heal.enabled=true", "heal.enabled=false"),
-    "map.enabled": ("map.enabled=true", "map.enabled=false"),
-    "policyReports.enabled": ("policyReports.enabled=true", "policyReports.enabled=false"),
-    "ownerEvents.enabled": ("ownerEvents.enabled=true", "ownerEvents.enabled=false"),
     "scorer.reserveAt: bind": ("scorer.reserveAt=bind", "scorer.reserveAt=prioritize"),
     "agent.kubeletConfig": ("agent.kubeletConfig=/etc/kubelet.yaml", "agent.kubeletConfig="),
-    "agent.nodeProxy": ("agent.nodeProxy=true", "agent.nodeProxy=false"),
-    "agent.annotatePods": ("agent.annotatePods=true", "agent.annotatePods=false"),
     "helm test": ("", ""),
 }
-BY_DEFAULT = VALUES.keys() - {
-    *(
-        "kubeletConfigs.enabled",
-        "gates.enabled",
-        "heal.enabled",
-        "map.enabled",
-        "policyReports.enabled",
-        "ownerEvents.enabled",
-        "agent.kubeletConfig",
-        "agent.nodeProxy",
-        "agent.annotatePods",
-        "helm test",
-    )
-}
+BY_DEFAULT = frozenset({"labelNodes", "countPods", "tls.source: own", "scorer.reserveAt: bind"})
 # What is given without one of them.
 WITHOUT = {'agent.kubeletConfig: ""': "agent.kubeletConfig"}
 SETS = [frozenset(each) for each in (VALUES.keys(), *(VALUES.keys() - {each} for each in VALUES), ())]
-
-
-def account(program: str) -> str:
-    return f"numalign-{program}"
 
 
 def given(found: list[Object], program: str) -> tuple[Counter[Right], set[str]]:
@@ -58,7 +39,7 @@ def given(found: list[Object], program: str) -> tuple[Counter[Right], set[str]]:
     }
     counted, foreign = Counter[Right](), set[str]()
     for binding in (each for each in found if each["kind"].endswith("RoleBinding")):
-        if [subject["name"] for subject in binding["subjects"]] != [account(program)]:
+        if [subject["name"] for subject in binding["subjects"]] != [f"numalign-{program}"]:
             continue
         ref = binding["roleRef"]["kind"], binding["roleRef"]["name"]
         if ref in roles:
@@ -75,15 +56,9 @@ def documented(program: str, values: frozenset[str]) -> tuple[Counter[Right], se
     return Counter(right for row in rows for right in row.rights), {r for row in rows for r in row.roles}
 
 
-def test_every_value_of_the_tables_is_tested() -> None:
+def test_every_right_has_a_reason_and_its_value_is_tested() -> None:
+    assert [row for row in ROWS if not (row.reason and row.without and (row.rights or row.roles))] == []
     assert {value for row in ROWS for value in row.values} == VALUES.keys() | WITHOUT.keys()
-
-
-@pytest.mark.parametrize("row", ROWS, ids=str)
-def test_every_right_has_a_reason_and_a_consequence(row: Row) -> None:
-    assert row.reason
-    assert row.without
-    assert row.rights or row.roles
 
 
 def test_writes_of_the_controller_are_documented() -> None:
@@ -98,7 +73,7 @@ def test_writes_of_the_controller_are_documented() -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_page_lists_the_rights_of_the_manifests(program: str) -> None:
-    assert given(everything(), program) == documented(program, frozenset(BY_DEFAULT))
+    assert given(everything(), program) == documented(program, BY_DEFAULT)
 
 
 @pytest.mark.packaging
@@ -110,18 +85,3 @@ async def test_page_lists_the_rights_that_the_values_give(helm: Path, values: fr
     found = [each for each in rendered if "helm test" in values or not of_test(each)]
     for program in PROGRAMS:
         assert given(found, program) == documented(program, values)
-
-
-def test_roles_are_bound_to_accounts_of_the_page() -> None:
-    """What is bound to somebody else, or to nobody, would stand in no table."""
-    found = everything()
-    bound = {
-        (each["roleRef"]["kind"], each["roleRef"]["name"]): [subject["name"] for subject in each["subjects"]]
-        for each in found
-        if each["kind"].endswith("RoleBinding")
-    }
-    roles = {(each["kind"], each["metadata"]["name"]) for each in found if each["kind"].endswith("Role")}
-    assert roles <= bound.keys()
-    assert {name for names in bound.values() for name in names} == {
-        account(program) for program in PROGRAMS
-    } - {account("test")}
