@@ -7,7 +7,7 @@ Ann may see everything, Bob the names of pods in the namespace `team`, Cid no na
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -17,10 +17,13 @@ import orjson
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
+from numalign.kube.client import Query
 from numalign.kube.decode.kubelet_reports import PLACEMENTS, ObservedPlacement, write_placements
+from numalign.kube.errors import ClusterError
 from numalign.kube.files import snapshot
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.pod_informer import PodInformer
+from numalign.kube.reviews import ACCESS_REVIEWS, TOKEN_REVIEWS
 from numalign.ledger.reservations import Reservations
 from numalign.map import http
 from numalign.map.access import MapAccess, TokenAccess
@@ -31,7 +34,6 @@ from numalign.model.intent import Match
 from numalign.model.placement import Held
 from numalign.runtime import server
 from numalign.scheduling.scheduler_state import SchedulerState
-from tests.unit.map.reviewing import ALL_PODS, TOPOLOGIES, ReviewingApi
 from tests.worlds import webhook as world
 from tests.worlds.clock import Clock
 from tests.worlds.houses import plain, until
@@ -76,6 +78,66 @@ def cluster() -> list[Raw]:
     return items
 
 
+TOPOLOGIES = ("noderesourcetopologies", "")
+ALL_PODS = ("pods", "")
+
+Right = tuple[str, str]
+"""A resource that may be listed, and the namespace in which; empty for all."""
+
+
+@dataclass
+class ReviewingApi:
+    """Users by their tokens, and what they may list; changes count from the next call on."""
+
+    users: dict[str, str] = field(default_factory=dict)
+    rights: dict[str, set[Right]] = field(default_factory=dict)
+    audiences: dict[str, str] = field(default_factory=dict)
+    """The audience of a token; without an entry, it is the API server."""
+
+    failure: ClusterError | None = None
+    gate: asyncio.Event | None = None
+    """Reviews are answered once it is set."""
+
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def add(self, token: str, user: str, *rights: Right) -> None:
+        self.users[token] = user
+        self.rights[user] = set(rights)
+
+    async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:  # noqa: ARG002
+        assert isinstance(body, dict)
+        self.calls.append((path, body["spec"]))
+        if self.gate:
+            await self.gate.wait()
+        if self.failure:
+            raise self.failure
+        answers = {TOKEN_REVIEWS: self._token_review, ACCESS_REVIEWS: self._access_review}
+        return {"status": answers[path](body["spec"])}
+
+    def count(self, path: str) -> int:
+        return [called for called, _ in self.calls].count(path)
+
+    def _token_review(self, spec: dict[str, Any]) -> dict[str, Any]:
+        token, wanted = spec["token"], spec.get("audiences", [""])
+        made_for = self.audiences.get(token, "")
+        if token not in self.users or made_for not in wanted:
+            return {"authenticated": False, "error": "[invalid bearer token, it is too old]"}
+        user = {"username": self.users[token], "groups": ["system:authenticated"], "extra": {"k": ["v"]}}
+        return {"authenticated": True, "user": user, "audiences": [made_for] if made_for else []}
+
+    def _access_review(self, spec: dict[str, Any]) -> dict[str, Any]:
+        attributes = spec["resourceAttributes"]
+        rights = self.rights.get(spec["user"], set())
+        everywhere = (attributes["resource"], "") in rights
+        return {"allowed": everywhere or (attributes["resource"], attributes["namespace"]) in rights}
+
+
+def reviewed_namespaces(api: ReviewingApi) -> Sequence[str]:
+    """Return the namespaces whose pods were in a review."""
+    specs = (spec["resourceAttributes"] for path, spec in api.calls if path == ACCESS_REVIEWS)
+    return [spec["namespace"] for spec in specs if spec["resource"] == "pods" and spec["namespace"]]
+
+
 @dataclass
 class MapHouse:
     """The parts of a served map; changes count from the next call on."""
@@ -85,6 +147,7 @@ class MapHouse:
     log: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     waiting_for: str | None = None
+    audience: str = ""
 
     def __post_init__(self) -> None:
         self.api.add(ANN, "ann", TOPOLOGIES, ALL_PODS)
@@ -98,7 +161,8 @@ class MapHouse:
         self.informer = PodInformer(self.state, self.state.reader, **logged)
 
     def token_access(self) -> TokenAccess:
-        return TokenAccess(self.api, log=self.log.log, registry=self.registry, clock=self.clock)
+        logged: dict[str, Any] = {"log": self.log.log, "registry": self.registry}
+        return TokenAccess(self.api, audience=self.audience, **logged, clock=self.clock)
 
     async def fill(self) -> None:
         await self.state.update_snapshot(snapshot.of(cluster(), where="a test"))

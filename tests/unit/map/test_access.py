@@ -1,11 +1,9 @@
 """Who may look at the map: as the API server decides, for a minute, and nobody while it does not answer."""
 
 import asyncio
-from collections.abc import Iterable
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
-from prometheus_client import CollectorRegistry
 
 from numalign.kube.errors import ClusterError, Forbidden, Unreachable
 from numalign.kube.reviews import ACCESS_REVIEWS, TOKEN_REVIEWS
@@ -16,29 +14,20 @@ from numalign.map.access import (
     LocalAccess,
     NotPermitted,
     SignInRequired,
-    TokenAccess,
     as_seen,
 )
 from numalign.map.views import Visible
-from tests.unit.map.reviewing import ALL_PODS, TOPOLOGIES, ReviewingApi, reviewed_namespaces
-from tests.worlds.clock import Clock
-from tests.worlds.log import RecordedLog
+from tests.unit.map.serving import ANN, BOB, EVE, TOPOLOGIES, MapHouse, reviewed_namespaces
 
-ANN, BOB, EVE, STRANGER = "token.of-ann", "token.of-bob", "token.of-eve", "of.a-stranger"
+STRANGER = "of.a-stranger"
 
 
-class Door:
-    """The access to a cluster: Ann sees all, Bob the pods of one namespace, Eve may not look."""
+class Door(MapHouse):
+    """The access to the map of a cluster."""
 
-    def __init__(self, *, audience: str = "") -> None:
-        self.api = ReviewingApi()
-        self.api.add(ANN, "ann", TOPOLOGIES, ALL_PODS)
-        self.api.add(BOB, "bob", TOPOLOGIES, ("pods", "team"))
-        self.api.add(EVE, "eve", ALL_PODS)
-        self.clock, self.log, self.registry = Clock(1000.0), RecordedLog(), CollectorRegistry()
-        self.access = TokenAccess(
-            self.api, audience=audience, log=self.log.log, registry=self.registry, clock=self.clock
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.access = self.token_access()
 
     async def enter(self, token: str | None) -> str:
         """Return the name of the user with this token."""
@@ -47,7 +36,7 @@ class Door:
     def sign_ins(self, result: str) -> float | None:
         return self.registry.get_sample_value("numalign_map_sign_ins_total", {"result": result})
 
-    async def visible(self, token: str, namespaces: Iterable[str]) -> list[str]:
+    async def visible(self, token: str, *namespaces: str) -> list[str]:
         """Return the namespaces whose names a user sees."""
 
         async def build(visible: Visible) -> list[str]:
@@ -62,8 +51,8 @@ def door() -> Door:
 
 
 async def test_names_are_visible_where_pods_may_be_listed(door: Door) -> None:
-    assert await door.visible(ANN, ["team", "other"]) == ["team", "other"]
-    assert await door.visible(BOB, ["team", "other"]) == ["team"]
+    assert await door.visible(ANN, "team", "other") == ["team", "other"]
+    assert await door.visible(BOB, "team", "other") == ["team"]
     assert reviewed_namespaces(door.api) == ["other", "team"]
 
 
@@ -122,15 +111,15 @@ async def test_reviews_count_for_a_minute(door: Door) -> None:
 
 async def test_withdrawn_tokens_and_rights_end_after_a_minute(door: Door) -> None:
     await door.enter(ANN)
-    assert await door.visible(BOB, ["team"]) == ["team"]
+    assert await door.visible(BOB, "team") == ["team"]
     del door.api.users[ANN]
     door.api.rights["bob"] -= {("pods", "team")}
-    assert await door.visible(BOB, ["team"]) == ["team"]
+    assert await door.visible(BOB, "team") == ["team"]
 
     door.clock.seconds += 60
     with pytest.raises(SignInRequired):
         await door.enter(ANN)
-    assert await door.visible(BOB, ["team"]) == []
+    assert await door.visible(BOB, "team") == []
 
 
 @pytest.mark.parametrize("error", [Unreachable("gone"), Forbidden("not allowed to create tokenreviews")])
@@ -201,7 +190,7 @@ async def test_sessions_are_bounded(door: Door) -> None:
 
 
 async def test_reviews_of_one_page_are_bounded(door: Door) -> None:
-    await door.visible(BOB, [f"n{number}" for number in range(2 * access.MOST_NAMESPACES)])
+    await door.visible(BOB, *(f"n{number}" for number in range(2 * access.MOST_NAMESPACES)))
 
     assert len(reviewed_namespaces(door.api)) == access.MOST_NAMESPACES
     assert door.api.count(ACCESS_REVIEWS) == access.MOST_NAMESPACES + 2

@@ -12,7 +12,6 @@ from numalign.map import access
 from numalign.map.access import LocalAccess
 from numalign.map.answers import SECURITY_HEADERS
 from numalign.map.assets import SCRIPT, STATIC
-from tests.unit.map.reviewing import reviewed_namespaces
 from tests.unit.map.serving import (
     ANN,
     BOB,
@@ -25,6 +24,7 @@ from tests.unit.map.serving import (
     Browser,
     MapHouse,
     pod,
+    reviewed_namespaces,
 )
 from tests.worlds.houses import MIB, until
 from tests.worlds.notation import table
@@ -54,9 +54,6 @@ def house() -> MapHouse:
 async def browser(house: MapHouse) -> AsyncIterator[Browser]:
     async with house.serving() as made:
         yield made
-
-
-# Who sees what.
 
 
 async def every_route(browser: Browser, token: str) -> dict[str, Answer]:
@@ -114,16 +111,10 @@ async def test_a_hidden_pod_is_like_a_missing_one(browser: Browser) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "error"), [("bare", "Node bare publishes no topology."), ("gone", "There is no node gone.")]
-)
-async def test_a_node_that_cannot_be_shown_is_not_found(browser: Browser, name: str, error: str) -> None:
-    answer = await browser.get(f"/api/nodes/{name}", ANN)
-
-    assert (answer.status, answer.json()["error"]) == (404, error)
-
-
-# Who is let in.
+async def test_a_node_that_cannot_be_shown_is_not_found(browser: Browser) -> None:
+    for name, error in (("bare", "Node bare publishes no topology."), ("gone", "There is no node gone.")):
+        answer = await browser.get(f"/api/nodes/{name}", ANN)
+        assert (answer.status, answer.json()["error"]) == (404, error)
 
 
 @pytest.mark.parametrize("path", [*EVERY_PATH, "/events"])
@@ -156,22 +147,13 @@ async def test_malformed_credentials_are_refused(browser: Browser, headers: dict
     assert (document.status, document.headers["WWW-Authenticate"]) == (401, "Bearer")
 
 
-@pytest.mark.parametrize(
-    ("failure", "waiting", "error"),
-    [
-        (Unreachable("gone"), None, "could not check your token"),
-        (None, "Node: no first list yet", "Node: no first list yet"),
-    ],
-    ids=["no API server", "no cluster yet"],
-)
-async def test_an_unready_map_answers_503(
-    house: MapHouse, browser: Browser, failure: Unreachable | None, waiting: str | None, error: str
-) -> None:
-    house.api.failure, house.waiting_for = failure, waiting
-    page, document = await browser.get("/", ANN), await browser.get("/api/fleet", ANN)
+async def test_an_unready_map_answers_503(house: MapHouse, browser: Browser) -> None:
+    for failure, waiting in ((Unreachable("gone"), None), (None, "Node: no first list yet")):
+        house.api.failure, house.waiting_for = failure, waiting
+        page, document = await browser.get("/", ANN), await browser.get("/api/fleet", ANN)
 
-    assert (page.status, document.status, page.headers["Retry-After"]) == (503, 503, "1")
-    assert error in document.json()["error"]
+        assert (page.status, document.status, page.headers["Retry-After"]) == (503, 503, "1")
+        assert (waiting or "could not check your token") in document.json()["error"]
 
 
 async def test_a_token_becomes_a_cookie_that_scripts_cannot_read(house: MapHouse, browser: Browser) -> None:
@@ -218,12 +200,10 @@ async def test_sign_in_leads_to_a_page_of_the_map(browser: Browser, given: str, 
 
 TOKENS = [
     ("none", "", 401, "Sign in"),
-    ("spaces", "  ", 401, "Sign in"),
     ("markup", "<script>alert(1)</script>", 401, "This is not a token"),
     ("unknown", "a.b.c", 401, "it is too old"),
     ("without the right", EVE, 403, "numalign-map-viewer"),
     ("too long for a cookie", "x" * 5000, 401, "5,000 characters"),
-    ("endless", "x" * 100_000, 401, "100,000 characters"),
 ]  # fmt: skip
 
 
@@ -237,8 +217,6 @@ async def test_a_bad_token_is_refused_with_a_reason(
     assert "<script>alert" not in answer.text
     assert not token.strip() or token not in house.log.stream.getvalue()
 
-
-# What other sites can have a browser do.
 
 CROSS = [
     ("another site", {"Origin": "https://evil.example"}, 403),
@@ -319,20 +297,15 @@ async def test_answers_are_compressed_on_request(
     assert house.log.of("request.failed") == []
 
 
-# Bad calls.
-
 MANY_TILES = "/tiles?" + "&".join(f"name=n{number}" for number in range(201))
 BAD = [
     # the call, the status, and a part of the answer
     ("no such page", "GET", "/nowhere", 404, "does not exist"),
     ("no such page of JSON", "GET", "/api/nowhere", 404, "does not exist"),
-    ("no such file", "GET", "/static/../access.py", 404, "does not exist"),
     ("a file of Python", "GET", "/static/%2e%2e%2faccess.py", 404, "does not exist"),
     ("another method", "PUT", "/", 405, "does not support this method"),
-    ("a form that is a page", "POST", "/nodes/a", 405, "does not support this method"),
     ("a page that is a form", "GET", "/logout", 405, "does not support this method"),
     ("an unknown filter", "GET", "/?colour=red", 400, "colour"),
-    ("an unknown condition", "GET", "/api/fleet?only=nice", 400, "only"),
     ("too many tiles", "GET", MANY_TILES, 400, "at most 200"),
     ("a node of no name", "GET", "/nodes/%00", 404, "no node"),
     ("a node of a long name", "GET", f"/nodes/{'x' * 5000}", 404, "no node"),
@@ -366,13 +339,9 @@ FORMS: list[tuple[str, dict[str, Any], int, str]] = [
     # the form, the status, and a part of the answer
     ("nothing", {"data": {}}, 400, "manifest"),
     ("no form", body(b"{}", "application/json"), 400, "unsupported content type"),
-    ("half a form", body(b"--x\r\nnonsense", f"{FORM}; boundary=x"), 400, "cannot be read"),
     ("a form without a boundary", body(b"a", FORM), 400, "cannot be read"),
-    ("many fields", {"data": {f"f{number}": "" for number in range(9)}}, 400, "cannot be read"),
     ("no YAML", question("a: ["), 400, "is not YAML"),
     ("no replicas", question(replicas="0"), 400, "from 1 to 1,000"),
-    ("replicas in words", question(replicas="many"), 400, "from 1 to 1,000"),
-    ("endless replicas", question(replicas="9" * 500), 400, "from 1 to 1,000"),
     ("too long a manifest", question(LONG), 413, "262144"),
     ("too long a file", body((FILE % LONG).encode(), f"{FORM}; boundary=x"), 413, "262144"),
     ("a giant body", {"data": io.BytesIO(b"a" * (MIB + 1))}, 413, f"has more than {MIB} bytes"),
@@ -407,9 +376,6 @@ async def test_an_invalid_namespace_is_not_reviewed(
     answer = await browser.post("/api/what-if", CID, data=MANIFEST % namespace)
 
     assert (answer.status, reviewed_namespaces(house.api)) == (200, [])
-
-
-# Streams.
 
 
 def streams(house: MapHouse) -> float | None:

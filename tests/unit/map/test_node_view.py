@@ -1,17 +1,21 @@
-"""The view of a node: what each pod holds, the prediction and the observation, and hidden names."""
+"""The views of a node and of a pod: what pods hold, were predicted and observed to hold, and hidden names."""
 
 import pytest
 
+from numalign.cache.pod_question import StatedBy
 from numalign.decision.alignment import Judgement
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.ledger.model import Source
+from numalign.map.pod_view import NO_INTENT
 from numalign.map.state import MapState
-from numalign.map.views import CpuBox, CpuUse, HeldInZones, NodeView, Visible
+from numalign.map.views import CpuBox, CpuUse, HeldInZones, NodeView, PodIntent, PodView, Visible
+from numalign.model.intent import Policy
 from numalign.model.machine import read_list
 from numalign.model.placement import Held
+from numalign.model.pod import Role
 from tests.worlds.notation import GPU, bag, machine, table
 from tests.worlds.objects import all_visible
-from tests.worlds.scorer import EMPTY, FOUR, HALF, SINGLE, Scorer, on, raw, running, uid
+from tests.worlds.scorer import EMPTY, FOUR, HALF, SINGLE, TEAM, Scorer, on, raw, running, uid
 
 TWO_SOCKETS = machine(
     "cpu=0-3,8-11 mem=16Gi",
@@ -170,3 +174,66 @@ async def test_without_cpu_ids_no_cpu_is_free(scorer: Scorer) -> None:
     assert {box.state for box in cpus(made).values()} == {CpuUse.RESERVED, CpuUse.UNKNOWN}
     assert not made.exact
     assert {box.free for socket in made.sockets for box in socket.zones[0].devices} == {None}
+
+
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+
+
+async def pod_view(scorer: Scorer) -> PodView:
+    made = await MapState(scorer.state).pod(TEAM, "web", all_visible)
+    assert made
+    return made
+
+
+async def test_a_running_pod_has_requests_and_a_node(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.see(running(on("a", raw(FOUR, ownerReferences=[OWNER]), record=HALF)))
+    made = await pod_view(scorer)
+    [container] = made.containers
+
+    assert (made.uid, made.node, made.owner, made.phase) == (uid("web"), "a", "ReplicaSet web", "Running")
+    assert made.intent == PodIntent(Policy.SINGLE_NUMA_NODE, StatedBy.POD, None, (), exclusive=False)
+    requests = bag("cpu=4 mem=1Gi gpu=1")
+    assert (container.name, container.role, container.requests) == ("c0", Role.APP, requests)
+    assert made.total == requests
+    assert [zone.free["cpu"] for zone in made.zones] == [4000, 8000]
+    assert made.on_node
+    assert made.on_node.name == "web"
+
+
+async def test_a_pending_pod_is_where_it_is_reserved(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.see(raw(FOUR, spec={"schedulingGates": [{"name": "numalign.io/gate"}]}))
+    made = await pod_view(scorer)
+    assert (made.node, made.on_node, made.zones, made.gates) == ("", None, (), ("numalign.io/gate",))
+
+    scorer.reserve(raw(FOUR), "a")
+    made = await pod_view(scorer)
+    assert made.node == "a"
+    assert made.on_node
+    assert made.on_node.predicted == made.on_node.held != ()
+
+
+async def test_an_unreadable_policy_is_a_mistake(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.see(running(on("a", raw("cpu=4 mem=1Gi", policy="singel"))))
+    made = await pod_view(scorer)
+    [mistake] = made.mistakes
+
+    assert made.intent == NO_INTENT
+    assert mistake.startswith('metadata.annotations[numalign.io/policy]: "singel" is not a known value')
+
+
+async def test_an_exclusive_pod_lists_pods_in_its_zones(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.see(
+        running(on("a", raw(FOUR, annotations={"numalign.io/exclusive": "zone"}), record=HALF)),
+        running(on("a", raw(FOUR, name="other"), record=HALF)),
+        running(on("a", raw(FOUR, name="third", namespace="hidden"), record=HALF)),
+    )
+    made = await pod_view(scorer)
+    partly = await MapState(scorer.state).pod(TEAM, "web", lambda namespace: namespace == TEAM)
+
+    assert ({*made.beside}, made.beside_hidden) == ({"team/other", "hidden/third"}, 0)
+    assert partly
+    assert (partly.beside, partly.beside_hidden) == (("team/other",), 1)
