@@ -11,6 +11,7 @@ from kubectl_numa import admission_probe
 from kubectl_numa.admission_probe import EXPECTED, ProbedPod, ProbeOutcome, probe
 from numalign.kube.errors import ClusterError, Forbidden, Unreachable
 from numalign.model.intent import POLICY
+from tests.worlds.notation import table
 from tests.worlds.objects import Json
 
 Answer = Callable[[str, int], ClusterError | None]
@@ -26,21 +27,15 @@ class AnsweringApi:
     """Answers by policy and the number of earlier calls with it, and records calls."""
 
     answer: Answer
-    calls: list[tuple[str, Json, Sequence[tuple[str, str]]]] = field(default_factory=list)
+    calls: list[tuple[str, Json, Any]] = field(default_factory=list)
 
-    async def create(
-        self,
-        path: str,
-        body: Any,  # noqa: ANN401  a manifest
-        query: Sequence[tuple[str, str]] = (),
-        *,
-        what: str,
-    ) -> object:
+    async def create(self, path: str, body: Any, query: Any = (), *, what: str) -> object:  # noqa: ANN401  JSON
         assert "namespace team" in what
-        policy = body["metadata"]["annotations"][POLICY]
-        before = sum(policy == each["metadata"]["annotations"][POLICY] for _, each, _ in self.calls)
+        policies = [
+            each["metadata"]["annotations"][POLICY] for each in (*(pod for _, pod, _ in self.calls), body)
+        ]
         self.calls.append((path, body, query))
-        if error := self.answer(policy, before):
+        if error := self.answer(policies[-1], policies.count(policies[-1]) - 1):
             raise error
         return body
 
@@ -66,17 +61,16 @@ def test_with_the_webhook_both_outcomes_are_expected() -> None:
     ] * len(EXPECTED)
 
 
-@pytest.mark.parametrize(
-    ("error", "outcome", "detail", "passed"),
-    [
-        (None, ProbeOutcome.ADMITTED, "", [False, True]),
-        (Forbidden(DENIED), ProbeOutcome.DENIED, "pods.validate.numalign.io", [True, False]),
-        (Unreachable("no answer"), ProbeOutcome.FAILED, "no answer", [False, False]),
-        # What another webhook denies shows nothing about ours.
-        (Forbidden(FOREIGN), ProbeOutcome.FAILED, FOREIGN, [False, False]),
-    ],
-    ids=["no webhook", "everything is denied", "no answer", "another webhook denies"],
-)
+PROBED = [
+    ("no webhook", None, ProbeOutcome.ADMITTED, "", [False, True]),
+    ("all denied", Forbidden(DENIED), ProbeOutcome.DENIED, "pods.validate.numalign.io", [True, False]),
+    ("no answer", Unreachable("no answer"), ProbeOutcome.FAILED, "no answer", [False, False]),
+    # What another webhook denies shows nothing about ours.
+    ("another webhook denies", Forbidden(FOREIGN), ProbeOutcome.FAILED, FOREIGN, [False, False]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "outcome", "detail", "passed"), table(PROBED))
 def test_only_a_denial_of_ours_is_a_denial(
     error: ClusterError | None, outcome: ProbeOutcome, detail: str, passed: list[bool]
 ) -> None:

@@ -145,26 +145,18 @@ def test_the_table_has_every_finding() -> None:
     assert found == {"", *Finding}
 
 
-@pytest.mark.parametrize(
-    ("agents", "remedy"), [({}, "--set agent.enabled=true"), ({"b": NOW}, "Other nodes have an agent.")]
-)
-def test_remedy_depends_on_agents_of_other_nodes(agents: dict[str, float], remedy: str) -> None:
-    snapshot = cluster(COUNTED, replace(GOOD, name="b"), unknown=("c",), agents=agents)
-    nodes = diagnose(snapshot, Traces(), seen=NOW)
-    remedies = {each.finding: each.remedy for node in nodes for each in node.found if node.name != "b"}
-
-    assert remedy in remedies[Finding.COUNTS_ONLY]
-    assert remedy in remedies[Finding.NO_TOPOLOGY]
-
-
-@pytest.mark.parametrize(
-    ("minor", "remedy"),
-    [(32, "--set agent.nodeProxy=true"), (34, "Read in its log"), (None, "Read in its log")],
-)
-def test_a_silent_agent_may_lack_a_right(minor: int | None, remedy: str) -> None:
-    [node] = diagnose(cluster(replace(COUNTED, options=Options(minor=minor))), Traces(), seen=NOW)
-
-    assert remedy in node.found[0].remedy
+def test_remedies_depend_on_other_agents_and_versions() -> None:
+    """An agent may lack a right before Kubernetes 1.33."""
+    for agents, remedy in (({}, "--set agent.enabled=true"), ({"b": NOW}, "Other nodes have an agent.")):
+        snapshot = cluster(COUNTED, replace(GOOD, name="b"), unknown=("c",), agents=agents)
+        nodes = diagnose(snapshot, Traces(), seen=NOW)
+        remedies = {each.finding: each.remedy for node in nodes for each in node.found if node.name != "b"}
+        assert remedy in remedies[Finding.COUNTS_ONLY]
+        assert remedy in remedies[Finding.NO_TOPOLOGY]
+    log = "Read in its log"
+    for minor, remedy in ((32, "--set agent.nodeProxy=true"), (34, log), (None, log)):
+        [node] = diagnose(cluster(replace(COUNTED, options=Options(minor=minor))), Traces(), seen=NOW)
+        assert remedy in node.found[0].remedy
 
 
 def test_notes_are_no_lack_and_come_last() -> None:
@@ -195,23 +187,16 @@ def test_a_group_lists_nodes_by_detail() -> None:
     assert group.what == "The agent stopped publishing, so its report may be outdated"
 
 
-@pytest.mark.parametrize(("kind", "type_"), [(NRT, "noderesourcetopology"), ("Numatopology", "numatopology")])
-def test_orphans_are_deleted_by_one_command(kind: str, type_: str) -> None:
-    problems = tuple(Problem(kind, name, (Mistake("metadata.name", "no Node"),)) for name in "bc")
-    nodes = diagnose(cluster(GOOD, problems=problems), Traces(), seen=NOW)
-    [group] = diagnosis.groups(nodes)
+def test_orphans_are_deleted_by_one_command() -> None:
+    for kind in (NRT, "Numatopology"):
+        problems = tuple(Problem(kind, name, (Mistake("metadata.name", "no Node"),)) for name in "bc")
+        nodes = diagnose(cluster(GOOD, problems=problems), Traces(), seen=NOW)
+        [group] = diagnosis.groups(nodes)
+        [finding] = nodes[1].to_json()["findings"]
 
-    assert group.fix == f"Delete it:\n  kubectl delete {type_} b c"
-    assert nodes[1].to_json()["findings"][0]["remedy"] == f"Delete it:\n  kubectl delete {type_} b"
-
-
-def test_json_of_a_node() -> None:
-    [node] = [each.to_json() for each in diagnose(cluster(unknown=("x",), agents={}), Traces(), seen=NOW)]
-    [finding] = node["findings"]
-
-    assert [node[key] for key in ("name", "known", "source", "age")] == ["x", "nothing", "none", None]
-    assert finding.keys() == {"finding", "severity", "detail", "what", "remedy"}
-    assert (finding["finding"], finding["severity"], finding["detail"]) == ("no-topology", "lack", None)
+        assert group.fix == f"Delete it:\n  kubectl delete {kind.lower()} b c"
+        assert finding["remedy"] == f"Delete it:\n  kubectl delete {kind.lower()} b"
+        assert finding.keys() == {"finding", "severity", "detail", "what", "remedy"}
 
 
 PROBLEMS = st.builds(

@@ -50,7 +50,8 @@ def test_missing_files_are_mistakes_and_others_are_read(cli: Cli) -> None:
 
 
 def test_every_template_of_every_document_is_a_pod(cli: Cli) -> None:
-    job, pods = volcano_job(template("1"), template("2")), listed(manifest("b", "1"), SERVICE)
+    job = volcano_job(template("1"), template("2"), generateName="train-", name=None)
+    pods = listed(manifest("b", "1"), SERVICE)
     result = read(cli, manifest("a", "1"), deployment("sort", "night"), pods, job)
     facts = [(each.document, each.kind, *each.pod_name) for each in result if each.pod]
 
@@ -58,7 +59,7 @@ def test_every_template_of_every_document_is_a_pod(cli: Cli) -> None:
         (1, "Pod", "default", "a"),
         (2, "Deployment", "night", "sort"),
         (3, "Pod", "default", "b"),
-        *[(4, "Job", "night", "train")] * 2,
+        *[(4, "Job", "night", "train-")] * 2,
     ]
     assert [each.where for each in result[-2:]] == [
         f"{cli.folder}/p.yaml, document 4, spec.tasks[{at}].template" for at in (0, 1)
@@ -85,12 +86,6 @@ def test_a_pod_has_a_namespace(cli: Cli, own: str | None, of_command: Namespace,
     [pod] = read(cli, manifest("a", "1", namespace=own), namespace=of_command)
 
     assert (pod.pod and pod.pod.namespace, pod.mistakes) == (namespace, ())
-
-
-def test_a_name_prefix_is_the_name(cli: Cli) -> None:
-    job = {**volcano_job(template("1")), "metadata": {"generateName": "train-"}}
-
-    assert read(cli, job)[0].pod_name == ("default", "train-")
 
 
 POD = "{{apiVersion: v1, kind: Pod, metadata: {{name: {}}}, spec: {}}}".format
@@ -152,16 +147,6 @@ def test_objects_without_pods_are_counted_by_kind(cli: Cli) -> None:
     result = read(cli, manifest("a", "1"), config, SERVICE, config)
 
     assert list(manifests.notes(result)) == ["3 objects without pods: 2 ConfigMap, 1 Service"]
-    assert list(manifests.notes(result[:1])) == []
-
-
-def test_a_pod_is_as_its_controller_makes_it(cli: Cli) -> None:
-    job = volcano_job(template("1"))
-    job["spec"]["tasks"][0]["topologyPolicy"] = "restricted"
-    [pod] = read(cli, job)
-
-    assert pod.pod
-    assert pod.pod.annotations == {"volcano.sh/numa-topology-policy": "restricted"}
 
 
 def test_manifests_are_read_from_a_url() -> None:

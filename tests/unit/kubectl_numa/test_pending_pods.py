@@ -77,8 +77,6 @@ CAUSES: list[tuple[str, list[Json], str, str, str | None]] = [
         "no known node can run it; one that is not remembered may", None),
     ("a pool that may grow", [waiting("a", "300"), POOLED], "unknown",
         "no known node can run it; another one of node pool karpenter.sh/nodepool=default may", None),
-    ("a pool that may grow, no policy", [waiting("a", "300", policy=None), POOLED], "unknown",
-        "no known node can run it; another one of node pool karpenter.sh/nodepool=default may", None),
 ]  # fmt: skip
 
 

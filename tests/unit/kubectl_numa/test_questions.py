@@ -40,7 +40,6 @@ PLACERS: list[tuple[str, int, dict[str, Any], NamespaceRules, str | None, str | 
     # its CPUs, its spec, the rules of its namespace, its scheduler and its gate
     ("routed",              2, {},                           BOTH,    "second", None),
     ("gated",               2, {},                           GATED,   None,     GATE),
-    ("gated, fits nowhere", 9, {},                           GATED,   None,     None),
     ("no rules",            2, {},                           UNRULED, None,     None),
     ("too long a spec",     2, {"tolerations": [{}] * 513},  BOTH,    None,     None),
 ]  # fmt: skip

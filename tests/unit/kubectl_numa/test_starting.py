@@ -17,31 +17,6 @@ HEAVY = CLIENT | {"numpy", "orjson", "prometheus_client", "pydantic", "rich", "y
 DATA = Path(__file__).parents[3] / "examples" / "data"
 PODS = DATA / "pods.yaml"
 
-IMPORTED = """
-import sys
-from kubectl_numa.__main__ import main
-try:
-    main()
-finally:
-    sys.stderr.write("\\n" + " ".join({name.partition(".")[0] for name in sys.modules}))
-"""
-
-
-def imported(*arguments: object, program: str = IMPORTED) -> tuple[str, set[str]]:
-    """What the program prints, and the packages that it has imported."""
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)  # noqa: S603  the text is ours
-    return done.stdout, set(done.stderr.splitlines()[-1].split())
-
-
-@pytest.mark.parametrize("command", ["--version", "--help", "-h", "completion bash"])
-def test_help_and_version_import_nothing_heavy(command: str) -> None:
-    output, packages = imported(*command.split())
-
-    assert output
-    assert not packages & HEAVY
-
-
 ANSWERING = """
 import contextlib, sys
 from kubectl_numa.cli import program
@@ -51,9 +26,9 @@ for line in sys.stdin:
     sys.stdout.flush()
     print("\\f", *{name.partition(".")[0] for name in sys.modules}, "\\f", sep=" ")
 """
-
-OFFLINE = [
-    # the command, and what it does not import
+LINES = [
+    # the command, and what it does not import, and those before it
+    *((line, HEAVY) for line in ("--version", "--help", "-h", "completion bash")),
     (f"replay -f {DATA / 'events.jsonl'}", CLIENT | {"numpy"}),
     ("version --client",                   CLIENT),
     (f"check -f {PODS} --snapshot",        CLIENT),
@@ -63,34 +38,36 @@ OFFLINE = [
 ]  # fmt: skip
 
 
-def test_commands_on_files_import_no_client(cluster_file: Path) -> None:
-    lines = [line + f" {cluster_file}" * line.endswith("--snapshot") for line, _ in OFFLINE]
-    done = subprocess.run(  # noqa: S603  the text is ours
-        [sys.executable, "-c", ANSWERING],
-        input="\n".join(lines),
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+def printed(program: str, *arguments: str, stdin: str = "") -> str:
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=True).stdout  # noqa: S603  ours
 
-    answers = done.stdout.split("\f")
-    for (line, heavy), output, packages in zip(OFFLINE, answers[::2], answers[1::2], strict=False):
+
+def test_commands_import_only_what_they_need(cluster_file: Path) -> None:
+    lines = [line + f" {cluster_file}" * line.endswith("--snapshot") for line, _ in LINES]
+    answers = printed(ANSWERING, stdin="\n".join(lines)).split("\f")
+
+    for (line, heavy), output, packages in zip(LINES, answers[::2], answers[1::2], strict=False):
         assert output.strip(), line
         assert "kubectl_numa" in packages.split(), line
         assert not set(packages.split()) & heavy, line
-    assert len(answers) == 2 * len(OFFLINE) + 1
+    assert len(answers) == 2 * len(LINES) + 1
 
 
-COMPLETING = IMPORTED.replace("__main__", "completing")
+COMPLETING = """
+import sys
+from kubectl_numa.completing import main
+main()
+print("\\f", *{name.partition(".")[0] for name in sys.modules})
+"""
 
 
 @pytest.mark.parametrize(("typed", "heavy"), [("n", HEAVY), ("nodes --ou", CLIENT), ("version --cl", CLIENT)])
 def test_completion_imports_little(typed: str, heavy: set[str]) -> None:
-    output, packages = imported(*typed.split(), program=COMPLETING)
+    output, packages = printed(COMPLETING, *typed.split()).split("\f")
 
     assert output
-    assert not packages & heavy
+    assert not {*packages.split()} & heavy
 
 
 @pytest.mark.parametrize("listed", COMMANDS, ids=lambda command: command.name)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kubectl_numa.diagnosis import Skew, Traces
 from kubectl_numa.traces import traces
-from numalign.kube.kinds import NODES_IN_FILES, PODS_IN_FILES, READY_KEY
+from numalign.kube.kinds import PODS_IN_FILES, READY_KEY
 from tests.worlds import objects
 from tests.worlds.notation import table
 from tests.worlds.objects import Json, listed
@@ -73,11 +73,8 @@ CASES: list[tuple[str, list[Json], Traces]] = [
     ("one that wrote attributes", [topology(("nfd", ZONES), ("rte", {"f:attributes": {}}))],
         writers("nfd", "rte")),
     ("one that wrote annotations", [topology(("nfd", ZONES), ("agent", NOTES))], writers("nfd")),
-    ("one that wrote twice", [topology(("nfd", ZONES), ("nfd", ZONES))], writers("nfd")),
-    ("no manager", [topology()], writers()),
     ("a pod with a policy", [listed(pod())], ASKING),
     ("a pod without a policy", [listed(pod(""))], Traces()),
-    ("a pod without a node", [listed(pod(node=""))], Traces()),
     ("a pod that ended", [listed(pod(phase="Failed"))], Traces()),
     ("a heartbeat before its write", [BEHIND], skews(-120)),
     ("a heartbeat after its write", [AHEAD], skews(180)),
@@ -91,7 +88,6 @@ CASES: list[tuple[str, list[Json], Traces]] = [
     ("a later start in time", [EARLY_START, ran(LATER, LATER)], Traces()),
     ("a static pod", [ran(TIME, EARLY, owner="Node")], Traces()),
     ("both, of which one is exact", [EARLY_START, AHEAD], skews(180)),
-    ("a node of a running cluster", [NODES_IN_FILES.described(BEHIND)], skews(-120)),
     ("a pod of a running cluster", [PODS_IN_FILES.described(EARLY_START)], skews(-120, measured=False)),
 ]  # fmt: skip
 

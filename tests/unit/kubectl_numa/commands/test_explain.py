@@ -13,7 +13,6 @@ from tests.unit.kubectl_numa.objects import (
     manifest,
     rejected,
     running,
-    training_runtime,
 )
 from tests.worlds.notation import table
 from tests.worlds.objects import Json
@@ -86,14 +85,6 @@ def test_unexplained_objects_are_on_standard_error(
     assert [part for part in parts if part not in result.stderr] == []
 
 
-def test_an_object_without_a_namespace_has_only_its_name(cli: Cli) -> None:
-    words = (*cli.explain(training_runtime("ClusterTrainingRuntime")), "-n", "strict")
-
-    assert cli.text(*words).startswith("torch ")
-    assert cli.json(*words)[0]["namespace"] is None
-    assert cli.text(*words, "-o", "wide").splitlines()[1].startswith("torch ")
-
-
 def test_workloads_are_explained_by_name(cli: Cli, served: FakeCluster) -> None:
     """Of a snapshot, of a cluster, and of a type whose version only the cluster knows."""
     trainer = deployment("big", "eager") | {"apiVersion": "example.com/v1beta3", "kind": "Trainer"}
@@ -124,18 +115,17 @@ def test_nodes_are_listed_as_names_and_as_a_table(cli: Cli) -> None:
     assert "zone 1: 20 cpu, 4Gi memory" in lines[0]
 
 
-@pytest.mark.parametrize(
-    ("readable", "verdict"), [(True, "later"), (False, "fits")], ids=["pods may be listed", "they may not"]
-)
-def test_pods_that_the_exporter_lacks_count(
-    cli: Cli, served: FakeCluster, *, readable: bool, verdict: str
-) -> None:
+def test_pods_that_the_exporter_lacks_count(cli: Cli, served: FakeCluster) -> None:
+    """Unless they may not be listed."""
     pod = cli.write("p.yaml", manifest("a", "16", policy=SINGLE))
     words = ("explain", "-f", pod, "--kubeconfig", served.kubeconfig)
-    assert [node["verdict"] for node in cli.json(*words)[0]["nodes"]] == ["fits", "never"]
 
+    def verdicts() -> list[str]:
+        return [node["verdict"] for node in cli.json(*words)[0]["nodes"]]
+
+    assert verdicts() == ["fits", "never"]
     served.put(*(running(name, cpu="30") for name in "bc"))
-    served.api.failures |= {} if readable else {"/api/v1/pods": HTTPStatus.FORBIDDEN}
-    assert [node["verdict"] for node in cli.json(*words)[0]["nodes"]] == [verdict, "never"]
-    notice = "pods: unknown, so only what nodes report is counted: "
-    assert (notice in cli(*words).stderr) is not readable
+    assert (verdicts(), cli(*words).stderr) == (["later", "never"], "")
+    served.api.failures["/api/v1/pods"] = HTTPStatus.FORBIDDEN
+    assert verdicts() == ["fits", "never"]
+    assert "pods: unknown, so only what nodes report is counted: " in cli(*words).stderr
