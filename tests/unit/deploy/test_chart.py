@@ -28,7 +28,6 @@ from webhook.settings import WebhookSettings
 
 VALUES: Mapping[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: Mapping[str, Any] = json.loads((CHART / "values.schema.json").read_text())
-ABOUT: Mapping[str, Any] = yaml.safe_load((CHART / "Chart.yaml").read_text())
 
 
 # Of what is explained below them, and how often they occur.
@@ -39,14 +38,6 @@ HEADINGS = Counter({"image:": 3, "tls:": 2, "service:": 3, "serviceAccount:": 5}
         *("dashboard", "tracing", "ingress"),
     )
 )
-
-
-def test_changes_have_a_kind_of_artifact_hub() -> None:
-    changes = yaml.safe_load(ABOUT["annotations"]["artifacthub.io/changes"])
-    # https://artifacthub.io/docs/topics/annotations/helm/
-    kinds = {"added", "changed", "deprecated", "removed", "fixed", "security"}
-    assert {change["kind"] for change in changes} <= kinds
-    assert all(change["description"] for change in changes)
 
 
 def test_linked_pages_exist() -> None:

@@ -16,7 +16,6 @@ from numalign.model.intent import DECISIVE, PINNED_AT, PLACEMENT_OBSERVED, Polic
 from numalign.runtime import health, server
 from scorer.settings import ReserveAt, ScorerSettings
 from tests.unit.deploy.fields import PROGRAMS, field, walk
-from tests.worlds.notation import table
 from tools.generate.manifests import (
     AGENT_NAMESPACE,
     DEPLOY,
@@ -111,108 +110,92 @@ LABELS = {
 NEVER = 2**31 - 1
 """What Kubernetes takes for no deadline (pkg/controller/deployment/util of k8s.io/kubernetes)."""
 ROOT_FOLDER, SOCKETS = "/var/lib/kubelet", "/var/lib/kubelet/pod-resources"
-FIELDS: list[tuple[str, str, Mapping[str, Any]]] = [
-    # why, the object, and its fields
-    ("two replicas, of which one may go", "Deployment webhook",
-     {"spec replicas": 2, "spec strategy rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}),
-    ("the same of controllers", "Deployment controller",
-     {"spec replicas": 2, "spec strategy rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}),
-    ("one stays", "PodDisruptionBudget webhook", {"spec minAvailable": 1}),
-    ("one controller stays", "PodDisruptionBudget controller", {"spec minAvailable": 1}),
-    ("one scheduler stays", "PodDisruptionBudget scheduler", {"spec minAvailable": 1}),
-    ("two schedulers", "Deployment scheduler", {"spec replicas": 2}),
+ONE_OF_TWO_MAY_GO = {
+    "spec replicas": 2, "spec strategy rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}
+}  # fmt: skip
+FIELDS: list[tuple[str, Mapping[str, Any]]] = [
+    # the object, and its fields
+    ("Deployment webhook", ONE_OF_TWO_MAY_GO),
+    ("Deployment controller", ONE_OF_TWO_MAY_GO),
+    *((f"PodDisruptionBudget {name}", {"spec minAvailable": 1}) for name in
+        ("webhook", "controller", "scheduler")),
+    ("Deployment scheduler", {"spec replicas": 2}),
     # One is ready: to keep one available would be to keep the old leader forever.
-    ("no rollout of scorers waits", "Deployment scorer", {
+    ("Deployment scorer", {
         "spec replicas": 2, "spec strategy rollingUpdate": {"maxSurge": 0, "maxUnavailable": "100%"},
         "spec progressDeadlineSeconds": NEVER,
     }),
-    ("the ready scorer can be drained", "PodDisruptionBudget scorer", {"": None}),
-    ("webhook memory", "container webhook", {"resources limits": {"memory": "512Mi"}}),
-    ("critical pods in the quota", "ResourceQuota critical-pods",
+    ("PodDisruptionBudget scorer", {"": None}),
+    ("container webhook", {"resources limits": {"memory": "512Mi"}}),
+    ("ResourceQuota critical-pods",
      {"spec scopeSelector matchExpressions 0 values": ["system-cluster-critical"]}),
-    ("restricted namespace", "Namespace system",
-     {"metadata labels pod-security.kubernetes.io/enforce": "restricted"}),
-    ("webhook port", "Service webhook", {"spec ports 0 port": 443, "spec ports 0 targetPort": "https"}),
-    ("scorer port", "Service scorer", {"spec ports 0 port": 80, "spec ports 0 targetPort": "http"}),
-    ("certificate of the webhook", "settings webhook",
-     {"tls_secret": "numalign-webhook-tls", "service": "numalign-webhook", "port": 8443}),
-    ("certificate of the controller", "settings controller",
+    ("Namespace system", {"metadata labels pod-security.kubernetes.io/enforce": "restricted"}),
+    ("Service webhook", {"spec ports 0 port": 443, "spec ports 0 targetPort": "https"}),
+    ("Service scorer", {"spec ports 0 port": 80, "spec ports 0 targetPort": "http"}),
+    ("settings webhook", {"tls_secret": "numalign-webhook-tls", "service": "numalign-webhook", "port": 8443}),
+    ("settings controller",
      {"tls_secret": "numalign-webhook-tls", "webhook_configuration": "zz-numalign"}),
-    ("settings of the scorer", "settings scorer",
-     {"reserve_at": ReserveAt.BIND, "insecure_http": True, "port": 8443}),
-    # Whoever calls the scorer can have pods bound to nodes of his choice.
-    ("callers of the scorer", "NetworkPolicy scorer", {"spec ingress": [
+    ("settings scorer", {"reserve_at": ReserveAt.BIND, "insecure_http": True, "port": 8443}),
+    # What calls the scorer can have pods bound to nodes of its choice.
+    ("NetworkPolicy scorer", {"spec ingress": [
         {"from": [{"podSelector": {"matchLabels": LABELS["scheduler"]}}],
          "ports": [{"protocol": "TCP", "port": 8443}]},
         {"ports": [{"protocol": "TCP", "port": 8080}]},
     ]}),
-    ("callers of the webhook", "NetworkPolicy webhook", {
+    ("NetworkPolicy webhook", {
         "spec policyTypes": ["Ingress", "Egress"], "spec ingress * ports 0 port": [8443, 8080],
         "spec ingress * from": [None, None],
     }),
-    ("callers of the agent", "NetworkPolicy agent",
-     {"spec ingress": [{"ports": [{"protocol": "TCP", "port": 8080}]}]}),
-    ("configuration of the scheduler", "container scheduler",
-     {"volumeMounts 0 mountPath": "/etc/numalign",
-      "args 0": "--config=/etc/numalign/scheduler.yaml"}),
+    ("NetworkPolicy agent", {"spec ingress": [{"ports": [{"protocol": "TCP", "port": 8080}]}]}),
+    ("container scheduler",
+     {"volumeMounts 0 mountPath": "/etc/numalign", "args 0": "--config=/etc/numalign/scheduler.yaml"}),
     # A scheduler that ignored a refused bind would bind the pod itself.
-    ("the scheduler's extender", "extender", {
+    ("extender", {
         "urlPrefix": f"http://numalign-scorer.{NAMESPACE}.svc", "enableHTTPS": None, "bindVerb": "bind",
         "ignorable": False, "nodeCacheCapable": True,
     }),
-    ("root for the socket, without its rights", "pod agent", {
+    # Root for the socket, without its rights, on every node. A folder of a wrong name must not be made as an
+    # empty one. The token is short-lived.
+    ("pod agent", {
         "securityContext": {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}},
         "initContainers": None,
-    }),
-    ("confined agent", "container agent", {"securityContext": CONFINED}),
-    # A folder of a wrong name must not be made as an empty one.
-    ("folders of the node", "pod agent", {
         "volumes name=kubelet hostPath": {"path": ROOT_FOLDER, "type": "Directory"},
         "volumes name=pod-resources hostPath": {"path": SOCKETS, "type": "Directory"},
         "volumes name=nothing emptyDir medium": "Memory",
-    }),
-    # A volume that the kubelet unmounts must not be held.
-    ("mounts of the agent", "container agent", {
-        "volumeMounts name=kubelet readOnly": True,
-        "volumeMounts name=kubelet mountPropagation": "HostToContainer",
-        "volumeMounts name=pod-resources readOnly": True,
-    }),
-    # Where every client looks for it.
-    ("token of the agent", "container agent",
-     {"volumeMounts name=token mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}),
-    ("short-lived token", "pod agent", {
         "automountServiceAccountToken": False,
         "volumes name=token projected sources 0":
             {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
         "volumes name=token projected sources 1 configMap items * path": ["ca.crt"],
         "volumes name=token projected sources 2 downwardAPI items * path": ["namespace"],
-    }),
-    ("no other token", "ServiceAccount agent", {"automountServiceAccountToken": False}),
-    ("node of the agent", "container agent", {
-        "env name=NODE_NAME valueFrom fieldRef fieldPath": "spec.nodeName",
-        "env name=HOST_IP valueFrom fieldRef fieldPath": "status.hostIP",
-    }),
-    ("settings of the agent", "settings agent", {
-        "node_name": "$(NODE_NAME)", "node_address": "$(HOST_IP)", "publish": Publish.IF_ABSENT,
-        "annotate_pods": False,
-    }),
-    ("every node", "pod agent", {
         "tolerations": [{"operator": "Exists"}], "nodeSelector": {"kubernetes.io/os": "linux"},
         "priorityClassName": "system-node-critical",
     }),
-    ("a tenth at a time", "DaemonSet agent", {
+    # A volume that the kubelet unmounts must not be held, and the token is where every client looks for it.
+    # Without a limit of CPUs, a pod is not guaranteed and takes no exclusive ones.
+    ("container agent", {
+        "securityContext": CONFINED,
+        "volumeMounts name=kubelet readOnly": True,
+        "volumeMounts name=kubelet mountPropagation": "HostToContainer",
+        "volumeMounts name=pod-resources readOnly": True,
+        "volumeMounts name=token mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+        "env name=NODE_NAME valueFrom fieldRef fieldPath": "spec.nodeName",
+        "env name=HOST_IP valueFrom fieldRef fieldPath": "status.hostIP",
+        "resources limits": {"memory": "128Mi"},
+    }),
+    ("ServiceAccount agent", {"automountServiceAccountToken": False}),
+    ("settings agent", {
+        "node_name": "$(NODE_NAME)", "node_address": "$(HOST_IP)", "publish": Publish.IF_ABSENT,
+        "annotate_pods": False,
+    }),
+    ("DaemonSet agent", {
         "spec updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}}
     }),
-    ("agents in the quota", "ResourceQuota agent",
-     {"spec scopeSelector matchExpressions 0 values": ["system-node-critical"]}),
-    # Without a limit of CPUs, a pod is not guaranteed and takes no exclusive ones.
-    ("no exclusive CPU", "container agent", {"resources limits": {"memory": "128Mi"}}),
-    ("namespace of agents", "Namespace agent",
-     {"metadata labels pod-security.kubernetes.io/enforce": "privileged"}),
+    ("ResourceQuota agent", {"spec scopeSelector matchExpressions 0 values": ["system-node-critical"]}),
+    ("Namespace agent", {"metadata labels pod-security.kubernetes.io/enforce": "privileged"}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("of", "fields"), table(FIELDS))
+@pytest.mark.parametrize(("of", "fields"), FIELDS, ids=[of for of, _ in FIELDS])
 def test_field_has_its_value(of: str, fields: Mapping[str, Any]) -> None:
     assert {path: field(EVERYTHING, of, path) for path in fields} == fields
 
@@ -276,9 +259,6 @@ def test_program_may_call_the_api_server_and_its_peers(name: str, more: set[int]
     if name == "scheduler":
         [peer] = [rule["to"] for rule in egress if "to" in rule]
         assert peer == [{"podSelector": {"matchLabels": LABELS["scorer"]}}]
-
-
-# ---- rights
 
 
 def test_policy_limits_what_the_controller_may_write() -> None:
@@ -387,9 +367,6 @@ def test_roles_are_bound_and_accounts_are_not_shared() -> None:
     assert len(accounts) == len(OF_PODS)
 
 
-# ---- pods
-
-
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_pod_is_restricted_and_spread(name: str) -> None:
     pod, container = EVERYTHING.pod(name), EVERYTHING.container(name)
@@ -424,13 +401,11 @@ def test_program_writes_only_to_memory(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize(
-    ("probe", "path"),
-    [("startupProbe", health.HEALTH), ("readinessProbe", health.READINESS), ("livenessProbe", health.HEALTH)],
-)
-def test_probe_uses_the_port_of_metrics(name: str, probe: str, path: str) -> None:
-    request = EVERYTHING.container(name)[probe]["httpGet"]
-    assert request == {"path": path, "port": "metrics", "scheme": "HTTP"}
+def test_probes_use_the_port_of_metrics(name: str) -> None:
+    paths = {"startup": health.HEALTH, "readiness": health.READINESS, "liveness": health.HEALTH}
+    for probe, path in paths.items():
+        request = EVERYTHING.container(name)[f"{probe}Probe"]["httpGet"]
+        assert request == {"path": path, "port": "metrics", "scheme": "HTTP"}
 
 
 SELECTING = {

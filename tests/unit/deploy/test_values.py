@@ -54,174 +54,178 @@ def accounts(*names: str) -> str:
     return f"!(request.userInfo.username in [{listed}])"
 
 
-FIELDS: list[tuple[str, str, str, Mapping[str, Any]]] = [
-    # what is set, the values, and fields of an object with these values
-    ("certificate", "tls.days=30 tls.extraNames={127.0.0.1}",
-     "settings controller", {"tls_days": 30, "names": ("127.0.0.1",)}),
-    ("names of the certificate", "tls.extraNames={127.0.0.1}", "settings webhook", {"names": ("127.0.0.1",)}),
-    ("own certificate", f"tls.source=secret tls.secretName=mine tls.caBundle={AN_AUTHORITY}",
-     "pod webhook", {"volumes name=tls secret secretName": "mine"}),
-    ("authority", f"tls.source=secret tls.caBundle={AN_AUTHORITY}",
-     "entries", {"0 clientConfig caBundle": AN_AUTHORITY}),
-    ("names for cert-manager", "tls.source=cert-manager",
-     "Certificate webhook",
-     {"spec dnsNames": [f"numalign-webhook.{NAMESPACE}.svc"], "spec issuerRef name": "numalign-authority"}),
+TLS = "scorer.tls.secretName=pair"
+JUDGING = {"unknown_nodes": "may-fit", "policy_match": "equal"}
+QUOTA = "ResourceQuota critical-pods"
+BINDING_0, BINDING_1 = (f"ValidatingAdmissionPolicyBinding levels-{at}" for at in (0, 1))
+FIELDS: list[tuple[str, str, Mapping[str, Mapping[str, Any]]]] = [
+    # what is set, the values, and fields of objects with these values; without a path, whether there is one
+    ("nothing", "", {
+        "HorizontalPodAutoscaler webhook": {"": None}, "FlowSchema numalign": {"": None},
+        QUOTA: {"spec scopeSelector matchExpressions 0 values": ["system-cluster-critical"]},
+    }),
+    ("certificate", "tls.days=30 tls.extraNames={127.0.0.1}", {
+        "settings controller": {"tls_days": 30, "names": ("127.0.0.1",)},
+        "settings webhook": {"names": ("127.0.0.1",)},
+    }),
+    ("own certificate", f"tls.source=secret tls.secretName=mine tls.caBundle={AN_AUTHORITY}", {
+        "pod webhook": {"volumes name=tls secret secretName": "mine"},
+        "entries": {"0 clientConfig caBundle": AN_AUTHORITY},
+    }),
+    ("cert-manager", "tls.source=cert-manager", {
+        "Certificate webhook": {
+            "spec dnsNames": [f"numalign-webhook.{NAMESPACE}.svc"],
+            "spec issuerRef name": "numalign-authority",
+        },
+        "ValidatingWebhookConfiguration zz-numalign": {
+            "metadata annotations": {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/numalign-webhook"},
+        },
+    }),
     ("issuer", "tls.source=cert-manager tls.issuerRef.name=ca",
-     "Certificate webhook", {"spec issuerRef name": "ca"}),
-    ("injector", "tls.source=cert-manager", "ValidatingWebhookConfiguration zz-numalign",
-     {"metadata annotations": {"cert-manager.io/inject-ca-from": f"{NAMESPACE}/numalign-webhook"}}),
-    ("level of a default", DEFAULTS, "ValidatingAdmissionPolicyBinding levels-0", {
+     {"Certificate webhook": {"spec issuerRef name": "ca"}}),
+    ("level of a default", DEFAULTS, {BINDING_0: {
         "spec matchResources namespaceSelector matchLabels": {"team": "a"},
         "spec matchResources namespaceSelector matchExpressions -1":
             {"key": "numalign.io/enforce", "operator": "DoesNotExist"},
-    }),
+    }}),
     ("level after an earlier none",
      ("policy.defaults[0].enforce=none policy.defaults[0].namespaceSelector.matchLabels.team=a"
-      " policy.defaults[1].enforce=restricted"), "ValidatingAdmissionPolicyBinding levels-1", {"": None}),
+      " policy.defaults[1].enforce=restricted"), {BINDING_1: {"": None}}),
     ("writers of records",
      ("scorer.enabled=true scorer.records.writers={system:serviceaccount:kai-scheduler:binder,"
-      "exporter@example.com}"), RECORDS,
-     {CALLER: accounts(SCORER)[:-2]
-              + ",'system:serviceaccount:kai-scheduler:binder','exporter@example.com'])"}),
-    ("gates write records", "gates.enabled=true", RECORDS, {CALLER: accounts(CONTROLLER)}),
+      "exporter@example.com}"), {RECORDS: {CALLER: accounts(SCORER)[:-2]
+        + ",'system:serviceaccount:kai-scheduler:binder','exporter@example.com'])"}}),
+    ("gates", "gates.enabled=true gates.patienceSeconds=0 gates.pinPatienceSeconds=90", {
+        "settings controller": {"gates": True, "gate_patience_seconds": 0, "pin_patience_seconds": 90},
+        "settings webhook": {"gates": True}, RECORDS: {CALLER: accounts(CONTROLLER)},
+    }),
     ("gates and scorer write records", "gates.enabled=true scorer.enabled=true",
-     RECORDS, {CALLER: accounts(SCORER, CONTROLLER)}),
-    ("healing writes none", "heal.enabled=true scorer.enabled=true", RECORDS, {CALLER: accounts(SCORER)}),
-    ("gates", "gates.enabled=true gates.patienceSeconds=0 gates.pinPatienceSeconds=90",
-     "settings controller", {"gates": True, "gate_patience_seconds": 0, "pin_patience_seconds": 90}),
-    ("gates of the webhook", "gates.enabled=true", "settings webhook", {"gates": True}),
-    ("healing",
-     "heal.enabled=true heal.keepRefused=0 heal.perMinute=2 heal.ownerSeconds=60 heal.nodeSeconds=30",
-     "settings controller", {"heal": True, "gates": False, "keep_refused": 0, "heal_per_minute": 2,
-                             "heal_owner_seconds": 60, "heal_node_seconds": 30}),
-    ("reports", "policyReports.enabled=true ownerEvents.enabled=true", "settings controller",
-     {"policy_reports": True, "owner_events": True, "watches_pods": True, "acts_on_pods": False}),
-    ("role of reports", "policyReports.enabled=true", "ClusterRole reports", {"kind": "ClusterRole"}),
-    ("no reports", "ownerEvents.enabled=true", "ClusterRole reports", {"": None}),
-    ("map for port-forward", "map.enabled=true", "settings controller",
-     {"map": True, "map_port": 8081, "map_bind": "127.0.0.1", "acts_on_pods": False}),
-    ("map without a Service", "map.enabled=true", "Service map", {"": None}),
-    ("map without callers", "map.enabled=true", NETWORK, {"spec ingress * ports 0 port": [8080]}),
-    ("role of the map", "map.enabled=true", "ClusterRole map-viewer", {"rules": [
-        {"apiGroups": ["topology.node.k8s.io"], "resources": ["noderesourcetopologies"], "verbs": ["list"]}
-    ]}),
-    ("map", EVERY_MAP, "settings controller",
-     {"map_bind": "*", "map_port": 9000, "map_audience": "numalign-map", "map_review_seconds": 30}),
-    ("port of the map", EVERY_MAP, "container controller", {"ports name=map containerPort": 9000}),
-    ("Service of the map", EVERY_MAP, "Service map", {"spec ports 0 targetPort": "map"}),
-    ("Ingress of the map", EVERY_MAP, "Ingress map",
-     {"spec rules 0 http paths 0 backend service": {"name": "numalign-map", "port": {"name": "https"}}}),
-    ("callers of the map", EVERY_MAP, NETWORK, {"spec ingress 1": {
-        "ports": [{"protocol": "TCP", "port": 9000}], "from": [{"podSelector": {"matchLabels": {"a": "b"}}}]
-    }}),
-    ("judging of the controller",
-     "heal.enabled=true unknownNodes=may-fit policyMatch=equal controller.extraArgs.policy-reload-seconds=5",
-     "settings controller",
-     {"unknown_nodes": "may-fit", "policy_match": "equal", "policy_reload_seconds": 5}),
-    *((f"judging of the {name}", "scorer.enabled=true unknownNodes=may-fit policyMatch=equal",
-       f"settings {name}", {"unknown_nodes": "may-fit", "policy_match": "equal"})
-      for name in ("webhook", "scorer")),
-    ("policy without pods", "policy.defaults[0].heal=failed", "container controller",
-     {"resources limits memory": "512Mi"}),
-    ("policy with pods", "policy.defaults[0].heal=failed heal.enabled=true", "container controller",
-     {"resources limits memory": "768Mi"}),
-    ("no budget for one webhook", "webhook.replicas=1", "PodDisruptionBudget webhook", {"": None}),
-    ("no budget for one controller", "controller.replicas=1", "PodDisruptionBudget controller", {"": None}),
-    ("no budget for one scheduler", f"{EVERY_PART} scheduler.replicas=1",
-     "PodDisruptionBudget scheduler", {"": None}),
-    ("autoscaling", "webhook.autoscaling.enabled=true webhook.autoscaling.maxReplicas=9 webhook.replicas=7",
-     "HorizontalPodAutoscaler webhook", {
-        "spec minReplicas": 2, "spec maxReplicas": 9, "spec scaleTargetRef name": WEBHOOK,
-        "spec metrics * resource target": [{"type": "Utilization", "averageUtilization": 80}],
+     {RECORDS: {CALLER: accounts(SCORER, CONTROLLER)}}),
+    ("healing writes none",
+     ("scorer.enabled=true heal.enabled=true heal.keepRefused=0 heal.perMinute=2 heal.ownerSeconds=60"
+      " heal.nodeSeconds=30"), {
+        "settings controller": {"heal": True, "gates": False, "keep_refused": 0, "heal_per_minute": 2,
+                                "heal_owner_seconds": 60, "heal_node_seconds": 30},
+        RECORDS: {CALLER: accounts(SCORER)},
     }),
-    ("replicas of an autoscaler", "webhook.autoscaling.enabled=true webhook.replicas=7",
-     "Deployment webhook", {"spec replicas": None}),
-    ("budget of an autoscaler", "webhook.autoscaling.enabled=true",
-     "PodDisruptionBudget webhook", {"spec minAvailable": 1}),
+    ("reports", "policyReports.enabled=true ownerEvents.enabled=true", {
+        "settings controller":
+            {"policy_reports": True, "owner_events": True, "watches_pods": True, "acts_on_pods": False},
+        "ClusterRole reports": {"kind": "ClusterRole"},
+    }),
+    ("no reports", "ownerEvents.enabled=true", {"ClusterRole reports": {"": None}}),
+    ("map for port-forward", "map.enabled=true", {
+        "settings controller":
+            {"map": True, "map_port": 8081, "map_bind": "127.0.0.1", "acts_on_pods": False},
+        "Service map": {"": None}, NETWORK: {"spec ingress * ports 0 port": [8080]},
+        "ClusterRole map-viewer": {"rules": [{
+            "apiGroups": ["topology.node.k8s.io"], "resources": ["noderesourcetopologies"], "verbs": ["list"]
+        }]},
+    }),
+    ("map", EVERY_MAP, {
+        "settings controller":
+            {"map_bind": "*", "map_port": 9000, "map_audience": "numalign-map", "map_review_seconds": 30},
+        "container controller": {"ports name=map containerPort": 9000},
+        "Service map": {"spec ports 0 targetPort": "map"},
+        "Ingress map": {"spec rules 0 http paths 0 backend service":
+            {"name": "numalign-map", "port": {"name": "https"}}},
+        NETWORK: {"spec ingress 1": {"ports": [{"protocol": "TCP", "port": 9000}],
+                                     "from": [{"podSelector": {"matchLabels": {"a": "b"}}}]}},
+    }),
+    ("judging",
+     ("scorer.enabled=true heal.enabled=true unknownNodes=may-fit policyMatch=equal"
+      " controller.extraArgs.policy-reload-seconds=5"), {
+        "settings controller": {**JUDGING, "policy_reload_seconds": 5},
+        "settings webhook": JUDGING, "settings scorer": JUDGING,
+    }),
+    ("policy without pods", "policy.defaults[0].heal=failed",
+     {"container controller": {"resources limits memory": "512Mi"}}),
+    ("policy with pods", "policy.defaults[0].heal=failed heal.enabled=true",
+     {"container controller": {"resources limits memory": "768Mi"}}),
+    ("no budget for one", f"{EVERY_PART} webhook.replicas=1 controller.replicas=1 scheduler.replicas=1",
+     {f"PodDisruptionBudget {name}": {"": None} for name in ("webhook", "controller", "scheduler")}),
+    ("autoscaling", "webhook.autoscaling.enabled=true webhook.autoscaling.maxReplicas=9 webhook.replicas=7", {
+        "HorizontalPodAutoscaler webhook": {
+            "spec minReplicas": 2, "spec maxReplicas": 9, "spec scaleTargetRef name": WEBHOOK,
+            "spec metrics * resource target": [{"type": "Utilization", "averageUtilization": 80}],
+        },
+        "Deployment webhook": {"spec replicas": None},
+        "PodDisruptionBudget webhook": {"spec minAvailable": 1},
+    }),
     ("no budget of an autoscaler", "webhook.autoscaling.enabled=true webhook.autoscaling.minReplicas=1",
-     "PodDisruptionBudget webhook", {"": None}),
-    ("no autoscaler", "", "HorizontalPodAutoscaler webhook", {"": None}),
-    ("priority of requests", f"{EVERY_PART} priorityAndFairness.enabled=true", "FlowSchema numalign", {
-        "spec rules 0 subjects * serviceAccount name": [*ALL],
+     {"PodDisruptionBudget webhook": {"": None}}),
+    ("priority of requests", f"{EVERY_PART} priorityAndFairness.enabled=true", {
         # After exempt and system ones, before those that all service accounts share.
-        "spec matchingPrecedence": 1000,
+        "FlowSchema numalign": {"spec rules 0 subjects * serviceAccount name": [*ALL],
+                                "spec matchingPrecedence": 1000},
+        "PriorityLevelConfiguration numalign": {"spec limited nominalConcurrencyShares": 10},
     }),
-    ("shares of requests", "priorityAndFairness.enabled=true", "PriorityLevelConfiguration numalign",
-     {"spec limited nominalConcurrencyShares": 10}),
-    ("no priority of requests", "", "FlowSchema numalign", {"": None}),
-    ("quota", "", "ResourceQuota critical-pods",
-     {"spec scopeSelector matchExpressions 0 values": ["system-cluster-critical"]}),
     ("quota of a class", "priorityClassName=high scorer.priorityClassName=system-node-critical",
-     "ResourceQuota critical-pods",
-     {"spec scopeSelector matchExpressions 0 values": ["system-node-critical"]}),
-    ("no quota", "priorityClassName=high", "ResourceQuota critical-pods", {"": None}),
+     {QUOTA: {"spec scopeSelector matchExpressions 0 values": ["system-node-critical"]}}),
+    ("no quota", "priorityClassName=high", {QUOTA: {"": None}}),
     ("reserving while ranking", f"{EVERY_PART} scorer.reserveAt=prioritize",
-     "settings scorer", {"reserve_at": ReserveAt.PRIORITIZE}),
-    ("no bind verb", f"{EVERY_PART} scorer.reserveAt=prioritize", "extender", {"bindVerb": None}),
-    ("TLS of the extender", f"{EVERY_PART} scorer.tls.secretName=pair", "extender", {
-        "urlPrefix": f"https://numalign-scorer.{NAMESPACE}.svc", "enableHTTPS": True,
-        "tlsConfig": {"caFile": "/run/numalign/scorer/ca.crt"},
+     {"settings scorer": {"reserve_at": ReserveAt.PRIORITIZE}, "extender": {"bindVerb": None}}),
+    ("TLS of the scorer", f"{EVERY_PART} {TLS}", {
+        "extender": {
+            "urlPrefix": f"https://numalign-scorer.{NAMESPACE}.svc", "enableHTTPS": True,
+            "tlsConfig": {"caFile": "/run/numalign/scorer/ca.crt"},
+        },
+        "container scheduler": {"volumeMounts name=authority mountPath": "/run/numalign/scorer"},
+        # The key of the scorer stays where it is.
+        "pod scheduler": {"volumes name=authority secret":
+            {"secretName": "pair", "defaultMode": 0o440, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        "Service scorer": {"spec ports 0 port": 443, "spec ports 0 targetPort": "https"},
+        "container scorer":
+            {"readinessProbe httpGet scheme": "HTTP", "readinessProbe httpGet port": "metrics"},
     }),
-    ("mounted authority", f"{EVERY_PART} scorer.tls.secretName=pair",
-     "container scheduler", {"volumeMounts name=authority mountPath": "/run/numalign/scorer"}),
-    # The key of the scorer stays where it is.
-    ("authority of the scheduler", f"{EVERY_PART} scorer.tls.secretName=pair", "pod scheduler", {
-        "volumes name=authority secret":
-            {"secretName": "pair", "defaultMode": 0o440, "items": [{"key": "ca.crt", "path": "ca.crt"}]},
+    ("callers and address of the scorer",
+     ("scorer.enabled=true scorer.callers[0].ipBlock.cidr=10.0.0.11/32 scorer.service.clusterIP=10.96.0.53"
+      " scorer.callers[1].namespaceSelector.matchLabels.a=b"), {
+        "NetworkPolicy scorer": {
+            "spec ingress 0 from 1": {"ipBlock": {"cidr": "10.0.0.11/32"}},
+            "spec ingress 0 from 2": {"namespaceSelector": {"matchLabels": {"a": "b"}}},
+            "spec ingress 1 from": None,
+        },
+        "Service scorer": {"spec clusterIP": "10.96.0.53"},
     }),
-    ("port of the scorer", f"{EVERY_PART} scorer.tls.secretName=pair", "Service scorer",
-     {"spec ports 0 port": 443, "spec ports 0 targetPort": "https"}),
-    ("probe of the scorer", f"{EVERY_PART} scorer.tls.secretName=pair", "container scorer",
-     {"readinessProbe httpGet scheme": "HTTP", "readinessProbe httpGet port": "metrics"}),
-    ("callers of the scorer",
-     ("scorer.enabled=true scorer.callers[0].ipBlock.cidr=10.0.0.11/32"
-      " scorer.callers[1].namespaceSelector.matchLabels.a=b"), "NetworkPolicy scorer", {
-        "spec ingress 0 from 1": {"ipBlock": {"cidr": "10.0.0.11/32"}},
-        "spec ingress 0 from 2": {"namespaceSelector": {"matchLabels": {"a": "b"}}},
-        "spec ingress 1 from": None,
-    }),
-    ("address of the scorer", "scorer.enabled=true scorer.service.clusterIP=10.96.0.53",
-     "Service scorer", {"spec clusterIP": "10.96.0.53"}),
     ("flags of kube-scheduler",
      f"{EVERY_PART} scheduler.extraArgs.v=4 scheduler.extraArgs.kube-api-qps=1000000",
-     "container scheduler", {"args -1": "--v=4", "args -2": "--kube-api-qps=1000000"}),
+     {"container scheduler": {"args -1": "--v=4", "args -2": "--kube-api-qps=1000000"}}),
     *((f"image of the scheduler by {value}", f"{EVERY_PART} scheduler.image.{value}",
-       "container scheduler", {"image": image}) for value, image in (
+       {"container scheduler": {"image": image}}) for value, image in (
         (f"digest=sha256:{ZEROS} scheduler.image.tag=v1.37.0",
          f"registry.k8s.io/kube-scheduler@sha256:{ZEROS}"),
         ("repository=example.com/a", "example.com/a:v1.34.4"),
     )),
-    ("image of the agent", f"agent.enabled=true agent.image.digest=sha256:{ZEROS} image.tag=v9",
-     "container agent", {"image": f"numalign-agent@sha256:{ZEROS}"}),
-    ("image of the webhook", f"agent.enabled=true agent.image.digest=sha256:{ZEROS} image.tag=v9",
-     "container webhook", {"image": "numalign-webhook:v9"}),
+    ("images", f"agent.enabled=true agent.image.digest=sha256:{ZEROS} image.tag=v9", {
+        "container agent": {"image": f"numalign-agent@sha256:{ZEROS}"},
+        "container webhook": {"image": "numalign-webhook:v9"},
+    }),
     ("settings of the agent",
      ("agent.enabled=true metricsPort=9090 agent.publish=never agent.annotatePods=true "
-      "agent.kubeletPort=1250 agent.extraArgs.resync-seconds=9"), "settings agent",
-     {"publish": Publish.NEVER, "annotate_pods": True, "kubelet_port": 1250, "resync_seconds": 9,
-      "metrics_port": 9090}),
-    ("folder of the agent",
-     "agent.enabled=true agent.checkpoints=false agent.kubeletFolder=/srv/kubelet", "pod agent",
-     {"volumes name=pod-resources hostPath path": "/srv/kubelet/pod-resources"}),
-    ("namespace of the agent", "agent.enabled=true agent.namespace=elsewhere", "Namespace elsewhere",
-     {"metadata labels pod-security.kubernetes.io/enforce": "privileged"}),
-    ("metrics of agents", "agent.enabled=true serviceMonitor.enabled=true metricsPort=9090",
-     "PodMonitor agent", {"spec podMetricsEndpoints * port": ["metrics"]}),
-    ("port of metrics of agents", "agent.enabled=true serviceMonitor.enabled=true metricsPort=9090",
-     "container agent", {"ports name=metrics containerPort": 9090}),
+      "agent.kubeletPort=1250 agent.extraArgs.resync-seconds=9 serviceMonitor.enabled=true"), {
+        "settings agent": {"publish": Publish.NEVER, "annotate_pods": True, "kubelet_port": 1250,
+                           "resync_seconds": 9, "metrics_port": 9090},
+        "PodMonitor agent": {"spec podMetricsEndpoints * port": ["metrics"]},
+        "container agent": {"ports name=metrics containerPort": 9090},
+    }),
+    ("folder of the agent", "agent.enabled=true agent.checkpoints=false agent.kubeletFolder=/srv/kubelet",
+     {"pod agent": {"volumes name=pod-resources hostPath path": "/srv/kubelet/pod-resources"}}),
+    ("namespace of the agent", "agent.enabled=true agent.namespace=elsewhere",
+     {"Namespace elsewhere": {"metadata labels pod-security.kubernetes.io/enforce": "privileged"}}),
     ("annotations of accounts",
      (f"{EVERY_PART} serviceAccount.annotations.a=shared serviceAccount.annotations.b=shared "
       "scorer.serviceAccount.annotations.b=own"),
-     "ServiceAccount scorer", {"metadata annotations": {"a": "shared", "b": "own"}}),
-    ("Service of another name", f"{EVERY_PART} fullnameOverride=numa", "Service numa-scorer",
-     {"metadata name": "numa-scorer"}),
+     {"ServiceAccount scorer": {"metadata annotations": {"a": "shared", "b": "own"}}}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("values", "of", "fields"), table(FIELDS))
-async def test_values_set_fields(helm: Path, values: str, of: str, fields: Mapping[str, Any]) -> None:
+@pytest.mark.parametrize(("values", "objects"), table(FIELDS))
+async def test_values_set_fields(helm: Path, values: str, objects: Mapping[str, Mapping[str, Any]]) -> None:
     found = await made(helm, values)
-    assert {path: field(found, of, path) for path in fields} == fields
+    assert {
+        of: {path: field(found, of, path) for path in fields} for of, fields in objects.items()
+    } == objects
     check(found)
 
 
