@@ -99,10 +99,8 @@ def test_new_device_ids_do_not_change_the_count() -> None:
         names = [f"{generation}{number}" for number in range(2)]
         web = listed("web", container("main", devices=[gpus(names[0])]))
         pods, known = reckoned(seen := with_devices(dict.fromkeys(names, at(0)), listed=[web]), known)
-
         assert places(known) == {GPU: (DevicePlace(zones(0), 2, 2),)}
         assert zone_amounts(seen, pods, known)[ZoneId(0)][GPU] == (2, 2, 1)
-
         _, known = reckoned(with_devices({}), known)
         assert places(known) == {GPU: (DevicePlace(zones(0), 2, 0),)}
 
@@ -112,7 +110,6 @@ def test_moved_device_counts_in_one_zone() -> None:
     _, known = reckoned(with_devices({"a": at(), "b": at()}), known)
     _, known = reckoned(with_devices({"a": at(0), "b": at()}), known)
     assert places(known) == {GPU: (DevicePlace((), 1, 1), DevicePlace(zones(0), 1, 1))}
-
     _, known = reckoned(with_devices({"a": at(0), "b": at(1)}), known)
     assert places(known) == {GPU: (DevicePlace(zones(0), 1, 1), DevicePlace(zones(1), 1, 1))}
 
@@ -125,7 +122,6 @@ def test_there_are_as_many_devices_as_were_there_at_once(looks: list[dict[str, b
         web = listed("web", container("main", devices=[gpus(*held)]))
         there = with_devices({name: at(0) for name, healthy in look.items() if healthy}, listed=[web])
         _, known = reckoned(there, known)
-
     most, last = max(map(len, looks)), len(looks[-1])
     assert places(known) == ({GPU: (DevicePlace(zones(0), most, last),)} if most else {})
 

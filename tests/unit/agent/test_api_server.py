@@ -50,7 +50,6 @@ async def test_an_object_is_read(fake: FakeApi, api: ApiServer) -> None:
 async def test_what_is_applied_is_made_and_then_changed(fake: FakeApi, api: ApiServer) -> None:
     assert await api.apply(TOPOLOGY, topology("x", k="1"), conflicts=GIVE_WAY, what="t") == 201
     assert await api.apply(TOPOLOGY, topology("y"), conflicts=GIVE_WAY, what="t") == 200
-
     stored = fake.get(TOPOLOGY)
     assert stored
     assert (stored["zones"][0]["name"], stored["metadata"]["annotations"]) == ("y", {})
@@ -61,7 +60,6 @@ async def test_fields_of_others_are_taken_over_only_if_forced(fake: FakeApi, api
     fake.put(topology("x"), manager="nfd")
     with pytest.raises(Conflict, match="nfd"):
         await api.apply(TOPOLOGY, topology("y"), conflicts=GIVE_WAY, what="t")
-
     await api.apply(TOPOLOGY, topology("y"), conflicts=TAKE_OVER, what="t")
     stored = fake.get(TOPOLOGY)
     assert stored
@@ -71,7 +69,6 @@ async def test_fields_of_others_are_taken_over_only_if_forced(fake: FakeApi, api
 async def test_a_merge_changes_an_object_that_is_there(fake: FakeApi, api: ApiServer) -> None:
     fake.put(topology("x", old="1", kept="2"), manager="nfd")
     await api.merge(TOPOLOGY, {"metadata": {"annotations": {"old": None, "new": "3"}}}, what="t")
-
     stored = fake.get(TOPOLOGY)
     assert stored
     assert stored["metadata"]["annotations"] == {"kept": "2", "new": "3"}
@@ -112,7 +109,6 @@ async def test_a_server_that_restarts_is_found_again(fake: FakeApi, api: ApiServ
     await fake.stop()
     with pytest.raises(Unreachable):
         await api.get(NODE, what="node a")
-
     await fake.start()
     assert await api.get(NODE, what="node a")
 

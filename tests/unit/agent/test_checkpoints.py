@@ -76,14 +76,12 @@ def test_signed_checkpoint_data_come_first(tmp_path: Path) -> None:
     }  # fmt: skip
     older = {"policyName": "static", "defaultCpuSet": "0", "entries": {"uid-9": {"app": "7"}}, "checksum": 0}
     state = {**older, "data": json.dumps(data), "dataChecksum": 1}
-
     assert read(tmp_path, state) == Checkpoints(CONTAINERS, {}, {"uid-2": 0b1100000})
 
 
 def test_memory_checkpoint_lists_pod_level_blocks(tmp_path: Path) -> None:
     block = MemoryBlock("memory", 4, (ZoneId(0), ZoneId(1)))
     signed = json.dumps({name: MEMORY[name] for name in MEMORY if name != "checksum"})
-
     assert read(tmp_path, memory=MEMORY).pod_memory == {"uid-2": (block,)}
     assert read(tmp_path, memory={**MEMORY, "podEntries": None}).pod_memory == {}
     later = {**MEMORY, "podEntries": None, "checksum": 0, "data": signed, "dataChecksum": 7}
@@ -92,7 +90,6 @@ def test_memory_checkpoint_lists_pod_level_blocks(tmp_path: Path) -> None:
 
 def test_device_checkpoint_lists_pods_and_containers(tmp_path: Path) -> None:
     given = devices(entry(DeviceIDs={"1": ["gpu-3", "gpu-2"], "0": ["gpu-0"]}), entry(ContainerName="init"))
-
     assert read(tmp_path, given=given).devices == {
         "uid-1": {
             "app": (held("gpu-0", zones=(0,)), held("gpu-2", "gpu-3", zones=(1,))),

@@ -72,7 +72,6 @@ async def test_daemon_follows_its_kubelet_until_stopped(beside: Beside) -> None:
     beside.hold("5-6", 5, 6)
     await until(lambda: beside.cpus() == [0b1100000])
     await until(lambda: "node-1" in _observed(beside))
-
     process.send_signal(signal.SIGTERM)
     code, _, log = await ended(process)
     assert code == 0
@@ -138,6 +137,5 @@ async def test_unusable_settings_are_reported_first(flags: str, mistake: str) ->
         program("numalign-agent"), *flags.split(), stderr=asyncio.subprocess.PIPE, env=environ
     )
     _, err = await process.communicate()
-
     assert process.returncode == 2
     assert mistake in err.decode()

@@ -129,7 +129,6 @@ def test_recorded_machines_are_read_from_sysfs(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         write_for_a_kubelet(machine, folder)
         read = hardware(folder / "sys")
-
         assert {(each.zone, each.socket, each.threads) for each in read.cores} == {
             (each.zone, each.socket, each.threads) for each in machine.cores
         }

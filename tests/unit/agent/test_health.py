@@ -99,7 +99,6 @@ async def test_silent_caller_is_disconnected(place: Place, monkeypatch: pytest.M
 
 async def test_oldest_of_too_many_callers_is_disconnected(place: Place) -> None:
     silent = [await asyncio.open_connection("127.0.0.1", place.port) for _ in range(MOST_CONNECTIONS)]
-
     assert (await place.sent(b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
     with contextlib.suppress(ConnectionError):
         assert await silent[0][0].read() == b""

@@ -113,6 +113,5 @@ def test_finished_init_containers_keep_cpus_and_devices() -> None:
         {"1": {"setup": "1-2", "main": "1"}}, {"1": {"setup": [gpus("gpu0", "gpu1")], "main": [gpus("gpu0")]}}
     )
     [found] = identified(observation(pod("1", "web", init=["setup"]), listed=[web], saved=saved))
-
     assert render_list(found.cpus) == "1-2"
     assert found.devices == (gpus("gpu0"), gpus("gpu1"))

@@ -292,7 +292,6 @@ async def test_pod_of_many_resources_hides_no_other_pod() -> None:
     limits = {f"example.com/none-{number}": "0" for number in range(300)} | {"example.com/gpu": "1"}
     container = {"name": "app", "resources": {"limits": limits, "requests": limits}}
     greedy = pod("greedy", spec={"initContainers": [container], "containers": [container]})
-
     read = await pods_of(pod(), greedy)
     assert [each.uid for each in read] == ["uid-web", "uid-greedy"]
     assert read[1].asking == (AskingContainer("app", resources=frozenset({"example.com/gpu"})),)

@@ -46,7 +46,6 @@ def test_daemon_gets_all_settings_but_the_kubeconfig(tmp_path: Path) -> None:
     api = FakeApi(url="https://10.0.0.1:6443", token="let-me-in")  # noqa: S106  of no server
     path = api.kubeconfig(tmp_path / "kubeconfig")
     told = checked(settings(f"--kubeconfig={path}", "--publish=always", "--sysfs=sys"), {})
-
     assert told.access
     assert (told.access.host, told.access.token) == ("https://10.0.0.1:6443", "let-me-in")
     assert (told.publish, told.bind) == (Publish.ALWAYS, None)

@@ -102,7 +102,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def test_observation_joins_all_sources_of_a_node(world: World) -> None:
     seen = await world.observer().observe()
-
     assert seen == Observation(
         hardware=TWO_ZONES, kubelet=STATIC, allocatable=Allocatable(0b110, seen.allocatable.memory, ()),
         listed=(ListedPod("default", "web", ()),), pods=(WEB,), checkpoints=Checkpoints({}, {})

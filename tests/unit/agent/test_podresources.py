@@ -112,7 +112,6 @@ async def test_allocatable_lists_each_device(socket: Path) -> None:
         memory=[ContainerMemory(memory_type="hugepages-1Gi", size=0, topology=on(0))],
         devices=[gpus("b", zones=(1,)), gpus("a", zones=(0,)), gpus("b", zones=(0,)), gpus("c")],
     )
-
     assert await allocatable(socket, answer) == Allocatable(
         0b1110,
         (MemoryBlock("hugepages-1Gi", 0, (ZoneId(0),)),),

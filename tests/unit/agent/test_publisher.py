@@ -86,7 +86,6 @@ async def desk(connect: Connect) -> AsyncIterator[Desk]:
 
 async def test_what_is_not_there_is_made_in_one_write(desk: Desk) -> None:
     await desk.write("web")
-
     found = desk.topology
     assert len(desk.fake.asked("PATCH", PATH)) == 1
     assert found["zones"] == reported("web").zones
@@ -138,7 +137,6 @@ async def test_zones_are_rewritten_once_the_other_object_is_gone(desk: Desk) -> 
     await desk.write("web")
     desk.fake.delete(PATH)
     await desk.write("web", "db")
-
     assert desk.topology["zones"] == reported("web", "db").zones
     assert len(desk.told.of("topology.taken_over")) == 1
     assert desk.registry.get_sample_value("numalign_agent_zones_of_others") == 0
@@ -148,7 +146,6 @@ async def test_ownership_of_zones_is_checked_again(desk: Desk) -> None:
     desk.fake.put(of_another(), manager="nfd")
     await desk.write("web")
     assert not desk.publisher.unsettled
-
     desk.seconds += AGAIN_SECONDS
     assert desk.publisher.unsettled
     await desk.write("web")
@@ -185,7 +182,6 @@ async def test_an_annotation_that_must_not_stand_is_taken_away(desk: Desk, befor
     await desk.write("web")
     found = reported("web")
     await desk.publisher.publish(replace(found, annotations={**found.annotations, PLACEMENTS: None}))
-
     assert PLACEMENTS not in desk.annotations
     assert MACHINE in desk.annotations
     for annotation, size in ((MACHINE, len(found.annotations[MACHINE] or "")), (PLACEMENTS, 0)):
@@ -215,7 +211,6 @@ async def test_a_node_that_may_not_be_read_owns_nothing(desk: Desk, status: int)
     await desk.write("web")
     desk.seconds += AGAIN_SECONDS
     await desk.write("web")
-
     assert "ownerReferences" not in desk.topology["metadata"]
     assert len(desk.told.of("topology.no_owner")) == 1
 

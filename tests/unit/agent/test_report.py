@@ -114,7 +114,6 @@ def test_too_long_report_is_not_written_but_logged() -> None:
     many = [pod(f"{number:036}", f"pod-{number}") for number in range(3000)]
     pods = [listed(f"pod-{number}", container("main")) for number in range(3000)]
     found = reported(observation(*many, listed=pods))
-
     assert found.annotations[PLACEMENTS] is None
     assert PLACEMENTS not in document("a", found)["metadata"]["annotations"]
     [mistake] = found.mistakes
@@ -134,7 +133,6 @@ def test_devices_of_old_resources_are_forgotten() -> None:
     for generation in range(3):
         many = (ListedDevice(f"x/{generation}", str(number), at(0)) for number in range(2**15 + 1))
         _, known = report(with_devices(*many), known)
-
     assert [resource for resource, _ in known.most] == ["x/2"]
     assert len(known.zones) == 2**15 + 1
 
@@ -173,7 +171,6 @@ def test_the_machine_is_read_back_as_it_was_seen(seen: Observation) -> None:
     found = reported(seen)
     read = kubelet_reports.read_machine(text(found, MACHINE), "a")
     every = union(core.threads for core in seen.hardware.cores)
-
     assert (read.machine.zones, read.machine.cpus) == (
         tuple(bank.zone for bank in seen.hardware.banks),
         every,
@@ -192,7 +189,6 @@ def test_the_zones_are_read_back_as_amounts(seen: Observation) -> None:
     cpus = {bank.zone: 0 for bank in seen.hardware.banks}
     for core in seen.hardware.cores:
         cpus[core.zone] |= core.threads
-
     assert read.policy is Policy.SINGLE_NUMA_NODE
     assert {zone.id: zone.allocatable[CPU] // 1000 for zone in read.zones} == {
         zone: (there & seen.allocatable.cpus).bit_count() for zone, there in cpus.items()

@@ -149,7 +149,6 @@ async def test_writes_are_limited_and_the_last_is_newest() -> None:
     changes = {1 + step / 10: tuple(f"pod-{n}" for n in range(step % 3 + 1)) for step in range(50)}
     world = World(changes, end=8)
     await world.live()
-
     moments = [moment for moment, _ in world.writes]
     assert all(later - earlier >= WRITE_SECONDS for earlier, later in pairwise(moments))
     assert len(moments) > 8
@@ -176,7 +175,6 @@ async def test_absent_kubelet_is_retried_and_logged_once() -> None:
     gone = Unreachable("it restarts")
     world = World(end=30, look_error=lambda now: gone if now < 20 else None)
     rounds = await world.live()
-
     assert (
         len(world.told.of("node.observation_failed")) == len(world.told.of("node.observation_recovered")) == 1
     )
@@ -192,7 +190,6 @@ async def test_returned_kubelet_is_read_on_change() -> None:
     denied = Forbidden("it does not know yet who may ask")
     world = World({20.0: ("web",)}, end=21, look_error=lambda now: denied if now < 20 else None)
     await world.live()
-
     assert world.looks[-2] < 16
     [(moment, count)] = world.writes
     assert (moment < 20 + SOON, count) == (True, 1)
@@ -206,7 +203,6 @@ async def test_new_failure_is_logged_again() -> None:
     ]
     world = World(end=20, look_error=lambda _: errors[len(world.looks) % 3])
     rounds = await world.live()
-
     assert len(world.told.of("node.observation_failed")) == 3
     assert world.writes == []
     assert rounds.waiting_for == "the first report"
@@ -217,7 +213,6 @@ async def test_outage_keeps_only_the_newest_report() -> None:
     away = Unreachable("nobody answers")
     world = World(changes, end=20, write_error=lambda now: away if 2 <= now < 10.5 else None)
     await world.live()
-
     during = [count for moment, count in world.writes if moment >= 10.5]
     assert during[-1] == len(world.pods)
     first = next(moment for moment, _ in world.writes if moment >= 10.5)

@@ -55,7 +55,6 @@ async def test_headers_that_do_not_come_close_the_connection(house: House) -> No
             assert await answered(slow) == 200
             await slow.say(THING[:20])
             assert await closed(slow)
-
     assert house.count("numalign_http_slow_total", part="headers") == 2
     assert [line["part"] for line in house.told.of("request.slow")] == ["headers"]
 
@@ -96,7 +95,6 @@ async def test_a_handshake_that_does_not_come_is_given_up(house: House, mint: Mi
             assert await closed(silent)
         assert await called(place.port, tls=trusting(pair.cert)) == 200
         await until(lambda: house.count("numalign_http_connections") == 0)
-
     assert house.count("numalign_http_slow_total", part="handshake") == 1
 
 
@@ -126,7 +124,6 @@ async def test_invalid_http_is_answered_and_counted(
                 assert (await caller.heard())[0] == 400
                 assert await closed(caller)
         assert await called(port) == 200
-
     assert house.count("numalign_http_malformed_total") == 20
     assert [line["event"] for line in house.told.lines()] == ["server.listening", "request.malformed"]
     # Nothing of it reaches the logs of libraries.
@@ -204,7 +201,6 @@ async def test_newcomers_come_in_and_the_one_idle_longest_goes(house: House) -> 
             await stack.enter_async_context(calling(port))
             assert await answered(honest) == 200
         assert house.count("numalign_http_connections") == 20
-
     assert house.count("numalign_http_connections_displaced_total") == 41
 
 

@@ -27,7 +27,6 @@ def written(form: str, event: str, /, **fields: object) -> str:
 def test_a_json_line_has_time_level_event_and_fields() -> None:
     line = json.loads(written("json", "review.denied", uid="u-1", nodes=3, patched=False))
     time = datetime.fromisoformat(line.pop("time"))
-
     assert datetime.now(UTC) - time < timedelta(seconds=10)
     assert line == {
         "level": "info", "event": "review.denied", "uid": "u-1", "nodes": 3, "patched": False,
@@ -130,7 +129,6 @@ def test_from_a_level_up(level: str) -> None:
     log = logs.to(stream, level=level, form="json")
     for each in LEVELS:
         getattr(log, each)("e")
-
     lines = map(json.loads, stream.getvalue().splitlines())
     assert [line["level"] for line in lines] == LEVELS[LEVELS.index(level) :]
 

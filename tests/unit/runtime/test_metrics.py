@@ -16,7 +16,6 @@ from tests.worlds.notation import table
 
 def test_registry_has_the_program_info() -> None:
     labels = {"program": "numalign-toy", "version": about.version(), "python": platform.python_version()}
-
     registry = metrics.registry(program="numalign-toy")
     assert registry.get_sample_value("numalign_build_info", labels) == 1
     assert (registry.get_sample_value("process_resident_memory_bytes") or 0) > 2**20
@@ -68,7 +67,6 @@ async def test_the_text_is_what_the_scraper_accepts(accept: str, content_type: s
     registry = CollectorRegistry()
     Counter("numalign_toys", "Toys.", registry=registry).inc(3)
     page, written_as = await MetricsPage(registry).written(accept)
-
     assert written_as.partition(";")[0] == content_type
     families = list(text_string_to_metric_families(page.decode()))
     samples = {sample.name: sample.value for family in families for sample in family.samples}
@@ -81,7 +79,6 @@ async def test_however_many_ask_at_once_the_page_is_written_once() -> None:
     written.set_function(itertools.count(1).__next__)
     page = MetricsPage(registry)
     await asyncio.gather(*(page.written("") for _ in range(9)))
-
     assert b"numalign_written 2.0" in (await page.written(""))[0]
 
 

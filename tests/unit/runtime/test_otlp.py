@@ -44,7 +44,6 @@ def test_a_call_is_a_span_of_the_callers_trace(receiver: OtlpReceiver, exporting
     with exporting() as tracer, tracer.called("POST /validate", SAMPLED) as span:
         span.add({"k8s.pod.name": "web", "numalign.review.dry_run": True})
         span.end_with(200)
-
     [found] = receiver.spans
     assert (found.name, found.kind, found.trace, found.parent) == ("POST /validate", SERVER, TRACE, PARENT)
     assert found.attributes == {
@@ -63,7 +62,6 @@ def test_write_within_a_call_joins_its_trace(receiver: OtlpReceiver, exporting: 
         tracer.writing("POST pods/binding", {"numalign.object": "pod a/b"}, headers),
     ):
         pass
-
     [write], [call] = receiver.named("POST pods/binding"), receiver.named("POST /bind")
     assert (write.kind, write.trace, write.parent) == (CLIENT, TRACE, call.id)
     assert headers == {TRACEPARENT: f"00-{TRACE}-{write.id}-01"}
@@ -94,7 +92,6 @@ def test_failure_is_traced_without_its_text(receiver: OtlpReceiver, exporting: C
             raise ValueError("secret")
         with tracer.called("answered", {}) as span:
             span.end_with(500)
-
     assert [span.failed for span in receiver.spans] == [True, True]
     assert "secret" not in str(receiver.spans)
 
@@ -131,7 +128,6 @@ def test_lost_receiver_is_logged_once_without_delay(
             with tracer.called("a", SAMPLED):
                 pass
         took = time.perf_counter() - began
-
     # Not a second for thousands; sending one would be given up after five.
     assert took < otlp.SEND_SECONDS
     assert len(told.of("tracing.failed")) <= 1

@@ -75,7 +75,6 @@ async def test_metrics_count_answers_by_declared_route(house: House) -> None:
                 pass
         async with watching.get("/metrics") as answer:
             text = await answer.text()
-
     assert 'numalign_http_requests_total{code="200",route="/things/{name}"} 2.0' in text
     assert 'numalign_http_requests_total{code="404",route="unmatched"} 2.0' in text
     assert "numalign_http_in_flight 0.0" in text
@@ -96,7 +95,6 @@ async def test_a_program_without_calls_serves_health_alone(house: House) -> None
     async with server.listening(app, settings) as place, client(place.metrics_port) as watching:
         for path in TELLING:
             assert await status_of(watching, path) == 200
-
     (line,) = house.told.of("server.listening")
     assert line.keys() == {"time", "level", "event", "bind", "metrics_port"}
 
@@ -126,7 +124,6 @@ async def test_what_a_handler_raises_stays_in_the_log(house: House) -> None:
         async with session.get("/fail") as answer:
             assert "secret" not in await answer.text()
         assert await status_of(session, "/things/after") == 200
-
     (line,) = house.told.of("request.failed")
     assert (line["route"], line["error"]) == ("/fail", "RuntimeError: the secret of the house")
     assert "in fail" in line["traceback"]
@@ -344,7 +341,6 @@ async def test_a_body_that_does_not_come_is_given_up(house: House) -> None:
         assert json.loads(body) == {"error": "the request body did not arrive within 0.03 s"}
         async with session.post("/echo", data=b"x" * 100) as answer:
             assert answer.status == 200
-
     (line,) = house.told.of("request.slow")
     assert (line["route"], line["part"], line["seconds"]) == ("/echo", "body", 0.03)
     assert house.count("numalign_http_slow_total", part="body") == 1
@@ -547,7 +543,6 @@ async def test_bound_port_is_logged_once(house: House) -> None:
     async with server.listening(house.app(), plain()) as place:
         assert place.port > 0
     (line,) = house.told.of("server.listening")
-
     assert {key: line[key] for key in ("bind", "port", "scheme", "metrics_port")} == {
         "bind": "127.0.0.1", "port": place.port, "scheme": "http", "metrics_port": place.metrics_port,
     }  # fmt: skip
@@ -577,7 +572,6 @@ async def test_a_port_in_use_ends_the_start(house: House, name: str, flag: str) 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code = await server.serve(house.app(), plain(**{name: port}), stop=server.Stop())
-
     assert code == 2
     assert [line["errors"] for line in house.told.of("server.start_failed")] == [
         [f"--bind 127.0.0.1 {flag} {port}: cannot listen: Address already in use"]
@@ -765,5 +759,4 @@ def test_a_process_is_tuned_as_it_starts(seen: str, expected: int) -> None:
         "sys.exit(server.run(look, log=logs.to(sys.stderr, level='info', form='json')))"
     )
     done = subprocess.run([sys.executable, "-c", said], cwd=ROOT, check=False)  # noqa: S603 our own program
-
     assert done.returncode == expected // 1000

@@ -88,7 +88,6 @@ def test_a_flag_beats_the_environment_beats_the_file(
     argv = ["--config", str(path), *(["--port", flag] if flag else [])]
     environ = {"NUMALIGN_PORT": variable} if variable is not None else {}
     loaded = settings.load(Toy, argv=argv, environ=environ)
-
     assert (loaded.settings.port, loaded.origins["port"]) == (port, origin.format(path))
 
 
@@ -257,7 +256,6 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_groups_settings_by_who_declares_them() -> None:
     lines = settings.usage(Toy, prog="toy").splitlines()
-
     assert lines[:6] == [
         "usage: toy [--setting VALUE ...]",
         "",

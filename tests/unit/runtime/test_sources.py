@@ -136,7 +136,6 @@ def test_wrong_file(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
     reading = sources.file(path, names=NAMES, renamed=RENAMED)
-
     assert len(reading.mistakes) == 1
     assert str(reading.mistakes[0]).startswith(f"file {path}{expected}")
     assert texts(reading) in ({}, {"port": "1"})

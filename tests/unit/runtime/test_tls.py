@@ -44,7 +44,6 @@ def test_a_good_pair_is_loaded(mint: Mint, behind: int) -> None:
     certificate = x509.load_pem_x509_certificate(pair.cert.read_bytes())
     pair.cert.write_bytes(pair.cert.read_bytes() + mint.pair().cert.read_bytes() * behind)
     loaded = tls.load(pair, now=now())
-
     assert loaded.expires == certificate.not_valid_after_utc
     assert loaded.serial == f"{certificate.serial_number:x}"
 
@@ -68,7 +67,6 @@ def test_what_is_no_pair(mint: Mint, cert: bytes | None, key: bytes | None, expe
         pair.cert.write_bytes(cert)
     if key is not None:
         pair.key.write_bytes(key)
-
     assert refusal(pair) == expected
 
 
@@ -185,7 +183,6 @@ def test_other_kind_of_key_keeps_open_connections(keeper: tls.Keeper, mint: Mint
             assert keeper.reload()
         meetings.append(Meeting(keeper.context, client, name="localhost"))
         shown.append(meetings[-1].shake())
-
     assert shown == expected
     assert [meeting.talk(b"still here") for meeting in meetings] == [b"still here"] * 3
 
@@ -205,7 +202,6 @@ def test_http_1_1_is_spoken_over_tls_1_2_and_1_3(
     client.set_alpn_protocols(["h2", "http/1.1"])
     meeting = Meeting(keeper.context, client, name="localhost")
     meeting.shake()
-
     assert meeting.client.selected_alpn_protocol() == "http/1.1"
     assert meeting.client.version() == version.name.replace("_", ".")
 
@@ -222,7 +218,6 @@ def test_a_bad_new_pair_is_refused_and_the_old_one_stays(
     client = trusting(keeper.files.cert)
     before = registry.get_sample_value(EXPIRY)
     keeper.files.cert.write_bytes(mint.pair("rsa").cert.read_bytes())
-
     assert not keeper.reload()
     assert Meeting(keeper.context, client, name="localhost").shake() == old
     assert registry.get_sample_value(RELOADS, {"result": "refused"}) == 1
@@ -236,7 +231,6 @@ def test_a_good_new_pair_is_counted_and_logged(
 ) -> None:
     until = (now() + timedelta(days=7)).replace(microsecond=0)
     mint.renew(keeper.files, mint.pair(until=until))
-
     assert keeper.reload()
     assert registry.get_sample_value(RELOADS, {"result": "loaded"}) == 1
     assert registry.get_sample_value(EXPIRY) == until.timestamp()
@@ -253,7 +247,6 @@ def test_expired_pair_is_a_problem_until_the_clock_is_right(
     for time in (times[0], until, times[0], times[0] - timedelta(days=30)):
         times.append(time)
         troubles.append(keeper.trouble())
-
     assert troubles == [None, f"the certificate expired at {until.isoformat()}", None, None]
 
 

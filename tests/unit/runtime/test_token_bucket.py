@@ -10,7 +10,6 @@ from tests.worlds.clock import Clock
 def test_bucket_allows_its_burst_then_its_rate() -> None:
     clock = Clock()
     bucket = TokenBucket(2.0, burst=3, clock=clock)
-
     assert [bucket.take() for _ in range(4)] == [True, True, True, False]
     clock.seconds += 0.5
     assert [bucket.take() for _ in range(2)] == [True, False]
@@ -22,7 +21,6 @@ def test_a_clock_that_is_set_back_gives_nothing() -> None:
     clock = Clock(100.0)
     bucket = TokenBucket(1.0, burst=1, clock=clock)
     assert bucket.take()
-
     clock.seconds = 0.0
     assert not bucket.take()
     clock.seconds = 1.0
@@ -38,5 +36,4 @@ def test_bucket_never_exceeds_burst_plus_rate(pauses: list[float], per_second: f
         clock.seconds += pause
         while bucket.take():
             taken += 1
-
     assert taken <= burst + per_second * clock.seconds + 1e-6

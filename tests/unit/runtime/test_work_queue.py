@@ -106,6 +106,5 @@ async def test_what_a_call_waits_for_is_no_work() -> None:
     waiting_since, spent = call.began, call.spent
     event.set()
     await later
-
     assert call.spent == spent
     assert call.began > waiting_since

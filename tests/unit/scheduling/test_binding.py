@@ -73,7 +73,6 @@ def placed(amount: dict[str, str], *zones: str) -> list[dict[str, Any]]:
 
 async def test_bind_writes_node_and_placement_in_one_call(scorer: Scorer) -> None:
     assert await scorer.bind(raw(FOUR), "a") == ""
-
     [written] = scorer.writes.made
     record = json.loads(written["annotations"].pop(PLACEMENT))
     assert record == placed({"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}, "node-0")
@@ -89,7 +88,6 @@ async def test_large_pod_is_bound_as_last_evaluated(scorer: Scorer, policy: str 
     large = raw(*LARGE, name="large", policy=policy)
     scorer.see(large)
     scorer.subject(large)
-
     assert scorer.state.pods[uid("large")].demand is None
     assert await scorer.bind(large, "a") == ""
     assert (bound(scorer), scorer.kept()) == ([("large", "a")], {"large": "a"})
@@ -98,7 +96,6 @@ async def test_large_pod_is_bound_as_last_evaluated(scorer: Scorer, policy: str 
 async def test_large_pod_gets_no_more_than_it_requests(scorer: Scorer) -> None:
     scorer.see(raw(*LARGE, name="large"))
     scorer.subject(raw(*LARGE[:-1], ALL, name="large"))
-
     assert "its requests are invalid or too large" in await scorer.bind(raw(name="large"), "a")
     assert scorer.kept() == {}
 
@@ -110,7 +107,6 @@ async def test_reservation_lasts_from_write_to_watch(scorer: Scorer) -> None:
     after = scorer.kept()
     scorer.see(on("a", raw(FOUR)))
     found = scorer.reservations.assigned_pod(uid("web"))
-
     assert (during, after, scorer.kept()) == ([{"web": "a"}], {"web": "a"}, {})
     assert found
     assert found.record
@@ -119,7 +115,6 @@ async def test_reservation_lasts_from_write_to_watch(scorer: Scorer) -> None:
 
 async def test_uncertain_placement_is_not_recorded(scorer: Scorer) -> None:
     scorer.see(running(on("a", raw(FOUR, name="stranger"))))
-
     assert await scorer.bind(raw(FOUR), "a") == ""
     assert scorer.writes.made[0]["annotations"] == {}
     found = scorer.reservations.assigned_pod(uid("web"))
@@ -147,9 +142,7 @@ async def test_unevaluated_node_binds_without_a_record(unknown: str, place: str,
     scorer = Scorer(unknown=unknown)
     await scorer.know({"vast": VAST}, unknown=["bare"])
     scorer.see(made)
-
     answer = await scorer.bind(made, place)
-
     assert (why in answer, bool(answer)) == (True, bool(why))
     assert outcomes(scorer) == {"lost" if why else "bound": 1}
     assert scorer.kept() == ({} if why else {"web": place})
@@ -193,7 +186,6 @@ async def test_a_bind_is_refused_for(  # noqa: PLR0913, PLR0917  the columns of 
     arrange(scorer)
     before = scorer.kept()
     why = await scorer.bind(raw(FOUR), place, **call)
-
     assert why.startswith("numalign: ")
     assert part in why
     assert (outcomes(scorer), bound(scorer), scorer.kept()) == ({outcome: 1}, [], before)
@@ -204,7 +196,6 @@ async def test_a_bind_is_refused_for(  # noqa: PLR0913, PLR0917  the columns of 
 async def test_repeated_refusals_are_logged_up_to_a_limit(scorer: Scorer) -> None:
     for _ in range(MANY_LINES + 5):
         await scorer.bind(raw(FOUR), "small")
-
     assert outcomes(scorer) == {"lost": MANY_LINES + 5}
     assert len(scorer.told.of("bind.refused")) == MANY_LINES
 
@@ -224,7 +215,6 @@ async def test_reservation_after_an_error_of_the_api_server(
 ) -> None:
     scorer.writes.error = error
     why = await scorer.bind(raw(FOUR), "a")
-
     assert why == f"numalign: {error}"
     assert outcomes(scorer) == {outcome: 1}
     assert scorer.kept() == ({"web": "a"} if kept else {})
@@ -260,7 +250,6 @@ async def test_waiting_pod_gets_the_zones_that_are_free_then() -> None:
     slow, scorer = await slowly(first, second)
     scorer.time.after(0.05, slow.may_answer.set)
     answers = await asyncio.gather(scorer.bind(first, "a"), scorer.bind(second, "a"))
-
     assert [*answers] == ["numalign: you may not", ""]
     [written] = slow.writes.made
     assert json.loads(written["annotations"][PLACEMENT]) == placed({"cpu": "8", "memory": "1Gi"}, "node-0")
@@ -272,7 +261,6 @@ async def test_slow_bind_of_another_pod_ends_the_wait() -> None:
     began = scorer.time()
     held_up = asyncio.ensure_future(scorer.bind(first, "a"))
     answers = await asyncio.gather(scorer.bind(second, "a"), scorer.bind(third, "a"))
-
     assert [why[-len(WAITING) :] for why in answers] == [WAITING, WAITING]
     assert scorer.time() - began == pytest.approx(3.0)
     assert scorer.kept() == {"first": "a"}
@@ -286,7 +274,6 @@ async def test_slow_bind_of_another_pod_ends_the_wait() -> None:
 
 async def test_two_calls_at_once_bind_a_pod_once(scorer: Scorer) -> None:
     answers = await asyncio.gather(*(scorer.bind(raw(FOUR), place) for place in ("a", "b")))
-
     assert answers == ["", "numalign: another call is binding this pod at the moment"]
     assert (bound(scorer), scorer.kept()) == ([("web", "a")], {"web": "a"})
     assert outcomes(scorer) == {"bound": 1, "being_bound": 1}
@@ -298,7 +285,6 @@ async def test_just_bound_pod_is_not_bound_again(scorer: Scorer, place: str) -> 
     first = await scorer.bind(raw(FOUR), "a")
     scorer.writes.error = Conflict("is assigned already")
     again = await scorer.bind(raw(FOUR), place)
-
     assert (first, scorer.kept()) == ("", {"web": "a"})
     assert again == "numalign: the pod was bound to node a a moment ago"
     assert outcomes(scorer) == {"bound": 1, "bound_already": 1}
@@ -313,7 +299,6 @@ async def test_unconfirmed_bind_blocks_other_nodes_until_expiry(scorer: Scorer) 
     scorer.time.seconds += 60
     scorer.reservations.expire(scorer.time())
     late = await scorer.bind(raw(FOUR), "b")
-
     assert early == "numalign: it is not yet known whether the pod was bound to node a"
     assert (kept, late, scorer.kept()) == ({"web": "a"}, "", {"web": "b"})
 
@@ -335,7 +320,6 @@ async def test_unconfirmed_bind_delays_dependent_pods(scorer: Scorer) -> None:
     early = await scorer.bind(second, "a")
     scorer.see(running(on("a", first)))
     late = await scorer.bind(second, "a")
-
     assert "are still admitting pods" in early
     assert (late, bound(scorer)) == ("", [("second", "a")])
     assert record_of(scorer) == placed({"cpu": "2", "memory": "1Gi"}, "node-1")
@@ -345,7 +329,6 @@ async def test_unconfirmed_bind_is_repeated_with_its_record(scorer: Scorer) -> N
     first, second = await unconfirmed(scorer)
     await scorer.bind(second, "a")
     began = scorer.time()
-
     assert (bound(scorer), await scorer.bind(first, "a"), scorer.time()) == ([], "", began)
     assert record_of(scorer) == placed({"cpu": "7", "memory": "1Gi"}, "node-0")
 
@@ -375,7 +358,6 @@ async def test_pod_waits_until_the_bound_one_is_admitted(scorer: Scorer) -> None
     second = await rivals(scorer)
     began = scorer.time()
     scorer.time.after(1.0, lambda: scorer.see(FIRST_RUNS))
-
     assert await scorer.bind(second, "a") == ""
     assert 1.0 <= scorer.time() - began <= 1.0 + 2 * LOOK_SECONDS
     assert record_of(scorer) == placed({"cpu": "2", "memory": "1Gi"}, "node-1")
@@ -393,7 +375,6 @@ async def test_order_without_effect_delays_nothing(
     third = raw(containers, name="third", creationTimestamp=created)
     scorer.see(third)
     began = scorer.time()
-
     assert await scorer.bind(third, "a") == ""
     assert scorer.time() == began
     assert [entry["zones"] for entry in record_of(scorer)] == [[zone]]
@@ -403,7 +384,6 @@ async def test_patience_ends_and_nothing_stays_reserved(scorer: Scorer) -> None:
     second = await rivals(scorer)
     began = scorer.time()
     why = await scorer.bind(second, "a")
-
     assert why == "numalign: a: node(s) are still admitting pods that were bound earlier (numalign)"
     assert 3.0 <= scorer.time() - began <= 3.0 + 2 * LOOK_SECONDS
     assert (bound(scorer), scorer.kept()) == ([("first", "a")], {})
@@ -418,7 +398,6 @@ async def test_pods_of_a_node_are_bound_in_reserved_order(scorer: Scorer) -> Non
     for each in others:
         scorer.time.after(1.0, partial(scorer.see, running(on("a", each))))
     await asyncio.gather(*(scorer.bind(each, "a") for each in others))
-
     assert bound(scorer) == [(name, "a") for name in ("first", "other-0", "other-1", "other-2")]
 
 
@@ -432,7 +411,6 @@ async def test_later_reservation_delays_nothing(scorer: Scorer) -> None:
     began = scorer.time()
     scorer.time.after(1.0, partial(scorer.see, running(on("a", one))))
     answers = await asyncio.gather(*(scorer.bind(each, "a") for each in (before, one, other)))
-
     assert (answers, [name for name, _ in bound(scorer)]) == (["", "", ""], ["before", "x", "y"])
     assert 1.0 <= scorer.time() - began < 1.5
     assert record_of(scorer, 1) == placed({"cpu": "1", "memory": "1Gi"}, "node-0")
@@ -453,7 +431,6 @@ async def test_leaving_pod_delays_a_bind_up_to_patience(
     if goes:
         scorer.time.after(goes, lambda: scorer.lose("leaver"))
     began = scorer.time()
-
     assert await scorer.bind(raw(TWO, name="next"), "a") == ""
     assert waited <= scorer.time() - began <= waited + 2 * LOOK_SECONDS
     assert [record_of(scorer) for each in scorer.writes.made if each["annotations"]] == records
@@ -474,7 +451,6 @@ async def test_bind_is_refused_if_meanwhile(
     scorer.time.after(0.5, lambda: happens(scorer))
     scorer.time.after(1.0, lambda: scorer.see(FIRST_RUNS))
     why = await scorer.bind(second, "a")
-
     assert part in why
     assert (bound(scorer), scorer.kept()) == ([("first", "a")], {})
 
@@ -485,7 +461,6 @@ async def test_pod_deleted_while_waiting_reserves_nothing(scorer: Scorer) -> Non
     scorer.time.after(0.5, lambda: scorer.lose("second"))
     scorer.time.after(1.0, lambda: scorer.see(FIRST_RUNS))
     await scorer.bind(second, "a")
-
     assert scorer.kept() == {}
     assert scorer.reservations.node_of(uid("second")) is None
 
@@ -498,7 +473,6 @@ async def test_bind_cancelled_while_waiting_reserves_nothing(scorer: Scorer) -> 
     during = scorer.kept()
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-
     assert (during, scorer.kept(), waiting.cancelled()) == ({"second": "a"}, {}, True)
     scorer.see(FIRST_RUNS)
     assert await scorer.bind(second, "a") == ""
@@ -538,7 +512,6 @@ async def test_unobserved_end_that_matters_delays_a_bind(scorer: Scorer) -> None
     assert await scorer.bind(first, "a") == ""
     scorer.see({**on("a", first), "status": {"phase": "Running"}})
     began = scorer.time()
-
     assert await scorer.bind(second, "a") == ""
     assert scorer.time() - began >= NOTIFICATION_SECONDS
 
@@ -574,7 +547,6 @@ async def test_binds_yield_to_other_tasks_after_each_pod(scorer: Scorer) -> None
     beside = asyncio.create_task(counted.everybody_else())
     await asyncio.gather(*(scorer.bind(each, f"node-{at % 10}") for at, each in enumerate(pods)))
     beside.cancel()
-
     assert len(bound(scorer)) >= 10
     assert (counted.most, counted.calls >= len(pods)) == (1, True)
 
@@ -586,7 +558,6 @@ async def test_waiting_pod_is_predicted_again_on_change_only(scorer: Scorer) -> 
         elsewhere = running(on("b", raw("cpu=1 mem=1Gi", name=f"other-{at}")))
         scorer.time.after(0.2 * at, partial(scorer.see, elsewhere))
     scorer.time.after(1.5, lambda: scorer.see(FIRST_RUNS))
-
     assert await scorer.bind(second, "a") == ""
     assert counted.calls <= 4
 
@@ -612,7 +583,6 @@ async def test_nothing_is_remembered_of_pods_that_are_seen(scorer: Scorer) -> No
 
 async def test_nothing_is_begun_that_might_outlive_the_lead(scorer: Scorer) -> None:
     scorer.proved = BIND_SECONDS
-
     assert "does not hold the lease" in await scorer.bind(raw(FOUR), "a")
     scorer.proved = BIND_SECONDS + 0.1
     assert await scorer.bind(raw(FOUR), "a") == ""
@@ -639,7 +609,6 @@ OTHER, FOREIGN = raw(SIX, name="other"), on("b", raw(SIX, name="other", policy=N
 async def test_bind_beyond_quota_is_refused_with_its_use() -> None:
     scorer = await limited("8", raw(SIX, name="first"), raw(SIX, name="second"))
     await scorer.bind(raw(SIX, name="first"), "a")
-
     assert await scorer.bind(raw(SIX, name="second"), "b") == (
         "numalign: 6 of 8 exclusive CPUs of namespace team are in use, and the pod requests 6"
     )
@@ -661,7 +630,6 @@ QUOTAS: list[tuple[str, str, list[Raw], str, bool]] = [
 @pytest.mark.parametrize(("limit", "others", "containers", "fits"), table(QUOTAS))
 async def test_a_quota_limits(limit: str, others: list[Raw], containers: str, *, fits: bool) -> None:
     scorer = await limited(limit, raw(containers), *others)
-
     assert (await scorer.bind(raw(containers), "a") == "") is fits
 
 
@@ -670,7 +638,6 @@ async def test_disabled_namespace_has_the_quota_of_the_policy() -> None:
     await scorer.know({"a": EMPTY}, team={"admission": "disabled", "exclusive-cpus": "100"})
     scorer.obey(parse(b"defaults: [{exclusiveCPUs: 4}]"))
     scorer.see(raw(SIX))
-
     assert "0 of 4 exclusive CPUs" in await scorer.bind(raw(SIX), "a")
 
 
@@ -679,7 +646,6 @@ async def test_failed_bind_returns_its_quota() -> None:
     scorer.writes.error = Forbidden("no")
     await scorer.bind(raw(SIX, name="first"), "a")
     scorer.writes.error = None
-
     assert await scorer.bind(raw(SIX, name="second"), "b") == ""
 
 
@@ -692,6 +658,5 @@ async def test_a_pod_that_cannot_be_read_evades_no_quota(admission: str) -> None
     for amounts in hidden["spec"]["containers"][0]["resources"].values():
         amounts |= {f"example.com/none-{at}": "0" for at in range(300)}
     scorer.see(hidden)
-
     assert await scorer.bind(hidden, "a") == f"numalign: {UNCOUNTED}"
     assert await scorer.bind(hidden, "shared") == ""

@@ -22,7 +22,6 @@ def chances(scorer: Scorer, name: str = "") -> dict[str, tuple[Chance, str | Non
 async def test_a_pod_takes_no_room_from_itself(scorer: Scorer) -> None:
     await scorer.know({"a": ONE_PLACE})
     scorer.see(running(on("a", raw("cpu=4 mem=1Gi", name="old"))))
-
     assert chances(scorer, "old") == {"a": (Chance.FITS, None)}
     assert chances(scorer, "new")["a"][0] is Chance.LATER
 
@@ -30,5 +29,4 @@ async def test_a_pod_takes_no_room_from_itself(scorer: Scorer) -> None:
 async def test_shared_cpus_are_subtracted_from_node_totals(scorer: Scorer) -> None:
     await scorer.know({"a": ONE_PLACE})
     scorer.see(running(on("a", raw("cpu=1.5", name="old", policy=None))))
-
     assert chances(scorer)["a"][0] is Chance.LATER

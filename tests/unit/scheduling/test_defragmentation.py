@@ -117,7 +117,6 @@ MOVES = [
 @pytest.mark.parametrize(("pods", "goes"), table(MOVES))
 def test_cheapest_pod_moves_to_another_place(pods: Pods, goes: dict[str, str]) -> None:
     advice = advised(pods)
-
     assert (advice.remedy, advice.proven) == (Remedy.MOVES, True)
     assert moved(advice.plans[0]) == goes
 
@@ -126,14 +125,12 @@ def test_returning_pod_moves_after_the_new_one() -> None:
     stay = Placed("b", "cpu=6 mem=1Gi", "1", obstacle=BARE)
     pods = {"a0": four("a", 0), "a1": four("a", 1, obstacle=BARE), "b0": replace(stay, zone="0"), "b1": stay}
     [plan] = advised(pods).plans
-
     assert [(move.resident.uid, move.node, move.after) for move in plan.moves] == [("a0", "a", True)]
 
 
 def test_cheapest_nodes_are_advised_first() -> None:
     pods = {"a0": four("a", 0, priority=1), "a1": four("a", 1, obstacle=BARE), "b0": four("b", 0),
             "b1": four("b", 1, obstacle=BARE)}  # fmt: skip
-
     assert [plan.node for plan in advised(pods, plans=1).plans] == ["b"]
     assert [plan.node for plan in advised(pods, plans=3).plans] == ["b", "a"]
 
@@ -141,7 +138,6 @@ def test_cheapest_nodes_are_advised_first() -> None:
 def test_leaving_pod_is_awaited() -> None:
     advice = advised({"a0": four("a", 0, leaving=True), "a1": four("a", 1), **FULL_B})
     [plan] = advice.plans
-
     assert advice.remedy is Remedy.WAITS
     assert (plan.node, plan.moves, [each.uid for each in plan.leaving]) == ("a", (), ["a0"])
 
@@ -150,7 +146,6 @@ def test_stuck_nodes_list_their_staying_pods() -> None:
     pods = {"a0": four("a", 0, priority=6), "a1": four("a", 1, obstacle=BARE), **FULL_B,
             "b1": four("b", 1, obstacle=BARE)}  # fmt: skip
     advice = advised(pods, plans=2)
-
     assert (advice.remedy, advice.candidates, advice.proven) == (Remedy.STUCK, 2, True)
     assert [
         (each.node, each.unplaced, {pod.uid: pod.obstacle for pod in each.staying})
@@ -186,7 +181,6 @@ def test_node_totals_need_room_too(pods: Pods, goes: dict[str, str], unplaced: l
     a = replace(TWO, totals=node("cpu=8", totals="cpu=16 mem=128Gi pods=10").totals)
     b = replace(a, zones=node("cpu=6 mem=64Gi", "cpu=6 mem=64Gi").zones)
     advice = advise(newcomer(), 5, cluster({"a": a, "b": b}, pods), ["a", "b"])
-
     assert advice.remedy is (Remedy.MOVES if goes else Remedy.STUCK)
     assert [moved(plan) for plan in advice.plans] == ([goes] if goes else [])
     if not goes:
@@ -200,7 +194,6 @@ def test_many_moves_are_advised_without_proof() -> None:
     pods |= {"a9": Placed("a", "cpu=1 mem=1Gi", "1", obstacle=BARE), **FULL_B}
     pods["a8"] = Placed("a", "cpu=1 mem=1Gi", "1", created=9)
     advice = advised(pods)
-
     assert (advice.remedy, advice.proven) == (Remedy.MOVES, False)
     assert sorted(moved(advice.plans[0])) == [f"a{at}" for at in range(5)]
 
@@ -209,7 +202,6 @@ def test_many_moves_are_advised_without_proof() -> None:
 def test_limited_effort_proves_nothing(effort: Effort) -> None:
     pods = {"a0": four("a", 0), "a1": four("a", 1), **FULL_B, "b1": four("b", 1)}
     advice = advise(newcomer(), 5, cluster({"a": TWO, "b": TWO}, pods), ["a", "b"], effort=effort)
-
     assert not advice.proven
 
 
@@ -221,6 +213,5 @@ def test_exclusive_pod_moves_others_with_intent() -> None:
     for name in (*small, "b0", "b1"):
         there.reservations.update_intent(name, means(SINGLE))
     advice = advise(alone, 5, there, ["a", "b"])
-
     assert (advice.remedy, advice.plans[0].node) == (Remedy.MOVES, "a")
     assert moved(advice.plans[0]).keys() == {"a0"}

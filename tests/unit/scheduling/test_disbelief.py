@@ -31,7 +31,6 @@ async def scorer() -> Scorer:
 
 async def test_false_record_of_a_small_pod_blocks_nothing(scorer: Scorer) -> None:
     scorer.see(there("cpu=100m mem=100Mi", "tiny", ALL_OF_IT))
-
     assert scorer.fits(raw(HALF_OF_IT), "wide") == [True]
     assert scorer.reservations.count_refuted() == 1
 
@@ -42,7 +41,6 @@ async def test_disbelieved_pod_is_logged_once(scorer: Scorer) -> None:
     disbelief.look()
     scorer.see(there(HALF_OF_IT, "liar", ALL_OF_IT))
     disbelief.look()
-
     [line] = scorer.told.of("record.disbelieved")
     assert (line["pods"], line["omitted"]) == (["team/liar on wide: cpu, memory"], 0)
 
@@ -53,7 +51,6 @@ async def test_a_thousand_false_records_are_a_line_at_a_time(scorer: Scorer) -> 
     scorer.see(*(there("cpu=1 mem=1Gi", f"liar-{at}", []) for at in range(many)))
     for _ in range(4):
         disbelief.look()
-
     lines = scorer.told.of("record.disbelieved")
     assert [(len(line["pods"]), line["omitted"]) for line in lines] == [(IN_A_LINE, 3), (3, 0)]
     assert len({pod for line in lines for pod in line["pods"]}) == many
@@ -66,6 +63,5 @@ async def test_deleted_pod_is_logged_again(scorer: Scorer) -> None:
         disbelief.look()
         scorer.lose("liar")
         disbelief.look()
-
     assert len(scorer.told.of("record.disbelieved")) == 2
     assert scorer.reservations.count_refuted() == 0

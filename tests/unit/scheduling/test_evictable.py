@@ -116,7 +116,6 @@ WAIVABLE: list[tuple[Json, Obstacle]] = [
 def test_obstacle_of_a_pod(raw: Json, why: Obstacle | None) -> None:
     metadata = raw["metadata"]
     annotations = metadata["annotations"] | {movability.EVICT: "true"}
-
     assert obstacle(raw) is obstacle(PODS_IN_FILES.described(raw)) is why
     waived = obstacle(raw | {"metadata": metadata | {"annotations": annotations}})
     assert waived is (None if why in MAY_BE_WAIVED else why)
@@ -125,7 +124,6 @@ def test_obstacle_of_a_pod(raw: Json, why: Obstacle | None) -> None:
 @pytest.mark.parametrize("text", ["", "false", "True", "yes", None, ["true"], {"true": 1}])
 def test_only_true_is_true(text: object) -> None:
     annotations = {movability.EVICT: text}
-
     assert (
         obstacle(pod(annotations=annotations, spec={"volumes": [{"emptyDir": {}}]})) is Obstacle.LOCAL_STORAGE
     )
@@ -137,7 +135,6 @@ def test_other_annotations_and_volumes_are_no_obstacle() -> None:
         "karpenter.sh/do-not-disrupt": "false",
     }
     shared: list[Json] = [{kind: {}} for kind in ("configMap", "secret", "projected", "downwardAPI", "nfs")]
-
     assert obstacle(pod(annotations=annotations, spec={"volumes": shared})) is None
 
 
@@ -150,9 +147,7 @@ def test_every_obstacle_has_its_own_sentence() -> None:
 
 def test_snapshot_pod_has_labels_and_no_volume_names() -> None:
     raw = pod(labels={"app": "web", "spark-role": "driver"}, spec={"volumes": [{"name": "x", "secret": {}}]})
-
     described = PODS_IN_FILES.described(raw)
-
     assert described["metadata"]["labels"] == {"app": "web", "spark-role": "driver"}
     assert described["spec"]["volumes"] == [{}]
 

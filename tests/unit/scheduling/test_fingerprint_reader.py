@@ -47,7 +47,6 @@ def test_the_same_pods_are_compared_as_the_exporter_counts(
     on_node: Node, method: str | None, counted: str
 ) -> None:
     pods = [*PODS.values()]
-
     assert written(names(counted), method)(on_node, pods, ()) == names(counted)
     assert written(names(f"{counted} stranger"), method)(on_node, pods, ()) is None
     assert written(names(counted) - names("web"), method)(on_node, pods, ()) is None
@@ -55,7 +54,6 @@ def test_the_same_pods_are_compared_as_the_exporter_counts(
 
 def test_pods_of_one_method_are_not_those_of_the_other() -> None:
     some = Fingerprint(fingerprint(names("web small")), Method.ALL)
-
     assert PodFingerprintReader(some)(BY_ZONE, [*PODS.values()], ()) is None
 
 
@@ -72,6 +70,5 @@ def test_accounted_pods_are_exact_or_unknown(
     found = written(counted_pods, method)(
         on_node, [PODS[each] for each in sorted(certain)], [PODS[each] for each in sorted(perhaps)]
     )
-
     possible = certain & counted <= seen & counted <= certain | perhaps
     assert found == (counted_pods if possible else None)

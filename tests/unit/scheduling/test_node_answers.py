@@ -53,7 +53,6 @@ async def test_on_a_node_that_publishes_nothing(unknown: str, made: Raw, name: s
     scorer = Scorer(unknown=unknown)
     await scorer.know({"a": EMPTY}, unknown=["bare"])
     [found] = scorer.ask(made, name)
-
     # No eviction makes a topology appear, so the scheduler must not try one.
     assert (found.fits, found.permanent, found.prediction) == (fits, not fits, None)
     assert found.reason == ("" if fits else reasons.UNKNOWN)
@@ -64,7 +63,6 @@ async def test_unevaluated_node_counts_as_unknown(unknown: str, *, fits: bool) -
     scorer = Scorer(unknown=unknown)
     await scorer.know({"a": EMPTY, "vast": VAST})
     known, found = scorer.ask(raw(FOUR), "a", "vast")
-
     assert (known.answered, found.answered) == (True, False)
     assert (found.fits, found.permanent, found.prediction) == (fits, False, None)
     assert "too many NUMA zones to evaluate in time" in found.reason
@@ -75,7 +73,6 @@ async def test_long_evaluation_is_done_in_steps(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY, "b": large, "c": large})
     subject = scorer.subject(raw("cpu=1 mem=1Gi | cpu=1 mem=1Gi | cpu=1 mem=1Gi"))
     steps = list(scorer.nodes.work(["a", "b", "c"], subject))
-
     # Of the two large nodes, which are alike and take the pod: the containers once, and each node. And a step
     # for the columns of all others.
     assert len(steps) == 2 + 2 + 1
@@ -159,7 +156,6 @@ def agree(scorer: Scorer, made: Raw) -> None:
     call, subject = Candidates(made, tuple(NAMES)), scorer.subject(made)
     answers = scorer.nodes.of(NAMES, subject)
     fresh = [fresh_prediction(scorer, subject, name) for name in NAMES]
-
     assert [each.prediction for each in answers] == fresh
     assert answer_filter(call, scorer.nodes.filtered(NAMES, subject)[0]) == answer_filter(
         call, filtered(answers)

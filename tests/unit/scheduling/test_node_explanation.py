@@ -77,7 +77,5 @@ def test_equal_nodes_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_evaluation_in_steps_is_the_same() -> None:
     rules = Rules(QUESTION)
-
     finished(rules.work(FULL))
-
     assert rules.verdict(FULL) == evaluate(FULL, QUESTION.demand, QUESTION.intent)

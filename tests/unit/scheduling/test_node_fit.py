@@ -50,7 +50,6 @@ async def test_pods_count_from_their_reservation_to_their_end(fit: NodeFit, scor
     for made in (there, running(there), refused(there)):
         scorer.see(made)
         answers.append(fits(fit, scorer, second))
-
     assert answers == [True, False, False, False, True]
 
 
@@ -59,7 +58,6 @@ async def test_resized_pod_counts_with_its_new_request(fit: NodeFit, scorer: Sco
     for cpus in ("1.5", "2.5"):
         scorer.see(running(on("a", raw(f"cpu={cpus} mem=1Gi", name="grows", policy=None))))
         answers.append(fits(fit, scorer, raw("cpu=8 mem=1Gi")))
-
     assert answers == [True, False]
 
 
@@ -75,7 +73,6 @@ async def test_node_takes_no_more_pods_than_allocatable(scorer: Scorer) -> None:
     for name in ("one", "two"):
         scorer.see(on("a", raw("", name=name, policy=None)))
         answers.append(fits(fit, scorer, raw("")))
-
     assert answers == [True, False]
 
 

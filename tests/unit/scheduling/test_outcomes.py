@@ -84,7 +84,6 @@ async def test_rejections_of_ranked_pods_are_counted_once(
     if ranked:
         scorer.ask(raw(FOUR), "a")
     scorer.see(*pods)
-
     assert (refusals(scorer), len(scorer.teller)) == ({"ranked": 1} if count else {}, count)
 
 
@@ -107,7 +106,6 @@ async def test_rejecting_node_chosen_again_is_an_event(scorer: Scorer) -> None:
     await first_refusal(scorer)
     chosen(scorer, raw(FOUR, name="second"), "a")
     scorer.see(running(on("a", raw(FOUR, name="second"))))
-
     assert again(scorer) == 1
     assert [(event.pod, event.message) for event in scorer.teller[1:]] == [
         ("second", "node a has just rejected a pod with the same requests, and was chosen again")
@@ -131,13 +129,11 @@ async def test_repeated_choice_is_not_an_event_for(
     await first_refusal(scorer)
     scorer.time.seconds += later
     chosen(scorer, made, place)
-
     assert (again(scorer), len(scorer.teller)) == (0, 1)
 
 
 def test_placement_is_written_by_zone() -> None:
     held = {("node-0",): bag("cpu=4 gpu=1"), ("node-0", "node-1"): bag("mem=6Gi")}
-
     assert shown(held) == "4 cpu and 1 nvidia.com/gpu from zone 0, 6Gi memory from zone 0 and zone 1"
     assert shown({}) == "no exclusive resources"
 
@@ -147,6 +143,5 @@ async def test_long_event_is_cut(scorer: Scorer) -> None:
     scorer.see(on("a", raw(FOUR)))
     made = refused(on("a", raw(FOUR)))
     scorer.see({**made, "status": {**made["status"], "message": "x" * 5000}})
-
     [event] = scorer.teller
     assert (len(event.message), event.message[-4:]) == (LONGEST_MESSAGE, "x...")

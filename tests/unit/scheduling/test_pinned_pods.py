@@ -63,7 +63,6 @@ async def test_pin_reserves_its_record_until_bound(scorer: Scorer) -> None:
     assert reserved.record
     assert (reserved.unconfirmed, reserved.record.source) == (True, Source.RECORDED)
     assert {zone for zones in reserved.record.held for zone in zones} == {"node-1"}
-
     scorer.see(on("a", recorded(pinned(), OTHER_ZONE)))
     assert scorer.kept() == {}
     assert scorer.reservations.node_of(uid("web")) == "a"
@@ -83,7 +82,6 @@ async def test_observed_pin_ignores_all_other_clocks(pinned_at: int, created: in
     scorer.see(pinned(when=when, created=born, gates=(PLACEMENT_GATE,)))
     scorer.see(pinned(when=when, created=born))
     assert scorer.kept() == {"web": "a"}
-
     scorer.time.seconds += PIN_SECONDS
     scorer.state.expire()
     assert scorer.kept() == {}
@@ -122,7 +120,6 @@ async def test_pin_expires_after_a_minute_for_good(scorer: Scorer) -> None:
     scorer.time.seconds += 2
     scorer.state.expire()
     assert scorer.kept() == {}
-
     scorer.see(pinned(when=at(PIN_SECONDS)))
     scorer.see(pinned("b", when=at(PIN_SECONDS)))
     assert scorer.kept() == {}

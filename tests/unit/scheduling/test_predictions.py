@@ -73,14 +73,12 @@ async def test_predictions_are_counted_where(
     assert results(scorer) == {}
     scorer.see(*pods)
     await show(scorer, **shown)
-
     assert (results(scorer), len(scorer.teller)) == (counts, counts.get("refused", 0))
 
 
 async def test_other_placement_is_counted_and_an_event(scorer: Scorer) -> None:
     await bound(scorer, raw(FOUR), record=HALF)
     await show(scorer, web=ELSEWHERE)
-
     assert results(scorer) == {"differed": 1}
     [event] = scorer.teller
     assert (event.namespace, event.pod, event.uid) == (TEAM, "web", uid("web"))
@@ -99,7 +97,6 @@ async def test_placement_is_counted_once(scorer: Scorer) -> None:
         await show(scorer, web=placement)
     scorer.see(running(on("a", raw(FOUR), record=HALF)))
     await show(scorer, web=AS_PREDICTED)
-
     assert (results(scorer), len(scorer.teller)) == ({"differed": 1}, 1)
 
 
@@ -108,7 +105,6 @@ async def test_placement_not_observed_in_time_is_counted(scorer: Scorer) -> None
     scorer.time.seconds += PATIENCE_SECONDS - 1
     scorer.predictions.look()
     assert results(scorer) == {}
-
     scorer.time.seconds += 1
     scorer.predictions.look()
     await show(scorer, web=AS_PREDICTED)
@@ -120,7 +116,6 @@ async def test_a_pod_that_gets_nothing_of_its_own_is_not_counted(scorer: Scorer)
     scorer.ask(shares, "a")
     await bound(scorer, shares, record=[])
     await show(scorer, web=NOTHING)
-
     assert results(scorer) == {}
 
 
@@ -129,7 +124,6 @@ async def test_without_an_agent_nothing_is_counted(scorer: Scorer) -> None:
     await bound(scorer, raw(FOUR), record=HALF)
     scorer.time.seconds += PATIENCE_SECONDS
     scorer.predictions.look()
-
     assert (results(scorer), len(scorer.predictions.caches()["unobserved"])) == ({}, 0)
 
 
@@ -141,6 +135,5 @@ async def test_long_event_is_cut(scorer: Scorer) -> None:
     much = ObservedPlacement({("node-0",): bag(f"cpu=4 mem=1Gi {many}")}, 0)
     await scorer.know({"a": place}, placements={"a": {uid("web"): much}})
     scorer.predictions.look()
-
     [event] = scorer.teller
     assert (len(event.message), event.message[-3:]) == (LONGEST_MESSAGE, "...")

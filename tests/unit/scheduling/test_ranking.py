@@ -65,7 +65,6 @@ def values(ranker: Ranker, answer: Batch, names: list[str], labels: Labels) -> l
 def test_node_is_ranked_by_its_labels() -> None:
     labels = {"a": {"pool": "gpu"}, "b": {"rack": "7"}, "elsewhere": {"rack": "8"}}
     found = values(Ranker(RULES), batch([HALF] * 3, POD), ["b", "c", "a"], labels)
-
     assert found == [BY_MEASURE[measure] for measure in (LEAST, FEW, MOST)]
 
 
@@ -73,7 +72,6 @@ def test_labels_that_change_choose_anew() -> None:
     ranker, answer = Ranker(RULES), batch([HALF] * 2, POD)
     first: Labels = {"a": {"pool": "gpu"}, "b": {"pool": "gpu"}}
     second: Labels = {**first, "a": {"rack": "7"}}
-
     assert values(ranker, answer, ["a", "b"], first) == [BY_MEASURE[MOST]] * 2
     assert values(ranker, answer, ["a", "b"], second) == [BY_MEASURE[LEAST], BY_MEASURE[MOST]]
     assert values(ranker, answer, ["a", "b"], {}) == [BY_MEASURE[FEW]] * 2
@@ -95,13 +93,11 @@ def test_labels_are_not_looked_at_again_until_they_change() -> None:
     looked = kept.looks
     for labels in (first, {"a": kept, "b": {"rack": "7"}}):
         assert values(ranker, answer, ["a"], labels) == [BY_MEASURE[MOST]]
-
     assert kept.looks == looked > 0
 
 
 def test_the_own_node_of_a_pod_is_ranked_by_its_labels_too() -> None:
     answer = batch([None, None], POD, own=(1, HALF))
-
     assert values(Ranker(RULES), answer, ["a", "b"], {"b": {"pool": "gpu"}}) == [(0,), BY_MEASURE[MOST]]
 
 
@@ -153,5 +149,4 @@ def test_strategies_or_weights_cannot_be_read_if(
 ) -> None:
     with pytest.raises(ValueError, match=r"^") as raised:
         read(text)
-
     assert str(raised.value) == message

@@ -39,7 +39,6 @@ def test_a_reason_follows_a_number_of_nodes(node_of_row: Node, pod: str, intent:
     """As in `0/3 nodes are available: 2 node(s) have no NUMA zone with ..., 1 node(s) have less than`."""
     match = "equal" if intent.startswith("equal") else "satisfies"
     wanted = NO_INTENT if intent == "none" else means(intent.removeprefix("equal "), match=match)
-
     assert reason(evaluate(node_of_row, asks(pod), wanted)) == f"node(s) {expected}"
 
 
@@ -47,7 +46,6 @@ def test_a_reason_follows_a_number_of_nodes(node_of_row: Node, pod: str, intent:
 @pytest.mark.parametrize("permanent", [True, False], ids=["ever", "now"])
 def test_every_cause_has_a_sentence(cause: Cause, *, permanent: bool) -> None:
     refusal = Refusal(Refuser.KUBELET, "x", cause, Policy.RESTRICTED)
-
     text = reason(Verdict(refusal, permanent=permanent, placement=Placement(), known=Known.COUNTS))
     assert text.startswith("node(s) ")
     assert text.endswith(" (numalign: restricted)")
@@ -82,5 +80,4 @@ def test_reason_hides_free_amounts(amounts: list[tuple[tuple[int, int], ...]], p
     verdicts = [evaluate(left(each, policy=policy), asks(pod)) for each in amounts]
     refusals = [(each, each.refusal) for each in verdicts if each.refusal]
     kinds = {(refusal.cause, refusal.container, each.permanent) for each, refusal in refusals}
-
     assert len({reason(each) for each, _ in refusals}) <= len(kinds)

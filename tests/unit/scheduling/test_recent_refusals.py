@@ -58,7 +58,6 @@ def memory() -> Memory:
 
 def test_other_namespaces_and_requests_do_not_avoid(memory: Memory) -> None:
     memory.see(REFUSED)
-
     assert memory.avoided(namespace="other") == ()
     assert memory.avoided(demand=LARGE) == ()
 
@@ -69,7 +68,6 @@ def test_later_rejection_extends_avoidance(memory: Memory) -> None:
     memory.see(replace(REFUSED, uid="p2", started=int(NOW) + 200))
     memory.see(replace(REFUSED, uid="p3", started=int(NOW) + 100), None)
     memory.later(200)
-
     assert memory.avoided() == ("a",)
 
 
@@ -85,7 +83,6 @@ OTHERS: list[tuple[str, PodInfo, PodInfo | None]] = [
 @pytest.mark.parametrize(("pod", "before"), table(OTHERS))
 def test_nothing_is_avoided_for_a_pod_when(memory: Memory, pod: PodInfo, before: PodInfo | None) -> None:
     memory.see(pod, before)
-
     assert memory.avoided() == ()
     assert memory.refusals.caches()["avoided"].bytes == 0
 
@@ -93,7 +90,6 @@ def test_nothing_is_avoided_for_a_pod_when(memory: Memory, pod: PodInfo, before:
 def test_rejection_from_before_a_restart_expires_on_time(memory: Memory) -> None:
     """Less what clocks may differ by."""
     memory.see(replace(OLD, started=int(NOW - SKEW_SECONDS) - 250), None)
-
     assert memory.avoided() == ("a",)
     memory.later(50)
     assert memory.avoided() == ()
@@ -113,7 +109,6 @@ def test_only_a_new_rejection_counts(memory: Memory) -> None:
     memory.see(REFUSED)
     memory.later(AVOID_SECONDS)
     memory.see(replace(REFUSED, leaving=True, started=int(NOW) + 300), REFUSED)
-
     assert memory.avoided() == ()
 
 
@@ -122,7 +117,6 @@ def test_so_many_nodes_are_avoided_those_that_refused_last(memory: Memory) -> No
     for number in range(MOST_NODES + 2):
         memory.see(replace(REFUSED, node=f"n{number}", started=int(NOW) + number))
         memory.later(1)
-
     assert memory.avoided() == tuple(f"n{number}" for number in reversed(range(2, MOST_NODES + 2)))
 
 
@@ -131,7 +125,6 @@ def test_namespaces_have_limits_of_their_own(memory: Memory) -> None:
     demands = [asks(f"cpu={number + 1} mem=1Gi") for number in range(10 * MOST_DEMANDS)]
     for demand in demands:
         memory.see(replace(REFUSED, namespace="crowd", request=PodRequest(demand, IntentAnnotations())))
-
     assert memory.avoided() == ("a",)
     assert [memory.avoided(namespace="crowd", demand=demand) for demand in demands] == (
         [()] * (9 * MOST_DEMANDS) + [("a",)] * MOST_DEMANDS
@@ -141,6 +134,5 @@ def test_namespaces_have_limits_of_their_own(memory: Memory) -> None:
 def test_all_namespaces_together_are_limited(memory: Memory) -> None:
     for number in range(MOST_NAMESPACES + 10):
         memory.see(replace(REFUSED, namespace=f"n{number}"))
-
     assert len(memory.refusals.caches()["avoided"]) == MOST_NAMESPACES
     assert memory.refusals.caches()["avoided"].bytes > MOST_NAMESPACES * 500

@@ -96,5 +96,4 @@ def test_a_watched_pod_and_a_stored_one_say_the_same(
     raw = pod(phase=phase, reason=reason, message=message, started=started, node=node)
     last = Last()
     PodInformer(last, PodReader(), log=RecordedLog().log, registry=CollectorRegistry()).put(raw)
-
     assert rejected_pods.of_pod(last.seen) == rejected_pods.read(raw)

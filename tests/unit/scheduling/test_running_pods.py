@@ -83,7 +83,6 @@ def test_how_a_pod_sits(policy: str, alignment: Alignment | None, outcome: str) 
 def test_partial_alignment_passes_with_a_message() -> None:
     partial = PartialAlignment(Policy.RESTRICTED, ("x/gpu",), ("cpu",), "")
     running = judge().judge(pod("restricted"), replace(ALIGNED, partial=partial))
-
     assert running.partial is partial
     assert running.result(PodRule.ALIGNED) == RuleResult(PodRule.ALIGNED, RuleOutcome.PASS, str(partial))
 
@@ -91,14 +90,12 @@ def test_partial_alignment_passes_with_a_message() -> None:
 def test_every_namespace_level_is_a_rule() -> None:
     below = {"level-enforce": "fail", "level-warn": "warn", "level-audit": "warn", "admitted-today": "pass"}
     above = {"aligned": "pass", **below, "level-enforce": "pass", "level-warn": "pass"}
-
     assert outcomes(pod(), rules=STRICT) == below
     assert outcomes(pod("restricted"), ALIGNED, rules=STRICT) == above
 
 
 def test_omitted_resources_are_below_the_levels() -> None:
     running = judge(rules=STRICT).judge(pod("single-numa-node", resources="memory"), None)
-
     assert running.below == ("enforce", "warn", "audit")
     message = "this namespace expects NUMA alignment restricted; numalign.io/resources lacks cpu"
     assert running.result(PodRule.ENFORCE) == RuleResult(PodRule.ENFORCE, RuleOutcome.FAIL, message)
@@ -120,20 +117,17 @@ ADMISSIONS = [
 def test_admission_today(decision: AdmissionDecision, outcome: str, message: str) -> None:
     running = judge(decision, rules=STRICT).judge(pod(), None)
     admitted = running.result(PodRule.ADMITTED)
-
     assert admitted is not None
     assert (admitted.outcome, admitted.message) == (outcome, message)
 
 
 def test_pod_without_request_has_no_results() -> None:
     running = judge().judge(pod(), ALIGNED)
-
     assert (running.results, running.outcome, running.judgement) == ((), "pass", "not-asked")
 
 
 def test_unreadable_pod_is_an_error_with_its_mistakes() -> None:
     running = judge().judge(pod("tight"), None)
-
     assert [(result.rule, result.outcome) for result in running.results] == [("admitted-today", "error")]
     assert '"tight" is not a known value' in running.results[0].message
 
@@ -141,19 +135,16 @@ def test_unreadable_pod_is_an_error_with_its_mistakes() -> None:
 def test_admission_is_decided_once_for_equal_pods() -> None:
     decide = Mock(return_value=ADMITTED)
     judged = RunningPodJudge(READER, EffectivePolicy(rules={"team": STRICT}), decide)
-
     for name in ("a", "b", "c"):
         judged.judge(pod("restricted", name=name), ALIGNED)
     judged.judge(pod("restricted", cpu="4"), ALIGNED)
     judged.judge(pod("restricted", nodeSelector={"a": "b"}), ALIGNED)
-
     assert decide.call_count == 3
 
 
 def test_admission_ignores_the_node_of_the_pod() -> None:
     decide = Mock(return_value=ADMITTED)
     RunningPodJudge(READER, EffectivePolicy(), decide).judge(pod("restricted", nodeSelector={"a": "b"}), None)
-
     judged: PodQuestion = decide.call_args.args[0]
     assert judged.pin is None
     assert [str(requirement) for requirement in judged.constraints.selector] == ["a in (b)"]

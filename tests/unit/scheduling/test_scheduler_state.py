@@ -78,7 +78,6 @@ async def test_pod_holds_zones_from_bind_to_deletion(scorer: Scorer) -> None:
         scorer.see(made)
         seen.append(free(scorer))
     scorer.lose("web")
-
     assert [*seen, free(scorer)] == [[8, 8], [8, 8], [4, 8], [4, 8], [8, 8]]
 
 
@@ -108,7 +107,6 @@ async def test_large_pod_holds_what_its_containers_request(scorer: Scorer) -> No
     containers = [f"cpu={'1' if at < 2 else '1m'} mem={at + 1}" for at in range(100)]
     large = on("a", raw(*containers))
     scorer.see(large)
-
     assert scorer.state.pods[uid("web")].demand is None
     assert free(scorer) == [6, 6]
 
@@ -140,7 +138,6 @@ async def test_old_pod_is_in_the_topology_if_clocks_agree(
 ) -> None:
     await scorer.know({"a": HALF_FREE})
     scorer.see(dated(created=created, started=started, bound=bound))
-
     assert free(scorer) == ([4, 8] if in_it else [4, 4])
 
 
@@ -152,7 +149,6 @@ def test_observed_admission_ignores_all_other_clocks(created: float, started: fl
     scorer.time.seconds += 7
     scorer.see(made)
     found = scorer.reservations.assigned_pod(uid("web"))
-
     assert found
     assert (found.stage, found.since) == (Stage.ADMITTED, scorer.time())
 
@@ -160,7 +156,6 @@ def test_observed_admission_ignores_all_other_clocks(created: float, started: fl
 def test_new_pod_is_younger_than_all_others(scorer: Scorer) -> None:
     before = scorer.state.next_created()
     scorer.see(raw(FOUR, creationTimestamp=at(9999)), raw(FOUR, name="other"))
-
     assert (before, scorer.state.next_created()) == (1, NOW + 10_000)
 
 
@@ -200,7 +195,6 @@ async def test_fingerprint_decides_which_pods_are_counted(
     mark = Fingerprint(fingerprints.fingerprint([(TEAM, name) for name in names]), method)
     await scorer.know({"a": HALF_FREE}, fingerprints={"a": mark})
     scorer.see(running(on("a", raw(FOUR))), running(on("a", raw("cpu=0.5", name="small"))))
-
     assert (basis(scorer), free(scorer)) == (rests_on, expected)
 
 
@@ -210,7 +204,6 @@ async def test_missing_fingerprint_is_forgotten(scorer: Scorer) -> None:
     for marks in ({"a": mark}, {}):
         await scorer.know({"a": HALF_FREE}, fingerprints=marks)
         seen.append(basis(scorer))
-
     assert seen == [Basis.ANCHORED, Basis.REPORTED]
 
 
@@ -237,7 +230,6 @@ async def test_node_names_are_those_with_and_without_topology(scorer: Scorer) ->
     before = [*scorer.state.node_names()]
     await scorer.know({"b": EMPTY, "a": EMPTY}, unknown=["c"])
     scorer.see(on("ghost", raw(FOUR)))
-
     assert (before, sorted(scorer.state.node_names())) == ([], ["a", "b", "c"])
 
 
@@ -254,10 +246,8 @@ NEGATIVE_AND_ASKING = {**raw(FOUR), "spec": NEGATIVE["spec"]}
 async def test_unreadable_pod_without_policy_fits_anywhere(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
     subject = scorer.subject(NEGATIVE)
-
     [judged] = scorer.nodes.of(["a"], subject)
     filtered, _ = scorer.nodes.filtered(["a"], subject)
-
     assert (judged.fits, filtered.fit) == (True, ["a"])
     # Nobody knows how much of the node it takes.
     assert subject.assigned_pod(now=0).demand is None
@@ -269,9 +259,7 @@ async def test_waiting_pod_needs_a_readable_policy_if_enabled(
 ) -> None:
     await scorer.know({"a": EMPTY}, team=labels)
     scorer.see(raw(FOUR, policy="nonsense"))
-
     found = scorer.state.waiting(uid("web"))
-
     assert (found and found.question.intent.policy) == expected
 
 
@@ -282,9 +270,7 @@ async def test_unreadable_pod_may_belong_to_an_exempt_user(scorer: Scorer, made:
         scorer.subject(made)
     scorer.obey(parse(b"exemptions: {users: [ci]}"))
     scorer.see(made)
-
     found = scorer.subject(made)
-
     assert found.question.intent == means("none")
     assert scorer.state.waiting(uid("web")) == found
 
@@ -293,9 +279,7 @@ async def test_enforced_level_outlives_annotations(scorer: Scorer) -> None:
     made = raw(FOUR, policy=None)
     await scorer.know({"a": EMPTY, "loose": LOOSE}, team={"enforce": SINGLE})
     scorer.see(made)
-
     waiting = scorer.state.waiting(uid("web"))
-
     assert scorer.fits(made, "a", "loose") == [True, False]
     assert waiting
     assert waiting.question.intent == means(SINGLE)
@@ -304,7 +288,6 @@ async def test_enforced_level_outlives_annotations(scorer: Scorer) -> None:
 async def test_pod_below_the_level_may_belong_to_an_exempt_user(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY}, team={"enforce": SINGLE})
     scorer.obey(parse(b"exemptions: {users: [ci]}"))
-
     assert scorer.subject(raw(FOUR, policy=None)).question.intent == means("none")
 
 
@@ -314,7 +297,6 @@ async def test_enforced_level_needs_a_watched_namespace(scorer: Scorer, *, follo
     made = raw(FOUR, policy=None)
     await scorer.know({"loose": LOOSE})
     scorer.see(made)
-
     assert (scorer.state.waiting(uid("web")) is None) is follows
     with pytest.raises(UnknownNamespace, match=TEAM) if follows else nullcontext():
         assert scorer.subject(made).question.intent == means("none")
@@ -327,7 +309,6 @@ async def test_pod_is_read_again_after_a_rule_change(scorer: Scorer) -> None:
     first = scorer.subject(SILENT)
     again = scorer.subject(SILENT)
     await scorer.know({"a": EMPTY}, team={"default": SINGLE})
-
     assert again is first
     assert scorer.subject(SILENT).question.intent == means(SINGLE)
 
@@ -344,7 +325,6 @@ IDENTITIES = [
 def test_identity_of_a_pod(scorer: Scorer, metadata: Raw, namespace: str, name: str, created: int) -> None:
     made = raw(FOUR)
     found = scorer.subject({**made, "metadata": {**made["metadata"], **metadata}})
-
     assert (found.uid, found.namespace, found.name, found.created) == (uid("web"), namespace, name, created)
 
 
@@ -368,9 +348,7 @@ async def test_devices_count_if_device_plugins_serve_them(
     scorer: Scorer, container: str, served: tuple[str, ...], expected: list[str]
 ) -> None:
     await scorer.know({"a": EMPTY, "bare": BARE}, served=served)
-
     judged = scorer.ask(raw(container), "a", "bare")
-
     assert [each.name for each in judged if each.fits] == expected
 
 
@@ -381,7 +359,6 @@ async def test_pod_with_devices_of_dra_reserves_the_others(scorer: Scorer) -> No
     scorer.see(running(on("bare", raw(FOUR))))
     seen.append(free(scorer, "bare"))
     scorer.lose("web")
-
     assert reserved.expected == {("node-0",): bag("cpu=4 mem=1Gi")}
     assert (seen, free(scorer, "bare")) == ([[4, 8], [4, 8]], [8, 8])
     assert basis(scorer, "bare") is Basis.OBSERVED
@@ -394,7 +371,6 @@ def test_only_watched_pods_wait(scorer: Scorer) -> None:
     scorer.subject(raw(FOUR, name="asked"))
     scorer.see(raw(FOUR, name="seen"))
     found = [scorer.state.waiting(uid(name)) for name in ("asked", "seen", "stranger")]
-
     assert [each.name if each else None for each in found] == [None, "seen", None]
     assert (scorer.subject(raw(FOUR, uid="")).uid, scorer.state.waiting("")) == ("", None)
 
@@ -410,7 +386,6 @@ def test_deleted_pod_is_forgotten_by_the_caches(scorer: Scorer) -> None:
     scorer.subject(raw(FOUR))
     sizes = [len(scorer.state.caches()["asked"])]
     scorer.state.remove_pod(uid("web"))
-
     assert [*sizes, len(scorer.state.caches()["asked"])] == [1, 0]
 
 
@@ -421,7 +396,6 @@ def test_caches_are_bounded_in_bytes(scorer: Scorer) -> None:
         for at, container in enumerate(made["spec"]["containers"]):
             container["name"] = f"c{at}-{number}-{'x' * 12_000}"
         scorer.subject(made)
-
     sizes = {name: (cache.bytes, len(cache)) for name, cache in scorer.state.caches().items()}
     assert sizes.keys() >= {"asked", "readings", "askings", "questions", "nodes"}
     # What machines look like is remembered for the whole process, by a bound of its own.
@@ -434,7 +408,6 @@ def test_watched_pod_outweighs_the_called_one(scorer: Scorer, called: Raw) -> No
     scorer.see(raw(FOUR))
     scorer.subject(called)
     waiting = scorer.state.waiting(uid("web"))
-
     assert waiting
     assert waiting.question.intent.policy is Policy.SINGLE_NUMA_NODE
     assert waiting.question.demand == scorer.subject(raw(FOUR)).question.demand
@@ -448,7 +421,6 @@ ELSEWHERE = ObservedPlacement({("node-1",): bag("cpu=4 mem=1Gi gpu=1")}, 0)
 async def test_pod_holds_what_its_agent_reports(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY}, placements={"a": {uid("web"): ELSEWHERE}})
     scorer.see(on("a", raw(FOUR), record=HALF))
-
     assert (free(scorer), basis(scorer)) == ([8, 4], Basis.OBSERVED)
     assert scorer.reservations.count_by_source(["a"]) == {"kubelet": 1}
     await scorer.know({"a": EMPTY}, placements={"a": {uid("web"): ObservedPlacement({}, 0)}})
@@ -464,7 +436,6 @@ async def test_snapshot_updates_only_changed_nodes(scorer: Scorer) -> None:
     scorer.reservations.on_change(changes.append)
     for each in (first, first, again, again):
         await scorer.state.update_snapshot(each)
-
     assert changes == [*names, "b"]
     assert free(scorer, "b") == [8, 4]
 
@@ -526,7 +497,6 @@ async def test_exclusive_pod_keeps_others_out_of_its_zone(scorer: Scorer) -> Non
     await scorer.know({"a": EMPTY, "b": EMPTY})
     scorer.see(running(on("a", raw(FOUR, annotations=ALONE), record=HALF)))
     here, there = scorer.ask(other(), "a", "b")
-
     assert (here.fits, here.permanent, here.reason) == (False, False, NOT_SHARED)
     assert (there.fits, there.reason) == (True, "")
     assert [scorer.fits(other(policy=policy), "a") for policy in (None, "none")] == [[True]] * 2
@@ -546,7 +516,6 @@ async def test_new_namespace_default_applies_to_running_pods(scorer: Scorer, bef
         await scorer.know({"a": EMPTY}, team=labels)
         # A namespace that is left alone has no pods that are to be alone.
         answers += scorer.fits(alone, "a")
-
     assert answers == [True, False, True]
 
 
@@ -558,7 +527,6 @@ async def test_new_policy_default_applies_to_running_pods(scorer: Scorer) -> Non
     working = asyncio.create_task(scorer.state.work_ahead(sleep=scorer.time.sleep))
     await asyncio.sleep(0.01)
     working.cancel()
-
     assert (before, scorer.fits(other(exclusive="zone"), "a")) == ([True], [False])
 
 
@@ -576,6 +544,5 @@ async def test_invalid_exclusive_annotation_blocks_nothing(
 ) -> None:
     await scorer.know({"a": EMPTY})
     scorer.see(running(on("a", raw(FOUR, annotations=written), record=HALF)))
-
     assert scorer.fits(other(), "a") == [not away]
     assert scorer.fits(other(exclusive="zone"), "a") == [False]

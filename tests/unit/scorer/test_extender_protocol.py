@@ -81,14 +81,12 @@ def whole(*names: str) -> Candidates:
 
 def test_a_binding_is_read() -> None:
     uid = "5b0a8c1e-0000-4000-8000-000000000010"
-
     assert read_binding(recorded("bind")) == BindingCall("newcomer-0", "team", uid, "node-a.example")
 
 
 @pytest.mark.parametrize("form", ["names", "nodes"])
 def test_victims_are_read_in_both_forms(form: str) -> None:
     call = read_preemption(recorded(f"preempt-{form}"))
-
     assert call.pod["metadata"]["name"] == "newcomer-0"
     assert call.victims == {
         "node-a.example": Victims(("5b0a8c1e-0000-4000-8000-000000000000",), 1),
@@ -119,7 +117,6 @@ def test_victims_default_to_none_and_are_unique() -> None:
     pods = {"n1": None, "n2": [], "n3": twice}
     victims = {name: {"Pods": listed, "NumPDBViolations": 2} for name, listed in pods.items()}
     call = {"Pod": POD, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims}
-
     none, one = Victims((), 2), Victims(("b", "a"), 2)
     assert read_preemption(orjson.dumps(call)) == PreemptionCall(POD, {"n1": none, "n2": none, "n3": one})
 
@@ -134,7 +131,6 @@ PRIORITIES: list[tuple[str, Raw, int | None]] = [
 @pytest.mark.parametrize(("spec", "priority"), table(PRIORITIES))
 def test_preemptor_priority_is_read_from_the_pod(spec: Raw, priority: int | None) -> None:
     call = {"Pod": {"spec": spec}, "NodeNameToMetaVictims": {}}
-
     assert read_preemption(orjson.dumps(call)).priority == priority
 
 
@@ -176,7 +172,6 @@ NOT_JSON = [
 @pytest.mark.parametrize(("call", "text"), table(NOT_JSON))
 def test_other_than_an_object_is_a_bad_request(read: Read, call: bytes, text: str) -> None:
     status, [line] = refusal(read, call)
-
     assert status == HTTPStatus.BAD_REQUEST
     assert re.fullmatch(text, line)
 
@@ -227,7 +222,6 @@ def in_go(pod: object, listed: object, *, end: bytes = b"") -> bytes:
 def test_a_pod_that_is_sent_again_is_the_very_same() -> None:
     calls = Calls()
     first, again, other = (calls.candidates(in_go(pod, ["n1"])) for pod in (POD, POD, {**POD, "kind": "Pod"}))
-
     assert again.pod is first.pod
     assert other.pod is not first.pod
 
@@ -236,7 +230,6 @@ def test_the_pods_that_were_read_last_are_remembered() -> None:
     calls, sent = Calls(remembered=2), [in_go({"metadata": {"uid": uid}}, []) for uid in "abc"]
     _, b, c = (calls.candidates(body).pod for body in sent)
     again = [calls.candidates(body).pod for body in sent[1:]]
-
     assert [again[0] is b, again[1] is c] == [True, True]
 
 
@@ -244,7 +237,6 @@ def test_remembered_pods_are_bounded_by_bytes() -> None:
     calls = Calls()
     sent = [in_go({"metadata": {"uid": uid}, "spec": [[]] * 30_000}, []) for uid in "abcde"]
     pods = [calls.candidates(body).pod for body in sent]
-
     remembered = calls.caches()["calls"]
     assert len(remembered) < len(pods)
     assert remembered.bytes >= len(remembered) * weight(pods[-1])
@@ -267,7 +259,6 @@ SENT_AGAIN: list[tuple[str, bytes, list[str]]] = [
 def test_invalid_call_of_a_remembered_pod_is_refused(again: bytes, lines_of: list[str]) -> None:
     calls = Calls()
     calls.candidates(in_go(POD, ["n"]))
-
     assert [line.partition(": unexpected")[0] for line in refusal(calls.candidates, again)[1]] == lines_of
 
 
@@ -276,7 +267,6 @@ def test_a_pod_that_looks_like_a_call_is_no_call() -> None:
     inner = in_go({}, ["inner"])
     calls, body = Calls(), b'{"NodeNames":["a"],"Pod":%s}'
     read = [calls.candidates(body % text) for text in (inner, inner, inner.replace(b"inner", b"other"))]
-
     assert [read_call.names for read_call in read] == [("a",)] * 3
     assert [read_call.pod["NodeNames"] for read_call in read] == [["inner"], ["inner"], ["other"]]
     assert refusal(calls.candidates, (body % inner)[:-1])[0] == HTTPStatus.BAD_REQUEST
@@ -296,7 +286,6 @@ BAD_BINDINGS: list[tuple[str, Raw, str]] = [
 
 def test_every_mistake_of_a_binding_is_listed() -> None:
     call = {"podName": "web-0", "PodNamespace": 1, "Node": "", "Host": "n1"}
-
     assert refusal(read_binding, call)[1] == [
         "PodName: is missing",
         "PodNamespace: must be a string, not a number",
@@ -357,7 +346,6 @@ BAD: list[tuple[str, Read, Raw, list[str]]] = [
 def test_a_call_with_mistakes_is_unprocessable(read: Read, call: Raw, lines: list[str]) -> None:
     """In the tables N stands for the victims of the node n, and UNKNOWN for the end of a sentence."""
     status, listed = refusal(read, call)
-
     unknown = "is not a known field: expected one of pod, nodes"
     expected = [re.sub(r"^N(?=[.:])", f"{META}.n", line).replace("UNKNOWN", unknown) for line in lines]
     assert status == HTTPStatus.UNPROCESSABLE_ENTITY
@@ -377,7 +365,6 @@ NOTHING_BUT_MISTAKES: list[tuple[str, Read, Raw]] = [
 @pytest.mark.parametrize(("read", "call"), table(NOTHING_BUT_MISTAKES))
 def test_a_body_of_nothing_but_mistakes_gets_a_short_answer(read: Read, call: Raw) -> None:
     lines = refusal(read, call)[1]
-
     assert len(lines) == MOST_MISTAKES + 1
     assert lines[-1] == "more mistakes are not shown"
 
@@ -392,7 +379,6 @@ LONG = "k" * 1_000_000
 )
 def test_long_key_is_shortened_in_the_answer(read: Read, call: Raw) -> None:
     lines_of = "\n".join(refusal(read, call)[1])
-
     assert "kkk..." in lines_of
     assert len(lines_of) < 2000
 
@@ -400,7 +386,6 @@ def test_long_key_is_shortened_in_the_answer(read: Read, call: Raw) -> None:
 def test_node_too_deep_to_return_is_refused() -> None:
     nested = b'{"a":' * 500 + b"{}" + b"}" * 500
     call = b'{"Pod": {}, "Nodes": {"items": [{"metadata": {"name": "n"}, "spec": %s}]}}' % nested
-
     assert refusal(read_candidates, call)[1] == ["Nodes.items[0]: is nested too deeply"]
 
 
@@ -414,7 +399,6 @@ def test_any_value_anywhere_is_read_or_refused(read: Read, call: Raw) -> None:
         outcome: object = read(orjson.dumps(call))
     except BadCall as refused:
         outcome = refused.mistakes
-
     assert outcome
 
 
@@ -442,7 +426,6 @@ names = st.lists(st.text(min_size=1), max_size=20)
 @given(names)
 def test_names_are_unique_and_ordered_in_both_forms(sent: list[str]) -> None:
     call = read_candidates(orjson.dumps({"Pod": POD, "NodeNames": sent}))
-
     assert call.names == whole(*sent).names == tuple(dict.fromkeys(sent))
 
 
@@ -451,7 +434,6 @@ def test_filter_answers_in_the_form_of_the_call(sent: list[str]) -> None:
     fit, call = Filtered(sent[::2], dict.fromkeys(sent[1::2], "busy"), {}), whole(*sent)
     by_name, by_node = (orjson.loads(answer_filter(read_call, fit)) for read_call in (named(*sent), call))
     items = [orjson.loads((call.nodes or {})[name]) for name in sent[::2]]
-
     # Where no node is left a list is empty, and never null.
     assert (by_name["NodeNames"], by_name["Nodes"]) == (sent[::2], None)
     assert (by_node["NodeNames"], by_node["Nodes"]) == (None, {"metadata": {}, "items": items})
@@ -463,7 +445,6 @@ victims = st.builds(Victims, st.lists(st.text(min_size=1), unique=True).map(tupl
 @given(st.dictionaries(st.text(), victims))
 def test_preempt_answer_can_be_read_as_a_call(kept: dict[str, Victims]) -> None:
     call = {"Pod": POD, **orjson.loads(answer_preemption(kept))}
-
     assert read_preemption(orjson.dumps(call)).victims == kept
 
 
@@ -474,7 +455,6 @@ sent_names = st.lists(st.one_of(st.text(), st.sampled_from(['"', "\\", ",", '","
 def test_scores_are_written_as_json(data: st.DataObject, sent: list[str]) -> None:
     scores = data.draw(st.lists(st.integers(0, MAX_SCORE), min_size=len(sent), max_size=len(sent)))
     hosts = [{"Host": name, "Score": score} for name, score in zip(sent, scores, strict=True)]
-
     assert answer_scores(sent, scores) == orjson.dumps(hosts)
 
 
@@ -491,7 +471,6 @@ calls_sent = st.one_of(
 @given(st.lists(calls_sent, max_size=6))
 def test_remembered_pods_change_no_result(sent: list[bytes]) -> None:
     calls = Calls()
-
     for body in sent:
         assert outcome(calls, body) == outcome(Calls(), body)
 
@@ -505,5 +484,4 @@ def outcome(calls: Calls, body: bytes) -> object:
 
 def test_pod_as_large_as_a_body_is_not_remembered() -> None:
     calls, body = Calls(), in_go({"spec": "s" * 2**17}, [])
-
     assert calls.candidates(body).pod is not calls.candidates(body).pod

@@ -132,7 +132,6 @@ async def test_recorded_kube_scheduler_calls_are_answered(scorer: Scorer, caller
 async def test_invalid_pod_is_an_error_of_filter(caller: Caller) -> None:
     answer = await caller.filter(BROKEN, *NAMES)
     status, document = await caller.send("/prioritize", orjson.dumps({"Pod": BROKEN, "NodeNames": NAMES}))
-
     assert answer["Error"].startswith("numalign: metadata.annotations[numalign.io/policy]: ")
     assert (answer["NodeNames"], answer["FailedNodes"]) == (None, {})
     assert status == 422
@@ -142,7 +141,6 @@ async def test_invalid_pod_is_an_error_of_filter(caller: Caller) -> None:
 async def test_pods_that_some_node_does_not_answer_are_counted(scorer: Scorer, caller: Caller) -> None:
     await scorer.know({"a": EMPTY, "vast": node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)})
     some, one = [await caller.filter(raw(FOUR), *names) for names in (["a", "vast"], ["a"])]
-
     assert (some["NodeNames"], [*some["FailedNodes"]], one["NodeNames"]) == (["a"], ["vast"], ["a"])
     assert scorer.count("questions_not_answered_total") == 1
 
@@ -152,7 +150,6 @@ async def test_pods_that_some_node_does_not_answer_are_counted(scorer: Scorer, c
 
 async def test_scores_are_whole_numbers_from_0_to_10(caller: Caller) -> None:
     scores = await caller.prioritize(raw(FOUR), *NAMES)
-
     assert scores == {"fuller": 10, "empty": 5, "full": 0, "small": 0, "loose": 0, "bare": 0}
     assert {type(score) for score in scores.values()} == {int}
 
@@ -168,7 +165,6 @@ async def test_prioritize_reserves_the_best_node(early: Scorer) -> None:
         for name in ("second", "third"):
             await caller.prioritize(raw(ALL, name=name), "empty", "fuller")
         answer = await caller.filter(raw(ALL, name="fourth"), "empty", "fuller")
-
     assert (max(first, key=first.__getitem__), kept) == ("empty", {"web": "empty"})
     assert early.kept() == {"web": "empty", "second": "empty", "third": "fuller"}
     assert (answer["NodeNames"], {*answer["FailedNodes"]}) == ([], {"empty", "fuller"})
@@ -181,7 +177,6 @@ async def test_filter_reserves_a_single_fitting_node(early: Scorer) -> None:
         await caller.filter(raw(FOUR), "empty", "fuller")
         several = early.kept()
         await caller.filter(raw(FOUR), "empty", "full")
-
     assert (several, early.kept()) == ({}, {"web": "empty"})
 
 
@@ -216,7 +211,6 @@ async def test_nothing_is_reserved(
     async with scorer.open() as caller:
         await caller.filter(made, "empty" if "empty" in names else "full")
         await caller.prioritize(made, *names.split())
-
     assert scorer.kept() == {}
 
 
@@ -224,7 +218,6 @@ async def test_pod_watched_after_its_call_is_reserved(early: Scorer) -> None:
     early.time.after(SEEN_SECONDS / 2, lambda: early.see(raw(FOUR)))
     async with early.open() as caller:
         await caller.filter(raw(FOUR), "empty", "full")
-
     assert early.kept() == {"web": "empty"}
 
 
@@ -243,7 +236,6 @@ async def test_an_unknown_pod_keeps_no_other_calls_waiting(
     before = early.time()
     async with early.open() as caller:
         await caller.filter(made, *(f"node-{at}" for at in range(nodes)))
-
     assert early.time() - before == (SEEN_SECONDS if waits else 0)
 
 
@@ -251,7 +243,6 @@ async def test_reservation_is_for_the_pod_of_the_api_server(early: Scorer) -> No
     early.see(raw("cpu=1 mem=1Gi"))
     async with early.open() as caller:
         await caller.filter(raw(ALL, policy=None), "empty", "full")
-
     reserved = early.reservations.assigned_pod(uid("web"))
     assert reserved
     assert reserved.expected == {("node-0",): bag("cpu=1 mem=1Gi")}
@@ -266,7 +257,6 @@ async def test_repeated_filter_reserves_half_of_the_time_at_most(early: Scorer) 
             early.state.expire()
             await caller.filter(raw(FOUR), "empty")
             seen.append(len(early.kept()))
-
     assert seen[:60] == [1] * 60
     assert sum(seen[60:]) <= 60
 
@@ -300,7 +290,6 @@ RANKED = [
 @pytest.mark.parametrize(("call", "names"), table(RANKED))
 async def test_nodes_are_ranked_for_people(caller: Caller, call: Raw, names: list[str]) -> None:
     answer = await caller.ask("/v1/rank", call)
-
     assert [each["name"] for each in answer["nodes"]] == names
     assert (answer["pod"], answer["age"]) == ("team/web", 0.5)
 
@@ -330,7 +319,6 @@ async def test_recorded_volcano_calls_are_answered(caller: Caller) -> None:
         await caller.send(f"/volcano/{verb}", (calls / f"{verb}.json").read_bytes())
         for verb in ("predicate", "prioritize", "preemptable")
     ]
-
     assert [status for status, _ in answers] == [200] * 3
 
 
@@ -342,7 +330,6 @@ async def test_allocated_task_is_reserved_until_deallocated(scorer: Scorer, call
     second = await caller.ask("/volcano/allocate", {"task": task(raw(ALL, name="second"), "fuller")})
     last = await caller.ask("/volcano/deallocate", {"task": task(raw(ALL), "fuller")})
     after, _ = await predicate(caller, raw(ALL, name="second"), "fuller")
-
     assert (first, kept, code) == ({"errorMessage": ""}, {"web": "fuller"}, 2)
     assert second["errorMessage"].startswith("node(s) have no NUMA zone with 8 cpu")
     assert (last, scorer.kept(), after) == ({"errorMessage": ""}, {}, 0)
@@ -353,7 +340,6 @@ async def test_foreign_deallocate_frees_nothing(scorer: Scorer, caller: Caller) 
     scorer.reserve(raw(ALL), "fuller")
     await caller.ask("/volcano/deallocate", {"task": task(raw(ALL, namespace="other"), "fuller")})
     assert scorer.kept() == {"web": "fuller"}
-
     scorer.reservations.mark_unconfirmed(uid("web"))
     await caller.ask("/volcano/deallocate", {"task": task(raw(ALL), "fuller")})
     await caller.ask("/volcano/allocate", {"task": task(raw(ALL), "empty")})
@@ -364,7 +350,6 @@ async def test_a_task_that_runs_is_neither_reserved_nor_let_go_of(scorer: Scorer
     scorer.see(running(on("fuller", raw(FOUR))))
     await caller.ask("/volcano/allocate", {"task": task(raw(FOUR), "empty")})
     await caller.ask("/volcano/deallocate", {"task": task(raw(FOUR), "fuller")})
-
     assert (scorer.kept(), scorer.reservations.node_of(uid("web"))) == ({}, "fuller")
 
 
@@ -376,7 +361,6 @@ async def test_volcano_is_named_the_tasks_whose_eviction_helps(caller: Caller) -
     ]
     some = await caller.ask("/volcano/preemptable", {"evictor": task(raw(ALL)), "evictees": evictees})
     none = await caller.ask("/volcano/preemptable", {"evictor": task(raw(ALL)), "evictees": evictees[1:]})
-
     assert some == {"status": 1, "victims": evictees[:1]}
     assert none == {"status": -1, "victims": []}
 
@@ -398,7 +382,6 @@ async def test_volcano_reads_nothing_but_good_answers(
     scorer: Scorer, caller: Caller, verb: str, call: Raw, part: Raw
 ) -> None:
     document = await caller.ask(f"/volcano/{verb}", call)
-
     assert {key: document[key] for key in part} == part
     texts = [document[key] for key in ("status", "errorMessage") if isinstance(document.get(key), str)]
     lines = scorer.told.of("call.unreadable")
@@ -409,7 +392,6 @@ async def test_volcano_reads_nothing_but_good_answers(
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"nodes": {}}', b"hello"])
 async def test_sessions_come_and_go(caller: Caller, verb: str, body: bytes) -> None:
     status, document = await caller.send(f"/volcano/{verb}", body)
-
     assert (status, document) == (200, {"errorMessage": ""})
 
 
@@ -436,7 +418,6 @@ async def test_invalid_call_is_refused_and_counted(
         bad = scorer.count("scheduler_calls_total", verb=path, result="bad")
         assert bad == 1
     after = await caller.filter(raw(FOUR), "empty")
-
     assert after["NodeNames"] == ["empty"]
     # Once a minute: the page of metrics counts them all.
     assert len(scorer.told.of("call.unreadable")) == 1
@@ -467,7 +448,6 @@ async def test_call_with_mistakes_is_unprocessable(
     scorer: Scorer, caller: Caller, path: str, call: Raw, document: str
 ) -> None:
     status, answer = await caller.send(path, orjson.dumps(call))
-
     assert status == 422
     assert document in answer["error"]
     assert scorer.kept() == {}
@@ -477,7 +457,6 @@ async def test_call_with_mistakes_is_unprocessable(
 async def test_content_type_is_ignored(caller: Caller, kind: str) -> None:
     body = orjson.dumps({"Pod": raw(FOUR), "NodeNames": ["empty"]})
     status, answer = await caller.send("/filter", body, kind=kind)
-
     assert (status, answer["NodeNames"]) == (200, ["empty"])
 
 
@@ -486,7 +465,6 @@ async def test_before_the_first_snapshot_calls_get_503(path: str) -> None:
     scorer = Scorer()
     async with scorer.open() as caller, caller.client.post(f"/{path}", data=b"{}") as answer:
         document = await answer.json()
-
     assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
     assert document == {"error": "the state of the cluster is not known yet"}
 
@@ -573,7 +551,6 @@ async def test_replica_without_the_lease_closes_connections(
     for scorer.leads in (True, False):
         async with caller.client.post(f"/{path}", data=b"{}") as answer:
             closed.append(answer.headers.get("Connection"))
-
     assert closed == [None, "close"]
 
 
@@ -599,7 +576,6 @@ async def used() -> Scorer:
 async def test_pod_beyond_its_quota_fits_nowhere(used: Scorer) -> None:
     async with used.open() as caller:
         answer = await caller.filter(raw(SIX, name="new"), "a", "b", "full")
-
     used.context.reserve(used.subject(raw(SIX, name="new")), "a")
     assert (answer["NodeNames"], answer["FailedNodes"], used.kept()) == ([], {}, {})
     assert answer["FailedAndUnresolvableNodes"] == dict.fromkeys(("a", "b", "full"), BEYOND)
@@ -612,7 +588,6 @@ async def test_preemption_beyond_quota_needs_pods_that_use_it(
 ) -> None:
     used.see(on("full", raw(SIX, name="stranger", namespace="others")))
     candidates = {"full": Victims((uid(victim),), 0)}
-
     assert [*used.preemption.worthwhile(used.subject(raw(SIX, name="new")), candidates)] == useful
 
 
@@ -621,7 +596,6 @@ async def test_volcano_checks_the_quota_before_it_allocates(used: Scorer) -> Non
     async with used.open() as caller:
         predicate = await caller.ask("/volcano/predicate", {"task": new, "node": {"Name": "a"}})
         allocated = await caller.ask("/volcano/allocate", {"task": new})
-
     assert predicate == {"status": BEYOND, "code": 3}
     assert BEYOND in str(allocated)
     assert used.kept() == {}

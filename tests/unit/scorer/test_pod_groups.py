@@ -47,7 +47,6 @@ async def test_members_are_not_promised_one_zone(caller: Caller) -> None:
 
 async def test_expected_node_of_a_member_scores_highest(caller: Caller) -> None:
     await caller.filter(MEMBERS[0], "a", "b")
-
     assert await caller.prioritize(MEMBERS[0], "a", "b") == {"a": 10, "b": 0}
 
 
@@ -62,7 +61,6 @@ async def test_other_pods_ignore_members(scorer: Scorer, caller: Caller) -> None
     scorer.see(member("stranger", group="other"))
     for made in MEMBERS[:4]:
         await tried(caller, made, "a", "b")
-
     assert await tried(caller, raw(ALL, name="other"), "a") == "a"
     assert await tried(caller, member("stranger", group="other"), "a") == "a"
     assert scorer.kept() == {}
@@ -75,7 +73,6 @@ async def test_unequal_members_with_a_choice_do_not_block(scorer: Scorer, caller
     await scorer.know({"a": one_zone, "b": one_zone})
     halves = [member(f"half-{at}", FOUR) for at in range(2)]
     scorer.see(*halves)
-
     assert [await tried(caller, made, "a", "b") for made in (MEMBERS[0], halves[0])] == ["a", "b"]
     assert await tried(caller, halves[1], "a") == "a"
 
@@ -97,7 +94,6 @@ async def test_a_placement_ends_when(end: str, scorer: Scorer, caller: Caller) -
     for made in MEMBERS[:2]:
         await tried(caller, made, "a")
     ENDS[end](scorer)
-
     assert await tried(caller, MEMBERS[2], "a") == "a"
 
 
@@ -106,7 +102,6 @@ async def test_unwatched_members_place_nothing(caller: Caller, scorer: Scorer) -
     for _ in range(2):
         await tried(caller, MEMBERS[0], "a")
     made = [member(f"invented-{at}") for at in range(3)]
-
     assert [await tried(caller, each, "a") for each in made] == ["a"] * 3
     assert [await tried(caller, each, "a") for each in MEMBERS[1:3]] == ["a", "a"]
 
@@ -115,7 +110,6 @@ async def test_members_beyond_the_limit_are_evaluated_alone(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pod_groups, "MOST_MEMBERS", 1)
-
     assert [await tried(caller, made, "a") for made in MEMBERS[:3]] == ["a", "a", "a"]
 
 
@@ -123,5 +117,4 @@ async def test_a_member_that_holds_nothing_is_placed_as_usual(scorer: Scorer, ca
     small = member("small", "cpu=0.5 mem=1Gi..")
     scorer.see(small)
     await caller.filter(small, "a", "b")
-
     assert {*(await caller.prioritize(small, "a", "b")).values()} == {10}

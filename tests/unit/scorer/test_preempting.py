@@ -57,7 +57,6 @@ WORTH = [
 @pytest.mark.parametrize(("made", "names", "helps"), table(WORTH))
 async def test_to_evict(scorer: Scorer, made: Raw, names: tuple[str, ...], *, helps: bool) -> None:
     candidates_of = victims(*names)
-
     assert worthwhile(scorer, made, a=candidates_of) == ({"a": candidates_of} if helps else {})
 
 
@@ -65,7 +64,6 @@ async def test_useful_nodes_keep_order_and_victims(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY, "b": EMPTY, "small": SMALL})
     candidates = {"b": victims(), "small": victims("x"), "a": victims("v2", "v3")}
     found = worthwhile(scorer, raw(ALL), **candidates)
-
     assert [*found.items()] == [("b", victims()), ("a", victims("v2", "v3"))]
 
 
@@ -73,14 +71,12 @@ async def test_unknown_holdings_keep_all_victims(scorer: Scorer) -> None:
     """What the stranger holds is unknown, and so is what will be free without it."""
     scorer.see(running(on("a", raw(HALF, name="stranger"))))
     candidates_of = victims("v0")
-
     assert worthwhile(scorer, raw(HALF), a=candidates_of) == {"a": candidates_of}
 
 
 async def test_node_that_is_not_evaluated_is_dropped(scorer: Scorer) -> None:
     await scorer.know({"vast": node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy="single-numa-node")})
     scorer.see(running(on("vast", raw(HALF, name="v"))))
-
     assert worthwhile(scorer, raw(HALF), vast=victims("v")) == {}
     assert worthwhile(scorer, raw(HALF, policy="best-effort"), vast=victims("v")) == {"vast": victims("v")}
 
@@ -91,7 +87,6 @@ async def test_exclusive_pod_may_evict_from_its_zones() -> None:
     for name, zone in (("first", 0), ("second", 1)):
         scorer.see(running(on("a", raw(HALF, name=name), record=placed(zone))))
     alone = raw(HALF, annotations={"numalign.io/exclusive": "zone"})
-
     assert [answer.permanent for answer in scorer.ask(alone, "a") if not answer.fits] == [False]
     assert worthwhile(scorer, alone, a=victims()) == {}
     assert worthwhile(scorer, alone, a=victims("first"))
@@ -161,7 +156,6 @@ NAMED: Sequence[tuple[str, Sequence[Resident], str, Sequence[str] | None]] = [
 @pytest.mark.parametrize(("residents", "wanted", "names"), table(NAMED))
 async def test_to_name(residents: Sequence[Resident], wanted: str, names: Sequence[str] | None) -> None:
     found = await chosen(await occupied(*residents), raw(wanted))
-
     assert found == (None if names is None else named(*names))
 
 
@@ -181,7 +175,6 @@ LIMITED = [
 async def test_as_many_are_named_as_the_quota_wants_gone(limit: str, wanted: str, names: list[str]) -> None:
     scorer = await occupied(*TWO)
     await scorer.know({"a": EMPTY}, team={"exclusive-cpus": limit})
-
     assert await chosen(scorer, raw(wanted)) == named(*names)
 
 
@@ -189,14 +182,12 @@ async def test_no_member_of_a_pod_group_is_named() -> None:
     scorer = await occupied(("w", HALF, 1, 6))
     made = resident("v", HALF, 0, 5)
     scorer.see({**made, "spec": {**made["spec"], "schedulingGroup": {"podGroupName": "gang"}}})
-
     assert await chosen(scorer, raw(ALL)) == named("w")
 
 
 async def test_leaving_pod_counts_as_free_and_is_no_victim() -> None:
     scorer = await occupied(("w", HALF, 1, 6))
     scorer.see(resident("v", HALF, 0, 5, deletionTimestamp="2027-01-15T08:00:00Z"))
-
     assert await chosen(scorer, raw(ALL)) == NO_VICTIMS
 
 
@@ -232,7 +223,6 @@ async def test_another_fitting_node_prevents_victims(
 ) -> None:
     """kube-scheduler ignores a node without victims, such as one whose victims went since it last asked."""
     calls = {name: {"a": received, "b": NO_VICTIMS}[name] for name in order}
-
     assert await answer(await two_nodes(*residents), raw(ALL), calls) == {"b": NO_VICTIMS}
 
 
@@ -240,7 +230,6 @@ async def test_another_fitting_node_prevents_victims(
 async def test_slow_termination_is_not_awaited(killed: str) -> None:
     """Its owner chooses its grace period, and may keep it by a finalizer."""
     scorer = await two_nodes(there("x", 0), there("y", 1, killed))
-
     assert await answer(scorer, raw(ALL), {"b": NO_VICTIMS, "a": NO_VICTIMS}) == {
         "b": NO_VICTIMS,
         "a": named("v"),
@@ -251,7 +240,6 @@ async def test_reserved_pod_is_no_victim() -> None:
     """Its scheduler does not have it there yet, and would refuse all candidates."""
     scorer = await occupied(("w", HALF, 1, 6))
     scorer.reserve(raw(ALL, name="expected"), "a")
-
     assert await chosen(scorer, raw(ALL)) == named("w")
 
 
@@ -261,7 +249,6 @@ async def test_victims_that_were_received_are_never_replaced() -> None:
 
 async def test_search_with_too_many_predictions_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preempting, "MOST_PREDICTIONS", 1)
-
     assert await chosen(await occupied(*QUARTERS), raw(ALL)) is None
 
 
@@ -272,7 +259,6 @@ async def test_search_of_a_call_ends_at_its_limit(
     monkeypatch.setattr(preempting, "MOST_IN_CALL", most)
     monkeypatch.setattr(preempting, "CHOICES_PER_PREDICTION", choices)
     scorer = await two_nodes(there("x", 0), there("y", 1))
-
     assert [*await answer(scorer, raw(ALL), {"a": NO_VICTIMS, "b": NO_VICTIMS})] == ["a"]
 
 

@@ -140,7 +140,6 @@ async def test_deleted_pod_frees_its_zones(bench: Bench) -> None:
         before = await scorer.fit(made, "a", "b")
         bench.api.delete(f"{PODS}/full")
         await scorer.until_fit(made, "a", "b", of=("a", "b"))
-
     assert before == ["b"]
 
 
@@ -173,7 +172,6 @@ async def test_device_class_of_dra_counts_until_deleted(bench: Bench) -> None:
         why = await scorer.bind(made, "bare")
         bench.api.delete("/apis/resource.k8s.io/v1/deviceclasses/gpus")
         await scorer.until_fit(bench.pod(raw(FOUR, name="next")), "a", of=("a", "bare"))
-
     assert (before, why, bench.found("web")["spec"]["nodeName"]) == (["a"], "", "bare")
 
 
@@ -182,7 +180,6 @@ async def test_lease_is_acquired_and_released_at_the_end(bench: Bench) -> None:
         await scorer.until(scorer.ready)
         held = bench.api.get(f"{LEASES}/{LEASE}")
     left = bench.api.get(f"{LEASES}/{LEASE}")
-
     assert held
     assert left
     assert held["spec"]["holderIdentity"]
@@ -229,7 +226,6 @@ async def test_unanswered_bind_is_repeated_after_an_outage(
         await bench.api.start()
         await scorer.until(scorer.ready)
         again = await scorer.bind(made, "a")
-
     assert "cannot be reached" in why
     assert (kept, fit, again) == (1, ["a"], "")
     assert bench.found("web")["spec"]["nodeName"] == "a"
@@ -262,7 +258,6 @@ async def test_unused_reservation_expires(bench: Bench) -> None:
         await scorer.ask("/prioritize", {"Pod": made, "NodeNames": ["a"]})
         await scorer.logged("reservation.expired")
         kept = await scorer.metric("reservations")
-
     [line] = bench.told.of("reservation.expired")
     assert (line["pod"], kept) == ("team/web", 0)
 
@@ -279,7 +274,6 @@ async def test_policy_file_is_followed(bench: Bench) -> None:
         before = await scorer.fit(made, "a", "loose")
         bench.file("policy.yaml", "exemptions: {namespaces: [team]}\n")
         await scorer.until_fit(made, "a", "loose", of=("a", "loose"))
-
     assert before == ["a"]
 
 
@@ -289,7 +283,6 @@ async def test_ranking_file_decides_the_scores(bench: Bench) -> None:
     path = bench.snapshot(raw(FOUR))
     async with bench.running("--ranking", bench.file("ranking.yaml", text), "--snapshot", path) as scorer:
         page = await scorer.ask("/v1/rank", {"pod": raw(FOUR), "nodes": ["a", "b"]})
-
     values = {each["name"]: each["scores"] for each in page["nodes"]}
     assert values["a"][0] == values["b"][0]
     assert values["a"][1] < values["b"][1]
@@ -308,7 +301,6 @@ async def test_snapshot_file_answers_all_calls_and_binds_nothing(bench: Bench) -
         scores = await scorer.ask("/prioritize", {"Pod": raw(FOUR), "NodeNames": ["a", "b"]})
         page = await scorer.ask("/v1/rank", raw(FOUR))
         why = await scorer.bind(raw(FOUR), "a")
-
     assert (ready, fit) == (True, ["a"])
     assert scores == [{"Host": "a", "Score": 10}, {"Host": "b", "Score": 0}]
     assert [each["name"] for each in page["nodes"]] == ["a", "b", "loose"]
@@ -324,7 +316,6 @@ async def test_snapshot_file_is_followed(bench: Bench) -> None:
         bench.snapshot()
         await scorer.until_fit(raw(FOUR), "a", "b", of=("a", "b"))
         page = await scorer.ask("/v1/rank", raw(FOUR))
-
     # A snapshot without pods trusts its topologies.
     assert (before, page["nodes"][0]["basis"]) == (["a"], "reported")
 
@@ -335,7 +326,6 @@ async def test_missing_snapshot_file_delays_readiness(bench: Bench) -> None:
         status, body = await scorer.get("/readyz")
         bench.snapshot(raw(FOUR))
         await scorer.until(scorer.ready)
-
     assert (status, body["waiting_for"]) == (503, {"snapshot": f"a valid snapshot at {path}"})
 
 
@@ -353,6 +343,5 @@ async def test_metrics_count_cache_entries_and_exporters(bench: Bench) -> None:
         sizes = {name: await scorer.metric(f'cache_entries{{cache="{name}"}}') for name in caches.split()}
         taken = await scorer.metric('cache_bytes{cache="nodes"}')
         exporters = await scorer.metric('topology_nodes{source="exporter"}')
-
     assert (before, sizes["nodes"], sizes["asked"], sizes["calls"], exporters) == (2, 2, 1, 0, 4)
     assert taken > 1000

@@ -32,7 +32,6 @@ async def page(scorer: Scorer, made: Raw, *names: str, age: float = 0.5) -> Raw:
 
 async def test_fitting_node_shows_its_placement() -> None:
     [entry] = (await page(await cluster(), raw(FOUR), "empty"))["nodes"]
-
     assert {key: entry[key] for key in entry if key not in {"scores", "doubts"}} == {
         "name": "empty", "fits": True, "aligned": True, "certain": True, "waitsFor": [], "sources": {},
         "basis": "observed", "known": "counts",
@@ -47,13 +46,11 @@ async def test_node_shows_the_sources_of_its_ledger() -> None:
         on("fuller", raw("cpu=1 mem=1Gi", name="stranger")), on("fuller", raw("cpu=1..", name="shares"))
     )
     [entry] = (await page(scorer, raw(FOUR), "fuller"))["nodes"]
-
     assert entry["sources"] == {"recorded": 1, "unknown": 1}
 
 
 async def test_refusing_node_shows_reason_and_shortages() -> None:
     [entry] = (await page(await cluster(), raw(FOUR), "small"))["nodes"]
-
     assert (entry["fits"], entry["permanent"], entry["placement"]) == (False, True, None)
     assert entry["reason"].startswith("node(s) have no NUMA zone with 4 cpu")
     assert (entry["refuser"], entry["scores"]) == ("kubelet", [0, 0])
@@ -67,7 +64,6 @@ async def test_refusing_node_shows_reason_and_shortages() -> None:
 @pytest.mark.parametrize(("policy", "fits"), [(SINGLE, False), (None, True)])
 async def test_node_without_topology_shows_so(policy: str | None, *, fits: bool) -> None:
     [entry] = (await page(await cluster(), raw(FOUR, policy=policy), "bare"))["nodes"]
-
     assert (entry["fits"], entry["known"], "reason" in entry) == (fits, None, not fits)
 
 
@@ -76,7 +72,6 @@ async def test_page_names_the_pod_to_wait_for() -> None:
     await scorer.know({"a": EMPTY})
     scorer.reserve(raw("cpu=7 mem=1Gi", name="first"), "a")
     [entry] = (await page(scorer, raw("cpu=2 mem=1Gi"), "a"))["nodes"]
-
     assert (entry["waitsFor"], entry["fits"]) == (["team/first"], True)
 
 
@@ -94,6 +89,5 @@ CORDONED, TAINTED = NotEligible(Unmet.CORDONED, lasting=False), NotEligible(Unme
 async def test_cordoned_node_shows_its_lasting_reason(why: NotEligible, reason: str) -> None:
     scorer = await cluster()
     [entry] = scorer.nodes.of_not_eligible({"small": why}, scorer.subject(raw(FOUR)))
-
     assert (entry.fits, entry.permanent) == (False, True)
     assert entry.reason.startswith(reason)

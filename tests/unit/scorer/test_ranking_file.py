@@ -44,7 +44,6 @@ def test_file_sets_rankings_by_node_label() -> None:
     gpu, db = (Requirement("pool", Operator.IN, frozenset({pool})) for pool in ("gpu", "db"))
     racked = (Requirement("pool", Operator.NOT_IN, frozenset({"gpu"})), Requirement("rack", Operator.EXISTS))
     usual = (FEW, Relative.NUMA_NODES)
-
     assert parse(EXAMPLE, default=FLAGS) == RankingRules(
         Ranking(usual, {"cpu": 2}),
         (
@@ -113,17 +112,14 @@ MISTAKEN = [
 def test_every_mistake_is_listed_with_its_place(text: str, mistakes: list[str]) -> None:
     with pytest.raises(BadRanking) as raised:
         parse(text.encode(), default=FLAGS)
-
     assert [str(mistake) for mistake in raised.value.mistakes] == mistakes
 
 
 def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "ranking.yaml"
     path.write_text("strategies: [x, MostAllocated]\nwaits: 1", encoding="utf-8")
-
     with pytest.raises(BadRanking) as raised:
         read(path, default=FLAGS)
-
     assert [mistake.where for mistake in raised.value.mistakes] == [
         f"{path}: waits",
         f"{path}: strategies[0]",
@@ -148,7 +144,6 @@ anything = st.recursive(
 @given(st.dictionaries(words, anything, max_size=4))
 def test_any_file_is_read_or_refused(content: dict[str, object]) -> None:
     rules = tried(orjson.dumps(content))
-
     if rules:
         rankings = [rules.default, *(choice.ranking for choice in rules.choices)]
         assert all(ranking.strategies for ranking in rankings)

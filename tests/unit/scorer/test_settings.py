@@ -32,7 +32,6 @@ WRONG = [
 @pytest.mark.parametrize(("flag", "text", "part"), table(WRONG))
 def test_invalid_value_is_a_mistake_of_its_flag(flag: str, text: str, part: str) -> None:
     found = mistakes(flag, text)
-
     assert [*found] == [f"flag {flag}"]
     assert part in found[f"flag {flag}"]
 
@@ -46,7 +45,6 @@ def test_renamed_flag_names_its_successor() -> None:
 
 def test_with_a_file_nothing_is_reserved() -> None:
     found = mistakes("--snapshot", "cluster.json", "--reserve-at", "prioritize")
-
     assert found == {
         "flag --snapshot, flag --reserve-at": (
             "a snapshot does not show which pods are bound: use --reserve-at bind, or a live cluster"
@@ -63,7 +61,6 @@ def test_valid_strategies_and_weights_are_accepted() -> None:
     chosen = loaded(
         "--strategies", "MostAllocated, BalancedAllocation", "--weights", "nvidia.com/gpu=3,cpu=1"
     ).settings
-
     assert (chosen.strategies, chosen.weights) == (
         "MostAllocated, BalancedAllocation",
         "nvidia.com/gpu=3,cpu=1",

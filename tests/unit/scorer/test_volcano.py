@@ -52,7 +52,6 @@ def recorded(verb: str) -> Raw:
 def test_predicate_reads_task_and_node_name() -> None:
     call = recorded("predicate")
     task, node = read_predicate(orjson.dumps(call))
-
     assert node == "node-b.example"
     assert task == Task(
         uid="5b0a8c1e-0000-4000-8000-000000000010",
@@ -67,7 +66,6 @@ def test_evictees_are_returned_unchanged() -> None:
     call = recorded("preemptable")
     evictor, evictees = read_preemptable(orjson.dumps(call))
     answer = orjson.loads(answer_preemptable(Vote.PERMIT, evictees))
-
     assert evictor.name == "newcomer-1"
     assert [(task.name, task.node_name) for task in evictees] == [("resident-2", "node-b.example")]
     assert answer == {"status": 1, "victims": call["evictees"]}
@@ -85,7 +83,6 @@ def test_nothing_in_a_list_is_null_in_go(empty: object) -> None:
 @pytest.mark.parametrize("absent", ["Namespace", "NodeName"])
 def test_a_task_can_do_without_namespace_and_node(absent: str) -> None:
     kept = {key: value for key, value in TASK.items() if key != absent}
-
     assert (read_task(orjson.dumps({"task": kept})).namespace == "") == (absent == "Namespace")
     assert read_task(orjson.dumps({"task": kept})).node_name == ""
 
@@ -119,7 +116,6 @@ def test_a_task_that_is_none_is_unprocessable(
     read: Read, call: Callable[[object], Raw], where: str, task: object, texts: list[str]
 ) -> None:
     status, lines = refusal(read, call(task))
-
     assert status == HTTPStatus.UNPROCESSABLE_ENTITY
     assert sorted(lines) == sorted(f"{where}.{line}" for line in texts)
 
@@ -145,7 +141,6 @@ BAD_CALLS: list[tuple[str, Read, Raw, list[str]]] = [
 @pytest.mark.parametrize(("read", "call", "texts"), table(BAD_CALLS))
 def test_a_call_that_is_none_is_unprocessable(read: Read, call: Raw, texts: list[str]) -> None:
     status, lines = refusal(read, call)
-
     assert status == HTTPStatus.UNPROCESSABLE_ENTITY
     assert sorted(lines) == sorted(texts)
 
@@ -153,7 +148,6 @@ def test_a_call_that_is_none_is_unprocessable(read: Read, call: Raw, texts: list
 def test_evictee_too_deep_to_return_is_refused() -> None:
     nested = b'{"a":' * 500 + b"{}" + b"}" * 500
     call = orjson.dumps(EVICTEES).replace(b'"evictees":[{', b'"evictees":[{"Others":' + nested + b",")
-
     assert refusal(read_preemptable, call)[1] == ["evictees[0]: is nested too deeply"]
 
 
@@ -168,7 +162,6 @@ def test_any_value_anywhere_is_read_or_refused(read: Read, call: Raw) -> None:
         outcome: object = read(orjson.dumps(call))
     except BadCall as refused:
         outcome = refused.mistakes
-
     assert outcome
 
 
@@ -204,7 +197,6 @@ def test_a_score_that_json_does_not_have_is_not_sent(score: float) -> None:
 @pytest.mark.parametrize(("vote", "status"), [(Vote.REJECT, -1), (Vote.ABSTAIN, 0), (Vote.PERMIT, 1)])
 def test_only_a_permitting_vote_has_victims(vote: Vote, status: int) -> None:
     _, victims = read_preemptable(orjson.dumps(EVICTEES))
-
     assert orjson.loads(answer_preemptable(vote)) == {"status": status, "victims": []}
     if vote is not Vote.PERMIT:
         with pytest.raises(ValueError, match="1 victims cannot go with the vote"):
@@ -223,5 +215,4 @@ def test_task_answer_is_empty_or_an_error() -> None:
 def test_any_evictee_is_returned_unchanged(extras: list[Raw]) -> None:
     sent = [{**extra, **TASK, "UID": str(at)} for at, extra in enumerate(extras)]
     _, evictees = read_preemptable(orjson.dumps({"evictor": TASK, "evictees": sent}))
-
     assert orjson.loads(answer_preemptable(Vote.PERMIT, evictees))["victims"] == sent

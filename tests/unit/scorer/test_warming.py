@@ -48,18 +48,14 @@ GONE = {
 @pytest.mark.parametrize("made", GONE.values(), ids=GONE)
 async def test_bound_or_ended_pod_is_not_evaluated(started: Started, made: dict[str, object]) -> None:
     started.scorer.see(made)
-
     await started.warming.run()
-
     assert started.answers == 0
 
 
 async def test_most_frequent_questions_are_evaluated_first(started: Started) -> None:
     others = [raw(f"cpu=1 mem={1 + number}Mi", name=f"other-{number}") for number in range(MOST_QUESTIONS)]
     started.scorer.see(*others, raw(FOUR, name="one"), raw(FOUR, name="two"))
-
     await started.warming.run()
-
     assert started.answers == MOST_QUESTIONS
     assert started.scorer.fits(raw(FOUR), "a", "b") == [True, True]
     assert started.answers == MOST_QUESTIONS
@@ -86,7 +82,6 @@ async def test_an_error_does_not_delay_readiness(started: Started, monkeypatch: 
     monkeypatch.delattr(CallContext, "ranks")
     started.scorer.see(raw(FOUR))
     await started.warming.run()
-
     assert len(started.scorer.told.of("warming.failed")) == 1
     assert started.warming.waiting_for() is None
 
