@@ -22,9 +22,6 @@ reservedMemory: [{numaNode: 0, limits: {memory: 512Mi}}]
 """
 
 
-JSON = '{"kind": "KubeletConfiguration", "topologyManagerScope": "pod"}'
-
-
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     file = tmp_path / "config.yaml"
@@ -37,7 +34,8 @@ async def test_config_file_gets_the_kubelet_defaults(file: Path) -> None:
     assert await config_file.read(file) == {
         **DEFAULTS, "cpuManagerPolicy": "static", "reservedMemory": reserved
     }  # fmt: skip
-    assert config_file.kept(JSON.encode()) == {**DEFAULTS, "topologyManagerScope": "pod"}
+    kept = config_file.kept(b'{"kind": "KubeletConfiguration", "topologyManagerScope": "pod"}')
+    assert kept == {**DEFAULTS, "topologyManagerScope": "pod"}
 
 
 INVALID = [

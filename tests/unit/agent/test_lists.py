@@ -44,7 +44,7 @@ def test_what_is_cut_off_is_no_list(listed: dict[str, Any], data: st.DataObject)
 
 INVALID = [
     b"[]", b'"items"', b'{"items": [1,]}', b'{"items": [1 2]}', b'{"items": [],}', b'{"items" []}',
-    b'{"items": []} more', b'{"items": [\xff]}', b'{"items": ' + b"[" * 100_000,
+    b'{"items": []} more', b'{"items": [\xff]}',
 ]  # fmt: skip
 
 

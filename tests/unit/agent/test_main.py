@@ -1,14 +1,17 @@
-"""The first stage: settings, where the API server is, and what the daemon is told of both."""
+"""The first stage: settings, where the API server is, and what the daemon takes over of both."""
 
+import os
+from errno import EBADF
 from pathlib import Path
 
 import pytest
 
+from agent import options
 from agent.__main__ import checked, with_pod_variables
 from agent.publish import Publish
 from agent.settings import AgentSettings
 from numalign.kube.errors import Unconfigured
-from numalign.runtime.settings import SettingsError, load
+from numalign.runtime.settings import load
 from tools.clusters.fake_api import FakeApi
 
 NOWHERE = "/nowhere/kubeconfig"
@@ -31,11 +34,6 @@ def test_node_name_comes_from_the_downward_api() -> None:
     assert with_pod_variables({"NODE_NAME": "b", "NUMALIGN_NODE_NAME": "c"})["NUMALIGN_NODE_NAME"] == "c"
 
 
-def test_a_node_has_to_be_named() -> None:
-    with pytest.raises(SettingsError, match="--node-name: is required"):
-        load(AgentSettings, argv=[], environ={})
-
-
 def test_defaults_fit_a_kubelet_and_yield_to_exporters() -> None:
     found = settings()
     assert found.podresources_socket == Path("/var/lib/kubelet/pod-resources/kubelet.sock")
@@ -50,10 +48,17 @@ def test_daemon_gets_all_settings_but_the_kubeconfig(tmp_path: Path) -> None:
     assert (told.access.host, told.access.token) == ("https://10.0.0.1:6443", "let-me-in")
     assert (told.publish, told.bind) == (Publish.ALWAYS, None)
     assert told.sysfs == Path.cwd() / "sys"
+    descriptor = options.hand_over(told)
+    assert os.get_inheritable(descriptor)
+    assert options.take_over(descriptor) == told
+    with pytest.raises(OSError, match=f"{EBADF}"):
+        os.fstat(descriptor)
 
 
 def test_what_is_printed_needs_no_api_server() -> None:
-    assert checked(settings("--output=-"), {}).access is None
+    printing = checked(settings("--output=-"), {})
+    assert printing.access is None
+    assert options.take_over(options.hand_over(printing)) == printing
     with pytest.raises(Unconfigured):
         checked(settings(), {})
     with pytest.raises(Unconfigured):

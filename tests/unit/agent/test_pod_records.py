@@ -1,25 +1,21 @@
 """Pods are told what they hold, each by its UID and once."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import pytest
-import pytest_asyncio
 from prometheus_client import CollectorRegistry
 
 from agent.api_server import ApiServer
 from agent.metrics import AgentMetrics
 from agent.pod_records import PodRecords
 from agent.report import NamedPlacement
-from numalign.kube.access import Access
 from numalign.kube.decode import placement_records
 from numalign.kube.errors import Forbidden
 from numalign.model.intent import PLACEMENT_OBSERVED
 from numalign.model.placement import Held
 from numalign.model.resources import Resources
-from tests.unit.agent.conftest import Connect
 from tests.worlds.log import RecordedLog
 from tools.clusters.fake_api import FakeApi
 from tools.clusters.waiting import until
@@ -31,8 +27,8 @@ WEB = "/api/v1/namespaces/team/pods/web"
 class Desk:
     fake: FakeApi
     api: ApiServer
-    told: RecordedLog
-    registry: CollectorRegistry
+    told: RecordedLog = field(default_factory=RecordedLog)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
         self.pauses: list[float] = []
@@ -57,10 +53,9 @@ class Desk:
         return text
 
 
-@pytest_asyncio.fixture
-async def desk(connect: Connect) -> AsyncIterator[Desk]:
-    async with FakeApi() as fake:
-        yield Desk(fake, connect(Access(fake.url)), RecordedLog(), CollectorRegistry())
+@pytest.fixture
+def desk(fake: FakeApi, api: ApiServer) -> Desk:
+    return Desk(fake, api)
 
 
 def placed(uid: str, cpus: int) -> NamedPlacement:
