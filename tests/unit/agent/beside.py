@@ -10,14 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent import podresources_pb2 as pb
 from agent.__main__ import PROGRAM, checked
 from agent.options import hand_over
-from agent.podresources_pb2 import (
-    AllocatableResourcesResponse,
-    ContainerResources,
-    ListPodResourcesResponse,
-    PodResources,
-)
 from agent.settings import AgentSettings
 from numalign.kube.decode import kubelet_reports
 from numalign.kube.decode.kubelet_reports import PLACEMENTS
@@ -40,16 +35,11 @@ class Beside:
 
     def flags(self, *more: str) -> list[str]:
         return [
-            "--node-name=a",
-            f"--podresources-socket={self.folder / 'kubelet.sock'}",
-            f"--kubelet-state={self.folder}",
-            f"--sysfs={self.folder}",
+            "--node-name=a", "--bind=127.0.0.1", "--metrics-port=0", f"--sysfs={self.folder}",
+            f"--podresources-socket={self.folder / 'kubelet.sock'}", f"--kubelet-state={self.folder}",
             f"--kubelet-config={self.folder / 'kubelet.yaml'}",
-            f"--kubeconfig={self.api.kubeconfig(self.folder / 'kubeconfig')}",
-            "--bind=127.0.0.1",
-            "--metrics-port=0",
-            *more,
-        ]
+            f"--kubeconfig={self.api.kubeconfig(self.folder / 'kubeconfig')}", *more,
+        ]  # fmt: skip
 
     async def start(self, *more: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
@@ -60,9 +50,9 @@ class Beside:
         return await daemon(self.flags(*more))
 
     def hold(self, cpus: str, *ids: int) -> None:
-        container = ContainerResources(name="main", cpu_ids=ids)
-        pod = PodResources(name="web", namespace="default", containers=[container])
-        self.fake.listed = ListPodResourcesResponse(pod_resources=[pod])
+        container = pb.ContainerResources(name="main", cpu_ids=ids)
+        pod = pb.PodResources(name="web", namespace="default", containers=[container])
+        self.fake.listed = pb.ListPodResourcesResponse(pod_resources=[pod])
         uid = (self.api.get(POD) or {})["metadata"]["uid"]
         state = {"policyName": "static", "entries": {uid: {"main": cpus}}}
         (self.folder / "cpu_manager_state").write_text(json.dumps(state))
@@ -98,19 +88,14 @@ async def node(folder: Path) -> AsyncIterator[Beside]:
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n"
         "topologyManagerPolicy: restricted\n"
     )
-    fake = FakePodResources(allocatable=AllocatableResourcesResponse(cpu_ids=[1, 2, 3, 5, 6, 7]))
+    fake = FakePodResources(allocatable=pb.AllocatableResourcesResponse(cpu_ids=[1, 2, 3, 5, 6, 7]))
     async with FakeApi() as api, fake.serving(folder / "kubelet.sock"):
         info = {"kubeletVersion": "v1.34.4"}
         api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": {"nodeInfo": info}})
-        api.put(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": "web", "namespace": "default"},
-                "spec": {"nodeName": "a", "containers": [{"name": "main"}]},
-                "status": {"phase": "Running"},
-            }
-        )
+        api.put({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"nodeName": "a", "containers": [{"name": "main"}]}, "status": {"phase": "Running"},
+        })  # fmt: skip
         found = Beside(folder, api, fake)
         found.hold("1-2", 1, 2)
         yield found

@@ -23,6 +23,7 @@ Raw = dict[str, Any]
 NODE = {"status": {"nodeInfo": {"kubeletVersion": "v1.34.4"}}}
 CONFIGZ = {"kubeletconfig": {"cpuManagerPolicy": "static", "address": "0.0.0.0"}}  # noqa: S104  nobody listens
 TOLD = {"cpuManagerPolicy": "static", "version": "v1.34.4"}
+PROXIED = "/api/v1/nodes/n1/proxy/configz"
 
 
 def pod(name: str = "web", **fields: object) -> Raw:
@@ -107,13 +108,13 @@ async def test_the_kubelet_itself_is_read_first() -> None:
 
 @pytest.mark.parametrize("port", [refusing(), None], ids=["forbidden", "of unknown address"])
 async def test_kubelet_is_read_through_the_api_server_if(port: FakePort | None) -> None:
-    api = FakeApiServer({"/api/v1/nodes/n1": NODE, "/api/v1/nodes/n1/proxy/configz": CONFIGZ})
+    api = FakeApiServer({"/api/v1/nodes/n1": NODE, PROXIED: CONFIGZ})
     async with asking(port, api) as kubelet:
         assert await kubelet.configuration() == TOLD
 
 
 async def test_all_ways_forbidden_lists_each_reason() -> None:
-    api = FakeApiServer({"/api/v1/nodes/n1/proxy/configz": Forbidden("not allowed to read it: nodes/proxy")})
+    api = FakeApiServer({PROXIED: Forbidden("not allowed to read it: nodes/proxy")})
     async with asking(refusing(), api) as kubelet:
         with pytest.raises(Forbidden, match=r"answered 403 .*verb=get.*; not allowed .*: nodes/proxy"):
             await kubelet.configuration()
@@ -160,13 +161,10 @@ async def test_working_way_is_reused_for_pods() -> None:
 
 
 async def test_pods_are_read_with_their_relevant_fields() -> None:
-    ending = pod("ending", status={"phase": "Failed"})
+    ending, own = pod("ending", status={"phase": "Failed"}), pod("own", status={})
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    own = pod("own", status={})
-    own["metadata"] |= {
-        "annotations": {"kubernetes.io/config.source": "api"},
-        "creationTimestamp": "1970-01-01T00:01:40Z",
-    }
+    own["metadata"]["annotations"] = {"kubernetes.io/config.source": "api"}
+    own["metadata"]["creationTimestamp"] = "1970-01-01T00:01:40Z"
     assert await pods_of(ending, own) == (
         KubeletPod("uid-ending", "default", "ending", "Failed", deleted=True),
         KubeletPod("uid-own", "default", "own", "", deleted=False, created=100, from_kubelet=True),
@@ -182,7 +180,6 @@ KEEPS: list[tuple[str, Raw | None, bool]] = [
     ("parts of CPUs",           {"limits": {"cpu": "1500m"}},                                   False),
     ("CPUs without a limit",    {"requests": {"cpu": "2"}},                                     False),
     ("memory and disk",         {"limits": {"memory": "1Gi", "ephemeral-storage": "1Gi"}},      False),
-    ("nothing",                 None,                                                           False),
 ]  # fmt: skip
 
 
@@ -194,20 +191,11 @@ async def test_init_container_may_keep(resources: Raw | None, *, keeps: bool) ->
     assert read.init_containers == (("init",) if keeps else ())
 
 
-SOURCES: list[tuple[dict[str, str] | None, bool]] = [
-    ({"kubernetes.io/config.source": "api"}, False),
-    ({"kubernetes.io/config.source": "file"}, True),
-    ({"kubernetes.io/config.source": "http"}, True),
-    ({"kubernetes.io/config.mirror": "4cbf"}, True),
-    (None, False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("annotations", "static"), SOURCES, ids=[str(row[0]) for row in SOURCES])
-async def test_a_pod_from_a_file_is_a_static_one(annotations: object, *, static: bool) -> None:
-    web = pod()
-    web["metadata"]["annotations"] = annotations
-    assert [each.static for each in await pods_of(web)] == [static]
+async def test_a_pod_from_a_file_is_a_static_one() -> None:
+    sources = [{"kubernetes.io/config.source": source} for source in ("file", "http", "api")]
+    for annotations, static in zip([{"kubernetes.io/config.mirror": "4cbf"}, *sources], "yyyn", strict=True):
+        (web := pod())["metadata"]["annotations"] = annotations
+        assert [each.static for each in await pods_of(web)] == [static == "y"]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +208,7 @@ async def test_invalid_configuration_raises(answer: object) -> None:
 
 
 INVALID: list[object] = [
-    "", {}, {"kind": "Status"}, {**pods(), "items": {}}, pods("pod"), pods(pod(metadata={"name": "web"})),
+    "", {"kind": "Status"}, {**pods(), "items": {}}, pods("pod"), pods(pod(metadata={"name": "web"})),
     pods(pod(metadata={"uid": "u\nid", "namespace": "default", "name": "web"})),
     pods(pod(status={"phase": 1})),
     pods(pod(spec={"initContainers": [{"resources": {"limits": {"cpu": "much"}}}]})),
@@ -234,15 +222,10 @@ async def test_invalid_pods_raise(answer: object) -> None:
             await kubelet.pods()
 
 
-REFUSALS: list[tuple[str, type[ClusterError]]] = [
-    ("401 Unauthorized", Unauthorized),
-    ("403 Forbidden", Forbidden),
-    ("404 Not Found", NotFound),
-    ("503 Service Unavailable", Unreachable),
-]
-
-
-@pytest.mark.parametrize(("status", "error"), REFUSALS)
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [("401 No", Unauthorized), ("403 No", Forbidden), ("404 No", NotFound), ("503 No", Unreachable)],
+)
 async def test_refusal_has_its_kind(status: str, error: type[ClusterError]) -> None:
     text = f"answered {status[:3]} for the list of the kubelet's pods .x{{197}}"
     async with asking(refusing(status, "x" * 1000)) as kubelet:
@@ -257,21 +240,19 @@ async def test_a_node_without_a_version_makes_no_sense() -> None:
 
 
 async def test_the_name_of_a_node_leads_nowhere_else() -> None:
-    api = FakeApiServer({"/api/v1/nodes/..%2Fpods": NODE, "/api/v1/nodes/..%2Fpods/proxy/configz": CONFIGZ})
+    path = "/api/v1/nodes/..%2Fpods"
+    api = FakeApiServer({path: NODE, f"{path}/proxy/configz": CONFIGZ})
     assert await KubeletApi("../pods", direct=None, api=api).configuration() == TOLD
 
 
 async def test_requests_of_guaranteed_containers_are_read() -> None:
-    spec = {
-        "initContainers": [
-            {"name": "init", "resources": {"limits": {"cpu": "1"}}},
-            {"name": "proxy", "restartPolicy": "Always", "resources": {"limits": {"cpu": "500m"}}},
-        ],
-        "containers": [
-            {"name": "app", "resources": {"limits": {"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}}},
-            {"name": "side", "resources": {"limits": {"example.com/nic": "0"}}},
-        ],
-    }
+    def container(name: str, *, policy: str = "", **limits: str) -> Raw:
+        gpu = {"example.com/gpu": limits.pop("gpu")} if "gpu" in limits else {}
+        return {"name": name, "restartPolicy": policy, "resources": {"limits": {**limits, **gpu}}}
+
+    init, proxy = container("init", cpu="1"), container("proxy", policy="Always", cpu="500m")
+    app, side = container("app", cpu="2", memory="1Gi", gpu="1"), container("side", gpu="0")
+    spec: Raw = {"initContainers": [init, proxy], "containers": [app, side]}
     guaranteed = pod(spec=spec, status={"phase": "Running", "qosClass": "Guaranteed"})
     burstable = pod(spec=spec, status={"phase": "Running", "qosClass": "Burstable"})
     whole = pod(spec=spec | {"resources": {"limits": {"cpu": "4"}}}, status={"qosClass": "Guaranteed"})

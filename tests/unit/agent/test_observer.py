@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from errno import ENOENT
 from os import strerror
@@ -12,23 +12,15 @@ from typing import Any
 import grpc
 import pytest
 
+from agent import podresources_pb2 as pb
 from agent.observation import Allocatable, Checkpoints, KubeletPod, ListedPod, Observation, Unobserved
 from agent.observer import REREAD_SECONDS, RETRY_PAUSES, START_SECONDS, YOUNG_SECONDS, NodePaths, Observer
-from agent.podresources_pb2 import (
-    AllocatableResourcesResponse,
-    ContainerMemory,
-    ListPodResourcesResponse,
-    NUMANode,
-    PodResources,
-    TopologyInfo,
-)
 from agent.unary import CallRefused
 from numalign.kube.errors import Unreachable
 from numalign.model.errors import BadInput
 from tests.unit.agent.fabricated import write
 from tests.unit.agent.test_hardware import TWO_ZONES
 from tests.worlds.log import RecordedLog
-from tests.worlds.notation import table
 from tools.clusters.podresources import FakePodResources
 
 WEB = KubeletPod("uid-1", "default", "web", "Running", deleted=False)
@@ -39,30 +31,17 @@ BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 @dataclass
-class FakeKubelet:
-    told: dict[str, object] = field(default_factory=lambda: dict(STATIC))
-    has: tuple[KubeletPod, ...] = (WEB,)
-    away: Unreachable | None = None
-    asked: int = 0
-
-    async def configuration(self) -> dict[str, object]:
-        self.asked += 1
-        if self.away:
-            raise self.away
-        return self.told
-
-    async def pods(self) -> tuple[KubeletPod, ...]:
-        return self.has
-
-
-@dataclass
 class World:
-    """A node of which a test can change all; time passes when told, or by sleeping."""
+    """A node and its kubelet, of which a test can change all; time passes when told, or by sleeping."""
 
     folder: Path
     told: RecordedLog = field(default_factory=RecordedLog)
-    kubelet: FakeKubelet = field(default_factory=FakeKubelet)
     fake: FakePodResources = field(default_factory=FakePodResources)
+    settings: dict[str, object] = field(default_factory=lambda: dict(STATIC))
+    has: tuple[KubeletPod, ...] = (WEB,)
+    away: Unreachable | None = None
+    restarts: bool = False
+    asked: int = 0
     now: float = 0.0
     slept: list[float] = field(default_factory=list)
 
@@ -73,7 +52,7 @@ class World:
     def observer(self, **paths: Path | None) -> Observer:
         where: dict[str, Any] = {"sysfs": self.folder, "state": self.folder, **paths}
         return Observer(
-            NodePaths(self.socket, **where), self.kubelet, log=self.told.log, clock=lambda: self.now,
+            NodePaths(self.socket, **where), self, log=self.told.log, clock=lambda: self.now,
             sleep=self.sleep, chance=lambda: 0.0
         )  # fmt: skip
 
@@ -81,11 +60,21 @@ class World:
         self.now += seconds
         self.slept.append(seconds)
 
+    async def configuration(self) -> dict[str, object]:
+        self.asked += 1
+        if self.away:
+            raise self.away
+        return self.settings
 
-def listing(names: Iterable[str]) -> ListPodResourcesResponse:
-    return ListPodResourcesResponse(
-        pod_resources=[PodResources(name=name, namespace="default") for name in names]
-    )
+    async def pods(self) -> tuple[KubeletPod, ...]:
+        if self.restarts:
+            self.socket.touch()
+        return self.has
+
+
+def listing(*names: str) -> pb.ListPodResourcesResponse:
+    pods = [pb.PodResources(name=name, namespace="default") for name in names]
+    return pb.ListPodResourcesResponse(pod_resources=pods)
 
 
 @pytest.fixture
@@ -93,9 +82,10 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     write(TWO_ZONES, tmp_path)
     (tmp_path / "cpu_manager_state").write_text(json.dumps({"policyName": "static", "defaultCpuSet": "0-7"}))
     made = World(tmp_path)
-    made.fake.listed = listing(["web"])
-    memory = ContainerMemory(memory_type="memory", size=1, topology=TopologyInfo(nodes=[NUMANode(ID=0)]))
-    made.fake.allocatable = AllocatableResourcesResponse(cpu_ids=[1, 2], memory=[memory])
+    made.fake.listed = listing("web")
+    zone = pb.TopologyInfo(nodes=[pb.NUMANode(ID=0)])
+    memory = pb.ContainerMemory(memory_type="memory", size=1, topology=zone)
+    made.fake.allocatable = pb.AllocatableResourcesResponse(cpu_ids=[1, 2], memory=[memory])
     async with made.fake.serving(made.socket):
         yield made
 
@@ -113,20 +103,20 @@ async def test_constant_data_are_read_at_intervals(world: World) -> None:
     for _ in range(3):
         await observer.observe()
         world.now += REREAD_SECONDS / 2
-    assert (world.kubelet.asked, world.fake.calls) == (2, {"List": 3, "GetAllocatableResources": 3})
+    assert (world.asked, world.fake.calls) == (2, {"List": 3, "GetAllocatableResources": 3})
     # A new kubelet is read completely.
     world.now -= REREAD_SECONDS / 2
     world.socket.unlink()
     async with world.fake.serving(world.socket):
         await observer.observe()
-    assert world.kubelet.asked == 3
+    assert world.asked == 3
 
 
 async def test_unreadable_configuration_keeps_the_last(world: World) -> None:
     observer = world.observer()
     await observer.observe()
     world.now += REREAD_SECONDS
-    world.kubelet.away = AWAY
+    world.away = AWAY
     assert (await observer.observe()).kubelet == STATIC
     assert world.told.of("kubelet_config.kept")
     # A new kubelet may have another.
@@ -162,76 +152,64 @@ async def test_kubelet_without_running_managers_is_not_used(world: World, field:
     world.now += START_SECONDS
     await observer.observe()
     # Managers that give nothing out have nothing.
-    world.kubelet.told = {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
+    world.settings = {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
     await world.observer().observe()
 
 
-PROXY = replace(WEB, uid="uid-2", name="proxy", static=True)
-REJECTED = (replace(WEB, from_kubelet=True), replace(OTHER, from_kubelet=True))
 WAIT = "the kubelet does not list its pods yet"
-STARTS: list[tuple[str, tuple[KubeletPod, ...], str, list[tuple[float, str, str]]]] = [
-    # when, pods of the API server, those listed before the restart; seconds, list and result after it
-    ("all are listed", (WEB, OTHER, PROXY), "web other proxy",
-        [(0, "", WAIT), (0, "proxy", WAIT), (0, "proxy web", WAIT), (0, "web other proxy", ""), (0, "", "")]),
-    ("the grace period has passed", (WEB,), "web", [(0, "new", WAIT), (START_SECONDS, "new", "")]),
-    ("others are rejected", REJECTED, "web other", [(0, "web", WAIT), (0, "web", "")]),
-]  # fmt: skip
+OWN = replace(OTHER, from_kubelet=True)
 
 
-@pytest.mark.parametrize(("pods", "before", "looks"), table(STARTS))
-async def test_starting_kubelet_is_used_once(
-    world: World, pods: tuple[KubeletPod, ...], before: str, looks: list[tuple[float, str, str]]
+@pytest.mark.parametrize(
+    ("pods", "after"), [((WEB, OTHER), START_SECONDS), ((WEB, OWN), 0)], ids=["late", "rejecting others"]
+)
+async def test_started_kubelet_is_used_at_last(
+    world: World, pods: tuple[KubeletPod, ...], after: float
 ) -> None:
-    world.kubelet.has = pods
-    world.fake.listed = listing(before.split())
+    world.has, world.fake.listed = pods, listing("web", "other")
     observer = world.observer()
     await observer.observe()
     world.socket.touch()
-    for seconds, names, why in looks:
-        world.now += seconds
-        world.fake.listed = listing(names.split())
-        if why:
-            with pytest.raises(Unobserved, match=why):
-                await observer.observe()
-        else:
-            assert [each.name for each in (await observer.observe()).listed] == names.split()
+    world.fake.listed = listing("web")
+    with pytest.raises(Unobserved, match=WAIT):
+        await observer.observe()
+    world.now += after
+    assert [each.name for each in (await observer.observe()).listed] == ["web"]
+    # From then on it may list what it likes.
+    world.fake.listed = listing()
+    assert (await observer.observe()).listed == ()
 
 
 async def test_grace_period_begins_with_the_first_answer(world: World) -> None:
     observer = world.observer()
     await observer.observe()
     world.socket.touch()
-    world.fake.listed = listing([])
-    world.kubelet.away = AWAY
+    world.fake.listed = listing()
+    world.away = AWAY
     with pytest.raises(Unreachable):
         await observer.observe()
     world.now += START_SECONDS
-    world.kubelet.away = None
+    world.away = None
     with pytest.raises(Unobserved):
         await observer.observe()
 
 
 async def test_first_look_waits_for_running_pods(world: World) -> None:
-    world.kubelet.has = (WEB, OTHER)
+    world.has = (WEB, OTHER)
     observer = world.observer()
     with pytest.raises(Unobserved, match=WAIT):
         await observer.observe()
-    world.fake.listed = listing(["web", "other"])
+    world.fake.listed = listing("web", "other")
     await observer.observe()
     # A kubelet that has run for long has listed them.
-    world.fake.listed = listing([])
+    world.fake.listed = listing()
     long_ago = world.socket.stat().st_mtime - YOUNG_SECONDS
     os.utime(world.socket, (long_ago, long_ago))
     assert (await world.observer().observe()).listed == ()
 
 
 async def test_restart_during_a_look_discards_it(world: World) -> None:
-    class Restarting(FakeKubelet):
-        async def pods(self) -> tuple[KubeletPod, ...]:
-            world.socket.touch()
-            return (WEB,)
-
-    world.kubelet = Restarting()
+    world.restarts = True
     with pytest.raises(Unobserved, match="restarted during the observation"):
         await world.observer().observe()
 
