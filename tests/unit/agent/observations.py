@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 from hypothesis import strategies as st
 
@@ -23,17 +24,14 @@ from numalign.model.bitset import members, union
 from numalign.model.machine import Core, CpuSet, read_list
 from numalign.model.resources import Resources, ZoneId
 
+T = TypeVar("T")
+
 GIB = 2**30
 GPU = "example.com/gpu"
-KUBELET: Mapping[str, object] = MappingProxyType(
-    {
-        "version": "v1.34.4",
-        "cpuManagerPolicy": "static",
-        "memoryManagerPolicy": "Static",
-        "topologyManagerPolicy": "single-numa-node",
-        "topologyManagerScope": "container",
-    }
-)
+KUBELET: Mapping[str, object] = MappingProxyType({
+    "version": "v1.34.4", "cpuManagerPolicy": "static", "memoryManagerPolicy": "Static",
+    "topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "container",
+})  # fmt: skip
 
 
 def zones(*ids: int) -> tuple[ZoneId, ...]:
@@ -46,13 +44,8 @@ def at(*ids: int) -> frozenset[ZoneId]:
 
 def hardware(*cpus: str, gib: int = 16) -> Hardware:
     """A machine of single-threaded cores: of each zone its CPUs, as in `0-3`, and so much memory."""
-    size = len(cpus)
-    banks = [
-        ZoneMemory(
-            ZoneId(zone), gib * GIB, None, Resources(), tuple(10 if at == zone else 20 for at in range(size))
-        )
-        for zone in range(size)
-    ]
+    far = [tuple(10 if at == zone else 20 for at in range(len(cpus))) for zone in range(len(cpus))]
+    banks = [ZoneMemory(ZoneId(zone), gib * GIB, None, Resources(), each) for zone, each in enumerate(far)]
     cores = [
         Core(ZoneId(zone), zone, zone, 1 << cpu)
         for zone, listed in enumerate(cpus)
@@ -98,18 +91,9 @@ def observation(
     *pods: KubeletPod, listed: Iterable[ListedPod] = (), saved: Checkpoints | None = None
 ) -> Observation:
     """Of two zones with CPUs 0-3 and 4-7, of which 0 and 4 are kept, 16 GiB and two devices each."""
-    return Observation(
-        hardware("0-3", "4-7"),
-        KUBELET,
-        Allocatable(
-            read_list("1-3,5-7"),
-            (memory(15, 0), memory(15, 1)),
-            tuple(ListedDevice(GPU, f"gpu{number}", at(number // 2)) for number in range(4)),
-        ),
-        tuple(listed),
-        pods,
-        saved,
-    )
+    devices = tuple(ListedDevice(GPU, f"gpu{number}", at(number // 2)) for number in range(4))
+    allocatable = Allocatable(read_list("1-3,5-7"), (memory(15, 0), memory(15, 1)), devices)
+    return Observation(hardware("0-3", "4-7"), KUBELET, allocatable, tuple(listed), pods, saved)
 
 
 @dataclass
@@ -158,55 +142,37 @@ def observations(draw: st.DrawFn) -> Observation:
         # The last of several may be one that has finished: it is not listed.
         shown = containers[:-1] if len(containers) > 1 and draw(st.booleans()) else containers
         listed.append(ListedPod("team", name, tuple(replace(each) for each in shown)))
-    return Observation(
-        machine,
-        KUBELET,
-        Allocatable(
-            union(1 << cpu for cpu in allocatable),
-            tuple(
-                MemoryBlock(resource, size, (zone,))
-                for resource, size in (("memory", 60 * GIB), ("hugepages-2Mi", GIB))
-                for zone in ids
-            ),
-            devices,
-        ),
-        tuple(listed),
-        tuple(pod(f"uid-{name}", name) for name in names),
-        Checkpoints(cpus, held),
-    )
+    sizes = {"memory": 60 * GIB, "hugepages-2Mi": GIB}
+    blocks = tuple(MemoryBlock(resource, size, (zone,)) for resource, size in sizes.items() for zone in ids)
+    given = Allocatable(union(1 << cpu for cpu in allocatable), blocks, devices)
+    pods = tuple(pod(f"uid-{name}", name) for name in names)
+    return Observation(machine, KUBELET, given, tuple(listed), pods, Checkpoints(cpus, held))
+
+
+def few(of: st.SearchStrategy[T], most: int = 3) -> st.SearchStrategy[tuple[T, ...]]:
+    return st.lists(of, max_size=most).map(tuple)
+
+
+def by_name(of: st.SearchStrategy[T]) -> st.SearchStrategy[dict[str, dict[str, T]]]:
+    return st.dictionaries(NAMES, st.dictionaries(NAMES, of, max_size=2), max_size=2)
 
 
 IDS = st.integers(0, 5).map(ZoneId)
 SETS, CPUS = st.frozensets(IDS, max_size=3), st.integers(0, 2**12)
 NAMES = st.sampled_from(["a", "b", "gpu0", "gpu1"])
 RESOURCES = st.sampled_from([GPU, "memory", "hugepages-2Mi", "cpu", "x"])
-BLOCKS: st.SearchStrategy[tuple[MemoryBlock, ...]] = st.lists(
-    st.builds(MemoryBlock, RESOURCES, st.integers(0, 2**62), SETS.map(lambda ids: tuple(sorted(ids)))),
-    max_size=3,
-).map(tuple)
-HELD = st.lists(
-    st.builds(HeldDevices, RESOURCES, st.lists(NAMES, max_size=3).map(tuple), SETS), max_size=3
-).map(tuple)
-CONTAINERS = st.lists(st.builds(ListedContainer, NAMES, CPUS, BLOCKS, HELD), max_size=3).map(tuple)
-DEVICES: st.SearchStrategy[tuple[ListedDevice, ...]] = st.lists(
-    st.builds(ListedDevice, RESOURCES, NAMES, SETS), max_size=4
-).map(tuple)
-NONSENSE = st.builds(
-    Observation,
-    machines(),
-    st.just(KUBELET),
+ORDERED = SETS.map(lambda ids: tuple(sorted(ids)))
+BLOCKS = few(st.builds(MemoryBlock, RESOURCES, st.integers(0, 2**62), ORDERED))
+HELD = few(st.builds(HeldDevices, RESOURCES, few(NAMES), SETS))
+CONTAINERS = few(st.builds(ListedContainer, NAMES, CPUS, BLOCKS, HELD))
+DEVICES = few(st.builds(ListedDevice, RESOURCES, NAMES, SETS), 4)
+PODS = few(st.builds(KubeletPod, NAMES, NAMES, NAMES, st.sampled_from(["", "Failed"]), st.booleans()))
+LISTED = few(st.builds(ListedPod, NAMES, NAMES, CONTAINERS, CPUS, BLOCKS))
+GIVEN, SAVED = (
     st.builds(Allocatable, CPUS, BLOCKS, DEVICES),
-    st.lists(st.builds(ListedPod, NAMES, NAMES, CONTAINERS, CPUS, BLOCKS), max_size=3).map(tuple),
-    st.lists(
-        st.builds(KubeletPod, NAMES, NAMES, NAMES, st.sampled_from(["", "Failed"]), st.booleans()), max_size=3
-    ).map(tuple),
-    st.none()
-    | st.builds(
-        Checkpoints,
-        st.dictionaries(NAMES, st.dictionaries(NAMES, CPUS, max_size=2), max_size=2),
-        st.dictionaries(NAMES, st.dictionaries(NAMES, HELD, max_size=2), max_size=2),
-    ),
+    st.builds(Checkpoints, by_name(CPUS), by_name(HELD)),
 )
+NONSENSE = st.builds(Observation, machines(), st.just(KUBELET), GIVEN, LISTED, PODS, st.none() | SAVED)
 """What no kubelet tells: zones that are not there, CPUs in two places, names and ids twice."""
 
 

@@ -8,18 +8,17 @@ from typing import Any
 
 import pytest
 
-from agent.checkpoints import BadCheckpoint, checkpoints
+from agent.checkpoints import CPUS, DEVICES, BadCheckpoint, checkpoints
+from agent.checkpoints import MEMORY as MEMORIES
 from agent.observation import Checkpoints, HeldDevices, MemoryBlock
 from numalign.model.resources import ZoneId
 from tests.worlds.notation import table
 
 GPU = "example.com/gpu"
 STATE: dict[str, Any] = {
-    "policyName": "static",
-    "defaultCpuSet": "0,4-7",
+    "policyName": "static", "defaultCpuSet": "0,4-7", "checksum": 1353318690,
     "entries": {"uid-1": {"init": "1-2", "app": "1-3"}},
-    "checksum": 1353318690,
-}
+}  # fmt: skip
 POD_ENTRIES = {"uid-2": {"cpuSet": "5-6"}}
 CONTAINERS = {"uid-1": {"init": 0b110, "app": 0b1110}}
 
@@ -51,12 +50,8 @@ MEMORY: dict[str, Any] = {
 def read(folder: Path, state: object = STATE, given: object = None, memory: object = None) -> Checkpoints:
     """What is read where these stand in a kubelet's folder; None is no checkpoint."""
     (folder / "device-plugins").mkdir(exist_ok=True)
-    files = {
-        "cpu_manager_state": state,
-        "memory_manager_state": memory,
-        "device-plugins/kubelet_internal_checkpoint": given,
-    }
-    for name, content in files.items():
+    files = [CPUS, MEMORIES, DEVICES]
+    for name, content in zip(files, (state, memory, given), strict=True):
         if content is not None:
             (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
     return checkpoints(folder)
@@ -70,11 +65,10 @@ def test_cpu_checkpoint_lists_pods_and_containers(tmp_path: Path) -> None:
 
 
 def test_signed_checkpoint_data_come_first(tmp_path: Path) -> None:
-    data = {
-        "policyName": "static", "defaultCpuSet": "0", "entries": STATE["entries"],
-        "podEntries": POD_ENTRIES, "baselines": {"uid-1": {"app": {"baseline": "7"}}}
-    }  # fmt: skip
-    older = {"policyName": "static", "defaultCpuSet": "0", "entries": {"uid-9": {"app": "7"}}, "checksum": 0}
+    common = {"policyName": "static", "defaultCpuSet": "0"}
+    baselines = {"uid-1": {"app": {"baseline": "7"}}}
+    data = {**common, "entries": STATE["entries"], "podEntries": POD_ENTRIES, "baselines": baselines}
+    older = {**common, "entries": {"uid-9": {"app": "7"}}, "checksum": 0}
     state = {**older, "data": json.dumps(data), "dataChecksum": 1}
     assert read(tmp_path, state) == Checkpoints(CONTAINERS, {}, {"uid-2": 0b1100000})
 
@@ -90,12 +84,8 @@ def test_memory_checkpoint_lists_pod_level_blocks(tmp_path: Path) -> None:
 
 def test_device_checkpoint_lists_pods_and_containers(tmp_path: Path) -> None:
     given = devices(entry(DeviceIDs={"1": ["gpu-3", "gpu-2"], "0": ["gpu-0"]}), entry(ContainerName="init"))
-    assert read(tmp_path, given=given).devices == {
-        "uid-1": {
-            "app": (held("gpu-0", zones=(0,)), held("gpu-2", "gpu-3", zones=(1,))),
-            "init": (held("gpu-0", zones=(0,)),),
-        }
-    }
+    first, others = held("gpu-0", zones=(0,)), held("gpu-2", "gpu-3", zones=(1,))
+    assert read(tmp_path, given=given).devices == {"uid-1": {"app": (first, others), "init": (first,)}}
 
 
 NO_HOLDERS = {"Data": {"PodDeviceEntries": None, "RegisteredDevices": {}}, "Checksum": 1}
@@ -117,22 +107,17 @@ INVALID: list[tuple[str, object, str]] = [
     # the checkpoint, its content, what is said of it
     ("state", "", "cpu_manager_state: is not JSON"),
     ("state", "null", r"policyName: is missing"),
-    ("state", "[]", "must be an object"),
     ("state", {**STATE, "version": 5}, "version: is not a known field"),
     ("state", {"policyName": "static", "entries": {"x": "1-3"}}, "entries.x: must be an object"),
     ("state", {**STATE, "entries": {"uid": {"app": "3-1"}}}, 'entries.uid.app: "3-1" is not a CPU ID'),
-    ("state", {**STATE, "entries": {"uid": {"app": 3}}}, "entries.uid.app: must be a string"),
-    ("state", {**STATE, "podEntries": {"uid": "1"}}, "podEntries.uid: must be an object"),
     ("state", {**STATE, "data": "{"}, "cpu_manager_state: is not JSON"),
     ("state", {**STATE, "data": '{"policyName": "static", "more": 1}'}, "data.more: is not a known field"),
     ("state", "[" * 100_000, "cpu_manager_state: is nested deeper than"),
     ("state", " " * (2**24 + 1), "is longer than 16777216 bytes"),
-    ("memory", "", "memory_manager_state: is not JSON"),
     ("memory", {**MEMORY, "version": 5}, "version: is not a known field"),
     ("memory", {**MEMORY, "podEntries": {"uid": []}}, "podEntries.uid: must be an object"),
     ("memory", {**MEMORY, "podEntries": {"uid": {"memoryBlocks": [{"size": 1}]}}}, "type: is missing"),
     ("memory", {**MEMORY, "podEntries": {"uid": {"memoryBlocks": [{"type": "memory"}]}}}, "size: is missing"),
-    ("given", "{", "kubelet_internal_checkpoint: is not JSON"),
     ("given", {"Checksum": 1}, "Data: is missing"),
     ("given", {**devices(), "Version": 3}, "Version: is not a known field"),
     ("given", devices(entry(DeviceIDs=["gpu-0"])), r"PodDeviceEntries\[0\].DeviceIDs: must be an object"),
@@ -141,7 +126,6 @@ INVALID: list[tuple[str, object, str]] = [
     ("given", devices(entry(PodUID="")), "PodUID: is empty"),
     ("given", devices(entry(ResourceName=None)), "ResourceName: is missing"),
     ("given", devices(entry(Claims=[])), "Claims: is not a known field"),
-    ("given", devices("entry"), "must be an object"),
 ]
 
 

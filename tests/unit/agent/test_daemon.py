@@ -16,15 +16,22 @@ import pytest_asyncio
 
 from numalign.kube.decode import kubelet_reports, nrt
 from numalign.kube.decode.kubelet_reports import MACHINE
-from numalign.model.intent import PLACEMENT_OBSERVED
-from tests.unit.agent.beside import POD, Beside, node
+from tests.unit.agent.beside import POD, Beside, metrics_port, node
 from tests.worlds.notation import table
 from tools.clusters.processes import program
 from tools.clusters.waiting import seconds_until, until
 
-HEAVY = {
-    *["aiohttp", "click", "cryptography", "grpc", "kubernetes_asyncio", "numpy", "pydantic", "rich", "yaml"]
-}
+HEAVY = [
+    "aiohttp",
+    "click",
+    "cryptography",
+    "grpc",
+    "kubernetes_asyncio",
+    "numpy",
+    "pydantic",
+    "rich",
+    "yaml",
+]
 
 
 @pytest_asyncio.fixture
@@ -42,7 +49,7 @@ async def ended(process: asyncio.subprocess.Process) -> tuple[int, str, list[dic
 def test_a_daemon_imports_little() -> None:
     code = "import agent.daemon, sys; print(*{name.partition('.')[0] for name in sys.modules})"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own
-    assert set(found.stdout.split()) & HEAVY == set()
+    assert set(found.stdout.split()).isdisjoint(HEAVY)
     assert "agent" in found.stdout.split()
 
 
@@ -59,34 +66,21 @@ async def test_once_prints_the_objects_and_writes_nothing(beside: Beside) -> Non
     assert (code, out, json.loads(file.read_text())["metadata"]["name"]) == (0, "", "a")
 
 
-async def test_once_publishes_once(beside: Beside) -> None:
-    code, _, _ = await ended(await beside.start("--once"))
-    assert code == 0
-    assert beside.cpus() == [0b110]
-    assert (beside.api.get(POD) or {})["metadata"].get("annotations") is None
-
-
 async def test_daemon_follows_its_kubelet_until_stopped(beside: Beside) -> None:
     process = await beside.start("--annotate-pods")
-    await until(beside.cpus)
+    await until(lambda: beside.cpus() == [0b110])
     beside.hold("5-6", 5, 6)
     await until(lambda: beside.cpus() == [0b1100000])
-    await until(lambda: "node-1" in _observed(beside))
+    await until(lambda: "node-1" in json.dumps(beside.api.get(POD)))
     process.send_signal(signal.SIGTERM)
     code, _, log = await ended(process)
     assert code == 0
     assert [line["event"] for line in log] == ["server.listening", "server.stopped"]
 
 
-def _observed(beside: Beside) -> str:
-    annotations = (beside.api.get(POD) or {})["metadata"].get("annotations") or {}
-    return str(annotations.get(PLACEMENT_OBSERVED, ""))
-
-
 async def test_daemon_serves_its_health_and_metrics(beside: Beside) -> None:
     process = await beside.start_daemon()
-    assert process.stderr
-    port = json.loads(await process.stderr.readline())["metrics_port"]
+    port = await metrics_port(process)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
 
         async def page(path: str) -> tuple[int, str]:
@@ -124,7 +118,6 @@ async def test_daemon_ends_if_it_fails(beside: Beside, flags: str, code: int, ev
 
 UNUSABLE = [
     ("", "--node-name: is required"),
-    ("--node-name=a --publish=sometimes", "expected one of if-absent, always, never"),
     ("--node-name=a --annotate-pods --output=-", "remove one of them"),
     ("--node-name=a --kubeconfig=/nowhere", "there is no kubeconfig at /nowhere"),
 ]

@@ -164,14 +164,12 @@ LONG, OK, CHUNKED = "longer than 100 bytes", b"HTTP/1.1 200 OK\r\n", b"Transfer-
 INVALID = [
     # what is wrong        what is sent                                              why
     ("no HTTP",            b"garbage\r\n\r\n",  "garbage"),
-    ("no status",          b"HTTP/1.1 2000 OK\r\n\r\n",  "2000"),
     ("too long",           response(b"x" * 101),  LONG),
     ("without a length",   OK + b"Connection: close\r\n\r\n" + b"x" * 101,  LONG),
     ("a long chunk",       OK + CHUNKED + b"65\r\n" + b"x" * 0x65,  LONG),
     ("a bad chunk",        OK + CHUNKED + b"zz\r\n",  IncompleteRead.__name__),
     ("too short",          OK + b"Content-Length: 9\r\n\r\nabc",  IncompleteRead.__name__),
     ("many headers",       OK + b"A: b\r\n" * 101 + b"\r\n",  "failed: "),
-    ("a long header",      OK + b"A: " + b"b" * 2**17 + b"\r\n\r\n",  "failed: "),
 ]  # fmt: skip
 
 
@@ -240,11 +238,6 @@ async def status(endpoint: HttpsEndpoint) -> int:
 
 
 async def test_unreadable_ca_raises(tmp_path: Path) -> None:
-    asking = HttpsClient(HttpsEndpoint("127.0.0.1", 1, Verified(tmp_path / "ca.crt")))
-    with pytest.raises(Unconfigured, match=r"certificates for 127\.0\.0\.1:1 cannot be read"):
+    asking = HttpsClient(HttpsEndpoint("fd00::1", 1, Verified(tmp_path / "ca.crt")))
+    with pytest.raises(Unconfigured, match=r"certificates for \[fd00::1\]:1 cannot be read"):
         await asking.request("GET", "/")
-
-
-@pytest.mark.parametrize(("host", "shown"), [("node-1", "node-1:443"), ("fd00::1", "[fd00::1]:443")])
-def test_an_address_is_shown_as_people_write_it(host: str, shown: str) -> None:
-    assert str(HttpsEndpoint(host, 443, plain)) == shown
