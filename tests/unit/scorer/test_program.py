@@ -10,7 +10,6 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numalign.kube import bindings
 from numalign.model.intent import PLACEMENT
 from numalign.runtime.settings import load
 from numalign.scheduling.outcomes import EVENT
@@ -132,33 +131,6 @@ async def test_pod_is_bound_and_its_rejection_becomes_an_event(bench: Bench) -> 
     assert "gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 on a; the kubelet" in event["message"]
 
 
-async def test_deleted_pod_frees_its_zones(bench: Bench) -> None:
-    bench.pod(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH)))
-    made = bench.pod(raw(FOUR))
-    async with bench.running() as scorer:
-        await scorer.until(scorer.ready)
-        before = await scorer.fit(made, "a", "b")
-        bench.api.delete(f"{PODS}/full")
-        await scorer.until_fit(made, "a", "b", of=("a", "b"))
-    assert before == ["b"]
-
-
-async def test_pod_waits_until_its_namespace_is_watched(bench: Bench) -> None:
-    async with bench.running() as scorer:
-        await scorer.until(scorer.ready)
-        bench.api.delete("/api/v1/namespaces/team")
-        made = bench.pod(raw(FOUR))
-
-        async def refused() -> bool:
-            answer = await scorer.ask("/filter", {"Pod": made, "NodeNames": ["a", "loose"]})
-            return "namespace team is not known yet" in answer.get("Error", "")
-
-        await scorer.until(refused)
-        [namespace] = documents({}, team={})
-        bench.api.put(namespace)
-        await scorer.until_fit(made, "a", of=["a", "loose"])
-
-
 async def test_device_class_of_dra_counts_until_deleted(bench: Bench) -> None:
     plain, topology = documents({"bare": BARE})
     bench.api.put({**plain, "status": {"allocatable": {"cpu": "16", "memory": "32Gi", "pods": "110"}}})
@@ -173,17 +145,6 @@ async def test_device_class_of_dra_counts_until_deleted(bench: Bench) -> None:
         bench.api.delete("/apis/resource.k8s.io/v1/deviceclasses/gpus")
         await scorer.until_fit(bench.pod(raw(FOUR, name="next")), "a", of=("a", "bare"))
     assert (before, why, bench.found("web")["spec"]["nodeName"]) == (["a"], "", "bare")
-
-
-async def test_lease_is_acquired_and_released_at_the_end(bench: Bench) -> None:
-    async with bench.running() as scorer:
-        await scorer.until(scorer.ready)
-        held = bench.api.get(f"{LEASES}/{LEASE}")
-    left = bench.api.get(f"{LEASES}/{LEASE}")
-    assert held
-    assert left
-    assert held["spec"]["holderIdentity"]
-    assert left["spec"]["holderIdentity"] == ""
 
 
 async def test_replica_without_lease_answers_but_does_not_bind(bench: Bench) -> None:
@@ -211,24 +172,6 @@ async def test_replica_without_lease_answers_but_does_not_bind(bench: Bench) -> 
     assert LEASE in body["waiting_for"]["lease"]
     assert (fit, why) == (["a"], "numalign: this replica does not hold the lease, so it binds no pods")
     assert bench.api.asked("POST", f"{PODS}/web/binding") == []
-
-
-async def test_unanswered_bind_is_repeated_after_an_outage(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bindings, "BIND_SECONDS", 0.5)
-    made = bench.pod(raw(FOUR))
-    async with bench.running() as scorer:
-        await scorer.until(scorer.ready)
-        await bench.api.stop()
-        why, kept = await scorer.bind(made, "a"), await scorer.metric("reservations")
-        fit = await scorer.fit(made, "a", "small")
-        await bench.api.start()
-        await scorer.until(scorer.ready)
-        again = await scorer.bind(made, "a")
-    assert "cannot be reached" in why
-    assert (kept, fit, again) == (1, ["a"], "")
-    assert bench.found("web")["spec"]["nodeName"] == "a"
 
 
 async def test_scorer_that_does_not_bind_reserves_at_prioritize(bench: Bench) -> None:

@@ -55,13 +55,3 @@ def test_with_a_file_nothing_is_reserved() -> None:
 @pytest.mark.parametrize("flag", ["--kubeconfig", "--context"])
 def test_snapshot_excludes_an_api_server(flag: str) -> None:
     assert [*mistakes("--snapshot", "cluster.json", flag, "x")] == [f"flag --snapshot, flag {flag}"]
-
-
-def test_valid_strategies_and_weights_are_accepted() -> None:
-    chosen = loaded(
-        "--strategies", "MostAllocated, BalancedAllocation", "--weights", "nvidia.com/gpu=3,cpu=1"
-    ).settings
-    assert (chosen.strategies, chosen.weights) == (
-        "MostAllocated, BalancedAllocation",
-        "nvidia.com/gpu=3,cpu=1",
-    )
