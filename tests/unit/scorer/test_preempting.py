@@ -46,7 +46,6 @@ WORTH = [
     # what it shows                         the pod                  its victims           whether it helps
     ("both of one zone",                    raw(ALL),                ("v0", "v1"),         True),
     ("one of each zone",                    raw(ALL),                ("v0", "v2"),         False),
-    ("one, and a zone is wanted",           raw(ALL),                ("v3",),              False),
     ("all, and no zone is large enough",    raw("cpu=12 mem=1Gi"),   ("v0", "v1", "v2", "v3"), False),
     ("nobody",                              raw(HALF),               (),                   False),
     ("somebody who was never here",         raw(HALF),               ("stranger",),        False),
