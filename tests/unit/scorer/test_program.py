@@ -148,11 +148,8 @@ async def test_device_class_of_dra_counts_until_deleted(bench: Bench) -> None:
 
 
 async def test_replica_without_lease_answers_but_does_not_bind(bench: Bench) -> None:
-    held = {
-        "holderIdentity": "another",
-        "leaseDurationSeconds": 15,
-        "renewTime": "2100-01-01T00:00:00.000000Z",
-    }
+    until = "2100-01-01T00:00:00.000000Z"
+    held = {"holderIdentity": "another", "leaseDurationSeconds": 15, "renewTime": until}
     metadata = {"name": LEASE, "namespace": "numalign-system"}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": held}
     bench.api.put(lease)
@@ -235,32 +232,24 @@ async def test_ranking_file_decides_the_scores(bench: Bench) -> None:
 # With a file.
 
 
-async def test_snapshot_file_answers_all_calls_and_binds_nothing(bench: Bench) -> None:
+async def test_snapshot_file_answers_binds_nothing_and_is_followed(bench: Bench) -> None:
     full = running(on("b", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH))
     path = bench.snapshot(full, raw(FOUR))
-    async with bench.running("--snapshot", path) as scorer:
+    async with bench.running("--snapshot", path, "--snapshot-reload-seconds", "0.02") as scorer:
         ready = await scorer.ready()
         fit = await scorer.fit(raw(FOUR), "a", "b", "loose")
         scores = await scorer.ask("/prioritize", {"Pod": raw(FOUR), "NodeNames": ["a", "b"]})
         page = await scorer.ask("/v1/rank", raw(FOUR))
         why = await scorer.bind(raw(FOUR), "a")
+        bench.snapshot()
+        await scorer.until_fit(raw(FOUR), "a", "b", of=("a", "b"))
+        later = await scorer.ask("/v1/rank", raw(FOUR))
+    # A snapshot without pods trusts its topologies.
+    assert (page["nodes"][0]["basis"], later["nodes"][0]["basis"]) == ("observed", "reported")
     assert (ready, fit) == (True, ["a"])
     assert scores == [{"Host": "a", "Score": 10}, {"Host": "b", "Score": 0}]
     assert [each["name"] for each in page["nodes"]] == ["a", "b", "loose"]
-    assert page["nodes"][0]["basis"] == "observed"
     assert why == "numalign: this replica does not hold the lease, so it binds no pods"
-
-
-async def test_snapshot_file_is_followed(bench: Bench) -> None:
-    full = running(on("b", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH))
-    path = bench.snapshot(full)
-    async with bench.running("--snapshot", path, "--snapshot-reload-seconds", "0.02") as scorer:
-        before = await scorer.fit(raw(FOUR), "a", "b")
-        bench.snapshot()
-        await scorer.until_fit(raw(FOUR), "a", "b", of=("a", "b"))
-        page = await scorer.ask("/v1/rank", raw(FOUR))
-    # A snapshot without pods trusts its topologies.
-    assert (before, page["nodes"][0]["basis"]) == (["a"], "reported")
 
 
 async def test_missing_snapshot_file_delays_readiness(bench: Bench) -> None:
