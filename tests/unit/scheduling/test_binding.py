@@ -13,7 +13,6 @@ from numalign.kube.bindings import BIND_SECONDS
 from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Unreachable
 from numalign.kube.files.policy import parse
 from numalign.ledger.model import Source, Stage
-from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from numalign.model.intent import PLACEMENT
 from numalign.model.node import CpuManager
 from numalign.runtime.logs import MANY_LINES
@@ -243,16 +242,6 @@ async def slowly(*pods: Raw) -> tuple[Slow, Scorer]:
     await scorer.know({"a": EMPTY})
     scorer.see(*pods)
     return slow, scorer
-
-
-async def test_waiting_pod_gets_the_zones_that_are_free_then() -> None:
-    first, second = raw(EIGHT, name="first", creationTimestamp=OLDER), raw(EIGHT, name="second")
-    slow, scorer = await slowly(first, second)
-    scorer.time.after(0.05, slow.may_answer.set)
-    answers = await asyncio.gather(scorer.bind(first, "a"), scorer.bind(second, "a"))
-    assert [*answers] == ["numalign: you may not", ""]
-    [written] = slow.writes.made
-    assert json.loads(written["annotations"][PLACEMENT]) == placed({"cpu": "8", "memory": "1Gi"}, "node-0")
 
 
 async def test_slow_bind_of_another_pod_ends_the_wait() -> None:
@@ -497,25 +486,6 @@ async def test_bind_cancelled_while_writing_stays_reserved() -> None:
     assert (scorer.kept(), call.cancelled()) == ({"web": "a"}, True)
 
 
-UNEVEN = node("cpu=4 mem=16Gi gpu=1", "cpu=3 mem=16Gi", "cpu=3 mem=16Gi gpu=1", policy=SINGLE)
-FIRST_GPU = [{"zones": ["node-0"], "amount": {"nvidia.com/gpu": "1"}}]
-
-
-async def test_unobserved_end_that_matters_delays_a_bind(scorer: Scorer) -> None:
-    """Had the holder of the first GPU ended, the pod with the other one would sit in its zone."""
-    await scorer.know({"a": UNEVEN})
-    first = raw("cpu=1 mem=1Gi gpu=1", name="first")
-    second = raw("cpu=4 mem=1Gi", name="second", creationTimestamp="2027-01-15T07:59:30Z")
-    holder = on("a", raw("gpu=1", name="holder", policy=None), record=FIRST_GPU)
-    scorer.see(running(holder), first, second)
-    scorer.time.seconds += NOTIFICATION_SECONDS + 1
-    assert await scorer.bind(first, "a") == ""
-    scorer.see({**on("a", first), "status": {"phase": "Running"}})
-    began = scorer.time()
-    assert await scorer.bind(second, "a") == ""
-    assert scorer.time() - began >= NOTIFICATION_SECONDS
-
-
 # Many at once.
 
 
@@ -639,14 +609,6 @@ async def test_disabled_namespace_has_the_quota_of_the_policy() -> None:
     scorer.obey(parse(b"defaults: [{exclusiveCPUs: 4}]"))
     scorer.see(raw(SIX))
     assert "0 of 4 exclusive CPUs" in await scorer.bind(raw(SIX), "a")
-
-
-async def test_failed_bind_returns_its_quota() -> None:
-    scorer = await limited("6", raw(SIX, name="first"), raw(SIX, name="second"))
-    scorer.writes.error = Forbidden("no")
-    await scorer.bind(raw(SIX, name="first"), "a")
-    scorer.writes.error = None
-    assert await scorer.bind(raw(SIX, name="second"), "b") == ""
 
 
 @pytest.mark.parametrize("admission", ["enabled", "disabled"])

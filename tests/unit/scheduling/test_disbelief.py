@@ -35,7 +35,7 @@ async def test_false_record_of_a_small_pod_blocks_nothing(scorer: Scorer) -> Non
     assert scorer.reservations.count_refuted() == 1
 
 
-async def test_disbelieved_pod_is_logged_once(scorer: Scorer) -> None:
+async def test_disbelieved_pod_is_logged_once_while_it_is_there(scorer: Scorer) -> None:
     disbelief = Disbelief(scorer.reservations, log=scorer.told.log)
     scorer.see(there(HALF_OF_IT, "liar", []), there(HALF_OF_IT, "honest", half(0)))
     disbelief.look()
@@ -43,6 +43,11 @@ async def test_disbelieved_pod_is_logged_once(scorer: Scorer) -> None:
     disbelief.look()
     [line] = scorer.told.of("record.disbelieved")
     assert (line["pods"], line["omitted"]) == (["team/liar on wide: cpu, memory"], 0)
+    scorer.lose("liar")
+    disbelief.look()
+    scorer.see(there(HALF_OF_IT, "liar", []))
+    disbelief.look()
+    assert len(scorer.told.of("record.disbelieved")) == 2
 
 
 async def test_a_thousand_false_records_are_a_line_at_a_time(scorer: Scorer) -> None:
@@ -54,14 +59,3 @@ async def test_a_thousand_false_records_are_a_line_at_a_time(scorer: Scorer) -> 
     lines = scorer.told.of("record.disbelieved")
     assert [(len(line["pods"]), line["omitted"]) for line in lines] == [(IN_A_LINE, 3), (3, 0)]
     assert len({pod for line in lines for pod in line["pods"]}) == many
-
-
-async def test_deleted_pod_is_logged_again(scorer: Scorer) -> None:
-    disbelief = Disbelief(scorer.reservations, log=scorer.told.log)
-    for _ in range(2):
-        scorer.see(there(HALF_OF_IT, "liar", []))
-        disbelief.look()
-        scorer.lose("liar")
-        disbelief.look()
-    assert len(scorer.told.of("record.disbelieved")) == 2
-    assert scorer.reservations.count_refuted() == 0

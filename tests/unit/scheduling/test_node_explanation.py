@@ -12,7 +12,6 @@ from numalign.model.constraints import Unmet
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
-from numalign.model.steps import finished
 from numalign.scheduling import node_explanation
 from numalign.scheduling.node_explanation import Chance, NodeExplanation, NodeResult, Rules
 from numalign.scheduling.reasons import kept_away
@@ -73,9 +72,3 @@ def test_equal_nodes_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None
     verdicts = {id(rules.verdict(replace(EMPTY, name=name))) for name in "abc"}
 
     assert (names, len(verdicts)) == (["a"], 1)
-
-
-def test_evaluation_in_steps_is_the_same() -> None:
-    rules = Rules(QUESTION)
-    finished(rules.work(FULL))
-    assert rules.verdict(FULL) == evaluate(FULL, QUESTION.demand, QUESTION.intent)

@@ -112,24 +112,23 @@ async def test_pin_is_checked_again_with_a_new_snapshot(rules: dict[str, str], k
     assert made.kept() == kept
 
 
-async def test_pin_expires_after_a_minute_for_good(scorer: Scorer) -> None:
-    scorer.see(pinned())
-    scorer.time.seconds += PIN_SECONDS - 2
-    scorer.state.expire()
-    assert scorer.kept() == {"web": "a"}
-    scorer.time.seconds += 2
-    scorer.state.expire()
-    assert scorer.kept() == {}
-    scorer.see(pinned(when=at(PIN_SECONDS)))
-    scorer.see(pinned("b", when=at(PIN_SECONDS)))
-    assert scorer.kept() == {}
-
-
 async def test_pin_keeps_an_existing_reservation(scorer: Scorer) -> None:
     scorer.see(raw(FOUR, creationTimestamp=NEW))
     before = scorer.reserve(raw(FOUR, creationTimestamp=NEW), "a")
     scorer.see(recorded(pinned(), OTHER_ZONE))
     assert scorer.reservations.assigned_pod(uid("web")) == before
+
+
+async def test_pin_expires_or_goes_with_its_pod_for_good(scorer: Scorer) -> None:
+    scorer.see(pinned(), pinned(name="gone", request="cpu=1 mem=1Gi"))
+    scorer.lose("gone")
+    kept = [scorer.kept()]
+    for seconds in (PIN_SECONDS - 2, 2):
+        scorer.time.seconds += seconds
+        scorer.state.expire()
+        kept.append(scorer.kept())
+    scorer.see(pinned(when=at(PIN_SECONDS)), pinned("b", when=at(PIN_SECONDS)))
+    assert [*kept, scorer.kept()] == [{"web": "a"}, {"web": "a"}, {}, {}]
 
 
 async def test_a_bind_at_that_very_moment_is_not_taken_away(scorer: Scorer) -> None:
@@ -138,14 +137,6 @@ async def test_a_bind_at_that_very_moment_is_not_taken_away(scorer: Scorer) -> N
     scorer.reserve(pinned(), "a")
     scorer.time.seconds += 2
     scorer.state.expire()
-    assert scorer.kept() == {"web": "a"}
-
-
-async def test_a_pod_that_is_gone_leaves_nothing(scorer: Scorer) -> None:
-    scorer.see(pinned())
-    scorer.lose("web")
-    assert scorer.kept() == {}
-    scorer.see(pinned())
     assert scorer.kept() == {"web": "a"}
 
 

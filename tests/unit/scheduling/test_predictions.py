@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
-from numalign.kube.events import LONGEST_MESSAGE, Type
+from numalign.kube.events import Type
 from numalign.scheduling.outcomes import EVENT
 from numalign.scheduling.predictions import PATIENCE_SECONDS, PredictionResult
 from tests.worlds.notation import bag, node, table
@@ -125,15 +125,3 @@ async def test_without_an_agent_nothing_is_counted(scorer: Scorer) -> None:
     scorer.time.seconds += PATIENCE_SECONDS
     scorer.predictions.look()
     assert (results(scorer), len(scorer.predictions.caches()["unobserved"])) == ({}, 0)
-
-
-async def test_long_event_is_cut(scorer: Scorer) -> None:
-    many = " ".join(f"example.com/{'x' * 40}{at}=1" for at in range(40))
-    place = node(f"cpu=8 mem=16Gi {many}", policy="single-numa-node")
-    await scorer.know({"a": place}, placements={"a": {"uid-of-another": NOTHING}})
-    await bound(scorer, raw("cpu=4 mem=1Gi"))
-    much = ObservedPlacement({("node-0",): bag(f"cpu=4 mem=1Gi {many}")}, 0)
-    await scorer.know({"a": place}, placements={"a": {uid("web"): much}})
-    scorer.predictions.look()
-    [event] = scorer.teller
-    assert (len(event.message), event.message[-3:]) == (LONGEST_MESSAGE, "...")

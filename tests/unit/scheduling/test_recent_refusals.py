@@ -129,9 +129,6 @@ def test_namespaces_have_limits_of_their_own(memory: Memory) -> None:
     assert [memory.avoided(namespace="crowd", demand=demand) for demand in demands] == (
         [()] * (9 * MOST_DEMANDS) + [("a",)] * MOST_DEMANDS
     )
-
-
-def test_all_namespaces_together_are_limited(memory: Memory) -> None:
     for number in range(MOST_NAMESPACES + 10):
         memory.see(replace(REFUSED, namespace=f"n{number}"))
     assert len(memory.refusals.caches()["avoided"]) == MOST_NAMESPACES

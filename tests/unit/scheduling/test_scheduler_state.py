@@ -1,7 +1,6 @@
 """What the scorer knows of nodes and pods, and what is asked of a pod where it says nothing."""
 
 import asyncio
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,18 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import fingerprints
 from numalign.kube.decode.fingerprints import Fingerprint, Method
-from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS, ObservedPlacement, write_placements
+from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.files.policy import parse
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Basis, Stage
 from numalign.lru import MOST_BYTES
 from numalign.model.errors import BadInput
 from numalign.model.intent import Policy
-from numalign.model.machine import read_list, render_list
-from numalign.model.node import Known
 from numalign.scheduling.scheduler_state import (
     AT_ONCE,
     LOOK_SECONDS,
@@ -29,7 +25,6 @@ from numalign.scheduling.scheduler_state import (
     SEEN_SECONDS,
     UnknownNamespace,
 )
-from tests.worlds.manifests import labelled, topology
 from tests.worlds.notation import GPU, NIC, bag, free_of, means, node, table
 from tests.worlds.scorer import (
     EMPTY,
@@ -196,15 +191,6 @@ async def test_fingerprint_decides_which_pods_are_counted(
     await scorer.know({"a": HALF_FREE}, fingerprints={"a": mark})
     scorer.see(running(on("a", raw(FOUR))), running(on("a", raw("cpu=0.5", name="small"))))
     assert (basis(scorer), free(scorer)) == (rests_on, expected)
-
-
-async def test_missing_fingerprint_is_forgotten(scorer: Scorer) -> None:
-    mark, seen = Fingerprint(fingerprints.fingerprint([(TEAM, "web")])), []
-    scorer.see(running(on("a", raw(FOUR))))
-    for marks in ({"a": mark}, {}):
-        await scorer.know({"a": HALF_FREE}, fingerprints=marks)
-        seen.append(basis(scorer))
-    assert seen == [Basis.ANCHORED, Basis.REPORTED]
 
 
 async def test_nodes_are_evaluated_ahead_in_steps(scorer: Scorer) -> None:
@@ -438,47 +424,6 @@ async def test_snapshot_updates_only_changed_nodes(scorer: Scorer) -> None:
         await scorer.state.update_snapshot(each)
     assert changes == [*names, "b"]
     assert free(scorer, "b") == [8, 4]
-
-
-MACHINE_REPORT = {
-    "version": 1,
-    "kubelet": {
-        "version": "v1.34.4", "cpuManagerPolicy": "static", "memoryManagerPolicy": "None",
-        "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}, "topologyManagerPolicy": "single-numa-node",
-    },
-    "machine": {
-        "zones": [
-            {"id": at, "socket": at, "cores": [[first + n, first + n + 8] for n in range(4)], "memory": 2**34}
-            for at, first in enumerate((0, 4))
-        ],
-        "reservedSystemCPUs": "0,8",
-        "devices": {GPU: [{"zones": [at], "total": 1, "healthy": 1} for at in (0, 1)]},
-    },
-}  # fmt: skip
-
-
-async def test_reported_machine_is_evaluated_by_cpu(scorer: Scorer) -> None:
-    cluster = ClusterState(complete=True)
-    cluster.nodes.put("a", labelled("Node", "a", {}))
-    placements = {uid("web"): ObservedPlacement({("node-0",): bag("cpu=2 gpu=1")}, read_list("1,9"))}
-    written = topology("a", node("cpu=8/6/4 gpu=1//0", "cpu=8 gpu=1", policy=SINGLE))
-    annotations = {MACHINE: json.dumps(MACHINE_REPORT), PLACEMENTS: write_placements(placements)}
-    metadata = {**written["metadata"], "annotations": annotations}
-    cluster.topologies.put("a", {**written, "metadata": metadata})
-    scorer.see(on("a", raw("cpu=2 mem=1Gi gpu=1")), on("a", raw("cpu=2 mem=1Gi", name="new")))
-    await scorer.state.update_snapshot(cluster.snapshot())
-
-    assert (basis(scorer), free(scorer)) == (Basis.REPORTED, [2, 6])
-    scorer.lose("new")
-    known = scorer.reservations.free_capacity("a", now=scorer.time())
-    assert known
-    assert known.node.stock
-    assert (known.basis, known.node.known, known.exact) == (Basis.OBSERVED, Known.MACHINE, True)
-    assert render_list(known.node.stock.cpus) == "2-7,10-15"
-    # A core that is shared is no whole one.
-    assert scorer.fits(raw("cpu=4 mem=1Gi", name="next"), "a") == [True]
-    assert scorer.fits(raw("cpu=3 mem=1Gi", name="odd"), "a") == [False]
-    assert scorer.fits(raw("cpu=2 mem=1Gi gpu=2", name="both"), "a") == [False]
 
 
 # Pods that are to be alone.
