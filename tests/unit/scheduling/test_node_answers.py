@@ -80,19 +80,6 @@ async def test_long_evaluation_is_done_in_steps(scorer: Scorer) -> None:
     assert scorer.fits(raw("cpu=1 mem=1Gi | cpu=1 mem=1Gi | cpu=1 mem=1Gi"), "a", "b", "c") == [True] * 3
 
 
-async def test_pod_waits_for_older_reservations(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-    scorer.reserve(raw("cpu=7 mem=1Gi", name="first", creationTimestamp="2027-01-15T07:30:00Z"), "a")
-
-    def waits_for(minute: int) -> list[str]:
-        born = f"2027-01-15T07:{minute}:00Z"
-        [found] = scorer.ask(raw("cpu=2 mem=1Gi", name=f"at-{minute}", creationTimestamp=born), "a")
-        assert found.prediction
-        return [each.name[1] for each in found.prediction.waits_for]
-
-    assert [waits_for(minute) for minute in (29, 31, 30, 31)] == [["first"], [], ["first"], []]
-
-
 # A law: whatever happened, all nodes asked at once say what each says by itself, and what a ledger says that
 # has never been asked before.
 

@@ -6,7 +6,7 @@ from numalign.model.resources import Resources
 from numalign.scheduling.node_fit import NodeFit
 from numalign.shapes.unknown_node import UnknownNode
 from tests.worlds.notation import node, table
-from tests.worlds.scorer import ALL, FOUR, LARGE, SINGLE, Raw, Scorer, on, raw, refused, running, snapshot
+from tests.worlds.scorer import ALL, FOUR, SINGLE, Raw, Scorer, on, raw, refused, running, snapshot
 
 TOTALS = "cpu=10 mem=20Gi gpu=4"
 ROOMY = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE, totals=TOTALS)
@@ -59,12 +59,6 @@ async def test_resized_pod_counts_with_its_new_request(fit: NodeFit, scorer: Sco
         scorer.see(running(on("a", raw(f"cpu={cpus} mem=1Gi", name="grows", policy=None))))
         answers.append(fits(fit, scorer, raw("cpu=8 mem=1Gi")))
     assert answers == [True, False]
-
-
-async def test_large_pod_counts_with_its_request(fit: NodeFit, scorer: Scorer) -> None:
-    scorer.see(running(on("a", raw(*LARGE, name="large"))))
-    assert fits(fit, scorer, raw("cpu=5 mem=1Gi"))
-    assert not fits(fit, scorer, raw("cpu=6 mem=1Gi"))
 
 
 async def test_node_takes_no_more_pods_than_allocatable(scorer: Scorer) -> None:

@@ -13,7 +13,6 @@ from numalign.kube.decode import fingerprints
 from numalign.kube.decode.fingerprints import Fingerprint, Method
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.files.policy import parse
-from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Basis, Stage
 from numalign.lru import MOST_BYTES
 from numalign.model.errors import BadInput
@@ -83,12 +82,9 @@ async def test_calls_waiting_for_unwatched_pods_are_limited(scorer: Scorer) -> N
     async def without_end(_seconds: float) -> None:
         await forever.wait()
 
-    waits = [
-        asyncio.create_task(scorer.state.seen(f"made-up-{at}", sleep=without_end))
-        for at in range(MOST_WAITING)
-    ]
+    seen = [scorer.state.seen(f"made-up-{at}", sleep=without_end) for at in range(MOST_WAITING)]
+    waits = [*map(asyncio.create_task, seen)]
     await asyncio.sleep(0)
-
     assert not await scorer.state.seen("web", sleep=without_end)
     forever.set()
     assert await asyncio.gather(*waits) == [False] * MOST_WAITING
@@ -154,43 +150,28 @@ def test_new_pod_is_younger_than_all_others(scorer: Scorer) -> None:
     assert (before, scorer.state.next_created()) == (1, NOW + 10_000)
 
 
-async def test_watchers_run_before_a_reservation_ends(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-    calls: list[tuple[str, str | None, bool]] = []
-
-    def watch(now: PodInfo, before: PodInfo | None) -> None:
-        known = scorer.reservations.assigned_pod(now.uid) is not None
-        calls.append((now.phase, before.phase if before else None, known))
-
-    scorer.state.watchers = (watch,)
-    scorer.see(raw(FOUR))
-    scorer.reserve(raw(FOUR), "a")
-    scorer.see({**on("a", raw(FOUR)), "status": {"phase": "Failed"}})
-
-    assert calls == [("Pending", None, False), ("Failed", "Pending", True)]
-    assert scorer.reservations.assigned_pod(uid("web")) is None
-
-
 # Topologies.
 
 
 MINE, ALL_PODS = Method.WITH_EXCLUSIVE_RESOURCES, Method.ALL
 ACCOUNTED = [
-    # which pods                         their names         of which pods  what is known of the node
-    ("with the pod",                     ["web", "small"],   ALL_PODS,      Basis.ANCHORED, [4, 8]),
-    ("before the pod",                   ["small"],          ALL_PODS,      Basis.ANCHORED, [0, 4]),
-    ("without those that have nothing",  ["web"],            MINE,          Basis.ANCHORED, [4, 8]),
+    # which pods                         their names         of which pods  what is free
+    ("with the pod",                     ["web", "small"],   ALL_PODS,      [4, 8]),
+    ("before the pod",                   ["small"],          ALL_PODS,      [0, 4]),
+    ("without those that have nothing",  ["web"],            MINE,          [4, 8]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("names", "method", "rests_on", "expected"), table(ACCOUNTED))
+@pytest.mark.parametrize(("names", "method", "expected"), table(ACCOUNTED))
 async def test_fingerprint_decides_which_pods_are_counted(
-    scorer: Scorer, names: list[str], method: Method, rests_on: Basis, expected: list[int]
+    scorer: Scorer, names: list[str], method: Method, expected: list[int]
 ) -> None:
     mark = Fingerprint(fingerprints.fingerprint([(TEAM, name) for name in names]), method)
     await scorer.know({"a": HALF_FREE}, fingerprints={"a": mark})
     scorer.see(running(on("a", raw(FOUR))), running(on("a", raw("cpu=0.5", name="small"))))
-    assert (basis(scorer), free(scorer)) == (rests_on, expected)
+    assert (basis(scorer), free(scorer)) == (Basis.ANCHORED, expected)
+    await scorer.know({"a": HALF_FREE})
+    assert basis(scorer) is Basis.REPORTED
 
 
 async def test_nodes_are_evaluated_ahead_in_steps(scorer: Scorer) -> None:
