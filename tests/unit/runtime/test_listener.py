@@ -15,7 +15,6 @@ import aiohttp
 import pytest
 
 from numalign.runtime import listener, server
-from numalign.runtime.connections import NEW_TURNS
 from numalign.runtime.limits import Timeouts
 from numalign.runtime.server_state import SERVER_STATE
 from numalign.runtime.tls import PairFiles
@@ -59,20 +58,6 @@ async def test_headers_that_do_not_come_close_the_connection(house: House) -> No
     assert [line["part"] for line in house.told.of("request.slow")] == ["headers"]
 
 
-async def test_headers_that_come_drop_by_drop_have_one_deadline(house: House) -> None:
-    async with house.port(timeouts=Timeouts(headers=0.1)) as port, calling(port) as slow:
-
-        async def drip() -> None:
-            with contextlib.suppress(ConnectionError):
-                for letter in THING * 9:
-                    await slow.say(bytes([letter]))
-                    await asyncio.sleep(0.02)
-
-        dripping = asyncio.create_task(drip())
-        assert await closed(slow)
-        dripping.cancel()
-
-
 async def test_connection_without_bytes_is_idle(house: House) -> None:
     """An API server dials ahead, and does not repeat a call whose connection was closed meanwhile."""
     patience = Timeouts(headers=0.02, idle=60)
@@ -102,11 +87,9 @@ async def test_a_handshake_that_does_not_come_is_given_up(house: House, mint: Mi
 
 NONSENSE = [
     ("no HTTP",             b"nonsense\r\n\r\n"),
-    ("a newer HTTP",        b"GET / HTTP/9.9\r\n\r\n"),
     ("TLS",                 b"\x16\x03\x01\x00\xff\x01\x00\x00\xfb\x03\x03\r\n\r\n"),
     ("no URL",              b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n"),
     ("two lengths",         b"POST /echo HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"),
-    ("a negative length",   b"POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n"),
     ("one long header",     b"GET /things/a HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n"),
     ("many headers",        b"GET /things/a HTTP/1.1\r\n" + b"X: y\r\n" * 2_000 + b"\r\n"),
     ("a header of nothing", b"GET /things/a HTTP/1.1\r\n\x00: y\r\n\r\n"),
@@ -128,18 +111,6 @@ async def test_invalid_http_is_answered_and_counted(
     assert [line["event"] for line in house.told.lines()] == ["server.listening", "request.malformed"]
     # Nothing of it reaches the logs of libraries.
     assert caplog.records == []
-
-
-async def test_headers_without_end_are_cut_off(house: House) -> None:
-    async with house.port() as port, calling(port) as caller:
-        with contextlib.suppress(ConnectionError):
-            for _ in range(100):
-                await caller.say(
-                    b"GET /things/a HTTP/1.1\r\n" if _ == 0 else b"X-%d: %s\r\n" % (_, b"x" * 4000)
-                )
-                await asyncio.sleep(0)
-        assert await closed(caller)
-    assert house.count("numalign_http_malformed_total") == 1
 
 
 async def test_several_requests_at_once_are_cut_off(house: House) -> None:
@@ -173,21 +144,6 @@ async def test_pipelined_call_is_handled_next(house: House) -> None:
         assert json.loads((await caller.heard())[2]) == {"length": len(body)}
 
 
-async def test_over_tls_too(house: House, mint: Mint, trusting: Trust) -> None:
-    pair = mint.pair()
-    async with (
-        server.listening(house.app(), with_pair(pair)) as place,
-        calling(place.port, tls=trusting(pair.cert)) as caller,
-    ):
-        await caller.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
-        await house.door.entered.wait()
-        await caller.say(THING)
-        await asyncio.sleep(0.02)
-        house.door.opened.set()
-        for _ in range(2):
-            assert (await caller.heard())[0] == 200
-
-
 # Those who are many.
 
 
@@ -202,27 +158,6 @@ async def test_newcomers_come_in_and_the_one_idle_longest_goes(house: House) -> 
             assert await answered(honest) == 200
         assert house.count("numalign_http_connections") == 20
     assert house.count("numalign_http_connections_displaced_total") == 41
-
-
-async def test_new_address_is_accepted_among_served_ones(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    began, set_up = list[str](), listener.Listener._set_up  # noqa: SLF001  where a handshake begins
-
-    async def noted(at: listener.Listener, connection: listener.HttpConnection) -> None:
-        began.append(connection.peer.address)
-        await set_up(at, connection)
-
-    monkeypatch.setattr(listener.Listener, "_set_up", noted)
-    async with house.port(connections=64) as port, contextlib.AsyncExitStack() as stack:
-        known = await stack.enter_async_context(calling(port))
-        assert await answered(known) == 200
-        # All of them are in the kernel's queue before the first is accepted.
-        for address in [LOOPBACK] * 30 + [ELSEWHERE]:
-            stack.enter_context(socket.create_connection((LOOPBACK, port), source_address=(address, 0)))
-        await until(lambda: len(began) == 32)
-
-    assert began.index(ELSEWHERE) <= NEW_TURNS
 
 
 @pytest.fixture
@@ -250,22 +185,6 @@ async def test_those_closed_before_they_were_set_up_are_not_kept(
             stack.enter_context(socket.create_connection(opened.getsockname()))
         await until(lambda: house.count("numalign_http_connections_displaced_total") == 92)
         await until(lambda: uncollected() <= len(state.connections))
-
-
-async def test_those_closed_during_their_handshake_are_not_kept(
-    house: House, mint: Mint, trusting: Trust, uncollected: Callable[[], int]
-) -> None:
-    pair = mint.pair()
-    async with (
-        server.listening(house.app(connections=8), with_pair(pair)) as place,
-        contextlib.AsyncExitStack() as stack,
-    ):
-        for _ in range(50):
-            await stack.enter_async_context(calling(place.port))
-        await until(lambda: house.count("numalign_http_connections_displaced_total") == 42)
-        await until(lambda: uncollected() <= 8)
-        assert await called(place.port, tls=trusting(pair.cert)) == 200
-        assert (house.count("numalign_http_connections") or 0) <= 8
 
 
 async def test_a_door_without_files_waits_for_some(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,25 +237,6 @@ async def test_no_client_certificate_is_requested_without_a_ca(
     async with server.listening(house.app(), with_pair(ours)) as place:
         assert await called(place.port, tls=tls) == 200
     assert house.count("numalign_http_proven_total") == 0
-
-
-async def test_proven_callers_keep_their_reserve_at_one_address(
-    house: House, mint: Mint, trusting: Trust
-) -> None:
-    ours, caller = mint.pair(), mint.pair()
-    app = house.app(calls=8, connections=8, reserve=True)
-    async with (
-        server.listening(app, with_pair(ours, client_ca=caller.cert)) as place,
-        contextlib.AsyncExitStack() as stack,
-    ):
-        tls = showing(trusting(ours.cert), caller)
-        proven = await stack.enter_async_context(calling(place.port, tls=tls))
-        for _ in range(30):
-            greedy = await stack.enter_async_context(calling(place.port, tls=trusting(ours.cert)))
-            await greedy.say(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
-        await until(lambda: (house.count("numalign_http_shed_total", reason="calls") or 0) > 0)
-        assert await answered(proven) == 200
-        house.door.opened.set()
 
 
 async def test_an_authority_is_replaced_under_open_connections(

@@ -24,7 +24,6 @@ from prometheus_client import CollectorRegistry
 
 from numalign.runtime import server
 from numalign.runtime.limits import Timeouts
-from numalign.runtime.listener import HttpConnection
 from numalign.runtime.server_settings import ServingSettings
 from numalign.runtime.tls import PairFiles
 from tests.worlds.houses import (
@@ -143,7 +142,6 @@ DENSE = [
     # what a body is           bytes           status
     ("long text",              b'"x"' * 2**21, 200),
     ("many values",            b"1,,," * 2**20 + b"1", 413),
-    ("as many, but short",     b",,,," * 2**20, 200),
 ]  # fmt: skip
 
 
@@ -186,26 +184,6 @@ async def test_a_caller_who_hangs_up_is_not_our_failure(house: House) -> None:
     assert house.told.of("request.failed") == []
 
 
-async def test_nor_is_one_who_is_cut_off_as_the_body_comes(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hear = HttpConnection.data_received
-
-    def hear_and_cut(connection: HttpConnection, data: bytes) -> None:
-        hear(connection, data)
-        if data == b"more":
-            connection.cut()
-
-    # Whoever has to go for others may have sent something in that very moment.
-    monkeypatch.setattr(HttpConnection, "data_received", hear_and_cut)
-    async with house.port() as port, calling(port) as caller:
-        await caller.say(HALF)
-        await asyncio.sleep(0.02)
-        await caller.say(b"more")
-        await until(lambda: house.told.of("request.unreadable"))
-    assert house.told.of("request.failed") == []
-
-
 # Too much at once.
 
 
@@ -239,22 +217,6 @@ async def test_broken_call_returns_its_place_and_bytes(house: House) -> None:
 
 def arrived(house: House, count: int) -> Callable[[], bool]:
     return lambda: house.count("numalign_http_bytes_in_flight") == count
-
-
-async def test_what_is_announced_holds_nothing(house: House) -> None:
-    """Eight sockets that announce megabytes, and four hundred that announce ten bytes: all stay silent."""
-    async with contextlib.AsyncExitStack() as stack:
-        port = await stack.enter_async_context(house.port(calls=32, bytes=16 * MIB))
-        for length in (*[4 * MIB] * 8, *[10] * 400):
-            silent = await stack.enter_async_context(calling(port))
-            await silent.begin(length)
-            await silent.say(b"x")
-        await until(arrived(house, 408))
-        session = await stack.enter_async_context(client(port))
-        for _ in range(20):
-            async with session.post("/echo", data=b"x" * 1000) as answer:
-                assert answer.status == 200
-        assert house.count("numalign_http_in_flight") == 0
 
 
 async def test_growing_body_beyond_the_limit_gets_retry_after(house: House) -> None:
@@ -347,20 +309,6 @@ async def test_a_body_that_does_not_come_is_given_up(house: House) -> None:
     assert house.count("numalign_http_requests_total", route="/echo", code="408") == 1
 
 
-async def test_a_body_that_comes_drop_by_drop_is_given_up_too(house: House) -> None:
-    async with house.port(timeouts=Timeouts(body=0.05)) as port, calling(port) as slow:
-        await slow.begin(1000)
-
-        async def drip() -> None:
-            while True:
-                await slow.say(b"x")
-                await asyncio.sleep(0.005)
-
-        dripping = asyncio.create_task(drip())
-        assert (await slow.heard())[0] == 408
-        dripping.cancel()
-
-
 async def test_a_handler_may_take_longer_than_a_body(house: House) -> None:
     async with house.open(timeouts=Timeouts(body=0.01)) as session:
         call = asyncio.create_task(session.get("/wait", data=b"x"))
@@ -383,17 +331,12 @@ async def test_debug_state_joins_program_and_server(house: House) -> None:
         async with watching.get("/debug/state") as answer:
             assert (answer.status, answer.content_type) == (200, "application/json")
             assert await answer.json() == {
-                "nodes": {"a": "/x"},
-                "classes": ["c"],
-                "7": {"since": None},
+                "nodes": {"a": "/x"}, "classes": ["c"], "7": {"since": None},
                 "server": {
-                    "draining": False,
-                    "waiting_for": {"snapshot": "not read yet"},
-                    "in_flight": 1,
-                    "bytes_in_flight": 5,
-                    "connections": 1,
+                    "draining": False, "waiting_for": {"snapshot": "not read yet"}, "in_flight": 1,
+                    "bytes_in_flight": 5, "connections": 1,
                 },
-            }
+            }  # fmt: skip
         house.door.opened.set()
         await call
 
@@ -474,16 +417,6 @@ async def test_a_body_on_its_way_is_taken_before_the_end(house: House, stop: ser
         assert await running == 0
 
 
-async def test_idle_connections_are_closed_at_the_end(house: House, stop: server.Stop) -> None:
-    async with house.serving(plain(), stop=stop) as (port, running):
-        async with calling(port) as used, calling(port) as fresh:
-            await used.say(b"GET /things/a HTTP/1.1\r\nHost: x\r\n\r\n")
-            assert (await used.heard())[0] == 200
-            stop.ask()
-            assert (await used.reader.read(), await fresh.reader.read()) == (b"", b"")
-        assert await running == 0
-
-
 @pytest.mark.parametrize("head", ["GET /wait HTTP/1.1", "POST /echo HTTP/1.1\r\nContent-Length: 9"])
 async def test_endless_call_does_not_block_shutdown(house: House, stop: server.Stop, head: str) -> None:
     async with house.serving(plain(), stop=stop, grace=0.05) as (port, running), calling(port) as caller:
@@ -543,9 +476,8 @@ async def test_bound_port_is_logged_once(house: House) -> None:
     async with server.listening(house.app(), plain()) as place:
         assert place.port > 0
     (line,) = house.told.of("server.listening")
-    assert {key: line[key] for key in ("bind", "port", "scheme", "metrics_port")} == {
-        "bind": "127.0.0.1", "port": place.port, "scheme": "http", "metrics_port": place.metrics_port,
-    }  # fmt: skip
+    told = (line["bind"], line["port"], line["scheme"], line["metrics_port"])
+    assert told == ("127.0.0.1", place.port, "http", place.metrics_port)
 
 
 IPV6 = socket.has_dualstack_ipv6()
@@ -726,7 +658,8 @@ def test_begun_calls_are_answered_despite_many_sigterms() -> None:
     with program("--insecure-http", "--drain-seconds=60") as process:
         assert process.stderr is not None
         port = json.loads(process.stderr.readline())["port"]
-        with socket.create_connection(("127.0.0.1", port)) as idle, http(port) as call:
+        http = HTTPConnection("127.0.0.1", port, timeout=10)
+        with socket.create_connection(("127.0.0.1", port)) as idle, contextlib.closing(http) as call:
             call.request("GET", "/slow")
             assert json.loads(process.stderr.readline())["event"] == "toy.asked"
             process.send_signal(signal.SIGTERM)
@@ -740,23 +673,17 @@ def test_begun_calls_are_answered_despite_many_sigterms() -> None:
         assert process.returncode == 0
 
 
-def http(port: int) -> contextlib.closing[HTTPConnection]:
-    return contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=10))
+TUNED = """
+import asyncio, gc, sys
+from numalign.runtime import logs, server
+
+async def look(stop):
+    print(gc.get_threshold()[1], asyncio.sslproto.SSLProtocol.max_size)
+
+server.run(look, log=logs.to(sys.stderr, level="info", form="json"))
+"""
 
 
-TUNED = [
-    # what holds for a process         how it is seen                            expected
-    ("it looks for cycles seldom",     "gc.get_threshold()[1]",                  server.COLLECTED_AFTER[1]),
-    ("TLS takes a record at a time",   "asyncio.sslproto.SSLProtocol.max_size",  server.TLS_RECORD),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("seen", "expected"), table(TUNED))
-def test_a_process_is_tuned_as_it_starts(seen: str, expected: int) -> None:
-    said = (
-        "import asyncio, gc, sys; from numalign.runtime import logs, server\n"
-        f"async def look(stop): return {seen} // 1000\n"
-        "sys.exit(server.run(look, log=logs.to(sys.stderr, level='info', form='json')))"
-    )
-    done = subprocess.run([sys.executable, "-c", said], cwd=ROOT, check=False)  # noqa: S603 our own program
-    assert done.returncode == expected // 1000
+def test_a_process_is_tuned_as_it_starts() -> None:
+    done = subprocess.run([sys.executable, "-c", TUNED], cwd=ROOT, check=False, stdout=subprocess.PIPE)  # noqa: S603 ours
+    assert done.stdout.split() == [b"%d" % server.COLLECTED_AFTER[1], b"%d" % server.TLS_RECORD]

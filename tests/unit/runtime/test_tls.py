@@ -1,8 +1,6 @@
 """The pair that is shown: what is refused, and how it changes under open connections."""
 
-import asyncio
 import ssl
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from errno import EISDIR, ENOENT
 from os import strerror
@@ -172,21 +170,6 @@ def keeper(mint: Mint, told: RecordedLog, registry: CollectorRegistry) -> tls.Ke
     return tls.Keeper(mint.pair(), log=told.log, registry=registry)
 
 
-def test_other_kind_of_key_keeps_open_connections(keeper: tls.Keeper, mint: Mint, trusting: Trust) -> None:
-    shown, meetings = [], []
-    pairs = [keeper.files, mint.pair("rsa"), mint.pair("ec")]
-    expected = [der(pair.cert) for pair in pairs]
-    client = trusting(*(pair.cert for pair in pairs))
-    for pair in pairs:
-        if pair is not keeper.files:
-            mint.renew(keeper.files, pair)
-            assert keeper.reload()
-        meetings.append(Meeting(keeper.context, client, name="localhost"))
-        shown.append(meetings[-1].shake())
-    assert shown == expected
-    assert [meeting.talk(b"still here") for meeting in meetings] == [b"still here"] * 3
-
-
 def test_a_client_that_names_no_server_is_shown_the_pair(keeper: tls.Keeper, trusting: Trust) -> None:
     client = trusting(keeper.files.cert)
     client.check_hostname = False
@@ -248,27 +231,3 @@ def test_expired_pair_is_a_problem_until_the_clock_is_right(
         times.append(time)
         troubles.append(keeper.trouble())
     assert troubles == [None, f"the certificate expired at {until.isoformat()}", None, None]
-
-
-async def test_the_watch_follows_the_files(
-    keeper: tls.Keeper, mint: Mint, registry: CollectorRegistry
-) -> None:
-    steps: list[Callable[[], object]] = [
-        lambda: None,
-        lambda: mint.renew(keeper.files, mint.pair()),
-        keeper.files.key.unlink,
-        lambda: mint.renew(keeper.files, mint.pair("rsa")),
-    ]
-
-    async def sleep(seconds: float) -> None:
-        assert seconds == 3
-        if not steps:
-            raise asyncio.CancelledError
-        steps.pop(0)()
-
-    with pytest.raises(asyncio.CancelledError):
-        await keeper.watch(every=3, sleep=sleep)
-
-    assert registry.get_sample_value(RELOADS, {"result": "loaded"}) == 2
-    assert registry.get_sample_value(RELOADS, {"result": "refused"}) == 1
-    assert keeper.current.serial == tls.load(keeper.files, now=now()).serial

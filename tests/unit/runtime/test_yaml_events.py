@@ -16,7 +16,6 @@ NESTED: list[tuple[str, Nested]] = [
     ("lists in brackets", lambda levels: "[" * levels + "]" * levels),
     ("lists in brackets that stay open", lambda levels: "[" * levels),
     ("lists in brackets, in lines", lambda levels: "[\n" * levels + "]" * levels),
-    ("lists in brackets below a key", lambda levels: "a: " + "[" * (levels - 1) + "]" * (levels - 1)),
     ("lists after characters of several bytes", lambda levels: "# äöü😀\r\n" + "[" * levels + "]" * levels),
     ("lists in a second document", lambda levels: "[a]\n---\n" + "[" * levels + "]" * levels),
     ("mappings in braces", lambda levels: "{a: " * levels + "}" * levels),
