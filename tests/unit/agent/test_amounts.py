@@ -93,18 +93,6 @@ def test_held_unhealthy_device_counts_for_its_pod() -> None:
     assert zone_amounts(seen, pods, devices)[ZoneId(0)][GPU] == (3, 3, 2)
 
 
-def test_new_device_ids_do_not_change_the_count() -> None:
-    known = NOTHING
-    for generation in "abc":
-        names = [f"{generation}{number}" for number in range(2)]
-        web = listed("web", container("main", devices=[gpus(names[0])]))
-        pods, known = reckoned(seen := with_devices(dict.fromkeys(names, at(0)), listed=[web]), known)
-        assert places(known) == {GPU: (DevicePlace(zones(0), 2, 2),)}
-        assert zone_amounts(seen, pods, known)[ZoneId(0)][GPU] == (2, 2, 1)
-        _, known = reckoned(with_devices({}), known)
-        assert places(known) == {GPU: (DevicePlace(zones(0), 2, 0),)}
-
-
 def test_moved_device_counts_in_one_zone() -> None:
     _, known = reckoned(with_devices({"old a": at(), "old b": at()}))
     _, known = reckoned(with_devices({"a": at(), "b": at()}), known)

@@ -1,6 +1,5 @@
 """A machine as its kernel tells it, seen with the eyes of the kubelet."""
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -16,14 +15,11 @@ from hypothesis import strategies as st
 
 from agent.hardware import BadHardware, hardware
 from agent.observation import Hardware
-from numalign.kube.decode.machines import DescribedMachine, ZoneMemory
-from numalign.kube.decode.machines import machine as described
+from numalign.kube.decode.machines import ZoneMemory
 from numalign.model.machine import Core
 from numalign.model.resources import EMPTY, Resources, ZoneId
 from tests.unit.agent.fabricated import Folder, write
 from tests.worlds.notation import table
-from tools.clusters.kubelets.machines import write as write_for_a_kubelet
-from tools.generate.agreement import recordings
 
 GIB = 2**30
 HUGE = Resources({"hugepages-2Mi": 512 * 2**20, "hugepages-1Gi": GIB})
@@ -97,33 +93,11 @@ def test_any_machine_is_read_as_it_was_written(machine: Hardware) -> None:
         assert hardware(Path(sysfs)) == machine
 
 
-def recorded_machines() -> list[DescribedMachine]:
-    nodes = (recorded.node for recorded in recordings("kubelet-v1.34.4.jsonl.gz", "kubelet-v1.36.3.jsonl.gz"))
-    shapes = {json.dumps(node["machine"]["zones"]): node["machine"] for node in nodes if "machine" in node}
-    return [described(machine) for machine in shapes.values()][::16]
-
-
 def shared(cores: Iterable[Core]) -> set[tuple[ZoneId, int]]:
     caches = defaultdict[ZoneId, dict[int, int]](dict)
     for each in cores:
         caches[each.zone][each.cache] = caches[each.zone].get(each.cache, 0) | each.threads
     return {(zone, cpus) for zone, of in caches.items() if len(of) > 1 for cpus in of.values()}
-
-
-def test_recorded_machines_are_read_from_sysfs(tmp_path: Path) -> None:
-    for number, machine in enumerate(recorded_machines()):
-        folder = tmp_path / str(number)
-        write_for_a_kubelet(machine, folder)
-        read = hardware(folder / "sys")
-        assert {(each.zone, each.socket, each.threads) for each in read.cores} == {
-            (each.zone, each.socket, each.threads) for each in machine.cores
-        }
-        assert shared(read.cores) == shared(machine.cores)
-        assert [(each.zone, each.distances, each.memory >> 10) for each in read.banks] == [
-            (each.zone, each.distances, each.memory >> 10) for each in machine.banks
-        ]
-        for bank, told in zip(read.banks, machine.banks, strict=True):
-            assert told.huge.items() <= bank.huge.items()
 
 
 def cores(*caches: int, zones: int = 1, socket: int = 3) -> Hardware:

@@ -52,13 +52,10 @@ UIDS: list[tuple[str, Observation, list[str | None]]] = [
     ("two of one name and other CPUs", observation(TWO, ONE, listed=[WEB, OTHER], saved=APART), ["1", "2"]),
     ("one of two of other CPUs",                 observation(TWO, ONE, listed=[OTHER], saved=APART), ["2"]),
     ("one of two of other devices", observation(ONE, TWO, listed=[SECOND], saved=BY_DEVICE), ["2"]),
-    ("one of two, unread",                       observation(ONE, TWO, listed=[BARE]), [None]),
     ("one of two without resources", observation(ONE, TWO, listed=[BARE], saved=checkpoints()), [None]),
     ("twice one pod", observation(ONE, listed=[WEB, WEB], saved=APART), [None, None]),
-    ("twice one pod, unread",                    observation(ONE, listed=[WEB, WEB]), [None, None]),
     # Kubelets before 1.34 go on listing them.
     ("a pod that succeeded",                     observation(pod("1", "web", "Succeeded"), listed=[WEB]), []),
-    ("a pod that failed",                        observation(pod("1", "web", "Failed"), listed=[WEB]), []),
     ("the successor of a pod that failed",
         observation(pod("1", "web", "Failed"), pod("2", "web", "Pending"), listed=[WEB]), ["2"]),
     ("one whose init resources are unread",      observation(INIT, listed=[WEB]), [None]),

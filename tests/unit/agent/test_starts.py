@@ -61,9 +61,7 @@ def young(created: int) -> Observation:
 
 LOOKS: list[tuple[str, CreationTimes | None, list[Observation], list[str]]] = [
     # what is listed                     known before  looks, and why each is too early
-    ("none of the known pods",           KNOWN, [look(OLD, WEB)], [LATE]),
     ("some of the known pods",           KNOWN, [look(OLD, WEB, names=["old"])], [LATE]),
-    ("another pod",                      KNOWN, [look(OLD, WEB, names=["another"])], [LATE]),
     ("all known pods",                   KNOWN, [look(OLD, WEB, names=["old", "web"])], [""]),
     ("each known pod once",              KNOWN, [look(names=["old"]), look(names=["web"])], [LATE, ""]),
     ("a younger pod, so that older ones were rejected", KNOWN, [young(300)], [""]),

@@ -11,7 +11,6 @@ from numalign.runtime.connections import (
     AcceptedQueue,
     ConnectionGroup,
     ConnectionTable,
-    OpenConnection,
 )
 from numalign.runtime.in_flight import Peer
 
@@ -92,21 +91,6 @@ def test_idle_connections_of_an_address_go_first() -> None:
     working = served(connections, entered(connections, A, A, A))
     entered(connections, *[A] * 100)
     assert cut(working) == []
-
-
-def test_largest_peer_is_not_sorted_for_each_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranked, rank = list[int](), ConnectionTable._ranked  # noqa: SLF001  what takes long
-
-    def counted(connections: ConnectionTable) -> list[tuple[float, int, ConnectionGroup, OpenConnection]]:
-        ranked.append(1)
-        return rank(connections)
-
-    monkeypatch.setattr(ConnectionTable, "_ranked", counted)
-    connections = ConnectionTable(128)
-    entered(connections, *[A] * 64, *(Peer(str(number)) for number in range(64)))
-    entered(connections, *[A] * 256)
-    assert len(connections) == 128
-    assert len(ranked) <= 256 // 4
 
 
 @given(st.integers(2, 9), st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=60))

@@ -304,34 +304,28 @@ async def test_gate_admits_its_room_and_another_peer() -> None:
 
 
 async def test_large_call_is_not_starved_by_small_ones() -> None:
-    gate, passed = BudgetQueue(Budget(100)), list[str]()
-    small = [Peer(f"10.0.0.{number}") for number in range(30)]
-    leave = {peer: asyncio.Event() for peer in small}
+    gate, passed = BudgetQueue(Budget(100)), list[int]()
+    leave = {number: asyncio.Event() for number in range(18)}
 
-    async def hold(peer: Peer) -> None:
-        async with gate.passing(peer, 10):
-            await leave[peer].wait()
+    async def hold(number: int, amount: int = 10) -> None:
+        async with gate.passing(Peer(f"10.0.0.{number}"), amount):
+            passed.append(number)
+            await leave.get(number, done).wait()
 
-    async def pass_by() -> None:
-        async with gate.passing(B, 60):
-            passed.append("large")
-
-    tasks = [asyncio.create_task(hold(peer)) for peer in small[:9]]
+    (done := asyncio.Event()).set()
+    tasks = [asyncio.create_task(hold(number)) for number in range(9)]
     await asyncio.sleep(0)
-    tasks.append(asyncio.create_task(pass_by()))
-    for gone, come in zip(small, small[9:], strict=False):
-        leave[gone].set()
-        tasks.append(asyncio.create_task(hold(come)))
+    tasks.append(asyncio.create_task(hold(99, 60)))
+    for number in range(9):
+        leave[number].set()
+        tasks.append(asyncio.create_task(hold(number + 9)))
         for _ in range(3):
             await asyncio.sleep(0)
-        if passed:
-            break
     for event in leave.values():
         event.set()
     await asyncio.gather(*tasks)
-
-    assert gone is small[4]
-    assert gate.budget == Budget(100)
+    # Once it waits, nobody who comes later goes first.
+    assert (passed[:10], gate.budget) == ([*range(9), 99], Budget(100))
 
 
 async def test_what_is_larger_than_the_gate_passes_alone() -> None:

@@ -7,9 +7,6 @@ import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from errno import ENOENT
-from os import strerror
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -254,22 +251,3 @@ async def test_an_authority_is_replaced_under_open_connections(
         await until(lambda: house.told.of("tls.reload_failed"))
         assert await called(port, tls=tls) == 200
         assert house.count("numalign_http_proven_total") == 2
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, f"cannot be read: {strerror(ENOENT)}"),
-        ("", "contains no PEM certificate (-----BEGIN CERTIFICATE-----)"),
-    ],
-)
-async def test_a_bad_authority_ends_the_start(
-    house: House, mint: Mint, tmp_path: Path, content: str | None, said: str
-) -> None:
-    path = tmp_path / "ca.crt"
-    if content is not None:
-        path.write_text(content)
-    settings = with_pair(mint.pair(), client_ca=path)
-    assert await server.serve(house.app(), settings, stop=server.Stop()) == 2
-    (line,) = house.told.of("server.start_failed")
-    assert line["errors"] == [f"{path}: {said}"]

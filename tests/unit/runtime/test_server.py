@@ -594,14 +594,6 @@ async def test_the_certificate_changes_under_an_open_connection(
         await writer.wait_closed()
 
 
-async def test_zero_never_looks_for_a_new_pair(house: House, mint: Mint) -> None:
-    pair = mint.pair()
-    async with house.serving(with_pair(pair, tls_reload_seconds=0), stop=server.Stop()):
-        mint.renew(pair, mint.pair())
-        await asyncio.sleep(0.1)
-    assert house.told.of("tls.loaded") == []
-
-
 # A whole process.
 
 PROGRAM = """
@@ -637,21 +629,6 @@ def program(*argv: str) -> subprocess.Popen[str]:
 def events(process: subprocess.Popen[str]) -> list[str]:
     _, err = process.communicate(timeout=20)
     return [json.loads(line)["event"] for line in err.splitlines()]
-
-
-def test_second_sigterm_ends_at_once(mint: Mint, trusting: Trust) -> None:
-    pair = mint.pair()
-    with program(f"--tls-cert={pair.cert}", f"--tls-key={pair.key}", "--drain-seconds=60") as process:
-        assert process.stderr is not None
-        line = json.loads(process.stderr.readline())
-        assert (line["event"], line["scheme"]) == ("server.listening", "https")
-        assert shown(line["port"], trusting(pair.cert)) == der(pair)
-        process.send_signal(signal.SIGTERM)
-        assert json.loads(process.stderr.readline())["event"] == "server.draining"
-        assert shown(line["port"], trusting(pair.cert)) == der(pair)
-        process.send_signal(signal.SIGTERM)
-        assert events(process) == ["server.stopped"]
-        assert process.returncode == 0
 
 
 def test_begun_calls_are_answered_despite_many_sigterms() -> None:

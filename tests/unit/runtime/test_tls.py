@@ -1,5 +1,6 @@
 """The pair that is shown: what is refused, and how it changes under open connections."""
 
+import re
 import ssl
 from datetime import UTC, datetime, timedelta
 from errno import EISDIR, ENOENT
@@ -50,7 +51,6 @@ NO_CERTIFICATE = "tls.crt: contains no PEM certificate (-----BEGIN CERTIFICATE--
 NO_KEY = "tls.key: contains no PEM private key (-----BEGIN PRIVATE KEY-----)"
 EMPTY_PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 CONTENTS: list[tuple[str, bytes | None, bytes | None, list[str]]] = [
-    ("an empty certificate", b"", None, [NO_CERTIFICATE]),
     ("an empty key", None, b"", [NO_KEY]),
     ("garbage in both", b"\x00garbage", b"\xff", [NO_CERTIFICATE, NO_KEY]),
     ("PEM around garbage", EMPTY_PEM, None, [NO_CERTIFICATE]),
@@ -115,6 +115,14 @@ def test_key_on_an_unknown_curve(mint: Mint) -> None:
     strange = der(pair.cert).replace(p256, p256[:-1] + b"\x7f")
     pair.cert.write_text(ssl.DER_cert_to_PEM_cert(strange))
     assert refusal(pair) == ["tls.crt: contains a certificate with an unsupported type of key"]
+
+
+def test_a_bad_authority_is_named(mint: Mint, tmp_path: Path) -> None:
+    pair, path = mint.pair(), tmp_path / "ca.crt"
+    for said in (f"cannot be read: {strerror(ENOENT)}", NO_CERTIFICATE.removeprefix("tls.crt: ")):
+        with pytest.raises(tls.BadPair, match=re.escape(f"{path}: {said}")):
+            tls.load(pair, now=now(), client_ca=path)
+        path.write_text("")
 
 
 def test_a_key_too_weak_for_the_machine(mint: Mint) -> None:
