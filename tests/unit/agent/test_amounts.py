@@ -55,7 +55,9 @@ RECORDED = replace(
 )
 WHOLE = replace(listed("whole", OWN, container("x")), cpus=read_list("1-3"), memory=(memory(4, 0),))
 THREE_CPUS = {("node-0",): Resources({CPU: 3 * MILLI, MEMORY: 4 * GIB})}
-HELD: list[tuple[str, Observation, object, list[int]]] = [
+
+
+@pytest.mark.parametrize(("seen", "held", "free"), table([
     # what it shows                  what is seen, what the pod holds, the GiB that are free in each zone
     ("amounts of sets of zones", observation(pod("1", "wide"), listed=[WIDE]), {
         (): Resources({GPU: 1}), ("node-0",): Resources({CPU: MILLI}), ("node-1",): Resources({CPU: MILLI}),
@@ -64,10 +66,7 @@ HELD: list[tuple[str, Observation, object, list[int]]] = [
     ("what its containers share once", observation(pod("1", "whole"), listed=[TWINS], saved=RECORDED),
         THREE_CPUS, [11, 15]),
     ("what is listed of it as a whole", observation(pod("1", "whole"), listed=[WHOLE]), THREE_CPUS, [11, 15]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("seen", "held", "free"), table(HELD))
+]))  # fmt: skip
 def test_a_pod_holds(seen: Observation, held: object, free: list[int]) -> None:
     pods, devices = reckoned(seen)
     amounts = zone_amounts(seen, pods, devices)

@@ -89,16 +89,15 @@ def test_device_checkpoint_lists_pods_and_containers(tmp_path: Path) -> None:
 
 
 NO_HOLDERS = {"Data": {"PodDeviceEntries": None, "RegisteredDevices": {}}, "Checksum": 1}
-ZONES: list[tuple[str, object, list[HeldDevices]]] = [
+
+
+@pytest.mark.parametrize(("given", "expected"), table([
     ("one on two zones", devices(entry(DeviceIDs={"0": ["gpu-0"], "1": ["gpu-0"]})),
         [held("gpu-0", zones=(0, 1))]),
     ("one without a zone",   devices(entry(DeviceIDs={"-1": ["gpu-0"]})), [held("gpu-0")]),
     ("none of a container",  devices(entry(DeviceIDs=None)),              []),
     ("none of any pod",      NO_HOLDERS,                                  []),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("given", "expected"), table(ZONES))
+]))  # fmt: skip
 def test_device_checkpoint_has(tmp_path: Path, given: object, expected: list[HeldDevices]) -> None:
     assert [*read(tmp_path, given=given).devices.get("uid-1", {}).get("app", ())] == expected
 

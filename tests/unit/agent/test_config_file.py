@@ -38,7 +38,7 @@ async def test_config_file_gets_the_kubelet_defaults(file: Path) -> None:
     assert kept == {**DEFAULTS, "topologyManagerScope": "pod"}
 
 
-INVALID = [
+@pytest.mark.parametrize(("content", "said"), table([
     # what it is           its content                                        what is said of it
     ("empty",              "",                                                "is empty"),
     ("another kind",       "kind: Pod",        "contains 0 objects of kind KubeletConfiguration"),
@@ -46,10 +46,7 @@ INVALID = [
     ("no YAML",            "kind: [",                                         "is no YAML|expected"),
     ("too long",           "x" * (2**20 + 1),                                 "has more than 1048576 bytes"),
     ("a program",          "kind: KubeletConfiguration\nx: !!python/object:os.system {}", "python/object"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("content", "said"), table(INVALID))
+]))  # fmt: skip
 def test_invalid_config_file_raises(
     file: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
 ) -> None:

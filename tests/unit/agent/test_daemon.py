@@ -101,14 +101,11 @@ async def test_daemon_serves_its_health_and_metrics(beside: Beside) -> None:
     assert (await ended(process))[0] == 0
 
 
-FAILURES = [
+@pytest.mark.parametrize(("flags", "code", "event"), table([
     # what fails            flags; {} is a port that is taken                   code, event
     ("to see the kubelet",  "--once --podresources-socket=/nowhere.sock",       1, "node.observation_failed"),
     ("to listen",           "--metrics-port={}",                                2, "server.start_failed"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("flags", "code", "event"), table(FAILURES))
+]))  # fmt: skip
 async def test_daemon_ends_if_it_fails(beside: Beside, flags: str, code: int, event: str) -> None:
     port = str(beside.api.port)
     ending, out, log = await ended(await beside.start_daemon(*flags.format(port).split()))
@@ -116,14 +113,11 @@ async def test_daemon_ends_if_it_fails(beside: Beside, flags: str, code: int, ev
     assert code == 1 or port in log[0]["errors"][0]
 
 
-UNUSABLE = [
+@pytest.mark.parametrize(("flags", "mistake"), [
     ("", "--node-name: is required"),
     ("--node-name=a --annotate-pods --output=-", "remove one of them"),
     ("--node-name=a --kubeconfig=/nowhere", "there is no kubeconfig at /nowhere"),
-]
-
-
-@pytest.mark.parametrize(("flags", "mistake"), UNUSABLE)
+])  # fmt: skip
 async def test_unusable_settings_are_reported_first(flags: str, mistake: str) -> None:
     environ = {name: value for name, value in os.environ.items() if name != "NODE_NAME"}
     process = await asyncio.create_subprocess_exec(

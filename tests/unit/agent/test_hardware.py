@@ -109,15 +109,12 @@ def cores(*caches: int, zones: int = 1, socket: int = 3) -> Hardware:
     )
 
 
-CACHES = [
+@pytest.mark.parametrize(("written", "seen"), table([
     ("two caches in a zone",        cores(7, 7, 8, 8), (7, 7, 8, 8)),
     ("one cache of the whole zone", cores(7, 7, 7, 7), (3, 3, 3, 3)),
     ("one cache of two zones",      cores(7, 7, 7, 7, zones=2), (7, 7, 7, 7)),
     ("zones unlike each other",     cores(7, 7, 8, 9, zones=2), (3, 3, 8, 9)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "seen"), table(CACHES))
+]))  # fmt: skip
 def test_cache_of_a_whole_zone_is_named_by_its_socket(
     tmp_path: Path, written: Hardware, seen: tuple[int, ...]
 ) -> None:
@@ -182,7 +179,9 @@ MEMORY, DISTANCES, CORE = "node/node0/meminfo", "node/node0/distance", "cpu/cpu7
 PACKAGE, ONLINE = "cpu/cpu7/topology/physical_package_id", "cpu/online"
 PAGES = "node/node0/hugepages/hugepages-2048kB/nr_hugepages"
 UNREADABLE, UNEQUAL = "is missing, or cannot be read", "does not have one distance for each of 2 zones"
-WRONG: list[tuple[str, str, Change, str]] = [
+
+
+@pytest.mark.parametrize(("path", "change", "expected"), table([
     # what is wrong        where      how it becomes so    what is said of it
     ("no memory",          MEMORY,    text("MemTotal: much"), f"{MEMORY}: contains no MemTotal in kB"),
     ("too few distances",  DISTANCES, text("10"),          f'{DISTANCES}: "10" {UNEQUAL}'),
@@ -201,10 +200,7 @@ WRONG: list[tuple[str, str, Change, str]] = [
         "node/node0/cpu8192: is above 8191, the highest CPU ID of Linux"),
     ("a zone beyond Linux", "node/node1024", Path.mkdir,
         "node/node1024: is above 1023, the highest NUMA node ID of Linux"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("path", "change", "expected"), table(WRONG))
+]))  # fmt: skip
 def test_what_is_wrong_is_named(folder: Folder, path: str, change: Change, expected: str) -> None:
     change(folder.system / path)
     assert expected in mistakes(folder)

@@ -161,7 +161,9 @@ async def test_client_closed_during_a_request_reconnects() -> None:
 
 
 LONG, OK, CHUNKED = "longer than 100 bytes", b"HTTP/1.1 200 OK\r\n", b"Transfer-Encoding: chunked\r\n\r\n"
-INVALID = [
+
+
+@pytest.mark.parametrize(("sent", "why"), table([
     # what is wrong        what is sent                                              why
     ("no HTTP",            b"garbage\r\n\r\n",  "garbage"),
     ("too long",           response(b"x" * 101),  LONG),
@@ -170,10 +172,7 @@ INVALID = [
     ("a bad chunk",        OK + CHUNKED + b"zz\r\n",  IncompleteRead.__name__),
     ("too short",          OK + b"Content-Length: 9\r\n\r\nabc",  IncompleteRead.__name__),
     ("many headers",       OK + b"A: b\r\n" * 101 + b"\r\n",  "failed: "),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("sent", "why"), table(INVALID))
+]))  # fmt: skip
 async def test_invalid_answer_raises(sent: bytes, why: str) -> None:
     async with client(sending(sent)) as asking:
         with pytest.raises(Unreachable, match=why):

@@ -45,7 +45,9 @@ def asking(given: ListedContainer) -> Observation:
 UNMANAGED = replace(
     asking(container("main")), kubelet={}, allocatable=replace(observation().allocatable, devices=())
 )
-UIDS: list[tuple[str, Observation, list[str | None]]] = [
+
+
+@pytest.mark.parametrize(("seen", "uids"), table([
     # whose entries are listed                   what is seen, the UIDs of the entries
     ("the only pod of the name",                 observation(ONE, pod("2", "db"), listed=[WEB]), ["1"]),
     ("the predecessor of a pod with other CPUs", observation(TWO, listed=[WEB], saved=APART), [None]),
@@ -77,15 +79,12 @@ UIDS: list[tuple[str, Observation, list[str | None]]] = [
     # A kubelet that lost its checkpoints gives it no device again.
     ("a running pod that lacks devices",
         observation(replace(ONE, phase="Running", asking=(ASKS,)), listed=[WEB]), ["1"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("seen", "uids"), table(UIDS))
+]))  # fmt: skip
 def test_entries_are_those_of(seen: Observation, uids: list[str | None]) -> None:
     assert [each.pod.uid if each.pod else None for each in identified(seen)] == uids
 
 
-HELD: list[tuple[str, Observation, str, tuple[MemoryBlock, ...]]] = [
+@pytest.mark.parametrize(("seen", "cpus", "blocks"), table([
     # of whom                          what is seen, the CPUs and the memory
     ("an unknown pod",                 observation(listed=[WEB]), "1-2", ()),
     ("a pod with shared CPUs",         observation(pod("1", "whole"), listed=[UNLISTED],
@@ -93,10 +92,7 @@ HELD: list[tuple[str, Observation, str, tuple[MemoryBlock, ...]]] = [
         "1-3", (memory(2, 0),)),
     ("a whole pod", observation(pod("1", "whole"), listed=[WHOLE], saved=whole()), "1-3", (memory(2, 0),)),
     ("a whole pod, unread", observation(pod("1", "whole"), listed=[WHOLE]), "1-3", (memory(2, 0),)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("seen", "cpus", "blocks"), table(HELD))
+]))  # fmt: skip
 def test_held_resources_are_listed_or_recorded(
     seen: Observation, cpus: str, blocks: tuple[MemoryBlock, ...]
 ) -> None:

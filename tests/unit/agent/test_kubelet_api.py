@@ -171,7 +171,7 @@ async def test_pods_are_read_with_their_relevant_fields() -> None:
     )
 
 
-KEEPS: list[tuple[str, Raw | None, bool]] = [
+@pytest.mark.parametrize(("resources", "keeps"), table([
     # what it asks for          its resources                                                   keeps
     ("whole CPUs",              {"limits": {"cpu": "2", "memory": "1Gi"}},                      True),
     ("CPUs, all requested",     {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}},             True),
@@ -180,10 +180,7 @@ KEEPS: list[tuple[str, Raw | None, bool]] = [
     ("parts of CPUs",           {"limits": {"cpu": "1500m"}},                                   False),
     ("CPUs without a limit",    {"requests": {"cpu": "2"}},                                     False),
     ("memory and disk",         {"limits": {"memory": "1Gi", "ephemeral-storage": "1Gi"}},      False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("resources", "keeps"), table(KEEPS))
+]))  # fmt: skip
 async def test_init_container_may_keep(resources: Raw | None, *, keeps: bool) -> None:
     init = {"name": "init", "resources": resources}
     spec = {"initContainers": [init, {**init, "restartPolicy": "Always"}], "containers": [{"name": "app"}]}

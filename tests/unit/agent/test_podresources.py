@@ -103,7 +103,7 @@ def memory(kind: str, *zones: int) -> list[ContainerMemory]:
     return [ContainerMemory(memory_type=kind, size=1, topology=on(*zones))]
 
 
-INVALID: list[tuple[str, ContainerResources, dict[str, Any], str]] = [
+@pytest.mark.parametrize(("container", "whole", "why"), table([
     # what is wrong          of a container, or of the pod             what is said of it
     ("a negative CPU",       ContainerResources(cpu_ids=[-1]), {},     "-1 is not a CPU ID"),
     ("no memory",            ContainerResources(memory=memory("cpu")), {}, '"cpu" is not a memory type'),
@@ -113,10 +113,7 @@ INVALID: list[tuple[str, ContainerResources, dict[str, Any], str]] = [
         ContainerResources(devices=[pb.ContainerDevices(device_ids=["a"])]), {}, "is of no resource"),
     ("a CPU of a pod",       ContainerResources(), {"cpu_ids": [1, 8192]}, "8192 is not a CPU ID"),
     ("no memory of a pod",   ContainerResources(), {"memory": memory("cpu")}, '"cpu" is not a memory type'),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("container", "whole", "why"), table(INVALID))
+]))  # fmt: skip
 async def test_invalid_podresources_raise(
     socket: Path, container: ContainerResources, whole: dict[str, Any], why: str
 ) -> None:

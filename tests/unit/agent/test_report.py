@@ -147,17 +147,16 @@ def managing(*blocks: MemoryBlock) -> Observation:
 
 
 KEPT = {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi", "hugepages-2Mi": "1Gi"}}]}
-PAGES: list[tuple[str, Observation, list[int]]] = [
+
+
+@pytest.mark.parametrize(("seen", "expected"), table([
     ("none without blocks of them",      observation(), [0, 0]),
     ("those with which it started",
         managing(memory(15, 0), MemoryBlock("hugepages-2Mi", 2 * GIB, zones(1))), [0, 2 * GIB]),
     ("the kernel's without a manager",   managing(), [4 * GIB, 3 * GIB]),
     ("the kernel's if some are kept",    replace(observation(), kubelet={**KUBELET, **KEPT}),
         [4 * GIB, 3 * GIB]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("seen", "expected"), table(PAGES))
+]))  # fmt: skip
 def test_hugepages_are(seen: Observation, expected: list[int]) -> None:
     assert pages(seen, 4 * GIB, 3 * GIB) == expected
 
@@ -217,17 +216,14 @@ def test_the_same_is_written_in_the_same_words(seen: Observation) -> None:
     assert reported(seen).zones == reported(turned).zones
 
 
-PLACES: list[tuple[str, list[tuple[str, Any]], tuple[DevicePlace, ...]]] = [
+@pytest.mark.parametrize(("devices", "places"), table([
     ("alike",             [("a", at(0)), ("b", at(0))], (DevicePlace(zones(0), 2, 2),)),
     ("between zones",     [("a", at(0, 1)), ("b", at(1))],
         (DevicePlace(zones(1), 1, 1), DevicePlace(zones(0, 1), 1, 1))),
     ("without a zone",    [("a", at())], (DevicePlace((), 1, 1),)),
     ("on unknown zones",  [("a", at(0, 7)), ("b", at(7))],
         (DevicePlace(zones(0), 1, 1), DevicePlace(zones(-1), 1, 1))),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("devices", "places"), table(PLACES))
+]))  # fmt: skip
 def test_devices_are(devices: list[tuple[str, Any]], places: tuple[DevicePlace, ...]) -> None:
     found = reported(with_devices(*(ListedDevice(GPU, name, where) for name, where in devices)))
     read = kubelet_reports.read_machine(text(found, MACHINE), "a")

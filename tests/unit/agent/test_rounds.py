@@ -96,7 +96,7 @@ class World:
         return self.registry.get_sample_value(f"numalign_agent_{name}", labels)
 
 
-TIMES: list[tuple[str, dict[str, Any], Intervals, list[float], int]] = [
+@pytest.mark.parametrize(("world", "intervals", "looks", "writes"), table([
     # when it looks                        the world                  seconds     looks, and writes
     ("at once",                            {"end": 1},                Intervals(), [0], 1),
     ("when files change",                  {"changes": {3.0: ()}, "end": 5}, Intervals(), [0, 3.1], 1),
@@ -104,10 +104,7 @@ TIMES: list[tuple[str, dict[str, Any], Intervals, list[float], int]] = [
     ("each second if no file tells",       {"end": 5, "blind": True}, Intervals(), [0, 1, 2, 3, 4], 1),
     ("and writes while it is unsettled",
         {"end": 4.9, "unsettled": True}, Intervals(resync=1), [0, 1, 2, 3, 4], 5),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("world", "intervals", "looks", "writes"), table(TIMES))
+]))  # fmt: skip
 async def test_it_looks(world: dict[str, Any], intervals: Intervals, looks: list[float], writes: int) -> None:
     rounds = await (seen := World(**world)).live(intervals)
     assert seen.looks == pytest.approx(looks, abs=0.5)

@@ -59,7 +59,7 @@ def young(created: int) -> Observation:
     return look(OLD, replace(NEW, created=created), names=["old", "new"])
 
 
-LOOKS: list[tuple[str, CreationTimes | None, list[Observation], list[str]]] = [
+@pytest.mark.parametrize(("known", "looks", "why"), table([
     # what is listed                     known before  looks, and why each is too early
     ("some of the known pods",           KNOWN, [look(OLD, WEB, names=["old"])], [LATE]),
     ("all known pods",                   KNOWN, [look(OLD, WEB, names=["old", "web"])], [""]),
@@ -81,10 +81,7 @@ LOOKS: list[tuple[str, CreationTimes | None, list[Observation], list[str]]] = [
     ("no pod with CPUs, but none is awaited", {}, [ALONE], [""]),
     ("a static pod by its CPUs",         None, [observation(MIRROR, listed=[HOLDING], saved=OWN_UID)], [""]),
     ("a static pod with shared CPUs",    None, [observation(MIRROR, listed=[SHARED], saved=AS_WHOLE)], [""]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("known", "looks", "why"), table(LOOKS))
+]))  # fmt: skip
 def test_a_kubelet_that_starts_lists(
     known: CreationTimes | None, looks: list[Observation], why: list[str]
 ) -> None:

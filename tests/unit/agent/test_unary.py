@@ -92,7 +92,9 @@ CUT, UNCLEAR, LOST = (
     "ended before its message", "no gRPC status",
     "onnection lost|connection ended|Broken pipe|reset by peer",
 )  # fmt: skip
-INVALID: list[tuple[str, Callable[[H2Connection], None], str]] = [
+
+
+@pytest.mark.parametrize(("send", "why"), table([
     ("no whole prefix",   reply(message(b"")[:4]),                 CUT),
     ("cut off",           reply(message(b"body")[:-1]),            CUT),
     ("too much",          reply(message(b"body") + b"!"),          "more than one message"),
@@ -107,10 +109,7 @@ INVALID: list[tuple[str, Callable[[H2Connection], None], str]] = [
     ("goaway",            lambda http: http.close_connection(2),   "was closed with error 2"),
     ("nothing",           lambda _: None,                          LOST),
     ("no end",            lambda http: http.send_headers(1, GOOD), LOST),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("send", "why"), table(INVALID))
+]))  # fmt: skip
 async def test_invalid_frames_raise(socket: Path, send: Callable[[H2Connection], None], why: str) -> None:
     async with scripted(framing(send), socket=socket):
         with pytest.raises(Unreachable, match=why):

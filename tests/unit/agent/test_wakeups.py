@@ -26,7 +26,7 @@ def replaced(path: Path) -> None:
     new.replace(path)
 
 
-CHANGES: list[tuple[str, Callable[[Path], object]]] = [
+@pytest.mark.parametrize("change", table([
     ("written",            lambda folder: (folder / "cpu_manager_state").write_text("{} ")),
     ("replaced",           lambda folder: replaced(folder / "memory_manager_state")),
     ("in a folder",        lambda folder: replaced(folder / "device-plugins/kubelet_internal_checkpoint")),
@@ -34,10 +34,7 @@ CHANGES: list[tuple[str, Callable[[Path], object]]] = [
     ("a pod came",         lambda folder: (folder / "pods" / "uid").mkdir()),
     ("a plugin ended",     lambda folder: (folder / "device-plugins" / "plugin.sock").unlink()),
     ("the socket is gone", lambda folder: (folder / "kubelet.sock").unlink()),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("change", table(CHANGES))
+]))  # fmt: skip
 def test_a_change_is_noticed_once(kubelet: Path, change: Callable[[Path], object]) -> None:
     wakeups = Wakeups(watched(kubelet, kubelet / "kubelet.sock"))
     assert not wakeups.changed()

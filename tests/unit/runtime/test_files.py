@@ -58,14 +58,11 @@ def written(text: str) -> Callable[[Path], object]:
     return lambda path: path.write_text(text)
 
 
-STEPS: list[tuple[str, list[Callable[[Path], object]], list[str]]] = [
+@pytest.mark.parametrize(("steps", "seen"), table([
     ("none without a change",         [str, str], []),
     ("each change once",              [written("newer"), str, written("newest!")], ["newer", "newest!"]),
     ("a missing file and its return", [Path.unlink, str, written("back")], ["gone", "back"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("steps", "seen"), table(STEPS))
+]))  # fmt: skip
 async def test_watch_sees(path: Path, steps: list[Callable[[Path], object]], seen: list[str]) -> None:
     assert await changes(path, *(partial(step, path) for step in steps)) == seen
 

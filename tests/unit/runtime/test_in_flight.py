@@ -32,7 +32,9 @@ PEERS = st.sampled_from([A, B, C, PROVEN, SNATTED])
 
 FULL = Budget(100, total=72, held={A: 72, EVIL: 72})
 PROVEN_FULL = Budget(100, total=75, proven=75, held={PROVEN: 75, PROVEN_EVIL: 75})
-ROOM = [
+
+
+@pytest.mark.parametrize(("pool", "peer", "amount", "room"), table([
     # who finds room                              the budget, the peer, how much, whether there is room
     ("anybody without a bound",                   Budget(0), A, 10**9, True),
     ("one for the only one there is",             Budget(1), A, 1, True),
@@ -50,10 +52,7 @@ ROOM = [
     ("another namespace",                         FULL, TEAM, 12, True),
     ("a namespace behind a proven peer",          PROVEN_FULL, PROVEN_EVIL, 1, False),
     ("a proven peer beside its namespaces",       PROVEN_FULL, PROVEN, 25, True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("pool", "peer", "amount", "room"), table(ROOM))
+]))  # fmt: skip
 def test_room_for(pool: Budget, peer: Peer, amount: int, *, room: bool) -> None:
     assert pool.has_room(peer, amount) is room
 

@@ -82,7 +82,8 @@ async def test_a_handshake_that_does_not_come_is_given_up(house: House, mint: Mi
 
 # Invalid calls.
 
-NONSENSE = [
+
+@pytest.mark.parametrize("call", table([
     ("no HTTP",             b"nonsense\r\n\r\n"),
     ("TLS",                 b"\x16\x03\x01\x00\xff\x01\x00\x00\xfb\x03\x03\r\n\r\n"),
     ("no URL",              b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n"),
@@ -90,10 +91,7 @@ NONSENSE = [
     ("one long header",     b"GET /things/a HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n"),
     ("many headers",        b"GET /things/a HTTP/1.1\r\n" + b"X: y\r\n" * 2_000 + b"\r\n"),
     ("a header of nothing", b"GET /things/a HTTP/1.1\r\n\x00: y\r\n\r\n"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("call", table(NONSENSE))
+]))  # fmt: skip
 async def test_invalid_http_is_answered_and_counted(
     house: House, call: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -54,7 +54,8 @@ def test_a_librarys_record_takes_the_same_form(form: str, expected: str) -> None
 
 LARGE_SHOWN = {**{str(key): 7 for key in range(100)}, "...": "(101 entries)"}
 
-VALUES: list[tuple[str, object, object]] = [
+
+@pytest.mark.parametrize(("value", "shown"), table([
     ("nothing", None, None),
     ("a time", datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02 00:00:00+00:00"),
     ("a path", Path("a/b"), "a/b"),
@@ -70,10 +71,7 @@ VALUES: list[tuple[str, object, object]] = [
     ("keys that are no text", {1: 2}, {"1": 2}),
     ("an integer beyond 64 bits", 2**70, 2**70),
     ("half a surrogate pair", "\ud800", "\ud800"),
-]
-
-
-@pytest.mark.parametrize(("value", "shown"), table(VALUES))
+]))  # fmt: skip
 def test_values_are_shown_somehow(value: object, shown: object) -> None:
     assert json.loads(written("json", "e", value=value))["value"] == shown
 
@@ -160,14 +158,11 @@ def test_libraries_log_from_warnings_up(told: RecordedLog) -> None:
     assert (line["logger"], line["message"]) == ("asyncio", "slow callback of 3 s")
 
 
-QUIET = [
+@pytest.mark.parametrize(("lines", "times", "expected"), table([
     # what             lines  when it happens                  what is logged, and how many were not before
     ("one a minute",   1,     [0, 1, 59.9, 60, 61, 300],       [(0, None), (3, 2), (5, 1)]),
     ("two a minute",   2,     [0, 1, 2, 3, 61, 62, 63],        [(0, None), (1, None), (4, 2), (5, None)]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("lines", "times", "expected"), table(QUIET))
+]))  # fmt: skip
 def test_repeatable_lines_are_limited_with_a_count(
     told: RecordedLog, lines: int, times: list[float], expected: list[tuple[int, int | None]]
 ) -> None:

@@ -55,14 +55,11 @@ def test_evaluated_nodes_are_counted_by_what_answered() -> None:
     assert shown("machine") == 4
 
 
-ACCEPTED = [
+@pytest.mark.parametrize(("accept", "content_type"), table([
     ("anybody",        "", "text/plain"),
     ("an old scraper", "text/plain;version=0.0.4;q=0.3,*/*;q=0.1", "text/plain"),
     ("OpenMetrics",    "application/openmetrics-text; version=1.0.0", "application/openmetrics-text"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("accept", "content_type"), table(ACCEPTED))
+]))  # fmt: skip
 async def test_the_text_is_what_the_scraper_accepts(accept: str, content_type: str) -> None:
     registry = CollectorRegistry()
     Counter("numalign_toys", "Toys.", registry=registry).inc(3)

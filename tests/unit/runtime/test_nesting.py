@@ -15,7 +15,7 @@ def levels(text: bytes) -> int:
     return DEEPEST - max(above for above in range(DEEPEST + 1) if not is_too_deep(text, above))
 
 
-LEVELS = [
+@pytest.mark.parametrize(("text", "expected"), table([
     ("nothing", b"", 0),
     ("a word", b'"a"', 0),
     ("an empty list", b"[]", 1),
@@ -27,10 +27,7 @@ LEVELS = [
     ("cut off in a string", b'["[[', 1),
     ("no JSON at all", b"]]}}[", 0),
     ("bytes that no text has", b"[\xff\x00[", 2),
-]
-
-
-@pytest.mark.parametrize(("text", "expected"), table(LEVELS))
+]))  # fmt: skip
 def test_levels(text: bytes, expected: int) -> None:
     assert levels(text) == expected
 

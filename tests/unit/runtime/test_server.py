@@ -100,14 +100,12 @@ async def test_a_program_without_calls_serves_health_alone(house: House) -> None
 
 # Bad calls and our own faults.
 
-BAD_CALLS = [
+
+@pytest.mark.parametrize(("method", "path", "status", "text"), table([
     ("an unknown path", "GET", "/nowhere", 404, "404: Not Found"),
     ("the wrong method", "PUT", "/echo", 405, "405: Method Not Allowed"),
     ("our own fault", "GET", "/fail", 500, "internal error: see the log of this server"),
-]
-
-
-@pytest.mark.parametrize(("method", "path", "status", "text"), table(BAD_CALLS))
+]))  # fmt: skip
 async def test_every_refusal_is_short_json(
     house: House, method: str, path: str, status: int, text: str
 ) -> None:
@@ -138,14 +136,11 @@ async def test_bodies_up_to_4_mib(house: House, size: int, status: int) -> None:
         assert await status_of(session, "/things/a") == 200
 
 
-DENSE = [
+@pytest.mark.parametrize(("sent", "status"), table([
     # what a body is           bytes           status
     ("long text",              b'"x"' * 2**21, 200),
     ("many values",            b"1,,," * 2**20 + b"1", 413),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("sent", "status"), table(DENSE))
+]))  # fmt: skip
 async def test_a_long_body_has_few_values(house: House, sent: bytes, status: int) -> None:
     async with (
         house.open(body=8 * MIB, values=2**21) as session,

@@ -28,7 +28,9 @@ NEITHER = (
     "--tls-cert, --tls-key, --insecure-http: set --tls-cert and --tls-key, or --insecure-http for local tests"
 )
 CLASH = "plain HTTP and a certificate cannot be combined: remove one of them"
-BAD = [
+
+
+@pytest.mark.parametrize(("argv", "environ", "expected"), table([
     ("neither", [], {}, NEITHER),
     ("no key", ["--tls-cert", "c"], {}, "flag --tls-cert: --tls-cert requires --tls-key"),
     ("no certificate", [], {"NUMALIGN_TLS_KEY": "k"},
@@ -37,10 +39,7 @@ BAD = [
      f"flag --tls-cert, flag --tls-key, flag --insecure-http: {CLASH}"),
     ("half a pair and plain HTTP", ["--insecure-http"], {"NUMALIGN_TLS_KEY": "k"},
      f"environment NUMALIGN_TLS_KEY, flag --insecure-http: {CLASH}"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("argv", "environ", "expected"), table(BAD))
+]))  # fmt: skip
 def test_exactly_one_of_the_two(argv: list[str], environ: dict[str, str], expected: str) -> None:
     with pytest.raises(settings.SettingsError) as caught:
         load(*argv, **environ)

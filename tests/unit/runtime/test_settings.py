@@ -92,7 +92,7 @@ def test_the_file_can_be_named_by_the_environment(tmp_path: Path) -> None:
     assert load(NUMALIGN_CONFIG=str(tmp_path / "config.yaml")).settings.greeting == "good day"
 
 
-VALUES: list[tuple[list[str], str, object]] = [
+@pytest.mark.parametrize(("argv", "name", "value"), [
     (["--colour", "green"], "colour", Colour.GREEN),
     (["--size", "large"], "size", "large"),
     (["--pause-seconds", "1e1"], "pause_seconds", 10.0),
@@ -100,16 +100,15 @@ VALUES: list[tuple[list[str], str, object]] = [
     (["--verbose", "--verbose=no"], "verbose", False),
     (["--where", "a/b"], "where", Path("a/b")),
     (["--greeting", "grüß gott"], "greeting", "grüß gott"),
-]
-
-
-@pytest.mark.parametrize(("argv", "name", "value"), VALUES)
+])  # fmt: skip
 def test_values(argv: list[str], name: str, value: object) -> None:
     assert getattr(load(*argv).settings, name) == value
 
 
 PORT = "expected a whole number, at least 0 and at most 65535"
-WRONG = [
+
+
+@pytest.mark.parametrize(("argv", "expected"), table([
     ("not a number", ["--port", "x"], f'flag --port: "x" is invalid: {PORT}'),
     ("too large", ["--port", "65536"], f'flag --port: "65536" is invalid: {PORT}'),
     ("a fraction", ["--port", "1.5"], f'flag --port: "1.5" is invalid: {PORT}'),
@@ -130,10 +129,7 @@ WRONG = [
      'flag --pairs: "3" is invalid: an even number is needed'),
     ("a contradiction with defaults", ["--pause-seconds", "11"],
      "flag --pause-seconds: long pauses are for talkers"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("argv", "expected"), table(WRONG))
+]))  # fmt: skip
 def test_one_mistake(argv: list[str], expected: str) -> None:
     assert refusal(*argv) == [expected]
 
@@ -174,15 +170,14 @@ def declared(name: str, **field: Any) -> type:  # noqa: ANN401 whatever Field ta
 
 
 NO_HELP = "Declared.port needs a default and a description"
-UNDECLARED: list[tuple[str, str, dict[str, Any], str]] = [
+
+
+@pytest.mark.parametrize(("name", "field", "complaint"), table([
     ("no description",    "port", {"default": 1}, NO_HELP),
     ("no default",        "port", {"description": "A port."}, NO_HELP),
     ("the file's name",   "config", {"default": 1, "description": "x"}, "every program has --config"),
     ("a question's name", "print_config", {"default": 1, "description": "x"}, "every program has --print-"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "field", "complaint"), table(UNDECLARED))
+]))  # fmt: skip
 def test_setting_without_help_is_refused(name: str, field: dict[str, Any], complaint: str) -> None:
     declared("fine", default=1, description="Fine.")
     with pytest.raises(TypeError, match=complaint):

@@ -21,7 +21,7 @@ def complaints(reading: sources.Reading) -> list[str]:
     return [str(mistake) for mistake in reading.mistakes]
 
 
-FLAGS = [
+@pytest.mark.parametrize(("argv", "expected"), table([
     ("a value as the next word", ["--port", "1"], {"port": "1"}),
     ("a value after =", ["--port=1"], {"port": "1"}),
     ("a switch alone", ["--insecure-http"], {"insecure_http": "true"}),
@@ -30,17 +30,14 @@ FLAGS = [
     ("a negative number", ["--port", "-1"], {"port": "-1"}),
     ("a missing value is empty", ["--port", "--insecure-http"], {"port": "", "insecure_http": "true"}),
     ("the file's name", ["--config", "f.yaml"], {"config": "f.yaml"}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("argv", "expected"), table(FLAGS))
+]))  # fmt: skip
 def test_flags(argv: list[str], expected: dict[str, str]) -> None:
     reading = sources.flags(argv, names=NAMES, switches={"insecure_http"}, renamed=RENAMED)
     assert texts(reading) == expected
     assert complaints(reading) == []
 
 
-WRONG_FLAGS = [
+@pytest.mark.parametrize(("argv", "expected"), table([
     ("a near miss", ["--prot", "1"], ["flag --prot: is not known; did you mean --port?"]),
     ("its value is no second mistake", ["--prot=1"], ["flag --prot: is not known; did you mean --port?"]),
     ("an old name", ["--certificate", "x"], ["flag --certificate: was renamed: use --tls-cert"]),
@@ -52,15 +49,12 @@ WRONG_FLAGS = [
     ("a question with a value", ["--help=me"], ["flag --help: takes no value"]),
     ("a short question with a value", ["-hm"], ["flag --help: takes no value"]),
     ("a question of the program with a value", ["--print-config=x"], ["flag --print-config: takes no value"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("argv", "expected"), table(WRONG_FLAGS))
+]))  # fmt: skip
 def test_wrong_flags(argv: list[str], expected: list[str]) -> None:
     assert complaints(sources.flags(argv, names=NAMES, switches=(), renamed=RENAMED)) == expected
 
 
-ENVIRONMENTS = [
+@pytest.mark.parametrize(("environ", "expected", "wrong"), table([
     ("one of ours", {"NUMALIGN_TLS_CERT": "c"}, {"tls_cert": "c"}, []),
     ("empty counts as not set", {"NUMALIGN_PORT": ""}, {}, []),
     ("the file's name", {"NUMALIGN_CONFIG": "f"}, {"config": "f"}, []),
@@ -74,17 +68,14 @@ ENVIRONMENTS = [
     ("an old name", {"NUMALIGN_CERTIFICATE": "c"}, {},
      ["environment NUMALIGN_CERTIFICATE: was renamed: use NUMALIGN_TLS_CERT"]),
     ("lower case is not ours", {"numalign_port": "1"}, {}, []),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("environ", "expected", "wrong"), table(ENVIRONMENTS))
+]))  # fmt: skip
 def test_environment(environ: dict[str, str], expected: dict[str, str], wrong: list[str]) -> None:
     reading = sources.environment(environ, names=NAMES, renamed=RENAMED)
     assert texts(reading) == expected
     assert complaints(reading) == wrong
 
 
-FILES = [
+@pytest.mark.parametrize(("text", "expected"), table([
     ("only a comment", "# nothing\n", {}),
     ("YAML guesses no number", "port: 0755", {"port": "0755"}),
     ("YAML guesses no truth", "insecure_http: on", {"insecure_http": "on"}),
@@ -92,10 +83,7 @@ FILES = [
     ("null is not set", "port: null\ntls_cert:\n", {}),
     ("the word null in quotes is text", "tls_cert: 'null'", {"tls_cert": "null"}),
     ("JSON is YAML", '{"port": 1}', {"port": "1"}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "expected"), table(FILES))
+]))  # fmt: skip
 def test_file(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
@@ -104,7 +92,7 @@ def test_file(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
     assert complaints(reading) == []
 
 
-WRONG_FILES = [
+@pytest.mark.parametrize(("content", "expected"), table([
     ("a near miss", b"\n\nprot: 1", " line 3: prot: is not known; did you mean port?"),
     ("an old name", b"certificate: c", " line 1: certificate: was renamed: use tls_cert"),
     ("the file in the file", b"config: c", " line 1: config: is not known"),
@@ -118,10 +106,7 @@ WRONG_FILES = [
     ("a byte that text never has", b"port: \x00", ": is not YAML: "),
     ("nested very deep", b"port: " + b"[" * 100_000, ": is nested deeper than 100 levels"),
     ("nested deep", b"port: " + b"[" * 99 + b"]" * 99, " line 1: port: must be a single value"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("content", "expected"), table(WRONG_FILES))
+]))  # fmt: skip
 def test_wrong_file(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)

@@ -50,15 +50,14 @@ def test_a_good_pair_is_loaded(mint: Mint, behind: int) -> None:
 NO_CERTIFICATE = "tls.crt: contains no PEM certificate (-----BEGIN CERTIFICATE-----)"
 NO_KEY = "tls.key: contains no PEM private key (-----BEGIN PRIVATE KEY-----)"
 EMPTY_PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-CONTENTS: list[tuple[str, bytes | None, bytes | None, list[str]]] = [
+
+
+@pytest.mark.parametrize(("cert", "key", "expected"), table([
     ("an empty key", None, b"", [NO_KEY]),
     ("garbage in both", b"\x00garbage", b"\xff", [NO_CERTIFICATE, NO_KEY]),
     ("PEM around garbage", EMPTY_PEM, None, [NO_CERTIFICATE]),
     ("a key that stops half-way", None, b"-----BEGIN PRIVATE KEY-----\nMIGH", [NO_KEY]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("cert", "key", "expected"), table(CONTENTS))
+]))  # fmt: skip
 def test_what_is_no_pair(mint: Mint, cert: bytes | None, key: bytes | None, expected: list[str]) -> None:
     pair = mint.pair()
     if cert is not None:

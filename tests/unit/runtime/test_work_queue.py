@@ -40,16 +40,13 @@ def others(number: int, seconds: float, *, apart: bool = False) -> list[tuple[st
     return [("evil", tenant, seconds) for tenant in tenants]
 
 
-CALLS: list[tuple[str, list[tuple[str, Tenant, float]], tuple[str, Tenant, float], int]] = [
+@pytest.mark.parametrize(("beside", "call", "turn"), table([
     # which call                           beside which others             the call                 its turn
     ("a long one of another namespace",    others(20, LONG),               ("x", TEAM, LONG),       3),
     ("a short one beside long ones",       others(50, LONG, apart=True),   ("x", TEAM, 0.0),        3),
     ("a long one beside endless short ones", others(50, 0.0), ("x", TEAM, LONG), SHARED_TURNS + 1),
     ("one with a certificate", others(9, 0.0), ("x", Tenant(proven=True), LONG), 1),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("beside", "call", "turn"), table(CALLS))
+]))  # fmt: skip
 async def test_call_has_an_early_turn(
     beside: list[tuple[str, Tenant, float]], call: tuple[str, Tenant, float], turn: int
 ) -> None:

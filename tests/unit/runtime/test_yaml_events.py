@@ -48,15 +48,12 @@ def test_the_deepest_level_is_read(nested: Nested) -> None:
     assert sum(starts) in {DEEPEST, DEEPEST + 1}
 
 
-WRONG = [
+@pytest.mark.parametrize("text", table([
     ("an open bracket", "a: 1\nb: ["),
     ("the deepest open bracket", "a: 1\nb: " + "[" * (DEEPEST - 1)),
     ("brackets in a string", 'a: 1\nb: "' + "[" * 1000),
     ("brackets in a comment", "a: 1\nb: [ # " + "[" * 1000),
-]
-
-
-@pytest.mark.parametrize("text", table(WRONG))
+]))  # fmt: skip
 def test_other_mistake_has_its_place(text: str) -> None:
     with pytest.raises(yaml.MarkedYAMLError) as raised:
         events(text)

@@ -144,7 +144,8 @@ def follows(scorer: Scorer) -> None:
 
 NOT_ITS = "the pod with this uid is team/web"
 
-REFUSED: list[tuple[str, Arrange, str, Raw, str, str]] = [
+
+@pytest.mark.parametrize(("arrange", "place", "call", "part", "outcome"), table([
     # what it shows                what happens before                                  the node, the call
     # then what is said, and how it is counted
     ("without the lease",          follows,                                             "a", {},
@@ -159,10 +160,7 @@ REFUSED: list[tuple[str, Arrange, str, Raw, str, str]] = [
      lambda scorer: scorer.reserve(raw(ALL, name="first"), "one"),                "one", {},
      "have no NUMA zone with 4 cpu",    "lost"),
     ("another namespace",         lambda _: None, "a", {"namespace": "default"}, NOT_ITS, "unknown_pod"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("arrange", "place", "call", "part", "outcome"), table(REFUSED))
+]))  # fmt: skip
 async def test_a_bind_is_refused_for(  # noqa: PLR0913, PLR0917  the columns of the table
     scorer: Scorer, arrange: Arrange, place: str, call: Raw, part: str, outcome: str
 ) -> None:
@@ -183,16 +181,13 @@ async def test_repeated_refusals_are_logged_up_to_a_limit(scorer: Scorer) -> Non
     assert len(scorer.told.of("bind.refused")) == MANY_LINES
 
 
-FAILURES: list[tuple[str, ClusterError, str, bool]] = [
+@pytest.mark.parametrize(("error", "outcome", "kept"), table([
     # what the API server does   the error                      how it is counted  whether the zones are kept
     ("409",                      Conflict("is assigned"),       "bound_already",   False),
     ("404",                      NotFound("is not there"),       "unknown_pod",     False),
     ("403",                      Forbidden("you may not"),      "refused",         False),
     ("nothing",                  Unreachable("cannot be"),      "uncertain",       True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("error", "outcome", "kept"), table(FAILURES))
+]))  # fmt: skip
 async def test_reservation_after_an_error_of_the_api_server(
     scorer: Scorer, error: ClusterError, outcome: str, *, kept: bool
 ) -> None:
@@ -403,13 +398,12 @@ async def test_leaving_pod_delays_a_bind_up_to_patience(scorer: Scorer, goes: fl
 
 
 THIEF = running(on("a", raw(EIGHT, name="thief"), record=placed({"cpu": "8", "memory": "1Gi"}, "node-1")))
-LOST: list[tuple[str, Callable[[Scorer], None], str]] = [
+
+
+@pytest.mark.parametrize(("happens", "part"), table([
     ("another replica leads",      follows,                          "lost the lease"),
     ("another pod takes the zone", lambda scorer: scorer.see(THIEF), "no NUMA zone with 2 cpu"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("happens", "part"), table(LOST))
+]))  # fmt: skip
 async def test_bind_is_refused_if_meanwhile(
     scorer: Scorer, happens: Callable[[Scorer], None], part: str
 ) -> None:
@@ -557,7 +551,7 @@ async def test_bind_beyond_quota_is_refused_with_its_use() -> None:
     assert outcomes(scorer) == {"bound": 1, "over_quota": 1}
 
 
-QUOTAS: list[tuple[str, str, list[Raw], str, bool]] = [
+@pytest.mark.parametrize(("limit", "others", "containers", "fits"), table([
     # what it shows                              limit  other pods                         containers  bound?
     ("a pod that another scheduler bound counts",  "8", [FOREIGN],                          SIX, False),
     ("one that waits uses nothing",                "8", [OTHER],                              SIX, True),
@@ -565,10 +559,7 @@ QUOTAS: list[tuple[str, str, list[Raw], str, bool]] = [
     ("one on an unknown node does",                "8", [on("new", OTHER)],                   SIX, False),
     ("nothing is limited to nothing",              "0", [],                       "cpu=1 mem=1Gi", False),
     ("only a fraction",                            "0", [],                   "cpu=1500m mem=1Gi", True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("limit", "others", "containers", "fits"), table(QUOTAS))
+]))  # fmt: skip
 async def test_a_quota_limits(limit: str, others: list[Raw], containers: str, *, fits: bool) -> None:
     scorer = await limited(limit, raw(containers), *others)
     assert (await scorer.bind(raw(containers), "a") == "") is fits

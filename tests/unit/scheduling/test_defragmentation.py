@@ -157,15 +157,14 @@ def test_moved_pod_keeps_its_node_selector() -> None:
 
 SHARES = Placed("a", "cpu=10.. mem=1Gi..", "")
 STAYS = replace(SHARES, obstacle=BARE)
-REQUESTS: list[tuple[str, Pods, dict[str, str], list[str]]] = [
+
+
+@pytest.mark.parametrize(("pods", "goes", "unplaced"), table([
     # what it shows                       the pods                      who goes where, who has no place
     ("who requests without holding moves", {"a0": SHARES},                              {"a0": "b "}, []),
     ("who must stay is in the way",        {"a0": STAYS},                               {}, []),
     ("who has no room elsewhere stays",    {"a0": SHARES, "b0": replace(STAYS, node="b")}, {}, ["a0"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("pods", "goes", "unplaced"), table(REQUESTS))
+]))  # fmt: skip
 def test_node_totals_need_room_too(pods: Pods, goes: dict[str, str], unplaced: list[str]) -> None:
     """A pod that shares CPUs holds no zone, and its scheduler counts it all the same."""
     a = replace(TWO, totals=node("cpu=8", totals="cpu=16 mem=128Gi pods=10").totals)

@@ -38,16 +38,14 @@ from tests.worlds.scorer import (
 VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
 """More zones than anybody answers for."""
 
-NO_ANSWERS = [
+
+@pytest.mark.parametrize(("unknown", "made", "fits"), table([
     # what it shows                           what they may do  the pod, and whether it fits
     ("a pod that must be aligned",            "cannot-fit",     raw(FOUR),                       False),
     ("a pod that tries",                      "cannot-fit",     raw(FOUR, policy="best-effort"), True),
     ("a pod that says nothing",               "cannot-fit",     raw(FOUR, policy=None),          True),
     ("one that must, where nobody minds",     "may-fit",        raw(FOUR),                       True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("unknown", "made", "fits"), table(NO_ANSWERS))
+]))  # fmt: skip
 @pytest.mark.parametrize("name", ["bare", "never-heard-of"])
 async def test_on_a_node_that_publishes_nothing(unknown: str, made: Raw, name: str, *, fits: bool) -> None:
     scorer = Scorer(unknown=unknown)

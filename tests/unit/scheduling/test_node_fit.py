@@ -26,7 +26,7 @@ def fits(fit: NodeFit, scorer: Scorer, made: Raw, name: str = "a") -> bool:
     return fit.fits(name, scorer.subject(made).demand)
 
 
-REQUESTS: list[tuple[str, list[str], bool]] = [
+@pytest.mark.parametrize(("containers", "right"), table([
     # what it asks                     its containers                                  whether it fits
     ("all there is",                   ["cpu=10 mem=20Gi gpu=4"],                      True),
     ("memory too much",                ["cpu=1 mem=21Gi"],                             False),
@@ -34,10 +34,7 @@ REQUESTS: list[tuple[str, list[str], bool]] = [
     ("two containers too many",        ["cpu=6 mem=1Gi", "cpu=5 mem=1Gi"],             False),
     ("an init container that is over", ["init cpu=9 mem=1Gi", "cpu=5 mem=1Gi"],        True),
     ("limits, which do not count",     ["cpu=5..40 mem=1Gi"],                          True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("containers", "right"), table(REQUESTS))
+]))  # fmt: skip
 async def test_on_an_empty_node(fit: NodeFit, scorer: Scorer, containers: list[str], *, right: bool) -> None:
     assert fits(fit, scorer, raw(*containers, policy=None)) is right
 

@@ -64,7 +64,8 @@ IN_OTHER_WORDS = refused(HERE, message="the same in other words")
 BROKEN = {**HERE, "status": {"phase": "Failed", "reason": "Error", "message": "exit code 1"}}
 RUNS = {**HERE, "status": {"phase": "Running", "reason": REASON}}
 
-COUNTED: list[tuple[str, bool, list[Raw], int]] = [
+
+@pytest.mark.parametrize(("ranked", "pods", "count"), table([
     # what happens                             ranked  what is seen                           counted
     ("another scheduler sent it there",        False, [raw(FOUR), HERE, REJECTED],            0),
     ("a watch skipped all between",            True,  [REJECTED],                             1),
@@ -74,10 +75,7 @@ COUNTED: list[tuple[str, bool, list[Raw], int]] = [
         [raw(FOUR), HERE, REJECTED, IN_OTHER_WORDS, LEAVING],                                 1),
     ("it fails by itself",                     True,  [HERE, BROKEN],                         0),
     ("it runs",                                True,  [HERE, RUNS],                           0),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("ranked", "pods", "count"), table(COUNTED))
+]))  # fmt: skip
 async def test_rejections_of_ranked_pods_are_counted_once(
     scorer: Scorer, pods: list[Raw], count: int, *, ranked: bool
 ) -> None:
@@ -114,15 +112,12 @@ async def test_rejecting_node_chosen_again_is_an_event(scorer: Scorer) -> None:
     assert (line["pod"], line["node"]) == ("team/second", "a")
 
 
-OTHERS = [
+@pytest.mark.parametrize(("made", "place", "later"), table([
     # what it shows                    the pod                           the node  seconds later
     ("another node",                   raw(FOUR, name="second"),         "b",      0.0),
     ("a pod that asks something else", raw("cpu=2 mem=1Gi", name="two"), "a",      0.0),
     ("long after",                     raw(FOUR, name="second"),         "a",      REMEMBERED_SECONDS + 1),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "place", "later"), table(OTHERS))
+]))  # fmt: skip
 async def test_repeated_choice_is_not_an_event_for(
     scorer: Scorer, made: Raw, place: str, later: float
 ) -> None:

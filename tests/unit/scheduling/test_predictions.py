@@ -47,7 +47,9 @@ async def bound(scorer: Scorer, made: Raw, *, record: Sequence[Mapping[str, obje
 
 HERE, THERE = on("a", raw(FOUR)), on("a", raw(FOUR), record=HALF)
 SHOWN = {"web": AS_PREDICTED}
-COUNTED: list[tuple[str, str, list[Raw], Mapping[str, ObservedPlacement], dict[str, int]]] = [
+
+
+@pytest.mark.parametrize(("before", "pods", "shown", "counts"), table([
     # what it shows                        before   what is seen        shown then, counted
     ("it gets what was predicted",         "bound", [],                 SHOWN, {"agreed": 1}),
     ("another scheduler bound it",         "ranked", [raw(FOUR), HERE],  SHOWN, {"unpredicted": 1}),
@@ -55,10 +57,7 @@ COUNTED: list[tuple[str, str, list[Raw], Mapping[str, ObservedPlacement], dict[s
     ("nobody asked about it here",         "",      [HERE],             SHOWN, {}),
     ("it ran before this process came",    "",      [running(THERE)],   SHOWN, {}),
     ("it never came to a node",            "",      [raw(FOUR)],        {},    {}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("before", "pods", "shown", "counts"), table(COUNTED))
+]))  # fmt: skip
 async def test_predictions_are_counted_where(
     scorer: Scorer,
     before: str,

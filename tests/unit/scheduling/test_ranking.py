@@ -34,15 +34,13 @@ POOL = Requirement("pool", Operator.IN, frozenset({"gpu"}))
 RACKED = (Requirement("rack", Operator.EXISTS), Requirement("pool", Operator.DOES_NOT_EXIST))
 RULES = RankingRules(Ranking((FEW,)), (Choice((POOL,), Ranking((MOST,))), Choice(RACKED, Ranking((LEAST,)))))
 
-CHOSEN = [
+
+@pytest.mark.parametrize(("labels", "measure"), table([
     # what it shows                  labels                         ranking
     ("one that is selected",         {"pool": "gpu"},               MOST),
     ("the first of several",         {"pool": "gpu", "rack": "7"},  MOST),
     ("all requirements are to hold", {"pool": "cpu", "rack": "7"},  FEW),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("labels", "measure"), table(CHOSEN))
+]))  # fmt: skip
 def test_a_ranking_is_chosen_by_labels(labels: dict[str, str], measure: Strategy) -> None:
     assert RULES.rankings[RULES.number_of(labels)] == Ranking((measure,))
 
@@ -105,7 +103,8 @@ def test_weights_are_read() -> None:
 NEEDS = "needs a weight, a whole number from 1 to 100"
 NO_NAME = "is not a resource name, like cpu or nvidia.com/gpu"
 
-MISREAD: list[tuple[str, Callable[[str], object], str, str]] = [
+
+@pytest.mark.parametrize(("read", "text", "message"), table([
     # what is wrong       what reads it     text                       what is told
     ("a comma too many",  parse_strategies, "MostAllocated,",          f"a name is missing: one of {KNOWN}"),
     ("a habit",           parse_strategies, "leastNumaNodes",
@@ -121,10 +120,7 @@ MISREAD: list[tuple[str, Callable[[str], object], str, str]] = [
     ("other digits",      parse_weights,    "cpu=٣",                   f'"cpu" {NEEDS}, like cpu=1'),
     ("a pattern",         parse_weights,    "rdma/*=1",                f'"rdma/*" {NO_NAME}'),
     ("a resource twice",  parse_weights,    "cpu=1,cpu=2",             '"cpu" is named twice'),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("read", "text", "message"), table(MISREAD))
+]))  # fmt: skip
 def test_strategies_or_weights_cannot_be_read_if(
     read: Callable[[str], object], text: str, message: str
 ) -> None:

@@ -19,7 +19,7 @@ TIGHT = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy="restricted"
 LOOSE = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2")
 
 
-READ = [
+@pytest.mark.parametrize(("node_of_row", "pod", "intent", "expected"), table([
     # what it shows                   node   pod                     intent, then the reason
     ("what is taken now",             SHORT, "cpu=4 mem=1Gi gpu=1",  "none",
      "have no NUMA zone with 4 cpu, 1Gi memory and 1 nvidia.com/gpu free (numalign: single-numa-node)"),
@@ -31,10 +31,7 @@ READ = [
     ("CPUs that are shared",          EMPTY, "cpu=1.5 mem=1Gi",      "restricted cpu",
      ('cannot pin cpu for the pod, because container "c0" requests 1500m cpu, which is not a whole number'
       " (numalign: restricted)")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("node_of_row", "pod", "intent", "expected"), table(READ))
+]))  # fmt: skip
 def test_a_reason_follows_a_number_of_nodes(node_of_row: Node, pod: str, intent: str, expected: str) -> None:
     """As in `0/3 nodes are available: 2 node(s) have no NUMA zone with ..., 1 node(s) have less than`."""
     match = "equal" if intent.startswith("equal") else "satisfies"

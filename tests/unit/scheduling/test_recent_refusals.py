@@ -71,16 +71,13 @@ def test_later_rejection_extends_avoidance(memory: Memory) -> None:
     assert memory.avoided() == ("a",)
 
 
-OTHERS: list[tuple[str, PodInfo, PodInfo | None]] = [
+@pytest.mark.parametrize(("pod", "before"), table([
     ("it fails by itself",                replace(REFUSED, reason="Error"),              RUNNING),
     ("it cannot be read",                 replace(REFUSED, request=UNREADABLE),          RUNNING),
     ("it was refused long ago",           replace(OLD, started=int(NOW) - 600),          None),
     ("it was made long ago, nobody says when it was refused", replace(OLD, started=0),   None),
     ("nobody says when it was made",      replace(REFUSED, started=0, created=0),        None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("pod", "before"), table(OTHERS))
+]))  # fmt: skip
 def test_nothing_is_avoided_for_a_pod_when(memory: Memory, pod: PodInfo, before: PodInfo | None) -> None:
     memory.see(pod, before)
     assert memory.avoided() == ()

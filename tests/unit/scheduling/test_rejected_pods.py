@@ -37,7 +37,7 @@ def a_pod(**changes: Any) -> RejectedPod:  # noqa: ANN401  those of `pod`
     return found
 
 
-STATUS: list[tuple[str, dict[str, str], bool]] = [
+@pytest.mark.parametrize(("status", "is_one"), table([
     ("no zone has enough",       {"reason": "TopologyAffinityError"},             True),
     ("the node is full",         {"reason": "OutOfnvidia.com/gpu"},               True),
     ("another reason",           {"reason": "NodeAffinity", "message": MESSAGE},     True),
@@ -45,25 +45,19 @@ STATUS: list[tuple[str, dict[str, str], bool]] = [
     ("it was evicted later",     {"reason": "Evicted", "message": "The node was low on memory"}, False),
     ("it has no node",           {"node": "", "reason": "TopologyAffinityError"}, False),
     ("it gives no reason",       {"message": MESSAGE},                               False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("status", "is_one"), table(STATUS))
+]))  # fmt: skip
 def test_a_pod_counts_as_rejected_if(status: dict[str, str], *, is_one: bool) -> None:
     assert (rejected_pods.read(pod(**status)) is not None) is is_one
 
 
-WORDS: list[tuple[str, dict[str, str | None], float, str]] = [
+@pytest.mark.parametrize(("changes", "now", "text"), table([
     ("its message follows", {"message": MESSAGE}, NOW + 250,
      "rejected by a 4 min ago: TopologyAffinityError: Resources cannot be allocated with Topology locality"),
     ("it writes no line of its own", {"message": "no\nok"}, NOW,
      "rejected by a less than a minute ago: TopologyAffinityError: no\ufffdok"),
     ("its clock is ahead", {}, NOW - 90, "rejected by a less than a minute ago: TopologyAffinityError"),
     ("it did not start", {"started": None}, NOW, "rejected by a 1 min ago: TopologyAffinityError"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("changes", "now", "text"), table(WORDS))
+]))  # fmt: skip
 def test_rejection_has_node_age_and_reason(changes: dict[str, str | None], now: float, text: str) -> None:
     assert a_pod(reason="TopologyAffinityError", **changes).sentence(now) == text
 

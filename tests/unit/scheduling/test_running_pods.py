@@ -66,16 +66,13 @@ def outcomes(
     return {str(result.rule): str(result.outcome) for result in results}
 
 
-ALIGNMENTS = [
+@pytest.mark.parametrize(("policy", "alignment", "outcome"), table([
     ("aligned", "restricted", ALIGNED, "pass"),
     ("misaligned", "restricted", MISALIGNED, "fail"),
     ("a wish unmet", "best-effort", MISALIGNED, "warn"),
     ("not clear", "restricted", NOT_CLEAR, "skip"),
     ("nobody looked", "restricted", None, "skip"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("policy", "alignment", "outcome"), table(ALIGNMENTS))
+]))  # fmt: skip
 def test_how_a_pod_sits(policy: str, alignment: Alignment | None, outcome: str) -> None:
     assert outcomes(pod(policy), alignment)["aligned"] == outcome
 
@@ -101,7 +98,7 @@ def test_omitted_resources_are_below_the_levels() -> None:
     assert running.result(PodRule.ENFORCE) == RuleResult(PodRule.ENFORCE, RuleOutcome.FAIL, message)
 
 
-ADMISSIONS = [
+@pytest.mark.parametrize(("decision", "outcome", "message"), table([
     ("admitted", ADMITTED, "pass", ""),
     ("refused", AdmissionDecision(AdmissionState.NEVER, "too large"), "fail", "too large"),
     ("not pinned", AdmissionDecision(AdmissionState.FITS, unpinned="cpu"), "warn", "cpu"),
@@ -110,10 +107,7 @@ ADMISSIONS = [
         AdmissionDecision(AdmissionState.FITS, warnings=(
             "this namespace expects NUMA alignment restricted; the pod requests nothing", "beware")),
         "warn", "beware"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("decision", "outcome", "message"), table(ADMISSIONS))
+]))  # fmt: skip
 def test_admission_today(decision: AdmissionDecision, outcome: str, message: str) -> None:
     running = judge(decision, rules=STRICT).judge(pod(), None)
     admitted = running.result(PodRule.ADMITTED)
@@ -150,14 +144,11 @@ def test_admission_ignores_the_node_of_the_pod() -> None:
     assert [str(requirement) for requirement in judged.constraints.selector] == ["a in (b)"]
 
 
-RUNNING = [
+@pytest.mark.parametrize(("changed", "running"), table([
     ("on its node", {}, True),
     ("waiting", {"node": ""}, False),
     ("on its way out", {"leaving": True}, False),
     ("ended", {"phase": "Succeeded"}, False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("changed", "running"), table(RUNNING))
+]))  # fmt: skip
 def test_which_pods_run(changed: dict[str, object], running: bool) -> None:  # noqa: FBT001  a value of a table
     assert runs(replace(pod(), **changed)) is running  # type: ignore[arg-type]

@@ -114,16 +114,13 @@ def at(seconds: float) -> str:
     return datetime.fromtimestamp(NOW + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-AGES: list[tuple[str, float, float | None, float, bool]] = [
+@pytest.mark.parametrize(("created", "bound", "started", "in_it"), table([
     # what it shows                                  created  bound  started  whether the topology has it
     ("it has run for long",                             -600,  -590,    -590,  True),
     ("it waited for long, and runs since a moment",     -600,    -6,      -5,  False),
     ("it waited, and that clock is an hour behind",     -600,    -6,   -3605,  False),
     ("the clock of the API server is ahead",            9999,  9999,    -600,  False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("created", "bound", "started", "in_it"), table(AGES))
+]))  # fmt: skip
 async def test_old_pod_is_in_the_topology_if_clocks_agree(
     scorer: Scorer, created: float, bound: float | None, started: float, *, in_it: bool
 ) -> None:
@@ -154,15 +151,14 @@ def test_new_pod_is_younger_than_all_others(scorer: Scorer) -> None:
 
 
 MINE, ALL_PODS = Method.WITH_EXCLUSIVE_RESOURCES, Method.ALL
-ACCOUNTED = [
+
+
+@pytest.mark.parametrize(("names", "method", "expected"), table([
     # which pods                         their names         of which pods  what is free
     ("with the pod",                     ["web", "small"],   ALL_PODS,      [4, 8]),
     ("before the pod",                   ["small"],          ALL_PODS,      [0, 4]),
     ("without those that have nothing",  ["web"],            MINE,          [4, 8]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("names", "method", "expected"), table(ACCOUNTED))
+]))  # fmt: skip
 async def test_fingerprint_decides_which_pods_are_counted(
     scorer: Scorer, names: list[str], method: Method, expected: list[int]
 ) -> None:
@@ -280,15 +276,12 @@ async def test_pod_is_read_again_after_a_rule_change(scorer: Scorer) -> None:
     assert scorer.subject(SILENT).question.intent == means(SINGLE)
 
 
-IDENTITIES = [
+@pytest.mark.parametrize(("metadata", "namespace", "name", "created"), table([
     # what it shows                   its metadata                           namespace, name, seconds
     ("no namespace is the default",   {"namespace": None},                   "default", "web",  NOW - 60),
     ("of a template",                 {"name": "", "generateName": "web-"},  TEAM,      "web-", NOW - 60),
     ("a time that is none",           {"creationTimestamp": "never"},        TEAM,      "web",  0),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("metadata", "namespace", "name", "created"), table(IDENTITIES))
+]))  # fmt: skip
 def test_identity_of_a_pod(scorer: Scorer, metadata: Raw, namespace: str, name: str, created: int) -> None:
     made = raw(FOUR)
     found = scorer.subject({**made, "metadata": {**made["metadata"], **metadata}})
@@ -301,16 +294,13 @@ BARE = node("cpu=8 mem=16Gi", "cpu=8 mem=16Gi", policy=SINGLE, totals="cpu=16 me
 """A node whose device plugins, if there are any, serve no GPU."""
 
 
-SERVED = [
+@pytest.mark.parametrize(("container", "served", "expected"), table([
     ("device plugins serve all", FOUR, (), ["a"]),
     ("DRA serves where no device plugin does", FOUR, (GPU,), ["a", "bare"]),
     ("a device plugin's devices are aligned all the same", "cpu=4 mem=1Gi gpu=3", (GPU,), ["bare"]),
     ("what else is asked for counts", "cpu=9 mem=1Gi gpu=1", (GPU,), []),
     ("it serves others", FOUR, (NIC,), ["a"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("container", "served", "expected"), table(SERVED))
+]))  # fmt: skip
 async def test_devices_count_if_device_plugins_serve_them(
     scorer: Scorer, container: str, served: tuple[str, ...], expected: list[str]
 ) -> None:
@@ -456,15 +446,12 @@ async def test_new_policy_default_applies_to_running_pods(scorer: Scorer) -> Non
     assert (before, scorer.fits(other(exclusive="zone"), "a")) == ([True], [False])
 
 
-EXCLUSIVE = [
+@pytest.mark.parametrize(("written", "away"), table([
     # what it shows                       what stands on the pod                      others are kept away
     ("it is to be alone",                 {"numalign.io/exclusive": "zone"},          True),
     ("of what?",                          {"numalign.io/exclusive": "node"},          False),
     ("nobody has looked at the rest",     {**ALONE, "numalign.io/scope": "planet"},   False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("written", "away"), table(EXCLUSIVE))
+]))  # fmt: skip
 async def test_invalid_exclusive_annotation_blocks_nothing(
     scorer: Scorer, written: dict[str, str], *, away: bool
 ) -> None:

@@ -95,17 +95,14 @@ def test_victims_are_read_in_both_forms(form: str) -> None:
 # What else may come.
 
 
-CANDIDATES = [
+@pytest.mark.parametrize(("body", "expected"), table([
     # what it is             the call                                                    what is read
     ("no names",             orjson.dumps({"Pod": POD, "NodeNames": []}),                named()),
     ("a name twice",         orjson.dumps({"Pod": POD, "NodeNames": ["b", "a", "b"]}),   named("b", "a")),
     ("no nodes, as in Go",   orjson.dumps({"Pod": POD, "Nodes": {"items": None}}), Candidates(POD, (), {})),
     ("a pod without a name", b'{"Pod": {"spec": {}}, "NodeNames": []}',     Candidates({"spec": {}}, ())),
     ("a key twice",          b'{"Pod": {}, "NodeNames": ["a"], "NodeNames": ["b"]}', Candidates({}, ("b",))),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("body", "expected"), table(CANDIDATES))
+]))  # fmt: skip
 def test_candidates_are_read_from(body: bytes, expected: Candidates) -> None:
     assert read_candidates(body) == expected
 
@@ -125,15 +122,12 @@ def test_preemptor_priority_is_read_from_the_pod(policy: str, priority: int | No
     assert read_preemption(orjson.dumps(call)).priority == priority
 
 
-RANKS = [
+@pytest.mark.parametrize(("call", "names"), table([
     # what it is           the call                              the names
     ("a pod and nodes",    {"pod": POD, "nodes": ["b", "a", "b"]}, ("b", "a")),
     ("a pod, null nodes",  {"pod": POD, "nodes": None},          None),
     ("as kubectl prints",  {**POD, "kind": "Pod"},               None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("call", "names"), table(RANKS))
+]))  # fmt: skip
 def test_people_ask_for_a_rank_among_some_nodes_or_all(call: Raw, names: tuple[str, ...] | None) -> None:
     assert read_rank(orjson.dumps(call)) == RankCall(call.get("pod", call), names)
 
@@ -142,7 +136,10 @@ def test_people_ask_for_a_rank_among_some_nodes_or_all(call: Raw, names: tuple[s
 
 
 DEEP = r"the body is nested deeper than 100 levels"
-NOT_JSON = [
+
+
+@of_both_protocols
+@pytest.mark.parametrize(("call", "text"), table([
     # what it is              the body                                 what is said of it
     ("half a document",       orjson.dumps({"Pod": POD})[:-1],         r"the body is not JSON: .*"),
     ("bytes, not UTF-8",      b'{"Pod": "\xff"}',                      r"the body is not JSON: .*"),
@@ -152,11 +149,7 @@ NOT_JSON = [
     ("nothing",               b"",                                     "the body is empty"),
     ("a list",                b"[]",                                   ".*not a list"),
     ("a text",                b'"A"',                                  '.*not "A"'),
-]  # fmt: skip
-
-
-@of_both_protocols
-@pytest.mark.parametrize(("call", "text"), table(NOT_JSON))
+]))  # fmt: skip
 def test_other_than_an_object_is_a_bad_request(read: Read, call: bytes, text: str) -> None:
     status, [line] = refusal(read, call)
     assert status == HTTPStatus.BAD_REQUEST
@@ -228,7 +221,8 @@ def test_remembered_pods_are_bounded_by_bytes() -> None:
 
 NO_JSON = "the body is not JSON"
 
-SENT_AGAIN: list[tuple[str, bytes, list[str]]] = [
+
+@pytest.mark.parametrize(("again", "lines_of"), table([
     # what it is              the second call                what is said of it
     ("a number for a name",   in_go(POD, ["n", 1]),
         ["NodeNames[1]: must be a string, not a number"]),
@@ -236,10 +230,7 @@ SENT_AGAIN: list[tuple[str, bytes, list[str]]] = [
     ("a call behind it",      in_go(POD, ["n"], end=b"{}"),  [NO_JSON]),
     ("a comma too many",      in_go(POD, ["n"])[:-2] + b",,]}", [NO_JSON]),
     ("a member in capitals",  in_go(POD, ["n"])[:-1] + b',"nodes":1}', ["nodes: must be spelled Nodes"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("again", "lines_of"), table(SENT_AGAIN))
+]))  # fmt: skip
 def test_invalid_call_of_a_remembered_pod_is_refused(again: bytes, lines_of: list[str]) -> None:
     calls = Calls()
     calls.candidates(in_go(POD, ["n"]))
@@ -313,7 +304,7 @@ BAD_RANKS: list[tuple[str, Raw, list[str]]] = [
 ]  # fmt: skip
 
 
-BAD: list[tuple[str, Read, Raw, list[str]]] = [
+@pytest.mark.parametrize(("read", "call", "lines"), table([
     *((f"filter: {what}", read_candidates, call, lines) for what, call, lines in BAD_CANDIDATES),
     *((f"bind: {what}", read_binding, {**BINDING, **call}, [line]) for what, call, line in BAD_BINDINGS),
     *(
@@ -321,10 +312,7 @@ BAD: list[tuple[str, Read, Raw, list[str]]] = [
         for what, call, lines in BAD_PREEMPTIONS
     ),
     *((f"rank: {what}", read_rank, call, lines) for what, call, lines in BAD_RANKS),
-]
-
-
-@pytest.mark.parametrize(("read", "call", "lines"), table(BAD))
+]))  # fmt: skip
 def test_a_call_with_mistakes_is_unprocessable(read: Read, call: Raw, lines: list[str]) -> None:
     """In the tables N stands for the victims of the node n, and UNKNOWN for the end of a sentence."""
     status, listed = refusal(read, call)
@@ -336,15 +324,13 @@ def test_a_call_with_mistakes_is_unprocessable(read: Read, call: Raw, lines: lis
 
 MANY = 200_000
 
-NOTHING_BUT_MISTAKES: list[tuple[str, Read, Raw]] = [
+
+@pytest.mark.parametrize(("read", "call"), table([
     ("names", read_candidates, {"Pod": {}, "NodeNames": [1] * MANY}),
     ("nodes", read_candidates, {"Pod": {}, "Nodes": {"items": [{}] * MANY}}),
     ("keys", read_candidates, {f"k{at}": 0 for at in range(MANY)}),
     ("victims", read_preemption, {"Pod": {}, META: {str(at): None for at in range(MANY)}}),
-]
-
-
-@pytest.mark.parametrize(("read", "call"), table(NOTHING_BUT_MISTAKES))
+]))  # fmt: skip
 def test_a_body_of_nothing_but_mistakes_gets_a_short_answer(read: Read, call: Raw) -> None:
     lines = refusal(read, call)[1]
     assert (len(lines), lines[-1]) == (MOST_MISTAKES + 1, "more mistakes are not shown")

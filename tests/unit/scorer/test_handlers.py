@@ -190,7 +190,9 @@ def sees(made: Raw) -> Callable[[Scorer], object]:
 
 
 GATED = {"schedulingGates": [{"name": "kueue"}]}
-NOTHING: list[tuple[str, ReserveAt, Callable[[Scorer], object], Raw, str]] = [
+
+
+@pytest.mark.parametrize(("reserve_at", "arrange", "made", "names"), table([
     # what it shows           when            what happens before                    the pod    the nodes
     ("where they bind here",  ReserveAt.BIND, sees(raw(FOUR)),                       raw(FOUR), "empty full"),
     ("where another leads",   EARLY,          follow,                                raw(FOUR), "empty full"),
@@ -199,10 +201,7 @@ NOTHING: list[tuple[str, ReserveAt, Callable[[Scorer], object], Raw, str]] = [
     ("to one that is not",    EARLY,          lambda _: None,                        raw(FOUR), "empty full"),
     ("behind a gate",         EARLY,          sees(raw(FOUR, spec=GATED)),           raw(FOUR), "empty full"),
     ("that is more in truth", EARLY,          sees(raw("cpu=80 mem=1Gi")),           raw(FOUR), "empty full"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("reserve_at", "arrange", "made", "names"), table(NOTHING))
+]))  # fmt: skip
 async def test_nothing_is_reserved(
     reserve_at: ReserveAt, arrange: Callable[[Scorer], object], made: Raw, names: str
 ) -> None:
@@ -221,15 +220,12 @@ async def test_pod_watched_after_its_call_is_reserved(early: Scorer) -> None:
     assert early.kept() == {"web": "empty"}
 
 
-WAITS = [
+@pytest.mark.parametrize(("made", "nodes", "waits"), table([
     # what asks                     the pod                 how many nodes    whether it waits
     ("a short call",                raw(FOUR),              2,                True),
     ("a long call",                 raw(FOUR),              LARGE // 8,       False),
     ("one for a pod without a uid", raw(FOUR, uid=None),    2,                False),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "nodes", "waits"), table(WAITS))
+]))  # fmt: skip
 async def test_an_unknown_pod_keeps_no_other_calls_waiting(
     early: Scorer, made: Raw, nodes: int, *, waits: bool
 ) -> None:
@@ -270,14 +266,13 @@ async def test_preempt_returns_only_useful_victims(caller: Caller) -> None:
 
 
 EVERY_NODE = ["fuller", "empty", "full", "loose", "small", "bare"]
-RANKED = [
+
+
+@pytest.mark.parametrize(("call", "names"), table([
     ("all nodes",  raw(FOUR),                                                EVERY_NODE),
     ("some nodes", {"pod": raw(FOUR), "nodes": ["small", "empty", "empty"]}, ["empty", "small"]),
     ("no nodes",   {"pod": raw(FOUR), "nodes": []},                          []),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("call", "names"), table(RANKED))
+]))  # fmt: skip
 async def test_nodes_are_ranked_for_people(caller: Caller, call: Raw, names: list[str]) -> None:
     answer = await caller.ask("/v1/rank", call)
     assert [each["name"] for each in answer["nodes"]] == names
@@ -350,7 +345,7 @@ async def test_volcano_is_named_the_tasks_whose_eviction_helps(caller: Caller) -
     assert none == {"status": -1, "victims": []}
 
 
-VOLCANO_BAD: list[tuple[str, str, Raw, Raw]] = [
+@pytest.mark.parametrize(("verb", "call", "part"), table([
     ("predicate",   "predicate",   {"task": task(BROKEN), "node": {"Name": "empty"}}, {"code": 1}),
     ("prioritize",  "prioritize",  {"task": task(BROKEN), "nodes": [{"Name": "a"}]},
      {"nodeScore": {}, "errorMessage": ""}),
@@ -359,10 +354,7 @@ VOLCANO_BAD: list[tuple[str, str, Raw, Raw]] = [
     ("no node",     "allocate",    {"task": task(raw(FOUR))},
      {"errorMessage": "numalign: an allocated task must have its node and its pod's UID"}),
     ("no uid",      "deallocate",  {"task": {**task(raw(FOUR)), "UID": ""}}, {}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("verb", "call", "part"), table(VOLCANO_BAD))
+]))  # fmt: skip
 async def test_volcano_reads_nothing_but_good_answers(
     scorer: Scorer, caller: Caller, verb: str, call: Raw, part: Raw
 ) -> None:
@@ -418,17 +410,15 @@ async def test_invalid_volcano_call_gets_status_200(caller: Caller, body: bytes)
 
 POD = raw(FOUR)
 
-WRONG: list[tuple[str, str, Raw, str]] = [
+
+@pytest.mark.parametrize(("path", "call", "document"), table([
     # what it is            the path       the call                                       what is said
     ("no nodes",            "/filter",     {"Pod": POD},                                  "neither is set"),
     ("a path for a name",   "/bind",
      {"PodName": "../a", "PodNamespace": "b", "PodUID": "u", "Node": "c"},                "PodName: "),
     ("a wrong pod",         "/preempt",    {"Pod": BROKEN, "NodeNameToMetaVictims": {}},  "numalign.io"),
     ("nothing to rank",     "/v1/rank",    {"pod": BROKEN},                             "numalign.io/policy"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("path", "call", "document"), table(WRONG))
+]))  # fmt: skip
 async def test_call_with_mistakes_is_unprocessable(
     scorer: Scorer, caller: Caller, path: str, call: Raw, document: str
 ) -> None:

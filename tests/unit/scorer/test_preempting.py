@@ -56,7 +56,7 @@ def worthwhile(scorer: Scorer, made: Raw, **candidates: Victims) -> dict[str, Vi
     return scorer.preemption.worthwhile(scorer.subject(made), candidates)
 
 
-WORTH = [
+@pytest.mark.parametrize(("made", "names", "helps"), table([
     # what it shows                         the pod                  its victims           whether it helps
     ("both of one zone",                    raw(ALL),                ("v0", "v1"),         True),
     ("one of each zone",                    raw(ALL),                ("v0", "v2"),         False),
@@ -64,10 +64,7 @@ WORTH = [
     ("nobody",                              raw(HALF),               (),                   False),
     ("somebody who was never here",         raw(HALF),               ("stranger",),        False),
     ("the pod itself",                      raw(ALL, name="v0"),     ("v1",),              True),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("made", "names", "helps"), table(WORTH))
+]))  # fmt: skip
 async def test_to_evict(scorer: Scorer, made: Raw, names: tuple[str, ...], *, helps: bool) -> None:
     candidates_of = victims(*names)
     assert worthwhile(scorer, made, a=candidates_of) == ({"a": candidates_of} if helps else {})
@@ -120,16 +117,14 @@ async def chosen(
 TWO = [("v", HALF, 0, 5), ("w", HALF, 1, 6)]
 EQUAL = [("v", HALF, 0, PREEMPTOR), ("w", HALF, 1, PREEMPTOR)]
 
-NAMED: Sequence[tuple[str, Sequence[Resident], Sequence[str] | None]] = [
+
+@pytest.mark.parametrize(("residents", "names"), table([
     # what it shows, who is there, and who goes for a pod that wants a zone; see `tests/laws`
     ("two that matter little, not one that matters",
      [("v", HALF, 0, 9), ("w", HALF, 1, 1), ("x", HALF, 1, 2)], ["x", "w"]),
     ("more than are tried one by one", QUARTERS, ["q3", "q2", "q1", "q0"]),
     ("nobody in vain", [*EQUAL, ("x", QUARTER, 0, 5)], None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("residents", "names"), table(NAMED))
+]))  # fmt: skip
 async def test_to_name(residents: Sequence[Resident], names: Sequence[str] | None) -> None:
     found = await chosen(await occupied(*residents), raw(ALL))
     assert found == (None if names is None else named(*names))
@@ -139,15 +134,12 @@ async def test_pod_that_never_preempts_gets_no_victims() -> None:
     assert await chosen(await occupied(*TWO), raw(ALL), priority=None) is None
 
 
-LIMITED = [
+@pytest.mark.parametrize(("limit", "wanted", "names"), table([
     # the quota, of which eight are in use           limit  wants    who goes
     ("has as much left as there is room for",        "12", ALL,     ["v"]),
     ("has less left",                                "11", ALL,     ["w", "v"]),
     ("is the only reason",                           "8",  QUARTER, ["v"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("limit", "wanted", "names"), table(LIMITED))
+]))  # fmt: skip
 async def test_as_many_are_named_as_the_quota_wants_gone(limit: str, wanted: str, names: list[str]) -> None:
     scorer = await occupied(*TWO)
     await scorer.know({"a": EMPTY}, team={"exclusive-cpus": limit})
@@ -183,17 +175,14 @@ def there(name: str, zone: int, killed: str = "") -> Raw:
     return resident(name, HALF, zone, 5, place="b", **leaving)
 
 
-ROOM = [
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize(("residents", "received"), table([
     # what is on the other node        its pods                               victims received for this one
     ("one zone is free",               [there("x", 0)],                       NO_VICTIMS),
     ("one zone gets free",             [there("x", 0), there("y", 1, SOON)],  NO_VICTIMS),
     ("it is empty",                    [],                                    victims("v", "w")),
     ("it gets empty",                  [there("x", 0, SOON), there("y", 1, SOON)], victims("v", "w")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
-@pytest.mark.parametrize(("residents", "received"), table(ROOM))
+]))  # fmt: skip
 async def test_another_fitting_node_prevents_victims(
     residents: list[Raw], received: Victims, order: Sequence[str]
 ) -> None:

@@ -68,7 +68,8 @@ FOR_ALL = "is empty: strategies and weights for all nodes belong at the top leve
 NEEDS = "needs a weight, a whole number from 1 to 100"
 NO_RESOURCE = "is not a resource name, like cpu or nvidia.com/gpu"
 
-MISTAKEN = [
+
+@pytest.mark.parametrize(("text", "mistakes"), table([
     # situation: (the file, every mistake in order)
     ("a key in another way", "ranking: []\nstrategy: x",
      ['ranking: unknown key; did you mean "rankings"?',
@@ -105,10 +106,7 @@ MISTAKEN = [
       f"weights.cpu: {NEEDS}",
       "rankings[0].nodeSelector.matchLabels[a b]: no label can have the key 'a b'",
       f'rankings[0].strategies[0]: "x" is not a strategy; expected one of {NAMES}']),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("text", "mistakes"), table(MISTAKEN))
+]))  # fmt: skip
 def test_every_mistake_is_listed_with_its_place(text: str, mistakes: list[str]) -> None:
     with pytest.raises(BadRanking) as raised:
         parse(text.encode(), default=FLAGS)

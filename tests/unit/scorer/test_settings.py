@@ -19,17 +19,14 @@ def mistakes(*argv: str) -> dict[str, str]:
     return {mistake.where: mistake.message for mistake in caught.value.mistakes}
 
 
-WRONG = [
+@pytest.mark.parametrize(("flag", "text", "part"), table([
     # what it is                      the flag                  its text         what is said of it
     ("a strategy that nobody knows",  "--strategies",           "LeastNumaNode", "LeastNUMANodes"),
     ("a weight that is none",         "--weights",              "cpu=heavy",     "whole number from 1"),
     ("no time to keep a reservation",     "--reservation-seconds",      "0",             "above 0"),
     ("a negative lag",                "--topology-lag-seconds", "-0.1",          "at least 0"),
     ("a name that nothing can have",  "--namespace",            "../kube-system","lowercase letters"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("flag", "text", "part"), table(WRONG))
+]))  # fmt: skip
 def test_invalid_value_is_a_mistake_of_its_flag(flag: str, text: str, part: str) -> None:
     found = mistakes(flag, text)
     assert [*found] == [f"flag {flag}"]

@@ -70,16 +70,13 @@ def test_a_task_can_do_without_namespace_and_node() -> None:
 # Bad input.
 
 
-BAD_TASKS: list[tuple[str, object, list[str]]] = [
+@pytest.mark.parametrize(("task", "texts"), table([
     # what it is       the task                           what is said of it
     ("nothing",        {}, ["UID: is missing", "Name: is missing", "Pod: is missing"]),
     ("another kind",   {**TASK, "Pod": {"kind": "Job"}},  ['Pod.kind: must be Pod, not "Job"']),
     ("a node's list",  {**TASK, "NodeName": ["n"]},       ["NodeName: must be a string, not a list"]),
     ("nodeName",       {**TASK, "nodeName": "n"},         ["nodeName: must be spelled NodeName"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("task", "texts"), table(BAD_TASKS))
+]))  # fmt: skip
 @pytest.mark.parametrize(
     ("read", "call", "where"),
     [
@@ -101,7 +98,8 @@ def test_a_task_that_is_none_is_unprocessable(
 
 EVICTEES = {"evictor": TASK, "evictees": [TASK]}
 
-BAD_CALLS: list[tuple[str, Read, Raw, list[str]]] = [
+
+@pytest.mark.parametrize(("read", "call", "texts"), table([
     # what it is           what reads it    the call                       what is said of it
     ("no node",            read_predicate,  {"task": TASK},                ["node: is missing"]),
     ("name",               read_predicate,  {"task": TASK, "node": {"name": "n"}},
@@ -114,10 +112,7 @@ BAD_CALLS: list[tuple[str, Read, Raw, list[str]]] = [
     ("no evictees",        read_preemptable, {"evictor": TASK},            ["evictees: is missing"]),
     ("a list of tasks",    read_task,       {"task": [TASK]},
      ["task: must be an object, not a list"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("read", "call", "texts"), table(BAD_CALLS))
+]))  # fmt: skip
 def test_a_call_that_is_none_is_unprocessable(read: Read, call: Raw, texts: list[str]) -> None:
     status, lines = refusal(read, call)
     assert status == HTTPStatus.UNPROCESSABLE_ENTITY
