@@ -22,16 +22,8 @@ from tools.clusters.processes import program
 from tools.clusters.waiting import seconds_until, until
 
 HEAVY = [
-    "aiohttp",
-    "click",
-    "cryptography",
-    "grpc",
-    "kubernetes_asyncio",
-    "numpy",
-    "pydantic",
-    "rich",
-    "yaml",
-]
+    "aiohttp", "click", "cryptography", "grpc", "kubernetes_asyncio", "numpy", "pydantic", "rich", "yaml",
+]  # fmt: skip
 
 
 @pytest_asyncio.fixture

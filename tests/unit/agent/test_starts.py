@@ -141,12 +141,7 @@ def test_list_counts_after_all_known_pods(case: Starting) -> None:
 
 @given(startings())
 def test_complete_list_is_used(case: Starting) -> None:
-    whole = replace(
-        case, way=True, known={name: at for name, at in case.known.items() if _was_sent(case, name)}
-    )
+    sent = {pod.name for pod in case.sent}
+    whole = replace(case, way=True, known={name: at for name, at in case.known.items() if name[1] in sent})
     every = whole.look(len(case.sent), len(case.sent))
     assert lacking(Start(whole.known), every, every)[1] == ""
-
-
-def _was_sent(case: Starting, name: tuple[str, str]) -> bool:
-    return name[1] in {pod.name for pod in case.sent}

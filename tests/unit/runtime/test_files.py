@@ -93,15 +93,10 @@ async def test_a_secret_swapped_by_its_link_is_a_change(tmp_path: Path) -> None:
     assert await changes(tmp_path / "tls.crt", nothing, swap) == ["2"]
 
 
-def rewritten(path: Path) -> tuple[files.Stamp, ...]:
-    since = files.stamps([path])
-    path.write_text("changed meanwhile")
-    return since
-
-
-async def test_a_change_between_reading_and_watching_is_seen(path: Path) -> None:
-    since = rewritten(path)
-    told = asyncio.Event()
+async def test_a_change_between_reading_and_watching_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "watched"
+    since, told = files.stamps([path]), asyncio.Event()
+    await asyncio.to_thread(path.write_text, "changed meanwhile")
 
     async def changed() -> None:
         told.set()

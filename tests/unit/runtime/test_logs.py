@@ -98,15 +98,10 @@ def test_no_kind_of_line_end_or_escape_is_let_through(char: str) -> None:
     assert len(line.splitlines()) == 1
 
 
-def raised() -> Exception:
+def test_a_failure_carries_its_traceback(told: RecordedLog) -> None:
     with pytest.raises(ValueError, match="bad") as caught:
         raise ValueError("bad\nnews")
-    return caught.value
-
-
-def test_a_failure_carries_its_traceback(told: RecordedLog) -> None:
-    error = raised()
-    told.log.failed("task.failed", error, task="t")
+    told.log.failed("task.failed", error := caught.value, task="t")
     [line] = told.lines()
     assert (line["level"], line["event"], line["task"]) == ("error", "task.failed", "t")
     assert line["error"] == "ValueError: bad\nnews"

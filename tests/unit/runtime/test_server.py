@@ -614,20 +614,10 @@ sys.exit(server.run(lambda stop: server.serve(app, chosen, stop=stop), log=log))
 ROOT = Path(server.__file__).parents[2]
 
 
-def program(*argv: str) -> subprocess.Popen[str]:
-    flags = ["--bind=127.0.0.1", "--port=0", "--metrics-port=0", *argv]
-    environ = {"PATH": os.environ["PATH"]}
-    command = [sys.executable, "-c", PROGRAM, *flags]
-    return subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True)  # noqa: S603 our own program
-
-
-def events(process: subprocess.Popen[str]) -> list[str]:
-    _, err = process.communicate(timeout=20)
-    return [json.loads(line)["event"] for line in err.splitlines()]
-
-
 def test_begun_calls_are_answered_despite_many_sigterms() -> None:
-    with program("--insecure-http", "--drain-seconds=60") as process:
+    flags = ["--bind=127.0.0.1", "--port=0", "--metrics-port=0", "--insecure-http", "--drain-seconds=60"]
+    command, environ = [sys.executable, "-c", PROGRAM, *flags], {"PATH": os.environ["PATH"]}
+    with subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 ours
         assert process.stderr is not None
         port = json.loads(process.stderr.readline())["port"]
         http = HTTPConnection("127.0.0.1", port, timeout=10)
@@ -641,8 +631,8 @@ def test_begun_calls_are_answered_despite_many_sigterms() -> None:
             answer = call.getresponse()
             assert (answer.status, answer.headers["Connection"], answer.read()) == (200, "close", b"late")
             assert idle.recv(1) == b""
-        assert events(process) == ["server.stopped"]
-        assert process.returncode == 0
+        assert [json.loads(line)["event"] for line in process.stderr] == ["server.stopped"]
+    assert process.returncode == 0
 
 
 TUNED = """

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,6 @@ from tests.worlds.scorer import (
     SMALL,
     Raw,
     Scorer,
-    Writes,
     on,
     raw,
     running,
@@ -201,38 +200,25 @@ async def test_reservation_after_an_error_of_the_api_server(
 # In turn.
 
 
-@dataclass
-class Slow:
-    """An API server that refuses the first bind, and only once somebody lets it."""
-
-    may_answer: asyncio.Event
-    writes: Writes
-
-    async def __call__(self, **fields: object) -> None:
-        if fields["name"] == "first":
-            await self.may_answer.wait()
-            raise Forbidden("you may not")
-        await self.writes(**fields)
-
-
-async def slowly(*pods: Raw) -> tuple[Slow, Scorer]:
-    slow = Slow(asyncio.Event(), Writes())
-    scorer = Scorer(write=slow)
-    await scorer.know({"a": EMPTY})
-    scorer.see(*pods)
-    return slow, scorer
-
-
 async def test_slow_bind_of_another_pod_ends_the_wait() -> None:
+    may_answer = asyncio.Event()
+
+    async def refuse_first(**fields: object) -> None:
+        if fields["name"] == "first":
+            await may_answer.wait()
+            raise Forbidden("you may not")
+
     first, second, third = (raw(TWO, name=name) for name in ("first", "second", "third"))
-    slow, scorer = await slowly(first, second, third)
+    scorer = Scorer(write=refuse_first)
+    await scorer.know({"a": EMPTY})
+    scorer.see(first, second, third)
     began = scorer.time()
     held_up = asyncio.ensure_future(scorer.bind(first, "a"))
     answers = await asyncio.gather(scorer.bind(second, "a"), scorer.bind(third, "a"))
     assert [why[-len(WAITING) :] for why in answers] == [WAITING, WAITING]
     assert scorer.time() - began == pytest.approx(3.0)
     assert scorer.kept() == {"first": "a"}
-    slow.may_answer.set()
+    may_answer.set()
     assert await held_up == "numalign: you may not"
     assert [await scorer.bind(second, "a"), scorer.binder.remembered] == ["", (0, 1)]
 

@@ -11,11 +11,7 @@ from tests.worlds.scorer import SINGLE, Raw, Scorer, on, raw, running
 WIDE = node("cpu=64 mem=64Gi", "cpu=64 mem=64Gi", policy=SINGLE)
 ALL_OF_IT = [{"zones": [f"node-{at}"], "amount": {"cpu": "64", "memory": "64Gi"}} for at in (0, 1)]
 HALF_OF_IT = "cpu=64 mem=1Gi"
-
-
-def half(zone: int) -> list[Mapping[str, object]]:
-    """What a pod holds that has all CPUs of a zone."""
-    return [{"zones": [f"node-{zone}"], "amount": {"cpu": "64", "memory": "1Gi"}}]
+ALL_OF_A_ZONE = [{"zones": ["node-0"], "amount": {"cpu": "64", "memory": "1Gi"}}]
 
 
 def there(containers: str, name: str, record: Sequence[Mapping[str, object]]) -> Raw:
@@ -37,7 +33,7 @@ async def test_false_record_of_a_small_pod_blocks_nothing(scorer: Scorer) -> Non
 
 async def test_disbelieved_pod_is_logged_once_while_it_is_there(scorer: Scorer) -> None:
     disbelief = Disbelief(scorer.reservations, log=scorer.told.log)
-    scorer.see(there(HALF_OF_IT, "liar", []), there(HALF_OF_IT, "honest", half(0)))
+    scorer.see(there(HALF_OF_IT, "liar", []), there(HALF_OF_IT, "honest", ALL_OF_A_ZONE))
     disbelief.look()
     scorer.see(there(HALF_OF_IT, "liar", ALL_OF_IT))
     disbelief.look()

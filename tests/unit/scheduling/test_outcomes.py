@@ -23,13 +23,6 @@ def again(scorer: Scorer) -> float:
     return scorer.count("refused_node_chosen_again_total")
 
 
-def life(scorer: Scorer, made: Raw, place: str = "a") -> None:
-    """A pod that waits is bound, and its kubelet refuses it."""
-    scorer.see(made)
-    scorer.see(on(place, made))
-    scorer.see(refused(on(place, made)))
-
-
 @pytest.fixture
 async def scorer() -> Scorer:
     made = Scorer()
@@ -43,9 +36,7 @@ async def scorer() -> Scorer:
 async def test_rejection_of_a_reserved_pod_is_an_event(scorer: Scorer) -> None:
     scorer.see(raw(FOUR))
     assert await scorer.bind(raw(FOUR), "a") == ""
-    scorer.see(on("a", raw(FOUR), record=HALF))
-    scorer.see(refused(on("a", raw(FOUR), record=HALF)))
-
+    scorer.see(there := on("a", raw(FOUR), record=HALF), refused(there))
     assert refusals(scorer) == {"reserved": 1}
     [event] = scorer.teller
     assert (event.namespace, event.pod, event.uid) == (TEAM, "web", uid("web"))
@@ -89,15 +80,14 @@ async def test_rejections_of_ranked_pods_are_counted_once(
 
 
 async def first_refusal(scorer: Scorer) -> None:
-    scorer.ask(raw(FOUR, name="first"), "a")
-    life(scorer, raw(FOUR, name="first"))
+    scorer.ask(first := raw(FOUR, name="first"), "a")
+    scorer.see(first, on("a", first), refused(on("a", first)))
     assert again(scorer) == 0
 
 
 def chosen(scorer: Scorer, made: Raw, place: str) -> None:
     scorer.ask(made, "a", "b")
-    scorer.see(made)
-    scorer.see(on(place, made))
+    scorer.see(made, on(place, made))
 
 
 async def test_rejecting_node_chosen_again_is_an_event(scorer: Scorer) -> None:

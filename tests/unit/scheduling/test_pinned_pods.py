@@ -87,17 +87,14 @@ async def test_observed_pin_ignores_all_other_clocks(pinned_at: int, created: in
     assert scorer.kept() == {}
 
 
-FORGED: list[tuple[str, Raw]] = [
+@pytest.mark.parametrize("made", table([
     ("too long ago",                    pinned(when=at(-SKEW_SECONDS - PIN_SECONDS), created=LONG_AGO)),
     ("in the future",                   pinned(when=at(SKEW_SECONDS + 2))),
     ("before it was created",           pinned(when=at(-SKEW_SECONDS - 5))),
     ("no time at all",                  pinned(when="yesterday")),
     ("behind a gate",                   pinned(gates=(PLACEMENT_GATE,))),
     ("to a node that cannot take it",   pinned("small")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("made", table([(what, made) for what, made in FORGED]))
+]))  # fmt: skip
 async def test_a_pin_is_not_believed(scorer: Scorer, made: Raw) -> None:
     scorer.see(recorded(made, HALF))
     assert scorer.kept() == {}

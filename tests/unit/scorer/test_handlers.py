@@ -180,13 +180,8 @@ async def test_filter_reserves_a_single_fitting_node(early: Scorer) -> None:
     assert (several, early.kept()) == ({}, {"web": "empty"})
 
 
-def follow(scorer: Scorer) -> None:
-    scorer.see(raw(FOUR))
-    scorer.leads = False
-
-
-def sees(made: Raw) -> Callable[[Scorer], object]:
-    return lambda scorer: scorer.see(made)
+def sees(made: Raw, *, leads: bool = True) -> Callable[[Scorer], object]:
+    return lambda scorer: (scorer.see(made), setattr(scorer, "leads", leads))
 
 
 GATED = {"schedulingGates": [{"name": "kueue"}]}
@@ -195,7 +190,7 @@ GATED = {"schedulingGates": [{"name": "kueue"}]}
 @pytest.mark.parametrize(("reserve_at", "arrange", "made", "names"), table([
     # what it shows           when            what happens before                    the pod    the nodes
     ("where they bind here",  ReserveAt.BIND, sees(raw(FOUR)),                       raw(FOUR), "empty full"),
-    ("where another leads",   EARLY,          follow,                                raw(FOUR), "empty full"),
+    ("where another leads",   EARLY,          sees(raw(FOUR), leads=False),          raw(FOUR), "empty full"),
     ("to one on a node",      EARLY,          sees(on("b", raw(FOUR))),              raw(FOUR), "empty full"),
     ("where it fits nowhere", EARLY,          sees(raw(FOUR)),                       raw(FOUR), "full small"),
     ("to one that is not",    EARLY,          lambda _: None,                        raw(FOUR), "empty full"),

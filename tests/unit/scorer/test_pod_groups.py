@@ -1,11 +1,12 @@
 """Members of a pod group are evaluated beside those of the same round, and nobody else is."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from numalign.scheduling import pod_groups
 from numalign.scheduling.pod_groups import SECONDS
+from tests.worlds.notation import table
 from tests.worlds.scorer import ALL, EMPTY, Caller, Raw, Scorer, on, raw
 
 
@@ -66,23 +67,19 @@ async def test_other_pods_ignore_members(scorer: Scorer, caller: Caller) -> None
     assert await scorer.bind(raw(ALL, name="other"), "a") == ""
 
 
-def leaving(made: Raw) -> Raw:
-    return {**made, "metadata": {**made["metadata"], "deletionTimestamp": "2027-01-15T08:00:00Z"}}
+LEAVING = {"metadata": {**MEMBERS[0]["metadata"], "deletionTimestamp": "2027-01-15T08:00:00Z"}}
 
 
-ENDS: Mapping[str, Callable[[Scorer], object]] = {
-    "it is bound": lambda scorer: scorer.see(on("b", MEMBERS[0])),
-    "it is gone": lambda scorer: scorer.lose("m0"),
-    "it is being deleted": lambda scorer: scorer.see(leaving(MEMBERS[0])),
-    "it was long ago": lambda scorer: setattr(scorer.time, "seconds", scorer.time.seconds + SECONDS),
-}
-
-
-@pytest.mark.parametrize("end", [*ENDS])
-async def test_a_placement_ends_when(end: str, scorer: Scorer, caller: Caller) -> None:
+@pytest.mark.parametrize("end", table([
+    ("it is bound",         lambda scorer: scorer.see(on("b", MEMBERS[0]))),
+    ("it is gone",          lambda scorer: scorer.lose("m0")),
+    ("it is being deleted", lambda scorer: scorer.see(MEMBERS[0] | LEAVING)),
+    ("it was long ago",     lambda scorer: setattr(scorer.time, "seconds", scorer.time.seconds + SECONDS)),
+]))  # fmt: skip
+async def test_a_placement_ends_when(end: Callable[[Scorer], object], scorer: Scorer, caller: Caller) -> None:
     for made in MEMBERS[:2]:
         await tried(caller, made, "a")
-    ENDS[end](scorer)
+    end(scorer)
     assert await tried(caller, MEMBERS[2], "a") == "a"
 
 

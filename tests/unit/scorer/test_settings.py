@@ -2,20 +2,14 @@
 
 import pytest
 
-from numalign.runtime.settings import Loaded, SettingsError, load
+from numalign.runtime.settings import SettingsError, load
 from scorer.settings import ScorerSettings
 from tests.worlds.notation import table
-
-PLAIN = ["--insecure-http"]
-
-
-def loaded(*argv: str, **environ: str) -> Loaded[ScorerSettings]:
-    return load(ScorerSettings, argv=[*PLAIN, *argv], environ=environ)
 
 
 def mistakes(*argv: str) -> dict[str, str]:
     with pytest.raises(SettingsError) as caught:
-        loaded(*argv)
+        load(ScorerSettings, argv=["--insecure-http", *argv], environ={})
     return {mistake.where: mistake.message for mistake in caught.value.mistakes}
 
 
@@ -41,12 +35,9 @@ def test_renamed_flag_names_its_successor() -> None:
 
 
 def test_with_a_file_nothing_is_reserved() -> None:
+    why = "a snapshot does not show which pods are bound: use --reserve-at bind, or a live cluster"
     found = mistakes("--snapshot", "cluster.json", "--reserve-at", "prioritize")
-    assert found == {
-        "flag --snapshot, flag --reserve-at": (
-            "a snapshot does not show which pods are bound: use --reserve-at bind, or a live cluster"
-        )
-    }
+    assert found == {"flag --snapshot, flag --reserve-at": why}
 
 
 @pytest.mark.parametrize("flag", ["--kubeconfig", "--context"])
