@@ -8,77 +8,127 @@ available on this machine, 1 that a build failed.
 
 import argparse
 import os
+import shutil
 import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.clusters.gotools import Version, Workshop, run
-from tools.clusters.operators import Operator
 
-HERE = Path(__file__).resolve().parent
 
-_JOBSET, _KUEUE, _KARPENTER = (f"sigs.k8s.io/{name}" for name in ("jobset", "kueue", "karpenter"))
-_RAY = "github.com/ray-project/kuberay/ray-operator"
-_TRAINER = "github.com/kubeflow/trainer/v2"
-_DESCHEDULER = "sigs.k8s.io/descheduler"
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A program that Go builds from a `package` of the shop's module.
 
-JOBSET = Operator(
-    Workshop(
-        "jobset",
-        HERE / "jobsets",
-        module=_JOBSET,
-        variables=Version(_JOBSET, f"{_JOBSET}/pkg/version.GitVersion"),
-    ),
-    package=_JOBSET,
-    files={
+    `files` has the path in the module of each file or folder next to the program, by its name there.
+    """
+
+    shop: Workshop
+    package: str
+    files: Mapping[str, str]
+
+    @property
+    def release(self) -> str:
+        return self.shop.release
+
+    @property
+    def cache(self) -> Path:
+        """The folder with the program and the files of this release; it may not exist."""
+        return self.shop.cache(self.release)
+
+    async def find(self) -> list[Path]:
+        """Return the folder with the program and the files, built first if necessary.
+
+        Raise `UnavailableError` without Go, and `BrokenError` if the build fails. Of two parallel builds, the
+        later is discarded.
+        """
+        cache, shop = self.cache, self.shop
+        if not cache.exists():
+            go = shop.compiler(cache / shop.name)
+            shop.say(f"building {shop.name} {self.release}: minutes, unless its packages were built before")
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=cache.parent) as unfinished:
+                ready = Path(unfinished) / "ready"
+                await shop.compile(go, self.package, into=ready / shop.name)
+                self._copy(await shop.source(go), ready)
+                if not cache.exists():
+                    ready.rename(cache)
+        return [cache]
+
+    def _copy(self, module: Path, folder: Path) -> None:
+        # Files and folders in Go's cache are read-only, so their modes are not copied.
+        for name, shipped_at in self.files.items():
+            source = module / shipped_at
+            for file in [source] if source.is_file() else filter(Path.is_file, source.rglob("*")):
+                copy = folder / name / file.relative_to(source)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, copy)
+
+
+def _operator(
+    name: str, module: str, package: str, files: Mapping[str, str], *, versioned: bool = False
+) -> Operator:
+    shop = Workshop(name, Path(__file__).resolve().parent / name, module=module)
+    if versioned:
+        shop = replace(shop, variables=Version(module, f"{module}/pkg/version.GitVersion"))
+    return Operator(shop, f"{module}{package}", files)
+
+
+JOBSET = _operator(
+    "jobset",
+    "sigs.k8s.io/jobset",
+    "",
+    {
         "crd.yaml": "config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",
         "role.yaml": "config/components/rbac/role.yaml",
         "webhooks.yaml": "config/components/webhook/manifests.yaml",
     },
+    versioned=True,
 )
-KUEUE = Operator(
-    Workshop(
-        "kueue", HERE / "kueue", module=_KUEUE, variables=Version(_KUEUE, f"{_KUEUE}/pkg/version.GitVersion")
-    ),
-    package=f"{_KUEUE}/cmd/kueue",
-    files={"charts/kueue": "charts/kueue"},
+KUEUE = _operator(
+    "kueue", "sigs.k8s.io/kueue", "/cmd/kueue", {"charts/kueue": "charts/kueue"}, versioned=True
 )
-KARPENTER = Operator(
-    Workshop("karpenter", HERE / "karpenter", module=_KARPENTER),
-    package=f"{_KARPENTER}/kwok",
+KARPENTER = _operator(
+    "karpenter",
+    "sigs.k8s.io/karpenter",
+    "/kwok",
     # The provider's own definitions are not in its chart.
-    files={"charts/karpenter": "kwok/charts", "definitions": "kwok/apis/crds"},
+    {"charts/karpenter": "kwok/charts", "definitions": "kwok/apis/crds"},
 )
-KUBERAY = Operator(
-    Workshop("kuberay", HERE / "kuberay", module=_RAY),
-    package=_RAY,
-    files={
+KUBERAY = _operator(
+    "kuberay",
+    "github.com/ray-project/kuberay/ray-operator",
+    "",
+    {
         "definitions": "config/crd/bases",
         "role.yaml": "config/rbac/role.yaml",
         "binding.yaml": "config/rbac/role_binding.yaml",
     },
 )
-TRAINER = Operator(
-    Workshop("trainer", HERE / "trainer", module=_TRAINER),
-    package=f"{_TRAINER}/cmd/trainer-controller-manager",
+TRAINER = _operator(
+    "trainer",
+    "github.com/kubeflow/trainer/v2",
+    "/cmd/trainer-controller-manager",
     # Its chart depends on others that are not in its module.
-    files={
+    {
         "definitions": "charts/kubeflow-trainer/crds",
         "role.yaml": "manifests/base/rbac/role.yaml",
         "binding.yaml": "manifests/base/rbac/role_binding.yaml",
         "webhooks.yaml": "manifests/base/webhook/manifests.yaml",
     },
 )
-DESCHEDULER = Operator(
-    Workshop("descheduler", HERE / "descheduler", module=_DESCHEDULER),
-    package=f"{_DESCHEDULER}/cmd/descheduler",
-    files={"charts/descheduler": "charts/descheduler"},
+DESCHEDULER = _operator(
+    "descheduler",
+    "sigs.k8s.io/descheduler",
+    "/cmd/descheduler",
+    {"charts/descheduler": "charts/descheduler"},
 )
-
 ALL = (JOBSET, KUEUE, KARPENTER, KUBERAY, TRAINER, DESCHEDULER)
 
 
 def main() -> int:
-    """Print the folders, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.clusters.ecosystem")
     parser.add_argument("--cached", action="store_true", help="build nothing")
     if parser.parse_args().cached and (missing := [each for each in ALL if not each.cache.exists()]):

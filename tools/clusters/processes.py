@@ -11,8 +11,8 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -34,13 +34,13 @@ GUARDED = 'exec 3<&0; (read -r _ <&3; kill -KILL 0) & exec "$@" 3<&- </dev/null'
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A running program, with all processes that it started."""
+    """A running program, with all processes that it started, and the log of its output."""
 
     name: str
     process: asyncio.subprocess.Process
+    log: Path
 
     def running(self) -> bool:
-        """Return whether the program has not ended."""
         return self.process.returncode is None
 
     def send(self, number: signal.Signals) -> None:
@@ -85,8 +85,21 @@ class Children:
                 start_new_session=True,
                 cwd=cwd,
             )
-        self.started.append(Child(name=name, process=process))
-        return self.started[-1]
+        child = Child(name, process, self.logs / name)
+        self.started.append(child)
+        return child
+
+    @asynccontextmanager
+    async def run(
+        self, *command: str, name: str, ready: Callable[[], Awaitable[bool]], cwd: Path | None = None
+    ) -> AsyncIterator[Child]:
+        """Run a program during the block, which begins when it is ready."""
+        child = await self.start(*command, name=name, cwd=cwd)
+        try:
+            await until(ready, what=f"{name} was ready", child=child)
+            yield child
+        finally:
+            await child.end()
 
     async def end(self) -> None:
         """Kill all programs, the youngest first: it may need the older ones."""
@@ -120,11 +133,12 @@ async def until(true: Callable[[], Awaitable[bool]], *, what: str, child: Child,
 
 
 async def answers(url: str, *, ca: Path | None = None) -> bool:
-    trust = ssl.create_default_context(cafile=ca)
+    """Return whether a URL answers with 200; without an authority `ca`, certificates are not checked."""
+    trust = ssl.create_default_context(cafile=ca) if ca else False
     try:
         async with aiohttp.ClientSession() as session, session.get(url, ssl=trust) as response:
             return response.status == HTTPStatus.OK
-    except aiohttp.ClientConnectionError:
+    except (aiohttp.ClientError, TimeoutError):
         return False
 
 

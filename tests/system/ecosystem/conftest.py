@@ -18,12 +18,8 @@ from tests.worlds.asked_for import ECOSYSTEM
 from tests.worlds.child_output import CHILDREN
 from tools.clusters import ecosystem
 from tools.clusters.api_requests import Json
-from tools.clusters.descheduler.rounds import deschedule
-from tools.clusters.karpenter.controllers import karpenter
-from tools.clusters.kuberay.controllers import kuberay
-from tools.clusters.kueue.controllers import kueue
+from tools.clusters.installing import deschedule, karpenter, kuberay, kueue, trainer
 from tools.clusters.processes import free_port, until
-from tools.clusters.trainer.controllers import trainer
 
 PATIENCE_SECONDS = 5
 """For which a pod waits behind numalign's gate: less than by default, because tests wait for what follows."""

@@ -6,12 +6,7 @@ from tests.system.e2e import placing
 from tests.system.workloads import stages
 from tests.system.workloads.stages import EACH, STRICT, configured, machine
 from tools.clusters.controlplane.planes import Users
-from tools.clusters.descheduler import rounds as descheduler
-from tools.clusters.karpenter import controllers as karpenter
 from tools.clusters.kubelets.kubelets import RealNode
-from tools.clusters.kuberay import controllers as kuberay
-from tools.clusters.kueue import controllers as kueue
-from tools.clusters.trainer import controllers as trainer
 
 POOL = "pool"
 """The label that says to which pool a node belongs."""
@@ -27,15 +22,7 @@ NODES: Mapping[str, tuple[str, int]] = {
 }
 """By name of each node its pool, and the CPUs of each zone that pods can have."""
 
-USERS: Users = {
-    **placing.USERS,
-    **kueue.USERS,
-    **karpenter.USERS,
-    **kuberay.USERS,
-    **trainer.USERS,
-    **descheduler.USERS,
-    **stages.USERS,
-}
+USERS: Users = {**placing.USERS, **stages.USERS}
 
 
 def node(name: str) -> RealNode:

@@ -18,7 +18,7 @@ from tests.system.workloads.stages import Stage
 from tools.clusters import fleets
 from tools.clusters.api_requests import Json, ask, patch
 from tools.clusters.fleets import Shape
-from tools.clusters.karpenter.controllers import NODE_CLASS
+from tools.clusters.installing import NODE_CLASS
 
 NAME = "made"
 """The name of the only NodePool, and of the pool in its nodes' labels."""

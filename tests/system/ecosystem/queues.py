@@ -9,7 +9,7 @@ from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import Numalign
 from tools.clusters.api_requests import Json
-from tools.clusters.installing import Running
+from tools.clusters.processes import Child
 
 VERSION = "kueue.x-k8s.io/v1beta2"
 QUEUE = "queue"
@@ -21,7 +21,7 @@ HOST = "kubernetes.io/hostname"
 @dataclass(frozen=True, slots=True)
 class Queues:
     ours: Numalign
-    kueue: Running
+    kueue: Child
 
     @asynccontextmanager
     async def home(

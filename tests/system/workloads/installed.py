@@ -17,9 +17,9 @@ from tools.clusters import shipped
 from tools.clusters.api_objects import namespace
 from tools.clusters.api_requests import INTENT, Json, pod, rehearse
 from tools.clusters.controlplane import build as controlplane
+from tools.clusters.ecosystem import Operator
 from tools.clusters.helm import build as helm
 from tools.clusters.kubelets import build as kubelets
-from tools.clusters.operators import Operator
 from tools.clusters.processes import program, until
 from tools.clusters.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
 from tools.generate.manifests import Installation, made, of_test

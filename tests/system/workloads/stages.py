@@ -16,7 +16,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from tests.system.eventually import eventually
 from tests.system.workloads import workloads
-from tools.clusters import shipped
+from tools.clusters import installing, shipped
 from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.controlplane import audits, schedulers
@@ -25,8 +25,7 @@ from tools.clusters.controlplane.audits import Use
 from tools.clusters.controlplane.controllers import controllers
 from tools.clusters.controlplane.planes import Users
 from tools.clusters.controlplane.schedulers import scheduler
-from tools.clusters.jobsets import controllers as jobset_controllers
-from tools.clusters.jobsets.controllers import jobsets
+from tools.clusters.installing import jobsets
 from tools.clusters.kubelets.agents import agents
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealNode
@@ -77,7 +76,7 @@ USERS: Users = {
     **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS),
     **schedulers.USERS,
     **managers.USERS,
-    **jobset_controllers.USERS,
+    **installing.USERS,
 }
 
 LOST = {"Failed", "FailureTarget"}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tools.clusters.controlplane import build as controlplane
+from tools.clusters.ecosystem import Operator
 from tools.clusters.gotools import BrokenError, UnavailableError, Workshop
 from tools.clusters.helm import build as helm
-from tools.clusters.operators import Operator
 from tools.clusters.processes import PORTS, free_port
 
 PROGRAMS = [*controlplane.PACKAGES]

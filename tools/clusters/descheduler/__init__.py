@@ -1,1 +1,0 @@
-"""The real descheduler, built and run against a control plane."""

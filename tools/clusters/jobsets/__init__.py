@@ -1,1 +1,0 @@
-"""The real JobSet controller, built and run next to a control plane."""

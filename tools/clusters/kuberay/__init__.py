@@ -1,1 +1,0 @@
-"""The real KubeRay operator, built and run next to a control plane."""

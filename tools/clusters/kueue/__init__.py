@@ -1,1 +1,0 @@
-"""The real Kueue, built and run next to a control plane."""

@@ -1,1 +1,0 @@
-"""The real Kubeflow Trainer, built and run next to a control plane."""
