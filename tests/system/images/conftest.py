@@ -14,10 +14,8 @@ import pytest_asyncio
 from tests.system.images.helm import Helm
 from tests.worlds.asked_for import IMAGES
 from tests.worlds.child_output import CHILDREN
-from tools.clusters import debian
-from tools.clusters.containers import build as containers
-from tools.clusters.containers.clusters import ContainerCluster, cluster
-from tools.clusters.containers.nodes import NodeImages
+from tools.clusters import containers, debian
+from tools.clusters.containers import ContainerCluster, NodeImages, cluster
 from tools.clusters.controlplane import build as controlplane
 from tools.clusters.helm import build as helms
 from tools.clusters.processes import Children, run

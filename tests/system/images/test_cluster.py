@@ -20,8 +20,7 @@ from tests.system.images.conftest import ROOT, VERSION
 from tests.system.images.helm import NAMESPACE, RELEASE, Helm
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import INTENT, Json, ask
-from tools.clusters.containers.clusters import ContainerCluster
-from tools.clusters.containers.nodes import NAME as NODE
+from tools.clusters.containers import NODE, ContainerCluster
 from tools.clusters.processes import run, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -59,7 +58,7 @@ async def test_all_pods_of_the_chart_become_ready(
     containers_cluster: ContainerCluster, api: ApiClient, installed: str
 ) -> None:
     assert "STATUS: deployed" in installed
-    await until(partial(are_ready, api), what="all were ready", child=containers_cluster.node.child)
+    await until(partial(are_ready, api), what="all were ready", child=containers_cluster.node)
 
 
 @pytest.mark.usefixtures("installed")
@@ -75,7 +74,7 @@ async def test_containers_run_without_root_and_read_only(api: ApiClient) -> None
 async def test_agent_publishes_zones_and_controller_labels_node(
     containers_cluster: ContainerCluster, api: ApiClient
 ) -> None:
-    await until(partial(is_labelled, api), what="the node was labelled", child=containers_cluster.node.child)
+    await until(partial(is_labelled, api), what="the node was labelled", child=containers_cluster.node)
     [topology] = await Store(api).list("topology.node.k8s.io/v1alpha2", "NodeResourceTopology")
     assert topology["metadata"]["name"] == NODE
     assert topology["zones"]
@@ -93,7 +92,7 @@ async def test_pod_that_the_node_can_align_runs(containers_cluster: ContainerClu
     answer = await ask(api, "POST", "/api/v1/namespaces/default/pods", pod("small", cpu="1"))
     assert answer.code == HTTPStatus.CREATED, str(answer)
     ended = partial(has_succeeded, api, "small")
-    await until(ended, what="the pod succeeded", child=containers_cluster.node.child)
+    await until(ended, what="the pod succeeded", child=containers_cluster.node)
 
 
 @pytest.mark.usefixtures("installed")
@@ -111,7 +110,7 @@ async def test_uninstalling_removes_every_object(
         code, output = await run("sh", "-euc", script, **helm.environment)
         assert code == 0, f"{script}\n{output}"
     with suppress(pytest.fail.Exception):
-        await until(partial(is_as, api, before), what="all was gone", child=containers_cluster.node.child)
+        await until(partial(is_as, api, before), what="all was gone", child=containers_cluster.node)
 
     assert await everything(api) - before == set()
 

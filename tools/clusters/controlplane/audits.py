@@ -26,25 +26,16 @@ class Use:
 
     @property
     def writes(self) -> bool:
-        """Whether the request can change something."""
         return self.verb not in {"get", "list", "watch"}
 
 
 def flags(folder: Path, *, users: tuple[str, ...]) -> tuple[str, ...]:
     """Write an audit policy, and return the flags of an API server that logs the requests of these users."""
-    policy = folder / "audit-policy.yaml"
+    file = folder / "audit-policy.yaml"
     rules = [{"level": "Metadata", "users": list(users)}, {"level": "None"}]
-    policy.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "audit.k8s.io/v1",
-                "kind": "Policy",
-                "omitStages": ["RequestReceived"],
-                "rules": rules,
-            }
-        )
-    )
-    return (f"--audit-policy-file={policy}", f"--audit-log-path={folder / LOG}")
+    policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"]}
+    file.write_text(yaml.safe_dump({**policy, "rules": rules}))
+    return (f"--audit-policy-file={file}", f"--audit-log-path={folder / LOG}")
 
 
 def uses(folder: Path, *, user: str) -> list[Use]:
@@ -55,15 +46,14 @@ def uses(folder: Path, *, user: str) -> list[Use]:
 
 
 def _use(event: dict[str, Any]) -> Use:
-    asked = event.get("objectRef", {})
-    resource = "/".join(filter(None, (asked.get("resource"), asked.get("subresource"))))
+    of = event.get("objectRef", {})
     return Use(
         user=event["user"]["username"],
         verb=event["verb"],
-        group=asked.get("apiGroup", ""),
-        resource=resource,
-        name=asked.get("name", ""),
-        namespace=asked.get("namespace", ""),
+        group=of.get("apiGroup", ""),
+        resource="/".join(filter(None, (of.get("resource"), of.get("subresource")))),
+        name=of.get("name", ""),
+        namespace=of.get("namespace", ""),
         code=event.get("responseStatus", {}).get("code", 0),
         at=datetime.fromisoformat(event["requestReceivedTimestamp"]),
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import pytest
 from kubernetes_asyncio.client.api_client import ApiClient
@@ -33,6 +33,12 @@ class Place:
     binaries: Path
     folder: Path
     pair: authority.Files
+
+    @classmethod
+    def new(cls, binaries: Path, folder: Path, *addresses: str) -> Self:
+        """Issue a certificate for this machine, and further addresses."""
+        issued = authority.issue(names=["127.0.0.1", *addresses], days=7, now=datetime.now(UTC))
+        return cls(binaries, folder, authority.write(issued, folder / "tls"))
 
 
 class Plane:
@@ -58,6 +64,8 @@ class Plane:
         self.port = free_port()
         self.starts: list[tuple[datetime, datetime]] = []
         self.url = f"https://127.0.0.1:{self.port}"
+        tokens = place.folder / "tokens.csv"
+        tokens.write_text("".join(f'{user},{user},{user},"{groups}"\n' for user, groups in users.items()))
         store = f"http://127.0.0.1:{free_port()}"
         self._start_store = partial(
             children.start,
@@ -75,7 +83,7 @@ class Plane:
             f"--secure-port={self.port}",
             f"--tls-cert-file={place.pair.cert}",
             f"--tls-private-key-file={place.pair.key}",
-            f"--token-auth-file={_tokens(users, place.folder)}",
+            f"--token-auth-file={tokens}",
             "--authorization-mode=Node,RBAC",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--service-account-issuer=https://127.0.0.1",
@@ -86,7 +94,6 @@ class Plane:
         )
 
     async def start(self) -> None:
-        """Start etcd and the API server, and return when it is ready."""
         self._store: Child = await self._start_store()
         await self.serve()
 
@@ -107,7 +114,6 @@ class Plane:
         await self.child.end()
 
     async def end(self) -> None:
-        """End the API server and etcd, so that they do not slow down what follows."""
         await self.kill()
         await self._store.end()
 
@@ -118,24 +124,16 @@ class Plane:
 
     def kubeconfig(self, user: str, folder: Path, *, port: int | None = None) -> Path:
         """Write a kubeconfig for one of the users, with this address or a `port` that leads here."""
-        file = folder / "kubeconfig"
-        file.write_text(json.dumps(self._described(user, f"https://127.0.0.1:{port or self.port}")))
-        return file
-
-    def _described(self, user: str, server: str) -> dict[str, Any]:
-        return {
+        server = f"https://127.0.0.1:{port or self.port}"
+        cluster = {"server": server, "certificate-authority": str(self.ca)}
+        content = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [
-                {"name": "e2e", "cluster": {"server": server, "certificate-authority": str(self.ca)}}
-            ],
+            "clusters": [{"name": "e2e", "cluster": cluster}],
             "users": [{"name": "e2e", "user": {"token": user}}],
             "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "e2e"}}],
             "current-context": "e2e",
         }
-
-
-def _tokens(users: Users, folder: Path) -> Path:
-    file = folder / "tokens.csv"
-    file.write_text("".join(f'{user},{user},{user},"{groups}"\n' for user, groups in users.items()))
-    return file
+        file = folder / "kubeconfig"
+        file.write_text(json.dumps(content))
+        return file

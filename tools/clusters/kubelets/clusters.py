@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from certs import authority
 from tools.clusters.certificates import key_pem
 from tools.clusters.controlplane import build as controlplane
 from tools.clusters.controlplane.planes import Place, Plane, Users
@@ -42,7 +41,6 @@ class RealCluster:
     folder: Path
 
     def memory(self) -> int:
-        """Return the bytes of memory of all kubelets and their companions."""
         return sum(kubelet.memory() for kubelet in self.kubelets.values())
 
 
@@ -72,11 +70,16 @@ async def started(
             (folder / name).mkdir()
         children = Children(logs=logs or folder / "logs")
         try:
-            plane = _plane(children, binaries, folder, users={**others, **users(nodes)}, flags=flags)
+            place, tls = Place.new(binaries, folder), folder / "tls"
+            flags = (*towards_kubelets(tls), *flags)
+            plane = Plane(children, place, users={**others, **users(nodes)}, flags=flags)
             await plane.start()
             folders = (folder / f"{at}-{node.name}"[:LONGEST_NAME] for at, node in enumerate(nodes))
             kubelets = [
-                RealKubelet(_trusting(node, folder / "tls"), programs, plane, children, at)
+                RealKubelet(
+                    replace(node, configuration={**trust(tls), **node.configuration}),
+                    *(programs, plane, children, at),
+                )
                 for node, at in zip(nodes, folders, strict=True)
             ]
             async with running(kubelets) as by_name:
@@ -91,16 +94,6 @@ def remove_leftovers(parent: Path) -> None:
         owner = folder.name.removeprefix(PREFIX).partition("-")[0]
         if owner.isdecimal() and not Path("/proc", owner).exists():
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _plane(children: Children, binaries: Path, folder: Path, *, users: Users, flags: Sequence[str]) -> Plane:
-    issued = authority.issue(names=["127.0.0.1"], days=DAYS, now=datetime.now(UTC))
-    place = Place(binaries, folder, authority.write(issued, folder / "tls"))
-    return Plane(children, place, users=users, flags=(*towards_kubelets(folder / "tls"), *flags))
-
-
-def _trusting(node: RealNode, tls: Path) -> RealNode:
-    return replace(node, configuration={**trust(tls), **node.configuration})
 
 
 def trust(folder: Path) -> Mapping[str, object]:

@@ -13,14 +13,12 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from datetime import UTC, datetime
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from certs import authority
 from numalign.kube.client import Api, connected
 from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError, Unconfigured
@@ -34,9 +32,8 @@ from tools.clusters.kubelets.kubelets import KubeletError
 from tools.clusters.oracle.build import USUAL
 from tools.clusters.processes import Children
 from tools.clusters.sim.beside import BESIDE, USERS, Beside
-from tools.clusters.sim.cluster import Cluster, simulated
+from tools.clusters.sim.cluster import simulated
 from tools.clusters.sim.fingerprints import Fingerprint
-from tools.clusters.sim.kubelet import Decision
 from tools.clusters.sim.oracles import SimulationError
 from tools.clusters.sim.real import outcomes, real
 from tools.clusters.sim.shapes import SHAPES, Policy, SimNode
@@ -44,7 +41,6 @@ from tools.clusters.sim.shapes import SHAPES, Policy, SimNode
 NODES = 20
 SHAPE = "two-by-four,eight-zones"
 FINGERPRINTS = {"all": Fingerprint.ALL, "exclusive": Fingerprint.EXCLUSIVE, "none": None}
-LOOK_SECONDS = 0.2
 
 HOW_TO = """\
 {count} nodes are there. No scheduler and no controller runs beside them; a pod is one's own to bind:
@@ -77,51 +73,38 @@ No exporter runs beside them. Of the first, and of the others likewise:
 """
 
 SIMULATED, REAL = "simulated", "real"
-OF_SIMULATED = (
-    *("delay", "jitter", "fingerprint", "observe", "grace", "seed", "kubeconfig"),
-    *("with", "write-kubeconfig"),
-)
+OF_OWN = ("with", "write-kubeconfig")
+"""The options that need an API server that is started here."""
+OF_SIMULATED = ("delay", "jitter", "fingerprint", "observe", "grace", "seed", "kubeconfig", *OF_OWN)
 """The options of simulated kubelets and exporters only."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program, and return its exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
         machines = fleet(options.shape, nodes=options.nodes, policy=options.policy)
     except BadInput as error:
         parser.error("; ".join(map(str, error.mistakes)))
-    if options.kubelets == REAL and (strange := _of_simulated(parser, options)):
-        parser.error(f"{', '.join(strange)}: not with real kubelets")
-    if options.kubeconfig is not None and (strange := _of_own(options)):
-        parser.error(f"{', '.join(strange)}: not with --kubeconfig")
+    for given, excluded, why in (
+        (options.kubelets == REAL, OF_SIMULATED, "with real kubelets"),
+        (options.kubeconfig is not None, OF_OWN, "with --kubeconfig"),
+    ):
+        names = {name: name.replace("-", "_") for name in excluded if given}
+        used = [f"--{name}" for name, at in names.items() if vars(options)[at] != parser.get_default(at)]
+        if used:
+            parser.error(f"{', '.join(used)}: not {why}")
     try:
         asyncio.run(_until_interrupted(_RUNS[options.kubelets](options, machines)))
     except Unconfigured as error:
         parser.error(str(error))
-    except UnavailableError as error:
-        return _failed(error, os.EX_UNAVAILABLE)
-    except (BrokenError, ClusterError, KubeletError, SimulationError, pytest.fail.Exception) as error:
-        return _failed(error, 1)
+    except (
+        *(UnavailableError, BrokenError, ClusterError, KubeletError, SimulationError),
+        pytest.fail.Exception,
+    ) as error:
+        sys.stderr.write(f"sim: {error}\n")
+        return os.EX_UNAVAILABLE if isinstance(error, UnavailableError) else 1
     return 0
-
-
-def _of_simulated(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
-    told = vars(options)
-    names = {name: name.replace("-", "_") for name in OF_SIMULATED}
-    return [f"--{name}" for name, kept in names.items() if told[kept] != parser.get_default(kept)]
-
-
-def _of_own(options: argparse.Namespace) -> list[str]:
-    """Return the given options that need an API server that is started here."""
-    told = vars(options)
-    return [f"--{name}" for name in ("with", "write-kubeconfig") if told[name.replace("-", "_")] is not None]
-
-
-def _failed(error: BaseException, code: int) -> int:
-    sys.stderr.write(f"sim: {error}\n")
-    return code
 
 
 def fleet(shapes: str, *, nodes: int | None = None, policy: str = Policy.SINGLE) -> list[SimNode]:
@@ -133,11 +116,12 @@ def fleet(shapes: str, *, nodes: int | None = None, policy: str = Policy.SINGLE)
     mistakes = []
     for entry in shapes.split(","):
         name, equals, number = entry.partition("=")
+        count = int(number) if number.isdecimal() and number.isascii() else None
         if name not in SHAPES or name in counts:
             mistakes.append(Mistake("--shape", f"{entry!r}: want each of {', '.join(SHAPES)} at most once"))
-        elif equals and not (number.isdecimal() and number.isascii()):
+        elif equals and count is None:
             mistakes.append(Mistake("--shape", f"{entry!r}: want a number of nodes after ="))
-        counts[name] = int(number) if equals and number.isdecimal() and number.isascii() else None
+        counts[name] = count
     if mistakes:
         raise BadInput(mistakes)
     return [
@@ -176,41 +160,68 @@ async def _run_real(options: argparse.Namespace, machines: list[SimNode]) -> Non
         kubeconfig = cluster.plane.kubeconfig("admin", cluster.folder)
         _say(HOW_TO.format(count=len(machines), kubeconfig=kubeconfig, first=machines[0].name))
         _say(HOW_TO_LOOK.format_map(cluster.kubelets[machines[0].name].paths()))
-        async for told in outcomes(cluster):
-            _say(told)
+        async for said in outcomes(cluster):
+            _say(said)
 
 
 async def _run(options: argparse.Namespace, machines: list[SimNode]) -> None:
-    if options.kubeconfig is None:
-        await _run_alone(options, machines)
-        return
-    async with (
-        connected(Connection(options.kubeconfig)) as api,
-        _simulated(options, machines, api) as cluster,
-    ):
-        _say(HOW_TO.format(count=len(machines), kubeconfig=options.kubeconfig, first=machines[0].name))
-        await _tell(cluster)
+    how_to, beside = HOW_TO, vars(options)["with"]
+    async with AsyncExitStack() as stack:
+        plane = None
+        if options.kubeconfig is None:
+            children, plane = await stack.enter_async_context(_plane())
+            api = Api(await stack.enter_async_context(plane.client("admin")), namespace="default")
+        else:
+            api = await stack.enter_async_context(connected(Connection(options.kubeconfig)))
+        cluster = await stack.enter_async_context(
+            simulated(
+                api,
+                machines,
+                delay=options.delay,
+                jitter=options.jitter,
+                fingerprint=FINGERPRINTS[options.fingerprint],
+                # In a cluster with numalign, an agent would report what pods hold.
+                observe=options.observe or beside == Beside.NUMALIGN,
+                seed=options.seed,
+                grace=options.grace,
+            )
+        )
+        kubeconfig = options.kubeconfig
+        if plane:
+            if beside is not None:
+                _say(f"starting {beside}\n")
+                await stack.enter_async_context(BESIDE[beside](children, plane))
+                how_to = HOW_TO_SCHEDULE
+            own = plane.kubeconfig("admin", plane.folder)
+            kubeconfig = stack.enter_context(_written(own, options.write_kubeconfig))
+        named = {"kubeconfig": kubeconfig, "first": machines[0].name, "beside": beside}
+        _say(how_to.format(count=len(machines), **named))
+        printed = 0
+        while True:
+            for decision in cluster.decisions[printed:]:
+                said = "admitted" if decision.admitted else f"REJECTED {decision.reason}: {decision.message}"
+                _say(f"{decision.node}: {decision.pod} {said}\n")
+                printed += 1
+            cluster.check()
+            await asyncio.sleep(0.2)
 
 
-async def _run_alone(options: argparse.Namespace, machines: list[SimNode]) -> None:
-    """Run on an API server that is started for this."""
+@asynccontextmanager
+async def _plane() -> AsyncIterator[tuple[Children, Plane]]:
+    """Run an API server for this."""
     [binaries] = await controlplane.find()
     with tempfile.TemporaryDirectory(prefix="numalign-sim-") as made:
         folder = Path(made)
-        async with _plane(binaries, folder) as (children, plane), plane.client("admin") as client:
-            own = plane.kubeconfig("admin", folder)
-            api = Api(client, namespace="default")
-            async with _simulated(options, machines, api) as cluster, AsyncExitStack() as stack:
-                how_to = HOW_TO
-                beside = vars(options)["with"]
-                if beside is not None:
-                    _say(f"starting {beside}\n")
-                    await stack.enter_async_context(BESIDE[beside](children, plane))
-                    how_to = HOW_TO_SCHEDULE
-                kubeconfig = stack.enter_context(_written(own, options.write_kubeconfig))
-                named = {"kubeconfig": kubeconfig, "first": machines[0].name, "beside": beside}
-                _say(how_to.format(count=len(machines), **named))
-                await _tell(cluster)
+        for name in ("logs", "tls"):
+            (folder / name).mkdir()
+        children = Children(logs=folder / "logs")
+        users = {"admin": "system:masters", **USERS}
+        plane = Plane(children, Place.new(binaries, folder), users=users)
+        try:
+            await plane.start()
+            yield children, plane
+        finally:
+            await children.end()
 
 
 @contextmanager
@@ -230,60 +241,12 @@ def _written(kubeconfig: Path, copy: Path | None) -> Iterator[Path]:
             copy.unlink()
 
 
-def _simulated(
-    options: argparse.Namespace, machines: list[SimNode], api: Api
-) -> AbstractAsyncContextManager[Cluster]:
-    return simulated(
-        api,
-        machines,
-        delay=options.delay,
-        jitter=options.jitter,
-        fingerprint=FINGERPRINTS[options.fingerprint],
-        # In a cluster with numalign, an agent would report what pods hold.
-        observe=options.observe or vars(options)["with"] == Beside.NUMALIGN,
-        seed=options.seed,
-        grace=options.grace,
-    )
-
-
-async def _tell(cluster: Cluster) -> None:
-    """Print every decision when it is made."""
-    told = 0
-    while True:
-        for decision in cluster.decisions[told:]:
-            _say(line(decision))
-            told += 1
-        cluster.check()
-        await asyncio.sleep(LOOK_SECONDS)
-
-
-def line(decision: Decision) -> str:
-    """Return the line that is printed for a decision."""
-    said = "admitted" if decision.admitted else f"REJECTED {decision.reason}: {decision.message}"
-    return f"{decision.node}: {decision.pod} {said}\n"
-
-
 _RUNS = {SIMULATED: _run, REAL: _run_real}
 
 
 def _say(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-@asynccontextmanager
-async def _plane(binaries: Path, folder: Path) -> AsyncIterator[tuple[Children, Plane]]:
-    for name in ("logs", "tls"):
-        (folder / name).mkdir()
-    issued = authority.issue(names=["127.0.0.1"], days=7, now=datetime.now(UTC))
-    children = Children(logs=folder / "logs")
-    place = Place(binaries, folder, authority.write(issued, folder / "tls"))
-    plane = Plane(children, place, users={"admin": "system:masters", **USERS})
-    try:
-        await plane.start()
-        yield children, plane
-    finally:
-        await children.end()
 
 
 def _parser() -> argparse.ArgumentParser:

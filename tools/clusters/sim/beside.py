@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
 
 from tools.clusters import shipped
 from tools.clusters.api_objects import Store
@@ -19,7 +18,7 @@ from tools.clusters.controlplane import controllers, schedulers
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.controlplane.schedulers import Extender
 from tools.clusters.processes import Children, program, until
-from tools.clusters.replicas import ONLY_METRICS, PORTS, Replica, replicas
+from tools.clusters.replicas import ONLY_METRICS, PORTS, replicas
 from tools.clusters.waiting import SELDOM, seconds_until
 
 SCORER = "numalign-scorer"
@@ -30,11 +29,6 @@ USERS = {
     **dict.fromkeys(ACCOUNTS.values(), shipped.GROUPS),
 }
 """Users that the plane must know, besides its administrator."""
-
-PROCESSES = frozenset({"Deployment", "PodDisruptionBudget"})
-"""Kinds that are not applied, as the programs run as processes of this machine."""
-
-LABEL_SECONDS = 60
 
 
 class Beside(StrEnum):
@@ -57,28 +51,29 @@ async def installed(children: Children, plane: Plane) -> AsyncIterator[None]:
 
     The nodes must exist. The block starts when every node has its class, and pods are reviewed and scheduled.
     """
-    async with AsyncExitStack() as stack:
-        store = Store(await stack.enter_async_context(plane.client("admin")))
-        webhooks = await stack.enter_async_context(
-            replicas(children, command=_command(plane, shipped.NAME), name="webhook")
-        )
-        writing = _command(plane, shipped.CONTROLLER)
-        leaders = await stack.enter_async_context(
-            replicas(children, command=writing, name="controller", ports=ONLY_METRICS)
-        )
-        scoring = _scorer_command(plane)
-        scorers = await stack.enter_async_context(
-            replicas(children, command=scoring, name="scorer", scheme="http")
-        )
-        for document in _objects():
-            await store.apply(shipped.by_address(document, webhooks.service.port))
-        started: list[Replica] = [await each.add() for each in (leaders, webhooks, scorers)]
+    commands = [_command(plane, name) for name in (shipped.CONTROLLER, shipped.NAME, SCORER)]
+    async with (
+        plane.client("admin") as api,
+        replicas(children, command=commands[0], name="controller", ports=ONLY_METRICS) as leaders,
+        replicas(children, command=commands[1], name="webhook") as webhooks,
+        replicas(children, command=commands[2], name="scorer", scheme="http") as scorers,
+        AsyncExitStack() as stack,
+    ):
+        store = Store(api)
+        for document in (
+            *shipped.objects(),
+            *shipped.documents(shipped.MANIFESTS / "scorer" / "rbac.yaml"),
+        ):
+            # The programs run as processes of this machine.
+            if document["kind"] not in {"Deployment", "PodDisruptionBudget"}:
+                await store.apply(shipped.by_address(document, webhooks.service.port))
+        started = [await each.add() for each in (leaders, webhooks, scorers)]
         for replica in started:
             await until(replica.is_ready, what=f"{replica.name} was ready", child=replica.child)
-        await _until_labelled(store)
-        await stack.enter_async_context(
-            schedulers.scheduler(children, plane, extender=Extender(url=started[-1].url))
-        )
+        look = partial(store.list, "v1", "Node")
+        await seconds_until(look, _labelled, what="every node had a class", within=60, every=SELDOM)
+        extender = Extender(url=started[-1].url)
+        await stack.enter_async_context(schedulers.scheduler(children, plane, extender=extender))
         await stack.enter_async_context(controllers.controllers(children, plane))
         yield
 
@@ -89,37 +84,21 @@ BESIDE: Mapping[str, Callable[[Children, Plane], AbstractAsyncContextManager[Non
 }
 
 
-def _objects() -> list[Json]:
-    roles = shipped.documents(shipped.MANIFESTS / "scorer" / "rbac.yaml")
-    return [document for document in (*shipped.objects(), *roles) if document["kind"] not in PROCESSES]
+def _labelled(nodes: list[Json]) -> bool:
+    return all(shipped.LABEL in node["metadata"]["labels"] for node in nodes)
 
 
 def _command(plane: Plane, name: str) -> tuple[str, ...]:
-    flags = shipped.arguments(name) | {
-        "kubeconfig": str(_kubeconfig(plane, name)),
-        "namespace": shipped.NAMESPACE,
-        "bind": "127.0.0.1",
-        "tls-names": "127.0.0.1,localhost",
-    }
-    return program(name), *(f"--{flag}={value}" for flag, value in flags.items() if flag not in PORTS)
-
-
-def _scorer_command(plane: Plane) -> tuple[str, ...]:
-    return (
-        *(program(SCORER), "--namespace", shipped.NAMESPACE, "--bind", "127.0.0.1"),
-        *("--kubeconfig", str(_kubeconfig(plane, SCORER)), "--insecure-http", "--reserve-at", "bind"),
-    )
-
-
-def _kubeconfig(plane: Plane, name: str) -> Path:
     folder = plane.folder / name
     folder.mkdir()
-    return plane.kubeconfig(ACCOUNTS[name], folder)
-
-
-async def _until_labelled(store: Store) -> None:
-    def labelled(nodes: list[Json]) -> bool:
-        return all(shipped.LABEL in node["metadata"]["labels"] for node in nodes)
-
-    look = partial(store.list, "v1", "Node")
-    await seconds_until(look, labelled, what="every node had a class", within=LABEL_SECONDS, every=SELDOM)
+    if name == SCORER:
+        own = {"insecure-http": "true", "reserve-at": "bind"}
+    else:
+        own = {**shipped.arguments(name), "tls-names": "127.0.0.1,localhost"}
+    flags = {
+        **own,
+        "kubeconfig": str(plane.kubeconfig(ACCOUNTS[name], folder)),
+        "namespace": shipped.NAMESPACE,
+        "bind": "127.0.0.1",
+    }
+    return program(name), *(f"--{flag}={value}" for flag, value in flags.items() if flag not in PORTS)

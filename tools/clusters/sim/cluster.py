@@ -8,10 +8,9 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
 from typing import Any
@@ -27,10 +26,10 @@ from numalign.runtime.logs import Log
 from tools.clusters.sim import documents
 from tools.clusters.sim.accounts import Held, Zones
 from tools.clusters.sim.desk import ApiDesk
-from tools.clusters.sim.exporter import Exporter, Publisher, Sample, Timing
+from tools.clusters.sim.exporter import Exporter
 from tools.clusters.sim.fingerprints import Fingerprint
 from tools.clusters.sim.kubelet import GRACE_SECONDS, Decision, Kubelet, News
-from tools.clusters.sim.oracles import Oracle, oracles
+from tools.clusters.sim.oracles import oracles
 from tools.clusters.sim.shapes import SimNode
 
 Json = dict[str, Any]
@@ -48,15 +47,8 @@ class Delivery:
         self._kubelets = kubelets
         self._bound: dict[Key, tuple[str, Kubelet, str]] = {}
 
-    @property
-    def versions(self) -> dict[Key, str]:
-        """The last delivered version of each pod."""
-        return {key: version for key, (_, _, version) in self._bound.items()}
-
     def put(self, found: Json) -> None:
-        """Deliver a new or changed pod."""
-        metadata = found["metadata"]
-        key = (metadata["namespace"], metadata["name"])
+        metadata, key = found["metadata"], _key(found)
         if key in self._bound and self._bound[key][0] != metadata["uid"]:
             self.drop(key)
         if kubelet := self._kubelets.get(found["spec"].get("nodeName", "")):
@@ -64,7 +56,6 @@ class Delivery:
             kubelet.tell(News(metadata["uid"], found))
 
     def drop(self, key: Key) -> None:
-        """Deliver that a pod is gone."""
         if key in self._bound:
             uid, kubelet, _ = self._bound.pop(key)
             kubelet.tell(News(uid))
@@ -76,26 +67,19 @@ class Delivery:
 
     def current(self, pods: Sequence[Json]) -> bool:
         """Return whether exactly these pods were delivered, in these versions."""
-        ours = (pod for pod in pods if pod["spec"].get("nodeName") in self._kubelets)
-        there = {
-            (pod["metadata"]["namespace"], pod["metadata"]["name"]): pod["metadata"]["resourceVersion"]
-            for pod in ours
-        }
-        return there == self.versions
+        ours = [pod for pod in pods if pod["spec"].get("nodeName") in self._kubelets]
+        delivered = {key: version for key, (_, _, version) in self._bound.items()}
+        return {_key(pod): pod["metadata"]["resourceVersion"] for pod in ours} == delivered
 
 
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """The two programs of a node."""
-
-    kubelet: Kubelet
-    exporter: Exporter
+def _key(pod: Json) -> Key:
+    return pod["metadata"]["namespace"], pod["metadata"]["name"]
 
 
 class Cluster:
     """A running simulation: the decisions of its kubelets, and what their machines hold."""
 
-    def __init__(self, api: Api, nodes: Mapping[str, Simulated], decisions: list[Decision]) -> None:
+    def __init__(self, api: Api, nodes: Mapping[str, Exporter], decisions: list[Decision]) -> None:
         self.decisions = decisions
         self.nodes = nodes
         self.delivery = Delivery({name: node.kubelet for name, node in nodes.items()})
@@ -104,7 +88,6 @@ class Cluster:
 
     @property
     def rejections(self) -> list[Decision]:
-        """The decisions to reject a pod."""
         return [decision for decision in self.decisions if not decision.admitted]
 
     def held(self, node: str) -> dict[str, Held]:
@@ -159,7 +142,7 @@ class Cluster:
         return [
             name
             for name, node in self.nodes.items()
-            if not (node.kubelet.quiet and (node.exporter.quiet or not published))
+            if not (node.kubelet.quiet and (node.quiet or not published))
         ]
 
 
@@ -189,38 +172,27 @@ async def simulated(  # noqa: PLR0913  the parameters of a simulation, each with
     await desk.learn()
     chance = Random(seed)  # noqa: S311  nothing secret
     decisions: list[Decision] = []
+
+    async def made(kubelet: Kubelet, lag: Callable[[], float]) -> Exporter:
+        """Create the node and its topology, before anything else."""
+        exporter = Exporter(kubelet, desk, lag=lag, method=fingerprint, observe=observe)
+        await desk.register(documents.node(kubelet.machine))
+        await exporter.now()
+        return exporter
+
     async with oracles(machines) as managers:
-        nodes: dict[str, Simulated] = {}
-        for machine in machines:
-            timing = Timing(delay, jitter, Random(chance.random()))  # noqa: S311  as above
-            publish = Publisher(machine, desk, method=fingerprint, observe=observe)
-            nodes[machine.name] = _assembled(
-                machine, managers[machine.name], desk, timing, publish, decisions, grace
-            )
-        await asyncio.gather(*(_register(desk, machine, nodes[machine.name]) for machine in machines))
-        async with _running(Cluster(api, nodes, decisions), api) as cluster:
+        kubelets = [Kubelet(each, managers[each.name], desk, decisions, grace) for each in machines]
+        exporters = await asyncio.gather(
+            *(made(each, _late(delay, jitter, chance.random())) for each in kubelets)
+        )
+        by_name = {each.kubelet.machine.name: each for each in exporters}
+        async with _running(Cluster(api, by_name, decisions), api) as cluster:
             yield cluster
 
 
-def _assembled(  # noqa: PLR0913, PLR0917  the parts of a node
-    machine: SimNode,
-    managers: Oracle,
-    desk: ApiDesk,
-    timing: Timing,
-    publish: Publisher,
-    decisions: list[Decision],
-    grace: float,
-) -> Simulated:
-    kubelet: Kubelet
-    exporter = Exporter(lambda: Sample(kubelet.available(), kubelet.active), publish, timing)
-    kubelet = Kubelet(machine, managers, desk, changed=exporter.changed, decisions=decisions, grace=grace)
-    return Simulated(kubelet, exporter)
-
-
-async def _register(desk: ApiDesk, machine: SimNode, node: Simulated) -> None:
-    """Create the node and its topology, before anything else."""
-    await desk.register(documents.node(machine))
-    await node.exporter.now()
+def _late(delay: float, jitter: float, seed: float) -> Callable[[], float]:
+    chance = Random(seed)  # noqa: S311  nothing secret
+    return lambda: delay + jitter * chance.random()
 
 
 @asynccontextmanager
@@ -228,7 +200,7 @@ async def _running(cluster: Cluster, api: Api) -> AsyncIterator[Cluster]:
     """Run all programs during the block; raise the error of one that failed at its end."""
     log = Log(logging.getLogger("numalign.sim"))
     pods = Informer(api, (PODS,), cluster.delivery, log=log, metrics=WatchMetrics.of(CollectorRegistry()))
-    parts = [part for node in cluster.nodes.values() for part in (node.kubelet, node.exporter)]
+    parts = [part for node in cluster.nodes.values() for part in (node.kubelet, node)]
     cluster.tasks += [asyncio.create_task(each.run()) for each in (pods, *parts)]
     try:
         yield cluster

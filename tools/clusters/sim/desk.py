@@ -1,6 +1,6 @@
-"""The interface by which kubelets and exporters write, so that tests can replace the API server.
+"""The writes of kubelets and exporters to an API server.
 
-Writes are tried again while the API server is unavailable, as a kubelet does. If their object is gone
+They are tried again while the API server is unavailable, as a kubelet does. If their object is gone
 afterwards, nothing is written.
 """
 
@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path, PurePosixPath
 from typing import Any
 
 import aiohttp
@@ -18,18 +17,17 @@ import yaml
 
 from numalign.kube.client import Api, Patch
 from numalign.kube.errors import ClusterError, Conflict, NotFound, Unreachable
+from tools.clusters import shipped
 from tools.clusters.sim import documents
 
 Json = dict[str, Any]
 
-TOPOLOGIES = f"/apis/{documents.GROUP}/noderesourcetopologies"
+GROUP = f"/apis/{documents.GROUP}"
+TOPOLOGIES = f"{GROUP}/noderesourcetopologies"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-CRD = Path(__file__).resolve().parents[3] / "deploy" / "crd" / "noderesourcetopologies.yaml"
 
 PATIENCE_SECONDS = 120
 """How long an API server may be unavailable."""
-
-AGAIN_SECONDS = 0.2
 
 
 class ApiDesk:
@@ -53,7 +51,7 @@ class ApiDesk:
         """Delete a pod at once; a pod of the same name with another UID stays."""
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
         with suppress(NotFound, Conflict):
-            await self._patiently(lambda: delete(self._api, pod_path(pod), options))
+            await self._patiently(lambda: delete(self._api, _path(pod), options))
 
     async def publish(self, topology: Json) -> None:
         """Write a topology in place of the node's last one."""
@@ -80,7 +78,7 @@ class ApiDesk:
 
     async def learn(self) -> None:
         """Install the CustomResourceDefinition of topologies if needed, and return when they are served."""
-        definition = yaml.safe_load(CRD.read_text())
+        definition = yaml.safe_load((shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml").read_text())
         with suppress(Conflict):
             await self._patiently(lambda: self._api.create(CRDS, definition, what="the kind of topologies"))
         await self._patiently(self._known)
@@ -89,15 +87,15 @@ class ApiDesk:
         """Return if topologies are served and listed; raise `Unreachable` if not."""
         try:
             await self._api.get(TOPOLOGIES, what="topologies")
-            served: Any = await self._api.get(str(PurePosixPath(TOPOLOGIES).parent), what="kinds")
+            served: Any = await self._api.get(GROUP, what="kinds")
         except NotFound as error:
             raise Unreachable("the API server does not serve topologies yet") from error
-        if PurePosixPath(TOPOLOGIES).name not in {each["name"] for each in served["resources"]}:
+        if "noderesourcetopologies" not in {each["name"] for each in served["resources"]}:
             raise Unreachable("the API server does not list topologies yet")
 
     async def _pod(self, pod: Json, body: Json, part: str, *, how: Patch) -> None:
         metadata = {**body.get("metadata", {}), "uid": pod["metadata"]["uid"]}
-        path, what = pod_path(pod) + part, f"pod {pod['metadata']['name']}"
+        path, what = _path(pod) + part, f"pod {pod['metadata']['name']}"
         with suppress(NotFound, Conflict):
             await self._patiently(
                 lambda: self._api.patch(path, {**body, "metadata": metadata}, how=how, what=what)
@@ -114,34 +112,26 @@ class ApiDesk:
                 # A starting API server can answer any of these for a moment.
                 if time.monotonic() > deadline:
                     raise
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(0.2)
             else:
                 return
 
 
-def pod_path(pod: Json) -> str:
-    """Return the path of a pod."""
+def _path(pod: Json) -> str:
     return "/api/v1/namespaces/{namespace}/pods/{name}".format_map(pod["metadata"])
 
 
 async def delete(api: Api, path: str, options: Json) -> None:
     """Delete an object through the client of an `Api`. Raise `ClusterError` if that fails."""
     client = api._client  # noqa: SLF001  as the docstring says
+    headers = {"Accept": "application/json", "Content-Type": "application/json"}
+    ask = partial(client.call_api, header_params=headers, auth_settings=["BearerToken"])
     try:
-        answer = await client.call_api(
-            path,
-            "DELETE",
-            header_params={"Accept": "application/json", "Content-Type": "application/json"},
-            body=options,
-            auth_settings=["BearerToken"],
-            _preload_content=False,
-        )
+        answer = await ask(path, "DELETE", body=options, _preload_content=False)
         said = await answer.read()
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise Unreachable(f"{path} was not deleted: {error}") from error
     if answer.status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
-        failure = _FAILURES.get(answer.status, ClusterError)
+        failures = {HTTPStatus.NOT_FOUND: NotFound, HTTPStatus.CONFLICT: Conflict}
+        failure = failures.get(answer.status, ClusterError)
         raise failure(f"{path} was not deleted: {answer.status} {said[:200]!r}")
-
-
-_FAILURES = {HTTPStatus.NOT_FOUND: NotFound, HTTPStatus.CONFLICT: Conflict}

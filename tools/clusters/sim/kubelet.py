@@ -23,7 +23,6 @@ from tools.clusters.sim.shapes import SimNode
 
 Json = dict[str, Any]
 
-TERMINAL = frozenset({"Succeeded", "Failed"})
 GRACE_SECONDS = 0.05
 
 
@@ -80,20 +79,13 @@ class Kubelet:
     `grace` is how many seconds a pod takes to end.
     """
 
-    def __init__(  # noqa: PLR0913  the interfaces that it uses
-        self,
-        machine: SimNode,
-        managers: Oracle,
-        desk: ApiDesk,
-        *,
-        changed: Callable[[], None],
-        decisions: list[Decision],
-        grace: float = GRACE_SECONDS,
+    def __init__(
+        self, machine: SimNode, managers: Oracle, desk: ApiDesk, decisions: list[Decision], grace: float
     ) -> None:
         self.machine = machine
+        self.changed: Callable[[], None] = lambda: None
         self._managers = managers
         self._desk = desk
-        self._changed = changed
         self._decisions = decisions
         self._grace = grace
         self._allocatable = documents.allocatable(machine.make)
@@ -106,16 +98,13 @@ class Kubelet:
 
     @property
     def quiet(self) -> bool:
-        """Whether there is nothing left to do."""
         return not (self._busy or self._inbox or self._ending)
 
     @property
     def active(self) -> list[Active]:
-        """The pods that hold something, or could."""
         return list(self._active.values())
 
     def available(self) -> Zones:
-        """Return what is left in each zone."""
         shape = self.machine.make
         return available(dict.fromkeys(shape.ids, shape.allocatable()), (one.held for one in self.active))
 
@@ -129,68 +118,50 @@ class Kubelet:
         try:
             while True:
                 await self._arrived.wait()
-                await self.look()
+                self._busy = True
+                batch, self._inbox = self._inbox, []
+                self._arrived.clear()
+                for news in ordered(batch, self._known):
+                    await self._handle(news)
+                self._busy = False
         finally:
             for ending in self._ending.values():
                 ending.cancel()
 
-    async def look(self) -> None:
-        """Handle the changes that have arrived."""
-        batch, self._inbox = self._inbox, []
-        self._arrived.clear()
-        self._busy = True
-        try:
-            for news in ordered(batch, self._known):
-                await self._handle(news)
-        finally:
-            self._busy = False
-
     async def _handle(self, news: News) -> None:
+        uid, pod = news.uid, news.pod
         if news.ended:
-            await self._end(news.uid)
-        elif news.pod is None:
-            await self._forget(news.uid)
-        elif news.uid in self._known:
-            await self._update(news.uid, news.pod)
-        else:
-            await self._add(news.uid, news.pod)
-
-    async def _add(self, uid: str, pod: Json) -> None:
+            await self._end(uid)
+            return
+        if pod is None:
+            await self._forget(uid)
+            return
+        new = uid not in self._known
         self._known[uid] = pod
-        if not _terminal(pod):
+        if uid in self._active:
+            self._active[uid] = replace(self._active[uid], pod=pod)
+        if (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
+            await self._release(uid)
+        elif new:
             await self._admit(uid, pod)
-        self._end_if_deleted(uid, pod)
+        if pod["metadata"].get("deletionTimestamp") and uid not in self._ending:
+            self._ending[uid] = asyncio.create_task(self._expire(uid))
 
     async def _admit(self, uid: str, pod: Json) -> None:
-        answer = await self._managers.create(as_named_by_uid(pod))
-        refused = _refusal(answer) or refusal(pod, (one.pod for one in self.active), self._allocatable)
-        self._note(pod, refused)
+        answer = await self._managers.create(_named_by_uid(pod))
+        refused = None if answer["admitted"] else Refusal(answer["reason"], answer["message"])
+        refused = refused or refusal(pod, (one.pod for one in self.active), self._allocatable)
+        key = "{namespace}/{name}".format_map(pod["metadata"])
+        why = (refused.reason, refused.message) if refused else ()
+        self._decisions.append(Decision(time.monotonic(), key, self.machine.name, refused is None, *why))
         if refused:
             if answer["admitted"]:
                 await self._managers.delete(uid)
             await self._desk.status(pod, documents.rejected(refused))
             return
         self._active[uid] = Active(pod, held(pod, answer))
-        self._changed()
+        self.changed()
         await self._desk.status(pod, documents.running(pod))
-
-    def _note(self, pod: Json, refused: Refusal | None) -> None:
-        key = "{namespace}/{name}".format_map(pod["metadata"])
-        made = Decision(time.monotonic(), key, self.machine.name, refused is None)
-        said = replace(made, reason=refused.reason, message=refused.message) if refused else made
-        self._decisions.append(said)
-
-    async def _update(self, uid: str, pod: Json) -> None:
-        self._known[uid] = pod
-        if uid in self._active:
-            self._active[uid] = replace(self._active[uid], pod=pod)
-        if _terminal(pod):
-            await self._release(uid)
-        self._end_if_deleted(uid, pod)
-
-    def _end_if_deleted(self, uid: str, pod: Json) -> None:
-        if pod["metadata"].get("deletionTimestamp") and uid not in self._ending:
-            self._ending[uid] = asyncio.create_task(self._expire(uid))
 
     async def _expire(self, uid: str) -> None:
         await asyncio.sleep(self._grace)
@@ -214,23 +185,11 @@ class Kubelet:
     async def _release(self, uid: str) -> None:
         if self._active.pop(uid, None):
             await self._managers.delete(uid)
-            self._changed()
+            self.changed()
 
 
-def _terminal(pod: Json) -> bool:
-    return (pod.get("status") or {}).get("phase") in TERMINAL
-
-
-def _refusal(answer: Json) -> Refusal | None:
-    return None if answer["admitted"] else Refusal(answer["reason"], answer["message"])
-
-
-def as_named_by_uid(pod: Json) -> Json:
+def _named_by_uid(pod: Json) -> Json:
     """Return the pod with its UID as its name: the managers know pods by name only, without the namespace."""
     metadata = {key: pod["metadata"][key] for key in ("namespace", "uid")}
     quality = {"qosClass": pod["status"]["qosClass"]} if "qosClass" in (pod.get("status") or {}) else {}
-    return {
-        "metadata": {**metadata, "name": metadata["uid"]},
-        "spec": pod["spec"],
-        "status": quality,
-    }
+    return {"metadata": {**metadata, "name": metadata["uid"]}, "spec": pod["spec"], "status": quality}

@@ -1,17 +1,17 @@
 """One process of the real managers for each node; a call of one does not block the others."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tools.clusters.oracle.build import find
 from tools.clusters.oracle.managers import Ended, Hung, Managers
 from tools.clusters.sim.shapes import SimNode
 
 Json = dict[str, Any]
+A, T = TypeVar("A"), TypeVar("T")
 
 SECONDS = 30
 """The longest time to wait for a decision: test machines are shared, and a kubelet would wait for ever."""
@@ -30,26 +30,20 @@ class Oracle:
         self._threads = threads
 
     async def start(self) -> None:
-        """Start the managers, and return when they run."""
         if refused := await self._asked(self._managers.node, self._machine.line()):
             raise SimulationError(f"the kubelet of {self._machine.name} does not start: {refused}")
 
     async def create(self, pod: Json) -> Json:
         """Return the decision of the managers on a pod."""
-        answer: Json = await self._asked(self._create, pod)
-        return answer
-
-    async def delete(self, name: str) -> None:
-        """Note that a pod is not active any more."""
-        await self._asked(self._managers.delete, name)
-
-    def _create(self, pod: Json) -> Json:
-        answer = self._managers.create(pod)
+        answer = await self._asked(self._managers.create, pod)
         if "panicked" in answer:
             raise SimulationError(f"the kubelet of {self._machine.name} panicked: {answer['panicked']}")
         return answer
 
-    async def _asked(self, what: Any, of: object) -> Any:  # noqa: ANN401  one of two methods above
+    async def delete(self, name: str) -> None:
+        await self._asked(self._managers.delete, name)
+
+    async def _asked(self, what: Callable[[A], T], of: A) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, what, of)
         except (Hung, Ended) as error:
@@ -57,21 +51,17 @@ class Oracle:
 
 
 @asynccontextmanager
-async def oracles(
-    machines: Sequence[SimNode], *, binary: Path | None = None
-) -> AsyncIterator[dict[str, Oracle]]:
+async def oracles(machines: Sequence[SimNode]) -> AsyncIterator[dict[str, Oracle]]:
     """Run the managers of all these nodes during the block, by node name; all are started at once.
 
-    Without a `binary`, it is found or built first. Raise what `tools.clusters.oracle.build.find` raises.
+    Raise what `tools.clusters.oracle.build.find` raises.
     """
-    program = binary or await find()
+    program = await find()
     with ExitStack() as stack:
         managers = [stack.enter_context(Managers(program, seconds=SECONDS)) for _ in machines]
         # This context ends first: no thread may wait for managers that have been ended.
         threads = stack.enter_context(ThreadPoolExecutor(max_workers=max(1, len(machines))))
-        made = {
-            machine.name: Oracle(machine, asked, threads)
-            for machine, asked in zip(machines, managers, strict=True)
-        }
+        pairs = zip(machines, managers, strict=True)
+        made = {machine.name: Oracle(machine, each, threads) for machine, each in pairs}
         await asyncio.gather(*(one.start() for one in made.values()))
         yield made

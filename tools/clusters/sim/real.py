@@ -15,17 +15,12 @@ from tools.clusters.sim.shapes import Policy, SimNode
 
 Json = dict[str, Any]
 
-LOOK_SECONDS = 1
 DECIDED = {"Running": "admitted", "Succeeded": "admitted", "Failed": "REJECTED"}
 
 
 def as_real(node: SimNode) -> RealNode:
-    """Return a real node with the same name, machine and policies."""
-    return RealNode(
-        name=node.name,
-        machine=node.make.machine(),
-        configuration=node.make.configuration(Policy(node.policy)),
-    )
+    configuration = node.make.configuration(Policy(node.policy))
+    return RealNode(name=node.name, machine=node.make.machine(), configuration=configuration)
 
 
 @asynccontextmanager
@@ -39,21 +34,19 @@ async def real(machines: Sequence[SimNode], *, version: str) -> AsyncIterator[Re
 
 async def outcomes(cluster: RealCluster) -> AsyncIterator[str]:
     """Yield a line for each pod as soon as its kubelet has decided on it; never ends."""
-    told: set[str] = set()
+    seen: set[str] = set()
     async with cluster.plane.client("admin") as client:
         while True:
             with suppress(ClusterError):
                 pods: list[Json] = (await ask(client, "GET", "/api/v1/pods")).body.get("items", [])
                 for pod in pods:
-                    if pod["metadata"]["uid"] not in told and pod["status"].get("phase") in DECIDED:
-                        told.add(pod["metadata"]["uid"])
+                    if pod["metadata"]["uid"] not in seen and pod["status"].get("phase") in DECIDED:
+                        seen.add(pod["metadata"]["uid"])
                         yield outcome(pod)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(1)
 
 
 def outcome(pod: Json) -> str:
-    """Return the line that is printed for a pod."""
-    where = "{namespace}/{name}".format_map(pod["metadata"])
-    status = pod["status"]
+    where, status = "{namespace}/{name}".format_map(pod["metadata"]), pod["status"]
     why = f" {status['reason']}: {status.get('message', '')}" if "reason" in status else ""
     return f"{pod['spec'].get('nodeName')}: {where} {DECIDED[status['phase']]}{why}\n"

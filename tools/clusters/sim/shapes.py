@@ -7,17 +7,18 @@ are derived from it. Every CPU is a core of its own, and every zone a socket.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import product
 from types import MappingProxyType
 from typing import Any
 
 from numalign.model.errors import BadInput, Mistake
+from tools.clusters.nodes import FAR, NEAR
 
 Json = dict[str, Any]
 Amounts = Mapping[str, int]
 """Amounts by resource: CPUs in thousandths, memory in bytes, devices by number."""
 
 GIB = 2**30
-NEAR, FAR = 10, 21
 GPU = "nvidia.com/gpu"
 
 
@@ -49,7 +50,6 @@ class Shape:
 
     @property
     def ids(self) -> range:
-        """The IDs of the zones."""
         return range(self.zones)
 
     def capacity(self) -> dict[str, int]:
@@ -57,7 +57,6 @@ class Shape:
         return self._aligned(self.cpus + self.reserved, self.gib + self.reserved_gib)
 
     def allocatable(self) -> dict[str, int]:
-        """Return what pods can have of a zone."""
         return self._aligned(self.cpus, self.gib)
 
     def _aligned(self, cpus: int, gib: int) -> dict[str, int]:
@@ -68,20 +67,16 @@ class Shape:
 
     def machine(self) -> Json:
         """Return the hardware in the format of the oracle."""
+        reserved = [cpu for zone in self.ids for cpu in self._cpus(zone)[: self.reserved]]
         return {
             "zones": [self._zone(zone) for zone in self.ids],
-            "reservedSystemCPUs": ",".join(
-                str(cpu) for zone in self.ids for cpu in self._cpus(zone)[: self.reserved]
-            ),
-            "devices": {
-                resource: [
-                    {"id": f"{zone}-{number}", "zones": [zone]}
-                    for zone in self.ids
-                    for number in range(count)
-                ]
-                for resource, count in self.devices.items()
-            },
+            "reservedSystemCPUs": ",".join(map(str, reserved)),
+            "devices": {resource: self._devices(count) for resource, count in self.devices.items()},
         }
+
+    def _devices(self, count: int) -> list[Json]:
+        places = product(self.ids, range(count))
+        return [{"id": f"{zone}-{number}", "zones": [zone]} for zone, number in places]
 
     def _zone(self, zone: int) -> Json:
         return {
@@ -139,13 +134,9 @@ class SimNode:
 
     @property
     def make(self) -> Shape:
-        """The shape, looked up by its name if necessary."""
         return SHAPES[self.shape] if isinstance(self.shape, str) else self.shape
 
     def line(self) -> Json:
         """Return the line that describes the node to the oracle."""
-        return {
-            "name": self.name,
-            "kubeletConfig": self.make.configuration(Policy(self.policy)),
-            "machine": self.make.machine(),
-        }
+        config = self.make.configuration(Policy(self.policy))
+        return {"name": self.name, "kubeletConfig": config, "machine": self.make.machine()}
