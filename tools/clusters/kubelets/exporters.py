@@ -9,7 +9,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from time import monotonic
 from typing import Any
@@ -30,59 +29,46 @@ from tools.clusters.waiting import SELDOM, seconds_until
 
 Json = dict[str, Any]
 
-LOOK_SECONDS = 0.5
-MANAGER = "late-exporter"
 
-
-@dataclass(slots=True)
 class LateExporter:
     """The exporter of a node."""
 
-    kubelet: RealKubelet
-    api: ApiClient
-    delay: float
-    _due: deque[tuple[float, Json]] = field(default_factory=deque)
-    _last: Json = field(default_factory=dict)
-    _devices: SeenDevices = field(default_factory=SeenDevices)
+    def __init__(self, kubelet: RealKubelet, api: ApiClient) -> None:
+        self.kubelet = kubelet
+        self._api = api
+        self._due: deque[tuple[float, Json]] = deque()
+        self._last: Json = {}
+        self._devices = SeenDevices()
 
-    async def run(self) -> None:
+    async def run(self, delay: float) -> None:
         """Observe and publish; never returns."""
         while True:
             with suppress(ClusterError):
-                await self.look()
+                await self.look(delay)
             await self.publish()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(0.5)
 
-    async def look(self) -> None:
+    async def look(self, delay: float) -> None:
         """Observe the node, and schedule a publication if it changed. Raise `ClusterError` on failure."""
-        resources = PodResources(self.kubelet.podresources)
-        seen = Observation(
-            hardware(self.kubelet.sysfs),
-            self.kubelet.node.configuration,
-            await resources.allocatable(),
-            await resources.listed(),
-            pods=(),
-            checkpoints=None,
-        )
-        told, self._devices = report(seen, self._devices)
-        found = document(self.kubelet.node.name, told)
+        resources, node = PodResources(self.kubelet.podresources), self.kubelet.node
+        held = await resources.allocatable(), await resources.listed()
+        seen = Observation(hardware(self.kubelet.sysfs), node.configuration, *held, pods=(), checkpoints=None)
+        content, self._devices = report(seen, self._devices)
+        found = document(node.name, content)
         del found["metadata"]["annotations"]
         if found != self._last:
             self._last = found
-            self._due.append((monotonic() + self.delay, found))
+            self._due.append((monotonic() + delay, found))
 
     async def publish(self) -> bool:
-        """Publish the last observation that is due, and keep it if that fails.
-
-        Return true if nothing was due, or if nothing is left.
-        """
+        """Publish the last observation that is due, or keep it if that fails; return whether none is left."""
         due = None
         while self._due and self._due[0][0] <= monotonic():
             _, due = self._due.popleft()
         if due is None:
             return True
         path = f"{TOPOLOGIES}/{self.kubelet.node.name}"
-        answer = await ask(self.api, "PATCH", path, due, fieldManager=MANAGER, force="true")
+        answer = await ask(self._api, "PATCH", path, due, fieldManager="late-exporter", force="true")
         if answer.code not in {HTTPStatus.OK, HTTPStatus.CREATED}:
             self._due.appendleft((0.0, due))
         return not self._due
@@ -92,14 +78,13 @@ class LateExporter:
 async def exporters(cluster: RealCluster, *, delay: float) -> AsyncIterator[None]:
     """Run an exporter next to each kubelet, `delay` seconds late; start when every node has a topology."""
     async with cluster.plane.client("admin") as api:
-        every = [LateExporter(kubelet, api, 0.0) for kubelet in cluster.kubelets.values()]
+        every = [LateExporter(kubelet, api) for kubelet in cluster.kubelets.values()]
         for exporter in every:
-            await exporter.look()
+            await exporter.look(0)
             # A new CustomResourceDefinition may not be served yet.
             name = f"the topology of {exporter.kubelet.node.name} was written"
             await seconds_until(exporter.publish, bool, what=name, within=30, every=SELDOM)
-            exporter.delay = delay
-        tasks = [asyncio.create_task(exporter.run()) for exporter in every]
+        tasks = [asyncio.create_task(exporter.run(delay)) for exporter in every]
         try:
             yield
             for task in tasks:

@@ -8,6 +8,7 @@ authorization of its callers to it (TokenReview, SubjectAccessReview), so rights
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -20,7 +21,6 @@ from types import MappingProxyType
 from typing import Any
 
 import aiohttp
-from kubernetes_asyncio.client.api_client import ApiClient
 
 from numalign.kube.decode.machines import machine as read_machine
 from tools.clusters.api_objects import make_ready
@@ -33,9 +33,6 @@ from tools.clusters.processes import Child, Children, answers, free_port
 
 Json = dict[str, Any]
 
-LONGEST_SOCKET = 107
-"""The most bytes of a socket's path (unix(7))."""
-
 CHECKPOINTS = (
     "cpu_manager_state",
     "memory_manager_state",
@@ -45,8 +42,6 @@ CHECKPOINTS = (
 without them, a kubelet that has no cgroups panics (seen with v1.36.3)."""
 
 START_SECONDS = 60
-LOOK_SECONDS = 0.1
-WORDS = 5
 
 # sh runs this in the new namespace. Its arguments are pairs of a source and a mount point, then `--` and the
 # command to execute.
@@ -108,18 +103,15 @@ class RealNode:
 
     @property
     def user(self) -> str:
-        """The user name of its kubelet at API servers."""
         return f"system:node:{self.name}"
 
     @property
     def devices(self) -> Devices:
-        """The devices in the description of the machine."""
         devices: Devices = self.machine.get("devices", {})
         return devices
 
 
 def users(nodes: Iterable[RealNode]) -> Users:
-    """Return the users that a plane must know."""
     return {node.user: "system:nodes" for node in nodes}
 
 
@@ -135,7 +127,11 @@ class RealKubelet:
         self, node: RealNode, programs: Programs, plane: Plane, children: Children, folder: Path
     ) -> None:
         self.node = node
-        self.folder = _short(folder)
+        # The longest path of a socket (unix(7)).
+        longest = folder / "lib" / "device-plugins" / "kubelet.sock"
+        if len(str(longest)) > 107:
+            raise ValueError(f"{longest} is too long for a socket: want a folder with a shorter path")
+        self.folder = folder
         self.state = folder / "lib"
         self.sysfs = folder / "sys"
         self.podresources = self.state / "pod-resources" / "kubelet.sock"
@@ -184,9 +180,9 @@ class RealKubelet:
         self.child = await self._children.start(*self._command(), name=self.log.name, cwd=nowhere)
         well = partial(answers, f"http://127.0.0.1:{self._healthz}/healthz")
         await self._until(well, what="was well")
-        await self._until(self._registered, what="knew its plugins")
-        await self.until_node(_is_ready, what="was ready")
-        await self.until_devices()
+        await self._until(lambda: self.companion.hold(self._listed), what="knew its plugins")
+        await self._until_node(_is_ready, what="was ready")
+        await self._until_devices()
 
     async def stop(self) -> None:
         """Stop the kubelet as a service manager does; its pods continue."""
@@ -204,7 +200,6 @@ class RealKubelet:
         await self.serve()
 
     async def end(self) -> None:
-        """Kill everything: kubelet, runtime and plugins."""
         if self.child:
             await self.kill()
         await self.companion.end()
@@ -220,17 +215,32 @@ class RealKubelet:
         self._listed = devices
         await self.companion.hold(devices)
         if self.child:
-            await self.until_devices()
+            await self._until_devices()
 
-    async def until_devices(self) -> None:
+    async def _until_devices(self) -> None:
         """Return when the allocatable devices of the node are the healthy ones."""
-        wanted = {resource: _healthy(self._listed.get(resource, ())) for resource in sorted(self._known)}
-        await self.until_node(partial(_gives_out, wanted), what=f"gave out {wanted}")
+        wanted = {
+            resource: sum(one.get("healthy") is not False for one in self._listed.get(resource, ()))
+            for resource in sorted(self._known)
+        }
 
-    async def until_node(self, right: Callable[[Json], bool], *, what: str) -> None:
+        def given_out(node: Json) -> bool:
+            allocatable = node["status"].get("allocatable", {})
+            return all(int(allocatable.get(resource, 0)) == count for resource, count in wanted.items())
+
+        await self._until_node(given_out, what=f"gave out {wanted}")
+
+    async def _until_node(self, right: Callable[[Json], bool], *, what: str) -> None:
         """Return when `right` is true for the Node object, as its own kubelet reads it."""
+
+        async def is_right() -> bool:
+            with suppress(aiohttp.ClientError):
+                answer = await ask(client, "GET", f"/api/v1/nodes/{self.node.name}")
+                return answer.code == 200 and right(answer.body)
+            return False
+
         async with self._plane.client(self.node.user) as client:
-            await self._until(partial(self._node_is, client, right), what=what)
+            await self._until(is_right, what=what)
 
     def running(self) -> Child:
         """Return the kubelet's process; fail if it was not started."""
@@ -244,72 +254,64 @@ class RealKubelet:
 
     def memory(self) -> int:
         """Return the bytes of memory of kubelet and companion, including shared memory."""
-        return sum(map(_resident, (self.running().process.pid, self.companion.pid)))
+        pids = (self.running().process.pid, self.companion.pid)
+        statuses = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
+        return sum(int(kib) * 1024 for status in statuses for kib in re.findall(r"VmRSS:\s+(\d+)", status))
 
     async def get(self, path: str, token: str) -> tuple[int, bytes]:
         """Call the kubelet's API with a token, and return code and content."""
+        # Only this kubelet's certificate is accepted, without a check of its name.
+        trust = ssl.create_default_context(cafile=self.certificate)
+        trust.check_hostname = False
+        headers = {"Authorization": f"Bearer {token}"}
         async with (
-            aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session,
-            session.get(self.url + path, ssl=self.trust()) as answer,
+            aiohttp.ClientSession(headers=headers) as session,
+            session.get(self.url + path, ssl=trust) as answer,
         ):
             return answer.status, await answer.read()
-
-    def trust(self) -> ssl.SSLContext:
-        """Return a TLS context that accepts only this kubelet's certificate, without a check of its name."""
-        context = ssl.create_default_context(cafile=self.certificate)
-        context.check_hostname = False
-        return context
 
     async def _until(self, true: Callable[[], Awaitable[bool]], *, what: str) -> None:
         deadline = monotonic() + START_SECONDS
         while not await true():
-            if not self.running().running():
-                code = self.running().process.returncode
-                raise KubeletError(f"the kubelet of {self.node.name} ended with {code}: {self._last_words()}")
-            if monotonic() > deadline:
-                late = f"{START_SECONDS} s were not enough until the kubelet of {self.node.name} {what}"
-                raise KubeletError(f"{late}: {self._last_words()}")
-            await asyncio.sleep(LOOK_SECONDS)
-
-    def _last_words(self) -> str:
-        """Return the last errors in its log, as klog marks them."""
-        lines = self.log.read_text(errors="replace").splitlines()
-        return "\n".join([line for line in lines if line.startswith(("E", "F", "Error:"))][-WORDS:])
-
-    async def _registered(self) -> bool:
-        return await self.companion.hold(self._listed)
-
-    async def _node_is(self, client: ApiClient, right: Callable[[Json], bool]) -> bool:
-        with suppress(aiohttp.ClientError):
-            answer = await ask(client, "GET", f"/api/v1/nodes/{self.node.name}")
-            return answer.code == 200 and right(answer.body)
-        return False
+            child = self.running()
+            if child.running() and monotonic() <= deadline:
+                await asyncio.sleep(0.1)
+                continue
+            # klog marks errors like this.
+            lines = self.log.read_text(errors="replace").splitlines()
+            words = "\n".join([line for line in lines if line.startswith(("E", "F", "Error:"))][-5:])
+            if not child.running():
+                code = child.process.returncode
+                raise KubeletError(f"the kubelet of {self.node.name} ended with {code}: {words}")
+            late = f"{START_SECONDS} s were not enough until the kubelet of {self.node.name} {what}"
+            raise KubeletError(f"{late}: {words}")
 
     def _write(self) -> None:
         for name in ("lib", "log"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         described = read_machine(self.node.machine)
         machines.write(described, self.folder)
-        told = {**BASE, **machines.reservations(described), **self._own(), **self.node.configuration}
-        if told.get("memoryManagerPolicy") != "Static":
-            del told["reservedMemory"]
-        (self.folder / "kubelet.yaml").write_text(json.dumps(told, indent=1))
-        self._plane.kubeconfig(self.node.user, self.folder)
-
-    def _own(self) -> Json:
-        return {
+        own = {
             "address": self.address,
             "port": self.port,
             "healthzBindAddress": "127.0.0.1",
             "healthzPort": self._healthz,
             "containerRuntimeEndpoint": f"unix://{self.companion.runtime}",
         }
+        content = {**BASE, **machines.reservations(described), **own, **self.node.configuration}
+        if content.get("memoryManagerPolicy") != "Static":
+            del content["reservedMemory"]
+        (self.folder / "kubelet.yaml").write_text(json.dumps(content, indent=1))
+        self._plane.kubeconfig(self.node.user, self.folder)
 
     def _command(self) -> Sequence[str]:
         labels = ",".join(f"{name}={value}" for name, value in self.node.labels.items())
+        there = [name for name in (*machines.MOUNTED, *machines.TUNABLES) if Path("/", name).exists()]
+        mounts = {self.state: "/var/lib/kubelet", self.folder / "log": "/var/log"}
+        mounts |= {self.folder / name: f"/{name}" for name in there}
         return (
             *("unshare", "--mount", "--propagation=private", "sh", "-c", MOUNTING, "mounting"),
-            *(word for pair in self._mounts() for word in pair),
+            *(str(path) for pair in mounts.items() for path in pair),
             *("--", str(self._programs.kubelet)),
             f"--config={self.folder / 'kubelet.yaml'}",
             f"--kubeconfig={self.folder / 'kubeconfig'}",
@@ -319,47 +321,37 @@ class RealKubelet:
             "--v=2",
         )
 
-    def _mounts(self) -> list[tuple[str, str]]:
-        there = [name for name in (*machines.MOUNTED, *machines.TUNABLES) if Path("/", name).exists()]
-        over = [(str(self.folder / name), f"/{name}") for name in there]
-        return [(str(self.state), "/var/lib/kubelet"), (str(self.folder / "log"), "/var/log"), *over]
-
 
 @asynccontextmanager
-async def running(
-    kubelets: Sequence[RealKubelet], *, at_once: int = 4
-) -> AsyncIterator[dict[str, RealKubelet]]:
-    """Run these kubelets during the block, by node name; so many start `at_once`.
+async def running(kubelets: Sequence[RealKubelet]) -> AsyncIterator[dict[str, RealKubelet]]:
+    """Run these kubelets during the block, by node name; four start at once.
 
     Raise `KubeletError` if one is not ready in time, and `UnavailableError` if the kernel allows fewer.
     """
     inotify.require(len(kubelets))
-    gate = asyncio.Semaphore(at_once)
-    starts = [asyncio.ensure_future(_in_turn(gate, kubelet.start)) for kubelet in kubelets]
+    gate = asyncio.Semaphore(4)
+
+    async def start(kubelet: RealKubelet) -> None:
+        async with gate:
+            await kubelet.start()
+
+    starts = [asyncio.ensure_future(start(kubelet)) for kubelet in kubelets]
     try:
         await asyncio.gather(*starts)
         yield {kubelet.node.name: kubelet for kubelet in kubelets}
     finally:
-        for start in starts:
-            start.cancel()
+        for each in starts:
+            each.cancel()
         await asyncio.gather(*starts, return_exceptions=True)
         for kubelet in kubelets:
             await kubelet.end()
 
 
-async def _in_turn(gate: asyncio.Semaphore, start: Callable[[], Awaitable[None]]) -> None:
-    async with gate:
-        await start()
-
-
 def _own_address() -> str:
-    """Return an address of this machine, not of loopback, which nodes must not have, if it has another.
-
-    Nothing is sent.
-    """
+    """Return an address of this machine, not of loopback, which nodes must not have, if it has another."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # An address reserved for documentation: connecting only looks up the route.
+            # An address reserved for documentation: connecting only looks up the route, and sends nothing.
             probe.connect(("192.0.2.1", 9))
         except OSError:
             return "127.0.0.1"
@@ -367,29 +359,6 @@ def _own_address() -> str:
     return address
 
 
-def _short(folder: Path) -> Path:
-    longest = folder / "lib" / "device-plugins" / "kubelet.sock"
-    if len(str(longest)) > LONGEST_SOCKET:
-        raise ValueError(f"{longest} is too long for a socket: want a folder with a shorter path")
-    return folder
-
-
 def _is_ready(node: Json) -> bool:
     conditions = node["status"].get("conditions", ())
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-
-def _healthy(devices: Sequence[Mapping[str, Any]]) -> int:
-    return sum(one.get("healthy") is not False for one in devices)
-
-
-def _gives_out(wanted: Mapping[str, int], node: Json) -> bool:
-    allocatable = node["status"].get("allocatable", {})
-    return all(int(allocatable.get(resource, 0)) == count for resource, count in wanted.items())
-
-
-def _resident(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    return 0

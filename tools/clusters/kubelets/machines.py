@@ -11,26 +11,24 @@ the kubelet (tests/kubelet/data); all machines of these can be written.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import gcd
 from pathlib import Path
 from typing import Any
 
 from numalign.kube.decode.machines import DescribedMachine, ZoneMemory
 from numalign.model.bitset import bits, members, union
-from numalign.model.machine import Core, CpuSet, render_list
+from numalign.model.machine import CpuSet, render_list
 from numalign.model.quantity import units
 
 Json = dict[str, Any]
+Files = Iterator[tuple[str, object]]
+"""Names below `/`, and contents."""
 
 KIB = 2**10
-HUGEPAGES = "hugepages-"
 SMALLEST_BLOCK = 128 * 2**20
 """Bytes of memory that Linux switches on or off at once, on most machines."""
-USUAL_PAGE = 2 * 2**20
-"""Bytes of a hugepage where none was asked for."""
 _SYSTEM = "sys/devices/system"
-_CPU = "sys/devices/system/cpu/cpu"
 
 MOUNTED = ("sys/devices/system", "sys/kernel/mm", "sys/bus/node/devices", "proc/meminfo", "proc/cpuinfo")
 """The files and folders of `write` to mount over those of the same names."""
@@ -53,13 +51,13 @@ def write(machine: DescribedMachine, folder: Path) -> None:
     Files with the same text are hard links to one file, as a large machine has thousands.
     """
     written: dict[str, Path] = {}
-    for name, text in _files(machine):
-        file = folder / name
+    for name, content in _files(machine):
+        file, text = folder / name, f"{content}\n"
         file.parent.mkdir(parents=True, exist_ok=True)
         if text in written:
             file.hardlink_to(written[text])
         else:
-            file.write_text(f"{text}\n")
+            file.write_text(text)
             written[text] = file
     for name, target in _links(machine):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -86,101 +84,89 @@ def reservations(machine: DescribedMachine) -> Json:
     }
 
 
-def _files(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
-    yield from _lists("sys/devices/system/cpu", machine.cpus, ("online", "possible", "present"))
-    for core in machine.cores:
-        yield from _core(core, machine)
-    for number, cpus in _caches(machine).items():
-        yield from _cache(number, cpus)
-    yield from _lists("sys/devices/system/node", bits(machine.zones), ("online", "possible"))
-    yield from _lists("sys/devices/system/node", bits(core.zone for core in machine.cores), ("has_cpu",))
-    stocked = bits(bank.zone for bank in machine.banks if bank.memory)
-    yield from _lists("sys/devices/system/node", stocked, ("has_memory", "has_normal_memory"))
+def _files(machine: DescribedMachine) -> Files:
+    zones = {
+        **dict.fromkeys(("online", "possible"), bits(machine.zones)),
+        "has_cpu": bits(core.zone for core in machine.cores),
+        **dict.fromkeys(
+            ("has_memory", "has_normal_memory"), bits(bank.zone for bank in machine.banks if bank.memory)
+        ),
+    }
+    for name in ("online", "possible", "present"):
+        yield f"{_SYSTEM}/cpu/{name}", render_list(machine.cpus)
+    for name, listed in zones.items():
+        yield f"{_SYSTEM}/node/{name}", render_list(listed)
+    yield from _cores(machine)
+    yield from _caches(machine)
     for bank in machine.banks:
         yield from _zone(bank, machine)
     yield f"{_SYSTEM}/memory/block_size_bytes", f"{_block_size(machine):x}"
     for block in _blocks(machine):
         yield f"{_SYSTEM}/memory/memory{block}/state", "online"
-        yield f"{_SYSTEM}/memory/memory{block}/online", "1"
-    for size in _page_sizes(machine):
-        total = sum(_pages(bank, size) for bank in machine.banks)
-        yield from _hugepages("sys/kernel/mm", size, total)
+        yield f"{_SYSTEM}/memory/memory{block}/online", 1
+    yield from _hugepages("sys/kernel/mm", machine, machine.banks)
     yield "proc/meminfo", _memory(machine.banks)
-    yield "proc/cpuinfo", "\n\n".join(_processors(machine))
-    for name, value in TUNABLES.items():
-        yield name, str(value)
+    yield from TUNABLES.items()
 
 
-def _lists(folder: str, held: CpuSet, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for name in names:
-        yield f"{folder}/{name}", render_list(held)
+def _cores(machine: DescribedMachine) -> Files:
+    """Return the cores; their numbers start again in every socket, as in real processors."""
+    counts = defaultdict[int, int](int)
+    processors = {}
+    for core in machine.cores:
+        number, threads = counts[core.socket], render_list(core.threads)
+        counts[core.socket] += 1
+        for cpu in members(core.threads):
+            folder = f"{_SYSTEM}/cpu/cpu{cpu}/topology"
+            yield f"{folder}/core_id", number
+            yield f"{folder}/physical_package_id", core.socket
+            yield f"{folder}/thread_siblings_list", threads
+            yield f"{folder}/core_cpus_list", threads
+            about = {
+                "processor": cpu,
+                "vendor_id": "GenuineIntel",
+                "model name": "A processor that was made up",
+                "cpu MHz": "2400.000",
+                "physical id": core.socket,
+                "core id": number,
+            }
+            processors[cpu] = "\n".join(f"{name}\t: {value}" for name, value in about.items())
+    yield "proc/cpuinfo", "\n\n".join(text for _, text in sorted(processors.items()))
 
 
-def _core(core: Core, machine: DescribedMachine) -> Iterator[tuple[str, str]]:
-    told = {
-        "core_id": str(_core_id(core, machine)),
-        "physical_package_id": str(core.socket),
-        "thread_siblings_list": render_list(core.threads),
-        "core_cpus_list": render_list(core.threads),
-    }
-    for cpu in members(core.threads):
-        for name, text in told.items():
-            yield f"{_CPU}{cpu}/topology/{name}", text
-
-
-def _core_id(core: Core, machine: DescribedMachine) -> int:
-    """Return the number of a core; numbers start again in every socket, as in real processors."""
-    return [other.threads for other in machine.cores if other.socket == core.socket].index(core.threads)
-
-
-def _caches(machine: DescribedMachine) -> Mapping[int, CpuSet]:
-    """Return the CPUs that share each cache of level 3, by its number."""
+def _caches(machine: DescribedMachine) -> Files:
+    """Return the caches of level 3, with the CPUs that share each."""
     sharing = defaultdict[int, CpuSet](int)
     for core in machine.cores:
         sharing[core.cache] |= core.threads
-    return sharing
+    for number, cpus in sharing.items():
+        shared = {"shared_cpu_list": render_list(cpus), "shared_cpu_map": _map(cpus)}
+        about = {"id": number, "level": 3, "type": "Unified", "size": "32768K", **shared}
+        for cpu in members(cpus):
+            for name, value in about.items():
+                yield f"{_SYSTEM}/cpu/cpu{cpu}/cache/index3/{name}", value
 
 
-def _cache(number: int, cpus: CpuSet) -> Iterator[tuple[str, str]]:
-    told = {
-        "id": str(number),
-        "level": "3",
-        "type": "Unified",
-        "size": "32768K",
-        "shared_cpu_list": render_list(cpus),
-        "shared_cpu_map": _map(cpus),
-    }
-    for cpu in members(cpus):
-        for name, text in told.items():
-            yield f"{_CPU}{cpu}/cache/index3/{name}", text
-
-
-def _zone(bank: ZoneMemory, machine: DescribedMachine) -> Iterator[tuple[str, str]]:
-    folder = f"sys/devices/system/node/node{bank.zone}"
+def _zone(bank: ZoneMemory, machine: DescribedMachine) -> Files:
+    folder = f"{_SYSTEM}/node/node{bank.zone}"
     cpus = union(core.threads for core in machine.cores if core.zone == bank.zone)
     yield f"{folder}/cpulist", render_list(cpus)
     yield f"{folder}/cpumap", _map(cpus)
     yield f"{folder}/meminfo", _memory([bank], before=f"Node {bank.zone} ")
     if bank.distances:
         yield f"{folder}/distance", " ".join(map(str, bank.distances))
-    for size in _page_sizes(machine):
-        yield from _hugepages(folder, size, _pages(bank, size))
+    yield from _hugepages(folder, machine, [bank])
 
 
-def _hugepages(folder: str, size: int, pages: int) -> Iterator[tuple[str, str]]:
-    names = {"nr_hugepages": pages, "free_hugepages": pages, "surplus_hugepages": 0}
-    for name, number in names.items():
-        yield f"{folder}/hugepages/hugepages-{size // KIB}kB/{name}", str(number)
-
-
-def _page_sizes(machine: DescribedMachine) -> list[int]:
-    """Return all sizes of pages of any zone, in bytes: Linux shows each in every zone."""
-    return sorted({units(name.removeprefix(HUGEPAGES)) for bank in machine.banks for name in bank.huge})
-
-
-def _pages(bank: ZoneMemory, size: int) -> int:
-    held = {units(name.removeprefix(HUGEPAGES)): amount for name, amount in bank.huge.items()}
-    return held.get(size, 0) // size
+def _hugepages(folder: str, machine: DescribedMachine, banks: Sequence[ZoneMemory]) -> Files:
+    """Return the pages of some zones, of all sizes of any zone: Linux shows each in every zone."""
+    sizes = {name: units(name.removeprefix("hugepages-")) for bank in machine.banks for name in bank.huge}
+    for resource, size in sizes.items():
+        pages = sum(bank.huge.get(resource, 0) // size for bank in banks)
+        at = f"{folder}/hugepages/hugepages-{size // KIB}kB"
+        yield f"{at}/nr_hugepages", pages
+        yield f"{at}/free_hugepages", pages
+        yield f"{at}/surplus_hugepages", 0
 
 
 def _block_size(machine: DescribedMachine) -> int:
@@ -197,37 +183,24 @@ def _blocks(machine: DescribedMachine) -> Mapping[int, int]:
 def _memory(banks: Sequence[ZoneMemory], *, before: str = "") -> str:
     total = sum(bank.memory for bank in banks) // KIB
     huge = sum(amount for bank in banks for amount in bank.huge.values()) // KIB
-    told = {
+    amounts = {
         "MemTotal": total,
         "MemFree": total - huge,
         "MemAvailable": total - huge,
         "SwapTotal": 0,
         "SwapFree": 0,
-        "Hugepagesize": USUAL_PAGE // KIB,
+        # Where none was asked for.
+        "Hugepagesize": 2 * KIB,
         "Hugetlb": huge,
     }
-    return "\n".join(f"{before}{name}: {kib:>15} kB" for name, kib in told.items())
-
-
-def _processors(machine: DescribedMachine) -> Iterator[str]:
-    by_cpu = {cpu: core for core in machine.cores for cpu in members(core.threads)}
-    for cpu, core in sorted(by_cpu.items()):
-        told = {
-            "processor": cpu,
-            "vendor_id": "GenuineIntel",
-            "model name": "A processor that was made up",
-            "cpu MHz": "2400.000",
-            "physical id": core.socket,
-            "core id": _core_id(core, machine),
-        }
-        yield "\n".join(f"{name}\t: {value}" for name, value in told.items())
+    return "\n".join(f"{before}{name}: {kib:>15} kB" for name, kib in amounts.items())
 
 
 def _links(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
     for core in machine.cores:
         for cpu in members(core.threads):
-            yield f"sys/devices/system/node/node{core.zone}/cpu{cpu}", f"../../cpu/cpu{cpu}"
-            yield f"{_CPU}{cpu}/node{core.zone}", f"../../node/node{core.zone}"
+            yield f"{_SYSTEM}/node/node{core.zone}/cpu{cpu}", f"../../cpu/cpu{cpu}"
+            yield f"{_SYSTEM}/cpu/cpu{cpu}/node{core.zone}", f"../../node/node{core.zone}"
     for each in machine.zones:
         yield f"sys/bus/node/devices/node{each}", f"../../../devices/system/node/node{each}"
     for block, zone in _blocks(machine).items():
@@ -236,7 +209,5 @@ def _links(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
 
 def _map(cpus: CpuSet) -> str:
     """Return a mask in the kernel's format: groups of 32 bits, the highest first."""
-    groups = defaultdict[int, int](int)
-    for cpu in members(cpus):
-        groups[cpu // 32] |= 1 << cpu % 32
-    return ",".join(f"{groups[at]:08x}" for at in reversed(range(max(groups, default=0) + 1)))
+    groups = [cpus >> at & 0xFFFFFFFF for at in range(0, max(cpus.bit_length(), 1), 32)]
+    return ",".join(f"{group:08x}" for group in reversed(groups))
