@@ -15,18 +15,16 @@ Sources: k8s.io/apiserver (pkg/endpoints/handlers, pkg/storage/cacher), k8s.io/a
 """
 
 import asyncio
-import contextlib
 import copy
 import re
 import socket
-import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -34,14 +32,13 @@ from aiohttp import web
 from kubernetes_asyncio.client import ApiClient, Configuration
 
 from numalign.kube.client import Api
-from tools.clusters.field_owners import FieldOwners, FieldPath
+from tools.clusters.field_owners import FieldOwners, conflict_message
 
 Json = dict[str, Any]
 Key = tuple[str, str]
 """Namespace and name."""
 
 FIRST_VERSION = 1000
-POLL_SECONDS = 0.01
 TOPOLOGY = "topology.node.k8s.io"
 ADMISSION = "admissionregistration.k8s.io/v1"
 APPLY, MERGE, STRATEGIC = (
@@ -63,18 +60,19 @@ class Resource:
 
     @property
     def prefix(self) -> str:
-        """The path of its API version."""
         return f"/api{'s' if '/' in self.api_version else ''}/{self.api_version}"
 
     @property
     def path(self) -> str:
-        """The path of all its objects."""
         return f"{self.prefix}/{self.plural}"
 
     @property
     def custom(self) -> bool:
-        """Whether a CustomResourceDefinition defines it."""
         return self.api_version.startswith((TOPOLOGY, "wgpolicyk8s.io"))
+
+    def __str__(self) -> str:
+        group = self.api_version.rpartition("/")[0]
+        return f"{self.plural}.{group}" if group else self.plural
 
 
 RESOURCES = (
@@ -114,50 +112,51 @@ class Failure(Exception):
 
     def __init__(self, code: int, message: str, *, cause: str = "", reason: str = "") -> None:
         super().__init__(message)
-        self.status = status(code, message, cause=cause, reason=reason)
+        known = {422: "Invalid", 500: "InternalError", 504: "Timeout"}
+        details = {"causes": [{"reason": cause, "message": message}], "retryAfterSeconds": 1}
+        self.status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+            "reason": reason or known.get(code, HTTPStatus(code).phrase.replace(" ", "")),
+            **({"details": details} if cause else {}),
+            "code": code,
+        }
 
-    def answer(self) -> web.Response:
-        """Return the response with the Status."""
-        return web.json_response(self.status, status=self.status["code"])
+
+def require(right: object, code: int, message: str) -> None:
+    """Raise `Failure` if something is not right."""
+    if not right:
+        raise Failure(code, message)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """The meaning of a path: all objects of a kind, those of a namespace, one (`name`), or a `part` of one.
 
-    Field selectors limit a list or a watch to the name `selected`, and a list to a `node` or a `phase`.
+    A field selector limits a list or a watch to objects that have a value at a path (`spec.nodeName`).
     """
 
     resource: Resource
     namespace: str
     name: str
     part: str = ""
-    selected: str = ""
-    node: str = ""
-    phase: str = ""
+    field: tuple[str, str] = ("", "")
 
     @property
     def key(self) -> Key:
-        """The key of the object."""
         return self.namespace, self.name
 
-    def holds(self, key: Key) -> bool:
-        """Return whether the path includes an object with this key."""
-        return self.namespace in ("", key[0]) and self.selected in ("", key[1])
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """An entry of the history."""
-
-    version: int
-    type: str
-    resource: Resource
-    found: Json
-
-    def line(self) -> bytes:
-        """Return the change as a line of a watch."""
-        return line(self.type, self.found)
+    def holds(self, resource: Resource, found: Json) -> bool:
+        """Return whether the path includes an object."""
+        path, value = self.field
+        seen: Any = found
+        for key in filter(None, path.split(".")):
+            seen = seen.get(key) or {}
+        within = self.namespace in ("", found["metadata"].get("namespace", ""))
+        return resource == self.resource and within and (not path or seen == value)
 
 
 @dataclass(slots=True)
@@ -170,21 +169,20 @@ class Watch:
     lines: "asyncio.Queue[bytes | None]" = field(default_factory=asyncio.Queue)
     deaf: bool = False
 
-    def hear(self, said: bytes | None) -> None:
+    def hear(self, sent: bytes | None) -> None:
         """Send some bytes, unless it is deaf; None ends the watch properly."""
         if not self.deaf:
-            self.lines.put_nowait(said)
+            self.lines.put_nowait(sent)
 
-    def wants(self, change: Change) -> bool:
-        """Return whether the watch includes a change."""
-        return self.place.resource == change.resource and self.place.holds(key_of(change.found))
-
-    def pending(self) -> list[bytes]:
-        """Remove and return the lines that were not sent yet."""
-        left = []
+    def cut(self, last: bytes | None) -> None:
+        """Close the connection in the middle of an answer, after some more bytes."""
+        self.deaf = True
         while not self.lines.empty():
-            left.append(self.lines.get_nowait() or b"")
-        return left
+            self.lines.get_nowait()
+        if self.request.transport is not None:
+            if last:
+                self.request.transport.write(b"%x\r\n%s\r\n" % (len(last), last))
+            self.request.transport.close()
 
 
 @dataclass
@@ -224,7 +222,7 @@ class FakeApi:
     def __post_init__(self) -> None:
         self._objects: dict[Resource, dict[Key, Json]] = {resource: {} for resource in RESOURCES}
         self._owners: defaultdict[tuple[Resource, Key], FieldOwners] = defaultdict(FieldOwners)
-        self._history: list[Change] = []
+        self._history: list[tuple[int, Resource, Json, bytes]] = []
         self._compacted = self.version
         self._pages: dict[str, tuple[int, int, list[Json]]] = {}
         self._watches: list[Watch] = []
@@ -271,17 +269,15 @@ class FakeApi:
         """Restore the store from a backup: watches break, and objects get versions of long ago."""
         self.cut()
         self.version = FIRST_VERSION
-        for resource in RESOURCES:
-            for found in self._objects[resource].values():
-                self._stamp(found)
+        for found in (each for objects in self._objects.values() for each in objects.values()):
+            self._stamp(found)
         self.compact()
 
     def cut(self, *, half_line: bool = False) -> None:
-        """Break all watches; unsent lines are lost, except half of the next one with `half_line`."""
+        """Break all watches; unsent lines are lost. With `half_line`, half a bookmark is sent before."""
         for watch in self._watches:
-            pending = watch.pending() or [self._bookmark(watch.place.resource)]
-            watch.deaf = True
-            _break(watch.request, pending[0][: len(pending[0]) // 2] if half_line else b"")
+            bookmark = self._bookmark(watch.place.resource)
+            watch.cut(bookmark[: len(bookmark) // 2] if half_line else None)
 
     def end(self) -> None:
         """End all watches properly, as a server does when they time out."""
@@ -292,13 +288,13 @@ class FakeApi:
         """Send a bookmark to every watch that allows them."""
         for watch in self._watches:
             if watch.bookmarks:
-                self._tell(watch, self._bookmark(watch.place.resource))
+                self._send(watch, self._bookmark(watch.place.resource))
 
-    def say(self, kind: str, said: bytes) -> None:
+    def say(self, kind: str, sent: bytes) -> None:
         """Send any bytes to all watches of a kind (`Node`), with the end of the line if it is a line."""
         for watch in self._watches:
             if watch.place.resource.kind == kind:
-                self._tell(watch, said)
+                self._send(watch, sent)
 
     def watching(self, kind: str) -> int:
         """Return how many watches of a kind are open and not deaf."""
@@ -310,9 +306,7 @@ class FakeApi:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def start(self) -> None:
@@ -334,7 +328,7 @@ class FakeApi:
         # The runner knows a new connection only some turns of the event loop after it was accepted. If it
         # ends before, the connection stays open for ever (github.com/python/cpython/issues/109564).
         asyncio.get_running_loop().remove_reader(self._socket)
-        for _ in range(_TURNS):
+        for _ in range(10):
             await asyncio.sleep(0)
         await self._runner.cleanup()
         self._runner = None
@@ -344,16 +338,11 @@ class FakeApi:
         """Whether the server listens."""
         return self._runner is not None
 
-    @contextlib.asynccontextmanager
+    @asynccontextmanager
     async def client(self) -> AsyncIterator[Api]:
         """Yield a client of this server; its namespace is `default`."""
         configuration = Configuration(host=self.url, api_key={"BearerToken": f"Bearer {self.token}"})
-        with tempfile.NamedTemporaryFile("w", suffix=".crt") as authority:
-            authority.write(_NOBODY)
-            authority.flush()
-            configuration.ssl_ca_cert = authority.name
-            client = ApiClient(configuration)
-        async with client:
+        async with ApiClient(configuration) as client:
             yield Api(client, namespace="default")
 
     def kubeconfig(self, path: Path, *, namespace: str | None = "default") -> Path:
@@ -372,35 +361,22 @@ class FakeApi:
 
     # Requests.
 
-    def _review(self, asked: Asked) -> Json:
-        """Answer a review of a token, or of the access of a user; reviews are not stored."""
-        spec = asked.body["spec"]
-        if "token" not in spec:
-            status: Json = {"allowed": spec["user"] in self.people.values()}
-        elif user := self.people.get(spec["token"]):
-            status = {"authenticated": True, "user": {"username": user}}
-        else:
-            status = {"authenticated": False}
-        return {**asked.body, "status": status}
-
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        body = _loaded(await request.read())
+        body: Any = await request.read()
+        with suppress(orjson.JSONDecodeError):
+            body = orjson.loads(body) if body else None
         asked = Asked(request.method, request.path, dict(request.query), body, request.content_type)
         self.requests.append(asked)
         while asked.path in self.hung:  # noqa: ASYNC110  tests change the set
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(0.01)
         try:
-            self._let_in(request, asked)
+            given = request.headers.get("Authorization")
+            require(not self.token or given == f"Bearer {self.token}", 401, "Unauthorized")
+            for key in ((verb(asked), asked.path), (asked.method, asked.path), asked.path):
+                require(key not in self.failures, self.failures.get(key, 0), f"as told for {asked.path}")
             return await self._answered(request, asked)
         except Failure as failure:
-            return failure.answer()
-
-    def _let_in(self, request: web.Request, asked: Asked) -> None:
-        if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
-            raise Failure(401, "Unauthorized")
-        for key in ((verb(asked), asked.path), (asked.method, asked.path), asked.path):
-            if key in self.failures:
-                raise Failure(self.failures[key], f"as told for {asked.path}")
+            return web.json_response(failure.status, status=failure.status["code"])
 
     async def _answered(self, request: web.Request, asked: Asked) -> web.StreamResponse:
         if asked.path in self.oddities:
@@ -409,13 +385,12 @@ class FakeApi:
             return web.json_response(self._review(asked), status=HTTPStatus.CREATED)
         if asked.path in self.documents and asked.method == "GET":
             return web.json_response(self.documents[asked.path])
+        nothing = web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
         place = place_of(asked.path)
         if place is None or place.resource.path in self.not_served:
-            return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
-        if selector := asked.query.get("fieldSelector"):
-            of, _, value = selector.partition("=")
-            limits: dict[str, Any] = {_SELECTORS[of]: value}
-            place = replace(place, **limits)
+            return nothing
+        path, _, value = asked.query.get("fieldSelector", "").partition("=")
+        place = replace(place, field=(path, value))
         if verb(asked) == "WATCH":
             return await self._watch(request, place, asked)
         handlers: dict[tuple[str, str, bool], Callable[[Place, Asked], Json]] = {
@@ -429,18 +404,30 @@ class FakeApi:
             ("POST", "eviction", True): self._evict,
         }
         handler = handlers.get((asked.method, place.part, bool(place.name)))
-        if place.part and (handler is None or place.resource.kind != "Pod"):
-            return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
         if handler is None:
-            raise Failure(405, "the server does not allow this method here")
-        applied = asked.content_type == APPLY and place.key not in self._objects[place.resource]
+            return nothing
+        created = asked.content_type == APPLY and place.key not in self._objects[place.resource]
         found = handler(place, asked)
-        return web.json_response(found, status=201 if applied or asked.method == "POST" else 200)
+        return web.json_response(found, status=201 if created or asked.method == "POST" else 200)
+
+    def _review(self, asked: Asked) -> Json:
+        """Answer a review of a token, or of the access of a user; reviews are not stored."""
+        spec = asked.body["spec"]
+        if "token" not in spec:
+            status: Json = {"allowed": spec["user"] in self.people.values()}
+        elif user := self.people.get(spec["token"]):
+            status = {"authenticated": True, "user": {"username": user}}
+        else:
+            status = {"authenticated": False}
+        return {**asked.body, "status": status}
 
     def _list(self, place: Place, asked: Asked) -> Json:
         number, version, items = 0, self.version, self._listed(place)
         if token := asked.query.get("continue"):
-            number, version, items = self._continued(token)
+            number, version, items = self._pages.get(token, (0, 0, []))
+            if not number or (self.expire_pages_after is not None and number >= self.expire_pages_after):
+                message = "The provided continue parameter is too old to display a consistent list result."
+                raise Failure(410, message, reason="Expired")
         limit = int(asked.query.get("limit", 0))
         size = min(limit, self.page) if limit else len(items)
         metadata: Json = {"resourceVersion": str(version)}
@@ -449,181 +436,157 @@ class FakeApi:
             self._pages[following] = (number + 1, version, items[size:])
             metadata |= {"continue": following, "remainingItemCount": len(items) - size}
         resource = place.resource
+        # Only custom resources repeat their kind in a list.
+        left_out = set() if resource.custom else {"kind", "apiVersion"}
+        shown = [{key: each[key] for key in each.keys() - left_out} for each in items[:size]]
         head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
-        return {**head, "items": [in_list(resource, found) for found in items[:size]]}
-
-    def _continued(self, token: str) -> tuple[int, int, list[Json]]:
-        number, version, items = self._pages.get(token, (0, 0, []))
-        expired = self.expire_pages_after is not None and number >= self.expire_pages_after
-        if not number or expired:
-            message = "The provided continue parameter is too old to display a consistent list result."
-            raise Failure(410, message, reason="Expired")
-        return number, version, items
+        return {**head, "items": shown}
 
     def _create(self, place: Place, asked: Asked) -> Json:
         made = _sensible(place, asked.body)
         name = made["metadata"].get("name", "")
-        if not name:
-            raise Failure(422, f"{place.resource.kind} is invalid: metadata.name: Required value")
+        require(name, 422, f"{place.resource.kind} is invalid: metadata.name: Required value")
         new = Place(place.resource, place.namespace, name)
         if new.key in self._objects[place.resource]:
-            message = f'{_qualified(place.resource)} "{name}" already exists'
-            raise Failure(409, message, reason="AlreadyExists")
-        if made["metadata"].get("resourceVersion"):
-            raise Failure(400, "resourceVersion should not be set on objects to be created")
-        return self._store(new, made, manager_of(asked))
+            raise Failure(409, f'{place.resource} "{name}" already exists', reason="AlreadyExists")
+        return self._store(new, made, _manager(asked))
 
     def _replace(self, place: Place, asked: Asked) -> Json:
-        made = _sensible(place, asked.body)
-        before = self._existing(place)
-        if place.resource.kind == "Lease" and not made["metadata"].get("resourceVersion"):
-            raise Failure(422, "metadata.resourceVersion: Invalid value: must be specified for an update")
-        _same_version(place, made, before)
-        return self._store(place, made, manager_of(asked))
+        made, before = _sensible(place, asked.body), self._existing(place)
+        versioned = made["metadata"].get("resourceVersion") or place.resource.kind != "Lease"
+        require(versioned, 422, "metadata.resourceVersion: Invalid value: must be specified for an update")
+        return self._update(place, made, before, asked)
 
     def _patch(self, place: Place, asked: Asked) -> Json:
         before = self._existing(place)
-        merge = {MERGE: merged, STRATEGIC: strategic}.get(asked.content_type)
-        if merge is None or (merge is strategic and place.resource.custom):
-            raise Failure(415, f"the body of the request was in an unknown format: {asked.content_type}")
-        if not isinstance(asked.body, dict):
-            raise Failure(400, "the patch is no object")
-        made = _sensible(place, merge(before, asked.body))
-        _same_version(place, made, before)
-        if made["metadata"].get("uid") != before["metadata"]["uid"]:
-            message = f'metadata.uid: Invalid value: "{made["metadata"].get("uid")}": field is immutable'
-            raise Failure(422, message)
-        return self._store(place, made, manager_of(asked))
+        merges = {MERGE: merged} if place.resource.custom else {MERGE: merged, STRATEGIC: strategic}
+        unknown = f"the body of the request was in an unknown format: {asked.content_type}"
+        require(asked.content_type in merges, 415, unknown)
+        made = _sensible(place, merges[asked.content_type](before, asked.body))
+        uid = made["metadata"].get("uid")
+        same = uid == before["metadata"]["uid"]
+        require(same, 422, f'metadata.uid: Invalid value: "{uid}": field is immutable')
+        return self._update(place, made, before, asked)
+
+    def _update(self, place: Place, made: Json, before: Json, asked: Asked) -> Json:
+        """Store an object unless it has another version than the stored one; it may have none."""
+        same = made["metadata"].get("resourceVersion", "") in ("", before["metadata"]["resourceVersion"])
+        changed = (
+            "the object has been modified; please apply your changes to the latest version and try again"
+        )
+        require(same, 409, f'Operation cannot be fulfilled on {place.resource} "{place.name}": {changed}')
+        return self._store(place, made, _manager(asked))
 
     def _apply(self, place: Place, asked: Asked) -> Json:
         """Apply the fields of one manager, as server-side apply does."""
-        wanted, manager = _sensible(place, asked.body), asked.query.get("fieldManager")
-        if not manager:
-            raise Failure(400, "fieldManager: Required value: is required for apply patch")
-        objects, owners = self._objects[place.resource], self._owners[place.resource, place.key]
-        before = objects.get(place.key)
+        wanted, manager = _sensible(place, asked.body), asked.query.get("fieldManager", "")
+        require(manager, 400, "fieldManager: Required value: is required for apply patch")
+        owners, before = self._owners[place.resource, place.key], self._objects[place.resource].get(place.key)
         if before is None:
             return self._store(place, wanted, manager)
         conflicts = owners.conflicts(manager, before, wanted)
         if conflicts and asked.query.get("force") != "true":
-            raise Failure(409, _conflict(conflicts), cause="FieldManagerConflict")
+            raise Failure(409, conflict_message(conflicts), cause="FieldManagerConflict")
         return self._store(place, owners.applied(manager, before, wanted), manager)
 
     def _delete(self, place: Place, asked: Asked) -> Json:
         metadata = self._existing(place)["metadata"]
         for name, value in ((asked.body or {}).get("preconditions") or {}).items():
-            if metadata[name] != value:
-                message = f"the {name} in the precondition ({value}) does not match the {name} in record"
-                raise Failure(409, message)
+            wrong = f"the {name} in the precondition ({value}) does not match the {name} in record"
+            require(metadata[name] == value, 409, wrong)
         self._remove(place)
         return SUCCESS
 
     def _bind(self, place: Place, asked: Asked) -> Json:
         """Bind a pod to a node, and copy the annotations of the Binding (pkg/registry/core/pod/storage)."""
-        binding = asked.body if isinstance(asked.body, dict) else {}
-        metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
-        if (binding.get("apiVersion"), binding.get("kind")) != ("v1", "Binding"):
-            raise Failure(400, "the body is no Binding of v1")
-        if metadata.get("name") != place.name:
-            raise Failure(400, "name in URL does not match name in Binding object")
-        if not target.get("name") or target.get("kind") not in ("", None, "Node"):
-            raise Failure(422, f'Binding "{place.name}" is invalid: target.name: Required value')
+        metadata, target = _sensible(place, asked.body, "v1", "Binding")["metadata"], asked.body["target"]
+        valid = target.get("name") and target.get("kind") in ("", None, "Node")
+        require(valid, 422, f'Binding "{place.name}" is invalid: target.name: Required value')
         pod = copy.deepcopy(self._existing(place))
         if wrong := _unbindable(pod, metadata.get("uid")):
             raise Failure(409, f'Operation cannot be fulfilled on pods/binding "{place.name}": {wrong}')
         pod.setdefault("spec", {})["nodeName"] = target["name"]
         if annotations := metadata.get("annotations"):
             pod["metadata"]["annotations"] = (pod["metadata"].get("annotations") or {}) | annotations
-        self._store(replace(place, part=""), pod)
+        self._store(place, pod)
         return SUCCESS
 
     def _evict(self, place: Place, asked: Asked) -> Json:
         """Evict a pod without regard to budgets: it is being deleted, and stays until a test deletes it."""
-        eviction = asked.body if isinstance(asked.body, dict) else {}
-        if (eviction.get("apiVersion"), eviction.get("kind")) != ("policy/v1", "Eviction"):
-            raise Failure(400, "the body is no Eviction of policy/v1")
+        options = _sensible(place, asked.body, "policy/v1", "Eviction").get("deleteOptions") or {}
         pod = copy.deepcopy(self._existing(place))
-        metadata, wanted = pod["metadata"], (eviction.get("deleteOptions") or {}).get("preconditions") or {}
-        if any(metadata.get(key) != value for key, value in wanted.items()):
-            message = f'Operation cannot be fulfilled on pods "{place.name}": the precondition failed'
-            raise Failure(409, message)
+        metadata, wanted = pod["metadata"], options.get("preconditions") or {}
+        same = all(metadata.get(key) == value for key, value in wanted.items())
+        wrong = f'Operation cannot be fulfilled on pods "{place.name}": the precondition failed'
+        require(same, 409, wrong)
         metadata.setdefault("deletionTimestamp", "2026-01-01T00:00:00Z")
-        self._store(replace(place, part=""), pod)
+        self._store(place, pod)
         return SUCCESS
 
     # Watches.
 
     async def _watch(self, request: web.Request, place: Place, asked: Asked) -> web.StreamResponse:
-        gone = self._too_old(asked)
-        first = [line("ERROR", gone)] if gone else self._since(place, asked)
+        first, goes_on = self._since(place, asked)
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         answer.enable_chunked_encoding()
         watch = Watch(place, request, bookmarks=asked.query.get("allowWatchBookmarks") == "true")
         self._watches.append(watch)
         for each in first:
-            self._tell(watch, each)
-        if gone:
+            self._send(watch, each)
+        if not goes_on:
             watch.hear(None)
         try:
             await answer.prepare(request)
             async with asyncio.timeout(float(asked.query.get("timeoutSeconds", 1800))):
-                while (said := await watch.lines.get()) is not None:
-                    await answer.write(said)
+                while (sent := await watch.lines.get()) is not None:
+                    await answer.write(sent)
         except (TimeoutError, ConnectionError):
             pass
         finally:
             self._watches.remove(watch)
         return answer
 
-    def _too_old(self, asked: Asked) -> Json | None:
-        """Return the Status to send as an event if a watch is too old. Raise `Failure` if it is refused."""
-        since = _version(asked)
+    def _since(self, place: Place, asked: Asked) -> tuple[Iterable[bytes], bool]:
+        """Return the changes since a version as lines, and whether the watch goes on after them.
+
+        Without a version, all objects are as if just added. Raise `Failure` if the watch is refused.
+        """
+        written = asked.query.get("resourceVersion") or "0"
+        require(written.isdigit(), 400, f'Invalid value: "{written}": invalid resource version')
+        since = int(written)
         if since > self.version:
             message = f"Too large resource version: {since}, current: {self.version}"
             raise Failure(504, message, cause="ResourceVersionTooLarge")
-        if not since or since >= self._compacted:
-            return None
-        message = f"too old resource version: {since} ({self._compacted})"
-        failure = Failure(410, message, reason="Expired")
-        if not self.gone_as_event:
-            raise failure
-        return failure.status
-
-    def _since(self, place: Place, asked: Asked) -> Iterable[bytes]:
-        """Return the changes since a version as lines; without a version, all objects as if just added."""
-        since = _version(asked)
         if not since:
-            return [line("ADDED", found) for found in self._listed(place)]
-        changes = [change for change in self._history if change.version > since]
-        return [
-            change.line()
-            for change in changes
-            if change.resource == place.resource and place.holds(key_of(change.found))
-        ]
+            return [line("ADDED", found) for found in self._listed(place)], True
+        if since < self._compacted:
+            message = f"too old resource version: {since} ({self._compacted})"
+            failure = Failure(410, message, reason="Expired")
+            if not self.gone_as_event:
+                raise failure
+            return [line("ERROR", failure.status)], False
+        later = (change for change in self._history if change[0] > since)
+        return [sent for _, resource, found, sent in later if place.holds(resource, found)], True
 
-    def _tell(self, watch: Watch, said: bytes) -> None:
-        if self.silent:
-            watch.deaf = True
-        watch.hear(said)
+    def _send(self, watch: Watch, sent: bytes) -> None:
+        watch.deaf = watch.deaf or self.silent
+        watch.hear(sent)
 
     def _bookmark(self, resource: Resource) -> bytes:
         metadata = {"resourceVersion": str(self.version), "creationTimestamp": None}
-        return line(
-            "BOOKMARK", {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-        )
+        head = {"kind": resource.kind, "apiVersion": resource.api_version}
+        return line("BOOKMARK", {**head, "metadata": metadata})
 
     # The store.
 
     def _listed(self, place: Place) -> list[Json]:
-        found = self._objects[place.resource]
-        listed = [found[key] for key in sorted(found) if place.holds(key)]
-        listed = [each for each in listed if place.node in ("", each.get("spec", {}).get("nodeName"))]
-        return [each for each in listed if place.phase in ("", each.get("status", {}).get("phase"))]
+        found = sorted(self._objects[place.resource].items())
+        return [each for _, each in found if place.holds(place.resource, each)]
 
     def _existing(self, place: Place) -> Json:
         found = self._objects[place.resource].get(place.key)
         if found is None:
-            raise Failure(404, f'{_qualified(place.resource)} "{place.name}" not found')
+            raise Failure(404, f'{place.resource} "{place.name}" not found')
         return found
 
     def _store(self, place: Place, made: Json, manager: str = UNKNOWN_MANAGER) -> Json:
@@ -631,9 +594,9 @@ class FakeApi:
         objects = self._objects[place.resource]
         before = objects.get(place.key)
         stored = copy.deepcopy(made)
-        born = before["metadata"] if before else {"uid": str(uuid.uuid4()), "creationTimestamp": _BORN}
-        stored["metadata"] |= {"name": place.name} | {key: born[key] for key in ("uid", "creationTimestamp")}
-        stored["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"] if before else ""
+        born = {"uid": str(uuid.uuid4()), "creationTimestamp": "2026-01-02T03:04:05Z", "resourceVersion": ""}
+        kept = before["metadata"] if before else born
+        stored["metadata"] |= {"name": place.name, **{key: kept[key] for key in born}}
         if place.namespace:
             stored["metadata"]["namespace"] = place.namespace
         if stored == before:
@@ -654,31 +617,11 @@ class FakeApi:
         return found
 
     def _happened(self, what: str, resource: Resource, found: Json) -> None:
-        change = Change(self.version, what, resource, copy.deepcopy(found))
-        self._history.append(change)
+        sent = line(what, found)
+        self._history.append((self.version, resource, copy.deepcopy(found), sent))
         for watch in self._watches:
-            if watch.wants(change):
-                self._tell(watch, change.line())
-
-
-def manager_of(asked: Asked) -> str:
-    """Return the field manager of a request, `UNKNOWN_MANAGER` if it names none."""
-    return asked.query.get("fieldManager", UNKNOWN_MANAGER)
-
-
-def status(code: int, message: str, *, cause: str = "", reason: str = "") -> Json:
-    """Return a Status as a real API server writes it."""
-    details = {"causes": [{"reason": cause, "message": message}], "retryAfterSeconds": 1}
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason or _REASONS.get(code, HTTPStatus(code).phrase.replace(" ", "")),
-        **({"details": details} if cause else {}),
-        "code": code,
-    }
+            if watch.place.holds(resource, found):
+                self._send(watch, sent)
 
 
 def line(what: str, found: Json) -> bytes:
@@ -686,25 +629,13 @@ def line(what: str, found: Json) -> bytes:
     return orjson.dumps({"type": what, "object": found}) + b"\n"
 
 
-def key_of(found: Json) -> Key:
-    """Return namespace and name of a stored object."""
-    return found["metadata"].get("namespace", ""), found["metadata"]["name"]
-
-
 def place_of(path: str) -> Place | None:
     """Return the meaning of a path; None if its kind is unknown."""
     found = _PATH.fullmatch(path)
     resource = found and _BY_PATH.get(f"{found['prefix']}/{found['plural']}")
-    if not found or not resource:
+    if not found or not resource or (found["part"] and resource.kind != "Pod"):
         return None
     return Place(resource, found["namespace"] or "", found["name"] or "", found["part"] or "")
-
-
-def in_list(resource: Resource, found: Json) -> Json:
-    """Return an object as an item of a list: only custom resources repeat their kind there."""
-    if resource.custom:
-        return found
-    return {key: value for key, value in found.items() if key not in ("kind", "apiVersion")}
 
 
 def verb(asked: Asked) -> str:
@@ -738,102 +669,41 @@ def merged(before: Any, change: Any, lists: Mapping[str, str] | None = None) -> 
 
 
 def strategic(before: Any, change: Any) -> Any:  # noqa: ANN401  JSON
-    """Return the document after a strategic merge patch."""
-    return merged(before, change, _LISTS_BY)
+    """Return the document after a strategic merge patch, which merges some lists by a key of their items."""
+    lists = {"webhooks": "name", "containers": "name", "conditions": "type", "schedulingGates": "name"}
+    return merged(before, change, lists)
 
 
-def _sensible(place: Place, body: object) -> Json:
-    """Return the object in a request's body. Raise `Failure` if it cannot be stored at a place."""
-    resource = place.resource
-    if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
-        raise Failure(400, "the body of the request is no object with metadata")
-    if (body.get("apiVersion"), body.get("kind")) != (resource.api_version, resource.kind):
-        raise Failure(400, f"the body is no {resource.kind} of {resource.api_version}")
-    if body["metadata"].get("namespace", place.namespace) != place.namespace:
-        raise Failure(400, "the namespace of the object does not match the request")
-    if place.name and body["metadata"].get("name") != place.name:
-        raise Failure(400, "the name of the object does not match the URL")
-    return body
+def _sensible(place: Place, body: Any, version: str = "", kind: str = "") -> Json:  # noqa: ANN401  JSON
+    """Return the object in a request's body. Raise `Failure` if it is of another kind or place."""
+    version, kind = version or place.resource.api_version, kind or place.resource.kind
+    given = isinstance(body, dict) and (body.get("apiVersion"), body.get("kind"))
+    require(given == (version, kind), 400, f"the body is no {kind} of {version}")
+    metadata = body.get("metadata") or {}
+    within = metadata.get("namespace", place.namespace) == place.namespace
+    named = place.name in ("", metadata.get("name"))
+    require(within and named, 400, f"name in URL does not match name in {kind} object")
+    return {**body, "metadata": metadata}
 
 
-def _same_version(place: Place, made: Json, before: Json) -> None:
-    """Raise `Failure` if an object has another version than the stored one; it may have none."""
-    if made["metadata"].get("resourceVersion", "") not in ("", before["metadata"]["resourceVersion"]):
-        message = (
-            f'Operation cannot be fulfilled on {_qualified(place.resource)} "{place.name}": the object has '
-            "been modified; please apply your changes to the latest version and try again"
-        )
-        raise Failure(409, message)
+def _manager(asked: Asked) -> str:
+    return asked.query.get("fieldManager", UNKNOWN_MANAGER)
 
 
 def _unbindable(pod: Json, uid: str | None) -> str | None:
     """Return why a pod cannot be bound; None if it can."""
-    metadata = pod["metadata"]
+    metadata, spec = pod["metadata"], pod.get("spec", {})
     if uid and uid != metadata["uid"]:
         return f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
     if metadata.get("deletionTimestamp"):
         return f"pod {metadata['name']} is being deleted, cannot be assigned to a host"
-    if node := pod.get("spec", {}).get("nodeName"):
+    if node := spec.get("nodeName"):
         return f'pod {metadata["name"]} is already assigned to node "{node}"'
-    if pod.get("spec", {}).get("schedulingGates"):
+    if spec.get("schedulingGates"):
         return f"pod {metadata['name']} has non-empty .spec.schedulingGates"
     return None
 
 
-def _conflict(conflicts: Iterable[tuple[FieldPath, str]]) -> str:
-    """Return the message about fields of others, as k8s.io/apimachinery does (getConflictMessage)."""
-    owned = defaultdict[str, list[str]](list)
-    for path, manager in conflicts:
-        owned[manager].append(f".{'.'.join(path)}")
-    total = sum(map(len, owned.values()))
-    if total == 1:
-        [(manager, [path_])] = owned.items()
-        return f'Apply failed with 1 conflict: conflict with "{manager}": {path_}'
-    lines = ("\n- ".join((f'conflicts with "{manager}":', *owned[manager])) for manager in sorted(owned))
-    return f"Apply failed with {total} conflicts: " + "\n".join(lines)
-
-
-def _qualified(resource: Resource) -> str:
-    group = resource.api_version.rpartition("/")[0]
-    return f"{resource.plural}.{group}" if group else resource.plural
-
-
-def _loaded(body: bytes) -> Any:  # noqa: ANN401  JSON
-    try:
-        return orjson.loads(body) if body else None
-    except orjson.JSONDecodeError:
-        return body
-
-
-def _version(asked: Asked) -> int:
-    written = asked.query.get("resourceVersion") or "0"
-    if not written.isdigit():
-        raise Failure(400, f'Invalid value: "{written}": invalid resource version')
-    return int(written)
-
-
-def _break(request: web.Request, said: bytes) -> None:
-    """Close a connection in the middle of an answer, after some more bytes."""
-    if request.transport is None:
-        return
-    if said:
-        request.transport.write(b"%x\r\n%s\r\n" % (len(said), said))
-    request.transport.close()
-
-
-_TURNS = 10
-_BORN = "2026-01-02T03:04:05Z"
-
-# An authority that signed nothing. Without an authority, a new client would load all those of the system,
-# which takes most of the time of a short test.
-_NOBODY = """\
------BEGIN CERTIFICATE-----
-MIIBETCBt6ADAgECAgEBMAoGCCqGSM49BAMCMBExDzANBgNVBAMMBm5vYm9keTAgFw0yNjAxMDEwMDAwMDBaGA8yMTI2MDEwMTAw
-MDAwMFowETEPMA0GA1UEAwwGbm9ib2R5MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEG7ZEZecZFGBcel2VaVOOQFtnggKFdwWy
-mbWeelNCOXD1GoUFZH9neICV5zVXqK/5Cmi9N1PL25c8XSPYtsDZTjAKBggqhkjOPQQDAgNJADBGAiEA4AGHDvgb1CXWajG7JiS4
-De+bW3oZQX6bx/skkg3OPbICIQDobZ/RiwzlowuJUABsnjZjOtJmIkL7jMNWaHqO/PQ15w==
------END CERTIFICATE-----
-"""
 _REVIEWS = {
     "/apis/authentication.k8s.io/v1/tokenreviews",
     "/apis/authorization.k8s.io/v1/subjectaccessreviews",
@@ -844,11 +714,3 @@ _PATH = re.compile(
 )
 _BY_PATH = {resource.path: resource for resource in RESOURCES}
 _BY_KIND = {(resource.api_version, resource.kind): resource for resource in RESOURCES}
-_REASONS = {422: "Invalid", 500: "InternalError", 504: "Timeout"}
-"""Reasons by their codes that are not the words of HTTP."""
-
-_LISTS_BY = {"webhooks": "name", "containers": "name", "conditions": "type", "schedulingGates": "name"}
-"""Lists that a strategic merge patch merges, by the key of their items."""
-
-_SELECTORS = {"metadata.name": "selected", "spec.nodeName": "node", "status.phase": "phase"}
-"""What a field selector limits of a place, by its field."""

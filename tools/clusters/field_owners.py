@@ -7,23 +7,15 @@ sigs.k8s.io/structured-merge-diff (merge/update.go).
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 Json = dict[str, Any]
 FieldPath = tuple[str, ...]
 
-OF_THE_SERVER = frozenset(
-    {
-        ("apiVersion",),
-        ("kind",),
-        ("metadata", "name"),
-        ("metadata", "namespace"),
-        ("metadata", "uid"),
-        ("metadata", "creationTimestamp"),
-        ("metadata", "resourceVersion"),
-    }
-)
+_OF_METADATA = ("name", "namespace", "uid", "creationTimestamp", "resourceVersion")
+OF_THE_SERVER = {("apiVersion",), ("kind",), *(("metadata", name) for name in _OF_METADATA)}
 """Fields without owners."""
 
 
@@ -55,20 +47,22 @@ class FieldOwners:
 
     def applied(self, manager: str, before: Json, wanted: Json) -> Json:
         """Return the object after a manager applied these fields; others that it alone owns are removed."""
-        now, others = fields(wanted), self._owned_by_others(manager)
-        after = copy.deepcopy(before)
-        for path in self._owned.get(manager, set()) - now.keys() - others:
-            _remove(after, path)
+        now, earlier, after = fields(wanted), fields(before), copy.deepcopy(before)
+        others = [owned for other, owned in self._owned.items() if other != manager]
+        for path in self._owned.get(manager, set()) - now.keys() - set[FieldPath]().union(*others):
+            holder = after
+            for key in path[:-1]:
+                holder = holder.get(key, {})
+            holder.pop(path[-1], None)
         for path, value in now.items():
-            _put(after, path, value)
-        for other, owned in self._owned.items():
-            if other != manager:
-                owned.difference_update(path for path in now if fields(before).get(path) != now[path])
+            holder = after
+            for key in path[:-1]:
+                holder = holder.setdefault(key, {})
+            holder[path[-1]] = copy.deepcopy(value)
+        for owned in others:
+            owned.difference_update(path for path in now if earlier.get(path) != now[path])
         self._owned[manager] = set(now)
         return after
-
-    def _owned_by_others(self, manager: str) -> set[FieldPath]:
-        return {path for other, owned in self._owned.items() if other != manager for path in owned}
 
 
 def fields(found: Json) -> dict[FieldPath, Any]:
@@ -84,13 +78,14 @@ def _leaves(found: Mapping[str, Any], above: FieldPath) -> Iterator[tuple[FieldP
             yield (*above, key), value
 
 
-def _remove(found: Json, path: FieldPath) -> None:
-    for key in path[:-1]:
-        found = found.get(key, {})
-    found.pop(path[-1], None)
-
-
-def _put(found: Json, path: FieldPath, value: Any) -> None:  # noqa: ANN401  JSON
-    for key in path[:-1]:
-        found = found.setdefault(key, {})
-    found[path[-1]] = copy.deepcopy(value)
+def conflict_message(conflicts: Iterable[tuple[FieldPath, str]]) -> str:
+    """Return the message about fields of others, as k8s.io/apimachinery does (getConflictMessage)."""
+    owned = defaultdict[str, list[str]](list)
+    for path, manager in conflicts:
+        owned[manager].append(f".{'.'.join(path)}")
+    total = sum(map(len, owned.values()))
+    if total == 1:
+        [(manager, [path_])] = owned.items()
+        return f'Apply failed with 1 conflict: conflict with "{manager}": {path_}'
+    lines = ("\n- ".join((f'conflicts with "{manager}":', *owned[manager])) for manager in sorted(owned))
+    return f"Apply failed with {total} conflicts: " + "\n".join(lines)
