@@ -99,7 +99,6 @@ class Store:
         assert answer.code in {HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.NOT_FOUND}, answer.body
 
     async def list(self, version: str, kind: str) -> list[Json]:
-        """Return all objects of a kind, in all namespaces."""
         found = await self.kind({"apiVersion": version, "kind": kind})
         answer = await ask(self.api, "GET", found.path())
         assert answer.code == HTTPStatus.OK, answer.body
@@ -125,5 +124,4 @@ async def _written(api: ApiClient, method: str, path: str, document: Json) -> Js
 
 
 def namespace(name: str, labels: Mapping[str, str]) -> Json:
-    """Return a namespace with labels."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}

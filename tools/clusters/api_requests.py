@@ -41,7 +41,6 @@ async def ask(api: ApiClient, method: str, path: str, body: Json | None = None, 
 
 
 async def patch(api: ApiClient, path: str, body: Json, *, how: Patch, **query: str) -> Answer:
-    """Send a patch of another type."""
     return await _asked(api, "PATCH", path, body, headers={"Content-Type": how}, query=query)
 
 

@@ -249,7 +249,6 @@ class FakeApi:
             self._remove(place)
 
     def all(self, path: str) -> list[Json]:
-        """Return the objects of a list at a path."""
         place = place_of(path)
         return copy.deepcopy(self._listed(place)) if place else []
 

@@ -31,7 +31,6 @@ class BrokenError(Exception):
 
 
 def no_variables(_: "Workshop") -> Mapping[str, str]:
-    """Return no variables: the program shows no version."""
     return {}
 
 
@@ -68,7 +67,6 @@ class Workshop:
 
     @property
     def release(self) -> str:
-        """The version of the programs."""
         return self.required(self.module)
 
     @property
@@ -196,7 +194,6 @@ class Workshop:
         return waiting.result()
 
     def say(self, line: str) -> None:
-        """Print a line of progress."""
         sys.stderr.write(f"{self.name}: {line}\n")
         sys.stderr.flush()
 
@@ -253,7 +250,6 @@ def main(
 
 
 def run(workshop: Workshop, finding: Coroutine[Any, Any, Iterable[Path]]) -> int:
-    """Print the found paths, one a line, and return the exit code."""
     try:
         sys.stdout.writelines(f"{path}\n" for path in asyncio.run(finding))
     except UnavailableError as error:

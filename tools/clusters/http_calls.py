@@ -97,7 +97,6 @@ class Connection:
 
 @asynccontextmanager
 async def connection(door: Door, *, source: str | None = None) -> AsyncIterator[Connection]:
-    """Open a connection for the block."""
     made = await Connection.open(door, source=source)
     try:
         yield made
@@ -106,7 +105,6 @@ async def connection(door: Door, *, source: str | None = None) -> AsyncIterator[
 
 
 async def once(door: Door, method: str, path: str, body: bytes = b"", content_type: str = JSON) -> Answer:
-    """Make one call over a new connection."""
     async with connection(door) as made:
         return await made.call(method, path, body, content_type)
 

@@ -44,11 +44,9 @@ class OtlpReceiver:
 
     @property
     def endpoint(self) -> str:
-        """The URL of the receiver."""
         return f"http://{LOOPBACK}:{self.port}"
 
     def named(self, name: str) -> list[ReceivedSpan]:
-        """Return the spans with a name."""
         return [span for span in self.spans if span.name == name]
 
 

@@ -42,7 +42,6 @@ class FakePodResources:
 
     @asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
-        """Serve on a Unix socket during the block."""
         server = grpc.aio.server()
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
         server.add_insecure_port(f"unix:{socket}")

@@ -143,7 +143,6 @@ async def answers(url: str, *, ca: Path | None = None) -> bool:
 
 
 async def run(*command: str, **environment: str) -> tuple[int, str]:
-    """Run a program, and return its exit code and its output."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,

@@ -65,7 +65,6 @@ class Running:
 
     @property
     def name(self) -> str:
-        """The name of its installed command."""
         return self.child.name
 
     def memory(self) -> Memory:
@@ -82,15 +81,12 @@ class Running:
         return Path(f"/proc/{self.child.process.pid}/{name}")
 
     def events(self, event: str) -> list[Json]:
-        """Return the lines of an event in its log."""
         return [line for line in events(self.log) if line["event"] == event]
 
     async def metrics(self) -> str:
-        """Return its page of metrics."""
         return (await once(self.about, "GET", "/metrics")).body.decode()
 
     async def metric(self, name: str) -> float:
-        """Return the sum of all series of a metric."""
         found = samples(await self.metrics())
         return sum(value for series, value in found.items() if series.partition("{")[0] == name)
 
@@ -122,13 +118,11 @@ class Site:
         return authority.write(made, self.folder / "tls")
 
     def file(self, name: str, content: object) -> Path:
-        """Write a JSON file, and return its path."""
         path = self.folder / name
         path.write_bytes(orjson.dumps(content))
         return path
 
     async def api_server(self, objects: Sequence[Json]) -> ApiServer:
-        """Start an API server with these objects."""
         listed = self.file("objects.json", {"items": objects})
         port = free_port()
         words = (executable, "-m", "tools.clusters.fake_api_program", str(listed), str(port))
@@ -223,7 +217,6 @@ def events(log: Path) -> list[Json]:
 
 
 def samples(page: str) -> dict[str, float]:
-    """Return the values of a page of metrics, by series."""
     lines = (line.rpartition(" ") for line in page.splitlines() if line and not line.startswith("#"))
     return {series: float(value) for series, _, value in lines}
 

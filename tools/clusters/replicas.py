@@ -189,7 +189,6 @@ class Replicas:
         self.running.remove(replica)
 
     async def end(self) -> None:
-        """Stop all replicas."""
         for replica in tuple(self.running):
             await self.stop(replica)
 

@@ -27,7 +27,6 @@ _FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass")
 
 
 def documents(file: Path) -> list[Json]:
-    """Return all objects of a file."""
     return loaded(file.read_text())
 
 
@@ -42,7 +41,6 @@ def documents_below(folder: Path) -> list[Json]:
 
 
 def objects() -> list[Json]:
-    """Return all objects to install, in a possible order."""
     folders = (MANIFESTS, MANIFESTS / "guard")
     files = sorted(file for folder in folders for file in folder.glob("*.yaml"))
     files = [file for file in files if file.name != "kustomization.yaml"]
@@ -51,7 +49,6 @@ def objects() -> list[Json]:
 
 
 def arguments(name: str = NAME) -> dict[str, str]:
-    """Return the flags of a program in its Deployment."""
     [deployment] = [
         document
         for document in objects()
@@ -67,7 +64,6 @@ def arguments_of(deployment: Json) -> dict[str, str]:
 
 
 def webhooks() -> list[Json]:
-    """Return the webhook configurations."""
     return [document for document in objects() if "webhooks" in document]
 
 

@@ -22,13 +22,11 @@ class Wire:
         self._ends: set[asyncio.StreamWriter] = set()
 
     def cut(self) -> None:
-        """Break all connections, and every new one."""
         self._whole = False
         for end in tuple(self._ends):
             end.transport.abort()
 
     def mend(self) -> None:
-        """Lead new connections again."""
         self._whole = True
 
     async def lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

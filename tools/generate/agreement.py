@@ -72,7 +72,6 @@ class Tally:
     agreed: Counter[str] = field(default_factory=Counter)
 
     def count(self, found: Mapping[str, bool]) -> None:
-        """One more decision."""
         self.asked.update(found.keys())
         self.agreed.update(what for what, agreed in found.items() if agreed)
 
@@ -81,7 +80,6 @@ class Tally:
         return self.asked[what] - self.agreed[what]
 
     def cell(self, what: str) -> str:
-        """For a table: how many agreed, of how many, and the share."""
         asked, agreed = self.asked[what], self.agreed[what]
         return f"{agreed}/{asked} {share(agreed, asked)}" if asked else "-"
 
@@ -147,7 +145,6 @@ def answers(recorded: Recorded, level: Level) -> Iterator[tuple[Asked, Predicted
 
 
 def decisions(recorded: Recorded, level: Level) -> Iterator[Decision]:
-    """Every decision of a scenario, compared at one level."""
     return (_decision(recorded.node, level, step, answer) for step, answer in answers(recorded, level))
 
 
@@ -221,7 +218,6 @@ Key = Callable[[Json], str]
 
 
 def tallied(found: Iterable[Decision], key: Key) -> Mapping[str, Mapping[Level, Tally]]:
-    """Decisions by a property of their node, and by level."""
     tallies: dict[str, dict[Level, Tally]] = defaultdict(lambda: defaultdict(Tally))
     for decision in found:
         tallies[key(decision.recorded)][decision.level].count(decision.found)
@@ -229,12 +225,10 @@ def tallied(found: Iterable[Decision], key: Key) -> Mapping[str, Mapping[Level, 
 
 
 def kind(node: Json) -> str:
-    """What a scenario was made to show."""
     return str(node["kind"])
 
 
 def policy(node: Json) -> str:
-    """The policy and the scope."""
     told = node["kubeletConfig"]
     return f"{told['topologyManagerPolicy']}, {told['topologyManagerScope']}"
 

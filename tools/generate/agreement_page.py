@@ -54,7 +54,6 @@ ADMITTED_BY = (
 
 
 def page(found: Sequence[Decision]) -> str:
-    """The page, of all decisions at all levels."""
     parts = [HEAD, _section("By level", _by_level(tallied(found, agreement.everything)["all"]))]
     for title, key in ADMITTED_BY:
         parts.append(_section(f"Admitted, by {title}", _admitted(tallied(found, key), title)))
@@ -119,12 +118,10 @@ def missed(found: Sequence[Decision]) -> dict[str, int]:
 
 
 def files() -> list[str]:
-    """Every recording in the data folder."""
     return sorted(path.name for path in DATA.glob("kubelet-*.jsonl.gz"))
 
 
 def every_decision(*names: str) -> list[Decision]:
-    """All decisions in these files, at all levels."""
     recorded = list(agreement.recordings(*names))
     return [found for each in recorded for level in Level for found in agreement.decisions(each, level)]
 

@@ -159,7 +159,6 @@ _Loader.add_implicit_resolver(
 
 
 def parsed(text: str) -> list[Object]:
-    """The objects of a text in YAML, empty documents left out."""
     return [document for document in yaml.load_all(text, Loader=_Loader) if document]
 
 
@@ -184,16 +183,13 @@ class Installation(dict[tuple[str, str], Object]):
 
     @property
     def entries(self) -> list[Object]:
-        """The webhooks of all configurations."""
         return [entry for document in self.values() for entry in document.get("webhooks", ())]
 
     def of_kind(self, *kinds: str) -> dict[str, Object]:
-        """Objects by name."""
         return {name: document for (kind, name), document in self.items() if kind in kinds}
 
     @property
     def of_pods(self) -> dict[str, Object]:
-        """What makes pods, by name."""
         return self.of_kind("Deployment", "DaemonSet")
 
     def pod(self, name: str) -> Any:  # noqa: ANN401 whatever stands there
@@ -206,11 +202,9 @@ class Installation(dict[tuple[str, str], Object]):
         return container
 
     def settings(self, name: str, model: type[S]) -> S:
-        """What the program in it is told, by its arguments."""
         return settings.load(model, argv=self.container(name)["args"], environ={}).settings
 
     def scheduler_configuration(self) -> Any:  # noqa: ANN401 whatever stands there
-        """The KubeSchedulerConfiguration of the scheduler."""
         return yaml.safe_load(self["ConfigMap", "numalign-scheduler"]["data"]["scheduler.yaml"])
 
 
@@ -232,7 +226,6 @@ async def made(helm: Path, values: str = "", *arguments: str) -> Installation:
 
 
 def everything() -> list[Object]:
-    """The objects of all folders."""
     return [document for folder in (".", *GUARDS, *PARTS) for document in objects(MANIFESTS / folder)]
 
 

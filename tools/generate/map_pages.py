@@ -82,7 +82,6 @@ async def _take(browser: Browser, address: str, picture: Picture) -> None:
 
 
 async def main() -> None:
-    """Take all screenshots."""
     bundled, crowd = sites.ShownCluster(clusters.bundled(now=time.time())), sites.ShownCluster(many(NODES))
     async with chromium() as browser:
         for cluster, pictures in ((bundled, PICTURES), (crowd, PICTURES_OF_MANY)):

@@ -118,7 +118,6 @@ def counted(tried: int) -> Counter[tuple[bool, bool]]:
 
 
 def main() -> None:
-    """Write the page."""
     counts = counted(TRIED)
     never = counts[True, False] + counts[False, False]
     PAGE.write_text(

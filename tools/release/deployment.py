@@ -22,7 +22,6 @@ def helm() -> Path:
 
 
 def make_chart(order: Order) -> None:
-    """Package the chart."""
     run(helm(), "package", order.tree / "deploy" / "chart", "--destination", order.into)
 
 

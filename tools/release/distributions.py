@@ -20,7 +20,6 @@ def build(target: str, tree: Path, into: Path) -> Path:
 
 
 def make(order: Order) -> None:
-    """Make the wheel, the source distribution, and the lock."""
     shutil.copy(order.wheel, order.into)
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(build("sdist", order.tree, Path(folder)), order.into)

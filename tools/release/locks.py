@@ -54,7 +54,6 @@ class LockError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program, and return its exit code."""
     options = _parser().parse_args(arguments)
     if options.check:
         disagreements = list(check(ROOT))
@@ -122,7 +121,6 @@ def renew(root: Path, uv: str, as_of: str) -> dict[str, int]:
 
 
 def packages(lock: Path) -> set[str]:
-    """Return the names of the packages in a file of the lock."""
     return set(re.findall(r"^([a-z0-9-]+)==", lock.read_text(), re.MULTILINE))
 
 

@@ -18,7 +18,6 @@ class Order:
 
     @property
     def locks(self) -> Path:
-        """The folder of the lock."""
         return self.tree / "requirements"
 
     def pinned_wheel(self) -> str:
@@ -37,6 +36,5 @@ def output(*command: str | Path, folder: Path) -> str:
 
 
 def sha256(file: Path) -> str:
-    """Return the digest of a file in hexadecimal digits."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()

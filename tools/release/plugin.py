@@ -52,7 +52,6 @@ class Platform:
 
     @property
     def name(self) -> str:
-        """The name in the names of archives."""
         return f"{self.os}_{self.arch}"
 
 

@@ -51,7 +51,6 @@ def complete(folder: Path) -> Path:
 
 
 def main() -> int:
-    """Print the folder, and return the exit code."""
     known = versions()
     parser = argparse.ArgumentParser(prog="python -m tools.clusters.controlplane.build")
     parser.add_argument("--version", choices=known, help=f"of Kubernetes; {USUAL} if not given")

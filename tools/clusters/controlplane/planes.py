@@ -36,7 +36,6 @@ class Place:
 
     @classmethod
     def new(cls, binaries: Path, folder: Path, *addresses: str) -> Self:
-        """Issue a certificate for this machine, and further addresses."""
         issued = authority.issue(names=["127.0.0.1", *addresses], days=7, now=datetime.now(UTC))
         return cls(binaries, folder, authority.write(issued, folder / "tls"))
 

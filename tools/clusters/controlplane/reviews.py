@@ -20,12 +20,10 @@ class Reviews:
     failed: int
 
     def since(self, before: "Reviews") -> "Reviews":
-        """Return the calls since an earlier reading."""
         return Reviews(self.asked - before.asked, self.failed - before.failed)
 
 
 async def reviews(api: ApiClient) -> Reviews:
-    """Read the numbers from the metrics of the API server."""
     said, *_ = await api.call_api("/metrics", "GET", response_types_map={200: "str"})
     asked, forgiven, failed = (sum(map(int, counts.findall(said))) for counts in (_CALLS, _FORGIVEN, _FAILED))
     return Reviews(asked, forgiven + failed)

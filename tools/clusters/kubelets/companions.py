@@ -37,7 +37,6 @@ class Companion:
 
     @property
     def pid(self) -> int:
-        """The process ID of the running program."""
         return self._running().pid
 
     async def start(self) -> None:

@@ -71,7 +71,6 @@ class WatchedPage:
         return {urlsplit(address).netloc for address in self.asked if not address.startswith("data:")}
 
     async def violations(self) -> list[str]:
-        """Return the violations of the content security policy."""
         return list(await self.page.evaluate("window.violations"))
 
     def _note_request(self, request: Request) -> None:

@@ -54,7 +54,6 @@ class ShownCluster:
         )
 
     async def fill(self) -> None:
-        """Load all objects."""
         objects = [*self.objects]
         await self.state.update_snapshot(snapshot.of(objects, where="the map's cluster"))
         for each in objects:
@@ -66,7 +65,6 @@ class ShownCluster:
         self._informer.put(pod)
 
     def remove(self, namespace: str, name: str) -> None:
-        """Remove a pod."""
         self._informer.drop((namespace, name))
 
     async def port(self) -> int:

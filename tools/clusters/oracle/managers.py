@@ -76,7 +76,6 @@ class Managers:
             self._tell({"delete": name})
 
     def end(self) -> None:
-        """End the program, whatever it is doing, and remove its files."""
         self._running, self._unread = None, b""
         # What could not be written to it before cannot be written now either.
         with suppress(BrokenPipeError):

@@ -208,7 +208,6 @@ async def _run(options: argparse.Namespace, machines: list[SimNode]) -> None:
 
 @asynccontextmanager
 async def _plane() -> AsyncIterator[tuple[Children, Plane]]:
-    """Run an API server for this."""
     [binaries] = await controlplane.find()
     with tempfile.TemporaryDirectory(prefix="numalign-sim-") as made:
         folder = Path(made)

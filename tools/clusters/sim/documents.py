@@ -27,7 +27,6 @@ def node(machine: SimNode) -> Json:
 
 
 def allocatable(shape: Shape) -> dict[str, int]:
-    """Return what pods can have of the whole node."""
     return _whole(shape, shape.cpus, shape.gib)
 
 
@@ -38,7 +37,6 @@ def _whole(shape: Shape, cpus: int, gib: int) -> dict[str, int]:
 
 
 def stamp() -> str:
-    """Return the current time in Kubernetes' format."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -34,7 +34,6 @@ class Oracle:
             raise SimulationError(f"the kubelet of {self._machine.name} does not start: {refused}")
 
     async def create(self, pod: Json) -> Json:
-        """Return the decision of the managers on a pod."""
         answer = await self._asked(self._managers.create, pod)
         if "panicked" in answer:
             raise SimulationError(f"the kubelet of {self._machine.name} panicked: {answer['panicked']}")

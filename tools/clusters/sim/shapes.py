@@ -66,7 +66,6 @@ class Shape:
         return {"cpu": cpus * 1000, **memory, **self.devices}
 
     def machine(self) -> Json:
-        """Return the hardware in the format of the oracle."""
         reserved = [cpu for zone in self.ids for cpu in self._cpus(zone)[: self.reserved]]
         return {
             "zones": [self._zone(zone) for zone in self.ids],

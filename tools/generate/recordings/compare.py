@@ -75,7 +75,6 @@ def record(managers: Managers, scenario: Json) -> Json:
 
 
 def drawn(managers: Managers, seed: int, kind: str, version: str) -> Json:
-    """The scenario of this seed with what the kubelet did."""
     return _played(managers, *scenarios.start(seed, kind, version))
 
 
@@ -241,7 +240,6 @@ class _Releases:
         self._loose = False
 
     def leave(self, name: str) -> None:
-        """A pod was deleted."""
         self._leaving += self._holders.pop(name, 0)
 
     def settle(self, step: Json) -> bool:

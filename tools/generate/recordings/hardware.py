@@ -25,7 +25,6 @@ PERMUTATIONS = 70_000
 
 
 def happens(rng: random.Random, share: float) -> bool:
-    """True in this share of all cases."""
     return rng.random() < share
 
 
@@ -268,7 +267,6 @@ def _bounded(found: Json, config: Json) -> Json:
 
 
 def _aligned(found: Json, config: Json) -> list[str]:
-    """What a pod can get hints for."""
     if config["topologyManagerPolicy"] == "none":
         return []
     names = list(found["devices"])

@@ -61,7 +61,6 @@ class Ours:
         self._session, _ = _after(self._session, {"observed": told | {"pod": pod}})
 
     def delete(self, pod: str) -> None:
-        """The pod is gone."""
         self._session, _ = _after(self._session, {"delete": pod})
 
 

@@ -166,7 +166,6 @@ def write(path: Path, found: Sequence[Json]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The script."""
     parser = argparse.ArgumentParser(prog="python -m tools.generate.recordings.record")
     parser.add_argument(
         "--version", choices=versions(), default=USUAL, help=f"of Kubernetes; {USUAL} if not given"

@@ -229,7 +229,6 @@ def as_test(recorded: Json, difference: Difference) -> str:
 
 
 def report(search: Search, found: Json) -> None:
-    """Make a disagreement small and print it."""
     _say(f"disagreement in {found['name']}; making it smaller")
     with Managers(search.binary) as managers:
         small = smallest(managers, found)
@@ -240,7 +239,6 @@ def report(search: Search, found: Json) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The script."""
     options = _parser().parse_args(arguments)
     binary = built(options.version)
     known = scenarios.kinds(options.version)

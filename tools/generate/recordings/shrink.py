@@ -60,7 +60,6 @@ def without(tree: Json, path: Path) -> Json:
 
 
 def replaced(tree: Json, path: Path, value: object) -> Json:
-    """The tree with another value at one entry."""
     made = copy.deepcopy(tree)
     _entry(made, path[:-1])[path[-1]] = value
     return made

@@ -83,7 +83,6 @@ def _section(
 
 
 def _rows(command: click.Command) -> list[tuple[str, str]]:
-    """The flags of a command with their meanings."""
     options = (each for each in command.params if isinstance(each, click.Option) and not each.hidden)
     return [(_flag(option), cell(option.help or "")) for option in options]
 

@@ -33,7 +33,6 @@ The chart sets most of these flags by [its values](values.md). [kubectl numa](ku
 
 
 def page() -> str:
-    """The whole page."""
     sections = (line for group, programs in _groups().items() for line in _section(group, programs))
     return "\n".join([HEAD, *_every_program(), *sections])
 

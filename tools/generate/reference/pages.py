@@ -19,5 +19,4 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
 
 
 def files() -> dict[Path, str]:
-    """Return all pages by their paths."""
     return {FOLDER / name: page() for name, page in PAGES.items()}

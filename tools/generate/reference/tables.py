@@ -9,11 +9,9 @@ def cell(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """What somebody types, in one cell."""
     return f"`{text}`".replace("|", r"\|")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table, and an empty line after it."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -22,7 +22,6 @@ kubectl numa versions -o json | jq -c '.[] | select(.change == "own-size") | .ca
 
 
 def page() -> str:
-    """The whole page."""
     rows = [
         (
             row.since,
