@@ -24,29 +24,23 @@ PARTS: dict[str, Callable[[Order], None]] = {
     "sbom": distributions.make_bills,
 }
 
+_OUT = "Output folder. A release that it contains is replaced."
+_ONLY = "Make only this part. Can be repeated."
+_URL = "Base URL of the published files, for the krew manifest."
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("dist"),
-    help="Output folder. A release that it contains is replaced.",
-)
-@click.option(
-    "--only", type=click.Choice(list(PARTS)), multiple=True, help="Make only this part. Can be repeated."
-)
-@click.option(
-    "--url", envvar="RELEASE_URL", default="", help="Base URL of the published files, for the krew manifest."
-)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("dist"), help=_OUT)
+@click.option("--only", type=click.Choice(list(PARTS)), multiple=True, help=_ONLY)
+@click.option("--url", envvar="RELEASE_URL", default="", help=_URL)
 def program(out: Path, only: tuple[str, ...], url: str) -> None:
     """Make the files of a release from the checked-out commit, and their checksums."""
     if changed := output("git", "status", "--porcelain", folder=ROOT):
         raise click.ClickException(f"commit these files or remove them, then make the release:\n{changed}")
     if out.exists() and any(out.iterdir()) and not (out / SUMS).exists():
         raise click.ClickException(f"{out} is not empty and contains no release: choose another folder")
-    os.environ.setdefault(
-        "SOURCE_DATE_EPOCH", output("git", "log", "-1", "--format=%ct", folder=ROOT).strip()
-    )
+    epoch = output("git", "log", "-1", "--format=%ct", folder=ROOT).strip()
+    os.environ.setdefault("SOURCE_DATE_EPOCH", epoch)
     try:
         with tempfile.TemporaryDirectory() as folder:
             made = make(only or tuple(PARTS), Path(folder), url)

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -29,15 +28,11 @@ def make_manifests(order: Order) -> None:
     """Write one file for each kustomization of deploy/manifests."""
     root = order.tree / "deploy" / "manifests"
     for file in sorted(root.rglob("kustomization.yaml")):
+        texts = [(file.parent / name).read_text() for name in yaml.safe_load(file.read_text())["resources"]]
+        parts = [part for text in texts for part in re.split(r"^---\s*\n", text, flags=re.MULTILINE)]
         name = "-".join(("numalign", *file.parent.relative_to(root).parts))
-        (order.into / f"{name}.yaml").write_text("---\n".join(sorted(_documents(file), key=_rank)))
-
-
-def _documents(kustomization: Path) -> Iterator[str]:
-    """Yield the text of every object that a kustomization lists."""
-    for name in yaml.safe_load(kustomization.read_text())["resources"]:
-        text = (kustomization.parent / name).read_text()
-        yield from filter(yaml.safe_load, re.split(r"^---\s*\n", text, flags=re.MULTILINE))
+        objects = sorted(filter(yaml.safe_load, parts), key=_rank)
+        (order.into / f"{name}.yaml").write_text("---\n".join(objects))
 
 
 def _rank(document: str) -> int:

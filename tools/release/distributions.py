@@ -30,7 +30,6 @@ def make(order: Order) -> None:
 
 
 def make_bills(order: Order) -> None:
-    """Make an SBOM of each lock."""
     for name in BILLS:
         make_bill(order, name)
 

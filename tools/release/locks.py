@@ -20,6 +20,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +55,14 @@ class LockError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    about = "Write or check the lock."
+    parser = argparse.ArgumentParser(prog="python -m tools.release.locks", description=about)
+    looks = "only see whether the files and pyproject.toml agree"
+    parser.add_argument("--check", action="store_true", help=looks)
+    parser.add_argument("--uv", default="uv", help="the uv program (default: %(default)s)")
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    parser.add_argument("--as-of", default=now, metavar="TIME", help="ignore later releases (default: now)")
+    options = parser.parse_args(arguments)
     if options.check:
         disagreements = list(check(ROOT))
         sys.stderr.writelines(f"{line}\n" for line in disagreements)
@@ -72,6 +80,7 @@ def check(root: Path) -> Iterator[str]:
     """Yield sentences about files that were changed by hand or do not belong to pyproject.toml."""
     declared = _declared(root)
     others: list[str] = []
+    restored = f"restore it with `git checkout {FOLDER}`"
     for name in LOCKS:
         file = root / FOLDER / f"{name}.txt"
         text = file.read_text() if file.exists() else ""
@@ -79,17 +88,13 @@ def check(root: Path) -> Iterator[str]:
         if head is None:
             yield f"{FOLDER}/{name}.txt is missing or was not written by `make lock`: run `make lock`"
         elif head[2] != _sha256(text[head.end() :]):
-            yield (
-                f"{FOLDER}/{name}.txt was changed by hand: restore it with `git checkout {FOLDER}`; to "
-                "change a version, change pyproject.toml and run `make lock`"
-            )
+            change = "to change a version, change pyproject.toml and run `make lock`"
+            yield f"{FOLDER}/{name}.txt was changed by hand: {restored}; {change}"
         elif head[1] != declared:
             others.append(f"{name}.txt")
     if others:
-        yield (
-            f"{FOLDER}: {', '.join(others)} written for other dependencies than pyproject.toml declares: "
-            "run `make lock`, and commit both"
-        )
+        wrong = f"{', '.join(others)} written for other dependencies than pyproject.toml declares"
+        yield f"{FOLDER}: {wrong}: run `make lock`, and commit both"
 
 
 def renew(root: Path, uv: str, as_of: str) -> dict[str, int]:
@@ -125,17 +130,15 @@ def packages(lock: Path) -> set[str]:
 
 
 def _require_wheels(uv: str, lock: Path) -> None:
-    sys.stdout.write(
-        f"looking for wheels of {lock.name} for {len(PYTHONS)} Pythons on {len(PLATFORMS)} platforms\n"
-    )
-    for python in PYTHONS:
-        for platform in PLATFORMS:
-            _run(
-                *(uv, "pip", "install", "--quiet", "--dry-run", "--no-deps", "--require-hashes"),
-                *("--only-binary", ":all:", "--target", str(lock.parent / "wheels")),
-                *("--python-version", python, "--python-platform", platform, "--requirement", lock.name),
-                folder=lock.parent,
-            )
+    where = f"{len(PYTHONS)} Pythons on {len(PLATFORMS)} platforms"
+    sys.stdout.write(f"looking for wheels of {lock.name} for {where}\n")
+    for python, platform in product(PYTHONS, PLATFORMS):
+        _run(
+            *(uv, "pip", "install", "--quiet", "--dry-run", "--no-deps", "--require-hashes"),
+            *("--only-binary", ":all:", "--target", str(lock.parent / "wheels")),
+            *("--python-version", python, "--python-platform", platform, "--requirement", lock.name),
+            folder=lock.parent,
+        )
 
 
 def _declared(root: Path) -> str:
@@ -156,19 +159,6 @@ def _run(*command: str, folder: Path) -> str:
     if done.returncode:
         raise LockError(f"exit code {done.returncode} from: {' '.join(command)}\n{done.stderr.strip()}")
     return done.stdout
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m tools.release.locks", description="Write or check the lock."
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="only see whether the files and pyproject.toml agree"
-    )
-    parser.add_argument("--uv", default="uv", help="the uv program (default: %(default)s)")
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    parser.add_argument("--as-of", default=now, metavar="TIME", help="ignore later releases (default: now)")
-    return parser
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ def run(*command: str | Path, folder: Path | None = None) -> None:
 
 
 def output(*command: str | Path, folder: Path) -> str:
-    """Return the output of a program. Raise `CalledProcessError` if it fails."""
     return subprocess.check_output(command, cwd=folder, text=True)  # noqa: S603  callers name programs
 
 

@@ -9,13 +9,14 @@ import shutil
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import yaml
-from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
+from packaging.tags import compatible_tags, cpython_tags, mac_platforms
 
 from tools.release.order import Order, run, sha256
 
@@ -55,15 +56,12 @@ class Platform:
         return f"{self.os}_{self.arch}"
 
 
-def _linux(machine: str) -> tuple[str, ...]:
-    """Return the tags for the glibc of Debian 10 and RHEL 8, and older ones."""
-    return (*(f"manylinux_2_{minor}_{machine}" for minor in range(28, 16, -1)), f"manylinux2014_{machine}")
-
-
+# The tags for the glibc of Debian 10 and RHEL 8, and older ones.
+_GLIBC = (*(f"manylinux_2_{minor}" for minor in range(28, 16, -1)), "manylinux2014")
 # Not macOS on Intel processors: cryptography publishes no wheels for it since version 49.
 PLATFORMS = (
-    Platform("linux", "amd64", "Linux", "x86_64", _linux("x86_64")),
-    Platform("linux", "arm64", "Linux", "aarch64", _linux("aarch64")),
+    Platform("linux", "amd64", "Linux", "x86_64", tuple(f"{tag}_x86_64" for tag in _GLIBC)),
+    Platform("linux", "arm64", "Linux", "aarch64", tuple(f"{tag}_aarch64" for tag in _GLIBC)),
     Platform("darwin", "arm64", "Darwin", "arm64", tuple(mac_platforms((13, 0), "arm64"))),
 )
 
@@ -104,16 +102,20 @@ def manifest(order: Order, archives: Mapping[Platform, Path]) -> str:
         }
         for platform, archive in archives.items()
     ]
-    spec = {
-        "version": f"v{order.version}",
-        "homepage": order.url,
-        "shortDescription": "Show and explain NUMA alignment of pods",
-        "description": _DESCRIPTION,
-        "caveats": _CAVEATS,
-        "platforms": platforms,
+    content = {
+        "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
+        "kind": "Plugin",
+        "metadata": {"name": "numa"},
+        "spec": {
+            "version": f"v{order.version}",
+            "homepage": order.url,
+            "shortDescription": "Show and explain NUMA alignment of pods",
+            "description": _DESCRIPTION,
+            "caveats": _CAVEATS,
+            "platforms": platforms,
+        },
     }
-    kind = {"apiVersion": "krew.googlecontainertools.github.com/v1alpha2", "kind": "Plugin"}
-    return yaml.safe_dump({**kind, "metadata": {"name": "numa"}, "spec": spec}, sort_keys=False)
+    return yaml.safe_dump(content, sort_keys=False)
 
 
 def complete_platform(platform: Platform, python: Python) -> dict[str, Any]:
@@ -132,13 +134,9 @@ def complete_platform(platform: Platform, python: Python) -> dict[str, Any]:
         "python_version": short,
         "sys_platform": platform.system.lower(),
     }
-    return {"marker_environment": markers, "compatible_tags": [str(tag) for tag in _tags(platform, python)]}
-
-
-def _tags(platform: Platform, python: Python) -> Iterator[Tag]:
-    abi = f"cp{python[0]}{python[1]}"
-    yield from cpython_tags(python, [abi], platform.tags)
-    yield from compatible_tags(python, abi, platform.tags)
+    abi = "cp" + short.replace(".", "")
+    known = cpython_tags(python, [abi], platform.tags), compatible_tags(python, abi, platform.tags)
+    return {"marker_environment": markers, "compatible_tags": [*map(str, chain(*known))]}
 
 
 def _pack(order: Order, platform: Platform, pythons: tuple[Python, ...], folder: Path) -> None:

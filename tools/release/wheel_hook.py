@@ -8,29 +8,15 @@ all lines keep their numbers. An editable install uses the tree without changes.
 import ast
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-STANDARD = "standard"
-"""Hatchling's name for a wheel that is not editable."""
-
 
 class ImmovableError(Exception):
     """Raised if a name of a moved module cannot be rewritten; the message says where, and what to write."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rename:
-    """A name of a module to replace: `old` becomes `new`; line and column, in bytes, count from 0."""
-
-    line: int
-    column: int
-    old: str
-    new: str
 
 
 class MovingBuildHook(BuildHookInterface[BuilderConfig]):
@@ -39,8 +25,8 @@ class MovingBuildHook(BuildHookInterface[BuilderConfig]):
     _written: tempfile.TemporaryDirectory[str] | None = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Give hatchling the rewritten files instead of those of the tree."""
-        if version != STANDARD:
+        # Hatchling's name for a wheel that is not editable.
+        if version != "standard":
             return
         moves = moved_modules(self.build_config.sources)
         self._written = tempfile.TemporaryDirectory()
@@ -55,25 +41,25 @@ class MovingBuildHook(BuildHookInterface[BuilderConfig]):
         scripts.update({name: moved(target, moves) for name, target in scripts.items()})
 
     def finalize(self, *_: object) -> None:
-        """Remove the rewritten files, as the wheel contains them now."""
         if self._written:
             self._written.cleanup()
 
 
 def moved_modules(sources: Mapping[str, str]) -> dict[str, str]:
-    """Return the installed names of moved packages by their names in the tree; the paths end with `/`."""
-    return {dotted(source): dotted(target) for source, target in sources.items()}
-
-
-def dotted(folder: str) -> str:
-    """Return the package name of a folder, which may end with a slash."""
-    return folder.rstrip("/").replace("/", ".")
+    """Return the installed names of moved packages by their names in the tree; the paths may end with `/`."""
+    return {
+        old.strip("/").replace("/", "."): new.strip("/").replace("/", ".") for old, new in sources.items()
+    }
 
 
 def moved(name: str, moves: Mapping[str, str]) -> str:
     """Return the installed name of a module or an object reference."""
-    top = name.partition(":")[0].partition(".")[0]
+    top = _top(name)
     return moves.get(top, top) + name[len(top) :]
+
+
+def _top(name: str) -> str:
+    return name.partition(":")[0].partition(".")[0]
 
 
 def rewritten(source: bytes, moves: Mapping[str, str], *, where: str) -> bytes:
@@ -82,47 +68,32 @@ def rewritten(source: bytes, moves: Mapping[str, str], *, where: str) -> bytes:
     `where` is the path of the file, for errors. Raise `ImmovableError` if a name cannot be rewritten.
     """
     lines = source.splitlines(keepends=True)
-    for rename in sorted(renames(source, moves, where=where), key=lambda at: (at.line, -at.column)):
-        line = lines[rename.line]
-        before, rest = line[: rename.column], line[rename.column :]
-        if not rest.startswith(rename.old.encode()):
-            raise ImmovableError(f"{where}:{rename.line + 1}: write the import of {rename.old} on one line")
-        lines[rename.line] = before + rename.new.encode() + rest[len(rename.old.encode()) :]
+    # The last name of a line first: the others keep their columns.
+    for number, column, name in sorted(_names(source, moves, where=where), reverse=True):
+        line, old = lines[number - 1], name.encode()
+        if not line.startswith(old, column):
+            raise ImmovableError(f"{where}:{number}: write the import of {name} on one line")
+        lines[number - 1] = line[:column] + moved(name, moves).encode() + line[column + len(old) :]
     return b"".join(lines)
 
 
-def renames(source: bytes, moves: Mapping[str, str], *, where: str) -> Iterator[Rename]:
-    """Yield the names to replace in a file. Raise `ImmovableError` if one cannot be replaced."""
+def _names(source: bytes, moves: Mapping[str, str], *, where: str) -> Iterator[tuple[int, int, str]]:
+    """Yield line, column in bytes and name of imports of moved modules."""
     for node in ast.walk(ast.parse(source, where)):
         match node:
-            case ast.ImportFrom(level=0, module=str(name)) if is_moved(name, moves):
-                yield Rename(node.lineno - 1, node.col_offset + len("from "), name, moved(name, moves))
+            case ast.ImportFrom(level=0, module=str(name)) if _top(name) in moves:
+                yield node.lineno, node.col_offset + len("from "), name
             case ast.Import(names=imported):
-                yield from _imports(imported, moves, where=where)
-            case ast.Constant(value=str(text)) if "." in text and is_moved(text, moves) and is_name(text):
-                raise ImmovableError(
-                    f"{where}:{node.lineno}: the text {text!r} names a module that the wheel moves: "
-                    "make it from the module's __name__ or __package__"
-                )
-
-
-def _imports(imported: list[ast.alias], moves: Mapping[str, str], *, where: str) -> Iterator[Rename]:
-    for alias in imported:
-        if not is_moved(alias.name, moves):
-            continue
-        if alias.asname is None:
-            # `import webhook` binds the name `webhook`, which the rest of the file uses.
-            raise ImmovableError(
-                f"{where}:{alias.lineno}: the wheel moves {alias.name}: write `import {alias.name} as ...`"
-            )
-        yield Rename(alias.lineno - 1, alias.col_offset, alias.name, moved(alias.name, moves))
-
-
-def is_moved(name: str, moves: Mapping[str, str]) -> bool:
-    """Return whether a dotted name begins with a moved package."""
-    return name.partition(".")[0] in moves
-
-
-def is_name(text: str) -> bool:
-    """Return whether a text can be the name of a module."""
-    return all(part.isidentifier() for part in text.split("."))
+                for alias in imported:
+                    if _top(alias.name) in moves:
+                        if alias.asname is None:
+                            # `import webhook` binds the name `webhook`, which the rest of the file uses.
+                            says = f"the wheel moves {alias.name}: write `import {alias.name} as ...`"
+                            raise ImmovableError(f"{where}:{alias.lineno}: {says}")
+                        yield alias.lineno, alias.col_offset, alias.name
+            case ast.Constant(value=str(text)) if "." in text and text.partition(".")[0] in moves:
+                if all(part.isidentifier() for part in text.split(".")):
+                    raise ImmovableError(
+                        f"{where}:{node.lineno}: the text {text!r} names a module that the wheel moves: "
+                        "make it from the module's __name__ or __package__"
+                    )
