@@ -164,12 +164,12 @@ def search(folder: Path, *, seconds: float) -> Search:
 def test_search_with_a_broken_program_fails_in_a_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert searched(search(tmp_path, seconds=20), workers=1) == os.EX_SOFTWARE
+    assert searched(search(tmp_path, seconds=20)) == os.EX_SOFTWARE
     output = capfd.readouterr()
     assert output.err.endswith("exit code 3: out of order\n")
     assert (output.out, output.err.count("\n"), "Traceback" in output.err) == ("", 1, False)
 
 
 def test_search_without_a_scenario_fails(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert searched(search(tmp_path, seconds=0), workers=0) == os.EX_SOFTWARE
-    assert "no scenario was looked at" in capfd.readouterr().err
+    assert searched(search(tmp_path, seconds=0)) == os.EX_SOFTWARE
+    assert "no scenario was compared" in capfd.readouterr().err

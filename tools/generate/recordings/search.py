@@ -1,30 +1,27 @@
 """
-Looks for a scenario in which the rules and the kubelet disagree.
+Search for a scenario in which the rules and the kubelet disagree.
 
     python -m tools.generate.recordings.search --minutes 5 [--seed N] [--version v1.34.4] [--kinds
     plain,groups]
 
-Agreement with recordings only ever says that nobody has recorded the mistake yet. So this draws new scenarios
-of every kind until the time is up, and makes the first disagreement as small as it can: it is printed as a
-test that fails. Exit code 0 says that there was none, 1 that there was one, 69 that there is no Go, and 70
-that the search itself went wrong or looked at nothing.
+Agreement with recordings only shows that nobody has recorded the mistake yet. So this draws new scenarios of
+every kind until the time is up, on one processor: start it once for each, with a seed of its own. It makes
+the first disagreement as small as it can and prints it as a test that fails. The exit code is 0 if there was
+none, 1 if there was one, 69 without Go, and 70 if the search itself failed or compared nothing.
 """
 
 import argparse
 import asyncio
+import itertools
 import json
-import multiprocessing
 import os
 import pprint
 import random
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.queues import Queue
 from pathlib import Path
-from queue import Empty
 from time import monotonic
 from typing import Any
 
@@ -45,22 +42,6 @@ SHRINKING = 120.0
 """Seconds after which a disagreement is small enough."""
 
 COLUMNS = ("scenarios", "decisions", "admitted", "refused", "chosen", "reordered", "random", "ended")
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """What became of one scenario; `found` is its recording where rules and kubelet disagree in it."""
-
-    kind: str
-    counts: Counter[str]
-    found: Json | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fallen:
-    """Why a worker cannot go on."""
-
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,63 +106,30 @@ def smallest(managers: Managers, scenario: Json, *, seconds: float = SHRINKING) 
     return shrink(scenario, holds)
 
 
-def work(search: Search, first: int, step: int, reports: "Queue[Looked | Fallen]") -> None:
-    """Look at every `step`-th seed from the `first` on, one scenario of each kind, until the time is up."""
-    with Managers(search.binary) as managers:
-        for seed in range(search.seed + first, sys.maxsize, step):
-            for kind in search.kinds:
-                if monotonic() > search.end:
-                    return
-                try:
-                    counts, found = look(managers, drawn(managers, seed, kind, search.version))
-                except (Ended, Hung, Mistaken) as error:
-                    reports.put(Fallen(f"{kind}-{seed}: {search.binary}: {str(error).splitlines()[0]}"))
-                    return
-                reports.put(Looked(kind, counts, found))
+def run(search: Search) -> Json | None:
+    """Search until the time is up, or for the first recording that shows a disagreement.
 
-
-def reported(search: Search, workers: int) -> Iterator[Looked | None]:
-    """What the workers saw, as it comes; None every now and then. BrokenError if a worker fell over."""
-    context = multiprocessing.get_context("spawn")
-    reports: Queue[Looked | Fallen] = context.Queue()
-    with ExitStack() as open_:
-        started = [
-            context.Process(target=work, args=(search, number, workers, reports), daemon=True)
-            for number in range(workers)
-        ]
-        for worker in started:
-            worker.start()
-            open_.callback(worker.terminate)
-        while monotonic() < search.end + 1:
-            if any(worker.exitcode for worker in started):
-                raise BrokenError("a worker fell over; what it said stands above")
-            try:
-                said = reports.get(timeout=1)
-            except Empty:
-                said = None
-            if isinstance(said, Fallen):
-                raise BrokenError(f"a worker fell over: {said.why}")
-            yield said
-
-
-def run(search: Search, *, workers: int) -> Json | None:
-    """Look until the time is up, or for the first recording that shows a disagreement.
-
-    BrokenError if a worker fell over, or no scenario was looked at: that none disagrees then says nothing.
+    BrokenError if the managers failed, or no scenario was compared: that none disagrees then shows nothing.
     """
     tallies: dict[str, Counter[str]] = defaultdict(Counter)
     due = monotonic() + EVERY
-    for looked in reported(search, workers):
-        if looked:
-            tallies[looked.kind].update(looked.counts)
-        if looked and looked.found:
-            _say(table(tallies))
-            return looked.found
-        if monotonic() > due:
-            _say(_progress(tallies, search))
-            due = monotonic() + EVERY
+    with Managers(search.binary) as managers:
+        for seed, kind in ((seed, kind) for seed in itertools.count(search.seed) for kind in search.kinds):
+            if monotonic() > search.end:
+                break
+            try:
+                counts, found = look(managers, drawn(managers, seed, kind, search.version))
+            except (Ended, Hung, Mistaken) as error:
+                raise BrokenError(f"{kind}-{seed}: {search.binary}: {str(error).splitlines()[0]}") from error
+            tallies[kind].update(counts)
+            if found:
+                _say(table(tallies))
+                return found
+            if monotonic() > due:
+                _say(_progress(tallies, search))
+                due = monotonic() + EVERY
     if not tallies:
-        raise BrokenError("no scenario was looked at: give it more minutes, and a worker at least")
+        raise BrokenError("no scenario was compared: give it more minutes")
     sys.stdout.write(f"{table(tallies)}\n")
     return None
 
@@ -228,16 +176,6 @@ def as_test(recorded: Json, difference: Difference) -> str:
     )
 
 
-def report(search: Search, found: Json) -> None:
-    _say(f"disagreement in {found['name']}; making it smaller")
-    with Managers(search.binary) as managers:
-        small = smallest(managers, found)
-        told = disagreement(managers, small) or disagreement(managers, found)
-    # A disagreement that chance brought about can stay away for once; what was recorded still shows it.
-    shown = as_test(*told) if told else json.dumps(found)
-    sys.stdout.write(f"{shown}\n")
-
-
 def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     binary = built(options.version)
@@ -248,19 +186,24 @@ def main(arguments: Sequence[str]) -> int:
         return os.EX_USAGE
     _say(f"seed {options.seed}, kubelet {options.version}")
     search = Search(binary, options.version, kinds, options.seed, monotonic() + 60 * options.minutes)
-    return searched(search, workers=options.workers)
+    return searched(search)
 
 
-def searched(search: Search, *, workers: int) -> int:
-    """Look, and tell what was found; the exit code."""
+def searched(search: Search) -> int:
+    """Search, and report what was found; return the exit code."""
     try:
-        found = run(search, workers=workers)
+        found = run(search)
     except BrokenError as broken:
         _say(str(broken))
         return os.EX_SOFTWARE
     if found is None:
         return 0
-    report(search, found)
+    _say(f"disagreement in {found['name']}; making it smaller")
+    with Managers(search.binary) as managers:
+        small = smallest(managers, found)
+        told = disagreement(managers, small) or disagreement(managers, found)
+    # A disagreement that chance brought about can stay away for once; what was recorded still shows it.
+    sys.stdout.write(f"{as_test(*told) if told else json.dumps(found)}\n")
     return 1
 
 
@@ -273,7 +216,6 @@ def _parser() -> argparse.ArgumentParser:
         "--version", choices=versions(), default=USUAL, help=f"of Kubernetes; {USUAL} if not given"
     )
     parser.add_argument("--kinds", default="", help="joined by commas; every kind if not given")
-    parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
     return parser
 
 
