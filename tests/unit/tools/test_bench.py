@@ -1,0 +1,54 @@
+"""Every part of the benchmarks runs, and the pages are what their generators make of the stored figures."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from numalign.curves import svg
+from tools.bench import __main__ as bench
+from tools.bench import agent, coldstart, columns, commands, cpu_per_pod, kep_6007, replays, tables, webhook
+
+PAGES = Path(__file__).parents[3] / "docs" / "measurements"
+GENERATORS: dict[str, Any] = {"simulate": replays, "kep-6007": kep_6007}
+PARTS: dict[str, Any] = {
+    part.__name__.rpartition(".")[2]: part
+    for part in (agent, coldstart, columns, commands, cpu_per_pod, webhook)
+}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("part", PARTS)
+def test_quick_run_writes_its_measurements(part: str, tmp_path: Path) -> None:
+    file = tmp_path / "found.json"
+    assert PARTS[part].main(["--quick", "--json", str(file)]) == 0
+    assert [tables.Measurement(**each) for each in orjson.loads(file.read_bytes())]
+
+
+def test_page_of_the_whole_run_has_its_parts(tmp_path: Path) -> None:
+    page = tmp_path / "speed.md"
+    assert bench.main(["--quick", "--only", "rules", "--markdown", str(page)]) == 0
+    assert re.search(r"\| the longest verdict \| \S+ \| ms \|", page.read_text())
+
+
+@pytest.mark.parametrize("name", GENERATORS)
+def test_page_and_charts_follow_from_stored_figures(name: str) -> None:
+    generator, stored = GENERATORS[name], (PAGES / f"{name}.json").read_bytes()
+    figures = orjson.loads(stored)
+    assert tables.dumped(figures) == stored
+    assert generator.page(figures) == (PAGES / f"{name}.md").read_text()
+    charts = {f"{name}-{what}.svg": svg(chart) for what, chart in generator.charts(figures).items()}
+    assert charts == {file.name: file.read_text() for file in PAGES.glob(f"{name}-*.svg")}
+
+
+def test_page_of_speeds_follows_from_stored_figures() -> None:
+    assert bench.page(orjson.loads((PAGES / "speed.json").read_bytes())) == (PAGES / "speed.md").read_text()
+
+
+def test_replay_of_one_seed_gives_the_stored_figures() -> None:
+    run = kep_6007.Run("filling", 2, "stock", "none", replays.FIRST_SEED)
+    figures = kep_6007.summed_up(kep_6007.DAYS["filling"], [run.samples()])
+    stored = orjson.loads((PAGES / "kep-6007.json").read_bytes())["replays"][0]
+    assert figures["runs"][0] == stored["runs"][0]

@@ -1,0 +1,176 @@
+"""The simulator of nodes: its command line, and kubelets that decide and account for pods as real ones do."""
+
+from typing import Any
+
+import pytest
+
+from numalign.model.errors import BadInput
+from tests.worlds.notation import table
+from tools.clusters.fake_api import FakeApi
+from tools.clusters.sim.__main__ import fleet, main
+from tools.clusters.sim.accounts import Held, available, held
+from tools.clusters.sim.cluster import simulated
+from tools.clusters.sim.fingerprints import fingerprint
+from tools.clusters.sim.kubelet import News, ordered
+from tools.clusters.sim.predicates import Refusal, refusal, requests
+from tools.clusters.sim.shapes import SimNode
+
+Json = dict[str, Any]
+GPU, NIC = "nvidia.com/gpu", "example.com/nic"
+
+SHAPES = [
+    # the shapes                          nodes, and their names
+    ("a number", "small=2", None, "small-00 small-01"),
+    ("a shape for what is left", "two-by-four=1,small", 3, "two-by-four-00 small-00 small-01"),
+    ("shapes that share", "small,eight-zones", 3, "small-00 small-01 eight-zones-00"),
+    ("a sum that is right", "small=1,two-by-four=1", 2, "small-00 two-by-four-00"),
+]
+
+
+@pytest.mark.parametrize(("shapes", "nodes", "expected"), table(SHAPES))
+def test_shapes_are_given_out_over_nodes(shapes: str, nodes: int | None, expected: str) -> None:
+    assert " ".join(node.name for node in fleet(shapes, nodes=nodes)) == expected
+
+
+INVALID = [
+    ("no such shape", "--shape tiny", "--shape: 'tiny': want each of two-by-four"),
+    ("a shape twice", "--shape small=1,small=2", "'small=2': want each of"),
+    ("a digit that is no number", "--shape small=²", "'small=²': want a number"),
+    ("another sum", "--shape small=2 --nodes 3", "3 is not the sum"),
+    ("nothing left", "--shape small=20,two-by-four", "too few"),
+    ("no node", "--nodes 0", "want one node at least"),
+    ("simulated exporters", "--kubelets real --delay 3 --observe", "--delay, --observe: not with real"),
+    ("programs beside own nodes", "--kubeconfig a --with scheduler", "--with: not with --kubeconfig"),
+    ("no seconds", "--delay soon", "'soon': want seconds"),
+    ("no number", "--delay nan", "want seconds, 0 or more"),
+    ("kubeconfig", "--kubeconfig /nowhere", "there is no kubeconfig at /nowhere"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error"), table(INVALID))
+def test_invalid_arguments_exit_with_2(
+    arguments: str, error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments.split())
+    assert ended.value.code == 2
+    assert error in capsys.readouterr().err
+
+
+async def test_duplicate_node_name_is_refused() -> None:
+    async with FakeApi() as server, server.client() as api:
+        with pytest.raises(BadInput, match="machines: n is there twice"):
+            async with simulated(api, [SimNode("n", "small"), SimNode("n", "two-by-four")]):
+                pass
+
+
+def created(name: str, day: int = 1) -> News:
+    return News(name, {"metadata": {"creationTimestamp": f"2026-01-0{day}"}})
+
+
+BATCHES = [
+    (
+        "new pods between removed and known ones",
+        [created("new"), created("old"), News("gone")],
+        "gone new old",
+    ),
+    ("new pods by creation", [created("late", 3), created("early", 2)], "early late"),
+    ("new pods of one second as they arrive", [created("b"), created("a")], "b a"),
+    ("a pod that came and went", [created("new"), News("new")], ""),
+    ("the last change of a pod only", [created("old"), News("old")], "old"),
+    ("a pod that ended first", [created("new"), News("old", ended=True)], "old new"),
+]
+
+
+@pytest.mark.parametrize(("batch", "expected"), table(BATCHES))
+def test_simultaneous_pods_are_admitted_in_kubelet_order(batch: list[News], expected: str) -> None:
+    assert " ".join(news.uid for news in ordered(batch, ["old", "gone"])) == expected
+
+
+def container(name: str = "c", *, requested: Json | None = None, **more: object) -> Json:
+    return {"name": name, "resources": {"requests": requested or {}}, **more}
+
+
+def cpus(number: str, **more: object) -> Json:
+    return container(requested={"cpu": number}, **more)
+
+
+def pod(*containers: Json, **spec: object) -> Json:
+    return {"spec": {"containers": list(containers), **spec}}
+
+
+def short(of: str, requested: int, used: int, capacity: int) -> Refusal:
+    figures = f"{of}, requested: {requested}, used: {used}, capacity: {capacity}"
+    return Refusal(f"OutOf{of}", f"Node didn't have enough resource: {figures}")
+
+
+NODE = {"cpu": 8000, "memory": 2**34, "pods": 3, "ephemeral-storage": 2**40, GPU: 2}
+FULL = [pod(cpus("3")), pod(container(requested={"cpu": "3500m", GPU: "2"}))]
+SHORT = [
+    # what is requested                              of a node with these pods
+    ("exactly what is left", {"cpu": "1500m"}, FULL, None),
+    ("a thousandth more", {"cpu": "1501m"}, FULL, short("cpu", 1501, 6500, 8000)),
+    ("a device that is taken", {GPU: "1"}, FULL, short(GPU, 1, 2, 2)),
+    ("a resource that the node does not know", {NIC: "5"}, [], None),
+    ("nothing, of a node that has too little", {}, [pod(cpus("9"))], None),
+    ("the first of two", {"cpu": "9", "memory": "17Gi"}, [], short("cpu", 9000, 0, 8000)),
+    ("one pod too many", {}, [pod(container())] * 3, short("pods", 1, 3, 3)),
+]
+
+
+@pytest.mark.parametrize(("requested", "others", "expected"), table(SHORT))
+def test_first_short_resource_is_named(requested: Json, others: list[Json], expected: Refusal | None) -> None:
+    assert refusal(pod(container(requested=requested)), others, NODE) == expected
+
+
+SIDECAR = cpus("1", restartPolicy="Always")
+NEEDED = [
+    # the containers of a pod, and its CPUs in thousandths
+    ("containers add up", pod(cpus("1"), cpus("2")), 3000),
+    ("a larger init container", pod(cpus("2"), initContainers=[cpus("5"), cpus("1")]), 5000),
+    ("an init container beside a sidecar", pod(cpus("2"), initContainers=[SIDECAR, cpus("4")]), 5000),
+    ("a sidecar goes on", pod(cpus("2"), initContainers=[SIDECAR]), 3000),
+    ("overhead comes on top", pod(cpus("2"), overhead={"cpu": "250m"}), 2250),
+    ("the pod as a whole", pod(cpus("2"), resources={"requests": {"cpu": "6"}}), 6000),
+    ("a limit without a request", pod({"name": "c", "resources": {"limits": {"cpu": "3"}}}), 3000),
+]
+
+
+@pytest.mark.parametrize(("requesting", "expected"), table(NEEDED))
+def test_pod_requests_are_those_needed_at_once(requesting: Json, expected: int) -> None:
+    assert requests(requesting)["cpu"] == expected
+
+
+def test_pod_holds_what_its_running_containers_were_given() -> None:
+    given = {
+        "ended": {"amounts": {"0": {"cpu": 4000}}},
+        "sidecar": {"amounts": {"1": {GPU: 1}}},
+        "a": {"amounts": {"0": {"cpu": 2000, GPU: 1}}},
+        "b": {"amounts": {"0": {"cpu": 1000}, "0,1": {"memory": 8}}},
+        "shares": {"affinity": None, "preferred": True},
+    }
+    inits = [container("sidecar", restartPolicy="Always"), container("ended")]
+    made = pod(container("a"), container("b"), container("shares"), initContainers=inits)
+    answer = {"containers": given, "shared": {"amounts": {"1": {"cpu": 500}}}}
+    expected = {(0,): {"cpu": 3000, GPU: 1}, (0, 1): {"memory": 8}, (1,): {"cpu": 500, GPU: 1}}
+    assert held(made, answer) == expected
+
+
+TAKEN: list[tuple[str, list[Held], str]] = [
+    ("from its zone each", [{(0,): {"cpu": 3, "memory": 4}}, {(1,): {"cpu": 1}}], "1 6, 3 10"),
+    ("a block from the lower zone first", [{(0,): {"memory": 4}}, {(0, 1): {"memory": 9}}], "4 0, 4 7"),
+    ("nothing that exporters do not list", [{(0,): {NIC: 1}}], "4 10, 4 10"),
+]
+
+
+@pytest.mark.parametrize(("pods", "expected"), table(TAKEN))
+def test_pods_take_what_they_hold(pods: list[Held], expected: str) -> None:
+    left = available({0: {"cpu": 4, "memory": 10}, 1: {"cpu": 4, "memory": 10}}, pods)
+    assert ", ".join(f"{zone['cpu']} {zone['memory']}" for zone in left.values()) == expected
+
+
+def test_fingerprints_are_those_of_the_definitions_own_tests() -> None:
+    """Of k8stopologyawareschedwg/podfingerprint."""
+    assert fingerprint([]) == "pfp0v001ef46db3751d8e999"
+    assert fingerprint([("namespace1", "pod1")]) == "pfp0v0019e0420efb37746c6"
+    assert fingerprint([("a", "b"), ("c", "d")]) == fingerprint([("c", "d"), ("a", "b")])
