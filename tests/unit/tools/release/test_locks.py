@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.worlds.notation import table
 from tools.release import locks
 from tools.release.locks import FOLDER, LOCKS, ROOT, check
 from tools.release.plugin import PYTHONS
-
-
-def file_of(name: str, root: Path = ROOT) -> Path:
-    return root / FOLDER / f"{name}.txt"
 
 
 @pytest.fixture
@@ -32,26 +29,23 @@ def replace(file: Path, old: str, new: str) -> None:
 def test_lock_and_project_agree(capsys: pytest.CaptureFixture[str]) -> None:
     assert locks.main(["--check"]) == 0
     assert capsys.readouterr().err == ""
+    assert tuple(f"{major}.{minor}" for major, minor in PYTHONS) == locks.PYTHONS
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "report"),
-    [
-        (
-            "requirements/dev.txt",
-            "pyyaml==",
-            "pyyaml==9",
-            "dev.txt was changed by hand: restore it with `git",
-        ),
-        ("requirements/image.txt", "    --hash=", "", "image.txt was changed by hand"),
-        ("requirements/test.txt", "# Written by `make lock`.", "#", "test.txt is missing or was not written"),
-        ("pyproject.toml", "dependencies = [\n", 'dependencies = [\n    "attrs>=1",\n', "run `make lock`"),
-        ("pyproject.toml", "tracing = [\n", 'tracing = [\n    "attrs>=1",\n', "run `make lock`"),
-        ("pyproject.toml", "lint = [\n", 'lint = [\n    "attrs>=1",\n', "run `make lock`"),
-        ("pyproject.toml", 'requires-python = ">=3.11"', 'requires-python = ">=3.12"', "run `make lock`"),
-        ("pyproject.toml", 'exclude-newer = "2', 'exclude-newer = "3', "run `make lock`"),
-    ],
-)
+RUN = "run `make lock`"
+CHANGED = [
+    # what is changed      in which file, and the report
+    ("a version", "requirements/dev.txt", "pyyaml==", "pyyaml==9", "dev.txt was changed by hand: restore it"),
+    ("a head", "requirements/test.txt", "# Written by `make lock`.", "#", "test.txt is missing or was not"),
+    ("a dependency", "pyproject.toml", "dependencies = [", 'dependencies = ["attrs>=1",', RUN),
+    ("an extra", "pyproject.toml", "tracing = [", 'tracing = ["attrs>=1",', RUN),
+    ("a group", "pyproject.toml", "lint = [", 'lint = ["attrs>=1",', RUN),
+    ("the Pythons", "pyproject.toml", 'requires-python = ">=3.11"', 'requires-python = ">=3.12"', RUN),
+    ("the time", "pyproject.toml", 'exclude-newer = "2', 'exclude-newer = "3', RUN),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new", "report"), table(CHANGED))
 def test_disagreement_is_reported(tree: Path, file: str, old: str, new: str, report: str) -> None:
     replace(tree / file, old, new)
     [line] = check(tree)
@@ -59,17 +53,11 @@ def test_disagreement_is_reported(tree: Path, file: str, old: str, new: str, rep
 
 
 def test_all_disagreements_are_reported_at_once(tree: Path) -> None:
-    file_of("test", tree).unlink()
-    replace(file_of("dev", tree), "pyyaml==", "pyyaml==9")
+    (tree / FOLDER / "test.txt").unlink()
+    replace(tree / FOLDER / "dev.txt", "pyyaml==", "pyyaml==9")
     # A new version of the project needs no new lock.
     replace(tree / "pyproject.toml", 'version = "', 'version = "1')
     assert len(list(check(tree))) == 2
-
-
-def test_lock_needs_exclude_newer(tree: Path) -> None:
-    replace(tree / "pyproject.toml", "exclude-newer", "newer")
-    with pytest.raises(locks.LockError, match="add exclude-newer"):
-        locks.renew(tree, "uv", "2026-11-28")
 
 
 def test_failed_resolution_writes_nothing(
@@ -84,37 +72,33 @@ def test_failed_resolution_writes_nothing(
     assert {file: file.read_text() for file in before} == before
 
 
+def pins(name: str) -> set[str]:
+    text = (ROOT / FOLDER / f"{name}.txt").read_text()
+    return {*re.split(r"^(?=[a-z])", text, flags=re.MULTILINE)[1:]}
+
+
 @pytest.mark.parametrize("name", LOCKS)
 def test_every_pin_has_a_hash_and_no_host(name: str) -> None:
-    text = file_of(name).read_text()
-    assert "://" not in text
-    pins = re.findall(r"^[a-z].*", text, re.MULTILINE)
-    assert len(pins) == len(re.findall(r"^[a-z].* \\\n    --hash=sha256:", text, re.MULTILINE)) > 1
+    assert len(pins(name)) > 1
+    assert [
+        pin for pin in pins(name) if "://" in pin or not re.match(r".* \\\n    --hash=sha256:", pin)
+    ] == []
 
 
-@pytest.mark.parametrize(
-    ("smaller", "larger"),
-    [("programs", "image"), ("agent", "image"), ("image", "test"), ("build", "test"), ("test", "dev")],
-)
-def test_package_has_one_version_in_all_files(smaller: str, larger: str) -> None:
-    first, second = (
-        re.split(r"^(?=[a-z])", file_of(name).read_text(), flags=re.MULTILINE) for name in (smaller, larger)
-    )
-    assert {*first[1:]} <= {*second}
+@pytest.mark.parametrize("larger", ["programs image", "agent image", "image test", "build test", "test dev"])
+def test_package_has_one_version_in_all_files(larger: str) -> None:
+    first, second = larger.split()
+    assert pins(first) <= pins(second)
 
 
-def test_wheels_are_required_for_pythons_of_the_plugin() -> None:
-    assert tuple(f"{major}.{minor}" for major, minor in PYTHONS) == locks.PYTHONS
+ELSEWHERE = {
+    "agent": {"numpy", "aiohttp", "kubernetes-asyncio", "cryptography"},
+    "programs": {"ruff", "mypy", "playwright", "sphinx", "pytest", "hypothesis", "grpcio-tools"},
+    "test": {"ruff", "mypy", "playwright", "sphinx"},
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "packages"),
-    [
-        ("agent", {"numpy", "aiohttp", "kubernetes-asyncio", "cryptography"}),
-        ("programs", {"ruff", "mypy", "playwright", "sphinx", "pytest", "hypothesis", "grpcio-tools"}),
-        ("test", {"ruff", "mypy", "playwright", "sphinx"}),
-    ],
-)
-def test_lock_lacks_packages_of_other_uses(name: str, packages: set[str]) -> None:
-    assert packages <= locks.packages(file_of("dev"))
-    assert packages.isdisjoint(locks.packages(file_of(name)))
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_lock_lacks_packages_of_other_uses(name: str) -> None:
+    assert ELSEWHERE[name] <= locks.packages(ROOT / FOLDER / "dev.txt")
+    assert ELSEWHERE[name].isdisjoint(locks.packages(ROOT / FOLDER / f"{name}.txt"))

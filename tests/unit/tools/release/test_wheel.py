@@ -1,5 +1,6 @@
-"""The wheel and the source distribution, installed in an environment with nothing else."""
+"""The wheel and the source distribution, installed alone, and the lists of what they consist of."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.unit.tools.release.installed import Installed, run
 from tools.release import distributions
@@ -47,6 +50,7 @@ def test_programs_print_version_and_usage(installed: Installed, program: str) ->
 
 
 def test_commands_of_kubectl_numa_can_be_imported(installed: Installed) -> None:
+    run(installed.program("python"), "-m", "pip", "check", environ={})
     commands = installed.run("kubectl-numa", "--help").partition("Commands:")[2]
     listed = re.findall(r"^  (\w+)  ", commands, re.MULTILINE)
     assert len(listed) > 10
@@ -92,10 +96,6 @@ def test_agent_starts_its_daemon(installed: Installed, tmp_path: Path) -> None:
             agent.terminate()
 
 
-def test_lock_has_every_dependency(installed: Installed) -> None:
-    run(installed.program("python"), "-m", "pip", "check", environ={})
-
-
 def test_wheel_of_other_bytes_is_not_installed(order: Order, tmp_path: Path) -> None:
     (tmp_path / order.wheel.name).write_bytes(order.wheel.read_bytes() + b"\0")
     (tmp_path / "lock.txt").write_text(order.pinned_wheel())
@@ -109,3 +109,27 @@ def test_source_distribution_builds_the_same_wheel(order: Order, tmp_path: Path)
     run("tar", "-xzf", order.into / f"numalign-{VERSION}.tar.gz", "-C", tmp_path)
     rebuilt = distributions.build("wheel", tmp_path / f"numalign-{VERSION}", tmp_path / "wheel")
     assert sha256(rebuilt) == sha256(order.wheel)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the images are for Linux")
+def test_sbom_lists_the_packages_of_the_lock(order: Order) -> None:
+    # Only the environment of developers has it.
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
+
+    text = distributions.make_bill(order, "numalign-agent").read_text()
+    bill = json.loads(text)
+    validator = JsonStrictValidator(SchemaVersion.V1_6)
+    assert validator.validate_str(text) is None
+    assert validator.validate_str(json.dumps(bill | {"licence": "Apache-2.0"})) is not None
+
+    about = bill["metadata"]["component"]
+    assert (about["name"], about["version"]) == ("numalign", VERSION)
+    lock = re.findall(r"^([a-z].*?) \\$", (order.locks / "agent.txt").read_text(), re.MULTILINE)
+    pins = [pin for pin in map(Requirement, lock) if not pin.marker or pin.marker.evaluate()]
+    assert {f"{canonicalize_name(each['name'])}=={each['version']}" for each in bill["components"]} == {
+        f"{pin.name}{pin.specifier}" for pin in pins
+    }
+    assert [each for each in bill["components"] if not each["purl"].startswith("pkg:pypi/")] == []
+    assert re.findall(r'"(?:/|file:)[^"]*"', text) == []
+    assert {"timestamp", "serialNumber"}.isdisjoint({*bill, *bill["metadata"]})

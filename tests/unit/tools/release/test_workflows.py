@@ -15,7 +15,6 @@ from tools.clusters import actionlint
 
 ROOT = Path(__file__).parents[4]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-ACTION = re.compile(r"^ +(?:- )?uses: (\S+)(.*)", re.MULTILINE)
 WRITING = {
     ("docs", "publish"): {"pages", "id-token"},
     ("release", "draft"): {"contents", "id-token", "attestations"},
@@ -35,9 +34,7 @@ RENEWED_OTHERWISE = ("requirements/*.txt", "tools/clusters/*/go.1.*.sum")
 
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
-def test_workflow_is_pinned_and_limited(file: Path) -> None:
-    for action, comment in ACTION.findall(file.read_text()):
-        assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action + comment)
+def test_workflow_is_limited(file: Path) -> None:
     workflow = yaml.safe_load(file.read_text())
     assert workflow["permissions"] == {"contents": "read"}
     for name, job in workflow["jobs"].items():
@@ -49,8 +46,11 @@ def test_workflow_is_pinned_and_limited(file: Path) -> None:
                 assert step["with"]["persist-credentials"] is False
 
 
-def test_action_has_one_version_in_all_workflows() -> None:
-    pins = {action for file in WORKFLOWS for action, _ in ACTION.findall(file.read_text())}
+def test_action_has_one_pinned_version_in_all_workflows() -> None:
+    text = "\n".join(file.read_text() for file in WORKFLOWS)
+    pins = {*re.findall(r"^ +(?:- )?uses: (.*)", text, re.MULTILINE)}
+    pinned = r"(actions/[a-z-]+)@[0-9a-f]{40} # v\d+\.\d+\.\d+"
+    assert [action for action in pins if not re.fullmatch(pinned, action)] == []
     assert len({action.partition("@")[0] for action in pins}) == len(pins) > 3
 
 
