@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,8 +13,6 @@ from tests.unit.docs.blocks import ROOT, SHELL, Fence, fences
 
 HOW_TO = ROOT / "docs" / "how-to"
 EXAMPLES = "yaml"
-
-_CONTINUED = re.compile(r"\s*\\\n\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,27 +27,29 @@ class Guide:
         """The page of a name."""
         return cls(name, (HOW_TO / f"{name}.md").read_text(encoding="utf-8"))
 
-    def blocks(self, heading: str, language: str) -> list[str]:
-        """The blocks in a language of a section, without those of the sections below it."""
-        headings = [*self._headings(), (len(self.text), "")]
-        [(begin, end)] = [
-            (line, headings[index + 1][0]) for index, (line, text) in enumerate(headings) if text == heading
-        ]
-        return [
-            fence.text for fence in self.fences() if fence.language == language and begin < fence.line < end
-        ]
-
     def fences(self) -> list[Fence]:
         """All blocks of the page."""
         return list(fences(self.text))
 
+    def blocks(self, heading: str, language: str) -> list[str]:
+        """The blocks in a language of a section, without those of the sections below it."""
+        inside = {fence.line + at for fence in self.fences() for at in range(fence.text.count("\n") + 1)}
+        headings = [
+            (number, line.lstrip("#").strip())
+            for number, line in enumerate(self.text.splitlines(), 1)
+            if line.startswith("#") and number not in inside
+        ]
+        sections = pairwise([*headings, (len(self.text), "")])
+        [(begin, end)] = [(start, stop) for (start, text), (stop, _) in sections if text == heading]
+        return [each.text for each in self.fences() if each.language == language and begin < each.line < end]
+
     def commands(self, heading: str) -> list[str]:
         """The commands of the shell blocks of a section, each in a line."""
-        return [line for block in self.blocks(heading, SHELL) for line in _lines(block)]
+        return _lines(self.blocks(heading, SHELL))
 
     def all_commands(self) -> list[str]:
         """The commands of all shell blocks of the page, each in a line."""
-        return [line for fence in self.fences() if fence.language == SHELL for line in _lines(fence.text)]
+        return _lines(fence.text for fence in self.fences() if fence.language == SHELL)
 
     def example(self, heading: str) -> Any:  # noqa: ANN401 whatever stands there
         """What the first block in YAML of a section says."""
@@ -57,26 +57,12 @@ class Guide:
 
     def examples(self) -> list[Any]:
         """Every document in YAML of the page."""
-        return [
-            document
-            for fence in self.fences()
-            if fence.language == EXAMPLES
-            for document in yaml.safe_load_all(fence.text)
-        ]
-
-    def _headings(self) -> Iterator[tuple[int, str]]:
-        inside = {
-            line
-            for fence in self.fences()
-            for line in range(fence.line, fence.line + fence.text.count("\n") + 1)
-        }
-        for number, line in enumerate(self.text.splitlines(), 1):
-            if line.startswith("#") and number not in inside:
-                yield number, line.lstrip("#").strip()
+        shown = (fence.text for fence in self.fences() if fence.language == EXAMPLES)
+        return [document for text in shown for document in yaml.safe_load_all(text)]
 
 
-def _lines(block: str) -> list[str]:
-    return _CONTINUED.sub(" ", block).splitlines()
+def _lines(blocks: Iterable[str]) -> list[str]:
+    return re.sub(r"\s*\\\n\s*", " ", "".join(blocks)).splitlines()
 
 
 def guides() -> list[Guide]:

@@ -4,16 +4,14 @@ What programs print that docs/troubleshooting.md quotes, each text made by the c
 Pods are reviewed on the bundled cluster, or on some of its nodes where a message needs another cluster.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Any
 
 from kubectl_numa.diagnosis import Finding, FoundOnNode
 from numalign.cache import ClusterCache
 from numalign.cache.admission import AdmissionState, Refusals, RequestReaction, decide
-from numalign.cache.pod_question import PodQuestion
 from numalign.decision import doubts, wording
 from numalign.decision.verdict import Cause, Need, Refusal, Refuser, Verdict
 from numalign.kube.cluster_state import Snapshot
@@ -28,7 +26,8 @@ from numalign.scheduling import reasons
 from numalign.scheduling.cpu_quota import CpuQuota
 from numalign.shapes import KnownShape, LeftOut
 from numalign.shapes.shape import of
-from tests.unit.docs.quotes import PAGE, ROOT, rewritten
+from tests.unit.docs.blocks import ROOT
+from tests.unit.docs.quotes import PAGE, rewritten
 from tests.worlds.notation import GPU, node
 from tests.worlds.webhook import Raw, review_of
 from webhook.review import Denied
@@ -38,7 +37,6 @@ from webhook.workloads import Workload, Workloads, judge, workload
 
 CLUSTER = ROOT / "examples" / "data" / "cluster.yaml"
 NOW = 1_700_000_000.0
-DAY = 86_400.0
 
 SINGLE, RESTRICTED, BEST_EFFORT = "single-numa-node", "restricted", "best-effort"
 POLICY = "numalign.io/policy"
@@ -80,54 +78,29 @@ def pod(  # noqa: PLR0913  what messages are about
 _BY_DEFAULT = Refusals()
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A pod that is created in a namespace of a cluster."""
-
-    pod: Raw
-    namespace: str = "default"
-    refusals: Refusals = _BY_DEFAULT
-    nodes: tuple[Node, ...] | None = None
-    shapes: tuple[KnownShape, ...] = ()
-    bare: bool = True
-    left_out: LeftOut | None = None
-
-    @property
-    def _cache(self) -> ClusterCache:
-        cluster = bundled()
-        nodes = cluster.nodes if self.nodes is None else self.nodes
-        return ClusterCache.of(nodes, self.shapes, cluster.bare if self.bare else {}, self.left_out)
-
-    @property
-    def _subject(self) -> ReviewedPod | InvalidPod:
-        try:
-            found = subject(review_of(self.pod, namespace=self.namespace), bundled(), reader=PodReader())
-        except InvalidPod as error:
-            return error
-        assert isinstance(found, ReviewedPod), f"numalign does not look at it: {found}"
-        return found
-
-    @property
-    def _decide(self) -> Callable[[PodQuestion], Any]:
-        return partial(decide, cache=self._cache, refusals=self.refusals, now=NOW)
-
-    @property
-    def state(self) -> AdmissionState | None:
-        """What the decision rests on; None for a pod that cannot be read."""
-        reviewed = self._subject
-        if isinstance(reviewed, InvalidPod):
-            return None
-        state: AdmissionState = self._decide(reviewed.request).state
-        return state
-
-    @property
-    def text(self) -> str:
-        """The denial, or all warnings, a line each."""
-        reviewed = self._subject
-        if isinstance(reviewed, InvalidPod):
-            return refuse_broken(reviewed).message
-        answer = validate(reviewed.request, self._decide)
-        return answer.message if isinstance(answer, Denied) else "\n".join(answer.warnings)
+def _answer(  # noqa: PLR0913  what an answer depends on
+    made: Raw,
+    namespace: str = "default",
+    refusals: Refusals = _BY_DEFAULT,
+    *,
+    nodes: tuple[Node, ...] | None = None,
+    shapes: tuple[KnownShape, ...] = (),
+    bare: bool = True,
+    left_out: LeftOut | None = None,
+) -> tuple[AdmissionState | None, str]:
+    """What the decision about a new pod rests on, and the denial, or all warnings, a line each."""
+    cluster = bundled()
+    known = cluster.nodes if nodes is None else nodes
+    cache = ClusterCache.of(known, shapes, cluster.bare if bare else {}, left_out)
+    answers = partial(decide, cache=cache, refusals=refusals, now=NOW)
+    try:
+        found = subject(review_of(made, namespace=namespace), cluster, reader=PodReader())
+    except InvalidPod as error:
+        return None, refuse_broken(error).message
+    assert isinstance(found, ReviewedPod), f"numalign does not look at it: {found}"
+    answer = validate(found.request, answers)
+    text = answer.message if isinstance(answer, Denied) else "\n".join(answer.warnings)
+    return answers(found.request).state, text
 
 
 def named(*names: str) -> tuple[Node, ...]:
@@ -139,7 +112,7 @@ def _tolerating(key: str, value: str) -> list[Raw]:
     return [{"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}]
 
 
-_GONE = KnownShape(of(named("dgx-1")[0]), seen=NOW - 2 * DAY)
+_GONE = KnownShape(of(named("dgx-1")[0]), seen=NOW - 2 * 86_400)
 _DECLARED = KnownShape(of(named("dgx-1")[0]), declared=True)
 _LABELLED = KnownShape(of(replace(named("dgx-1")[0], attributes=Attributes(Labels({"pool": "gold"})))))
 _POOLED = replace(named("dgx-1")[0], attributes=Attributes(Labels({"karpenter.sh/nodepool": "default"})))
@@ -178,77 +151,79 @@ def _with_sidecar(made: Raw) -> Raw:
 
 _ONLY_TAINTS = Refusals(partial=RequestReaction.IGNORE)
 
-CASES: Mapping[str, Case] = MappingProxyType(
-    {
+
+@cache
+def cases() -> dict[str, tuple[AdmissionState | None, str]]:
+    """What numalign says about pods, by name."""
+    return {
         # Denials.
-        "never": Case(pod(gpus=8)),
-        "below-enforced": Case(pod(""), "prod"),
-        "leaves-out": Case(pod(gpus=1, annotations={"numalign.io/resources": "memory"}), "prod"),
-        "contradicts-taint": Case(
+        "never": _answer(pod(gpus=8)),
+        "below-enforced": _answer(pod(""), "prod"),
+        "leaves-out": _answer(pod(gpus=1, annotations={"numalign.io/resources": "memory"}), "prod"),
+        "contradicts-taint": _answer(
             pod(BEST_EFFORT, cpu="500m", tolerations=_tolerating("CPUAffinity", "dedicated")),
             refusals=Refusals(taints=RequestReaction.DENY),
         ),
-        "unknown-word": Case(pod("single-numa")),
-        "unknown-key": Case(pod("", annotations={"numalign.io/polcy": SINGLE})),
-        "two-policies": Case(pod(annotations={"volcano.sh/numa-topology-policy": BEST_EFFORT})),
-        "no-policy": Case(pod("", annotations={"numalign.io/scope": "pod"})),
-        "exclusive-too-loose": Case(pod(BEST_EFFORT, annotations={"numalign.io/exclusive": "zone"})),
-        "bad-resources": Case(pod(annotations={"numalign.io/resources": "rdma/*hca"})),
-        "empty-resource": Case(pod(annotations={"numalign.io/resources": "nvidia.com/gpu,,rdma/*"})),
-        "not-a-resource": Case(pod(annotations={"numalign.io/resources": "nvidia gpu"})),
-        "resource-twice": Case(pod(annotations={"numalign.io/resources": "cpu,cpu"})),
-        "many-resources": Case(pod(annotations={"numalign.io/resources": ",".join(map(str, range(65)))})),
-        "long-resource": Case(pod(annotations={"numalign.io/resources": f"example.com/{'a' * 320}"})),
-        "bad-amount": Case(pod(cpu="-1")),
-        "bad-quantity": Case(pod(memory="64Gx")),
-        "contradicts-strict-taint": Case(
+        "unknown-word": _answer(pod("single-numa")),
+        "unknown-key": _answer(pod("", annotations={"numalign.io/polcy": SINGLE})),
+        "two-policies": _answer(pod(annotations={"volcano.sh/numa-topology-policy": BEST_EFFORT})),
+        "no-policy": _answer(pod("", annotations={"numalign.io/scope": "pod"})),
+        "exclusive-too-loose": _answer(pod(BEST_EFFORT, annotations={"numalign.io/exclusive": "zone"})),
+        "bad-resources": _answer(pod(annotations={"numalign.io/resources": "rdma/*hca"})),
+        "empty-resource": _answer(pod(annotations={"numalign.io/resources": "nvidia.com/gpu,,rdma/*"})),
+        "not-a-resource": _answer(pod(annotations={"numalign.io/resources": "nvidia gpu"})),
+        "resource-twice": _answer(pod(annotations={"numalign.io/resources": "cpu,cpu"})),
+        "many-resources": _answer(pod(annotations={"numalign.io/resources": ",".join(map(str, range(65)))})),
+        "long-resource": _answer(pod(annotations={"numalign.io/resources": f"example.com/{'a' * 320}"})),
+        "bad-amount": _answer(pod(cpu="-1")),
+        "bad-quantity": _answer(pod(memory="64Gx")),
+        "contradicts-strict-taint": _answer(
             pod(BEST_EFFORT, tolerations=_tolerating("NUMACPUAffinity", "strict")),
             refusals=Refusals(taints=RequestReaction.DENY),
         ),
-        "partly-aligned": Case(
+        "partly-aligned": _answer(
             _with_sidecar(pod(gpus=1)), refusals=Refusals(partial=RequestReaction.DENY), bare=False
         ),
         # Warnings.
-        "never-best-effort": Case(pod(BEST_EFFORT, gpus=9), bare=False),
-        "waits": Case(pod(cpu="32", memory="256Gi", gpus=4, devices={"rdma/hca": "1"})),
-        "not-known": Case(pod(), nodes=()),
-        "not-matched": Case(pod(nodeSelector={"pool": "gold"})),
-        "unknown-node": Case(pod(gpus=4), nodes=named("cpu-1")),
-        "unknown-resource": Case(pod(devices={"nvidia.com/gpuu": "1"}), bare=False),
-        "gone": Case(pod(gpus=4), nodes=named("cpu-1"), shapes=(_GONE,), bare=False),
-        "declared": Case(pod(gpus=4), nodes=named("cpu-1"), shapes=(_DECLARED,), bare=False),
-        "may-grow": Case(pod(gpus=8), nodes=(_POOLED,), bare=False),
-        "left-out": Case(pod(gpus=8), nodes=named("dgx-1"), bare=False, left_out=LeftOut(0.0)),
-        "kept-away": Case(
+        "never-best-effort": _answer(pod(BEST_EFFORT, gpus=9), bare=False),
+        "waits": _answer(pod(cpu="32", memory="256Gi", gpus=4, devices={"rdma/hca": "1"})),
+        "not-known": _answer(pod(), nodes=()),
+        "not-matched": _answer(pod(nodeSelector={"pool": "gold"})),
+        "unknown-node": _answer(pod(gpus=4), nodes=named("cpu-1")),
+        "unknown-resource": _answer(pod(devices={"nvidia.com/gpuu": "1"}), bare=False),
+        "gone": _answer(pod(gpus=4), nodes=named("cpu-1"), shapes=(_GONE,), bare=False),
+        "declared": _answer(pod(gpus=4), nodes=named("cpu-1"), shapes=(_DECLARED,), bare=False),
+        "may-grow": _answer(pod(gpus=8), nodes=(_POOLED,), bare=False),
+        "left-out": _answer(pod(gpus=8), nodes=named("dgx-1"), bare=False, left_out=LeftOut(0.0)),
+        "kept-away": _answer(
             pod(gpus=4, nodeSelector={"pool": "gold"}), nodes=named("dgx-1"), shapes=(_LABELLED,), bare=False
         ),
-        "not-answered": Case(pod(cpu="2", memory="1Gi", gpus=1), nodes=(_VAST,), bare=False),
-        "not-when-empty": Case(
+        "not-answered": _answer(pod(cpu="2", memory="1Gi", gpus=1), nodes=(_VAST,), bare=False),
+        "not-when-empty": _answer(
             pod(cpu="14", memory="1Gi", initContainers=[_PREPARING]), nodes=(_RESERVING,), bare=False
         ),
-        "node-not-answered": Case(
+        "node-not-answered": _answer(
             pod(cpu="2", memory="1Gi", gpus=1, nodeName="many-zones"), nodes=(_VAST,), bare=False
         ),
-        "nothing-to-align": Case(_shared(pod())),
-        "partial": Case(_with_sidecar(pod(gpus=1))),
-        "partial-cpu": Case(pod(cpu="3500m", gpus=1)),
-        "resources-name-nothing": Case(pod(annotations={"numalign.io/resources": "example.com/nic"})),
-        "resources-not-requested": Case(pod(gpus=1, annotations={"numalign.io/resources": "cpu,gpu"})),
-        "below-warn": Case(pod(RESTRICTED), "lab"),
-        "node-never": Case(pod(nodeName="legacy-1")),
-        "node-now": Case(pod(cpu="32", memory="256Gi", gpus=4, nodeName="dgx-1")),
-        "daemon": Case(_of_daemon(pod(gpus=9)), bare=False),
-        "taint-no-cpus": Case(
+        "nothing-to-align": _answer(_shared(pod())),
+        "partial": _answer(_with_sidecar(pod(gpus=1))),
+        "partial-cpu": _answer(pod(cpu="3500m", gpus=1)),
+        "resources-name-nothing": _answer(pod(annotations={"numalign.io/resources": "example.com/nic"})),
+        "resources-not-requested": _answer(pod(gpus=1, annotations={"numalign.io/resources": "cpu,gpu"})),
+        "below-warn": _answer(pod(RESTRICTED), "lab"),
+        "node-never": _answer(pod(nodeName="legacy-1")),
+        "node-now": _answer(pod(cpu="32", memory="256Gi", gpus=4, nodeName="dgx-1")),
+        "daemon": _answer(_of_daemon(pod(gpus=9)), bare=False),
+        "taint-no-cpus": _answer(
             _shared(pod(gpus=1, tolerations=_tolerating("NUMACPUAffinity", "strict"))), refusals=_ONLY_TAINTS
         ),
-        "taint-memory": Case(
+        "taint-memory": _answer(
             _shared(pod(gpus=1, tolerations=_tolerating("NUMAMemoryPolicy", "strict"))), refusals=_ONLY_TAINTS
         ),
-        "taint-cpus": Case(pod(BEST_EFFORT, tolerations=_tolerating("NUMACPUAffinity", "strict"))),
-        "left-as-it-is": Case(pod(affinity=_CROWDED)),
-        "dra": Case(pod(resourceClaims=_CLAIM)),
+        "taint-cpus": _answer(pod(BEST_EFFORT, tolerations=_tolerating("NUMACPUAffinity", "strict"))),
+        "left-as-it-is": _answer(pod(affinity=_CROWDED)),
+        "dra": _answer(pod(resourceClaims=_CLAIM)),
     }
-)
 
 
 MISTAKES = (
@@ -273,90 +248,79 @@ def _of_workload(made: Raw, *, namespace: str = "default") -> str:
     """What whoever applies a workload reads."""
     group, _, version = str(made["apiVersion"]).rpartition("/")
     kind = {"group": group, "version": version, "kind": made["kind"]}
-    review = review_of(made, kind=kind, namespace=namespace)
-    reviewed = finished(workload(review, bundled(), reader=PodReader()))
-    assert isinstance(reviewed, Workload), f"numalign does not look at it: {reviewed}"
     cluster = bundled()
-    cluster_cache = ClusterCache.of(cluster.nodes, (), cluster.bare)
-    answer = judge(
-        reviewed, partial(decide, cache=cluster_cache, refusals=_BY_DEFAULT, now=NOW), mode=Workloads.WARN
+    reviewed = finished(
+        workload(review_of(made, kind=kind, namespace=namespace), cluster, reader=PodReader())
     )
+    assert isinstance(reviewed, Workload), f"numalign does not look at it: {reviewed}"
+    cache = ClusterCache.of(cluster.nodes, (), cluster.bare)
+    answers = partial(decide, cache=cache, refusals=_BY_DEFAULT, now=NOW)
+    answer = judge(reviewed, answers, mode=Workloads.WARN)
     return answer.message if isinstance(answer, Denied) else "\n".join(answer.warnings)
 
 
-def _deployment(made: Raw, **metadata: object) -> Raw:
-    return _applied("Deployment", "apps/v1", {"replicas": 3, "template": _template(made)}, **metadata)
-
-
 def _workloads() -> dict[str, str]:
-    stray = _deployment(pod(""), annotations={POLICY: SINGLE})
-    unknown = _applied("Training", "example.com/v1", {"worker": _template(pod())})
-    computed = _applied("NIMService", "apps.nvidia.com/v1alpha1", {"worker": _template(pod())})
-    silent = {"worker": _template(pod(""))}
-    many = {"worker": _template(pod()), "others": [[]] * 30_000}
+    def deployment(made: Raw, **metadata: object) -> Raw:
+        return _applied("Deployment", "apps/v1", {"replicas": 3, "template": _template(made)}, **metadata)
+
+    worker = {"worker": _template(pod())}
     model = {"runtime": "triton", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-    return {
-        "workload-below-enforced": _of_workload(_deployment(pod(BEST_EFFORT)), namespace="prod"),
-        "workload-bad": _of_workload(_deployment(pod("single-numa"))),
-        "workload-astray": _of_workload(stray),
-        "workload-guessed": _of_workload(unknown),
-        "workload-too-large": _of_workload(_applied("Training", "example.com/v1", many)),
-        "workload-computed": _of_workload(computed),
-        "workload-handed-on": _of_workload(
-            _applied("Training", "example.com/v1", silent, annotations={POLICY: SINGLE})
-        ),
-        "workload-partial": _of_workload(
-            _applied(
-                "InferenceService",
-                "serving.kserve.io/v1beta1",
-                {"predictor": {"model": model}},
-                annotations={POLICY: SINGLE},
-            )
-        ),
+    training, marked = ("Training", "example.com/v1"), {POLICY: SINGLE}
+    serving = ("InferenceService", "serving.kserve.io/v1beta1", {"predictor": {"model": model}})
+    made = {
+        "bad": deployment(pod("single-numa")),
+        "astray": deployment(pod(""), annotations=marked),
+        "guessed": _applied(*training, worker),
+        "too-large": _applied(*training, {**worker, "others": [[]] * 30_000}),
+        "computed": _applied("NIMService", "apps.nvidia.com/v1alpha1", worker),
+        "handed-on": _applied(*training, {"worker": _template(pod(""))}, annotations=marked),
+        "partial": _applied(*serving, annotations=marked),
+    }
+    below = _of_workload(deployment(pod(BEST_EFFORT)), namespace="prod")
+    return {f"workload-{name}": _of_workload(each) for name, each in made.items()} | {
+        "workload-below-enforced": below
     }
 
 
 # What nodes are said to lack, by cause.
 
-_POD = partial(Refusal, Refuser.KUBELET)
 _GPUS, _CPUS = Need(GPU, 8, 1, 4), Need("cpu", 60_000, 2, 48_000)
 _MEMORY = Need("memory", 10 * 2**30, 1, 100 * 2**30)
+_BURSTABLE = 'container "main" sets no cpu limit (the pod is Burstable)'
 
-_REFUSALS: Mapping[Cause, Refusal] = MappingProxyType(
-    {
-        each.cause: each
-        for each in (
-            _POD("", Cause.ZONES_TOO_SMALL, Policy.SINGLE_NUMA_NODE, "main", needs=(_GPUS,)),
-            _POD("", Cause.NO_SUCH_ZONE, Policy.SINGLE_NUMA_NODE, "main", needs=(_GPUS,)),
-            _POD("", Cause.WIDTHS_DIFFER, Policy.RESTRICTED, "main", needs=(_CPUS, _MEMORY)),
-            _POD("", Cause.NOT_TOGETHER, Policy.SINGLE_NUMA_NODE, "main", needs=(_GPUS, _MEMORY)),
-            _POD("", Cause.SPREAD, Policy.RESTRICTED, "main", needs=(_CPUS,)),
-            _POD("", Cause.NOT_ALONE, Policy.SINGLE_NUMA_NODE, zones=("node-0",)),
-            _POD("", Cause.NOT_SHARED, Policy.SINGLE_NUMA_NODE, zones=("node-1",)),
-            _POD(
-                "",
-                Cause.NOT_EXCLUSIVE,
-                Policy.RESTRICTED,
-                "main",
-                needs=(_CPUS,),
-                detail='container "main" sets no cpu limit (the pod is Burstable)',
-            ),
-            _POD(
-                "",
-                Cause.NOT_WHOLE_CORES,
-                Policy.NONE,
-                "main",
-                needs=(Need("cpu", 3000, 2, 8000),),
-                detail="2",
-            ),
-            _POD("", Cause.NOTHING_TO_SHARE, Policy.NONE, needs=(_CPUS,)),
-            _POD("", Cause.OTHER_POLICY, Policy.SINGLE_NUMA_NODE, detail=RESTRICTED),
-            _POD("", Cause.NOT_ALLOCATED, Policy.NONE, "main", needs=(_MEMORY,)),
-            _POD("", Cause.NODE_TOO_SMALL, Policy.NONE, needs=(replace(_GPUS, zones=2),)),
-            _POD("", Cause.NOT_ALIGNED, Policy.SINGLE_NUMA_NODE, "main", detail="none"),
-            _POD("", Cause.NOT_ANSWERED, Policy.SINGLE_NUMA_NODE, "main"),
-        )
-    }
+
+def _lacking(
+    cause: Cause, policy: str, *needs: Need, detail: str = "", zones: tuple[str, ...] = ()
+) -> Refusal:
+    container = "" if cause in _OF_PODS else "main"
+    return Refusal(
+        Refuser.KUBELET, "", cause, Policy(policy), container, needs=needs, detail=detail, zones=zones
+    )
+
+
+_OF_PODS = {
+    Cause.NOT_ALONE,
+    Cause.NOT_SHARED,
+    Cause.NOTHING_TO_SHARE,
+    Cause.OTHER_POLICY,
+    Cause.NODE_TOO_SMALL,
+}
+_REFUSALS = (
+    _lacking(Cause.ZONES_TOO_SMALL, SINGLE, _GPUS),
+    _lacking(Cause.NO_SUCH_ZONE, SINGLE, _GPUS),
+    _lacking(Cause.WIDTHS_DIFFER, RESTRICTED, _CPUS, _MEMORY),
+    _lacking(Cause.NOT_TOGETHER, SINGLE, _GPUS, _MEMORY),
+    _lacking(Cause.SPREAD, RESTRICTED, _CPUS),
+    _lacking(Cause.NOT_ALONE, SINGLE, zones=("node-0",)),
+    _lacking(Cause.NOT_SHARED, SINGLE, zones=("node-1",)),
+    _lacking(Cause.NOT_EXCLUSIVE, RESTRICTED, _CPUS, detail=_BURSTABLE),
+    _lacking(Cause.NOT_WHOLE_CORES, "none", Need("cpu", 3000, 2, 8000), detail="2"),
+    _lacking(Cause.NOTHING_TO_SHARE, "none", _CPUS),
+    _lacking(Cause.OTHER_POLICY, SINGLE, detail=RESTRICTED),
+    _lacking(Cause.NOT_ALLOCATED, "none", _MEMORY),
+    _lacking(Cause.NODE_TOO_SMALL, "none", replace(_GPUS, zones=2)),
+    _lacking(Cause.NOT_ALIGNED, SINGLE, detail="none"),
+    _lacking(Cause.NOT_ANSWERED, SINGLE),
 )
 
 
@@ -367,20 +331,20 @@ def _now(refusal: Refusal) -> Verdict:
 def _causes() -> dict[str, Sequence[str]]:
     """As a denial tells them of one node that is empty, and a scheduler of nodes as they are."""
     return {
-        cause.value: [
-            wording.refused(refusal, free="").partition(": the node ")[2],
-            reasons.reason(_now(refusal)),
+        each.cause.value: [
+            wording.refused(each, free="").partition(": the node ")[2],
+            reasons.reason(_now(each)),
         ]
-        for cause, refusal in _REFUSALS.items()
+        for each in _REFUSALS
     }
 
 
 @cache
 def messages() -> dict[str, str]:
     """Every message by name, as it is printed."""
-    unfit = reasons.reason(_now(_REFUSALS[Cause.ZONES_TOO_SMALL]))
+    unfit = reasons.reason(_now(_REFUSALS[0]))
     return {
-        **{name: case.text for name, case in CASES.items() if name not in MISTAKES},
+        **{name: text for name, (_, text) in cases().items() if name not in MISTAKES},
         **_workloads(),
         "scheduler-cause": f"0/3 nodes are available: 3 {unfit}.",
         "scheduler-unknown": reasons.UNKNOWN,
@@ -394,7 +358,7 @@ def messages() -> dict[str, str]:
 def tables() -> dict[str, dict[str, Sequence[str]]]:
     """The rows of every table by name, each with its texts."""
     return {
-        "annotation-mistakes": {name: [CASES[name].text] for name in MISTAKES},
+        "annotation-mistakes": {name: [cases()[name][1]] for name in MISTAKES},
         "causes": _causes(),
         "doctor-findings": {
             finding.value: [str(FoundOnNode(finding, "", "").to_json("")["what"])] for finding in Finding

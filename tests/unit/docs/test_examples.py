@@ -1,39 +1,40 @@
-"""Workloads that the how-to guides show have their annotations where numalign reads them."""
+"""Workloads that pages show carry their annotations where numalign reads them."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from kubectl_numa import manifests
+from kubectl_numa.cli import program
 from kubectl_numa.manifests import Manifest
 from numalign.kube.decode import templates
 from numalign.kube.files import policy
 from numalign.model import intent
+from tests.unit.docs import blocks
 from tests.unit.docs.blocks import ROOT
 from tests.unit.docs.guides import EXAMPLES, Guide, guides
+from tools.clusters import ecosystem
 
 WORKLOADS = ROOT / "examples" / "workloads"
-SHOWN = {
-    ("", "Pod"),
-    ("batch", "Job"),
-    ("batch.volcano.sh", "Job"),
-    ("jobset.x-k8s.io", "JobSet"),
-    ("kubeflow.org", "PyTorchJob"),
-    ("ray.io", "RayCluster"),
-    ("trainer.kubeflow.org", "TrainJob"),
+TESTED = {
+    "gates": ("descheduler", ecosystem.DESCHEDULER),
+    "jobset": ("JobSet", ecosystem.JOBSET),
+    "karpenter": ("Karpenter", ecosystem.KARPENTER),
+    "kubeflow": ("Kubeflow Trainer", ecosystem.TRAINER),
+    "kueue": ("Kueue", ecosystem.KUEUE),
+    "ray": ("KubeRay", ecosystem.KUBERAY),
 }
-
-
-def workloads() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every whole object that makes pods, with the name of its page."""
-    for guide in guides():
-        for document in guide.examples():
-            kind = isinstance(document, dict) and "kind" in document and templates.group_kind(document)
-            if kind in templates.TEMPLATES:
-                yield guide.name, document
+# Every whole object that makes pods, by its page and kind.
+SHOWN = {
+    f"{guide.name}-{document['kind']}": document
+    for guide in guides()
+    for document in guide.examples()
+    if isinstance(document, dict)
+    and "kind" in document
+    and templates.group_kind(document) in templates.TEMPLATES
+}
 
 
 def read(document: object, folder: Path) -> list[Manifest]:
@@ -42,23 +43,13 @@ def read(document: object, folder: Path) -> list[Manifest]:
     return manifests.read(str(file))
 
 
-def test_every_kind_that_a_guide_is_about_is_shown() -> None:
-    assert {templates.group_kind(document) for _, document in workloads()} == SHOWN
-
-
-@pytest.mark.parametrize(
-    ("page", "document"), [pytest.param(*each, id=f"{each[0]}-{each[1]['kind']}") for each in workloads()]
-)
-def test_annotations_are_in_a_template_that_is_read(
-    page: str, document: dict[str, Any], tmp_path: Path
-) -> None:
-    read_back = read(document, tmp_path)
-    told = [each.mistakes or (not each.place.guessed and each.warnings) for each in read_back]
-    assert not any(told), page
-    policies = [
-        intent.read(each.pod.annotations).policy for each in read_back if each.pod and each.pod.annotations
-    ]
-    assert set(policies) == {intent.Policy.SINGLE_NUMA_NODE}
+@pytest.mark.parametrize("shown", SHOWN)
+def test_annotations_are_in_a_template_that_is_read(shown: str, tmp_path: Path) -> None:
+    read_back = read(SHOWN[shown], tmp_path)
+    assert not any(each.mistakes or (not each.place.guessed and each.warnings) for each in read_back)
+    annotated = [each.pod for each in read_back if each.pod and each.pod.annotations]
+    policies = {intent.read(pod.annotations).policy for pod in annotated}
+    assert policies == {intent.Policy.SINGLE_NUMA_NODE}
 
 
 def test_annotations_on_the_workload_itself_would_be_seen(tmp_path: Path) -> None:
@@ -88,3 +79,20 @@ def test_policies_that_are_shown_are_read() -> None:
     assert shown.keys() == {"cluster-autoscaler", "cluster-policy", "karpenter"}
     for document in shown.values():
         policy.parse(yaml.safe_dump(document).encode())
+
+
+def test_tested_versions_are_those_of_the_clusters() -> None:
+    for page, (name, operator) in TESTED.items():
+        assert f"Tested with {name} {operator.release}" in Guide.read(page).text
+    assert {each.shop.name for each in ecosystem.ALL} == {each.shop.name for _, each in TESTED.values()}
+
+
+def test_readme_shows_what_is_printed_about_its_pod() -> None:
+    shown = list(blocks.fences((ROOT / "README.md").read_text()))
+    [pod] = [each.text for each in shown if each.language == EXAMPLES]
+    refused, admitted = [each.text for each in shown if "requests single-numa-node" in each.text]
+    explain = ["explain", "-f", "-", "--snapshot", str(ROOT / "examples" / "data" / "cluster.yaml")]
+    for block, gpus in ((refused, "8"), (admitted, "2")):
+        done = CliRunner().invoke(program, explain, input=pod.replace('gpu: "8"', f'gpu: "{gpus}"'))
+        assert done.exit_code == 0
+        assert blocks.missing(blocks.paragraphs(block), done.output) == []

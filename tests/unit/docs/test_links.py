@@ -1,4 +1,4 @@
-"""Links in every Markdown file lead to files and headings that are there."""
+"""Links lead to files and headings that are there, and commands that readers type do what pages say."""
 
 import re
 from functools import cache
@@ -7,13 +7,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.unit.docs.blocks import ROOT, name
-from tests.unit.docs.tree import files
+from tests.unit.docs.blocks import ROOT, Block, Needs, name, pages, read
+from tests.unit.docs.shell import follow, shell
 
-TEMPLATES = frozenset({"tools/bench/kep_6007_page.md", "tools/bench/replay_page.md"})
-"""Become pages elsewhere, which are looked at there."""
-
-PAGES = [page for page in files("*.md") if name(page) not in TEMPLATES]
+# Templates of benchmarks become pages elsewhere, which are looked at there.
+FOLDERS = [folder for folder in ROOT.glob("[a-z]*/") if folder.name not in {"build", "dist"}]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(page for folder in FOLDERS for page in folder.rglob("*.md") if "bench" not in page.parts),
+]
 
 _FENCED = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
@@ -63,3 +65,22 @@ def mistake(page: Path, target: str) -> str:
 def test_every_link_leads_somewhere(page: Path) -> None:
     wrong = {target: mistake(page, target) for target in links(page.read_text())}
     assert {target: why for target, why in wrong.items() if why} == {}
+
+
+def test_every_decision_is_listed() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = {target for target in links((folder / "README.md").read_text()) if target[0].isdigit()}
+    assert listed == {path.name for path in folder.glob("[0-9]*.md")}
+
+
+def here(page: Path) -> list[Block]:
+    """The blocks of a page that need nothing but this machine."""
+    return [block for block in read(page.read_text()) if not block.reason and block.needs is Needs.NOTHING]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", [page for page in pages() if here(page)], ids=name)
+async def test_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    async with shell(tmp_path) as reader:
+        for block in here(page):
+            await follow(reader, block, name(page))

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -38,36 +39,27 @@ USES_PREFIX = re.compile(
 )
 
 
-def declared(source: str) -> list[tuple[str, str, tuple[str, ...]]]:
+def declared(source: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Name, type and labels of the metrics that a module declares."""
-    found = []
     for node in walked(parsed(source)):
         match node:
             case ast.Call(
-                args=[
-                    ast.JoinedStr([ast.FormattedValue(ast.Name("PREFIX")), ast.Constant(str(rest))]),
-                    *_,
-                ]
+                args=[ast.JoinedStr([ast.FormattedValue(ast.Name("PREFIX")), ast.Constant(rest)]), *_]
             ):
                 called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
                 kind = called.lower().removesuffix("metricfamily")
-                listed = [
-                    *node.args[2:3],
-                    *(each.value for each in node.keywords if each.arg in {"labelnames", "labels"}),
-                ]
-                labels = tuple(ast.literal_eval(listed[0])) if listed else ()
-                found.append((f"{PREFIX}{rest}{TYPES[kind]}", kind, labels))
-    return found
+                named = [each.value for each in node.keywords if each.arg in {"labelnames", "labels"}]
+                labels = [ast.literal_eval(each) for each in [*node.args[2:3], *named]]
+                yield f"{PREFIX}{rest}{TYPES[kind]}", kind, tuple(*labels)
 
 
 def test_metrics_page_lists_every_metric_once() -> None:
     modules = [text for text in sources().values() if USES_PREFIX.search(text)]
-    metrics = [metric for text in modules for metric in declared(text)]
     documented = [
         (name.strip("`"), kind, tuple(re.findall(r"`([^`]+)`", labels)))
         for name, kind, labels, _ in rows("metrics.md")
     ]
-    assert sorted(documented) == sorted(metrics)
+    assert sorted(documented) == sorted(metric for text in modules for metric in declared(text))
 
 
 # Log events: texts that are given to a method of a log, or to a function that passes them on to one.
@@ -82,17 +74,12 @@ def events() -> dict[str, set[str]]:
     return {name.strip("`"): set(levels.split(", ")) for name, levels, *_ in rows("logs.md")}
 
 
-def test_events_are_logged_at_their_documented_levels() -> None:
-    logged: dict[str, set[str]] = {}
-    for level, event in (each for text in sources().values() for each in LOGGED.findall(text)):
-        logged.setdefault(event, set()).add("error" if level == "failed" else level)
-    assert logged
-    assert {
-        event: levels for event, levels in logged.items() if not levels <= events().get(event, set())
-    } == {}
+def test_every_event_has_its_line_with_its_levels() -> None:
+    found = [each for text in sources().values() for each in LOGGED.findall(text)]
+    levels = {(event, "error" if level == "failed" else level) for level, event in found}
+    assert levels
+    assert levels <= {(event, level) for event, documented in events().items() for level in documented}
 
-
-def test_every_event_has_its_line_and_every_line_its_event() -> None:
     families = {event.partition(".")[0] for event in events()}
     given = {event for text in sources().values() for event in TEXT.findall(text)}
     given = {event for event in given if event.partition(".")[0] in families and not event.endswith(FILES)}
