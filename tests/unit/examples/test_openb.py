@@ -49,7 +49,7 @@ def test_zones_add_up_to_the_node(column: str) -> None:
     assert len({node["metadata"]["name"] for node in nodes}) == 1523
     for node, topology in zip(nodes, of_kind("NodeResourceTopology"), strict=True):
         assert node["metadata"]["name"] == topology["metadata"]["name"]
-        summed: Counter[str] = Counter()
+        summed = Counter[str]()
         for entry in (entry for zone in topology["zones"] for entry in zone["resources"]):
             summed[entry["name"]] += resources.parse_amount(entry["name"], entry[column])
         total = resources.parse(node["status"][column])
@@ -60,7 +60,7 @@ def test_zones_add_up_to_the_node(column: str) -> None:
 def test_cluster_has_the_amounts_of_the_table() -> None:
     totals = [resources.parse(node["status"]["capacity"]) for node in of_kind("Node")]
     counted = Counter((r["cpu"], r["memory"] // recipe.MIB, r.get(recipe.GPU, 0)) for r in totals)
-    expected: Counter[tuple[int, int, int]] = Counter()
+    expected = Counter[tuple[int, int, int]]()
     for shape in shapes.node_shapes():
         expected[shape.cpu_milli, shape.memory_mib, shape.gpu] += shape.count
     assert counted == expected
@@ -81,16 +81,12 @@ def test_number_of_zones_follows_from_the_shape(shape: NodeShape, zones: int) ->
     assert recipe.zone_count(shape) == zones
 
 
-def test_single_gpu_is_in_the_first_zone_only() -> None:
-    [a10, *_] = (
-        each for each in of_kind("NodeResourceTopology") if each["metadata"]["name"].startswith("a10-")
-    )
+def test_gpus_and_distances_depend_on_the_socket_of_a_zone() -> None:
+    topologies = of_kind("NodeResourceTopology")
+    a10 = next(each for each in topologies if each["metadata"]["name"].startswith("a10-"))
     listed = [[entry["name"] for entry in zone["resources"]] for zone in a10["zones"]]
     assert listed == [["cpu", "memory", recipe.GPU], ["cpu", "memory"]]
-
-
-def test_distances_differ_by_zone_socket_and_machine() -> None:
-    nps4 = next(item for item in of_kind("NodeResourceTopology") if len(item["zones"]) == 8)
+    nps4 = next(each for each in topologies if len(each["zones"]) == 8)
     assert [cost["value"] for cost in nps4["zones"][5]["costs"]] == [21, 21, 21, 21, 12, 10, 12, 12]
 
 
@@ -103,7 +99,7 @@ def test_every_kubelet_configuration_of_the_recipe_occurs() -> None:
 
 
 def test_manifests_request_the_amounts_of_the_table() -> None:
-    requested: Counter[tuple[int, ...]] = Counter()
+    requested = Counter[tuple[int, ...]]()
     containers = [pod["spec"]["containers"][0]["resources"] for pod in made_pods()]
     for container in containers:
         amounts = resources.parse(container["requests"])
@@ -136,10 +132,12 @@ def test_manifests_are_reproducible_and_not_shared() -> None:
     assert not any("marked" in str(item["metadata"]) for item in first)
 
 
-def test_one_pod_in_a_hundred_has_a_mistake() -> None:
-    refused: Counter[str] = Counter()
-    for pod in made_pods():
-        annotations = pod["metadata"].get("annotations", {})
+def test_every_intent_occurs_and_one_in_a_hundred_is_wrong() -> None:
+    metadata = [pod["metadata"] for pod in made_pods()]
+    written = {(each["namespace"], *sorted(each.get("annotations", {}).items())) for each in metadata}
+    assert {(name, *sorted(row.items())) for name, rows in recipe.INTENTS.items() for row in rows} <= written
+    refused = Counter[str]()
+    for annotations in (each.get("annotations", {}) for each in metadata):
         try:
             intent.read(annotations).intent()
         except BadIntent:
@@ -147,43 +145,35 @@ def test_one_pod_in_a_hundred_has_a_mistake() -> None:
     assert (refused.total(), len(refused)) == (81, len(recipe.MISTAKES))
 
 
-def test_every_intent_of_the_recipe_occurs() -> None:
-    metadata = [pod["metadata"] for pod in made_pods()]
-    written = {(each["namespace"], *sorted(each.get("annotations", {}).items())) for each in metadata}
-    assert {(name, *sorted(row.items())) for name, rows in recipe.INTENTS.items() for row in rows} <= written
+def test_labels_of_namespaces_are_valid() -> None:
+    for labels in recipe.NAMESPACES.values():
+        rules, mistakes = intent.parse_namespace(labels)
+        assert (rules != intent.NamespaceRules(), mistakes) == (True, type(mistakes)())
 
 
-@pytest.mark.parametrize("labels", recipe.NAMESPACES.values(), ids=recipe.NAMESPACES.keys())
-def test_labels_of_a_namespace_are_valid(labels: dict[str, str]) -> None:
-    rules, mistakes = intent.parse_namespace(labels)
-
-    assert (rules != intent.NamespaceRules(), mistakes) == (True, type(mistakes)())
-
-
-@pytest.mark.parametrize(
-    ("gpus", "share", "namespace"),
-    [(0, 0, "batch"), (1, 460, "shared"), (1, 1000, "inference"), (2, 1000, "training")],
-)
-def test_namespace_follows_from_the_gpus(gpus: int, share: int, namespace: str) -> None:
-    assert recipe.namespace(PodShape(8000, 8192, gpus, share, 0, 1)) == namespace
+def test_namespace_follows_from_the_gpus() -> None:
+    for gpus, share, name in (
+        (0, 0, "batch"),
+        (1, 460, "shared"),
+        (1, 1000, "inference"),
+        (2, 1000, "training"),
+    ):
+        assert recipe.namespace(PodShape(8000, 8192, gpus, share, 0, 1)) == name
 
 
 def given(folder: Path, nodes: str = NODE_LIST) -> list[str]:
-    (folder / "nodes.csv").write_text(nodes)
-    (folder / "pods.csv").write_text(POD_LIST)
+    for name, text in (("nodes.csv", nodes), ("pods.csv", POD_LIST)):
+        (folder / name).write_text(text)
     return [str(folder / "nodes.csv"), str(folder / "pods.csv"), str(folder)]
 
 
 def test_lists_are_counted_into_tables_below_their_source(tmp_path: Path) -> None:
     assert main(given(tmp_path)) == 0
-    assert (tmp_path / shapes.PODS).read_text() == shapes.SOURCE + (
-        "cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count\n"
-        "6000,12288,1,460,0,1\n"
-        "12000,16384,1,1000,2,4\n"
-    )
-    assert (tmp_path / shapes.NODES).read_text() == shapes.SOURCE + (
-        "cpu_milli,memory_mib,gpu,model,count\n32000,131072,0,,1\n96000,393216,8,G2,2\n"
-    )
+    head = "cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count"
+    pods = f"{head}\n6000,12288,1,460,0,1\n12000,16384,1,1000,2,4\n"
+    nodes = "cpu_milli,memory_mib,gpu,model,count\n32000,131072,0,,1\n96000,393216,8,G2,2\n"
+    assert (tmp_path / shapes.PODS).read_text() == shapes.SOURCE + pods
+    assert (tmp_path / shapes.NODES).read_text() == shapes.SOURCE + nodes
 
 
 def test_mistake_in_a_list_and_a_missing_list_are_errors(
