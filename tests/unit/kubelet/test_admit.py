@@ -148,24 +148,6 @@ def test_rejection_names_the_first_short_resource() -> None:
     assert admission.refusal.resources == ("example.com/a",)
 
 
-def test_amounts_of_a_grant_are_by_zones() -> None:
-    """What the app uses again of an init container's memory is the app's, as the kubelet books it."""
-    [admission] = outcomes(HUNDRED, "best-effort", "init cpu=50 mem=5Gi | cpu=60 mem=120Gi")
-    init, app = admission.placement.grants
-
-    assert init.amounts == {
-        zone_ids(0): bag("cpu=40"),
-        zone_ids(0, 1): bag("mem=0"),
-        zone_ids(1): bag("cpu=10"),
-    }
-    assert app.amounts == {
-        zone_ids(0): bag("cpu=40"),
-        zone_ids(0, 1): bag("mem=120Gi"),
-        zone_ids(1): bag("cpu=20"),
-    }
-    assert admission.placement.kept == app.amounts
-
-
 def test_rejected_pod_holds_until_the_next_admission() -> None:
     fraction = node("cpu=16//7500m", "cpu=16")
     [refused] = outcomes(fraction, "restricted", "cpu=40")
@@ -182,27 +164,6 @@ def test_rejected_pod_holds_until_the_next_admission() -> None:
 STATED = "cpu=6 mem=6Gi"
 PINNED, SHARING = "cpu=4 mem=4Gi", "cpu=1.. mem=1Gi.."
 HEEDS = options("PodLevelResourceManagers", minor=36)
-
-POD_LEVEL = [
-    # what it shows, scope, containers
-    #     best-effort, restricted, single-numa-node
-    ("a block beside it keeps out what has none",     Scope.CONTAINER, [PINNED, SHARING],
-         "UAE c1",                  "UAE c1",                  "UAE c1"),
-    ("together, and the others share what remains",   Scope.POD,       [PINNED, SHARING],
-         "0p cpu=4+0 | 0p cpu=0+0", "0p cpu=4+0 | 0p cpu=0+0", "0p cpu=4+0 | 0p cpu=0+0"),
-    ("nothing remains for the others", Scope.POD, [STATED, SHARING], "EMPTY", "TAE", "TAE"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("scope", "containers", "best_effort", "restricted", "single"), table(POD_LEVEL))
-def test_pod_level_resources_are_admitted_as_one(
-    scope: Scope, containers: list[str], best_effort: str, restricted: str, single: str
-) -> None:
-    pod_demand = demand.of(pod(*containers, requests=STATED, limits=STATED))
-    kubelet = replace(TEN, scope=scope, options=HEEDS)
-
-    for policy, like in zip(list(Policy)[1:], (best_effort, restricted, single), strict=True):
-        assert written(admit(replace(kubelet, policy=policy), pod_demand), like=like) == like
 
 
 def test_since_1_38_pod_scope_counts_init_memory() -> None:
@@ -223,15 +184,6 @@ def test_pod_level_resources_are_held_until_deletion() -> None:
     assert (free_of(after, "cpu"), free_of(after, "mem")) == ([10, 16], [4, 10])
     back = release(after, [admission.held])
     assert (free_of(back, "cpu"), free_of(back, "mem")) == ([16, 16], [10, 10])
-
-
-@pytest.mark.parametrize("policy", [Policy.BEST_EFFORT, Policy.RESTRICTED])
-def test_pod_level_resources_are_ignored_by_default(policy: Policy) -> None:
-    pod_demand = demand.of(pod(PINNED, SHARING, requests=STATED, limits=STATED))
-    admission = admit(replace(TEN, policy=policy), pod_demand)
-
-    assert admission.refusal is None
-    assert not admission.placement.kept
 
 
 WIDTHS = [

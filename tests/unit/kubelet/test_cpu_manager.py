@@ -55,28 +55,6 @@ def test_unused_node_has_all_its_cpus(host: Node) -> None:
     assert cpus_of(host).emptied() == cpus_of(host.emptied())
 
 
-# Two sockets of two zones each, as topoDualSocketMultiNumaPerSocketHT of the kubelet's tests.
-ZONES = [f"cpu={first}-{first + 9},{first + 40}-{first + 49}" for first in range(0, 40, 10)]
-PAIRED = machine(*ZONES, threads=2, sockets=(0, 0, 1, 1), free="2-3,11")
-BESIDE_BARE = machine("cpu=0-3", "cpu=4-7", "cpu=8-11", "mem=1Gi", sockets=(0, 0, 1, 1))
-
-# The first one restates topology_hints_test.go as well.
-BY_SOCKETS = [
-    # what it shows, node, cpus, hints with align-by-socket, hints without it
-    ("zones of one socket are as good as one", PAIRED, 2, "1p 11p 101 111 1001 1011 1101 1111",
-         "1p 11 101 111 1001 1011 1101 1111"),
-    ("a socket has as many zones as have CPUs", BESIDE_BARE, 5, "11p 101p 110p 111p", "11p 101p 110p 111"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("host", "cpus", "aligned", "plain"), table(BY_SOCKETS))
-def test_hints_by_socket(host: Node, cpus: int, aligned: str, plain: str) -> None:
-    assert (
-        written(cpu_manager.topology_hints(cpus_of(replace(host, options=BY_SOCKET)), wants(cpus))) == aligned
-    )
-    assert written(cpu_manager.topology_hints(cpus_of(host), wants(cpus))) == plain
-
-
 def test_zone_of_several_sockets_is_not_aligned_by_socket() -> None:
     cores = [Core(zone_ids(0)[0], socket, 0, 1 << socket) for socket in (0, 1)]
     layout = cpu_topology(cores, zone_ids(0))

@@ -1,10 +1,4 @@
-"""
-Which of equally good zones a kubelet with an option of KEP-6007 takes.
-
-The first part restates the KEP's own suites for its first text: the signal of CPUs, that of memory, how both
-are combined, and the merge. (Its suite of feature gates is about which kubelets start: `doctor` tells that.)
-The second part is about scores.
-"""
+"""Which of equally good zones a kubelet with an option of KEP-6007 takes; recordings have more cases."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,10 +10,9 @@ from hypothesis import strategies as st
 
 from numalign.kubelet.admit import admit, charge
 from numalign.kubelet.numa_scores import Use, better, mean
-from numalign.model.node import CpuManager, MemoryManager, Node
+from numalign.model.node import Node
 from tests.worlds.notation import asks, node, options, table
 
-PACKED = options("prefer-most-allocated-numa-node", minor=38)
 SMALL = "cpu=1 mem=1Gi"
 
 
@@ -33,55 +26,10 @@ def taken(start: Node, *pods: str) -> list[Sequence[int] | None]:
     return zones
 
 
-def packed(*zones: str) -> Node:
-    return node(*zones, policy="single-numa-node", options=PACKED)
-
-
-SIGNALS = [
-    # what it shows                    zones                                             taken
-    ("nothing is allocated",           ["cpu=8 mem=8Gi", "cpu=8 mem=8Gi"],               (0,)),
-    ("more CPUs in use",               ["cpu=8//6 mem=8Gi", "cpu=8//4 mem=8Gi"],         (1,)),
-    ("as many, but more are reserved", ["cpu=8/8/6 mem=8Gi", "cpu=8/4/2 mem=8Gi"],       (1,)),
-    ("more memory in use",             ["cpu=8 mem=8Gi//6Gi", "cpu=8 mem=8Gi//4Gi"],     (1,)),
-    ("both disagree",                  ["cpu=8 mem=8Gi//4Gi", "cpu=8//4 mem=8Gi"],       (0,)),
-    ("shares are whole percents",      ["cpu=400//399 mem=8Gi", "cpu=400//397 mem=8Gi"], (0,)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("zones", "chosen"), table(SIGNALS))
-def test_zone_with_more_in_use_is_taken(zones: list[str], chosen: tuple[int, ...]) -> None:
-    assert taken(packed(*zones), SMALL) == [chosen]
-
-
-def test_manager_of_policy_none_decides_nothing() -> None:
-    busy = packed("cpu=8 mem=8Gi//4Gi", "cpu=8//4 mem=8Gi")
-    assert taken(replace(busy, memory_manager=MemoryManager.NONE), SMALL) == [(1,)]
-    assert taken(replace(busy, cpu_manager=CpuManager.NONE), SMALL) == [(0,)]
-
-
 def test_signals_of_cpus_and_memory_are_combined() -> None:
     """-1 is the current zone, 1 the candidate; 0 leaves the narrowest mask, which is the current zone."""
     signs = {pair: better(*pair) for pair in product((-5, 0, 5), repeat=2)}
     assert [*signs.values()] == [-1, -1, 0, -1, 0, 1, 0, 1, 1]
-
-
-def test_of_three_zones_each_can_be_better_than_another() -> None:
-    """Zone 1 beats zone 0, zone 2 disagrees with zone 1, and would have beaten zone 0."""
-    zones = ["cpu=10 mem=10Gi", "cpu=10//8 mem=10Gi//4Gi", "cpu=10//4 mem=10Gi//6Gi"]
-    assert taken(packed(*zones), SMALL) == [(1,)]
-
-
-def test_illustration_of_the_kep() -> None:
-    """A pod that stands on zone 1 leaves room for a large one on zone 0 only if small ones join it."""
-    start = ["cpu=16 mem=64Gi", "cpu=16//10 mem=64Gi"]
-    small, large = "cpu=4 mem=1Gi", "cpu=16 mem=1Gi"
-    without = node(*start, policy="single-numa-node")
-
-    assert admit(charge(without, admit(without, asks(small))), asks(large)).refusal
-    assert taken(packed(*start), small, large) == [(1,), (0,)]
-
-
-# Scores.
 
 
 @given(st.integers(-5, 400), st.integers(0, 400))

@@ -1,22 +1,20 @@
-"""How the containers of a pod divide what it was given as a whole."""
+"""What a pod is given as a whole leaves something to each container; recordings show how they divide it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.kubelet import cpu_manager, pod_level
+from numalign.kubelet import pod_level
 from numalign.kubelet.admission_errors import RejectionReason
 from numalign.kubelet.managers_state import read_state
 from numalign.kubelet.topology_manager import TopologyHint
 from numalign.model import demand
 from numalign.model.demand import PodLevel
-from numalign.model.machine import read_list, render_list
 from numalign.model.pod import Role
-from numalign.model.resources import Resources
-from tests.worlds.notation import bag, machine, pod, table
+from tests.worlds.notation import machine, pod
 
 NODE = machine("cpu=0-7 mem=10Gi", threads=2, reserved="7")
 WHOLE = "cpu=6 mem=6Gi"
@@ -27,52 +25,6 @@ def stated(*containers: str) -> PodLevel:
     level = demand.of(pod(*containers, requests=WHOLE, limits=WHOLE)).pod_level
     assert level
     return level
-
-
-DIVIDED = [
-    # what it shows
-    #     containers, CPUs of each
-    ("a sharing container has none", ["cpu=4 mem=4Gi", SHARES], {"c0": "0-1,4-5"}),
-    ("an init container's come back",
-         ["init cpu=6 mem=6Gi", "cpu=6 mem=6Gi"], {"c0": "0-2,4-6", "c1": "0-2,4-6"}),
-    ("a sidecar's do not", ["sidecar cpu=2 mem=1Gi", "cpu=4 mem=4Gi"], {"c0": "0,4", "c1": "1-2,5-6"}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("containers", "shares"), table(DIVIDED))
-def test_cpus_of_a_pod_are_divided_by_container(containers: list[str], shares: Mapping[str, str]) -> None:
-    cpus = cpu_manager.state(NODE)
-    assert cpus
-    shares_of = pod_level.divide_cpus(cpus, read_list("0-2,4-6"), stated(*containers).steps, 1)
-
-    assert not isinstance(shares_of, RejectionReason)
-    assert {name: render_list(held) for name, held in shares_of.items()} == shares
-
-
-def test_container_with_more_than_its_pod_is_refused() -> None:
-    cpus = cpu_manager.state(NODE)
-    assert cpus
-    steps = stated("cpu=4 mem=4Gi").steps
-
-    assert pod_level.divide_cpus(cpus, read_list("0,4"), steps, 1) is RejectionReason.UNEXPECTED_ADMISSION
-
-
-MEMORY = [
-    # what it shows
-    #     containers, memory of each
-    ("sharing containers see all that remains",
-         ["cpu=4 mem=4Gi", SHARES, SHARES], {"c0": "mem=4Gi", "c1": "mem=2Gi", "c2": "mem=2Gi"}),
-    ("but what a sidecar has", ["sidecar cpu=1 mem=1Gi", f"init {SHARES}", "cpu=4 mem=4Gi"],
-         {"c0": "mem=1Gi", "c1": "mem=5Gi", "c2": "mem=4Gi"}),
-    ("nothing remains", ["cpu=5 mem=6Gi", f"sidecar {SHARES}"], {"c0": "mem=6Gi", "c1": ""}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("containers", "shares"), table(MEMORY))
-def test_memory_of_a_pod_is_divided_by_container(containers: list[str], shares: Mapping[str, str]) -> None:
-    shares_of = pod_level.divide_memory(Resources(bag("mem=6Gi")), stated(*containers).steps)
-
-    assert dict(shares_of) == {name: bag(text) for name, text in shares.items()}
 
 
 @pytest.mark.parametrize("allocate", [pod_level.allocate_cpus, pod_level.allocate_memory])
