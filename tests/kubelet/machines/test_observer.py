@@ -179,7 +179,6 @@ def phases(seen: Observation) -> dict[str, str]:
 
 async def test_agent_reads_the_machine_as_described(kubelet: RealKubelet) -> None:
     made, read = machine(MACHINE), hardware(kubelet.sysfs)
-
     assert read.cores == made.cores
     assert read.banks == tuple(replace(bank, reserved=None) for bank in made.banks)
 
@@ -227,7 +226,6 @@ async def test_node_is_known_as_its_kubelet_has_it(observer: Observer) -> None:
     topology = await published(observer)
     snapshot = snapshot_of(topology)
     [node] = snapshot.nodes
-
     assert not snapshot.problems
     assert (node.known, node.policy, node.scope) == (Known.MACHINE, "restricted", "pod")
     assert free(node) == available(topology)
@@ -245,7 +243,6 @@ async def test_unhealthy_device_changes_no_node_class(cluster: RealCluster, obse
         [node] = state.snapshot().nodes
         healthy = sum(zone.allocatable.get("example.com/gpu", 0) for zone in node.zones)
         states.append((node_class(node), healthy, node.health is not None))
-
     well = states[0][0]
     assert states == [(well, 3, False), (well, 2, True), (well, 0, True), (well, 3, False)]
 
@@ -289,14 +286,12 @@ async def test_node_is_empty_once_its_pods_are_gone(observer: Observer) -> None:
         if node == node.emptied():
             break
         await asyncio.sleep(0.2)
-
     assert node == node.emptied()
 
 
 @pytest.mark.usefixtures("pods")
 async def test_agent_sees_running_and_ended_containers(observer: Observer) -> None:
     seen = await observer.observe()
-
     ended = next(pod for pod in seen.pods if pod.name == "kept")
     listed = {pod.name: pod.containers for pod in seen.listed}
     assert phases(seen) == {"kept": "Running", "idle": "Running"}
@@ -311,7 +306,6 @@ async def test_agent_sees_running_and_ended_containers(observer: Observer) -> No
 
 async def test_allocatable_is_that_of_the_machine(observer: Observer) -> None:
     allocatable = (await observer.observe()).allocatable
-
     assert allocatable.cpus == read_list("1-7,9-15")
     assert {(device.id, *device.zones) for device in allocatable.devices} == {
         ("gpu-0-0", 0),
@@ -330,7 +324,6 @@ async def test_forbidden_agent_reads_through_the_api_server(
     sneak = HttpsClient(HttpsEndpoint(kubelet.address, kubelet.port, Unverified(), lambda: SNEAK))
     allowed, forbidden = (ApiServer(access(cluster, token)) for token in ("admin", SNEAK))
     by_detour = await first_look(observing(kubelet, KubeletApi(NAME, direct=sneak, api=allowed)))
-
     assert by_detour.kubelet == (await observer.observe()).kubelet
     with pytest.raises(ClusterError, match="403"):
         await KubeletApi(NAME, direct=sneak, api=forbidden).configuration()
@@ -351,7 +344,6 @@ async def test_starting_kubelet_is_not_believed_without_its_pods(
         except (Unobserved, Unreachable):
             await asyncio.sleep(0.02)
     await restart
-
     assert {*lists} == {frozenset(before.listed)}
 
 
@@ -376,7 +368,6 @@ async def test_unhealthy_device_is_not_allocatable(kubelet: RealKubelet, observe
     await kubelet.devices(devices({0: 1, 2: 2}, "gpu-2-1"))
     ill = await observer.observe()
     await kubelet.devices(MACHINE["devices"])
-
     assert {device.id for device in ill.allocatable.devices} == {"gpu-0-0", "gpu-2-0"}
     assert len((await observer.observe()).allocatable.devices) == 3
 

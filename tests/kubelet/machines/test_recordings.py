@@ -41,7 +41,6 @@ async def test_twenty_kubelets_take_little_memory(
     cluster: RealCluster, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
     used = cluster.memory()
-
     record_testsuite_property("bytes of twenty kubelets", used)
     print(f"{len(cluster.kubelets)} kubelets and their companions: {used / 2**20:.0f} MiB")  # noqa: T201  a figure
     assert len(cluster.kubelets) == AT_ONCE
@@ -53,7 +52,6 @@ async def test_kubelets_decide_as_recorded(cluster: RealCluster, scenarios: list
         lists = await asyncio.gather(
             *(differences(api, cluster.kubelets[one["name"]], one["steps"]) for one in scenarios)
         )
-
     assert [line for lines in lists for line in lines] == []
 
 

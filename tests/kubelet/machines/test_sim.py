@@ -23,9 +23,7 @@ async def test_interrupted_simulation_leaves_nothing_behind() -> None:
     program, output = await started()
     assert "2 nodes are there" in output
     assert running(folder(output))
-
     program.send_signal(signal.SIGINT)
-
     assert await program.wait() == 0
     assert not running(folder(output))
     assert not exists(folder(output))
@@ -33,10 +31,8 @@ async def test_interrupted_simulation_leaves_nothing_behind() -> None:
 
 async def test_no_process_outlives_a_killed_simulation() -> None:
     program, output = await started()
-
     program.kill()
     await program.wait()
-
     await until(lambda: not running(folder(output)))
     remove_leftovers(Path(folder(output)).parent)
     assert not exists(folder(output))

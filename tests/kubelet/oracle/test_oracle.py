@@ -154,7 +154,6 @@ MISTAKES = {
 @pytest.mark.parametrize(("spec", "reason"), MISTAKES.values(), ids=MISTAKES)
 def test_invalid_line_is_an_error_and_ends_the_node(managers: Managers, spec: Json, reason: str) -> None:
     assert managers.node(node()) is None
-
     with pytest.raises(Mistaken, match=reason):
         managers.node(spec)
     with pytest.raises(Mistaken, match="the last node line was wrong"):
@@ -165,10 +164,8 @@ def test_panic_is_reported_and_ends_the_node(managers: Managers) -> None:
     on = machine()
     on["zones"][0]["reservedMemory"] = 1 << 20
     assert managers.node(node(on=on, memoryManagerPolicy="Static")) is None
-
     # The memory manager looks up every size of page that is asked for, and no zone has heard of this one.
     reason = managers.create(pod("p", **{"hugepages-2Mi": "2Mi"}))
-
     assert (reason["pod"], "nil pointer" in reason["panicked"]) == ("p", True)
     with pytest.raises(Mistaken, match="the kubelet panicked over pod p"):
         managers.create(pod("q"))
@@ -237,6 +234,5 @@ def test_program_that_ends_is_reported_with_its_output(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
     broken.chmod(0o755)
-
     with Managers(broken) as managers, pytest.raises(Ended, match="exit code 3: out of order"):
         managers.node(node())

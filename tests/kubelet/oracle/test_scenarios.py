@@ -148,7 +148,6 @@ def test_chance_needs_enough_attempts(
     steps = [{"create": pod, "expect": answer} for pod, answer in zip(pods, answers, strict=True)]
     managers = Moody(admits)
     difference = Difference("observed", 1, what, "ours", "theirs")
-
     assert random_here(managers, drawn(1, "plain") | {"steps": steps}, difference, seconds=0) is expected
     assert managers.nodes == attempts
 

@@ -92,7 +92,6 @@ def test_recorded_nodes_together_are_evaluated_as_by_rules(level: Level) -> None
     boards = [(cluster, question) for cluster, _, question in board(level)]
     cluster, nodes = boards[-1][0], [*boards[-1][0].nodes]
     assert len(nodes) == sum(1 for _ in all_scenarios())
-
     for _, question in boards[:: len(boards) // QUESTIONS]:
         assert differences(cluster, question, nodes) == []
 
@@ -100,5 +99,4 @@ def test_recorded_nodes_together_are_evaluated_as_by_rules(level: Level) -> None
 @pytest.mark.parametrize("level", LEVELS)
 def test_columns_answer_for_many_of_the_recorded_nodes(level: Level) -> None:
     *_, (cluster, _, _) = board(level)
-
     assert cluster.nodes.in_columns / len(cluster.nodes) > LEAST_SHARE[level]

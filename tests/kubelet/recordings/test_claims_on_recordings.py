@@ -54,7 +54,6 @@ def listed(node: Node, request: Asked) -> Held:
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_recorded_placement_is_believed_as_listed(name: str) -> None:
     placements = [(node, request.demand, listed(node, request)) for node, request in admissions(name)]
-
     assert any(amounts for _, _, amounts in placements)
     assert [each for each in placements if claims.checked(*each).refuted] == []
 
@@ -69,6 +68,5 @@ def test_prediction_for_a_recorded_pod_is_believed(name: str, level: Level) -> N
         for verdict in [evaluate(node, question.demand)]
         if verdict.admitted
     ]
-
     assert any(amounts for _, _, amounts in placements)
     assert [each for each in placements if claims.checked(*each).refuted] == []

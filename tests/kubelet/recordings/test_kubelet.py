@@ -65,7 +65,6 @@ def decisions(recorded: list[Recorded], tables: list[str]) -> list[Decision]:
 def test_each_version_decides_as_predicted(name: str) -> None:
     sample = agreement.recordings(name, every=EVERY_OF_A_VERSION)
     tally = agreement.tallied(decided(sample, Level.MACHINE), agreement.everything)["all"][Level.MACHINE]
-
     assert {what: tally.missed(what) for what in COLUMNS} == dict.fromkeys(COLUMNS, 0)
     assert all(tally.asked[what] for what in COLUMNS)
 
@@ -73,7 +72,6 @@ def test_each_version_decides_as_predicted(name: str) -> None:
 def test_each_version_and_unreleased_option_is_recorded() -> None:
     minors = [name.removeprefix("kubelet-v1.")[:2] for name in OF_VERSIONS if "+" not in name]
     overlays = {name.partition("+")[2].removesuffix(".jsonl.gz") for name in OF_VERSIONS} - {""}
-
     assert minors == ["32", "34", "36", "37", "38"]
     assert overlays == {"prefer-most-allocated", "numa-allocation-strategy"}
 
@@ -93,7 +91,6 @@ def test_no_decision_is_left_out(
     level: Level, recorded: list[Recorded], in_all: Mapping[Level, Tally]
 ) -> None:
     pods = sum(isinstance(step, Asked) for one in recorded for step in one.steps)
-
     assert in_all[level].asked[ADMITTED] == pods > 1000
 
 
@@ -105,7 +102,6 @@ def test_everything_agrees_on_a_known_machine(in_all: Mapping[Level, Tally]) -> 
 
 def test_devices_picked_at_random_are_few(in_all: Mapping[Level, Tally]) -> None:
     tally = in_all[Level.MACHINE]
-
     assert tally.agreed[CHANCE] < tally.asked[AMOUNTS] / 100
 
 
@@ -117,19 +113,16 @@ def test_counts_decide_all_but_devices_between_zones(
     by_kind: Mapping[str, Mapping[Level, Tally]],
 ) -> None:
     missed = {kind: levels[Level.CONFIGURED].missed(ADMITTED) for kind, levels in by_kind.items()}
-
     assert {kind for kind, count in missed.items() if count} == {BETWEEN_ZONES}
     assert missed[BETWEEN_ZONES] <= NO_TOPOLOGY_SHOWS
 
 
 def test_wrong_verdict_has_named_its_cause(decisions: list[Decision]) -> None:
     wrong = [decision for decision in decisions if not decision.found[ADMITTED]]
-
     assert wrong
     assert all(decision.causes for decision in wrong)
 
 
 def test_naive_check_of_one_zone_is_far_worse(in_all: Mapping[Level, Tally]) -> None:
     tally = in_all[Level.CONFIGURED]
-
     assert tally.missed(NAIVE) > 100 * tally.missed(ADMITTED)

@@ -93,7 +93,6 @@ def test_judgement_on_other_nodes(host: Node, pod: str, observed: str, judged: J
 
 def test_pod_without_intent_or_observation_is_not_judged() -> None:
     split = held("a cpu=2, b cpu=2")
-
     assert alignment(TWO, wants("cpu=4"), means("none"), split) == Alignment(Judgement.NOT_ASKED)
     assert alignment(TWO, wants("cpu=4"), means("restricted"), None) == Alignment(Judgement.NOT_OBSERVED)
     unplaced = {(): bag("gpu=1"), **held("a cpu=4")}
@@ -103,28 +102,23 @@ def test_pod_without_intent_or_observation_is_not_judged() -> None:
 @pytest.mark.parametrize(("intent", "judged"), [("restricted", NOT_CLEAR), ("restricted cpu", MISALIGNED)])
 def test_unknown_resource_counts_if_the_intent_names_it(intent: str, judged: Judgement) -> None:
     observed, unknown = held("a cpu=2, b cpu=2"), frozenset({"nvidia.com/gpu"})
-
     assert alignment(TWO, wants("cpu=4 gpu=1"), means(intent), observed, unknown).judgement is judged
 
 
 def test_scope_of_the_intent_decides_the_unit() -> None:
     observed = held("a cpu=2, b cpu=4")
-
     assert alignment(TWO, wants("cpu=2 | cpu=4"), means("restricted", scope="pod"), observed).misaligned
 
 
 def test_unhealthy_node_is_judged_by_its_healthy_shape() -> None:
     healthy = node("cpu=8 gpu=2", "cpu=8 gpu=2", policy="restricted")
     ill = replace(node("cpu=8 gpu=0/0", "cpu=8 gpu=2", policy="restricted"), health=healthy)
-
     assert alignment(ill, asks("gpu=2"), means("restricted"), held("a gpu=1, b gpu=1")).misaligned
 
 
 def test_container_split_beyond_the_work_limit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "MOST_TRIED", 1)
-
     judged = alignment(TWO, wants("cpu=2 | cpu=4"), means("single-numa-node"), held("a cpu=3, b cpu=3"))
-
     assert judged == Alignment(NOT_CLEAR)
 
 
@@ -132,7 +126,6 @@ def test_many_containers_are_judged_at_once() -> None:
     wide = node(*["cpu=64"] * 8, policy="single-numa-node")
     many = " | ".join(["cpu=3"] * 20)
     odd: Held = {(f"node-{at}",): bag("cpu=8" if at < 7 else "cpu=4") for at in range(8)}
-
     assert alignment(wide, wants(many), means("single-numa-node"), odd).judgement in {MISALIGNED, NOT_CLEAR}
 
 
@@ -146,13 +139,11 @@ WORDS = [
 @pytest.mark.parametrize(("intent", "text"), table(WORDS))
 def test_reason_names_zones_and_policy(intent: str, text: str) -> None:
     judged = alignment(TWO, wants("cpu=4 gpu=1"), means(intent), held("a cpu=4, b gpu=1"))
-
     assert why(judged) == f'container "c0" holds cpu in zone 0 and nvidia.com/gpu in zone 1: {text}'
 
 
 def test_reason_in_pod_scope_is_of_the_pod() -> None:
     judged = alignment(POD_SCOPE, wants("cpu=2 | cpu=4"), means("restricted"), held("a cpu=2, b cpu=4"))
-
     assert why(judged).startswith("the pod holds cpu in zone 0 and zone 1: 2 NUMA zones")
     assert why(alignment(TWO, wants("cpu=4"), means("restricted"), held("a cpu=4"))) == ""
 
@@ -183,7 +174,6 @@ def test_word_for_a_pod_aligned_in_part(host: Node, pod: str, intent: str, obser
 
 def test_reason_names_what_is_not_pinned() -> None:
     judged = alignment(TWO, wants(FRACTION), means(SINGLE), held("a gpu=1"))
-
     assert why(judged) == (
         f'{SINGLE} applies to nvidia.com/gpu only: cpu is not pinned, because container "c0" requests 500m'
         " cpu, which is not a whole number"
@@ -199,9 +189,7 @@ def test_pod_scope_shares_pod_level_resources(scope: Scope, *, partial: bool) ->
     whole = demand.of(
         pod("cpu=2 mem=1Gi | cpu=500m mem=1Gi", requests="cpu=4 mem=4Gi", limits="cpu=4 mem=4Gi")
     )
-
     judged = alignment(replace(GATED, scope=scope), whole, means(SINGLE), held("a cpu=2"))
-
     assert (judged.partial is not None) is partial
 
 
@@ -216,7 +204,6 @@ def test_words_are_bounded_for_long_names(name: str, resources: int, zones: int)
         (f"{name}-{at}", tuple(f"{name}-{zone}" for zone in range(zones))) for at in range(resources)
     )
     text = why(Alignment(MISALIGNED, Spread(name or "x", places, 1, Policy.RESTRICTED)))
-
     assert 0 < len(text.encode(errors="replace")) <= LONGEST_BYTES
 
 

@@ -80,13 +80,11 @@ def test_missing_fact_is_a_doubt_where_it_counts(start: Node, pod: str, named: s
 
 def test_pod_pinned_only_by_a_gate_is_doubted() -> None:
     pod_level = demand.of(pod("cpu=1.. mem=1Gi..", requests="cpu=2 mem=2Gi", limits="cpu=2 mem=2Gi"))
-
     assert doubts(node("cpu=8", "cpu=8"), pod_level) == (Doubt.OPTIONS, Doubt.NO_VERSION)
 
 
 def test_kubelet_without_pod_level_resources_is_doubted() -> None:
     pod_level = demand.of(pod("cpu=2 mem=1Gi", requests="cpu=2 mem=2Gi", limits="cpu=2 mem=2Gi"))
-
     assert doubts(configured(PLAIN, minor=32), pod_level) == (Doubt.POD_LEVEL,)
     assert doubts(configured(PLAIN, minor=34), pod_level) == ()
 

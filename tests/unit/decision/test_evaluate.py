@@ -62,7 +62,6 @@ def test_no_refusal_rests_on_an_uncertain_resource(
     host: Node, container: str, intent: str, expected: str
 ) -> None:
     verdict = evaluate(host, asks(container), means(intent))
-
     assert ("admitted" if verdict.admitted else "never" if verdict.permanent else "later") == expected
     assert Doubt.ZONES in verdict.doubts
 
@@ -82,7 +81,6 @@ BY_DRA = [
 @pytest.mark.parametrize(("host", "container", "expected"), table(BY_DRA))
 def test_devices_of_dra_listed_by_zones_are_evaluated(host: Node, container: str, expected: str) -> None:
     verdict = evaluate(host, replace(asks(container), by_dra=frozenset({GPU})), means(SINGLE))
-
     assert (verdict.admitted, verdict.permanent) == (expected == "admitted", expected == "never")
 
 
@@ -105,7 +103,6 @@ KEPT = [
 @pytest.mark.parametrize(("container", "intent", "cause"), table(KEPT))
 def test_intent_on_a_best_effort_node(container: str, intent: str, cause: str | None) -> None:
     verdict = evaluate(LOOSE, asks(container), means(intent))
-
     assert (verdict.refusal and verdict.refusal.cause) == cause
     if verdict.refusal:
         assert (verdict.refusal.refuser, verdict.refusal.reason) == (Refuser.INTENT, UNSATISFIED)
@@ -129,7 +126,6 @@ def test_intent_on_a_node_that_aligns_less(
     host: Node, container: str, intent: str, cause: str | None
 ) -> None:
     verdict = evaluate(host, asks(container), means(intent))
-
     assert (verdict.refusal and verdict.refusal.cause) == cause
 
 
@@ -145,7 +141,6 @@ WHY_SHARED = [
 @pytest.mark.parametrize("name", ["cpu", "*"])
 def test_refusal_names_why_cpus_are_shared(shared: Pod, because: str, name: str) -> None:
     verdict = evaluate(LOOSE, demand.of(shared), means(f"restricted {name}"))
-
     assert because in wording.of_node(verdict)
 
 
@@ -153,7 +148,6 @@ def test_refusal_names_unequal_limits_under_the_gate() -> None:
     gated = replace(LOOSE, options=options("PodLevelResourceManagers"))
     shared = demand.of(pod("cpu=1.. mem=1Gi..", requests=STATED, limits=STATED))
     why = refused(evaluate(gated, shared, means("restricted cpu"))).detail
-
     assert 'container "c0" does not set equal requests and limits' in why
 
 
@@ -169,7 +163,6 @@ MATCHED = [
 @pytest.mark.parametrize(("host", "intent", "cause"), table(MATCHED))
 def test_match_equal_compares_policies(host: Node, intent: str, cause: str | None) -> None:
     verdict = evaluate(host, asks(SMALL), means(intent, match="equal"))
-
     assert (verdict.refusal and verdict.refusal.cause) == cause
     assert evaluate(host, asks(SMALL), means(intent)).admitted
 
@@ -188,7 +181,6 @@ def test_scope_of_node_and_intent_decides_the_unit(
 ) -> None:
     apps = asks("cpu=10 mem=4Gi | cpu=10 mem=4Gi")
     verdict = evaluate(two("best-effort", scope=node_scope), apps, means(SINGLE, scope=scope))
-
     assert verdict.admitted is admitted
 
 
@@ -237,14 +229,12 @@ def test_rejection_names_reason_subject_and_resources(  # noqa: PLR0913, PLR0917
     host: Node, wanted: Demand, reason: str, cause: Cause, subject: str, needs: dict[str, int]
 ) -> None:
     refusal = refused(evaluate(host, wanted))
-
     assert (refusal.reason, refusal.cause, refusal.subject) == (reason, cause, subject)
     assert {need.resource: need.zones for need in refusal.needs} == needs
 
 
 def test_refusal_of_half_a_core_has_the_core_size() -> None:
     verdict = evaluate(CORES, asks("cpu=3 mem=1Gi"))
-
     assert (refused(verdict).reason, refused(verdict).cause) == ("SMTAlignmentError", Cause.NOT_WHOLE_CORES)
     assert wording.of_node(verdict) == "allocates whole cores of 2 CPUs, and 3 cpu is no multiple of that"
     assert verdict.permanent
@@ -256,7 +246,6 @@ def test_core_with_a_reserved_thread_is_not_whole() -> None:
         node("cpu=8/7", "cpu=8", options=CORES.options, threads=2, totals="cpu=16 mem=9Gi"),
         asks("cpu=16 mem=1Gi"),
     )
-
     assert verdict.admitted
     assert wording.of_node(too_many) == "has at most 14 cpu in whole cores"
 
@@ -282,7 +271,6 @@ def test_init_container_with_too_many_cpus_is_named(
 ) -> None:
     stated = SPREAD if policy == SPREAD else SINGLE
     why = refused(evaluate(node(*zones, policy=policy), asks(init, app), means(stated)))
-
     assert (why.cause, why.reused, why.zones) == (Cause.SPREAD, reused, ("node-0",) if reused else ())
 
 
@@ -298,13 +286,11 @@ TOO_LARGE = [
 @pytest.mark.parametrize(("host", "container", "reason"), table(TOO_LARGE))
 def test_pod_too_large_for_the_node_in_total(host: Node, container: str, reason: str | None) -> None:
     verdict = evaluate(host, asks(container))
-
     assert (verdict.refusal and verdict.refusal.reason) == reason
 
 
 def test_overhead_of_a_runtime_class_is_named_if_too_much() -> None:
     verdict = evaluate(LOOSE, demand.of(pod("cpu=32 mem=1Gi", overhead="cpu=1 mem=64Mi")))
-
     assert wording.of_node(verdict) == (
         "has at most 32 cpu in total, and the pod requests 32 cpu and 1 overhead of its RuntimeClass"
     )
@@ -313,7 +299,6 @@ def test_overhead_of_a_runtime_class_is_named_if_too_much() -> None:
 def test_reserved_cpus_are_rounded_up_to_whole_cpus() -> None:
     """500m reserved are one CPU of a zone, yet the scheduler may fill 31500m of the node."""
     host = node("cpu=16/15", "cpu=16", policy="restricted")
-
     assert evaluate(host, asks("cpu=31500m.. mem=1Gi..")).admitted
 
 
@@ -322,7 +307,6 @@ USED = node("cpu=16//4 mem=10Gi", "cpu=16//6 mem=10Gi", policy="restricted")
 
 def test_temporary_shortage_is_of_the_node_in_use() -> None:
     shortages = refused(evaluate(USED, asks("cpu=8 mem=1Gi"))).shortages
-
     assert [(shortage.zone, shortage.free) for shortage in shortages] == [(0, 4000), (1, 6000)]
     needs = refused(evaluate(USED, asks("cpu=20 mem=1Gi"))).needs
     assert [need.most for need in needs if need.resource == "cpu"] == [32_000]
@@ -332,7 +316,6 @@ def test_refusal_counts_other_containers_of_the_pod() -> None:
     two = node("cpu=16", "cpu=16", policy="single-numa-node")
     verdict = evaluate(two, asks(*["cpu=10 mem=1Gi"] * 3))
     alone = evaluate(two, asks("cpu=20 mem=1Gi"))
-
     assert verdict.refusal
     assert alone.refusal
     assert (verdict.refusal.beside, alone.refusal.beside) == (True, False)

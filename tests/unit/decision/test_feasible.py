@@ -45,14 +45,12 @@ def verdict_of(empty: Node, containers: tuple[str, ...]) -> Verdict:
 @pytest.mark.parametrize(("empty", "containers"), table(IN_SOME_STATE))
 def test_pod_that_fits_in_some_state_is_feasible(empty: Node, containers: tuple[str, ...]) -> None:
     verdict = verdict_of(empty, containers)
-
     assert (verdict.admitted, verdict.permanent, verdict.not_when_empty) == (False, False, True)
 
 
 @pytest.mark.parametrize(("empty", "containers"), table(IN_NO_STATE))
 def test_pod_that_fits_in_no_state_is_refused_for_good(empty: Node, containers: tuple[str, ...]) -> None:
     verdict = verdict_of(empty, containers)
-
     assert (verdict.admitted, verdict.permanent, verdict.not_when_empty) == (False, True, False)
 
 

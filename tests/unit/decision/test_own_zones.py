@@ -32,7 +32,6 @@ OWN = [
 @pytest.mark.parametrize(("intent", "holds", "zones"), table(OWN))
 def test_own_zones_are_those_of_the_intent(intent: Intent, holds: str, zones: set[int]) -> None:
     by_id = {tuple(ZoneId(int(name[-1])) for name in names): bag_ for names, bag_ in held(holds).items()}
-
     assert own_zones(TWO, asks("cpu=1 mem=1Gi gpu=1"), intent, by_id) == zones
 
 
@@ -78,14 +77,12 @@ def test_exclusive_zones_refuse_other_pods(
     host: Node, intent: Intent, why: tuple[Cause, tuple[str, ...]] | None
 ) -> None:
     refusal = evaluate(host, asks("cpu=2 mem=1Gi"), intent).refusal
-
     assert (refusal and (refusal.cause, refusal.zones)) == why
 
 
 @pytest.mark.parametrize("host", [taken(TWO, "0 1"), taken(TWO, "0 1", "0 1")])
 def test_refusal_beside_other_pods_is_temporary(host: Node) -> None:
     verdict = evaluate(host, asks("cpu=2 mem=1Gi"), ALONE)
-
     assert verdict.refusal
     assert (verdict.permanent, verdict.refusal.refuser) == (False, Refuser.INTENT)
     assert not evaluate(host.emptied(), asks("cpu=2 mem=1Gi"), ALONE).refusal
@@ -93,7 +90,6 @@ def test_refusal_beside_other_pods_is_temporary(host: Node) -> None:
 
 def test_permanent_refusal_comes_first() -> None:
     verdict = evaluate(taken(TWO, "0 1", "0 1"), asks("cpu=9 mem=1Gi"), ALONE)
-
     assert verdict.refusal
     assert (verdict.permanent, verdict.refusal.cause) == (True, Cause.ZONES_TOO_SMALL)
 
@@ -103,7 +99,6 @@ def test_random_zone_is_exclusive_only_on_an_empty_node() -> None:
     aligns_nothing = node("cpu=8 gpu=1", "cpu=8 gpu=1")
     wanted, alone = asks("cpu=1.. gpu=1"), replace(means("best-effort gpu"), exclusive=True)
     (grant,) = evaluate(aligns_nothing, wanted).placement.grants
-
     assert grant.chosen == (GPU,)
     assert evaluate(aligns_nothing, wanted, alone).admitted
     assert not evaluate(taken(aligns_nothing, "1"), wanted, alone).admitted

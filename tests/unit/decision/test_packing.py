@@ -25,5 +25,4 @@ def test_requests_fit_apart(zones: list[dict[str, int]], requests: list[dict[str
 
 def test_tries_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "MOST_TRIED", 3)
-
     assert fit_apart([{"a": 3}, {"a": 3}], [{"a": 2}] * 3) is None

@@ -99,7 +99,6 @@ def test_pinning_text_is_bounded() -> None:
     huge = " ".join(f"hugepages-{at}{'0' * 60}=1" for at in range(50))
     requesting = pod(f"cpu=1.. mem=1Gi {huge} {devices}")
     long = replace(requesting, containers=(replace(requesting.containers[0], name="x" * 10_000),))
-
     assert len(str(partial(demand.of(long), means(SINGLE)))) < 512
 
 
@@ -142,5 +141,4 @@ def test_no_warning_iff_all_lasting_containers_are_pinned(requesting: Pod) -> No
     assume(admission.refusal is None)
     pinned = pins(requesting, admission.placement)
     event("pinned" if pinned else "shared")
-
     assert (partial(wanted, means(SINGLE)) is None) is pinned

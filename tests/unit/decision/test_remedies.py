@@ -29,14 +29,12 @@ HELPFUL = [
 @pytest.mark.parametrize(("empty", "containers", "helps"), table(HELPFUL))
 def test_remedy_names_what_would_help(empty: Node, containers: list[str], helps: tuple[str, ...]) -> None:
     request, intent = asks(*containers), means("single-numa-node")
-
     assert evaluate(empty, request, intent).not_when_empty
     assert remedies(empty, request, intent) == helps
 
 
 def test_shared_cpus_do_not_meet_an_intent_for_cpus() -> None:
     request = asks("init cpu=1 mem=1Gi", "cpu=14 mem=1Gi")
-
     assert remedies(RESERVING, request, means("single-numa-node cpu")) == (SCOPE,)
 
 
@@ -44,14 +42,11 @@ def test_remedy_fits_into_a_warning_for_long_names() -> None:
     made = pod("init cpu=1 mem=1Gi", "cpu=14 mem=1Gi")
     preparing, main = made.containers
     named = replace(made, containers=(replace(preparing, name="n" * 63), main))
-
     _, *helps = why_not_when_empty(RESERVING, demand.of(named), means("single-numa-node"))
-
     assert max(len(warning(text)) for text in helps) == LONGEST_WARNING
     assert all(warning(text).endswith(text) for text in helps)
 
 
 def test_no_remedy_is_tried_beyond_the_work_limit() -> None:
     many = asks("init cpu=1 mem=1Gi", *["cpu=1 mem=1Gi"] * 500)
-
     assert why_not_when_empty(RESERVING, many, means("single-numa-node")) == (NOT_WHEN_EMPTY,)

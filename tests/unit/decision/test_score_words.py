@@ -42,7 +42,6 @@ WORDS = [
 def test_reason_of_a_score(strategy: Strategy, host: Node, text: str, why: str) -> None:
     demand = asks(text)
     placement = evaluate(host, demand, NO_INTENT).placement
-
     assert score_words.why(strategy, host, demand, placement) == why
 
 

@@ -70,7 +70,6 @@ NEAREST = [
 @pytest.mark.parametrize(("zones", "expected"), table(NEAREST))
 def test_nearest_zones_have_the_least_distance(zones: Ids, *, expected: bool) -> None:
     costs = tuple((zone.id, zone.costs) for zone in THREE.zones)
-
     assert nearest(costs, zone_ids(*zones)) is expected
 
 
@@ -88,13 +87,11 @@ TOO_MANY = [
 @pytest.mark.parametrize(("free", "value"), table(TOO_MANY))
 def test_closest_zones_beyond_the_walk_limit(free: list[int], value: int) -> None:
     host = replace(node(*(f"cpu=1//{cpus}" for cpus in free), costs=NEIGHBOURS), max_zones=MANY, name="many")
-
     assert score_of(FEW, host, "cpu=12 mem=1Gi") == value
 
 
 def test_pod_in_pod_scope_scores_as_one() -> None:
     together = replace(TWO, scope=Scope.POD)
-
     assert score_of(MOST, TWO, "gpu=2 | gpu=2") == 50
     assert score_of(MOST, together, "gpu=2 | gpu=2") == 100
 
@@ -107,7 +104,6 @@ def test_pod_without_zone_resources_scores_in_full(
     stated = "cpu=2.75 mem=10Gi"
     wanted = demand.of(pod("cpu=1 mem=1Gi", "mem=1Gi..", requests=stated, limits=stated))
     placement = admit(host, wanted).placement
-
     assert placement.zones == {0}
     assert score(strategy, host, wanted, placement) == HIGHEST
 
@@ -146,7 +142,6 @@ def test_aligned_placement_is_as_tight_as_possible(
     host: Node, pods: str, intent: str, *, expected: bool
 ) -> None:
     wanted = asks(pods)
-
     assert aligned(host, wanted, admit(host, wanted).placement, means(intent)) is expected
 
 
@@ -154,5 +149,4 @@ def test_aligned_placement_is_as_tight_as_possible(
 def test_placement_without_room_scores_zero(strategy: Strategy) -> None:
     wanted = asks("gpu=4")
     full = node("gpu=4//1 cpu=8", "gpu=4//1 cpu=8", policy="best-effort")
-
     assert score(strategy, full, wanted, admit(full.emptied(), wanted).placement) == 0

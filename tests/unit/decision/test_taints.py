@@ -62,7 +62,6 @@ def test_toleration_without_its_request_is_named(
     taint: tuple[str, str], containers: str, intent: Intent, lacks: str | None
 ) -> None:
     contradicted = contradictions(asks(*containers.split("|")), intent, [tolerating(*taint)])
-
     assert [each.taint for each in contradicted] == (["=".join(taint)] if lacks else [])
     assert lacks is None or lacks in contradicted[0].lacks
 
@@ -88,7 +87,6 @@ def test_toleration_of_all_taints_has_no_meaning(toleration: Toleration, *, coun
 def test_pod_level_resources_are_not_contradicted() -> None:
     whole, shared = asks(WHOLE), asks(BURSTABLE)
     stated = replace(shared, pod_level=PodLevel(whole.steps, whole.whole, frozenset()))
-
     assert contradictions(shared, means("none"), [tolerating(*DEDICATED)])
     assert contradictions(stated, means("none"), [tolerating(*DEDICATED)]) == ()
 
@@ -96,7 +94,6 @@ def test_pod_level_resources_are_not_contradicted() -> None:
 def test_each_taint_is_named_once_with_its_remedy() -> None:
     every = [tolerating(*taint) for taint in (STRICT_MEMORY, DEDICATED, PREFERRED, STRICT_CPUS, DEDICATED)]
     first, *others = contradictions(asks(BURSTABLE), means("none"), every)
-
     assert first.warning == 'it tolerates CPUAffinity=dedicated, but container "c0" gets no exclusive CPUs'
     assert first.refusal == (
         f"{first.warning}. Set equal requests and limits and whole CPUs in every container, or remove the "
@@ -110,9 +107,7 @@ def test_taint_text_is_bounded() -> None:
     named = asks(*[BURSTABLE] * 9)
     long = replace(named, steps=tuple(replace(step, container="x" * 9999) for step in named.steps))
     every = [tolerating(key, value) for key in KEYS for value in ("strict", "dedicated")] * MOST_TOLERATIONS
-
     contradicted = contradictions(long, means("none"), every)
-
     assert len(contradicted) == 3
     assert all(len(each.refusal) < 400 and len(each.warning) < 120 for each in contradicted)
 
@@ -136,7 +131,6 @@ def test_request_for_more_is_no_contradiction(
 ) -> None:
     demand, intent = asks(*others, WHOLE), Intent(policy, resources)
     before = _taints(contradictions(demand, intent, every))
-
     more = [Intent(tighter, resources) for tighter in Policy if tighter.at_least(policy)]
     more += [Intent(policy), Intent(policy, (*resources, "cpu", "memory"))] if resources else []
     for intent_ in more:

@@ -46,7 +46,6 @@ def test_labels_that_no_node_has_are_named(spec: dict[str, object], text: str) -
 def test_only_as_many_values_are_sorted_as_are_shown() -> None:
     values = [f"v{number}" for number in range(10_000)]
     many = {"matchExpressions": [{"key": "k", "operator": "In", "values": values}]}
-
     assert lacking(scheduling({"spec": affinity(many)}).constraints, NODES).startswith(
         "k in (v0,v1,v10,v100,"
     )

@@ -29,7 +29,6 @@ SUBJECTS = [
 @pytest.mark.parametrize(("container", "role", "subject"), table(SUBJECTS))
 def test_refusal_names_its_subject(container: str, role: Role, subject: str) -> None:
     refused = Refusal(Refuser.KUBELET, "reason", Cause.NOT_TOGETHER, Policy.RESTRICTED, container, role)
-
     assert refused.subject == subject
 
 

@@ -106,7 +106,6 @@ WORDS = [
 @pytest.mark.parametrize(("refused", "own", "alike"), table(WORDS))
 def test_cause_has_words_for_one_node_and_for_many(refused: Refusal, own: str, alike: str) -> None:
     subject = 'container "main"' if refused.container else "the pod"
-
     assert wording.sentence(verdict(refused)) == f"{subject}: the node {own}"
     assert wording.reason(verdict(refused)) == alike
 
@@ -135,7 +134,6 @@ NOW = [
 @pytest.mark.parametrize(("refused", "own", "alike"), table(NOW))
 def test_temporary_cause_is_worded_as_temporary(refused: Refusal, own: str, alike: str) -> None:
     now = verdict(refused, permanent=False)
-
     assert wording.sentence(now) == f'container "main": the node {own}'
     assert wording.reason(now) == alike
     assert wording.refused(refused) == wording.sentence(now)
@@ -147,7 +145,6 @@ def test_refusal_by_node_policy_names_the_policy() -> None:
         refuser=Refuser.KUBELET,
         reason=RejectionReason.TOPOLOGY_AFFINITY,
     )
-
     assert wording.sentence(verdict(refused)).endswith(
         ' in one NUMA zone (Topology Manager policy "single-numa-node")'
     )
@@ -155,7 +152,6 @@ def test_refusal_by_node_policy_names_the_policy() -> None:
 
 def test_reused_init_cpus_are_explained() -> None:
     refused = verdict(replace(refusal(Cause.SPREAD, CPUS), zones=("node-0",), reused="prep"))
-
     assert wording.sentence(refused) == (
         'container "main": the node would spread 60 cpu over more than 2 NUMA zones, as it must reuse the'
         ' CPUs of init container "prep" in zone 0; an init container that requests no whole number of CPUs'
@@ -261,7 +257,6 @@ def test_remedy_is_the_last_sentence() -> None:
     text = wording.refusal_text(
         Tally((Counted(1, FOUR),)), Intent(SINGLE), looser=Policy.RESTRICTED, enough=always
     )
-
     assert text.endswith(
         f'in one NUMA zone. Request at most 4 {GPU}, or set annotation numalign.io/policy to "restricted".'
     )
@@ -290,7 +285,6 @@ def test_reason_is_bounded_for_any_request(
     text = wording.refusal_text(
         Tally(nodes, unknown=unknown, shapes=shapes), Intent(SINGLE), looser=Policy.RESTRICTED, enough=always
     )
-
     assert len(text) <= LONGEST
     assert text.endswith('to "restricted".') or "set equal requests" in text
     assert all(len(wording.reason(verdict(each.refusal))) <= LONGEST_REASON for each in nodes)
@@ -304,14 +298,12 @@ many = st.lists(st.builds(Counted, st.integers(1, 5000), plain), min_size=1, max
 def test_counts_of_reasons_add_up_to_all_nodes(nodes: tuple[Counted, ...], taints: int, unknown: int) -> None:
     tally = Tally(nodes, {Unmet.TAINT: taints}, unknown)
     whole, _, parts = wording.first_sentence(text_of(tally)).partition(": ")
-
     assert f"(0 of {wording.nodes(tally.total)})" in whole
     assert sum(int(part.split()[0]) for part in parts.split(", ") if part[0].isdigit()) == tally.total
 
 
 def test_first_of_many_resources_are_named() -> None:
     requested = (Need(f"x/{number:02}", 1, 1, 0) for number in range(MOST_NAMED + 2))
-
     text = wording.reason(verdict(refusal(Cause.NODE_TOO_SMALL, *requested)))
     assert text.endswith("1 x/15 and more in total")
 

@@ -79,7 +79,6 @@ def test_every_event_has_its_line_with_its_levels() -> None:
     levels = {(event, "error" if level == "failed" else level) for level, event in found}
     assert levels
     assert levels <= {(event, level) for event, documented in events().items() for level in documented}
-
     families = {event.partition(".")[0] for event in events()}
     given = {event for text in sources().values() for event in TEXT.findall(text)}
     given = {event for event in given if event.partition(".")[0] in families and not event.endswith(FILES)}

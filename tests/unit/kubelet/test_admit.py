@@ -132,7 +132,6 @@ def test_rejection_names_container_and_resources(
     start: Node, policy: str, pods: str, step: str, names: tuple[str, ...]
 ) -> None:
     [admission] = outcomes(start, policy, pods)
-
     assert admission.refusal
     assert (admission.refusal.step.container, admission.refusal.resources) == (step, names)
     assert not admission.placement.grants
@@ -143,7 +142,6 @@ def test_rejection_names_the_first_short_resource() -> None:
     many = {f"example.com/{letter}": letter for letter in "hgfedcba"}
     listed = " ".join(f"{name}=1" for name in many)
     [admission] = outcomes(node(listed), "none", " ".join(f"{name}=2" for name in many))
-
     assert admission.refusal
     assert admission.refusal.resources == ("example.com/a",)
 
@@ -152,9 +150,7 @@ def test_rejected_pod_holds_until_the_next_admission() -> None:
     fraction = node("cpu=16//7500m", "cpu=16")
     [refused] = outcomes(fraction, "restricted", "cpu=40")
     assert charge(fraction, refused) == fraction
-
     [refused] = outcomes(TEN, "restricted", "cpu=2 mem=1Gi | cpu=40 mem=1Gi")
-
     after = after_admission(TEN, refused)
     assert (free_of(after, "cpu"), free_of(after, "mem")) == ([14, 16], [9, 10])
     back = release(after, [refused.held])
@@ -178,7 +174,6 @@ def test_pod_level_resources_are_held_until_deletion() -> None:
     pod_demand = demand.of(pod(f"{PINNED} gpu=1", SHARING, requests=STATED, limits=STATED))
     kubelet = replace(TWO_GPU, scope=Scope.POD, policy=Policy.RESTRICTED, options=HEEDS)
     admission = admit(kubelet, pod_demand)
-
     assert admission.placement.kept == {zone_ids(0): bag(STATED)}
     after = charge(kubelet, admission)
     assert (free_of(after, "cpu"), free_of(after, "mem")) == ([10, 16], [4, 10])
@@ -198,5 +193,4 @@ WIDTHS = [
 @pytest.mark.parametrize(("start", "pod", "zones"), table(WIDTHS))
 def test_min_widths_are_the_fewest_zones_by_hardware(start: Node, pod: str, zones: dict[str, int]) -> None:
     [step] = asks(pod).steps
-
     assert min_widths(start, step) == zones

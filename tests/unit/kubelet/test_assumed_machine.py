@@ -69,7 +69,6 @@ HELD = [
 def test_reserved_cpus_are_first_and_free_ones_last(zones: list[str], reserved: str, free: str) -> None:
     host = node(*zones)
     laid, cpus = assumed_machine.assume(host)
-
     assert render_list(cpus) == reserved
     assert render_list(assumed_machine.free_cpus(host, laid)) == free
 
@@ -89,7 +88,6 @@ HIDDEN = [
 def test_zone_without_listed_cpus_is_all_reserved(zones: list[str], all_of_them: str, reserved: str) -> None:
     host = node(*zones)
     laid, cpus = assumed_machine.assume(host)
-
     assert lists(laid.zones) == all_of_them
     assert render_list(cpus) == reserved
     assert assumed_machine.free_cpus(host, laid) & cpus == 0
@@ -99,6 +97,5 @@ def test_zone_without_listed_cpus_is_all_reserved(zones: list[str], all_of_them:
 def test_large_machines_are_remembered_by_their_bytes() -> None:
     for at in range(15):
         assumed_machine.assume(node(f"cpu={8000 + at}"))
-
     remembered = assumed_machine.remembered()
     assert (1 < len(remembered) < 15, remembered.bytes <= 2 * MOST_BYTES) == (True, True)

@@ -38,9 +38,7 @@ def recorded_layout(written: dict[str, Any]) -> CpuTopology:
 def test_real_cpu_managers_take_the_same(case: dict[str, Any], version: str) -> None:
     strategy = StaticPolicyOptions(**case["options"], changes=options(minor=MINORS[version]).changes)
     layout = recorded_layout(RECORDED["machines"][case["machine"]])
-
     taken = take_by_topology(layout, read_list(case["available"]), case["count"], strategy)
-
     assert render_list(taken) == (case["taken"][version] or "")
 
 
@@ -88,9 +86,7 @@ def test_take_returns_the_requested_number_of_free_cpus(
     question: tuple[CpuTopology, CpuSet, int], strategy: StaticPolicyOptions
 ) -> None:
     layout, available, count = question
-
     taken = take_by_topology(layout, available, count, strategy)
-
     assert taken & ~available == 0
     assert taken.bit_count() == count
 
@@ -100,7 +96,6 @@ def test_all_cpus_can_be_taken_and_no_more(
     question: tuple[CpuTopology, CpuSet, int], strategy: StaticPolicyOptions
 ) -> None:
     layout, available, _ = question
-
     assert take_by_topology(layout, available, available.bit_count(), strategy) == available
     assert take_by_topology(layout, available, available.bit_count() + 1, strategy) == 0
 
@@ -109,16 +104,13 @@ def test_all_cpus_can_be_taken_and_no_more(
 def test_packing_splits_no_core_beside_a_whole_one(question: tuple[CpuTopology, CpuSet, int]) -> None:
     layout, available, count = question
     whole = [core for core in layout.cores if core & available == core]
-
     taken = take_by_topology(layout, available, count, PACKED)
-
     assert sum(core & taken == core for core in whole) >= min(len(whole), count // layout.threads_per_core)
 
 
 @given(machines(), st.integers(1, 48))
 def test_distribution_differs_by_at_most_one_group(layout: CpuTopology, count: int) -> None:
     taken = take_by_topology(layout, layout.everything, min(count, layout.everything.bit_count()), EVENLY)
-
     shares = [share for zone in layout.zones if (share := (zone & taken).bit_count())]
     assert max(shares) - min(shares) <= 1
 

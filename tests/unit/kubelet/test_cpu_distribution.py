@@ -32,7 +32,6 @@ def request(
 
 def test_unevenness_has_three_decimals() -> None:
     plan = cpu_distribution.distribution(request([2, 3, 3], 1))
-
     assert plan
     assert plan.zones == (1,)
     assert plan.balance == 0.471
@@ -50,7 +49,6 @@ def test_sockets_decide_from_1_37_on(minor: int, zones: tuple[int, ...], shares:
     by_socket = [0b01, 0b01, 0b10, 0b10] if minor >= 37 else None
     wanted = request([6, 2, 6, 2], 8, per_zone=4, minor=minor)
     plan = cpu_distribution.distribution(replace(wanted, sockets=by_socket))
-
     assert plan
     assert (plan.zones, (plan.share,) * 2) == (zones, shares)
 
@@ -188,7 +186,6 @@ def requests(draw: st.DrawFn) -> DistributionRequest:
 @given(requests())
 def test_plan_equals_the_walk_over_combinations(wanted: DistributionRequest) -> None:
     plan = cpu_distribution.distribution(wanted)
-
     try:
         expected = walked(wanted)
     except EndlessError:
@@ -207,6 +204,5 @@ def test_endless_search_needs_four_zones_and_partial_groups() -> None:
         if (plan := cpu_distribution.distribution(request(room, 2 * groups, group=2)))
         and plan.balance == -math.inf
     ]
-
     assert min(map(len, endless)) == LEAST_SHARING
     assert min(sum(free % 2 for free in room) for room in endless) == LEAST_SPLIT

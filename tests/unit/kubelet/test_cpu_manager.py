@@ -58,7 +58,6 @@ def test_unused_node_has_all_its_cpus(host: Node) -> None:
 def test_zone_of_several_sockets_is_not_aligned_by_socket() -> None:
     cores = [Core(zone_ids(0)[0], socket, 0, 1 << socket) for socket in (0, 1)]
     layout = cpu_topology(cores, zone_ids(0))
-
     assert written(cpu_manager.topology_hints(CpuState(layout, BY_SOCKET, 0, 0b11), wants(2))) == "1p"
     assert written(cpu_manager.topology_hints(CpuState(layout, BY_SOCKET, 0, 0b01), wants(1))) == "1p"
 
@@ -67,7 +66,6 @@ def test_assumed_machine_is_charged_in_whole_cpus_once() -> None:
     host = node("cpu=6//4500m", "cpu=6")
     assert cpus_of(host).free.bit_count() == 10
     assert cpu_manager.state(node("cpu=8", cpu_manager=CpuManager.NONE)) is None
-
     assert cpus_of(replace(host, stock=machine("cpu=0-5", "cpu=6-11", free="0,7").stock)).free == 1 | 1 << 7
 
 

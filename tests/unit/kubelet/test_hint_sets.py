@@ -41,7 +41,6 @@ def test_every_mask_but_the_empty_one(zones: int) -> None:
 @given(AMOUNTS, WANTED)
 def test_masks_with_enough_of_a_resource(amounts: tuple[int, ...], wanted: int) -> None:
     enough = [mask for mask in walked(len(amounts)) if total(mask, amounts) >= wanted]
-
     assert hint_sets.listed(hint_sets.reaching(amounts, wanted)) == enough
 
 
@@ -51,21 +50,18 @@ def test_device_between_zones_counts_for_each_mask(
 ) -> None:
     between = tuple((place & bitmask.full(len(amounts)), count) for place, count in places)
     enough = [mask for mask in walked(len(amounts)) if total(mask, amounts, between) >= wanted]
-
     assert hint_sets.listed(hint_sets.reaching(amounts, wanted, between)) == enough
 
 
 def test_masks_with_enough_of_sixteen_zones() -> None:
     amounts, between = tuple(at * at % 7 for at in range(16)), ((0b11 << 7, 5), (0b101, 2))
     enough = [mask for mask in walked(16) if total(mask, amounts, between) >= 30]
-
     assert hint_sets.listed(hint_sets.reaching(amounts, 30, between)) == enough
 
 
 @given(st.data(), ZONES)
 def test_masks_inside_around_and_touching_others(data: st.DataObject, zones: int) -> None:
     some = data.draw(st.integers(0, bitmask.full(zones)))
-
     assert hint_sets.listed(hint_sets.inside(some)) == [mask for mask in walked(zones) if mask & some == mask]
     assert hint_sets.listed(hint_sets.around(some, zones)) == [
         mask for mask in walked(zones) if mask & some == some
@@ -80,7 +76,6 @@ def test_masks_by_width(data: st.DataObject, zones: int) -> None:
     drawn = data.draw(some(zones))
     listed = hint_sets.listed(drawn)
     narrowest = min(map(int.bit_count, listed), default=99)
-
     assert hint_sets.narrowest_width(drawn, 99) == narrowest
     assert hint_sets.listed(hint_sets.narrowest(drawn)) == [m for m in listed if m.bit_count() == narrowest]
     for width in range(zones + 2):
@@ -93,7 +88,6 @@ def test_masks_by_width(data: st.DataObject, zones: int) -> None:
 def test_intersections_of_two_sets(data: st.DataObject, zones: int) -> None:
     one, other = data.draw(some(zones)), data.draw(some(zones))
     both = {mine & theirs for mine in hint_sets.listed(one) for theirs in hint_sets.listed(other)}
-
     assert hint_sets.listed(hint_sets.intersections(one, other, zones)) == sorted(both - {0})
 
 
@@ -101,5 +95,4 @@ def test_intersections_of_two_sets(data: st.DataObject, zones: int) -> None:
 def test_counts_of_intersections_have_room(zones: int) -> None:
     """Of so many zones a mask is an intersection of nearly 2^zones with as many."""
     every = hint_sets.every(zones)
-
     assert hint_sets.intersections(every, every, zones) == every

@@ -33,7 +33,6 @@ def test_zones_without_cpus_and_devices_are_apart(
     host: Node, ids: tuple[int, ...], others: tuple[int, ...]
 ) -> None:
     split = apart(replace(host, memory_manager=TRAY.memory_manager))
-
     assert (split.ids, tuple(zone.id for zone in split.others)) == (ids, others)
 
 
@@ -56,14 +55,12 @@ def test_zones_apart_can_be_joined() -> None:
     host = machine(
         "cpu=0-3", "", "cpu=4-7", reserved="0", devices="gpu=2,0x", memory_manager=TRAY.memory_manager
     )
-
     assert together(apart(host)) == host
 
 
 def test_memory_may_come_from_zones_without_hints() -> None:
     one = apart(node("cpu=72/71 gpu=1", *SILENT, policy="restricted"))
     verdict = evaluate(one, asks("cpu=8 mem=500Gi"), Intent(Policy.SINGLE_NUMA_NODE, (CPU, MEMORY)))
-
     assert verdict.refusal is not None
     assert verdict.refusal.cause is Cause.NOT_ALIGNED
 
@@ -74,5 +71,4 @@ def test_zones_apart_belong_to_the_class() -> None:
 
 def test_pod_without_hints_has_affinity_to_all_zones() -> None:
     [grant] = admit(apart(TRAY), asks("mem=1Gi")).placement.grants
-
     assert grant.affinity == tuple(range(34))

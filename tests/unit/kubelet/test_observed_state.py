@@ -54,7 +54,6 @@ TWICE = asks("init cpu=2 mem=6Gi", "cpu=2 mem=4Gi")
 
 def test_cpus_of_an_init_container_are_reused_first() -> None:
     after, held = observe(COUNTS, TWICE, seen("0:cpu=2 mem=6Gi", "0:cpu=2 mem=4Gi"))
-
     assert free_of(after, "cpu") == [1, 4]
     assert held.cpus.bit_count() == 2
     assert free_of(after, "mem") == [6, 10], "the init container's block is gone"
@@ -63,7 +62,6 @@ def test_cpus_of_an_init_container_are_reused_first() -> None:
 def test_unused_init_cpus_stay_held() -> None:
     later = seen("1-2 / 0:mem=6Gi", "5-6 / 1:mem=4Gi")
     after, held = observe(TWO, TWICE, later)
-
     assert render_list(held.cpus) == "1-2,5-6"
     assert free_of(after, "mem") == [10, 6]
     assert [block.container for block in held.blocks] == ["c1"]
@@ -74,7 +72,6 @@ GROUP = asks("cpu=1 mem=14Gi")
 
 def test_free_amounts_divide_a_group_among_its_zones() -> None:
     after, held = observe(COUNTS, GROUP, seen("01:mem=14Gi"), by_zones("0:mem=4Gi 1:mem=2Gi"))
-
     assert free_of(after, "mem") == [4, 2]
     assert sum(block.size for block in held.blocks) == 14 * GIB
 
@@ -94,14 +91,12 @@ def test_reported_free_amounts_replace_computed_ones(
 ) -> None:
     free: FreeByZone | None = None if reported is None else by_zones(reported)
     after, held = observe(COUNTS, asks("cpu=2 mem=6Gi"), seen("0:cpu=1 mem=6Gi 1:cpu=1"), free)
-
     assert (free_of(after, "cpu"), free_of(after, "mem")) == (cpus, mem)
     assert held.cpus.bit_count() == 7 - sum(cpus)
 
 
 def test_reserved_cpu_is_never_free() -> None:
     after, _ = observe(COUNTS, APP, seen("0:cpu=1 1:cpu=1"), by_zones("0:cpu=9 1:cpu=3"))
-
     assert free_cpus(after) == "1-3,5-7"
     after, _ = observe(TWO, APP, seen("1-2 / 0:cpu=2"), by_zones("0:cpu=3 1:cpu=4"))
     assert free_cpus(after) == "3-7"
@@ -109,7 +104,6 @@ def test_reserved_cpu_is_never_free() -> None:
 
 def test_unknown_containers_and_zones_take_nothing() -> None:
     unknown = [replace(one, container="other") for one in seen("1 / 0:cpu=1 mem=1Gi gpu=1")]
-
     assert observe(COUNTS, APP, unknown) == (COUNTS, Assignments())
     after, held = observe(COUNTS, APP, seen("9:cpu=1"))
     assert (after, held.cpus) == (COUNTS, 0)
@@ -131,6 +125,5 @@ def test_observing_a_prediction_equals_charging_it(host: Node, demand: Demand) -
         ObservedContainer(grant.container, grant.cpus, grant.amounts) for grant in admission.placement.grants
     ]
     after, held = observe(host, demand, grants)
-
     assert after == charge(host, admission)
     assert (held.cpus, held.devices) == (admission.held.cpus, admission.held.devices)

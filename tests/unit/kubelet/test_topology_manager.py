@@ -29,7 +29,6 @@ EIGHT = NumaInfo(8)
 @pytest.mark.parametrize(("policy", "mask"), [(Policy.SINGLE_NUMA_NODE, None), (Policy.RESTRICTED, 0b1)])
 def test_single_numa_node_stores_no_affinity_to_all_zones(policy: Policy, mask: int | None) -> None:
     one = ResourceHints("r", hint_sets.of([0b1]), hint_sets.of([0b1]))
-
     assert merge(policy, [one], NumaInfo(1)) == Decision(TopologyHint(mask, preferred=True), admitted=True)
 
 
@@ -57,7 +56,6 @@ def test_lowest_of_too_many_permutations_wins() -> None:
 def test_merge_of_eight_zones_walks_no_permutations() -> None:
     """There are 255^8 of them: a walk of them never ends."""
     every = ResourceHints("r", hint_sets.every(EIGHT.count), hint_sets.NONE)
-
     decision = merge(Policy.BEST_EFFORT, [every] * 8, EIGHT)
     assert decision == Decision(TopologyHint(0b1, preferred=False), admitted=True)
 

@@ -88,7 +88,6 @@ NOT_ANSWERED = [
 @pytest.mark.parametrize(("host", "pod"), table(NOT_ANSWERED))
 def test_pod_beyond_the_work_limit_is_not_answered(host: Node, pod: str) -> None:
     verdict = evaluate(host, asks(pod), means("none"))
-
     assert (verdict.admitted, verdict.answered, verdict.refused, verdict.permanent) == (False,) * 4
     assert verdict.refusal
     assert (verdict.refusal.refuser, verdict.refusal.cause) == (Refuser.NOBODY, Cause.NOT_ANSWERED)
@@ -97,14 +96,12 @@ def test_pod_beyond_the_work_limit_is_not_answered(host: Node, pod: str) -> None
 
 def test_refusal_that_needs_no_work_is_given() -> None:
     vast, many_containers = of_zones(64, "none"), asks(many(200))
-
     assert evaluate(vast, many_containers, means("restricted")).permanent
     assert evaluate(of_zones(64), asks("cpu=9999 mem=1Gi"), means("restricted")).permanent
 
 
 def test_unanswered_pod_changes_nothing() -> None:
     admission = admit(of_zones(64), asks(PLAIN))
-
     assert admission.refusal
     assert admission.refusal.reason is RejectionReason.NOT_ANSWERED
     assert admission.before == admission.after
@@ -117,7 +114,6 @@ HALF_FREE = node(*["cpu=16/16/3 mem=9Gi"] * 16, **SHARED)  # type: ignore[arg-ty
 def test_distribution_beyond_the_work_limit_is_refused() -> None:
     """Five zones in sixteen, and in each of 4,368 choices the ones that give one CPU more."""
     eight = node(*["cpu=16/16/3 mem=9Gi"] * 8, **SHARED)  # type: ignore[arg-type]
-
     assert evaluate(eight, asks("cpu=13 mem=1Gi"), means("none")).answered
     assert evaluate(HALF_FREE, asks("cpu=3 mem=1Gi"), means("none")).admitted
     assert not evaluate(HALF_FREE, asks("cpu=13 mem=1Gi"), means("none")).answered
@@ -126,14 +122,12 @@ def test_distribution_beyond_the_work_limit_is_refused() -> None:
 def test_unknown_in_use_leaves_the_empty_node_unanswered() -> None:
     """Blocks of memory take whole zones here: eight of them, and nine are not left."""
     verdict = evaluate(HALF_FREE, asks("cpu=13 mem=64Gi | cpu=1 mem=73Gi"), means("none"))
-
     assert (verdict.answered, verdict.permanent, verdict.not_when_empty) == (False, False, True)
 
 
 def test_pod_of_many_containers_is_admitted_in_steps() -> None:
     host, pod = of_zones(16), asks(many(40, "cpu=1 mem=1Gi"))
     steps = list(evaluating(host, pod))
-
     assert len(steps) == 39
     assert work_limit.units(host, pod) / (len(steps) + 1) < LIMIT_AT_ONCE
 
@@ -142,20 +136,16 @@ def test_best_effort_takes_a_step_for_each_merge() -> None:
     # The first zones have nothing left, so what comes nearest has to be searched.
     full, free = "cpu=4//0 mem=4Gi//0 gpu=4//0", "cpu=4//1 mem=4Gi//1Gi gpu=4//1"
     host = node(*[full] * 3, *[free] * 5, policy="best-effort")
-
     assert len(list(evaluating(host, asks("cpu=2 mem=3Gi gpu=1")))) == 2
 
 
 def test_widths_of_too_many_zones_are_unknown() -> None:
     vast = node(*["cpu=8 mem=8Gi gpu=1"] * 64, policy="none")
-
     assert min_widths(vast, asks("cpu=9 mem=9Gi gpu=2").whole).keys() == {"cpu", GPU}
 
 
 def test_too_small_node_of_64_zones_may_fit_later() -> None:
     vast = node(*["gpu=1/0"] * 60, *["gpu=1"] * 4, policy="none", totals="gpu=8 cpu=8 mem=8Gi")
-
     verdict = evaluate(vast, asks("cpu=1.. mem=1Gi.. gpu=6"))
-
     assert verdict.refused
     assert not verdict.permanent

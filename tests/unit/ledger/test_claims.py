@@ -85,7 +85,6 @@ def test_record_counts_up_to_the_requests(
 def test_pod_level_resources_are_claimed_as_one() -> None:
     gated = replace(PAIR, scope=PAIR.scope.POD, options=options("PodLevelResourceManagers", minor=36))
     demand = demands.of(pod("cpu=2 mem=1Gi gpu=1", "", requests="cpu=6 mem=4Gi", limits="cpu=6 mem=4Gi"))
-
     assert dict(due(gated, demand).running) == {CPU: 6000, MEMORY: 4 * 2**30}
     assert not checked(gated, demand, held("0 cpu=6 mem=4Gi")).refuted
     assert checked(gated, demand, held("0 cpu=2 mem=1Gi")).refuted
@@ -96,7 +95,6 @@ def test_pod_level_resources_are_claimed_as_one() -> None:
 
 def test_claims_depend_on_static_facts_of_a_node() -> None:
     busy = replace(PAIR, zones=tuple(replace(zone, free=bag("cpu=1")) for zone in PAIR.zones))
-
     assert static_facts(busy) == static_facts(PAIR)
     assert static_facts(ILL) != static_facts(replace(ILL, health=None))
     others = (PAIR, HUGE_PAIR, SHARED, replace(PAIR, scope=PAIR.scope.POD))

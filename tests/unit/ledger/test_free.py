@@ -141,7 +141,6 @@ def test_free_is_computed_from_the_best_evidence(
     info: NodeInfo, basis: Basis, *, exact: bool, cpus: list[int]
 ) -> None:
     capacity = free(info)
-
     assert (capacity.basis, capacity.exact, free_of(capacity.node, "cpu")) == (basis, exact, cpus)
 
 
@@ -158,7 +157,6 @@ def test_earlier_computation_changes_no_result(info: NodeInfo) -> None:
         replace(info, fingerprint=None),
     ]
     earlier = [(other, free(other)) for other in [*INFOS, *others]]
-
     for before in earlier:
         assert free_capacity(info, now=NOW, lag=LAG, before=before) == free(info)
 
@@ -167,7 +165,6 @@ def test_change_of_stage_recounts_nothing() -> None:
     info = known(FULL, [A, B])
     before = info, free(info)
     bound = replace(info, assigned_pods=(A, replace(B, stage=Stage.BOUND)))
-
     capacity = free_capacity(bound, now=NOW, lag=LAG, before=before)
     assert capacity.node is before[1].node
     assert capacity == free(bound)
@@ -200,7 +197,6 @@ def test_memory_groups_are_known_from_records() -> None:
     )
     info = NodeInfo(published, (BLOCK, STRANGER), fingerprint=of("block", "stranger"))
     capacity = free(info)
-
     assert capacity.basis is Basis.ANCHORED
     assert [set(zone.cells) for zone in capacity.node.zones] == [{0, 1}, {0, 1}, {2}]
     # Zone 1 serves nobody alone, and zone 2, where the stranger may have memory, nobody beside others.
@@ -213,7 +209,6 @@ def test_possible_memory_group_makes_zones_uncertain() -> None:
     somewhere = on("somewhere", "cpu=1 mem=12Gi")
     strict = NodeInfo(published, (somewhere,), fingerprint=of("somewhere"))
     lenient = replace(strict, node=replace(published, policy=Policy.BEST_EFFORT))
-
     assert free_of(free(strict).node, "mem") == [0, 0, 0]
     # Whoever is content with a whole group gets something of it.
     assert free_of(free(lenient).node, "mem") == [0, 4, 8]
@@ -222,6 +217,5 @@ def test_possible_memory_group_makes_zones_uncertain() -> None:
 
 def test_last_started_unseen_pod_may_be_uncounted() -> None:
     pods = tuple(replace(on(f"p{at}", since=NOW), started=10 - at) for at in range(10))
-
     assert free(known(HALF, pods, anchor=of(*(pod.uid for pod in pods[1:])))).basis is Basis.ANCHORED
     assert free(known(HALF, pods, anchor=of(*(pod.uid for pod in pods[:9])))).basis is Basis.REPORTED

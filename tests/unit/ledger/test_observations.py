@@ -58,35 +58,29 @@ IMPOSSIBLE = [
 @pytest.mark.parametrize("record", table(IMPOSSIBLE))
 def test_impossible_report_is_dropped_alone(record: PlacementRecord) -> None:
     other = report("1 cpu=1", "5")
-
     assert possible_reports(TWO, {"a": record, "b": other}) == {"b": other}
 
 
 def test_reports_beyond_capacity_are_all_dropped() -> None:
     half = report("0 mem=6Gi")
-
     assert possible_reports(TWO, {"a": half}) == {"a": half}
     assert possible_reports(TWO, {"a": half, "b": half, "c": report("1 mem=1Gi")}) == {}
 
 
 def test_what_no_manager_gives_out_is_dropped() -> None:
     lone = machine("cpu=0-3 mem=10Gi", reserved="0", memory_manager=MemoryManager.NONE)
-
     reports = possible_reports(lone, {"a": report("0 cpu=1 mem=1Gi gpu=1", "1")})
-
     assert reports == {"a": report("0 cpu=1", "1")}
 
 
 def test_ids_are_ignored_where_the_cpu_manager_is_off() -> None:
     off = machine("cpu=0-3 mem=10Gi", reserved="0", cpu_manager=CpuManager.NONE)
-
     assert possible_reports(off, {"a": report("0 mem=1Gi", "99")}).keys() == {"a"}
 
 
 def test_ids_are_dropped_without_a_described_machine() -> None:
     reported = {"a": report("0 cpu=2 mem=1Gi", "77,78"), "b": report("0 cpu=7", "1-7")}
     reports = possible_reports(COUNTS, reported)
-
     assert reports == {"a": PlacementRecord(held("0 cpu=2 mem=1Gi"), Source.KUBELET)}
 
 
@@ -107,7 +101,6 @@ def test_pod_loses_what_another_holds(had: PlacementRecord, other: PlacementReco
 
 def test_pod_loses_what_several_hold_together() -> None:
     others = [report("0 mem=2Gi"), report("0 mem=3Gi")]
-
     assert given_away(TWO, {"a": report("0 mem=5Gi"), "b": report("0 mem=6Gi")}, others) == {"b"}
 
 
@@ -126,6 +119,5 @@ def test_device_zones_are_read_once_for_all_pods() -> None:
     place = replace(TWO, machine=replace(TWO.machine, devices=walked))
     before = walked.walks
     pods = {str(number): report("1 gpu=1" if number == 0 else "1 gpu=2") for number in range(100)}
-
     assert possible_reports(place, pods).keys() == {"0"}
     assert walked.walks == before + 1

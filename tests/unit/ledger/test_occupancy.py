@@ -52,7 +52,6 @@ def test_unknown_use_counts_against_exclusive_pods_only(
     pod: AssignedPod, occupied: str, exclusive: str
 ) -> None:
     occupied_node = with_occupants(GPUS, [pod], exact=True)
-
     assert (shown(occupied_node.occupied), shown(occupied_node.exclusive)) == (occupied, exclusive)
 
 
@@ -63,20 +62,17 @@ def shown(zones: frozenset[int]) -> str:
 def test_unknown_pod_on_a_single_zone_is_in_it() -> None:
     one = node("cpu=8", policy="restricted")
     occupied_node = with_occupants(one, [meaning(ALONE, on("a"))], exact=True)
-
     assert (shown(occupied_node.occupied), shown(occupied_node.exclusive)) == ("0", "0")
 
 
 def test_uncertain_free_amounts_exclude_exclusive_pods() -> None:
     occupied_node = with_occupants(TWO, [meaning(ALONE, on("a", has="0 cpu=4"))], exact=False)
-
     assert (shown(occupied_node.occupied), shown(occupied_node.exclusive)) == ("0 1", "0")
     assert with_occupants(TWO, [on("a", has="0 cpu=4")], exact=False) is TWO
 
 
 def test_one_occupied_zone_blocks_a_pod_of_any_zone() -> None:
     occupied_node = with_occupants(TWO, [meaning(RESTRICTED, on("a", has="0 cpu=4"))], exact=True)
-
     assert shown(nowhere_alone(occupied_node).occupied) == "0 1"
     assert nowhere_alone(TWO) is TWO
 
@@ -90,7 +86,6 @@ def test_sharing_lists_pods_with_intent_in_the_same_zones() -> None:
         meaning(RESTRICTED, on("anywhere")),
         on("quiet", has="0 cpu=4"),
     )
-
     assert [pod.uid for pod in sharing(TWO, pods, alone)] == ["same"]
 
 
@@ -103,12 +98,10 @@ def test_resized_request_is_not_the_admitted_one() -> None:
     before = NodeInfo(TWO, (on("a", has="0 cpu=4"),))
     was = free_capacity(before, now=NOW, lag=LAG)
     free = free_capacity(NodeInfo(TWO, (A_ALONE,)), now=NOW, lag=LAG, before=(before, was))
-
     assert (shown(was.node.exclusive), shown(free.node.exclusive)) == ("", "0")
 
 
 def test_emptied_node_has_no_occupants() -> None:
     occupied_node = with_occupants(TWO, [A_ALONE], exact=True)
-
     assert occupied_node.emptied() == TWO.emptied()
     assert occupied_node.in_health() == TWO.in_health()

@@ -44,7 +44,6 @@ def test_pod_waits_for_those_that_may_be_admitted_later(
 ) -> None:
     wide = replace(PAIR, zones=TWO.zones) if len(pods) > 2 else PAIR
     prediction = predicted(NodeInfo(wide, tuple(pods)), f"{containers} mem=1Gi")
-
     assert prediction.verdict.admitted
     assert [each.uid for each in prediction.waits_for] == waits.split()
     assert prediction.reservable is not bool(waits)
@@ -56,7 +55,6 @@ def test_pod_without_exclusive_resources_never_waits() -> None:
 
 def test_pod_waits_beside_pods_of_unknown_zones() -> None:
     others = (STRANGER, replace(coming("a", "", cpu=1), record=None, guess=held("0 cpu=1")))
-
     assert [each.uid for each in predicted(NodeInfo(TWO, others), "cpu=1 mem=1Gi").waits_for] == ["a"]
 
 
@@ -64,21 +62,18 @@ def test_pod_of_another_scheduler_is_not_waited_for() -> None:
     """What it may hold counts in full on every zone, so whichever is first, there is room."""
     unsent = replace(STRANGER, stage=Stage.BOUND, created=11)
     prediction = predicted(NodeInfo(TWO, (unsent,)), "cpu=4 mem=1Gi")
-
     assert prediction.reservable
     assert not predicted(NodeInfo(TWO, (unsent,)), "cpu=5 mem=1Gi").verdict.admitted
 
 
 def test_uncertain_prediction_is_not_recorded() -> None:
     prediction = predicted(NodeInfo(HALF, (STRANGER,)), "cpu=4 mem=1Gi")
-
     assert prediction.reservable
     assert (prediction.held, prediction.record) == (held("0 cpu=4"), None)
 
 
 def test_random_choice_of_the_kubelet_is_not_recorded() -> None:
     pools = node("cpu=8 gpu=1", "cpu=8 gpu=1", policy="none")
-
     assert predicted(NodeInfo(pools), "cpu=1.. gpu=2").record
     assert predicted(NodeInfo(pools), "cpu=1.. gpu=1").record is None
 
@@ -89,7 +84,6 @@ def test_random_choice_of_the_kubelet_is_not_recorded() -> None:
 def test_pod_waits_if_a_departure_changes_its_zones() -> None:
     leaves = on("a", has="0 cpu=4", terminating=True)
     prediction = predicted(NodeInfo(PAIR, (leaves,)), "cpu=4 mem=1Gi")
-
     assert (prediction.verdict.admitted, prediction.reservable) == (True, False)
     assert [each.uid for each in prediction.terminating] == ["a"]
     assert (prediction.held, prediction.record) == (held("1 cpu=4"), None)
@@ -148,7 +142,6 @@ def test_leaving_pod_makes_the_last_arrivals_uncertain(
     host: Node, pods: Sequence[AssignedPod], uids: str
 ) -> None:
     info = NodeInfo(host, tuple(pods))
-
     assert doubted(info, "leaver", now=NOW, within=10.0) == tuple(uids.split())
 
 
@@ -185,7 +178,6 @@ def test_pod_waits_if_an_unseen_pod_would_have_it_rejected(
     pods: tuple[AssignedPod, ...], containers: str, waits: list[str]
 ) -> None:
     info = NodeInfo(UNEVEN, pods)
-
     assert predicted(info, containers).reservable
     assert risked(info, containers) == waits
 
@@ -198,7 +190,6 @@ def test_exclusive_pod_waits_for_pods_of_uncertain_zones() -> None:
 def test_equal_pods_in_other_zones_are_tried_each() -> None:
     three = node("cpu=4 gpu=1", "cpu=3 gpu=1", "cpu=3 gpu=1", policy="single-numa-node")
     harmless = on("harmless", "cpu=1.. mem=1Gi.. gpu=1", has="1 gpu=1")
-
     assert risked(NodeInfo(three, (harmless, HOLDER, ON_ITS_WAY)), "cpu=4 mem=1Gi") == ["early"]
 
 
@@ -231,7 +222,6 @@ def test_zones_after_departures_count(
     pods: tuple[AssignedPod, ...], containers: str, intent: Intent, why: Cause | None
 ) -> None:
     verdict = predict(NodeInfo(PAIR, pods), asks(containers), intent, now=NOW, lag=LAG).verdict
-
     assert (verdict.refusal and verdict.refusal.cause) == why
     assert not verdict.permanent
 
@@ -251,14 +241,12 @@ def test_more_possible_departures_make_large_pods_wait(others: int, waits: list[
     amounts = [f"cpu=1 mem={1 + at}Mi" for at in range(others)]
     holders = [on(f"h{at}", text, has=f"2 {text}") for at, text in enumerate(amounts)]
     crowd = on_its_way("crowd", CROWD, "0 cpu=100 mem=100Mi")
-
     assert risked(NodeInfo(SIXTEEN, (*holders, crowd)), CROWD) == waits
 
 
 def test_equal_departures_are_tried_once() -> None:
     holders = [on(f"h{at}", "cpu=1 mem=1Mi", has="2 cpu=1 mem=1Mi") for at in range(25)]
     crowd = on_its_way("crowd", CROWD, "0 cpu=100 mem=100Mi")
-
     assert risked(NodeInfo(SIXTEEN, (*holders, crowd)), CROWD) == []
     # Which of them a fingerprint stands for matters, so each is another.
     info = NodeInfo(SIXTEEN, (*holders, crowd), fingerprint=lambda _node, _sure, _perhaps: None)
@@ -275,5 +263,4 @@ TRIED = [
 @pytest.mark.parametrize(("containers", "has", "waits"), table(TRIED))
 def test_every_order_is_tried_within_the_work_limit(containers: str, has: str, waits: int) -> None:
     pods = tuple(on_its_way(uid, containers, has) for uid in ("one", "other", "third"))
-
     assert len(predicted(NodeInfo(SIXTEEN, pods), containers, created=1).waits_for) == waits

@@ -39,7 +39,6 @@ def test_new_pod_holds_its_predicted_zones() -> None:
     prediction = then.predict(TWO.name, SIX)
     assert prediction
     after = then.coming(TWO.name, on("new", "cpu=6 mem=1Gi"), prediction)
-
     free = after.free(TWO.name)
     assert free
     assert free_of(free.node, "cpu") == [4, 2]
@@ -65,7 +64,6 @@ def test_taken_pod_is_not_waited_for() -> None:
 def test_unknown_node_has_no_rearrangement() -> None:
     then = Rearrangement(Reservations(), NOW)
     prediction = full().leaving(TWO.name, ["pod-1"]).predict(TWO.name, SIX)
-
     assert prediction
     assert then.leaving("x", ["a"]).coming("x", on("b"), prediction) == then
     assert (then.predict("x", SIX), then.free("x"), then.fits("x", SIX)) == (None, None, False)
@@ -87,5 +85,4 @@ SHORTAGES = [
 def test_shortage_of_a_node_in_total(totals: str | None, others: list[str], wanted: str, short: str) -> None:
     pods = tuple(on(f"pod-{at}", text) for at, text in enumerate(others))
     info = NodeInfo(node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", totals=totals), pods)
-
     assert short_of(info, asks(wanted)) == bag(short)

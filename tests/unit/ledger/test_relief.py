@@ -56,7 +56,6 @@ def test_fewest_pods_that_have_to_leave(
 def test_pods_of_one_zone_are_tried_together() -> None:
     gain = added_up(A, B, C, D)
     pairs = [tuple(each.uid for each in chosen) for chosen in gain.choices(2)]
-
     assert pairs == [("a", "b"), ("c", "d")]
     assert [gain.suffices(chosen) for chosen in gain.choices(2)] == [True, True]
 
@@ -78,6 +77,5 @@ def test_departure_may_end_a_shortage_of_the_node() -> None:
 def test_room_for_another_pod_after_departures() -> None:
     gain = added_up(A, B, C, D)
     gone = next(gain.choices(2))
-
     assert gain.room_for(gone, asks("cpu=4 mem=1Gi"))
     assert not gain.room_for(gone, asks("cpu=5 mem=1Gi"))

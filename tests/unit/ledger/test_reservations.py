@@ -112,7 +112,6 @@ def test_reservation_follows_the_strategy_of_the_kubelet(strategy: str, free: li
     ledger.update_node(replace(PAIR, options=options(strategy=strategy)))
     ledger.update_pod("pair", running("running", 1, 2))
     reserve(ledger, pod("a", 2, created=1))
-
     assert cpus(ledger) == free
     assert predicted(ledger, pod("b", 4, created=2)).verdict.admitted is (4 in free)
 
@@ -131,7 +130,6 @@ def test_running_pod_is_no_reservation(
     ledger.update_pod("pair", running("a", 0))
     for uid in ("a", "unknown"):
         call(ledger, uid)
-
     assert (known(ledger, "a"), ledger.node_of("unknown")) == (running("a", 0), None)
 
 
@@ -139,7 +137,6 @@ def test_later_reservation_replaces_the_first(ledger: Reservations) -> None:
     reserve(ledger, pod("a"))
     reserve(ledger, pod("a"), "other")
     assert (cpus(ledger), cpus(ledger, "other"), ledger.node_of("a")) == ([4, 4], [0, 4], "other")
-
     ledger.unreserve("a")
     assert (cpus(ledger, "other"), ledger.node_of("a"), ledger.reserved()) == ([4, 4], None, ())
 
@@ -149,7 +146,6 @@ def test_only_reservation_of_an_unseen_pod_expires(ledger: Reservations) -> None
         reserve(ledger, pod(uid, 2, since=since))
     reserve(ledger, pod("seen"), "other")
     ledger.update_pod("other", pod("seen", stage=Stage.BOUND))
-
     assert ledger.expire(NOW + KEPT_SECONDS - 0.1) == ()
     assert [pod.uid for pod in ledger.expire(NOW + KEPT_SECONDS)] == ["unseen"]
     assert [pod.uid for pod in ledger.expire(NOW + 10 * KEPT_SECONDS)] == ["later"]
@@ -161,7 +157,6 @@ def test_later_prediction_ends_doubt_of_a_reservation(ledger: Reservations) -> N
     reserve(ledger, pod("a"))
     ledger.remove_pod("gone", now=NOW)
     assert known(ledger, "a").record is None
-
     later = predicted(ledger, pod("a"), without=ledger.reserved_since("a"))
     ledger.update_reservation("a", later)
     assert known(ledger, "a").record == PlacementRecord(held(0, 4), Source.PREDICTED)
@@ -171,7 +166,6 @@ def test_later_prediction_ends_doubt_of_a_reservation(ledger: Reservations) -> N
 def test_pod_is_evaluated_without_later_reservations(ledger: Reservations) -> None:
     for uid, name in (("a", "pair"), ("b", "pair"), ("c", "other")):
         reserve(ledger, pod(uid), name)
-
     assert [ledger.reserved_since(uid) for uid in ("a", "b", "unknown")] == [("a", "b"), ("b",), ()]
     assert predicted(ledger, pod("a"), without=("a", "b")).held == held(0, 4)
     # Nor does the reservation of a pod stand in its own way; pods of other nodes do not count.
@@ -201,7 +195,6 @@ def test_others_wait_for_an_unconfirmed_bind(ledger: Reservations) -> None:
     reserve(ledger, pod("a", created=1))
     later = pod("b", created=2)
     assert predicted(ledger, later).reservable
-
     ledger.mark_unconfirmed("a")
     assert [pod.uid for pod in predicted(ledger, later).waits_for] == ["a"]
     ledger.update_pod("pair", pod("a", created=1, stage=Stage.BOUND))
@@ -218,7 +211,6 @@ def test_reservation_follows_its_pod(ledger: Reservations) -> None:
     ledger.update_pod("pair", pod("a", stage=Stage.BOUND, since=NOW + 1))
     ledger.update_pod("pair", pod("a", stage=Stage.ADMITTED, since=NOW + 2))
     admitted = known(ledger, "a")
-
     assert (admitted.stage, admitted.since, admitted.turn) == (Stage.ADMITTED, NOW + 2, 1)
     assert admitted.record == PlacementRecord(held(0, 4), Source.PREDICTED)
     assert ledger.reserved() == ()
@@ -228,7 +220,6 @@ def test_pod_enters_its_stage_once(ledger: Reservations) -> None:
     ledger.update_pod("pair", running("a", 0))
     before = capacity(ledger)
     ledger.update_pod("pair", running("a", 0, since=NOW + 5))
-
     assert known(ledger, "a").since == NOW
     # Nothing changed, so nothing is computed again.
     assert capacity(ledger) is before
@@ -240,7 +231,6 @@ def test_bound_pod_counts_only_on_its_node(ledger: Reservations) -> None:
     moved = known(ledger, "a")
     assert (moved.record, moved.guess, ledger.node_of("a")) == (None, held(0, 4), "other")
     assert cpus(ledger) == [4, 4]
-
     ledger.update_pod("other", running("a", 1))
     assert cpus(ledger, "other") == [4, 0]
 
@@ -254,7 +244,6 @@ def test_ended_pod_on_a_node_without_topology_is_gone(ledger: Reservations, stag
     for uid in ("a", "a", "unknown"):
         ledger.remove_pod(uid, now=NOW)
     ledger.update_node(replace(PAIR, name="dark"))
-
     assert info(ledger, "dark") == NodeInfo(replace(PAIR, name="dark"))
     assert ([*ledger.assigned_pods()], ledger.reserved()) == ([], ())
 
@@ -267,7 +256,6 @@ def test_recently_departed_pods_may_be_in_a_topology(ledger: Reservations) -> No
         ledger.update_pod("pair", running(uid, 0, 1))
         ledger.remove_pod(uid, now=NOW)
     assert [pod.uid for pod in info(ledger).departed] == gone[1:]
-
     ledger.update_pod("pair", running(gone[1], 0, 1))
     assert [pod.uid for pod in info(ledger).departed] == gone[2:]
 
@@ -289,7 +277,6 @@ def test_pod_that_may_use_departed_room_is_doubtful(doubtful: Reservations) -> N
     late = known(doubtful, "late")
     assert (late.record, late.guess, late.doubtful) == (None, held(1, 4), True)
     assert (capacity(doubtful).basis, cpus(doubtful)) == (Basis.REPORTED, [0, 0])
-
     doubtful.update_pod("pair", replace(running("late", 1), terminating=True))
     assert known(doubtful, "late").record is None
 
@@ -300,13 +287,11 @@ def test_reserved_pod_may_have_come_and_gone(ledger: Reservations) -> None:
     reserve(ledger, pod("late", created=2))
     ledger.update_pod("pair", replace(running("late", 1, since=NOW - 1), created=2))
     ledger.remove_pod("brief", now=NOW)
-
     assert known(ledger, "late").doubtful
 
 
 def test_agent_report_ends_the_doubt(doubtful: Reservations) -> None:
     doubtful.update_observed("pair", {"late": report("0 cpu=4")}, now=NOW)
-
     assert [pod.doubtful for pod in doubtful.counted_pods()] == [False]
     assert (capacity(doubtful).basis, cpus(doubtful)) == (Basis.OBSERVED, [0, 4])
 
@@ -317,7 +302,6 @@ def test_deletion_makes_later_pods_doubtful(ledger: Reservations) -> None:
     reserve(ledger, pod("late"))
     ledger.update_pod("pair", pod("late", stage=Stage.ADMITTED))
     assert (known(ledger, "late").doubtful, capacity(ledger).basis) == (False, Basis.OBSERVED)
-
     ledger.on_change(news.append)
     ledger.mark_terminating("old", now=NOW + 1)
     assert (known(ledger, "late").doubtful, capacity(ledger).basis) == (True, Basis.REPORTED)
@@ -331,7 +315,6 @@ def test_topology_counts_a_pod_once_its_lag_is_over(ledger: Reservations) -> Non
     ledger.update_node(replace(PAIR, zones=node("cpu=4//1", "cpu=4").zones))
     ledger.update_pod("pair", pod("stranger", 3, stage=Stage.ADMITTED))
     assert (ledger.valid_until("pair"), ledger.valid_until("unknown")) == (math.inf, math.inf)
-
     assert [cpus(ledger, now=NOW + age) for age in (0, LAG_SECONDS - 0.1)] == [[1, 1]] * 2
     assert (ledger.valid_until("pair"), ledger.valid_until("other")) == (NOW + LAG_SECONDS, math.inf)
     assert cpus(ledger, now=NOW + LAG_SECONDS) == [1, 4]
@@ -339,7 +322,6 @@ def test_topology_counts_a_pod_once_its_lag_is_over(ledger: Reservations) -> Non
 
 def test_free_is_cached_until_the_node_changes(ledger: Reservations) -> None:
     first = capacity(ledger)
-
     assert capacity(ledger, now=NOW + 10_000) is first
     ledger.update_node(PAIR)
     ledger.update_pod("other", running("a", 0))
@@ -399,7 +381,6 @@ def test_listener_gets_only_changed_nodes(ledger: Reservations) -> None:
 def test_new_fingerprint_of_equal_amounts_counts(ledger: Reservations) -> None:
     ledger.update_pod("pair", pod("stranger", stage=Stage.ADMITTED))
     assert capacity(ledger).basis is Basis.REPORTED
-
     ledger.update_node(PAIR, of("stranger"))
     assert capacity(ledger).basis is Basis.ANCHORED
     capacity(ledger, "other")
@@ -421,7 +402,6 @@ def test_pod_is_at_risk_only_from_earlier_pods(ledger: Reservations) -> None:
     ledger.update_pod("pair", holder)
     reserve(ledger, replace(pod("early"), demand=asks("cpu=1 mem=1Gi gpu=1")))
     new = asks("cpu=4 mem=1Gi")
-
     assert [pod.uid for pod in ledger.at_risk("pair", new, now=NOW)] == ["early"]
     assert ledger.at_risk("pair", new, now=NOW, without=["early"]) == ()
     assert ledger.at_risk("unknown", new, now=NOW) == ()
@@ -473,7 +453,6 @@ A, B = report("0 cpu=2 mem=1Gi", "1,3"), report("1 cpu=2 mem=1Gi", "4-5")
 
 def test_pod_holds_what_the_agent_reports() -> None:
     ledger = observing(a=A)
-
     assert (counted(ledger, "a").stage, counted(ledger, "a").record) == (Stage.ADMITTED, A)
     assert (capacity(ledger, "m").basis, capacity(ledger, "m").exact) == (Basis.OBSERVED, True)
     assert (free_ids(ledger), ledger.observed("a")) == ("2,4-7", A)
@@ -503,7 +482,6 @@ def test_report_of_a_pod_of_another_node_is_void(ledger: Reservations) -> None:
     ledger.update_pod("pair", running("a", 0))
     for name in ("other", "unknown"):
         ledger.update_observed(name, {"a": A}, now=NOW)
-
     assert (ledger.observed("a"), cpus(ledger), ledger.is_observed("unknown")) == (None, [0, 4], False)
 
 
@@ -532,7 +510,6 @@ def test_pod_missing_from_reports_keeps_its_claim(
     ledger = observing(a=A, b=B)
     change(ledger)
     ledger.update_observed("m", then, now=NOW)
-
     assert (capacity(ledger, "m").basis, free_ids(ledger)) == (Basis.OBSERVED, free)
 
 
@@ -558,7 +535,6 @@ def test_report_is_checked_against_the_node_as_it_is() -> None:
     smaller = machine("cpu=0-1 mem=9Gi", "cpu=4-7 mem=9Gi", reserved="0", policy="single-numa-node")
     ledger.update_node(replace(smaller, name="m"))
     assert (ledger.observed("a"), ledger.count_refuted()) == (None, 1)
-
     ledger.update_node(MACHINE)
     assert (ledger.observed("a"), ledger.count_refuted()) == (A, 0)
     ledger.remove_nodes(["m"])
@@ -572,7 +548,6 @@ def test_listener_gets_only_changed_reports() -> None:
     ledger.on_change(news.append)
     for reports in ({"a": A}, {"a": A, "new": B}, {"a": B, "new": B}, {"a": B, "new": B}):
         ledger.update_observed("m", reports, now=NOW)
-
     assert news == ["m"]
 
 
@@ -584,7 +559,6 @@ def test_prediction_for_a_machine_has_its_cpus() -> None:
     assert second
     assert [record.cpus and render_list(record.cpus) for record in (first, second)] == ["4-5", "6-7"]
     assert free_ids(ledger) == "2"
-
     annotated = replace(first, source=Source.RECORDED, cpus=None)
     ledger.update_pod("m", replace(bound("b"), record=annotated))
     assert known(ledger, "b").record == replace(annotated, cpus=read_list("4-5"))
@@ -595,7 +569,6 @@ def test_predicted_cpus_of_another_pod_are_replaced() -> None:
     prediction = reserve(ledger, pod("b", 2), "m")
     ledger.update_pod("m", bound("a"))
     ledger.update_observed("m", {"a": report("0 cpu=1 mem=1Gi", "2")}, now=NOW)
-
     assert prediction.record == replace(report("0 cpu=2 mem=1Gi", "1-2"), source=Source.PREDICTED)
     assert (capacity(ledger, "m").exact, free_ids(ledger)) == (True, "4-7")
 
@@ -605,7 +578,6 @@ def test_machine_with_an_unreported_pod_counts_amounts() -> None:
     ledger.update_pod("m", bound("new"))
     assert (capacity(ledger, "m").basis, free_ids(ledger)) == (Basis.REPORTED, "?")
     assert cpus(ledger, "m") == [0, 2]
-
     ledger.update_observed("m", {"a": A, "new": B}, now=NOW)
     assert (capacity(ledger, "m").basis, free_ids(ledger)) == (Basis.OBSERVED, "2,6-7")
 
@@ -620,7 +592,6 @@ def test_exclusive_cpus_count_bound_and_reserved_pods(ledger: Reservations) -> N
     ledger.update_pod("pair", replace(pod("d", stage=Stage.BOUND), demand=None))
     ledger.reserve("pair", pod("e", 3), None)
     ledger.reserve("pair", replace(pod("to-come", 4), awaited=True), None)
-
     assert [ledger.exclusive_cpus(name) for name in ("team", "other")] == [8, 4]
     assert ledger.exclusive_cpus("team", without=["a", "a", "b", "c"]) == 3
     ledger.unreserve("b")
@@ -644,7 +615,6 @@ def test_equal_uid_in_another_namespace_counts_apart(ledger: Reservations) -> No
     ledger.update_pod("pair", running("a", 0, 2))
     ledger.update_pod("other", replace(running("a", 0, 3), name=("else", "a")))
     assert [ledger.exclusive_cpus(name) for name in ("team", "else")] == [0, 3]
-
     ledger.remove_pod("a", now=NOW)
     assert [ledger.exclusive_cpus(name) for name in ("team", "else")] == [0, 0]
 
@@ -654,7 +624,6 @@ def test_pod_level_cpus_count_where_they_are_pinned(ledger: Reservations) -> Non
     whole = demand.of(notation.pod("cpu=1 mem=1Gi", requests=level, limits=level))
     ledger.update_pod("pair", replace(pod("a", stage=Stage.BOUND), demand=whole))
     assert ledger.exclusive_cpus("team") == 0
-
     pinning = Options(gates=frozenset({FeatureGate.POD_LEVEL_MANAGERS}))
     ledger.update_node(replace(PAIR, options=pinning, scope=Scope.POD))
     assert ledger.exclusive_cpus("team") == 4

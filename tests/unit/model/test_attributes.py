@@ -8,7 +8,6 @@ from tests.worlds.notation import table
 
 def test_labels_are_a_mapping_ordered_by_key() -> None:
     labels = Labels({"b": "2", "a": "1"})
-
     assert [*labels] == [*labels.keys()] == ["a", "b"]
     assert [*labels.items()] == [("a", "1"), ("b", "2")]
     assert (labels["b"], labels.get("c"), "a" in labels, "c" in labels, len(labels)) == (
@@ -27,7 +26,6 @@ def test_equal_labels_are_one_key() -> None:
         Labels({"b": "2", "a": "1"}),
         Labels({"a": "2", "b": "1"}),
     )
-
     assert one == same
     assert hash(one) == hash(same)
     assert one != other
@@ -60,5 +58,4 @@ def test_taints_of_node_conditions_are_temporary(key: str, passing: bool) -> Non
 
 def test_lasting_taints_are_sorted() -> None:
     taints = (Taint("b"), UNSCHEDULABLE, Taint("a", "x", "NoExecute"), Taint("a", "x"))
-
     assert Attributes(taints=taints).lasting == (Taint("a", "x", "NoExecute"), Taint("a", "x"), Taint("b"))

@@ -110,7 +110,6 @@ SELECTING = [
 @pytest.mark.parametrize(("constraints", "may"), table(SELECTING))
 def test_labels_and_names_select_nodes(constraints: Constraints, *, may: bool) -> None:
     unmet = unmet_ever(constraints, "n", Attributes(Labels({"pool": "gpu"})))
-
     assert unmet is (None if may else Unmet.AFFINITY)
     assert constraints.selective is (constraints != Constraints())
 

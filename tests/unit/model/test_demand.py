@@ -26,7 +26,6 @@ STEPS = [
 @pytest.mark.parametrize(("container", "own", "loose"), table(STEPS))
 def test_container_demand_is_exclusive_or_loose(container: str, own: str, loose: str) -> None:
     [step] = asks(container).steps
-
     assert (step.requests, step.loose) == (bag(own), bag(loose))
     assert (step.container, step.role) == ("c0", Role.APP)
 
@@ -78,7 +77,6 @@ def test_exclusive_cpus_of_a_pod_at_most(containers: str, cpus: int) -> None:
 @pytest.mark.parametrize(("containers", "requested"), table(WHOLE))
 def test_demand_of_a_pod_in_pod_scope(containers: str, requested: str) -> None:
     whole = asks(containers).whole
-
     assert whole.requests == bag(requested)
     assert (whole.container, whole.role) == (WHOLE_POD, Role.APP)
 
@@ -106,7 +104,6 @@ def test_pod_level_shares_only_a_fraction() -> None:
         demand.of(pod("gpu=1", requests=stated, limits=stated)).pod_level
         for stated in ("cpu=4 mem=4Gi", "cpu=3500m mem=4Gi")
     )
-
     assert whole
     assert broken
     assert (whole.whole.loose, broken.whole.loose) == (bag(""), bag("cpu=3500m"))
@@ -122,7 +119,6 @@ BY_PLUGINS = [
 @pytest.mark.parametrize(("listed", "requested"), table(BY_PLUGINS))
 def test_devices_of_dra_listed_by_zones_are_evaluated(listed: set[str], requested: str) -> None:
     whole = replace(asks("cpu=4 mem=1Gi nic=1 gpu=2"), by_dra=frozenset({GPU}))
-
     plugins = demand.by_plugins(whole, listed)
     assert (plugins.whole.requests, plugins.total) == (bag(requested), bag(requested))
 
@@ -145,9 +141,7 @@ def test_total_is_what_the_scheduler_reserves(requested: Pod, reserved: str) -> 
 
 def test_amount_changes_container_pod_and_total() -> None:
     two = asks("cpu=4 mem=8Gi gpu=3", "cpu=2 mem=1Gi gpu=1")
-
     less = demand.with_request(two, "c0", GPU, 1)
-
     assert less == asks("cpu=4 mem=8Gi gpu=1", "cpu=2 mem=1Gi gpu=1")
     assert demand.with_request(two, "c1", "memory", 2**31) == asks(
         "cpu=4 mem=8Gi gpu=3", "cpu=2 mem=2Gi gpu=1"
@@ -160,7 +154,6 @@ def test_exclusive_cpus_stay_whole() -> None:
 
 def test_pod_demand_as_one_container() -> None:
     one = demand.with_request(asks("cpu=4 mem=8Gi gpu=3", "cpu=2 mem=1Gi gpu=1"), WHOLE_POD, GPU, 2)
-
     assert [step.requests for step in one.steps] == [bag("cpu=6 mem=9Gi gpu=2")]
     assert one.total == bag("cpu=6 mem=9Gi gpu=2")
 
@@ -198,5 +191,4 @@ def work(containers: int, role: Role, limits: Resources | None = None) -> int:
 def test_demand_is_linear_in_containers(role: Role) -> None:
     assert work(100, role) < 2.1 * work(50, role)
     stated = bag("cpu=400 mem=400Gi").plus({Named(f"{HUGE}{at}"): 1 for at in range(200)})
-
     assert work(100, role, stated) < 2.1 * work(50, role, stated)

@@ -41,7 +41,6 @@ def test_parent_prefixes_its_own_place(where: str, seen: str) -> None:
 
 def test_bad_input_lists_each_mistake_on_a_line() -> None:
     error = BadInput(Mistake(where, "is wrong") for where in ("cpu", "memory"))
-
     assert [mistake.where for mistake in error.mistakes] == ["cpu", "memory"]
     assert str(error) == "cpu: is wrong\nmemory: is wrong"
 
@@ -57,7 +56,6 @@ HUGE = "x" * 3 * 2**20
 
 def test_mistake_is_bounded() -> None:
     mistake = Mistake(HUGE, HUGE, HUGE, len(HUGE) // 2)
-
     assert (len(mistake.where), len(mistake.message), len(mistake.text)) == (
         LONGEST_WHERE,
         LONGEST_MESSAGE,
@@ -69,9 +67,7 @@ def test_mistake_is_bounded() -> None:
 @pytest.mark.parametrize("at", [0, 1, 90, 150, 5000, 9850, 9998, 9999])
 def test_long_text_is_cut_around_the_place(at: int) -> None:
     text = f"{'-' * at}!{'-' * (9999 - at)}"
-
     mistake = Mistake("x", "is wrong", text, at)
-
     assert len(mistake.text) <= LONGEST_TEXT
     assert mistake.at is not None
     assert mistake.text[mistake.at] == "!"
@@ -82,15 +78,12 @@ def test_long_text_is_cut_around_the_place(at: int) -> None:
 @pytest.mark.parametrize("count", [1, MOST_MISTAKES])
 def test_few_mistakes_are_all_listed(count: int) -> None:
     mistakes = tuple(Mistake(str(number), "is wrong") for number in range(count))
-
     assert BadInput(mistakes).mistakes == mistakes
 
 
 def test_many_mistakes_are_cut_with_a_count() -> None:
     many = (Mistake(str(number), "is wrong") for number in range(10**6))
-
     *listed, last = BadInput(many).mistakes
-
     assert [mistake.where for mistake in listed] == list(map(str, range(MOST_MISTAKES)))
     assert last is AND_MORE
     assert next(many).where == str(MOST_MISTAKES + 1), "the others are not even looked at"

@@ -112,7 +112,6 @@ def test_default_of_none_gives_no_own_zones(default: Policy) -> None:
 
 def test_unreadable_policy_is_not_the_default() -> None:
     (mistake,) = read({POLICY: "x", EXCLUSIVE: "zone"}).wrong(BEST_EFFORT)
-
     assert mistake.where == f"metadata.annotations[{POLICY}]"
 
 
@@ -139,7 +138,6 @@ WRONG = [
 def test_each_mistake_has_its_place(written: str, places: str, text: str) -> None:
     with pytest.raises(BadIntent) as caught:
         parse(annotations(written))
-
     where = [mistake.where for mistake in caught.value.mistakes]
     assert where == [f"metadata.annotations[{full(key)}]" for key in places.split()]
     assert text in str(caught.value)
@@ -148,7 +146,6 @@ def test_each_mistake_has_its_place(written: str, places: str, text: str) -> Non
 def test_all_mistakes_are_listed_at_once() -> None:
     with pytest.raises(BadIntent) as caught:
         parse(annotations("policy=x; scope=y; resources=a*b,; z="))
-
     keys = [mistake.where.removesuffix("]").rpartition("/")[2] for mistake in caught.value.mistakes]
     assert keys == ["z", "policy", "resources", "resources", "scope"]
 
@@ -164,7 +161,6 @@ POINTED_AT = [
 def test_caret_is_under_the_mistake(written: str, at: int) -> None:
     with pytest.raises(BadIntent) as caught:
         parse(annotations(written))
-
     assert [mistake.at for mistake in caught.value.mistakes] == [at]
 
 
@@ -183,13 +179,11 @@ def test_intent_names_and_concerns_resources(
     names: str, resource: str, *, named: bool, concerned: bool
 ) -> None:
     intent = means(f"restricted {names}")
-
     assert (intent.names(resource), intent.concerns(resource)) == (named, concerned)
 
 
 def test_unmatched_names_and_prefixes_are_listed() -> None:
     intent = means("restricted cpu gpu rdma/* example.com/*")
-
     assert [*intent.unmatched({"cpu", "rdma/hca"})] == [GPU, "example.com/*"]
 
 
@@ -246,7 +240,6 @@ def test_label_limits_exclusive_cpus_of_a_namespace(cpus: str) -> None:
 @pytest.mark.parametrize("text", ["", " 20", "20.0", "2k", "-1", "1000000001", "9" * 5000, "²", "٢"])
 def test_invalid_cpu_limit_is_a_mistake_and_no_limit(text: str) -> None:
     rules, [mistake] = parse_namespace({EXCLUSIVE_CPUS: text, WARN: "none"})
-
     assert rules == NamespaceRules(warn=Policy.NONE)
     assert mistake.message.endswith(
         "is not a whole number of CPUs up to 1000000000, like 20: it limits nothing"
@@ -272,10 +265,8 @@ def test_invalid_scheduler_name_is_refused(name: str) -> None:
 def test_resources_are_limited_in_length_and_number() -> None:
     name = f"{'d' * 253}/{'n' * 63}"
     assert parse({POLICY: "none", RESOURCES: name}) == Intent(Policy.NONE, (name,))
-
     with pytest.raises(BadIntent) as caught:
         parse({POLICY: "restricted", RESOURCES: ",".join(["a"] * 65)})
-
     [mistake] = caught.value.mistakes
     assert mistake.message == "names 65 resources: at most 64 are allowed"
 
@@ -283,7 +274,6 @@ def test_resources_are_limited_in_length_and_number() -> None:
 def test_first_of_many_unknown_keys_are_listed() -> None:
     with pytest.raises(BadIntent) as caught:
         parse({f"numalign.io/polic{number}": "none" for number in range(1000)})
-
     assert len(caught.value.mistakes) == 16
 
 
@@ -298,7 +288,6 @@ def test_first_of_many_unknown_keys_are_listed() -> None:
 def test_misspelt_policy_has_a_suggestion(text: str, suggestion: str) -> None:
     with pytest.raises(BadIntent) as raised:
         intent.policy(text, where="defaults[0].warn")
-
     (mistake,) = raised.value.mistakes
     assert mistake.where == "defaults[0].warn"
     assert suggestion in mistake.message
@@ -323,7 +312,6 @@ LONG: dict[str, tuple[dict[str, str], str]] = {
 def test_mistake_in_a_long_text_is_short(written: dict[str, str], text: str) -> None:
     with pytest.raises(BadIntent) as caught:
         parse(written)
-
     [mistake] = caught.value.mistakes
     assert mistake.message.startswith(text)
     assert len(str(mistake)) < 1500

@@ -29,7 +29,6 @@ DEVICES = [
 @pytest.mark.parametrize(("devices", "expected"), table(DEVICES))
 def test_devices_of_equal_zones_share_a_place(devices: str, expected: str) -> None:
     described = machine("cpu=0-1", "cpu=2-3", devices=devices).machine
-
     assert described
     assert " ".join(map(written, dict(described.devices)[GPU])) == expected
 
@@ -53,7 +52,6 @@ def test_even_machine_has_equal_zones_sockets_and_cores(
     zones: tuple[str, ...], fields: dict[str, Any], *, even: bool
 ) -> None:
     described = machine(*zones, **fields).machine
-
     assert described
     assert described.topology.even is even
 
@@ -113,7 +111,6 @@ def test_cpu_list_beyond_the_longest_is_not_read() -> None:
     odd = ",".join(map(str, range(1, MOST_CPUS, 2)))
     assert len(odd) < LONGEST_LIST
     assert read_list(odd).bit_count() == MOST_CPUS // 2
-
     with pytest.raises(ValueError, match="100000 characters is too long: at most 65536"):
         read_list("0-8191," * 14285 + "0-819")
 
@@ -121,5 +118,4 @@ def test_cpu_list_beyond_the_longest_is_not_read() -> None:
 def test_invalid_cpu_list_is_quoted_in_part() -> None:
     with pytest.raises(ValueError, match="is not a CPU ID") as caught:
         read_list("x" * LONGEST_LIST)
-
     assert len(str(caught.value)) < 150

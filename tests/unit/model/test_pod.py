@@ -39,7 +39,6 @@ def test_qos_class_is_that_of_kubernetes(made: Pod, quality: Qos) -> None:
 
 def test_limit_without_a_request_is_the_request() -> None:
     [container] = pod("cpu=1..2 mem=..1Gi gpu=..1").defaulted().containers
-
     assert container.requests == bag("cpu=1 mem=1Gi gpu=1")
     assert container.limits == bag("cpu=2 mem=1Gi gpu=1")
 
@@ -61,7 +60,6 @@ GAPS = [
 @pytest.mark.parametrize(("made", "gap"), table(GAPS))
 def test_gap_keeps_a_pod_from_being_guaranteed(made: Pod, gap: tuple[str, str, str, str] | None) -> None:
     first = qos_gap(made.defaulted())
-
     assert (first is None) is (gap is None)
     if first and gap:
         container, name, request, limit = gap
@@ -72,7 +70,6 @@ def test_gap_keeps_a_pod_from_being_guaranteed(made: Pod, gap: tuple[str, str, s
 @given(drawn(fleets.pod))
 def test_pod_without_a_gap_is_guaranteed(made: Pod) -> None:
     full = made.defaulted()
-
     assert (qos(full) is Qos.GUARANTEED) is (qos_gap(full) is None)
 
 
@@ -121,7 +118,6 @@ ROLES = {"init": Role.INIT, "sidecar": Role.SIDECAR, "app": Role.APP}
 def test_peak_of_init_containers_sidecars_and_apps(runs: str, most: int) -> None:
     pairs = [part.split() for part in runs.split(", ") if part]
     steps = [(ROLES[role], bag(f"cpu={amount}")) for role, amount in pairs]
-
     assert peak(steps).get("cpu", 0) == most * 1000
 
 
@@ -139,5 +135,4 @@ def test_peak_is_the_most_of_all_moments(steps: list[tuple[Role, Resources]]) ->
             before = before.most(sidecars)
         else:
             apps = apps.plus(amounts)
-
     assert peak(steps) == before.most(sidecars.plus(apps))

@@ -77,7 +77,6 @@ POINTED_AT = [
 def test_caret_is_at_the_invalid_place(text: str, at: int) -> None:
     with pytest.raises(BadQuantity) as caught:
         units(text)
-
     [mistake] = caught.value.mistakes
     assert (mistake.text, mistake.at) == (text, at)
 

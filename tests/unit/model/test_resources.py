@@ -37,14 +37,12 @@ def test_name_of_a_resource_decides_its_manager(name: str, manager: Kind) -> Non
 
 def test_amounts_are_in_the_unit_of_their_name() -> None:
     read = parse({"cpu": "1500m", "memory": "1Ki", "hugepages-2Mi": "4Mi", GPU: 2})
-
     assert dict(read) == {"cpu": 1500, "memory": 1024, "hugepages-2Mi": 2**22, GPU: 2}
 
 
 def test_every_invalid_amount_is_named_with_its_place() -> None:
     with pytest.raises(BadQuantity) as caught:
         parse({"cpu": "4x", "memory": "1Gi", GPU: -1}, where="spec.requests")
-
     places = [mistake.where for mistake in caught.value.mistakes]
     assert places == ["spec.requests.cpu", f"spec.requests.{GPU}"]
 
@@ -78,7 +76,6 @@ def test_bags_are_added_name_by_name(one: str, other: str, plus: str, most: str)
 
 def test_equal_bags_are_one_key_in_any_order() -> None:
     one, other = bag("cpu=1 gpu=0"), bag("gpu=0 cpu=1")
-
     assert one == other
     assert hash(one) == hash(other)
     assert list(one) == list(other)
@@ -89,7 +86,6 @@ def test_bag_has_its_own_copy() -> None:
     written = {"cpu": 1}
     bag_ = Resources(written)
     written["cpu"] = 2
-
     assert bag_["cpu"] == 1
 
 

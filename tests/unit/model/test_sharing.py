@@ -7,7 +7,6 @@ from tests.worlds.notation import node, zone
 def test_equal_values_share_the_first() -> None:
     first, second = zone("cpu=7 mem=77Gi"), zone("cpu=7 mem=77Gi")
     assert first is not second
-
     assert shared(first) is first
     assert shared(second) is first
 
@@ -18,7 +17,6 @@ def test_values_of_different_types_stay_apart() -> None:
 
 def test_nodes_of_one_model_share_what_is_equal() -> None:
     one, other = (node("cpu=8 gpu=1", "cpu=8 gpu=1", policy="restricted") for _ in range(2))
-
     assert (one.ids, one.devices, one.hinting) == (other.ids, other.devices, other.hinting)
     assert one.ids is other.ids
     assert one.devices is other.devices

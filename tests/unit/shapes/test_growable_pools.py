@@ -115,7 +115,6 @@ BARE = Attributes(
 
 def test_node_without_topology_shows_labels_and_taints() -> None:
     [alike, seen] = [BUILT_IN.node(each) for each in (Attributes(BARE.labels, (GPU_TAINT,)), BARE)]
-
     assert seen is not None
     assert seen == alike
     assert BUILT_IN.grown_by_node(seen, Constraints((wants("tier", "b"),), tolerations=TOLERANT)) == DEFAULT

@@ -43,7 +43,6 @@ def test_healthy_shape_from_the_objects_of_the_node(
     zones: list[str], totals: str, most: str, expected: list[str], given: str
 ) -> None:
     healthy = with_all_devices(node(*zones, totals=totals), bag(most))
-
     assert healthy == node(*expected, totals=given)
 
 
@@ -108,7 +107,6 @@ def test_devices_of_the_class_are_added_in_health(ill: str, full: str, expected:
 
 def test_zones_alone_place_the_devices_of_a_class() -> None:
     full = replace(described("gpu=0,0,01,1"), machine=None, stock=None, known=Known.COUNTS)
-
     assert with_devices_of(described("gpu=0,01x"), full) == described("gpu=0,0,01,1")
     assert with_devices_of(described(""), described("gpu=0,0,1")) == described("gpu=0,0,1")
 
@@ -123,7 +121,6 @@ def test_more_devices_or_other_cpus_are_another_machine() -> None:
 def test_unlisted_devices_count_for_the_whole_node() -> None:
     made = described("gpu=0,1 nic=0", totals="cpu=7 gpu=2 nic=1")
     healthy = with_all_devices(made, bag("cpu=8 gpu=3 nic=1"))
-
     assert healthy == described("nic=0", totals="cpu=7 gpu=3 nic=1")
     # One between zones stands in both of them, and is one.
     assert with_all_devices(described("gpu=01", totals="cpu=7 gpu=1"), bag("gpu=1")) is None
@@ -131,6 +128,5 @@ def test_unlisted_devices_count_for_the_whole_node() -> None:
 
 def test_devices_of_uncertain_zones_are_not_lost() -> None:
     lost = replace(node("cpu=8", "cpu=8"), uncertain=frozenset({GPUS}))
-
     assert with_devices_of(lost, WELL) is None
     assert with_devices_of(replace(lost, uncertain=frozenset()), WELL) == WELL

@@ -70,7 +70,6 @@ ILL = [
 @pytest.mark.parametrize("ill", table(ILL))
 def test_node_without_its_devices_keeps_its_shape(cluster: Cluster, ill: Node) -> None:
     before, after, again = map(cluster.see, (WELL, ill, WELL))
-
     assert (before.health, again.health) == (None, None)
     assert after.health
     assert (after.zones, after.totals) == (ill.zones, ill.totals)
@@ -91,7 +90,6 @@ OTHERS = [
 @pytest.mark.parametrize("other", table(OTHERS))
 def test_any_other_difference_is_another_shape(cluster: Cluster, other: Node) -> None:
     cluster.see(replace(WELL, totals=bag("cpu=8 gpu=8 nic=3")))
-
     assert cluster.see(replace(other, name="a")).health is None
 
 
@@ -109,7 +107,6 @@ def test_replaced_machine_is_another_node(cluster: Cluster, identity: Identity, 
     cluster.see(replace(WELL, label=BLUE, attributes=labelled))
     after = cluster.see(replace(DOWN, label=BLUE, attributes=labelled), identity)
     again = cluster.see(replace(DOWN, label=BLUE, attributes=labelled), identity)
-
     assert [each.health is None for each in (after, again)] == [another] * 2
 
 
@@ -131,7 +128,6 @@ def test_label_or_history_gives_the_former_shape(
     cluster.see(replace(node("cpu=1"), name="third", label=None))
     for each in before:
         cluster.see(each)
-
     assert (cluster.see(replace(DOWN, label=label)).health is not None) is ill
 
 
@@ -140,7 +136,6 @@ def test_new_class_makes_its_nodes_stale_once(cluster: Cluster, labelled: Node) 
     steps = [cluster.see(labelled).health is None, cluster.history.pop_stale()]
     version = cluster.history.version
     cluster.see(replace(WELL, name="b"))
-
     assert cluster.history.version > version
     assert [*steps, cluster.history.pop_stale(), cluster.history.pop_stale()] == [True, set(), {"a"}, set()]
     assert cluster.see(labelled).health
@@ -186,9 +181,7 @@ def test_older_loss_of_another_replica_counts(cluster: Cluster) -> None:
     assert restarted.see(replace(DOWN, label=BLUE)).health is not None
     restarted.now += LOSS_SECONDS
     assert restarted.see(replace(DOWN, label=BLUE)).health is None
-
     cluster.history.load(RememberedShapes(losses={"a": cluster.now - LOSS_SECONDS, "other": 0.0}))
-
     assert cluster.history.pop_stale() == {"a"}
     assert cluster.see(DOWN).health is None
 
@@ -199,7 +192,6 @@ def test_loss_ends_with_the_healthy_node(cluster: Cluster) -> None:
         cluster.see(made)
         losses.append(dict(cluster.history.to_remember().losses))
         cluster.now += seconds
-
     assert losses == [{}, {"a": 1e9}, {}, {"a": 1e9 + LOSS_SECONDS}]
 
 
@@ -230,7 +222,6 @@ def test_ill_node_uses_shapes_of_other_replicas() -> None:
     before.see(WELL)
     after.history.load(before.history.to_remember())
     after.history.expire()
-
     assert after.counts() == []
     assert node_class(after.see(replace(DOWN, label=BLUE))) == BLUE
 
@@ -241,14 +232,12 @@ def test_remembered_shapes_survive_a_restart(cluster: Cluster) -> None:
     cluster.history.retain_nodes({"b"})
     cluster.now += HOUR
     seen = {each.shape.node_class: each.seen for each in cluster.restarted().history.shapes()}
-
     # Shapes of present nodes were seen at the time of the restart.
     assert seen == {BLUE: 1e9, node_class(node("cpu=1")): 1e9 + HOUR}
 
 
 def test_remembered_time_is_clamped_to_now(cluster: Cluster) -> None:
     cluster.history.load(RememberedShapes((KnownShape(of(WELL), seen=1e12), KnownShape(of(GONE), seen=0.0))))
-
     assert [each.seen for each in cluster.history.shapes()] == [1e9]
 
 
@@ -257,7 +246,6 @@ def test_latest_of_too_many_shapes_are_remembered(cluster: Cluster) -> None:
         KnownShape(of(replace(WELL, max_zones=8 + at)), seen=1e9 - at) for at in range(MOST_REMEMBERED + 9)
     ]
     cluster.history.load(RememberedShapes(tuple(many)))
-
     known = cluster.history.shapes()
     assert {each.shape.name for each in known} == {each.shape.name for each in many[:MOST_REMEMBERED]}
 
@@ -270,7 +258,6 @@ def test_node_of_many_shapes_evicts_only_its_own(cluster: Cluster) -> None:
         cluster.see(replace(GONE, max_zones=9 + at))
     cluster.history.retain_nodes(frozenset())
     cluster.history.expire()
-
     for known in (cluster.history, cluster.restarted().history):
         assert of(WELL).name in {each.shape.name for each in known.shapes()}
         assert len(known.shapes()) == MOST_REMEMBERED
@@ -281,7 +268,6 @@ def test_left_out_shapes_are_forgotten_in_time(cluster: Cluster) -> None:
     cluster.history.load(RememberedShapes(left_out=LeftOut(math.inf, frozenset("a"))))
     cluster.history.load(RememberedShapes(left_out=LeftOut(0.0, frozenset("b"))))
     version = cluster.history.version
-
     assert cluster.history.left_out == LeftOut(1e9, frozenset("ab"))
     cluster.now += REMEMBER_SECONDS - 1
     cluster.history.expire()
@@ -305,7 +291,6 @@ def test_only_node_of_a_shape_is_known(cluster: Cluster, nodes: list[str], only:
     for name in nodes:
         cluster.see(replace(WELL, name=name))
         cluster.history.retain_nodes(frozenset())
-
     for known in (cluster.history, cluster.restarted().history):
         assert [each.only_node for each in known.shapes()] == [only]
 
@@ -359,7 +344,6 @@ def test_present_machine_is_never_evicted(cluster: Cluster) -> None:
         cluster.see(each)
     after = cluster.see(described_node((0, 0), "gpu=0"))
     labelled = cluster.see(replace(after, label=node_class(DESCRIBED[0]), health=None))
-
     assert labelled.health
     assert labelled.health.machine == DESCRIBED[0].machine
     assert {each.nodes for each in cluster.history.shapes() if each.shape == of(DESCRIBED[0])} == {2}
@@ -370,7 +354,6 @@ def test_illness_needs_no_remembered_machine(cluster: Cluster, monkeypatch: pyte
     cluster.see(DESCRIBED[0])
     cluster.history.retain_nodes(set())
     after = cluster.see(replace(described_node((0, 0), "gpu=0"), label=node_class(DESCRIBED[0])))
-
     assert after.health == replace(DESCRIBED[0], label=after.label)
 
 
@@ -395,5 +378,4 @@ def test_only_news_raises_the_version(cluster: Cluster) -> None:
     for name, host in (("a", "a"), ("b", "a"), ("c", "c")):
         cluster.see(replace(WELL, name=name, attributes=Attributes(Labels({"host": host}))))
         versions.append(cluster.history.version)
-
     assert versions[0] == versions[1] < versions[2]

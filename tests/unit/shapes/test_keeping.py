@@ -22,7 +22,6 @@ def test_nodes_take_turns() -> None:
     shared = [remembered(0, seen=1.0), remembered(1, seen=2.0)]
     greedy = [remembered(2 + at, seen=20.0 + at, only_node="greedy") for at in range(3)]
     other = [remembered(5, seen=4.0, only_node="other"), remembered(6, seen=3.0, only_node="other")]
-
     order = [greedy[2], other[0], shared[1], shared[0], greedy[1], other[1], greedy[0]]
     assert in_turn([*shared, *greedy, *other]) == order
 
@@ -43,7 +42,6 @@ def test_devices_of_left_out_shapes_are_known(made: Node, devices: frozenset[str
 
 def test_with_too_many_devices_any_may_be_listed() -> None:
     few = LeftOut(1.0, NAMES)
-
     assert few.joined(None) is few
     assert few.joined(LeftOut(2.0, frozenset())) == LeftOut(2.0, NAMES)
     assert few.joined(LeftOut(0.0, frozenset({GPU}))) == LeftOut(1.0)

@@ -58,7 +58,6 @@ def test_overlong_key_is_not_cached() -> None:
         now, _most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-
     assert now < LONG
 
 

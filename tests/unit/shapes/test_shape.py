@@ -38,7 +38,6 @@ def joined(*nodes: Node) -> Shape:
 def test_shape_has_no_name_pods_and_attributes() -> None:
     used = replace(PLAIN.zones[0], free=bag("cpu=1 mem=1Gi gpu=0"))
     made = standing(replace(PLAIN, zones=(used, PLAIN.zones[1]), label="blue"), pool="gpu")
-
     assert bare(made) == replace(PLAIN, name="")
     assert of(made).labels == {"pool": LabelValues(frozenset({"gpu"}))}
 
@@ -89,7 +88,6 @@ def test_equal_shapes_have_equal_names(one: Node, other: Node, *, same: bool) ->
 def test_joined_shape_has_the_largest_amounts() -> None:
     small = replace(PLAIN, totals=bag("cpu=6 gpu=2 pods=10"))
     joined_shape = joined(standing(), standing(small))
-
     assert joined_shape.node.totals == bag("cpu=8 gpu=2 pods=10")
     assert joined_shape is not joined_shape.joined(of(standing(replace(PLAIN, totals=bag("cpu=9")))))
     assert joined_shape.joined(of(standing())) is joined_shape
@@ -101,7 +99,6 @@ def test_labels_and_values_are_kept_up_to_a_limit() -> None:
     few, many = (
         joined(*(standing(host=f"h{at}") for at in range(count))) for count in (MOST_VALUES, MOST_VALUES + 1)
     )
-
     assert few.labels["host"] == LabelValues(frozenset(f"h{at}" for at in range(MOST_VALUES)))
     assert many.labels["host"] == LabelValues(None)
     labels = {f"k{at:03}": LabelValues(frozenset("a")) for at in range(MOST_LABELS + 1)}
@@ -111,7 +108,6 @@ def test_labels_and_values_are_kept_up_to_a_limit() -> None:
 
 def test_label_of_some_nodes_is_optional() -> None:
     joined_shape = joined(standing(pool="a"), standing(), standing(rack="r"))
-
     assert joined_shape.labels == {
         "pool": LabelValues(frozenset("a"), always=False),
         "rack": LabelValues(frozenset("r"), always=False),
