@@ -35,7 +35,6 @@ class AskedFor:
     remarks: pytest.StashKey[list[str]] = field(default_factory=pytest.StashKey[list[str]])
 
     def declare(self, config: pytest.Config) -> None:
-        """Make the mark known."""
         config.addinivalue_line("markers", f"{self.mark}: needs {self.needs}; run with -m {self.mark}")
 
     def claim(
@@ -64,7 +63,6 @@ class AskedFor:
                 item.add_marker(pytest.mark.skip(reason=f"{self.skipped}: {error}"))
 
     def remark(self, config: pytest.Config, line: str) -> None:
-        """Have a line printed at the end of the run."""
         config.stash.setdefault(self.remarks, []).append(line)
 
     @contextmanager
@@ -76,7 +74,6 @@ class AskedFor:
             pytest.skip(f"{self.skipped}: {error}")
 
     def tell(self, reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-        """Print the lines that were kept for the end."""
         if remarks := config.stash.get(self.remarks, []):
             reporter.section(f"seen of {self.of}")
             for line in remarks:

@@ -30,7 +30,6 @@ class Clock:
         self._advance_to(self.seconds + seconds)
 
     def after(self, seconds: float, plan: Callable[[], None]) -> None:
-        """Plan a call."""
         self.plans.append((self.seconds + seconds, plan))
 
     async def sleep(self, seconds: float) -> None:

@@ -72,7 +72,6 @@ def plans(demand: Demand, *nodes: Node, intent: Intent = NO_INTENT) -> tuple[Tab
 
 
 def plan(demand: Demand, *nodes: Node, intent: Intent = NO_INTENT) -> TablePlan:
-    """The plan of nodes that decide alike."""
     (one,) = plans(demand, *nodes, intent=intent)
     return one
 
@@ -84,7 +83,6 @@ def state(
 
 
 def only_request(state: ColumnState) -> StepRequest:
-    """The request of the only container."""
     (one,) = state.plan.steps
     return one
 
@@ -118,12 +116,10 @@ def lattice(rows: Sequence[HintSet], zones: int) -> Bools:
 
 
 def hint_sets_of(sets: Bools) -> list[HintSet]:
-    """The sets of each row as one number."""
     return [hint_sets.of(np.flatnonzero(row).tolist()) for row in sets.T]
 
 
 def masks_of(sets: Bools) -> list[list[int]]:
-    """The sets of each row, one by one."""
     return [np.flatnonzero(row).tolist() for row in sets.T]
 
 

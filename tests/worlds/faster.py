@@ -7,7 +7,6 @@ FASTER = 20
 
 
 async def sleep(seconds: float) -> None:
-    """Waits a twentieth of the time."""
     await asyncio.sleep(seconds / FASTER)
 
 

@@ -58,7 +58,6 @@ class Door:
     most: int = 0
 
     def routes(self) -> list[web.RouteDef]:
-        """Every handler at its path."""
         return [
             web.post("/echo", self.echo),
             web.get("/wait", self.wait),
@@ -68,11 +67,9 @@ class Door:
         ]
 
     async def echo(self, request: web.Request) -> web.Response:
-        """How long the body is."""
         return web.json_response({"length": len(calls.body(request))})
 
     async def wait(self, _request: web.Request) -> web.Response:
-        """Answer late."""
         self.entered.set()
         self.inside += 1
         self.most = max(self.most, self.inside)
@@ -81,15 +78,12 @@ class Door:
         return web.Response(text="done")
 
     async def fail(self, _request: web.Request) -> web.Response:
-        """Break."""
         raise RuntimeError("the secret of the house")
 
     async def much(self, _request: web.Request) -> web.Response:
-        """Say more than sockets hold."""
         return web.Response(body=bytes(32 * MIB))
 
     async def thing(self, request: web.Request) -> web.Response:
-        """Answer under any name."""
         return web.Response(text=request.match_info["name"])
 
 
@@ -109,7 +103,6 @@ class House:
         timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
         **limits: Any,  # noqa: ANN401 any limit
     ) -> web.Application:
-        """An application of this door."""
         return server.application(
             self.door.routes(),
             log=self.told.log,
@@ -122,13 +115,11 @@ class House:
 
     @contextlib.asynccontextmanager
     async def open(self, **limits: Any) -> AsyncIterator[aiohttp.ClientSession]:  # noqa: ANN401 any limit
-        """A client of a listening server."""
         async with self.place(**limits) as place, client(place.port) as session:
             yield session
 
     @contextlib.asynccontextmanager
     async def watched(self, **limits: Any) -> AsyncIterator[Watched]:  # noqa: ANN401 any limit
-        """A client of a listening server, and one of the port that tells of it."""
         async with (
             self.place(**limits) as place,
             client(place.port) as session,
@@ -138,13 +129,11 @@ class House:
 
     @contextlib.asynccontextmanager
     async def place(self, **limits: Any) -> AsyncIterator[server.Listening]:  # noqa: ANN401 any limit
-        """A listening server."""
         async with server.listening(self.app(**limits), plain()) as place:
             yield place
 
     @contextlib.asynccontextmanager
     async def port(self, **limits: Any) -> AsyncIterator[int]:  # noqa: ANN401 any limit
-        """The port of a listening server."""
         async with self.place(**limits) as place:
             yield place.port
 
@@ -169,15 +158,12 @@ class House:
             await running
 
     def metrics_port(self) -> int:
-        """Where a serving program tells of itself."""
         return int(self.told.of("server.listening")[0]["metrics_port"])
 
     def loaded(self, number: int) -> bool:
-        """Whether so many new pairs were loaded."""
         return len(self.told.of("tls.loaded")) == number
 
     def count(self, name: str, **labels: str) -> float | None:
-        """What a counter says."""
         return self.registry.get_sample_value(name, labels)
 
 
@@ -205,16 +191,13 @@ class Caller:
     writer: asyncio.StreamWriter
 
     async def say(self, *pieces: bytes) -> None:
-        """Send it now."""
         self.writer.write(b"".join(pieces))
         await self.writer.drain()
 
     async def begin(self, length: int) -> None:
-        """Announce a body, and send none of it."""
         await self.say(f"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode())
 
     async def heard(self) -> tuple[int, dict[str, str], bytes]:
-        """The next answer."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode().splitlines()
         headers = dict(line.split(": ", 1) for line in head[1:] if line)
         body = await self.reader.readexactly(int(headers.get("Content-Length", 0)))

@@ -11,7 +11,6 @@ Raw = dict[str, Any]
 
 
 def applied(pod: Raw, operations: Iterable[Operation | Mapping[str, Any]]) -> Raw:
-    """The pod after the operations, as bytes would carry both."""
     document: Raw = orjson.loads(orjson.dumps(pod))
     for operation in orjson.loads(orjson.dumps(tuple(operations))):
         steps = operation["path"].split("/")[1:]

@@ -21,5 +21,4 @@ class RecordedLog:
         return [json.loads(line) for line in self.stream.getvalue().splitlines()]
 
     def of(self, event: str) -> list[dict[str, Any]]:
-        """Return the lines of one event."""
         return [line for line in self.lines() if line["event"] == event]

@@ -12,7 +12,6 @@ Raw = dict[str, Any]
 
 
 def pod_spec(*containers: str) -> Raw:
-    """The spec of a v1 Pod."""
     parsed = pod(*containers)
     roles = {role: [_container(one) for one in parsed.containers if one.role is role] for role in Role}
     for sidecar in roles[Role.SIDECAR]:
@@ -38,7 +37,6 @@ def v1_pod(
 
 
 def topology(name: str, node: Node) -> Raw:
-    """The NodeResourceTopology of a node."""
     attributes = {"topologyManagerPolicy": node.policy, "topologyManagerScope": node.scope}
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha2",

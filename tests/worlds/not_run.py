@@ -15,7 +15,6 @@ Row = tuple[str, str, str, str]
 
 
 def tell(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the table, if any test did not run."""
     rows = [*skipped(reporter.stats.get("skipped", [])), *left_out(config.stash.get(LEFT_OUT, {}))]
     if rows:
         count = sum(int(row[0]) for row in rows)

@@ -80,7 +80,6 @@ def bag(text: str) -> Resources:
 
 
 def zone_ids(*ids: int) -> tuple[ZoneId, ...]:
-    """Ids as the rules hold them."""
     return tuple(map(ZoneId, ids))
 
 
@@ -208,7 +207,6 @@ def pod(
 
 
 def asks(*containers: str) -> Demand:
-    """The demand of a pod in this notation."""
     return demand.of(pod(*containers))
 
 

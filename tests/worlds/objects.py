@@ -112,5 +112,4 @@ def mistakes(error: type[BadInput], decode: Callable[..., object], *written: obj
 
 
 def all_visible(_namespace: str) -> bool:
-    """Let a viewer of the map see all pods by name."""
     return True

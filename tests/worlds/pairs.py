@@ -36,7 +36,6 @@ def secret(data: Mapping[str, bytes], *, ours: bool = True) -> Json:
 
 
 def files(made: Pair) -> dict[str, bytes]:
-    """A pair as the keys of a Secret."""
     return {"ca.crt": made.ca_pem, "tls.crt": made.cert_pem, "tls.key": made.key_pem}
 
 
@@ -67,6 +66,5 @@ def configuration_path(kind: str) -> str:
 
 
 def bundles(api: FakeApi, kind: str) -> list[bytes]:
-    """What each webhook of a configuration trusts."""
     stored = api.get(configuration_path(kind)) or {"webhooks": []}
     return [base64.b64decode(each["clientConfig"].get("caBundle", "")) for each in stored["webhooks"]]

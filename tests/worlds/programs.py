@@ -29,7 +29,6 @@ def path_of(program: str) -> str:
 
 
 def needs(program: str) -> pytest.MarkDecorator:
-    """Marks tests that call a program."""
     assert program in HOW_TO_GET
     return pytest.mark.needs(program)
 

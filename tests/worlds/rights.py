@@ -46,17 +46,14 @@ class Row:
 
     @property
     def events(self) -> tuple[str, ...]:
-        """What is logged without it."""
         return tuple(re.findall(r"`([a-z_]+\.[a-z_]+)`", self.without))
 
     def __str__(self) -> str:
-        """For the name of a test."""
         said = {f"{each.verb} {each.resource} {each.name}".rstrip() for each in self.rights}
         return f"{self.program}: {', '.join(sorted(said or self.roles))}"
 
 
 def rows() -> list[Row]:
-    """All of them."""
     return [row for program in PROGRAMS for row in _rows(program)]
 
 
@@ -99,7 +96,6 @@ def _rights(said: str, where: str) -> Iterator[Right]:
 
 
 def of_role(role: dict[str, Any]) -> Iterator[Right]:
-    """What a Role or ClusterRole gives."""
     where = NAMESPACE if role["kind"] == "Role" else CLUSTER
     for rule in role["rules"]:
         names = rule.get("resourceNames", [""])

@@ -68,12 +68,10 @@ def raw(
 
 
 def uid(name: str) -> str:
-    """The uid of a pod of this name."""
     return f"uid-of-{name}"
 
 
 def binding_call(made: Raw, place: str) -> Raw:
-    """What a scheduler sends to have the pod bound to a node."""
     metadata = made["metadata"]
     return {
         "PodName": metadata["name"],
@@ -93,12 +91,10 @@ def on(place: str, made: Raw, *, record: Sequence[Mapping[str, object]] | None =
 
 
 def running(made: Raw) -> Raw:
-    """The bound pod once its kubelet has taken it."""
     return {**made, "status": {"phase": "Running", "startTime": BORN}}
 
 
 def refused(made: Raw, *, reason: str = "TopologyAffinityError", message: str = "cannot be aligned") -> Raw:
-    """The bound pod once its kubelet has refused it."""
     return {**made, "status": {"phase": "Failed", "reason": reason, "message": message}}
 
 
@@ -147,7 +143,6 @@ def filtered(judged: Sequence[NodeAnswer]) -> Filtered:
 
 
 def wall(clock: Clock) -> float:
-    """Return the time of day by a clock, in seconds since 1970."""
     return NOW + clock() - 1000
 
 
@@ -160,7 +155,6 @@ class Writes:
     made: list[Raw] = field(default_factory=list)
 
     async def __call__(self, **told: object) -> None:
-        """Bind a pod."""
         if self.first:
             self.first()
         await asyncio.sleep(0)
@@ -227,13 +221,11 @@ class Scorer:
         )
 
     def settings(self, **chosen: object) -> ScorerSettings:
-        """What it is told."""
         return ScorerSettings.model_validate(
             {"insecure_http": True, "unknown_nodes": self.unknown, "reserve_at": self.reserve_at, **chosen}
         )
 
     def a_binder(self) -> Binder:
-        """What binds."""
         return Binder(
             state=self.state,
             write=(self.write or self.writes) if self.binds else None,
@@ -249,37 +241,30 @@ class Scorer:
     # What the cluster does.
 
     async def know(self, members: Mapping[str, Node], **told: Any) -> None:  # noqa: ANN401  as `snapshot`
-        """The cluster is this now."""
         await self.state.update_snapshot(snapshot(members, **told))
 
     def obey(self, policy: ClusterPolicy) -> None:
-        """Put another policy in force."""
         self.policy.now = policy
 
     def see(self, *pods: Raw) -> None:
-        """Pods are there like this."""
         for each in pods:
             self.pods.put(each)
 
     def lose(self, name: str) -> None:
-        """A pod is gone."""
         self.pods.drop((TEAM, name))
 
     # What is asked.
 
     def ask(self, made: Raw, *names: str) -> list[NodeAnswer]:
-        """What these nodes say to a pod, which is the same one by one and all at once."""
         subject = self.subject(made)
         judged = self.nodes.of(names, subject)
         assert self.nodes.filtered(names, subject)[0] == filtered(judged)
         return judged
 
     def fits(self, made: Raw, *names: str) -> list[bool]:
-        """Which of these nodes take a pod."""
         return [each.fits for each in self.ask(made, *names)]
 
     def subject(self, made: Raw) -> PendingPod:
-        """The pod, as a call tells it."""
         return self.state.pending_pod(made)
 
     def reserve(self, made: Raw, place: str) -> AssignedPod:
@@ -293,7 +278,6 @@ class Scorer:
         return found
 
     async def bind(self, made: Raw, place: str, **other: str) -> str:
-        """The answer to a call that wants the pod bound there."""
         who = {key: made["metadata"][key] for key in ("name", "namespace", "uid")}
         return await self.binder.bind(BindingCall(**{**who, "node": place, **other}))
 
@@ -302,7 +286,6 @@ class Scorer:
         return {each.name[1]: self.reservations.node_of(each.uid) for each in self.reservations.reserved()}
 
     def count(self, name: str, **labels: str) -> float:
-        """What a metric says."""
         found = self.registry.get_sample_value(f"numalign_{name}", labels)
         assert found is not None, f"there is no {name} with {labels}"
         return found
@@ -310,7 +293,6 @@ class Scorer:
     # On a socket.
 
     def app(self, **chosen: object) -> web.Application:
-        """The application with these settings."""
         return application(
             self.settings(**chosen),
             self.context,
@@ -322,7 +304,6 @@ class Scorer:
 
     @contextlib.asynccontextmanager
     async def open(self, **chosen: object) -> AsyncIterator["Caller"]:
-        """Serve on a free port, and call."""
         app = self.app(**chosen)
         async with (
             TestClient(TestServer(app)) as client,
@@ -339,29 +320,24 @@ class Caller:
     watching: TestClient[web.Request, web.Application]
 
     async def send(self, path: str, body: bytes, *, kind: str = "application/json") -> tuple[int, Any]:
-        """The status and the document that is answered."""
         headers = {"Content-Type": kind} if kind else {}
         async with self.client.post(path, data=io.BytesIO(body), headers=headers) as answer:
             return answer.status, await answer.json()
 
     async def ask(self, path: str, call: object) -> Any:  # noqa: ANN401  JSON
-        """The document of an answer that is one."""
         status, document = await self.send(path, orjson.dumps(call))
         assert status == 200, document
         return document
 
     async def filter(self, made: Raw, *names: str) -> Raw:
-        """The answer to filter, names only."""
         found: Raw = await self.ask("/filter", {"Pod": made, "Nodes": None, "NodeNames": [*names]})
         return found
 
     async def prioritize(self, made: Raw, *names: str) -> dict[str, int]:
-        """The scores of nodes, names only."""
         found = await self.ask("/prioritize", {"Pod": made, "Nodes": None, "NodeNames": [*names]})
         return {each["Host"]: each["Score"] for each in found}
 
     async def bind(self, made: Raw, place: str) -> str:
-        """The error that is answered to a bind; empty if there is none."""
         return str((await self.ask("/bind", binding_call(made, place)))["Error"])
 
 

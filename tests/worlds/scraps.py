@@ -46,6 +46,5 @@ def changed(document: object, path: Path, value: object) -> object:
 
 
 def documents(good: object) -> st.SearchStrategy[Any]:
-    """Return the document with a scrap at any place."""
     places = st.sampled_from([*paths(good)])
     return st.builds(lambda path, scrap: changed(good, path, scrap) if path else scrap, places, SCRAPS)

@@ -63,35 +63,28 @@ class Served:
         pytest.fail(f"it never happened: {self.told.stream.getvalue()}")
 
     async def logged(self, event: str) -> None:
-        """Wait for a line in the log."""
-
         async def logged() -> bool:
             return bool(self.told.of(event))
 
         await self.until(logged)
 
     async def ready(self) -> bool:
-        """Whether it says that it is ready."""
         return (await self.text("/readyz"))[0] == HTTPStatus.OK
 
     async def text(self, path: str) -> tuple[int, str]:
-        """Status and content of a page that tells of the program."""
         async with aiohttp.ClientSession() as session, session.get(self.url(path, "metrics_port")) as answer:
             return answer.status, await answer.text()
 
     async def get(self, path: str) -> tuple[int, Any]:
-        """The same of a page in JSON."""
         status, text = await self.text(path)
         return status, orjson.loads(text)
 
     async def ask(self, path: str, call: object) -> Any:  # noqa: ANN401  JSON
-        """Return the document of an answer with status 200."""
         status, document = await self.post(path, call)
         assert status == HTTPStatus.OK, document
         return document
 
     async def post(self, path: str, call: object) -> tuple[int, Any]:
-        """Return status and document of an answer."""
         body, headers = orjson.dumps(call), {"Content-Type": "application/json"}
         async with (
             aiohttp.ClientSession(headers=headers) as session,
@@ -100,7 +93,6 @@ class Served:
             return answer.status, await answer.json()
 
     def url(self, path: str, port: str = "port") -> str:
-        """Where a path of one of its ports is."""
         [listening] = self.told.of("server.listening")
         return f"http://127.0.0.1:{listening[port]}{path}"
 
@@ -114,12 +106,10 @@ class Launcher:
     told: RecordedLog = field(default_factory=RecordedLog)
 
     def kubeconfig(self) -> tuple[str, str]:
-        """Return flags that lead to the API server."""
         path = self.api.kubeconfig(self.folder / "kubeconfig", namespace="numalign-system")
         return "--kubeconfig", str(path)
 
     def file(self, name: str, text: str) -> str:
-        """Write a file, and return its path."""
         path = self.folder / name
         path.write_text(text)
         return str(path)

@@ -6,11 +6,9 @@ from functools import cache
 
 @cache
 def parsed(source: str) -> ast.Module:
-    """The syntax tree of a source."""
     return ast.parse(source)
 
 
 @cache
 def walked(tree: ast.AST) -> tuple[ast.AST, ...]:
-    """All that a syntax tree consists of."""
     return tuple(ast.walk(tree))

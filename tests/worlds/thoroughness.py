@@ -26,5 +26,4 @@ EXAMPLES = {Thoroughness.SAMPLE: 10, Thoroughness.FULL: 40, Thoroughness.THOROUG
 
 
 def thoroughness() -> Thoroughness:
-    """That of this run."""
     return Thoroughness(settings.get_current_profile_name())

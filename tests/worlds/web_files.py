@@ -10,8 +10,6 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 def sends(body: bytes, status: int = 200, **headers: str) -> Answer:
-    """Answers with this."""
-
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(status)
         for name, value in headers.items():

@@ -57,7 +57,6 @@ def raw(*containers: str, policy: str | None = None, annotations: Mapping[str, s
 
 
 def with_spec(made: Raw, **spec: object) -> Raw:
-    """The same pod with other members in its spec."""
     return {**made, "spec": {**made["spec"], **spec}}
 
 
@@ -74,7 +73,6 @@ def request(made: object, **changes: object) -> Raw:
 
 
 def review_of(made: object, **changes: object) -> Review:
-    """The same review, as the webhook reads it."""
     return review.read(orjson.dumps(request(made, **changes)))
 
 
@@ -102,13 +100,11 @@ def cluster(
 
 
 def decided(now: Cluster, *, may_fit: bool = False, refusals: Refusals | None = None) -> Decide:
-    """What decides about pods of a cluster."""
     when = refusals or Refusals(unknown_may_fit=may_fit)
     return partial(decide, cache=now.cache, refusals=when, now=0.0)
 
 
 def read(made: Raw, now: Cluster, *, match: Match = Match.SATISFIES) -> ReviewedPod:
-    """The pod as the subject of a review; one that is looked at."""
     found = subject(review_of(made), now.snapshot, reader=PodReader(match))
     assert not isinstance(found, SkipReason)
     return found
@@ -155,13 +151,11 @@ class Webhook:
         self.recent = RecentlyAdmitted(self.clock)
 
     async def load(self) -> None:
-        """Read the snapshot file once."""
         await self.feed.load(self.holder.take)
 
     def put(
         self, members: Mapping[str, Node], *, pods: Iterable[Raw] = (), **namespaces: Mapping[str, str]
     ) -> None:
-        """Replace the snapshot file in one step."""
         made = snapshot(members, namespaces=namespaces)
         self.put_bytes(orjson.dumps({**made, "items": [*made["items"], *pods]}))
 
@@ -171,17 +165,14 @@ class Webhook:
         await self.load()
 
     def put_bytes(self, content: bytes) -> None:
-        """Replace the snapshot file by anything."""
         written = self.path.with_suffix(".new")
         written.write_bytes(content)
         written.replace(self.path)
 
     def settings(self, **chosen: object) -> WebhookSettings:
-        """All settings, with these among them."""
         return WebhookSettings.model_validate({"snapshot": self.path, "insecure_http": True, **chosen})
 
     def app(self, **chosen: object) -> web.Application:
-        """The application with these settings."""
         settings = self.settings(**chosen)
         return application(
             settings,
@@ -195,12 +186,10 @@ class Webhook:
         )
 
     def avoidance(self, settings: WebhookSettings) -> Avoidance:
-        """What is known of refusals, read as these settings say."""
         return Avoidance(self.refusals, PodReader(settings.policy_match))
 
     @contextlib.asynccontextmanager
     async def open(self, **chosen: object) -> AsyncIterator["Caller"]:
-        """Serve on a free port, and call."""
         app = self.app(**chosen)
         async with (
             TestClient(TestServer(app)) as client,
@@ -209,7 +198,6 @@ class Webhook:
             yield Caller(client, watching)
 
     def count(self, name: str, **labels: str) -> float:
-        """What a metric says; 0 if it was never touched."""
         return self.registry.get_sample_value(name, labels) or 0
 
 
@@ -223,13 +211,11 @@ class Caller:
     async def send(
         self, path: str, body: bytes, *, content_type: str = "application/json"
     ) -> tuple[int, Raw]:
-        """The status and the document that is answered."""
         headers = {"Content-Type": content_type}
         async with self.client.post(path, data=io.BytesIO(body), headers=headers) as answer:
             return answer.status, await answer.json()
 
     async def ask(self, path: str, made: object, **changes: object) -> Raw:
-        """The response of a review that is answered."""
         status, document = await self.send(path, orjson.dumps(request(made, **changes)))
         assert status == 200, document
         assert document["response"]["uid"] == UID
@@ -237,7 +223,6 @@ class Caller:
         return response
 
     async def get(self, path: str) -> tuple[int, str]:
-        """The status and the text of a page that tells of the webhook."""
         async with self.watching.get(path) as answer:
             return answer.status, await answer.text()
 

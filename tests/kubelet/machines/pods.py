@@ -34,7 +34,6 @@ def container(name: str, *command: str, **amounts: str) -> Json:
 
 
 async def send(api: ApiClient, name: str, *containers: Json, node: str, **spec: object) -> None:
-    """Create a pod that is bound already."""
     bound = {"nodeName": node, "restartPolicy": "Never", "containers": [*containers], **spec}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": bound}
     answer = await ask(api, "POST", PODS, pod)
@@ -47,7 +46,6 @@ async def status(api: ApiClient, name: str) -> Json:
 
 
 async def phase(api: ApiClient, name: str, *wanted: str) -> Json:
-    """The status of the pod, as soon as it is in one of these phases."""
     await seconds_until(
         lambda: status(api, name),
         lambda seen: seen.get("phase") in wanted,
@@ -59,7 +57,6 @@ async def phase(api: ApiClient, name: str, *wanted: str) -> Json:
 
 
 async def settled(api: ApiClient, name: str) -> tuple[str, str]:
-    """What the kubelet did with the pod: its phase, and the reason if it was refused."""
     state = await phase(api, name, "Running", "Failed", "Succeeded")
     return state["phase"], state.get("reason", "")
 

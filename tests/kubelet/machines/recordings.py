@@ -16,13 +16,11 @@ GATES = {"CPUManagerPolicyAlphaOptions": True, "TopologyManagerPolicyAlphaOption
 
 
 def scenarios(version: str) -> Iterator[Json]:
-    """Every scenario that was recorded of a version."""
     with gzip.open(DATA / f"kubelet-{version}.jsonl.gz", "rt") as lines:
         yield from map(json.loads, lines)
 
 
 def of_each_kind(version: str, count: int = 1) -> list[Json]:
-    """The first of each kind."""
     seen: dict[str, list[Json]] = {}
     for scenario in scenarios(version):
         seen.setdefault(scenario["kind"], []).append(scenario)
@@ -30,7 +28,6 @@ def of_each_kind(version: str, count: int = 1) -> list[Json]:
 
 
 def node(scenario: Json) -> RealNode:
-    """The node of a scenario."""
     config = scenario["kubeletConfig"]
     gates = {**GATES, **config.get("featureGates", {})}
     return RealNode(
@@ -42,6 +39,5 @@ def node(scenario: Json) -> RealNode:
 
 
 def exclusive(expected: Json) -> dict[str, str]:
-    """The CPUs that each container of an admitted pod was given for itself."""
     containers = expected.get("containers", {})
     return {name: given["cpus"] for name, given in containers.items() if given.get("cpus")}

@@ -50,13 +50,11 @@ class Scene:
         return await look_once(self.cluster.kubelets[OWN], OWN, kubeconfig)
 
     async def published(self) -> Json:
-        """The annotations of its topology."""
         topology = (await ask(self.admin, "GET", f"{TOPOLOGIES}/{OWN}")).body
         annotations: Json = topology.get("metadata", {}).get("annotations", {})
         return annotations
 
     async def answer(self, node: str, method: str, path: str) -> int:
-        """What a kubelet answers to the token of the agent."""
         url = f"{self.cluster.kubelets[node].url}{path}"
         headers = {"Authorization": f"Bearer {self.token}"}
         async with (
@@ -70,7 +68,6 @@ class Scene:
 async def scene(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Scene]:
-    """A cluster of each version."""
     nodes = [RealNode(name=name, machine=machine(), configuration=CONFIGURATION) for name in (OWN, OTHER)]
     noted = tmp_path_factory.mktemp("noted")
     with KUBELETS.or_skipped():

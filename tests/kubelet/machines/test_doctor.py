@@ -30,7 +30,6 @@ NODES = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster() -> AsyncIterator[RealCluster]:
-    """Two nodes without topologies."""
     with KUBELETS.or_skipped():
         async with started(NODES, version=USUAL) as running:
             yield running
@@ -40,7 +39,6 @@ async def test_doctor_finds_missing_topologies_of_real_kubelets(cluster: RealClu
     kubeconfig = cluster.plane.kubeconfig("admin", tmp_path)
 
     async def doctor() -> tuple[int, dict[str, list[str]]]:
-        """The exit code, and the findings by node."""
         flags = ("-o", "json", f"--kubeconfig={kubeconfig}")
         code, output = await run(program("kubectl-numa"), "doctor", *flags)
         nodes = json.loads(output[output.index("[\n") :])

@@ -99,7 +99,6 @@ CONFIGURATION = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=versions())
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[RealCluster]:
-    """Two nodes of each version."""
     machines = {NAME: MACHINE, "plain": PLAIN}
     nodes = [
         RealNode(name=name, machine=each, configuration=CONFIGURATION) for name, each in machines.items()
@@ -165,7 +164,6 @@ async def first_look(observer: Observer) -> Observation:
 
 
 async def seeing(cluster: RealCluster, node: str) -> Observation:
-    """One look at a node, through the API server."""
     server = ApiServer(access(cluster, "admin"))
     try:
         return await first_look(observing(cluster.kubelets[node], KubeletApi(node, direct=None, api=server)))
@@ -201,7 +199,6 @@ async def test_agent_sees_cpus_as_the_kubelet_logs_them(cluster: RealCluster, na
 
 
 async def published(observer: Observer) -> Json:
-    """What the agent would publish now."""
     made, _ = report(await observer.observe(), SeenDevices())
     return document(NAME, made)
 

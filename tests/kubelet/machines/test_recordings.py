@@ -30,7 +30,6 @@ def scenarios(request: pytest.FixtureRequest) -> list[Json]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(scenarios: list[Json]) -> AsyncIterator[RealCluster]:
-    """All of their nodes at one API server."""
     version = scenarios[0]["kubeletVersion"]
     with KUBELETS.or_skipped():
         async with started([*map(recordings.node, scenarios)], version=version) as running:
@@ -73,7 +72,6 @@ def expected(recorded: Json) -> Json:
 
 
 async def outcome(api: ApiClient, kubelet: RealKubelet, pod: Json) -> Json:
-    """What the kubelet does with such a pod. CPUs of one that it refused are taken back later."""
     name = named(kubelet, pod["metadata"]["name"])
     created = await ask(api, "POST", PODS, as_sent(pod, name, kubelet.node.name))
     assert created.code == HTTPStatus.CREATED, created.body
@@ -83,7 +81,6 @@ async def outcome(api: ApiClient, kubelet: RealKubelet, pod: Json) -> Json:
 
 
 def as_sent(pod: Json, name: str, node: str) -> Json:
-    """The recorded pod, bound to its node, with init containers that end."""
     inits = [
         one if one.get("restartPolicy") == "Always" else {**one, "command": ["exit"]}
         for one in pod["spec"].get("initContainers", ())
@@ -104,7 +101,6 @@ def named(kubelet: RealKubelet, name: str) -> str:
 
 
 def pinned(kubelet: RealKubelet, uid: str) -> Json:
-    """By container the CPUs that the kubelet has noted for a pod."""
     if not (state := kubelet.state / "cpu_manager_state").exists():
         return {}
     entries: Json = json.loads(state.read_text(encoding="utf-8")).get("entries", {})

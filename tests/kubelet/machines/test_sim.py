@@ -39,7 +39,6 @@ async def test_no_process_outlives_a_killed_simulation() -> None:
 
 
 async def started() -> tuple[asyncio.subprocess.Process, str]:
-    """The program, and its instructions."""
     program = await asyncio.create_subprocess_exec(
         *COMMAND, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -55,7 +54,6 @@ async def started() -> tuple[asyncio.subprocess.Process, str]:
 
 
 def folder(output: str) -> str:
-    """The folder of all its files."""
     return output.partition("KUBECONFIG=")[2].split()[0].removesuffix("/kubeconfig")
 
 

@@ -30,7 +30,6 @@ GATES = {"PodLevelResourceManagers": True, "InPlacePodLevelResourcesVerticalScal
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=LISTED)
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[RealCluster]:
-    """One node of each version whose kubelet serves pods as a whole."""
     configuration = {**CONFIGURATION, "featureGates": GATES}
     node = RealNode(name=NAME, machine=MACHINE, configuration=configuration)
     with KUBELETS.or_skipped():

@@ -27,7 +27,6 @@ SEED = random.SystemRandom().randrange(10**6)
 
 @pytest.fixture(scope="module", params=versions())
 def version(request: pytest.FixtureRequest) -> str:
-    """Every version of the kubelet that there is."""
     return str(request.param)
 
 

@@ -1,20 +1,14 @@
 """What the search draws, compares and makes smaller, looked at without a kubelet."""
 
 import json
-import os
 from collections import Counter
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
 
-from tools.clusters.oracle.managers import Managers
 from tools.generate.recordings import scenarios
-from tools.generate.recordings.compare import ATTEMPTS, MOST_ALIKE, Difference, differences, random_here
+from tools.generate.recordings.compare import Difference, differences
 from tools.generate.recordings.ours import Ours, refusals
-from tools.generate.recordings.search import Search, searched
 
 Json = dict[str, Any]
 
@@ -110,65 +104,3 @@ def test_two_refusals_agree_only_over_the_same_field(*, change: Json, output: st
     recording["kubeletConfig"]["cpuManagerPolicy"] = "static"
     assert refusals(recording)
     assert (list(differences(recording, Counter())) == []) == agreed
-
-
-class Moody(Managers):
-    """A kubelet that admits pods by a function of their number."""
-
-    def __init__(self, admits: Callable[[int], bool]) -> None:
-        super().__init__(Path("nothing"))
-        self._admits, self.nodes, self._pods = admits, 0, 0
-
-    def node(self, spec: Mapping[str, Any]) -> None:
-        assert spec
-        self.nodes += 1
-
-    def create(self, pod: Mapping[str, Any]) -> Json:
-        self._pods += 1
-        return {"pod": pod["metadata"]["name"], "admitted": self._admits(self._pods - 1)}
-
-
-@pytest.mark.parametrize(
-    ("what", "admits", "expected", "attempts"),
-    [
-        pytest.param("cpus", lambda _: True, False, MOST_ALIKE, id="it always does the same"),
-        pytest.param("cpus", lambda pod: pod != 7, True, 4, id="it contradicts itself"),
-        pytest.param("cpus", lambda pod: pod % 2, True, ATTEMPTS, id="what comes before is never the same"),
-        pytest.param("cpus", lambda pod: pod % 4 != 0, False, ATTEMPTS, id="now and then it is"),
-        pytest.param("start", lambda _: False, False, 0, id="a start is no chance"),
-        pytest.param("crashed", lambda _: False, False, 0, id="rules that fall over are no chance"),
-    ],
-)
-def test_chance_needs_enough_attempts(
-    *, what: str, admits: Callable[[int], bool], expected: bool, attempts: int
-) -> None:
-    """With no time at all: how busy the machine is does not matter."""
-    pods = [step["create"] for step in drawn(1, "plain")["steps"] if "create" in step][:2]
-    answers = [{"pod": pod["metadata"]["name"], "admitted": True} for pod in pods]
-    steps = [{"create": pod, "expect": answer} for pod, answer in zip(pods, answers, strict=True)]
-    managers = Moody(admits)
-    difference = Difference("observed", 1, what, "ours", "theirs")
-    assert random_here(managers, drawn(1, "plain") | {"steps": steps}, difference, seconds=0) is expected
-    assert managers.nodes == attempts
-
-
-def search(folder: Path, *, seconds: float) -> Search:
-    """With a program that ends at once."""
-    program = folder / "broken"
-    program.write_text("#!/bin/sh\necho out of order >&2\nexit 3\n")
-    program.chmod(0o755)
-    return Search(program, VERSION, ("plain",), 1, monotonic() + seconds)
-
-
-def test_search_with_a_broken_program_fails_in_a_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert searched(search(tmp_path, seconds=20)) == os.EX_SOFTWARE
-    output = capfd.readouterr()
-    assert output.err.endswith("exit code 3: out of order\n")
-    assert (output.out, output.err.count("\n"), "Traceback" in output.err) == ("", 1, False)
-
-
-def test_search_without_a_scenario_fails(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert searched(search(tmp_path, seconds=0)) == os.EX_SOFTWARE
-    assert "no scenario was compared" in capfd.readouterr().err

@@ -22,7 +22,6 @@ DATA = Path(__file__).parents[1] / "data"
 
 
 def data(name: str) -> Json:
-    """The cases of one project."""
     return dict(json.loads(gzip.decompress((DATA / name).read_bytes())))
 
 

@@ -33,11 +33,9 @@ class Ledger:
             assert ours == theirs
 
     def leave_out(self, count: int) -> None:
-        """Count cases to which no rule answers."""
         self.outcomes["no counterpart"] += count
 
     def lines(self) -> list[str]:
-        """One line for each outcome, the most frequent first."""
         return [f"{self.project:<20}{outcome:<24}{n:>5}" for outcome, n in self.outcomes.most_common()]
 
 
@@ -49,7 +47,6 @@ def tables(pytestconfig: pytest.Config) -> list[str]:
 
 @pytest.fixture(scope="session")
 def new_ledger(tables: list[str]) -> Iterable[Callable[[str, Mapping[str, StrEnum]], Ledger]]:
-    """Makes a ledger whose outcomes are shown at the end of the run."""
     made: list[Ledger] = []
 
     def make(project: str, different: Mapping[str, StrEnum]) -> Ledger:

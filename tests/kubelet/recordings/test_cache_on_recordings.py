@@ -59,7 +59,6 @@ def scenarios(name: str) -> tuple[Recorded, ...]:
 
 
 def all_scenarios() -> Iterator[Recorded]:
-    """The same of all recordings, one of each after the other."""
     every = itertools.zip_longest(*map(scenarios, RECORDINGS))
     return (one for some in every for one in some if one)
 

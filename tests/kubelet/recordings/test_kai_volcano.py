@@ -126,7 +126,6 @@ def fitting(case: Json) -> Answer:
 
 
 def spanning(case: Json) -> Answer:
-    """Into how many zones a pod goes; none where it does not fit."""
     verdict = evaluate(*_question(case))
     return len(verdict.placement.zones) or None, case["expect"]["span"]
 
@@ -209,7 +208,6 @@ def hinted(case: Json) -> Answer:
 
 
 def allocated(case: Json) -> Answer:
-    """The very CPUs; none where there are too few."""
     given = cpu_manager.allocate(_machine(case), _cpus(case["request"]), bits(case["mask"]))
     return [] if isinstance(given, Refusal) else list(members(given[1])), case["expect"]["cpus"]
 
@@ -417,7 +415,6 @@ def _listed(zone: Json, ignored: Iterable[str]) -> Json:
 
 
 def _demand(pod: Json) -> Demand:
-    """The demand of a pod of the class that the case names, with the least that this class must ask."""
     fill = {"Guaranteed": {CPU: "1m", MEMORY: "1"}, "Burstable": {MEMORY: "1"}}.get(pod["qos"], {})
     spec = {
         key: [{**one, **_amounts(pod["qos"], {**fill, **one["requests"]})} for one in pod.get(key, ())]
@@ -434,7 +431,6 @@ def _amounts(qos: str, requests: Json) -> Json:
 
 
 def _held(placement: Placement) -> Mapping[int, Resources]:
-    """What a pod holds of each zone, memory aside."""
     return {
         zone: Resources({name: amount for name, amount in amounts.items() if name != MEMORY})
         for (zone, *_), amounts in placement.kept.items()

@@ -48,7 +48,6 @@ def decided(recorded: Iterable[Recorded], *levels: Level) -> list[Decision]:
 
 @pytest.fixture(scope="module")
 def recorded() -> list[Recorded]:
-    """The scenarios that are looked at."""
     return [*agreement.recordings(*RECORDINGS, every=EVERY)]
 
 

@@ -20,12 +20,12 @@ from numalign.kube.decode.nrt import topology
 from numalign.kubelet.admit import admit, charge
 from numalign.model import demand as demands
 from numalign.model import resources
-from numalign.model.demand import Demand, Step
+from numalign.model.demand import Demand
 from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
-from numalign.model.node import DEFAULT_MAX_ZONES, Node, Zone, managers
+from numalign.model.node import DEFAULT_MAX_ZONES, Node, managers
 from numalign.model.placement import Grant, Placement, ZoneSet
-from numalign.model.pod import Container, Pod, Qos, Role
+from numalign.model.pod import Container, Pod, Role
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from tests.kubelet.recordings.cases import Json, data, free_by_zone, pod_of, zones_of
 from tests.kubelet.recordings.conftest import Ledger
@@ -328,81 +328,11 @@ def test_only_known_cases_differ() -> None:
     assert DIFFERENT.keys() <= {param.id for param in ANSWERED}
 
 
-# The scores of the plugin, also of nodes that its own tests do not look at.
-
-_BY_ZONE = (Strategy.MOST_ALLOCATED, Strategy.LEAST_ALLOCATED, Strategy.BALANCED_ALLOCATION)
-
-
-def _by_zone(case: Json) -> bool:
-    """Whether the plugin looks at zones at all: at fresh ones, and for Guaranteed pods."""
-    fresh = case.get("nrt_fresh", True) and bool(case.get("nrts") or case.get("nrt"))
-    return fresh and case["qos_actual"] == "Guaranteed" and case["strategy"].split()[0] in _BY_ZONE
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case["id"])
-        for section in ("score", "score_derived", "placement")
-        for case in SECTIONS[section]
-        if _by_zone(case)
-    ],
-)
-def test_formulas_give_the_plugins_scores_of_worst_zones(case: Json) -> None:
-    """Each request by itself, on the worst zone of those that score at all, under single-numa-node alone."""
-    strategy = Strategy(case["strategy"].split()[0])
-    pod, weights = pod_of(case["pod"]), case.get("weights", {})
-    written = {nrt["name"]: nrt for nrt in case.get("nrts") or [case.get("nrt")] if nrt}
-    nodes = {name: _node(nrt) for name, nrt in written.items()}
-    ours = {
-        name: _of_worst_zones(strategy, node, _requests(pod, node.scope), weights)
-        if node.policy is Policy.SINGLE_NUMA_NODE
-        else 0
-        for name, node in nodes.items()
-    }
-
-    assert ours == {name: value for name, value in _scores_of_plugin(case).items() if name in nodes}
-
-
-def _scores_of_plugin(case: Json) -> Mapping[str, int]:
-    """Of every node, whether the plugin's tests look at it or not."""
-    derived = case.get("derived") or {}
-    scores: Mapping[str, int] = derived.get("scores") or derived.get("score") or {}
-    return scores or {case["nrt"]["name"]: case["expected"]["score"]}
-
-
-def _requests(pod: Pod, scope: Scope) -> Sequence[Resources]:
-    if scope is Scope.POD:
-        return [demands.of(pod).total]
-    return [container.requests for container in pod.containers]
-
-
-def _of_worst_zones(
-    strategy: Strategy, node: Node, requests: Sequence[Resources], weights: Mapping[str, int]
-) -> int:
-    scores = [[_of_zone(strategy, zone, request, weights) for zone in node.zones] for request in requests]
-    return sum(min(filter(None, zones), default=0) for zones in scores) // len(scores)
-
-
-def _of_zone(strategy: Strategy, zone: Zone, request: Resources, weights: Mapping[str, int]) -> int:
-    """The score of a node of this zone alone, which has nothing of what it does not list."""
-    listed = zone.allocatable.plus(dict.fromkeys(request, 0))
-    step = Step("c", Role.APP, request.get(CPU, 0), _without_cpu(request))
-    placement = Placement((Grant("c", Role.APP, None, preferred=True, amounts={(zone.id,): request}),))
-    node = Node("node", (replace(zone, allocatable=listed),), Policy.SINGLE_NUMA_NODE)
-    return score(strategy, node, Demand(Qos.GUARANTEED, (step,), step, request), placement, weights)
-
-
-def _without_cpu(request: Resources) -> Resources:
-    return Resources({name: amount for name, amount in request.items() if name != CPU})
-
-
 BURSTABLE_16 = {"containers": [{"requests": {"cpu": "16", "memory": "24Gi"}}]}
 TWO_NICS = {"containers": [{"requests": {"vendor/nic1": "2"}, "limits": {"vendor/nic1": "2"}}]}
 
 
 def _guaranteed(*containers: Json, init: Iterable[Json] = ()) -> Json:
-    """The spec of a pod whose containers ask these amounts, as requests and as limits."""
     inits, apps = ([{"requests": one, "limits": one} for one in each] for each in (init, containers))
     return {"initContainers": inits, "containers": apps}
 
