@@ -51,13 +51,6 @@ def test_grown_value_is_weighed_again() -> None:
     assert (cache.peek("a"), cache.peek("b"), cache.bytes) == (None, growing, HUNDRED + 50)
 
 
-def test_default_size_is_that_of_key_and_value() -> None:
-    cache = LRU[bytes, str](9, most_bytes=10**6)
-    cache.put(b"k" * 1000, "v" * 1000)
-
-    assert 2000 < cache.bytes < 2000 + 2 * ENTRY_BYTES
-
-
 CALLS = st.tuples(st.sampled_from(["get", "put", "drop"]), st.sampled_from("abcde"), st.integers(0, 500))
 
 

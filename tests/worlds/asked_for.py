@@ -81,73 +81,45 @@ class AskedFor:
 
 
 KUBELETS = AskedFor(
-    "kubelets",
-    "root and Go",
-    of="real kubelets",
-    command="make e2e-kubelets",
-    skipped="REAL KUBELETS WERE NOT TESTED",
+    "kubelets", "root and Go", "real kubelets", "make e2e-kubelets", "REAL KUBELETS WERE NOT TESTED"
 )
+MANAGERS = "the kubelet's own managers"
 ORACLE = AskedFor(
-    "oracle",
-    "the kubelet's own managers",
-    of="the kubelet's own managers",
-    command="python -m pytest tests/kubelet/oracle -m oracle",
-    skipped="THE KUBELET'S OWN MANAGERS WERE NOT ASKED",
+    *("oracle", MANAGERS, MANAGERS, "python -m pytest tests/kubelet/oracle -m oracle"),
+    "THE KUBELET'S OWN MANAGERS WERE NOT ASKED",
 )
 WORKLOADS = AskedFor(
-    "workloads",
-    "root and Go",
-    of="workloads on real kubelets",
-    command="make e2e-workloads",
-    skipped="NO WORKLOAD WAS TESTED ON REAL KUBELETS",
+    *("workloads", "root and Go", "workloads on real kubelets", "make e2e-workloads"),
+    "NO WORKLOAD WAS TESTED ON REAL KUBELETS",
 )
 ECOSYSTEM = AskedFor(
-    "ecosystem",
-    "root and Go",
-    of="programs of other projects beside numalign",
-    command="make e2e-ecosystem",
-    skipped="NO PROGRAM OF ANOTHER PROJECT WAS TESTED",
+    *("ecosystem", "root and Go", "programs of other projects beside numalign", "make e2e-ecosystem"),
+    "NO PROGRAM OF ANOTHER PROJECT WAS TESTED",
 )
 PACKAGING = AskedFor(
-    "packaging",
-    "helm or a package registry",
-    of="the chart and of the image's steps",
-    command="make deploy-test",
-    skipped="THE CHART WAS NOT TESTED",
+    *("packaging", "helm or a package registry", "the chart and of the image's steps", "make deploy-test"),
+    "THE CHART WAS NOT TESTED",
 )
+CHROMIUM = "a Chromium on PATH, or named by CHROMIUM"
 BROWSER = AskedFor(
-    "browser",
-    "a Chromium on PATH, or named by CHROMIUM",
-    of="the map in a real browser",
-    command="make browser-test",
-    skipped="NO BROWSER LOOKED AT THE MAP",
+    "browser", CHROMIUM, "the map in a real browser", "make browser-test", "NO BROWSER LOOKED AT THE MAP"
 )
 RELEASE = AskedFor(
-    "release",
-    "a package registry",
-    of="what is released",
-    command="make release-test",
-    skipped="NOT ALL THAT IS RELEASED WAS TESTED",
+    *("release", "a package registry", "what is released", "make release-test"),
+    "NOT ALL THAT IS RELEASED WAS TESTED",
 )
 CLEAN_ROOT = AskedFor(
-    "clean_root",
-    "root, mmdebstrap, Go, kubectl and package registries",
-    of="what a new user types in a clean Debian",
-    command="python -m pytest tests/system/clean_root -m clean_root -o addopts=",
-    skipped="NOTHING WAS TRIED IN A CLEAN DEBIAN",
+    *("clean_root", "root, mmdebstrap, Go, kubectl and package registries"),
+    "what a new user types in a clean Debian",
+    "python -m pytest tests/system/clean_root -m clean_root -o addopts=",
+    "NOTHING WAS TRIED IN A CLEAN DEBIAN",
 )
-FULL = AskedFor(
-    "full",
-    "time",
-    of="tools, documents, artefacts and bounds",
-    command="make test PROFILE=full",
-)
+FULL = AskedFor("full", "time", "tools, documents, artefacts and bounds", "make test PROFILE=full")
 IMAGES = AskedFor(
-    "images",
-    "root, containerd, Go and a package registry",
-    of="the images and of what runs from them",
-    command="make e2e-image",
-    skipped="NO IMAGE WAS BUILT AND RUN",
+    *("images", "root, containerd, Go and a package registry"),
+    "the images and of what runs from them",
+    "make e2e-image",
+    "NO IMAGE WAS BUILT AND RUN",
 )
 
 ALL = (FULL, PACKAGING, RELEASE, ORACLE, KUBELETS, WORKLOADS, ECOSYSTEM, BROWSER, IMAGES, CLEAN_ROOT)
