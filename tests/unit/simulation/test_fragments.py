@@ -50,11 +50,8 @@ def test_fragments_of_a_node(
     assert total(typical, columns(cpu, *gpus)) == pytest.approx((expected, 0))
 
 
-def test_gpus_of_a_rejecting_node_are_stranded() -> None:
+def test_gpus_count_by_admission_and_by_model() -> None:
     assert total({WHOLE: 1.0}, columns(8000, 1000, 500), admitted=False) == (1500, 1000)
-
-
-def test_gpus_of_the_requested_model_are_no_fragments() -> None:
     assert total({PICKY: 1.0}, columns(8000, 1000, model="A10")) == (0, 0)
 
 
@@ -64,12 +61,9 @@ def test_typical_are_the_shapes_of_most_pods() -> None:
     assert typical_pods(pods, popular=0.5) == (TypicalPod(SHARE, 1.0),)
 
 
-def test_shapes_are_compared_without_memory() -> None:
+def test_shapes_are_compared_without_memory_and_the_larger_counts() -> None:
     pods = [TracePod(2000, 7, 1, 1000), TracePod(2000, 9, 1, 1000, guaranteed=False)]
     assert typical_pods(map(without_memory, pods)) == (TypicalPod(WHOLE, 1.0),)
-
-
-def test_of_equally_frequent_shapes_the_larger_is_typical() -> None:
     assert typical_pods([WHOLE, SHARE, NO_GPU], popular=0.3) == (TypicalPod(SHARE, 1.0),)
 
 

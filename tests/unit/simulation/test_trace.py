@@ -40,9 +40,8 @@ def test_published_lists_are_read(tmp_path: Path) -> None:
 def test_row_with_a_count_is_repeated(tmp_path: Path) -> None:
     pods = "cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count\n1000,64,1,500,1,3\n"
     trace = read_trace(*lists(tmp_path, pods=pods))
-    shape = TracePod(1000, 64 * MIB, 1, 500)
-    assert [pod.guaranteed for pod in trace.pods] == [True, True, False]
-    assert trace.pods[0] == shape
+    whole = [TracePod(1000, 64 * MIB, 1, 500, guaranteed=guaranteed) for guaranteed in (True, True, False)]
+    assert trace.pods == whole
 
 
 def test_bundled_tables_have_all_nodes_and_pods() -> None:

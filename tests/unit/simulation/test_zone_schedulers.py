@@ -39,8 +39,9 @@ def test_stock_points_are_unused_share_and_balance() -> None:
     assert stock_points(columns, POD, np.arange(2)).tolist() == [82 + 92, 50 + 100]
 
 
-def test_stock_chooses_any_of_the_emptiest_nodes() -> None:
+def test_stock_chooses_any_of_the_emptiest_and_gate_the_first() -> None:
     nodes = ZoneNodes(Zoning(2, Policy.RESTRICTED).nodes_of(Trace([NODE] * 3, [])))
+    assert [chosen(name, nodes, POD) for name in ("gate", "scorer")] == [{0}, {0, 1, 2}]
     nodes.put(1, TEN_CPUS, nodes.admission(1, question(TEN_CPUS)))
     assert chosen("stock", nodes, POD) == {0, 2}
 
@@ -59,9 +60,3 @@ def test_node_whose_kubelet_rejects_is_not_chosen(name: str) -> None:
 def test_no_node_is_chosen_without_room(name: str) -> None:
     nodes = ZoneNodes(Zoning(2, Policy.RESTRICTED).nodes_of(Trace([NODE], [])))
     assert chosen(name, nodes, TracePod(8000, MIB, 3, 1000)) == {None}
-
-
-def test_gate_chooses_the_first_of_equal_nodes() -> None:
-    nodes = ZoneNodes(Zoning(2, Policy.RESTRICTED).nodes_of(Trace([NODE] * 3, [])))
-    assert chosen("gate", nodes, POD) == {0}
-    assert chosen("scorer", nodes, POD) == {0, 1, 2}
