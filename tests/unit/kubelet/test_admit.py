@@ -1,17 +1,9 @@
-"""
-One pod after another on one node, as its kubelet admits them; `tests/kubelet/recordings` has the many cases.
-
-What becomes of a pod is written by container: the digits of the zones of its affinity (`-` if none is
-stored), p if it is preferred, and with `cpu=40+20` how many CPUs (or devices) each zone gives. TAE, UAE, SMT
-and EMPTY are the kubelet's TopologyAffinityError, UnexpectedAdmissionError, SMTAlignmentError and
-EmptyPodSharedPoolError, at the first container or at that named.
-"""
+"""One pod after another on one node, as its kubelet admits them; recordings have the many cases."""
 
 from dataclasses import replace
 
 import pytest
 
-from numalign.kubelet.admission_errors import RejectionReason
 from numalign.kubelet.admit import (
     PodAdmitResult,
     admit,
@@ -22,19 +14,9 @@ from numalign.kubelet.admit import (
     release,
 )
 from numalign.model import demand
-from numalign.model.demand import WHOLE_POD
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
-from numalign.model.placement import Grant
-from numalign.model.resources import CPU
 from tests.worlds.notation import GPU, HUGE, asks, bag, free_of, node, options, pod, table, zone_ids
-
-SHORT = {
-    RejectionReason.TOPOLOGY_AFFINITY: "TAE",
-    RejectionReason.UNEXPECTED_ADMISSION: "UAE",
-    RejectionReason.SMT_ALIGNMENT: "SMT",
-    RejectionReason.EMPTY_SHARED_POOL: "EMPTY",
-}
 
 TWO = node("cpu=16", "cpu=16")
 RESERVED = node("cpu=16/15", "cpu=16/15")
@@ -47,73 +29,10 @@ WORN = node("cpu=16//14 mem=100Gi", "cpu=16//6 mem=100Gi")
 PAGES = node("cpu=16 mem=10Gi", "cpu=16 mem=10Gi huge=8Gi")
 
 
-def outcomes(start: Node, policy: str, pods: str, *, scope: Scope = Scope.CONTAINER) -> list[PodAdmitResult]:
-    """Admit Guaranteed pods one after another, each written like `init cpu=1 mem=1Gi | cpu=2`."""
-    kubelet, results = replace(start, policy=Policy(policy), scope=scope), []
-    for containers in pods.split(";"):
-        results.append(admit(kubelet, asks(*map(guaranteed, containers.split("|")))))
-        kubelet = charge(kubelet, results[-1])
-    return results
-
-
-def guaranteed(container: str) -> str:
-    """Some memory for a container whose memory is no matter."""
-    return container if "mem=" in container or ".." in container else f"{container} mem=1Gi"
-
-
-def written(admission: PodAdmitResult, *, like: str) -> str:
-    """What became of a pod, with the amounts that the expectation speaks of."""
-    refused = admission.refusal
-    if refused:
-        first = refused.step.container in {WHOLE_POD, "c0"}
-        return SHORT[refused.reason] + ("" if first else f" {refused.step.container}")
-    expected = [part.split() for part in like.split("|")]
-    grants = admission.placement.grants
-    assert len(expected) == len(grants)
-    return " | ".join(_grant(grant, words[1:]) for grant, words in zip(grants, expected, strict=True))
-
-
-def _grant(grant: Grant, amounts: list[str]) -> str:
-    zones = "-" if grant.affinity is None else "".join(map(str, grant.affinity))
-    names = [amount.partition("=")[0] for amount in amounts]
-    return " ".join([zones + "p" * grant.preferred, *(_amounts(grant, name) for name in names)])
-
-
-def _amounts(grant: Grant, name: str) -> str:
-    [(full_name, _)] = bag(f"{name}=1").items()
-    unit = 1000 if full_name == CPU else 1
-    taken = [grant.amounts.get(zone_ids(zone), bag("")).get(full_name, 0) // unit for zone in range(2)]
-    return f"{name}={'+'.join(map(str, taken))}"
-
-
-EXAMPLES = [
-    # what it shows, scope, node, pods
-    #     best-effort, restricted, single-numa-node
-    ("cpu takes two zones, memory one", Scope.CONTAINER, HUNDRED, "cpu=60 mem=10Gi",
-         "01 cpu=40+20", "TAE", "TAE"),
-    ("a reserved CPU counts as hardware", Scope.CONTAINER, RESERVED, "cpu=16", "01 cpu=15+1", "TAE", "TAE"),
-    ("no zone joins a zone with a block", Scope.CONTAINER, TEN, "cpu=2 mem=2Gi; cpu=2 mem=12Gi",
-         "0p; UAE", "0p; UAE", "0p; UAE"),
-    ("a group takes the next pod", Scope.CONTAINER, TEN, "cpu=20 mem=12Gi; cpu=1 mem=1Gi",
-         "01p; 01", "01p; TAE", "TAE; 0p"),
-    ("init containers hold later ones", Scope.CONTAINER, TWO, "cpu=12; init cpu=2 | cpu=16",
-         "0p; 0p | 01 cpu=0+16", "0p; TAE c1", "0p; TAE c1"),
-    ("a rejected pod leaves nothing behind", Scope.CONTAINER, TWO, "cpu=10 | cpu=10 | cpu=10; cpu=16",
-         "0p | 1p | 01 cpu=6+4; UAE", "TAE c2; 0p", "TAE c2; 0p"),
-    ("apps together are too large for one", Scope.POD, TWO, "cpu=10 | cpu=10",
-         "01p cpu=10+0 | 01p cpu=6+4", "01p cpu=10+0 | 01p cpu=6+4", "TAE"),
-    ("more memory for init than for the app", Scope.POD, TEN,
-         "init cpu=500m mem=16Gi | cpu=500m mem=8Gi", "UAE c1", "UAE c1", "TAE"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("scope", "start", "pods", "best_effort", "restricted", "single"), table(EXAMPLES))
-def test_pods_are_admitted_one_after_another(  # noqa: PLR0913, PLR0917  a column for each policy
-    scope: Scope, start: Node, pods: str, best_effort: str, restricted: str, single: str
-) -> None:
-    for policy, like in zip(list(Policy)[1:], (best_effort, restricted, single), strict=True):
-        results = zip(outcomes(start, policy, pods, scope=scope), like.split(";"), strict=True)
-        assert "; ".join(written(admission, like=part) for admission, part in results) == like
+def admitted(start: Node, policy: str, *containers: str) -> PodAdmitResult:
+    """What becomes of a pod; containers whose memory is no matter get some."""
+    texts = (text if "mem=" in text else f"{text} mem=1Gi" for text in containers)
+    return admit(replace(start, policy=Policy(policy)), asks(*texts))
 
 
 REFUSED = [
@@ -131,7 +50,7 @@ REFUSED = [
 def test_rejection_names_container_and_resources(
     start: Node, policy: str, pods: str, step: str, names: tuple[str, ...]
 ) -> None:
-    [admission] = outcomes(start, policy, pods)
+    admission = admitted(start, policy, pods)
     assert admission.refusal
     assert (admission.refusal.step.container, admission.refusal.resources) == (step, names)
     assert not admission.placement.grants
@@ -141,16 +60,16 @@ def test_rejection_names_the_first_short_resource() -> None:
     """Both are short; a set of names has another order in every process."""
     many = {f"example.com/{letter}": letter for letter in "hgfedcba"}
     listed = " ".join(f"{name}=1" for name in many)
-    [admission] = outcomes(node(listed), "none", " ".join(f"{name}=2" for name in many))
+    admission = admitted(node(listed), "none", " ".join(f"{name}=2" for name in many))
     assert admission.refusal
     assert admission.refusal.resources == ("example.com/a",)
 
 
 def test_rejected_pod_holds_until_the_next_admission() -> None:
     fraction = node("cpu=16//7500m", "cpu=16")
-    [refused] = outcomes(fraction, "restricted", "cpu=40")
+    refused = admitted(fraction, "restricted", "cpu=40")
     assert charge(fraction, refused) == fraction
-    [refused] = outcomes(TEN, "restricted", "cpu=2 mem=1Gi | cpu=40 mem=1Gi")
+    refused = admitted(TEN, "restricted", "cpu=2 mem=1Gi", "cpu=40 mem=1Gi")
     after = after_admission(TEN, refused)
     assert (free_of(after, "cpu"), free_of(after, "mem")) == ([14, 16], [9, 10])
     back = release(after, [refused.held])

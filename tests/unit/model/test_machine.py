@@ -72,18 +72,6 @@ def test_whole_cores_are_found_by_first_threads(one: Node, cpus: str, firsts: li
     assert [*members(one.machine.topology.whole_pairs(read_list(cpus)))] == firsts
 
 
-LISTS = [
-    ("both", "0-1,5,7-8", [0, 1, 5, 7, 8]),
-    ("none", "", []),
-]
-
-
-@pytest.mark.parametrize(("text", "ids"), table(LISTS))
-def test_lists_of_cpus_are_read_and_written(text: str, ids: list[int]) -> None:
-    assert list(members(read_list(text))) == ids
-    assert render_list(bits(ids)) == text
-
-
 LOOSE = [
     ("in any order", "5,0-1", "0-1,5"),
     ("one id twice", "1,0-2", "0-2"),

@@ -9,12 +9,9 @@ from numalign.model.options import (
     NEWEST,
     OLDEST,
     PRE_RELEASE,
-    CpuOption,
     FeatureGate,
     KubeletChange,
-    NumaStrategy,
     Options,
-    TopologyOption,
 )
 from tests.worlds.notation import options, table
 
@@ -62,20 +59,6 @@ GATES = [
 @pytest.mark.parametrize(("words", "minor", "on"), table(GATES))
 def test_gate_needs_a_version_that_has_it(words: str, minor: int, *, on: bool) -> None:
     assert options(words, minor=minor).on(MANAGERS) is on
-
-
-def test_words_are_the_kubelets_own() -> None:
-    assert {*CpuOption} == {
-        "full-pcpus-only",
-        "distribute-cpus-across-numa",
-        "align-by-socket",
-        "distribute-cpus-across-cores",
-        "strict-cpu-reservation",
-        "prefer-align-cpus-by-uncorecache",
-    }
-    assert {*TopologyOption} == {"prefer-closest-numa-nodes", "prefer-most-allocated-numa-node"}
-    assert {*FeatureGate} == {"PodLevelResourceManagers", "TopologyManagerPolicyAlphaOptions"}
-    assert {*NumaStrategy} == {"none", "most-allocated", "least-allocated"}
 
 
 def test_no_release_has_the_options_of_kep_6007() -> None:

@@ -102,25 +102,6 @@ def test_pod_level_requests_are_filled_in(containers: tuple[str, ...], limits: s
     assert pod(*containers, limits=limits).defaulted().pod_requests == bag(requests)
 
 
-# The first two rows restate topology_hints_test.go of the kubelet's CPU manager.
-PEAKS = [
-    # what it shows                           what runs                                                 most
-    ("init containers beside sidecars",       "init 5, sidecar 1, sidecar 2, init 5, sidecar 3, app 1", 8),
-    ("init containers run one after another", "init 10, init 12, app 4",                                12),
-    ("a sidecar stays beside those before",   "sidecar 4, sidecar 5",                                   9),
-    ("an init container before any sidecar",  "init 10, sidecar 4, app 5",                              10),
-]  # fmt: skip
-
-ROLES = {"init": Role.INIT, "sidecar": Role.SIDECAR, "app": Role.APP}
-
-
-@pytest.mark.parametrize(("runs", "most"), table(PEAKS))
-def test_peak_of_init_containers_sidecars_and_apps(runs: str, most: int) -> None:
-    pairs = [part.split() for part in runs.split(", ") if part]
-    steps = [(ROLES[role], bag(f"cpu={amount}")) for role, amount in pairs]
-    assert peak(steps).get("cpu", 0) == most * 1000
-
-
 BAGS = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 9), max_size=4).map(Resources)
 
 
