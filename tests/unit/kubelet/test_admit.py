@@ -16,7 +16,7 @@ from numalign.kubelet.admit import (
 from numalign.model import demand
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
-from tests.worlds.notation import GPU, HUGE, asks, bag, free_of, node, options, pod, table, zone_ids
+from tests.worlds.notation import GPU, HUGE, asks, bag, free_of, machine, node, options, pod, table, zone_ids
 
 TWO = node("cpu=16", "cpu=16")
 RESERVED = node("cpu=16/15", "cpu=16/15")
@@ -63,6 +63,12 @@ def test_rejection_names_the_first_short_resource() -> None:
     admission = admitted(node(listed), "none", " ".join(f"{name}=2" for name in many))
     assert admission.refusal
     assert admission.refusal.resources == ("example.com/a",)
+
+
+@pytest.mark.parametrize(("devices", "chance"), [("gpu=-,-", ()), ("gpu=0,0", ()), ("gpu=0,1", (GPU,))])
+def test_device_of_the_only_place_is_no_chance(devices: str, chance: tuple[str, ...]) -> None:
+    [grant] = admit(machine("cpu=0-3", "cpu=4-7", devices=devices), asks("cpu=1.. gpu=1")).placement.grants
+    assert grant.chosen == chance
 
 
 def test_rejected_pod_holds_until_the_next_admission() -> None:
