@@ -1,58 +1,58 @@
-"""Runs the real thing: etcd, kube-apiserver and numalign-webhook, each a process of its own.
+"""etcd, kube-apiserver and numalign-webhook, each a process of its own: what only a real API server decides.
 
-These tests show what only a real API server can: that it takes our configuration, our answers and our
-patches, and what its users then read. One control plane serves the tests of this folder; folders below have
-others of their own. Where none can be had, every test is skipped, as the last lines of the run state.
+One control plane serves the tests of this folder; folders below have others of their own. Where none can be
+had, every test is skipped, as the last lines of the run state.
 """
 
 import asyncio
 import json
-import os
+import re
 import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
-from tests.system.e2e.callers import Showing, showing
 from tests.system.e2e.own_planes import OwnPlane, own_planes
 from tests.system.e2e.webhooks import Webhook
+from tests.unit.docs.guides import EXAMPLES, Guide
 from tests.worlds.child_output import CHILDREN
 from tests.worlds.programs import path_of
 from tools.clusters import agents, shipped
 from tools.clusters.api_objects import Store, make_ready
-from tools.clusters.api_requests import Json, ask, gpus, rehearse
+from tools.clusters.api_requests import ask, gpus, rehearse
+from tools.clusters.certificates import certificate, key_pem
+from tools.clusters.controlplane import audits, build
 from tools.clusters.controlplane.planes import BINARIES, Place, Plane
+from tools.clusters.gotools import UnavailableError
+from tools.clusters.otlp import OtlpReceiver, receiving
 from tools.clusters.processes import Child, Children, program, run, until
 
-AsUser = Callable[[str], ApiClient]
-
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 REASON = pytest.StashKey[str]()
 
 # Who comes to the API server: a token, which is also the user's name, and the groups.
 USERS = {
     "admin": "system:masters",
+    shipped.CONTROLLERS: shipped.GROUPS,
     "system:serviceaccount:kube-system:replicaset-controller": "system:serviceaccounts",
     "system:node:large": "system:nodes,system:masters",
 }
-
 PATHS = {
     "Node": "/api/v1/nodes",
     "NodeResourceTopology": "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
     "Namespace": "/api/v1/namespaces",
     "Pod": "/api/v1/pods",
 }
-IN_A_SNAPSHOT = ("Node", "NodeResourceTopology", "Namespace", "Pod")
 
 session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="session")
 
@@ -75,49 +75,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     if not ours or config.option.collectonly:
         return
-    with live_output(config):
-        code, folder, reason = asyncio.run(find_binaries(config.option.kubernetes))
-    if code == os.EX_UNAVAILABLE:
-        config.stash[REASON] = reason
-        for item in ours:
-            item.add_marker(pytest.mark.skip(reason=reason))
-    elif code:
-        pytest.exit(f"no end-to-end test can run: {reason}", returncode=1)
-    else:
-        config.stash[BINARIES] = Path(folder)
-
-
-def live_output(config: pytest.Config) -> AbstractContextManager[None]:
     capture = config.pluginmanager.getplugin("capturemanager")
-    return capture.global_and_fixture_disabled() if capture else nullcontext()
-
-
-async def find_binaries(version: str | None) -> tuple[int, str, str]:
-    """The exit code of the search, the folder it found, and the last line of its progress."""
-    search = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tools.clusters.controlplane.build"),
-        *(("--version", version) if version else ()),
-        cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert search.stdout
-    assert search.stderr
-    progress = ""
-    async for line in search.stderr:
-        progress = line.decode().strip()
-        sys.stderr.write(f"{progress}\n")
-    folder = await search.stdout.read()
-    return await search.wait(), folder.decode().strip(), progress
+    with capture.global_and_fixture_disabled() if capture else nullcontext():
+        try:
+            [config.stash[BINARIES]] = asyncio.run(build.find(config.option.kubernetes))
+        except UnavailableError as error:
+            config.stash[REASON] = str(error)
+            for item in ours:
+                item.add_marker(pytest.mark.skip(reason=str(error)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if reason := config.stash.get(REASON, None):
         terminalreporter.section("NOTHING WAS TESTED END TO END", yellow=True, bold=True)
         terminalreporter.line(reason, yellow=True)
-
-
-# ---- their processes
 
 
 @session_fixture()
@@ -139,9 +110,19 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> authority.Files:
 
 
 @pytest.fixture(scope="session")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Showing:
-    """What the API server shows to webhooks that ask for it."""
-    return showing(tmp_path_factory.mktemp("callers"))
+def caller(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What an API server needs to show a certificate to webhooks, as docs/how-to/certificates.md has it."""
+    folder = tmp_path_factory.mktemp("callers")
+    key, now, day = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC), timedelta(days=1)
+    (folder / "caller.key").write_bytes(key_pem(key))
+    (folder / "caller.crt").write_bytes(certificate(key, since=now - day, until=now + day))
+    fences = [fence.text for fence in Guide.read("certificates").fences() if fence.language == EXAMPLES]
+    for kind, file in (("AdmissionConfiguration", "admission.yaml"), ("Config", "callers.yaml")):
+        [text] = [text for text in fences if re.search(rf"^kind: {kind}$", text, re.MULTILINE)]
+        text = text.replace("/etc/kubernetes/numalign", str(folder))
+        # Webhooks are called at addresses here, whose ports are not known beforehand.
+        (folder / file).write_text(text.replace("numalign-webhook.numalign-system.svc", '"*"'))
+    return folder
 
 
 @session_fixture()
@@ -150,22 +131,36 @@ async def plane(
     tmp_path_factory: pytest.TempPathFactory,
     children: Children,
     pair: authority.Files,
-    shown: Showing,
+    caller: Path,
 ) -> Plane:
-    """An API server for USERS, without any webhook yet; it shows a certificate to webhooks."""
+    """An API server for USERS that traces every request, logs some, and calls no webhook yet."""
     place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("plane"), pair)
-    running = Plane(children, place, users=USERS, flags=(shown.flag,))
+    tracing = place.folder / "tracing.yaml"
+    tracing.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "apiserver.config.k8s.io/v1beta1",
+                "kind": "TracingConfiguration",
+                # Where nothing listens: the API server's own spans are not looked at.
+                "endpoint": "127.0.0.1:9",
+                "samplingRatePerMillion": 1_000_000,
+            }
+        )
+    )
+    flags = (
+        f"--admission-control-config-file={caller / 'admission.yaml'}",
+        f"--tracing-config-file={tracing}",
+        *audits.flags(place.folder, users=("admin", shipped.CONTROLLERS)),
+    )
+    running = Plane(children, place, users=USERS, flags=flags)
     await running.start()
     return running
 
 
 @session_fixture()
-async def as_user(plane: Plane) -> AsyncIterator[AsUser]:
+async def as_user(plane: Plane) -> AsyncIterator[Mapping[str, ApiClient]]:
     async with AsyncExitStack() as stack:
-        clients = {user: plane.client(user) for user in USERS}
-        for client in clients.values():
-            stack.push_async_callback(client.close)
-        yield clients.__getitem__
+        yield {user: await stack.enter_async_context(plane.client(user)) for user in USERS}
 
 
 @pytest.fixture(scope="session")
@@ -182,33 +177,23 @@ def own_plane(
 
 
 @session_fixture()
-async def snapshot(as_user: AsUser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fleet, as the API server gives it back once it was created there."""
-    api = as_user("admin")
+async def snapshot(as_user: Mapping[str, ApiClient], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `kubectl get nodes,noderesourcetopologies,namespaces,pods -A -o json` prints of the fleet."""
+    api = as_user["admin"]
     await agents.define(Store(api))
     for document in shipped.documents(HERE / "fleet.yaml"):
-        await install(api, document)
-    file = tmp_path_factory.mktemp("fleet") / "snapshot.json"
-    file.write_text(json.dumps(await everything(api)))
-    return file
-
-
-async def install(api: ApiClient, document: Json) -> None:
-    answer = await ask(api, "POST", PATHS[document["kind"]], document)
-    assert answer.code == HTTPStatus.CREATED, answer.body
-    if document["kind"] == "Node":
-        await make_ready(api, document["metadata"]["name"])
-
-
-async def everything(api: ApiClient) -> Json:
-    """What `kubectl get nodes,noderesourcetopologies,namespaces,pods -A -o json` prints."""
-    lists = [(await ask(api, "GET", PATHS[kind])).body for kind in IN_A_SNAPSHOT]
+        answer = await ask(api, "POST", PATHS[document["kind"]], document)
+        assert answer.code == HTTPStatus.CREATED, answer.body
+        if document["kind"] == "Node":
+            await make_ready(api, document["metadata"]["name"])
     items = [
         {"apiVersion": of["apiVersion"], "kind": of["kind"].removesuffix("List"), **item}
-        for of in lists
+        for of in [(await ask(api, "GET", path)).body for path in PATHS.values()]
         for item in of["items"]
     ]
-    return {"apiVersion": "v1", "kind": "List", "items": items}
+    file = tmp_path_factory.mktemp("fleet") / "snapshot.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return file
 
 
 @session_fixture()
@@ -222,17 +207,39 @@ async def classes(snapshot: Path) -> Mapping[str, str]:
 # ---- the webhook
 
 
+@pytest.fixture(scope="session")
+def receiver() -> Iterator[OtlpReceiver]:
+    with receiving() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def refusals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The webhook's own log of refusals."""
+    return tmp_path_factory.mktemp("audit") / "refusals.log"
+
+
 @session_fixture()
-async def webhook(children: Children, snapshot: Path, pair: authority.Files, shown: Showing) -> Webhook:
-    running = Webhook(children, pair, f"--snapshot={snapshot}", f"--client-ca={shown.authority}")
+async def webhook(  # noqa: PLR0913, PLR0917  what it reads and writes
+    children: Children,
+    snapshot: Path,
+    pair: authority.Files,
+    caller: Path,
+    receiver: OtlpReceiver,
+    refusals: Path,
+) -> Webhook:
+    # It samples nothing by itself.
+    tracing = ("--trace-ratio=0", f"--otlp-endpoint={receiver.endpoint}")
+    files = (f"--snapshot={snapshot}", f"--client-ca={caller / 'caller.crt'}", f"--audit-log={refusals}")
+    running = Webhook(children, pair, *files, *tracing)
     await running.start()
     return running
 
 
 @session_fixture()
-async def admin(plane: Plane, as_user: AsUser, webhook: Webhook) -> ApiClient:
+async def admin(plane: Plane, as_user: Mapping[str, ApiClient], webhook: Webhook) -> ApiClient:
     """The administrator, once the API server calls the webhook."""
-    client = as_user("admin")
+    client = as_user["admin"]
     for document in webhook.configurations(plane.ca):
         await Store(client).apply(document)
     await until_called(client, webhook.child)
@@ -241,23 +248,18 @@ async def admin(plane: Plane, as_user: AsUser, webhook: Webhook) -> ApiClient:
 
 async def until_called(api: ApiClient, child: Child) -> None:
     """Returns when patches and refusals arrive: the API server learns its configuration with a delay."""
-    await until(partial(patches, api), what="a pod was patched", child=child)
-    await until(partial(refuses, api), what="a pod was refused", child=child)
 
+    async def called() -> bool:
+        patched, refused = [await rehearse(api, asks=gpus(count)) for count in (4, 8)]
+        return "affinity" in patched.body.get("spec", {}) and refused.code == HTTPStatus.FORBIDDEN
 
-async def patches(api: ApiClient) -> bool:
-    return "affinity" in (await rehearse(api, asks=gpus(4))).body.get("spec", {})
-
-
-async def refuses(api: ApiClient) -> bool:
-    return (await rehearse(api, asks=gpus(8))).code == HTTPStatus.FORBIDDEN
+    await until(called, what="pods were patched and refused", child=child)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def api(admin: ApiClient) -> AsyncIterator[ApiClient]:
     yield admin
-    pods = await ask(admin, "GET", PATHS["Pod"])
-    for left in pods.body["items"]:
+    for left in (await ask(admin, "GET", PATHS["Pod"])).body["items"]:
         where = "/api/v1/namespaces/{namespace}/pods/{name}".format_map(left["metadata"])
         await ask(admin, "DELETE", where, gracePeriodSeconds="0")
 
@@ -276,13 +278,10 @@ async def frozen(webhook: Webhook) -> AsyncIterator[None]:
     webhook.child.send(signal.SIGCONT)
 
 
-ABSENCES = {"gone": gone, "frozen": frozen}
-
-
-@pytest_asyncio.fixture(loop_scope="session", params=ABSENCES)
-async def absence(request: pytest.FixtureRequest, admin: ApiClient, webhook: Webhook) -> AsyncIterator[str]:
-    async with ABSENCES[request.param](webhook):
-        yield request.param
+@pytest_asyncio.fixture(loop_scope="session", params=[gone, frozen], ids=["gone", "frozen"])
+async def absence(request: pytest.FixtureRequest, admin: ApiClient, webhook: Webhook) -> AsyncIterator[None]:
+    async with request.param(webhook):
+        yield
     await until_called(admin, webhook.child)
 
 

@@ -41,20 +41,10 @@ VALIDATIONS = re.compile(
 PATIENCE_SECONDS = 2 + 3 + 10
 
 
-def affinity(*terms: Json) -> Json:
-    required = {"nodeSelectorTerms": list(terms)}
+def off(node_class: str) -> Json:
+    expression = {"key": "numalign.io/class", "operator": "NotIn", "values": [node_class]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-
-
-def term(*expressions: Json) -> Json:
-    return {"matchExpressions": list(expressions)}
-
-
-def not_of(node_class: str) -> Json:
-    return {"key": "numalign.io/class", "operator": "NotIn", "values": [node_class]}
-
-
-# ---- whose pods are patched and denied
 
 
 CASES: dict[str, tuple[str, Mapping[str, str], Mapping[str, str], str]] = {
@@ -86,8 +76,7 @@ async def test_pods_are_patched_denied_or_left_alone(
         )
     else:
         assert (answer.code, answer.warnings) == (201, [])
-        wanted = affinity(term(not_of(classes["small"]))) if outcome else None
-        assert answer.body["spec"].get("affinity") == wanted
+        assert answer.body["spec"].get("affinity") == (off(classes["small"]) if outcome else None)
         assert answer.body["metadata"].get("annotations", {}) == annotations
 
 
@@ -100,25 +89,32 @@ async def test_pod_that_fits_later_is_stored_with_a_warning(api: ApiClient) -> N
     assert len(warning) <= 120
 
 
-# ---- whose pods, and how
-
-
 @pytest.mark.usefixtures("api")
 async def test_pods_of_controllers_are_patched(
-    as_user: Callable[[str], ApiClient], classes: Mapping[str, str]
+    as_user: Mapping[str, ApiClient], classes: Mapping[str, str]
 ) -> None:
     owned = pod("", asks=FITS, annotations=INTENT, ownerReferences=[REPLICA_SET], generateName="trainer-")
-    controller = as_user("system:serviceaccount:kube-system:replicaset-controller")
 
-    answer = await create(controller, owned)
+    answer = await create(as_user["system:serviceaccount:kube-system:replicaset-controller"], owned)
 
     assert answer.code == 201
     assert answer.body["metadata"]["name"].startswith("trainer-")
-    assert answer.body["spec"]["affinity"] == affinity(term(not_of(classes["small"])))
+    assert answer.body["spec"]["affinity"] == off(classes["small"])
+
+
+# ---- how often the API server calls the validating hooks, by its own metrics
+
+
+async def validations(api: ApiClient) -> Counter[str]:
+    output, *_ = await api.call_api("/metrics", "GET", response_types_map={200: "str"})
+    calls = Counter[str]()
+    for name, count in VALIDATIONS.findall(output):
+        calls[name] += int(count)
+    return calls
 
 
 async def test_mirror_pods_of_kubelets_are_not_reviewed(
-    api: ApiClient, as_user: Callable[[str], ApiClient]
+    api: ApiClient, as_user: Mapping[str, ApiClient]
 ) -> None:
     wish = pod("mirror", asks=NEVER_FITS, annotations=INTENT | {"kubernetes.io/config.mirror": "1"})
     wish["spec"]["nodeName"] = "large"
@@ -126,12 +122,29 @@ async def test_mirror_pods_of_kubelets_are_not_reviewed(
     before = await validations(api)
     await create(api, wish, dryRun="All")
     ours = await validations(api)
-    answer = await create(as_user("system:node:large"), wish)
-    kubelets = await validations(api)
+    answer = await create(as_user["system:node:large"], wish)
 
     assert answer.code == 201
     assert ours - before == Counter(["pods.validate.numalign.io"])
-    assert kubelets == ours
+    assert await validations(api) == ours
+
+
+async def test_pod_is_validated_once(api: ApiClient) -> None:
+    before = await validations(api)
+    for namespace in ("team", "by-default", "warned", "enforced"):
+        await create(api, pod("strict", asks=FITS, annotations=INTENT), namespace=namespace)
+
+    assert await validations(api) - before == Counter(
+        [
+            "pods.validate.numalign.io",
+            "pods-by-default.validate.numalign.io",
+            "pods-by-warn.validate.numalign.io",
+            "pods.enforce.numalign.io",
+        ]
+    )
+
+
+# ---- kubectl
 
 
 @pytest.mark.parametrize(
@@ -151,82 +164,11 @@ async def test_second_kubectl_apply_changes_nothing(
     assert (await kubectl("apply", *manifest))[0] == 0
     first = await read(api, "twice")
     code, output = await kubectl("apply", *manifest)
-    second = await read(api, "twice")
 
     assert (code, says in output) == (0, True), output
     assert first.body["spec"]["affinity"]
-    assert second.body == first.body
+    assert (await read(api, "twice")).body == first.body
     assert await kubectl("diff", *manifest) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("namespace", "hook"),
-    [
-        ("team", "pods.validate.numalign.io"),
-        ("by-default", "pods-by-default.validate.numalign.io"),
-        ("warned", "pods-by-warn.validate.numalign.io"),
-        ("enforced", "pods.enforce.numalign.io"),
-    ],
-)
-async def test_pod_is_validated_once(api: ApiClient, namespace: str, hook: str) -> None:
-    before = await validations(api)
-    await create(api, pod("strict", asks=FITS, annotations=INTENT), namespace=namespace)
-    after = await validations(api)
-
-    assert after - before == Counter([hook])
-
-
-async def validations(api: ApiClient) -> Counter[str]:
-    """How often the API server has called each validating hook, by its own metrics."""
-    output, *_ = await api.call_api("/metrics", "GET", response_types_map={200: "str"})
-    calls = Counter[str]()
-    for name, count in VALIDATIONS.findall(output):
-        calls[name] += int(count)
-    return calls
-
-
-# ---- while the webhook is away
-
-
-@pytest.mark.usefixtures("absence")
-async def test_pods_are_stored_unchanged_without_the_webhook(api: ApiClient) -> None:
-    began = monotonic()
-    answer = await create(api, pod("alone", asks=NEVER_FITS, annotations=INTENT))
-
-    assert monotonic() - began < PATIENCE_SECONDS
-    assert answer.code == 201
-    assert "affinity" not in answer.body["spec"]
-
-
-@pytest.mark.usefixtures("absence")
-async def test_enforcing_namespace_denies_pods_without_webhook(api: ApiClient) -> None:
-    began = monotonic()
-    answer = await create(api, pod("alone", asks=FITS, annotations=INTENT), namespace="enforced")
-
-    assert monotonic() - began < PATIENCE_SECONDS
-    assert answer.code == 500
-    assert 'failed calling webhook "pods.enforce.numalign.io"' in answer.body["message"]
-
-
-# ---- topologies
-
-
-async def test_topologies_have_zones_and_two_versions(api: ApiClient) -> None:
-    path = "/apis/topology.node.k8s.io/{version}/noderesourcetopologies/large"
-
-    new = await ask(api, "GET", path.format(version="v1alpha2"))
-    old = await ask(api, "GET", path.format(version="v1alpha1"))
-
-    assert old.body["zones"] == new.body["zones"]
-    assert len(new.body["zones"]) == 2
-    assert "attributes" in new.body
-    assert "attributes" not in old.body
-    empty = {key: new.body[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": "empty"}}
-    refused = await ask(api, "POST", path.format(version="v1alpha2").removesuffix("/large"), empty)
-    assert refused.code == 422
-
-
-# ---- what is shipped
 
 
 @pytest.mark.parametrize(
@@ -238,12 +180,39 @@ async def test_topologies_have_zones_and_two_versions(api: ApiClient) -> None:
 )
 async def test_kubectl_reads_what_is_shipped(kubectl: Kubectl, how: str, holds: str) -> None:
     code, output = await kubectl("apply", "--dry-run=client", how)
-
-    assert code == 0, output
-    assert holds in output
+    assert (code, holds in output) == (0, True), output
 
 
-# ---- who calls
+# ---- while the webhook is away
+
+
+@pytest.mark.usefixtures("absence")
+async def test_without_webhook_only_enforcing_namespaces_deny(api: ApiClient) -> None:
+    began = monotonic()
+    alone = await create(api, pod("alone", asks=NEVER_FITS, annotations=INTENT))
+    enforced = await create(api, pod("alone", asks=FITS, annotations=INTENT), namespace="enforced")
+
+    assert monotonic() - began < 2 * PATIENCE_SECONDS
+    assert (alone.code, "affinity" in alone.body["spec"]) == (201, False)
+    assert enforced.code == 500
+    assert 'failed calling webhook "pods.enforce.numalign.io"' in enforced.body["message"]
+
+
+# ---- topologies, and who calls
+
+
+async def test_topologies_have_zones_and_two_versions(api: ApiClient) -> None:
+    path = "/apis/topology.node.k8s.io/{}/noderesourcetopologies"
+
+    new, old = [
+        (await ask(api, "GET", f"{path.format(version)}/large")).body for version in ("v1alpha2", "v1alpha1")
+    ]
+
+    assert old["zones"] == new["zones"]
+    assert len(new["zones"]) == 2
+    assert ("attributes" in new, "attributes" in old) == (True, False)
+    empty = {"apiVersion": new["apiVersion"], "kind": new["kind"], "metadata": {"name": "empty"}}
+    assert (await ask(api, "POST", path.format("v1alpha2"), empty)).code == 422
 
 
 async def test_api_server_authenticates_by_client_certificate(admin: ApiClient, webhook: Webhook) -> None:

@@ -11,7 +11,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from tests.system.e2e.conftest import PATHS
 from tests.worlds.programs import path_of
-from tools.clusters.api_requests import INTENT, ask, pod
+from tools.clusters.api_requests import ask
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.processes import program, run
 
@@ -80,31 +80,6 @@ async def test_a_server_and_a_token_need_no_kubeconfig(
         code, output = await kubectl_numa("nodes", *server, trust, KUBECONFIG="/nowhere")
         assert code == 0, output
         assert f"node/{next(iter(classes))}" in output.split()
-
-
-async def test_a_workload_is_explained_by_its_type_and_name(api: ApiClient, kubectl_numa: Numa) -> None:
-    template = pod("x", asks={"nvidia.com/gpu": "4"}, annotations=INTENT)
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "typed"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "typed"}},
-            "template": {
-                "metadata": {"labels": {"app": "typed"}, "annotations": INTENT},
-                "spec": template["spec"] | {"restartPolicy": "Always"},
-            },
-        },
-    }
-    path = "/apis/apps/v1/namespaces/team/deployments"
-    assert (await ask(api, "POST", path, deployment)).code == HTTPStatus.CREATED
-    try:
-        code, output = await kubectl_numa("explain", "deploy/typed", "-n", "team", "-o", "name")
-    finally:
-        await ask(api, "DELETE", f"{path}/typed")
-
-    assert code == 0, output
-    assert output.startswith("node/")
 
 
 async def test_kubectl_completes_what_is_typed(

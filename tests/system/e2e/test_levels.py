@@ -14,16 +14,15 @@ from kubernetes_asyncio.client import ApiClient
 from numalign.kube.client import Patch
 from numalign.model.intent import ALIGNED, PINNED_AT, PLACEMENT, PLACEMENT_OBSERVED
 from tests.system.bindings import binding
-from tests.system.e2e.guarded import change, denied, impersonated, in_force
-from tools.clusters import api_requests, shipped
+from tests.system.e2e.guarded import Clients, change, denied, granted, impersonated, in_force
+from tools.clusters import shipped
 from tools.clusters.api_objects import Store, namespace
-from tools.clusters.api_requests import Answer, Json, ask, pod
+from tools.clusters.api_requests import Answer, Json, ask, patch, pod
 from tools.clusters.controlplane.planes import Plane
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("api")]
 
-GUARD, POLICIES = shipped.MANIFESTS / "guard" / "levels.yaml", "numalign-levels"
-RBAC = "rbac.authorization.k8s.io"
+POLICIES = "numalign-levels"
 SINGLE, RESTRICTED = "single-numa-node", "restricted"
 POLICY, VOLCANO, RESOURCES = "numalign.io/policy", "volcano.sh/numa-topology-policy", "numalign.io/resources"
 
@@ -40,12 +39,9 @@ AGENT = "system:serviceaccount:numalign-agent:numalign-agent"
 CONTROLLER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-controller"
 MASTERS = (KUEUE, JOBSET, JOBS, KUBELET, AGENT, CONTROLLER)
 
-OF_PODS = ("pods", "pods/status", "pods/resize", "pods/ephemeralcontainers", "pods/binding", "bindings")
-PARTS = ("", "/status", "/resize", "/ephemeralcontainers")
+OF_PODS = ["pods", "pods/status", "pods/resize", "pods/ephemeralcontainers", "pods/binding", "bindings"]
 OTHER_GATE = {"name": "kueue.x-k8s.io/admission"}
 GATES = [{"name": "numalign.io/placement"}, OTHER_GATE]
-
-Clients = Mapping[str, ApiClient]
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
@@ -60,38 +56,35 @@ async def clients(plane: Plane) -> AsyncIterator[Clients]:
 async def guarded(admin: ApiClient, clients: Clients, plane: Plane) -> AsyncIterator[None]:
     """The policy as it is shipped, two namespaces, and a tenant who may do everything with pods there."""
     store = Store(admin)
+    rule = {"apiGroups": [""], "resources": OF_PODS, "verbs": ["*"]}
     for name, labels in NAMESPACES.items():
-        await store.apply(namespace(name, labels))
-        about = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": TENANT, "namespace": name}}
-        rule = {"apiGroups": [""], "resources": [*OF_PODS], "verbs": ["*"]}
-        await store.apply({**about, "kind": "Role", "rules": [rule]})
-        subject = {"apiGroup": RBAC, "kind": "User", "name": TENANT}
-        role = {"apiGroup": RBAC, "kind": "Role", "name": TENANT}
-        await store.apply({**about, "kind": "RoleBinding", "roleRef": role, "subjects": [subject]})
+        for document in (namespace(name, labels), *granted(TENANT, rule, TENANT, name)):
+            await store.apply(document)
     first = await made(admin, "first")
 
     async def denies() -> bool:
         return denied(await annotate(clients[TENANT], first, {POLICY: None}), POLICIES)
 
-    async with in_force(store, plane, shipped.documents(GUARD), denies):
+    documents = shipped.documents(shipped.MANIFESTS / "guard" / "levels.yaml")
+    async with in_force(store, plane, documents, denies):
         yield
 
 
 async def made(
     admin: ApiClient,
-    name: str,
+    name: str = "web",
     *,
     annotations: Mapping[str, str] | None = None,
     where: str = STRICT,
     gates: bool = False,
-    **metadata: object,
 ) -> str:
     path = f"/api/v1/namespaces/{where}/pods"
+    await patch(admin, f"{path}/{name}", {"metadata": {"finalizers": None}}, how=Patch.MERGE)
     await ask(admin, "DELETE", f"{path}/{name}", gracePeriodSeconds="0")
     annotations = {POLICY: SINGLE} if annotations is None else annotations
-    wish = pod(name, asks={}, annotations=annotations, **metadata)
-    spec = {**wish["spec"], **({"schedulingGates": GATES} if gates else {})}
-    answer = await ask(admin, "POST", path, {**wish, "spec": spec})
+    wish = pod(name, asks={}, annotations=annotations, finalizers=["batch.kubernetes.io/x"])
+    wish["spec"] |= {"schedulingGates": GATES} if gates else {}
+    answer = await ask(admin, "POST", path, wish)
     assert answer.code == HTTPStatus.CREATED, answer.body
     return f"{path}/{name}"
 
@@ -114,7 +107,7 @@ WEAKENED: dict[str, Mapping[str, str | None]] = {
 async def test_intent_of_a_pod_cannot_be_weakened(
     admin: ApiClient, clients: Clients, what: str, *, gates: bool
 ) -> None:
-    path = await made(admin, "web", gates=gates)
+    path = await made(admin, gates=gates)
     for who in (TENANT, KUEUE, JOBS, KUBELET, AGENT, CONTROLLER):
         for part in ("", "/status"):
             answer = await annotate(clients[who], f"{path}{part}", WEAKENED[what])
@@ -122,31 +115,28 @@ async def test_intent_of_a_pod_cannot_be_weakened(
             assert f"the annotation {next(iter(WEAKENED[what]))} of" in answer.body["message"]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", ["", "/status", "/resize", "/ephemeralcontainers"])
 async def test_no_subresource_weakens_an_intent(admin: ApiClient, clients: Clients, part: str) -> None:
-    path = await made(admin, "web")
-    await api_requests.patch(
-        clients[TENANT], f"{path}{part}", {"metadata": {"annotations": {POLICY: "none"}}}, how=Patch.MERGE
-    )
+    path = await made(admin)
+    weaker = {"metadata": {"annotations": {POLICY: "none"}}}
+    await patch(clients[TENANT], f"{path}{part}", weaker, how=Patch.MERGE)
     found = (await ask(admin, "GET", path)).body
-    await ask(clients[TENANT], "PUT", f"{path}{part}", bare(found))
+    bare = {**found, "metadata": {**found["metadata"], "annotations": None}}
+    await ask(clients[TENANT], "PUT", f"{path}{part}", bare)
 
     assert (await ask(admin, "GET", path)).body["metadata"]["annotations"][POLICY] == SINGLE
 
 
-def bare(found: Json) -> Json:
-    return {**found, "metadata": {**found["metadata"], "annotations": None}}
-
-
-def bind(annotations: Mapping[str, str]) -> Json:
-    return binding("web", "large", namespace=STRICT, annotations=dict(annotations))
-
-
 @pytest.mark.parametrize("path", [f"{PODS}/web/binding", f"/api/v1/namespaces/{STRICT}/bindings"])
 async def test_binding_cannot_weaken_an_intent(admin: ApiClient, clients: Clients, path: str) -> None:
-    await made(admin, "web")
+    await made(admin)
+
+    async def bound(who: str, annotations: Mapping[str, str]) -> Answer:
+        wish = binding("web", "large", namespace=STRICT, annotations=dict(annotations))
+        return await ask(clients[who], "POST", path, wish, dryRun="All")
+
     for weaker in ({POLICY: "none"}, {RESOURCES: "memory"}):
-        assert denied(await ask(clients[TENANT], "POST", path, bind(weaker), dryRun="All"), POLICIES)
+        assert denied(await bound(TENANT, weaker), POLICIES)
     for who, annotations in (
         (TENANT, {}),
         (TENANT, {"a": "b", POLICY: SINGLE}),
@@ -155,7 +145,7 @@ async def test_binding_cannot_weaken_an_intent(admin: ApiClient, clients: Client
     ):
         # The role of kube-scheduler has no right to bindings, which is deprecated.
         if who != SCHEDULER or path.startswith(PODS):
-            answer = await ask(clients[who], "POST", path, bind(annotations), dryRun="All")
+            answer = await bound(who, annotations)
             assert answer.code == HTTPStatus.CREATED, answer.body
 
 
@@ -173,8 +163,7 @@ STRICTER: dict[str, tuple[Mapping[str, str], Mapping[str, str | None]]] = {
 @pytest.mark.parametrize("what", STRICTER)
 async def test_an_owner_changes_what_weakens_nothing(admin: ApiClient, clients: Clients, what: str) -> None:
     before, after = STRICTER[what]
-    path = await made(admin, "web", annotations=before)
-    answer = await annotate(clients[TENANT], path, after)
+    answer = await annotate(clients[TENANT], await made(admin, annotations=before), after)
 
     assert answer.code == HTTPStatus.OK, answer.body
 
@@ -215,33 +204,26 @@ async def test_necessary_writes_are_allowed(
     admin: ApiClient, clients: Clients, what: str, annotations: Mapping[str, str]
 ) -> None:
     who, part, body = WRITTEN[what]
-    gates = "schedulingGates" in body.get("spec", {})
-    path = await made(
-        admin, "web", annotations=annotations, gates=gates, finalizers=["batch.kubernetes.io/x"]
-    )
+    path = await made(admin, annotations=annotations, gates="schedulingGates" in body.get("spec", {}))
     how = Patch.STRATEGIC if "containers" in str(body) else Patch.MERGE
     answer = await change(clients[who], f"{path}{part}", body, how)
-    await api_requests.patch(admin, path, {"metadata": {"finalizers": None}}, how=Patch.MERGE)
 
     assert answer.code == HTTPStatus.OK, answer.body
 
 
 async def test_pod_of_30000_annotations_can_be_written(admin: ApiClient, clients: Clients) -> None:
     many = {f"a{number}": "" for number in range(30_000)}
-    path = await made(admin, "web", annotations={**many, POLICY: SINGLE})
+    path = await made(admin, annotations={**many, POLICY: SINGLE})
     answer = await change(clients[KUBELET], f"{path}/status", {"status": {"message": "m"}})
 
     assert answer.code == HTTPStatus.OK
     assert denied(await annotate(clients[TENANT], path, {POLICY: None}), POLICIES)
+    # Owners delete what they may not weaken.
+    answer = await ask(clients[TENANT], "DELETE", path, gracePeriodSeconds="0", dryRun="All")
+    assert answer.code == HTTPStatus.OK
 
 
 async def test_intent_may_be_weakened_where_nothing_is_enforced(admin: ApiClient, clients: Clients) -> None:
-    path = await made(admin, "web", where=LAX)
+    path = await made(admin, where=LAX)
     for what in WEAKENED.values():
         assert (await annotate(clients[TENANT], path, what)).code == HTTPStatus.OK
-
-
-async def test_pod_can_be_deleted(admin: ApiClient, clients: Clients) -> None:
-    path = await made(admin, "web")
-
-    assert (await ask(clients[TENANT], "DELETE", path, gracePeriodSeconds="0")).code == HTTPStatus.OK

@@ -12,10 +12,11 @@ from http import HTTPStatus
 import aiohttp
 import pytest
 import pytest_asyncio
+from kubernetes_asyncio.client.api_client import ApiClient
 
 from numalign.map.access import LOOK
 from tests.system.e2e.granted import granted_uses, rights_of, until_allowed
-from tests.system.e2e.own_planes import OwnPlane, charted_rights, controllers_of, stocked
+from tests.system.e2e.own_planes import charted_rights, controllers_of, stocked
 from tests.system.eventually import eventually
 from tools.clusters import fleets, shipped
 from tools.clusters.api_objects import Store, namespace
@@ -25,10 +26,17 @@ from tools.clusters.processes import Children, free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-USERS = {"admin": "system:masters", shipped.CONTROLLERS: shipped.GROUPS}
-VALUES = "map.enabled=true tls.source=cert-manager labelNodes=false"
+RBAC = "rbac.authorization.k8s.io"
 TEAM, OTHER = "team", "secret-space"
-VIEWER = "numalign-map-viewer"
+ACCOUNTS = f"/api/v1/namespaces/{TEAM}/serviceaccounts"
+VIEWER, LISTER = "numalign-map-viewer", "lists-pods"
+LISTING = {
+    "apiVersion": f"{RBAC}/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": LISTER},
+    "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}],
+}
+"""Kubernetes' own role `view` is put together by a controller that does not run here."""
 
 OF_THE_MAP = {
     *((group, resource, verb) for verb in ("list", "watch") for group, resource in (
@@ -37,26 +45,11 @@ OF_THE_MAP = {
     ("authorization.k8s.io", "subjectaccessreviews", "create"),
 }  # fmt: skip
 
-LISTER = "lists-pods"
-LISTING = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRole",
-    "metadata": {"name": LISTER},
-    "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}],
-}
-"""Kubernetes' own role `view` is put together by a controller that does not run here."""
-
-LOOKING = ("", LOOK.group, LOOK.resource, LOOK.verb, "")
-"""What the role of a viewer allows."""
-
-ACCOUNTS = "/api/v1/namespaces/team/serviceaccounts"
-
 
 @dataclass(frozen=True, slots=True)
 class MapSite:
-    """A control plane, the map of it, and the roles of the controller that serves that."""
+    """The map of a control plane, and the roles of the controller that serves it."""
 
-    plane: Plane
     store: Store
     url: str
     roles: Sequence[Json]
@@ -69,15 +62,15 @@ class MapSite:
         for home in pods_of:
             await self.store.apply(binding("RoleBinding", name, LISTER, home))
         rights = {(home, "", "pods", "list", "") for home in pods_of}
-        await until_allowed(self.store.api, f"system:serviceaccount:{TEAM}:{name}", {LOOKING, *rights})
+        looking = ("", LOOK.group, LOOK.resource, LOOK.verb, "")
+        await until_allowed(self.store.api, f"system:serviceaccount:{TEAM}:{name}", {looking, *rights})
         return await self.token(name)
 
     async def token(self, name: str, *audiences: str) -> str:
         request = {"spec": {"audiences": audiences}}
         answer = await ask(self.store.api, "POST", f"{ACCOUNTS}/{name}/token", request)
         assert answer.code == HTTPStatus.CREATED, answer.body
-        token: str = answer.body["status"]["token"]
-        return token
+        return str(answer.body["status"]["token"])
 
     async def see(self, path: str, token: str) -> tuple[int, str]:
         headers = {"Authorization": f"Bearer {token}"}
@@ -89,41 +82,34 @@ class MapSite:
 
 
 def binding(kind: str, name: str, role: str, namespace: str = "") -> Json:
-    metadata = {"name": f"{name}-{role}"} | ({"namespace": namespace} if namespace else {})
     return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "apiVersion": f"{RBAC}/v1",
         "kind": kind,
-        "metadata": metadata,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "metadata": {"name": f"{name}-{role}"} | ({"namespace": namespace} if namespace else {}),
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
         "subjects": [{"kind": "ServiceAccount", "namespace": TEAM, "name": name}],
     }
 
 
-def running_pod(namespace: str, name: str) -> Json:
-    asked = pod("single-numa-node", asks={"cpu": "1", "memory": "1Gi"})
-    spec = {**asked["spec"], "nodeName": "a"}
-    return {**asked, "metadata": {"namespace": namespace, "name": name}, "spec": spec}
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[MapSite]:
-    roles = await charted_rights(VALUES, shipped.CONTROLLER, VIEWER)
+async def site(admin: ApiClient, plane: Plane, children: Children) -> AsyncIterator[MapSite]:
+    values = "map.enabled=true tls.source=cert-manager labelNodes=false"
+    roles = await charted_rights(values, shipped.CONTROLLER, VIEWER)
     port = free_port()
     flags = "--label-nodes=false", "--map", f"--map-port={port}", "--map-review-seconds=1"
-    async with (
-        own_plane("mapped", users=USERS, audited=(shipped.CONTROLLERS,)) as plane,
-        plane.client("admin") as client,
-        controllers_of(children, plane, *flags) as controllers,
-    ):
-        store = await stocked(client, (*roles, LISTING))
-        for name in ("a", "b"):
-            await store.apply(fleets.node(name, fleets.LARGER))
-            await store.apply(fleets.topology(name, fleets.LARGER))
-        for each in (TEAM, OTHER):
-            await store.apply(namespace(each, {}))
-            await store.apply(running_pod(each, f"pod-of-{each}"))
+    store = await stocked(admin, (*roles, LISTING, namespace(OTHER, {})))
+    node = (fleets.node("mapped", fleets.LARGER), fleets.topology("mapped", fleets.LARGER))
+    asked = pod("", asks={"cpu": "1", "memory": "1Gi"})
+    pods = [{**asked, "metadata": {"namespace": home, "name": f"pod-of-{home}"}} for home in (TEAM, OTHER)]
+    for each in pods:
+        each["spec"] = {**asked["spec"], "nodeName": "mapped"}
+    async with controllers_of(children, plane, *flags) as controllers:
+        for document in (*node, *pods):
+            await store.apply(document)
         await controllers.start()
-        yield MapSite(plane, store, f"http://127.0.0.1:{port}", roles)
+        yield MapSite(store, f"http://127.0.0.1:{port}", roles)
+    for document in (*pods, *node):
+        await ask(admin, "DELETE", await store.path(document), gracePeriodSeconds="0")
 
 
 async def test_a_token_of_an_account_signs_in_by_the_form(site: MapSite) -> None:
@@ -132,8 +118,8 @@ async def test_a_token_of_an_account_signs_in_by_the_form(site: MapSite) -> None
     async with aiohttp.ClientSession(site.url, cookie_jar=jar) as browser:
         async with browser.get("/") as before:
             assert before.status == HTTPStatus.UNAUTHORIZED
-        async with browser.post("/login", data={"token": token, "next": "/nodes/a"}) as page:
-            assert (page.status, page.url.path) == (HTTPStatus.OK, "/nodes/a")
+        async with browser.post("/login", data={"token": token, "next": "/nodes/mapped"}) as page:
+            assert (page.status, page.url.path) == (HTTPStatus.OK, "/nodes/mapped")
             assert "system:serviceaccount:team:former" in await page.text()
         async with browser.post("/logout", headers={"Origin": site.url}) as page:
             assert page.url.path == "/login"
@@ -145,10 +131,10 @@ async def test_pod_names_are_limited_to_readable_namespaces(site: MapSite) -> No
     token = await site.viewer("member", pods_of=[TEAM])
 
     async def known() -> bool:
-        return "pod-of-team" in (await site.see("/nodes/a", token))[1]
+        return "pod-of-team" in (await site.see("/nodes/mapped", token))[1]
 
     await eventually(known, bool, "the pods were known")
-    for path in ("/", "/nodes/a", "/api/nodes/a", "/api/fleet", f"/pods/{TEAM}/pod-of-team"):
+    for path in ("/", "/nodes/mapped", "/api/nodes/mapped", "/api/fleet", f"/pods/{TEAM}/pod-of-team"):
         status, text = await site.see(path, token)
         assert (status, "pod-of-secret-space" in text, OTHER in text) == (HTTPStatus.OK, False, False), path
     assert (await site.see(f"/pods/{OTHER}/pod-of-secret-space", token))[0] == HTTPStatus.NOT_FOUND
@@ -186,8 +172,8 @@ async def test_a_token_that_is_taken_back_ends_the_stream(site: MapSite) -> None
     assert (await site.see("/api/fleet", token))[0] == HTTPStatus.UNAUTHORIZED
 
 
-async def test_map_uses_all_its_rights_and_no_other(site: MapSite) -> None:
+async def test_map_uses_all_its_rights_and_no_other(site: MapSite, plane: Plane) -> None:
     # What the tests above asked: the site is theirs, and goes with this file.
-    uses = granted_uses(site.plane, shipped.CONTROLLERS, rights_of(shipped.CONTROLLER, site.roles))
+    uses = granted_uses(plane, shipped.CONTROLLERS, rights_of(shipped.CONTROLLER, site.roles))
 
     assert OF_THE_MAP - {(use.group, use.resource, use.verb) for use in uses} == set()

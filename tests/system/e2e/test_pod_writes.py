@@ -12,7 +12,7 @@ import pytest_asyncio
 from kubernetes_asyncio.client import ApiClient
 
 from numalign.scheduling.recent_refusals import REFUSALS
-from tests.system.e2e.guarded import change, denied, impersonated, in_force, owner
+from tests.system.e2e.guarded import FOREIGN, change, denied, evict, impersonated, in_force, succeeded
 from tools.clusters import shipped
 from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import Json, ask, pod
@@ -37,9 +37,11 @@ BEST = {"weight": 100, "preference": {"matchFields": [PIN]}}
 RECORDS = {"numalign.io/placement": "[]", "numalign.io/pinned-at": "2026-11-23T01:00:00Z"}
 
 
-def required(*terms: Json, **more: object) -> Json:
-    chosen = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*terms]}}
-    return {"affinity": {"nodeAffinity": {**chosen, **more}}}
+def required(*terms: Json, preferred: list[Json] | None = None) -> Json:
+    chosen: Json = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*terms]}}
+    if preferred is not None:
+        chosen["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+    return {"affinity": {"nodeAffinity": chosen}}
 
 
 def zoned(number: int = 1, *more: Json, fields: Mapping[str, object] | None = None) -> list[Json]:
@@ -63,8 +65,7 @@ async def guarded(admin: ApiClient, thief: ApiClient, plane: Plane) -> AsyncIter
         await Store(admin).apply(namespace(name, labels))
 
     async def denies() -> bool:
-        answer = await change(thief, "/api/v1/nodes/large", {"spec": {"unschedulable": True}})
-        return answer.code != HTTPStatus.OK
+        return not succeeded(await change(thief, "/api/v1/nodes/large", {"spec": {"unschedulable": True}}))
 
     documents = shipped.documents(shipped.MANIFESTS / "guard" / "controller.yaml")
     async with in_force(Store(admin), plane, documents, denies):
@@ -73,10 +74,9 @@ async def guarded(admin: ApiClient, thief: ApiClient, plane: Plane) -> AsyncIter
 
 async def gated(admin: ApiClient, name: str, *, gates: tuple[Json, ...] = (GATE,), **spec: object) -> str:
     wish = pod(name, asks={}, annotations={"team": "blue"}, labels={"app": "web"})
+    wish["spec"] |= {**spec, "schedulingGates": gates}
     await ask(admin, "DELETE", f"{SILENT}/{name}", gracePeriodSeconds="0")
-    answer = await ask(
-        admin, "POST", SILENT, {**wish, "spec": {**wish["spec"], **spec, "schedulingGates": gates}}
-    )
+    answer = await ask(admin, "POST", SILENT, wish)
     assert answer.code == HTTPStatus.CREATED, answer.body
     return f"{SILENT}/{name}"
 
@@ -85,25 +85,22 @@ def lifted(affinity: Json | None = None, gates: tuple[Json, ...] = ()) -> Json:
     return {"metadata": {"annotations": RECORDS}, "spec": {"schedulingGates": [*gates], **(affinity or {})}}
 
 
+WISHING = required(*zoned(), preferred=PREFERRED)
+
 LIFTED: dict[str, tuple[Json, Json]] = {
     "without a pin": ({}, lifted()),
-    "without a pin, with terms": (required(*zoned(2)), lifted()),
+    "without a pin, with very many terms": (required(*zoned(3000)), lifted()),
     "pinned": ({}, lifted(required(PINNED))),
-    "pinned in every term": (required(*zoned(2)), lifted(required(*zoned(2, fields=PINNED)))),
-    "pinned beside a wish": (
-        required(*zoned(), preferredDuringSchedulingIgnoredDuringExecution=PREFERRED),
-        lifted(required(*zoned(fields=PINNED), preferredDuringSchedulingIgnoredDuringExecution=PREFERRED)),
-    ),
+    "pinned in a hundred terms": (required(*zoned(100)), lifted(required(*zoned(100, fields=PINNED)))),
+    "pinned beside a wish": (WISHING, lifted(required(*zoned(fields=PINNED), preferred=PREFERRED))),
     "kept to nodes": ({}, lifted(required({"matchExpressions": [KEPT]}))),
     "kept to nodes, one of them before the others": (
-        required(*zoned(), preferredDuringSchedulingIgnoredDuringExecution=PREFERRED),
-        lifted(required(*zoned(1, KEPT), preferredDuringSchedulingIgnoredDuringExecution=[*PREFERRED, BEST])),
+        WISHING,
+        lifted(required(*zoned(1, KEPT), preferred=[*PREFERRED, BEST])),
     ),
+    "kept to nodes in every term": (required(*zoned(3)), lifted(required(*zoned(3, KEPT)))),
     "kept off nodes": ({}, lifted(required({"matchExpressions": [KEPT_OFF]}))),
     "kept off nodes in every term": (required(*zoned(3)), lifted(required(*zoned(3, KEPT_OFF)))),
-    "kept to nodes in every term": (required(*zoned(3)), lifted(required(*zoned(3, KEPT)))),
-    "without a pin, with very many terms": (required(*zoned(3000)), lifted()),
-    "pinned in a hundred terms": (required(*zoned(100)), lifted(required(*zoned(100, fields=PINNED)))),
 }
 
 
@@ -125,15 +122,12 @@ async def test_controller_lifts_no_other_gate(admin: ApiClient, thief: ApiClient
 async def test_controller_annotates_running_pods(admin: ApiClient, thief: ApiClient) -> None:
     path = await gated(admin, "runs", gates=())
     judged = {"numalign.io/aligned": "false", "numalign.io/aligned-why": "two zones"}
-    answer = await change(thief, path, {"metadata": {"annotations": judged}})
-    assert answer.code == HTTPStatus.OK, answer.body
-    taken_away = dict.fromkeys(judged)
-    assert (await change(thief, path, {"metadata": {"annotations": taken_away}})).code == HTTPStatus.OK
+    for annotations in (judged, dict.fromkeys(judged)):
+        answer = await change(thief, path, {"metadata": {"annotations": annotations}})
+        assert answer.code == HTTPStatus.OK, answer.body
 
 
 AMOUNTS = {"requests": {"cpu": "8", "memory": "32Gi"}, "limits": {"cpu": "8", "memory": "32Gi"}}
-ANOTHER_IMAGE = [{"name": "main", "image": "registry.example/miner", "resources": AMOUNTS}]
-# Every pod gets these.
 TOLERATED = [
     {
         "key": f"node.kubernetes.io/{what}",
@@ -143,126 +137,113 @@ TOLERATED = [
     }
     for what in ("not-ready", "unreachable")
 ]
+"""What every pod gets."""
+
 CHANGES: dict[str, Json] = {
-    "an image": {"spec": {"containers": ANOTHER_IMAGE}},
+    "an image": {"spec": {"containers": [{"name": "main", "image": "other", "resources": AMOUNTS}]}},
     "a deadline": {"spec": {"activeDeadlineSeconds": 1}},
     "a toleration": {"spec": {"tolerations": [*TOLERATED, {"operator": "Exists"}]}},
     "a node selector": {"spec": {"nodeSelector": {"a": "b"}}},
-    "a label": {"metadata": {"labels": {"app": "other"}}},
+    **{what: {"metadata": metadata} for what, metadata in FOREIGN.items()},
+    "another value of a label": {"metadata": {"labels": {"app": "other"}}},
     "a label less": {"metadata": {"labels": {"app": None}}},
-    "an annotation": {"metadata": {"annotations": {"team": "red"}}},
+    "another value of an annotation": {"metadata": {"annotations": {"team": "red"}}},
     "an annotation less": {"metadata": {"annotations": {"team": None}}},
     "an annotation of its owner": {"metadata": {"annotations": {"numalign.io/policy": "none"}}},
-    "a finalizer": {"metadata": {"finalizers": ["example.com/stay"]}},
-    "an owner": {"metadata": owner()},
+}
+NOTHING_ELSE, NO_AFFINITY = "nothing of a Pod but its gate", "nothing to the affinity of a Pod"
+REFUSED: dict[str, tuple[Json, Json, str]] = {
+    **{what: ({}, body, NOTHING_ELSE) for what, body in CHANGES.items()},
+    **{
+        f"{what}, and its gate goes": (
+            {},
+            {**body, "spec": {**body.get("spec", {}), "schedulingGates": []}},
+            NOTHING_ELSE,
+        )
+        for what, body in CHANGES.items()
+    },
+    "a zone": ({}, lifted(required(*zoned())), NO_AFFINITY),
+    "one more zone": (required(*zoned()), lifted(required(*zoned(1, OTHER_ZONE))), NO_AFFINITY),
+    "a zone in one of two terms": (
+        required(*zoned(2)),
+        lifted(required(*zoned(), *zoned(1, OTHER_ZONE))),
+        NO_AFFINITY,
+    ),
+    "a pin and a zone": ({}, lifted(required({**PINNED, "matchExpressions": [ZONE]})), NO_AFFINITY),
+    "a pin and a wish less": (WISHING, lifted(required(*zoned(fields=PINNED), preferred=[])), NO_AFFINITY),
+    "a pin and a wish": ({}, lifted(required(PINNED, preferred=PREFERRED)), NO_AFFINITY),
+    "a pin while it waits": ({}, {"spec": required(PINNED)}, "only as it lifts the gate"),
+    "a pin at another gate": (
+        {"gates": (OTHER_GATE,)},
+        {"spec": required(PINNED)},
+        "only as it lifts the gate",
+    ),
 }
 
 
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("what", REFUSED)
 async def test_controller_changes_nothing_else_of_a_pod(
     admin: ApiClient, thief: ApiClient, what: str
 ) -> None:
-    path = await gated(admin, "waits")
-    # The administrator may, so it is the policy that says no; also where the gate goes with it.
-    assert (await change(admin, path, CHANGES[what])).code == HTTPStatus.OK
-    body = {"spec": {}, **CHANGES[what]}
-    for each in (body, {**body, "spec": {**body["spec"], "schedulingGates": []}}):
-        assert denied(await change(thief, path, each), by="nothing of a Pod but its gate")
-
-
-ELSEWHERE: dict[str, tuple[Json, Json]] = {
-    "a zone": ({}, required(*zoned())),
-    "one more zone": (required(*zoned()), required(*zoned(1, OTHER_ZONE))),
-    "a zone in one of two terms": (required(*zoned(2)), required(*zoned(), *zoned(1, OTHER_ZONE))),
-    "a pin and a zone": ({}, required({**PINNED, "matchExpressions": [ZONE]})),
-    "a pin and a wish less": (
-        required(*zoned(), preferredDuringSchedulingIgnoredDuringExecution=PREFERRED),
-        required(*zoned(fields=PINNED), preferredDuringSchedulingIgnoredDuringExecution=[]),
-    ),
-    "a pin and a wish": ({}, required(PINNED, preferredDuringSchedulingIgnoredDuringExecution=PREFERRED)),
-}
-
-
-@pytest.mark.parametrize("what", ELSEWHERE)
-async def test_no_pod_is_sent_elsewhere_but_to_nodes_by_name(
-    admin: ApiClient, thief: ApiClient, what: str
-) -> None:
-    spec, affinity = ELSEWHERE[what]
+    spec, body, by = REFUSED[what]
     path = await gated(admin, "waits", **spec)
-    assert (await change(admin, path, lifted(affinity))).code == HTTPStatus.OK
-    assert denied(await change(thief, path, lifted(affinity)), by="nothing to the affinity of a Pod")
-
-
-@pytest.mark.parametrize("gates", [(GATE,), (OTHER_GATE,)], ids=["its own", "another"])
-async def test_a_pod_is_pinned_only_as_it_is_let_go(
-    admin: ApiClient, thief: ApiClient, gates: tuple[Json, ...]
-) -> None:
-    path = await gated(admin, "waits", gates=gates)
-    body = {"spec": required(PINNED)}
+    # The administrator may, so it is the policy that says no.
     assert (await change(admin, path, body)).code == HTTPStatus.OK
-    assert denied(await change(thief, path, body), by="only as it lifts the gate")
+    assert denied(await change(thief, path, body), by=by)
 
 
 # ---- what it removes
 
 
-async def ended(admin: ApiClient, where: str, status: Mapping[str, str]) -> str:
+async def ended(admin: ApiClient, where: str, **status: str) -> str:
     path = f"{PODS.format(where)}/ended"
     await ask(admin, "DELETE", path, gracePeriodSeconds="0")
     made = await ask(admin, "POST", PODS.format(where), pod("ended", asks={}))
     assert made.code == HTTPStatus.CREATED, made.body
-    answer = await ask(admin, "PUT", f"{path}/status", {**made.body, "status": dict(status)})
+    answer = await ask(admin, "PUT", f"{path}/status", {**made.body, "status": status})
     assert answer.code == HTTPStatus.OK, answer.body
     return path
 
 
-REFUSED = {"phase": "Failed", "reason": "TopologyAffinityError"}
-REASONS = sorted(REFUSALS - {"NotAnswered"})
-
-
-@pytest.mark.parametrize("reason", REASONS)
+@pytest.mark.parametrize("reason", sorted(REFUSALS - {"NotAnswered"}))
 @pytest.mark.parametrize("where", ["failed", "running"])
 async def test_rejected_pod_is_deleted_only_if_labelled(
     admin: ApiClient, thief: ApiClient, where: str, reason: str
 ) -> None:
-    path = await ended(admin, where, {"phase": "Failed", "reason": reason})
+    path = await ended(admin, where, phase="Failed", reason=reason)
     answer = await ask(thief, "DELETE", path, dryRun="All")
     assert answer.code == HTTPStatus.OK, answer.body
 
 
-STAY: dict[str, tuple[str, Mapping[str, str]]] = {
-    "a namespace that says nothing": ("silent", REFUSED),
-    "a namespace that says no": ("none", REFUSED),
-    "a pod that runs": ("running", {"phase": "Running"}),
-    "a pod that waits": ("running", {"phase": "Pending"}),
-    "a pod that is done": ("failed", {"phase": "Succeeded"}),
-    "a pod that failed by itself": ("failed", {"phase": "Failed"}),
-    "a pod that was evicted": ("failed", {"phase": "Failed", "reason": "Evicted"}),
-    "a pod that says so and runs": ("running", {"phase": "Running", "reason": "TopologyAffinityError"}),
-}
+STAY: dict[str, tuple[str, str, str]] = {
+    # of what                          namespace  phase        reason
+    "a namespace that says nothing": ("silent",  "Failed",    "TopologyAffinityError"),
+    "a namespace that says no":      ("none",    "Failed",    "TopologyAffinityError"),
+    "a pod that runs":               ("running", "Running",   ""),
+    "a pod that waits":              ("running", "Pending",   ""),
+    "a pod that is done":            ("failed",  "Succeeded", ""),
+    "a pod that failed by itself":   ("failed",  "Failed",    ""),
+    "a pod that was evicted":        ("failed",  "Failed",    "Evicted"),
+    "a pod that says so and runs":   ("running", "Running",   "TopologyAffinityError"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", STAY)
 async def test_no_other_pod_is_deleted(admin: ApiClient, thief: ApiClient, what: str) -> None:
-    path = await ended(admin, *STAY[what])
+    where, phase, reason = STAY[what]
+    path = await ended(admin, where, phase=phase, reason=reason)
     assert (await ask(admin, "DELETE", path, dryRun="All")).code == HTTPStatus.OK
-    assert denied(await ask(thief, "DELETE", path, dryRun="All"), by="delete no Pod but one that its kubelet")
-
-
-async def test_controller_deletes_no_collection_of_pods(admin: ApiClient, thief: ApiClient) -> None:
-    await ended(admin, "running", {"phase": "Running"})
-    answer = await ask(thief, "DELETE", PODS.format("running"), dryRun="All")
-    assert denied(answer, by="delete no Pod but one that its kubelet")
+    # Nor by a deletion of all pods that there are.
+    for each in (path, path.rpartition("/")[0]):
+        answer = await ask(thief, "DELETE", each, dryRun="All")
+        assert denied(answer, by="delete no Pod but one that its kubelet")
 
 
 @pytest.mark.parametrize("where", NAMESPACES)
 async def test_pod_is_evicted_only_in_labelled_namespaces(
     admin: ApiClient, thief: ApiClient, where: str
 ) -> None:
-    path = await ended(admin, where, {"phase": "Running"})
-    metadata = {"name": "ended", "namespace": where}
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-    answer = await ask(thief, "POST", f"{path}/eviction", eviction)
+    answer = await evict(thief, await ended(admin, where, phase="Running"))
     if where == "running":
         assert answer.code == HTTPStatus.CREATED, answer.body
     else:

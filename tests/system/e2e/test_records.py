@@ -14,7 +14,7 @@ from kubernetes_asyncio.client import ApiClient
 from numalign.kube.decode.placement_records import KAI_OBSERVED, KEYS
 from numalign.model.intent import PINNED_AT, PLACEMENT
 from tests.system.bindings import binding
-from tests.system.e2e.guarded import denied, impersonated, in_force
+from tests.system.e2e.guarded import Clients, denied, evict, impersonated, in_force
 from tools.clusters import shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Json, ask, create, pod, read
@@ -32,12 +32,8 @@ CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
 KUBELET, TENANT = "system:node:large", "tenant"
 PEOPLE = (SCORER, EXPORTER, CONTROLLER, KUBELET, TENANT, "administrator")
 
-GUARDED = sorted({*KEYS, PINNED_AT})
-
 RECORD = {PLACEMENT: '[{"zones":["node-0"],"amount":{"cpu":"8"}}]'}
 LIE = {PLACEMENT: "[]"}
-
-Clients = Mapping[str, ApiClient]
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
@@ -54,19 +50,15 @@ async def guarded(admin: ApiClient, clients: Clients, plane: Plane) -> AsyncIter
     condition["expression"] = condition["expression"].replace(f"'{SCORER}'", f"'{SCORER}', '{EXPORTER}'")
 
     async def denies() -> bool:
-        return denied(await create(clients[TENANT], lying("first"), dryRun="All"), POLICY)
-
-    async with in_force(Store(admin), plane, (policy, to_all), denies):
-        yield
+        lie = pod("first", asks={}, annotations=LIE)
+        return denied(await create(clients[TENANT], lie, dryRun="All"), POLICY)
 
     async def allows() -> bool:
         return not await denies()
 
+    async with in_force(Store(admin), plane, (policy, to_all), denies):
+        yield
     await until(allows, what="the policy was gone", child=plane.child, seconds=30)
-
-
-def lying(name: str, **metadata: object) -> Json:
-    return pod(name, asks={}, annotations=LIE, **metadata)
 
 
 def bind(name: str, annotations: Mapping[str, str]) -> Json:
@@ -81,9 +73,9 @@ async def bound(clients: Clients, name: str) -> Json:
     return (await read(clients[TENANT], name)).body
 
 
-async def record_of(clients: Clients, name: str) -> str | None:
-    found: dict[str, str] = (await read(clients[TENANT], name)).body["metadata"].get("annotations", {})
-    return found.get(PLACEMENT)
+async def annotations_of(clients: Clients, name: str) -> Mapping[str, str]:
+    found: Mapping[str, str] = (await read(clients[TENANT], name)).body["metadata"].get("annotations", {})
+    return found
 
 
 def annotated(found: Json, annotations: Mapping[str, str | None]) -> Json:
@@ -93,7 +85,7 @@ def annotated(found: Json, annotations: Mapping[str, str | None]) -> Json:
     return {**found, "metadata": {**found["metadata"], "annotations": kept}}
 
 
-@pytest.mark.parametrize("key", GUARDED)
+@pytest.mark.parametrize("key", sorted({*KEYS, PINNED_AT}))
 @pytest.mark.parametrize("who", [TENANT, "administrator", CONTROLLER, KUBELET])
 async def test_pod_cannot_be_created_with_a_record(clients: Clients, who: str, key: str) -> None:
     answer = await create(clients[who], pod("liar", asks={}, annotations={key: "[]"}))
@@ -101,11 +93,8 @@ async def test_pod_cannot_be_created_with_a_record(clients: Clients, who: str, k
     assert denied(answer, POLICY), answer
     for part in (f"the annotation {key} ", SCORER, f"not by {who}: remove it from the pod or its template"):
         assert part in answer.body["message"]
-
-
-@pytest.mark.parametrize("who", [TENANT, CONTROLLER, KUBELET])
-async def test_pod_without_a_record_can_be_created(clients: Clients, who: str) -> None:
-    assert (await create(clients[who], pod("honest", asks={}))).code == HTTPStatus.CREATED
+    honest = await create(clients[who], pod("honest", asks={}), dryRun="All")
+    assert honest.code == HTTPStatus.CREATED, honest
 
 
 CHANGES: dict[str, Mapping[str, str | None]] = {
@@ -126,7 +115,7 @@ async def test_record_cannot_be_changed(
 
     assert denied(answer, POLICY), answer
     assert "leave it as it is" in answer.body["message"]
-    assert (await read(clients[TENANT], "kept")).body["metadata"]["annotations"] == RECORD
+    assert await annotations_of(clients, "kept") == RECORD
 
 
 @pytest.mark.parametrize("part", ["ephemeralcontainers", "resize"])
@@ -134,7 +123,7 @@ async def test_subresources_change_no_record(clients: Clients, part: str) -> Non
     found = await bound(clients, "kept")
     await ask(clients[TENANT], "PUT", f"{PODS}/kept/{part}", annotated(found, LIE))
 
-    assert await record_of(clients, "kept") == RECORD[PLACEMENT]
+    assert await annotations_of(clients, "kept") == RECORD
 
 
 @pytest.mark.parametrize("part", ["pods/waits/binding", "bindings"])
@@ -151,39 +140,22 @@ async def test_record_cannot_be_set_by_a_binding(clients: Clients, who: str, par
 
 async def test_eviction_carries_no_record(clients: Clients) -> None:
     await bound(clients, "evicted")
-    metadata: Json = {"name": "evicted", "namespace": "team"}
-    eviction: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-    lie = {**eviction, "metadata": {**metadata, "annotations": LIE}}
 
-    assert denied(await ask(clients[TENANT], "POST", f"{PODS}/evicted/eviction", lie), POLICY)
-    answer = await ask(clients[TENANT], "POST", f"{PODS}/evicted/eviction", eviction)
-    assert answer.code == HTTPStatus.CREATED
+    assert denied(await evict(clients[TENANT], f"{PODS}/evicted", annotations=LIE), POLICY)
+    assert (await evict(clients[TENANT], f"{PODS}/evicted")).code == HTTPStatus.CREATED
 
 
-async def test_named_accounts_may_write_records(clients: Clients) -> None:
-    found = await bound(clients, "observed")
-    observed = annotated(found, CHANGES["add"])
-    answer = await ask(clients[EXPORTER], "PUT", f"{PODS}/observed", observed)
-
-    assert answer.code == HTTPStatus.OK, answer
-    assert answer.body["metadata"]["annotations"] == {**RECORD, **CHANGES["add"]}
-
-
-async def test_kubelet_reports_a_pod_with_a_record(clients: Clients) -> None:
-    found = await bound(clients, "running")
+async def test_pods_with_records_can_be_written_otherwise(clients: Clients) -> None:
+    """By accounts that the policy names, by kubelets, and by owners."""
+    found = await bound(clients, "written")
     running = {**found, "status": {**found["status"], "phase": "Running", "hostIP": "10.0.0.1"}}
-    answer = await ask(clients[KUBELET], "PUT", f"{PODS}/running/status", running)
-
-    assert answer.code == HTTPStatus.OK, answer
-    assert (answer.body["status"]["phase"], await record_of(clients, "running")) == (
-        "Running",
-        RECORD[PLACEMENT],
+    reported = await ask(clients[KUBELET], "PUT", f"{PODS}/written/status", running)
+    assert (reported.code, reported.body["status"]["phase"]) == (HTTPStatus.OK, "Running"), reported
+    labelled = await ask(
+        clients[TENANT], "PUT", f"{PODS}/written", annotated(reported.body, {"team": "blue"})
     )
+    assert labelled.code == HTTPStatus.OK, labelled
+    observed = annotated(labelled.body, CHANGES["add"])
+    assert (await ask(clients[EXPORTER], "PUT", f"{PODS}/written", observed)).code == HTTPStatus.OK
 
-
-async def test_tenant_may_change_other_annotations(clients: Clients) -> None:
-    found = await bound(clients, "labelled")
-    answer = await ask(clients[TENANT], "PUT", f"{PODS}/labelled", annotated(found, {"team": "blue"}))
-
-    assert answer.code == HTTPStatus.OK, answer
-    assert await record_of(clients, "labelled") == RECORD[PLACEMENT]
+    assert await annotations_of(clients, "written") == {**RECORD, "team": "blue", **CHANGES["add"]}
