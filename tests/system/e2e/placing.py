@@ -19,21 +19,21 @@ from certs import authority
 from numalign.kube.client import Patch
 from numalign.runtime.clock import utc_now
 from tests.system.e2e.granted import Right, rights_of, until_allowed
-from tests.system.e2e.own_planes import OwnPlane
 from tests.system.eventually import eventually
 from tests.unit.deploy import patched
-from tools.clusters import fleets, processes, shipped
+from tools.clusters import processes, shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Json, ask, create, patch, pod
 from tools.clusters.controlplane import schedulers
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.controlplane.schedulers import Scheduler
 from tools.clusters.fleets import Shape
-from tools.clusters.processes import Child, Children, free_port
+from tools.clusters.processes import Child, Children, free_port, until
 from tools.generate.manifests import MANIFESTS, PARTS, objects
 
 NODES = ("left", "right")
 SHAPE = Shape(zones=2, cpus=16, gib=64, devices={"nvidia.com/gpu": 4})
+SECOND = "numalign-scheduler"
 SCHEDULER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scheduler"
 SCORER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scorer"
 ACCOUNTS = f"system:serviceaccounts,system:serviceaccounts:{shipped.NAMESPACE}"
@@ -92,9 +92,9 @@ class Cluster:
         await self.until_bound(name)
         return await self.run(name)
 
-    async def run(self, name: str) -> Json:
+    async def run(self, name: str, namespace: str = "default") -> Json:
         status = {"phase": "Running", "startTime": f"{utc_now():%Y-%m-%dT%H:%M:%SZ}"}
-        path = f"/api/v1/namespaces/default/pods/{name}/status"
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/status"
         answer = await patch(self.api, path, {"status": status}, how=Patch.STRATEGIC)
         assert answer.code == HTTPStatus.OK, answer.body
         return answer.body
@@ -120,23 +120,6 @@ def why(seen: Json) -> str:
     conditions = {each["type"]: each for each in seen["status"].get("conditions", [])}
     reason: str = conditions.get("PodScheduled", {}).get("message", "")
     return reason
-
-
-@asynccontextmanager
-async def cluster_of(own_plane: OwnPlane, name: str, *flags: str) -> AsyncIterator[Cluster]:
-    """A plane that logs the requests of our accounts; its API server may have more `flags`."""
-    audited = (SCHEDULER, SCORER, STANDBY)
-    async with (
-        own_plane(name, users=USERS, needs=["kube-scheduler"], audited=audited, flags=flags) as plane,
-        plane.client("admin") as api,
-    ):
-        store = Store(api)
-        for folder in (shipped.MANIFESTS, shipped.MANIFESTS / "agent"):
-            for document in shipped.documents(folder / "namespace.yaml"):
-                await store.apply(document)
-        for node in NODES:
-            await store.replace(fleets.node(node, SHAPE))
-        yield Cluster(plane, store)
 
 
 # ---- schedulers
@@ -166,33 +149,30 @@ async def second_scheduler(
         # The process is its Deployment, whose pods would take room on nodes.
         if document["kind"] != "Deployment":
             await cluster.store.apply(document)
-    await until_allowed(cluster.api, SCHEDULER, {*OF_SCHEDULERS, *rights_of("numalign-scheduler", installed)})
+    await until_allowed(cluster.api, SCHEDULER, {*OF_SCHEDULERS, *rights_of(SECOND, installed)})
     port = port or free_port()
     kubeconfig = cluster.plane.kubeconfig(SCHEDULER, folder)
+    # With addresses of this machine; in a pod it would find the API server by itself.
+    [stored] = [each for each in SHIPPED if each["kind"] == "ConfigMap"]
+    configured: Json = yaml.safe_load(stored["data"]["scheduler.yaml"])
+    configured["extenders"][0]["urlPrefix"] = f"http://127.0.0.1:{port}"
     file = folder / "scheduler.yaml"
-    file.write_text(yaml.safe_dump(_second(kubeconfig, port)))
+    file.write_text(yaml.safe_dump(configured | {"clientConnection": {"kubeconfig": str(kubeconfig)}}))
     running = await schedulers.start(
         children,
         str(binary or cluster.plane.binaries / "kube-scheduler"),
-        *arguments("numalign-scheduler", but_for=("config", "secure-port")),
+        *arguments(SECOND, but_for=("config", "secure-port")),
         f"--config={file}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
         "--bind-address=127.0.0.1",
         *flags,
-        name="numalign-scheduler",
+        name=SECOND,
     )
-    yield Running(running, port, "numalign-scheduler")
+    yield Running(running, port, SECOND)
     await running.child.end()
-
-
-def _second(kubeconfig: Path, port: int) -> Json:
-    """Its configuration, with addresses of this machine; in a pod it would find the API server by itself."""
-    [stored] = [each for each in SHIPPED if each["kind"] == "ConfigMap"]
-    configured: Json = yaml.safe_load(stored["data"]["scheduler.yaml"])
-    [extender] = configured["extenders"]
-    extender["urlPrefix"] = f"http://127.0.0.1:{port}"
-    return configured | {"clientConnection": {"kubeconfig": str(kubeconfig)}}
+    # The next need not wait until it has grown old.
+    await ask(cluster.api, "DELETE", LEASES.format(shipped.NAMESPACE, SECOND))
 
 
 def arguments(name: str, *, but_for: tuple[str, ...]) -> list[str]:
@@ -206,28 +186,22 @@ async def own_scheduler(
 ) -> AsyncIterator[Running]:
     """The control plane's own, as kubeadm runs it with the patch, and a configuration by its name."""
     port = free_port()
-    cluster.plane.kubeconfig(schedulers.USER, folder).rename(folder / "scheduler.conf")
-    program, *flags = _host(folder, port, text=patched.configuration(configuration), ca=ca)
-    command = (str(cluster.plane.binaries / program), *flags)
-    running = await schedulers.start(children, *command, name=f"kube-scheduler-{configuration}")
-    yield Running(running, port, configuration=configuration)
-    await running.child.end()
-    # The next need not wait until it has grown old.
-    await ask(cluster.api, "DELETE", LEASES.format("kube-system", "kube-scheduler"))
-
-
-def _host(folder: Path, port: int, *, text: str, ca: Path) -> list[str]:
-    """Makes a folder what /etc/kubernetes is to be, and gives the command that reads it."""
 
     def moved(word: str) -> str:
         here = word.replace("/etc/kubernetes", str(folder))
         return here.replace("https://10.96.0.53", f"https://127.0.0.1:{port}")
 
+    cluster.plane.kubeconfig(schedulers.USER, folder).rename(folder / "scheduler.conf")
     (folder / "numalign").mkdir()
-    (folder / "numalign" / "ca.crt").write_bytes(ca.read_bytes())
-    (folder / "numalign" / "scheduler.yaml").write_text(moved(text))
+    (folder / "numalign" / "ca.crt").write_bytes(ca.read_bytes())  # noqa: ASYNC240
+    (folder / "numalign" / "scheduler.yaml").write_text(moved(patched.configuration(configuration)))
     [container] = patched.static_pod()["spec"]["containers"]
-    return [moved(word) for word in container["command"]]
+    program, *flags = map(moved, container["command"])
+    command = (str(cluster.plane.binaries / program), *flags)
+    running = await schedulers.start(children, *command, name=f"kube-scheduler-{configuration}")
+    yield Running(running, port, configuration=configuration)
+    await running.child.end()
+    await ask(cluster.api, "DELETE", LEASES.format("kube-system", "kube-scheduler"))
 
 
 # ---- scorers
@@ -236,22 +210,19 @@ def _host(folder: Path, port: int, *, text: str, ca: Path) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class Replica:
     child: Child
-    url: str
-    metrics_url: str
+    port: int
+    metrics_port: int
 
     async def readiness(self) -> tuple[int, str]:
         """Whether it is ready, and what it lacks; 0 if it does not answer."""
+        url = f"http://127.0.0.1:{self.metrics_port}/readyz"
         with suppress(aiohttp.ClientError):
-            async with (
-                aiohttp.ClientSession() as session,
-                session.get(f"{self.metrics_url}/readyz") as answer,
-            ):
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
                 return answer.status, await answer.text()
         return 0, ""
 
     async def ready(self) -> bool:
-        code, _ = await self.readiness()
-        return code == HTTPStatus.OK
+        return (await self.readiness())[0] == HTTPStatus.OK
 
 
 async def replica(
@@ -274,5 +245,16 @@ async def replica(
         *(f"--{flag}={value}" for flag, value in flags.items()),
         name=name,
     )
-    url = f"http{'s' * bool(pair)}://127.0.0.1:{port}"
-    return Replica(child, url, f"http://127.0.0.1:{metrics_port}")
+    return Replica(child, port, metrics_port)
+
+
+@asynccontextmanager
+async def scoring(
+    children: Children, kubeconfig: Path, port: int, pair: authority.Files | None = None, **flags: str
+) -> AsyncIterator[Replica]:
+    """A scorer that is ready during the block, and gives its lease back: the next need not wait for it."""
+    flags |= {"drain-seconds": "0"}
+    running = await replica(children, kubeconfig, port=port, name="numalign-scorer", pair=pair, **flags)
+    await until(running.ready, what="the scorer was ready", child=running.child)
+    yield running
+    assert await running.child.stop() == 0

@@ -13,7 +13,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from numalign.kube.client import Patch
 from numalign.kube.decode import shapes
 from tests.system.e2e.clusters import LEASE, Cluster
-from tests.system.e2e.guarded import change, denied, impersonated, owner
+from tests.system.e2e.guarded import FOREIGN, Clients, change, denied, granted, impersonated, succeeded
 from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_requests import Json, ask
@@ -21,37 +21,46 @@ from tools.clusters.api_requests import Json, ask
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 NODE = "/api/v1/nodes/cpu-00"
-SECRETS = f"/api/v1/namespaces/{shipped.NAMESPACE}/secrets"
-CONFIGMAPS = f"/api/v1/namespaces/{shipped.NAMESPACE}/configmaps"
-LEASES = LEASE.rpartition("/")[0]
+HOME = f"/api/v1/namespaces/{shipped.NAMESPACE}"
+KEPT = f"{HOME}/configmaps/{shapes.NAME}"
 KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 CONFIGURATIONS = [f"/apis/admissionregistration.k8s.io/v1/{kind}/{shipped.CONFIGURATION}" for kind in KINDS]
+EDITOR = "editor"
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def thief(cluster: Cluster) -> AsyncIterator[ApiClient]:
-    """A client with the controller's name and roles; the audit log has its requests as impersonated."""
-    async with impersonated(cluster.plane, **{shipped.CONTROLLERS: "system:authenticated"}) as clients:
-        yield clients[shipped.CONTROLLERS]
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
+async def clients(cluster: Cluster) -> AsyncIterator[Clients]:
+    """Clients with the name and roles of the controller, and of somebody who may write every ConfigMap there.
+
+    The policy is in force, of which an API server learns by and by, and the shapes of nodes are kept.
+    """
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
+    rights = granted(EDITOR, rule, EDITOR, shipped.NAMESPACE)
+    for document in rights:
+        await cluster.store.apply(document)
+    look = partial(ask, cluster.api, "GET", KEPT)
+    await eventually(look, succeeded, "shapes were kept", within=180)
+    users = dict.fromkeys((shipped.CONTROLLERS, EDITOR), "system:authenticated")
+    async with impersonated(cluster.plane, **users) as found:
+        look = partial(change, found[shipped.CONTROLLERS], NODE, {"spec": {"unschedulable": True}})
+        await eventually(look, lambda answer: not succeeded(answer), "the policy was in force")
+        yield found
+    for document in rights:
+        await cluster.store.delete(document)
 
 
-@pytest_asyncio.fixture(loop_scope="session", autouse=True)
-async def guarded(thief: ApiClient) -> None:
-    """An API server learns of a policy by and by, as the tests that stood before gave it time to."""
-    look = partial(change, thief, NODE, {"spec": {"unschedulable": True}})
-    await eventually(look, lambda answer: answer.code != HTTPStatus.OK, "the policy was in force")
+@pytest.fixture
+def thief(clients: Clients) -> ApiClient:
+    return clients[shipped.CONTROLLERS]
 
 
 NODES: dict[str, Json] = {
     "a taint": {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}},
     "that it takes pods": {"spec": {"unschedulable": True}},
-    "another label": {"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}},
+    **{what: {"metadata": metadata} for what, metadata in FOREIGN.items()},
     "a label that is there": {"metadata": {"labels": {"kubernetes.io/hostname": "x"}}},
     "a label less": {"metadata": {"labels": {"kubernetes.io/hostname": None}}},
     "ours and another": {"metadata": {"labels": {shipped.LABEL: "x", "a": "b"}}},
-    "an annotation": {"metadata": {"annotations": {"a": "b"}}},
-    "a finalizer": {"metadata": {"finalizers": ["example.com/stay"]}},
-    "an owner": {"metadata": owner()},
 }
 
 
@@ -83,161 +92,101 @@ ENTRIES: dict[str, Json] = {
     "another name": {"name": "other.numalign.io"},
     "when it is called again": {"reinvocationPolicy": None},
 }
-
-
 OTHER = {"Fail": "Ignore", "Ignore": "Fail", "Never": "IfNeeded", "IfNeeded": "Never"}
-
-
-async def with_changes(cluster: Cluster, path: str, changes: Json) -> Json:
-    """All webhooks of a configuration, the first of them changed, as a merge patch sends them."""
-    first, *others = (await ask(cluster.api, "GET", path)).body["webhooks"]
-    other = {key: OTHER[first[key]] for key, value in changes.items() if value is None}
-    return {"webhooks": [first | changes | other, *others]}
-
-
 CHANGED = [*product(CONFIGURATIONS, [*ENTRIES][:-1]), (CONFIGURATIONS[0], [*ENTRIES][-1])]
+
+
+async def entries(cluster: Cluster, path: str) -> list[Json]:
+    found: list[Json] = (await ask(cluster.api, "GET", path)).body["webhooks"]
+    return found
 
 
 @pytest.mark.parametrize(("path", "what"), CHANGED)
 async def test_only_the_ca_bundle_may_change(
     cluster: Cluster, thief: ApiClient, path: str, what: str
 ) -> None:
-    body = await with_changes(cluster, path, ENTRIES[what])
+    first, *others = await entries(cluster, path)
+    other = {key: OTHER[first[key]] if value is None else value for key, value in ENTRIES[what].items()}
+    body = {"webhooks": [first | other, *others]}
     assert (await change(cluster.api, path, body)).code == HTTPStatus.OK
     assert denied(await change(thief, path, body), by="nothing of a webhook configuration but caBundle")
 
 
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=KINDS)
 async def test_no_webhook_comes_or_goes(cluster: Cluster, thief: ApiClient, path: str) -> None:
-    first, *others = (await ask(cluster.api, "GET", path)).body["webhooks"]
+    first, *others = await entries(cluster, path)
     for webhooks in (others, [first, first | {"name": "more.numalign.io"}, *others]):
         answer = await change(thief, path, {"webhooks": webhooks})
         assert denied(answer, by="nothing of a webhook configuration but caBundle")
-
-
-@pytest.mark.parametrize("path", CONFIGURATIONS, ids=KINDS)
-async def test_controller_writes_the_ca_bundle(cluster: Cluster, thief: ApiClient, path: str) -> None:
-    first, *_ = (await ask(cluster.api, "GET", path)).body["webhooks"]
     bundle = {"clientConfig": {"caBundle": base64.b64encode(cluster.plane.ca.read_bytes()).decode()}}
     answer = await change(thief, path, {"webhooks": [{"name": first["name"]} | bundle]}, Patch.STRATEGIC)
     assert answer.code == HTTPStatus.OK, answer.body
 
 
-def secret(name: str, kind: str, **annotations: str) -> Json:
+def secret(name: str, kind: str) -> Json:
+    annotations = {"kubernetes.io/service-account.name": "numalign-scorer"}
+    data = {"tls.crt": "", "tls.key": ""} if kind == "tls" else {}
+    metadata = {"name": name, "annotations": annotations}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": name, "annotations": annotations},
-        "type": kind,
-        "data": {"tls.crt": "", "tls.key": ""} if kind == "kubernetes.io/tls" else {},
+        "metadata": metadata,
+        "type": f"kubernetes.io/{kind}",
+        "data": data,
     }
-
-
-TOKEN = {"kubernetes.io/service-account.name": "numalign-scorer"}
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        secret("token", "kubernetes.io/service-account-token", **TOKEN),
-        secret(shipped.SECRET, "kubernetes.io/service-account-token", **TOKEN),
-        secret("another", "kubernetes.io/tls"),
-    ],
-    ids=["a token of another account", "under our name", "another name"],
-)
-async def test_controller_creates_only_its_secret(thief: ApiClient, made: Json) -> None:
-    answer = await ask(thief, "POST", SECRETS, made, dryRun="All")
-    assert denied(answer, by="no Secret but the webhook's certificate")
-
-
-async def test_controller_creates_only_its_lease(thief: ApiClient) -> None:
-    made = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "numalign-scorer"}}
-    answer = await ask(thief, "POST", LEASES, made, dryRun="All")
-    assert denied(answer, by="no Lease but its own")
-
-
-# ---- what nodes are in health
-
-SHAPES: dict[str, Json] = {
-    "a label": {"metadata": {"labels": {"a": "b"}}},
-    "an annotation": {"metadata": {"annotations": {"a": "b"}}},
-    "a finalizer": {"metadata": {"finalizers": ["example.com/stay"]}},
-    "an owner": NODES["an owner"],
-}
 
 
 def configmap(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def kept(cluster: Cluster) -> str:
-    path = f"{CONFIGMAPS}/{shapes.NAME}"
-    await eventually(
-        partial(ask, cluster.api, "GET", path),
-        lambda answer: answer.code == HTTPStatus.OK,
-        "shapes were kept",
-        within=180,
-    )
-    return path
+LEASES = LEASE.rpartition("/")[0]
+FOREIGN_LEASE = {
+    "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "numalign-scorer"}
+}  # fmt: skip
+MADE = {
+    # what is made: where, the object, and as what it is denied
+    "a token of another account": (f"{HOME}/secrets", secret("token", "service-account-token"), "Secret"),
+    "a token under our name": (f"{HOME}/secrets", secret(shipped.SECRET, "service-account-token"), "Secret"),
+    "another secret": (f"{HOME}/secrets", secret("another", "tls"), "Secret but the webhook's certificate"),
+    "another lease": (LEASES, FOREIGN_LEASE, "Lease but its own"),
+    "another ConfigMap": (f"{HOME}/configmaps", configmap("numalign-policy"), "ConfigMap but the shapes"),
+}
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def editor(cluster: Cluster) -> AsyncIterator[ApiClient]:
-    """Somebody who may write every ConfigMap of our namespace."""
-    called = {"name": "editor", "namespace": shipped.NAMESPACE}
-    roles = "rbac.authorization.k8s.io"
-    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
-    role = {"apiVersion": f"{roles}/v1", "kind": "Role", "metadata": called, "rules": [rule]}
-    binding = {
-        "apiVersion": f"{roles}/v1",
-        "kind": "RoleBinding",
-        "metadata": called,
-        "roleRef": {"apiGroup": roles, "kind": "Role", "name": "editor"},
-        "subjects": [{"apiGroup": roles, "kind": "User", "name": "editor"}],
-    }
-    for made in (role, binding):
-        await cluster.store.apply(made)
-    async with cluster.plane.client("admin") as client:
-        client.set_default_header("Impersonate-User", "editor")
-        yield client
-    for made in (binding, role):
-        await cluster.store.delete(made)
+@pytest.mark.parametrize("what", MADE)
+async def test_controller_creates_only_what_is_its_own(thief: ApiClient, what: str) -> None:
+    path, made, by = MADE[what]
+    assert denied(await ask(thief, "POST", path, made, dryRun="All"), by=f"no {by}")
 
 
-async def test_controller_creates_only_its_configmap(thief: ApiClient) -> None:
-    answer = await ask(thief, "POST", CONFIGMAPS, configmap("numalign-policy"), dryRun="All")
-    assert denied(answer, by="no ConfigMap but the shapes")
+# ---- what nodes are in health
 
 
-@pytest.mark.parametrize("what", SHAPES)
-async def test_controller_changes_only_the_data_of_shapes(
-    cluster: Cluster, thief: ApiClient, kept: str, what: str
-) -> None:
-    stored = await unversioned(cluster, kept)
-    changed = stored | {"metadata": stored["metadata"] | SHAPES[what]["metadata"]}
-    answer = await ask(thief, "PUT", kept, changed, dryRun="All")
-    assert denied(answer, by="nothing there but its data")
-
-
-async def unversioned(cluster: Cluster, path: str) -> Json:
-    """An object without its version: our own controller may write it meanwhile."""
-    stored = (await ask(cluster.api, "GET", path)).body
+async def unversioned(cluster: Cluster) -> Json:
+    """The shapes without their version: our own controller may write them meanwhile."""
+    stored = (await ask(cluster.api, "GET", KEPT)).body
     del stored["metadata"]["resourceVersion"]
     return stored
 
 
-async def test_controller_writes_shapes(cluster: Cluster, thief: ApiClient, kept: str) -> None:
-    stored = await unversioned(cluster, kept)
-    answer = await ask(thief, "PUT", kept, stored | {"data": {"a": "{}"}}, dryRun="All")
-    assert answer.code == HTTPStatus.OK, answer.body
-
-
-async def test_only_administrators_write_shapes_besides(
-    cluster: Cluster, editor: ApiClient, kept: str
+@pytest.mark.parametrize("what", FOREIGN)
+async def test_controller_changes_only_the_data_of_shapes(
+    cluster: Cluster, thief: ApiClient, what: str
 ) -> None:
+    stored = await unversioned(cluster)
+    changed = stored | {"metadata": stored["metadata"] | FOREIGN[what]}
+    assert denied(await ask(thief, "PUT", KEPT, changed, dryRun="All"), by="nothing there but its data")
+
+
+async def test_only_controller_and_administrators_write_shapes(cluster: Cluster, clients: Clients) -> None:
     body = {"data": {"a": "{}"}}
-    assert denied(await change(editor, kept, body), by="may be written by the controller of numalign")
-    assert (await change(cluster.api, kept, body)).code == HTTPStatus.OK
-    other = await ask(editor, "POST", CONFIGMAPS, configmap("other"), dryRun="All")
+    own = await ask(
+        clients[shipped.CONTROLLERS], "PUT", KEPT, await unversioned(cluster) | body, dryRun="All"
+    )
+    assert own.code == HTTPStatus.OK, own.body
+    denial = await change(clients[EDITOR], KEPT, body)
+    assert denied(denial, by="may be written by the controller of numalign")
+    assert (await change(cluster.api, KEPT, body)).code == HTTPStatus.OK
+    other = await ask(clients[EDITOR], "POST", f"{HOME}/configmaps", configmap("other"), dryRun="All")
     assert other.code == HTTPStatus.CREATED

@@ -10,17 +10,25 @@ from http import HTTPStatus
 
 import pytest
 
-from tests.system.e2e.played import DEPLOYMENTS, SPREAD, TEAM, deploy
-from tests.system.e2e.reported.conftest import OF_NODES, REPORT, REPORTS, ROLE, TOGETHER, ReportedSite
+from tests.system.e2e.guarded import denied, impersonated, succeeded
+from tests.system.e2e.reported.conftest import DEPLOYMENTS, PODS, TEAM, ReportedSite
 from tests.system.eventually import eventually
+from tests.worlds.notation import bag
 from tools.clusters import shipped
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.processes import program, run
-from tools.clusters.waiting import seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-EVENTS = f"/api/v1/namespaces/{TEAM}/events"
+REPORTS = "/apis/wgpolicyk8s.io/v1alpha2"
+REPORT = f"{REPORTS}/namespaces/{TEAM}/policyreports/numalign"
+OF_NODES = f"{REPORTS}/clusterpolicyreports/numalign"
+
+HELD = {
+    "good": {("node-1",): bag("cpu=2 mem=2Gi")},
+    "bad": {("node-0",): bag("cpu=1 mem=1Gi"), ("node-1",): bag("cpu=1 mem=1Gi")},
+    "lax": {},
+}
 
 
 def outcomes(report: Json) -> dict[tuple[str, str], str]:
@@ -46,19 +54,18 @@ EXPECTED = {
 async def test_missing_report_definitions_are_no_error(site: ReportedSite) -> None:
     await site.add_node("a")
     for name, policy in (("good", "restricted"), ("bad", "restricted"), ("lax", None)):
-        await deploy(site.api, name, 1, policy)
+        await site.deploy(name, policy)
 
     await eventually(site.pods, lambda seen: len(seen) == 3, "there are three pods")
-    await site.run({"good": TOGETHER, "bad": SPREAD, "lax": {}}, on="a")
+    await site.run(HELD, on="a")
 
     assert (await ask(site.api, "GET", REPORTS)).code == HTTPStatus.NOT_FOUND
-    [controller] = site.replicas.running
-    assert "report.failed" not in controller.log.read_text()
+    assert "report.failed" not in site.controller.log.read_text()
 
 
 async def test_deployment_of_pods_below_warn_has_an_event(site: ReportedSite) -> None:
     async def events() -> dict[str, Json]:
-        found = (await ask(site.api, "GET", EVENTS)).body["items"]
+        found = (await ask(site.api, "GET", f"/api/v1/namespaces/{TEAM}/events")).body["items"]
         return {each["involvedObject"]["name"]: each for each in found if each["reason"] == "NUMABelowWarn"}
 
     found = await eventually(events, lambda seen: "lax" in seen, "it has an event")
@@ -84,9 +91,6 @@ async def test_reports_begin_once_their_kinds_are_installed(site: ReportedSite) 
     assert failed["resources"][0]["uid"] == (await site.pods())["bad"]["metadata"]["uid"]
     assert failed["properties"]["owner"].startswith("ReplicaSet/bad-")
     assert failed["timestamp"]["seconds"] > 0
-
-
-async def test_nodes_are_in_a_report_of_the_cluster(site: ReportedSite) -> None:
     report = await site.until(OF_NODES, HTTPStatus.OK)
 
     assert [(result["resources"][0]["name"], result["result"]) for result in report["results"]] == [
@@ -111,58 +115,49 @@ async def test_check_agrees_with_the_reports(site: ReportedSite) -> None:
 
 
 async def test_reports_of_others_are_left_alone(site: ReportedSite) -> None:
-    body = {
-        "apiVersion": "wgpolicyk8s.io/v1alpha2",
-        "kind": "PolicyReport",
-        "metadata": {"name": "kyverno", "namespace": "default"},
-        "results": [],
-    }
+    body = {"apiVersion": "wgpolicyk8s.io/v1alpha2", "kind": "PolicyReport", "results": []}
     path = f"{REPORTS}/namespaces/default/policyreports"
-    ours = {
-        "name": "numalign",
-        "namespace": "default",
-        "labels": {"app.kubernetes.io/managed-by": "numalign"},
-    }
-    assert (await ask(site.api, "POST", path, body)).code == HTTPStatus.CREATED
 
-    async with site.thief() as clients:
+    def named(name: str, **labels: str) -> Json:
+        return {**body, "metadata": {"name": name, "namespace": "default", "labels": labels}}
+
+    ours = named("numalign", **{"app.kubernetes.io/managed-by": "numalign"})
+    assert succeeded(await ask(site.api, "POST", path, named("kyverno")))
+
+    # Somebody with the controller's name and with every right that roles can give.
+    async with impersonated(site.plane, shipped.CONTROLLERS) as clients:
         thief = clients[shipped.CONTROLLERS]
-        denied = [
-            await ask(thief, "DELETE", f"{path}/kyverno"),
-            await ask(thief, "POST", path, {**body, "metadata": {"name": "mine", "namespace": "default"}}),
-            await ask(thief, "POST", path, {**body, "metadata": {**ours, "labels": {}}}),
-        ]
-        allowed = [
-            await ask(thief, "POST", path, {**body, "metadata": ours}),
-            await ask(thief, "DELETE", f"{path}/numalign"),
-        ]
-
-    assert [answer.code for answer in denied] == [HTTPStatus.FORBIDDEN] * 3, denied
-    assert all("no policy report but its own" in answer.body["message"] for answer in denied)
-    assert [answer.code for answer in allowed] == [HTTPStatus.CREATED, HTTPStatus.OK], allowed
+        for method, where, wish in (
+            ("DELETE", f"{path}/kyverno", None),
+            ("POST", path, named("mine")),
+            ("POST", path, named("numalign")),
+        ):
+            answer = await ask(thief, method, where, wish)
+            assert denied(answer, "no policy report but its own"), answer
+        assert succeeded(await ask(thief, "POST", path, ours))
+        assert succeeded(await ask(thief, "DELETE", f"{path}/numalign"))
 
 
 async def test_report_is_removed_with_its_pods(site: ReportedSite) -> None:
-    for name in ("good", "bad", "lax"):
+    for name in HELD:
         await ask(site.api, "DELETE", f"{DEPLOYMENTS}/{name}")
     for pod in (await site.pods()).values():
-        path = f"/api/v1/namespaces/{TEAM}/pods/{pod['metadata']['name']}"
-        await ask(site.api, "DELETE", path, gracePeriodSeconds="0")
+        await ask(site.api, "DELETE", f"{PODS}/{pod['metadata']['name']}", gracePeriodSeconds="0")
 
     await site.until(REPORT, HTTPStatus.NOT_FOUND)
 
-    [controller] = site.replicas.running
-
     async def log() -> str:
-        return controller.log.read_text()
+        return site.controller.log.read_text()
 
     # It hears of its success after the report has gone.
-    await seconds_until(log, lambda text: "report.removed" in text, what="it was logged", within=30)
+    await eventually(log, lambda text: "report.removed" in text, "it was logged")
 
 
 async def test_switched_off_reports_go_with_the_role(site: ReportedSite) -> None:
     await site.until(OF_NODES, HTTPStatus.OK)
-    assert (await ask(site.api, "DELETE", ROLE)).code == HTTPStatus.OK
+    assert (
+        await ask(site.api, "DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterroles/numalign-reports")
+    ).code == HTTPStatus.OK
 
     await site.until(OF_NODES, HTTPStatus.NOT_FOUND)
     # Whoever wrote them may not any more.

@@ -1,4 +1,4 @@
-"""A cluster for each module of this folder, and the schedulers and scorers that are shipped in it."""
+"""One cluster for the tests of this folder, and the schedulers and scorers that are shipped in it."""
 
 from collections.abc import AsyncIterator
 from functools import partial
@@ -12,16 +12,21 @@ from numalign.runtime.clock import utc_now
 from tests.system.e2e.own_planes import OwnPlane
 from tests.system.e2e.placing import (
     NODES,
+    SCHEDULER,
     SCORER,
     SHAPE,
+    STANDBY,
+    USERS,
     Cluster,
+    Replica,
     Running,
-    cluster_of,
     own_scheduler,
+    scoring,
     second_scheduler,
 )
 from tests.system.eventually import eventually
 from tools.clusters import agents, fleets, shipped
+from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import ask
 from tools.clusters.controlplane.planes import BINARIES
 from tools.clusters.processes import Children, run
@@ -29,20 +34,50 @@ from tools.generate.manifests import MANIFESTS, objects
 
 VOLCANOS = Path(__file__).resolve().parents[1] / "numatopologies.yaml"
 SERVICE = f"numalign-scorer.{shipped.NAMESPACE}.svc"
+GROUPS = {
+    36: ("scheduling.k8s.io/v1alpha2", "GenericWorkload=true,GangScheduling=true"),
+    37: ("scheduling.k8s.io/v1beta1", "GenericWorkload=true"),
+}
+"""By minor version of Kubernetes, as what pod groups are served, and the feature gates that this takes."""
 
 module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
+session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="session")
 
 
-@module_fixture()
+@session_fixture()
 async def minor(pytestconfig: pytest.Config) -> int:
     _, output = await run(str(pytestconfig.stash[BINARIES] / "kube-apiserver"), "--version")
     return int(output.strip().removeprefix("Kubernetes v1.").partition(".")[0])
 
 
-@module_fixture()
-async def cluster(own_plane: OwnPlane) -> AsyncIterator[Cluster]:
-    async with cluster_of(own_plane, "scheduling") as running:
-        yield running
+@session_fixture()
+async def cluster(own_plane: OwnPlane, minor: int) -> AsyncIterator[Cluster]:
+    """Two nodes with topologies, the scorer's roles, pod groups; the requests of our accounts are logged."""
+    audited, served = (SCHEDULER, SCORER, STANDBY), GROUPS.get(minor)
+    flags = (f"--runtime-config={served[0]}=true", f"--feature-gates={served[1]}") if served else ()
+    async with (
+        own_plane("scheduling", users=USERS, needs=["kube-scheduler"], audited=audited, flags=flags) as plane,
+        plane.client("admin") as api,
+    ):
+        store = Store(api)
+        await agents.define(store)
+        for document in shipped.documents(VOLCANOS):
+            await store.apply(document)
+        # Served kinds are not listed at once.
+        await eventually(
+            partial(ask, api, "GET", agents.TOPOLOGIES.rpartition("/")[0]),
+            lambda answer: bool(answer.body.get("resources")),
+            "topologies were listed",
+        )
+        for document in (
+            *shipped.documents(shipped.MANIFESTS / "namespace.yaml"),
+            *objects(MANIFESTS / "scorer"),
+        ):
+            await store.apply(document)
+        for node in NODES:
+            await store.replace(fleets.node(node, SHAPE))
+            await store.replace(fleets.topology(node, SHAPE))
+        yield Cluster(plane, store)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -52,11 +87,39 @@ async def tidy(cluster: Cluster) -> AsyncIterator[Cluster]:
     await cluster.clear()
 
 
+@pytest.fixture(scope="module")
+def flags() -> tuple[str, ...]:
+    """What else a module gives its second scheduler."""
+    return ()
+
+
+@pytest.fixture(scope="module")
+def binary() -> Path | None:
+    """What a module runs as its second scheduler, if not the plane's."""
+    return None
+
+
 @module_fixture()
 async def second(
-    children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+    children: Children,
+    cluster: Cluster,
+    tmp_path_factory: pytest.TempPathFactory,
+    flags: tuple[str, ...],
+    binary: Path | None,
 ) -> AsyncIterator[Running]:
-    async with second_scheduler(children, cluster, tmp_path_factory.mktemp("second")) as running:
+    folder = tmp_path_factory.mktemp("second")
+    async with second_scheduler(children, cluster, folder, *flags, binary=binary) as running:
+        yield running
+
+
+@session_fixture()
+async def kubeconfig(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return cluster.plane.kubeconfig(SCORER, tmp_path_factory.mktemp("scorer"))
+
+
+@module_fixture()
+async def scorer(children: Children, kubeconfig: Path, second: Running) -> AsyncIterator[Replica]:
+    async with scoring(children, kubeconfig, second.port) as running:
         yield running
 
 
@@ -79,27 +142,3 @@ async def own(
     folder, name = tmp_path_factory.mktemp("own"), request.param
     async with own_scheduler(children, cluster, folder, configuration=name, ca=trusted.ca) as running:
         yield running
-
-
-@module_fixture()
-async def published(cluster: Cluster) -> Cluster:
-    """The nodes have topologies, and the scorer is installed."""
-    await agents.define(cluster.store)
-    for document in shipped.documents(VOLCANOS):
-        await cluster.store.apply(document)
-    # Served kinds are not listed at once.
-    await eventually(
-        partial(ask, cluster.api, "GET", agents.TOPOLOGIES.rpartition("/")[0]),
-        lambda answer: bool(answer.body.get("resources")),
-        "topologies were listed",
-    )
-    for name in NODES:
-        await cluster.store.replace(fleets.topology(name, SHAPE))
-    for document in objects(MANIFESTS / "scorer"):
-        await cluster.store.apply(document)
-    return cluster
-
-
-@module_fixture()
-async def kubeconfig(published: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return published.plane.kubeconfig(SCORER, tmp_path_factory.mktemp("scorer"))

@@ -19,25 +19,16 @@ from certs import authority
 from numalign.model.intent import PLACEMENT
 from numalign.runtime.clock import utc_now
 from tests.system.bindings import binding
-from tests.system.e2e.placing import (
-    DEPLOYMENTS,
-    LEASES,
-    SCHEDULER,
-    SHIPPED,
-    Cluster,
-    Running,
-    is_bound,
-    replica,
-)
+from tests.system.e2e.placing import DEPLOYMENTS, LEASES, SCHEDULER, Cluster, Running, is_bound, scoring
+from tests.system.e2e.scheduling.conftest import SERVICE
+from tests.system.eventually import eventually
 from tools.clusters import shipped
-from tools.clusters.api_requests import INTENT, Json, ask, create, gpus
+from tools.clusters.api_requests import INTENT, ask, gpus
 from tools.clusters.controlplane import audits
-from tools.clusters.processes import Children, until
-from tools.clusters.waiting import seconds_until
+from tools.clusters.processes import Children
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
-SERVICE = f"numalign-scorer.{shipped.NAMESPACE}.svc"
 BY = {"bound-by": "the-scorer"}
 
 RESERVE_AT = {"bind": "bind", "rank": "prioritize"}
@@ -57,77 +48,45 @@ class Noting:
     api: ApiClient
     asked: list[tuple[str, str]] = field(default_factory=list)
 
-    def verbs(self, name: str) -> list[str]:
-        return [verb for verb, of in self.asked if of == name]
-
     async def answer(self, request: web.Request) -> web.Response:
         verb, body = request.match_info["verb"], await request.json()
         self.asked.append((verb, body["PodName"] if verb == "bind" else body["Pod"]["metadata"]["name"]))
-        return web.json_response(await getattr(self, f"_{verb}")(body))
-
-    async def _filter(self, asked: Json) -> Json:
-        return {"NodeNames": asked["NodeNames"]}
-
-    async def _prioritize(self, asked: Json) -> list[Json]:
-        return [{"Host": name, "Score": 10 if name == "right" else 0} for name in asked["NodeNames"]]
-
-    async def _preempt(self, asked: Json) -> Json:
-        return {"NodeNameToMetaVictims": asked["NodeNameToMetaVictims"]}
-
-    async def _bind(self, asked: Json) -> Json:
-        path = f"/api/v1/namespaces/{asked['PodNamespace']}/pods/{asked['PodName']}/binding"
-        bound = binding(asked["PodName"], asked["Node"], uid=asked["PodUID"], annotations=BY)
-        answer = await ask(self.api, "POST", path, bound)
-        return {"Error": "" if answer.code == HTTPStatus.CREATED else str(answer)}
+        match verb:
+            case "filter":
+                output: object = {"NodeNames": body["NodeNames"]}
+            case "prioritize":
+                output = [{"Host": name, "Score": 10 * (name == "right")} for name in body["NodeNames"]]
+            case "preempt":
+                output = {"NodeNameToMetaVictims": body["NodeNameToMetaVictims"]}
+            case _:
+                path = f"/api/v1/namespaces/{body['PodNamespace']}/pods/{body['PodName']}/binding"
+                bound = binding(body["PodName"], body["Node"], uid=body["PodUID"], annotations=BY)
+                answer = await ask(self.api, "POST", path, bound)
+                output = {"Error": "" if answer.code == HTTPStatus.CREATED else str(answer)}
+        return web.json_response(output)
 
 
 @asynccontextmanager
-async def serving(extender: Noting, port: int, pair: authority.Files | None = None) -> AsyncIterator[None]:
-    """The extender listens during the block, with TLS if it has a pair."""
+async def serving(api: ApiClient, port: int, pair: authority.Files | None = None) -> AsyncIterator[Noting]:
+    """An extender that listens during the block, with TLS if it has a pair."""
+    extender, context = Noting(api), None
+    if pair:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(pair.cert, pair.key)
     app = web.Application(client_max_size=8 * 1024**2)
     app.router.add_post("/{verb}", extender.answer)
     runner = web.AppRunner(app)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port, ssl_context=_context(pair)).start()
-    yield
+    await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context).start()
+    yield extender
     await runner.cleanup()
-
-
-def _context(pair: authority.Files | None) -> ssl.SSLContext | None:
-    if not pair:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(pair.cert, pair.key)
-    return context
-
-
-# ---- the manifests
-
-
-@pytest.mark.parametrize(
-    "document", [pytest.param(each, id=f"{each['kind']}/{each['metadata']['name']}") for each in SHIPPED]
-)
-async def test_the_api_server_takes_every_object_that_is_shipped(cluster: Cluster, document: Json) -> None:
-    answer = await cluster.store.try_to_apply(document, dryRun="All", force="true")
-    assert answer.code in {HTTPStatus.OK, HTTPStatus.CREATED}, answer.body
-    assert answer.warnings == []
-
-
-@pytest.mark.parametrize("name", DEPLOYMENTS)
-async def test_deployment_meets_pod_security_restricted(cluster: Cluster, name: str) -> None:
-    template = DEPLOYMENTS[name]["spec"]["template"]
-    wish = {**template, "apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], "name": name}}
-    answer = await create(cluster.api, wish, namespace=shipped.NAMESPACE, dryRun="All")
-    assert answer.code == HTTPStatus.CREATED, answer.body
-    assert answer.warnings == []
 
 
 # ---- a second scheduler
 
 
 async def test_second_scheduler_handles_only_its_pods(tidy: Cluster, second: Running) -> None:
-    extender = Noting(tidy.api)
-    async with serving(extender, second.port):
+    async with serving(tidy.api, second.port) as extender:
         await tidy.create("stranger", scheduler="default-scheduler", asks=gpus(1))
         await tidy.create("own", scheduler=second.name, asks=gpus(1))
         seen = await tidy.until_bound("own")
@@ -141,13 +100,12 @@ async def test_pods_of_a_second_scheduler_wait_for_the_scorer(tidy: Cluster, sec
     await tidy.create("patient", scheduler=second.name, asks={})
     await tidy.until_unplaced("patient", "connection refused")
     assert not is_bound(await tidy.pod("patient"))
-    async with serving(Noting(tidy.api), second.port):
+    async with serving(tidy.api, second.port):
         assert (await tidy.until_bound("patient"))["metadata"]["annotations"] == BY
 
 
 async def test_second_scheduler_calls_preempt(tidy: Cluster, second: Running) -> None:
-    extender = Noting(tidy.api)
-    async with serving(extender, second.port):
+    async with serving(tidy.api, second.port) as extender:
         for number in range(4):
             await tidy.create(f"small-{number}", scheduler=second.name, asks=gpus(4))
             await tidy.until_bound(f"small-{number}")
@@ -155,18 +113,20 @@ async def test_second_scheduler_calls_preempt(tidy: Cluster, second: Running) ->
             "urgent", scheduler=second.name, asks=gpus(4), priorityClassName="system-node-critical"
         )
 
-        async def verbs() -> list[str]:
-            return extender.verbs("urgent")
+        async def preempts() -> bool:
+            return ("preempt", "urgent") in extender.asked
 
-        await seconds_until(verbs, lambda seen: "preempt" in seen, what="it was asked to preempt", within=30)
+        await eventually(preempts, bool, "it was asked to preempt", within=30)
 
 
-async def test_a_second_scheduler_holds_the_lease_that_is_its_own(tidy: Cluster, second: Running) -> None:
-    assert second.scheduler.child.running()
+async def test_second_scheduler_holds_its_lease_with_no_right_more(tidy: Cluster, second: Running) -> None:
     own = await ask(tidy.api, "GET", LEASES.format(shipped.NAMESPACE, second.name))
     others = await ask(tidy.api, "GET", LEASES.format("kube-system", "kube-scheduler"))
     assert own.body["spec"]["holderIdentity"]
     assert others.code == HTTPStatus.NOT_FOUND
+    found = audits.uses(tidy.plane.folder, user=SCHEDULER)
+    assert found
+    assert [use for use in found if use.code in {401, 403} and not tidy.plane.starting(use.at)] == []
 
 
 async def test_metrics_of_a_second_scheduler_are_authorized(second: Running) -> None:
@@ -177,14 +137,6 @@ async def test_metrics_of_a_second_scheduler_are_authorized(second: Running) -> 
                 assert answer.status == code
 
 
-async def test_a_second_scheduler_was_never_refused_anything(tidy: Cluster, second: Running) -> None:
-    assert second.scheduler.child.running()
-    found = audits.uses(tidy.plane.folder, user=SCHEDULER)
-    assert found
-    refused = [use for use in found if use.code in {401, 403} and not tidy.plane.starting(use.at)]
-    assert refused == []
-
-
 # ---- the control plane's own
 
 
@@ -193,28 +145,16 @@ ranks = pytest.mark.parametrize("own", ["rank"], indirect=True, scope="module")
 
 
 @binds
-async def test_pods_with_a_managed_resource_use_the_scorer(
+async def test_only_pods_with_a_managed_resource_use_the_scorer(
     tidy: Cluster, own: Running, trusted: authority.Files
 ) -> None:
-    extender = Noting(tidy.api)
-    async with serving(extender, own.port, trusted):
-        await tidy.create("device", scheduler=own.name, asks=gpus(1))
-        seen = await tidy.until_bound("device")
-    assert seen["spec"]["nodeName"] == "right"
-    assert seen["metadata"]["annotations"] == BY
+    async with serving(tidy.api, own.port, trusted) as extender:
+        for name, asks in (("device", gpus(1)), ("plain", {})):
+            await tidy.create(name, scheduler=own.name, asks=asks)
+        device, plain = [await tidy.until_bound(name) for name in ("device", "plain")]
+    assert (device["spec"]["nodeName"], device["metadata"]["annotations"]) == ("right", BY)
+    assert plain["metadata"].get("annotations", {}) == {}
     assert extender.asked == [("filter", "device"), ("prioritize", "device"), ("bind", "device")]
-
-
-@binds
-async def test_no_call_is_made_for_any_other_pod(
-    tidy: Cluster, own: Running, trusted: authority.Files
-) -> None:
-    extender = Noting(tidy.api)
-    async with serving(extender, own.port, trusted):
-        await tidy.create("plain", scheduler=own.name, asks={})
-        seen = await tidy.until_bound("plain")
-    assert seen["metadata"].get("annotations", {}) == {}
-    assert extender.asked == []
 
 
 @binds
@@ -232,8 +172,7 @@ async def test_impostor_at_the_scorer_address_is_not_trusted(
     tidy: Cluster, own: Running, tmp_path: Path
 ) -> None:
     issued = authority.issue(names=[SERVICE], days=1, now=utc_now())
-    extender = Noting(tidy.api)
-    async with serving(extender, own.port, authority.write(issued, tmp_path)):
+    async with serving(tidy.api, own.port, authority.write(issued, tmp_path)) as extender:
         await tidy.create("device", scheduler=own.name, asks=gpus(1))
         await tidy.until_unplaced("device", "certificate signed by unknown authority")
     assert extender.asked == []
@@ -244,8 +183,7 @@ async def test_impostor_at_the_scorer_address_is_not_trusted(
 async def test_every_pod_is_ranked_and_the_scheduler_binds_it(
     tidy: Cluster, own: Running, trusted: authority.Files
 ) -> None:
-    extender = Noting(tidy.api)
-    async with serving(extender, own.port, trusted):
+    async with serving(tidy.api, own.port, trusted) as extender:
         await tidy.create("plain", scheduler=own.name, asks={})
         seen = await tidy.until_bound("plain")
     assert seen["spec"]["nodeName"] == "right"
@@ -256,11 +194,8 @@ async def test_every_pod_is_ranked_and_the_scheduler_binds_it(
 async def test_scorer_reserves_at_bind_or_prioritize(
     tidy: Cluster, children: Children, kubeconfig: Path, own: Running, trusted: authority.Files
 ) -> None:
-    flags = {"reserve-at": RESERVE_AT[own.configuration], "drain-seconds": "0"}
-    scorer = await replica(children, kubeconfig, port=own.port, name="scorer", pair=trusted, **flags)
-    await until(scorer.ready, what="the scorer was ready", child=scorer.child)
-    await tidy.create("aligned", scheduler=own.name, asks=gpus(3), annotations=INTENT)
-    seen = await tidy.until_bound("aligned")
+    at = {"reserve-at": RESERVE_AT[own.configuration]}
+    async with scoring(children, kubeconfig, own.port, trusted, **at):
+        await tidy.create("aligned", scheduler=own.name, asks=gpus(3), annotations=INTENT)
+        seen = await tidy.until_bound("aligned")
     assert (PLACEMENT in seen["metadata"]["annotations"]) == (own.configuration == "bind")
-    # It gives its lease back, so that the next need not wait until it expires.
-    assert await scorer.child.stop() == 0

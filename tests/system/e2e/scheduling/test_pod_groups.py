@@ -1,95 +1,42 @@
 """A gang, scheduled as a whole by the real kube-scheduler, on nodes with too few zones and with enough."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-import pytest_asyncio
 
 from numalign.scheduling import reasons
-from tests.system.e2e.own_planes import OwnPlane
-from tests.system.e2e.placing import (
-    NODES,
-    Cluster,
-    Replica,
-    Running,
-    cluster_of,
-    is_bound,
-    replica,
-    second_scheduler,
-)
+from tests.system.e2e.placing import NODES, Cluster, Running, is_bound
+from tests.system.e2e.scheduling.conftest import GROUPS
 from tests.system.eventually import eventually
 from tools.clusters.api_requests import INTENT, ask, gpus
-from tools.clusters.processes import Children, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
-
-module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
 
 GANG = [f"member-{at}" for at in range(4)]
 
 
-class Served(NamedTuple):
-    api: str
-    gates: str
-
-
-SERVED = {
-    36: Served("scheduling.k8s.io/v1alpha2", "GenericWorkload=true,GangScheduling=true"),
-    37: Served("scheduling.k8s.io/v1beta1", "GenericWorkload=true"),
-}
-
-
-@module_fixture()
-async def served(minor: int) -> Served:
-    if minor not in SERVED:
-        versions = " or ".join(f"1.{each}" for each in SERVED)
+@pytest.fixture(scope="module")
+def flags(minor: int) -> tuple[str, ...]:
+    if minor not in GROUPS:
+        versions = " or ".join(f"1.{each}" for each in GROUPS)
         pytest.skip(f"needs pod groups as in Kubernetes {versions}, not as in 1.{minor}")
-    return SERVED[minor]
+    return (f"--feature-gates={GROUPS[minor][1]}",)
 
 
-@module_fixture()
-async def cluster(own_plane: OwnPlane, served: Served) -> AsyncIterator[Cluster]:
-    flags = (f"--feature-gates={served.gates}", f"--runtime-config={served.api}=true")
-    async with cluster_of(own_plane, "groups", *flags) as running:
-        yield running
-
-
-@module_fixture()
-async def grouping(
-    children: Children, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, served: Served
-) -> AsyncIterator[Running]:
-    folder, gates = tmp_path_factory.mktemp("grouping"), f"--feature-gates={served.gates}"
-    async with second_scheduler(children, cluster, folder, gates) as running:
-        yield running
-
-
-@module_fixture()
-async def scorer(children: Children, kubeconfig: Path, grouping: Running) -> AsyncIterator[Replica]:
-    running = await replica(children, kubeconfig, port=grouping.port, name="scorer-of-groups")
-    await until(running.ready, what="the scorer was ready", child=running.child)
-    yield running
-    await running.child.end()
-
-
-async def test_gang_is_bound_once_each_member_has_a_zone(
-    tidy: Cluster, grouping: Running, scorer: Replica, served: Served
-) -> None:
+@pytest.mark.usefixtures("scorer")
+async def test_gang_is_bound_once_each_member_has_a_zone(tidy: Cluster, second: Running, minor: int) -> None:
     """Nodes as a whole have room for two members each, but as long as others run there one zone has."""
-    assert scorer.child.running()
     for name in NODES:
-        await pod(tidy, grouping, f"other-{name}", nodeSelector={"kubernetes.io/hostname": name})
+        await pod(tidy, second, f"other-{name}", nodeSelector={"kubernetes.io/hostname": name})
         await tidy.until_running(f"other-{name}")
     gang = {"metadata": {"name": "gang"}, "spec": {"schedulingPolicy": {"gang": {"minCount": len(GANG)}}}}
-    groups = f"/apis/{served.api}/namespaces/default/podgroups"
+    groups = f"/apis/{GROUPS[minor][0]}/namespaces/default/podgroups"
     answer = await ask(tidy.api, "POST", groups, gang)
     assert answer.code == HTTPStatus.CREATED, answer.body
     for name in GANG:
-        await pod(tidy, grouping, name, schedulingGroup={"podGroupName": "gang"})
+        await pod(tidy, second, name, schedulingGroup={"podGroupName": "gang"})
 
     await tidy.until_unplaced(GANG[2], reasons.POD_GROUP.removeprefix("node(s) "))
     assert await nodes(tidy) == {}

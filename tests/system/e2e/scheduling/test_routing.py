@@ -2,30 +2,27 @@
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from certs import authority
-from numalign.kube.client import Patch
 from numalign.model.intent import PLACEMENT, PLACEMENT_GATE
-from tests.system.e2e.placing import Cluster, Replica, Running, is_bound, replica
+from tests.system.e2e.placing import SECOND, Cluster, Replica, is_bound
 from tests.system.e2e.webhooks import Webhook
 from tests.system.eventually import eventually
 from tools.clusters.api_objects import namespace
-from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, patch, pod
-from tools.clusters.controlplane.schedulers import Scheduler, scheduler
-from tools.clusters.processes import Children, until
+from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, pod
+from tools.clusters.controlplane.schedulers import scheduler
+from tools.clusters.processes import Children
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
 module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
 
-DEFAULT, SECOND = "default-scheduler", "numalign-scheduler"
+DEFAULT = "default-scheduler"
 TO_SECOND, AT_GATE = {"numalign.io/scheduler": SECOND}, {"numalign.io/gate": "enabled"}
 NAMESPACES: Mapping[str, Mapping[str, str]] = {
     "plain": {},
@@ -60,58 +57,38 @@ class Site:
 
     async def bound(self, where: str, name: str) -> Json:
         """The pod, once it has a node, and runs: the scorer waits for pods that were created with others."""
-        look = partial(self.seen, where, name)
-        await eventually(look, is_bound, f"{name} had a node")
-        status = {"phase": "Running", "startTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
-        path = f"/api/v1/namespaces/{where}/pods/{name}/status"
-        answer = await patch(self.cluster.api, path, {"status": status}, how=Patch.STRATEGIC)
-        assert answer.code == HTTPStatus.OK, answer.body
-        return answer.body
+        await eventually(partial(self.seen, where, name), is_bound, f"{name} had a node")
+        return await self.cluster.run(name, where)
 
 
 @module_fixture()
-async def scorer(children: Children, kubeconfig: Path, second: Running) -> AsyncIterator[Replica]:
-    running = await replica(children, kubeconfig, port=second.port, name="numalign-scorer-routing")
-    await until(running.ready, what="the scorer was ready", child=running.child)
-    yield running
-    await running.child.end()
-
-
-@module_fixture()
-async def default(children: Children, cluster: Cluster) -> AsyncIterator[Scheduler]:
-    async with scheduler(children, cluster.plane, name=DEFAULT) as running:
-        yield running
-
-
-@module_fixture()
-async def site(  # noqa: PLR0913, PLR0917  all that a cluster has
+async def site(
     children: Children,
-    published: Cluster,
+    cluster: Cluster,
     scorer: Replica,
-    default: Scheduler,
     pair: authority.Files,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Site]:
     assert scorer.child.running()
-    assert default.child.running()
     for name, labels in NAMESPACES.items():
-        await published.store.apply(namespace(name, labels))
-    kubeconfig = published.plane.kubeconfig("admin", tmp_path_factory.mktemp("webhook"))
+        await cluster.store.apply(namespace(name, labels))
+    kubeconfig = cluster.plane.kubeconfig("admin", tmp_path_factory.mktemp("webhook"))
     webhook = Webhook(children, pair, f"--kubeconfig={kubeconfig}", "--gates=true", name="webhook-routing")
     await webhook.start()
-    documents = webhook.configurations(published.plane.ca)
-    for document in documents:
-        await published.store.apply(document)
-    running = Site(published, webhook)
-    await eventually(
-        partial(running.rehearse, "routed"),
-        lambda seen: seen["spec"]["schedulerName"] == SECOND,
-        "a pod was handed over",
-    )
-    yield running
-    for document in documents:
-        await published.store.delete(document)
-    await published.clear()
+    documents = webhook.configurations(cluster.plane.ca)
+    running = Site(cluster, webhook)
+    async with scheduler(children, cluster.plane, name=DEFAULT):
+        for document in documents:
+            await cluster.store.apply(document)
+        await eventually(
+            partial(running.rehearse, "routed"),
+            lambda seen: seen["spec"]["schedulerName"] == SECOND,
+            "a pod was handed over",
+        )
+        yield running
+        for document in documents:
+            await cluster.store.delete(document)
+        await cluster.clear()
 
 
 async def test_intent_routes_to_the_scheduler_of_the_namespace(site: Site) -> None:

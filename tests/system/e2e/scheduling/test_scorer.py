@@ -5,7 +5,6 @@ audit log afterwards.
 """
 
 import json
-from collections.abc import AsyncIterator
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -20,7 +19,7 @@ from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_requests import INTENT, Answer, Json, ask, gpus
 from tools.clusters.controlplane import audits
-from tools.clusters.processes import Children, free_port, until
+from tools.clusters.processes import Children, free_port
 from tools.generate.manifests import MANIFESTS, objects
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
@@ -28,45 +27,23 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120
 module_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
 
 NAME = "numalign-scorer"
-EVENTS = "/api/v1/namespaces/default/events"
 
 
 @module_fixture()
-async def scorer(children: Children, kubeconfig: Path, second: Running) -> AsyncIterator[Replica]:
-    running = await replica(children, kubeconfig, port=second.port, name=NAME)
-    await until(running.ready, what="the scorer was ready", child=running.child)
-    yield running
-    await running.child.end()
-
-
-@module_fixture()
-async def refused(published: Cluster, second: Running, scorer: Replica) -> Json:
+async def refused(cluster: Cluster, second: Running, scorer: Replica) -> Json:
     """A pod that was bound by the scorer, and that its kubelet then refused."""
     assert scorer.child.running()
-    await published.create("refused", scheduler=second.name, asks=gpus(1), annotations=INTENT)
-    seen = await published.until_bound("refused")
+    await cluster.create("refused", scheduler=second.name, asks=gpus(1), annotations=INTENT)
+    seen = await cluster.until_bound("refused")
     refusal = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "no room"}
     path = "/api/v1/namespaces/default/pods/refused/status"
-    answer = await ask(published.api, "PUT", path, seen | {"status": seen["status"] | refusal})
+    answer = await ask(cluster.api, "PUT", path, seen | {"status": seen["status"] | refusal})
     assert answer.code == HTTPStatus.OK, answer.body
     return seen
 
 
-async def until_event(cluster: Cluster, of: Json) -> None:
-    """Returns when an event on the pod reports that the prediction was wrong."""
-
-    def right(events: Answer) -> bool:
-        about = [each for each in events.body["items"] if each["reason"] == "NUMAPredictionWrong"]
-        return of["metadata"]["uid"] in {each["involvedObject"]["uid"] for each in about}
-
-    events = partial(ask, cluster.api, "GET", EVENTS)
-    await eventually(events, right, "it had an event")
-
-
-async def test_pod_is_bound_where_its_zones_are_reserved(
-    tidy: Cluster, second: Running, scorer: Replica
-) -> None:
-    assert scorer.child.running()
+@pytest.mark.usefixtures("scorer")
+async def test_pod_is_bound_where_its_zones_are_reserved(tidy: Cluster, second: Running) -> None:
     await tidy.create("aligned", scheduler=second.name, asks=gpus(2), annotations=INTENT)
     seen = await tidy.until_bound("aligned")
     [grant] = json.loads(seen["metadata"]["annotations"][PLACEMENT])
@@ -74,23 +51,18 @@ async def test_pod_is_bound_where_its_zones_are_reserved(
     assert len(grant["zones"]) == 1
 
 
-@module_fixture()
-async def standby(published: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """By which a second replica comes, with the roles of the first."""
-    _, _, name = STANDBY.rpartition(":")
-    for each in objects(MANIFESTS / "scorer"):
-        if each["kind"].endswith("RoleBinding"):
-            [subject] = each["subjects"]
-            metadata = each["metadata"] | {"name": f"{each['metadata']['name']}-standby"}
-            await published.store.apply(each | {"metadata": metadata, "subjects": [subject | {"name": name}]})
-    return published.plane.kubeconfig(STANDBY, tmp_path_factory.mktemp("standby"))
-
-
 async def test_standby_replica_is_live_and_not_ready(
-    tidy: Cluster, children: Children, standby: Path, scorer: Replica, second: Running
+    tidy: Cluster, children: Children, tmp_path: Path, scorer: Replica, second: Running
 ) -> None:
     """The Service must not lead to it: it would refuse to bind. Of its rights it uses those to read."""
-    waiting = await replica(children, standby, port=free_port(), name="numalign-scorer-2")
+    # It comes by a name of its own, with the roles of the first.
+    subject = {"kind": "ServiceAccount", "name": STANDBY.rpartition(":")[2], "namespace": shipped.NAMESPACE}
+    for each in objects(MANIFESTS / "scorer"):
+        if each["kind"].endswith("RoleBinding"):
+            metadata = each["metadata"] | {"name": f"{each['metadata']['name']}-standby"}
+            await tidy.store.apply(each | {"metadata": metadata, "subjects": [subject]})
+    kubeconfig = tidy.plane.kubeconfig(STANDBY, tmp_path)
+    waiting = await replica(children, kubeconfig, port=free_port(), name="numalign-scorer-2")
 
     # By then it knows the cluster, and lacks nothing else.
     await eventually(
@@ -110,20 +82,21 @@ async def test_standby_replica_is_live_and_not_ready(
     assert [use for use in used if use.writes] == []
 
 
-async def test_owner_of_a_rejected_pod_gets_the_prediction(published: Cluster, refused: Json) -> None:
-    await until_event(published, refused)
+async def test_scorer_reports_rejections_with_no_right_too_many(cluster: Cluster, refused: Json) -> None:
+    def right(events: Answer) -> bool:
+        about = [each for each in events.body["items"] if each["reason"] == "NUMAPredictionWrong"]
+        return refused["metadata"]["uid"] in {each["involvedObject"]["uid"] for each in about}
 
-
-async def test_scorer_uses_all_its_rights_and_no_other(published: Cluster, refused: Json) -> None:
-    await until_event(published, refused)
+    look = partial(ask, cluster.api, "GET", "/api/v1/namespaces/default/events")
+    await eventually(look, right, "an event on the pod reported that the prediction was wrong")
     granted = rights_of(NAME, objects(MANIFESTS / "scorer"))
-    allowed = await of_served_groups(published.api, granted)
+    allowed = await of_served_groups(cluster.api, granted)
     assert allowed
 
     async def unused() -> set[Right]:
-        found = set(audits.uses(published.plane.folder, user=SCORER))
+        found = set(audits.uses(cluster.plane.folder, user=SCORER))
         return {right for right in allowed if not any(exercises(use, right) for use in found)}
 
     # It takes some seconds until a lease is renewed.
     await eventually(unused, lambda seen: not seen, "every right was used")
-    granted_uses(published.plane, SCORER, granted)
+    granted_uses(cluster.plane, SCORER, granted)
