@@ -3,7 +3,7 @@
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -11,18 +11,15 @@ from pathlib import Path
 from cryptography import x509
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from tests.system.e2e.loads import Load
 from tests.system.eventually import eventually
 from tools.clusters import fleets, shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import INTENT, Answer, Json, ask, pod, rehearse
-from tools.clusters.controlplane.audits import Use
 from tools.clusters.controlplane.planes import Plane
-from tools.clusters.controlplane.reviews import Reviews
 from tools.clusters.fleets import Shape
 from tools.clusters.processes import program
 from tools.clusters.replicas import PORTS, Replica, Replicas
-from tools.clusters.waiting import SELDOM, seconds_until
+from tools.clusters.waiting import seconds_until
 from tools.clusters.wires import Wire
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{shipped.NAMESPACE}/leases/{shipped.CONTROLLER}"
@@ -47,17 +44,15 @@ class Cluster:
 
     async def classes(self) -> dict[str, str | None]:
         nodes = await self.store.list("v1", "Node")
-        labels = {node["metadata"]["name"]: node["metadata"].get("labels", {}) for node in nodes}
-        return {name: of.get(shipped.LABEL) for name, of in labels.items()}
+        return {
+            node["metadata"]["name"]: node["metadata"].get("labels", {}).get(shipped.LABEL) for node in nodes
+        }
 
-    async def until_labelled(self, *names: str, within: float = 60) -> float:
-        return await seconds_until(
-            self.classes,
-            lambda now: all(now[name] for name in names),
-            what=f"{', '.join(names)} had a class",
-            within=within,
-            every=SELDOM,
-        )
+    async def until_labelled(self, *names: str) -> None:
+        def labelled(now: Mapping[str, str | None]) -> bool:
+            return all(now[name] for name in names)
+
+        await eventually(self.classes, labelled, f"{', '.join(names)} had a class")
 
     async def until_answered(
         self,
@@ -103,18 +98,20 @@ class Cluster:
         await self.store.delete(fleets.node(name, fleets.LARGER))
         await self.store.delete(fleets.topology(name, fleets.LARGER))
 
-    async def shown(self) -> "Shown":
-        """Which certificates the replicas show to new connections, and whom their callers trust."""
-        served = [await each.serial() for each in self.replicas.running]
-        configurations = [
-            configuration
+    async def shown(self) -> tuple[set[int], set[tuple[int, ...]]]:
+        """Serial numbers: of the certificates of replicas, and of the authorities in webhooks' bundles."""
+        bundles = [
+            b64decode(entry["clientConfig"]["caBundle"])
             for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
             for configuration in await self.store.list("admissionregistration.k8s.io/v1", kind)
             if configuration["metadata"]["name"] == shipped.CONFIGURATION
+            for entry in configuration["webhooks"]
         ]
-        entries = [entry for configuration in configurations for entry in configuration["webhooks"]]
-        bundles = [b64decode(entry["clientConfig"]["caBundle"]) for entry in entries]
-        return Shown(frozenset(served), frozenset(map(_serials, bundles)))
+        trusted = {
+            tuple(each.serial_number for each in x509.load_pem_x509_certificates(bundle))
+            for bundle in bundles
+        }
+        return {await each.serial() for each in self.replicas.running}, trusted
 
     async def leader(self) -> Replica | None:
         return await leader_of(self.api, self.controllers)
@@ -136,52 +133,8 @@ async def leader_of(api: ApiClient, controllers: Replicas) -> Replica | None:
     return next((each for each in controllers.running if own in each.log.read_text()), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """The output of `--dry-run`, the nodes before and after, and all its requests."""
-
-    code: int
-    output: str
-    _: KW_ONLY
-    before: list[Json]
-    after: list[Json]
-    uses: list[Use]
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """Serial numbers: of the certificate of each replica, and of the authorities in each webhook's bundle."""
-
-    served: frozenset[int]
-    trusted: frozenset[tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rotation:
-    """A change of the certificate under load.
-
-    `code` and `output` are those of `numalign-certs rotate`, `load` the pods that were created meanwhile, and
-    `reviews` what the API server counted.
-    """
-
-    code: int
-    output: str
-    load: Load
-    reviews: Reviews
-    before: Shown
-    after: Shown
-
-
-def command(kubeconfig: Path, **flags: str) -> tuple[str, ...]:
-    """The webhook as it is shipped, on this machine; whoever starts it adds the ports."""
-    return _command(shipped.NAME, kubeconfig, flags)
-
-
-def controller(kubeconfig: Path, **flags: str) -> tuple[str, ...]:
-    return _command(shipped.CONTROLLER, kubeconfig, flags)
-
-
-def _command(name: str, kubeconfig: Path, flags: Mapping[str, str]) -> tuple[str, ...]:
+def command(kubeconfig: Path, name: str = shipped.NAME, **flags: str) -> tuple[str, ...]:
+    """A program as it is shipped, on this machine; whoever starts it adds the ports."""
     arguments = shipped.arguments(name) | {
         "kubeconfig": str(kubeconfig),
         "namespace": shipped.NAMESPACE,
@@ -195,25 +148,13 @@ def _command(name: str, kubeconfig: Path, flags: Mapping[str, str]) -> tuple[str
 # So that a test need not wait as long as a cluster should.
 IMPATIENT = {"drain_seconds": "2"}
 
-# Each step is given as long as two replicas need that look every ten seconds, and some seconds more.
-ROTATING = (
-    *("--namespace", shipped.NAMESPACE),
-    *("--secret", shipped.SECRET),
-    *("--configuration", shipped.CONFIGURATION),
-    *("--settle", "25"),
-)
-
-
-def _serials(bundle: bytes) -> tuple[int, ...]:
-    return tuple(each.serial_number for each in x509.load_pem_x509_certificates(bundle))
-
 
 def excluded(answer: Answer) -> frozenset[str]:
-    terms = _required(answer.body).get("nodeSelectorTerms", [])
-    expressions = [expression for term in terms for expression in term["matchExpressions"]]
+    """The classes from which a pod is kept off."""
     return frozenset(
         value
-        for expression in expressions
+        for term in _required(answer.body).get("nodeSelectorTerms", [])
+        for expression in term["matchExpressions"]
         if (expression["key"], expression["operator"]) == (shipped.LABEL, "NotIn")
         for value in expression["values"]
     )

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import aiohttp
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from tools.clusters.api_requests import INTENT, Answer, Json, create, gpus, pod
+from tools.clusters.api_requests import INTENT, Answer, create, gpus, pod
+from tools.clusters.controlplane.reviews import Reviews, reviews
 
 LOADED = pod("loaded", asks=gpus(4), annotations=INTENT)
 """A pod that some nodes of the fleet can align, and others cannot."""
@@ -37,39 +38,41 @@ class Load:
     unanswered: int = 0
     over: bool = False
 
+    async def work(self, api: ApiClient, right: Callable[[Answer], bool]) -> None:
+        while not self.over:
+            try:
+                answer = await create(api, LOADED, namespace="enforced", dryRun="All")
+            except (aiohttp.ClientError, OSError):
+                self.unanswered += 1
+            else:
+                output = answer.body.get("message", "the pod was not steered")
+                if STARTING in output:
+                    self.unanswered += 1
+                elif right(answer):
+                    self.right += 1
+                else:
+                    self.wrong.append(f"{answer.code} {output}")
+            await asyncio.sleep(PAUSE_SECONDS)
+
 
 @asynccontextmanager
-async def load(
-    api: ApiClient, wish: Json, *, right: Callable[[Answer], bool], namespace: str
-) -> AsyncIterator[Load]:
+async def load(api: ApiClient, *, right: Callable[[Answer], bool]) -> AsyncIterator[Load]:
     """Pods are asked for all the time until the end of the block."""
     count = Load()
     async with asyncio.TaskGroup() as workers:
         for _ in range(WORKERS):
-            workers.create_task(_work(api, wish, count, right=right, namespace=namespace))
+            workers.create_task(count.work(api, right))
         yield count
         count.over = True
 
 
-async def _work(
-    api: ApiClient, wish: Json, count: Load, *, right: Callable[[Answer], bool], namespace: str
-) -> None:
-    while not count.over:
-        try:
-            answer = await create(api, wish, namespace=namespace, dryRun="All")
-        except (aiohttp.ClientError, OSError):
-            count.unanswered += 1
-        else:
-            if STARTING in answer.body.get("message", ""):
-                count.unanswered += 1
-            else:
-                _count(count, answer, right=right)
-        await asyncio.sleep(PAUSE_SECONDS)
-
-
-def _count(count: Load, answer: Answer, *, right: Callable[[Answer], bool]) -> None:
-    if right(answer):
-        count.right += 1
-    else:
-        output = answer.body.get("message", "the pod was not steered")
-        count.wrong.append(f"{answer.code} {output}")
+@asynccontextmanager
+async def lossless(api: ApiClient, *, right: Callable[[Answer], bool]) -> AsyncIterator[Load]:
+    """Pods are asked for before, while and after; no review of them fails."""
+    before: Reviews = await reviews(api)
+    async with load(api, right=right) as count:
+        await asyncio.sleep(1)
+        yield count
+        await asyncio.sleep(1)
+    assert ((await reviews(api)).since(before).failed, count.wrong) == (0, [])
+    assert count.right > 50

@@ -72,6 +72,12 @@ class SimulatedSite:
     async def pods(self) -> dict[str, Json]:
         return {each["metadata"]["name"]: each for each in (await ask(self.api, "GET", PODS)).body["items"]}
 
+    async def events(self, name: str, reason: str) -> list[str]:
+        found = await ask(
+            self.api, "GET", EVENTS, fieldSelector=f"involvedObject.name={name},reason={reason}"
+        )
+        return [each["message"] for each in found.body["items"]]
+
     async def clear(self, machines: Iterable[SimNode]) -> None:
         """Neither these nodes nor any pod or event from now on."""
         await ask(self.api, "DELETE", PODS, gracePeriodSeconds="0")
@@ -158,9 +164,7 @@ class Site(SimulatedSite):
         assert answer.code == HTTPStatus.OK, answer.body
 
     async def phases(self) -> dict[str, str]:
-        """What has become of each pod; empty of those without a node."""
-        found = (await self.pods()).items()
-        return {name: each["status"]["phase"] if is_bound(each) else "" for name, each in found}
+        return {name: phase(each) for name, each in (await self.pods()).items()}
 
     async def running(self) -> set[str]:
         return {name for name, phase in (await self.phases()).items() if phase == "Running"}
@@ -174,12 +178,6 @@ class Site(SimulatedSite):
             within=within,
             every=SELDOM,
         )
-
-    async def events(self, name: str, reason: str) -> list[str]:
-        found = await ask(
-            self.api, "GET", EVENTS, fieldSelector=f"involvedObject.name={name},reason={reason}"
-        )
-        return [each["message"] for each in found.body["items"]]
 
     async def until_event(self, name: str, reason: str, text: str) -> None:
         await eventually(
@@ -210,9 +208,6 @@ class Site(SimulatedSite):
             found: Json = json.loads(text)
             return found
 
-    async def state(self) -> Json:
-        return await (await self.leader()).state()
-
     async def count(self, name: str, **labels: str) -> float:
         """The sum of a metric of the scorer that is ready, over everything that has these labels."""
         return await counted(await self.leader(), name, **labels)
@@ -226,8 +221,7 @@ class Site(SimulatedSite):
         async def ready() -> list[Replica]:
             return [each for each in self.scorers.running if each.ready]
 
-        await seconds_until(ready, lambda seen: len(seen) == 1, what="one was ready", within=within)
-        [found] = await ready()
+        [found] = await eventually(ready, lambda seen: len(seen) == 1, "one was ready", within=within)
         return found
 
 
@@ -265,6 +259,11 @@ def on(node: str) -> Json:
 
 def is_bound(seen: Json) -> bool:
     return "nodeName" in seen["spec"]
+
+
+def phase(seen: Json) -> str:
+    """What has become of a pod; empty of one without a node."""
+    return str(seen["status"]["phase"]) if is_bound(seen) else ""
 
 
 def recorded(seen: Json) -> Amounts | None:

@@ -5,7 +5,7 @@ a Service.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,14 +16,14 @@ import pytest
 import pytest_asyncio
 
 from numalign.kube.client import Patch
-from tests.system.e2e.clusters import IMPATIENT, command, controller
+from tests.system.e2e.clusters import IMPATIENT, command
 from tests.system.e2e.installed.test_uninstalling import traces
 from tests.system.e2e.own_planes import OwnPlane
 from tests.system.eventually import eventually
 from tests.worlds.asked_for import PACKAGING
 from tools.clusters import agents, shipped
 from tools.clusters.api_objects import Store
-from tools.clusters.api_requests import Answer, Json, ask, patch
+from tools.clusters.api_requests import Answer, ask, patch
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.helm import build, by_address
 from tools.clusters.processes import Children, program, run
@@ -31,17 +31,13 @@ from tools.clusters.replicas import ONLY_METRICS, Replicas, replicas
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
 
-CHART = shipped.DEPLOY / "chart"
+CHART = str(shipped.DEPLOY / "chart")
 NAME = "numalign-test"
 TESTER = f"system:serviceaccount:{shipped.NAMESPACE}:{NAME}"
-USERS = {
-    "admin": "system:masters",
-    TESTER: shipped.GROUPS,
-    **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS),
-}
+USERS = {"admin": "system:masters", **dict.fromkeys((TESTER, *shipped.ACCOUNTS.values()), shipped.GROUPS)}
 PODS = "/api/v1/namespaces/default/pods"
 TEST_POD = f"/api/v1/namespaces/{shipped.NAMESPACE}/pods/{NAME}"
-FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/numalign"
+LASTING = {"metadata": {"name": "lasting"}, "spec": {"containers": [{"name": "main", "image": "main"}]}}
 
 # Made by the programs, not by helm: docs/how-to/uninstall.md names them.
 STAY = {
@@ -67,20 +63,19 @@ class Release:
 
     plane: Plane
     store: Store
-    folder: Path
     helm: Path
     programs: Replicas
 
+    async def try_helm(self, *words: str) -> tuple[int, str]:
+        """What helm does as the administrator."""
+        kubeconfig = self.plane.kubeconfig("admin", self.plane.folder)
+        flags = (f"--kubeconfig={kubeconfig}", f"--namespace={shipped.NAMESPACE}")
+        return await run(str(self.helm), *words, *flags)
+
     async def helm_output(self, *words: str) -> str:
-        """The output of helm as the administrator; fails unless it ends with 0."""
         code, output = await self.try_helm(*words)
         assert code == 0, output
         return output
-
-    async def try_helm(self, *words: str) -> tuple[int, str]:
-        kubeconfig = self.plane.kubeconfig("admin", self.folder)
-        flags = (f"--kubeconfig={kubeconfig}", f"--namespace={shipped.NAMESPACE}")
-        return await run(str(self.helm), *words, *flags)
 
     async def traces(self) -> set[str]:
         """All that has our name on it, or in it; events and the records of helm aside."""
@@ -99,38 +94,32 @@ class Release:
         look = partial(ask, self.store.api, "GET", TEST_POD)
         found = await eventually(look, lambda answer: answer.code == HTTPStatus.OK, "the pod was there")
         [container] = found.body["spec"]["containers"]
-        folder = self.folder / "tester"
-        folder.mkdir(exist_ok=True)
-        kubeconfig = self.plane.kubeconfig(TESTER, folder)
+        kubeconfig = self.plane.kubeconfig(TESTER, account_folder(self.plane, NAME))
         executable = program(Path(container["command"][0]).name)
         pod.code, pod.log = await run(executable, *container["args"], KUBECONFIG=str(kubeconfig))
         async with self.plane.client(TESTER) as tester:
-            # Not as a dry run, not there, and not to look.
+
+            async def created() -> Answer:
+                answer = await ask(tester, "POST", PODS, LASTING)
+                if answer.code == HTTPStatus.CREATED:
+                    await ask(self.store.api, "DELETE", f"{PODS}/lasting", gracePeriodSeconds="0")
+                return answer
+
+            # Not as a dry run, once the API server knows the policy; not there; and not to look.
             pod.forbidden += [
-                await self._refused(partial(ask, tester, "POST", PODS, lasting())),
-                await ask(tester, "POST", PODS.replace("default", "kube-system"), lasting(), dryRun="All"),
+                await eventually(created, lambda seen: seen.code != HTTPStatus.CREATED, "the policy held"),
+                await ask(tester, "POST", PODS.replace("default", "kube-system"), LASTING, dryRun="All"),
                 await ask(tester, "GET", PODS),
                 await ask(tester, "GET", "/api/v1/namespaces/default/secrets"),
             ]
         status = {"status": {"phase": "Failed" if pod.code else "Succeeded"}}
         await patch(self.store.api, f"{TEST_POD}/status", status, how=Patch.MERGE)
 
-    async def _refused(self, create: Callable[[], Awaitable[Answer]]) -> Answer:
-        """The answer once a pod is refused: the API server looks for new policies once a second."""
-        seen = list[Answer]()
 
-        async def code() -> int:
-            seen.append(await create())
-            if seen[-1].code == HTTPStatus.CREATED:
-                await ask(self.store.api, "DELETE", f"{PODS}/lasting", gracePeriodSeconds="0")
-            return seen[-1].code
-
-        await eventually(code, lambda code: code != HTTPStatus.CREATED, "the policy held")
-        return seen[-1]
-
-
-def lasting() -> Json:
-    return {"metadata": {"name": "lasting"}, "spec": {"containers": [{"name": "main", "image": "main"}]}}
+def account_folder(plane: Plane, name: str) -> Path:
+    own = plane.folder / name
+    own.mkdir(exist_ok=True)
+    return own
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -139,16 +128,19 @@ async def release(own_plane: OwnPlane, children: Children) -> AsyncIterator[Rele
     with PACKAGING.or_skipped():
         [helm] = await build.find()
     async with own_plane("charted", users=USERS) as plane, plane.client("admin") as client:
-        folder = plane.folder
-        webhook, writer = (account_folder(plane, folder, name) for name in shipped.ACCOUNTS)
+        webhook, writer = [
+            plane.kubeconfig(account, account_folder(plane, name))
+            for name, account in shipped.ACCOUNTS.items()
+        ]
+        writes = command(writer, shipped.CONTROLLER)
         async with (
             replicas(children, command=command(webhook, **IMPATIENT)) as service,
-            replicas(children, command=controller(writer), name="controller", ports=ONLY_METRICS) as writers,
+            replicas(children, command=writes, name="controller", ports=ONLY_METRICS) as writers,
         ):
-            there = Release(plane, Store(client), folder, helm, service)
+            there = Release(plane, Store(client), helm, service)
             await agents.define(there.store)
-            await there.helm_output("package", str(CHART), f"--destination={folder}")
-            [package] = folder.glob("numalign-*.tgz")
+            await there.helm_output("package", CHART, f"--destination={plane.folder}")
+            [package] = plane.folder.glob("numalign-*.tgz")
             await there.helm_output(
                 *("install", "numalign", str(package), "--create-namespace"),
                 "--set=priorityAndFairness.enabled=true",
@@ -159,65 +151,51 @@ async def release(own_plane: OwnPlane, children: Children) -> AsyncIterator[Rele
             yield there
 
 
-def account_folder(plane: Plane, folder: Path, name: str) -> Path:
-    own = folder / name
-    own.mkdir()
-    return plane.kubeconfig(shipped.ACCOUNTS[name], own)
-
-
-async def test_helm_test_passes_and_leaves_nothing_of_its_own(release: Release) -> None:
-    before = await release.traces()
-    async with release.kubelet() as pod:
-        output = await release.helm_output("test", "numalign", "--timeout=120s")
-    assert "Phase:          Succeeded" in output
-    assert "numalign reviews the pods of namespace default" in pod.log
-    assert [answer.code for answer in pod.forbidden] == [HTTPStatus.FORBIDDEN] * 4
-    assert "as a dry run only" in pod.forbidden[0].body["message"]
-    assert await release.traces() <= before | STAY
-    assert not [each for each in await release.traces() if each.endswith(f"/{NAME}")]
-
-
 async def test_helm_test_fails_until_api_servers_call_the_webhook(release: Release) -> None:
     """Without its configurations admission is off. An upgrade creates them again (docs/runbooks.md)."""
+    before = await release.traces()
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
         path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{shipped.CONFIGURATION}"
         answer = await ask(release.store.api, "DELETE", path)
         assert answer.code == HTTPStatus.OK, answer.body
     async with release.kubelet() as failed:
         code, output = await release.try_helm("test", "numalign", "--timeout=120s")
-    await release.helm_output(
-        *("upgrade", "numalign", str(CHART), "--reset-then-reuse-values"),
-        *by_address.flags(release.programs.service.port),
-    )
-    async with release.kubelet() as passed:
-        await release.helm_output("test", "numalign", "--timeout=120s")
+    assert (code != 0, "Phase:          Failed" in output, failed.code) == (True, True, 1), output
+    log = " ".join(failed.log.split())
+    assert "FAIL a pod with numalign.io/policy: no-such-policy is admitted, not denied" in log
+    assert "does not send these pods to the webhook" in log
+    assert "numalign does not review the pods of namespace default" in log
 
-    assert code != 0
-    assert "Phase:          Failed" in output
-    assert failed.code == 1
-    assert "FAIL  a pod with numalign.io/policy: no-such-policy is admitted, not denied" in failed.log
-    assert "does not send these pods to the webhook" in " ".join(failed.log.split())
-    assert "numalign does not review the pods of namespace default" in failed.log
+    flags = by_address.flags(release.programs.service.port)
+    await release.helm_output("upgrade", "numalign", CHART, "--reset-then-reuse-values", *flags)
+    async with release.kubelet() as passed:
+        output = await release.helm_output("test", "numalign", "--timeout=120s")
+    assert "Phase:          Succeeded" in output
     assert passed.code == 0
-    assert not [each for each in await release.traces() if each.endswith(f"/{NAME}")]
+    assert "numalign reviews the pods of namespace default" in passed.log
+    assert [answer.code for answer in passed.forbidden] == [HTTPStatus.FORBIDDEN] * 4
+    assert "as a dry run only" in passed.forbidden[0].body["message"]
+    # It leaves nothing of its own.
+    after = await release.traces()
+    assert after <= before | STAY
+    assert not [each for each in after if each.endswith(f"/{NAME}")]
 
 
 async def test_programs_have_their_own_flow_schema(release: Release) -> None:
-    flow = (await ask(release.store.api, "GET", FLOWS)).body["metadata"]["uid"]
+    path = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/numalign"
+    flow = (await ask(release.store.api, "GET", path)).body["metadata"]["uid"]
 
-    async def classified(user: str) -> str:
-        async with release.plane.client(user) as client:
-            answer = await client.call_api(
-                "/api/v1/nodes", "GET", auth_settings=["BearerToken"], _preload_content=False
-            )
-            return str(answer.headers["X-Kubernetes-PF-FlowSchema-UID"])
+    async def classified() -> list[bool]:
+        found = []
+        for user in (*shipped.ACCOUNTS.values(), "admin"):
+            async with release.plane.client(user) as client:
+                answer = await client.call_api(
+                    "/api/v1/nodes", "GET", auth_settings=["BearerToken"], _preload_content=False
+                )
+                found.append(str(answer.headers["X-Kubernetes-PF-FlowSchema-UID"]) == flow)
+        return found
 
-    async def look() -> str:
-        return await classified(shipped.ACCOUNT)
-
-    await eventually(look, lambda seen: seen == flow, "the FlowSchema held")
-    assert await classified(shipped.CONTROLLERS) == flow
-    assert await classified("admin") != flow
+    await eventually(classified, lambda seen: seen == [True, True, False], "the FlowSchema held")
 
 
 async def test_helm_uninstall_leaves_only_runtime_objects(release: Release) -> None:
@@ -225,7 +203,6 @@ async def test_helm_uninstall_leaves_only_runtime_objects(release: Release) -> N
     assert "deployments/numalign-webhook" in await release.traces()
     await release.programs.end()
     await release.helm_output("uninstall", "numalign")
-    look = partial(release.traces)
-    await eventually(look, lambda left: left <= STAY, "all was gone")
+    await eventually(release.traces, lambda left: left <= STAY, "all was gone")
     code = (await ask(release.store.api, "GET", "/apis/apiextensions.k8s.io/v1/" + definition)).code
     assert code == HTTPStatus.OK

@@ -15,11 +15,11 @@ import pytest_asyncio
 from numalign.model.intent import GATE, PLACEMENT_GATE, Gate
 from tests.system.e2e import sites
 from tests.system.e2e.own_planes import OwnPlane, charted_rights, controllers_of, need_managers, stocked
-from tests.system.e2e.sites import EVENTS, SimulatedSite, counted
+from tests.system.e2e.sites import SimulatedSite, counted
 from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_objects import namespace
-from tools.clusters.api_requests import INTENT, Json, ask
+from tools.clusters.api_requests import INTENT, Json
 from tools.clusters.controlplane.schedulers import USERS as SCHEDULERS
 from tools.clusters.controlplane.schedulers import scheduler
 from tools.clusters.processes import Children
@@ -30,9 +30,6 @@ from tools.clusters.sim.shapes import SimNode
 from tools.clusters.waiting import SELDOM, seconds_until
 
 USERS = {"admin": "system:masters", shipped.CONTROLLERS: shipped.GROUPS, **SCHEDULERS}
-VALUES = "gates.enabled=true tls.source=cert-manager"
-"""Of the chart: no certificates here."""
-
 PATIENCE = 10
 """Seconds that a pod waits for zones here, and that a pin waits for its scheduler."""
 
@@ -58,7 +55,10 @@ class GatedSite(SimulatedSite):
 
     async def fates(self) -> dict[str, str]:
         """What each pod is: gated, pending, or in the phase that its kubelet says."""
-        return {name: fate(seen) for name, seen in (await self.pods()).items()}
+        return {
+            name: "gated" if seen["spec"].get("schedulingGates") else sites.phase(seen) or "pending"
+            for name, seen in (await self.pods()).items()
+        }
 
     async def until(self, wanted: Mapping[str, str], *, within: float = 30) -> float:
         return await seconds_until(
@@ -69,17 +69,12 @@ class GatedSite(SimulatedSite):
             every=SELDOM,
         )
 
-    async def reasons(self, name: str) -> dict[str, str]:
-        seen = await ask(self.api, "GET", EVENTS, fieldSelector=f"involvedObject.name={name}")
-        return {each["reason"]: each["message"] for each in seen.body["items"]}
-
-    async def until_event(self, name: str, reason: str, text: str, *, within: float = 30) -> None:
+    async def until_event(self, name: str, reason: str, text: str) -> None:
         """Returns when an event of this reason on a pod contains the text."""
         await eventually(
-            partial(self.reasons, name),
-            lambda seen: text in seen.get(reason, ""),
+            partial(self.events, name, reason),
+            lambda seen: any(text in each for each in seen),
             f"{reason} was {text}",
-            within=within,
         )
 
     async def leader(self) -> Replica:
@@ -87,27 +82,21 @@ class GatedSite(SimulatedSite):
             running = [each for each in self.controllers.running if each.ready]
             return [each for each in running if await counted(each, "numalign_leader")]
 
-        await seconds_until(leading, lambda seen: len(seen) == 1, what="one led", within=40)
-        [leader] = await leading()
+        [leader] = await eventually(leading, lambda seen: len(seen) == 1, "one led")
         return leader
 
 
-def fate(seen: Json) -> str:
-    if seen["spec"].get("schedulingGates"):
-        return "gated"
-    return str(seen["status"]["phase"]) if "nodeName" in seen["spec"] else "pending"
-
-
-def gated(name: str, *, cpu: int, gpu: int = 0, **spec: object) -> Json:
+def gated(name: str, *, cpu: int, gpu: int = 0, app: str = "", **spec: object) -> Json:
     """A pod that wants all of it from one zone, and waits behind the gate."""
     gates = [{"name": PLACEMENT_GATE}]
-    return sites.pod(name, cpu=cpu, gpu=gpu, annotations=INTENT, schedulingGates=gates, **spec)
+    wish = sites.pod(name, cpu=cpu, gpu=gpu, annotations=INTENT, schedulingGates=gates, **spec)
+    return wish | {"metadata": wish["metadata"] | {"labels": {"app": app}}}
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[GatedSite]:
     await need_managers()
-    rights = await charted_rights(VALUES)
+    rights = await charted_rights("gates.enabled=true tls.source=cert-manager")
     patience = f"--gate-patience-seconds={PATIENCE}", f"--pin-patience-seconds={PATIENCE}"
     async with (
         own_plane("gated", users=USERS, needs=["kube-scheduler"], audited=(shipped.CONTROLLERS,)) as plane,

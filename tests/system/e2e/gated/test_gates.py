@@ -1,19 +1,18 @@
 """Pods behind the gate run where their zones are, the important ones first, and none waits for ever."""
 
-import asyncio
 from collections.abc import Mapping
-from http import HTTPStatus
 from random import Random
 
 import pytest
 
 from numalign.model.intent import PINNED_AT, PLACEMENT
 from tests.system.e2e.gated.conftest import PATIENCE, GatedSite, gated
-from tests.system.e2e.sites import PODS, given, recorded
+from tests.system.e2e.granted import granted_uses, rights_of
+from tests.system.e2e.sites import given, recorded
 from tests.system.eventually import eventually
-from tools.clusters.api_requests import Json, ask
+from tools.clusters import shipped
+from tools.clusters.api_requests import Json
 from tools.clusters.sim.shapes import SimNode
-from tools.clusters.waiting import seconds_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(150)]
 
@@ -37,14 +36,13 @@ async def test_crowd_runs_where_recorded_without_rejection(site: GatedSite) -> N
     async with site.nodes(*FLEET) as cluster:
         await site.create(*wishes)
         await site.until({wish["metadata"]["name"]: "Running" for wish in wishes[:4]})
-        for _ in range(60):
-            fates = await site.fates()
-            if not {"gated", "Pending"} & {*fates.values()}:
-                break
-            await asyncio.sleep(0.5)
+
+        fates = await eventually(
+            site.fates, lambda seen: not {"gated", "Pending"} & {*seen.values()}, "no pod was on its way"
+        )
         pods = await site.pods()
-        assert [name for name, seen in fates.items() if seen == "Failed"] == []
-        running = [pods[name] for name, seen in fates.items() if seen == "Running"]
+        assert "Failed" not in fates.values()
+        running = [pods[name] for name, fate in fates.items() if fate == "Running"]
         assert len(running) >= len(wishes) // 2
         for seen in running:
             if PINNED_AT in seen["metadata"]["annotations"] and PLACEMENT in seen["metadata"]["annotations"]:
@@ -73,23 +71,24 @@ async def test_pod_with_any_node_affinity_is_pinned(site: GatedSite, what: str) 
         await site.until_event("asks", "NUMAPinned", "pinned to node")
 
 
+def by_host(app: str, **more: object) -> Json:
+    return {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": app}},
+        **more,
+    }
+
+
 async def test_a_pod_with_a_spread_is_kept_to_the_nodes_that_fit(site: GatedSite) -> None:
-    spread = [
-        {
-            "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {"app": "web"}},
-        }
-    ]
+    spread = [by_host("web", maxSkew=1, whenUnsatisfiable="DoNotSchedule")]
+    names = [f"web-{n}" for n in range(4)]
     async with site.nodes(WIDE, SimNode("other", "two-by-four")):
-        wishes = [gated(f"web-{n}", cpu=4, topologySpreadConstraints=spread) for n in range(4)]
-        for wish in wishes:
-            wish["metadata"]["labels"] = {"app": "web"}
-        await site.create(*wishes)
-        await site.until({wish["metadata"]["name"]: "Running" for wish in wishes})
+        await site.create(
+            *(gated(name, cpu=4, app="web", topologySpreadConstraints=spread) for name in names)
+        )
+        await site.until(dict.fromkeys(names, "Running"))
         pods = await site.pods()
-        assert sorted(pods[f"web-{n}"]["spec"]["nodeName"] for n in range(4)) == ["other"] * 2 + ["wide"] * 2
+        assert sorted(pods[name]["spec"]["nodeName"] for name in names) == ["other"] * 2 + ["wide"] * 2
         await site.until_event("web-0", "NUMAPinned", "topology spread")
 
 
@@ -100,32 +99,21 @@ async def test_pod_for_a_future_node_is_not_gated(site: GatedSite) -> None:
         assert took < PATIENCE + 10
         await site.until_event("huge", "NUMAGateLifted", "no node had room")
 
-        async def unschedulable() -> str:
+        async def reason() -> str:
             conditions = (await site.pods())["huge"]["status"].get("conditions", [])
             return next((each["reason"] for each in conditions if each["type"] == "PodScheduled"), "")
 
-        await seconds_until(unschedulable, lambda seen: seen == "Unschedulable", what="it was", within=30)
+        await eventually(reason, lambda seen: seen == "Unschedulable", "it was")
 
 
 async def test_unschedulable_pin_is_reported(site: GatedSite) -> None:
-    keeps = {
-        "podAntiAffinity": {
-            REQUIRED: [
-                {
-                    "topologyKey": "kubernetes.io/hostname",
-                    "labelSelector": {"matchLabels": {"app": "unwanted"}},
-                }
-            ]
-        }
-    }
+    keeps = {"podAntiAffinity": {REQUIRED: [by_host("unwanted")]}}
     async with site.nodes(WIDE):
         await site.create(gated("jealous", cpu=2, affinity=keeps))
         await site.until({"jealous": "Running"})
-        wish = gated("unwanted", cpu=2)
-        wish["metadata"]["labels"] = {"app": "unwanted"}
-        await site.create(wish)
+        await site.create(gated("unwanted", cpu=2, app="unwanted"))
         await site.until({"unwanted": "pending"})
-        await site.until_event("unwanted", "NUMAPinnedNotPlaced", "anti-affinity", within=40)
+        await site.until_event("unwanted", "NUMAPinnedNotPlaced", "anti-affinity")
         assert (await site.fates())["unwanted"] == "pending"
 
 
@@ -139,15 +127,24 @@ async def test_killed_leader_leaves_no_gate_and_no_rejection(site: GatedSite) ->
         await site.controllers.kill(await site.leader())
         for wish in wishes[20:]:
             await site.create(wish)
-        every = {wish["metadata"]["name"] for wish in wishes}
-
-        async def left() -> list[str]:
-            fates = await site.fates()
-            return [name for name in every if fates[name] == "gated"]
-
-        await eventually(left, lambda seen: not seen, "no gate was left")
-        assert (await ask(site.api, "GET", PODS)).code == HTTPStatus.OK
-        fates, pods = await site.fates(), await site.pods()
-        pinned = [name for name in every if PINNED_AT in pods[name]["metadata"]["annotations"]]
+        fates = await eventually(site.fates, lambda seen: "gated" not in seen.values(), "no gate was left")
+        pods = await site.pods()
+        pinned = [name for name, seen in pods.items() if PINNED_AT in seen["metadata"]["annotations"]]
+        assert len(fates) == len(wishes)
         assert [name for name in pinned if fates[name] == "Failed"] == []
         assert pinned
+
+
+# ---- the rights, in the audit log of all that these tests made the controller do
+
+OF_GATES = {
+    *(("resource.k8s.io", "deviceclasses", verb) for verb in ("list", "watch")),
+    *(("", "pods", verb) for verb in ("get", "patch")),
+}
+
+
+async def test_gates_use_all_their_rights_and_no_other(site: GatedSite) -> None:
+    allowed, usual = [rights_of(shipped.CONTROLLER, roles) for roles in (site.roles, shipped.objects())]
+    assert {right[1:4] for right in allowed if not right[0]} - {right[1:4] for right in usual} == OF_GATES
+    uses = granted_uses(site.plane, shipped.CONTROLLERS, allowed)
+    assert OF_GATES - {(use.group, use.resource, use.verb) for use in uses} == set()

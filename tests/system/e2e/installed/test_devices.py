@@ -6,9 +6,8 @@ all the time; and no label changes, but that of a node which was rebuilt.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 
@@ -75,82 +74,73 @@ def with_broken_devices(name: str, shape: Shape) -> list[Json]:
 ALL = {**dict.fromkeys(LARGE_NODES, LARGE), **dict.fromkeys(SMALL_NODES, SMALL)}
 
 
-@dataclass(frozen=True)
-class Outage:
-    cluster: Cluster
-
-    async def write(self, nodes: Mapping[str, Shape], state: Callable[[str, Shape], list[Json]]) -> None:
-        for name, shape in nodes.items():
-            for document in state(name, shape):
-                await self.cluster.store.replace(document)
-
-    async def scale_to_zero(self) -> None:
-        """All of them are taken away, and their topologies collected."""
-        for name in ALL:
-            await self.cluster.leave(name)
-
-    async def take_labels(self) -> None:
-        await self.write(ALL, forgotten)
-        for name in ALL:
-            body = {"metadata": {"labels": {PRODUCT: None}}}
-            answer = await patch(self.cluster.api, f"/api/v1/nodes/{name}", body, how=Patch.MERGE)
-            assert answer.code == HTTPStatus.OK, answer.body
+async def write(cluster: Cluster, state: Callable[[str, Shape], list[Json]]) -> None:
+    for name, shape in ALL.items():
+        for document in state(name, shape):
+            await cluster.store.replace(document)
 
 
-@dataclass(frozen=True)
-class Wish:
-    asks: Mapping[str, str]
-    policy: str
-
-    async def answered(self, cluster: Cluster) -> Answer:
-        annotations = {"numalign.io/policy": self.policy}
-        return await rehearse(cluster.api, asks=self.asks, annotations=annotations)
+async def without_labels(cluster: Cluster) -> None:
+    await write(cluster, forgotten)
+    for name in ALL:
+        body = {"metadata": {"labels": {PRODUCT: None}}}
+        answer = await patch(cluster.api, f"/api/v1/nodes/{name}", body, how=Patch.MERGE)
+        assert answer.code == HTTPStatus.OK, answer.body
 
 
-ALIGNED = (
-    Wish({GPU: "4"}, "single-numa-node"),
-    # All of it in two zones, for a kubelet takes nothing that spans different numbers of them.
-    Wish({GPU: "8", "cpu": "64", "memory": "600Gi"}, "restricted"),
-)
-NEVER = Wish({GPU: "16"}, "single-numa-node")
+async def scaled_to_zero(cluster: Cluster) -> None:
+    """All of them are taken away, and their topologies collected."""
+    for name in ALL:
+        await cluster.leave(name)
 
-Happen = Callable[[Outage], Awaitable[None]]
 
-OUTAGES: Mapping[str, Happen] = {
-    "the device plugin is down": lambda outage: outage.write(ALL, without_its_plugin),
-    "one device of each zone is broken": lambda outage: outage.write(ALL, with_broken_devices),
-    "five minutes later, without discovery's labels": Outage.take_labels,
-    "scaled to zero": Outage.scale_to_zero,
+OUTAGES: Mapping[str, tuple[Callable[[Cluster], Awaitable[None]], bool]] = {
+    # what happens: how, and whether all programs restart meanwhile
+    "the device plugin is down": (lambda cluster: write(cluster, without_its_plugin), False),
+    "one device of each zone is broken": (lambda cluster: write(cluster, with_broken_devices), False),
+    "five minutes later, without discovery's labels": (without_labels, True),
+    "scaled to zero": (scaled_to_zero, True),
 }
 
-
-# ---- what is asked
-
-
-def without_warning(answer: Answer) -> bool:
-    return answer.code == HTTPStatus.CREATED and not answer.warnings
-
-
-def with_warning(answer: Answer) -> bool:
-    return answer.code == HTTPStatus.CREATED and any("numalign: " in text for text in answer.warnings)
+ALIGNED = (
+    ({GPU: "4"}, "single-numa-node"),
+    # All of it in two zones, for a kubelet takes nothing that spans different numbers of them.
+    ({GPU: "8", "cpu": "64", "memory": "600Gi"}, "restricted"),
+)
+NEVER = ({GPU: "16"}, "single-numa-node")
 
 
-async def until_all(cluster: Cluster, right: Callable[[Answer], bool]) -> None:
-    """Both pods that can be aligned are answered so, and the one that cannot is refused."""
-    for wish in ALIGNED:
-        look = partial(wish.answered, cluster)
-        await eventually(look, right, f"{wish} was answered so")
-    assert refused(await NEVER.answered(cluster))
+async def answered(cluster: Cluster, *wishes: tuple[Mapping[str, str], str]) -> list[Answer]:
+    return [
+        await rehearse(cluster.api, asks=asks, annotations={"numalign.io/policy": policy})
+        for asks, policy in wishes
+    ]
+
+
+async def until_created(cluster: Cluster, *, warned: bool) -> None:
+    """Both pods that can be aligned are created, warned or not, and the one that cannot is refused."""
+
+    def right(answers: Sequence[Answer]) -> bool:
+        texts = [answer.warnings for answer in answers]
+        as_warned = [any("numalign: " in text for text in each) if warned else not each for each in texts]
+        return all(as_warned) and {answer.code for answer in answers} == {HTTPStatus.CREATED}
+
+    await eventually(partial(answered, cluster, *ALIGNED), right, f"they were created, {warned=}")
+    [never] = await answered(cluster, NEVER)
+    assert refused(never)
 
 
 async def restart(cluster: Cluster) -> None:
-    """All programs end, with all that they remember, and start again."""
+    """All programs end, with all that they remember, and start again; the leader labels a node."""
     programs = (cluster.replicas, cluster.controllers)
     for everyone in programs:
         await asyncio.gather(*(everyone.stop(each) for each in tuple(everyone.running)))
     started = [await everyone.add() for everyone in programs for _ in range(2)]
     for each in started:
         await until(each.is_ready, what=f"{each.name} was ready", child=each.child)
+    canary = f"canary-{started[0].name}"
+    async with cluster.guest(canary, fleets.SHAPES["cpu"]):
+        await cluster.until_labelled(canary)
 
 
 async def remembered(cluster: Cluster) -> set[str]:
@@ -159,22 +149,12 @@ async def remembered(cluster: Cluster) -> set[str]:
     return {each.shape.node_class for each in memory.shapes}
 
 
-@asynccontextmanager
-async def lasting(cluster: Cluster, happen: Happen) -> AsyncIterator[None]:
-    outage = Outage(cluster)
-    await happen(outage)
-    try:
-        yield
-    finally:
-        await outage.write(ALL, healthy)
-
-
 @pytest_asyncio.fixture(loop_scope="session", scope="module", autouse=True)
 async def classes(cluster: Cluster) -> dict[str, str | None]:
     """The label of each node in health, once what they are is kept."""
-    await Outage(cluster).write(ALL, healthy)
+    await write(cluster, healthy)
     await cluster.until_labelled(*ALL)
-    await until_all(cluster, without_warning)
+    await until_created(cluster, warned=False)
     found = {name: label for name, label in (await cluster.classes()).items() if name in ALL}
     await eventually(
         partial(remembered, cluster),
@@ -185,26 +165,25 @@ async def classes(cluster: Cluster) -> dict[str, str | None]:
     return found
 
 
-# ---- the outages
-
-
 @pytest.mark.parametrize("what", OUTAGES)
 async def test_no_pod_is_refused_for_an_outage(
     cluster: Cluster, classes: dict[str, str | None], what: str
 ) -> None:
-    async with lasting(cluster, OUTAGES[what]):
-        await until_all(cluster, with_warning)
-        await restart(cluster)
-        assert all([with_warning(await wish.answered(cluster)) for wish in ALIGNED])
-        assert refused(await NEVER.answered(cluster))
-        # The controller that leads now labels a node that it had not seen.
-        canary = f"canary-{[*OUTAGES].index(what)}"
-        async with cluster.guest(canary, fleets.SHAPES["cpu"]):
-            await cluster.until_labelled(canary)
+    happen, restarts = OUTAGES[what]
+    await happen(cluster)
+    try:
+        await until_created(cluster, warned=True)
+        if restarts:
+            await restart(cluster)
+            # At once, for it is kept what nodes are in health.
+            assert [answer.code for answer in await answered(cluster, *ALIGNED)] == [HTTPStatus.CREATED] * 2
+            await until_created(cluster, warned=True)
         now = await cluster.classes()
         assert {name: now[name] for name in ALL if name in now}.items() <= classes.items()
+    finally:
+        await write(cluster, healthy)
 
-    await until_all(cluster, without_warning)
+    await until_created(cluster, warned=False)
     await cluster.until_labelled(*ALL)
     after = await cluster.classes()
     assert {name: after[name] for name in ALL} == classes

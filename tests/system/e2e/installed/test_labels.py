@@ -12,8 +12,13 @@ from tools.clusters.api_requests import gpus, patch, rehearse
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-
 PUBLISHED = [kind for kind, shape in fleets.SHAPES.items() if shape.policy]
+
+
+async def test_dry_run_lists_the_labels_that_nodes_would_get(rehearsal: str) -> None:
+    published = [name for kind in PUBLISHED for name in fleets.names(kind)]
+    assert [name for name in published if name not in rehearsal] == []
+    assert [name for name in fleets.names("new") if name in rehearsal] == []
 
 
 async def classes_by_shape(cluster: Cluster) -> dict[str, set[str | None]]:

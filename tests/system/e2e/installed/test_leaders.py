@@ -2,43 +2,28 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 
 from tests.system.e2e.clusters import Cluster, admitted
-from tests.system.e2e.loads import LOADED, Load, load
+from tests.system.e2e.loads import load, lossless
 from tools.clusters import fleets
-from tools.clusters.controlplane.reviews import reviews
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-
-@asynccontextmanager
-async def loaded(cluster: Cluster) -> AsyncIterator[Load]:
-    """Pods are created before, while and after; no review of them fails."""
-    before = await reviews(cluster.api)
-    async with load(cluster.api, LOADED, right=admitted, namespace="enforced") as count:
-        await asyncio.sleep(1)
-        yield count
-        await asyncio.sleep(1)
-    assert ((await reviews(cluster.api)).since(before).failed, count.wrong) == (0, [])
-    assert count.right > 50
 
 
 # ---- the webhook
 
 
 async def test_no_review_fails_when_a_replica_is_ended(cluster: Cluster) -> None:
-    async with loaded(cluster):
+    async with lossless(cluster.api, right=admitted):
         assert await cluster.replicas.stop(cluster.replicas.running[0]) == 0
         await cluster.replicas.start()
 
 
 async def test_killed_replica_fails_no_review_after_endpoints(cluster: Cluster) -> None:
     """Calls under way on its connections are lost."""
-    async with load(cluster.api, LOADED, right=admitted, namespace="enforced") as count:
+    async with load(cluster.api, right=admitted) as count:
         await asyncio.sleep(1)
         await cluster.replicas.kill(cluster.replicas.running[0])
         await asyncio.sleep(2)
@@ -55,7 +40,7 @@ async def test_killed_replica_fails_no_review_after_endpoints(cluster: Cluster) 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 async def test_ended_leader_fails_no_review_and_another_labels(cluster: Cluster, how: str) -> None:
     leader = await cluster.until_led()
-    async with loaded(cluster):
+    async with lossless(cluster.api, right=admitted):
         ending = asyncio.create_task(getattr(cluster.controllers, how)(leader))
         await cluster.until_led(by_other_than=leader)
         async with cluster.guest(f"after-the-{how}", fleets.SHAPES["cpu"]):
@@ -77,7 +62,7 @@ async def test_frozen_leader_does_not_lead_when_it_wakes(cluster: Cluster) -> No
 
 
 async def test_webhook_gets_ready_without_a_controller(cluster: Cluster) -> None:
-    async with loaded(cluster):
+    async with lossless(cluster.api, right=admitted):
         for each in tuple(cluster.controllers.running):
             await cluster.controllers.stop(each)
         await cluster.replicas.stop(await cluster.replicas.start())

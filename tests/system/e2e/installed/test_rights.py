@@ -18,7 +18,6 @@ def granted(name: str) -> set[Right]:
 
 @pytest.mark.parametrize("name", shipped.ACCOUNTS)
 @pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.usefixtures("rotation")
 async def test_programs_use_all_their_rights_and_no_other(cluster: Cluster, name: str) -> None:
     uses = granted_uses(cluster.plane, shipped.ACCOUNTS[name], granted(name))
     allowed = await of_served_groups(cluster.api, granted(name))

@@ -11,9 +11,8 @@ from tests.system.e2e.clusters import Cluster
 from tests.unit.docs.blocks import SHELL
 from tests.unit.docs.guides import Guide
 from tools.clusters import shipped
-from tools.clusters.api_objects import Kind, Store
+from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Json, ask
-from tools.clusters.replicas import Replicas
 from tools.clusters.waiting import SELDOM
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.last]
@@ -61,15 +60,6 @@ def ours(item: Json) -> bool:
 HOME = f"/api/v1/namespaces/{shipped.NAMESPACE}"
 
 
-def deployment(name: str) -> Json:
-    metadata = {"namespace": shipped.NAMESPACE, "name": name}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
-
-
-def programs(cluster: Cluster) -> dict[str, Replicas]:
-    return {shipped.NAME: cluster.replicas, shipped.CONTROLLER: cluster.controllers}
-
-
 @asynccontextmanager
 async def controllers(cluster: Cluster) -> AsyncIterator[None]:
     work = asyncio.create_task(_work(cluster))
@@ -80,28 +70,21 @@ async def controllers(cluster: Cluster) -> AsyncIterator[None]:
 
 
 async def _work(cluster: Cluster) -> None:
+    programs = {shipped.NAME: cluster.replicas, shipped.CONTROLLER: cluster.controllers}
     while True:
-        for name, everyone in programs(cluster).items():
-            if (await cluster.store.read(deployment(name))).code == HTTPStatus.NOT_FOUND:
-                await everyone.end()
         home = await ask(cluster.api, "GET", HOME)
-        if home.body.get("metadata", {}).get("deletionTimestamp"):
-            for everyone in programs(cluster).values():
+        leaves = bool(home.body.get("metadata", {}).get("deletionTimestamp"))
+        for name, everyone in programs.items():
+            path = f"/apis/apps/v1/namespaces/{shipped.NAMESPACE}/deployments/{name}"
+            if leaves or (await ask(cluster.api, "GET", path)).code == HTTPStatus.NOT_FOUND:
                 await everyone.end()
-            await _emptied(cluster)
+        if leaves:
+            # Everything in it is deleted, as the namespace controller does before it lets it go.
+            for kind in await cluster.store.kinds():
+                if kind.namespaced and {"list", "delete"} <= kind.verbs:
+                    listed = await ask(cluster.api, "GET", kind.path(shipped.NAMESPACE))
+                    for item in listed.body.get("items", []):
+                        path = kind.path(shipped.NAMESPACE, item["metadata"]["name"])
+                        await ask(cluster.api, "DELETE", path, gracePeriodSeconds="0")
             await ask(cluster.api, "PUT", f"{HOME}/finalize", {**home.body, "spec": {"finalizers": []}})
         await asyncio.sleep(SELDOM)
-
-
-async def _emptied(cluster: Cluster) -> None:
-    """Everything in our namespace is deleted, as the namespace controller does before it lets it go."""
-    for kind in await cluster.store.kinds():
-        if kind.namespaced and "delete" in kind.verbs:
-            for item in await _items(cluster, kind):
-                path = kind.path(shipped.NAMESPACE, item["metadata"]["name"])
-                await ask(cluster.api, "DELETE", path, gracePeriodSeconds="0")
-
-
-async def _items(cluster: Cluster, kind: Kind) -> list[Json]:
-    found: list[Json] = (await ask(cluster.api, "GET", kind.path(shipped.NAMESPACE))).body.get("items", [])
-    return found

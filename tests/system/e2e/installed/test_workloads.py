@@ -14,59 +14,32 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 Kubectl = Callable[..., Awaitable[tuple[int, str]]]
 
 
-def deployment(*, asks: Json) -> Json:
-    template = pod("", asks=asks)
+def workload(kind: str, name: str, asks: Json) -> Json:
     labels = {"app": "trainer"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "trainer", "namespace": "team"},
-        "spec": {
-            "replicas": 2,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels, "annotations": INTENT}, "spec": template["spec"]},
-        },
-    }
+    template = {"metadata": {"labels": labels, "annotations": INTENT}, "spec": pod("", asks=asks)["spec"]}
+    metadata = {"name": name, "namespace": "team"}
+    if kind == "Deployment":
+        spec: Json = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+        return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
+    template["spec"] |= {"restartPolicy": "Never"}
+    spec = {"schedule": "0 3 * * *", "jobTemplate": {"spec": {"template": template}}}
+    return {"apiVersion": "batch/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def cron_job(*, asks: Json) -> Json:
-    inner = deployment(asks=asks)["spec"]["template"]
-    inner["spec"]["restartPolicy"] = "Never"
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "CronJob",
-        "metadata": {"name": "nightly", "namespace": "team"},
-        "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": {"template": inner}}},
-    }
-
-
-MAKERS = {"deployment.apps/trainer": deployment, "cronjob.batch/nightly": cron_job}
-
-
-@pytest.mark.parametrize("named", MAKERS)
-@pytest.mark.usefixtures("cluster")
-async def test_impossible_workload_warns_at_apply(kubectl: Kubectl, tmp_path: Path, named: str) -> None:
-    file = tmp_path / "workload.yaml"
-    file.write_text(yaml.safe_dump(MAKERS[named](asks=gpus(64))))
-
-    code, output = await kubectl("apply", f"--filename={file}")
-
-    assert code == 0, output
-    assert f"{named} created" in output
-    assert "Warning: numalign" in output
-    assert "nvidia.com/gpu" in output
-
-
-@pytest.mark.parametrize("named", MAKERS)
-async def test_possible_workload_is_stored_unchanged(
-    cluster: Cluster, kubectl: Kubectl, tmp_path: Path, named: str
+@pytest.mark.parametrize(
+    ("kind", "created"), [("Deployment", "deployment.apps"), ("CronJob", "cronjob.batch")]
+)
+async def test_impossible_workload_warns_and_a_possible_one_is_stored(
+    cluster: Cluster, kubectl: Kubectl, tmp_path: Path, kind: str, created: str
 ) -> None:
-    wish = MAKERS[named](asks=gpus(2))
-    wish["metadata"]["name"] += "-fits"
-    file = tmp_path / "workload.yaml"
-    file.write_text(yaml.safe_dump(wish))
+    outputs, file = {}, tmp_path / "workload.yaml"
+    for name, count in (("wide", 64), ("fits", 2)):
+        wish = workload(kind, name, gpus(count))
+        file.write_text(yaml.safe_dump(wish))
+        code, outputs[name] = await kubectl("apply", f"--filename={file}")
+        assert code == 0, outputs
+        assert "affinity" not in str((await cluster.store.read(wish)).body["spec"])
 
-    code, output = await kubectl("apply", f"--filename={file}")
-
-    assert (code, output) == (0, f"{named}-fits created\n")
-    assert "affinity" not in str((await cluster.store.read(wish)).body["spec"])
+    for text in (f"{created}/wide created", "Warning: numalign", "nvidia.com/gpu"):
+        assert text in outputs["wide"]
+    assert outputs["fits"] == f"{created}/fits created\n"

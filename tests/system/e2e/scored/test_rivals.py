@@ -76,7 +76,7 @@ async def binds(site: Site) -> tuple[float, float, float]:
 
 async def wrongly_recorded(site: Site, cluster: Cluster) -> Mapping[str, object]:
     """Pods whose record the scorer believes, though their kubelet gave them something else."""
-    doubtful = (await site.state())["doubtful"]
+    doubtful = (await (await site.leader()).state())["doubtful"]
     believed = {name: each for name, each in (await site.pods()).items() if is_bound(each)}
     return {
         name: (recorded(each), given(cluster, each))
@@ -92,15 +92,9 @@ CLASSES = {"low": 10, "middle": 20, "high": 30}
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module", autouse=True)
 async def classes(site: Site) -> None:
+    about = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     for name, value in CLASSES.items():
-        await site.store.apply(
-            {
-                "apiVersion": "scheduling.k8s.io/v1",
-                "kind": "PriorityClass",
-                "metadata": {"name": name},
-                "value": value,
-            }
-        )
+        await site.store.apply({**about, "metadata": {"name": name}, "value": value})
 
 
 async def fill(site: Site, node: str, *priorities: str) -> list[str]:
