@@ -8,9 +8,10 @@ as latency; one that has no good answer after the time that Kubernetes waits is 
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.system.attack import objects
 from tools.clusters.http_calls import Connection, Door, Hangup
@@ -26,6 +27,18 @@ EVERY_NEW = 10
 
 Call = tuple[str, str, bytes]
 """Method, path and body."""
+
+
+@asynccontextmanager
+async def meanwhile(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do all of this until the end of the block."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @dataclass(slots=True)
@@ -76,16 +89,15 @@ class Caller:
         method, path, _ = call
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                answer = await self._result(number, *call)
+                wrong = await self._result(number, *call)
         except TimeoutError:
-            self.outcome.lost.append(f"{method} {path}: no answer within {PATIENCE_SECONDS:g} s")
+            wrong = f"no answer within {PATIENCE_SECONDS:g} s"
         except OSError as error:
-            self.outcome.lost.append(f"{method} {path}: {error!r}")
+            wrong = repr(error)
+        if wrong:
+            self.outcome.lost.append(f"{method} {path}: {wrong}")
         else:
-            if answer:
-                self.outcome.lost.append(f"{method} {path}: {answer}")
-            else:
-                self.outcome.seconds.append(time.monotonic() - due)
+            self.outcome.seconds.append(time.monotonic() - due)
 
     async def _result(self, number: int, method: str, path: str, body: bytes) -> str:
         """What was wrong with the answer; empty for a good one.
@@ -122,17 +134,14 @@ class Caller:
 
 
 def reviews() -> Iterator[Call]:
-    for made in objects.honest_pods():
-        body = objects.review(made)
-        yield "POST", "/mutate", body
-        yield "POST", "/validate", body
+    for body in map(objects.review, objects.honest_pods()):
+        yield from (("POST", path, body) for path in ("/mutate", "/validate"))
 
 
 def schedules(places: Sequence[str]) -> Iterator[Call]:
     for made in objects.honest_pods():
         body = objects.filtering(made, places)
-        yield "POST", "/filter", body
-        yield "POST", "/prioritize", body
+        yield from (("POST", path, body) for path in ("/filter", "/prioritize"))
 
 
 def looks() -> Iterator[Call]:

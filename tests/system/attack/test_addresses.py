@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.system.attack import honest, objects
 from tests.system.attack.arena import Arena
+from tests.system.attack.honest import meanwhile
 from tools.clusters import http_calls
 from tools.clusters.http_calls import Connection, Door
 from tools.clusters.programs import HEALTH
@@ -34,14 +35,9 @@ class ManyCallers:
 
     @asynccontextmanager
     async def calling(self) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(self._go_on(number)) for number in range(self.connections)]
-        try:
+        async with meanwhile(*(self._go_on(number) for number in range(self.connections))):
             await asyncio.sleep(1)
             yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _go_on(self, number: int) -> None:
         await asyncio.sleep(number / self.connections / 2)
@@ -83,14 +79,10 @@ async def crowd(door: Door, sent: bytes = b"") -> AsyncIterator[None]:
             if len(held) > HELD:
                 held.popleft().close()
 
-    task = asyncio.create_task(come())
-    try:
+    async with meanwhile(come()):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        for made in held:
-            made.close()
+    for made in held:
+        made.close()
 
 
 async def test_many_addresses_cut_no_api_server_or_probe(arena: Arena) -> None:

@@ -23,17 +23,13 @@ MOST_MIB = 64
 ROUNDS = 3
 AT_ONCE = 4
 
-NAMES = [
-    # how many names an API server stores      names
-    ("five thousand",                          5_000),
-    ("half of what is stored",                 25_000),
-    ("all that is stored",                     51_200),
-]  # fmt: skip
+NAMES = (5_000, 25_000, 51_200)
+"""Resources of a pod; the most are all that an API server stores."""
 
 
 async def test_pods_of_many_resources_keep_no_review_waiting(arena: Arena) -> None:
     webhook = await arena.webhook()
-    body = objects.review(objects.of_many_names("many", NAMES[-1][1]))
+    body = objects.review(objects.of_many_names("many", NAMES[-1]))
     async with arena.honest(webhook, most=MOST_MIB):
         for path in ("/mutate", "/validate"):
             await send(webhook.door, path, [body] * ROUNDS, at_once=AT_ONCE)
@@ -41,7 +37,7 @@ async def test_pods_of_many_resources_keep_no_review_waiting(arena: Arena) -> No
 
 async def test_pods_of_many_resources_keep_no_scheduler_waiting(arena: Arena) -> None:
     scorer = await arena.scorer()
-    pods = (objects.of_many_names(f"many-{at}", count) for at, (_, count) in enumerate(NAMES))
+    pods = (objects.of_many_names(f"many-{at}", count) for at, count in enumerate(NAMES))
     bodies = [objects.filtering(made, arena.names) for made in pods]
     async with arena.honest(scorer, most=MOST_MIB):
         for path in ("/filter", "/prioritize"):
@@ -51,7 +47,7 @@ async def test_pods_of_many_resources_keep_no_scheduler_waiting(arena: Arena) ->
 async def test_changing_pods_of_many_resources_keep_the_lease(arena: Arena) -> None:
     pods = [
         objects.on(arena.names[at], objects.of_many_names(f"many-{at}", count))
-        for at, (_, count) in enumerate(NAMES)
+        for at, count in enumerate(NAMES)
     ]
     api = await arena.api_server()
     webhook, scorer = await arena.webhook(api=api), await arena.scorer(api=api)
@@ -86,26 +82,19 @@ async def changing(api: ApiServer, pods: Sequence[Json], *, seconds: float) -> N
 # ---- a node that has more zones than most, and pods that have more containers
 
 
-ZONES, CONTAINERS = 16, 100
-
 AMOUNTS = {"cpu": 64, "memory": 512 * 2**30, "nvidia.com/gpu": 8}
 
 
-def crowded(name: str) -> Json:
-    """A pod of a hundred containers, and a hundred that run before them."""
-    made = objects.pod(
-        name,
-        *({"cpu": str(1 + at % 7), "memory": "1Gi", "nvidia.com/gpu": "1"} for at in range(CONTAINERS)),
-        policy="restricted",
-    )
-    first = [{**each, "name": f"first-{each['name']}"} for each in made["spec"]["containers"]]
-    return {**made, "spec": {**made["spec"], "initContainers": first}}
-
-
 async def test_200_containers_on_16_zones_delay_no_scheduler(arena: Arena) -> None:
-    arena.put(*objects.node("sixteen", zones=ZONES, policy="restricted", amounts=AMOUNTS, free=50))
+    """A hundred containers, and a hundred that run before them."""
+    arena.put(*objects.node("sixteen", zones=16, policy="restricted", amounts=AMOUNTS, free=50))
     scorer = await arena.scorer()
-    asked = objects.filtering(crowded("crowded"), arena.names)
+    each = [{"cpu": str(1 + at % 7), "memory": "1Gi", "nvidia.com/gpu": "1"} for at in range(100)]
+    made = objects.pod("crowded", *each, policy="restricted")
+    made["spec"]["initContainers"] = [
+        {**one, "name": f"first-{one['name']}"} for one in made["spec"]["containers"]
+    ]
+    asked = objects.filtering(made, arena.names)
     async with arena.honest(scorer, most=96):
         for path in ("/filter", "/prioritize"):
             await send(scorer.door, path, [asked] * 2, at_once=2)

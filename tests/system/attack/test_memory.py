@@ -1,16 +1,22 @@
-"""What is kept of pods that are gone."""
+"""What is kept of pods that are gone, of what was never there, and of what tenants make."""
 
 import asyncio
-from collections.abc import Iterable
+import time
+from itertools import chain
 
 import orjson
 
+from numalign.kube.decode import shapes
+from numalign.kube.files import snapshot
+from numalign.shapes import ShapeHistory
 from tests.system.attack import objects
 from tests.system.attack.arena import Arena
 from tests.system.attack.attackers import send
 from tests.system.attack.objects import Json
+from tests.worlds.notation import GPU
 from tools.clusters import http_calls
-from tools.clusters.programs import MIB, ApiServer, samples, soon
+from tools.clusters.http_calls import once
+from tools.clusters.programs import MIB, samples, soon
 
 PODS = 400
 ENTRIES, LONG_NAME = 250, 1000
@@ -19,6 +25,10 @@ ENTRIES, LONG_NAME = 250, 1000
 UIDS, LONG_UID = 4000, 20_000
 KEYS, LONG_KEY = 150, 1_000_000
 MOST_MIB = 64
+
+
+def changed(made: Json, part: str, **changes: object) -> Json:
+    return {**made, part: {**made[part], **changes}}
 
 
 def recorded(number: int) -> Json:
@@ -34,42 +44,34 @@ async def test_long_records_of_pods_that_are_gone_are_not_kept(arena: Arena) -> 
     pods = [objects.on(arena.names[at % objects.NODES], recorded(at)) for at in range(PODS)]
     # Bytes beforehand: what this process is busy with, honest callers in it wait for.
     written = [(objects.path(each), orjson.dumps(each)) for each in pods]
-    async with arena.honest(scorer, most=MOST_MIB):
-        await one_at_a_time(api, written)
-
-
-async def one_at_a_time(api: ApiServer, pods: Iterable[tuple[str, bytes]]) -> None:
-    async with http_calls.connection(api.door) as made:
-        for path, written in pods:
-            assert (await made.call("POST", objects.PODS, written)).well
+    async with arena.honest(scorer, most=MOST_MIB), http_calls.connection(api.door) as made:
+        for path, body in written:
+            assert (await made.call("POST", objects.PODS, body)).well
             await asyncio.sleep(0.005)
             assert (await made.call("DELETE", path)).well
 
 
 async def test_long_uids_of_pods_that_never_are_are_not_kept(arena: Arena) -> None:
     scorer = await arena.scorer()
-    bodies = (objects.filtering(of_long_uid(at), arena.names) for at in range(UIDS))
+    asked = objects.pod("asked", {"cpu": "1", "memory": "1Gi"})
+    bodies = (
+        objects.filtering(changed(asked, "metadata", uid=f"{at}-{'u' * LONG_UID}"), arena.names)
+        for at in range(UIDS)
+    )
     async with arena.honest(scorer, most=MOST_MIB):
         await send(scorer.door, "/filter", bodies, at_once=4)
 
 
-def of_long_uid(number: int) -> Json:
-    """A pod that nobody makes, whose uid is longer than any."""
-    made = objects.pod("asked", {"cpu": "1", "memory": "1Gi"})
-    return {**made, "metadata": {**made["metadata"], "uid": f"{number}-{'u' * LONG_UID}"}}
-
-
 async def test_long_impossible_label_keys_are_not_stored(arena: Arena) -> None:
+    """Of pods that select nodes by a label whose key is as long as an API server stores."""
     webhook = await arena.webhook()
+    selective = objects.pod("selective")
+    bodies = (
+        objects.review(changed(selective, "spec", nodeSelector={f"{at}-{'k' * LONG_KEY}": ""}))
+        for at in range(KEYS)
+    )
     async with arena.honest(webhook, most=MOST_MIB):
-        await send(webhook.door, "/validate", map(of_long_key, range(KEYS)), at_once=1)
-
-
-def of_long_key(number: int) -> bytes:
-    """The review of a pod that selects nodes by a label whose key is as long as an API server stores."""
-    made = objects.pod("selective")
-    selected = {"nodeSelector": {f"{number}-{'k' * LONG_KEY}": ""}}
-    return objects.review({**made, "spec": {**made["spec"], **selected}})
+        await send(webhook.door, "/validate", bodies, at_once=1)
 
 
 # ---- what one tenant's pods can take of memory as long as they exist
@@ -113,9 +115,7 @@ async def test_distinct_pods_take_bounded_memory(arena: Arena) -> None:
 UNKNOWN = 2_000
 LONGEST_NAME = 5_000
 AUDITED = {"defaults": [{"audit": "single-numa-node"}]}
-
-MOST_SERIES = 100
-MOST_BYTES = 100_000
+MOST_SERIES, MOST_BYTES = 100, 100_000
 
 
 async def test_namespaces_that_there_are_not_get_no_series(arena: Arena) -> None:
@@ -131,3 +131,38 @@ async def test_namespaces_that_there_are_not_get_no_series(arena: Arena) -> None
     assert await webhook.metric("numalign_reviews_below_total") >= statuses.count(200)
     assert len(samples(after)) - len(samples(before)) < MOST_SERIES
     assert len(after) - len(before) < MOST_BYTES
+
+
+# ---- what is kept of the shapes of nodes
+
+
+LONG, SHORT = 3, 40
+LABELS = 877
+"""A few nodes of so many long names take nearly all that is kept, and others what is left of it."""
+
+AMOUNTS = {"cpu": 32, "memory": 128 * 2**30}
+
+
+async def test_long_node_names_evict_no_remembered_pool(arena: Arena) -> None:
+    names = {f"{'x' * 240}.io/{at}": 1 for at in range(LABELS)}
+    of_one_zone = [{"cpu": 1 + at, **names} for at in range(LONG)]
+    of_one_zone += [{"cpu": 9 + at, GPU: 1} for at in range(SHORT)]
+    nodes = [objects.node(f"n{at}", zones=1, amounts=some, free=100) for at, some in enumerate(of_one_zone)]
+    gpu, cpu = (
+        objects.node("gpu-1", zones=2, amounts=AMOUNTS | {GPU: 4}, free=100),
+        objects.node("cpu-1", zones=2, amounts=AMOUNTS, free=100),
+    )
+    for made, pool in ((gpu, "gpu"), (cpu, "cpu")):
+        made[0]["metadata"]["labels"] = {"pool": pool}
+    history = ShapeHistory(wall=time.time)
+    snapshot.of(chain(*nodes, gpu), shape_history=history)
+    data = shapes.encode(history.to_remember())
+    kept = {"apiVersion": "v1", "kind": shapes.KIND, "metadata": {"name": shapes.NAME}, "data": data}
+    arena.objects[:] = [*cpu, kept]
+    webhook = await arena.webhook()
+
+    grower = objects.pod("grower", {"cpu": "8", "memory": "16Gi", GPU: "4"})
+    answer = await once(webhook.door, "POST", "/validate", objects.review(grower))
+    response = orjson.loads(answer.body)["response"]
+    assert response["allowed"]
+    assert "last seen" in response["warnings"][0]

@@ -1,50 +1,44 @@
 """What fills logs, and what comes all at once."""
 
 import asyncio
+from http import HTTPStatus
 
 import orjson
-import pytest
 
 from tests.system.attack import attackers, objects
 from tests.system.attack.arena import Arena
 from tests.system.attack.attackers import STRANGER, held
-from tests.worlds.notation import table
 from tools.clusters import http_calls
+from tools.clusters.http_calls import once
 
 MOST_MIB = 96
 """75 are typical, and the chart's limit is 512Mi for the webhook, and more for the scorer."""
 
 MOST_LINES = 60
 
-GARBAGE = [
-    # what is sent                     bytes
-    ("no HTTP at all",                 b"\x00\xff\xfe garbage\r\n\r\n"),
-    ("a method that is none",          b"\x01\x02\x03 / HTTP/1.1\r\n\r\n"),
-    ("a header without a name",        b"GET / HTTP/1.1\r\n: x\r\n\r\n"),
-    ("a length that is no number",     b"POST /validate HTTP/1.1\r\nContent-Length: many\r\n\r\n"),
-    ("a chunk that is no number",      b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
-    ("a header as long as a book",     b"GET / HTTP/1.1\r\nx: " + b"y" * 100_000 + b"\r\n\r\n"),
-]  # fmt: skip
+GARBAGE = {
+    "no HTTP at all": b"\x00\xff\xfe garbage\r\n\r\n",
+    "a method that is none": b"\x01\x02\x03 / HTTP/1.1\r\n\r\n",
+    "a header without a name": b"GET / HTTP/1.1\r\n: x\r\n\r\n",
+    "a length that is no number": b"POST /validate HTTP/1.1\r\nContent-Length: many\r\n\r\n",
+    "a chunk that is no number": b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "a header as long as a book": b"GET / HTTP/1.1\r\nx: " + b"y" * 100_000 + b"\r\n\r\n",
+}
 
 
-@pytest.mark.parametrize("written", table(GARBAGE))
-async def test_invalid_http_does_not_flood_the_log(arena: Arena, written: bytes) -> None:
+async def test_invalid_http_and_slow_bodies_do_not_flood_the_log(arena: Arena) -> None:
     scorer = await arena.scorer()
-    before = scorer.log.stat().st_size
     async with arena.honest(scorer, most=MOST_MIB):
-        for _ in range(20):
-            async with held(scorer.door, written, sockets=50):
-                await asyncio.sleep(0.05)
-    output = scorer.log.read_bytes()[before:]
-    assert output.count(b"\n") <= MOST_LINES
-    assert b"Traceback" not in output
-
-
-async def test_a_thousand_slow_bodies_do_not_flood_the_log(arena: Arena) -> None:
-    scorer = await arena.scorer()
-    begun = attackers.announced("/filter", 10)
-    async with arena.honest(scorer, most=MOST_MIB), held(scorer.door, begun, sockets=1000):
-        await asyncio.sleep(8)
+        for what, written in GARBAGE.items():
+            before = scorer.log.stat().st_size
+            for _ in range(20):
+                async with held(scorer.door, written, sockets=50):
+                    await asyncio.sleep(0.05)
+            output = scorer.log.read_bytes()[before:]
+            assert output.count(b"\n") <= MOST_LINES, what
+            assert b"Traceback" not in output, what
+        async with held(scorer.door, attackers.announced("/filter", 10), sockets=1000):
+            await asyncio.sleep(8)
     assert len(scorer.events("request.slow")) <= MOST_LINES
 
 
@@ -58,7 +52,7 @@ async def test_topology_of_a_thousand_zones_delays_no_caller(arena: Arena) -> No
         for at in range(4):
             topology["attributes"][1]["value"] = ("container", "pod")[at % 2]
             output = orjson.dumps(topology)
-            answer = await http_calls.once(api.door, "PATCH", path, output, "application/merge-patch+json")
+            answer = await once(api.door, "PATCH", path, output, "application/merge-patch+json")
             assert answer.well
             await asyncio.sleep(1)
 
@@ -76,3 +70,19 @@ async def test_thousand_binds_delay_neither_health_nor_reviews(arena: Arena) -> 
     bodies = [objects.binding(each, "target") for each in stored]
     async with arena.honest(scorer, most=MOST_MIB):
         await attackers.send(scorer.door, "/bind", bodies * 2, at_once=1000, source=STRANGER)
+
+
+async def test_invented_namespaces_cost_no_call_each(arena: Arena) -> None:
+    api = await arena.api_server()
+    webhook = await arena.webhook(api=api)
+    fast = objects.pod("fast", policy=None)
+    # A level applies before a watch delivers it: the API server is called for a name that is not known.
+    strict = objects.namespace("strict", enforce=objects.SINGLE)
+    assert (await once(api.door, "POST", "/api/v1/namespaces", orjson.dumps(strict))).well
+    answer = await once(webhook.door, "POST", "/validate", objects.review(fast, namespace="strict"))
+    assert not orjson.loads(answer.body)["response"]["allowed"]
+
+    invented = (objects.review(fast, namespace=f"invented-{number}") for number in range(300))
+    async with arena.honest(webhook, most=16):
+        statuses = await attackers.send(webhook.door, "/validate", invented, at_once=20)
+    assert {*statuses} == {HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE}

@@ -3,8 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.system.attack import objects
@@ -62,26 +61,19 @@ async def test_unread_standard_error_delays_no_review(arena: Arena) -> None:
     os.close(reader)
 
 
-@asynccontextmanager
-async def silent_receiver() -> AsyncIterator[str]:
-    """A receiver of traces that takes connections and never answers; where it listens."""
+async def test_silent_trace_receiver_delays_no_review(arena: Arena) -> None:
+    """It takes connections and never answers."""
 
     async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
 
     server = await asyncio.start_server(wait, LOOPBACK, 0)
-    try:
-        yield f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-
-
-async def test_silent_trace_receiver_delays_no_review(arena: Arena) -> None:
-    async with silent_receiver() as endpoint:
-        webhook = await arena.webhook("--otlp-endpoint", endpoint, "--trace-ratio", "1")
-        async with arena.honest(webhook, most=MOST_MIB):
-            statuses = await send(webhook.door, "/validate", refusals(REFUSALS), at_once=4)
+    endpoint = f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
+    webhook = await arena.webhook("--otlp-endpoint", endpoint, "--trace-ratio", "1")
+    async with arena.honest(webhook, most=MOST_MIB):
+        statuses = await send(webhook.door, "/validate", refusals(REFUSALS), at_once=4)
+    server.close()
 
     assert set(statuses) == {200}
     assert await webhook.metric("numalign_spans_total") >= len(statuses)

@@ -18,41 +18,25 @@ MOST_MIB = 64
 CONNECTIONS_MIB = 128
 """As many connections as are open at once, 1,024, over TLS. 109 are typical; the chart's limit is 512Mi."""
 
-
-ANNOUNCED = [
-    # what is announced                       bytes      begun  sockets
-    ("eight bodies of 8 MiB",                 8 * 2**20, b"{",  8),
-    ("eighty bodies of 4 MiB",                4 * 2**20, b"{",  80),
-    ("more bodies than calls are let in",     10,        b"",   400),
-    ("more bodies than that, begun",          4096,      b"{",  400),
+BEGUN = [
+    # what is begun                           how                                       then        sockets
+    ("eight bodies of 8 MiB",                 announced("/validate", 8 * MIB, b"{"),    b"",              8),
+    ("eighty bodies of 4 MiB",                announced("/validate", 4 * MIB, b"{"),    b"",             80),
+    ("more bodies than calls are let in",     announced("/validate", 10),               b"",            400),
+    ("more bodies than that, begun",          announced("/validate", 4096, b"{"),       b"",            400),
+    ("headers that come drop by drop",        b"POST /validate HTTP/1.1\r\n",           b"x: 1\r\n",    400),
+    ("bodies that come drop by drop",         announced("/validate", 4096, b"{"),       b" ",           400),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("size", "begun", "sockets"), table(ANNOUNCED))
-async def test_bodies_that_never_come_keep_no_review_waiting(
-    arena: Arena, size: int, begun: bytes, sockets: int
+@pytest.mark.parametrize(("begun", "drop", "sockets"), table(BEGUN))
+async def test_calls_that_never_end_keep_no_review_waiting(
+    arena: Arena, begun: bytes, drop: bytes, sockets: int
 ) -> None:
     webhook = await arena.webhook()
-    written = announced("/validate", size, begun)
-    async with arena.honest(webhook, most=MOST_MIB), held(webhook.door, written, sockets=sockets):
-        await asyncio.sleep(SECONDS)
-
-
-DRIPS = [
-    # what comes drop by drop   how it begins                       a drop
-    ("headers",                 b"POST /validate HTTP/1.1\r\n",     b"x-drop: 1\r\n"),
-    ("bodies",                  announced("/validate", 4096, b"{"), b" "),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("begun", "drop"), table(DRIPS))
-async def test_what_comes_drop_by_drop_keeps_no_review_waiting(
-    arena: Arena, begun: bytes, drop: bytes
-) -> None:
-    webhook = await arena.webhook()
-    async with arena.honest(webhook, most=MOST_MIB), held(webhook.door, begun, sockets=400) as opened:
+    async with arena.honest(webhook, most=MOST_MIB), held(webhook.door, begun, sockets=sockets) as opened:
         for _ in range(round(SECONDS * 2)):
-            for each in opened:
+            for each in opened if drop else ():
                 each.send(drop)
             await asyncio.sleep(0.5)
 
@@ -79,11 +63,16 @@ async def test_idle_connections_delay_no_scheduler(arena: Arena) -> None:
         await asyncio.sleep(SECONDS)
 
 
-async def test_endless_calls_keep_no_review_waiting(arena: Arena) -> None:
+async def test_endless_and_packed_calls_keep_no_review_waiting(arena: Arena) -> None:
     webhook = await arena.webhook()
     body = objects.review(objects.pod("ever-again"))
-    async with arena.honest(webhook, most=MOST_MIB):
+    packed = http_calls.request(
+        "POST", "/mutate", bytes(2**20), {"Content-Type": JSON, "Content-Encoding": "gzip"}
+    )
+    async with arena.honest(webhook, most=MOST_MIB), http_calls.connection(webhook.door) as made:
         await send(webhook.door, "/validate", itertools.repeat(body, 2000), at_once=100)
+        made.send(packed)
+        assert (await made.answer()).status == 415
 
 
 async def test_proven_callers_precede_others_at_their_address(arena: Arena) -> None:
@@ -96,14 +85,3 @@ async def test_proven_callers_precede_others_at_their_address(arena: Arena) -> N
     ):
         statuses = await send(webhook.door, "/validate", [whole] * 40, at_once=10, source=LOOPBACK)
     assert 503 in statuses
-
-
-async def test_a_packed_body_is_refused_unread(arena: Arena) -> None:
-    webhook = await arena.webhook()
-    packed = http_calls.request(
-        "POST", "/mutate", bytes(2**20), {"Content-Type": JSON, "Content-Encoding": "gzip"}
-    )
-    async with arena.honest(webhook, most=MOST_MIB), http_calls.connection(webhook.door) as made:
-        made.send(packed)
-        answer = await made.answer()
-    assert answer.status == 415

@@ -2,8 +2,8 @@
 
 import asyncio
 import sys
-from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import pytest_asyncio
@@ -38,31 +38,24 @@ async def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "html"
 
 
-@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize(("scheme", "viewport"), LOOKS)
-async def test_a_page_is_accessible_and_loads_nothing(
-    browser: Browser, documents: Path, page: str, scheme: str, viewport: ViewportSize
+async def test_pages_are_accessible_and_load_nothing(
+    browser: Browser, documents: Path, scheme: Literal["light", "dark"], viewport: ViewportSize
 ) -> None:
-    open_context = partial(browser.new_context, viewport=viewport)
-    context = await (open_context(color_scheme="dark") if scheme == "dark" else open_context())
-    try:
-        shown = await context.new_page()
-        requests: list[str] = []
-        shown.on("request", lambda request: requests.append(request.url))
-        await shown.goto((documents / f"{page}.html").as_uri())
+    async with await browser.new_context(viewport=viewport, color_scheme=scheme) as context:
+        for page in PAGES:
+            shown = await context.new_page()
+            requests: list[str] = []
+            shown.on("request", lambda request, to=requests: to.append(request.url))
+            await shown.goto((documents / f"{page}.html").as_uri())
 
-        assert [url for url in requests if not url.startswith((documents.as_uri(), "data:"))] == []
-        assert await shown.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
-        assert await violations(shown) == []
-    finally:
-        await context.close()
+            assert [url for url in requests if not url.startswith((documents.as_uri(), "data:"))] == []
+            assert await shown.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
+            assert await violations(shown) == []
 
 
 async def test_search_finds_words(browser: Browser, documents: Path) -> None:
-    context = await browser.new_context()
-    try:
+    async with await browser.new_context() as context:
         shown = await context.new_page()
         await shown.goto((documents / "search.html").as_uri() + "?q=kubelet")
         await shown.locator("#search-results li").first.wait_for()
-    finally:
-        await context.close()

@@ -39,38 +39,22 @@ async def live_page(
         yield watched, cluster
 
 
-async def test_a_changed_tile_keeps_its_focus(browser: Browser) -> None:
+async def test_a_changed_tile_keeps_its_focus_and_figures_follow(browser: Browser) -> None:
     async with live_page(browser) as (watched, cluster):
         page = watched.page
-        address = page.url
+        address, figure = page.url, page.locator(".figures dd").nth(1)
+        before = await figure.inner_text()
         await page.locator(TILE).focus()
         cluster.put(pod("62"))
 
         await expect(page.locator(f"{TILE} title")).to_have_text(FULL)
         await expect(page.locator(".changed")).to_have_count(1)
         await expect(page.locator(TILE)).to_be_focused()
+        await expect(figure).not_to_have_text(before)
+        head = page.locator(".class", has_text="2x64cpu-restricted-pod")
+        await expect(head).to_contain_text("62 of 124 cpu free")
         assert page.url == address
         assert watched.complaints == []
-
-
-async def test_figures_and_classes_follow(browser: Browser) -> None:
-    async with live_page(browser) as (watched, cluster):
-        figure = watched.page.locator(".figures dd").nth(1)
-        before = await figure.inner_text()
-        cluster.put(pod())
-
-        await expect(figure).not_to_have_text(before)
-        head = watched.page.locator(".class", has_text="2x64cpu-restricted-pod")
-        await expect(head).to_contain_text("114 of 124 cpu free")
-
-
-async def test_other_nodes_reload_nothing(browser: Browser) -> None:
-    async with live_page(browser, f"/nodes/{AGENT_NODE}") as (watched, cluster):
-        requests = len(watched.asked)
-        cluster.put(pod())
-        await watched.page.wait_for_timeout(A_SECOND)
-
-        assert len(watched.asked) == requests
 
 
 async def test_a_tile_that_the_filter_excludes_goes(browser: Browser) -> None:
@@ -84,10 +68,15 @@ async def test_a_tile_that_the_filter_excludes_goes(browser: Browser) -> None:
 
 async def test_a_node_follows_and_keeps_what_is_open(browser: Browser) -> None:
     async with live_page(browser, f"/nodes/{AGENT_NODE}") as (watched, cluster):
-        await watched.page.get_by_text("Labels and taints").click()
-        cluster.put(clusters.pod("new", AGENT_NODE, {"cpu": "2", "mem": "8Gi"}))
+        requests = len(watched.asked)
+        # Of another node, which reloads nothing.
+        cluster.put(pod())
+        await watched.page.wait_for_timeout(A_SECOND)
+        assert len(watched.asked) == requests
 
-        await expect(watched.page.get_by_role("link", name="team-a/new")).to_be_visible()
+        await watched.page.get_by_text("Labels and taints").click()
+        cluster.put(clusters.pod("second", AGENT_NODE, {"cpu": "2", "mem": "8Gi"}))
+        await expect(watched.page.get_by_role("link", name="team-a/second")).to_be_visible()
         await expect(watched.page.get_by_text("rack-b")).to_be_visible()
 
 

@@ -15,7 +15,7 @@ from tests.system.workloads.stages import Stage
 from tests.system.workloads.workloads import WIDE
 from tools.clusters import shipped
 from tools.clusters.api_objects import namespace
-from tools.clusters.api_requests import INTENT, Json, pod, rehearse
+from tools.clusters.api_requests import INTENT, pod, rehearse
 from tools.clusters.controlplane import build as controlplane
 from tools.clusters.ecosystem import Operator
 from tools.clusters.helm import build as helm
@@ -32,25 +32,14 @@ VALUES = "gates.enabled=true heal.enabled=true"
 GATE, HEAL = "numalign.io/gate", "numalign.io/heal"
 """Labels of namespaces."""
 
-GATES = "/spec/schedulingGates"
-ASKS = {"cpu": str(WIDE), "memory": "64Mi"}
-
 KEPT = 1
 """Refused pods of an owner that are kept: fewer than by default, so that fewer have to be seen."""
 
-_NOT_HERE = {"Deployment"}
-"""Kinds of which this module is the controller: their pods would take the places that tests are about."""
-
 IMPATIENT = {"bind": "127.0.0.1", "tls-names": "127.0.0.1,localhost", "drain-seconds": "0"}
+SOON = {"heal-per-minute": "60", "heal-owner-seconds": "1", "heal-node-seconds": "1"}
 OWN: Mapping[str, Mapping[str, str]] = {
     shipped.NAME: IMPATIENT,
-    shipped.CONTROLLER: {
-        **IMPATIENT,
-        "keep-refused": str(KEPT),
-        "heal-per-minute": "60",
-        "heal-owner-seconds": "1",
-        "heal-node-seconds": "1",
-    },
+    shipped.CONTROLLER: {**IMPATIENT, **SOON, "keep-refused": str(KEPT)},
 }
 """What is different on this machine."""
 
@@ -85,24 +74,22 @@ class Numalign:
         await self.until_gated(home, gated=labels.get(GATE) == "enabled")
 
     async def until_gated(self, home: str, *, gated: bool = True) -> None:
-        """Return when pods with an intent are held in a namespace, or are not."""
-        await eventually(
-            partial(self._gated, home),
-            lambda seen: seen == {gated},
-            f"pods of {home} were held or let go as they should be",
-        )
+        """Return when pods with an intent are held in a namespace, or are not.
 
-    async def _gated(self, home: str) -> set[bool]:
-        """Whether pods are held, as each replica has it.
-
-        Each is asked by itself: the API server calls one of them for as long as its connection lasts.
+        Each replica is asked by itself: the API server calls one of them for as long as its connection lasts.
         """
-        wish = pod("rehearsal", asks=ASKS, annotations=INTENT)
-        try:
-            changes = [await replica.mutated(wish, namespace=home) for replica in self.webhooks.running]
-        except (aiohttp.ClientError, TimeoutError):
-            return set()
-        return {any(each["path"].startswith(GATES) for each in several) for several in changes}
+        wish = pod("rehearsal", asks={"cpu": str(WIDE), "memory": "64Mi"}, annotations=INTENT)
+
+        async def held() -> set[bool]:
+            try:
+                changes = [await replica.mutated(wish, namespace=home) for replica in self.webhooks.running]
+            except (aiohttp.ClientError, TimeoutError):
+                return set()
+            return {
+                any(each["path"].startswith("/spec/schedulingGates") for each in some) for some in changes
+            }
+
+        await eventually(held, lambda seen: seen == {gated}, f"pods of {home} were held, {gated=}")
 
     async def until_led(self, *, within: float = 45, by_other_than: Replica | None = None) -> Replica:
         """The controller that leads, once a running one does."""
@@ -121,23 +108,19 @@ async def numalign(stage: Stage, helm: Path, values: str = VALUES) -> AsyncItera
     """Everything of ours during the block, with every node labelled and one controller leading."""
     installation = await made(helm, values)
     plane, children = stage.cluster.plane, stage.cluster.children
-    folders = {name: plane.folder / name for name in shipped.ACCOUNTS}
-    for folder in folders.values():
+    commands = []
+    for name, user in shipped.ACCOUNTS.items():
+        folder = plane.folder / name
         folder.mkdir()
-    commands = {
-        name: command(installation, name, plane.kubeconfig(user, folders[name]))
-        for name, user in shipped.ACCOUNTS.items()
-    }
+        commands.append(command(installation, name, plane.kubeconfig(user, folder)))
     async with (
-        replicas(children, command=commands[shipped.NAME], name="webhook") as webhooks,
-        replicas(
-            children, command=commands[shipped.CONTROLLER], name="controller", ports=ONLY_METRICS
-        ) as controllers,
+        replicas(children, command=commands[0], name="webhook") as webhooks,
+        replicas(children, command=commands[1], name="controller", ports=ONLY_METRICS) as controllers,
     ):
         await stage.store.apply(namespace(shipped.NAMESPACE, {}))
         for document in installation.values():
-            # A pod of `helm test` would take room on one of the nodes.
-            if document["kind"] not in _NOT_HERE and not of_test(document):
+            # Pods of a Deployment, and of `helm test`, would take room on nodes.
+            if document["kind"] != "Deployment" and not of_test(document):
                 await stage.store.apply(shipped.by_address(document, webhooks.service.port))
         for _ in range(2):
             await controllers.start()
@@ -146,8 +129,17 @@ async def numalign(stage: Stage, helm: Path, values: str = VALUES) -> AsyncItera
             await until(each.is_ready, what=f"{each.name} was ready", child=each.child)
         running = Numalign(stage, installation, webhooks, controllers)
         await running.until_led()
-        await _until_labelled(stage)
-        await _until_called(stage)
+        await eventually(
+            partial(stage.store.list, "v1", "Node"),
+            lambda nodes: all(shipped.LABEL in node["metadata"]["labels"] for node in nodes),
+            "every node had a class",
+        )
+        # The API server has learned whom to ask of a pod.
+        await eventually(
+            partial(rehearse, stage.api, asks={"cpu": "1000", "memory": "1Gi"}, namespace="default"),
+            lambda answer: "numalign:" in answer.body.get("message", ""),
+            "the webhook was asked",
+        )
         yield running
 
 
@@ -161,20 +153,3 @@ def command(installation: Installation, name: str, kubeconfig: Path) -> tuple[st
         **OWN[name],
     }
     return program(name), *(f"--{flag}={value}" for flag, value in flags.items() if flag not in PORTS)
-
-
-async def _until_labelled(stage: Stage) -> None:
-    def labelled(nodes: list[Json]) -> bool:
-        return all(shipped.LABEL in node["metadata"]["labels"] for node in nodes)
-
-    look = partial(stage.store.list, "v1", "Node")
-    await eventually(look, labelled, "every node had a class")
-
-
-async def _until_called(stage: Stage) -> None:
-    """Return when the API server has learned whom to ask of a pod."""
-    asks = {"cpu": str(1000), "memory": "1Gi"}
-    look = partial(rehearse, stage.api, asks=asks, namespace="default")
-    await eventually(
-        look, lambda answer: "numalign:" in answer.body.get("message", ""), "the webhook was asked"
-    )

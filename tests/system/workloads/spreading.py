@@ -31,10 +31,6 @@ async def spread(stage: Stage, home: str, documents: Sequence[Json]) -> None:
         await stage.unblock(home, FROM)
 
 
-async def free(stage: Stage, home: str) -> None:
-    await stage.unblock(home, TO)
-
-
 def zones(stage: Stage, pod: Json) -> set[int]:
     kubelet = stage.cluster.kubelets[pod["spec"]["nodeName"]]
     total = kept(kubelet.state, pod["metadata"]["uid"], {}).total(MACHINE)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -150,20 +150,16 @@ class Stage:
         for node_name, zone in product(nodes, range(ZONES)):
             wish = workloads.blocker(home, f"{node_name}-{zone}", node_name, cpus=cpus)
             await self.store.apply(wish)
-            look = partial(self.read, wish)
-            await eventually(look, runs, "a blocker ran", within=120)
+            await eventually(partial(self.read, wish), runs, "a blocker ran", within=120)
 
     async def unblock(self, home: str, node_name: str) -> None:
         """What `block` put on a node is gone, for its kubelet too."""
-        path = f"/api/v1/namespaces/{home}/pods"
-        mine = [
-            pod for pod in await self.pods(home, workloads.BLOCKERS) if pod["spec"]["nodeName"] == node_name
-        ]
-        for pod in mine:
-            await ask(self.api, "DELETE", f"{path}/{pod['metadata']['name']}")
+        mine = {f"{node_name}-{zone}" for zone in range(ZONES)}
+        for name in mine:
+            await ask(self.api, "DELETE", f"/api/v1/namespaces/{home}/pods/{name}")
         await eventually(
             partial(self.pods, home, workloads.BLOCKERS),
-            lambda left: not {*workloads.names(left)} & {*workloads.names(mine)},
+            lambda left: not {*workloads.names(left)} & mine,
             f"{node_name} was free again",
         )
 
@@ -193,7 +189,7 @@ class Looked:
 
     stage: Stage
     home: str
-    of: tuple[str, ...]
+    of: Sequence[str]
     seen: dict[str, dict[str, Json]] = field(default_factory=dict)
     now: dict[str, list[Json]] = field(default_factory=dict)
     gated: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -212,6 +208,11 @@ class Looked:
                 self.gated[uid] = (first, monotonic())
         return {of: len(pods) for of, pods in self.seen.items()}
 
+    async def go_on(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(0.1)
+
     def kept(self, of: str) -> int:
         return sum(map(refused, self.now[of]))
 
@@ -220,16 +221,10 @@ class Looked:
 
 
 @asynccontextmanager
-async def looking(stage: Stage, home: str, of: tuple[str, ...]) -> AsyncIterator[Looked]:
+async def looking(stage: Stage, home: str, of: Sequence[str]) -> AsyncIterator[Looked]:
     looked = Looked(stage, home, of)
-
-    async def look() -> None:
-        while True:
-            await looked.look()
-            await asyncio.sleep(0.1)
-
     await looked.look()
-    task = asyncio.create_task(look())
+    task = asyncio.create_task(looked.go_on())
     try:
         yield looked
     finally:
@@ -250,17 +245,15 @@ def refused(pod: Json) -> bool:
 @asynccontextmanager
 async def stage(folder: Path, nodes: Sequence[RealNode], users: Users = USERS) -> AsyncIterator[Stage]:
     """All that is not ours, with these nodes; programs and the audit write their logs to the folder."""
-    async with AsyncExitStack() as stack:
-        flags = audits.flags(folder, users=tuple(shipped.ACCOUNTS.values()))
-        logs = folder / "logs"
-        logs.mkdir()
-        cluster = await stack.enter_async_context(started(nodes, others=users, flags=flags, logs=logs))
-        api = await stack.enter_async_context(cluster.plane.client("admin"))
-        store = Store(api)
+    flags = audits.flags(folder, users=tuple(shipped.ACCOUNTS.values()))
+    logs = folder / "logs"
+    logs.mkdir()
+    async with (
+        started(nodes, others=users, flags=flags, logs=logs) as cluster,
+        cluster.plane.client("admin") as api,
+    ):
+        store, there = Store(api), (cluster.children, cluster.plane)
         for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
             await store.apply(document)
-        await stack.enter_async_context(agents(cluster))
-        await stack.enter_async_context(scheduler(cluster.children, cluster.plane))
-        await stack.enter_async_context(controllers(cluster.children, cluster.plane))
-        await stack.enter_async_context(jobsets(cluster.children, cluster.plane))
-        yield Stage(cluster, store, folder)
+        async with agents(cluster), scheduler(*there), controllers(*there), jobsets(*there):
+            yield Stage(cluster, store, folder)

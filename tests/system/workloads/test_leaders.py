@@ -6,6 +6,7 @@ answer or not, and did no more.
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from time import monotonic
@@ -15,7 +16,7 @@ import pytest
 from tests.system.eventually import eventually
 from tests.system.workloads import spreading, workloads
 from tests.system.workloads.installed import GATE, HEAL, KEPT, Numalign
-from tests.system.workloads.stages import HOLES, Looked, Stage, looking, refused, runs
+from tests.system.workloads.stages import HOLES, Stage, looking, refused, runs
 from tests.system.workloads.test_gates import ON
 from tools.clusters import shipped
 from tools.clusters.controlplane.audits import Use
@@ -45,8 +46,7 @@ async def test_killed_pinner_leaves_no_gate(ours: Numalign) -> None:
         async with looking(stage, home, NAMES) as looked:
             killing = asyncio.create_task(kill_the_leader(ours, home, "patch", "pods"))
             for name in NAMES:
-                document = workloads.deployment(home, name, 2, workloads.template(name, on=ON))
-                await stage.store.apply(document)
+                await stage.store.apply(workloads.deployment(home, name, 2, workloads.template(name, on=ON)))
             await killing
             for name in NAMES:
                 await stage.until_running(home, name, 2, within=PATIENCE)
@@ -62,36 +62,35 @@ async def test_killed_remover_deletes_no_running_pod(ours: Numalign) -> None:
     async with ours.home("killed-removing", {}) as home:
         await stage.block(home, *HOLES, "whole")
         async with looking(stage, home, NAMES) as looked:
+
+            async def until_kept(right: Callable[[int], bool], what: str) -> None:
+                await eventually(
+                    looked.look, lambda _: all(right(looked.kept(of)) for of in NAMES), what, within=120
+                )
+
+            def running() -> set[str]:
+                return {pod["metadata"]["uid"] for of in looked.now.values() for pod in of if runs(pod)}
+
             for name in NAMES:
                 await stage.store.apply(workloads.replicaset(home, name, 1, workloads.template(name, on=ON)))
-            await eventually(
-                looked.look,
-                lambda _: all(looked.kept(of) >= MANY for of in NAMES),
-                f"{MANY} pods of each were refused",
-                within=120,
-            )
+            await until_kept(lambda kept: kept >= MANY, f"{MANY} pods of each were refused")
             await stage.unblock(home, "whole")
             for name in NAMES:
                 await stage.until_running(home, name, 1)
             await looked.look()
-            before = {of: looked.kept(of) for of in NAMES}
-            taken = {pod["metadata"]["uid"] for of in looked.now.values() for pod in of if runs(pod)}
+            before, taken = sum(map(looked.kept, NAMES)), running()
             killing = asyncio.create_task(kill_the_leader(ours, home, "delete", "pods"))
             await ours.label(home, {HEAL: "failed"})
             await killing
-            await eventually(
-                looked.look,
-                lambda _: all(looked.kept(of) == KEPT for of in NAMES),
-                f"{KEPT} refused pods of each were kept",
-                within=PATIENCE,
-            )
-            running = {pod["metadata"]["uid"] for of in looked.now.values() for pod in of if runs(pod)}
+            await until_kept(lambda kept: kept == KEPT, f"{KEPT} refused pods of each were kept")
             deletions = writes(stage, home, "delete", "pods")
-            removed = gone(looked)
+            seen = {uid: pod for of in looked.seen.values() for uid, pod in of.items() if refused(pod)}
+            there = {pod["metadata"]["uid"] for of in looked.now.values() for pod in of}
+            removed = {pod["metadata"]["name"] for uid, pod in seen.items() if uid not in there}
 
     counted = Counter(use.name for use in deletions if use.code == HTTPStatus.OK)
-    assert len(removed) == sum(before.values()) - KEPT * len(NAMES)
-    assert running == taken
+    assert len(removed) == before - KEPT * len(NAMES)
+    assert running() == taken
     # A pod is gone before the line of its deletion is written, so the last ones may be missing.
     assert {*counted} <= removed
     assert {*counted.values()} == {1}
@@ -106,7 +105,7 @@ async def test_killed_mover_evicts_no_pod_twice(ours: Numalign) -> None:
         async with looking(stage, home, NAMES) as looked:
             killing = asyncio.create_task(kill_the_leader(ours, home, "create", "pods/eviction"))
             await ours.label(home, {GATE: "enabled", HEAL: "running"})
-            await spreading.free(stage, home)
+            await stage.unblock(home, spreading.TO)
             await killing
             for name in NAMES:
                 await eventually(
@@ -122,13 +121,6 @@ async def test_killed_mover_evicts_no_pod_twice(ours: Numalign) -> None:
     assert {*Counter(use.name for use in evictions).values()} == {1}
     assert {use.code for use in evictions} == {HTTPStatus.CREATED}
     assert looked.longest_gate < LONGEST_GATE
-
-
-def gone(looked: Looked) -> set[str]:
-    """The names of the refused pods that are there no more."""
-    there = {pod["metadata"]["uid"] for of in looked.now.values() for pod in of}
-    seen = {uid: pod for of in looked.seen.values() for uid, pod in of.items()}
-    return {pod["metadata"]["name"] for uid, pod in seen.items() if refused(pod) and uid not in there}
 
 
 def writes(stage: Stage, home: str, verb: str, resource: str) -> list[Use]:

@@ -4,12 +4,13 @@ Every zone of every node has one CPU left and the pods want two, so that the sch
 sends them where their kubelet refuses them.
 """
 
+from functools import partial
+
 import pytest
 
+from tests.system.eventually import eventually
 from tests.system.workloads import workloads
-from tests.system.workloads.stages import HOLES, PART, Looked, Stage, refused
-from tools.clusters.api_requests import Json
-from tools.clusters.waiting import seconds_until
+from tests.system.workloads.stages import HOLES, PART, Stage, looking, refused
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -23,8 +24,12 @@ async def test_without_help_workloads_run_against_the_wall(cluster: Stage) -> No
     enough = {"replicaset": MANY, "statefulset": MANY, "job": 2, "jobset": 2 * workloads.JOBS}
     async with cluster.home("alone", ALONE) as home:
         await cluster.block(home, *HOLES, "whole")
-        job = workloads.job(home, "job", 1, template("job"), backoff=6)
-        jobset = workloads.jobset(home, "jobset", template("jobset"), backoff=0, restarts=1)
+        # Pods that would end after a second, if any kubelet took them.
+        of_job, of_jobset = [
+            workloads.ending(workloads.template(name, on=ON), seconds=1) for name in ("job", "jobset")
+        ]
+        job = workloads.job(home, "job", 1, of_job, backoff=6)
+        jobset = workloads.jobset(home, "jobset", of_jobset, backoff=0, restarts=1)
         for document in (
             workloads.replicaset(home, "replicaset", 1, workloads.template("replicaset", on=ON)),
             workloads.statefulset(home, "statefulset", 1, workloads.template("statefulset", on=ON)),
@@ -32,27 +37,19 @@ async def test_without_help_workloads_run_against_the_wall(cluster: Stage) -> No
             jobset,
         ):
             await cluster.store.apply(document)
-        looked = Looked(cluster, home, tuple(enough))
-        await seconds_until(
-            looked.look,
-            lambda counts: all(counts[of] >= count for of, count in enough.items()),
-            what=f"{enough} pods were made",
-            within=120,
-            every=0.1,
-        )
-
-        async def ended() -> Json:
-            status: Json = (await cluster.read(jobset)).get("status", {})
-            return status
-
-        await seconds_until(
-            ended,
-            lambda status: status.get("terminalState") == "Failed",
-            what="the JobSet was lost",
-            within=60,
-            every=0.1,
-        )
-        await looked.look()
+        async with looking(cluster, home, [*enough]) as looked:
+            await eventually(
+                looked.look,
+                lambda counts: all(counts[of] >= count for of, count in enough.items()),
+                f"{enough} pods were made",
+                within=120,
+            )
+            await eventually(
+                partial(cluster.read, jobset),
+                lambda found: found.get("status", {}).get("terminalState") == "Failed",
+                "the JobSet was lost",
+            )
+            await looked.look()
         counted = (await cluster.read(job))["status"]["failed"]
 
     # A ReplicaSet makes the next at once, and nobody takes the refused ones away.
@@ -66,8 +63,3 @@ async def test_without_help_workloads_run_against_the_wall(cluster: Stage) -> No
     assert not any(pod["status"].get("conditions") for pod in looked.now["job"] if refused(pod))
     # A JobSet that starts all of it anew is lost at once.
     assert len(looked.seen["jobset"]) == 2 * workloads.JOBS
-
-
-def template(name: str) -> Json:
-    """A pod that would end after a second, if any kubelet took it."""
-    return workloads.ending(workloads.template(name, on=ON), seconds=1)
