@@ -8,18 +8,20 @@ import pytest
 import pytest_asyncio
 
 from tests.system.e2e import placing
-from tests.system.ecosystem.denying import Denying, denying
+from tests.system.ecosystem.denying import DENIES, Denying
 from tests.system.ecosystem.nodes import NODES, USERS, node
 from tests.system.ecosystem.pools import INSTANCES, Pools
 from tests.system.ecosystem.queues import Queues
-from tests.system.workloads.installed import HELM, Numalign, numalign, programs
+from tests.system.workloads.installed import HELM, Numalign, command, numalign, programs
 from tests.system.workloads.stages import Stage, stage
 from tests.worlds.asked_for import ECOSYSTEM
 from tests.worlds.child_output import CHILDREN
-from tools.clusters import ecosystem
+from tools.clusters import ecosystem, shipped
 from tools.clusters.api_requests import Json
 from tools.clusters.installing import deschedule, karpenter, kuberay, kueue, trainer
 from tools.clusters.processes import free_port, until
+from tools.clusters.replicas import replicas
+from tools.generate.manifests import made
 
 PATIENCE_SECONDS = 5
 """For which a pod waits behind numalign's gate: less than by default, because tests wait for what follows."""
@@ -62,9 +64,27 @@ async def ours(cluster: Stage, pytestconfig: pytest.Config) -> AsyncIterator[Num
 
 @session_fixture()
 async def denies(ours: Numalign, pytestconfig: pytest.Config) -> AsyncIterator[Denying]:
-    """Namespaces in which numalign denies workloads, as with `workloads: deny`."""
-    async with denying(ours, pytestconfig.stash[HELM], VALUES) as running:
-        yield running
+    """One webhook process more, with `workloads: deny` by the chart, for namespaces with a label."""
+    stage, kind = ours.stage, "ValidatingWebhookConfiguration"
+    folder = stage.cluster.plane.folder / "denying"
+    folder.mkdir()
+    installation = await made(pytestconfig.stash[HELM], f"{VALUES} workloads=deny")
+    denying = command(installation, shipped.NAME, stage.cluster.plane.kubeconfig(shipped.ACCOUNT, folder))
+    installed = await stage.read(ours.installation[kind, shipped.CONFIGURATION])
+    [entry] = [each for each in installed["webhooks"] if each["name"] == "workloads.validate.numalign.io"]
+    async with replicas(stage.cluster.children, command=denying, name="denying") as webhooks:
+        await webhooks.start()
+        ports = (str(each.service.port) for each in (ours.webhooks, webhooks))
+        entry["clientConfig"]["url"] = entry["clientConfig"]["url"].replace(*ports)
+        await stage.store.apply(
+            {
+                "apiVersion": installed["apiVersion"],
+                "kind": kind,
+                "metadata": {"name": f"{shipped.CONFIGURATION}-denying"},
+                "webhooks": [{**entry, "namespaceSelector": {"matchLabels": DENIES}}],
+            }
+        )
+        yield Denying(stage)
 
 
 @session_fixture()

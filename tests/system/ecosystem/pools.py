@@ -44,7 +44,19 @@ class Pools:
     @asynccontextmanager
     async def pool(self, *, consolidate_after: str) -> AsyncIterator[None]:
         """Have a NodePool during the block; its nodes are gone afterwards."""
-        wish = _pool(consolidate_after)
+        requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [*INSTANCES]}
+        spec = {"nodeClassRef": NODE_CLASS, "requirements": [requirement], "taints": [TAINT]}
+        disruption = {
+            "consolidationPolicy": "WhenEmptyOrUnderutilized",
+            "consolidateAfter": consolidate_after,
+        }
+        template = {"metadata": {"labels": {POOL: NAME}}, "spec": spec}
+        wish = {
+            "apiVersion": VERSION,
+            "kind": "NodePool",
+            "metadata": {"name": NAME},
+            "spec": {"disruption": disruption, "template": template},
+        }
         await self.stage.store.apply(wish)
         try:
             yield
@@ -131,22 +143,3 @@ def template(name: str, *, cpus: int, pools: Sequence[str]) -> Json:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     wish["spec"] |= {"affinity": {"nodeAffinity": required}, "tolerations": [{**TAINT, "operator": "Equal"}]}
     return wish
-
-
-def _pool(consolidate_after: str) -> Json:
-    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [*INSTANCES]}
-    return {
-        "apiVersion": VERSION,
-        "kind": "NodePool",
-        "metadata": {"name": NAME},
-        "spec": {
-            "disruption": {
-                "consolidationPolicy": "WhenEmptyOrUnderutilized",
-                "consolidateAfter": consolidate_after,
-            },
-            "template": {
-                "metadata": {"labels": {POOL: NAME}},
-                "spec": {"nodeClassRef": NODE_CLASS, "requirements": [requirement], "taints": [TAINT]},
-            },
-        },
-    }

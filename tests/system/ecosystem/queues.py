@@ -43,20 +43,26 @@ class Queues:
             await store.apply(_object("Topology", "hosts", {"levels": [{"nodeLabel": HOST}]}))
             flavor["topologyName"] = "hosts"
         await store.apply(_object("ResourceFlavor", name, flavor))
-        await store.apply(_object("ClusterQueue", name, _quota(name, cpus)))
+        amounts = [{"name": "cpu", "nominalQuota": str(cpus)}, {"name": "memory", "nominalQuota": "1Ti"}]
+        group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": name, "resources": amounts}]}
+        preemption = {"withinClusterQueue": "LowerPriority"}
+        quota = {"namespaceSelector": {}, "preemption": preemption, "resourceGroups": [group]}
+        await store.apply(_object("ClusterQueue", name, quota))
         async with self.ours.home(name, labels) as home:
             await store.apply(_object("LocalQueue", QUEUE, {"clusterQueue": name}, namespace=home))
             yield home
 
-    async def workload(self, home: str, of: str) -> Json | None:
-        """The Workload that Kueue made for a Job or pod, if it has."""
-        every = await self.ours.stage.store.list(VERSION, "Workload")
-        mine = (each for each in every if each["metadata"]["namespace"] == home and of in owners(each))
-        return next(mine, None)
+    async def workload(self, home: str, of: str) -> Json:
+        """The Workload that Kueue made for a Job or pod; empty if there is none."""
+        for each in await self.ours.stage.store.list(VERSION, "Workload"):
+            owners = each["metadata"].get("ownerReferences", ())
+            if each["metadata"]["namespace"] == home and of in {owner["name"] for owner in owners}:
+                return each
+        return {}
 
     async def conditions(self, home: str, of: str) -> dict[str, str]:
         """The conditions of such a Workload; empty if there is none."""
-        found = await self.workload(home, of) or {}
+        found = await self.workload(home, of)
         return {each["type"]: each["status"] for each in found.get("status", {}).get("conditions", ())}
 
     async def until(self, home: str, of: str, condition: str, *, within: float = 30) -> None:
@@ -68,9 +74,7 @@ class Queues:
         )
 
     async def deactivate(self, home: str, of: str) -> None:
-        found = await self.workload(home, of)
-        assert found
-        name = found["metadata"]["name"]
+        name = (await self.workload(home, of))["metadata"]["name"]
         await self.ours.stage.store.apply(_object("Workload", name, {"active": False}, namespace=home))
 
     def denials(self, home: str) -> list[str]:
@@ -79,33 +83,9 @@ class Queues:
         return [line for line in lines if f'"namespace":"{home}"' in line and "denied the request" in line]
 
 
-def owners(document: Json) -> set[str]:
-    return {owner["name"] for owner in document["metadata"].get("ownerReferences", ())}
-
-
 def _object(kind: str, name: str, spec: Json, *, namespace: str = "") -> Json:
     within = {"namespace": namespace} if namespace else {}
     return {"apiVersion": VERSION, "kind": kind, "metadata": {"name": name, **within}, "spec": spec}
-
-
-def priority(name: str, value: int) -> Json:
-    return {
-        "apiVersion": VERSION,
-        "kind": "WorkloadPriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-    }
-
-
-def _quota(flavor: str, cpus: int) -> Json:
-    amounts = [{"name": "cpu", "nominalQuota": str(cpus)}, {"name": "memory", "nominalQuota": "1Ti"}]
-    return {
-        "namespaceSelector": {},
-        "preemption": {"withinClusterQueue": "LowerPriority"},
-        "resourceGroups": [
-            {"coveredResources": ["cpu", "memory"], "flavors": [{"name": flavor, "resources": amounts}]}
-        ],
-    }
 
 
 def queued(wish: Json, **labels: str) -> Json:
@@ -132,10 +112,6 @@ def pod(home: str, name: str, *, cpus: int, annotations: Mapping[str, str] | Non
 
 def bare(home: str, name: str, *, cpus: int, annotations: Mapping[str, str] | None = None) -> Json:
     wish = workloads.template(name, on={}, cpus=cpus)
-    metadata = {
-        **wish["metadata"],
-        "namespace": home,
-        "name": name,
-        "annotations": {**wish["metadata"]["annotations"], **(annotations or {})},
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": wish["spec"]}
+    wish["metadata"] |= {"namespace": home, "name": name}
+    wish["metadata"]["annotations"] |= annotations or {}
+    return {"apiVersion": "v1", "kind": "Pod", **wish}

@@ -7,7 +7,6 @@ import pytest
 
 from numalign.kube.client import Patch
 from tests.system.ecosystem.nodes import POOL
-from tests.system.ecosystem.seen import assert_pinned
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE, Numalign
 from tests.system.workloads.stages import EACH, Stage
@@ -38,7 +37,7 @@ async def test_pinned_pods_stay_on_a_matching_node(ours: Numalign, evict: Evict)
         evicted = await evict(profile("deschedule", "RemovePodsViolatingNodeAffinity", affinity))
         await label(stage, "strict-2", None)
 
-    assert_pinned(pods)
+    workloads.assert_pinned(pods)
     assert evicted == [f"{home}/{left['metadata']['name']}"]
 
 
@@ -56,7 +55,7 @@ async def test_node_fit_keeps_pinned_pods_on_a_crowded_node(ours: Numalign, evic
         fit = await evict(profile("balance", "LowNodeUtilization", shares, nodeFit=True))
         unfit = await evict(profile("balance", "LowNodeUtilization", shares))
 
-    assert_pinned(pods)
+    workloads.assert_pinned(pods)
     assert fit == [f"{home}/{other['metadata']['name']}"]
     assert unfit
     assert {*unfit} <= {f"{home}/{pod['metadata']['name']}" for pod in pods}

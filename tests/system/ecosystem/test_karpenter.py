@@ -54,7 +54,7 @@ async def test_new_node_is_known_by_its_topology(pools: Pools) -> None:
             await rehearsed(stage, home, **IN_POOL),
         )
 
-    assert excluded(pod)
+    assert off(pod, shipped.LABEL)
     assert pod["spec"]["nodeName"] == node["metadata"]["name"]
     # Nobody knew what nodes of the NodePool are like, and so nothing was denied.
     assert (unknown.code, unpublished.code) == (HTTPStatus.CREATED, HTTPStatus.CREATED)
@@ -90,7 +90,7 @@ async def test_for_a_gated_pod_that_fits_no_zone_a_node_is_made(pools: Pools) ->
 
     assert (claims, refusals) == (1, 0)
     assert {pod["spec"]["nodeName"] for pod in placed} == {node["metadata"]["name"]}
-    assert [off_nodes(pod) for pod in placed] == [["strict-1"]] * 2
+    assert [off(pod, NODE_LABEL) for pod in placed] == [["strict-1"]] * 2
 
 
 WISHES = [
@@ -153,8 +153,11 @@ async def test_consolidation_evicts_pods_without_a_free_zone(pools: Pools) -> No
         for name in STRICT:
             await stage.unblock(filled, name)
 
+        def uids(*pods: Json) -> list[str]:
+            return [pod["metadata"]["uid"] for pod in pods]
+
         def replaced(pods: Sequence[Json]) -> bool:
-            return [*map(uid, pods)] != [uid(evicted)] and [bool(why(pod)) for pod in pods] == [True]
+            return uids(*pods) != uids(evicted) and [bool(why(pod)) for pod in pods] == [True]
 
         [pending], [left] = (
             await eventually(
@@ -166,7 +169,7 @@ async def test_consolidation_evicts_pods_without_a_free_zone(pools: Pools) -> No
             await stage.pods(undisrupted, "kept"),
         )
 
-    assert uid(left) == uid(kept)
+    assert uids(left) == uids(kept)
     assert [each["metadata"]["annotations"].get(DISRUPTED) for each in (kept, evicted)] == ["true", None]
     assert "2 node(s) have no NUMA zone with 4 cpu free" in why(pending)
 
@@ -179,10 +182,6 @@ def lonely(home: str, name: str) -> Json:
     return wish
 
 
-def uid(pod: Json) -> str:
-    return str(pod["metadata"]["uid"])
-
-
 async def rehearsed(stage: Stage, home: str, **selector: str) -> Answer:
     """The answer to a pod for nodes of the NodePool that no node could align, if they were all alike."""
     wish = karpenter.template("rehearsal", cpus=BOTH_ZONES, pools=[])
@@ -191,15 +190,8 @@ async def rehearsed(stage: Stage, home: str, **selector: str) -> Answer:
     return await create(stage.api, pod, namespace=home, dryRun="All")
 
 
-def excluded(pod: Json) -> list[str]:
-    return _not_in(pod, shipped.LABEL)
-
-
-def off_nodes(pod: Json) -> list[str]:
-    return _not_in(pod, NODE_LABEL)
-
-
-def _not_in(pod: Json, key: str) -> list[str]:
+def off(pod: Json, key: str) -> list[str]:
+    """The values of a label off which a pod is kept."""
     required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     return [
         value

@@ -5,7 +5,6 @@ from functools import partial
 import pytest
 
 from tests.system.ecosystem.nodes import POOL
-from tests.system.ecosystem.seen import assert_pinned
 from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE, Numalign
@@ -27,7 +26,7 @@ async def test_head_and_workers_of_a_ray_cluster_are_pinned(ours: Numalign) -> N
         )
 
     assert {pod["metadata"]["labels"]["ray.io/node-type"] for pod in pods} == {"head", "worker"}
-    assert_pinned(pods)
+    workloads.assert_pinned(pods)
 
 
 def cluster(home: str, name: str) -> Json:

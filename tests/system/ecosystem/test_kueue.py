@@ -8,7 +8,6 @@ from tests.system.ecosystem import queues as kueue
 from tests.system.ecosystem.denying import IMPOSSIBLE
 from tests.system.ecosystem.nodes import POOL
 from tests.system.ecosystem.queues import Queues
-from tests.system.ecosystem.seen import assert_pinned, until_event
 from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE
@@ -32,7 +31,7 @@ async def test_admitted_job_is_pinned_to_its_flavor(queues: Queues) -> None:
         pods = await stage.until_running(home, "train", 2)
 
     assert [pod["spec"]["nodeSelector"] for pod in pods] == [POOL_A] * 2
-    assert_pinned(pods)
+    workloads.assert_pinned(pods)
 
 
 async def test_patience_begins_when_kueue_admits_a_pod(queues: Queues) -> None:
@@ -45,14 +44,14 @@ async def test_patience_begins_when_kueue_admits_a_pod(queues: Queues) -> None:
         await stage.until_running(home, "first", 1)
         await stage.store.apply(second)
         await stage.store.apply(kueue.bare(home, "in-vain", cpus=2 * WIDE))
-        await until_event(stage, home, "in-vain", "NUMAGateLifted")
+        await stage.until_event(home, "in-vain", "NUMAGateLifted")
         held = await stage.read(second)
         await stage.store.delete(first)
         pods = await stage.until_running(home, "second", 1)
 
     assert {OURS, QUOTA} <= {gate["name"] for gate in held["spec"]["schedulingGates"]}
     assert "numalign.io/pinned-at" not in held["metadata"]["annotations"]
-    assert_pinned(pods)
+    workloads.assert_pinned(pods)
 
 
 async def test_pods_of_a_group_keep_their_roles(queues: Queues) -> None:
@@ -74,7 +73,7 @@ async def test_pods_of_a_group_keep_their_roles(queues: Queues) -> None:
             "both pods had run",
         )
 
-    assert_pinned(pods)
+    workloads.assert_pinned(pods)
 
 
 async def test_kueue_admits_deployment_pods_one_by_one(queues: Queues) -> None:
@@ -89,12 +88,13 @@ async def test_kueue_admits_deployment_pods_one_by_one(queues: Queues) -> None:
         await stage.until_running(home, "db", 2)
         pods = [pod for name in ("web", "db") for pod in await stage.pods(home, name)]
 
-    assert_pinned(pods)
+    workloads.assert_pinned(pods)
 
 
 async def test_preempting_job_gets_the_zones_of_its_victim(queues: Queues) -> None:
     stage = queues.ours.stage
-    await stage.store.apply(kueue.priority("high", 100))
+    about = {"apiVersion": kueue.VERSION, "kind": "WorkloadPriorityClass", "metadata": {"name": "high"}}
+    await stage.store.apply({**about, "value": 100})
     async with queues.home("preempted", GATED, on=POOL_A, cpus=2 * WIDE) as home:
         # One place in each zone of one node is all that is left.
         await stage.block(home, "strict-1", cpus=EACH - WIDE)
@@ -110,14 +110,14 @@ async def test_preempting_job_gets_the_zones_of_its_victim(queues: Queues) -> No
         pods, suspended = await stage.pods(home, "high"), (await stage.read(low))["spec"]["suspend"]
 
     assert suspended
-    assert_pinned(pods)
+    workloads.assert_pinned(pods)
 
 
 async def test_impossible_job_warns_and_holds_its_quota(queues: Queues) -> None:
     stage = queues.ours.stage
     async with queues.home("impossible", {}, on=POOL_A, cpus=IMPOSSIBLE) as home:
         answer = await stage.store.try_to_apply(kueue.job(home, "train", 1, cpus=IMPOSSIBLE))
-        await until_event(stage, home, "train", "FailedCreate")
+        await stage.until_event(home, "train", "FailedCreate")
         conditions = await queues.conditions(home, "train")
 
     assert any("no node can align" in warning for warning in answer.warnings)

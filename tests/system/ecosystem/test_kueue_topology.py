@@ -9,8 +9,8 @@ from tests.system.e2e.placing import why
 from tests.system.ecosystem import queues as kueue
 from tests.system.ecosystem.nodes import POOL
 from tests.system.ecosystem.queues import HOST, Queues
-from tests.system.ecosystem.seen import assert_pinned, until_event
 from tests.system.eventually import eventually
+from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE
 from tests.system.workloads.stages import Stage
 from tools.clusters.api_requests import Json
@@ -59,14 +59,14 @@ async def test_behind_the_gate_a_pod_waits_for_a_zone_of_its_host(queues: Queues
         await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
         await queues.until(home, "train", "Admitted")
         pod = await only(stage, home, "train", lambda pod: HOST in pod["spec"].get("nodeSelector", {}))
-        reason = await until_event(stage, home, pod["metadata"]["name"], "NUMAGateKept", "NUMAGateLifted")
+        reason = await stage.until_event(home, pod["metadata"]["name"], "NUMAGateKept", "NUMAGateLifted")
         assert reason == "NUMAGateKept"
         await stage.unblock(home, "strict-1")
         [runs] = await stage.until_running(home, "train", 1)
 
     assert pod["spec"]["nodeSelector"][HOST] == "strict-1"
     assert runs["metadata"]["uid"] == pod["metadata"]["uid"]
-    assert_pinned([runs])
+    workloads.assert_pinned([runs])
 
 
 async def test_kueue_sees_classes_that_are_excluded_in_jobs(queues: Queues) -> None:

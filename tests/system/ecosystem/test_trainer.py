@@ -6,7 +6,6 @@ import pytest
 
 from tests.system.ecosystem.denying import IMPOSSIBLE
 from tests.system.ecosystem.nodes import POOL
-from tests.system.ecosystem.seen import assert_pinned
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE, Numalign
 from tests.system.workloads.workloads import INTENT, WIDE
@@ -37,7 +36,7 @@ async def test_pods_have_the_policy_of_their_runtime_or_patch(ours: Numalign) ->
         pods = [pod for name in ("own", "everyones", "patched") for pod in await stage.pods(home, name)]
 
     assert [INTENT.items() <= pod["metadata"]["annotations"].items() for pod in pods] == [True] * 3
-    assert_pinned(pods)
+    workloads.assert_pinned(pods)
 
 
 async def test_impossible_train_job_warns_at_apply(ours: Numalign) -> None:

@@ -121,6 +121,15 @@ class Stage:
         items: list[Json] = (await ask(self.api, "GET", f"/api/v1/namespaces/{home}/events")).body["items"]
         return items
 
+    async def until_event(self, home: str, name: str, *reasons: str) -> str:
+        """The first of these reasons for which an object has an event, once it has one."""
+
+        async def found() -> set[str]:
+            events = await self.events(home)
+            return {each["reason"] for each in events if each["involvedObject"]["name"] == name} & {*reasons}
+
+        return min(await eventually(found, bool, f"{name} had an event of {reasons}"))
+
     async def read(self, document: Json) -> Json:
         return (await self.store.read(document)).body
 

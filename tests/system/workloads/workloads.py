@@ -114,3 +114,12 @@ def blocker(namespace: str, name: str, node: str, *, cpus: int) -> Json:
 
 def names(items: Sequence[Json]) -> list[str]:
     return [each["metadata"]["name"] for each in items]
+
+
+def assert_pinned(pods: Sequence[Json]) -> None:
+    """Assert that numalign chose the node of each pod, and that its own kubelet took it."""
+    for pod in pods:
+        assert "numalign.io/pinned-at" in pod["metadata"]["annotations"]
+        required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        fields = [field for term in required["nodeSelectorTerms"] for field in term["matchFields"]]
+        assert {value for field in fields for value in field["values"]} == {pod["spec"]["nodeName"]}

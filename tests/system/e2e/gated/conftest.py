@@ -42,10 +42,12 @@ class GatedSite(SimulatedSite):
     roles: Sequence[Json]
 
     @asynccontextmanager
-    async def nodes(self, *machines: SimNode) -> AsyncIterator[Cluster]:
+    async def nodes(self, *machines: SimNode, observe: bool = False) -> AsyncIterator[Cluster]:
         """These nodes during the block, once the controller knows them; afterwards neither they nor pods."""
         try:
-            async with simulated(self.server, machines, fingerprint=Fingerprint.ALL) as cluster:
+            async with simulated(
+                self.server, machines, fingerprint=Fingerprint.ALL, observe=observe
+            ) as cluster:
                 await sites.until_nodes(await self.leader(), len(machines))
                 yield cluster
         finally:

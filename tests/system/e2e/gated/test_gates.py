@@ -1,18 +1,19 @@
 """Pods behind the gate run where their zones are, the important ones first, and none waits for ever."""
 
+import json
 from collections.abc import Mapping
 from random import Random
 
 import pytest
 
-from numalign.model.intent import PINNED_AT, PLACEMENT
+from numalign.model.intent import PINNED_AT, PLACEMENT, PLACEMENT_OBSERVED
 from tests.system.e2e.gated.conftest import PATIENCE, GatedSite, gated
 from tests.system.e2e.granted import granted_uses, rights_of
 from tests.system.e2e.sites import given, recorded
 from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_requests import Json
-from tools.clusters.sim.shapes import SimNode
+from tools.clusters.sim.shapes import GPU, SimNode
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(150)]
 
@@ -69,6 +70,15 @@ async def test_pod_with_any_node_affinity_is_pinned(site: GatedSite, what: str) 
         pin = pinned_to(seen["spec"]["nodeName"])
         assert sum(pin == term.get("matchFields", [None])[-1] for term in terms) == pins
         await site.until_event("asks", "NUMAPinned", "pinned to node")
+
+
+async def test_what_a_pod_holds_is_written_to_it(site: GatedSite) -> None:
+    async with site.nodes(WIDE, observe=True) as cluster:
+        await site.create(gated("seen", cpu=8, gpu=3))
+        await site.until({"seen": "Running"})
+        await cluster.idle()
+        [observed] = json.loads((await site.pods())["seen"]["metadata"]["annotations"][PLACEMENT_OBSERVED])
+        assert observed["amount"] == {"cpu": "8", "memory": str(8 * 2**30), GPU: "3"}
 
 
 def by_host(app: str, **more: object) -> Json:
