@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -12,9 +13,15 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from numalign.kube.decode.kubelet_reports import PLACEMENTS
 from tests.kubelet.real.comparing import Tally
+from tests.kubelet.real.conftest import VERSIONS
 from tests.kubelet.real.published import predict
+from tools.clusters import shipped
+from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Json, ask
+from tools.clusters.kubelets.agents import Agent, agents
+from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kept import kept
+from tools.clusters.kubelets.kubelets import RealNode
 from tools.clusters.sim.desk import TOPOLOGIES
 from tools.clusters.waiting import seconds_until
 from tools.generate.recordings import arrivals, scenarios
@@ -53,6 +60,36 @@ class Machine:
         )
         rng = random.Random(f"{self.name}-{pods}")  # noqa: S311  nothing here is a secret
         return arrivals.steps(rng, taste, self.drawn(version)["machine"])
+
+
+# Of the options that are not for everybody yet.
+OPTIONS = {"CPUManagerPolicyAlphaOptions": True, "CPUManagerPolicyBetaOptions": True}
+# To resize a pod in place takes cgroups, and from v1.36 on it begins as soon as a pod states resources.
+NO_RESIZES = {"InPlacePodLevelResourcesVerticalScaling": False}
+GATES: Mapping[str, Mapping[str, bool]] = {
+    version: OPTIONS | (NO_RESIZES if "bubble" in scenarios.kinds(version) else {}) for version in VERSIONS
+}
+
+
+def real_node(machine: Machine, version: str) -> RealNode:
+    """A drawn machine as the node of a real kubelet."""
+    drawn = machine.drawn(version)
+    config = drawn["kubeletConfig"]
+    return RealNode(
+        name=machine.name,
+        machine=drawn["machine"] | {"devices": _healthy(drawn["machine"]["devices"])},
+        configuration={**config, "featureGates": {**GATES[version], **config.get("featureGates", {})}},
+        labels=drawn["labels"],
+    )
+
+
+def _healthy(devices: Json) -> Json:
+    """The same devices, all of them well.
+
+    A kubelet counts ill devices where it says which zones would do at best, and tells nobody where those sit
+    that have been ill since before anybody asked.
+    """
+    return {resource: [{**one, "healthy": True} for one in listed] for resource, listed in devices.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,3 +235,24 @@ async def play_all(stages: list[Stage], *, pods: int) -> dict[str, Tally]:
     """Pods on all nodes at once."""
     tallies = await asyncio.gather(*(stage.play(pods=pods) for stage in stages))
     return {stage.machine.name: tally for stage, tally in zip(stages, tallies, strict=True)}
+
+
+@asynccontextmanager
+async def running(
+    machines: Sequence[Machine], version: str
+) -> AsyncIterator[tuple[RealCluster, ApiClient, Mapping[str, Agent], Mapping[str, Stage]]]:
+    """Kubelets of a version with agents beside them: the cluster, its client, agents and stages by node."""
+    nodes = [real_node(machine, version) for machine in machines]
+    async with started(nodes, version=version) as cluster, cluster.plane.client("admin") as api:
+        for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
+            await Store(api).apply(document)
+        async with agents(cluster) as beside:
+            yield (
+                cluster,
+                api,
+                beside,
+                {
+                    each.name: Stage(each, version, cluster.kubelets[each.name].state, api)
+                    for each in machines
+                },
+            )

@@ -6,9 +6,8 @@ pods come and go in it, and what follows is.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from enum import Enum
 from time import monotonic
 
 import pytest
@@ -16,14 +15,11 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from tests.kubelet.real.comparing import Tally
 from tests.kubelet.real.conftest import VERSIONS
-from tests.kubelet.real.nodes import real_node
-from tests.kubelet.real.playing import PODS, Course, Machine, Stage
+from tests.kubelet.real.playing import PODS, Course, Machine, running
 from tests.kubelet.real.watching import Longest, Watch, Wrong, longest, watching
-from tools.clusters import shipped
-from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Json, ask
-from tools.clusters.kubelets.agents import Agent, agents
-from tools.clusters.kubelets.clusters import RealCluster, started
+from tools.clusters.kubelets.agents import Agent
+from tools.clusters.kubelets.clusters import RealCluster
 from tools.clusters.kubelets.kubelets import RealKubelet
 from tools.clusters.waiting import seconds_until
 
@@ -152,30 +148,17 @@ async def agent_killed(scene: Scene, machine: Machine) -> None:
     await agent.until_up()
 
 
-class Counts(Enum):
-    """Since when what is wrong counts."""
+SINCE_IT_BEGAN, SINCE_IT_WAS_OVER = "since it began", "since it was over"
 
-    SINCE_IT_BEGAN = "since it began"
-    SINCE_IT_WAS_OVER = "since it was over"
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A fault of one node, and how many pods are predicted afterwards."""
-
-    fault: Fault
-    counts: Counts = Counts.SINCE_IT_BEGAN
-    pods: int = AFTER
-
-
-CASES: Mapping[Machine, Sequence[Case]] = {
-    ZONED: (Case(restarted), Case(devices_ill)),
-    ODD: (Case(state_deleted),),
+CASES: Mapping[Machine, Sequence[tuple[Fault, str, int]]] = {
+    # a fault of the node, since when what is wrong counts, and how many pods are predicted afterwards
+    ZONED: ((restarted, SINCE_IT_BEGAN, AFTER), (devices_ill, SINCE_IT_BEGAN, AFTER)),
+    ODD: ((state_deleted, SINCE_IT_BEGAN, AFTER),),
     PAIRS: (
-        Case(crashed),
-        Case(plugins_gone, pods=0),
-        Case(plugins_back),
-        Case(agent_killed, Counts.SINCE_IT_WAS_OVER),
+        (crashed, SINCE_IT_BEGAN, AFTER),
+        (plugins_gone, SINCE_IT_BEGAN, 0),
+        (plugins_back, SINCE_IT_BEGAN, AFTER),
+        (agent_killed, SINCE_IT_WAS_OVER, AFTER),
     ),
 }
 
@@ -184,7 +167,7 @@ CASES: Mapping[Machine, Sequence[Case]] = {
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_wrong_beliefs_end_soon_after_a_fault(version: str, tell: Callable[[str], None]) -> None:
     async with _scene(version) as scene:
-        outcomes = await asyncio.gather(*(_play(scene, machine, cases) for machine, cases in CASES.items()))
+        outcomes = await asyncio.gather(*(_play(scene, machine) for machine in CASES))
         outcomes = [*outcomes, await _restart_the_api_server(scene)]
     happened = [one for several in outcomes for one in several]
     for one in happened:
@@ -214,15 +197,14 @@ class Outcome:
         return "\n".join([reported, *map(str, self.tally.differences)])
 
 
-async def _play(scene: Scene, machine: Machine, cases: Sequence[Case]) -> Sequence[Outcome]:
-    return [await _happen(scene, machine, case) for case in cases]
-
-
-async def _happen(scene: Scene, machine: Machine, case: Case) -> Outcome:
-    began = monotonic()
-    await case.fault(scene, machine)
-    since = began if case.counts is Counts.SINCE_IT_BEGAN else monotonic()
-    return await _outcome(scene, machine, f"{case.fault.__name__} {case.counts.value}", case.pods, since)
+async def _play(scene: Scene, machine: Machine) -> Sequence[Outcome]:
+    outcomes = []
+    for fault, counts, pods in CASES[machine]:
+        began = monotonic()
+        await fault(scene, machine)
+        since = began if counts == SINCE_IT_BEGAN else monotonic()
+        outcomes.append(await _outcome(scene, machine, f"{fault.__name__} {counts}", pods, since))
+    return outcomes
 
 
 async def _restart_the_api_server(scene: Scene) -> Sequence[Outcome]:
@@ -231,7 +213,7 @@ async def _restart_the_api_server(scene: Scene) -> Sequence[Outcome]:
     await scene.cluster.plane.kill()
     await asyncio.sleep(DANGEROUS_SECONDS)
     await scene.cluster.plane.serve()
-    what, since = f"API server restarted {Counts.SINCE_IT_WAS_OVER.value}", monotonic()
+    what, since = f"API server restarted {SINCE_IT_WAS_OVER}", monotonic()
     return await asyncio.gather(*(_outcome(scene, machine, what, AFTER, since) for machine in MACHINES))
 
 
@@ -246,20 +228,10 @@ async def _outcome(scene: Scene, machine: Machine, what: str, pods: int, since: 
 
 @asynccontextmanager
 async def _scene(version: str) -> AsyncIterator[Scene]:
-    async with AsyncExitStack() as stack:
-        nodes = [real_node(machine, version) for machine in MACHINES]
-        cluster = await stack.enter_async_context(started(nodes, version=version))
-        api = await stack.enter_async_context(cluster.plane.client("admin"))
-        for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
-            await Store(api).apply(document)
-        beside = await stack.enter_async_context(agents(cluster))
-        courses = {machine.name: _course(machine, version, cluster, api) for machine in MACHINES}
-        watch = await stack.enter_async_context(watching(api, cluster.kubelets))
-        scene = Scene(version, cluster, api, beside, courses, watch)
-        await asyncio.gather(*(course.come(BEFORE) for course in courses.values()))
-        yield scene
-
-
-def _course(machine: Machine, version: str, cluster: RealCluster, api: ApiClient) -> Course:
-    stage = Stage(machine, version, cluster.kubelets[machine.name].state, api)
-    return Course(stage, machine.steps(version, pods=DRAWN))
+    async with running(MACHINES, version) as (cluster, api, beside, stages):
+        courses = {
+            name: Course(stage, stage.machine.steps(version, pods=DRAWN)) for name, stage in stages.items()
+        }
+        async with watching(api, cluster.kubelets) as watch:
+            await asyncio.gather(*(course.come(BEFORE) for course in courses.values()))
+            yield Scene(version, cluster, api, beside, courses, watch)

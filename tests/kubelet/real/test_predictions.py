@@ -1,19 +1,13 @@
 """Pods of all kinds on real kubelets: each decision is predicted from what agents published before it."""
 
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 
 import pytest
 
 from numalign.ledger.model import Basis
 from numalign.model.node import Known
 from tests.kubelet.real.conftest import VERSIONS
-from tests.kubelet.real.nodes import real_node
-from tests.kubelet.real.playing import Machine, Stage, play_all
-from tools.clusters import shipped
-from tools.clusters.api_objects import Store
-from tools.clusters.kubelets.agents import agents
-from tools.clusters.kubelets.clusters import started
+from tests.kubelet.real.playing import Machine, play_all, running
 from tools.generate.recordings import scenarios
 
 MACHINES = (
@@ -43,15 +37,8 @@ DRAWN_EACH = 60
 async def test_published_topologies_predict_every_decision(version: str, tell: Callable[[str], None]) -> None:
     known = scenarios.kinds(version)
     machines = (*MACHINES, *(machine for machine in WHOLE if machine.kind in known))
-    nodes = [real_node(machine, version) for machine in machines]
-    async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(started(nodes, version=version))
-        api = await stack.enter_async_context(cluster.plane.client("admin"))
-        for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
-            await Store(api).apply(document)
-        await stack.enter_async_context(agents(cluster))
-        stages = [Stage(machine, version, cluster.kubelets[machine.name].state, api) for machine in machines]
-        tallies = await play_all(stages, pods=DRAWN_EACH)
+    async with running(machines, version) as (_, _, _, stages):
+        tallies = await play_all([*stages.values()], pods=DRAWN_EACH)
 
     for name, tally in tallies.items():
         tell(f"{version} {name}: {tally}")

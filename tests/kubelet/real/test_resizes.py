@@ -7,9 +7,6 @@ managers hear of; it needs cgroups, and the kubelets here have none, so it is no
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -22,7 +19,7 @@ from tests.kubelet.real.conftest import VERSIONS
 from tools.clusters.api_requests import ask, patch
 from tools.clusters.kubelets.clusters import started
 from tools.clusters.kubelets.kept import kept
-from tools.clusters.kubelets.kubelets import RealKubelet, RealNode
+from tools.clusters.kubelets.kubelets import RealNode
 from tools.clusters.waiting import seconds_until
 
 Json = dict[str, Any]
@@ -54,72 +51,49 @@ NODE = RealNode(
 )
 SETTLES_SECONDS = 3.0
 
-
-@dataclass(frozen=True, slots=True)
-class Resize:
-    """What a pod asks for, what it is resized to, and which manager the kubelet blames."""
-
-    name: str
-    before: Mapping[str, str]
-    after: Mapping[str, str]
-    blamed: str
-
-
 CPU, MEMORY = 'CPU Manager policy "static"', 'Memory Manager policy "Static"'
 RESIZES = (
-    Resize("more-cpus", {"cpu": "2", "memory": "1Gi"}, {"cpu": "3", "memory": "1Gi"}, CPU),
-    Resize("fewer-cpus", {"cpu": "2", "memory": "1Gi"}, {"cpu": "1", "memory": "1Gi"}, CPU),
-    Resize("more-memory", {"cpu": "2", "memory": "1Gi"}, {"cpu": "2", "memory": "2Gi"}, MEMORY),
-    Resize("shared-cpus", {"cpu": "1500m", "memory": "1Gi"}, {"cpu": "1600m", "memory": "1Gi"}, CPU),
-    Resize("shared-memory", {"cpu": "1500m", "memory": "1Gi"}, {"cpu": "1500m", "memory": "2Gi"}, MEMORY),
-)
+    # pod            CPUs before and after   memory before and after   which manager the kubelet blames
+    ("more-cpus",     "2",     "3",          "1Gi", "1Gi",             CPU),
+    ("fewer-cpus",    "2",     "1",          "1Gi", "1Gi",             CPU),
+    ("more-memory",   "2",     "2",          "1Gi", "2Gi",             MEMORY),
+    ("shared-cpus",   "1500m", "1600m",      "1Gi", "1Gi",             CPU),
+    ("shared-memory", "1500m", "1500m",      "1Gi", "2Gi",             MEMORY),
+)  # fmt: skip
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_static_manager_refuses_to_resize_guaranteed_pods(
-    version: str,
-) -> None:
-    async with _one_node(version) as (kubelet, api):
-        for resize in RESIZES:
-            uid = await _running(api, resize)
-            before = kept(kubelet.state, uid, {})
-            pod = await _resized(api, resize)
+async def test_static_manager_refuses_to_resize_guaranteed_pods(version: str) -> None:
+    async with started([NODE], version=version) as cluster, cluster.plane.client("admin") as api:
+        state = cluster.kubelets[NODE.name].state
+        for name, *amounts, blamed in RESIZES:
+            asked, wanted = [dict(zip(("cpu", "memory"), amounts[at::2], strict=True)) for at in range(2)]
+            await send(api, name, container("c", **asked), node=NODE.name)
+            await phase(api, name, "Running")
+            uid = (await ask(api, "GET", f"{PODS}/{name}")).body["metadata"]["uid"]
+            before = kept(state, uid, {})
+            pod = await _resized(api, name, wanted)
 
             assert _pending(pod) == [
-                ("Infeasible", f"Resize is infeasible for Guaranteed Pods alongside {resize.blamed}")
-            ], resize
-            assert pod["spec"]["containers"][0]["resources"]["requests"] == resize.after
-            assert pod["status"]["containerStatuses"][0]["allocatedResources"] == resize.before
-            assert kept(kubelet.state, uid, {}) == before
+                ("Infeasible", f"Resize is infeasible for Guaranteed Pods alongside {blamed}")
+            ], name
+            assert pod["spec"]["containers"][0]["resources"]["requests"] == wanted
+            assert pod["status"]["containerStatuses"][0]["allocatedResources"] == asked
+            assert kept(state, uid, {}) == before
 
 
-@asynccontextmanager
-async def _one_node(version: str) -> AsyncIterator[tuple[RealKubelet, ApiClient]]:
-    async with started([NODE], version=version) as cluster, cluster.plane.client("admin") as api:
-        yield cluster.kubelets[NODE.name], api
-
-
-async def _running(api: ApiClient, resize: Resize) -> str:
-    """The UID of the pod, which runs."""
-    await send(api, resize.name, container("c", **resize.before), node=NODE.name)
-    await phase(api, resize.name, "Running")
-    uid: str = (await ask(api, "GET", f"{PODS}/{resize.name}")).body["metadata"]["uid"]
-    return uid
-
-
-async def _resized(api: ApiClient, resize: Resize) -> Json:
+async def _resized(api: ApiClient, name: str, wanted: Json) -> Json:
     """The pod, once its kubelet has said something to it."""
-    amounts = {"requests": dict(resize.after), "limits": dict(resize.after)}
+    amounts = {"requests": wanted, "limits": wanted}
     wish = {"spec": {"containers": [{"name": "c", "resources": amounts}]}}
-    answer = await patch(api, f"{PODS}/{resize.name}/resize", wish, how=Patch.STRATEGIC)
+    answer = await patch(api, f"{PODS}/{name}/resize", wish, how=Patch.STRATEGIC)
     assert answer.code == HTTPStatus.OK, answer
 
     async def look() -> Json:
-        pod: Json = (await ask(api, "GET", f"{PODS}/{resize.name}")).body
-        return pod
+        return (await ask(api, "GET", f"{PODS}/{name}")).body
 
-    what = f"the kubelet answered to {resize.name}"
+    what = f"the kubelet answered to {name}"
     await seconds_until(look, lambda pod: bool(_pending(pod)), what=what, within=30, every=0.1)
     # What it would do later, it would do by now.
     await asyncio.sleep(SETTLES_SECONDS)

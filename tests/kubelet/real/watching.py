@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from time import monotonic
@@ -97,9 +98,20 @@ def truth(kubelet: RealKubelet, answers: Answers | None) -> Truth:
     for uid, _, resource, ids in given(kubelet.state):
         devices.setdefault(uid, set()).update((resource, each) for each in ids)
     return Truth(
-        cpus=None if cpus is None else {uid: _cpus(by_name) for uid, by_name in _entries(cpus)},
-        blocks={uid: [*_blocks(by_name)] for uid, by_name in _entries(memory)},
-        memory=None if memory is None else dict(_memory(memory)),
+        cpus=None
+        if cpus is None
+        else {
+            uid: union(read_list(listed) for listed in by_name.values() if listed)
+            for uid, by_name in _entries(cpus)
+        },
+        blocks={uid: [*chain.from_iterable(by_name.values())] for uid, by_name in _entries(memory)},
+        memory=None
+        if memory is None
+        else {
+            (int(zone), resource): amounts["free"]
+            for zone, has in (memory.get("machineState") or {}).items()
+            for resource, amounts in has["memoryMap"].items()
+        },
         devices=devices,
         answers=answers,
     )
@@ -116,25 +128,13 @@ def _entries(state: Json | None) -> Iterator[tuple[str, Json]]:
     yield from ((state or {}).get("entries") or {}).items()
 
 
-def _cpus(by_name: Json) -> CpuSet:
-    return union(read_list(listed) for listed in by_name.values() if listed)
-
-
-def _blocks(by_name: Json) -> Iterator[Json]:
-    for listed in by_name.values():
-        yield from listed
-
-
-def _memory(state: Json) -> Iterator[tuple[tuple[int, str], int]]:
-    for zone, has in (state.get("machineState") or {}).items():
-        for resource, amounts in has["memoryMap"].items():
-            yield (int(zone), resource), amounts["free"]
-
-
 def wrong(machine: Json, sample: Sample) -> Iterator[tuple[Wrong, Item]]:
     """All that is wrong in one look."""
     known, belief = sample.truth, sample.belief
-    active = {*_holding(known.answers, belief.active)}
+    # The pods that can have anything, by UID: the API server hears last of those that are over.
+    active = {
+        uid for uid, name in belief.active.items() if known.answers is None or name in known.answers.running
+    }
     if known.cpus is not None and belief.cpus is not None:
         held = union(cpus for uid, cpus in known.cpus.items() if uid in active)
         for cpu in members(belief.cpus & held):
@@ -143,13 +143,6 @@ def wrong(machine: Json, sample: Sample) -> Iterator[tuple[Wrong, Item]]:
     for place in belief.free.keys() & there.keys():
         if belief.free[place] != there[place]:
             yield Wrong.DANGEROUS if belief.free[place] > there[place] else Wrong.IDLE, place
-
-
-def _holding(answers: Answers | None, active: Mapping[str, PodName]) -> Iterator[str]:
-    """The pods that can have anything, by UID: the API server hears last of those that are over."""
-    for uid, name in active.items():
-        if answers is None or name in answers.running:
-            yield uid
 
 
 def _free(machine: Json, known: Truth, active: AbstractSet[str]) -> Amounts:

@@ -22,7 +22,9 @@ mount -t sysfs -o ro none sys && mount -t tmpfs -o mode=1777 none tmp || exit
 exec chroot . setpriv --reuid="$2" --regid="$2" --clear-groups --no-new-privs sh -euc "cd && $3"
 """
 _AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
-_OF_THE_NETWORK = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_OF_THE_NETWORK = [
+    each for name in ("http_proxy", "https_proxy", "no_proxy") for each in (name, name.upper())
+]
 _TRUSTED_BY_PIP = "PIP_CERT"
 
 

@@ -30,9 +30,6 @@ FOLLOW = """\
 
 pytestmark = pytest.mark.timeout(3600)
 
-Timed = Callable[[roots.Root, str], str]
-Measured = Callable[[roots.Root], None]
-
 
 @pytest.fixture(scope="module", params=SUITES)
 def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> roots.Root:
@@ -47,60 +44,37 @@ def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-def typed(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Timed:
-    """Runs what the user types in the folder of the repository, and has its time printed."""
+def typed(
+    pytestconfig: pytest.Config, request: pytest.FixtureRequest, root: roots.Root
+) -> Callable[[str], str]:
+    """Runs what the user types in the folder of the repository, and has time and size printed."""
 
-    def run(root: roots.Root, command: str) -> str:
-        began = monotonic()
+    def run(command: str) -> str:
+        began, environment = monotonic(), root.home / "numalign" / ".venv"
         printed = root.run(f"cd numalign && {command}", seconds=3500)
         took = monotonic() - began
-        CLEAN_ROOT.remark(pytestconfig, f"{request.node.name}: {took:.0f} s")
+        count = sum(name.endswith(".dist-info") for name in packages(environment))
+        mib = sum(path.lstat().st_blocks for path in environment.rglob("*")) * 512 / 2**20
+        size = f"{count} packages, {mib:.0f} MiB"
+        CLEAN_ROOT.remark(pytestconfig, f"{request.node.name}: {took:.0f} s, {size}")
         return printed
 
     return run
 
 
-@pytest.fixture
-def measured(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Measured:
-    """Has the size of the repository's environment printed."""
-
-    def measure(root: roots.Root) -> None:
-        environment = root.home / "numalign" / ".venv"
-        count = sum(name.endswith(".dist-info") for name in packages(environment))
-        mib = sum(path.lstat().st_blocks for path in environment.rglob("*")) * 512 / 2**20
-        CLEAN_ROOT.remark(pytestconfig, f"{request.node.name}: {count} packages, {mib:.0f} MiB")
-
-    return measure
-
-
-def first_commands() -> list[str]:
-    """The commands that README begins with, their comments left off."""
+def test_commands_with_which_readme_begins_run(typed: Callable[[str], str]) -> None:
     block = README.read_text().partition("```sh\n")[2].partition("```")[0]
-    return [line.partition("#")[0].strip() for line in block.splitlines()]
+    first, second = [line.partition("#")[0].strip() for line in block.splitlines()]
+    assert (first, second) == ("make demo", "make test")
 
-
-def test_readme_begins_with_two_commands() -> None:
-    assert first_commands() == ["make demo", "make test"]
-
-
-def test_first_command_of_the_readme_runs(root: roots.Root, typed: Timed, measured: Measured) -> None:
-    [first, _] = first_commands()
-    assert "denied" in typed(root, first)
-    measured(root)
-
-
-def test_the_second_command_of_readme_passes_all_tests(
-    root: roots.Root, typed: Timed, measured: Measured
-) -> None:
-    [_, second] = first_commands()
-    table, *_, last = typed(root, second).rpartition(" did not run ")[2].strip().splitlines()[1:]
+    assert "denied" in typed(first)
+    table, *_, last = typed(second).rpartition(" did not run ")[2].strip().splitlines()[1:]
     assert table.split() == " ".join(HEAD).split()
     assert re.search(r"\b[1-9]\d* passed", last)
     assert not re.search(r"failed|error", last)
-    measured(root)
 
 
-def test_tutorial_runs_from_top_to_end(root: roots.Root, typed: Timed) -> None:
+def test_tutorial_runs_from_top_to_end(root: roots.Root, typed: Callable[[str], str]) -> None:
     """With Go and kubectl, which it asks for. What this machine has not built yet is built on the way."""
     kubectl, go = Path(path_of("kubectl")), Path(path_of("go")).resolve().parents[1]
     root.install(kubectl, "usr/local/bin/kubectl")
@@ -108,7 +82,7 @@ def test_tutorial_runs_from_top_to_end(root: roots.Root, typed: Timed) -> None:
     for built in (helm.WORKSHOP.cache().with_name(name) for name in ("controlplane", "oracle", "helm")):
         if built.exists():
             root.install(built, f"{roots.HOME}/.cache/numalign/{built.name}")
-    output = typed(root, f"PATH=$PATH:/usr/local/bin:/usr/local/go/bin && {FOLLOW}")
+    output = typed(f"PATH=$PATH:/usr/local/bin:/usr/local/go/bin && {FOLLOW}")
     assert "1 passed" in output
 
 

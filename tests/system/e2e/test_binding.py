@@ -46,20 +46,15 @@ async def stored(api: ApiClient, name: str) -> Json:
 async def changes(server: Api, before: Json, after: Json) -> list[Json]:
     """All that has happened to a pod between two versions of it."""
     since, until = (seen["metadata"]["resourceVersion"] for seen in (before, after))
-    query = {
-        "watch": "true",
-        "resourceVersion": since,
-        "fieldSelector": f"metadata.name={before['metadata']['name']}",
-        "timeoutSeconds": "30",
-    }
+    query = {"watch": "true", "resourceVersion": since, "timeoutSeconds": "30"}
+    query["fieldSelector"] = f"metadata.name={before['metadata']['name']}"
     output = server.lines("/api/v1/namespaces/team/pods", [*query.items()], what="pods", silence=40)
     seen = list[Json]()
     async with aclosing(output) as lines:
         async for line in lines:
-            if line:
-                seen.append(orjson.loads(line))
-                if seen[-1]["object"]["metadata"]["resourceVersion"] == until:
-                    break
+            seen += [orjson.loads(line)] if line else []
+            if seen and seen[-1]["object"]["metadata"]["resourceVersion"] == until:
+                break
     return seen
 
 
@@ -88,19 +83,17 @@ async def test_a_pod_is_bound_once(api: ApiClient, server: Api) -> None:
     assert await stored(api, "once") == before
 
 
-async def test_a_pod_of_another_uid_is_not_bound(api: ApiClient, server: Api) -> None:
+async def test_other_and_gated_and_missing_pods_are_not_bound(api: ApiClient, server: Api) -> None:
+    other = "6a1f6f0c-0000-4000-8000-000000000000"
     await made(api, "anew")
-
     with pytest.raises(Conflict, match="UID in precondition"):
-        await bound(server, "anew", uid="6a1f6f0c-0000-4000-8000-000000000000")
+        await bound(server, "anew", uid=other)
     assert "nodeName" not in (await stored(api, "anew"))["spec"]
-
-
-async def test_a_pod_that_waits_behind_a_gate_is_not_bound(api: ApiClient, server: Api) -> None:
-    uid = await made(api, "gated", schedulingGates=[{"name": "example.com/gate"}])
-
+    gated = await made(api, "gated", schedulingGates=[{"name": "example.com/gate"}])
     with pytest.raises(Conflict, match="schedulingGates"):
-        await bound(server, "gated", uid=uid)
+        await bound(server, "gated", uid=gated)
+    with pytest.raises(NotFound, match="the binding of pod team/never to node large does not exist"):
+        await bound(server, "never", uid=other)
 
 
 async def test_a_pod_that_is_leaving_is_not_bound(api: ApiClient, server: Api) -> None:
@@ -114,8 +107,3 @@ async def test_a_pod_that_is_leaving_is_not_bound(api: ApiClient, server: Api) -
     left = await stored(api, "leaving")
     del left["metadata"]["finalizers"]
     assert (await ask(api, "PUT", path, left)).code == HTTPStatus.OK
-
-
-async def test_a_pod_that_is_gone_is_missing(server: Api) -> None:
-    with pytest.raises(NotFound, match="the binding of pod team/never to node large does not exist"):
-        await bound(server, "never", uid="6a1f6f0c-0000-4000-8000-000000000000")

@@ -1,5 +1,6 @@
 """Builds the images once with buildah. Where they cannot be built and run, all tests are skipped."""
 
+import os
 import subprocess
 import tempfile
 import tomllib
@@ -11,7 +12,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.system.images.helm import Helm
 from tests.worlds.asked_for import IMAGES
 from tests.worlds.child_output import CHILDREN
 from tools.clusters import containers, debian
@@ -24,6 +24,7 @@ session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="s
 
 ROOT = Path(__file__).parents[3]
 VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+RELEASE, NAMESPACE = "numalign", "numalign-system"
 NAMES = ("numalign-webhook", "numalign-agent")
 # What the steps of the Dockerfile call, in place of the official image of Python: no registry is needed.
 BASE = ("ca-certificates", "python3-pip", "python3-venv", "python-is-python3")
@@ -77,6 +78,28 @@ class Images:
 
     def archive(self, name: str) -> Path:
         return self.folder / f"{name}.tar"
+
+
+@dataclass(frozen=True, slots=True)
+class Helm:
+    """Helm, as a person runs it."""
+
+    program: Path
+    chart: Path
+    kubeconfig: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """In which a person's shell runs helm and kubectl as this one does."""
+        path = f"{self.program.parent}{os.pathsep}{os.environ['PATH']}"
+        return {"KUBECONFIG": str(self.kubeconfig), "PATH": path}
+
+    async def __call__(self, *arguments: str) -> str:
+        """What a command prints; the test fails with it if the command does."""
+        words = (str(self.program), *arguments, f"--namespace={NAMESPACE}")
+        code, output = await run(*words, **self.environment)
+        assert code == 0, f"helm {' '.join(arguments)}\n{output}"
+        return output
 
 
 @pytest.fixture(scope="session")
@@ -136,9 +159,7 @@ async def helm(containers_cluster: ContainerCluster, tmp_path_factory: pytest.Te
     """Helm as the administrator of that cluster, with the packaged chart."""
     [program] = await helms.find()
     folder = tmp_path_factory.mktemp("chart")
-    code, output = await run(
-        str(program), "package", str(ROOT / "deploy" / "chart"), f"--destination={folder}"
-    )
-    assert code == 0, output
+    packaged = await run(str(program), "package", str(ROOT / "deploy" / "chart"), f"--destination={folder}")
+    assert packaged[0] == 0, packaged
     [chart] = folder.glob("*.tgz")
     return Helm(program, chart, containers_cluster.plane.kubeconfig("admin", folder))

@@ -8,7 +8,6 @@ The tests run in this order, and end with an empty cluster.
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 
@@ -16,12 +15,12 @@ import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from tests.system.images.conftest import ROOT, VERSION
-from tests.system.images.helm import NAMESPACE, RELEASE, Helm
+from tests.system.eventually import eventually
+from tests.system.images.conftest import NAMESPACE, RELEASE, ROOT, VERSION, Helm
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import INTENT, Json, ask
 from tools.clusters.containers import NODE, ContainerCluster
-from tools.clusters.processes import run, until
+from tools.clusters.processes import run
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -54,45 +53,37 @@ async def installed(helm: Helm, before: set[str]) -> str:
     return await helm("install", RELEASE, str(helm.chart), "--create-namespace", *INSTALL)
 
 
-async def test_all_pods_of_the_chart_become_ready(
-    containers_cluster: ContainerCluster, api: ApiClient, installed: str
-) -> None:
-    assert "STATUS: deployed" in installed
-    await until(partial(are_ready, api), what="all were ready", child=containers_cluster.node)
-
-
-@pytest.mark.usefixtures("installed")
-async def test_containers_run_without_root_and_read_only(api: ApiClient) -> None:
+async def test_chart_runs_without_root_and_labels_the_node(api: ApiClient, installed: str) -> None:
     """The webhook and the controller run as nobody; the agent as root, whose the kubelet's socket is."""
-    for pod in (await ask(api, "GET", f"/api/v1/namespaces/{NAMESPACE}/pods")).body["items"]:
-        assert pod["spec"]["securityContext"]["runAsUser"] == 65532
-        for container in pod["spec"]["containers"]:
+    assert "STATUS: deployed" in installed
+    await eventually(partial(ready_pods, api), lambda seen: Counter(seen) == PODS, "all were ready")
+    for made in (await ask(api, "GET", f"/api/v1/namespaces/{NAMESPACE}/pods")).body["items"]:
+        assert made["spec"]["securityContext"]["runAsUser"] == 65532
+        for container in made["spec"]["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"]
 
-
-@pytest.mark.usefixtures("installed")
-async def test_agent_publishes_zones_and_controller_labels_node(
-    containers_cluster: ContainerCluster, api: ApiClient
-) -> None:
-    await until(partial(is_labelled, api), what="the node was labelled", child=containers_cluster.node)
+    look = partial(ask, api, "GET", f"/api/v1/nodes/{NODE}")
+    await eventually(
+        look, lambda seen: "numalign.io/class" in seen.body["metadata"]["labels"], "the node was labelled"
+    )
     [topology] = await Store(api).list("topology.node.k8s.io/v1alpha2", "NodeResourceTopology")
     assert topology["metadata"]["name"] == NODE
     assert topology["zones"]
 
 
 @pytest.mark.usefixtures("installed")
-async def test_pod_that_no_node_can_align_is_denied(api: ApiClient) -> None:
-    answer = await ask(api, "POST", "/api/v1/namespaces/default/pods", pod("large", cpu="1000"))
+async def test_pod_that_the_node_can_align_runs_and_no_other(api: ApiClient) -> None:
+    path = "/api/v1/namespaces/default/pods"
+    answer = await ask(api, "POST", path, pod("large", cpu="1000"))
     assert answer.code == HTTPStatus.FORBIDDEN
     assert "denied the request: numalign: no node can align the pod as single-numa-node" in str(answer)
-
-
-@pytest.mark.usefixtures("installed")
-async def test_pod_that_the_node_can_align_runs(containers_cluster: ContainerCluster, api: ApiClient) -> None:
-    answer = await ask(api, "POST", "/api/v1/namespaces/default/pods", pod("small", cpu="1"))
+    answer = await ask(api, "POST", path, pod("small", cpu="1"))
     assert answer.code == HTTPStatus.CREATED, str(answer)
-    ended = partial(has_succeeded, api, "small")
-    await until(ended, what="the pod succeeded", child=containers_cluster.node)
+    await eventually(
+        partial(ask, api, "GET", f"{path}/small"),
+        lambda seen: seen.body["status"].get("phase") == "Succeeded",
+        "the pod succeeded",
+    )
 
 
 @pytest.mark.usefixtures("installed")
@@ -102,17 +93,12 @@ async def test_helm_test_passes(helm: Helm) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-async def test_uninstalling_removes_every_object(
-    helm: Helm, api: ApiClient, before: set[str], containers_cluster: ContainerCluster
-) -> None:
+async def test_uninstalling_removes_every_object(helm: Helm, api: ApiClient, before: set[str]) -> None:
     await ask(api, "DELETE", "/api/v1/namespaces/default/pods/small", gracePeriodSeconds="0")
     for script in (documented("Remove what Helm installed"), f"kubectl delete crd {DEFINITION}"):
         code, output = await run("sh", "-euc", script, **helm.environment)
         assert code == 0, f"{script}\n{output}"
-    with suppress(pytest.fail.Exception):
-        await until(partial(is_as, api, before), what="all was gone", child=containers_cluster.node)
-
-    assert await everything(api) - before == set()
+    await eventually(partial(everything, api), lambda left: left <= before, "all was gone")
 
 
 async def everything(api: ApiClient) -> set[str]:
@@ -133,33 +119,14 @@ def documented(heading: str) -> str:
     return section.partition("```sh\n")[2].partition("```")[0]
 
 
-async def is_as(api: ApiClient, before: set[str]) -> bool:
-    return await everything(api) <= before
-
-
-async def is_labelled(api: ApiClient) -> bool:
-    node = (await ask(api, "GET", f"/api/v1/nodes/{NODE}")).body
-    return "numalign.io/class" in node["metadata"]["labels"]
-
-
-async def has_succeeded(api: ApiClient, name: str) -> bool:
-    found = (await ask(api, "GET", f"/api/v1/namespaces/default/pods/{name}")).body
-    return bool(found["status"].get("phase") == "Succeeded")
-
-
-async def are_ready(api: ApiClient) -> bool:
-    return Counter(await ready_pods(api)) == PODS
-
-
 async def ready_pods(api: ApiClient) -> list[str]:
     """The programs of all pods that are ready, each as often as it has such a pod."""
-    pods = (await ask(api, "GET", "/api/v1/pods")).body["items"]
-    return [each["spec"]["serviceAccountName"] for each in pods if is_ready(each)]
-
-
-def is_ready(pod: Json) -> bool:
-    conditions = pod["status"].get("conditions", [])
-    return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
+    return [
+        each["spec"]["serviceAccountName"]
+        for each in (await ask(api, "GET", "/api/v1/pods")).body["items"]
+        for condition in each["status"].get("conditions", [])
+        if (condition["type"], condition["status"]) == ("Ready", "True")
+    ]
 
 
 def pod(name: str, *, cpu: str) -> Json:

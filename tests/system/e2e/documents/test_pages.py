@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -55,10 +55,6 @@ PREPARED = {Needs.CLUSTER: OWN, Needs.RELEASE: OWN + RELEASE, Needs.NUMALIGN: OW
 
 SHARED = frozenset({Needs.RELEASE, Needs.NUMALIGN})
 """Pages come one after the other to such a cluster; any other is a page's own."""
-
-CANARY = "canary"
-LABELS: Mapping[str | None, HTTPStatus] = {"restricted": HTTPStatus.FORBIDDEN, None: HTTPStatus.CREATED}
-"""What a namespace enforces, and what becomes of a pod that requests nothing."""
 
 KubeconfigFor = Callable[[Needs], AbstractAsyncContextManager[Path]]
 
@@ -136,14 +132,18 @@ async def until_labels_count(kubeconfig: Path) -> None:
     """
     async with await new_client_from_config(str(kubeconfig)) as api:
         api.set_default_header("Authorization", api.configuration.api_key["BearerToken"])
-        for level, code in LABELS.items():
-            await Store(api).apply(namespace(CANARY, {"numalign.io/enforce": level} if level else {}))
-            look = partial(rehearse, api, asks={}, namespace=CANARY, annotations={})
+        # What becomes of a pod that requests nothing where this is enforced.
+        for labels, code in (
+            ({"numalign.io/enforce": "restricted"}, HTTPStatus.FORBIDDEN),
+            ({}, HTTPStatus.CREATED),
+        ):
+            await Store(api).apply(namespace("canary", labels))
+            look = partial(rehearse, api, asks={}, namespace="canary", annotations={})
 
             def right(seen: Answer, code: HTTPStatus = code) -> bool:
                 return seen.code == code
 
-            await eventually(look, right, f"{level} was in force")
+            await eventually(look, right, f"{labels} were in force")
 
 
 @pytest.mark.parametrize(("page", "needs"), SESSIONS)

@@ -62,7 +62,7 @@ TERMS: dict[str, tuple[Mapping[str, object], int]] = {
 async def test_pod_with_any_node_affinity_is_pinned(site: GatedSite, what: str) -> None:
     spec, pins = TERMS[what]
     async with site.nodes(WIDE, SimNode("other", "two-by-four")):
-        await site.create(gated("asks", cpu=4, gpu=1, **spec))
+        await site.create(gated("asks", cpu=4, gpu=1, app="", **spec))
         await site.until({"asks": "Running"})
         seen = (await site.pods())["asks"]
         assert PLACEMENT in seen["metadata"]["annotations"]

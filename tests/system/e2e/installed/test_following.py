@@ -90,7 +90,12 @@ async def test_next_pod_avoids_a_node_that_rejected_one(cluster: Cluster) -> Non
     took = []
     for turn in range(ROUNDS):
         name = f"refused-{turn}"
-        await refuse(cluster, name, node=f"node-{turn}")
+        wish = pod(name, asks=gpus(3), annotations=INTENT)
+        made = await create(cluster.api, {**wish, "spec": {**wish["spec"], "nodeName": f"node-{turn}"}})
+        now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "no", "startTime": now}
+        answer = await ask(cluster.api, "PUT", f"{PODS}/{name}/status", {**made.body, "status": status})
+        assert answer.code == HTTPStatus.OK, answer.body
         took.append(await cluster.until_answered(partial(avoids, node=f"node-{turn}"), asks=gpus(3)))
         await ask(cluster.api, "DELETE", f"{PODS}/{name}", gracePeriodSeconds="0")
 
@@ -104,16 +109,6 @@ async def test_next_pod_avoids_a_node_that_rejected_one(cluster: Cluster) -> Non
 def is_soon(seconds: Sequence[float]) -> bool:
     """Whether something usually takes less than a second, and little more where the machine is busy."""
     return median(seconds) <= 1 and max(seconds) <= 5
-
-
-async def refuse(cluster: Cluster, name: str, *, node: str) -> None:
-    wish = pod(name, asks=gpus(3), annotations=INTENT)
-    made = await create(cluster.api, {**wish, "spec": {**wish["spec"], "nodeName": node}})
-    assert made.code == HTTPStatus.CREATED, made.body
-    now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
-    status = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "no", "startTime": now}
-    answer = await ask(cluster.api, "PUT", f"{PODS}/{name}/status", {**made.body, "status": status})
-    assert answer.code == HTTPStatus.OK, answer.body
 
 
 def avoids(answer: Answer, *, node: str) -> bool:

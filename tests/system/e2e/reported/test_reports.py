@@ -10,6 +10,7 @@ from http import HTTPStatus
 
 import pytest
 
+from numalign.model.placement import Held
 from tests.system.e2e.guarded import denied, impersonated, succeeded
 from tests.system.e2e.reported.conftest import DEPLOYMENTS, PODS, TEAM, ReportedSite
 from tests.system.eventually import eventually
@@ -24,7 +25,7 @@ REPORTS = "/apis/wgpolicyk8s.io/v1alpha2"
 REPORT = f"{REPORTS}/namespaces/{TEAM}/policyreports/numalign"
 OF_NODES = f"{REPORTS}/clusterpolicyreports/numalign"
 
-HELD = {
+HELD: dict[str, Held] = {
     "good": {("node-1",): bag("cpu=2 mem=2Gi")},
     "bad": {("node-0",): bag("cpu=1 mem=1Gi"), ("node-1",): bag("cpu=1 mem=1Gi")},
     "lax": {},

@@ -13,6 +13,8 @@ from tools.clusters.api_requests import INTENT, gpus
 from tools.clusters.processes import Children, free_port, until
 from tools.clusters.wires import Wire, wire
 
+NO_DRAIN = {"drain-seconds": "0"}
+
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
 
@@ -21,7 +23,7 @@ async def test_scheduler_reconnects_to_the_new_leader(
 ) -> None:
     async def start(name: str, port: int) -> Replica:
         kubeconfig = tidy.plane.kubeconfig(SCORER, tmp_path_factory.mktemp(name), port=port)
-        return await replica(children, kubeconfig, port=free_port(), name=name, **{"drain-seconds": "0"})
+        return await replica(children, kubeconfig, port=free_port(), name=name, pair=None, **NO_DRAIN)
 
     def lead(service: Wire, scorer: Replica) -> None:
         service.where = lambda: scorer.port

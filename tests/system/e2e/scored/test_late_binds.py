@@ -21,12 +21,13 @@ from tests.system.eventually import eventually
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.processes import free_port
 from tools.clusters.sim.shapes import SimNode
+from tools.clusters.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
-CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 HELD_SECONDS = 25.0
 LATE = "late"
+RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/binding"]}
 
 
 @dataclass
@@ -47,35 +48,10 @@ class Slow:
             {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": output}
         )
 
-    async def has_one(self) -> bool:
-        return bool(self.held)
-
-
-def configuration(port: int, pair: authority.Files) -> Json:
-    """Has every bind reviewed, for as long as the API server allows that to take."""
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/binding"]}
-    bundle = b64encode(pair.ca.read_bytes()).decode()
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "slow"},
-        "webhooks": [
-            {
-                "name": "slow.example.com",
-                "clientConfig": {"url": f"https://127.0.0.1:{port}/", "caBundle": bundle},
-                "rules": [rule],
-                "timeoutSeconds": 30,
-                "failurePolicy": "Ignore",
-                "sideEffects": "None",
-                "admissionReviewVersions": ["v1"],
-            }
-        ],
-    }
-
 
 @asynccontextmanager
 async def slow(site: Site, pair: authority.Files) -> AsyncIterator[Slow]:
-    """A webhook that the API server asks about binds during the block."""
+    """A webhook that reviews binds, for as long as the API server allows that to take."""
     made, port = Slow(), free_port()
     app = web.Application()
     app.add_routes([web.post("/", made.review)])
@@ -84,25 +60,35 @@ async def slow(site: Site, pair: authority.Files) -> AsyncIterator[Slow]:
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context).start()
-    answer = await ask(site.api, "POST", CONFIGURATIONS, configuration(port, pair))
-    assert answer.code == HTTPStatus.CREATED, answer.body
-    try:
-        await until_called(site, made)
-        yield made
-    finally:
-        await ask(site.api, "DELETE", f"{CONFIGURATIONS}/slow")
-        await runner.cleanup()
-
-
-async def until_called(site: Site, webhook: Slow) -> None:
-    """Returns when the API server has binds reviewed; it is asked to bind a pod that does not exist."""
-    wish = binding("none", "none")
+    bundle = b64encode(pair.ca.read_bytes()).decode()
+    entry = {
+        "name": "slow.example.com",
+        "clientConfig": {"url": f"https://127.0.0.1:{port}/", "caBundle": bundle},
+        "rules": [RULE],
+        "timeoutSeconds": 30,
+        "failurePolicy": "Ignore",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    kind = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "slow"},
+    }
+    await site.store.apply({**kind, "webhooks": [entry]})
 
     async def reviewed() -> int:
-        assert (await ask(site.api, "POST", f"{PODS}/none/binding", wish)).code == HTTPStatus.NOT_FOUND
-        return webhook.reviewed
+        """How many binds were reviewed; the API server is asked to bind a pod that does not exist."""
+        answer = await ask(site.api, "POST", f"{PODS}/none/binding", binding("none", "none"))
+        assert answer.code == HTTPStatus.NOT_FOUND
+        return made.reviewed
 
-    await eventually(reviewed, bool, "a bind was reviewed")
+    try:
+        await eventually(reviewed, bool, "a bind was reviewed")
+        yield made
+    finally:
+        await site.store.delete(kind)
+        await runner.cleanup()
 
 
 async def test_a_bind_that_is_held_up_never_lands_after_its_lead(site: Site, pair: authority.Files) -> None:
@@ -110,7 +96,7 @@ async def test_a_bind_that_is_held_up_never_lands_after_its_lead(site: Site, pai
     async with slow(site, pair) as webhook, site.nodes(SimNode("small", "small")) as cluster:
         await until_it_lacks_only_the_lease(other)
         await site.create(pod(LATE, cpu=1))
-        await eventually(webhook.has_one, lambda seen: seen, "a bind was held up")
+        await until(lambda: webhook.held)
         first.child.send(signal.SIGSTOP)
         try:
             await site.create(pod("next", cpu=1))

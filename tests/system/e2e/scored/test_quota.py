@@ -8,7 +8,6 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from certs import authority
 from numalign.kube.client import Patch
@@ -17,7 +16,7 @@ from tests.system.e2e.sites import PODS, Site, pod
 from tests.system.e2e.webhooks import Webhook, base64
 from tests.system.eventually import eventually
 from tools.clusters import shipped
-from tools.clusters.api_requests import Json, ask, patch
+from tools.clusters.api_requests import ask, patch
 from tools.clusters.processes import Children
 from tools.clusters.sim.fingerprints import Fingerprint
 from tools.clusters.sim.shapes import SimNode
@@ -33,64 +32,48 @@ REPLICAS = ("even", "odd")
 """An API server would ask one of them over one connection, so each is asked about half of the names."""
 
 
-@pytest_asyncio.fixture(loop_scope="session", scope="module")
-async def limited(site: Site) -> AsyncIterator[Site]:
-    await label(site, str(LIMIT))
-    async with site.nodes(*NODES, fingerprint=Fingerprint.ALL):
-        yield site
-    await label(site, None)
-
-
 async def label(site: Site, value: str | None) -> None:
     body = {"metadata": {"labels": {EXCLUSIVE_CPUS: value}}}
     answer = await patch(site.api, "/api/v1/namespaces/default", body, how=Patch.MERGE)
     assert answer.code == HTTPStatus.OK, answer.body
 
 
-def configuration(site: Site, ports: dict[str, int]) -> Json:
-    """The entry for namespaces with a quota as it is shipped, once for each replica."""
+@asynccontextmanager
+async def denying(site: Site, children: Children, pair: authority.Files, folder: Path) -> AsyncIterator[None]:
+    """Two replicas deny what is beyond the quota during the block: the shipped entry, once for each."""
+    policy = folder / "policy.yaml"
+    policy.write_text("overQuota: deny")
+    flags = (f"--kubeconfig={site.plane.kubeconfig('admin', folder)}", f"--policy={policy}")
+    webhooks = [Webhook(children, pair, *flags, name=f"webhook-{each}") for each in REPLICAS]
     [shown] = [
         each for document in shipped.webhooks() for each in document["webhooks"] if each["name"] == ENTRY
     ]
-    bundle = base64(site.plane.ca)
     entries = []
-    for parity, port in ports.items():
+    for parity, each in zip(REPLICAS, webhooks, strict=True):
+        await each.start()
         equal = "==" if parity == "even" else "!="
         mine = {"name": parity, "expression": f"int(object.metadata.name.split('-')[1]) % 2 {equal} 0"}
-        entry = {**shown, "name": f"{parity}.{ENTRY}", "clientConfig": shipped.at(shown, port)}
-        entry["clientConfig"]["caBundle"] = bundle
-        entries.append({**entry, "matchConditions": [*shown["matchConditions"], mine]})
-    kind = "ValidatingWebhookConfiguration"
-    metadata = {"name": "quota"}
-    return shipped.patient(
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": kind,
-            "metadata": metadata,
-            "webhooks": entries,
-        }
-    )
-
-
-@asynccontextmanager
-async def denying(site: Site, children: Children, pair: authority.Files, folder: Path) -> AsyncIterator[None]:
-    """Two replicas deny what is beyond the quota during the block."""
-    policy = folder / "policy.yaml"
-    policy.write_text("overQuota: deny")
-    kubeconfig = site.plane.kubeconfig("admin", folder)
-    flags = (f"--kubeconfig={kubeconfig}", f"--policy={policy}")
-    webhooks = {each: Webhook(children, pair, *flags, name=f"webhook-{each}") for each in REPLICAS}
-    for each in webhooks.values():
-        await each.start()
-    document = configuration(site, {parity: each.port for parity, each in webhooks.items()})
-    await site.store.apply(document)
+        entries.append(
+            {
+                **shown,
+                "name": f"{parity}.{ENTRY}",
+                "clientConfig": {**shipped.at(shown, each.port), "caBundle": base64(site.plane.ca)},
+                "matchConditions": [*shown["matchConditions"], mine],
+            }
+        )
+    kind = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "quota"},
+    }
+    await site.store.apply(shipped.patient({**kind, "webhooks": entries}))
     try:
         for number in range(len(REPLICAS)):
-            await eventually(partial(denies, site, number), lambda seen: seen, "replicas denied")
+            await eventually(partial(denies, site, number), bool, "replicas denied")
         yield
     finally:
-        await site.store.delete(document)
-        await asyncio.gather(*(each.child.end() for each in webhooks.values()))
+        await site.store.delete(kind)
+        await asyncio.gather(*(each.child.end() for each in webhooks))
 
 
 async def denies(site: Site, number: int) -> bool:
@@ -106,29 +89,32 @@ async def create(site: Site, name: str) -> bool:
 
 
 async def test_fifty_pods_at_once_run_within_the_quota(
-    limited: Site, children: Children, pair: authority.Files, tmp_path: Path
+    site: Site, children: Children, pair: authority.Files, tmp_path: Path
 ) -> None:
     names = [f"one-{at}" for at in range(ASKED)]
-    async with denying(limited, children, pair, tmp_path):
-        admitted = await asyncio.gather(*(create(limited, name) for name in names))
-    # The others come, too, when no webhook is asked.
-    denied = [name for name, created in zip(names, admitted, strict=True) if not created]
-    assert all(await asyncio.gather(*(create(limited, name) for name in denied)))
+    await label(site, str(LIMIT))
+    async with site.nodes(*NODES, fingerprint=Fingerprint.ALL):
+        async with denying(site, children, pair, tmp_path):
+            admitted = await asyncio.gather(*(create(site, name) for name in names))
+        # The others come, too, when no webhook is asked.
+        denied = [name for name, created in zip(names, admitted, strict=True) if not created]
+        assert all(await asyncio.gather(*(create(site, name) for name in denied)))
 
-    running = await eventually(limited.running, lambda seen: len(seen) >= LIMIT, "a quota ran")
-    waiting = next(name for name in reversed(names) if name not in running)
-    await limited.until_event(
-        waiting,
-        "FailedScheduling",
-        f"0/{len(NODES)} nodes are available: {len(NODES)} node(s) beyond the quota: {LIMIT} of {LIMIT}"
-        " exclusive CPUs of namespace default are in use, and the pod requests 1 (numalign).",
-    )
-    assert LIMIT <= sum(admitted) <= len(REPLICAS) * LIMIT
-    assert len(running) == LIMIT
-    assert await limited.running() == running
+        running = await eventually(site.running, lambda seen: len(seen) >= LIMIT, "a quota ran")
+        waiting = next(name for name in reversed(names) if name not in running)
+        await site.until_event(
+            waiting,
+            "FailedScheduling",
+            f"0/{len(NODES)} nodes are available: {len(NODES)} node(s) beyond the quota: {LIMIT} of {LIMIT}"
+            " exclusive CPUs of namespace default are in use, and the pod requests 1 (numalign).",
+        )
+        assert LIMIT <= sum(admitted) <= len(REPLICAS) * LIMIT
+        assert len(running) == LIMIT
+        assert await site.running() == running
 
-    for name in names:
-        if name not in running and name != waiting:
-            await limited.delete(name)
-    await limited.delete(min(running))
-    await limited.until_run(waiting)
+        for name in names:
+            if name not in running and name != waiting:
+                await site.delete(name)
+        await site.delete(min(running))
+        await site.until_run(waiting)
+    await label(site, None)

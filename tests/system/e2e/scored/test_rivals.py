@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from random import Random
 
 import pytest
-import pytest_asyncio
 
 from numalign.ledger.reservations import RELEASE_SECONDS
 from tests.system.e2e.sites import Site, given, is_bound, on, pod, recorded
@@ -90,13 +90,6 @@ async def wrongly_recorded(site: Site, cluster: Cluster) -> Mapping[str, object]
 CLASSES = {"low": 10, "middle": 20, "high": 30}
 
 
-@pytest_asyncio.fixture(loop_scope="session", scope="module", autouse=True)
-async def classes(site: Site) -> None:
-    about = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    for name, value in CLASSES.items():
-        await site.store.apply({**about, "metadata": {"name": name}, "value": value})
-
-
 async def fill(site: Site, node: str, *priorities: str) -> list[str]:
     """Four pods of two CPUs, of these priorities, one after another: two on each of the node's two zones."""
     names = [f"{node}-{number}" for number in range(len(priorities))]
@@ -109,6 +102,9 @@ async def fill(site: Site, node: str, *priorities: str) -> list[str]:
 
 
 async def test_pods_are_evicted_only_from_where_that_frees_a_zone(site: Site) -> None:
+    about = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    for name, value in CLASSES.items():
+        await site.store.apply({**about, "metadata": {"name": name}, "value": value})
     machines = [SimNode("across", "small"), SimNode("along", "small")]
     async with site.nodes(*machines, fingerprint=Fingerprint.ALL) as cluster:
         # Of the less important ones, two sit on one zone here and on two zones there.
@@ -128,20 +124,6 @@ async def test_pods_are_evicted_only_from_where_that_frees_a_zone(site: Site) ->
 # ---- a kubelet that says no
 
 
-async def test_wrong_prediction_is_counted_and_reported(site: Site) -> None:
-    async with site.nodes(SimNode("liar", "small"), fingerprint=Fingerprint.ALL) as cluster:
-        await lie(site, "liar", zone="node-0", cpu="8")
-        before = await wrong(site)
-
-        for name in ("first", "again"):
-            await site.create(pod(name, cpu=6))
-            await site.until_event(name, "NUMAPredictionWrong", PREDICTED)
-
-        assert [decision.pod for decision in cluster.rejections] == ["default/first", "default/again"]
-        await site.until_event("again", "NUMAPredictionWrong", CHOSEN_AGAIN)
-        assert [after - since for after, since in zip(await wrong(site), before, strict=True)] == [2, 1]
-
-
 PREDICTED = (
     "numalign predicted that the pod gets 6 cpu and 6Gi memory from zone 0 on liar; the kubelet of liar"
     " rejected the pod: TopologyAffinityError: Pod was rejected: Resources cannot be allocated with"
@@ -158,18 +140,22 @@ async def wrong(site: Site) -> tuple[float, float]:
     )
 
 
-async def lie(site: Site, node: str, *, zone: str, cpu: str) -> None:
-    """Have it published that a zone has so many CPUs; returns when the scorer believes it."""
-    path = f"{TOPOLOGIES}/{node}"
-    topology = (await ask(site.api, "GET", path)).body
-    [its] = [each for each in topology["zones"] if each["name"] == zone]
-    [cpus] = [each for each in its["resources"] if each["name"] == "cpu"]
-    cpus |= dict.fromkeys(("capacity", "allocatable", "available"), cpu)
-    answer = await ask(site.api, "PUT", path, topology)
-    assert answer.code == HTTPStatus.OK, answer.body
+async def test_wrong_prediction_is_counted_and_reported(site: Site) -> None:
+    async with site.nodes(SimNode("liar", "small"), fingerprint=Fingerprint.ALL) as cluster:
+        # It is published that a zone has twice its CPUs, and the scorer believes it.
+        path = f"{TOPOLOGIES}/liar"
+        topology = (await ask(site.api, "GET", path)).body
+        [cpus] = [each for each in topology["zones"][0]["resources"] if each["name"] == "cpu"]
+        cpus |= dict.fromkeys(("capacity", "allocatable", "available"), "8")
+        assert (await ask(site.api, "PUT", path, topology)).code == HTTPStatus.OK
+        look = partial(site.rank, pod("probe", cpu=8))
+        await eventually(look, lambda seen: seen["nodes"][0]["fits"], "the lie was believed")
+        before = await wrong(site)
 
-    async def believed() -> bool:
-        ranked = await site.rank(pod("probe", cpu=int(cpu)))
-        return bool(ranked["nodes"][0]["fits"])
+        for name in ("first", "again"):
+            await site.create(pod(name, cpu=6))
+            await site.until_event(name, "NUMAPredictionWrong", PREDICTED)
 
-    await eventually(believed, bool, "the lie was believed")
+        assert [decision.pod for decision in cluster.rejections] == ["default/first", "default/again"]
+        await site.until_event("again", "NUMAPredictionWrong", CHOSEN_AGAIN)
+        assert [after - since for after, since in zip(await wrong(site), before, strict=True)] == [2, 1]

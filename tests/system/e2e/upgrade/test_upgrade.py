@@ -98,15 +98,6 @@ RENAMED_VALUES = {
 session_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
 
 
-@session_fixture()
-async def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("before")
-    code, output = await run("sh", "-c", f"git -C {shipped.ROOT} archive {BEFORE} | tar -x -C {folder}")
-    if code or not (folder / "webhook").is_dir():
-        pytest.skip(f"NO UPGRADE WAS TESTED: this clone has no history back to {BEFORE} ({output.strip()})")
-    return folder
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     """A cluster, and the one address behind which replicas of both versions stand."""
@@ -198,6 +189,7 @@ class Owner:
     """The owner of the release, who follows docs/how-to/upgrade.md with the old values."""
 
     reader: Shell
+    old: Path
     flags: str
 
     async def typed(self, command: str) -> str:
@@ -205,7 +197,8 @@ class Owner:
         assert outcome.exit_code == 0, outcome.printed
         return outcome.printed
 
-    async def install(self, chart: Path) -> list[Json]:
+    async def install(self) -> list[Json]:
+        chart = self.old / "deploy" / "chart"
         (self.reader.folder / "old.yaml").write_text(yaml.safe_dump(OLD_VALUES))
         where = f"--namespace {shipped.NAMESPACE} --create-namespace"
         await self.typed(f"helm install numalign {chart} {where} -f old.yaml {self.flags}")
@@ -228,14 +221,19 @@ class Owner:
 
 @session_fixture()
 async def owner(site: Site, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Owner]:
+    """With the old version in a folder of its own."""
+    folder = tmp_path_factory.mktemp("owner")
+    archive = f"mkdir old && git -C {shipped.ROOT} archive {BEFORE} | tar -x -C old"
+    code, output = await run("sh", "-c", f"cd {folder} && {archive}")
+    if code or not (folder / "old" / "webhook").is_dir():
+        pytest.skip(f"NO UPGRADE WAS TESTED: this clone has no history back to {BEFORE} ({output.strip()})")
     try:
         [program] = await helm.find()
     except UnavailableError as error:
         pytest.skip(f"NO UPGRADE WAS TESTED: {error}")
-    kubeconfig = site.kubeconfig("admin")
-    async with shell(tmp_path_factory.mktemp("owner"), KUBECONFIG=str(kubeconfig)) as reader:
+    async with shell(folder, KUBECONFIG=str(site.kubeconfig("admin"))) as reader:
         reader.add_program(program)
-        yield Owner(reader, shlex.join(by_address.flags(site.service.port)))
+        yield Owner(reader, folder / "old", shlex.join(by_address.flags(site.service.port)))
 
 
 def lead_to(site: Site, *everyone: Replicas) -> None:
@@ -258,12 +256,12 @@ async def secret_of(site: Site) -> dict[str, str]:
     return found
 
 
-async def test_upgrade_under_load_loses_nothing(site: Site, owner: Owner, old: Path) -> None:
+async def test_upgrade_under_load_loses_nothing(site: Site, owner: Owner) -> None:
     async with AsyncExitStack() as stack:
         start = partial(replicas, site.children)
-        old_objects = await site.uids(await owner.install(old / "deploy" / "chart"))
+        old_objects = await site.uids(await owner.install())
         # A module is looked for first in the folder where Python starts.
-        executable = ("env", "-C", str(old), sys.executable, "-m", "webhook")
+        executable = ("env", "-C", str(owner.old), sys.executable, "-m", "webhook")
         command = await site.program(shipped.NAME, *executable)
         leaving = await stack.enter_async_context(start(command=command, name="old", ports=PORTS[:1]))
         lead_to(site, leaving)
