@@ -36,22 +36,21 @@ async def send(
 
 async def _post(door: Door, path: str, waiting: Iterator[bytes], statuses: list[int], source: str) -> None:
     """Post what is left, over one connection as long as that lasts."""
-    used: Connection | None = None
-    for body in waiting:
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                used = used or await Connection.open(door, source=source)
-                answer = await used.call("POST", path, body)
-            statuses.append(answer.status)
-            broken = answer.closes
-        except OSError:  # a TimeoutError is one
-            statuses.append(0)
-            broken = True
-        if used and broken:
-            used.close()
-            used = None
-    if used:
-        used.close()
+    async with AsyncExitStack() as stack:
+        used: Connection | None = None
+        for body in waiting:
+            try:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    used = used or await stack.enter_async_context(http_calls.connection(door, source=source))
+                    answer = await used.call("POST", path, body)
+                statuses.append(answer.status)
+                broken = answer.closes
+            except OSError:  # a TimeoutError is one
+                statuses.append(0)
+                broken = True
+            if broken:
+                await stack.aclose()
+                used = None
 
 
 @asynccontextmanager

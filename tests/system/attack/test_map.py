@@ -71,15 +71,6 @@ async def looked_at(program: Running, bound: float) -> AsyncIterator[None]:
     assert max(seconds for _, seconds in seen) <= bound
 
 
-@asynccontextmanager
-async def held(door: Door, calls: Iterator[bytes]) -> AsyncIterator[None]:
-    async with AsyncExitStack() as stack:
-        for written in calls:
-            made = await stack.enter_async_context(http_calls.connection(door, source=STRANGER))
-            made.send(written)
-        yield
-
-
 def by_all(path: str, each: int) -> Iterator[bytes]:
     """Calls of every viewer but the honest one, so many of each."""
     return (asking(path, viewer(number)) for _ in range(each) for number in range(1, VIEWERS))
@@ -98,8 +89,11 @@ async def test_unread_answers_keep_no_viewer_waiting(arena: Arena, path: str, ea
     async with (
         arena.honest(program, most=MOST_MIB),
         looked_at(program, arena.bound),
-        held(program.door, by_all(path, each)),
+        AsyncExitStack() as stack,
     ):
+        for written in by_all(path, each):
+            made = await stack.enter_async_context(http_calls.connection(program.door, source=STRANGER))
+            made.send(written)
         await asyncio.sleep(SECONDS)
         assert await program.metric("numalign_map_streams") <= events.MOST_STREAMS
         assert await program.metric("numalign_http_connections") <= http.LIMITS.connections

@@ -1,21 +1,14 @@
 """What is kept of pods that are gone, of what was never there, and of what tenants make."""
 
 import asyncio
-import time
-from itertools import chain
 
 import orjson
 
-from numalign.kube.decode import shapes
-from numalign.kube.files import snapshot
-from numalign.shapes import ShapeHistory
 from tests.system.attack import objects
 from tests.system.attack.arena import Arena
 from tests.system.attack.attackers import send
 from tests.system.attack.objects import Json
-from tests.worlds.notation import GPU
 from tools.clusters import http_calls
-from tools.clusters.http_calls import once
 from tools.clusters.programs import MIB, samples, soon
 
 PODS = 400
@@ -131,38 +124,3 @@ async def test_namespaces_that_there_are_not_get_no_series(arena: Arena) -> None
     assert await webhook.metric("numalign_reviews_below_total") >= statuses.count(200)
     assert len(samples(after)) - len(samples(before)) < MOST_SERIES
     assert len(after) - len(before) < MOST_BYTES
-
-
-# ---- what is kept of the shapes of nodes
-
-
-LONG, SHORT = 3, 40
-LABELS = 877
-"""A few nodes of so many long names take nearly all that is kept, and others what is left of it."""
-
-AMOUNTS = {"cpu": 32, "memory": 128 * 2**30}
-
-
-async def test_long_node_names_evict_no_remembered_pool(arena: Arena) -> None:
-    names = {f"{'x' * 240}.io/{at}": 1 for at in range(LABELS)}
-    of_one_zone = [{"cpu": 1 + at, **names} for at in range(LONG)]
-    of_one_zone += [{"cpu": 9 + at, GPU: 1} for at in range(SHORT)]
-    nodes = [objects.node(f"n{at}", zones=1, amounts=some, free=100) for at, some in enumerate(of_one_zone)]
-    gpu, cpu = (
-        objects.node("gpu-1", zones=2, amounts=AMOUNTS | {GPU: 4}, free=100),
-        objects.node("cpu-1", zones=2, amounts=AMOUNTS, free=100),
-    )
-    for made, pool in ((gpu, "gpu"), (cpu, "cpu")):
-        made[0]["metadata"]["labels"] = {"pool": pool}
-    history = ShapeHistory(wall=time.time)
-    snapshot.of(chain(*nodes, gpu), shape_history=history)
-    data = shapes.encode(history.to_remember())
-    kept = {"apiVersion": "v1", "kind": shapes.KIND, "metadata": {"name": shapes.NAME}, "data": data}
-    arena.objects[:] = [*cpu, kept]
-    webhook = await arena.webhook()
-
-    grower = objects.pod("grower", {"cpu": "8", "memory": "16Gi", GPU: "4"})
-    answer = await once(webhook.door, "POST", "/validate", objects.review(grower))
-    response = orjson.loads(answer.body)["response"]
-    assert response["allowed"]
-    assert "last seen" in response["warnings"][0]

@@ -10,10 +10,11 @@ import orjson
 from tests.system.attack import objects
 from tests.system.attack.arena import Arena
 from tests.system.attack.objects import Json
-from tests.system.attack.test_records import CPUS, HALF, WHOLE, fit
 from tools.clusters import http_calls
 from tools.clusters.programs import ApiServer, Running, soon
 
+CPUS = {"cpu": 32, "memory": 64 * 2**30}
+WHOLE, HALF = {"cpu": "32", "memory": "1Gi"}, {"cpu": "16", "memory": "1Gi"}
 SMALLER = {"cpu": 16, "memory": 64 * 2**30}
 GATED, SQUATTERS, PLAIN = objects.TEAM, "squatters", "plain"
 WAITS = ("--gate-patience-seconds=0", "--pin-patience-seconds=4")
@@ -80,7 +81,9 @@ async def test_no_zone_is_held_for_unbound_or_invented_pods(arena: Arena) -> Non
     honest = gated("honest", GATED)
     await http_calls.once(api.door, "POST", objects.PODS, orjson.dumps(honest))
     await make_pods_up(scorer)
-    assert await fit(scorer, objects.pod("small", HALF), "target")
+    small = objects.filtering(objects.pod("small", HALF), ["target"])
+    answer = await http_calls.once(scorer.door, "POST", "/filter", small)
+    assert orjson.loads(answer.body)["NodeNames"] == ["target"]
 
     waited = partial(fate, api, honest)
     assert (

@@ -43,10 +43,10 @@ async def test_pages_are_accessible_and_load_nothing(
     browser: Browser, documents: Path, scheme: Literal["light", "dark"], viewport: ViewportSize
 ) -> None:
     async with await browser.new_context(viewport=viewport, color_scheme=scheme) as context:
+        requests: list[str] = []
+        context.on("request", lambda request: requests.append(request.url))
         for page in PAGES:
             shown = await context.new_page()
-            requests: list[str] = []
-            shown.on("request", lambda request, to=requests: to.append(request.url))
             await shown.goto((documents / f"{page}.html").as_uri())
 
             assert [url for url in requests if not url.startswith((documents.as_uri(), "data:"))] == []

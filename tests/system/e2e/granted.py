@@ -1,6 +1,6 @@
 """What roles allow an account, and which requests make use of it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from http import HTTPStatus
 from itertools import product
 
@@ -20,9 +20,15 @@ Right = tuple[str, str, str, str, str]
 
 def rights_of(name: str, documents: Iterable[Json]) -> set[Right]:
     """All that the roles of this name allow, among objects that are installed."""
-    called = [document for document in documents if document["metadata"]["name"] == name]
-    roles = [document for document in called if document["kind"] in {"Role", "ClusterRole"}]
-    return {right for role in roles for rule in role["rules"] for right in _rights(role, rule)}
+    return {
+        (role["metadata"].get("namespace", ""), *right)
+        for role in documents
+        if role["metadata"]["name"] == name and role["kind"] in {"Role", "ClusterRole"}
+        for rule in role["rules"]
+        for right in product(
+            rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", [""])
+        )
+    }
 
 
 async def of_served_groups(api: ApiClient, rights: Iterable[Right]) -> set[Right]:
@@ -50,13 +56,6 @@ async def until_allowed(api: ApiClient, user: str, rights: Iterable[Right]) -> N
             return bool((await ask(api, "POST", REVIEWS, review)).body["status"]["allowed"])
 
         await eventually(allowed, bool, f"{user} was allowed to {verb} {resource}")
-
-
-def _rights(role: Json, rule: Json) -> Iterator[Right]:
-    where = role["metadata"].get("namespace", "")
-    names = rule.get("resourceNames", [""])
-    for group, resource, verb, name in product(rule["apiGroups"], rule["resources"], rule["verbs"], names):
-        yield where, group, resource, verb, name
 
 
 def exercises(use: Use, right: Right) -> bool:

@@ -163,21 +163,12 @@ class Site(SimulatedSite):
         answer = await ask(self.api, "DELETE", f"{PODS}/{name}")
         assert answer.code == HTTPStatus.OK, answer.body
 
-    async def phases(self) -> dict[str, str]:
-        return {name: phase(each) for name, each in (await self.pods()).items()}
-
     async def running(self) -> set[str]:
-        return {name for name, phase in (await self.phases()).items() if phase == "Running"}
+        return {name for name, each in (await self.pods()).items() if phase(each) == "Running"}
 
-    async def until_run(self, *names: str, within: float = 30) -> float:
-        wanted = set(names)
-        return await seconds_until(
-            self.phases,
-            lambda seen: wanted <= {name for name in seen if seen[name] == "Running"},
-            what=f"{', '.join(sorted(wanted))} ran",
-            within=within,
-            every=SELDOM,
-        )
+    async def until_run(self, *names: str, within: float = 30) -> None:
+        what = f"{', '.join(sorted(names))} ran"
+        await eventually(self.running, lambda seen: {*names} <= seen, what, within=within)
 
     async def until_event(self, name: str, reason: str, text: str) -> None:
         await eventually(
@@ -191,10 +182,6 @@ class Site(SimulatedSite):
         query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "1"}
         lines = self.server.lines(PODS, [*query.items()], what="pods", silence=10)
         return [orjson.loads(line)["object"] async for line in lines if line]
-
-    async def version(self) -> str:
-        found: str = (await ask(self.api, "GET", PODS)).body["metadata"]["resourceVersion"]
-        return found
 
     # ---- scorers
 
