@@ -46,7 +46,6 @@ async def test_a_page_is_accessible(browser: Browser, site: str, path: str, sche
     async with opened(browser, site + path, color_scheme=scheme) as watched:
         for details in await watched.page.locator("details:not([open]) > summary").all():
             await details.click()
-
         assert await violations(watched.page) == []
 
 
@@ -56,7 +55,6 @@ async def test_an_answer_is_accessible(browser: Browser, site: str, scheme: str)
         await watched.page.get_by_label("Pod or workload").fill(POD)
         await watched.page.get_by_role("button", name="Evaluate").click()
         await expect(watched.page.get_by_text("Results by node")).to_be_visible()
-
         assert await violations(watched.page) == []
 
 
@@ -69,7 +67,6 @@ async def test_many_nodes_are_accessible(browser: Browser, crowd: str, scheme: s
 async def test_axe_finds_a_button_without_a_name(browser: Browser, site: str) -> None:
     async with opened(browser, site) as watched:
         await watched.page.evaluate("document.querySelector('main').append(document.createElement('button'))")
-
         assert [each.partition(":")[0] for each in await violations(watched.page)] == ["button-name"]
 
 

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from tests.worlds.asked_for import BROWSER
+from tools.bench.map_nodes import many
 from tools.clusters.maps import clusters, sites
 from tools.clusters.maps.browsers import WatchedPage, opened
 from tools.clusters.maps.clusters import AGENT_NODE
+from tools.clusters.maps.figures import page_figures, update_latency
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -61,7 +64,6 @@ async def test_a_tile_that_the_filter_excludes_goes(browser: Browser) -> None:
     async with live_page(browser, "/?only=misaligned") as (watched, cluster):
         await expect(watched.page.locator(".tiles a")).to_have_count(1)
         cluster.remove("prod", "ranker")
-
         await expect(watched.page.locator(".tiles a")).to_have_count(0)
         await expect(watched.page.get_by_text("No node matches")).to_be_visible()
 
@@ -93,3 +95,27 @@ async def test_a_page_reconnects_to_a_new_server(browser: Browser) -> None:
         await stack.enter_async_context(sites.serving(another, port=port))
         await live(watched.page)
         await expect(watched.page.locator(f"{TILE} title")).to_have_text(FULL, timeout=10_000)
+
+
+NODES = 5000
+MOST_BYTES = 2 * 10**6
+MOST_MILLISECONDS = 5000
+"""Of the first paint, and until a change is seen: a second each, where machines have nothing else to do."""
+
+
+async def test_the_page_is_small_and_fast_and_shows_changes(
+    browser: Browser, request: pytest.FixtureRequest
+) -> None:
+    cluster = sites.ShownCluster(many(NODES))
+    async with sites.serving(cluster) as address:
+        figures = await page_figures(browser, address, NODES)
+        milliseconds = await update_latency(browser, cluster, address, "node-00001")
+    BROWSER.remark(
+        request.config,
+        f"{figures.nodes:,} nodes: {figures.html:,} bytes, first paint after {figures.first_paint:.0f} ms, "
+        f"complete after {figures.complete:.0f} ms, a change is seen after {milliseconds:.0f} ms",
+    )
+
+    assert figures.html <= MOST_BYTES
+    assert figures.first_paint <= MOST_MILLISECONDS
+    assert milliseconds <= MOST_MILLISECONDS

@@ -70,7 +70,6 @@ async def test_from_the_fleet_to_a_node_to_a_pod_and_back(browser: Browser, site
         page = watched.page
         await page.locator(f'.tiles a[href="/nodes/{AGENT_NODE}"]').click()
         await page.get_by_role("link", name="prod/ranker").click()
-
         await expect(page.get_by_role("heading", level=1)).to_have_text("ranker")
         await expect(page.locator(".answer")).to_contain_text("misaligned")
         await page.get_by_label("You are here").get_by_role("link", name=AGENT_NODE).click()

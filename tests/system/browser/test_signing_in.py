@@ -42,7 +42,6 @@ async def test_sign_in_opens_the_requested_page(browser: Browser, guarded: str) 
 async def test_names_show_where_pods_may_be_listed(browser: Browser, guarded: str) -> None:
     async with opened(browser, f"{guarded}/nodes/a") as watched:
         await sign_in(watched.page, BOB)
-
         await expect(watched.page.get_by_role("link", name=f"{TEAM}/shown-pod")).to_be_visible()
         await expect(watched.page.get_by_role("row").get_by_text("a pod", exact=True)).to_have_count(1)
         await expect(watched.page.get_by_text("You may not list pods")).to_be_visible()
@@ -52,7 +51,6 @@ async def test_names_show_where_pods_may_be_listed(browser: Browser, guarded: st
 async def test_a_refused_token_has_an_alert(browser: Browser, guarded: str, token: str) -> None:
     async with opened(browser, guarded) as watched:
         await sign_in(watched.page, token)
-
         await expect(watched.page.get_by_role("alert")).to_be_visible()
         await expect(watched.page.get_by_label("Token")).to_be_empty()
         assert await watched.page.evaluate("window.caught") is None

@@ -1,8 +1,10 @@
 """What users of a real API server see of numalign: pods that are patched, denied, warned of, left alone."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
@@ -13,8 +15,12 @@ import yaml
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from tests.system.e2e.webhooks import Webhook
+from tests.system.eventually import eventually
 from tools.clusters import shipped
-from tools.clusters.api_requests import INTENT, Json, ask, create, pod, read, rehearse
+from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, pod, read, rehearse
+from tools.clusters.controlplane import audits
+from tools.clusters.controlplane.planes import Plane
+from tools.clusters.otlp import OtlpReceiver, ReceivedSpan
 
 Kubectl = Callable[..., Awaitable[tuple[int, str]]]
 
@@ -82,7 +88,6 @@ async def test_pods_are_patched_denied_or_left_alone(
 
 async def test_pod_that_fits_later_is_stored_with_a_warning(api: ApiClient) -> None:
     answer = await create(api, pod("later", asks=FITS_LATER, annotations=INTENT))
-
     assert answer.code == 201
     [warning] = answer.warnings
     assert warning.startswith("numalign:")
@@ -94,9 +99,7 @@ async def test_pods_of_controllers_are_patched(
     as_user: Mapping[str, ApiClient], classes: Mapping[str, str]
 ) -> None:
     owned = pod("", asks=FITS, annotations=INTENT, ownerReferences=[REPLICA_SET], generateName="trainer-")
-
     answer = await create(as_user["system:serviceaccount:kube-system:replicaset-controller"], owned)
-
     assert answer.code == 201
     assert answer.body["metadata"]["name"].startswith("trainer-")
     assert answer.body["spec"]["affinity"] == off(classes["small"])
@@ -191,7 +194,6 @@ async def test_without_webhook_only_enforcing_namespaces_deny(api: ApiClient) ->
     began = monotonic()
     alone = await create(api, pod("alone", asks=NEVER_FITS, annotations=INTENT))
     enforced = await create(api, pod("alone", asks=FITS, annotations=INTENT), namespace="enforced")
-
     assert monotonic() - began < 2 * PATIENCE_SECONDS
     assert (alone.code, "affinity" in alone.body["spec"]) == (201, False)
     assert enforced.code == 500
@@ -227,3 +229,50 @@ async def proven_calls(webhook: Webhook) -> float:
         found = re.search(r"^numalign_http_proven_total (\S+)$", await answer.text(), re.MULTILINE)
     assert found
     return float(found[1])
+
+
+# ---- traces, and logs of refusals
+
+
+SECRETIVE = {"numalign.io/policy": "single-numa-node", "example.com/secret": "xyzzy"}
+
+
+async def spans_of(receiver: OtlpReceiver, name: str) -> list[ReceivedSpan]:
+    return [span for span in receiver.spans if span.attributes.get("k8s.pod.name") == name]
+
+
+async def test_both_reviews_join_the_trace_of_a_creation(api: ApiClient, receiver: OtlpReceiver) -> None:
+    answer = await create(api, pod("traced", asks={"cpu": "2", "memory": "1Gi"}, annotations=SECRETIVE))
+    assert answer.code == HTTPStatus.CREATED, answer.body
+    look = partial(spans_of, receiver, "traced")
+    spans = await eventually(look, lambda seen: len(seen) > 1, "the spans of both reviews had come")
+
+    assert [span.name for span in spans] == ["POST /mutate", "POST /validate"]
+    [trace] = {span.trace for span in spans}
+    assert int(trace, 16)
+    # It is part of a span of the API server's, each of another one.
+    assert len({span.parent for span in spans} - {""}) == len(spans)
+    assert "xyzzy" not in str(receiver.spans)
+
+
+async def test_denial_is_in_both_audit_logs(api: ApiClient, plane: Plane, refusals: Path) -> None:
+    answer = await create(api, pod("denied", asks=gpus(500), annotations=SECRETIVE))
+    assert answer.code == HTTPStatus.FORBIDDEN
+
+    async def written() -> list[dict[str, str]]:
+        lines = map(json.loads, refusals.read_text().splitlines())  # noqa: ASYNC240  a short file
+        return [line for line in lines if line["name"] == "denied"]
+
+    # The answer does not wait for the line.
+    [line] = await eventually(written, bool, "the refusal was written")
+    assert (line["user"], line["namespace"], line["policy"]) == ("admin", "team", "single-numa-node")
+    assert line["reason"] in answer.body["message"]
+
+    events = map(json.loads, (plane.folder / audits.LOG).read_text().splitlines())
+    [event] = [each for each in events if each.get("objectRef", {}).get("name") == "denied"]
+    of_hook = {key.rpartition("/")[2]: value for key, value in event["annotations"].items()}
+    assert {key: of_hook[key] for key in ("verdict", "state", "policy")} == {
+        "verdict": "denied",
+        "state": line["state"],
+        "policy": line["policy"],
+    }

@@ -150,7 +150,6 @@ async def publish(clients: Clients, server: ApiServer, how: Publish, *reports: N
 async def test_agent_publishes_its_node_and_changes(clients: Clients, server: ApiServer) -> None:
     last = reported("web", "db")
     found = await publish(clients, server, Publish.IF_ABSENT, reported(), reported("web"), last)
-
     assert found["zones"] == last.zones
     owners = found["metadata"]["ownerReferences"]
     assert [(each["kind"], each["name"]) for each in owners] == [("Node", HERE)]
@@ -162,7 +161,6 @@ async def test_agent_yields_to_an_exporter_unless_configured(clients: Clients, s
     found = await publish(clients, server, Publish.IF_ABSENT, reported(), reported("web"))
     assert found["zones"] == first.body["zones"]
     assert found["metadata"]["annotations"]["a"] == "b"
-
     last = reported("db")
     assert (await publish(clients, server, Publish.ALWAYS, last))["zones"] == last.zones
 
@@ -172,7 +170,6 @@ async def test_agent_annotates_its_pods_and_no_successor(clients: Clients, serve
     records = PodRecords(server, log=RecordedLog().log, metrics=AgentMetrics(CollectorRegistry()))
     records.keep(tuple(NamedPlacement(uid, "agents-team", "near", {}) for uid in (NO_POD, near["uid"])))
     await records.write_due()
-
     found = (await ask(clients["admin"], "GET", f"{PODS}/near")).body["metadata"]["annotations"]
     assert found == {OBSERVED: "[]"}
 

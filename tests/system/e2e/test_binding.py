@@ -76,7 +76,6 @@ async def test_a_pod_is_bound_once(api: ApiClient, server: Api) -> None:
     uid = await made(api, "once")
     await bound(server, "once", uid=uid)
     before = await stored(api, "once")
-
     for node in ("large", "small"):
         with pytest.raises(Conflict, match='already assigned to node "large"'):
             await bound(server, "once", uid=uid, node=node)

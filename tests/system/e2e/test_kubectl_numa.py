@@ -24,11 +24,9 @@ async def test_snapshot_has_all_that_rules_need(
     kubectl_numa: Numa, classes: Mapping[str, str], tmp_path: Path
 ) -> None:
     file = tmp_path / "cluster.json.gz"
-
     code, output = await kubectl_numa("snapshot", "-o", str(file))
     assert code == 0, output
     code, output = await kubectl_numa("nodes", f"--snapshot={file}", "-o", "json")
-
     assert code == 0, output
     assert {node["name"]: node["class"] for node in json.loads(output)} == classes
 
@@ -62,7 +60,6 @@ async def test_doctor_names_two_writers_of_a_topology(api: ApiClient, kubectl_nu
 async def test_impersonation_is_passed_on(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
     code, output = await kubectl_numa("nodes", "--as=stranger", "-o", "name")
     assert (code, "not allowed to read the list of nodes" in output) == (2, True), output
-
     code, output = await kubectl_numa("nodes", "--as=stranger", "--as-group=system:masters", "-o", "name")
     assert code == 0, output
     assert {*output.split()} == {f"node/{name}" for name in classes}
@@ -72,10 +69,8 @@ async def test_a_server_and_a_token_need_no_kubeconfig(
     kubectl_numa: Numa, plane: Plane, classes: Mapping[str, str]
 ) -> None:
     server = (f"--server=https://127.0.0.1:{plane.port}", "--token=admin", "-o", "name")
-
     code, output = await kubectl_numa("nodes", *server, KUBECONFIG="/nowhere")
     assert (code, "certificate" in output) == (2, True), output
-
     for trust in (f"--certificate-authority={plane.ca}", "--insecure-skip-tls-verify"):
         code, output = await kubectl_numa("nodes", *server, trust, KUBECONFIG="/nowhere")
         assert code == 0, output

@@ -123,7 +123,6 @@ async def test_no_subresource_weakens_an_intent(admin: ApiClient, clients: Clien
     found = (await ask(admin, "GET", path)).body
     bare = {**found, "metadata": {**found["metadata"], "annotations": None}}
     await ask(clients[TENANT], "PUT", f"{path}{part}", bare)
-
     assert (await ask(admin, "GET", path)).body["metadata"]["annotations"][POLICY] == SINGLE
 
 
@@ -164,7 +163,6 @@ STRICTER: dict[str, tuple[Mapping[str, str], Mapping[str, str | None]]] = {
 async def test_an_owner_changes_what_weakens_nothing(admin: ApiClient, clients: Clients, what: str) -> None:
     before, after = STRICTER[what]
     answer = await annotate(clients[TENANT], await made(admin, annotations=before), after)
-
     assert answer.code == HTTPStatus.OK, answer.body
 
 
@@ -207,7 +205,6 @@ async def test_necessary_writes_are_allowed(
     path = await made(admin, annotations=annotations, gates="schedulingGates" in body.get("spec", {}))
     how = Patch.STRATEGIC if "containers" in str(body) else Patch.MERGE
     answer = await change(clients[who], f"{path}{part}", body, how)
-
     assert answer.code == HTTPStatus.OK, answer.body
 
 
@@ -215,7 +212,6 @@ async def test_pod_of_30000_annotations_can_be_written(admin: ApiClient, clients
     many = {f"a{number}": "" for number in range(30_000)}
     path = await made(admin, annotations={**many, POLICY: SINGLE})
     answer = await change(clients[KUBELET], f"{path}/status", {"status": {"message": "m"}})
-
     assert answer.code == HTTPStatus.OK
     assert denied(await annotate(clients[TENANT], path, {POLICY: None}), POLICIES)
     # Owners delete what they may not weaken.

@@ -143,7 +143,6 @@ async def test_pod_names_are_limited_to_readable_namespaces(site: MapSite) -> No
 async def test_a_token_for_another_audience_is_none(site: MapSite) -> None:
     await site.viewer("elsewhere")
     status, text = await site.see("/api/fleet", await site.token("elsewhere", "vault"))
-
     assert (status, "does not accept the token" in text) == (HTTPStatus.UNAUTHORIZED, True)
 
 
@@ -175,5 +174,4 @@ async def test_a_token_that_is_taken_back_ends_the_stream(site: MapSite) -> None
 async def test_map_uses_all_its_rights_and_no_other(site: MapSite, plane: Plane) -> None:
     # What the tests above asked: the site is theirs, and goes with this file.
     uses = granted_uses(plane, shipped.CONTROLLERS, rights_of(shipped.CONTROLLER, site.roles))
-
     assert OF_THE_MAP - {(use.group, use.resource, use.verb) for use in uses} == set()

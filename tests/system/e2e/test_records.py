@@ -89,7 +89,6 @@ def annotated(found: Json, annotations: Mapping[str, str | None]) -> Json:
 @pytest.mark.parametrize("who", [TENANT, "administrator", CONTROLLER, KUBELET])
 async def test_pod_cannot_be_created_with_a_record(clients: Clients, who: str, key: str) -> None:
     answer = await create(clients[who], pod("liar", asks={}, annotations={key: "[]"}))
-
     assert denied(answer, POLICY), answer
     for part in (f"the annotation {key} ", SCORER, f"not by {who}: remove it from the pod or its template"):
         assert part in answer.body["message"]
@@ -112,7 +111,6 @@ async def test_record_cannot_be_changed(
 ) -> None:
     found = await bound(clients, "kept")
     answer = await ask(clients[TENANT], "PUT", f"{PODS}/kept{part}", annotated(found, change))
-
     assert denied(answer, POLICY), answer
     assert "leave it as it is" in answer.body["message"]
     assert await annotations_of(clients, "kept") == RECORD
@@ -122,7 +120,6 @@ async def test_record_cannot_be_changed(
 async def test_subresources_change_no_record(clients: Clients, part: str) -> None:
     found = await bound(clients, "kept")
     await ask(clients[TENANT], "PUT", f"{PODS}/kept/{part}", annotated(found, LIE))
-
     assert await annotations_of(clients, "kept") == RECORD
 
 
@@ -132,7 +129,6 @@ async def test_record_cannot_be_set_by_a_binding(clients: Clients, who: str, par
     await create(clients[TENANT], pod("waits", asks={}))
     path = f"/api/v1/namespaces/team/{part}"
     answer = await ask(clients[who], "POST", path, bind("waits", LIE))
-
     assert denied(answer, POLICY), answer
     assert "nodeName" not in (await read(clients[TENANT], "waits")).body["spec"]
     assert (await ask(clients[who], "POST", path, bind("waits", {}))).code == HTTPStatus.CREATED
@@ -140,7 +136,6 @@ async def test_record_cannot_be_set_by_a_binding(clients: Clients, who: str, par
 
 async def test_eviction_carries_no_record(clients: Clients) -> None:
     await bound(clients, "evicted")
-
     assert denied(await evict(clients[TENANT], f"{PODS}/evicted", annotations=LIE), POLICY)
     assert (await evict(clients[TENANT], f"{PODS}/evicted")).code == HTTPStatus.CREATED
 

@@ -8,8 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tests.system.e2e import placing
-from tests.system.ecosystem.denying import DENIES, Denying
-from tests.system.ecosystem.nodes import NODES, USERS, node
+from tests.system.ecosystem.nodes import DENIES, NODES, USERS, Denying, node
 from tests.system.ecosystem.pools import INSTANCES, Pools
 from tests.system.ecosystem.queues import Queues
 from tests.system.workloads.installed import HELM, Numalign, command, numalign, programs

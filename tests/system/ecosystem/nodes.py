@@ -1,10 +1,16 @@
 """The nodes of the cluster, and who may call its API server."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
 
 from tests.system.e2e import placing
-from tests.system.workloads import stages
-from tests.system.workloads.stages import EACH, STRICT, configured, machine
+from tests.system.eventually import eventually
+from tests.system.workloads import stages, workloads
+from tests.system.workloads.stages import EACH, STRICT, Stage, configured, machine
+from tools.clusters.api_objects import namespace
+from tools.clusters.api_requests import ask
 from tools.clusters.controlplane.planes import Users
 from tools.clusters.kubelets.kubelets import RealNode
 
@@ -29,3 +35,25 @@ def node(name: str) -> RealNode:
     """One of `NODES`: its kubelet aligns pods in single zones."""
     pool, cpus = NODES[name]
     return RealNode(name=name, machine=machine(cpus), configuration=configured(STRICT), labels={POOL: pool})
+
+
+DENIES = {"denies": "workloads"}
+IMPOSSIBLE = 1000
+"""CPUs that no node has in any zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denying:
+    stage: Stage
+
+    async def begin(self, home: str) -> None:
+        """Have workloads denied in a namespace from now on."""
+        await self.stage.store.apply(namespace(home, DENIES))
+        wish = workloads.template("rehearsal", on={}, cpus=IMPOSSIBLE, restart="Never")
+        path = f"/apis/batch/v1/namespaces/{home}/jobs"
+        job = workloads.job(home, "rehearsal", 1, wish, backoff=0)
+        await eventually(
+            partial(ask, self.stage.api, "POST", path, job, dryRun="All"),
+            lambda answer: answer.code == HTTPStatus.FORBIDDEN,
+            f"an impossible Job was denied in {home}",
+        )

@@ -75,7 +75,6 @@ async def test_kueue_sees_classes_that_are_excluded_in_jobs(queues: Queues) -> N
     async with queues.home("informed", labels, on={POOL: "b"}, cpus=WIDE, topology=True) as home:
         await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
         [pod] = await stage.until_running(home, "train", 1)
-
     assert pod["spec"]["nodeSelector"][HOST] == "large-1"
 
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.system.ecosystem.denying import IMPOSSIBLE
-from tests.system.ecosystem.nodes import POOL
+from tests.system.ecosystem.nodes import IMPOSSIBLE, POOL
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE, Numalign
 from tests.system.workloads.workloads import INTENT, WIDE

@@ -17,7 +17,7 @@ from tests.system.eventually import eventually
 from tests.system.workloads import spreading, workloads
 from tests.system.workloads.installed import GATE, HEAL, KEPT, Numalign
 from tests.system.workloads.stages import HOLES, Stage, looking, refused, runs
-from tests.system.workloads.test_gates import ON
+from tests.system.workloads.test_refused import ON
 from tools.clusters import shipped
 from tools.clusters.controlplane.audits import Use
 

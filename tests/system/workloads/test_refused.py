@@ -1,4 +1,4 @@
-"""Without gates kubelets refuse pods, and with `heal: failed` their owners get over it.
+"""Without gates kubelets refuse pods, and `heal: failed` helps owners over it; behind gates none is refused.
 
 The scheduler prefers two nodes that have room by number and in no zone. The pods that come after a refusal
 are kept away from the node that refused, and what was refused is taken away but for the last.
@@ -10,8 +10,8 @@ import pytest
 
 from tests.system.eventually import eventually
 from tests.system.workloads import workloads
-from tests.system.workloads.installed import HEAL, KEPT, Numalign
-from tests.system.workloads.stages import HOLES, PART, Looked, looking, refused
+from tests.system.workloads.installed import GATE, HEAL, KEPT, Numalign
+from tests.system.workloads.stages import HOLES, PART, Looked, looking, refused, runs
 from tools.clusters.api_requests import Json
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -93,3 +93,35 @@ def template(name: str) -> Json:
 
 def ending(name: str) -> Json:
     return workloads.ending(template(name), seconds=2)
+
+
+async def test_gated_pods_of_all_owners_run_at_once(ours: Numalign) -> None:
+    stage, made = ours.stage, {"deployment": 1, "statefulset": 1, "job": 1, "jobset": workloads.JOBS}
+    async with ours.home("gated", {GATE: "enabled", HEAL: "running"}) as home:
+        await stage.block(home, *HOLES)
+        plain = {name: workloads.template(name, on=ON) for name in made}
+        brief = {name: workloads.ending(plain[name], seconds=2) for name in made}
+        lasting = (
+            workloads.deployment(home, "deployment", 1, plain["deployment"]),
+            workloads.statefulset(home, "statefulset", 1, plain["statefulset"]),
+        )
+        ends = (
+            workloads.job(home, "job", 1, brief["job"], backoff=0),
+            workloads.jobset(home, "jobset", brief["jobset"], backoff=0, restarts=0),
+        )
+        async with looking(stage, home, [*made]) as looked:
+            for document in (*lasting, *ends):
+                await stage.store.apply(document)
+            for document in ends:
+                await stage.until_ended(document)
+            for document in lasting:
+                await stage.until_running(home, document["metadata"]["name"], 1)
+            counts = await looked.look()
+
+    # Each is made once, and runs where it was pinned.
+    assert counts == made
+    assert {of: looked.refused(of) for of in made} == dict.fromkeys(made, 0)
+    pods = [pod for of in looked.seen.values() for pod in of.values()]
+    workloads.assert_pinned(pods)
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"whole"}
+    assert [runs(pod) for of in LASTING for pod in looked.now[of]] == [True, True]

@@ -60,7 +60,6 @@ async def test_next_pod_sees_every_change_of_a_node_soon(cluster: Cluster) -> No
         for what, write, right in changes(cluster):
             await write(f"guest-{turn}")
             took[what].append(await cluster.until_answered(right, asks=gpus(6)))
-
     for what, each in took.items():
         assert is_soon(each), what
 
@@ -69,7 +68,6 @@ async def test_deleted_node_with_a_topology_does_not_count(cluster: Cluster) -> 
     async with cluster.guest("ghost", LARGE):
         await cluster.until_answered(admitted, asks=gpus(6))
         await cluster.store.delete(fleets.node("ghost", LARGE))
-
         await cluster.until_answered(warned, asks=gpus(6))
 
 

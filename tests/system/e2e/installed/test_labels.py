@@ -29,7 +29,6 @@ async def classes_by_shape(cluster: Cluster) -> dict[str, set[str | None]]:
 async def test_one_class_per_node_shape(cluster: Cluster) -> None:
     assert len(await cluster.classes()) >= 50
     found = await classes_by_shape(cluster)
-
     of_shape = {kind: found[kind] for kind in PUBLISHED}
     assert {len(classes) for classes in of_shape.values()} == {1}
     assert len(set().union(*of_shape.values())) == len(PUBLISHED)
@@ -41,9 +40,7 @@ async def test_one_class_per_node_shape(cluster: Cluster) -> None:
 async def test_pod_avoids_classes_that_cannot_align_it(cluster: Cluster) -> None:
     found = await classes_by_shape(cluster)
     never = set().union(*(found[kind] for kind in PUBLISHED if kind not in fleets.WITH_FOUR_GPUS))
-
     answer = await rehearse(cluster.api, asks=gpus(4))
-
     assert admitted(answer)
     assert excluded(answer) == never
 
@@ -51,7 +48,6 @@ async def test_pod_avoids_classes_that_cannot_align_it(cluster: Cluster) -> None
 async def test_nothing_but_the_label_of_a_node_is_changed(cluster: Cluster) -> None:
     [node] = [node for node in await cluster.store.list("v1", "Node") if node["metadata"]["name"] == "dgx-00"]
     as_made = fleets.node("dgx-00", fleets.SHAPES["dgx"])
-
     assert node["metadata"]["labels"].items() >= as_made["metadata"]["labels"].items()
     assert node["metadata"]["labels"].keys() - as_made["metadata"]["labels"].keys() == {shipped.LABEL}
     assert node["status"]["allocatable"] == as_made["status"]["allocatable"]
@@ -67,16 +63,12 @@ async def test_a_label_follows_when_a_node_becomes_another(cluster: Cluster) -> 
         now = await eventually(
             cluster.classes, lambda now: now["renewed"] not in {None, before}, "the label was another"
         )
-
     assert (before, now["renewed"]) == (now["cpu-00"], now["hgx-00"])
 
 
 async def test_changed_class_label_is_restored(cluster: Cluster) -> None:
     label = (await cluster.classes())["cpu-00"]
     mistaken = {"metadata": {"labels": {shipped.LABEL: "mistaken"}}}
-
     answer = await patch(cluster.api, "/api/v1/nodes/cpu-00", mistaken, how=Patch.MERGE)
-
     assert answer.code == HTTPStatus.OK, answer.body
-
     await eventually(cluster.classes, lambda now: now["cpu-00"] == label, "the label was right again")

@@ -4,8 +4,10 @@ import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
+import yaml
 
 from numalign.runtime.clock import utc_now
 from tests.system.bindings import binding
@@ -63,3 +65,37 @@ async def test_a_pod_that_its_kubelet_rejects_leaves_a_trace(cluster: Cluster, k
     assert output.startswith(f"rejected by {NODE} less than a minute ago: {REASON}: ")
 
     await ask(cluster.api, "DELETE", f"{PODS}/{NAME}", gracePeriodSeconds="0")
+
+
+Kubectl = Callable[..., Awaitable[tuple[int, str]]]
+
+
+def workload(kind: str, name: str, asks: Json) -> Json:
+    labels = {"app": "trainer"}
+    template = {"metadata": {"labels": labels, "annotations": INTENT}, "spec": pod("", asks=asks)["spec"]}
+    metadata = {"name": name, "namespace": "team"}
+    if kind == "Deployment":
+        spec: Json = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+        return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
+    template["spec"] |= {"restartPolicy": "Never"}
+    spec = {"schedule": "0 3 * * *", "jobTemplate": {"spec": {"template": template}}}
+    return {"apiVersion": "batch/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("kind", "created"), [("Deployment", "deployment.apps"), ("CronJob", "cronjob.batch")]
+)
+async def test_impossible_workload_warns_and_a_possible_one_is_stored(
+    cluster: Cluster, kubectl: Kubectl, tmp_path: Path, kind: str, created: str
+) -> None:
+    outputs, file = {}, tmp_path / "workload.yaml"
+    for name, count in (("wide", 64), ("fits", 2)):
+        wish = workload(kind, name, gpus(count))
+        file.write_text(yaml.safe_dump(wish))
+        code, outputs[name] = await kubectl("apply", f"--filename={file}")
+        assert code == 0, outputs
+        assert "affinity" not in str((await cluster.store.read(wish)).body["spec"])
+
+    for text in (f"{created}/wide created", "Warning: numalign", "nvidia.com/gpu"):
+        assert text in outputs["wide"]
+    assert outputs["fits"] == f"{created}/fits created\n"

@@ -35,6 +35,5 @@ async def test_webhook_writes_nothing_and_reads_only_its_secret(cluster: Cluster
 @pytest.mark.parametrize("name", shipped.ACCOUNTS)
 def test_no_role_gives_what_is_dangerous_by_default(name: str) -> None:
     allowed = granted(name)
-
     assert {right for right in allowed if right[2] == "nodes/proxy" or "*" in right} == set()
     assert {right for right in allowed if right[2] == "secrets" and not right[0]} == set()

@@ -28,7 +28,6 @@ async def test_documented_uninstall_leaves_nothing(
         for command in Guide.read("uninstall").blocks(APPLIED, SHELL):
             code, output = await shell(command)
             assert code == 0, f"{command}\n{output}"
-
     assert await traces(cluster.store) == []
     assert (cluster.replicas.running, cluster.controllers.running) == ([], [])
 

@@ -94,7 +94,6 @@ async def site(
 async def test_intent_routes_to_the_scheduler_of_the_namespace(site: Site) -> None:
     stored = await site.made("routed", "aligned")
     bound = await site.bound("routed", "aligned")
-
     assert stored["spec"]["schedulerName"] == SECOND
     assert "schedulingGates" not in stored["spec"]
     # Only the scorer writes it, as it binds.
@@ -103,7 +102,6 @@ async def test_intent_routes_to_the_scheduler_of_the_namespace(site: Site) -> No
 
 async def test_a_pod_that_names_another_scheduler_is_left_to_that(site: Site) -> None:
     stored = await site.made("both", "of-volcano", schedulerName="volcano")
-
     assert stored["spec"]["schedulerName"] == "volcano"
     assert "schedulingGates" not in stored["spec"]
 
@@ -112,7 +110,6 @@ async def test_pod_without_intent_keeps_its_scheduler(site: Site) -> None:
     for name, asks in (("silent", {}), ("none", {"numalign.io/policy": "none"})):
         stored = await site.made("both", name, asks)
         bound = await site.bound("both", name)
-
         assert stored["spec"]["schedulerName"] == DEFAULT
         assert PLACEMENT not in bound["metadata"].get("annotations", {})
 

@@ -93,10 +93,8 @@ async def test_all_pods_are_placed_after_an_outage(site: Site) -> None:
     async with site.nodes(*FLEET, fingerprint=Fingerprint.ALL) as cluster:
         await site.create(*FIRST)
         await site.until_run(NAMES[0])
-
         await site.create(*THEN)
         await site.plane.kill()
         await site.plane.serve()
         await site.create(*LAST)
-
         await all_run_where_they_were_reserved(site, cluster)
