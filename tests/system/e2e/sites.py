@@ -6,7 +6,6 @@ The scorer comes as its service account, with the roles that are shipped.
 
 import asyncio
 import json
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -24,24 +23,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from numalign.kube.client import Api, Patch
 from numalign.kube.decode import placement_records
 from numalign.model.intent import PLACEMENT
-from tests.system.e2e.own_planes import OwnPlane, need_managers, stocked
-from tests.system.e2e.placing import ACCOUNTS, SCORER
 from tests.system.eventually import eventually
-from tools.clusters import shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import INTENT, Json, ask, patch
 from tools.clusters.controlplane.planes import Plane
-from tools.clusters.controlplane.schedulers import USERS as SCHEDULERS
-from tools.clusters.controlplane.schedulers import Extender, scheduler
-from tools.clusters.processes import Children
-from tools.clusters.replicas import Replica, Replicas, replicas
+from tools.clusters.replicas import Replica, Replicas
 from tools.clusters.sim.cluster import Cluster, simulated
 from tools.clusters.sim.desk import TOPOLOGIES
 from tools.clusters.sim.shapes import GPU, SimNode
 from tools.clusters.waiting import SELDOM, seconds_until
-from tools.generate.manifests import MANIFESTS, SCORER_GUARD, objects
 
-USERS = {"admin": "system:masters", SCORER: ACCOUNTS, **SCHEDULERS}
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
 TOPOLOGY_NODES = "numalign_topology_nodes"
@@ -261,28 +252,3 @@ def recorded(seen: Json) -> Amounts | None:
 def given(cluster: Cluster, seen: Json) -> Amounts:
     held = cluster.held(seen["spec"]["nodeName"])["{namespace}/{name}".format_map(seen["metadata"])]
     return {tuple(f"node-{zone}" for zone in zones): dict(of) for zones, of in held.items() if of}
-
-
-# ---- the whole
-
-
-@asynccontextmanager
-async def site(children: Children, own_plane: OwnPlane, name: str) -> AsyncIterator[Site]:
-    """A control plane without nodes, a scheduler, and one scorer."""
-    await need_managers()
-    async with (
-        own_plane(name, users=USERS, needs=["kube-scheduler"]) as plane,
-        plane.client("admin") as client,
-    ):
-        store = await stocked(client, (*objects(MANIFESTS / "scorer"), *objects(MANIFESTS / SCORER_GUARD)))
-        command = (
-            *(sys.executable, "-m", "scorer", f"--namespace={shipped.NAMESPACE}", "--bind=127.0.0.1"),
-            *(f"--kubeconfig={plane.kubeconfig(SCORER, plane.folder)}", "--insecure-http", "--debug-state"),
-            # Tests do not wait as long as a cluster does.
-            "--drain-seconds=1",
-        )
-        async with replicas(children, command=command, name="scorer", scheme="http") as scorers:
-            await scorers.start()
-            async with scheduler(children, plane, extender=Extender(url=scorers.url)):
-                yield Site(plane, store, scorers)
-            await scorers.end()

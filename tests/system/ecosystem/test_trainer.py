@@ -1,10 +1,12 @@
 """Kubeflow's Trainer makes a JobSet of a TrainJob and its runtime: what stands in either reaches the pods."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 
 from tests.system.ecosystem.nodes import IMPOSSIBLE, POOL
+from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE, Numalign
 from tests.system.workloads.workloads import INTENT, WIDE
@@ -105,4 +107,37 @@ def patch(annotations: Mapping[str, str]) -> Json:
     return {
         "manager": "example.com/team",
         "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}},
+    }
+
+
+@pytest.mark.usefixtures("ray")
+async def test_head_and_workers_of_a_ray_cluster_are_pinned(ours: Numalign) -> None:
+    stage = ours.stage
+    async with ours.home("ray", {GATE: "enabled"}) as home:
+        await stage.store.apply(cluster(home, "ray"))
+        pods = await eventually(
+            partial(stage.pods, home, "ray"),
+            lambda pods: ["nodeName" in pod["spec"] for pod in pods] == [True, True],
+            "head and worker had nodes",
+        )
+
+    assert {pod["metadata"]["labels"]["ray.io/node-type"] for pod in pods} == {"head", "worker"}
+    workloads.assert_pinned(pods)
+
+
+def cluster(home: str, name: str) -> Json:
+    """A RayCluster of a head and a worker, both with an intent."""
+    wish = workloads.template(name, on={POOL: "a"}, cpus=WIDE)
+    group = {"rayStartParams": {}, "template": wish}
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"namespace": home, "name": name},
+        "spec": {
+            "rayVersion": "2.46.0",
+            "headGroupSpec": group,
+            "workerGroupSpecs": [
+                {"groupName": "workers", "replicas": 1, "minReplicas": 1, "maxReplicas": 1, **group}
+            ],
+        },
     }

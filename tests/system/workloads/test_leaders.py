@@ -14,7 +14,7 @@ from time import monotonic
 import pytest
 
 from tests.system.eventually import eventually
-from tests.system.workloads import spreading, workloads
+from tests.system.workloads import test_moved, workloads
 from tests.system.workloads.installed import GATE, HEAL, KEPT, Numalign
 from tests.system.workloads.stages import HOLES, Stage, looking, refused, runs
 from tests.system.workloads.test_refused import ON
@@ -100,16 +100,16 @@ async def test_killed_remover_deletes_no_running_pod(ours: Numalign) -> None:
 async def test_killed_mover_evicts_no_pod_twice(ours: Numalign) -> None:
     stage = ours.stage
     async with ours.home("killed-moving", {}) as home:
-        documents = [workloads.deployment(home, name, 1, spreading.template(name)) for name in NAMES]
-        await spreading.spread(stage, home, documents)
+        documents = [workloads.deployment(home, name, 1, test_moved.template(name)) for name in NAMES]
+        await test_moved.spread(stage, home, documents)
         async with looking(stage, home, NAMES) as looked:
             killing = asyncio.create_task(kill_the_leader(ours, home, "create", "pods/eviction"))
             await ours.label(home, {GATE: "enabled", HEAL: "running"})
-            await stage.unblock(home, spreading.TO)
+            await stage.unblock(home, test_moved.TO)
             await killing
             for name in NAMES:
                 await eventually(
-                    partial(spreading.aligned, stage, home, name),
+                    partial(test_moved.aligned, stage, home, name),
                     bool,
                     f"{name} was aligned",
                     within=PATIENCE,

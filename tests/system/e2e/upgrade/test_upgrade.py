@@ -100,34 +100,67 @@ session_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="se
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A cluster, and the one address behind which replicas of both versions stand."""
+    """A cluster, the one address behind which replicas of both versions stand, and the release's owner.
+
+    The owner follows docs/how-to/upgrade.md with the old values; the old version is in a folder of its own.
+    """
 
     plane: Plane
     store: Store
     children: Children
     service: Wire
+    reader: Shell
 
-    def kubeconfig(self, account: str) -> Path:
-        folder = self.plane.folder / account.rpartition(":")[2]
-        folder.mkdir(exist_ok=True)
-        return self.plane.kubeconfig(account, folder)
+    @property
+    def old(self) -> Path:
+        return self.reader.folder / "old"
+
+    @property
+    def flags(self) -> str:
+        return shlex.join(by_address.flags(self.service.port))
+
+    async def typed(self, command: str) -> str:
+        outcome = await self.reader.run(Block(0, command.strip()))
+        assert outcome.exit_code == 0, outcome.printed
+        return outcome.printed
+
+    async def install(self) -> dict[str, str]:
+        (self.reader.folder / "old.yaml").write_text(yaml.safe_dump(OLD_VALUES))
+        where = f"--namespace {shipped.NAMESPACE} --create-namespace"
+        await self.typed(f"helm install numalign {self.old}/deploy/chart {where} -f old.yaml {self.flags}")
+        return await self.uids()
+
+    async def upgrade(self) -> dict[str, str]:
+        """To the chart of today, with the values renamed."""
+        save, upgrade = REWRITTEN.strip().splitlines()
+        await self.typed(save)
+        values = self.reader.folder / "my.yaml"
+        assert yaml.safe_load(values.read_text()) == OLD_VALUES
+        values.write_text(yaml.safe_dump(RENAMED_VALUES))
+        await self.typed(f"{upgrade} {self.flags}")
+        return await self.uids()
+
+    async def uids(self) -> dict[str, str]:
+        """Of all objects of the release that are there, by path."""
+        manifest = await self.typed(f"helm get manifest numalign --namespace {shipped.NAMESPACE}")
+        released = [document for document in yaml.safe_load_all(manifest) if document]
+        found = [(await self.store.path(each), await self.store.read(each)) for each in released]
+        return {
+            path: answer.body["metadata"]["uid"] for path, answer in found if answer.code == HTTPStatus.OK
+        }
 
     async def program(self, name: str, *executable: str) -> tuple[str, ...]:
         """A program with the arguments of its Deployment, but for its ports, on this machine."""
         found = (await ask(self.store.api, "GET", f"{DEPLOYMENTS}/{name}")).body
+        folder = self.plane.folder / name
+        folder.mkdir()
         flags = shipped.arguments_of(found) | {
-            "kubeconfig": str(self.kubeconfig(shipped.ACCOUNTS[name])),
+            "kubeconfig": str(self.plane.kubeconfig(shipped.ACCOUNTS[name], folder)),
             "namespace": shipped.NAMESPACE,
             "bind": "127.0.0.1",
             "drain-seconds": "2",
         }
         return *executable, *(f"--{flag}={value}" for flag, value in flags.items() if flag not in PORTS)
-
-    async def uids(self, documents: list[Json]) -> dict[str, str]:
-        found = [(await self.store.path(each), await self.store.read(each)) for each in documents]
-        return {
-            path: answer.body["metadata"]["uid"] for path, answer in found if answer.code == HTTPStatus.OK
-        }
 
     async def labels(self) -> dict[str, str | None]:
         return {node["metadata"]["name"]: class_of(node) for node in await self.store.list("v1", "Node")}
@@ -172,56 +205,10 @@ def untrusted(configurations: Iterable[Json], authority: bytes) -> set[str]:
 
 
 @session_fixture()
-async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[Site]:
+async def site(
+    own_plane: OwnPlane, children: Children, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Site]:
     """Three nodes and a namespace that enforces, and nothing of ours."""
-    async with own_plane("upgrade", users=USERS) as plane, plane.client("admin") as client, wire() as service:
-        store = Store(client)
-        await agents.define(store)
-        await store.apply(namespace("enforced", {"numalign.io/enforce": "single-numa-node"}))
-        for document in (*fleets.nodes(), *fleets.topologies()):
-            if document["metadata"]["name"] in NODES:
-                await store.replace(document)
-        yield Site(plane, store, children, service)
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The owner of the release, who follows docs/how-to/upgrade.md with the old values."""
-
-    reader: Shell
-    old: Path
-    flags: str
-
-    async def typed(self, command: str) -> str:
-        outcome = await self.reader.run(Block(0, command.strip()))
-        assert outcome.exit_code == 0, outcome.printed
-        return outcome.printed
-
-    async def install(self) -> list[Json]:
-        chart = self.old / "deploy" / "chart"
-        (self.reader.folder / "old.yaml").write_text(yaml.safe_dump(OLD_VALUES))
-        where = f"--namespace {shipped.NAMESPACE} --create-namespace"
-        await self.typed(f"helm install numalign {chart} {where} -f old.yaml {self.flags}")
-        return await self.released()
-
-    async def upgrade(self) -> list[Json]:
-        """To the chart of today, with the values renamed; the objects of the release."""
-        save, upgrade = REWRITTEN.strip().splitlines()
-        await self.typed(save)
-        values = self.reader.folder / "my.yaml"
-        assert yaml.safe_load(values.read_text()) == OLD_VALUES
-        values.write_text(yaml.safe_dump(RENAMED_VALUES))
-        await self.typed(f"{upgrade} {self.flags}")
-        return await self.released()
-
-    async def released(self) -> list[Json]:
-        manifest = await self.typed(f"helm get manifest numalign --namespace {shipped.NAMESPACE}")
-        return [document for document in yaml.safe_load_all(manifest) if document]
-
-
-@session_fixture()
-async def owner(site: Site, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Owner]:
-    """With the old version in a folder of its own."""
     folder = tmp_path_factory.mktemp("owner")
     archive = f"mkdir old && git -C {shipped.ROOT} archive {BEFORE} | tar -x -C old"
     code, output = await run("sh", "-c", f"cd {folder} && {archive}")
@@ -231,9 +218,17 @@ async def owner(site: Site, tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
         [program] = await helm.find()
     except UnavailableError as error:
         pytest.skip(f"NO UPGRADE WAS TESTED: {error}")
-    async with shell(folder, KUBECONFIG=str(site.kubeconfig("admin"))) as reader:
-        reader.add_program(program)
-        yield Owner(reader, folder / "old", shlex.join(by_address.flags(site.service.port)))
+    async with own_plane("upgrade", users=USERS) as plane, plane.client("admin") as client, wire() as service:
+        store = Store(client)
+        await agents.define(store)
+        await store.apply(namespace("enforced", {"numalign.io/enforce": "single-numa-node"}))
+        for document in (*fleets.nodes(), *fleets.topologies()):
+            if document["metadata"]["name"] in NODES:
+                await store.replace(document)
+        kubeconfig = plane.kubeconfig("admin", folder)
+        async with shell(folder, KUBECONFIG=str(kubeconfig)) as reader:
+            reader.add_program(program)
+            yield Site(plane, store, children, service, reader)
 
 
 def lead_to(site: Site, *everyone: Replicas) -> None:
@@ -256,12 +251,12 @@ async def secret_of(site: Site) -> dict[str, str]:
     return found
 
 
-async def test_upgrade_under_load_loses_nothing(site: Site, owner: Owner) -> None:
+async def test_upgrade_under_load_loses_nothing(site: Site) -> None:
     async with AsyncExitStack() as stack:
         start = partial(replicas, site.children)
-        old_objects = await site.uids(await owner.install())
+        old_objects = await site.install()
         # A module is looked for first in the folder where Python starts.
-        executable = ("env", "-C", str(owner.old), sys.executable, "-m", "webhook")
+        executable = ("env", "-C", str(site.old), sys.executable, "-m", "webhook")
         command = await site.program(shipped.NAME, *executable)
         leaving = await stack.enter_async_context(start(command=command, name="old", ports=PORTS[:1]))
         lead_to(site, leaving)
@@ -275,8 +270,8 @@ async def test_upgrade_under_load_loses_nothing(site: Site, owner: Owner) -> Non
         await eventually(look, admitted, "a pod was steered")
 
         async with lossless(site.store.api, right=admitted):
-            renamed = await owner.reader.run(Block(0, f"{UPGRADE.strip()} {owner.flags}"))
-            objects = await site.uids(await owner.upgrade())
+            renamed = await site.reader.run(Block(0, f"{UPGRADE.strip()} {site.flags}"))
+            objects = await site.upgrade()
             # Old replicas run without the rights that they had, as during a slow rollout.
             await eventually(partial(logs_of, first), lambda text: LOST in text, "the lease was lost")
             coming, controllers = [
@@ -331,9 +326,9 @@ async def test_upgrade_under_load_loses_nothing(site: Site, owner: Owner) -> Non
         assert not {event for event in FAILURES if event in await logs_of(first)}
 
 
-async def test_rollback_keeps_the_authority(site: Site, owner: Owner) -> None:
+async def test_rollback_keeps_the_authority(site: Site) -> None:
     authority = b64decode((await secret_of(site))["ca.crt"])
-    await owner.typed(ROLLBACK)
+    await site.typed(ROLLBACK)
     deployment = await ask(site.store.api, "GET", f"{DEPLOYMENTS}/{shipped.CONTROLLER}")
     assert deployment.code == HTTPStatus.NOT_FOUND
     configurations = await site.configurations(await site.version())
