@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from tests.system.attack import honest, objects
 from tests.system.attack.honest import Caller
 from tests.system.attack.objects import Json
-from tools.clusters.programs import CONTROLLER, MIB, SCORER, WEBHOOK, ApiServer, Memory, Running, Site
+from tools.clusters.programs import CONTROLLER, MIB, SCORER, WEBHOOK, ApiServer, Running, Site
 
 ALONE_SECONDS = 0.2
 """Honest callers are alone for so long, before and after."""
@@ -50,27 +50,6 @@ def _work() -> float:
     began = time.perf_counter()
     sum(number * number for number in range(500_000))
     return time.perf_counter() - began
-
-
-@dataclass(frozen=True, slots=True)
-class Siege:
-    program: Running
-    callers: list[Caller]
-    before: Memory
-    after: Memory
-
-    def __str__(self) -> str:
-        calls = "; ".join(str(each.outcome) for each in self.callers)
-        held = f"{self.before.now / MIB:.0f} to {self.after.now / MIB:.0f} MiB"
-        return f"  {self.program.name}: {calls}; {held}, at most {self.after.most / MIB:.0f} MiB"
-
-    def judge(self, *, slowest: float, most: int) -> None:
-        """Fail if a call was lost or late, or too many MiB were held."""
-        outcomes = [each.outcome for each in self.callers]
-        assert [why for each in outcomes for why in each.lost] == []
-        assert max(each.slowest for each in outcomes) <= slowest
-        assert self.after.most - self.before.now <= most * MIB
-        assert self.after.most <= LIMITS[self.program.name] * MIB
 
 
 @dataclass(frozen=True)
@@ -121,16 +100,24 @@ class Arena:
         callers = [[*self._callers(each)] for each in programs]
         async with honest.meanwhile(*(each.go_on() for some in callers for each in some)):
             await asyncio.sleep(ALONE_SECONDS)
-            before = [_afresh(each) for each in programs]
+            before = []
+            for each in programs:
+                # The most that it holds counts from now on.
+                each.forget_peak()
+                before.append(each.memory().now)
             yield
             await asyncio.sleep(ALONE_SECONDS)
-        after = [each.memory() for each in programs]
-        sieges = [*map(Siege, programs, callers, before, after)]
         # Other work may have begun since the first reading; what the attack has left to do counts too.
         slowest = max(self.bound, bound())
-        sys.stdout.write("\n".join(["", *map(str, sieges), ""]))
-        for each in sieges:
-            each.judge(slowest=slowest, most=most)
+        for program, some, held in zip(programs, callers, before, strict=True):
+            after = program.memory()
+            calls = "; ".join(map(str, some))
+            figures = f"{held / MIB:.0f} to {after.now / MIB:.0f} MiB, at most {after.most / MIB:.0f} MiB"
+            sys.stdout.write(f"\n  {program.name}: {calls}; {figures}\n")
+            assert [why for each in some for why in each.lost] == []
+            assert max((seconds for each in some for seconds in each.seconds), default=0) <= slowest
+            assert after.most - held <= most * MIB
+            assert after.most <= LIMITS[program.name] * MIB
 
     def _callers(self, program: Running) -> Iterator[Caller]:
         """Those who call a program, and those who look after it."""
@@ -139,9 +126,3 @@ class Arena:
             yield Caller(program.door, honest.reviews(), honest.CALLS)
         if program.name == SCORER:
             yield Caller(program.door, honest.schedules(self.names), honest.CALLS)
-
-
-def _afresh(program: Running) -> Memory:
-    """What a program holds; the most that it holds counts from now on."""
-    program.forget_peak()
-    return program.memory()

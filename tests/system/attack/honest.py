@@ -42,36 +42,25 @@ async def meanwhile(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What became of calls: the seconds of those that were answered, and why others were lost."""
-
-    seconds: list[float] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-
-    @property
-    def calls(self) -> int:
-        return len(self.seconds) + len(self.lost)
-
-    @property
-    def slowest(self) -> float:
-        return max(self.seconds, default=0.0)
-
-    def __str__(self) -> str:
-        ordered = sorted(self.seconds) or [0.0]
-        late = ordered[int(len(ordered) * 0.99)]
-        output = f"{self.calls} calls, p99 {late * 1000:.0f} ms, max {ordered[-1] * 1000:.0f} ms"
-        return f"{output}, {len(self.lost)} lost" + (f" ({self.lost[0]})" if self.lost else "")
-
-
-@dataclass(slots=True)
 class Caller:
-    """Makes calls to one door, so many a second, over connections that it keeps."""
+    """Makes calls to one door, so many a second, over connections that it keeps.
+
+    `seconds` are those of the calls that were answered, `lost` is why others were not.
+    """
 
     door: Door
     calls: Iterator[Call]
     rate: float
-    outcome: Outcome = field(default_factory=Outcome)
+    seconds: list[float] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
     _idle: list[Connection] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        ordered = sorted(self.seconds) or [0.0]
+        late = ordered[int(len(ordered) * 0.99)]
+        count = len(self.seconds) + len(self.lost)
+        output = f"{count} calls, p99 {late * 1000:.0f} ms, max {ordered[-1] * 1000:.0f} ms"
+        return f"{output}, {len(self.lost)} lost" + (f" ({self.lost[0]})" if self.lost else "")
 
     async def go_on(self) -> None:
         """Call until cancelled; calls that are under way then are waited for."""
@@ -95,9 +84,9 @@ class Caller:
         except OSError as error:
             wrong = repr(error)
         if wrong:
-            self.outcome.lost.append(f"{method} {path}: {wrong}")
+            self.lost.append(f"{method} {path}: {wrong}")
         else:
-            self.outcome.seconds.append(time.monotonic() - due)
+            self.seconds.append(time.monotonic() - due)
 
     async def _result(self, number: int, method: str, path: str, body: bytes) -> str:
         """What was wrong with the answer; empty for a good one.

@@ -1,6 +1,7 @@
 """What the API server has in these tests, and the calls that are made of it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import orjson
@@ -36,57 +37,38 @@ def namespace(name: str, **labels: str) -> Json:
 def node(name: str, *, zones: int, policy: str = SINGLE, amounts: Mapping[str, int], free: int) -> list[Json]:
     """A node of so many zones with these amounts each, so many percent of them free, and its topology."""
     total = {each: str(amount * zones) for each, amount in amounts.items()}
+    listed = [
+        {"name": each, **dict.fromkeys(("capacity", "allocatable"), str(amount))}
+        | {"available": str(amount * free // 100)}
+        for each, amount in amounts.items()
+    ]
+    managed = {"topologyManagerPolicy": policy, "topologyManagerScope": "container"}
     topology = {
         "apiVersion": "topology.node.k8s.io/v1alpha2",
         "kind": "NodeResourceTopology",
         "metadata": {"name": name},
-        "attributes": [
-            {"name": "topologyManagerPolicy", "value": policy},
-            {"name": "topologyManagerScope", "value": "container"},
-        ],
-        "zones": [_zone(at, amounts, free) for at in range(zones)],
+        "attributes": [{"name": key, "value": value} for key, value in managed.items()],
+        "zones": [{"name": f"node-{at}", "type": "Node", "resources": listed} for at in range(zones)],
     }
     made = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
     return [{**made, "status": {"allocatable": {**total, "pods": "110"}}}, topology]
 
 
-def _zone(at: int, amounts: Mapping[str, int], free: int) -> Json:
-    listed = [
-        {
-            "name": name,
-            "capacity": str(amount),
-            "allocatable": str(amount),
-            "available": str(amount * free // 100),
-        }
-        for name, amount in amounts.items()
-    ]
-    return {"name": f"node-{at}", "type": "Node", "resources": listed}
-
-
 def pod(name: str, *asked: Mapping[str, str], policy: str | None = SINGLE, **annotations: str) -> Json:
     """A pod with a container for each of these amounts; keys of annotations stand without our prefix."""
     prefixed = {f"numalign.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": TEAM,
-            "uid": f"uid-of-{name}",
-            "creationTimestamp": "2026-01-02T03:04:05Z",
-            "annotations": {**({POLICY: policy} if policy else {}), **prefixed},
-        },
-        "spec": {
-            "containers": [
-                {
-                    "name": f"c{at}",
-                    "image": "i",
-                    "resources": {"requests": dict(amounts), "limits": dict(amounts)},
-                }
-                for at, amounts in enumerate(asked or (SMALL,))
-            ]
-        },
+    metadata = {
+        "name": name,
+        "namespace": TEAM,
+        "uid": f"uid-of-{name}",
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+        "annotations": {**({POLICY: policy} if policy else {}), **prefixed},
     }
+    containers = [
+        {"name": f"c{at}", "image": "i", "resources": {"requests": dict(each), "limits": dict(each)}}
+        for at, each in enumerate(asked or (SMALL,))
+    ]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}
 
 
 def on(place: str, made: Json) -> Json:
@@ -140,10 +122,6 @@ PODS = f"/api/v1/namespaces/{TEAM}/pods"
 
 def honest_pods() -> Iterator[Json]:
     """Pods as controllers make them, without end: of eight templates, and names of their own."""
-    templates = list(cluster.templates(8))
-    number = 0
-    while True:
-        made = templates[number % len(templates)]
-        number += 1
-        metadata = {**made["metadata"], "name": f"honest-{number}", "uid": f"honest-{number}"}
-        yield {**made, "metadata": metadata}
+    for number, made in enumerate(cycle(cluster.templates(8)), start=1):
+        named = dict.fromkeys(("name", "uid"), f"honest-{number}")
+        yield {**made, "metadata": {**made["metadata"], **named}}

@@ -112,13 +112,10 @@ class Pools:
             lambda pods: [bool(pod["spec"].get("nodeName")) for pod in pods] == [True],
             f"{of} had a node",
         )
-        await self._report(pod, {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+        await self.report(pod, {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
         return pod
 
-    async def end(self, pod: Json) -> None:
-        await self._report(pod, {"phase": "Succeeded"})
-
-    async def _report(self, pod: Json, status: Json) -> None:
+    async def report(self, pod: Json, status: Json) -> None:
         metadata = pod["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
         answer = await patch(self.stage.api, path, {"status": status}, how=Patch.STRATEGIC)

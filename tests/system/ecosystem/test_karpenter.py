@@ -45,14 +45,12 @@ async def test_new_node_is_known_by_its_topology(pools: Pools) -> None:
             return str(seen["metadata"]["labels"][shipped.LABEL])
 
         known = await eventually(label, lambda seen: seen != invented, "the node had its class")
-        unnamed, named = (
-            await eventually(
-                partial(rehearsed, stage, home),
-                lambda answer: answer.warnings != unpublished.warnings,
-                "the node counted with its topology",
-            ),
-            await rehearsed(stage, home, **IN_POOL),
+        unnamed = await eventually(
+            partial(rehearsed, stage, home),
+            lambda answer: answer.warnings != unpublished.warnings,
+            "the node counted with its topology",
         )
+        named = await rehearsed(stage, home, **IN_POOL)
 
     assert off(pod, shipped.LABEL)
     assert pod["spec"]["nodeName"] == node["metadata"]["name"]
@@ -85,7 +83,7 @@ async def test_for_a_gated_pod_that_fits_no_zone_a_node_is_made(pools: Pools) ->
             placed = [await pools.until_runs(home, name) for name in ("wide", "once")]
             refusals = looked.refused("wide") + looked.refused("once")
             claims = len(await pools.claims())
-            await pools.end(placed[1])
+            await pools.report(placed[1], {"phase": "Succeeded"})
             await stage.until_ended(job)
 
     assert (claims, refusals) == (1, 0)
@@ -93,14 +91,12 @@ async def test_for_a_gated_pod_that_fits_no_zone_a_node_is_made(pools: Pools) ->
     assert [off(pod, NODE_LABEL) for pod in placed] == [["strict-1"]] * 2
 
 
-WISHES = [
-    pytest.param("matchFields", "metadata.name", 0, id="by name"),
-    pytest.param("matchExpressions", NODE_LABEL, 1, id="by label"),
-]
-
-
 @pytest.mark.usefixtures("scored")
-@pytest.mark.parametrize(("field", "key", "claims"), WISHES)
+@pytest.mark.parametrize(
+    ("field", "key", "claims"),
+    [("matchFields", "metadata.name", 0), ("matchExpressions", NODE_LABEL, 1)],
+    ids=["by name", "by label"],
+)
 async def test_karpenter_counts_preferences_by_node_label(
     pools: Pools, field: str, key: str, claims: int
 ) -> None:
@@ -145,7 +141,11 @@ async def test_consolidation_evicts_pods_without_a_free_zone(pools: Pools) -> No
         await stage.block(home, *STRICT, cpus=4)
         await stage.block(filled, *STRICT, cpus=EACH - 4)
         for namespace, name in ((undisrupted, "kept"), (home, "evicted")):
-            await stage.store.apply(lonely(namespace, name))
+            wish = karpenter.deployment(namespace, name, cpus=4, pools=["a"])
+            [container] = wish["spec"]["template"]["spec"]["containers"]
+            # On another node than all others like it.
+            container["ports"] = [{"containerPort": 80, "hostPort": 80}]
+            await stage.store.apply(wish)
         for node in await pools.until_made(2):
             await pools.make_ready(node)
             await pools.publish(node)
@@ -159,27 +159,17 @@ async def test_consolidation_evicts_pods_without_a_free_zone(pools: Pools) -> No
         def replaced(pods: Sequence[Json]) -> bool:
             return uids(*pods) != uids(evicted) and [bool(why(pod)) for pod in pods] == [True]
 
-        [pending], [left] = (
-            await eventually(
-                partial(stage.pods, home, "evicted"),
-                replaced,
-                "the pod was evicted and another one was pending",
-                within=120,
-            ),
-            await stage.pods(undisrupted, "kept"),
+        [pending] = await eventually(
+            partial(stage.pods, home, "evicted"),
+            replaced,
+            "the pod was evicted and another one was pending",
+            within=120,
         )
+        [left] = await stage.pods(undisrupted, "kept")
 
     assert uids(left) == uids(kept)
     assert [each["metadata"]["annotations"].get(DISRUPTED) for each in (kept, evicted)] == ["true", None]
     assert "2 node(s) have no NUMA zone with 4 cpu free" in why(pending)
-
-
-def lonely(home: str, name: str) -> Json:
-    """A Deployment of one pod, on another node than all others like it."""
-    wish = karpenter.deployment(home, name, cpus=4, pools=["a"])
-    [container] = wish["spec"]["template"]["spec"]["containers"]
-    container["ports"] = [{"containerPort": 80, "hostPort": 80}]
-    return wish
 
 
 async def rehearsed(stage: Stage, home: str, **selector: str) -> Answer:

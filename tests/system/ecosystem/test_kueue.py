@@ -150,14 +150,12 @@ async def test_an_evicted_job_returns_its_quota(queues: Queues, denies: Denying)
         await denies.begin(home)
         await queues.deactivate(home, "train")
         await queues.until(home, "train", "Evicted")
-        denials, conditions = (
-            queues.denials(home),
-            await eventually(
-                partial(queues.conditions, home, "train"),
-                lambda seen: bool(queues.denials(home)) or seen["QuotaReserved"] == "False",
-                "the quota was returned, or that was denied",
-            ),
+        conditions = await eventually(
+            partial(queues.conditions, home, "train"),
+            lambda seen: bool(queues.denials(home)) or seen["QuotaReserved"] == "False",
+            "the quota was returned, or that was denied",
         )
+        denials = queues.denials(home)
 
     assert denials == []
     assert conditions["QuotaReserved"] == "False"
@@ -174,7 +172,7 @@ async def test_with_the_scorer_a_pod_waits_for_a_zone_of_its_host(queues: Queues
     async with queues.home("racked", by_scorer, on={POOL: "a"}, cpus=BROAD, topology=True) as home:
         await stage.block(home, "strict-1", cpus=4)
         await stage.store.apply(kueue.job(home, "train", 1, cpus=BROAD, annotations=ONE_HOST))
-        pod = await until_pending(stage, home, "train")
+        pod = await only(stage, home, "train", lambda pod: "nodes are available" in why(pod))
         await stage.unblock(home, "strict-1")
         [runs] = await stage.until_running(home, "train", 1)
 
@@ -190,7 +188,7 @@ async def test_kueue_sees_excluded_classes_only_in_pods(queues: Queues) -> None:
         await stage.store.apply(kueue.pod(home, "alone", cpus=BROAD, annotations=ONE_HOST))
         [alone] = await stage.until_running(home, "alone", 1)
         await stage.store.apply(kueue.job(home, "train", 1, cpus=BROAD, annotations=ONE_HOST))
-        pod = await until_pending(stage, home, "train")
+        pod = await only(stage, home, "train", lambda pod: "nodes are available" in why(pod))
 
     assert alone["spec"]["nodeName"] == "large-1"
     # Its zones are too small, and the pod is for no other node.
@@ -222,11 +220,6 @@ async def test_kueue_sees_classes_that_are_excluded_in_jobs(queues: Queues) -> N
         await stage.store.apply(kueue.job(home, "train", 1, cpus=BROAD, annotations=ONE_HOST))
         [pod] = await stage.until_running(home, "train", 1)
     assert pod["spec"]["nodeSelector"][HOST] == "large-1"
-
-
-async def until_pending(stage: Stage, home: str, of: str) -> Json:
-    """The only pod of a workload, once a scheduler said why it has no node."""
-    return await only(stage, home, of, lambda pod: "nodes are available" in why(pod))
 
 
 async def only(stage: Stage, home: str, of: str, right: Callable[[Json], bool]) -> Json:

@@ -40,21 +40,18 @@ EACH = 6
 
 def machine(each: int) -> Mapping[str, Any]:
     """The hardware of a node, with so many CPUs of each zone that pods can have."""
-    return {
-        "zones": [
-            {
-                "id": zone,
-                "socket": zone,
-                "cores": [[zone * (each + 1) + core] for core in range(each + 1)],
-                "memory": 16 * 2**30,
-                "reservedMemory": 2**29,
-                "distances": [10, 21] if zone == 0 else [21, 10],
-            }
-            for zone in range(ZONES)
-        ],
-        "reservedSystemCPUs": f"0,{each + 1}",
-        "devices": {},
-    }
+    zones = [
+        {
+            "id": zone,
+            "socket": zone,
+            "distances": [10, 21] if zone == 0 else [21, 10],
+            "memory": 16 * 2**30,
+            "reservedMemory": 2**29,
+            "cores": [[zone * (each + 1) + core] for core in range(each + 1)],
+        }
+        for zone in range(ZONES)
+    ]
+    return {"zones": zones, "reservedSystemCPUs": f"0,{each + 1}", "devices": {}}
 
 
 MACHINE = machine(EACH)

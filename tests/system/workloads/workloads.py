@@ -60,23 +60,19 @@ def _selecting(kind: str, namespace: str, name: str, replicas: int, wish: Json) 
     return _workload("apps/v1", kind, namespace, name, spec)
 
 
-IGNORING: Json = {
-    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
-}
-"""A podFailurePolicy by which a pod that somebody disturbs is no failure of its Job's."""
-
-
 def job(namespace: str, name: str, count: int, wish: Json, *, backoff: int) -> Json:
     """A Job of so many pods at once, with a podFailurePolicy; it gives up after `backoff` failures."""
     return _workload("batch/v1", "Job", namespace, name, job_spec(count, wish, backoff=backoff))
 
 
 def job_spec(count: int, wish: Json, *, backoff: int) -> Json:
+    # A pod that somebody disturbs is no failure of its Job's.
+    disturbed = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     return {
         "parallelism": count,
         "completions": count,
         "backoffLimit": backoff,
-        "podFailurePolicy": IGNORING,
+        "podFailurePolicy": {"rules": [disturbed]},
         "template": wish,
     }
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -56,7 +56,7 @@ PREPARED = {Needs.CLUSTER: OWN, Needs.RELEASE: OWN + RELEASE, Needs.NUMALIGN: OW
 SHARED = frozenset({Needs.RELEASE, Needs.NUMALIGN})
 """Pages come one after the other to such a cluster; any other is a page's own."""
 
-KubeconfigFor = Callable[[Needs], AbstractAsyncContextManager[Path]]
+KubeconfigFor = Callable[[Needs], Awaitable[Path]]
 
 
 def followed(page: Path, needs: Needs) -> list[Block]:
@@ -101,28 +101,20 @@ async def cluster(children: Children, folder: Path, *, beside: str) -> AsyncIter
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def kubeconfig_for(
+async def shared(
     children: Children, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[KubeconfigFor]:
-    """The cluster for a need, started when a page first needs it; gives a file that is not there for none."""
-    shared: dict[Needs, Path] = {}
+    """The kubeconfig of the cluster for a need, which is started when a page first needs it."""
+    running: dict[Needs, Path] = {}
     async with AsyncExitStack() as stack:
 
-        @asynccontextmanager
-        async def given(needs: Needs) -> AsyncIterator[Path]:
-            folder = tmp_path_factory.mktemp(needs)
-            if needs not in BESIDE:
-                yield folder / "no-kubeconfig"
-            elif needs not in SHARED:
-                async with cluster(children, folder, beside=BESIDE[needs]) as kubeconfig:
-                    yield kubeconfig
-            else:
-                if needs not in shared:
-                    running = cluster(children, folder, beside=BESIDE[needs])
-                    shared[needs] = await stack.enter_async_context(running)
-                yield shared[needs]
+        async def started(needs: Needs) -> Path:
+            if needs not in running:
+                made = cluster(children, tmp_path_factory.mktemp(needs), beside=BESIDE[needs])
+                running[needs] = await stack.enter_async_context(made)
+            return running[needs]
 
-        yield given
+        yield started
 
 
 async def until_labels_count(kubeconfig: Path) -> None:
@@ -148,14 +140,20 @@ async def until_labels_count(kubeconfig: Path) -> None:
 
 @pytest.mark.parametrize(("page", "needs"), SESSIONS)
 async def test_commands_of_a_page_run(
-    page: Path, needs: Needs, kubeconfig_for: KubeconfigFor, tmp_path: Path
+    page: Path, needs: Needs, shared: KubeconfigFor, children: Children, tmp_path: Path
 ) -> None:
     try:
         await find_managers()
         [helm_program] = await helm.find()
     except UnavailableError as error:
         pytest.skip(f"NO PAGE WAS FOLLOWED ON A CLUSTER: {error}")
-    async with kubeconfig_for(needs) as kubeconfig, shell(tmp_path, KUBECONFIG=str(kubeconfig)) as reader:
+    async with AsyncExitStack() as stack:
+        kubeconfig = tmp_path / "kubeconfig"
+        if needs in SHARED:
+            kubeconfig = await shared(needs)
+        elif needs in BESIDE:
+            await stack.enter_async_context(cluster(children, tmp_path, beside=BESIDE[needs]))
+        reader = await stack.enter_async_context(shell(tmp_path, KUBECONFIG=str(kubeconfig)))
         reader.add_program(helm_program)
         blocks = followed(page, needs)
         prepared = await reader.run(Block(0, prepared_by(blocks, needs)))

@@ -33,55 +33,35 @@ LARGE_NODES, SMALL_NODES = fleets.names("mi"), fleets.names("apu")
 KEPT = f"/api/v1/namespaces/{shipped.NAMESPACE}/configmaps/{shapes.NAME}"
 
 
-def of(shape: Shape, count: int) -> Shape:
-    return replace(shape, devices={GPU: count})
-
-
-def node(name: str, shape: Shape, *, allocatable: int | None = None, capacity: int | None = None) -> Json:
-    """As its kubelet writes it; None is a resource that is not listed any more."""
-    made = fleets.node(name, shape)
-    for column, amount in (("allocatable", allocatable), ("capacity", capacity)):
-        listed = {key: text for key, text in made["status"][column].items() if key != GPU}
-        made["status"][column] = listed if amount is None else {**listed, GPU: str(amount)}
-    return made
-
-
-def healthy(name: str, shape: Shape) -> list[Json]:
-    """A node and its topology, as they should be; as the vendor's discovery labels it."""
-    whole = shape.zones * shape.devices[GPU]
-    made = node(name, shape, allocatable=whole, capacity=whole)
-    made["metadata"]["labels"][PRODUCT] = "MI300"
-    return [made, fleets.topology(name, shape)]
-
-
-def without_its_plugin(name: str, shape: Shape) -> list[Json]:
-    """A device plugin that has just gone: nothing is allocatable, and the capacity stays."""
-    whole = shape.zones * shape.devices[GPU]
-    return [node(name, shape, allocatable=0, capacity=whole), fleets.topology(name, of(shape, 0))]
-
-
-def forgotten(name: str, shape: Shape) -> list[Json]:
-    """A device plugin that is gone for five minutes: the kubelet lists its resource no more."""
-    return [node(name, shape), fleets.topology(name, replace(shape, devices={}))]
-
-
-def with_broken_devices(name: str, shape: Shape) -> list[Json]:
-    fewer = of(shape, shape.devices[GPU] - 1)
-    left, whole = (shape.zones * each.devices[GPU] for each in (fewer, shape))
-    return [node(name, shape, allocatable=left, capacity=whole), fleets.topology(name, fewer)]
-
-
 ALL = {**dict.fromkeys(LARGE_NODES, LARGE), **dict.fromkeys(SMALL_NODES, SMALL)}
 
 
-async def write(cluster: Cluster, state: Callable[[str, Shape], list[Json]]) -> None:
+def published(name: str, shape: Shape, left: int | None) -> list[Json]:
+    """A node and its topology, as the vendor's discovery labels it, with so many devices left of each zone.
+
+    None are left once the kubelet lists the resource no more.
+    """
+    whole = shape.zones * shape.devices[GPU]
+    made = fleets.node(name, shape)
+    made["metadata"]["labels"][PRODUCT] = "MI300"
+    for column, amount in (("allocatable", shape.zones * (left or 0)), ("capacity", whole)):
+        made["status"][column] |= {GPU: str(amount)}
+        if left is None:
+            del made["status"][column][GPU]
+    devices = {} if left is None else {GPU: left}
+    return [made, fleets.topology(name, replace(shape, devices=devices))]
+
+
+async def write(cluster: Cluster, left: Callable[[int], int | None]) -> None:
+    """So many devices are left of those that each zone has in health."""
     for name, shape in ALL.items():
-        for document in state(name, shape):
+        for document in published(name, shape, left(shape.devices[GPU])):
             await cluster.store.replace(document)
 
 
 async def without_labels(cluster: Cluster) -> None:
-    await write(cluster, forgotten)
+    """A device plugin is gone for five minutes, and discovery with what it wrote."""
+    await write(cluster, lambda _: None)
     for name in ALL:
         body = {"metadata": {"labels": {PRODUCT: None}}}
         answer = await patch(cluster.api, f"/api/v1/nodes/{name}", body, how=Patch.MERGE)
@@ -96,8 +76,8 @@ async def scaled_to_zero(cluster: Cluster) -> None:
 
 OUTAGES: Mapping[str, tuple[Callable[[Cluster], Awaitable[None]], bool]] = {
     # what happens: how, and whether all programs restart meanwhile
-    "the device plugin is down": (lambda cluster: write(cluster, without_its_plugin), False),
-    "one device of each zone is broken": (lambda cluster: write(cluster, with_broken_devices), False),
+    "the device plugin is down": (lambda cluster: write(cluster, lambda _: 0), False),
+    "one device of each zone is broken": (lambda cluster: write(cluster, lambda whole: whole - 1), False),
     "five minutes later, without discovery's labels": (without_labels, True),
     "scaled to zero": (scaled_to_zero, True),
 }
@@ -152,7 +132,7 @@ async def remembered(cluster: Cluster) -> set[str]:
 @pytest_asyncio.fixture(loop_scope="session", scope="module", autouse=True)
 async def classes(cluster: Cluster) -> dict[str, str | None]:
     """The label of each node in health, once what they are is kept."""
-    await write(cluster, healthy)
+    await write(cluster, int)
     await cluster.until_labelled(*ALL)
     await until_created(cluster, warned=False)
     found = {name: label for name, label in (await cluster.classes()).items() if name in ALL}
@@ -181,7 +161,7 @@ async def test_no_pod_is_refused_for_an_outage(
         now = await cluster.classes()
         assert {name: now[name] for name in ALL if name in now}.items() <= classes.items()
     finally:
-        await write(cluster, healthy)
+        await write(cluster, int)
 
     await until_created(cluster, warned=False)
     await cluster.until_labelled(*ALL)
@@ -193,7 +173,7 @@ async def test_rebuilt_node_gets_its_class_at_once(cluster: Cluster, classes: di
     name = LARGE_NODES[0]
     for shape, alike in ((SMALL, SMALL_NODES[0]), (LARGE, name)):
         await cluster.leave(name)
-        for document in healthy(name, shape):
+        for document in published(name, shape, shape.devices[GPU]):
             await cluster.store.replace(document)
 
         def right(now: Mapping[str, str | None], label: str | None = classes[alike]) -> bool:

@@ -33,22 +33,17 @@ NAMESPACES: Mapping[str, Mapping[str, str]] = {
 GATES = [{"name": PLACEMENT_GATE}]
 
 
-def wish(name: str, asks: Mapping[str, str] = INTENT, /, **spec: object) -> Json:
-    asked = pod(name, asks={"cpu": "1", "memory": "1Gi", **gpus(1)}, annotations=asks)
-    asked["spec"] |= spec
-    return asked
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     cluster: Cluster
     webhook: Webhook
 
-    async def rehearse(self, where: str) -> Json:
-        return (await create(self.cluster.api, wish("tried"), namespace=where, dryRun="All")).body
-
-    async def made(self, where: str, name: str, asks: Mapping[str, str] = INTENT, /, **spec: object) -> Json:
-        answer = await create(self.cluster.api, wish(name, asks, **spec), namespace=where)
+    async def made(
+        self, where: str, name: str, asks: Mapping[str, str] = INTENT, /, *, dry: bool = False, **spec: object
+    ) -> Json:
+        wish = pod(name, asks={"cpu": "1", "memory": "1Gi", **gpus(1)}, annotations=asks)
+        wish["spec"] |= spec
+        answer = await create(self.cluster.api, wish, namespace=where, **({"dryRun": "All"} if dry else {}))
         assert answer.code == HTTPStatus.CREATED, answer.body
         return answer.body
 
@@ -81,7 +76,7 @@ async def site(
         for document in documents:
             await cluster.store.apply(document)
         await eventually(
-            partial(running.rehearse, "routed"),
+            partial(running.made, "routed", "tried", dry=True),
             lambda seen: seen["spec"]["schedulerName"] == SECOND,
             "a pod was handed over",
         )

@@ -113,7 +113,7 @@ class Site:
 
     @property
     def old(self) -> Path:
-        return self.reader.folder / "old"
+        return self.reader.folder.parent / "old"
 
     @property
     def flags(self) -> str:
