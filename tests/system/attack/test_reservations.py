@@ -11,7 +11,7 @@ from tests.system.attack import objects
 from tests.system.attack.arena import Arena
 from tests.system.attack.objects import Json
 from tools.clusters import http_calls
-from tools.clusters.programs import ApiServer, Running, soon
+from tools.clusters.programs import ApiServer, soon
 
 CPUS = {"cpu": 32, "memory": 64 * 2**30}
 WHOLE, HALF = {"cpu": "32", "memory": "1Gi"}, {"cpu": "16", "memory": "1Gi"}
@@ -45,24 +45,6 @@ async def fate(api: ApiServer, made: Json) -> str:
     return "pinned" if (spec.get("affinity") or {}).get("nodeAffinity") else "let go"
 
 
-def allocation(made: Json) -> bytes:
-    metadata = made["metadata"]
-    named = {"UID": metadata["uid"], "Name": metadata["name"], "Namespace": metadata["namespace"]}
-    return orjson.dumps({"task": {**named, "NodeName": "target", "Pod": made}})
-
-
-async def make_pods_up(scorer: Running) -> None:
-    """Make every call that reserves zones, each for a pod that the API server has never seen."""
-    first, second, third = (objects.pod(f"forged-{at}", HALF) for at in range(3))
-    bodies = {
-        "/filter": objects.filtering(first, ["target"]),
-        "/prioritize": objects.filtering(second, ["target"]),
-        "/volcano/allocate": allocation(third),
-    }
-    calls = (http_calls.once(scorer.door, "POST", path, body) for path, body in bodies.items())
-    assert {answer.status for answer in await asyncio.gather(*calls)} == {200}
-
-
 async def test_no_zone_is_held_for_unbound_or_invented_pods(arena: Arena) -> None:
     spaces = (objects.namespace(name, gate="enabled") for name in (GATED, SQUATTERS))
     squatters = [gated(f"s{at}", SQUATTERS, schedulerName="nobody") for at in range(20)]
@@ -80,7 +62,17 @@ async def test_no_zone_is_held_for_unbound_or_invented_pods(arena: Arena) -> Non
     await soon(squatted, what="squatters had both zones", child=controller.child)
     honest = gated("honest", GATED)
     await http_calls.once(api.door, "POST", objects.PODS, orjson.dumps(honest))
-    await make_pods_up(scorer)
+    # Every call that reserves zones is made, each for a pod that the API server has never seen.
+    forged = [objects.pod(f"forged-{at}", HALF) for at in range(3)]
+    named = {key: forged[2]["metadata"][key.lower()] for key in ("UID", "Name", "Namespace")}
+    task = {"task": {**named, "NodeName": "target", "Pod": forged[2]}}
+    bodies = {
+        "/filter": objects.filtering(forged[0], ["target"]),
+        "/prioritize": objects.filtering(forged[1], ["target"]),
+        "/volcano/allocate": orjson.dumps(task),
+    }
+    calls = (http_calls.once(scorer.door, "POST", path, body) for path, body in bodies.items())
+    assert {answer.status for answer in await asyncio.gather(*calls)} == {200}
     small = objects.filtering(objects.pod("small", HALF), ["target"])
     answer = await http_calls.once(scorer.door, "POST", "/filter", small)
     assert orjson.loads(answer.body)["NodeNames"] == ["target"]

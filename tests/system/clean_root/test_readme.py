@@ -178,7 +178,9 @@ def test_tutorial_runs_from_top_to_end(root: Root, typed: Callable[[str], str]) 
 
 
 def test_wheel_installs_into_its_own_environment(root: Root, tmp_path: Path) -> None:
-    wheel = built_wheel(tmp_path)
+    command = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path))
+    subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603  words of ours
+    [wheel] = tmp_path.glob("*.whl")
     root.give(wheel)
     root.run(f"python3 -m venv bare && bare/bin/pip install --quiet ./{wheel.name}", seconds=600)
     assert root.run("bare/bin/kubectl-numa --version", seconds=60).split()[-1] == VERSION
@@ -186,13 +188,6 @@ def test_wheel_installs_into_its_own_environment(root: Root, tmp_path: Path) -> 
     listed = root.run("bare/bin/kubectl-numa nodes --snapshot cluster.yaml", seconds=60)
     assert "zone 0" in listed
     assert packages(root.home / "bare") >= {"numalign"}
-
-
-def built_wheel(folder: Path) -> Path:
-    command = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder))
-    subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603  words of ours
-    [wheel] = folder.glob("*.whl")
-    return wheel
 
 
 def packages(environment: Path) -> set[str]:

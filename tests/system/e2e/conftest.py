@@ -8,7 +8,7 @@ import asyncio
 import json
 import re
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
-from tests.system.e2e.own_planes import OwnPlane, own_planes
-from tests.system.e2e.webhooks import Webhook
+from tests.system.e2e.programs import OwnPlane, Webhook
+from tests.system.eventually import eventually
 from tests.unit.docs.guides import EXAMPLES, Guide
 from tests.worlds.child_output import CHILDREN
 from tests.worlds.programs import path_of
@@ -32,7 +32,7 @@ from tools.clusters.api_objects import Store, make_ready
 from tools.clusters.api_requests import ask, gpus, rehearse
 from tools.clusters.certificates import certificate, key_pem
 from tools.clusters.controlplane import audits, build
-from tools.clusters.controlplane.planes import BINARIES, Place, Plane
+from tools.clusters.controlplane.planes import BINARIES, Place, Plane, Users
 from tools.clusters.gotools import UnavailableError
 from tools.clusters.otlp import OtlpReceiver, receiving
 from tools.clusters.processes import Child, Children, program, run, until
@@ -170,7 +170,32 @@ def own_plane(
     children: Children,
     pair: authority.Files,
 ) -> OwnPlane:
-    return own_planes(pytestconfig, tmp_path_factory, children, pair)
+    @asynccontextmanager
+    async def started(
+        name: str,
+        *,
+        users: Users,
+        needs: Iterable[str] = (),
+        audited: tuple[str, ...] = (),
+        flags: tuple[str, ...] = (),
+    ) -> AsyncIterator[Plane]:
+        """A plane during the block that logs the requests of `audited` users; skips without its programs."""
+        place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp(name), pair)
+        for each in needs:
+            if not (place.binaries / each).is_file():
+                pytest.skip(f"{place.binaries} has no {each}")
+        logged = audits.flags(place.folder, users=audited) if audited else ()
+        plane = Plane(children, place, users=users, flags=(*logged, *flags))
+        await plane.start()
+        async with plane.client("admin") as client:
+            look = partial(ask, client, "GET", "/api/v1/namespaces/default")
+            await eventually(look, lambda seen: seen.code == 200, "there was a namespace for pods")
+        try:
+            yield plane
+        finally:
+            await plane.end()
+
+    return started
 
 
 # ---- what the cluster holds

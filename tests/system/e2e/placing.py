@@ -18,7 +18,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from certs import authority
 from numalign.kube.client import Patch
 from numalign.runtime.clock import utc_now
-from tests.system.e2e.granted import Right, rights_of, until_allowed
+from tests.system.e2e.guarded import Right, rights_of, until_allowed
 from tests.system.eventually import eventually
 from tests.unit.deploy import patched
 from tools.clusters import processes, shipped

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from kubernetes_asyncio.client.api_client import ApiClient
 
-from tests.system.e2e.webhooks import Webhook
+from tests.system.e2e.programs import Webhook
 from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, pod, read, rehearse

@@ -13,8 +13,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from numalign.kube.client import Patch
 from numalign.model.intent import ALIGNED, PINNED_AT, PLACEMENT, PLACEMENT_OBSERVED
-from tests.system.bindings import binding
-from tests.system.e2e.guarded import Clients, change, denied, granted, impersonated, in_force
+from tests.system.e2e.guarded import Clients, binding, change, denied, granted, impersonated, in_force
 from tools.clusters import shipped
 from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import Answer, Json, ask, patch, pod

@@ -15,8 +15,8 @@ import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from numalign.map.access import LOOK
-from tests.system.e2e.granted import granted_uses, rights_of, until_allowed
-from tests.system.e2e.own_planes import charted_rights, controllers_of, stocked
+from tests.system.e2e.guarded import granted_uses, rights_of, until_allowed
+from tests.system.e2e.programs import charted_rights, controllers_of, stocked
 from tests.system.eventually import eventually
 from tools.clusters import fleets, shipped
 from tools.clusters.api_objects import Store, namespace

@@ -13,8 +13,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from numalign.kube.decode.placement_records import KAI_OBSERVED, KEYS
 from numalign.model.intent import PINNED_AT, PLACEMENT
-from tests.system.bindings import binding
-from tests.system.e2e.guarded import Clients, denied, evict, impersonated, in_force
+from tests.system.e2e.guarded import Clients, binding, denied, evict, impersonated, in_force
 from tools.clusters import shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Json, ask, create, pod, read

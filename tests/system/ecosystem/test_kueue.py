@@ -25,15 +25,6 @@ QUOTA = "kueue.x-k8s.io/admission"
 """Gates of pods."""
 
 
-async def test_admitted_job_is_pinned_to_its_flavor(queues: Queues) -> None:
-    stage = queues.ours.stage
-    async with queues.home("admitted", GATED, on=POOL_A, cpus=2 * WIDE) as home:
-        await stage.store.apply(kueue.job(home, "train", 2, cpus=WIDE))
-        pods = await stage.until_running(home, "train", 2)
-    assert [pod["spec"]["nodeSelector"] for pod in pods] == [POOL_A] * 2
-    workloads.assert_pinned(pods)
-
-
 async def test_patience_begins_when_kueue_admits_a_pod(queues: Queues) -> None:
     """Another pod, made later, waits in vain for a zone and is released: that takes the whole patience."""
     stage = queues.ours.stage
@@ -110,6 +101,8 @@ async def test_preempting_job_gets_the_zones_of_its_victim(queues: Queues) -> No
         pods, suspended = await stage.pods(home, "high"), (await stage.read(low))["spec"]["suspend"]
 
     assert suspended
+    # Of their flavor.
+    assert [pod["spec"]["nodeSelector"] for pod in pods] == [POOL_A] * 2
     workloads.assert_pinned(pods)
 
 

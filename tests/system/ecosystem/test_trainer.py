@@ -62,21 +62,6 @@ async def test_impossible_train_job_warns_at_apply(ours: Numalign) -> None:
         assert any(text in warning for warning in answers[kind].warnings), answers[kind]
 
 
-async def test_annotations_without_effect_are_named(ours: Numalign) -> None:
-    stage = ours.stage
-    async with stage.home("misplaced", {}) as home:
-        plain = runtime(OWN, home, "plain", {})
-        await stage.store.apply(plain)
-        for wish, right in (
-            (plain, "spec.template.spec.replicatedJobs[0].template.spec.template.metadata.annotations"),
-            (train_job(home, "plain", OWN), "spec.runtimePatches[*].trainingRuntimeSpec.template"),
-        ):
-            wish["metadata"]["annotations"] = {**INTENT}
-            answer = await stage.store.try_to_apply(wish, dryRun="All")
-            text = f"[numalign.io/policy] has no effect on a {wish['kind']}: put it on {right}"
-            assert any(text in warning for warning in answer.warnings), answer
-
-
 def runtime(kind: str, home: str, name: str, annotations: Mapping[str, str], *, cpus: int = WIDE) -> Json:
     """A runtime of one training node, in a namespace if its kind has one."""
     wish = workloads.template(name, on={POOL: "a"}, cpus=cpus, restart="Never")

@@ -56,7 +56,16 @@ async def installed(helm: Helm, before: set[str]) -> str:
 async def test_chart_runs_without_root_and_labels_the_node(api: ApiClient, installed: str) -> None:
     """The webhook and the controller run as nobody; the agent as root, whose the kubelet's socket is."""
     assert "STATUS: deployed" in installed
-    await eventually(partial(ready_pods, api), lambda seen: Counter(seen) == PODS, "all were ready")
+
+    async def ready() -> dict[str, int]:
+        return Counter(
+            each["spec"]["serviceAccountName"]
+            for each in (await ask(api, "GET", "/api/v1/pods")).body["items"]
+            for condition in each["status"].get("conditions", [])
+            if (condition["type"], condition["status"]) == ("Ready", "True")
+        )
+
+    await eventually(ready, lambda seen: seen == PODS, "all were ready")
     for made in (await ask(api, "GET", f"/api/v1/namespaces/{NAMESPACE}/pods")).body["items"]:
         assert made["spec"]["securityContext"]["runAsUser"] == 65532
         for container in made["spec"]["containers"]:
@@ -117,16 +126,6 @@ async def everything(api: ApiClient) -> set[str]:
 def documented(heading: str) -> str:
     section = GUIDE.read_text().partition(f"\n## {heading}\n")[2]
     return section.partition("```sh\n")[2].partition("```")[0]
-
-
-async def ready_pods(api: ApiClient) -> list[str]:
-    """The programs of all pods that are ready, each as often as it has such a pod."""
-    return [
-        each["spec"]["serviceAccountName"]
-        for each in (await ask(api, "GET", "/api/v1/pods")).body["items"]
-        for condition in each["status"].get("conditions", [])
-        if (condition["type"], condition["status"]) == ("Ready", "True")
-    ]
 
 
 def pod(name: str, *, cpu: str) -> Json:

@@ -22,6 +22,7 @@ from tools.generate.manifests import Installation, everything
 
 Json = dict[str, Any]
 
+CAPABILITIES = ("bounding", "effective", "inheritable", "permitted", "ambient")
 _TMP = {
     "destination": "/tmp",  # noqa: S108  in the container
     "type": "tmpfs",
@@ -49,11 +50,13 @@ class Bundle:
         config = json.loads((self.folder / "config.json").read_text())
         mounted = {"destination": "/host", "type": "bind", "source": str(folder), "options": ["bind", "ro"]}
         config["mounts"] += [_TMP, mounted]
+        # A context that leaves any capability is not one of ours.
+        assert context["capabilities"] == {"drop": ["ALL"]}
         config["process"] |= {
             "args": list(arguments),
             "terminal": False,
             "noNewPrivileges": not context["allowPrivilegeEscalation"],
-            "capabilities": _capabilities(context),
+            "capabilities": {name: [] for name in CAPABILITIES},
         }
         config["root"]["readonly"] = context["readOnlyRootFilesystem"]
         config["linux"]["namespaces"] = [
@@ -79,12 +82,6 @@ def unpacked(layout: Path, tag: str, folder: Path) -> Bundle:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  constants
     assert ended.returncode == 0, ended.stderr
     return Bundle(folder / "bundle")
-
-
-def _capabilities(context: Json) -> Json:
-    """None, as the chart says; a context that leaves any is not one of ours."""
-    assert context["capabilities"] == {"drop": ["ALL"]}
-    return {name: [] for name in ("bounding", "effective", "inheritable", "permitted", "ambient")}
 
 
 BIN = "/opt/numalign/bin"

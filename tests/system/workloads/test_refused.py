@@ -4,14 +4,14 @@ The scheduler prefers two nodes that have room by number and in no zone. The pod
 are kept away from the node that refused, and what was refused is taken away but for the last.
 """
 
-from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
 from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE, HEAL, KEPT, Numalign
-from tests.system.workloads.stages import HOLES, PART, Looked, looking, refused, runs
+from tests.system.workloads.stages import HOLES, PART, Stage, looking, refused, runs
 from tools.clusters.api_requests import Json
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -41,7 +41,10 @@ async def test_every_owner_gets_over_refusals(ours: Numalign) -> None:
                 await stage.until_running(home, document["metadata"]["name"], 1, within=120)
             for document in (job, jobset):
                 await stage.store.apply(document)
-                await until_refused(looked, document["metadata"]["name"])
+                name = document["metadata"]["name"]
+                await eventually(
+                    looked.look, lambda _, of=name: looked.refused(of) > 0, f"a pod of {name} was refused"
+                )
             for each in (job, jobset):
                 await stage.until_ended(each, within=120)
             failures = (await stage.read(job))["status"].get("failed", 0)
@@ -55,7 +58,8 @@ async def test_every_owner_gets_over_refusals(ours: Numalign) -> None:
     refusals = {of: looked.refused(of) for of in ALL}
     # Of a StatefulSet what was refused may be gone before anybody looked: events are left of it.
     assert all(refusals[of] >= 1 for of in ALL if of != "statefulset")
-    assert len(pods_with_events(events, "statefulset-0")) >= 2
+    concerned = [each["involvedObject"] for each in events]
+    assert len({each["uid"] for each in concerned if each["name"] == "statefulset-0"}) >= 2
     assert all(counts[of] <= MOST for of in LASTING)
     assert {name: len(looked.now[name]) for name in LASTING if name != "deployment"} == {"statefulset": 1}
     # What was taken away was counted before, and not again.
@@ -64,16 +68,6 @@ async def test_every_owner_gets_over_refusals(ours: Numalign) -> None:
     assert {each["involvedObject"]["uid"] for each in rejected} >= {
         uid for of in ("job", "jobset") for uid, pod in looked.seen[of].items() if refused(pod)
     }
-
-
-def pods_with_events(events: Sequence[Json], name: str) -> set[str]:
-    """The uids of all pods of this name that have events."""
-    concerned = (event["involvedObject"] for event in events)
-    return {pod["uid"] for pod in concerned if pod["kind"] == "Pod" and pod["name"] == name}
-
-
-async def until_refused(looked: Looked, name: str) -> None:
-    await eventually(looked.look, lambda _: looked.refused(name) > 0, f"a pod of {name} was refused")
 
 
 def template(name: str) -> Json:
@@ -125,3 +119,54 @@ async def test_gated_pods_of_all_owners_run_at_once(ours: Numalign) -> None:
     workloads.assert_pinned(pods)
     assert {pod["spec"]["nodeName"] for pod in pods} == {"whole"}
     assert [runs(pod) for of in LASTING for pod in looked.now[of]] == [True, True]
+
+
+ON = {PART: "refused"}
+ALONE = {"numalign.io/admission": "disabled"}
+MANY = 5
+"""Pods for a single place."""
+
+
+async def test_without_help_workloads_run_against_the_wall(cluster: Stage) -> None:
+    enough = {"replicaset": MANY, "statefulset": MANY, "job": 2, "jobset": 2 * workloads.JOBS}
+    async with cluster.home("alone", ALONE) as home:
+        await cluster.block(home, *HOLES, "whole")
+        # Pods that would end after a second, if any kubelet took them.
+        of_job, of_jobset = [
+            workloads.ending(workloads.template(name, on=ON), seconds=1) for name in ("job", "jobset")
+        ]
+        job = workloads.job(home, "job", 1, of_job, backoff=6)
+        jobset = workloads.jobset(home, "jobset", of_jobset, backoff=0, restarts=1)
+        for document in (
+            workloads.replicaset(home, "replicaset", 1, workloads.template("replicaset", on=ON)),
+            workloads.statefulset(home, "statefulset", 1, workloads.template("statefulset", on=ON)),
+            job,
+            jobset,
+        ):
+            await cluster.store.apply(document)
+        async with looking(cluster, home, [*enough]) as looked:
+            await eventually(
+                looked.look,
+                lambda counts: all(counts[of] >= count for of, count in enough.items()),
+                f"{enough} pods were made",
+                within=120,
+            )
+            await eventually(
+                partial(cluster.read, jobset),
+                lambda found: found.get("status", {}).get("terminalState") == "Failed",
+                "the JobSet was lost",
+            )
+            await looked.look()
+        counted = (await cluster.read(job))["status"]["failed"]
+
+    # A ReplicaSet makes the next at once, and nobody takes the refused ones away.
+    assert looked.kept("replicaset") >= MANY - 1
+    assert {*looked.seen["replicaset"]} == {pod["metadata"]["uid"] for pod in looked.now["replicaset"]}
+    # A StatefulSet takes them away itself, and makes the next of the same name.
+    assert looked.kept("statefulset") <= 1
+    assert {pod["metadata"]["name"] for pod in looked.seen["statefulset"].values()} == {"statefulset-0"}
+    # Of a Job each counts, though it ignores pods that were disturbed: a refused pod has no such condition.
+    assert 1 <= counted <= looked.kept("job")
+    assert not any(pod["status"].get("conditions") for pod in looked.now["job"] if refused(pod))
+    # A JobSet that starts all of it anew is lost at once.
+    assert len(looked.seen["jobset"]) == 2 * workloads.JOBS

@@ -18,7 +18,7 @@ import pytest_asyncio
 from numalign.kube.client import Patch
 from tests.system.e2e.clusters import IMPATIENT, command
 from tests.system.e2e.installed.test_uninstalling import traces
-from tests.system.e2e.own_planes import OwnPlane
+from tests.system.e2e.programs import OwnPlane
 from tests.system.eventually import eventually
 from tests.worlds.asked_for import PACKAGING
 from tools.clusters import agents, shipped

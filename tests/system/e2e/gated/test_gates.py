@@ -12,8 +12,8 @@ import pytest_asyncio
 
 from numalign.model.intent import GATE, PINNED_AT, PLACEMENT, PLACEMENT_GATE, PLACEMENT_OBSERVED, Gate
 from tests.system.e2e import sites
-from tests.system.e2e.granted import granted_uses, rights_of
-from tests.system.e2e.own_planes import OwnPlane, charted_rights, controllers_of, need_managers, stocked
+from tests.system.e2e.guarded import granted_uses, rights_of
+from tests.system.e2e.programs import OwnPlane, charted_rights, controllers_of, need_managers, stocked
 from tests.system.e2e.sites import SimulatedSite, counted, given, recorded
 from tests.system.eventually import eventually
 from tools.clusters import shipped

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from tests.system.e2e.clusters import IMPATIENT, Cluster, command
-from tests.system.e2e.own_planes import OwnPlane
+from tests.system.e2e.programs import OwnPlane
 from tests.worlds.programs import path_of
 from tools.clusters import agents, fleets, shipped
 from tools.clusters.api_objects import Store, namespace

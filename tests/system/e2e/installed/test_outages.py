@@ -9,8 +9,7 @@ from functools import partial
 
 import pytest
 
-from tests.system.e2e.clusters import Cluster, admitted, refused, warned
-from tests.system.e2e.loads import load
+from tests.system.e2e.clusters import Cluster, admitted, load, refused, warned
 from tools.clusters import fleets
 from tools.clusters.api_objects import namespace
 from tools.clusters.api_requests import gpus

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from numalign.runtime.clock import utc_now
-from tests.system.bindings import binding
 from tests.system.e2e.clusters import Cluster
+from tests.system.e2e.guarded import binding
 from tests.system.eventually import eventually
 from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, pod
 

@@ -6,7 +6,7 @@ Read from the API server's audit log, after all that the other tests made the pr
 import pytest
 
 from tests.system.e2e.clusters import Cluster
-from tests.system.e2e.granted import Right, exercises, granted_uses, of_served_groups, rights_of
+from tests.system.e2e.guarded import Right, exercises, granted_uses, of_served_groups, rights_of
 from tools.clusters import shipped
 
 pytestmark = pytest.mark.last

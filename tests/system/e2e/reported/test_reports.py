@@ -19,9 +19,8 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from numalign.kube.client import Api, Patch
 from numalign.kube.decode.kubelet_reports import PLACEMENTS, ObservedPlacement, write_placements
 from numalign.model.placement import Held
-from tests.system.bindings import binding
-from tests.system.e2e.guarded import denied, impersonated, succeeded
-from tests.system.e2e.own_planes import OwnPlane, charted_rights, controllers_of, stocked
+from tests.system.e2e.guarded import binding, denied, impersonated, succeeded
+from tests.system.e2e.programs import OwnPlane, charted_rights, controllers_of, stocked
 from tests.system.eventually import eventually
 from tests.worlds.manifests import topology
 from tests.worlds.notation import bag, node

@@ -9,7 +9,6 @@ import pytest_asyncio
 
 from certs import authority
 from numalign.runtime.clock import utc_now
-from tests.system.e2e.own_planes import OwnPlane
 from tests.system.e2e.placing import (
     NODES,
     SCHEDULER,
@@ -24,6 +23,7 @@ from tests.system.e2e.placing import (
     scoring,
     second_scheduler,
 )
+from tests.system.e2e.programs import OwnPlane
 from tests.system.eventually import eventually
 from tools.clusters import agents, fleets, shipped
 from tools.clusters.api_objects import Store

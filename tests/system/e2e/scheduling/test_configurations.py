@@ -18,7 +18,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from certs import authority
 from numalign.model.intent import PLACEMENT
 from numalign.runtime.clock import utc_now
-from tests.system.bindings import binding
+from tests.system.e2e.guarded import binding
 from tests.system.e2e.placing import DEPLOYMENTS, LEASES, SCHEDULER, Cluster, Running, is_bound, scoring
 from tests.system.e2e.scheduling.conftest import SERVICE
 from tests.system.eventually import eventually

@@ -11,7 +11,7 @@ import pytest_asyncio
 from certs import authority
 from numalign.model.intent import PLACEMENT, PLACEMENT_GATE
 from tests.system.e2e.placing import SECOND, Cluster, Replica, is_bound
-from tests.system.e2e.webhooks import Webhook
+from tests.system.e2e.programs import Webhook
 from tests.system.eventually import eventually
 from tools.clusters.api_objects import namespace
 from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, pod

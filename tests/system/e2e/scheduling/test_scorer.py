@@ -4,7 +4,6 @@ Both come as their service accounts with the roles that are shipped; what they a
 audit log afterwards.
 """
 
-import json
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -12,8 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from numalign.model.intent import PLACEMENT
-from tests.system.e2e.granted import Right, exercises, granted_uses, of_served_groups, rights_of
+from tests.system.e2e.guarded import Right, exercises, granted_uses, of_served_groups, rights_of
 from tests.system.e2e.placing import LEASES, SCORER, STANDBY, Cluster, Replica, Running, replica
 from tests.system.eventually import eventually
 from tools.clusters import shipped
@@ -40,15 +38,6 @@ async def refused(cluster: Cluster, second: Running, scorer: Replica) -> Json:
     answer = await ask(cluster.api, "PUT", path, seen | {"status": seen["status"] | refusal})
     assert answer.code == HTTPStatus.OK, answer.body
     return seen
-
-
-@pytest.mark.usefixtures("scorer")
-async def test_pod_is_bound_where_its_zones_are_reserved(tidy: Cluster, second: Running) -> None:
-    await tidy.create("aligned", scheduler=second.name, asks=gpus(2), annotations=INTENT)
-    seen = await tidy.until_bound("aligned")
-    [grant] = json.loads(seen["metadata"]["annotations"][PLACEMENT])
-    assert grant["amount"]["nvidia.com/gpu"] == "2"
-    assert len(grant["zones"]) == 1
 
 
 async def test_standby_replica_is_live_and_not_ready(

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.system.e2e.own_planes import OwnPlane, need_managers, stocked
 from tests.system.e2e.placing import ACCOUNTS, SCORER
+from tests.system.e2e.programs import OwnPlane, need_managers, stocked
 from tests.system.e2e.sites import Site
 from tools.clusters import shipped
 from tools.clusters.controlplane.schedulers import USERS as SCHEDULERS

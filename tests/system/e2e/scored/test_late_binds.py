@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from certs import authority
-from tests.system.bindings import binding
+from tests.system.e2e.guarded import binding
 from tests.system.e2e.scored.test_outages import until_it_lacks_only_the_lease
 from tests.system.e2e.sites import PODS, Site, is_bound, pod
 from tests.system.eventually import eventually

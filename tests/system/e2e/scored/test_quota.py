@@ -12,8 +12,8 @@ import pytest
 from certs import authority
 from numalign.kube.client import Patch
 from numalign.model.intent import EXCLUSIVE_CPUS
+from tests.system.e2e.programs import Webhook, base64
 from tests.system.e2e.sites import PODS, Site, pod
-from tests.system.e2e.webhooks import Webhook, base64
 from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_requests import ask, patch

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.bindings import binding
+from tests.system.e2e.guarded import binding
 from tests.system.e2e.sites import PODS, Site
 from tests.system.e2e.sites import pod as pod_of
 from tools.clusters.api_requests import ask

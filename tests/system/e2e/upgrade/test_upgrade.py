@@ -24,9 +24,8 @@ import pytest_asyncio
 import yaml
 
 from numalign.kube.client import Api
-from tests.system.e2e.clusters import LEASE, admitted
-from tests.system.e2e.loads import LOADED, lossless
-from tests.system.e2e.own_planes import OwnPlane
+from tests.system.e2e.clusters import LEASE, LOADED, admitted, lossless
+from tests.system.e2e.programs import OwnPlane
 from tests.system.eventually import eventually
 from tests.unit.docs.blocks import SHELL, Block
 from tests.unit.docs.guides import Guide

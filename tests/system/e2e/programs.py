@@ -1,61 +1,29 @@
-"""Control planes that tests have for themselves, and what the chart gives to controllers there."""
+"""The programs that tests run beside control planes, and what the chart gives them there."""
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from base64 import b64encode
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
+from pathlib import Path
 
 import pytest
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
-from tests.system.eventually import eventually
 from tests.worlds.asked_for import PACKAGING
 from tools.clusters import agents, shipped
 from tools.clusters.api_objects import Store
-from tools.clusters.api_requests import Json, ask
-from tools.clusters.controlplane import audits
-from tools.clusters.controlplane.planes import BINARIES, Place, Plane, Users
+from tools.clusters.api_requests import Json
+from tools.clusters.controlplane.planes import Plane
 from tools.clusters.gotools import UnavailableError
 from tools.clusters.helm import build
 from tools.clusters.oracle.build import find
-from tools.clusters.processes import Children
+from tools.clusters.processes import Child, Children, answers, free_port, program, until
 from tools.clusters.replicas import ONLY_METRICS, Replicas, replicas
 from tools.generate.manifests import made
 
 OwnPlane = Callable[..., AbstractAsyncContextManager[Plane]]
-
-
-def own_planes(
-    config: pytest.Config, folders: pytest.TempPathFactory, children: Children, pair: authority.Files
-) -> OwnPlane:
-    @asynccontextmanager
-    async def started(
-        name: str,
-        *,
-        users: Users,
-        needs: Iterable[str] = (),
-        audited: tuple[str, ...] = (),
-        flags: tuple[str, ...] = (),
-    ) -> AsyncIterator[Plane]:
-        """A plane during the block that logs the requests of `audited` users; skips without its programs."""
-        place = Place(config.stash[BINARIES], folders.mktemp(name), pair)
-        for each in needs:
-            if not (place.binaries / each).is_file():
-                pytest.skip(f"{place.binaries} has no {each}")
-        logged = audits.flags(place.folder, users=audited) if audited else ()
-        plane = Plane(children, place, users=users, flags=(*logged, *flags))
-        await plane.start()
-        async with plane.client("admin") as client:
-            look = partial(ask, client, "GET", "/api/v1/namespaces/default")
-            what = "there was a namespace for pods"
-            await eventually(look, lambda seen: seen.code == 200, what)
-        try:
-            yield plane
-        finally:
-            await plane.end()
-
-    return started
 
 
 async def need_managers() -> None:
@@ -96,3 +64,34 @@ def controllers_of(children: Children, plane: Plane, *flags: str) -> AbstractAsy
     return replicas(
         children, command=(*command, *flags), name="controller", scheme="http", ports=ONLY_METRICS
     )
+
+
+class Webhook:
+    """The program; it can be ended, and started again at the same address."""
+
+    def __init__(self, children: Children, pair: authority.Files, *flags: str, name: str = "") -> None:
+        self.port, metrics_port = free_port(), free_port()
+        self.metrics_url = f"http://127.0.0.1:{metrics_port}"
+        self._start = partial(
+            children.start,
+            program("numalign-webhook"),
+            *("--bind=127.0.0.1", f"--port={self.port}", f"--metrics-port={metrics_port}"),
+            *(f"--tls-cert={pair.cert}", f"--tls-key={pair.key}", *flags),
+            name=name,
+        )
+
+    async def start(self) -> None:
+        self.child: Child = await self._start()
+        ready = partial(answers, f"{self.metrics_url}/readyz")
+        await until(ready, what="the webhook was ready", child=self.child)
+
+    def configurations(self, ca: Path) -> list[Json]:
+        """The shipped configurations, which call it by address: no Service leads here."""
+        found = [shipped.by_address(document, self.port) for document in shipped.webhooks()]
+        for entry in (entry for document in found for entry in document["webhooks"]):
+            entry["clientConfig"]["caBundle"] = base64(ca)
+        return found
+
+
+def base64(file: Path) -> str:
+    return b64encode(file.read_bytes()).decode()
