@@ -22,7 +22,6 @@ class Kind:
     verbs: frozenset[str]
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """Return the path of all objects, of those in a namespace, or of one."""
         within = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         return f"{self.group}{within}/{self.plural}" + (f"/{name}" if name else "")
 

@@ -6,6 +6,7 @@ Objects are plain JSON: a test must see what the server wrote, not what a class 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kubernetes_asyncio.client.api_client import ApiClient
@@ -15,10 +16,9 @@ from multidict import CIMultiDictProxy
 from numalign.kube.client import Patch
 
 Json = dict[str, Any]
+Texts = Mapping[str, str]
 
 INTENT = {"numalign.io/policy": "single-numa-node"}
-APPLY = {"Content-Type": "application/apply-patch+yaml"}
-AS_THEY_CAME = dict.fromkeys((200, 201), "object")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,43 +37,31 @@ class Answer:
 
 async def ask(api: ApiClient, method: str, path: str, body: Json | None = None, **query: str) -> Answer:
     """Send a request. PATCH is always a server-side apply."""
-    return await _asked(api, method, path, body, headers=APPLY if method == "PATCH" else {}, query=query)
+    headers = {"Content-Type": "application/apply-patch+yaml"} if method == "PATCH" else {}
+    return await _asked(api, method, path, body, headers, query)
 
 
 async def patch(api: ApiClient, path: str, body: Json, *, how: Patch, **query: str) -> Answer:
-    return await _asked(api, "PATCH", path, body, headers={"Content-Type": how}, query=query)
+    return await _asked(api, "PATCH", path, body, {"Content-Type": how}, query)
 
 
-async def _asked(  # noqa: PLR0913  the parts of a request
-    api: ApiClient,
-    method: str,
-    path: str,
-    body: Json | None,
-    *,
-    headers: Mapping[str, str],
-    query: Mapping[str, str],
+async def _asked(  # noqa: PLR0913, PLR0917  the parts of a request
+    api: ApiClient, method: str, path: str, body: Json | None, headers: Json, query: Mapping[str, str]
 ) -> Answer:
+    call = partial(api.call_api, response_types_map=dict.fromkeys((200, 201), "object"))
+    parameters = list(query.items())
     try:
-        content, code, answered = await api.call_api(
-            path,
-            method,
-            body=body,
-            query_params=list(query.items()),
-            header_params=dict(headers),
-            response_types_map=AS_THEY_CAME,
+        content, code, answered = await call(
+            path, method, body=body, query_params=parameters, header_params=headers
         )
     except ApiException as error:
-        return Answer(error.status, refusal(error.body), texts(error.headers))
+        try:
+            status: Json = json.loads(error.body or "{}")
+        except ValueError:
+            # A plain text, as for paths that are not served yet.
+            status = {"message": str(error.body)}
+        return Answer(error.status, status, texts(error.headers))
     return Answer(code, content, texts(answered))
-
-
-def refusal(body: str | bytes | None) -> Json:
-    """Return the Status of an error; a plain text, as for paths that are not served yet, is its message."""
-    try:
-        status: Json = json.loads(body or "{}")
-    except ValueError:
-        return {"message": str(body)}
-    return status
 
 
 def texts(headers: CIMultiDictProxy[str] | None) -> list[str]:
@@ -85,17 +73,9 @@ def texts(headers: CIMultiDictProxy[str] | None) -> list[str]:
 def pod(name: str, *, asks: Mapping[str, str], **metadata: object) -> Json:
     """Return a guaranteed pod of one container; `asks` adds to 8 CPUs and 32 GiB, or replaces them."""
     amounts = {"cpu": "8", "memory": "32Gi", **asks}
-    container = {
-        "name": "main",
-        "image": "registry.example/main",
-        "resources": {"requests": amounts, "limits": amounts},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, **metadata},
-        "spec": {"containers": [container]},
-    }
+    resources = {"requests": amounts, "limits": amounts}
+    spec = {"containers": [{"name": "main", "image": "registry.example/main", "resources": resources}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
 
 
 async def create(api: ApiClient, wish: Json, *, namespace: str = "team", **query: str) -> Answer:

@@ -242,7 +242,6 @@ def _remove_cgroups() -> None:
 
 
 def _containerd(folder: Path, parts: Parts, sandbox: str) -> Path:
-    """Write the configuration of containerd and of its network, and return its path."""
     addresses = {
         "type": "host-local",
         "ranges": [[{"subnet": PODS}]],

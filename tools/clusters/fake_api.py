@@ -284,7 +284,6 @@ class FakeApi:
             watch.hear(None)
 
     def bookmark(self) -> None:
-        """Send a bookmark to every watch that allows them."""
         for watch in self._watches:
             if watch.bookmarks:
                 self._send(watch, self._bookmark(watch.place.resource))

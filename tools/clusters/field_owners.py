@@ -66,7 +66,6 @@ class FieldOwners:
 
 
 def fields(found: Json) -> dict[FieldPath, Any]:
-    """Return the fields of an object that can be owned, by path."""
     return {path: value for path, value in _leaves(found, ()) if path not in OF_THE_SERVER}
 
 

@@ -12,13 +12,12 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-BREATH_SECONDS = 15
 KUBERNETES = "k8s.io/kubernetes"
 
 
@@ -30,10 +29,6 @@ class BrokenError(Exception):
     """Raised if the programs that a variable names are unusable, or if a build fails."""
 
 
-def no_variables(_: "Workshop") -> Mapping[str, str]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True)
 class Version:
     """Sets a string variable of a Go package to the version of a module."""
@@ -42,7 +37,6 @@ class Version:
     variable: str
 
     def __call__(self, workshop: "Workshop") -> Mapping[str, str]:
-        """Return the variable, and the version that the workshop requires."""
         return {self.variable: workshop.required(self.module)}
 
 
@@ -63,7 +57,7 @@ class Workshop:
     folder: Path
     module_file: str = "go.mod"
     module: str = KUBERNETES
-    variables: Callable[["Workshop"], Mapping[str, str]] = no_variables
+    variables: Callable[["Workshop"], Mapping[str, str]] = lambda _: {}
 
     @property
     def release(self) -> str:
@@ -152,46 +146,30 @@ class Workshop:
 
     async def source(self, go: str) -> Path:
         """Return the folder of the module's source. Raise `BrokenError` if Go does not report it."""
-        listing = (
-            go,
-            "list",
-            f"-modfile={self.module_file}",
-            "-mod=readonly",
-            "-m",
-            "-f",
-            "{{.Dir}}",
-            self.module,
-        )
-        found = await output_of(*listing, folder=self.folder, environment=await self.environment_of(go))
+        asked = ("list", f"-modfile={self.module_file}", "-mod=readonly", "-m", "-f", "{{.Dir}}", self.module)
+        found = await output_of(go, *asked, folder=self.folder, environment=await self.environment_of(go))
         if not found.strip():
             raise BrokenError(f"go does not say where {self.module} is")
         return Path(found.strip())
 
     async def compile(self, go: str, package: str, *, into: Path, flags: Iterable[str] = ()) -> None:
         """Build a program, however long it takes. Raise `BrokenError` if that fails."""
-        began = monotonic()
+        began, variables = monotonic(), self.variables(self).items()
+        linked = " ".join(["-s -w", *(f"-X {name}={value}" for name, value in variables)])
         process = await asyncio.create_subprocess_exec(
             *(go, "build", f"-modfile={self.module_file}", "-mod=readonly", "-trimpath"),
-            *("-ldflags", self._linker_flags(), *flags, "-o", str(into), package),
+            *("-ldflags", linked, *flags, "-o", str(into), package),
             cwd=self.folder,
             env=await self.environment_of(go),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=sys.stderr,
         )
-        if await self._patiently(process.wait(), what=f"building {into.name}"):
+        waiting = asyncio.ensure_future(process.wait())
+        while not (await asyncio.wait([waiting], timeout=15))[0]:
+            self.say(f"building {into.name}: {monotonic() - began:.0f} s so far")
+        if waiting.result():
             raise BrokenError(f"go could not build {package}; what it said stands above")
         self.say(f"built {into.name} in {monotonic() - began:.0f} s")
-
-    def _linker_flags(self) -> str:
-        return " ".join(["-s -w", *(f"-X {name}={value}" for name, value in self.variables(self).items())])
-
-    async def _patiently(self, result: Awaitable[int], *, what: str) -> int:
-        """Wait for a result, however long it takes, and print regularly how long it has taken so far."""
-        began = monotonic()
-        waiting = asyncio.ensure_future(result)
-        while not (await asyncio.wait([waiting], timeout=BREATH_SECONDS))[0]:
-            self.say(f"{what}: {monotonic() - began:.0f} s so far")
-        return waiting.result()
 
     def say(self, line: str) -> None:
         sys.stderr.write(f"{self.name}: {line}\n")

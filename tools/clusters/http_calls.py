@@ -116,7 +116,6 @@ def request(method: str, path: str, body: bytes = b"", headers: Mapping[str, str
 
 
 def head(method: str, path: str, headers: Mapping[str, str]) -> bytes:
-    """Return the start of a request, up to and including its headers."""
     told = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
     return f"{method} {path} HTTP/1.1\r\nHost: numalign\r\n{told}\r\n".encode()
 

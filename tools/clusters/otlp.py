@@ -15,9 +15,6 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from tools.clusters.http_calls import LOOPBACK
 
-POLL_SECONDS = 0.01
-"""How long a receiver may take to end."""
-
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSpan:
@@ -72,7 +69,7 @@ def receiving() -> Iterator[OtlpReceiver]:
 
     server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
     receiver = OtlpReceiver(server.server_address[1])
-    thread = threading.Thread(target=server.serve_forever, args=(POLL_SECONDS,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield receiver

@@ -30,20 +30,12 @@ class FakePodResources:
     seconds: float = 0.0
     garbage: bytes | None = None
 
-    async def _answer(self, method: str, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
-        self.calls[method] += 1
-        await asyncio.sleep(self.seconds)
-        if self.refusals:
-            await context.abort(*self.refusals.pop(0))
-        if self.garbage is not None:
-            return self.garbage
-        answers = {"List": self.listed, "GetAllocatableResources": self.allocatable}
-        return answers[method].SerializeToString()
-
     @asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
+        """Serve on a Unix socket during the block."""
         server = grpc.aio.server()
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
+        handlers = {method: self._handler(method) for method in self.calls}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         server.add_insecure_port(f"unix:{socket}")
         await server.start()
         try:
@@ -51,14 +43,14 @@ class FakePodResources:
         finally:
             await server.stop(grace=None)
 
-    def _handlers(self) -> "dict[str, grpc.RpcMethodHandler[bytes, bytes]]":
-        async def listing(_: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
-            return await self._answer("List", context)
+    def _handler(self, method: str) -> "grpc.RpcMethodHandler[bytes, bytes]":
+        async def answer(_: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
+            self.calls[method] += 1
+            await asyncio.sleep(self.seconds)
+            if self.refusals:
+                await context.abort(*self.refusals.pop(0))
+            if self.garbage is not None:
+                return self.garbage
+            return (self.listed if method == "List" else self.allocatable).SerializeToString()
 
-        async def allocating(_: bytes, context: "grpc.aio.ServicerContext[bytes, bytes]") -> bytes:
-            return await self._answer("GetAllocatableResources", context)
-
-        return {
-            "List": grpc.unary_unary_rpc_method_handler(listing),
-            "GetAllocatableResources": grpc.unary_unary_rpc_method_handler(allocating),
-        }
+        return grpc.unary_unary_rpc_method_handler(answer)

@@ -22,8 +22,6 @@ from typing import BinaryIO
 import aiohttp
 import pytest
 
-MOST_LINES = 30
-
 PORTS = range(20_000, 32_000)
 """Ports below those that Linux assigns to connections (ip_local_port_range)."""
 
@@ -108,13 +106,13 @@ class Children:
 
     def said(self) -> dict[str, str]:
         """Return the last lines that were written to each log since the last call, by name."""
-        return {log.name: text for log in sorted(self.logs.iterdir()) if (text := self._news(log))}
-
-    def _news(self, log: Path) -> str:
-        content = log.read_bytes()
-        news = content[self.heard.get(log.name, 0) :]
-        self.heard[log.name] = len(content)
-        return "\n".join(news.decode(errors="replace").splitlines()[-MOST_LINES:])
+        said = {}
+        for log in sorted(self.logs.iterdir()):
+            content = log.read_bytes()
+            news = content[self.heard.get(log.name, 0) :].decode(errors="replace").splitlines()
+            self.heard[log.name] = len(content)
+            said[log.name] = "\n".join(news[-30:])
+        return {name: text for name, text in said.items() if text}
 
 
 def open_log(path: Path) -> BinaryIO:

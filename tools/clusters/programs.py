@@ -29,6 +29,7 @@ from certs import authority
 from certs.authority import Files
 from numalign.runtime.tls import PairFiles
 from tools.clusters.certificates import certificate, key_pem
+from tools.clusters.fake_api import FakeApi
 from tools.clusters.http_calls import LOOPBACK, Door, once
 from tools.clusters.processes import Child, Children, free_port, program
 
@@ -69,16 +70,13 @@ class Running:
 
     def memory(self) -> Memory:
         """Return its memory as the kernel counts it."""
-        status = self._proc("status").read_text(encoding="ascii")
+        status = Path(f"/proc/{self.child.process.pid}/status").read_text(encoding="ascii")
         kib = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status))
         return Memory(int(kib["VmRSS"]) * KIB, int(kib["VmHWM"]) * KIB)
 
     def forget_peak(self) -> None:
         """Reset the peak of memory (Documentation/filesystems/proc.rst, clear_refs)."""
-        self._proc("clear_refs").write_text("5", encoding="ascii")
-
-    def _proc(self, name: str) -> Path:
-        return Path(f"/proc/{self.child.process.pid}/{name}")
+        Path(f"/proc/{self.child.process.pid}/clear_refs").write_text("5", encoding="ascii")
 
     def events(self, event: str) -> list[Json]:
         return [line for line in events(self.log) if line["event"] == event]
@@ -142,18 +140,16 @@ class Site:
 
     def proven(self, program: Running) -> Running:
         """Return the same program, to be called with the certificate of `caller`."""
-        trust = self._trust()
+        trust = ssl.create_default_context(cafile=str(self.pair.ca))
         trust.load_cert_chain(self.caller.cert, self.caller.key)
         return replace(program, door=replace(program.door, tls=trust))
 
     async def webhook(self, *flags: str) -> Running:
-        """Start the webhook, and return when it is ready."""
-        door = Door(free_port(), self._trust())
+        door = Door(free_port(), ssl.create_default_context(cafile=str(self.pair.ca)))
         pair = ("--tls-cert", str(self.pair.cert), "--tls-key", str(self.pair.key))
         return await self._started(WEBHOOK, door, "--port", str(door.port), *pair, *flags)
 
     async def scorer(self, *flags: str) -> Running:
-        """Start the scorer, and return when it is ready."""
         door = Door(free_port())
         return await self._started(SCORER, door, "--port", str(door.port), "--insecure-http=true", *flags)
 
@@ -184,18 +180,9 @@ class Site:
         await soon(made.ready, what="ready", child=child)
         return made
 
-    def _trust(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=str(self.pair.ca))
-
     def kubeconfig(self, port: int) -> Path:
-        """Write a kubeconfig for an API server at a port, and return its path."""
-        content = {
-            "clusters": [{"name": "c", "cluster": {"server": f"http://{LOOPBACK}:{port}"}}],
-            "users": [{"name": "u", "user": {"token": "none"}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": NAMESPACE}}],
-            "current-context": "x",
-        }
-        return self.file("kubeconfig", content)
+        server = FakeApi(url=f"http://{LOOPBACK}:{port}")
+        return server.kubeconfig(self.folder / "kubeconfig", namespace=NAMESPACE)
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import ssl
 from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -22,11 +23,9 @@ from tools.clusters.api_requests import Json
 from tools.clusters.processes import Child, Children, free_port, until
 from tools.clusters.wires import Wire, wire
 
-PROBE_SECONDS = 0.1
 PORTS = ("port", "metrics-port")
 ONLY_METRICS = PORTS[1:]
 """The ports of a program that serves no calls."""
-PATIENCE = aiohttp.ClientTimeout(total=5)
 
 
 class Replica:
@@ -37,26 +36,20 @@ class Replica:
     """
 
     def __init__(
-        self,
-        children: Children,
-        *,
-        name: str,
-        command: Sequence[str],
-        scheme: str = "https",
-        ports: Sequence[str] = PORTS,
+        self, children: Children, command: Sequence[str], *, name: str, scheme: str, ports: Sequence[str]
     ) -> None:
         self.name = name
         self.log = children.logs / name
         free = {each: free_port() for each in PORTS}
-        self.port, self.metrics_port = free.values()
+        self.port, metrics_port = free.values()
         self.url = f"{scheme}://127.0.0.1:{self.port}"
         # Versions without a port for metrics serve probes and metrics at the port for calls.
-        apart = PORTS[1] in ports
-        self.telling = f"http://127.0.0.1:{self.metrics_port}" if apart else self.url
+        self.telling = f"http://127.0.0.1:{metrics_port}" if PORTS[1] in ports else self.url
         self.ready = False
         self.lost = 0
-        told = [f"--{each}={free[each]}" for each in ports]
-        self._start = partial(children.start, *command, *told, name=name)
+        self._start = partial(
+            children.start, *command, *(f"--{each}={free[each]}" for each in ports), name=name
+        )
 
     async def start(self) -> None:
         """Start the process, and return at once."""
@@ -64,18 +57,15 @@ class Replica:
 
     async def probe(self, session: aiohttp.ClientSession) -> None:
         """Ask the process whether it is ready for calls, and remember the answer."""
-        before, self.ready = self.ready, await self._says_ready(session)
+        before, self.ready = self.ready, False
+        with suppress(aiohttp.ClientError, TimeoutError):
+            async with session.get(f"{self.telling}/readyz", ssl=False) as answer:
+                self.ready = answer.status == HTTPStatus.OK
         self.lost += before and not self.ready
 
     async def is_ready(self) -> bool:
         """Return whether it was ready at the last probe."""
         return self.ready
-
-    async def _says_ready(self, session: aiohttp.ClientSession) -> bool:
-        with suppress(aiohttp.ClientError, TimeoutError):
-            async with session.get(f"{self.telling}/readyz", ssl=False) as answer:
-                return answer.status == HTTPStatus.OK
-        return False
 
     async def serial(self) -> int:
         """Return the serial number of the certificate for new connections."""
@@ -88,8 +78,8 @@ class Replica:
 
     async def mutated(self, wish: Json, *, namespace: str) -> list[Json]:
         """Return the operations of JSON Patch by which this replica changes such a pod."""
-        said = await self._reviewed("/mutate", wish, namespace)
-        operations: list[Json] = json.loads(b64decode(said.get("patch", "")) or "[]")
+        response = await self._reviewed("/mutate", wish, namespace)
+        operations: list[Json] = json.loads(b64decode(response.get("patch", "")) or "[]")
         return operations
 
     async def _reviewed(self, path: str, wish: Json, namespace: str) -> Json:
@@ -104,58 +94,50 @@ class Replica:
             "dryRun": True,
         }
         review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
-        async with (
-            aiohttp.ClientSession(timeout=PATIENCE) as session,
-            session.post(f"{self.url}{path}", json=review, ssl=False) as answer,
-        ):
-            said: Json = (await answer.json())["response"]
-            return said
+        response: Json = json.loads(await _read("POST", f"{self.url}{path}", review))["response"]
+        return response
 
     async def metrics(self) -> str:
         """Return its page of metrics, as Prometheus would read it."""
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"{self.telling}/metrics", ssl=False) as answer,
-        ):
-            return await answer.text()
+        return await _read("GET", f"{self.telling}/metrics")
 
     async def state(self) -> dict[str, Any]:
         """Return its state, if it is configured to serve that."""
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"{self.telling}/debug/state", ssl=False) as answer,
-        ):
-            found: dict[str, Any] = await answer.json()
-            return found
+        found: dict[str, Any] = json.loads(await _read("GET", f"{self.telling}/debug/state"))
+        return found
 
     async def metric(self, name: str) -> float:
         """Return the value of a metric without labels; fail if there is none."""
-        said = await self.metrics()
-        found = re.search(rf"^{name} (\S+)$", said, re.MULTILINE)
+        found = re.search(rf"^{name} (\S+)$", await self.metrics(), re.MULTILINE)
         assert found, f"{self.name} has no metric {name}"
         return float(found[1])
 
 
-class Replicas:
-    """The running replicas, and their common address."""
+async def _read(method: str, url: str, body: Json | None = None) -> str:
+    async with (
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session,
+        session.request(method, url, json=body, ssl=False) as answer,
+    ):
+        return await answer.text()
 
-    def __init__(  # noqa: PLR0913  the parameters of a process, and the address
-        self,
-        children: Children,
-        *,
-        command: Sequence[str],
-        service: Wire,
-        name: str = "replica",
-        scheme: str = "https",
-        ports: Sequence[str] = PORTS,
-    ) -> None:
-        self.running: list[Replica] = []
-        self.service = service
-        self.url = f"{scheme}://127.0.0.1:{service.port}"
-        self._new = partial(Replica, children, command=command, scheme=scheme, ports=ports)
-        self._name = name
-        self._started = 0
-        self._turns = 0
+
+@dataclass(slots=True, eq=False)
+class Replicas:
+    """The running replicas, and their common address, which is that of the `service`."""
+
+    children: Children
+    command: Sequence[str]
+    service: Wire
+    name: str
+    scheme: str
+    ports: Sequence[str]
+    running: list[Replica] = field(default_factory=list)
+    _started: int = 0
+    _turns: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.service.port}"
 
     def next(self) -> int | None:
         """Return the port for the next connection; None if no replica is ready."""
@@ -166,7 +148,8 @@ class Replicas:
     async def add(self) -> Replica:
         """Start another replica, and return at once: if they elect a leader, only one is ready at a time."""
         self._started += 1
-        replica = self._new(name=f"{self._name}-{self._started}")
+        name = f"{self.name}-{self._started}"
+        replica = Replica(self.children, self.command, name=name, scheme=self.scheme, ports=self.ports)
         await replica.start()
         self.running.append(replica)
         return replica
@@ -194,10 +177,10 @@ class Replicas:
 
     async def probe(self) -> None:
         """Probe all replicas again and again; never returns."""
-        async with aiohttp.ClientSession(timeout=PATIENCE) as session:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
             while True:
                 await asyncio.gather(*(replica.probe(session) for replica in self.running))
-                await asyncio.sleep(PROBE_SECONDS)
+                await asyncio.sleep(0.1)
 
 
 @asynccontextmanager
@@ -215,7 +198,7 @@ async def replicas(
     The names of their logs are `name` and a number.
     """
     async with wire() as service:
-        everyone = Replicas(children, command=command, service=service, name=name, scheme=scheme, ports=ports)
+        everyone = Replicas(children, command, service, name, scheme, ports)
         service.where = everyone.next
         probing = asyncio.create_task(everyone.probe())
         try:

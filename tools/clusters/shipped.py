@@ -36,7 +36,6 @@ def loaded(text: str) -> list[Json]:
 
 
 def documents_below(folder: Path) -> list[Json]:
-    """Return all objects of the files in a folder and in folders below it."""
     return [document for file in sorted(folder.rglob("*.yaml")) for document in documents(file)]
 
 
@@ -89,5 +88,4 @@ def _changed(document: Json, change: Callable[[Json], Json]) -> Json:
 
 
 def at(entry: Json, port: int) -> Json:
-    """Return the client configuration that calls a webhook at a port of this machine."""
     return {"url": f"https://127.0.0.1:{port}{entry['clientConfig']['service']['path']}"}

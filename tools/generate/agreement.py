@@ -23,9 +23,9 @@ from kubectl_numa.events import Created, Deleted, NodeEvent, Observed
 from kubectl_numa.replaying import PredictedAdmission, follow
 from numalign.decision.doubts import SENTENCES, doubts
 from numalign.model import demand as demands
-from numalign.model.demand import Demand, Step
+from numalign.model.demand import Demand
 from numalign.model.intent import Policy, Scope
-from numalign.model.node import Node, Zone
+from numalign.model.node import Node
 
 Json = dict[str, Any]
 
@@ -49,16 +49,8 @@ TOLD: Mapping[Level, tuple[str, ...]] = {
 }
 """The fields of a recorded node that are passed on, besides its name and its topology."""
 
-ADMITTED, REASON, AFFINITY, CPUS, AMOUNTS, CHANCE, NAIVE = (
-    "admitted",
-    "reason",
-    "affinity",
-    "CPU ids",
-    "amounts",
-    "by chance",
-    "one zone has all",
-)
-COLUMNS = (ADMITTED, REASON, AFFINITY, CPUS, AMOUNTS)
+COLUMNS = ADMITTED, REASON, AFFINITY, CPUS, AMOUNTS = "admitted", "reason", "affinity", "CPU ids", "amounts"
+CHANCE, NAIVE = "by chance", "one zone has all"
 
 
 @dataclass
@@ -145,7 +137,13 @@ def answers(recorded: Recorded, level: Level) -> Iterator[tuple[Asked, Predicted
 
 
 def decisions(recorded: Recorded, level: Level) -> Iterator[Decision]:
-    return (_decision(recorded.node, level, step, answer) for step, answer in answers(recorded, level))
+    node = recorded.node
+    for asked, answer in answers(recorded, level):
+        found = _compared(answer, asked.expected, ids="machine" in TOLD[level])
+        found[NAIVE] = naive(answer.node, asked.demand) == asked.expected["admitted"]
+        wrong = () if found[ADMITTED] else doubts(answer.node, asked.demand)
+        causes = tuple(SENTENCES[one] for one in wrong)
+        yield Decision(node, level, asked.created.pod.name, found, causes)
 
 
 def _step(step: Json, minor: int) -> Asked | str:
@@ -163,13 +161,6 @@ def _read(line: Json) -> NodeEvent:
     return events.read(orjson.dumps(line))
 
 
-def _decision(node: Json, level: Level, asked: Asked, answer: PredictedAdmission) -> Decision:
-    found = _compared(answer, asked.expected, ids="machine" in TOLD[level])
-    found[NAIVE] = naive(answer.node, asked.demand) == asked.expected["admitted"]
-    causes = () if found[ADMITTED] else tuple(SENTENCES[one] for one in doubts(answer.node, asked.demand))
-    return Decision(node, level, asked.created.pod.name, found, causes)
-
-
 def _compared(answer: PredictedAdmission, expected: Json, *, ids: bool) -> dict[str, bool]:
     """What agrees; reasons are compared where both refuse, and the rest where both admit."""
     said = answer.to_json()
@@ -178,10 +169,12 @@ def _compared(answer: PredictedAdmission, expected: Json, *, ids: bool) -> dict[
         return {**found, REASON: said["reason"] == expected["reason"]}
     if not said["admitted"] or not expected["admitted"]:
         return found
-    found[AFFINITY] = _each(said, expected, _affinity)
+    found[AFFINITY] = _each(
+        said, expected, lambda one: (one["affinity"] and [*one["affinity"]], one["preferred"])
+    )
     if ids:
         found[CPUS] = _each(said, expected, lambda one: one.get("cpus"))
-    same = _each(said, expected, _amounts)
+    same = _each(said, expected, lambda one: one.get("amounts") or {})
     # The kubelet took other devices than we said, and we had said that any would do.
     by_chance = not same and any(grant.chosen for grant in answer.grants)
     found[AMOUNTS] = same or by_chance
@@ -198,20 +191,16 @@ def _affinity(one: Json) -> object:
     return (None if zones is None else list(zones)), one["preferred"]
 
 
-def _amounts(one: Json) -> object:
-    return one.get("amounts") or {}
-
-
 def naive(node: Node, demand: Demand) -> bool:
     """What a filter says that knows the policy, and looks for one zone with enough of everything."""
     if node.policy in (Policy.NONE, Policy.BEST_EFFORT):
         return True
-    asked = (demand.whole,) if node.scope is Scope.POD else demand.steps
-    return all(any(_has(zone, step) for zone in node.zones) for step in asked)
-
-
-def _has(zone: Zone, step: Step) -> bool:
-    return all(zone.free.get(name, 0) >= asked for name, asked in step.requests.items())
+    steps = (demand.whole,) if node.scope is Scope.POD else demand.steps
+    wanted = [step.requests.items() for step in steps]
+    return all(
+        any(all(zone.free.get(name, 0) >= amount for name, amount in each) for zone in node.zones)
+        for each in wanted
+    )
 
 
 Key = Callable[[Json], str]
@@ -234,18 +223,12 @@ def policy(node: Json) -> str:
 
 
 def options(node: Json) -> str:
-    """The options and gates that are on."""
-    told = node["kubeletConfig"]
-    listed = [
-        name
-        for field in ("cpuManagerPolicyOptions", "topologyManagerPolicyOptions", "featureGates")
-        for name in told.get(field) or {}
-    ]
-    return ", ".join(sorted(listed)) or "none"
+    fields = ("cpuManagerPolicyOptions", "topologyManagerPolicyOptions", "featureGates")
+    listed = sorted(name for field in fields for name in node["kubeletConfig"].get(field) or {})
+    return ", ".join(listed) or "none"
 
 
 def version(node: Json) -> str:
-    """The kubelet that was recorded."""
     return str(node["kubeletVersion"])
 
 

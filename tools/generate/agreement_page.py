@@ -5,18 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tools.generate import agreement
-from tools.generate.agreement import (
-    ADMITTED,
-    CHANCE,
-    COLUMNS,
-    DATA,
-    NAIVE,
-    REASON,
-    Decision,
-    Level,
-    Tally,
-    tallied,
-)
+from tools.generate.agreement import ADMITTED, CHANCE, COLUMNS, DATA, NAIVE, REASON, Decision, Level, Tally
 
 PAGE = Path(__file__).parents[2] / "docs" / "measurements" / "agreement.md"
 
@@ -54,9 +43,9 @@ ADMITTED_BY = (
 
 
 def page(found: Sequence[Decision]) -> str:
-    parts = [HEAD, _section("By level", _by_level(tallied(found, agreement.everything)["all"]))]
+    parts = [HEAD, _section("By level", _by_level(agreement.tallied(found, agreement.everything)["all"]))]
     for title, key in ADMITTED_BY:
-        parts.append(_section(f"Admitted, by {title}", _admitted(tallied(found, key), title)))
+        parts.append(_section(f"Admitted, by {title}", _admitted(agreement.tallied(found, key), title)))
     parts.append(_section("Doubts of wrong predictions", _causes(found)))
     return "\n".join(parts)
 
@@ -113,7 +102,7 @@ def _causes(found: Sequence[Decision]) -> Iterator[str]:
 
 def missed(found: Sequence[Decision]) -> dict[str, int]:
     """What differs of a known machine, and how often; nothing must."""
-    tally = tallied(found, agreement.everything)["all"][Level.MACHINE]
+    tally = agreement.tallied(found, agreement.everything)["all"][Level.MACHINE]
     return {what: tally.missed(what) for what in COLUMNS if tally.missed(what)}
 
 

@@ -21,6 +21,29 @@ WIDTH, HEIGHT, STAT_HEIGHT = 24, 8, 4
 # Of all programs in the namespaces that are chosen.
 _OURS = 'namespace=~"$namespace"'
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_DATASOURCE = {
+    "name": "datasource",
+    "label": "Data source",
+    "type": "datasource",
+    "query": "prometheus",
+    "current": {},
+    "hide": 0,
+    "refresh": 1,
+}
+_NAMESPACE = {
+    "name": "namespace",
+    "label": "Namespace",
+    "type": "query",
+    "datasource": _SOURCE,
+    "query": {"query": "label_values(numalign_build_info, namespace)", "refId": "namespace"},
+    "multi": True,
+    "includeAll": True,
+    "allValue": ".*",
+    "current": {"text": ["All"], "value": ["$__all"]},
+    "hide": 0,
+    "refresh": 2,
+    "sort": 1,
+}
 
 
 @dataclass(frozen=True)
@@ -82,39 +105,10 @@ def dashboard() -> Object:
         "refresh": "1m",
         "schemaVersion": 39,
         "time": {"from": "now-6h", "to": "now"},
-        "templating": {"list": [_datasource(), _namespace()]},
+        "templating": {"list": [_DATASOURCE, _NAMESPACE]},
         "annotations": {"list": []},
         "links": [],
         "panels": [*_panels()],
-    }
-
-
-def _datasource() -> Object:
-    return {
-        "name": "datasource",
-        "label": "Data source",
-        "type": "datasource",
-        "query": "prometheus",
-        "current": {},
-        "hide": 0,
-        "refresh": 1,
-    }
-
-
-def _namespace() -> Object:
-    return {
-        "name": "namespace",
-        "label": "Namespace",
-        "type": "query",
-        "datasource": _SOURCE,
-        "query": {"query": "label_values(numalign_build_info, namespace)", "refId": "namespace"},
-        "multi": True,
-        "includeAll": True,
-        "allValue": ".*",
-        "current": {"text": ["All"], "value": ["$__all"]},
-        "hide": 0,
-        "refresh": 2,
-        "sort": 1,
     }
 
 

@@ -193,7 +193,6 @@ class Installation(dict[tuple[str, str], Object]):
         return self.of_kind("Deployment", "DaemonSet")
 
     def pod(self, name: str) -> Any:  # noqa: ANN401 whatever stands there
-        """The spec of the pods of a Deployment or DaemonSet."""
         return self.of_pods[name]["spec"]["template"]["spec"]
 
     def container(self, name: str) -> Any:  # noqa: ANN401 whatever stands there

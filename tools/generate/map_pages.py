@@ -36,12 +36,6 @@ spec:
       limits: {cpu: "24", memory: 64Gi, nvidia.com/gpu: "2"}
 """
 
-Preparation = Callable[[Page], Awaitable[None]]
-
-
-async def _as_it_is(_page: Page) -> None:
-    """Do nothing."""
-
 
 async def _ask(page: Page) -> None:
     """Evaluate replicas of a pod on the what-if page."""
@@ -59,7 +53,7 @@ class Picture:
     path: str
     scheme: str = "light"
     height: int = 800
-    prepare: Preparation = _as_it_is
+    prepare: Callable[[Page], Awaitable[None]] | None = None
 
 
 PICTURES = (
@@ -69,14 +63,14 @@ PICTURES = (
     Picture("map-pod", "/pods/prod/ranker", height=950),
     Picture("map-what-if", "/what-if", height=1000, prepare=_ask),
 )
-PICTURES_OF_MANY = (Picture("map-many", "/"),)
 
 
 async def _take(browser: Browser, address: str, picture: Picture) -> None:
     viewport = {"width": 1280, "height": picture.height}
     options = {"color_scheme": picture.scheme, "viewport": viewport}
     async with opened(browser, address + picture.path, **options) as watched:
-        await picture.prepare(watched.page)
+        if picture.prepare:
+            await picture.prepare(watched.page)
         await watched.page.wait_for_timeout(500)
         await watched.page.screenshot(path=DOCS / "images" / f"{picture.name}.png")
 
@@ -84,7 +78,7 @@ async def _take(browser: Browser, address: str, picture: Picture) -> None:
 async def main() -> None:
     bundled, crowd = sites.ShownCluster(clusters.bundled(now=time.time())), sites.ShownCluster(many(NODES))
     async with chromium() as browser:
-        for cluster, pictures in ((bundled, PICTURES), (crowd, PICTURES_OF_MANY)):
+        for cluster, pictures in ((bundled, PICTURES), (crowd, (Picture("map-many", "/"),))):
             async with sites.serving(cluster) as address:
                 for picture in pictures:
                     await _take(browser, address, picture)

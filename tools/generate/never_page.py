@@ -46,8 +46,7 @@ and GPUs in each zone.
 """
 
 
-_CPUS, _GPUS = [2, 3, 4, 4, 6], [0, 1, 2, 2, 4]
-_RESERVED = [0, 0, 1, 2]
+_CPUS, _GPUS, _RESERVED = [2, 3, 4, 4, 6], [0, 1, 2, 2, 4], [0, 0, 1, 2]
 _CONTAINERS = [
     (Role.APP,),
     (Role.INIT, Role.APP),
@@ -61,7 +60,6 @@ _POLICIES = [Policy.SINGLE_NUMA_NODE, Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED
 
 
 def small(random: Random) -> tuple[Node, Question]:
-    """Draw an empty machine of two zones with CPUs and GPUs, and a pod."""
     pick = random.choice
     node = Node(
         "node",
@@ -119,17 +117,18 @@ def counted(tried: int) -> Counter[tuple[bool, bool]]:
 
 def main() -> None:
     counts = counted(TRIED)
-    never = counts[True, False] + counts[False, False]
+    wrong, right = counts[True, True], counts[True, False]
+    some, never = counts[False, True], counts[False, False]
     PAGE.write_text(
         TEXT.format(
             tried=TRIED,
-            permanent=counts[True, False] + counts[True, True],
-            wrong=counts[True, True],
-            permanent_never=counts[True, False],
-            warned=counts[False, True] + counts[False, False],
-            warned_some=counts[False, True],
-            warned_never=counts[False, False],
-            recognized=f"{counts[True, False] / never:.1%}",
+            permanent=wrong + right,
+            wrong=wrong,
+            permanent_never=right,
+            warned=some + never,
+            warned_some=some,
+            warned_never=never,
+            recognized=f"{right / (right + never):.1%}",
         )
     )
 

@@ -53,7 +53,6 @@ def program(out: Path, only: tuple[str, ...], url: str) -> None:
 
 
 def make(parts: tuple[str, ...], folder: Path, url: str) -> Path:
-    """Make the parts and their checksums below a folder, and return where they are."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     into = folder / "release"
     into.mkdir()

@@ -15,7 +15,6 @@ _FIRST = ("Namespace", "CustomResourceDefinition", "ResourceQuota", "PriorityCla
 
 
 def helm() -> Path:
-    """Return the helm on PATH, or else one that is built with Go."""
     on_path = shutil.which("helm")
     return Path(on_path) if on_path else asyncio.run(build.find())[0]
 

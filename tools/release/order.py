@@ -21,7 +21,6 @@ class Order:
         return self.tree / "requirements"
 
     def pinned_wheel(self) -> str:
-        """Return the line of a requirements file for the wheel in the working directory."""
         return f"./{self.wheel.name} --hash=sha256:{sha256(self.wheel)}\n"
 
 

@@ -53,7 +53,6 @@ def moved_modules(sources: Mapping[str, str]) -> dict[str, str]:
 
 
 def moved(name: str, moves: Mapping[str, str]) -> str:
-    """Return the installed name of a module or an object reference."""
     top = _top(name)
     return moves.get(top, top) + name[len(top) :]
 
@@ -78,7 +77,6 @@ def rewritten(source: bytes, moves: Mapping[str, str], *, where: str) -> bytes:
 
 
 def _names(source: bytes, moves: Mapping[str, str], *, where: str) -> Iterator[tuple[int, int, str]]:
-    """Yield line, column in bytes and name of imports of moved modules."""
     for node in ast.walk(ast.parse(source, where)):
         match node:
             case ast.ImportFrom(level=0, module=str(name)) if _top(name) in moves:

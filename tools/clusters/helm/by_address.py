@@ -22,7 +22,6 @@ def flags(port: int) -> tuple[str, ...]:
 
 
 def main(port: int) -> None:
-    """Copy documents from standard input to standard output, with the webhooks changed."""
     documents = [document for document in yaml.safe_load_all(sys.stdin) if document]
     changed = [shipped.patient(shipped.by_address(document, port)) for document in documents]
     yaml.safe_dump_all(changed, sys.stdout)

@@ -15,7 +15,6 @@ Devices = Mapping[str, Sequence[Mapping[str, Any]]]
 the default is healthy. A missing resource has no plugin."""
 
 SECONDS = 20
-"""The longest time to wait for an answer."""
 
 
 class Broken(Exception):

@@ -248,18 +248,15 @@ class RealKubelet:
         return self.child
 
     def paths(self) -> dict[str, str]:
-        """Return the paths and the address to inspect it at, by attribute name."""
         names = ("podresources", "sysfs", "state", "url", "log")
         return {name: str(getattr(self, name)) for name in names}
 
     def memory(self) -> int:
-        """Return the bytes of memory of kubelet and companion, including shared memory."""
         pids = (self.running().process.pid, self.companion.pid)
         statuses = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
         return sum(int(kib) * 1024 for status in statuses for kib in re.findall(r"VmRSS:\s+(\d+)", status))
 
     async def get(self, path: str, token: str) -> tuple[int, bytes]:
-        """Call the kubelet's API with a token, and return code and content."""
         # Only this kubelet's certificate is accepted, without a check of its name.
         trust = ssl.create_default_context(cafile=self.certificate)
         trust.check_hostname = False

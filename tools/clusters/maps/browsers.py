@@ -12,17 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from tools.clusters.gotools import UnavailableError
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-
-WIDTH, HEIGHT = 1280, 800
-"""The default size of a window in pixels."""
-
-PATIENCE = 10_000
-"""The default timeout of a page's actions in milliseconds."""
 
 _VIOLATIONS = """
 window.violations = [];
@@ -34,8 +28,7 @@ addEventListener("securitypolicyviolation", (event) => {
 
 def executable() -> str:
     """Return the path of a Chromium. Raise `UnavailableError` if there is none."""
-    on_path = filter(None, map(shutil.which, NAMES))
-    path = os.environ.get("CHROMIUM") or next(on_path, None)
+    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         raise UnavailableError(f"none of {', '.join(NAMES)} is on PATH, and CHROMIUM names none")
     return path
@@ -62,7 +55,7 @@ class WatchedPage:
     complaints: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.page.on("request", self._note_request)
+        self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.on("console", self._note_message)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
@@ -71,10 +64,8 @@ class WatchedPage:
         return {urlsplit(address).netloc for address in self.asked if not address.startswith("data:")}
 
     async def violations(self) -> list[str]:
+        """Return the violations of the content security policy."""
         return list(await self.page.evaluate("window.violations"))
-
-    def _note_request(self, request: Request) -> None:
-        self.asked.append(request.url)
 
     def _note_message(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -84,10 +75,9 @@ class WatchedPage:
 @asynccontextmanager
 async def opened(browser: Browser, address: str, **options: Any) -> AsyncIterator[WatchedPage]:  # noqa: ANN401  of a context
     """Open a page at an address, in a new context; `options` are those of Playwright's contexts."""
-    options = {"viewport": {"width": WIDTH, "height": HEIGHT}, **options}
-    context = await browser.new_context(**options)
+    context = await browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
     await context.add_init_script(_VIOLATIONS)
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(10_000)
     watched = WatchedPage(await context.new_page())
     await watched.page.goto(address)
     try:

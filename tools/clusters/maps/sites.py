@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
@@ -33,16 +33,14 @@ class ShownCluster:
     """A cluster in memory; tests can add, change and remove pods."""
 
     objects: Sequence[Json]
-    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
-        self._output = StringIO()
-        self.log = logs.to(self._output, level="info", form="json")
-        policy = PolicyKeeper(None, log=self.log, registry=self.registry)
+        self.output, self.registry = StringIO(), CollectorRegistry()
+        self.log = logs.to(self.output, level="info", form="json")
         has_pods = any(each["kind"] == "Pod" for each in self.objects)
         self.state = SchedulerState(
             Reservations(),
-            policy=policy,
+            policy=PolicyKeeper(None, log=self.log, registry=self.registry),
             match=Match.SATISFIES,
             clock=time.monotonic,
             wall=time.time,
@@ -61,7 +59,6 @@ class ShownCluster:
                 self.put(each)
 
     def put(self, pod: Json) -> None:
-        """Add or update a pod."""
         self._informer.put(pod)
 
     def remove(self, namespace: str, name: str) -> None:
@@ -69,13 +66,11 @@ class ShownCluster:
 
     async def port(self) -> int:
         """Wait until the map is served, and return its port."""
-        while not (listening := [*self._logged("server.listening")]):  # noqa: ASYNC110  a log can only be polled
+        while True:
+            for line in map(orjson.loads, self.output.getvalue().splitlines()):
+                if line.get("event") == "server.listening":
+                    return int(line["port"])
             await asyncio.sleep(0.01)
-        return int(listening[0]["port"])
-
-    def _logged(self, event: str) -> Iterable[Json]:
-        lines = map(orjson.loads, self._output.getvalue().splitlines())
-        return (line for line in lines if line.get("event") == event)
 
 
 @asynccontextmanager
@@ -84,11 +79,10 @@ async def serving(
 ) -> AsyncIterator[str]:
     """Serve a map of this cluster, on any port by default; yield its address without a trailing slash."""
     await cluster.fill()
-    service = MapService(
-        MapState(cluster.state), access or LocalAccess(), Streams(cluster.registry), log=cluster.log
-    )
+    log, registry = cluster.log, cluster.registry
+    service = MapService(MapState(cluster.state), access or LocalAccess(), Streams(registry), log=log)
     app = server.application(
-        [], log=cluster.log, registry=cluster.registry, checks={}, limits=http.LIMITS, timeouts=http.TIMEOUTS
+        [], log=log, registry=registry, checks={}, limits=http.LIMITS, timeouts=http.TIMEOUTS
     )
     service.install(app)
     stop = server.Stop()

@@ -13,14 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self
 
 Json = dict[str, Any]
 
 # The managers write their checkpoints there, and wait until they are on disk. In memory, they need not wait.
 MEMORY = Path("/dev/shm")  # noqa: S108 - only the parent of a folder with a name of its own
-BLOCK = 1 << 16
 
 
 class Hung(Exception):
@@ -52,9 +50,7 @@ class Managers:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def node(self, spec: Mapping[str, Any]) -> str | None:
@@ -113,7 +109,7 @@ class Managers:
             left = deadline - monotonic()
             if left <= 0 or not select.select([pipe], [], [], left)[0]:
                 raise Hung(f"no answer in {self._seconds:g} s")
-            block = os.read(pipe.fileno(), BLOCK)
+            block = os.read(pipe.fileno(), 1 << 16)
             if not block:
                 raise Ended(self._last_words())
             self._unread += block

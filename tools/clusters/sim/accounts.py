@@ -17,7 +17,6 @@ Zones: TypeAlias = dict[int, dict[str, int]]
 
 
 def held(pod: Json, answer: Json) -> Held:
-    """Return what the running containers of a pod hold, from the oracle's answer for it."""
     found: dict[tuple[int, ...], Counter[str]] = {}
     given = [*(answer["containers"][name] for name in listed(pod)), answer.get("shared") or {}]
     for one in given:

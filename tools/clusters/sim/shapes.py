@@ -53,7 +53,6 @@ class Shape:
         return range(self.zones)
 
     def capacity(self) -> dict[str, int]:
-        """Return the capacity of a zone, of the resources that the managers allocate."""
         return self._aligned(self.cpus + self.reserved, self.gib + self.reserved_gib)
 
     def allocatable(self) -> dict[str, int]:
@@ -92,7 +91,6 @@ class Shape:
         return range(zone * size, (zone + 1) * size)
 
     def configuration(self, policy: Policy) -> Json:
-        """Return the fields of KubeletConfiguration that affect decisions."""
         return {
             "cpuManagerPolicy": "static",
             "memoryManagerPolicy": self.memory_manager,
@@ -136,6 +134,5 @@ class SimNode:
         return SHAPES[self.shape] if isinstance(self.shape, str) else self.shape
 
     def line(self) -> Json:
-        """Return the line that describes the node to the oracle."""
         config = self.make.configuration(Policy(self.policy))
         return {"name": self.name, "kubeletConfig": config, "machine": self.make.machine()}

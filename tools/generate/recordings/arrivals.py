@@ -130,12 +130,10 @@ class _Draw:
         }
 
     def guaranteed(self) -> Json:
-        """Limits that are the requests too."""
         limits = {"cpu": self._cpu(), "memory": self._bytes()} | self._hugepages() | self._pieces()
         return {"limits": limits, "requests": dict(limits) if happens(self.rng, 0.7) else {}}
 
     def burstable(self) -> Json:
-        """Requests below the limits, or requests alone."""
         asked = {"cpu": self._cpu(), "memory": self._bytes()}
         names = self.rng.choice((["cpu"], ["memory"], ["cpu", "memory"]))
         fixed = self._hugepages() | self._pieces()
@@ -224,7 +222,6 @@ def _amounts(resources: Json) -> Bag:
 
 
 def _amount(name: str, text: str) -> int:
-    """The few spellings that are drawn here."""
     if name == "cpu":
         return int(text[:-1]) if text.endswith("m") else 1000 * int(text)
     return int(text[:-2]) * MI if text.endswith("Mi") else int(text)

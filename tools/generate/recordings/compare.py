@@ -188,10 +188,10 @@ def _excuse(wrong: Mapping[str, Both], answer: Predicted, *, loose: bool) -> str
     """What chance explains all that is wrong; empty, if none does."""
     if wrong and answer.chosen and wrong.keys() <= {"amounts", "free"}:
         return "chosen"
-    if loose and wrong.keys() == {"free"}:
-        ours, theirs = map(_without_memory, wrong["free"])
-        return "reordered" if ours == theirs else ""
-    return ""
+    if not loose or wrong.keys() != {"free"}:
+        return ""
+    ours, theirs = map(_without_memory, wrong["free"])
+    return "reordered" if ours == theirs else ""
 
 
 def _without_memory(amounts: Json) -> Json:
@@ -218,11 +218,10 @@ def _compared(answer: Predicted, truth: Json) -> Iterator[tuple[str, Both]]:
 
 
 def _column(containers: Mapping[str, Json], what: str) -> Json:
-    return {name: _cell(given, what) for name, given in sorted(containers.items())}
-
-
-def _cell(given: Json, what: str) -> object:
-    return _without_zeros(given.get(what, {})) if what == "amounts" else given.get(what) or None
+    return {
+        name: _without_zeros(given.get(what, {})) if what == "amounts" else given.get(what) or None
+        for name, given in sorted(containers.items())
+    }
 
 
 def _without_zeros(amounts: Mapping[str, Mapping[str, int]]) -> Json:

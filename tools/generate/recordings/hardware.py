@@ -29,7 +29,6 @@ def happens(rng: random.Random, share: float) -> bool:
 
 
 def machine(rng: random.Random, recipe: Recipe, config: Json) -> Json:
-    """A machine that can run this configuration."""
     count = rng.choice(recipe.zones)
     cores = _cores(rng, recipe, count)
     silent = rng.choice(recipe.silent) if recipe.silent else 0
@@ -90,14 +89,14 @@ def _cores(rng: random.Random, recipe: Recipe, count: int) -> list[Cores]:
     sizes = [rng.choice(recipe.cores) if uneven else same for _ in range(count)]
     sizes = [0 if at and happens(rng, recipe.bare) else size for at, size in enumerate(sizes)]
     whole = numbered(sizes, rng.choice(recipe.threads), rng.choice(recipe.numbering))
-    return [[_some_threads(rng, recipe, core) for core in cores] for cores in whole]
-
-
-def _some_threads(rng: random.Random, recipe: Recipe, core: list[int]) -> list[int]:
-    """A core, of which someone may have switched off a thread."""
-    if len(core) > 1 and happens(rng, recipe.ragged):
-        return sorted(rng.sample(core, len(core) - 1))
-    return core
+    # Someone may have switched off a thread of a core.
+    return [
+        [
+            sorted(rng.sample(core, len(core) - 1)) if len(core) > 1 and happens(rng, recipe.ragged) else core
+            for core in cores
+        ]
+        for cores in whole
+    ]
 
 
 def _sockets(rng: random.Random, recipe: Recipe, count: int) -> list[int]:
@@ -121,14 +120,10 @@ def _at_random(rng: random.Random, sockets: Sequence[int]) -> list[list[int]]:
     return [[10 if a == b else far[a][b] if a < b or lopsided else far[b][a] for b in every] for a in every]
 
 
-def _untold(_rng: random.Random, sockets: Sequence[int]) -> list[list[int]]:
-    return [[] for _ in sockets]
-
-
 _DISTANCES: Mapping[str, Callable[[random.Random, Sequence[int]], list[list[int]]]] = {
     "sockets": _by_sockets,
     "random": _at_random,
-    "untold": _untold,
+    "untold": lambda _, sockets: [[] for _ in sockets],
 }
 
 
@@ -169,28 +164,18 @@ def _reserved(rng: random.Random, recipe: Recipe, zones: list[Json]) -> Json:
     return {"reservedSystemCPUs": ",".join(map(str, sorted(kept if len(kept) < len(every) else every[:1])))}
 
 
-def _each(_rng: random.Random, owners: list[Cores]) -> list[int]:
-    return [cpu for cores in owners for cpu in cores[0]]
-
-
-def _core(_rng: random.Random, owners: list[Cores]) -> list[int]:
-    return owners[0][0]
-
-
 def _broken(rng: random.Random, owners: list[Cores]) -> list[int]:
     every = [cpu for cores in owners for core in cores for cpu in core]
     return rng.sample(every, rng.randint(1, max(1, len(every) // 4)))
 
 
-def _zone(rng: random.Random, owners: list[Cores]) -> list[int]:
-    return [cpu for core in rng.choice(owners) for cpu in core]
-
-
-def _nothing(_rng: random.Random, _owners: list[Cores]) -> list[int]:
-    return []
-
-
-_RESERVED = {"core": _core, "each": _each, "broken": _broken, "zone": _zone, "nothing": _nothing}
+_RESERVED: Mapping[str, Callable[[random.Random, list[Cores]], list[int]]] = {
+    "core": lambda _, owners: owners[0][0],
+    "each": lambda _, owners: [cpu for cores in owners for cpu in cores[0]],
+    "broken": _broken,
+    "zone": lambda rng, owners: [cpu for core in rng.choice(owners) for cpu in core],
+    "nothing": lambda _, _owners: [],
+}
 
 
 def _devices(rng: random.Random, recipe: Recipe, ids: list[int]) -> Json:
@@ -216,14 +201,6 @@ def _gpus(rng: random.Random, ids: list[int]) -> Places:
     return GPU, [[zone] for zone in ids for _ in range(counts[zone])]
 
 
-def _nics(rng: random.Random, ids: list[int]) -> Places:
-    return NIC, [[zone] for zone in ids for _ in range(rng.choice((0, 1, 1, 2)))]
-
-
-def _flat(rng: random.Random, _ids: list[int]) -> Places:
-    return FLAT, [[] for _ in range(rng.randint(1, 6))]
-
-
 def _wide(rng: random.Random, ids: list[int]) -> Places:
     widths = (min(len(ids), rng.choice((1, 2, 2, 3))) for _ in range(rng.randint(1, 5)))
     return WIDE, sorted(sorted(rng.sample(ids, width)) for width in widths)
@@ -245,8 +222,8 @@ def _unknown(rng: random.Random, ids: list[int]) -> Places:
 
 _DEVICES: Mapping[str, Callable[[random.Random, list[int]], Places]] = {
     "gpus": _gpus,
-    "nics": _nics,
-    "flat": _flat,
+    "nics": lambda rng, ids: (NIC, [[zone] for zone in ids for _ in range(rng.choice((0, 1, 1, 2)))]),
+    "flat": lambda rng, _: (FLAT, [[] for _ in range(rng.randint(1, 6))]),
     "wide": _wide,
     "mixed": _mixed,
     "unknown": _unknown,

@@ -12,7 +12,6 @@ from kubectl_numa.events import BadLine, read
 from kubectl_numa.replaying import PredictedAdmission, Session, follow
 from numalign.model.errors import Mistake
 from numalign.model.node import Node
-from numalign.model.placement import ZoneSet
 
 Json = dict[str, Any]
 Amounts = Mapping[str, Mapping[str, int]]
@@ -93,9 +92,5 @@ def _free(node: Node) -> Amounts:
     for name, places in node.machine.devices if node.machine else ():
         for place, count in zip(places, left[name], strict=True):
             if place.known:
-                found.setdefault(_key(place.known), {})[name] = count
+                found.setdefault(",".join(map(str, place.known)), {})[name] = count
     return found
-
-
-def _key(zones: ZoneSet) -> str:
-    return ",".join(map(str, zones))

@@ -35,6 +35,8 @@ TIMES = 10
 LEAST = 2
 """A scenario with fewer decisions shows nothing that others do not."""
 
+UNSAID = ("pod", "message")
+
 
 def recordings(managers: Managers, version: str, *, count: int, seed: int) -> Iterator[Json]:
     """So many scenarios with what the kubelet did, of each kind in turn."""
@@ -50,14 +52,15 @@ def recordings(managers: Managers, version: str, *, count: int, seed: int) -> It
 
 def recorded(managers: Managers, scenario: Json) -> Json:
     """A scenario as far as the kubelet always does the same."""
-    unfit = {step["create"]["metadata"]["name"] for step in scenario["steps"] if not step.get("fits", True)}
-    steps = [step for step in scenario["steps"] if _pod_of(step) not in unfit]
-    fitting = scenario | {"steps": steps}
+    names = [step.get("delete") or step["create"]["metadata"]["name"] for step in scenario["steps"]]
+    steps = list(zip(names, scenario["steps"], strict=True))
+    unfit = {name for name, step in steps if not step.get("fits", True)}
+    fitting = scenario | {"steps": [step for name, step in steps if name not in unfit]}
     first, *others = (record(managers, fitting)["steps"] for _ in range(TIMES))
     same = min(_alike(first, other) for other in others)
-    steps = [_brief(step) for step in first[:same]]
+    brief = [_brief(step) for step in first[:same]]
     told = {key: value for key, value in scenario.items() if key not in ("steps", "ended")}
-    return told | {"nrt": published(scenario, _free_at_first(managers, scenario)), "steps": steps}
+    return told | {"nrt": published(scenario, _free_at_first(managers, scenario)), "steps": brief}
 
 
 def _alike(steps: list[Json], others: list[Json]) -> int:
@@ -66,30 +69,18 @@ def _alike(steps: list[Json], others: list[Json]) -> int:
     return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(steps), len(others)))
 
 
-def _pod_of(step: Json) -> str:
-    return str(step["delete"] if "delete" in step else step["create"]["metadata"]["name"])
-
-
 def _brief(step: Json) -> Json:
     """A step without what is said elsewhere, or for people only."""
     if "delete" in step:
         return step
-    unsaid = ("pod", "message")
-    expect = {
-        name: value for name, value in step["expect"].items() if name not in unsaid and value is not None
-    }
-    return {"create": step["create"], "expect": expect}
+    said = {key: value for key, value in step["expect"].items() if value is not None}
+    return {"create": step["create"], "expect": {key: said[key] for key in said if key not in UNSAID}}
 
 
 def _free_at_first(managers: Managers, scenario: Json) -> Json:
     """What the kubelet calls free while the node is empty, by zone."""
     nothing = {"containers": [{"name": "c", "image": "busybox", "resources": {}}]}
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "nobody"},
-        "spec": nothing,
-    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "nobody"}, "spec": nothing}
     steps = record(managers, scenario | {"steps": [{"create": pod}]})["steps"]
     return dict(steps[0]["expect"]["free"])
 
@@ -102,12 +93,13 @@ def published(scenario: Json, free: Json) -> Json:
     rng = random.Random(scenario["name"])  # noqa: S311 - only an order
     config, zones = scenario["kubeletConfig"], scenario["machine"]["zones"]
     words = ("topologyManagerPolicy", "topologyManagerScope")
+    listed = [_zone(rng, scenario, zone, free[str(zone["id"])]) for zone in zones]
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha2",
         "kind": "NodeResourceTopology",
         "metadata": {"name": scenario["name"]},
         "attributes": [{"name": word, "value": config[word]} for word in words],
-        "zones": _shuffled(rng, [_zone(rng, scenario, zone, free[str(zone["id"])]) for zone in zones]),
+        "zones": rng.sample(listed, len(listed)),
     }
 
 
@@ -125,7 +117,7 @@ def _zone(rng: random.Random, scenario: Json, zone: Json, free: Json) -> Json:
         {"name": f"node-{other}", "value": far}
         for other, far in zip(ids, zone.get("distances", []), strict=False)
     ]
-    return found | {"resources": _shuffled(rng, listed)} | ({"costs": costs} if costs else {})
+    return found | {"resources": rng.sample(listed, len(listed))} | ({"costs": costs} if costs else {})
 
 
 Amounts = dict[str, tuple[int, int]]
@@ -148,35 +140,26 @@ def _memory(scenario: Json, zone: Json) -> Amounts:
 
 
 def _devices(scenario: Json, zone: Json) -> Amounts:
-    found = {}
-    for name, listed in scenario["machine"]["devices"].items():
-        here = sum(zone["id"] in device["zones"] and device.get("healthy", True) for device in listed)
-        found[name] = (here, here)
-    return found
-
-
-def _shuffled(rng: random.Random, listed: list[Json]) -> list[Json]:
-    return rng.sample(listed, len(listed))
-
-
-def write(path: Path, found: Sequence[Json]) -> None:
-    """One scenario a line; the same scenarios make the same bytes."""
-    lines = "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in found)
-    path.write_bytes(gzip.compress(lines.encode(), compresslevel=9, mtime=0))
+    here = {
+        name: sum(zone["id"] in device["zones"] and device.get("healthy", True) for device in listed)
+        for name, listed in scenario["machine"]["devices"].items()
+    }
+    return {name: (count, count) for name, count in here.items()}
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.generate.recordings.record")
-    parser.add_argument(
-        "--version", choices=versions(), default=USUAL, help=f"of Kubernetes; {USUAL} if not given"
-    )
+    usual = f"of Kubernetes; {USUAL} if not given"
+    parser.add_argument("--version", choices=versions(), default=USUAL, help=usual)
     parser.add_argument("--scenarios", type=int, default=260, help="drawn; %(default)s if not given")
     parser.add_argument("--seed", type=int, default=0, help="the first one; %(default)s if not given")
     options = parser.parse_args(arguments)
     with Managers(built(options.version)) as managers:
         found = list(recordings(managers, options.version, count=options.scenarios, seed=options.seed))
     path = FOLDER / f"kubelet-{options.version}.jsonl.gz"
-    write(path, found)
+    # The same scenarios make the same bytes.
+    lines = "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in found)
+    path.write_bytes(gzip.compress(lines.encode(), compresslevel=9, mtime=0))
     decided = [step["expect"]["admitted"] for one in found for step in one["steps"] if "create" in step]
     size = path.stat().st_size // 1024
     counts = f"{len(found)} scenarios, {len(decided)} decisions, {sum(decided)} admitted, {size} KiB"

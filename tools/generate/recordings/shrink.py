@@ -74,14 +74,11 @@ def _fewer_steps(scenario: Json) -> Iterator[Json]:
     size = len(steps) // 2
     while size:
         for start in range(0, len(steps) - size + 1, size):
-            yield scenario | {"steps": _sound(steps[:start] + steps[start + size :])}
+            left = steps[:start] + steps[start + size :]
+            come = {None, *(step["create"]["metadata"]["name"] for step in left if "create" in step)}
+            # Without deletions of pods that never came.
+            yield scenario | {"steps": [step for step in left if step.get("delete") in come]}
         size //= 2
-
-
-def _sound(steps: list[Json]) -> list[Json]:
-    """Without deletions of pods that never came."""
-    come = {step["create"]["metadata"]["name"] for step in steps if "create" in step}
-    return [step for step in steps if step.get("delete", None) in {None, *come}]
 
 
 def _fewer_parts(scenario: Json) -> Iterator[Json]:
@@ -91,16 +88,10 @@ def _fewer_parts(scenario: Json) -> Iterator[Json]:
             if path[-1] not in KEPT or path == ("resources",):
                 yield _with_spec(scenario, at, without(spec, path))
             if path[-1] == "limits":
-                yield from (_with_spec(scenario, at, made) for made in _without_resources(spec, path[:-1]))
-
-
-def _without_resources(spec: Json, owner: Path) -> Iterator[Json]:
-    bags = _entry(spec, owner)
-    for name in sorted({name for bag in bags.values() for name in bag}):
-        left = {
-            kind: {other: text for other, text in bag.items() if other != name} for kind, bag in bags.items()
-        }
-        yield replaced(spec, owner, left)
+                bags = _entry(spec, path[:-1])
+                for name in sorted({name for bag in bags.values() for name in bag}):
+                    left = {kind: {key: bag[key] for key in bag if key != name} for kind, bag in bags.items()}
+                    yield _with_spec(scenario, at, replaced(spec, path[:-1], left))
 
 
 def _smaller_amounts(scenario: Json) -> Iterator[Json]:
@@ -211,16 +202,15 @@ def _fewer_reserved(machine: Json) -> Iterator[Json]:
 def _settled(machine: Json) -> Json:
     """The machine with no CPU named that it does not have."""
     left = {cpu for zone in machine["zones"] for core in zone["cores"] for cpu in core}
-    kept = [cpu for cpu in machine.get("reservedSystemCPUs", "").split(",") if cpu and int(cpu) in left]
-    named = {"reservedSystemCPUs": ",".join(kept)} if "reservedSystemCPUs" in machine else {}
-    return machine | {"zones": [_cached(zone, left) for zone in machine["zones"]]} | named
-
-
-def _cached(zone: Json, left: set[int]) -> Json:
-    if "uncoreCaches" not in zone:
-        return zone
-    caches = [[cpu for cpu in cache if cpu in left] for cache in zone["uncoreCaches"]]
-    return zone | {"uncoreCaches": [cache for cache in caches if cache]}
+    made = machine | {"zones": [dict(zone) for zone in machine["zones"]]}
+    if "reservedSystemCPUs" in made:
+        kept = [cpu for cpu in made["reservedSystemCPUs"].split(",") if cpu and int(cpu) in left]
+        made["reservedSystemCPUs"] = ",".join(kept)
+    for zone in made["zones"]:
+        if "uncoreCaches" in zone:
+            caches = [[cpu for cpu in cache if cpu in left] for cache in zone["uncoreCaches"]]
+            zone["uncoreCaches"] = list(filter(None, caches))
+    return made
 
 
 WAYS: tuple[Ways, ...] = (_fewer_steps, _fewer_parts, _simpler_config, _smaller_machine, _smaller_amounts)

@@ -1,7 +1,6 @@
 """docs/reference/flags.md: every flag of the programs that run in a cluster, from their settings."""
 
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 
 from agent.settings import AgentSettings
 from controller.settings import ControllerSettings
@@ -11,14 +10,12 @@ from scorer.settings import ScorerSettings
 from tools.generate.reference.tables import cell, code, table
 from webhook.settings import WebhookSettings
 
-PROGRAMS: Mapping[str, type[Settings]] = MappingProxyType(
-    {
-        "numalign-webhook": WebhookSettings,
-        "numalign-scorer": ScorerSettings,
-        "numalign-controller": ControllerSettings,
-        "numalign-agent": AgentSettings,
-    }
-)
+PROGRAMS: Mapping[str, type[Settings]] = {
+    "numalign-webhook": WebhookSettings,
+    "numalign-scorer": ScorerSettings,
+    "numalign-controller": ControllerSettings,
+    "numalign-agent": AgentSettings,
+}
 
 HEAD = f"""# Flags of the programs
 
@@ -33,17 +30,13 @@ The chart sets most of these flags by [its values](values.md). [kubectl numa](ku
 
 
 def page() -> str:
-    sections = (line for group, programs in _groups().items() for line in _section(group, programs))
-    return "\n".join([HEAD, *_every_program(), *sections])
-
-
-def _groups() -> dict[type, dict[str, list[SettingHelp]]]:
-    """Of each class of settings the programs that have it, and its settings."""
     groups: dict[type, dict[str, list[SettingHelp]]] = {}
     for program, model in PROGRAMS.items():
         for group, described in settings.explained(model).items():
             groups.setdefault(group, {})[program] = described
-    return groups
+    sections = (line for group, programs in groups.items() for line in _section(group, programs))
+    every = ((code(head), cell(text)) for head, text in settings.EVERY_PROGRAM.items())
+    return "\n".join([HEAD, "## Every program\n", table(("flag", "meaning"), every), *sections])
 
 
 def _section(group: type, programs: Mapping[str, list[SettingHelp]]) -> Iterator[str]:
@@ -65,10 +58,3 @@ def _row(setting: SettingHelp, program: str = "") -> tuple[str, str, str]:
     head = f"{setting.flag} {setting.placeholder}".rstrip()
     meaning = program + cell(f"{setting.description} ({setting.expected})")
     return code(head), "" if setting.default == "null" else code(setting.default), meaning
-
-
-def _every_program() -> Iterator[str]:
-    yield "## Every program\n"
-    yield table(
-        ("flag", "meaning"), ((code(head), cell(text)) for head, text in settings.EVERY_PROGRAM.items())
-    )

@@ -87,10 +87,8 @@ def _default(value: yaml.Node, lines: list[str]) -> str:
     if isinstance(value, yaml.SequenceNode) and not value.flow_style:
         return f"[{', '.join(_default(each, lines) for each in value.value)}]"
     if isinstance(value, yaml.ScalarNode) and value.style in {"|", ">"}:
-        line = value.start_mark.line + 1
-        raise ValueError(
-            f"values.yaml:{line}: write this default in quotes: a table has no room for its lines"
-        )
+        where = f"values.yaml:{value.start_mark.line + 1}"
+        raise ValueError(f"{where}: write this default in quotes: a table has no room for its lines")
     start, end = value.start_mark, value.end_mark
     written = lines[start.line : end.line + 1] if end.column else lines[start.line : end.line]
     if start.line == end.line:
@@ -99,7 +97,6 @@ def _default(value: yaml.Node, lines: list[str]) -> str:
 
 
 def _comment(lines: list[str], line: int) -> str:
-    """The comment that ends right above a line."""
     above = list[str]()
     while line and lines[line - 1].lstrip().startswith("#"):
         line -= 1
@@ -109,11 +106,11 @@ def _comment(lines: list[str], line: int) -> str:
 
 def _table(values: list[list[Value]]) -> str:
     rows = (
-        (", ".join(code(".".join(each.path)) for each in row), _code(row[0].default), cell(row[0].comment))
+        (
+            ", ".join(code(".".join(each.path)) for each in row),
+            row[0].default and code(row[0].default),
+            cell(row[0].comment),
+        )
         for row in values
     )
     return table(("value", "default", "meaning"), rows)
-
-
-def _code(default: str) -> str:
-    return code(default) if default else ""

@@ -22,15 +22,8 @@ kubectl numa versions -o json | jq -c '.[] | select(.change == "own-size") | .ca
 
 
 def page() -> str:
-    rows = [
-        (
-            row.since,
-            code(row.change),
-            f"{cell(row.what)} ([#{row.pull}]({row.url}))",
-            row.effect,
-            cell(row.before),
-            cell(row.after),
-        )
-        for row in ROWS
-    ]
+    rows = []
+    for row in ROWS:
+        what = f"{cell(row.what)} ([#{row.pull}]({row.url}))"
+        rows.append((row.since, code(row.change), what, row.effect, cell(row.before), cell(row.after)))
     return HEAD + table(("since", "change", "what", "effect", "before", "after"), rows)
