@@ -23,13 +23,8 @@ _NEEDLESS = ("DaemonSet", "ResourceQuota")
 def objects() -> list[Json]:
     """Return the shipped objects that matter to an API server, the namespaces first."""
     files = [file for folder in _FOLDERS for file in sorted((shipped.MANIFESTS / folder).glob("*.yaml"))]
-    found = [
-        document
-        for file in files
-        if file.name != "kustomization.yaml"
-        for document in shipped.documents(file)
-        if document["kind"] not in _NEEDLESS
-    ]
+    files = [file for file in files if file.name != "kustomization.yaml"]
+    found = [each for file in files for each in shipped.documents(file) if each["kind"] not in _NEEDLESS]
     return sorted(found, key=lambda document: document["kind"] != "Namespace")
 
 
@@ -37,25 +32,17 @@ async def define(store: Store) -> None:
     """Install the CustomResourceDefinition of topologies, and return when they are served."""
     for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
         await store.apply(document)
-    await seconds_until(
-        partial(ask, store.api, "GET", TOPOLOGIES),
-        lambda answer: answer.code == HTTPStatus.OK,
-        what="topologies were served",
-        within=30,
-        every=SELDOM,
-    )
+    look = partial(ask, store.api, "GET", TOPOLOGIES)
+    what = "topologies were served"
+    await seconds_until(look, lambda answer: answer.code == 200, what=what, within=30, every=SELDOM)
 
 
 def pod(name: str, node: str) -> Json:
     """Return a pod of an agent on a node, or on none if `node` is empty."""
     placed = {"nodeName": node} if node else {}
     containers = [{"name": "agent", "image": "registry.example/agent"}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": HOME},
-        "spec": {"serviceAccountName": AGENT, "containers": containers, **placed},
-    }
+    spec = {"serviceAccountName": AGENT, "containers": containers, **placed}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": HOME}, "spec": spec}
 
 
 async def token(admin: ApiClient, bound_to: str | None = None) -> str:

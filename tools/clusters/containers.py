@@ -21,6 +21,7 @@ from tools.clusters.controlplane.planes import Place, Plane
 from tools.clusters.gotools import UnavailableError
 from tools.clusters.kubelets import build as kubelets
 from tools.clusters.kubelets.clusters import towards_kubelets, trust
+from tools.clusters.kubelets.kubelets import BASE
 from tools.clusters.processes import Child, Children, run, until
 from tools.clusters.wires import wire
 
@@ -58,30 +59,15 @@ exec "$@"
 """
 
 _CONFIGURATION = {
-    "apiVersion": "kubelet.config.k8s.io/v1beta1",
-    "kind": "KubeletConfiguration",
+    **BASE,
     # It listens only on the bridge, so the usual port stays free on other addresses.
     "address": ADDRESS,
-    "authorization": {"mode": "Webhook"},
-    # Pods must not depend on the state of this machine.
-    "cgroupsPerQOS": False,
-    "enforceNodeAllocatable": [],
     "evictionHard": {"memory.available": "50Mi"},
-    "failCgroupV1": False,
-    "failSwapOn": False,
-    "imageGCHighThresholdPercent": 100,
-    "localStorageCapacityIsolation": False,
-    "makeIPTablesUtilChains": False,
-    "oomScoreAdj": 0,
-    "nodeStatusUpdateFrequency": "1s",
-    "readOnlyPort": 0,
-    "staticPodPath": "",
+    "syncFrequency": "1s",
     # The alignment that numalign is made for. One CPU is reserved for pods without exclusive CPUs.
     "cpuManagerPolicy": "static",
     "systemReserved": {"cpu": "500m"},
     "topologyManagerPolicy": "single-numa-node",
-    "syncFrequency": "1s",
-    "volumePluginDir": "/var/lib/kubelet/volumeplugins",
 }
 
 

@@ -47,11 +47,9 @@ def objects() -> list[Json]:
     return sorted(found, key=lambda document: document["kind"] not in _FIRST)
 
 
-def arguments(name: str = NAME) -> dict[str, str]:
+def arguments(name: str) -> dict[str, str]:
     [deployment] = [
-        document
-        for document in objects()
-        if (document["kind"], document["metadata"]["name"]) == ("Deployment", name)
+        each for each in objects() if (each["kind"], each["metadata"]["name"]) == ("Deployment", name)
     ]
     return arguments_of(deployment)
 
@@ -72,11 +70,7 @@ def by_address(document: Json, port: int) -> Json:
 
 
 def patient(document: Json) -> Json:
-    """Return an object with its webhooks, if any, called with a long timeout.
-
-    While programs start beside it, a small machine may need seconds for a review; that nothing is lost is
-    another matter.
-    """
+    """Return an object with its webhooks, if any, called with a long timeout, as while programs start."""
     return _changed(document, lambda _: {"timeoutSeconds": PATIENT_SECONDS})
 
 

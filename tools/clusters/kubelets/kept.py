@@ -68,10 +68,8 @@ def taken(
 
 def _entries(file: Path) -> Json:
     """Return the entries by UID and container; a manager with the policy none writes no entries."""
-    if not file.exists():
-        return {}
-    found: Json = json.loads(file.read_text()).get("entries") or {}
-    return found
+    found: Json = json.loads(file.read_text() if file.exists() else "{}")
+    return found.get("entries") or {}
 
 
 def _blocks(listed: list[Json]) -> Amounts:

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from types import MappingProxyType
 from typing import Any
 
 import aiohttp
@@ -52,35 +51,33 @@ shift
 exec "$@"
 """
 
-BASE: Mapping[str, object] = MappingProxyType(
-    {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        # There are no cgroups, as the containers do not exist.
-        "cgroupsPerQOS": False,
-        "enforceNodeAllocatable": [],
-        "failCgroupV1": False,
-        "failSwapOn": False,
-        "localStorageCapacityIsolation": False,
-        "oomScoreAdj": 0,
-        # The host is not changed: no packet filter rules, no folder of plugins.
-        "makeIPTablesUtilChains": False,
-        "volumePluginDir": "/var/lib/kubelet/volumeplugins",
-        "staticPodPath": "",
-        # Images are not really pulled.
-        "registryPullQPS": 0,
-        "serializeImagePulls": False,
-        "imageGCHighThresholdPercent": 100,
-        "readOnlyPort": 0,
-        "nodeStatusUpdateFrequency": "1s",
-        "nodeStatusReportFrequency": "10s",
-        "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True, "cacheTTL": "1s"}},
-        "authorization": {
-            "mode": "Webhook",
-            "webhook": {"cacheAuthorizedTTL": "1s", "cacheUnauthorizedTTL": "1s"},
-        },
-    }
-)
+BASE: Mapping[str, object] = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+    "kind": "KubeletConfiguration",
+    # There are no cgroups, as the containers do not exist.
+    "cgroupsPerQOS": False,
+    "enforceNodeAllocatable": [],
+    "failCgroupV1": False,
+    "failSwapOn": False,
+    "localStorageCapacityIsolation": False,
+    "oomScoreAdj": 0,
+    # The host is not changed: no packet filter rules, no folder of plugins.
+    "makeIPTablesUtilChains": False,
+    "volumePluginDir": "/var/lib/kubelet/volumeplugins",
+    "staticPodPath": "",
+    # Images are not really pulled.
+    "registryPullQPS": 0,
+    "serializeImagePulls": False,
+    "imageGCHighThresholdPercent": 100,
+    "readOnlyPort": 0,
+    "nodeStatusUpdateFrequency": "1s",
+    "nodeStatusReportFrequency": "10s",
+    "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True, "cacheTTL": "1s"}},
+    "authorization": {
+        "mode": "Webhook",
+        "webhook": {"cacheAuthorizedTTL": "1s", "cacheUnauthorizedTTL": "1s"},
+    },
+}
 """The default configuration of these kubelets; nodes can override all of it."""
 
 

@@ -133,11 +133,10 @@ def pod(  # noqa: PLR0913  each is a field of a pod
     In `asks`, `gpu` and `mem` are short for the names of the resources.
     """
     limits = {{"gpu": GPU, "mem": "memory"}.get(key, key): amount for key, amount in asks.items()}
-    owners = [
-        {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": owner, "uid": owner, "controller": True}
-    ]
+    kind = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
     predicted = [{"zones": [zone], "amount": limits}]
     placement = {"numalign.io/placement": json.dumps(predicted)} if zone else {}
+    resources = {"requests": limits, "limits": limits}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -147,14 +146,12 @@ def pod(  # noqa: PLR0913  each is a field of a pod
             "uid": f"uid-{name}",
             "creationTimestamp": _stamp(time.time()),
             "annotations": {"numalign.io/policy": policy, **placement},
-            "ownerReferences": owners if owner else [],
+            "ownerReferences": [{**kind, "name": owner, "uid": owner, "controller": True}] if owner else [],
         },
         "spec": {
             "nodeName": node,
             "schedulerName": "default-scheduler",
-            "containers": [
-                {"name": "main", "image": "x", "resources": {"requests": limits, "limits": limits}}
-            ],
+            "containers": [{"name": "main", "image": "x", "resources": resources}],
         },
         "status": {"phase": "Running", "startTime": _stamp(time.time())},
     }

@@ -39,8 +39,7 @@ async def page_figures(browser: Browser, address: str, nodes: int) -> PageFigure
 async def _load(browser: Browser, address: str) -> tuple[int, float, float]:
     async with opened(browser, "about:blank") as watched:
         answer = await watched.page.goto(address, wait_until="load")
-        if answer is None:
-            raise RuntimeError(f"{address} gave no answer")
+        assert answer, f"{address} gave no answer"
         html = len(await answer.body())
         await watched.page.wait_for_function(f"() => {_PAINT} !== undefined")
         paint = float(await watched.page.evaluate(_PAINT))

@@ -47,9 +47,8 @@ async def find(version: str = USUAL) -> Path:
 def place(shop: Workshop, version: str) -> Path:
     """Return the path of the program; it changes with the content of its sources."""
     overlay = _overlay(version)
-    return shop.place(
-        version, PROGRAM, [*sorted(HERE.glob("*.go")), *(sorted(overlay.iterdir()) if overlay else ())]
-    )
+    sources = [*sorted(HERE.glob("*.go")), *(sorted(overlay.iterdir()) if overlay else ())]
+    return shop.place(version, PROGRAM, sources)
 
 
 def _overlay(version: str) -> Path | None:

@@ -27,9 +27,8 @@ def held(pod: Json, answer: Json) -> Held:
 
 def listed(pod: Json) -> list[str]:
     """Return the names of the containers that run as long as their pod."""
-    sidecars = [
-        one for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"
-    ]
+    inits = pod["spec"].get("initContainers") or ()
+    sidecars = [one for one in inits if one.get("restartPolicy") == "Always"]
     return [one["name"] for one in (*sidecars, *pod["spec"]["containers"])]
 
 
@@ -39,18 +38,14 @@ def available(allocatable: Mapping[int, Mapping[str, int]], pods: Iterable[Held]
     for one in pods:
         for zones, amounts in one.items():
             for resource, amount in amounts.items():
-                _take(left, zones, resource, amount)
+                rest = amount
+                # From the lowest zone first, as the kubelet takes memory, and NFD reports it.
+                for zone in zones:
+                    # Exporters do not count a resource in zones for which they do not list it.
+                    if taken := min(rest, left[zone].get(resource, 0)):
+                        left[zone][resource] -= taken
+                        rest -= taken
     return left
-
-
-def _take(left: Zones, zones: tuple[int, ...], resource: str, amount: int) -> None:
-    """Take an amount from the lowest zone first, as the kubelet takes memory, and NFD reports it."""
-    for zone in zones:
-        # Exporters do not count a resource in zones for which they do not list it.
-        taken = min(amount, left[zone].get(resource, 0))
-        amount -= taken
-        if taken:
-            left[zone][resource] -= taken
 
 
 def _ids(zones: str) -> tuple[int, ...]:

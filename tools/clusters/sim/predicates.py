@@ -72,16 +72,10 @@ def _asked(part: Json) -> Counter[str]:
 
 def amounts(quantities: Mapping[str, object]) -> Counter[str]:
     """Return quantities as integers: CPUs in thousandths, the rest in units."""
-    return Counter(
-        {
-            name: quantity.millis(text) if name == "cpu" else quantity.units(text)
-            for name, text in quantities.items()
-        }
-    )
+    read = {name: quantity.millis if name == "cpu" else quantity.units for name in quantities}
+    return Counter({name: read[name](text) for name, text in quantities.items()})
 
 
 def _short(resource: str, asked: int, used: int, has: int) -> Refusal:
-    message = (
-        f"Node didn't have enough resource: {resource}, requested: {asked}, used: {used}, capacity: {has}"
-    )
-    return Refusal(f"OutOf{resource}", message)
+    figures = f"requested: {asked}, used: {used}, capacity: {has}"
+    return Refusal(f"OutOf{resource}", f"Node didn't have enough resource: {resource}, {figures}")
