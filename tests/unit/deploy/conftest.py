@@ -12,7 +12,7 @@ import pytest
 from tests.unit.deploy.scraped import Page, scraped
 from tests.worlds.asked_for import PACKAGING
 from tests.worlds.programs import path_of
-from tools.clusters import promtool as promtool_build
+from tools.clusters import checkers
 from tools.clusters.helm import build
 
 
@@ -28,7 +28,7 @@ def helm() -> Path:
 def promtool() -> Path:
     """The path of promtool, built first if it must be; whoever asks must have the time."""
     with PACKAGING.or_skipped():
-        return asyncio.run(promtool_build.find())
+        return asyncio.run(checkers.promtool())
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,8 @@ import yaml
 from tests.unit.tools.release.conftest import VERSION
 from tests.unit.tools.release.installed import run
 from tests.worlds.asked_for import RELEASE
-from tools.clusters.krew import Krew, find
+from tools.clusters import checkers
+from tools.clusters.checkers import Krew
 from tools.release.order import Order
 from tools.release.plugin import PLATFORMS, PYTHONS, Platform, complete_platform, manifest
 
@@ -65,7 +66,7 @@ def test_archive_runs_where_only_python_is(archive: Path, bare_home: dict[str, s
 @pytest.fixture(scope="module")
 def krew() -> Krew:
     with RELEASE.or_skipped():
-        return asyncio.run(find())
+        return asyncio.run(checkers.krew())
 
 
 @made
