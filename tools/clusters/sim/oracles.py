@@ -11,7 +11,8 @@ from tools.clusters.oracle.managers import Ended, Hung, Managers
 from tools.clusters.sim.shapes import SimNode
 
 Json = dict[str, Any]
-A, T = TypeVar("A"), TypeVar("T")
+A = TypeVar("A")
+T = TypeVar("T")
 
 SECONDS = 30
 """The longest time to wait for a decision: test machines are shared, and a kubelet would wait for ever."""
