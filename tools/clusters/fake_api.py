@@ -114,7 +114,7 @@ class Failure(Exception):
         super().__init__(message)
         known = {422: "Invalid", 500: "InternalError", 504: "Timeout"}
         details = {"causes": [{"reason": cause, "message": message}], "retryAfterSeconds": 1}
-        self.status = {
+        self.status: Json = {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {},
