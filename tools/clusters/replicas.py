@@ -57,11 +57,12 @@ class Replica:
 
     async def probe(self, session: aiohttp.ClientSession) -> None:
         """Ask the process whether it is ready for calls, and remember the answer."""
-        before, self.ready = self.ready, False
+        ready = False
         with suppress(aiohttp.ClientError, TimeoutError):
             async with session.get(f"{self.telling}/readyz", ssl=False) as answer:
-                self.ready = answer.status == HTTPStatus.OK
-        self.lost += before and not self.ready
+                ready = answer.status == HTTPStatus.OK
+        self.lost += self.ready and not ready
+        self.ready = ready
 
     async def is_ready(self) -> bool:
         """Return whether it was ready at the last probe."""
