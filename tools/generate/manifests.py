@@ -119,7 +119,7 @@ async def manifests(program: Path) -> dict[str, str]:
 def _rendered(folder: Path) -> dict[str, str]:
     [templates] = folder.glob("*/templates")
     return {
-        str(file.relative_to(templates)): _plain(file.read_text())
+        str(file.relative_to(templates)): _ONLY_HELM.sub("", file.read_text()).removeprefix("---\n")
         for file in sorted(templates.rglob("*.yaml"))
         # Only helm runs its tests.
         if file.parent.name != "tests"
@@ -142,11 +142,6 @@ def _kustomizations(files: Mapping[str, str]) -> dict[str, str]:
             text += _IMAGES_TEXT.format(where=_WHERE.get(folder, _OURS), image=image, version=version)
         texts[str(Path(folder, _KUSTOMIZATION))] = text
     return texts
-
-
-def _plain(text: str) -> str:
-    """A rendered template without what helm needs to know its own."""
-    return _ONLY_HELM.sub("", text).removeprefix("---\n")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml, where it is

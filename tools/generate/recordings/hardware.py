@@ -181,15 +181,17 @@ _RESERVED: Mapping[str, Callable[[random.Random, list[Cores]], list[int]]] = {
 def _devices(rng: random.Random, recipe: Recipe, ids: list[int]) -> Json:
     drawn = dict(_DEVICES[word](rng, ids) for word in rng.choice(recipe.devices).split())
     return {
-        name: [_device(rng, recipe, number, zones) for number, zones in enumerate(places)]
+        name: [
+            {
+                "id": f"d{at:02}",
+                "zones": zones,
+                **({"healthy": False} if happens(rng, recipe.unhealthy) else {}),
+            }
+            for at, zones in enumerate(places)
+        ]
         for name, places in drawn.items()
         if places
     }
-
-
-def _device(rng: random.Random, recipe: Recipe, number: int, zones: list[int]) -> Json:
-    ill = {"healthy": False} if happens(rng, recipe.unhealthy) else {}
-    return {"id": f"d{number:02}", "zones": zones} | ill
 
 
 Places = tuple[str, list[list[int]]]

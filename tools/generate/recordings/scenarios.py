@@ -30,13 +30,15 @@ def start(seed: int, kind: str, version: str) -> tuple[Json, arrivals.Steps]:
     rng, recipe = random.Random(f"{kind}-{seed}"), RECIPES[kind]  # noqa: S311 - nothing here is a secret
     config = _config(rng, recipe)
     machine = hardware.machine(rng, recipe, config)
+    threads = max(len(core) for zone in machine["zones"] for core in zone["cores"])
     head = {
         "name": f"{kind}-{seed}",
         "kind": kind,
         "kubeletVersion": version,
         "machine": machine,
         "kubeletConfig": config,
-        "labels": _labels(machine),
+        # As node-feature-discovery would set them.
+        "labels": {THREADS_LABEL: str(threads > 1).lower()},
     }
     return head, arrivals.steps(rng, recipe.taste, machine)
 
@@ -93,9 +95,3 @@ _TOPOLOGY: Mapping[str, Mapping[str, str]] = {
     "most closest": {"numa-allocation-strategy": "most-allocated", "prefer-closest-numa-nodes": "true"},
     "least closest": {"numa-allocation-strategy": "least-allocated", "prefer-closest-numa-nodes": "true"},
 }
-
-
-def _labels(machine: Json) -> Json:
-    """As node-feature-discovery would set them."""
-    threads = max(len(core) for zone in machine["zones"] for core in zone["cores"])
-    return {THREADS_LABEL: str(threads > 1).lower()}

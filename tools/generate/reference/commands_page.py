@@ -34,12 +34,10 @@ _LONG = re.compile(r"--[\w-]+")
 
 
 def kubectl_numa_page() -> str:
-    """The commands of `kubectl numa`."""
     return page_of(OF_KUBECTL_NUMA, kubectl_numa, "kubectl numa")
 
 
 def certs_page() -> str:
-    """The commands of `numalign-certs`."""
     return page_of(OF_CERTS, certs, "numalign-certs")
 
 
