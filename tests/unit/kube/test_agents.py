@@ -63,7 +63,6 @@ def test_a_report_describes_the_machine_of_a_node() -> None:
 
 def test_resources_of_pods_are_taken_by_cpu() -> None:
     seen = cluster(agent_report(pods={"u": ONE, "v": {"held": []}})).snapshot()
-
     held = {("node-1",): bag("cpu=2"), ("node-0",): bag("x/gpu=1"), ZONES: bag("x/gpu=1")}
     assert seen.placements == {
         "a": {"u": ObservedPlacement(held, bits([4, 6])), "v": ObservedPlacement({}, 0)}

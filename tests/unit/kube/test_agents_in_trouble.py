@@ -117,18 +117,6 @@ def test_a_remembered_pool_has_threads_of_its_cores() -> None:
     assert evaluate(shape_.shape.node, asks("cpu=1 mem=1Gi")).admitted
 
 
-def test_an_unhealthy_node_has_the_same_class_and_shape() -> None:
-    state = ClusterState(complete=True)
-    put(state, *WELL)
-    [before] = state.snapshot().nodes
-    put(state, agent(4, 3), node_of(3))
-    seen = state.snapshot()
-    [after] = seen.nodes
-    assert node_class(after) == node_class(before)
-    assert after.health == before
-    assert [(each.nodes, each.shape.node.machine) for each in seen.shapes] == [(1, before.machine)]
-
-
 def test_a_pod_too_large_for_every_machine_is_denied() -> None:
     state = ClusterState(complete=True)
     put(state, agent(3, 3), node_of(3))

@@ -2,7 +2,6 @@
 
 import asyncio
 from functools import partial
-from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import pytest
@@ -12,9 +11,8 @@ from numalign.kube.errors import Conflict, Unreachable
 from numalign.model.intent import PLACEMENT
 from tests.worlds.clock import Clock
 from tests.worlds.notation import table
+from tests.worlds.objects import Json
 from tools.clusters.fake_api import FakeApi
-
-Json = dict[str, Any]
 
 PATH = "/api/v1/namespaces/team/pods/web"
 RECORD = {PLACEMENT: '[{"zones":["node-0"],"amount":{"cpu":"2"}}]'}
@@ -37,7 +35,6 @@ async def test_node_and_record_are_one_write() -> None:
     async with FakeApi() as server:
         made = server.put(pod())
         stored = await bound(server, uid=made["metadata"]["uid"])
-
         assert stored["spec"]["nodeName"] == "a"
         assert stored["metadata"]["annotations"] == {"numalign.io/policy": "restricted", **RECORD}
         [request] = server.requests
@@ -71,9 +68,6 @@ async def test_names_are_quoted_in_the_path() -> None:
     api = Mock(create=AsyncMock())
     await bind(api, namespace="a/b", name="../c", uid="", node="n", annotations={})
     assert api.create.call_args.args[0] == "/api/v1/namespaces/a%2Fb/pods/..%2Fc/binding"
-
-
-# It is soon over.
 
 
 async def wait_for(answer: "asyncio.Future[None]") -> None:

@@ -86,9 +86,6 @@ async def test_an_incomplete_account_is_unconfigured(account: Path) -> None:
             pass
 
 
-# The environment.
-
-
 @pytest.fixture
 async def listener(aiohttp_server: AiohttpServer) -> str:
     """Answers every call with the address that was asked for, and who asked."""
@@ -111,18 +108,14 @@ def leading_to(url: str, folder: Path, more: Mapping[str, str] = MappingProxyTyp
     return Connection(str(path))
 
 
-async def test_netrc_does_not_replace_the_token(
-    listener: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_netrc_is_not_used(listener: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (netrc := tmp_path / "netrc").write_text("default login me password secret\n")
     monkeypatch.setenv("NETRC", str(netrc))
     answer = await nodes(leading_to(listener, tmp_path))
     assert answer == {"url": f"{listener}{NODES}", "as": "Bearer let-me-in"}
 
 
-async def test_the_proxy_of_the_environment_is_used(
-    listener: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_http_proxy_is_used(listener: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", listener)
     monkeypatch.delenv("no_proxy", raising=False)
     answer = await nodes(leading_to("http://far.example", tmp_path))
@@ -134,9 +127,6 @@ async def test_the_tls_server_name_of_a_kubeconfig(aiohttp_server: AiohttpServer
     named = {"certificate-authority": str(ca), "tls-server-name": "api.example"}
     with pytest.raises(NotFound):
         await nodes(leading_to(url, tmp_path, named))
-
-
-# Flags before the kubeconfig.
 
 
 async def test_users_are_impersonated_with_their_groups(listener: str, tmp_path: Path) -> None:
@@ -200,9 +190,6 @@ async def test_a_request_has_a_timeout(aiohttp_server: AiohttpServer, tmp_path: 
     assert received.is_set()
 
 
-# Requests and answers.
-
-
 async def test_a_delete_has_preconditions() -> None:
     async with FakeApi() as server, server.client() as client:
         made: Any = await client.create(NODES, node("a"), what="node a")
@@ -257,9 +244,7 @@ async def test_a_too_slow_event_is_given_up(trickle: Trickle) -> None:
                 pass
 
 
-async def test_a_cancelled_call_closes_its_connection(
-    trickle: Trickle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_call_disconnects(trickle: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
     connection, left = trickle
     reading = asyncio.Event()
     read = kube_client._read  # noqa: SLF001  the head of the answer has come
@@ -276,6 +261,5 @@ async def test_a_cancelled_call_closes_its_connection(
         # Who logs the end of the call has its traceback meanwhile.
         with pytest.raises(asyncio.CancelledError) as raised:
             await call
-
         await asyncio.wait_for(left.wait(), 30)
         assert str(raised.value) == ""

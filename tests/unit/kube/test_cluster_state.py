@@ -12,7 +12,6 @@ from numalign.kube.cluster_state import ClusterState, Snapshot
 from numalign.kube.files import snapshot
 from numalign.kube.stores import Store
 from numalign.model.attributes import Labels
-from numalign.model.intent import CLASS_LABEL
 from numalign.model.steps import finished
 from numalign.shapes import ShapeHistory
 from numalign.shapes.history import LOSS_SECONDS
@@ -65,7 +64,6 @@ def test_class_labels_are_those_of_the_nodes() -> None:
     state = ClusterState()
     for name, cpu, labels in (("a", "8", BLUE), ("b", "8", {}), ("c", "many", BLUE)):
         state.nodes.put(name, node(name, cpu=cpu, **labels))
-
     assert state.snapshot().labels == {"a": "blue", "b": None}
     # The label of a broken topology is unknown, and that of a missing one is not.
     state.nodes.keep({"a"})
@@ -154,7 +152,6 @@ def test_objects_outside_of_a_list_are_removed() -> None:
     state.topologies.keep({"a"})
     state.nodes.keep({"a", "b"})
     state.namespaces.keep(set())
-
     snapshot_ = state.snapshot()
     assert (names(snapshot_), snapshot_.unknown, snapshot_.namespaces) == (["a"], ("b",), {})
 
@@ -197,9 +194,6 @@ def test_an_unreadable_object_is_a_problem(shelf: str) -> None:
     assert isinstance(state.snapshot(), Snapshot)
 
 
-# Volcano's exporter, where there is no other.
-
-
 def test_other_exporters_come_before_volcanos() -> None:
     state = ClusterState()
     state.numatopologies.put("a", numatopology())
@@ -223,8 +217,6 @@ def test_orphans_and_mistakes_of_volcanos_exporter() -> None:
         "Numatopology b: metadata.name: no Node of this name: its exporter left it behind",
     ]
 
-
-# What a node is, apart from how it is today.
 
 GPU = "nvidia.com/gpu"
 
@@ -265,18 +257,6 @@ def test_a_node_without_its_devices_is_ill() -> None:
     steps.append(healths(state))
     assert steps == [{"a": None}, {"a": 8}, {"a": None}]
     assert (shape.nodes, shape.shape.node.zones[0].allocatable[GPU]) == (1, 8)
-
-
-def test_a_class_label_names_the_healthy_shape() -> None:
-    before = ClusterState()
-    put_both(before, "b", 8)
-    [node_] = before.snapshot().shapes
-    state = ClusterState()
-    put_both(state, "a", 0, **{CLASS_LABEL: node_.shape.node_class})
-    steps = [healths(state)]
-    put_both(state, "b", 8)
-    steps.append(healths(state))
-    assert steps == [{"a": None}, {"a": 8, "b": None}]
 
 
 def test_a_lasting_loss_is_a_new_shape() -> None:

@@ -75,9 +75,7 @@ async def test_unread_fields_are_not_collected(api: FakeApi, kubeconfig: Kubecon
         "nodeInfo": {"kubeletVersion": "v1.34.4", "machineID": "secret", "systemUUID": "secret"},
     }  # fmt: skip
     made_node = api.put({**node("c"), "metadata": described, "spec": taints, "status": status})
-
     cluster = await collect.collect(Connection(kubeconfig()), with_pods=True)
-
     assert cluster["items"][2] == {"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "c", "labels": {"x": "y"}, "uid": made_node["metadata"]["uid"]},
         "spec": {"taints": [{"key": "gpu", "effect": "NoSchedule"}]},
@@ -120,9 +118,7 @@ async def test_missing_topologies_are_left_out(api: FakeApi, kubeconfig: Kubecon
     ("no object", b'{"items": [1]}', "items[0]: must be an object, not a number"),
     ("no continue token", b'{"metadata": {"continue": 1}}', "metadata.continue: must be a string"),
 ]))  # fmt: skip
-async def test_an_unreadable_answer_is_unreachable(
-    api: FakeApi, kubeconfig: Kubeconfig, body: bytes, sentence: str
-) -> None:
+async def test_unreadable_answers(api: FakeApi, kubeconfig: Kubeconfig, body: bytes, sentence: str) -> None:
     api.oddities["/api/v1/nodes"] = body
     with pytest.raises(Unreachable, match=re.escape(sentence)):
         await collect.collect(Connection(kubeconfig()))
@@ -186,9 +182,7 @@ DEVICE_CLASSES = "/apis/resource.k8s.io/{}/deviceclasses"
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
-async def test_device_classes_of_the_served_version(
-    api: FakeApi, kubeconfig: Kubeconfig, version: str
-) -> None:
+async def test_device_classes_of_a_served_version(api: FakeApi, kubeconfig: Kubeconfig, version: str) -> None:
     gpus = {"metadata": {"name": "gpus"}, "spec": {"config": [], "selectors": []}}
     api.not_served = {DEVICE_CLASSES.format("v1")}
     api.documents[DEVICE_CLASSES.format(version)] = {"items": [gpus]}
@@ -213,9 +207,7 @@ DENIED = {
 
 
 @pytest.mark.parametrize(("what", "path"), DENIED.items(), ids=DENIED)
-async def test_forbidden_kinds_are_left_out(
-    api: FakeApi, kubeconfig: Kubeconfig, what: str, path: str
-) -> None:
+async def test_denied_kinds_are_left_out(api: FakeApi, kubeconfig: Kubeconfig, what: str, path: str) -> None:
     install(api)
     api.failures[path] = HTTPStatus.FORBIDDEN
     left_out: list[str] = []

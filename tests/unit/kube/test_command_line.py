@@ -23,7 +23,6 @@ def show(*, connection: Connection) -> None:
     # what it shows          the flags                                       what they mean
     ("nothing",              "",                                             FROM_KUBECONFIG),
     ("a kubeconfig",         "--kubeconfig=a --context=b",                   Connection("a", "b")),
-
     ("an authority",         "--certificate-authority ca.crt",
      Connection(certificate_authority="ca.crt")),
     ("no authority",         "--insecure-skip-tls-verify",                   Connection(insecure=True)),

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from http import HTTPStatus
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 
 from numalign.kube import configz
@@ -20,6 +18,7 @@ from numalign.model.errors import BadInput, BadTopology
 from tests.worlds.log import RecordedLog
 from tests.worlds.objects import Json, configuration
 from tools.clusters.fake_api import FakeApi
+from tools.clusters.waiting import until
 
 # As a kubelet 1.34 gives it, in part.
 READ: Json = {
@@ -82,9 +81,6 @@ def reading(api: FakeApi, client: Api) -> Reading:
     return Reading(api, client)
 
 
-# One configuration.
-
-
 async def test_a_configuration_has_the_fields_of_the_decoder(api: FakeApi, client: Api) -> None:
     api.documents[path("a")] = ANSWER
     result = await configz.configuration(client, "a")
@@ -104,9 +100,6 @@ async def test_a_configuration_is_limited_in_bytes(api: FakeApi, client: Api) ->
         await configz.configuration(client, "a")
     api.oddities[path("a")] = b'{"kubeletconfig": {}}'.ljust(configz.LONGEST)
     assert (await configz.configuration(client, "a"))["kind"] == "KubeletConfiguration"
-
-
-# All of them, for ever.
 
 
 async def test_each_node_is_read_once_an_hour(reading: Reading) -> None:
@@ -195,9 +188,6 @@ async def test_an_invalid_configuration_is_logged_and_dropped(reading: Reading) 
     assert reading.results() == {"read": 4, "nonsense": 2}
 
 
-# All of them, once.
-
-
 def listener(counts: list[tuple[int, int]], errors: dict[str, ClusterError | BadInput]) -> Progress:
     return Progress(lambda number, most: counts.append((number, most)), errors.__setitem__)
 
@@ -222,23 +212,13 @@ async def test_forbidden_ends_the_reading_at_once(api: FakeApi, client: Api) -> 
     assert len(api.requests) <= configz.TOGETHER
 
 
-async def test_requests_at_the_same_time_are_limited() -> None:
-    now, most, full = 0, 0, asyncio.Event()
-
-    async def answer(_request: web.Request) -> web.Response:
-        nonlocal now, most
-        now, most = now + 1, max(most, now + 1)
-        if now == configz.TOGETHER:
-            full.set()
-        await full.wait()
-        await asyncio.sleep(0.002)
-        now -= 1
-        return web.json_response(ANSWER)
-
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    async with TestServer(app) as running:
-        api = FakeApi(url=str(running.make_url("")).rstrip("/"))
-        async with api.client() as client:
-            await configz.configurations(client, [f"n{each}" for each in range(20)], listener([], {}))
-    assert most == configz.TOGETHER
+async def test_requests_at_the_same_time_are_limited(api: FakeApi, client: Api) -> None:
+    nodes = [f"n{number}" for number in range(20)]
+    api.documents, api.hung = {path(node): ANSWER for node in nodes}, {path(node) for node in nodes}
+    async with asyncio.TaskGroup() as group:
+        group.create_task(configz.configurations(client, nodes, listener([], {})))
+        await until(lambda: len(api.requests) >= configz.TOGETHER)
+        await asyncio.sleep(0.01)
+        assert len(api.requests) == configz.TOGETHER
+        api.hung.clear()
+    assert len(api.requests) == 20

@@ -35,18 +35,11 @@ def test_all_mistakes_are_raised_together() -> None:
     assert [mistake.where for mistake in raised.value.mistakes] == ["--server", "--token", "--as-group"]
 
 
-@pytest.mark.parametrize(
-    ("connection", "named"),
-    [
-        (FROM_KUBECONFIG, False),
-        (Connection(token="secret", user="jane"), False),  # noqa: S106 - of no server
-        (Connection("kubeconfig"), True),
-        (Connection(context="other"), True),
-        (Connection(server="https://api.example"), True),
-    ],
-)
-def test_connections_that_name_a_cluster(connection: Connection, named: bool) -> None:  # noqa: FBT001
-    assert connection.named is named
+def test_connections_that_name_a_cluster() -> None:
+    naming = Connection("kubeconfig"), Connection(context="other"), Connection(server="https://api.example")
+    assert all(connection.named for connection in naming)
+    assert not FROM_KUBECONFIG.named
+    assert not Connection(token="secret", user="jane").named  # noqa: S106 - of no server
 
 
 def test_a_token_is_never_shown() -> None:

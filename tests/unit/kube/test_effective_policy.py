@@ -13,14 +13,10 @@ SINGLE, RESTRICTED = Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED
 GOLD = Default((Requirement("tier", Operator.IN, frozenset({"gold"})),), NamespaceRules(default=SINGLE))
 NAMED = Default((Requirement(NAME_LABEL, Operator.IN, frozenset({"new"})),), NamespaceRules(warn=SINGLE))
 FILE = ClusterPolicy((GOLD, NAMED), Exemptions(("ci:*",), frozenset({"batch", "away"}), frozenset({"kata"})))
+OWN, AWAY = NamespaceRules(default=RESTRICTED), NamespaceRules(disabled=True)
+GOLDEN = {name: {"tier": "gold"} for name in ("gold", "own", "away")}
 SNAPSHOT = Snapshot(
-    namespaces={
-        "plain": UNRULED,
-        "gold": UNRULED,
-        "own": NamespaceRules(default=RESTRICTED),
-        "away": NamespaceRules(disabled=True),
-    },
-    namespace_labels={"gold": {"tier": "gold"}, "own": {"tier": "gold"}, "away": {"tier": "gold"}},
+    namespaces={"plain": UNRULED, "gold": UNRULED, "own": OWN, "away": AWAY}, namespace_labels=GOLDEN
 )
 
 

@@ -13,20 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from numalign.kube import events
 from numalign.kube.client import ObjectWriter, Query
 from numalign.kube.errors import Unreachable
-from numalign.kube.events import (
-    LOG_AGAIN_SECONDS,
-    LONGEST_MESSAGE,
-    MOST_WAITING,
-    PACE_SECONDS,
-    PAUSES,
-    Event,
-    EventOutcome,
-    Recorder,
-    Type,
-    written,
-)
+from numalign.kube.events import Event, EventOutcome, Recorder, Type, written
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
 from tests.worlds.tasks import in_background
@@ -77,7 +67,6 @@ async def test_the_fields_of_an_event() -> None:
     async with recording() as (server, made), made.running():
         made.publish(BOUNCED)
         await until(lambda: made.count(EventOutcome.WRITTEN) == 1)
-
         [event] = server.all(EVENTS)
         assert event["involvedObject"] == {"apiVersion": "v1", "kind": "Pod", "namespace": "team",
             "name": "web", "uid": "1"}  # fmt: skip
@@ -101,12 +90,12 @@ async def test_there_is_a_pause_between_events() -> None:
     async with recording() as (_, made), made.running():
         made.publish(*bounced(3))
         await until(lambda: made.count(EventOutcome.WRITTEN) == 3)
-        await until(lambda: made.slept == [PACE_SECONDS] * 3)
+        await until(lambda: made.slept == [events.PACE_SECONDS] * 3)
 
 
 async def test_too_many_events_are_dropped_and_counted() -> None:
     async with recording() as (_, made):
-        made.publish(*bounced(MOST_WAITING + 5))
+        made.publish(*bounced(events.MOST_WAITING + 5))
     assert made.count(EventOutcome.DROPPED) == 5
     [line] = made.log.lines()
     assert (line["event"], line["outcome"]) == ("event.lost", "dropped")
@@ -115,7 +104,7 @@ async def test_too_many_events_are_dropped_and_counted() -> None:
 async def test_namespaces_do_not_delay_each_other() -> None:
     api = Mock(create=AsyncMock())
     made = Recording(api)
-    made.publish(*bounced(MOST_WAITING + 5, namespace="evil"), BOUNCED)
+    made.publish(*bounced(events.MOST_WAITING + 5, namespace="evil"), BOUNCED)
     async with made.running():
         await until(lambda: api.create.call_count > 1)
     assert api.create.call_args_list[1].args[0] == EVENTS
@@ -136,8 +125,8 @@ class Absent:
 
 
 @pytest.mark.parametrize(("error", "tries", "reason"), table([
-    ("away", Unreachable("no connection"), len(PAUSES) + 1, "no connection"),
-    ("silent", TimeoutError(), len(PAUSES) + 1, "no answer within 10 s"),
+    ("away", Unreachable("no connection"), len(events.PAUSES) + 1, "no connection"),
+    ("silent", TimeoutError(), len(events.PAUSES) + 1, "no answer within 10 s"),
     ("a fault of ours", ZeroDivisionError("a fault"), 1, "ZeroDivisionError('a fault')"),
 ]))  # fmt: skip
 async def test_failing_events_are_given_up(error: Exception, tries: int, reason: str) -> None:
@@ -146,9 +135,9 @@ async def test_failing_events_are_given_up(error: Exception, tries: int, reason:
     async with made.running():
         made.publish(BOUNCED)
         await until(lambda: made.count(EventOutcome.FAILED) == 1)
-        await until(lambda: made.slept[-1:] == [PACE_SECONDS])
+        await until(lambda: made.slept[-1:] == [events.PACE_SECONDS])
     assert absent.tries == tries
-    assert made.slept == [*PAUSES[: tries - 1], PACE_SECONDS]
+    assert made.slept == [*events.PAUSES[: tries - 1], events.PACE_SECONDS]
     [line] = made.log.lines()
     assert (line["event"], line["outcome"], line["reason"]) == ("event.lost", "failed", reason)
 
@@ -160,7 +149,7 @@ async def test_a_refusal_is_final_and_logged_once_a_minute() -> None:
         made.publish(*bounced(refused - 1))
         await until(lambda: made.count(EventOutcome.FAILED) == refused - 1)
         before = made.log.lines()
-        made.seconds += LOG_AGAIN_SECONDS
+        made.seconds += events.LOG_AGAIN_SECONDS
         made.publish(BOUNCED)
         await until(lambda: made.count(EventOutcome.FAILED) == refused)
         assert (len(before), len(made.log.lines())) == (1, 2)
@@ -181,5 +170,5 @@ def test_names_and_messages_of_events_are_limited(message: str, other: str, pod:
     assert len(name) <= 253
     assert name[:-17] == pod[: len(name) - 17]
     assert name[-18].isalnum()
-    assert len(made["message"]) <= LONGEST_MESSAGE
+    assert len(made["message"]) <= events.LONGEST_MESSAGE
     assert made["message"] == message or made["message"].endswith("...")

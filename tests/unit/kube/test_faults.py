@@ -41,9 +41,6 @@ async def api() -> AsyncIterator[FakeApi]:
         yield server
 
 
-# Calls.
-
-
 async def late_namespace(api: Api) -> None:
     if not await LateNamespaces(api, Clock()).facts("team"):
         raise NotFound("namespace team")
@@ -95,9 +92,6 @@ async def test_a_fault_is_an_error_of_its_type(
         # A request that hung may have arrived in the meantime.
         if fault != "hanging":
             await ask(client)
-
-
-# Tasks.
 
 
 class Parts(NamedTuple):
@@ -193,7 +187,6 @@ async def test_a_fault_is_logged_and_ends(
             assert not done()
             await mend(api)
             await until(done)
-
     first = parts.log.lines()[0]
     assert f"{first['level']} {first['event']}" == line
 

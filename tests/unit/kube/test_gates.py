@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -11,9 +10,9 @@ from numalign.kube import gates
 from numalign.kube.errors import InvalidObject, NotFound, Unreachable
 from numalign.kube.gates import LEASE, WaitingPod, answered_within
 from numalign.model.intent import PLACEMENT_GATE
+from tests.worlds.objects import Json as Raw
 from tools.clusters.fake_api import FakeApi
 
-Raw = dict[str, Any]
 WEB = "/api/v1/namespaces/team/pods/web"
 
 
@@ -35,22 +34,16 @@ async def names(api: FakeApi, namespace: str | None = None) -> list[str]:
         return sorted(each.name for each in await gates.waiting(client, namespace=namespace))
 
 
-async def test_all_pages_are_read(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("expire", [None, 1])
+async def test_all_pages_are_read(api: FakeApi, monkeypatch: pytest.MonkeyPatch, expire: int | None) -> None:
     monkeypatch.setattr(gates, "PAGE", 2)
+    api.expire_pages_after = expire
     for number in range(7):
         api.put(pod(f"p{number}", PLACEMENT_GATE))
     api.put(pod("other", "example.com/quota"))
     api.put(pod("far", PLACEMENT_GATE, namespace="far"))
     assert await names(api) == ["far", *(f"p{number}" for number in range(7))]
     assert await names(api, "far") == ["far"]
-
-
-async def test_expired_pages_are_read_without_pages(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gates, "PAGE", 2)
-    api.expire_pages_after = 1
-    for number in range(7):
-        api.put(pod(f"p{number}", PLACEMENT_GATE))
-    assert len(await names(api)) == 7
 
 
 async def test_only_the_placement_gate_is_lifted(api: FakeApi) -> None:

@@ -34,11 +34,12 @@ def policy_map(data: object, *, namespace: str = "numa") -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-@pytest.mark.parametrize(("namespace", "expected"), [(None, "default"), ("team-a", "team-a")])
-async def test_the_namespace_of_the_context(
-    api: FakeApi, kubeconfig: Kubeconfig, namespace: str | None, expected: str
+@pytest.mark.parametrize("namespace", [None, "team-a"])
+async def test_the_namespace_of_a_context(
+    api: FakeApi, kubeconfig: Kubeconfig, namespace: str | None
 ) -> None:
-    assert await installation.context_namespace(Connection(kubeconfig(namespace=namespace))) == expected
+    connection = Connection(kubeconfig(namespace=namespace))
+    assert await installation.context_namespace(connection) == (namespace or "default")
     assert api.requests == []
 
 

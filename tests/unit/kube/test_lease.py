@@ -12,19 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from numalign.kube.lease import (
-    LEASE_DURATION_SECONDS,
-    RENEW_DEADLINE_SECONDS,
-    Handover,
-    LeaderElector,
-    Leases,
-)
+from numalign.kube.lease import LEASE_DURATION_SECONDS as LEASED
+from numalign.kube.lease import RENEW_DEADLINE_SECONDS as RENEWED
+from numalign.kube.lease import Handover, LeaderElector, Leases
 from tests.worlds.clock import Clock
 from tests.worlds.leases import TURN, Store, Wire
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
-
-Json = dict[str, Any]
+from tests.worlds.objects import Json
 
 
 class Candidate:
@@ -122,7 +117,7 @@ async def test_a_leader_renews_and_a_second_candidate_waits(store: Store, join: 
 
 async def test_an_expired_lease_has_a_new_holder(store: Store, join: Join) -> None:
     first, second = await join("a"), await join("b")
-    assert not await second.turn(after=LEASE_DURATION_SECONDS - 0.1)
+    assert not await second.turn(after=LEASED - 0.1)
     assert not first.leading
     assert await second.turn(after=0.1)
     assert (store.spec["holderIdentity"], store.spec["leaseTransitions"]) == (second.election.identity, 1)
@@ -133,7 +128,7 @@ async def test_an_expired_lease_has_a_new_holder(store: Store, join: Join) -> No
 
 async def test_a_frozen_leader_stops_leading_by_itself(clock: Clock, join: Join) -> None:
     first = await join("a")
-    clock.seconds += RENEW_DEADLINE_SECONDS - 0.1
+    clock.seconds += RENEWED - 0.1
     assert first.leading
     clock.seconds += 0.1
     assert not first.leading
@@ -149,7 +144,7 @@ async def test_leading_counts_from_the_start_of_a_renewal(clock: Clock, join: Jo
     clock.seconds += 4
     wire.open()
     await first.turn()
-    clock.seconds += RENEW_DEADLINE_SECONDS - 4.1
+    clock.seconds += RENEWED - 4.1
     assert first.leading
     clock.seconds += 0.1
     assert not first.leading
@@ -172,9 +167,7 @@ async def test_a_leader_that_ends_releases_the_lease(store: Store, join: Join) -
     ("it holds for ever", {"leaseDurationSeconds": 2**31 - 1}, 300),
     ("its fields are none", {"holderIdentity": 7, "renewTime": "soon", "acquireTime": {}}, 15),
 ]))  # fmt: skip
-async def test_seconds_until_a_foreign_lease_expires(
-    store: Store, join: Join, changes: Json, waits: float
-) -> None:
+async def test_seconds_until_a_lease_expires(store: Store, join: Join, changes: Json, waits: float) -> None:
     store.put(**FOREIGN | changes)
     first = await join("a")
     assert first.leading is (waits == 0)
@@ -184,11 +177,9 @@ async def test_seconds_until_a_foreign_lease_expires(
     assert store.spec["holderIdentity"] == first.election.identity
 
 
-@pytest.mark.parametrize(("transitions", "written"), [("many", 1), (-4, 1), (2**31 - 1, 2**31 - 1), (7, 8)])
-async def test_invalid_transitions_are_counted_anew(
-    store: Store, join: Join, transitions: object, written: int
-) -> None:
-    store.put(**GIVEN_UP, leaseTransitions=transitions)
+@pytest.mark.parametrize(("before", "written"), [("many", 1), (-4, 1), (2**31 - 1, 2**31 - 1), (7, 8)])
+async def test_transitions_are_counted_anew(store: Store, join: Join, before: object, written: int) -> None:
+    store.put(**GIVEN_UP, leaseTransitions=before)
     assert (await join("a")).leading
     assert store.spec["leaseTransitions"] == written
 
@@ -197,7 +188,7 @@ async def test_other_fields_of_the_lease_stay(store: Store, join: Join) -> None:
     store.put(**FOREIGN, strategy="OldestEmulationVersion")
     assert store.lease
     store.lease["metadata"]["labels"] = {"team": "platform"}
-    assert await (await join("a")).turn(after=LEASE_DURATION_SECONDS)
+    assert await (await join("a")).turn(after=LEASED)
     assert store.lease["metadata"]["labels"] == {"team": "platform"}
     assert store.spec["strategy"] == "OldestEmulationVersion"
 
@@ -268,7 +259,7 @@ async def test_seconds_before_a_new_leader_acts(
         store.put(**lease)
     first = await join(handover=Handover(released=2.0, lost=6.0))
     if not first.leading:
-        await first.turn(after=LEASE_DURATION_SECONDS)
+        await first.turn(after=LEASED)
     began = clock.seconds
     while not first.election.acts_for() and clock.seconds < began + 8:
         assert await first.turn(after=0.5)
@@ -278,13 +269,13 @@ async def test_seconds_before_a_new_leader_acts(
 
 async def test_a_leader_does_not_wait_for_its_own_actions(store: Store, clock: Clock, join: Join) -> None:
     first = await join(handover=Handover(released=2.0, lost=6.0))
-    clock.seconds += RENEW_DEADLINE_SECONDS + 1
+    clock.seconds += RENEWED + 1
     assert first.election.acts_for() == 0
     await first.turn(after=0)
-    assert first.election.acts_for() == RENEW_DEADLINE_SECONDS
+    assert first.election.acts_for() == RENEWED
     store.lease = None
     await first.turn(after=0)
-    assert first.election.acts_for() == RENEW_DEADLINE_SECONDS
+    assert first.election.acts_for() == RENEWED
 
 
 async def test_the_lease_is_released_after_all_actions(store: Store, join: Join) -> None:
@@ -294,7 +285,6 @@ async def test_the_lease_is_released_after_all_actions(store: Store, join: Join)
     for _ in range(10):
         await asyncio.sleep(0)
     assert (first.leading, store.spec["holderIdentity"]) == (False, first.election.identity)
-
     over.set_result(None)
     await leaving
     assert store.spec["holderIdentity"] == ""

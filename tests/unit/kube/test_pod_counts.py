@@ -12,8 +12,7 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import MOST_CHARACTERS, MOST_NAMES, PodRequest
 from numalign.kube.pod_counts import Judge, PodCounts
 from tests.worlds.notation import table
-
-Json = dict[str, Any]
+from tests.worlds.objects import Json
 
 
 def pod(*, cpu: object = "2", policy: str | None = None, phase: str = "Running", **more: str) -> Json:

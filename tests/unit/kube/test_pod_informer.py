@@ -23,10 +23,9 @@ from numalign.model.errors import AND_MORE
 from numalign.model.intent import PLACEMENT, PLACEMENT_GATE, PLACEMENT_OBSERVED, IntentAnnotations, Policy
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import asks, bag, table
+from tests.worlds.objects import Json
 from tests.worlds.scraps import documents
 from tests.worlds.sinks import RecordedPods
-
-Json = dict[str, Any]
 
 BORN = "2026-01-02T03:04:05Z"
 PLACED = {"nodeName": "n", "schedulerName": "default-scheduler"}
@@ -329,7 +328,6 @@ def test_the_listener_has_the_pods_of_the_source(story: list[tuple[Any, ...]]) -
             case ("keep", info):
                 informed.pod_informer.keep({("team", name) for name in info})
                 expected_pods = {key: each for key, each in expected_pods.items() if key[1] in info}
-
     expected = {
         uid: (name, Phase.UNKNOWN if phase == 7 else phase)
         for (_, name), (uid, phase) in expected_pods.items()

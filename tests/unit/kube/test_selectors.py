@@ -19,20 +19,15 @@ EXISTS, ABSENT = Operator.EXISTS, Operator.DOES_NOT_EXIST
     # what it shows                          the text              key, operator, values
     ("an equality",                          "tier=gold",          [("tier", IN, ["gold"])]),
     ("an empty value",                       "tier=",              [("tier", IN, [""])]),
-    ("a label that is there",                "tier",               [("tier", EXISTS, [])]),
-    ("a label that is not",                  "!tier",              [("tier", ABSENT, [])]),
     ("one of several values",                "tier in (a, b)",     [("tier", IN, ["a", "b"])]),
     ("none of several values",               "tier notin (a,b)",   [("tier", NOT_IN, ["a", "b"])]),
     ("an empty value among them",            "tier in (a,)",       [("tier", IN, ["a", ""])]),
     ("more than a number",                   "count>7",            [("count", GT, ["7"])]),
-    ("less than a number",                   "count < 7",          [("count", LT, ["7"])]),
     ("a key that is an operator elsewhere",  "in in (notin)",      [("in", IN, ["notin"])]),
     ("several requirements",                 "a!=b,!c,d",
      [("a", NOT_IN, ["b"]), ("c", ABSENT, []), ("d", EXISTS, [])]),
 ]))  # fmt: skip
-def test_a_selector_is_read_as_kubectl_reads_it(
-    text: str, expected: list[tuple[str, Operator, list[str]]]
-) -> None:
+def test_a_selector_reads_as_in_kubectl(text: str, expected: list[tuple[str, Operator, list[str]]]) -> None:
     assert selectors.parse(text).requirements == tuple(
         Requirement(key, operator, frozenset(values)) for key, operator, values in expected
     )
@@ -114,19 +109,12 @@ def test_labels_are_selected(text: str, selected: bool) -> None:  # noqa: FBT001
 
 KEYS = st.from_regex(r"[a-z]([a-z0-9.-]{0,5}[a-z0-9])?", fullmatch=True)
 VALUES = st.one_of(st.just(""), KEYS)
-COMPARING = st.builds(
-    lambda key, operator, number: Requirement(key, operator, frozenset({str(number)})),
-    KEYS,
-    st.sampled_from([Operator.GT, Operator.LT]),
-    st.integers(0, 10**9),
-)
+NUMBERS = st.integers(0, 10**9).map(lambda number: frozenset({str(number)}))
+COMPARING = st.builds(Requirement, KEYS, st.sampled_from([GT, LT]), NUMBERS)
 AMONG = st.builds(
-    Requirement,
-    KEYS,
-    st.sampled_from([Operator.IN, Operator.NOT_IN]),
-    st.frozensets(VALUES, min_size=1, max_size=3),
+    Requirement, KEYS, st.sampled_from([IN, NOT_IN]), st.frozensets(VALUES, min_size=1, max_size=3)
 )
-BEING = st.builds(Requirement, KEYS, st.sampled_from([Operator.EXISTS, Operator.DOES_NOT_EXIST]))
+BEING = st.builds(Requirement, KEYS, st.sampled_from([EXISTS, ABSENT]))
 
 
 @given(st.lists(st.one_of(COMPARING, AMONG, BEING), max_size=4).map(tuple).map(LabelSelector))

@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from numalign.kube.decode.allocated import admitted
 from tests.worlds.notation import table
-
-Json = dict[str, Any]
+from tests.worlds.objects import Json
+from tests.worlds.scraps import documents
 
 
 def pod(spec: Json, status: Json) -> Json:
@@ -30,9 +29,7 @@ def test_a_refused_resize_leaves_the_allocated_amounts() -> None:
         {"containers": [container("main", cpu="3", memory="1Gi"), side]},
         {"containerStatuses": [*statuses, allocated("main", cpu="2", memory="1Gi")]},
     )
-
     found: Any = admitted(resized)
-
     assert found["spec"]["containers"] == [container("main", cpu="2", memory="1Gi"), side]
     assert found["metadata"] == resized["metadata"]
     assert resized["spec"]["containers"][0] == container("main", cpu="3", memory="1Gi")
@@ -50,24 +47,10 @@ def test_any_other_pod_is_the_same(status: Json) -> None:
     assert admitted(same) is same
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=8,
-)
+GOOD = pod({"containers": [container("a", cpu="3"), container("b")], "initContainers": [container("c")]},
+    {"containerStatuses": [allocated("a", cpu="2")]})  # fmt: skip
 
 
-@given(
-    pod=st.fixed_dictionaries(
-        {},
-        optional={
-            "spec": st.fixed_dictionaries({}, optional={"containers": JSON, "initContainers": JSON}) | JSON,
-            "status": st.fixed_dictionaries(
-                {"qosClass": st.just("Guaranteed")}, optional={"containerStatuses": JSON}
-            )
-            | JSON,
-        },
-    )
-)
+@given(documents(GOOD).filter(lambda pod: isinstance(pod, dict)))
 def test_any_pod_is_read(pod: Json) -> None:
     admitted(pod)

@@ -5,27 +5,18 @@ from typing import Any
 
 import pytest
 
-from numalign.cache.pod_question import (
-    MOST_OWNERS,
-    MOST_REQUIREMENTS,
-    MOST_SELECTED,
-    MOST_TERMS,
-    MOST_TOLERATIONS,
-    MOST_VALUES,
-    ExceededLimit,
-)
+from numalign.cache import pod_question as limits
+from numalign.cache.pod_question import ExceededLimit
 from numalign.kube.decode.excess import crowded, excess
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.scheduling import scheduling
 from numalign.model.constraints import ANYWHERE
 from tests.worlds.notation import table
+from tests.worlds.objects import Json as Raw
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 EXISTS = {"key": "zone", "operator": "Exists"}
-
-
-Raw = dict[str, Any]
 
 
 def with_nodes(**affinity: object) -> Raw:
@@ -43,20 +34,20 @@ PREFERENCE = {"weight": 1, "preference": {}}
 MEASURED: list[tuple[str, Callable[[int], Raw], int, ExceededLimit]] = [
     # what there is, how to have so many, the most, what it is called
     ("owners", lambda count: {"metadata": {"ownerReferences": [OWNER] * count}, "spec": {}},
-        MOST_OWNERS, ExceededLimit.OWNERS),
-    ("terms", terms, MOST_TERMS, ExceededLimit.TERMS),
+        limits.MOST_OWNERS, ExceededLimit.OWNERS),
+    ("terms", terms, limits.MOST_TERMS, ExceededLimit.TERMS),
     ("preferences", lambda count: with_nodes(**{PREFERRED: [PREFERENCE] * count}),
-        MOST_TERMS, ExceededLimit.TERMS),
+        limits.MOST_TERMS, ExceededLimit.TERMS),
     ("expressions", lambda count: terms(1, matchExpressions=[EXISTS] * count),
-        MOST_REQUIREMENTS, ExceededLimit.REQUIREMENTS),
+        limits.MOST_REQUIREMENTS, ExceededLimit.REQUIREMENTS),
     ("fields", lambda count: terms(2, matchFields=[EXISTS] * (count - count // 2)),
-        MOST_REQUIREMENTS, ExceededLimit.REQUIREMENTS),
+        limits.MOST_REQUIREMENTS, ExceededLimit.REQUIREMENTS),
     ("values", lambda count: terms(2, matchExpressions=[{**SEVERAL, "values": ["z"] * (count - count // 2)}]),
-        MOST_VALUES, ExceededLimit.VALUES),
+        limits.MOST_VALUES, ExceededLimit.VALUES),
     ("selected", lambda count: {"spec": {"nodeSelector": dict.fromkeys(map(str, range(count)), "x")}},
-        MOST_SELECTED, ExceededLimit.SELECTOR),
+        limits.MOST_SELECTED, ExceededLimit.SELECTOR),
     ("tolerations", lambda count: {"spec": {"tolerations": [{"operator": "Exists"}] * count}},
-        MOST_TOLERATIONS, ExceededLimit.TOLERATIONS),
+        limits.MOST_TOLERATIONS, ExceededLimit.TOLERATIONS),
 ]  # fmt: skip
 
 
@@ -93,4 +84,4 @@ def test_an_excessive_pod_is_not_read(
 
 def test_an_excessive_daemon_pod_stays_on_its_node() -> None:
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}
-    assert scheduling({**terms(MOST_TERMS + 1), "metadata": {"ownerReferences": [owner]}}).pin
+    assert scheduling({**terms(limits.MOST_TERMS + 1), "metadata": {"ownerReferences": [owner]}}).pin

@@ -1,19 +1,12 @@
 """A kubelet's configuration: what is written counts, and nothing else."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from numalign.kube.decode.kubelet_config import (
-    LONGEST_UNKNOWN,
-    MOST_UNKNOWN,
-    MOST_WEIGHTS,
-    FeatureGates,
-    KubeletConfiguration,
-    kubelet_configuration,
-)
+from numalign.kube.decode import kubelet_config
+from numalign.kube.decode.kubelet_config import FeatureGates, KubeletConfiguration, kubelet_configuration
 from numalign.kubelet.validation import Reserved
 from numalign.model.bitset import bits
 from numalign.model.errors import BadTopology
@@ -48,7 +41,6 @@ def test_all_fields_are_read() -> None:
         systemReserved={"cpu": "600m", "ephemeral-storage": "1Gi"},
         evictionHard={"memory.available": "500Mi", "nodefs.available": "10%"},
         **reserved_on_zones("1Gi", "500Mi"))  # fmt: skip
-
     assert kubelet_configuration(written) == KubeletConfiguration(
         *("n", Policy.SINGLE_NUMA_NODE, Scope.POD, CpuManager.STATIC, MemoryManager.STATIC, 12),
         cpu_options=frozenset({CpuOption.FULL_PCPUS_ONLY}),
@@ -97,9 +89,9 @@ def test_unreadable_weights_are_an_unknown_option(written: str) -> None:
 
 
 def test_too_many_weights_are_an_unknown_option() -> None:
-    weights = [f"a{at}=1" for at in range(MOST_WEIGHTS + 1)]
+    weights = [f"a{at}=1" for at in range(kubelet_config.MOST_WEIGHTS + 1)]
     most, more = (scored(numa_score_weights=",".join(listed)) for listed in (weights[1:], weights))
-    assert (len(most.weights), most.unknown_options) == (MOST_WEIGHTS, frozenset())
+    assert (len(most.weights), most.unknown_options) == (kubelet_config.MOST_WEIGHTS, frozenset())
     assert (more.weights, len(more.unknown_options)) == ((), 1)
 
 
@@ -111,7 +103,7 @@ def test_unknown_options_leave_the_other_fields_readable() -> None:
     assert (read.policy, read.cpu_options) == (Policy.RESTRICTED, frozenset({CpuOption.ALIGN_BY_SOCKET}))
     assert (read.topology_options, read.weights) == (frozenset(), ())
     assert read.unknown_options == {
-        "x" * LONGEST_UNKNOWN,
+        "x" * kubelet_config.LONGEST_UNKNOWN,
         "prefer-most-allocated-numa-node: must be a string, not true or false",
         "numa-allocation-strategy: must be a string, not a number",
         "numa-score-weights: must be a string, not a list",
@@ -127,9 +119,9 @@ def test_unreleased_options_have_no_effect() -> None:
 def test_unknown_options_are_limited() -> None:
     many = {f"x{at:03}": "true" for at in range(300)}
     read = kubelet_configuration(raw(cpuManagerPolicyOptions=many))
-    assert read.unknown_options == frozenset(sorted(many)[:MOST_UNKNOWN])
+    assert read.unknown_options == frozenset(sorted(many)[: kubelet_config.MOST_UNKNOWN])
     [long] = scored(numa_allocation_strategy="x" * 200).unknown_options
-    assert long == f"numa-allocation-strategy={'x' * 200}"[:LONGEST_UNKNOWN]
+    assert long == f"numa-allocation-strategy={'x' * 200}"[: kubelet_config.LONGEST_UNKNOWN]
 
 
 def test_policy_none_ignores_its_options() -> None:
@@ -199,21 +191,3 @@ def test_absent_fields_are_open(fields: dict[str, Any]) -> None:
 ]))  # fmt: skip
 def test_values_that_no_kubelet_reads_are_mistakes(fields: dict[str, Any], messages: list[str]) -> None:
     assert mistakes(BadTopology, kubelet_configuration, raw(**fields)) == messages
-
-
-def test_reserved_memory_of_many_sizes_is_summed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {f"hugepages-{size}Ki": f"{size}Ki" for size in range(1, 2001)}
-    entries = [{"numaNode": 0, "limits": {name: amount}} for name, amount in sizes.items()]
-    made: list[Resources] = []
-    plus = Resources.plus
-
-    def counted(bag: Resources, other: Mapping[str, int]) -> Resources:
-        made.append(bag)
-        return plus(bag, other)
-
-    monkeypatch.setattr(Resources, "plus", counted)
-    read = kubelet_configuration(raw(reservedMemory=entries))
-
-    assert read.reserved is not None
-    assert len(read.reserved.zones[ZoneId(0)]) == len(sizes)
-    assert len(made) < 10

@@ -91,7 +91,7 @@ def test_reserved_cpus(fields: Json, configuration: Mapping[str, Any], reserved:
     assert node.zones[0].allocatable["cpu"] == 1000 * (4 - len(reserved))
 
 
-@pytest.mark.parametrize(("configuration", "expected"), table([
+@pytest.mark.parametrize(("fields", "expected"), table([
     ("other CPUs", {"reserved_cpus": bits([0, 1])},
         ['reservedSystemCPUs: "0-1" contradicts the machine: "0"']),
     ("more CPUs than there are", {"kept_cpus": 5},
@@ -99,10 +99,8 @@ def test_reserved_cpus(fields: Json, configuration: Mapping[str, Any], reserved:
     ("other memory", {"reserved": Reserved({ZoneId(0): Resources({"memory": 2 * GIB})}, 2 * GIB)},
         ["reservedMemory: 2Gi of zone 0 contradicts the machine: 1Gi"]),
 ]))  # fmt: skip
-def test_a_configuration_that_contradicts_the_machine(
-    configuration: Mapping[str, Any], expected: list[str]
-) -> None:
-    assert mistakes(BadNode, join, raw(), KubeletConfiguration("n", **configuration)) == expected
+def test_a_configuration_that_contradicts_the_machine(fields: Json, expected: list[str]) -> None:
+    assert mistakes(BadNode, join, raw(), KubeletConfiguration("n", **fields)) == expected
 
 
 def test_a_configuration_larger_than_the_machine() -> None:

@@ -25,7 +25,6 @@ def test_all_fields_are_read() -> None:
         reservedSystemCPUs="0,8-9",
         devices={"nvidia.com/gpu": gpus, "example.com/none": []},
     )
-
     pages = Resources({"hugepages-1Gi": 2 * GIB, "hugepages-2Mi": GIB})
     cores = [(2, 2, 0, [8, 10]), (2, 2, 0, [9, 11]), (0, 1, 1, [0, 2]), (0, 1, 2, [1, 3])]
     places: dict[str, list[tuple[tuple[int, ...], int, int]]] = {

@@ -105,16 +105,14 @@ def test_the_threads_label_is_read(label: str | None, threads: int | None) -> No
     assert facts({"metadata": {"name": "n", "labels": {THREADS_LABEL: label}}}).threads == threads
 
 
-@pytest.mark.parametrize(("listed", "cpu_manager", "memory_manager"), table([
+@pytest.mark.parametrize(("listed", "cpu", "memory"), table([
     ("all listed", zone(cpu=1000, memory=1), CpuManager.STATIC, MemoryManager.STATIC),
     ("no cpu to give out", zone(cpu=0), CpuManager.NONE, MemoryManager.NONE),
     ("devices alone", zone(**{"x/gpu": 1}), CpuManager.NONE, MemoryManager.NONE),
 ]))  # fmt: skip
-def test_managers_follow_from_the_zones(
-    listed: Zone, cpu_manager: CpuManager, memory_manager: MemoryManager
-) -> None:
+def test_managers_follow_from_the_zones(listed: Zone, cpu: CpuManager, memory: MemoryManager) -> None:
     node = join(Topology("n", (listed,)))
-    assert (node.cpu_manager, node.memory_manager) == (cpu_manager, memory_manager)
+    assert (node.cpu_manager, node.memory_manager) == (cpu, memory)
 
 
 def test_a_configuration_overrides_the_topology() -> None:

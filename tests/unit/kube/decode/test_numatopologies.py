@@ -48,9 +48,7 @@ def test_no_cpu_is_free_when_none_is_listed() -> None:
     ("one on a zone without CPUs",      [0, 7],                          2, None),
     ("one on a text",                    [0, "1"],                        2, None),
 ]))  # fmt: skip
-def test_gpus_count_if_their_zones_and_number_agree(
-    ids: list[object], total: int, expected: list[int] | None
-) -> None:
+def test_gpus_count_if_zones_and_number_agree(ids: list[object], total: int, expected: object) -> None:
     detail = {
         str(at): {"busID": "x", **({} if number is None else {"numa": number})}
         for at, number in enumerate(ids)

@@ -114,9 +114,7 @@ def unknown_members(part: Part) -> Iterator[str]:
     ("keys that are no texts", dict.fromkeys(range(MANY)), Part.members),
     ("unknown members", dict.fromkeys(map(str, range(MANY)), 1), unknown_members),
 ]))  # fmt: skip
-def test_reading_stops_after_the_most_mistakes(
-    value: object, walk: Callable[[Part], Iterable[object]]
-) -> None:
+def test_reading_stops_after_most_mistakes(value: object, walk: Callable[[Part], Iterable[object]]) -> None:
     root = Part({"x": value})
     given = sum(1 for _ in walk(root["x"]))
     assert given <= MOST_MISTAKES + 1

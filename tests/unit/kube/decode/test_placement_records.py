@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 
 from numalign.decision.evaluate import evaluate
 from numalign.kube.decode import placement_records
-from numalign.kube.decode.placement_records import (
-    KAI_OBSERVED,
-    KAI_PREDICTED,
-    LONGEST,
-    BadRecord,
-    DecodedRecord,
-    record_of,
-)
+from numalign.kube.decode.placement_records import KAI_OBSERVED, KAI_PREDICTED, BadRecord, DecodedRecord
 from numalign.kube.decode.placements import MOST_ENTRIES
 from numalign.ledger.claims import checked
 from numalign.ledger.model import PlacementRecord, Source
@@ -86,7 +79,9 @@ def test_mistakes_have_their_places(written: object, expected: list[str]) -> Non
     assert mistakes(BadRecord, placement_records.read, json.dumps(written)) == expected
 
 
-@pytest.mark.parametrize("text", ["[", "[NaN]", "\ud800", "[" * 10_000, "x" * (LONGEST + 1)])
+@pytest.mark.parametrize(
+    "text", ["[", "[NaN]", "\ud800", "[" * 10_000, "x" * (placement_records.LONGEST + 1)]
+)
 def test_invalid_json_is_no_record(text: str) -> None:
     with pytest.raises(BadRecord, match=r"is not JSON|is nested|at most"):
         placement_records.read(text)
@@ -106,14 +101,16 @@ ALL = {KAI_PREDICTED: ONE % '"zone": "d"', PLACEMENT: ONE % '"zones": ["c"]',
 ]))  # fmt: skip
 def test_observed_comes_before_recorded_and_predicted(without: list[str], zone: str, source: Source) -> None:
     absent = {key: text for key, text in ALL.items() if key not in without}
-    assert record_of(absent) == DecodedRecord(PlacementRecord({(zone,): bag("cpu=1")}, source))
-    decoded = record_of(ALL | dict.fromkeys(without, "["))
+    assert placement_records.record_of(absent) == DecodedRecord(
+        PlacementRecord({(zone,): bag("cpu=1")}, source)
+    )
+    decoded = placement_records.record_of(ALL | dict.fromkeys(without, "["))
     assert decoded.record == PlacementRecord({(zone,): bag("cpu=1")}, source)
     assert [each.where for each in decoded.mistakes] == [f"metadata.annotations[{key}]" for key in without]
 
 
 def test_a_pod_without_annotations_has_no_record() -> None:
-    assert record_of({"numalign.io/policy": "restricted"}) == DecodedRecord(None, ())
+    assert placement_records.record_of({"numalign.io/policy": "restricted"}) == DecodedRecord(None, ())
 
 
 @pytest.mark.parametrize(("key", "text", "why"), table([
@@ -122,7 +119,7 @@ def test_a_pod_without_annotations_has_no_record() -> None:
     ("what is no text",       PLACEMENT,     7,    "must be a string, not a number"),
 ]))  # fmt: skip
 def test_no_record_is(key: str, text: object, why: str) -> None:
-    decoded = record_of({key: text})
+    decoded = placement_records.record_of({key: text})
     assert (decoded.record, [*map(str, decoded.mistakes)]) == (None, [f"metadata.annotations[{key}]: {why}"])
 
 
@@ -144,13 +141,13 @@ TOGETHER: Held = {("node-0", "node-3"): bag("mem=6Gi")}
     ("only memory is in groups",          json.dumps([{**LONE, "amount": {"cpu": "9"}}]), WITHOUT_MEMORY),
 ]))  # fmt: skip
 def test_memory_groups_replace_the_memory_of_a_placement(groups: str, expected: Held) -> None:
-    assert record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: groups}) == DecodedRecord(
+    assert placement_records.record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: groups}) == DecodedRecord(
         PlacementRecord(expected, Source.OBSERVED)
     )
 
 
 def test_wrong_memory_groups_leave_the_placement() -> None:
-    decoded = record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: json.dumps([LONE, LONE])})
+    decoded = placement_records.record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: json.dumps([LONE, LONE])})
     assert decoded.record == PlacementRecord(AS_PLACED, Source.OBSERVED)
     assert [mistake.where for mistake in decoded.mistakes] == [f"metadata.annotations[{KAI_GROUPS}][1]"]
-    assert record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: 7}).record == decoded.record
+    assert placement_records.record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: 7}).record == decoded.record

@@ -57,8 +57,6 @@ def annotated(made: Raw, key: str, value: object) -> Raw:
     return with_metadata(made, annotations={**made["metadata"]["annotations"], key: value})
 
 
-# Policies and their source.
-
 DEFAULT, ENFORCED = NamespaceRules(default=Policy(SINGLE)), NamespaceRules(enforce=Policy(SINGLE))
 SCOPED = annotated(UNSTATED, "numalign.io/scope", "pod")
 OUT = raw(GUARANTEED, policy="none")
@@ -73,9 +71,7 @@ OUT = raw(GUARANTEED, policy="none")
     ("no policy",                       UNSTATED,  UNRULED,   means("none"),              None),
     ("an enforced level is no intent",  UNSTATED,  ENFORCED,  means("none"),              None),
 ]))  # fmt: skip
-def test_the_intent_of_a_pod_and_its_source(
-    made: Raw, rules: NamespaceRules, intent: object, by: StatedBy | None
-) -> None:
+def test_the_intent_and_its_source(made: Raw, rules: NamespaceRules, intent: object, by: object) -> None:
     reading = question(made, rules)
     assert (reading.question.intent, reading.by, reading.rules) == (intent, by, rules)
     assert (reading.namespace, reading.question.demand) == ("team", asks(GUARANTEED))
@@ -106,9 +102,7 @@ MEMORY_TOO = frozenset({"memory"})
     ("everything",                          f"cpu,memory,{GPU}",   frozenset(),   ()),
     ("an unrequested resource",                NIC,                   MEMORY_TOO,    ("cpu", GPU)),
 ]))  # fmt: skip
-def test_resources_that_a_pod_leaves_out(
-    listed: str, unhinted: frozenset[str], left_out: tuple[str, ...]
-) -> None:
+def test_resources_that_are_left_out(listed: str, unhinted: frozenset[str], left_out: object) -> None:
     made = annotated(STATED, "numalign.io/resources", listed)
     rules, readings = EffectivePolicy(unhinted=unhinted), PodReader()
     for pod in (made, readings.request(made)):
@@ -149,17 +143,15 @@ NEGATIVE = "spec.containers[0].resources.limits.cpu"
 OUT_BADLY = {**UNREADABLE, "metadata": OUT["metadata"]}
 
 
-@pytest.mark.parametrize(("made", "rules", "demand"), table([
+@pytest.mark.parametrize(("made", "rules"), table([
     # what cannot be read of a pod without a policy
-    ("its amounts",                      UNREADABLE,  UNRULED, None),
-    ("its amounts, and it has opted out", OUT_BADLY,  DEFAULT, None),
+    ("its amounts",                      UNREADABLE,  UNRULED),
+    ("its amounts, and it has opted out", OUT_BADLY,  DEFAULT),
 ]))  # fmt: skip
-def test_mistakes_of_a_pod_without_a_policy_are_exempt(
-    made: Raw, rules: NamespaceRules, demand: object
-) -> None:
+def test_mistakes_of_a_pod_without_a_policy_are_exempt(made: Raw, rules: NamespaceRules) -> None:
     reading = read_once(made, rules)
     assert isinstance(reading, Exempt)
-    assert (reading.reason, reading.demand, len(reading.mistakes)) == (UNASKED, demand, 1)
+    assert (reading.reason, reading.demand, len(reading.mistakes)) == (UNASKED, None, 1)
 
 
 @pytest.mark.parametrize(("made", "rules", "places"), table([
@@ -209,9 +201,6 @@ def test_a_running_pod_reads_as_when_it_was_created(made: Raw, rules: NamespaceR
     asked = isinstance(reading, PodQuestion)
     assert running == (replace(reading, constraints=ANYWHERE) if asked else reading)
     assert {len(cache) for cache in reader.caches().values()} == {0}
-
-
-# What is remembered.
 
 
 @pytest.mark.parametrize("other", table([
@@ -288,8 +277,6 @@ def test_a_runtime_class_that_is_no_text_is_none() -> None:
     assert [each.runtime_class for each in read] == ["kata", "", ""]
     assert not any(each.mistakes for each in read)
 
-
-# Intents of running pods.
 
 ALONE = annotated(STATED, "numalign.io/exclusive", "zone")
 

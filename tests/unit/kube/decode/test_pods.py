@@ -38,7 +38,6 @@ def test_a_pod_is_read_in_the_order_of_the_kubelet() -> None:
         overhead={"memory": "120Mi"},
         metadata={"name": "web", "namespace": "team", "annotations": {"numalign.io/policy": "restricted"}},
     )
-
     assert pods.pod(written) == Pod(
         name="web",
         namespace="team",

@@ -1,15 +1,12 @@
 """Where a pod may go, as it is written: what is read, and what a newer API may add."""
 
-from typing import Any
-
 import pytest
 
 from numalign.cache.pod_question import MOST_CLAIMS
 from numalign.kube.decode.scheduling import REQUIRED, scheduling
 from numalign.model.constraints import Constraints, Operator, Requirement, Term, Tolerating, Toleration
 from tests.worlds.notation import table
-
-Raw = dict[str, Any]
+from tests.worlds.objects import Json as Raw
 
 
 def pod(**spec: object) -> Raw:

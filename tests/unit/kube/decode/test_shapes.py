@@ -9,14 +9,7 @@ import yaml
 
 from numalign.kube.decode import shapes
 from numalign.kube.decode.parts import Part
-from numalign.kube.decode.shapes import (
-    LOSSES,
-    MOST_BYTES,
-    MOST_BYTES_OF_SHAPE,
-    MOST_BYTES_READ,
-    MOST_LOSSES,
-    MOST_SHAPES,
-)
+from numalign.kube.decode.shapes import LOSSES, MOST_BYTES, MOST_LOSSES, MOST_SHAPES
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import CpuManager, Known, MemoryManager, Node
 from numalign.model.options import CpuOption, FeatureGate, Options, TopologyOption
@@ -178,15 +171,12 @@ def test_a_broken_entry_leaves_the_others(key: str, text: object, message: str) 
     # what it shows             the ConfigMap
     ("data that is a list",     {"data": ["x"]}),
     ("more keys than are read", {"data": dict.fromkeys(map(str, range(MOST_SHAPES + 3)), "{}")}),
-    ("more than is read",       {"data": {"x": "y" * (MOST_BYTES_READ + 1)}}),
+    ("more than is read",       {"data": {"x": "y" * (shapes.MOST_BYTES_READ + 1)}}),
 ]))  # fmt: skip
 def test_an_unreadable_config_map_is_empty(hostile: object) -> None:
     read, mistakes = shapes.decode(hostile)
     assert read == RememberedShapes(left_out=UNREADABLE)
     assert len(mistakes) == 1
-
-
-# How much there may be.
 
 
 def test_the_shapes_of_a_large_cluster_fit() -> None:
@@ -199,20 +189,17 @@ def test_the_shapes_of_a_large_cluster_fit() -> None:
 
 def many_shapes(count: int) -> Iterator[KnownShape]:
     """Eight zones and six resources, and sixty labels, some of which are different on every node."""
-    zone = "cpu=32/31 mem=251Gi/250Gi gpu=1 nic=1 huge=0 huge2m=0"
+    zone, values = (
+        "cpu=32/31 mem=251Gi/250Gi gpu=1 nic=1 huge=0 huge2m=0",
+        [f"value-{each}" for each in range(8)],
+    )
+    labels = {f"feature.node.kubernetes.io/cpu-feature-{key:02}": LabelValues(frozenset({"true"}))
+        for key in range(50)}  # fmt: skip
+    labels |= {f"topology.example.com/level-{key}": LabelValues(frozenset(values)) for key in range(6)}
+    labels |= {f"example.com/host-{key}": LabelValues(None) for key in range(4)}
     for at in range(count):
-        made = node(
-            *[zone] * 8, policy="single-numa-node", totals="cpu=248 gpu=8 nic=8", max_zones=8 + at, threads=2
-        )
-        labels = {
-            f"feature.node.kubernetes.io/cpu-feature-{key:02}": LabelValues(frozenset({"true"}))
-            for key in range(50)
-        }
-        labels |= {
-            f"topology.example.com/level-{key}": LabelValues(frozenset(f"value-{each}" for each in range(8)))
-            for key in range(6)
-        }
-        labels |= {f"example.com/host-{key}": LabelValues(None) for key in range(4)}
+        made = node(*[zone] * 8, policy="single-numa-node", totals="cpu=248 gpu=8 nic=8", max_zones=8 + at,
+            threads=2)  # fmt: skip
         yield KnownShape(Shape(shape.bare(made), (Taint("dedicated", "gpu"),), labels), seen=SEEN + at)
 
 
@@ -235,7 +222,7 @@ def test_too_long_labels_of_a_shape_are_left_out() -> None:
     [read] = shapes.decode({"data": data})[0].shapes
     assert read.shape == replace(made, labels={}, other_labels=True)
     assert read.only_node == "n"
-    assert len(data[made.name]) <= MOST_BYTES_OF_SHAPE
+    assert len(data[made.name]) <= shapes.MOST_BYTES_OF_SHAPE
 
 
 def test_a_shape_with_too_long_names_is_left_out() -> None:

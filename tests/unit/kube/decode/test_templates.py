@@ -10,22 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.kube.decode import templates
-from numalign.kube.decode.templates import (
-    NO_TEMPLATES,
-    GroupKind,
-    PodTemplate,
-    TemplatePath,
-    TemplatePaths,
-    TemplateScan,
-)
+from numalign.kube.decode.templates import GroupKind, PodTemplate, TemplatePath, TemplateScan
 from numalign.model.errors import BadPod, Mistake
 from numalign.model.pod import Container, Pod
 from tests.worlds.notation import table
 from tests.worlds.objects import mistakes
 
 
-def pods_of(written: dict[str, Any], *, extra: TemplatePaths = NO_TEMPLATES) -> tuple[PodTemplate, ...]:
-    seen = templates.scan(written, templates.group_kind(written), extra=extra)
+def pods_of(written: dict[str, Any], **extra: templates.TemplatePaths) -> tuple[PodTemplate, ...]:
+    seen = templates.scan(written, templates.group_kind(written), **extra)
     return templates.pod_templates(seen, owner=written)
 
 
@@ -159,9 +152,6 @@ def test_a_path_is_written_as_it_was_read(text: str) -> None:
 def test_invalid_paths(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TemplatePath.read(text)
-
-
-# Kinds whose controllers make of a template what it does not say.
 
 
 def look(version: str, kind: str, spec: object, annotations: object = None) -> TemplateScan:
@@ -367,9 +357,6 @@ def test_an_annotation_of_a_train_job_has_no_effect(trainer: object) -> None:
     assert train_job({"trainer": trainer, "runtimePatches": [patch(INTENT)]}, **INTENT).misplaced == ()
 
 
-# Unknown kinds.
-
-
 def nested(steps: str) -> object:
     inner: object = {"template": POD}
     for step in steps:
@@ -450,8 +437,6 @@ def test_a_search_never_raises(sort: GroupKind, metadata: object, spec: object) 
     seen = templates.scan({"metadata": metadata, "spec": spec, "template": spec}, sort)
     assert len(seen.places) <= templates.MOST_TEMPLATES
 
-
-# Annotations on the object that makes the pods.
 
 ON_POD = {"template": {"metadata": {"annotations": INTENT}, **POD}}
 PUT, TASK = "put it on spec.template.metadata.annotations", "spec.tasks[0]"

@@ -13,15 +13,8 @@ from hypothesis import strategies as st
 from numalign.cache.admission import Reaction, Refusals, RequestReaction
 from numalign.kube.decode import shapes, templates
 from numalign.kube.decode.templates import TemplatePath
-from numalign.kube.files.policy import (
-    NAME_LABEL,
-    NO_POLICY,
-    BadPolicy,
-    ClusterPolicy,
-    Default,
-    Exemptions,
-    parse,
-)
+from numalign.kube.files import policy as policy_file
+from numalign.kube.files.policy import NO_POLICY, ClusterPolicy, Default, Exemptions, parse
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.shapes import GrowablePools, KnownShape, LabelValues, Pool, shape
@@ -54,7 +47,7 @@ def written() -> str:
 
 def test_the_example_of_the_page_is_valid() -> None:
     gold = Requirement("tier", Operator.IN, frozenset({"gold"}))
-    others = Requirement(NAME_LABEL, Operator.NOT_IN, frozenset({"legacy", "sandbox"}))
+    others = Requirement(policy_file.NAME_LABEL, Operator.NOT_IN, frozenset({"legacy", "sandbox"}))
     policy = parse(written().encode())
     assert policy == ClusterPolicy(
         (Default((gold, others), NamespaceRules(default=SINGLE, enforce=RESTRICTED)), Default((), LAST)),
@@ -116,9 +109,7 @@ defaults:
     ("a label that is stricter",               "large",   8,     8),
     ("no label that is looser",                "small",   1000,  20),
 ]))  # fmt: skip
-def test_the_limit_of_exclusive_cpus(
-    namespace: str, label: int | None, limit: int, *, disabled: bool
-) -> None:
+def test_limits_of_exclusive_cpus(namespace: str, label: int | None, limit: int, *, disabled: bool) -> None:
     own = NamespaceRules(exclusive_cpus=label, disabled=disabled)
     assert parse(LIMITED.encode()).rules_for(own, {}, namespace).exclusive_cpus == limit
 
@@ -137,11 +128,16 @@ def test_exported_shapes_can_be_declared() -> None:
 @pytest.mark.parametrize("nothing", ["{}", "defaults:", "{defaults: [], exemptions: {}, workloads: []}"])
 def test_a_file_may_be_empty_of_rules(nothing: str) -> None:
     assert parse(nothing.encode()) == NO_POLICY
-    assert (NO_POLICY.never, NO_POLICY.unknown_resources) == (Reaction.DENY, Reaction.WARN)
-    assert {NO_POLICY.taints, NO_POLICY.partial, NO_POLICY.over_quota} == {RequestReaction.WARN}
+    assert (NO_POLICY.never, NO_POLICY.unknown_resources) == (
+        Reaction.DENY,
+        Reaction.WARN,
+    )
+    assert {
+        NO_POLICY.taints,
+        NO_POLICY.partial,
+        NO_POLICY.over_quota,
+    } == {RequestReaction.WARN}
 
-
-# Defaults.
 
 GOLD = Requirement("tier", Operator.IN, frozenset({"gold", "silver"}))
 NOT_GOLD = Requirement("tier", Operator.NOT_IN, frozenset({"gold"}))
@@ -171,9 +167,6 @@ def test_labels_come_before_defaults(
         levels = [getattr(each.rules, level) for each in given_ if each.concerns(labels) and not own.disabled]
         wanted = next((each for each in [getattr(own, level), *levels] if each is not None), None)
         assert getattr(result, level) == wanted
-
-
-# Mistakes.
 
 
 def rule(selector: str) -> str:
@@ -257,7 +250,7 @@ AT = "defaults[0].namespaceSelector.matchExpressions[0]"
         ["workloads[1].kind: A of the core group is listed twice: merge the entries"]),
 ]))  # fmt: skip
 def test_mistakes_have_their_places(text: str, mistakes: list[str]) -> None:
-    with pytest.raises(BadPolicy) as raised:
+    with pytest.raises(policy_file.BadPolicy) as raised:
         parse(text.encode())
     messages = [str(mistake) for mistake in raised.value.mistakes]
     assert len(messages) == len(mistakes), messages

@@ -15,9 +15,7 @@ class Keeper:
     """A keeper, its file, and a sleep that lets the file be changed between two looks."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.log = RecordedLog()
-        self.registry = CollectorRegistry()
+        self.path, self.log, self.registry = path, RecordedLog(), CollectorRegistry()
         self.policy_keeper = PolicyKeeper(path, log=self.log.log, registry=self.registry)
 
     def put(self, text: str | None) -> None:
@@ -61,16 +59,11 @@ def keeper(tmp_path: Path) -> Keeper:
 FIRST, SECOND, WRONG = "defaults: [{warn: none}]", "defaults: [{warn: restricted}]", "defauts: [{wran: none}]"
 
 
-def test_no_file_is_no_policy() -> None:
+async def test_no_file_is_no_policy() -> None:
     log = RecordedLog()
     keeper = PolicyKeeper(None, log=log.log, registry=CollectorRegistry())
     keeper.load()
-    assert keeper.now is NO_POLICY
-    assert log.stream.getvalue() == ""
-
-
-async def test_only_a_file_can_be_followed() -> None:
-    keeper = PolicyKeeper(None, log=RecordedLog().log, registry=CollectorRegistry())
+    assert (keeper.now, log.stream.getvalue()) == (NO_POLICY, "")
     with pytest.raises(ValueError, match="no file"):
         await keeper.follow(every=1)
 
@@ -81,6 +74,9 @@ async def test_a_file_that_changes_is_read_again(keeper: Keeper) -> None:
     seen = await keeper.follow(SECOND)
     assert seen == [parse(FIRST.encode()), parse(SECOND.encode())]
     assert keeper.figures == (0, 1, 0)
+    # A file that stays is not read again.
+    assert (await keeper.follow())[0] is seen[1]
+    assert keeper.figures == (0, 1, 0)
     assert [line["defaults"][0]["warn"] for line in keeper.log.of("policy.loaded")] == ["none", "restricted"]
 
 
@@ -88,25 +84,12 @@ async def test_a_file_that_changes_is_read_again(keeper: Keeper) -> None:
 async def test_a_wrong_file_changes_nothing(keeper: Keeper, wrong: str | None) -> None:
     keeper.put(FIRST)
     keeper.policy_keeper.load()
-
     seen = await keeper.follow(wrong)
-
     assert seen == [parse(FIRST.encode())] * 2
     assert keeper.figures == (1, 0, 1)
     (line,) = keeper.log.of("policy.rejected")
     assert line["path"] == str(keeper.path)
     assert all(str(keeper.path) in mistake for mistake in line["errors"])
-
     seen = await keeper.follow(SECOND)
-
     assert seen[-1] == parse(SECOND.encode())
     assert keeper.figures == (0, 1, 1)
-
-
-async def test_a_file_that_stays_is_not_read_again(keeper: Keeper) -> None:
-    keeper.put(FIRST)
-    keeper.policy_keeper.load()
-    policy = keeper.policy_keeper.now
-    await keeper.follow()
-    assert keeper.policy_keeper.now is policy
-    assert keeper.figures == (0, 0, 0)

@@ -44,7 +44,6 @@ def test_objects_are_joined_by_name() -> None:
             )
         ]
     )
-
     assert [(each.name, each.policy, each.known, each.totals, each.label) for each in seen.nodes] == [
         ("a", Policy.NONE, Known.COUNTS, Resources({"cpu": 8000}), None),
         ("b", Policy.RESTRICTED, Known.CONFIGURED, Resources({"cpu": 8000}), "x"),
@@ -63,9 +62,7 @@ SLICE, JOB = {"apiVersion": "x/v1", "kind": "Slice"}, {"apiVersion": "batch/v1",
     ("many kinds", [SERVICE, DEPLOYMENT, POD, SLICE, JOB],
         "1 Deployment.apps, 1 Job.batch, 1 Pod and 2 more kinds"),
 ]))  # fmt: skip
-def test_a_file_without_cluster_objects_is_no_snapshot(
-    objects: list[object], content: str, tmp_path: Path
-) -> None:
+def test_a_file_of_no_cluster_is_no_snapshot(objects: list[object], content: str, tmp_path: Path) -> None:
     expected = "and no Node, NodeResourceTopology or Namespace; `kubectl numa snapshot` writes one"
     path = tmp_path / "web.json"
     path.write_bytes(orjson.dumps(listed(*objects)))
