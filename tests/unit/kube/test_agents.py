@@ -1,6 +1,5 @@
 """Nodes with an agent: which parts of its report count, and what is decoded again."""
 
-from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
@@ -181,21 +180,16 @@ def test_only_annotations_of_the_agent_are_retained() -> None:
     assert snapshot.of([topology_]).nodes == cluster(written).snapshot().nodes
 
 
-def test_a_removed_agent_leaves_the_topology() -> None:
+@pytest.mark.parametrize("gone", ["drop", "keep"])
+def test_a_removed_agent_leaves_nothing(gone: str) -> None:
     state = cluster(agent_report(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"}))
     state.snapshot()
     state.topologies.put("a", topology("a", *ZONES, cpu=4, available=3))
     seen = state.snapshot()
     assert [node_.known for node_ in seen.nodes] == [Known.COUNTS]
     assert (seen.placements, seen.observed_at, free_of(seen.nodes[0], "cpu")) == ({}, {}, [3, 3])
-
-
-@pytest.mark.parametrize("gone", ["drop", "keep"])
-def test_a_removed_node_leaves_nothing(gone: str) -> None:
-    state = cluster(agent_report(pods={"u": ONE}, **{"observed-at": "2026-11-22T21:00:00Z"}))
-    state.snapshot()
-    leave = {"drop": partial(state.topologies.drop, "a"), "keep": partial(state.topologies.keep, set())}
-    leave[gone]()
+    state.topologies.put("a", agent_report(pods={"u": ONE}))
+    state.topologies.drop("a") if gone == "drop" else state.topologies.keep(set())
     seen = state.snapshot()
     assert (seen.nodes, seen.placements, seen.observed_at) == ((), {}, {})
 

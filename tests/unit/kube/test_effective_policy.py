@@ -56,13 +56,17 @@ def test_exemptions_of_a_pod(namespace: str, runtime_class: str, user: str, reas
 LIMITS = Snapshot(
     namespaces={
         "own": NamespaceRules(exclusive_cpus=8),
+        "loose": NamespaceRules(exclusive_cpus=1000),
         "away": NamespaceRules(exclusive_cpus=50, disabled=True),
         "batch": NamespaceRules(exclusive_cpus=8),
     }
 )
+LARGE = Requirement(NAME_LABEL, Operator.IN, frozenset({"large"}))
 EVERYWHERE = ClusterPolicy(
-    (Default((), NamespaceRules(exclusive_cpus=20)),), Exemptions(namespaces=frozenset({"batch"}))
-)
+    (Default((LARGE,), NamespaceRules(exclusive_cpus=40)), Default((), NamespaceRules(warn=SINGLE)),
+        Default((), NamespaceRules(exclusive_cpus=20))),
+    Exemptions(namespaces=frozenset({"batch"})),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("namespace", "alone", "both"), table([
@@ -71,6 +75,8 @@ EVERYWHERE = ClusterPolicy(
     ("a disabled namespace has the limit of the policy",     "away",    50,        20),
     ("the policy exempts it",                      "batch",   8,         None),
     ("the policy limits all",                      "other",   None,      20),
+    ("its label is looser",                        "loose",   1000,      20),
+    ("the first entry of the policy with a limit", "large",   None,      40),
     ("nothing is known of where the pods will be", "",        None,      None),
 ]))  # fmt: skip
 def test_limits_of_exclusive_cpus(namespace: str, alone: int | None, both: int | None) -> None:

@@ -120,13 +120,6 @@ def log() -> RecordedLog:
 
 
 @pytest.fixture
-async def filled(made_by: MadeBy, tmp_path: Path, log: RecordedLog) -> AsyncIterator[Source]:
-    async with made_by(tmp_path, log) as source:
-        source.put(*CLUSTER)
-        yield source
-
-
-@pytest.fixture
 def listener() -> RecordedPods:
     return RecordedPods()
 
@@ -137,12 +130,13 @@ def pod_informer(listener: RecordedPods, log: RecordedLog) -> PodInformer:
 
 
 @pytest.fixture
-async def source_of_pods(
+async def source(
     made_by: MadeBy, tmp_path: Path, log: RecordedLog, pod_informer: PodInformer
 ) -> AsyncIterator[Source]:
-    async with made_by(tmp_path, log, pods=pod_informer) as source:
-        source.put(*CLUSTER)
-        yield source
+    """A small cluster, whose pods are listened for."""
+    async with made_by(tmp_path, log, pods=pod_informer) as made:
+        made.put(*CLUSTER)
+        yield made
 
 
 @dataclass
@@ -171,8 +165,8 @@ async def following(feed: Feed, taker: Seen | None = None) -> AsyncIterator[Seen
 
 
 @EACH
-async def test_the_first_snapshot(filled: Source) -> None:
-    async with following(filled.feed) as seen:
+async def test_the_first_snapshot(source: Source) -> None:
+    async with following(source.feed) as seen:
         await until(lambda: seen.snapshots)
     [only] = seen.last.nodes
     assert (only.name, only.policy) == ("a", Policy.SINGLE_NUMA_NODE)
@@ -214,68 +208,68 @@ ENFORCED = namespace("team", **{"numalign.io/enforce": "restricted", "tier": "go
             lambda seen: seen.last.served == {"nvidia.com/gpu", f"{DRA}/gpus", f"{DRA}/nics"}),
         ("delete", [device_class("gpus")], lambda seen: seen.last.served == {f"{DRA}/nics"})]),
 ]))  # fmt: skip
-async def test_a_change_is_seen(filled: Source, steps: list[Step]) -> None:
-    async with following(filled.feed) as seen:
+async def test_a_change_is_seen(source: Source, steps: list[Step]) -> None:
+    async with following(source.feed) as seen:
         await until(lambda: seen.snapshots)
         for act, objects, condition in steps:
             for changed in objects:
-                getattr(filled, act)(changed)
+                getattr(source, act)(changed)
             await until(partial(condition, seen))
 
 
 @EACH
-async def test_a_listener_receives_every_pod(source_of_pods: Source, listener: RecordedPods) -> None:
-    source_of_pods.put(pod("one"), pod("ended", phase="Succeeded"))
-    async with following(source_of_pods.feed):
+async def test_a_listener_receives_every_pod(source: Source, listener: RecordedPods) -> None:
+    source.put(pod("one"), pod("ended", phase="Succeeded"))
+    async with following(source.feed):
         await until(lambda: listener.names == "ended one")
-        source_of_pods.put(pod("two", phase="Pending"))
+        source.put(pod("two", phase="Pending"))
         await until(lambda: listener.names == "ended one two")
-        source_of_pods.put(pod("two", phase="Failed"))
+        source.put(pod("two", phase="Failed"))
         await until(lambda: Phase.FAILED in {pod.phase for pod in listener.pods.values()})
-        source_of_pods.delete(pod("one"))
+        source.delete(pod("one"))
         await until(lambda: listener.names == "ended two")
     assert [call for call, _ in listener.calls].count("remove") == 1
-    assert len(source_of_pods.feed.pod_counts()) == 0
+    assert len(source.feed.pod_counts()) == 0
 
 
 @EACH
-async def test_a_feed_with_a_listener_waits_for_pods(source_of_pods: Source, listener: RecordedPods) -> None:
-    source_of_pods.put(*(pod(f"p{number}") for number in range(CROWD + 1)))
-    async with following(source_of_pods.feed) as seen:
-        assert source_of_pods.feed.waiting_for()
-        await until(lambda: source_of_pods.feed.waiting_for() is None)
+async def test_a_feed_with_a_listener_waits_for_pods(source: Source, listener: RecordedPods) -> None:
+    source.put(*(pod(f"p{number}") for number in range(CROWD + 1)))
+    async with following(source.feed) as seen:
+        assert source.feed.waiting_for()
+        await until(lambda: source.feed.waiting_for() is None)
         assert len(listener.pods) == CROWD + 1
         await until(lambda: seen.nodes == ["a"])
 
 
 @EACH
-async def test_snapshots_are_taken_one_after_another(filled: Source) -> None:
+async def test_snapshots_are_taken_one_after_another(source: Source) -> None:
     running: list[int] = []
 
     class Slow(Seen):
         async def take(self, snapshot_: Snapshot) -> None:
             running.append(1)
             assert sum(running) == 1
-            filled.put(node(f"n{len(running)}"))
+            source.put(node(f"n{len(running)}"))
             await asyncio.sleep(3 * SOON)
             running.append(-1)
             await super().take(snapshot_)
 
-    async with following(filled.feed, Slow()):
+    async with following(source.feed, Slow()):
         await until(lambda: len(running) >= 6)
 
 
 @EACH
-async def test_a_failing_taker_does_not_end_the_feed(filled: Source, log: RecordedLog) -> None:
+async def test_a_failing_taker_does_not_end_the_feed(source: Source, log: RecordedLog) -> None:
     class Choosy(Seen):
         async def take(self, snapshot_: Snapshot) -> None:
             if not any(node.name == "c" for node in snapshot_.nodes):
                 raise ZeroDivisionError("a rule with a fault")
             await super().take(snapshot_)
 
-    async with following(filled.feed, Choosy()) as seen:
+    async with following(source.feed, Choosy()) as seen:
         await until(lambda: log.of("snapshot.failed"))
-        filled.put(node("c"), nrt("c"))
+        source.put(node("c"), nrt("c"))
         await until(lambda: seen.nodes == ["a", "c"])
     assert "a rule with a fault" in log.stream.getvalue()
 

@@ -100,34 +100,6 @@ def test_losses_are_remembered_to_the_second() -> None:
     assert shapes.decode({"data": data}) == (RememberedShapes(losses={"a": SEEN}), ())
 
 
-DECLARED = """
-- labels: {pool: gpu, rack: {values: [a, b], always: false}, host: {}}
-  taints:
-  - {key: dedicated, value: gpu, effect: NoSchedule}
-  - {key: node.kubernetes.io/not-ready, effect: NoExecute}
-  allocatable: {cpu: 62, nvidia.com/gpu: 8}
-  attributes:
-  - {name: topologyManagerPolicy, value: single-numa-node}
-  zones:
-  - {name: node-0, type: Node, resources: [{name: cpu, capacity: 32, allocatable: 31}]}
-  - {name: node-1, type: Node, resources: [{name: cpu, capacity: 32, allocatable: 31}]}
-"""
-
-
-def test_a_declared_shape_has_other_labels() -> None:
-    listed = Part(yaml.safe_load(DECLARED), "shapes")
-    [read] = shapes.declared(listed)
-    assert listed.mistakes == []
-    assert read.taints == (Taint("dedicated", "gpu"),)
-    assert read.other_labels
-    assert read.labels == {
-        "pool": LabelValues(frozenset({"gpu"})),
-        "rack": LabelValues(frozenset({"a", "b"}), always=False),
-        "host": LabelValues(None),
-    }
-    assert read.node_class.startswith("2x32cpu-single-numa-node-container-")
-
-
 ZONE = {"name": "node-0", "type": "Node", "resources": []}
 
 

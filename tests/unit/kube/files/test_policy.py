@@ -6,18 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.cache.admission import Reaction, Refusals, RequestReaction
-from numalign.kube.decode import shapes, templates
+from numalign.kube.decode import templates
 from numalign.kube.decode.templates import TemplatePath
 from numalign.kube.files import policy as policy_file
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy, Default, Exemptions, parse
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
-from numalign.shapes import GrowablePools, KnownShape, LabelValues, Pool, shape
+from numalign.shapes import GrowablePools, LabelValues, Pool, shape
 from numalign.shapes.growable_pools import BUILT_IN
 from tests.worlds.notation import node, table
 
@@ -93,36 +92,10 @@ def test_a_policy_is_logged_as_json() -> None:
         "unalignedResources": ["x.io/a", "x.io/b"]}  # fmt: skip
 
 
-LIMITED = """
-defaults:
-- namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: large}}
-  exclusiveCPUs: 40
-- warn: none
-- exclusiveCPUs: 20
-"""
-
-
-@pytest.mark.parametrize("disabled", [False, True])
-@pytest.mark.parametrize(("namespace", "label", "limit"), table([
-    # what counts                              namespace  label  limit
-    ("the first entry with a limit",           "large",   None,  40),
-    ("a label that is stricter",               "large",   8,     8),
-    ("no label that is looser",                "small",   1000,  20),
-]))  # fmt: skip
-def test_limits_of_exclusive_cpus(namespace: str, label: int | None, limit: int, *, disabled: bool) -> None:
-    own = NamespaceRules(exclusive_cpus=label, disabled=disabled)
-    assert parse(LIMITED.encode()).rules_for(own, {}, namespace).exclusive_cpus == limit
-
-
 def test_reactions_of_a_policy() -> None:
     policy = parse(b"{never: warn, unknownResources: deny, taints: ignore, partial: deny, overQuota: ignore}")
     assert policy.refusals(unknown_may_fit=False) == Refusals(Reaction.WARN, Reaction.DENY,
         unknown_may_fit=False, taints=RequestReaction.IGNORE, partial=RequestReaction.DENY)  # fmt: skip
-
-
-def test_exported_shapes_can_be_declared() -> None:
-    text = yaml.safe_dump({"shapes": shapes.exported([KnownShape(GPU_SHAPE, nodes=3)])})
-    assert parse(text.encode()).shapes == (GPU_SHAPE,)
 
 
 @pytest.mark.parametrize("nothing", ["{}", "defaults:", "{defaults: [], exemptions: {}, workloads: []}"])
