@@ -22,13 +22,9 @@ from tests.worlds.objects import GIB, STATIC_KUBELET, Json, configuration, machi
 from tests.worlds.objects import nrt as topology
 
 ZONES = ("node-0", "node-1")
-MACHINE: Json = {
-    "zones": [machine_zone(0, reservedMemory=None), machine_zone(1, reservedMemory=None)],
-    "reservedSystemCPUs": "0",
-    "devices": {
-        "x/gpu": [{"zones": [0], "total": 2, "healthy": 2}, {"zones": [0, 1], "total": 1, "healthy": 1}]
-    },
-}
+GPUS = [{"zones": [0], "total": 2, "healthy": 2}, {"zones": [0, 1], "total": 1, "healthy": 1}]
+MACHINE: Json = {"zones": [machine_zone(0, reservedMemory=None), machine_zone(1, reservedMemory=None)],
+    "reservedSystemCPUs": "0", "devices": {"x/gpu": GPUS}}  # fmt: skip
 ONE: Json = {
     "held": [{"zones": ["node-1"], "amount": {"cpu": "2"}}, {"zones": ["node-0"], "amount": {"x/gpu": "1"}},
         {"zones": ["node-0", "node-1"], "amount": {"x/gpu": "1"}}],

@@ -17,7 +17,9 @@ from aiohttp.test_utils import TestServer
 from pytest_aiohttp import AiohttpServer
 
 from certs import authority
+from numalign.kube import access
 from numalign.kube import client as kube_client
+from numalign.kube.access import Access
 from numalign.kube.client import connected
 from numalign.kube.connection import Connection
 from numalign.kube.errors import Conflict, NotFound, Unauthorized, Unconfigured, Unreachable
@@ -48,8 +50,8 @@ async def certified(aiohttp_server: AiohttpServer, folder: Path, name: str) -> t
     return str(serving.make_url("")).rstrip("/"), files.ca
 
 
-async def nodes(connection: Connection, **options: Path) -> Any:  # noqa: ANN401  any JSON
-    async with connected(connection, **options) as client:
+async def nodes(connection: Connection) -> Any:  # noqa: ANN401  any JSON
+    async with connected(connection) as client:
         return await client.get(NODES, what="nodes")
 
 
@@ -68,6 +70,24 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
+INSIDE = {"KUBERNETES_SERVICE_HOST": "fd00::1"}
+
+
+def test_access_of_a_pod(account: Path) -> None:
+    files = {"authority": str(account / "ca.crt"), "token_file": str(account / "token")}
+    assert access.of_account(account) == Access("https://10.0.0.1:443", **files)
+    assert access.of_account(account, INSIDE).host == "https://[fd00::1]:443"
+    with pytest.raises(Unconfigured, match="KUBERNETES_SERVICE_HOST is not set"):
+        access.of_account(account, {})
+
+
+def test_a_kubeconfig_comes_before_the_account(account: Path) -> None:
+    assert (access.in_a_pod(INSIDE), access.in_a_pod({})) == (True, False)
+    (home := account.parent / ".kube").mkdir()
+    (home / "config").write_text("{}")
+    assert not access.in_a_pod(INSIDE)
+
+
 async def test_an_empty_token_is_unauthorized(account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubernetes_asyncio.config.incluster_config.TOKEN_REFRESH_PERIOD", timedelta(0))
     async with connected(account=account) as client:
@@ -79,8 +99,11 @@ async def test_an_empty_token_is_unauthorized(account: Path, monkeypatch: pytest
             await client.get(NODES, what="nodes")
 
 
-async def test_an_incomplete_account_is_unconfigured(account: Path) -> None:
-    (account / "token").unlink()
+@pytest.mark.parametrize("missing", ["token", "ca.crt"])
+async def test_an_incomplete_account_is_unconfigured(account: Path, missing: str) -> None:
+    (account / missing).unlink()
+    with pytest.raises(Unconfigured, match=f"there is no .*/{missing}; mount its token"):
+        access.of_account(account)
     with pytest.raises(Unconfigured, match=r"account of this pod cannot be used: .*; mount its token"):
         async with connected(account=account):
             pass
@@ -108,11 +131,14 @@ def leading_to(url: str, folder: Path, more: Mapping[str, str] = MappingProxyTyp
     return Connection(str(path))
 
 
-async def test_netrc_is_not_used(listener: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_token_and_user_are_sent(
+    listener: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (netrc := tmp_path / "netrc").write_text("default login me password secret\n")
     monkeypatch.setenv("NETRC", str(netrc))
-    answer = await nodes(leading_to(listener, tmp_path))
-    assert answer == {"url": f"{listener}{NODES}", "as": "Bearer let-me-in"}
+    answer = await nodes(replace(leading_to(listener, tmp_path), user="jane", groups=("dev", "ops")))
+    assert answer == {"url": f"{listener}{NODES}", "as": "Bearer let-me-in",
+        "Impersonate-User": ["jane"], "Impersonate-Group": ["dev", "ops"]}  # fmt: skip
 
 
 async def test_http_proxy_is_used(listener: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,12 +153,6 @@ async def test_the_tls_server_name_of_a_kubeconfig(aiohttp_server: AiohttpServer
     named = {"certificate-authority": str(ca), "tls-server-name": "api.example"}
     with pytest.raises(NotFound):
         await nodes(leading_to(url, tmp_path, named))
-
-
-async def test_users_are_impersonated_with_their_groups(listener: str, tmp_path: Path) -> None:
-    answer = await nodes(replace(leading_to(listener, tmp_path), user="jane", groups=("dev", "ops")))
-    assert answer == {"url": f"{listener}{NODES}", "as": "Bearer let-me-in",
-        "Impersonate-User": ["jane"], "Impersonate-Group": ["dev", "ops"]}  # fmt: skip
 
 
 async def test_a_server_needs_no_kubeconfig(listener: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,7 +169,10 @@ async def test_pauses_grow_while_a_kubelet_is_unavailable(reading: Reading) -> N
     (line,) = reading.log.of("kubelet_config.unanswered")
     assert (line["level"], line["node"]) == ("info", "a")
     for seconds, away in [(3600, False), (7200, True), (7230, True)]:
-        reading.now, reading.api.failures = 4 * 3600.0 + seconds, {path("a"): 502} if away else {}
+        reading.now, reading.api.failures = (
+            4 * 3600.0 + seconds,
+            {path("a"): HTTPStatus.BAD_GATEWAY} if away else {},
+        )
         assert await reading.steps(2) == ["a"], seconds
     assert len(reading.log.of("kubelet_config.unanswered")) == 2
 

@@ -53,14 +53,9 @@ def test_exemptions_of_a_pod(namespace: str, runtime_class: str, user: str, reas
     assert policy.exemption(namespace, runtime_class=runtime_class, user=user) == reason
 
 
-LIMITS = Snapshot(
-    namespaces={
-        "own": NamespaceRules(exclusive_cpus=8),
-        "loose": NamespaceRules(exclusive_cpus=1000),
-        "away": NamespaceRules(exclusive_cpus=50, disabled=True),
-        "batch": NamespaceRules(exclusive_cpus=8),
-    }
-)
+LIMITS = Snapshot(namespaces={"own": NamespaceRules(exclusive_cpus=8),
+    "loose": NamespaceRules(exclusive_cpus=1000), "away": NamespaceRules(exclusive_cpus=50, disabled=True),
+    "batch": NamespaceRules(exclusive_cpus=8)})  # fmt: skip
 LARGE = Requirement(NAME_LABEL, Operator.IN, frozenset({"large"}))
 EVERYWHERE = ClusterPolicy(
     (Default((LARGE,), NamespaceRules(exclusive_cpus=40)), Default((), NamespaceRules(warn=SINGLE)),

@@ -53,8 +53,8 @@ class Recording:
         return in_background(self.recorder.run())
 
 
-def bounced(count: int, **fields: str) -> list[Event]:
-    return [replace(BOUNCED, uid=str(number), **fields) for number in range(count)]
+def bounced(count: int, *, namespace: str = "team") -> list[Event]:
+    return [replace(BOUNCED, namespace=namespace, uid=str(number)) for number in range(count)]
 
 
 @asynccontextmanager

@@ -222,9 +222,9 @@ def pinned(*terms: Json, at: str | None = BORN, node: str = "") -> Json:
     )
 
 
-MANY_REQUESTS = {"spec": {"containers": [{"name": f"c{at}", "resources": {"requests":
+MANY_REQUESTS: dict[str, Json] = {"spec": {"containers": [{"name": f"c{at}", "resources": {"requests":
     {f"x.io/{at}-{number}": "1" for number in range(120)}}} for at in range(16)]}}  # fmt: skip
-LARGE_RECORD = {"metadata": {"annotations": {PLACEMENT: orjson.dumps(
+LARGE_RECORD: dict[str, Json] = {"metadata": {"annotations": {PLACEMENT: orjson.dumps(
     [{"zones": [f"z{at}-{'z' * 900}"], "amount": {"cpu": "1"}} for at in range(200)]).decode()}}}  # fmt: skip
 MOST_KEPT = 50_000
 """Bytes of one pod."""

@@ -53,12 +53,8 @@ def test_all_exporters_describe_the_same_node() -> None:
     assert len({tuple(zone.costs for zone in each.zones) for each in nodes}) == 1
 
 
-REQUESTS = {
-    "web": "cpu=2 mem=1Gi example.com/gpu=1",
-    "small": "cpu=500m mem=64Mi",
-    "idle": "",
-    "late": "cpu=1 mem=64Mi",
-}
+REQUESTS = {"web": "cpu=2 mem=1Gi example.com/gpu=1", "small": "cpu=500m mem=64Mi", "idle": "",
+    "late": "cpu=1 mem=64Mi"}  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "method", "pods"), table([

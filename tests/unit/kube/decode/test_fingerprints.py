@@ -8,7 +8,6 @@ from numalign.kube.decode.fingerprints import MOST_TRIES, Fingerprint, accounted
 from numalign.ledger.model import PodName
 
 # The vectors are those of github.com/k8stopologyawareschedwg/podfingerprint (podfingerprint_test.go).
-from tests.worlds.notation import table
 
 
 @pytest.mark.parametrize(
@@ -69,15 +68,3 @@ def test_tries_are_limited() -> None:
     assert accounted(seen, [], uncertain) is None
     assert accounted(seen, [], uncertain[:20], tries=MOST_TRIES) == frozenset(uncertain[:20])
     assert accounted(seen, [], uncertain[:20], tries=0) is None
-
-
-@pytest.mark.parametrize(("value", "method"), table([
-    # situation: the value, and the method
-    ("nothing", None, None),
-    ("another version", "pfp0v0029e0420efb37746c6", "all"),
-    ("in capitals", "pfp0v0019E0420EFB37746C6", "all"),
-    ("a list", ["pfp0v0019e0420efb37746c6"], "all"),
-    ("an unknown method", "pfp0v0019e0420efb37746c6", "some"),
-]))  # fmt: skip
-def test_unreadable_fingerprints(value: object, method: object) -> None:
-    assert parse(value, method) is None

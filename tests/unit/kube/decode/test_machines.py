@@ -59,12 +59,8 @@ def test_a_zone_without_cores_needs_no_socket() -> None:
 
 def test_a_zone_may_span_sockets_and_a_cache_zones() -> None:
     read = machine(raw(zone(0, socket=[0, 1], uncoreCacheIDs=[3, 4]), zone(1, uncoreCacheIDs=4)))
-    assert [(core.zone, core.socket, core.cache) for core in read.cores] == [
-        (0, 0, 3),
-        (0, 1, 4),
-        (1, 1, 4),
-        (1, 1, 4),
-    ]
+    places = [(core.zone, core.socket, core.cache) for core in read.cores]
+    assert places == [(0, 0, 3), (0, 1, 4), (1, 1, 4), (1, 1, 4)]
 
 
 @pytest.mark.parametrize(("written", "messages"), table([

@@ -147,17 +147,6 @@ def test_configurations_that_no_kubelet_starts_with() -> None:
     ]
 
 
-def test_disabled_options_without_the_static_policy() -> None:
-    off = frozenset({CpuOption.FULL_PCPUS_ONLY, CpuOption.ALIGN_BY_SOCKET})
-    configured = KubeletConfiguration("n", cpu_manager=CpuManager.NONE, cpu_options_off=off)
-    with pytest.raises(BadNode) as raised:
-        join(Topology("n", (zone(cpu=1),)), configured=configured)
-    assert str(raised.value) == (
-        "cpuManagerPolicyOptions: the kubelet would not start: CPU manager policy none takes no "
-        "options, not even disabled ones: align-by-socket, full-pcpus-only"
-    )
-
-
 def test_too_many_zones_need_a_configuration_to_be_wrong() -> None:
     read = Topology("n", tuple(zone(at, cpu=1) for at in range(9)), Policy.RESTRICTED)
     assert len(join(read).zones) == 9

@@ -144,6 +144,7 @@ def test_an_unreadable_fingerprint_leaves_the_zones(fields: Json, expected: Fing
     assert (read.fingerprint, read.zones) == (expected, topology(raw(zone())).zones)
 
 
+OTHER = ONE.replace("v001", "v002")
 KNOWN = "expected pfp0v001 and 16 hexadecimal digits, by method all or with-exclusive-resources"
 
 
@@ -151,6 +152,8 @@ KNOWN = "expected pfp0v001 and 16 hexadecimal digits, by method all or with-excl
     # what it shows            value             method        the mistake
     ("an unknown method",       ONE,              "some",       f'"{ONE}" by method "some"'),
     ("a list as the method",    ONE,              ["all"],      f'"{ONE}" by method a list'),
+    ("in capitals",             ONE.upper(),      "all",        f'"{ONE.upper()}" by method "all"'),
+    ("another version",         OTHER,            "all",        f'"{OTHER}" by method "all"'),
     ("a long text",             "x" * 9_000_000,  "y" * 9_000,  f'"{"x" * 61}..." by method "{"y" * 61}..."'),
 ]))  # fmt: skip
 def test_an_incomparable_fingerprint_is_odd(value: object, method: object, messages: str) -> None:
@@ -278,25 +281,17 @@ def test_as_many_zones_as_are_allowed_are_read() -> None:
 
 
 ZONES = [
-    zone(
-        f"node-{number}",
-        resource("cpu", 8 + number, 8, number),
-        resource("memory", "8Gi", "7Gi", "6Gi"),
-        resource("nvidia.com/gpu", number, number, 0),
-        costs=[cost(f"node-{other}", 10 + abs(number - other)) for other in (0, 1, 3)],
-    )
-    for number in (0, 1, 3)
-]
+    zone(f"node-{at}", resource("cpu", 8 + at, 8, at), resource("memory", "8Gi", "7Gi", "6Gi"),
+        resource("nvidia.com/gpu", at, at, 0),
+        costs=[cost(f"node-{other}", 10 + abs(at - other)) for other in (0, 1, 3)])
+    for at in (0, 1, 3)
+]  # fmt: skip
 
 
 @given(st.data())
 def test_the_order_of_lists_changes_nothing(data: st.DataObject) -> None:
-    shuffled = [
-        {
-            **each,
-            "resources": data.draw(st.permutations(each["resources"])),
-            "costs": data.draw(st.permutations(each["costs"])),
-        }
-        for each in data.draw(st.permutations(ZONES))
-    ]
-    assert topology(raw(*shuffled)) == topology(raw(*ZONES))
+    def shuffled(each: Json) -> Json:
+        return each | {key: data.draw(st.permutations(each[key])) for key in ("resources", "costs")}
+
+    zones = data.draw(st.permutations(ZONES))
+    assert topology(raw(*map(shuffled, zones))) == topology(raw(*ZONES))

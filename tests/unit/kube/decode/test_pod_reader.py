@@ -198,8 +198,9 @@ def test_taints_named_like_devices_are_tolerated() -> None:
 def test_a_running_pod_reads_as_when_it_was_created(made: Raw, rules: NamespaceRules) -> None:
     reader, reading = PodReader(), read_once(made, rules)
     running = reader.read(PodReader().request(made), "team", policies(rules))
-    asked = isinstance(reading, PodQuestion)
-    assert running == (replace(reading, constraints=ANYWHERE) if asked else reading)
+    if isinstance(reading, PodQuestion):
+        reading = replace(reading, constraints=ANYWHERE)
+    assert running == reading
     assert {len(cache) for cache in reader.caches().values()} == {0}
 
 

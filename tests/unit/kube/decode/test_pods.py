@@ -26,33 +26,16 @@ def with_resources(**bags: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_pod_is_read_in_the_order_of_the_kubelet() -> None:
     limits = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": 1}
-    written = raw(
-        container(resources={"requests": {"cpu": 4}, "limits": limits}),
-        container("helper"),
-        initContainers=[
-            container("setup", resources={"requests": {"cpu": "500m"}}),
-            container("proxy", restartPolicy="Always"),
-            container("late", restartPolicy="OnFailure"),
-        ],
-        resources={"limits": {"cpu": "8"}},
-        overhead={"memory": "120Mi"},
-        metadata={"name": "web", "namespace": "team", "annotations": {"numalign.io/policy": "restricted"}},
-    )
-    assert pods.pod(written) == Pod(
-        name="web",
-        namespace="team",
-        annotations={"numalign.io/policy": "restricted"},
-        containers=(
-            Container("setup", Role.INIT, bag("cpu=500m")),
-            Container("proxy", Role.SIDECAR),
-            Container("late", Role.INIT),
-            Container("main", Role.APP, bag("cpu=4"), bag("cpu=4 mem=1Gi gpu=1")),
-            Container("helper"),
-        ),
-        pod_requests=None,
-        pod_limits=bag("cpu=8"),
-        overhead=bag("mem=120Mi"),
-    )
+    inits = [container("setup", resources={"requests": {"cpu": "500m"}}),
+        container("proxy", restartPolicy="Always"), container("late", restartPolicy="OnFailure")]  # fmt: skip
+    metadata = {"name": "web", "namespace": "team", "annotations": {"numalign.io/policy": "restricted"}}
+    main = container(resources={"requests": {"cpu": 4}, "limits": limits})
+    written = raw(main, container("helper"), initContainers=inits, resources={"limits": {"cpu": "8"}},
+        overhead={"memory": "120Mi"}, metadata=metadata)  # fmt: skip
+    assert pods.pod(written) == Pod(**metadata, pod_limits=bag("cpu=8"), overhead=bag("mem=120Mi"),
+        containers=(Container("setup", Role.INIT, bag("cpu=500m")), Container("proxy", Role.SIDECAR),
+            Container("late", Role.INIT), Container("main", Role.APP, bag("cpu=4"),
+                bag("cpu=4 mem=1Gi gpu=1")), Container("helper")))  # fmt: skip
 
 
 def amounts(count: int, *, value: object = 1) -> dict[str, object]:

@@ -1,10 +1,23 @@
-"""Where a pod may go, as it is written: what is read, and what a newer API may add."""
+"""Where a pod may go, as it is written: what is read, what a newer API may add, and what is too much."""
+
+from collections.abc import Callable
 
 import pytest
 
-from numalign.cache.pod_question import MOST_CLAIMS
+from numalign.cache import pod_question as limits
+from numalign.cache.pod_question import ExceededLimit
+from numalign.kube.decode.excess import crowded, excess
+from numalign.kube.decode.parts import Part
 from numalign.kube.decode.scheduling import REQUIRED, scheduling
-from numalign.model.constraints import Constraints, Operator, Requirement, Term, Tolerating, Toleration
+from numalign.model.constraints import (
+    ANYWHERE,
+    Constraints,
+    Operator,
+    Requirement,
+    Term,
+    Tolerating,
+    Toleration,
+)
 from tests.worlds.notation import table
 from tests.worlds.objects import Json as Raw
 
@@ -74,6 +87,72 @@ def test_unknown_words_of_a_newer_api_constrain_nothing(made: Raw, read: Constra
 
 
 def test_the_first_claims_are_read() -> None:
-    many = [{"name": f"c{number}"} for number in range(MOST_CLAIMS + 3)]
-    assert scheduling(pod(resourceClaims=many)).claims == tuple(f"c{at}" for at in range(MOST_CLAIMS))
+    many = [{"name": f"c{number}"} for number in range(limits.MOST_CLAIMS + 3)]
+    assert scheduling(pod(resourceClaims=many)).claims == tuple(f"c{at}" for at in range(limits.MOST_CLAIMS))
     assert scheduling(pod(resourceClaims=7)).claims == scheduling(pod()).claims == ()
+
+
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+EXISTS = {"key": "zone", "operator": "Exists"}
+
+
+def with_nodes(**affinity: object) -> Raw:
+    return {"spec": {"affinity": {"nodeAffinity": affinity}}}
+
+
+def terms(count: int, **term: object) -> Raw:
+    return with_nodes(**{REQUIRED: {"nodeSelectorTerms": [term or {"matchExpressions": [EXISTS]}] * count}})
+
+
+SEVERAL = {"key": "zone", "operator": "In"}
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet"}
+PREFERENCE = {"weight": 1, "preference": {}}
+
+Made = Callable[[int], Raw]
+MEASURED: list[tuple[str, Made, int, ExceededLimit]] = [
+    # what there is, how to have so many, the most, what it is called
+    ("owners", lambda count: {"metadata": {"ownerReferences": [OWNER] * count}, "spec": {}},
+        limits.MOST_OWNERS, ExceededLimit.OWNERS),
+    ("terms", terms, limits.MOST_TERMS, ExceededLimit.TERMS),
+    ("preferences", lambda count: with_nodes(**{PREFERRED: [PREFERENCE] * count}),
+        limits.MOST_TERMS, ExceededLimit.TERMS),
+    ("expressions", lambda count: terms(1, matchExpressions=[EXISTS] * count),
+        limits.MOST_REQUIREMENTS, ExceededLimit.REQUIREMENTS),
+    ("fields", lambda count: terms(2, matchFields=[EXISTS] * (count - count // 2)),
+        limits.MOST_REQUIREMENTS, ExceededLimit.REQUIREMENTS),
+    ("values", lambda count: terms(2, matchExpressions=[{**SEVERAL, "values": ["z"] * (count - count // 2)}]),
+        limits.MOST_VALUES, ExceededLimit.VALUES),
+    ("selected", lambda count: {"spec": {"nodeSelector": dict.fromkeys(map(str, range(count)), "x")}},
+        limits.MOST_SELECTED, ExceededLimit.SELECTOR),
+    ("tolerations", lambda count: {"spec": {"tolerations": [{"operator": "Exists"}] * count}},
+        limits.MOST_TOLERATIONS, ExceededLimit.TOLERATIONS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "most", "name"), table(MEASURED))
+def test_limits_of_a_pod(made: Made, most: int, name: ExceededLimit) -> None:
+    assert excess(made(most)) is None
+    assert excess(made(most + 1)) is name
+    assert crowded(made(most + 1)) is (name is ExceededLimit.OWNERS)
+
+
+@pytest.mark.parametrize(("made", "most", "name"), table(MEASURED))
+def test_an_excessive_pod_is_not_read(
+    monkeypatch: pytest.MonkeyPatch, made: Made, most: int, name: ExceededLimit
+) -> None:
+    pod, parts, begin = made(100 * most), list[object](), Part.__init__
+
+    def counted(part: Part, value: object, *rest: str) -> None:
+        parts.append(value)
+        begin(part, value, *rest)
+
+    monkeypatch.setattr(Part, "__init__", counted)
+    found = scheduling(pod)
+    assert (found.excess, found.pin, found.mistakes) == (name, None, ())
+    assert found.constraints is ANYWHERE
+    assert len(parts) < 20
+
+
+def test_an_excessive_daemon_pod_stays_on_its_node() -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}
+    assert scheduling({**terms(limits.MOST_TERMS + 1), "metadata": {"ownerReferences": [owner]}}).pin

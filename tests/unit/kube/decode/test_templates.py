@@ -451,7 +451,6 @@ WHETHER = "it is unknown whether a Thing passes it on to its pods"
         [f"metadata.annotations[numalign.io/policy] has no effect on a Job: {PUT.replace('spec', TASK)}"]),
     ("on an unknown kind", ("x.io/v1", "Thing", {"template": POD}, INTENT),
         [f"metadata.annotations[numalign.io/policy] may have no effect: {WHETHER}"]),
-    ("other annotations", ("apps/v1", "Deployment", {"template": POD}, {"example.com/policy": "x"}), []),
     ("the template's too", ("apps/v1", "Deployment", ON_POD, INTENT), []),
     ("on a pod", ("v1", "Pod", POD["spec"], INTENT), []),
     ("on a clique", ("grove.io/v1alpha1", "PodClique", CLIQUE, INTENT), []),

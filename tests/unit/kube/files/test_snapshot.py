@@ -27,21 +27,13 @@ def problems(seen: Snapshot) -> list[str]:
 
 
 def test_objects_are_joined_by_name() -> None:
-    seen = snapshot.of(
-        [
-            listed(
-                nrt("b"),
-                configuration("b", topologyManagerPolicy="restricted"),
-                node("c"),
-                node("b", **{"numalign.io/class": "x"}),
-                node("a"),
-                nrt("a"),
-                namespace("team", **{"numalign.io/warn": "none"}),
-                {"apiVersion": "v1", "kind": "Pod", "metadata": "whatever", "spec": {"nodeName": "a"}},
-                {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "waiting"}},
-            )
-        ]
-    )
+    seen = snapshot.of([listed(
+        nrt("b"), configuration("b", topologyManagerPolicy="restricted"),
+        node("c"), node("b", **{"numalign.io/class": "x"}), node("a"), nrt("a"),
+        namespace("team", **{"numalign.io/warn": "none"}),
+        {"apiVersion": "v1", "kind": "Pod", "metadata": "whatever", "spec": {"nodeName": "a"}},
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "waiting"}},
+    )])  # fmt: skip
     assert [(each.name, each.policy, each.known, each.totals, each.label) for each in seen.nodes] == [
         ("a", Policy.NONE, Known.COUNTS, Resources({"cpu": 8000}), None),
         ("b", Policy.RESTRICTED, Known.CONFIGURED, Resources({"cpu": 8000}), "x"),

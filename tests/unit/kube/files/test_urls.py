@@ -18,11 +18,6 @@ from tests.worlds.web_files import Answer, sends, serving
 POD = b"{apiVersion: v1, kind: Pod, metadata: {name: a}}"
 
 
-def test_a_url_is_read() -> None:
-    with serving(sends(POD)) as url:
-        assert urls.read(f"{url}/pod.yaml") == POD
-
-
 @pytest.mark.parametrize(("answer", "message"), table([
     # what it shows                answer                                     message
     ("nothing is there",           sends(b"", 404),                           "answered 404 Not Found"),
