@@ -17,13 +17,13 @@ from aiohttp.test_utils import TestServer
 from pytest_aiohttp import AiohttpServer
 
 from certs import authority
-from numalign.kube import access
+from numalign.kube import access, errors
 from numalign.kube import client as kube_client
 from numalign.kube.access import Access
 from numalign.kube.client import connected
 from numalign.kube.connection import Connection
 from numalign.kube.errors import Conflict, NotFound, Unauthorized, Unconfigured, Unreachable
-from tests.worlds.notation import table
+from numalign.kube.refusals import refusal
 from tests.worlds.objects import node
 from tools.clusters.fake_api import FakeApi
 
@@ -74,8 +74,8 @@ INSIDE = {"KUBERNETES_SERVICE_HOST": "fd00::1"}
 
 
 def test_access_of_a_pod(account: Path) -> None:
-    files = {"authority": str(account / "ca.crt"), "token_file": str(account / "token")}
-    assert access.of_account(account) == Access("https://10.0.0.1:443", **files)
+    ca, token = str(account / "ca.crt"), str(account / "token")
+    assert access.of_account(account) == Access("https://10.0.0.1:443", ca, token_file=token)
     assert access.of_account(account, INSIDE).host == "https://[fd00::1]:443"
     with pytest.raises(Unconfigured, match="KUBERNETES_SERVICE_HOST is not set"):
         access.of_account(account, {})
@@ -175,25 +175,19 @@ async def test_a_token_replaces_a_certificate(tmp_path: Path) -> None:
     assert (by_token.certificate, by_token.key, by_token.token) == (None, None, "mine")
 
 
-@pytest.mark.parametrize(("flags", "trusted"), table([
-    # what it shows                              the flags                            whether it is trusted
-    ("no authority",                        {},                                   False),
-    ("the authority",                     {"certificate_authority": "ca.crt"},  True),
-    ("no verification",                             {"insecure": True},                   True),
-]))  # fmt: skip
 async def test_certificates_that_are_trusted(
-    aiohttp_server: AiohttpServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    flags: dict[str, Any],
-    trusted: bool,  # noqa: FBT001 - a column of the table
+    aiohttp_server: AiohttpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, ca = await certified(aiohttp_server, tmp_path, "127.0.0.1")
-    assert ca.name == "ca.crt"
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUBECONFIG", "none")
-    with pytest.raises(NotFound if trusted else Unreachable):
-        await nodes(Connection(server=url, **flags))
+    for trusting in (
+        Connection(server=url, certificate_authority=str(ca)),
+        Connection(server=url, insecure=True),
+    ):
+        with pytest.raises(NotFound):
+            await nodes(trusting)
+    with pytest.raises(Unreachable):
+        await nodes(Connection(server=url))
 
 
 async def test_a_request_has_a_timeout(aiohttp_server: AiohttpServer, tmp_path: Path) -> None:
@@ -283,3 +277,29 @@ async def test_a_cancelled_call_disconnects(trickle: Trickle, monkeypatch: pytes
             await call
         await asyncio.wait_for(left.wait(), 30)
         assert str(raised.value) == ""
+
+
+@pytest.mark.parametrize(("status", "error", "words"), [
+    (401, errors.Unauthorized, "log in again"),
+    (403, errors.Forbidden, "not allowed to patch node a"),
+    (404, errors.NotFound, "node a does not exist"),
+    (409, errors.Conflict, "another client"),
+    (410, errors.Gone, "no longer available"),
+    (422, errors.InvalidObject, "node a is not valid"),
+    (429, errors.Throttled, "answered 429 for node a"),
+    (500, errors.Failing, "answered 500 for node a"),
+    (418, errors.Unreachable, "answered 418 for node a"),
+])  # fmt: skip
+def test_a_status_has_its_error(status: int, error: type[errors.ClusterError], words: str) -> None:
+    raised = refusal(status, b'{"message": "no."}', doing="patch", what="node a")
+    assert type(raised) is error
+    assert words in str(raised)
+    assert "(no.)" in str(raised)
+
+
+@pytest.mark.parametrize(("body", "shown"), [
+    (b"", "no reason given"), (b"404 page not found\n", "404 page not found"), (b"[]", "no reason given"),
+    (b"\xff", "\N{REPLACEMENT CHARACTER}"), (b'{"message": "%s"}' % (b"long " * 99), "long..."),
+], ids=repr)  # fmt: skip
+def test_the_reason_is_one_short_line(body: bytes, shown: str) -> None:
+    assert shown in str(refusal(500, body, doing="read", what="node a"))

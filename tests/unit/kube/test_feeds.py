@@ -482,9 +482,6 @@ async def test_a_file_is_not_read_again_if(tmp_path: Path, log: RecordedLog, eve
     assert len(seen.snapshots) == 1
 
 
-# The pods of a file.
-
-
 @pytest.fixture
 def sink() -> RecordedSink:
     return RecordedSink(broken="unbearable")

@@ -107,9 +107,6 @@ async def watcher(server: FakeApi) -> AsyncIterator[Watcher]:
         yield made
 
 
-# Lists and changes.
-
-
 async def test_changes_are_followed(server: FakeApi, watcher: Watcher) -> None:
     server.put(node("c"))
     server.put(node("a", zone="y"))
@@ -193,9 +190,6 @@ async def test_two_silent_watches_lead_to_a_list(server: FakeApi) -> None:
     assert verbs[:4] == ["LIST", "WATCH", "WATCH", "LIST"]
 
 
-# What cannot be taken up is listed anew.
-
-
 @pytest.mark.parametrize("as_event", [False, True], ids=["as a status", "as an event"])
 async def test_compacted_history_leads_to_a_list(server: FakeApi, as_event: bool) -> None:  # noqa: FBT001  a parameter of pytest
     server.gone_as_event = as_event
@@ -267,9 +261,6 @@ async def test_an_error_event_leads_to_a_list(server: FakeApi, watcher: Watcher)
     await watcher.asks("LIST", more_than=2)
     error = watcher.log.of("watch.failed")[0]["error"]
     assert error == "the API server ended the watch of nodes: unable to decode (500)"
-
-
-# Lists that break.
 
 
 @pytest.mark.parametrize("expires", [None, 1], ids=["all", "until they expire"])
@@ -432,9 +423,6 @@ async def test_forbidden_is_logged_with_the_missing_rule(server: FakeApi, verb: 
         await watcher.until(lambda: len(watcher.log.of("watch.forbidden")) == 2)
 
 
-# Time.
-
-
 async def test_pauses_stay_short_without_a_connection(server: FakeApi) -> None:
     await server.stop()
     async with following(server) as watcher:
@@ -512,9 +500,6 @@ async def test_the_age_is_the_time_since_the_last_response(server: FakeApi) -> N
         assert len(server.asked("WATCH", NODES)) == 1
 
 
-# Memory.
-
-
 class Page(dict[str, Any]):
     """A page that can be seen to be thrown away."""
 
@@ -547,8 +532,6 @@ async def test_neither_pages_nor_unread_fields_are_retained() -> None:
     assert (watcher.sink.names, [page() for page in api.left]) == ("n0 n1 n2", [None] * 3)
     assert max(len(orjson.dumps(item)) for item in watcher.sink.objects.values()) < 200
 
-
-# The law.
 
 STEPS: dict[str, Callable[[FakeApi, random.Random], None]] = {
     "put": lambda server, draw: _discard(server.put(node(draw.choice("abcd"), at=str(draw.random())))),

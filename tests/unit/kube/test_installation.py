@@ -1,4 +1,4 @@
-"""The namespace of a context, and the policy that is installed in a cluster."""
+"""The namespace of a context, and the policy and the versions that are installed in a cluster."""
 
 from http import HTTPStatus
 
@@ -7,6 +7,7 @@ import pytest
 from numalign.kube import installation
 from numalign.kube.connection import Connection
 from numalign.kube.errors import Forbidden, Unconfigured
+from numalign.kube.installed_versions import tag
 from tests.unit.kube.conftest import Kubeconfig
 from tests.worlds.notation import table
 from tests.worlds.objects import Json
@@ -73,3 +74,16 @@ async def test_a_forbidden_configuration(api: FakeApi, kubeconfig: Kubeconfig) -
     api.failures[f"{CONFIGURATIONS}/zz-numalign"] = HTTPStatus.FORBIDDEN
     with pytest.raises(Forbidden, match="ValidatingWebhookConfiguration zz-numalign"):
         await installation.policy(Connection(kubeconfig()))
+
+
+@pytest.mark.parametrize(("image", "expected"), table([
+    # what it shows              the image                            its tag
+    ("a tag",                    "numalign:0.1.0",                    "0.1.0"),
+    ("a registry with a port",   "registry:5000/numalign",            ""),
+    ("both",                     "registry:5000/numalign:0.1.0",      "0.1.0"),
+    ("a digest",                 "numalign@sha256:abc",               ""),
+    ("a tag and a digest",       "numalign:0.1.0@sha256:abc",         "0.1.0"),
+    ("nothing",                  "",                                  ""),
+]))  # fmt: skip
+def test_the_tag_of_an_image(image: str, expected: str) -> None:
+    assert tag(image) == expected

@@ -1,4 +1,4 @@
-"""NodeResourceTopology, as exporters write it and as they should not."""
+"""NodeResourceTopology, as exporters write it, with what Koordinator annotates, and as they should not."""
 
 import json
 from dataclasses import replace
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from numalign.kube import kinds
 from numalign.kube.decode.fingerprints import Fingerprint, Method
-from numalign.kube.decode.koordinator import CPU_POLICY
+from numalign.kube.decode.koordinator import CPU_POLICY, CPU_TOPOLOGY, NO_FACTS, CpuFacts, cpu_facts
 from numalign.kube.decode.nodes import join
 from numalign.kube.decode.nrt import Topology, topology
 from numalign.model.errors import BadTopology
@@ -295,3 +295,43 @@ def test_the_order_of_lists_changes_nothing(data: st.DataObject) -> None:
 
     zones = data.draw(st.permutations(ZONES))
     assert topology(raw(*map(shuffled, zones))) == topology(raw(*ZONES))
+
+
+WHOLE_CORES = frozenset({CpuOption.FULL_PCPUS_ONLY})
+STATIC = CpuFacts(CpuManager.STATIC)
+
+
+@pytest.mark.parametrize(("written", "expected"), table([
+    # what it shows              what is written                                                 what is read
+    ("a policy",                 {"policy": "static"},                                           STATIC),
+    ("an option",                {"policy": "static", "options": {"full-pcpus-only": "true"}},
+     CpuFacts(CpuManager.STATIC, WHOLE_CORES)),
+    ("one that is off",          {"policy": "static", "options": {"full-pcpus-only": "false"}},  STATIC),
+    ("nothing is queried",       {},                                                             NO_FACTS),
+    ("an unknown option",        {"policy": "static", "options": {"x": "true"}},                 NO_FACTS),
+]))  # fmt: skip
+def test_the_policy_of_the_cpu_manager(written: object, expected: CpuFacts) -> None:
+    assert cpu_facts({CPU_POLICY: json.dumps(written)}, 4) == expected
+
+
+def places(*cores: int) -> list[dict[str, int]]:
+    return [{"id": at, "core": core, "socket": 0, "node": 0} for at, core in enumerate(cores)]
+
+
+@pytest.mark.parametrize(("detail", "expected"), table([
+    # what it shows            the CPUs                            threads per core
+    ("two",                    places(0, 1, 0, 1),                 2),
+    ("one",                    places(0, 1, 2, 3),                 1),
+    ("cores that differ",      places(0, 0, 0, 1),                 None),
+    ("a place that is none",   [*places(0, 1, 0), {"core": "x"}],  None),
+    ("no list",                {"0": {}},                          None),
+]))  # fmt: skip
+def test_the_threads_of_a_core(detail: object, expected: int | None) -> None:
+    assert cpu_facts({CPU_TOPOLOGY: json.dumps({"detail": detail})}, 4).threads == expected
+
+
+@given(
+    st.sampled_from([CPU_POLICY, CPU_TOPOLOGY]), st.text() | st.none() | st.integers() | st.just("[" * 9999)
+)
+def test_invalid_json_has_no_facts(key: str, text: object) -> None:
+    assert cpu_facts({key: text}, 4) == NO_FACTS
