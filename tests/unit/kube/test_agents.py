@@ -190,21 +190,17 @@ def test_a_removed_agent_leaves_nothing(gone: str) -> None:
     assert (seen.nodes, seen.placements, seen.observed_at) == ((), {}, {})
 
 
-MACHINES = 40
-"""More than is remembered."""
-
-
 @pytest.mark.full
 def test_ever_new_machines_are_limited_in_memory() -> None:
     # Late ids make a set of CPUs large, however few are in it.
     cores = [[cpu] for cpu in range(MOST_CPUS - 600, MOST_CPUS)]
-    state = ClusterState()
-    for socket in range(MACHINES):
+    state, machines = ClusterState(), 40
+    for socket in range(machines):
         zone = machine_zone(cores=cores, socket=socket, reservedMemory=None)
         described = {"zones": [zone], "reservedSystemCPUs": str(MOST_CPUS - 1)}
         state.topologies.put("a", reported(topology("a", cpu=len(cores)), described))
         [node_] = state.snapshot().nodes
     most = MOST_BYTES + MOST_MACHINE_BYTES
-    assert weight(state) < most < MACHINES * weight(node_.machine)
+    assert weight(state) < most < machines * weight(node_.machine)
     # What is not kept as it was described is still known by its amounts.
     assert {each.shape.node_class for each in state.shape_history.shapes()} == {node_class(node_)}

@@ -38,12 +38,6 @@ def path(node: str) -> str:
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with FakeApi() as api:
-        yield api
-
-
-@pytest.fixture
 async def client(api: FakeApi) -> AsyncIterator[Api]:
     async with api.client() as client:
         yield client

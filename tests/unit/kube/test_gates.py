@@ -1,7 +1,6 @@
 """Pods behind the placement gate are listed, and the gate is lifted."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
@@ -21,12 +20,6 @@ def pod(name: str, *names: str, phase: str = "Pending", namespace: str = "team")
     metadata = {"name": name, "namespace": namespace, "labels": {"app": "web"}}
     spec = {"schedulingGates": listed, "priority": 3}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": phase}}
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with FakeApi() as running:
-        yield running
 
 
 async def names(api: FakeApi, namespace: str | None = None) -> list[str]:

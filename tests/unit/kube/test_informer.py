@@ -30,13 +30,14 @@ from tests.worlds.objects import Json, node, nrt, pod
 from tests.worlds.sinks import RecordedSink
 from tests.worlds.tasks import in_background
 from tools.clusters.fake_api import FakeApi, line, verb
+from tools.clusters.waiting import until
 
 NODES = kinds.NODES.path
 NEWER, OLDER = (collection.path for collection in kinds.TOPOLOGIES)
 V1ALPHA1 = "topology.node.k8s.io/v1alpha1"
 WHOLE = Collection("Node", "v1", NODES, MappingProxyType({"metadata": True}))
 PATIENCE = 20.0
-"""Seconds of the real clock, for what takes a few milliseconds."""
+"""Seconds of the real clock without a byte, for what takes a few milliseconds."""
 
 
 class Watcher:
@@ -65,23 +66,18 @@ class Watcher:
             self.on_pause()
         await asyncio.sleep(0)
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while not condition():  # noqa: ASYNC110  the condition has no event
-                await asyncio.sleep(0.001)
-
     async def watching(self) -> None:
-        await self.until(lambda: self.server.watching(self.informer_.kind))
+        await until(lambda: self.server.watching(self.informer_.kind))
 
     async def sees(self, names: str) -> None:
-        await self.until(lambda: self.sink.names == names)
+        await until(lambda: self.sink.names == names)
 
     def count(self, name: str, **labels: str) -> float:
         labels = {"kind": self.informer_.kind, **labels}
         return self.registry.get_sample_value(f"numalign_watch_{name}", labels) or 0
 
     async def asks(self, method: str, *, more_than: int = 1) -> None:
-        await self.until(lambda: len(self.server.asked(method, NODES)) > more_than)
+        await until(lambda: len(self.server.asked(method, NODES)) > more_than)
 
 
 @asynccontextmanager
@@ -137,7 +133,7 @@ def assert_resumed(watcher: Watcher, *, since: int) -> None:
 async def test_an_ended_watch_is_resumed_at_its_bookmark(server: FakeApi, watcher: Watcher) -> None:
     server.put(pod("other", namespace="x"))
     server.bookmark()
-    await watcher.until(lambda: watcher.count("events_total", type="BOOKMARK"))
+    await until(lambda: watcher.count("events_total", type="BOOKMARK"))
     watcher.clock.seconds += informer.WATCH_SECONDS
     server.end()
     await watcher.asks("WATCH")
@@ -159,7 +155,7 @@ async def test_a_watch_is_resumed_after_a_restart_of_the_server(server: FakeApi,
     since = server.version
     await server.stop()
     server.delete(f"{NODES}/a")
-    await watcher.until(lambda: len(watcher.pauses) > 5)
+    await until(lambda: len(watcher.pauses) > 5)
     assert "cannot be reached" in (watcher.informer_.trouble or "")
     assert watcher.sink.names == "a b"
     await server.start()
@@ -167,7 +163,7 @@ async def test_a_watch_is_resumed_after_a_restart_of_the_server(server: FakeApi,
     assert_resumed(watcher, since=since)
     server.put(node("c"))
     await watcher.sees("b c")
-    await watcher.until(lambda: watcher.informer_.trouble is None)
+    await until(lambda: watcher.informer_.trouble is None)
     assert len(watcher.log.of("watch.recovered")) == 1
 
 
@@ -221,7 +217,7 @@ async def test_objects_stay_until_a_new_list_is_complete(server: FakeApi, watche
     server.compact()
     server.failures["LIST", NODES] = HTTPStatus.SERVICE_UNAVAILABLE
     server.cut()
-    await watcher.until(lambda: watcher.count("failures_total", reason="refused") > 3)
+    await until(lambda: watcher.count("failures_total", reason="refused") > 3)
     assert (watcher.sink.names, watcher.informer_.synced) == ("a b", True)
     server.failures.clear()
     await watcher.sees("b")
@@ -292,7 +288,7 @@ async def test_lists_and_events_let_other_tasks_run(server: FakeApi, monkeypatch
     async with following(server) as watcher, in_background(count(watcher)):
         await watcher.watching()
         server.say("Node", b"".join(line("ADDED", each) for each in more))
-        await watcher.until(lambda: len(watcher.sink.objects) > 400)
+        await until(lambda: len(watcher.sink.objects) > 400)
     assert max(after - before for before, after in itertools.pairwise(counts)) < 10
 
 
@@ -304,7 +300,7 @@ async def test_lists_and_events_let_other_tasks_run(server: FakeApi, monkeypatch
 async def test_an_unreadable_list_is_requested_again(server: FakeApi, answer: bytes) -> None:
     server.oddities[NODES] = answer
     async with following(server) as watcher:
-        await watcher.until(lambda: watcher.pauses)
+        await until(lambda: watcher.pauses)
         assert not watcher.informer_.synced
         assert watcher.informer_.trouble
         server.oddities.clear()
@@ -319,7 +315,7 @@ async def test_items_without_names_are_skipped_and_logged(server: FakeApi) -> No
     server.oddities[NODES] = orjson.dumps(page)
     async with following(server) as watcher:
         await watcher.sees("z")
-        await watcher.until(lambda: watcher.informer_.synced)
+        await until(lambda: watcher.informer_.synced)
         assert watcher.count("failures_total", reason="unreadable") >= 7
         first = watcher.log.of("watch.unreadable")[0]
         assert first["error"] == "items[0] of the list of nodes has no name"
@@ -356,7 +352,7 @@ async def test_the_next_version_is_watched_if_one_vanishes() -> None:
 async def test_nodes_stay_when_they_are_not_served(server: FakeApi, watcher: Watcher) -> None:
     server.failures[NODES] = HTTPStatus.NOT_FOUND
     server.cut()
-    await watcher.until(lambda: watcher.count("failures_total", reason="vanished") > 4)
+    await until(lambda: watcher.count("failures_total", reason="vanished") > 4)
     assert watcher.sink.names == "a b"
     assert "is not an API server" in (watcher.informer_.trouble or "")
     server.failures.clear()
@@ -368,7 +364,7 @@ async def test_a_kind_that_is_not_served_has_no_objects() -> None:
     async with FakeApi(not_served={NEWER, OLDER}) as server:
         server.put(nrt("a"))
         async with following(server, *kinds.TOPOLOGIES) as watcher:
-            await watcher.until(lambda: len(watcher.pauses) > 3)
+            await until(lambda: len(watcher.pauses) > 3)
             assert (watcher.sink.names, watcher.informer_.synced) == ("", True)
             assert watcher.informer_.trouble == (
                 "the cluster does not serve noderesourcetopologies.topology.node.k8s.io: until it does,"
@@ -400,14 +396,14 @@ async def stop_serving(watcher: Watcher) -> None:
     before = watcher.count("failures_total", reason="not_served")
     watcher.server.not_served |= {NEWER, OLDER}
     watcher.server.cut()
-    await watcher.until(lambda: watcher.count("failures_total", reason="not_served") > before)
+    await until(lambda: watcher.count("failures_total", reason="not_served") > before)
 
 
 @pytest.mark.parametrize("verb", ["LIST", "WATCH"])
 async def test_forbidden_is_logged_with_the_missing_rule(server: FakeApi, verb: str) -> None:
     server.failures[verb, NODES] = HTTPStatus.FORBIDDEN
     async with following(server) as watcher:
-        await watcher.until(lambda: len(watcher.pauses) > 5)
+        await until(lambda: len(watcher.pauses) > 5)
         assert watcher.informer_.synced is (verb == "WATCH")
         assert watcher.informer_.trouble == (
             "not allowed to list or watch nodes: a ClusterRole must allow the verbs list and watch on nodes"
@@ -420,26 +416,26 @@ async def test_forbidden_is_logged_with_the_missing_rule(server: FakeApi, verb: 
         await watcher.watching()
         server.failures["WATCH", NODES] = HTTPStatus.FORBIDDEN
         server.cut()
-        await watcher.until(lambda: len(watcher.log.of("watch.forbidden")) == 2)
+        await until(lambda: len(watcher.log.of("watch.forbidden")) == 2)
 
 
 async def test_pauses_stay_short_without_a_connection(server: FakeApi) -> None:
     await server.stop()
     async with following(server) as watcher:
-        await watcher.until(lambda: len(watcher.pauses) > 8)
+        await until(lambda: len(watcher.pauses) > 8)
         assert watcher.pauses[:9] == [0.5, 1, 2, 4, 5, 5, 5, 5, 5]
-        await watcher.until(lambda: sum(watcher.pauses) > informer.LOG_AGAIN_SECONDS)
+        await until(lambda: sum(watcher.pauses) > informer.LOG_AGAIN_SECONDS)
         passed = sum(watcher.pauses)
         assert len(watcher.log.of("watch.unreachable")) <= passed // informer.LOG_AGAIN_SECONDS + 1
         assert watcher.count("failures_total", reason="unreachable") > 10
     async with following(server, chance=0.25) as watcher:
-        await watcher.until(lambda: len(watcher.pauses) > 2)
+        await until(lambda: len(watcher.pauses) > 2)
         assert watcher.pauses[:3] == [0.125, 0.25, 0.5]
 
 
 async def test_the_list_after_a_long_absence_comes_soon(server: FakeApi, watcher: Watcher) -> None:
     await server.stop()
-    await watcher.until(lambda: sum(watcher.pauses) > informer.LASTING_SECONDS)
+    await until(lambda: sum(watcher.pauses) > informer.LASTING_SECONDS)
     server.put(node("c"))
     server.compact()
     await server.start()
@@ -450,10 +446,10 @@ async def test_the_list_after_a_long_absence_comes_soon(server: FakeApi, watcher
 async def test_pauses_start_short_after_a_restart_of_the_server(server: FakeApi, watcher: Watcher) -> None:
     """A starting server refuses watches until it has read its store."""
     await server.stop()
-    await watcher.until(lambda: len(watcher.pauses) > 8)
+    await until(lambda: len(watcher.pauses) > 8)
     server.failures["WATCH", NODES] = HTTPStatus.TOO_MANY_REQUESTS
     await server.start()
-    await watcher.until(lambda: watcher.count("failures_total", reason="refused") > 3)
+    await until(lambda: watcher.count("failures_total", reason="refused") > 3)
     short = [informer.CHEAP_PAUSE] * watcher.pauses.count(informer.CHEAP_PAUSE)
     assert [0.5, 1, 2, 4, *short, 0.5, 1, 2] == watcher.pauses[: len(short) + 7]
 
@@ -461,7 +457,7 @@ async def test_pauses_start_short_after_a_restart_of_the_server(server: FakeApi,
 async def test_lists_are_rare_if_history_is_always_gone(server: FakeApi) -> None:
     server.failures["WATCH", NODES] = HTTPStatus.GONE
     async with following(server) as watcher:
-        await watcher.until(lambda: len(watcher.pauses) > 8)
+        await until(lambda: len(watcher.pauses) > 8)
         assert sum(watcher.pauses) / watcher.count("lists_total") > 5
 
 
@@ -476,19 +472,19 @@ async def test_pauses_grow_until_a_watch_lasts(
         for times in range(1, 4):
             await watcher.watching()
             end(server)
-            await watcher.until(partial(lambda times: len(watcher.pauses) >= times, times))
+            await until(partial(lambda times: len(watcher.pauses) >= times, times))
         await watcher.watching()
         assert (watcher.pauses, len(watcher.log.of(event))) == ([0.5, 1, 2], 1)
         watcher.clock.seconds += informer.LASTING_SECONDS
         server.cut()
-        await watcher.until(lambda: len(watcher.pauses) >= 4)
+        await until(lambda: len(watcher.pauses) >= 4)
         assert watcher.pauses == [0.5, 1, 2, 0.5]
 
 
 async def test_the_age_is_the_time_since_the_last_response(server: FakeApi) -> None:
     server.failures[NODES] = HTTPStatus.SERVICE_UNAVAILABLE
     async with following(server) as watcher:
-        await watcher.until(lambda: len(watcher.pauses) > 7)
+        await until(lambda: len(watcher.pauses) > 7)
         assert watcher.pauses[:7] == [0.5, 1, 2, 4, 8, 16, 30]
         assert (watcher.informer_.age(), watcher.count("age_seconds")) == (math.inf, math.inf)
         server.failures.clear()
@@ -496,7 +492,7 @@ async def test_the_age_is_the_time_since_the_last_response(server: FakeApi) -> N
         watcher.clock.seconds += 40
         assert (watcher.informer_.age(), watcher.count("age_seconds")) == (40, 40)
         server.say("Node", b"\n")
-        await watcher.until(lambda: watcher.informer_.age() == 0)
+        await until(lambda: watcher.informer_.age() == 0)
         assert len(server.asked("WATCH", NODES)) == 1
 
 
@@ -528,7 +524,7 @@ class PagedApi(Api):
 async def test_neither_pages_nor_unread_fields_are_retained() -> None:
     watcher = Watcher(FakeApi(), api := PagedApi())
     async with in_background(watcher.informer_.run()):
-        await watcher.until(lambda: watcher.informer_.synced)
+        await until(lambda: watcher.informer_.synced)
     assert (watcher.sink.names, [page() for page in api.left]) == ("n0 n1 n2", [None] * 3)
     assert max(len(orjson.dumps(item)) for item in watcher.sink.objects.values()) < 200
 
@@ -559,7 +555,7 @@ async def run_steps(steps: Sequence[str], draw: random.Random) -> tuple[dict[Key
             await take_step(step, server, draw)
         await take_step("start", server, draw)
         server.put(node("last"))
-        await watcher.until(lambda: "last" in watcher.sink.names)
+        await until(lambda: "last" in watcher.sink.names)
         return watcher.sink.objects, server.all(NODES)
 
 

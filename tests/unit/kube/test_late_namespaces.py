@@ -15,13 +15,6 @@ from tools.clusters.fake_api import FakeApi
 STRICT = "/api/v1/namespaces/strict"
 
 
-@pytest.fixture
-async def api() -> AsyncIterator[FakeApi]:
-    async with FakeApi() as running:
-        running.put(restricted("strict"))
-        yield running
-
-
 def restricted(name: str) -> Json:
     return namespace(name, **{ENFORCE: "restricted"})
 
@@ -33,6 +26,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def late(api: FakeApi, clock: Clock) -> AsyncIterator[LateNamespaces]:
+    api.put(restricted("strict"))
     async with api.client() as client:
         yield LateNamespaces(client, clock)
 

@@ -226,8 +226,6 @@ MANY_REQUESTS: dict[str, Json] = {"spec": {"containers": [{"name": f"c{at}", "re
     {f"x.io/{at}-{number}": "1" for number in range(120)}}} for at in range(16)]}}  # fmt: skip
 LARGE_RECORD: dict[str, Json] = {"metadata": {"annotations": {PLACEMENT: orjson.dumps(
     [{"zones": [f"z{at}-{'z' * 900}"], "amount": {"cpu": "1"}} for at in range(200)]).decode()}}}  # fmt: skip
-MOST_KEPT = 50_000
-"""Bytes of one pod."""
 
 
 @pytest.mark.parametrize("fields", table([
@@ -249,7 +247,7 @@ MOST_KEPT = 50_000
 def test_the_memory_of_a_pod_is_limited(fields: dict[str, Json]) -> None:
     informed = Informed(RecreatedScheduling())
     info = informed.one(pod(**fields))
-    assert weight(info, *informed.pod_informer.problems()) < MOST_KEPT
+    assert weight(info, *informed.pod_informer.problems()) < 50_000
 
 
 def test_too_large_requests_are_unreadable(informed: Informed) -> None:
