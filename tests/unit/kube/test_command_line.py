@@ -1,4 +1,4 @@
-"""Flags that lead to a cluster are kubectl's own, and are read as kubectl reads them; settings have spans."""
+"""The flags that lead to a cluster are kubectl's own, and are read as kubectl reads them."""
 
 import click
 import pytest
@@ -6,10 +6,7 @@ from click.testing import CliRunner
 
 from numalign.kube.command_line import CommandGroup, duration, from_kubeconfig
 from numalign.kube.connection import FROM_KUBECONFIG, Connection
-from numalign.kube.settings import SourceSettings
 from numalign.model.errors import BadInput
-from numalign.runtime.settings import SettingsError, load
-from numalign.runtime.spans import seconds
 from tests.worlds.notation import table
 
 
@@ -100,27 +97,3 @@ def test_connections_that_name_a_cluster() -> None:
 def test_a_token_is_taken_and_never_shown() -> None:
     assert CliRunner().invoke(program, ["show", "--token=secret"]).output.endswith(" secret\n")
     assert "secret" not in repr(Connection(token="secret"))  # noqa: S106 - of no server
-
-
-@pytest.mark.parametrize(("text", "span"), table([
-    # what it shows      text      seconds
-    ("days",             "30d",    30 * 86400.0),
-    ("minutes",          "90m",    5400.0),
-    ("seconds",          "45s",    45.0),
-    ("none",             "0",      0.0),
-]))  # fmt: skip
-def test_spans(text: str, span: float) -> None:
-    chosen = load(SourceSettings, argv=["--remember-shapes", text], environ={}).settings
-    assert (seconds(text), chosen.remember_seconds) == (span, span)
-
-
-@pytest.mark.parametrize("text", ["30", "-1d", "1.5h", "1w", "d", "1d12h", " 1d", "9" * 10 + "d", "\u0661d"])
-def test_invalid_spans(text: str) -> None:
-    with pytest.raises(SettingsError, match="a duration is a whole number of s, m, h or d"):
-        load(SourceSettings, argv=[f"--remember-shapes={text}"], environ={})
-
-
-def test_shapes_are_remembered_for_a_month_by_default() -> None:
-    loaded = load(SourceSettings, argv=[], environ={})
-    assert loaded.settings.remember_seconds == 30 * 86400
-    assert "remember_shapes: 30d" in str(loaded)

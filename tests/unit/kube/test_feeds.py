@@ -274,9 +274,6 @@ async def test_a_failing_taker_does_not_end_the_feed(source: Source, log: Record
     assert "a rule with a fault" in log.stream.getvalue()
 
 
-# An API server.
-
-
 @pytest.fixture
 async def live(tmp_path: Path, log: RecordedLog) -> AsyncIterator[Live]:
     async with an_api_server(tmp_path, log) as made:
@@ -384,9 +381,6 @@ async def test_snapshots_wait_a_while_for_a_hanging_server(log: RecordedLog) -> 
             now = live_feed.PATIENCE_SECONDS
             await until(lambda: seen.nodes == ["a"])
         live.api.hung.clear()
-
-
-# A file.
 
 
 @pytest.fixture

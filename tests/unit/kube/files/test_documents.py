@@ -16,12 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.kube.decode.parts import Part
-from numalign.kube.files import documents, edited
+from numalign.kube.files import documents
 from numalign.kube.files.documents import BadDocument, Document
-from numalign.model.errors import BadInput, Mistake
 from tests.worlds.notation import table
-from tests.worlds.objects import mistakes
 
 POD = {"apiVersion": "v1", "kind": "Pod"}
 
@@ -218,10 +215,8 @@ def test_objects_of_nested_lists() -> None:
 
 def test_items_of_a_typed_list_have_its_kind() -> None:
     pods = {"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {}}, {"kind": "Other"}]}
-    assert [each.raw for each in documents.objects([pods])] == [
-        {"kind": "Pod", "apiVersion": "v1", "metadata": {}},
-        {"kind": "Other", "apiVersion": "v1"},
-    ]
+    inside = [each.raw for each in documents.objects([pods])]
+    assert inside == [{**POD, "metadata": {}}, {"kind": "Other", "apiVersion": "v1"}]
 
 
 def test_wrong_items_have_their_places() -> None:
@@ -233,53 +228,3 @@ def test_wrong_items_have_their_places() -> None:
         ("", "", "items[2]", "apiVersion: must be a string, not a number"),
         ("", "List", "document", 'items: must be a list, not "x"'),
     ]
-
-
-class BadMenu(BadInput):
-    """What these tests raise."""
-
-
-def menu(part: Part) -> str:
-    edited.only(part, "dish", "price")
-    return part["dish"].required_text()
-
-
-def parse(data: bytes) -> str:
-    return edited.parse(data, menu, what="menu", error=BadMenu)
-
-
-@pytest.mark.parametrize(("data", "expected"), table([
-    # what is wrong            the file                   every mistake
-    ("it is empty",            b"",                       ["is empty: write {} for no menu"]),
-    ("it contains two documents", b"dish: a\n---\ndish: b",
-        ["contains 2 documents: a menu is a single one"]),
-    ("it is too large",        b"#" * (2**20 + 1),        ["has more than 1048576 bytes"]),
-    ("all that is wrong",      b"dsh: a\npirce:",         [
-        'dsh: unknown key; did you mean "dish"?',
-        'pirce: unknown key; did you mean "price"?',
-        "dish: is missing",
-    ]),
-]))  # fmt: skip
-def test_a_document_is_refused_if(data: bytes, expected: list[str]) -> None:
-    assert mistakes(BadMenu, parse, data) == expected
-
-
-def test_mistakes_name_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "menu.yaml"
-    path.write_text("dish: 1\n", encoding="utf-8")
-    with pytest.raises(BadMenu, match=r"menu\.yaml: dish: must be a string, not a number$"):
-        edited.read(path, parse, error=BadMenu)
-
-
-def test_files_that_cannot_be_edited(tmp_path: Path) -> None:
-    none = tmp_path / "none"
-    for path, message in ((tmp_path, "is not a regular file"), (none, f"cannot be read: {strerror(ENOENT)}")):
-        with pytest.raises(BadMenu) as raised:
-            edited.read(path, parse, error=BadMenu)
-        assert raised.value.mistakes == (Mistake(f"{path}", message),)
-
-
-def test_mistakes_of_keys_are_limited() -> None:
-    part = Part({f"dish-{number}": 1 for number in range(1000)})
-    edited.only(part, "dish")
-    assert len(part.mistakes) == 16
