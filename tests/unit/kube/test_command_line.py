@@ -53,9 +53,8 @@ def test_durations(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1x", "1s x", "1s2", "1d", "9" * 400, "1.5.5s"])
 def test_invalid_durations(text: str) -> None:
-    with pytest.raises(
-        ValueError, match="a duration is a number of seconds, or numbers with the units h, m, s and ms"
-    ):
+    units = "a duration is a number of seconds, or numbers with the units h, m, s and ms"
+    with pytest.raises(ValueError, match=units):
         duration(text)
 
 

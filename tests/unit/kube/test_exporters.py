@@ -41,11 +41,8 @@ def test_the_newest_report(seen: dict[str, float | None], at: float) -> None:
 
 
 NODE = node("cpu=8 mem=8Gi")
-FLEET = Snapshot(
-    tuple(replace(NODE, name=name) for name in ("fresh", "old", "other")),
-    ("bare", "hidden"),
-    observed_at={"fresh": NOW - 5, "old": NOW - 700, "other": None, "gone": NOW - 9000},
-)
+FLEET = Snapshot(tuple(replace(NODE, name=name) for name in ("fresh", "old", "other")), ("bare", "hidden"),
+    observed_at={"fresh": NOW - 5, "old": NOW - 700, "other": None, "gone": NOW - 9000})  # fmt: skip
 
 
 @pytest.mark.parametrize(("snapshot", "nodes", "more"), table([
