@@ -1,7 +1,6 @@
 """One write binds a pod and records its reservation, or nothing happens."""
 
 import asyncio
-from functools import partial
 from unittest.mock import AsyncMock, Mock
 
 import pytest
@@ -58,10 +57,6 @@ async def test_names_are_quoted_in_the_path() -> None:
     assert api.create.call_args.args[0] == "/api/v1/namespaces/a%2Fb/pods/..%2Fc/binding"
 
 
-async def wait_for(answer: "asyncio.Future[None]") -> None:
-    await answer
-
-
 async def ended(clock: Clock, call: "asyncio.Task[None]", flights: BindsInFlight) -> float:
     """How long nothing more could land, from when the call had ended."""
     await asyncio.gather(call, return_exceptions=True)
@@ -78,7 +73,7 @@ async def ended(clock: Clock, call: "asyncio.Task[None]", flights: BindsInFlight
 ]))  # fmt: skip
 async def test_a_bind_lands_until_its_timeout(error: Exception | None, seconds: float) -> None:
     clock, answer = Clock(), asyncio.get_running_loop().create_future()
-    flights = BindsInFlight(partial(wait_for, answer), clock=clock, sleep=clock.sleep)
+    flights = BindsInFlight(lambda: answer, clock=clock, sleep=clock.sleep)
     call = asyncio.create_task(flights())
     waiting = asyncio.create_task(flights.landed())
     await asyncio.sleep(0)
@@ -90,7 +85,7 @@ async def test_a_bind_lands_until_its_timeout(error: Exception | None, seconds: 
 
 async def test_a_cancelled_bind_may_still_land() -> None:
     clock, answer = Clock(), asyncio.get_running_loop().create_future()
-    flights = BindsInFlight(partial(wait_for, answer), clock=clock, sleep=clock.sleep)
+    flights = BindsInFlight(lambda: answer, clock=clock, sleep=clock.sleep)
     call = asyncio.create_task(flights())
     await asyncio.sleep(0)
     call.cancel()

@@ -46,6 +46,12 @@ def test_a_value_is_read(
     assert messages(root) == mistakes
 
 
+def test_null_is_absent() -> None:
+    part = Part({"x": None})["x"]
+    assert [part.text(), part.integer(), part.boolean(), part.cpu_list()] == ["", None, None, None]
+    assert (dict(part.amounts()), dict(part.text_map()), [*part.objects()], part.mistakes) == ({}, {}, [], [])
+
+
 def test_a_word_is_one_of_an_enumeration() -> None:
     root = Part({"good": "restricted", "bad": "Restricted", "empty": ""})
     assert root["good"].one_of(Policy) is Policy.RESTRICTED
