@@ -1,7 +1,6 @@
 """A machine as its kernel tells it, seen with the eyes of the kubelet."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from errno import ENOENT
 from itertools import count
@@ -91,13 +90,6 @@ def test_any_machine_is_read_as_it_was_written(machine: Hardware) -> None:
     with TemporaryDirectory() as sysfs:
         write(machine, Path(sysfs))
         assert hardware(Path(sysfs)) == machine
-
-
-def shared(cores: Iterable[Core]) -> set[tuple[ZoneId, int]]:
-    caches = defaultdict[ZoneId, dict[int, int]](dict)
-    for each in cores:
-        caches[each.zone][each.cache] = caches[each.zone].get(each.cache, 0) | each.threads
-    return {(zone, cpus) for zone, of in caches.items() if len(of) > 1 for cpus in of.values()}
 
 
 def cores(*caches: int, zones: int = 1, socket: int = 3) -> Hardware:

@@ -2,15 +2,12 @@
 
 import asyncio
 import gc
-import socket
 import ssl
-import threading
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from errno import ENOENT
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPResponse, IncompleteRead
+from http.client import HTTPResponse, IncompleteRead
 from os import strerror
 from pathlib import Path
 
@@ -108,38 +105,6 @@ async def test_endless_slow_answer_times_out() -> None:
     async with client(answer, within=0.2) as asking:
         with pytest.raises(Unreachable):
             await asking.request("GET", "/")
-
-
-async def test_cancelled_request_leaves_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[HTTPConnection] = []
-    connect = HTTPConnection.connect
-
-    def connected(connection: HTTPConnection) -> None:
-        opened.append(connection)
-        connect(connection)
-
-    monkeypatch.setattr(HTTPConnection, "connect", connected)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer() -> None:
-            accepted, _ = server.accept()
-            with accepted:
-                accepted.recv(2**16)
-                accepted.sendall(response(b"well"))
-
-        answering = threading.Thread(target=answer)
-        answering.start()
-        asking = HttpsClient(HttpsEndpoint("127.0.0.1", server.getsockname()[1], plain))
-        asked = asyncio.create_task(asking.request("GET", "/"))
-        await asyncio.sleep(0)
-        # The loop stands still, so the thread of the request ends before its task is cancelled.
-        answering.join()
-        time.sleep(0.2)  # noqa: ASYNC251
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-
-    assert [connection.sock for connection in opened] == [None]
 
 
 async def test_client_closed_during_a_request_reconnects() -> None:

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -131,19 +132,14 @@ async def test_no_known_way_is_an_error() -> None:
 async def test_config_file_replaces_requests_until_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, read, times = tmp_path / "config.json", config_file.read, list[Path]()
-
-    async def counted(path: Path) -> Mapping[str, object]:
-        times.append(path)
-        return await read(path)
-
-    monkeypatch.setattr(config_file, "read", counted)
+    file, read = tmp_path / "config.json", AsyncMock(wraps=config_file.read)
+    monkeypatch.setattr(config_file, "read", read)
     async with asking(port := direct(configz=CONFIGZ), FakeApiServer(), file) as kubelet:
         for policy in ("static", "none"):
             file.write_text(f'{{"kind": "KubeletConfiguration", "cpuManagerPolicy": "{policy}"}}')
             for found in (await kubelet.configuration(), await kubelet.configuration()):
                 assert (found["cpuManagerPolicy"], found["version"]) == (policy, "v1.34.4")
-    assert (port.asked, times) == ([], [file] * 2)
+    assert (port.asked, read.await_count) == ([], 2)
 
 
 async def test_working_way_is_reused_for_pods() -> None:

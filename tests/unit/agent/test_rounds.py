@@ -113,14 +113,6 @@ async def test_it_looks(world: dict[str, Any], intervals: Intervals, looks: list
     assert rounds.waiting_for is None
 
 
-async def test_change_is_published_once_files_are_quiet() -> None:
-    world = World({3.01: ("web",)}, end=5)
-    await world.live()
-    moment, count = world.writes[-1]
-    assert count == 1
-    assert 3.01 < moment < 3.01 + SOON
-
-
 async def test_change_after_an_empty_one_is_not_late() -> None:
     """A pod's folder may be there before its CPUs are."""
     world = World({3.0: (), 3.15: ("web",)}, end=5)

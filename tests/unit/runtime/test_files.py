@@ -104,12 +104,3 @@ async def test_a_change_between_reading_and_watching_is_seen(tmp_path: Path) -> 
     with pytest.raises(asyncio.CancelledError):
         await files.watch([path], since=since, every=1, changed=changed, sleep=Turns(nothing).sleep)
     assert told.is_set()
-
-
-async def test_what_the_reader_raises_ends_the_watch(path: Path) -> None:
-    async def changed() -> None:
-        raise ValueError("unreadable")
-
-    steps = Turns(path.unlink)
-    with pytest.raises(ValueError, match="unreadable"):
-        await files.watch([path], since=files.stamps([path]), every=1, changed=changed, sleep=steps.sleep)

@@ -291,11 +291,6 @@ async def test_gate_admits_its_room_and_another_peer() -> None:
     tasks.append(asyncio.create_task(hold(B)))
     await asyncio.sleep(0)
     assert held == [*[A] * 8, B]
-    for task in tasks[:3]:
-        task.cancel()
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert held == [*[A] * 8, B, A, A]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -325,21 +320,6 @@ async def test_large_call_is_not_starved_by_small_ones() -> None:
     await asyncio.gather(*tasks)
     # Once it waits, nobody who comes later goes first.
     assert (passed[:10], gate.budget) == ([*range(9), 99], Budget(100))
-
-
-async def test_what_is_larger_than_the_gate_passes_alone() -> None:
-    gate = BudgetQueue(Budget(100))
-
-    async def pass_by() -> None:
-        async with gate.passing(B, 1):
-            pass
-
-    async with gate.passing(A, 1000):
-        waiting = asyncio.create_task(pass_by())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-    async with asyncio.timeout(1):
-        await waiting
 
 
 async def test_after_one_that_took_long_the_gate_rests() -> None:

@@ -45,9 +45,3 @@ async def test_ticks_during_a_stall_count() -> None:
     registry = await counted(4.5 * TICK_SECONDS)
     assert value(registry, "count") == 5
     assert value(registry, "sum") == pytest.approx((4.5 + 3.5 + 2.5 + 1.5 + 0.5) * TICK_SECONDS)
-
-
-async def test_ticks_keep_their_schedule_after_a_stall() -> None:
-    registry = await counted(2.5 * TICK_SECONDS, 0.0)
-    assert value(registry, "count") == 4
-    assert value(registry, "bucket", le="0.001") == 1

@@ -304,16 +304,6 @@ async def test_a_body_that_does_not_come_is_given_up(house: House) -> None:
     assert house.count("numalign_http_requests_total", route="/echo", code="408") == 1
 
 
-async def test_a_handler_may_take_longer_than_a_body(house: House) -> None:
-    async with house.open(timeouts=Timeouts(body=0.01)) as session:
-        call = asyncio.create_task(session.get("/wait", data=b"x"))
-        await house.door.entered.wait()
-        await asyncio.sleep(0.03)
-        house.door.opened.set()
-        async with await call as answer:
-            assert answer.status == 200
-
-
 # What the process knows.
 
 
@@ -465,14 +455,6 @@ async def test_a_task_that_is_done_is_no_reason_to_end(house: House) -> None:
 
 
 # Sockets.
-
-
-async def test_bound_port_is_logged_once(house: House) -> None:
-    async with server.listening(house.app(), plain()) as place:
-        assert place.port > 0
-    (line,) = house.told.of("server.listening")
-    told = (line["bind"], line["port"], line["scheme"], line["metrics_port"])
-    assert told == ("127.0.0.1", place.port, "http", place.metrics_port)
 
 
 IPV6 = socket.has_dualstack_ipv6()

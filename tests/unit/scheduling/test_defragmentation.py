@@ -13,7 +13,7 @@ from numalign.model.attributes import Attributes, Labels
 from numalign.model.constraints import ANYWHERE, Constraints, Operator, Requirement
 from numalign.model.node import Node
 from numalign.scheduling import defragmentation as defrag
-from numalign.scheduling.defragmentation import Advice, Newcomer, Plan, Remedy, Resident, advise
+from numalign.scheduling.defragmentation import Advice, Effort, Newcomer, Plan, Remedy, Resident, advise
 from tests.unit.ledger.conftest import NOW, on
 from tests.worlds.notation import asks, means, node, table
 
@@ -187,12 +187,10 @@ def test_many_moves_are_advised_without_proof() -> None:
     assert sorted(moved(advice.plans[0])) == [f"a{at}" for at in range(5)]
 
 
-@pytest.mark.parametrize("effort", [{"choices": 1}, {"predictions": 1}], ids=str)
-def test_limited_effort_proves_nothing(effort: dict[str, int]) -> None:
+@pytest.mark.parametrize("effort", [Effort(choices=1), Effort(predictions=1)], ids=str)
+def test_limited_effort_proves_nothing(effort: Effort) -> None:
     pods = {"a0": four("a", 0), "a1": four("a", 1), **FULL_B, "b1": four("b", 1)}
-    advice = advise(
-        newcomer(), 5, cluster({"a": TWO, "b": TWO}, pods), ["a", "b"], effort=defrag.Effort(**effort)
-    )
+    advice = advise(newcomer(), 5, cluster({"a": TWO, "b": TWO}, pods), ["a", "b"], effort=effort)
     assert not advice.proven
 
 

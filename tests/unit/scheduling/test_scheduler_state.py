@@ -189,13 +189,6 @@ async def test_nodes_are_evaluated_ahead_in_steps(scorer: Scorer) -> None:
     assert not list(scorer.state.cache.work_ahead(1, scorer.time))
 
 
-async def test_node_names_are_those_with_and_without_topology(scorer: Scorer) -> None:
-    before = [*scorer.state.node_names()]
-    await scorer.know({"b": EMPTY, "a": EMPTY}, unknown=["c"])
-    scorer.see(on("ghost", raw(FOUR)))
-    assert (before, sorted(scorer.state.node_names())) == ([], ["a", "b", "c"])
-
-
 # What is asked of a pod.
 
 
@@ -336,14 +329,6 @@ def test_only_watched_pods_wait(scorer: Scorer) -> None:
 def test_invalid_uid_is_an_error(scorer: Scorer, wrong: str) -> None:
     with pytest.raises(BadInput, match=r"^metadata\.uid: .* is not a UID"):
         scorer.subject(raw(FOUR, uid=wrong))
-
-
-def test_deleted_pod_is_forgotten_by_the_caches(scorer: Scorer) -> None:
-    scorer.see(raw(FOUR))
-    scorer.subject(raw(FOUR))
-    sizes = [len(scorer.state.caches()["asked"])]
-    scorer.state.remove_pod(uid("web"))
-    assert [*sizes, len(scorer.state.caches()["asked"])] == [1, 0]
 
 
 @pytest.mark.full

@@ -181,7 +181,11 @@ async def test_filter_reserves_a_single_fitting_node(early: Scorer) -> None:
 
 
 def sees(made: Raw, *, leads: bool = True) -> Callable[[Scorer], object]:
-    return lambda scorer: (scorer.see(made), setattr(scorer, "leads", leads))
+    def arrange(scorer: Scorer) -> None:
+        scorer.see(made)
+        scorer.leads = leads
+
+    return arrange
 
 
 GATED = {"schedulingGates": [{"name": "kueue"}]}

@@ -16,7 +16,6 @@ from numalign.scheduling.outcomes import EVENT
 from scorer.program import LEASE, ScorerProgram
 from scorer.settings import ScorerSettings
 from tests.worlds import faster
-from tests.worlds.notation import GPU, node
 from tests.worlds.scorer import (
     BOTH,
     EMPTY,
@@ -34,8 +33,6 @@ from tests.worlds.scorer import (
 )
 from tests.worlds.served import LOCAL, PLAIN, Launcher, Served
 from tools.clusters.fake_api import FakeApi
-
-BARE = node("cpu=8 mem=16Gi", "cpu=8 mem=16Gi", policy=SINGLE)
 
 PODS = "/api/v1/namespaces/team/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
@@ -129,22 +126,6 @@ async def test_pod_is_bound_and_its_rejection_becomes_an_event(bench: Bench) -> 
     [event] = bench.api.all(EVENTS)
     assert (event["reason"], event["involvedObject"]["uid"]) == (EVENT, made["metadata"]["uid"])
     assert "gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 on a; the kubelet" in event["message"]
-
-
-async def test_device_class_of_dra_counts_until_deleted(bench: Bench) -> None:
-    plain, topology = documents({"bare": BARE})
-    bench.api.put({**plain, "status": {"allocatable": {"cpu": "16", "memory": "32Gi", "pods": "110"}}})
-    bench.api.put(topology)
-    made, version = bench.pod(raw(FOUR)), {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
-    async with bench.running() as scorer:
-        await scorer.until(scorer.ready)
-        before = await scorer.fit(made, "a", "bare")
-        bench.api.put({**version, "metadata": {"name": "gpus"}, "spec": {"extendedResourceName": GPU}})
-        await scorer.until_fit(made, "a", "bare", of=("a", "bare"))
-        why = await scorer.bind(made, "bare")
-        bench.api.delete("/apis/resource.k8s.io/v1/deviceclasses/gpus")
-        await scorer.until_fit(bench.pod(raw(FOUR, name="next")), "a", of=("a", "bare"))
-    assert (before, why, bench.found("web")["spec"]["nodeName"]) == (["a"], "", "bare")
 
 
 async def test_replica_without_lease_answers_but_does_not_bind(bench: Bench) -> None:
