@@ -48,11 +48,8 @@ WIDE = listed("wide", container("main", "1,5", blocks=[memory(20, 0, 1)], device
 OWN = container("own", "1", blocks=[memory(1, 0)])
 # Each container of a pod that was served as a whole lists all memory that they share.
 TWINS = listed("whole", OWN, *(container(name, "2-3", blocks=[memory(3, 0)]) for name in ("one", "two")))
-RECORDED = replace(
-    checkpoints({"1": {"own": "1", "one": "2-3", "two": "2-3"}}),
-    pod_cpus={"1": read_list("1-3")},
-    pod_memory={"1": (memory(4, 0),)},
-)
+BY_CONTAINER = checkpoints({"1": {"own": "1", "one": "2-3", "two": "2-3"}})
+RECORDED = replace(BY_CONTAINER, pod_cpus={"1": read_list("1-3")}, pod_memory={"1": (memory(4, 0),)})
 WHOLE = replace(listed("whole", OWN, container("x")), cpus=read_list("1-3"), memory=(memory(4, 0),))
 THREE_CPUS = {("node-0",): Resources({CPU: 3 * MILLI, MEMORY: 4 * GIB})}
 

@@ -32,9 +32,7 @@ async def test_a_merge_changes_no_other_object(api: ApiServer) -> None:
 @pytest.mark.parametrize(
     ("status", "error"), [(401, Unauthorized), (403, Forbidden), (429, Unreachable), (500, Unreachable)]
 )
-async def test_a_refusal_is_an_error(
-    fake: FakeApi, api: ApiServer, status: int, error: type[Exception]
-) -> None:
+async def test_refusal_raises(fake: FakeApi, api: ApiServer, status: int, error: type[Exception]) -> None:
     fake.failures[NODE] = HTTPStatus(status)
     with pytest.raises(error, match=r"node a|credentials"):
         await api.get(NODE, what="node a")

@@ -129,9 +129,7 @@ INVALID: list[tuple[str, object, str]] = [
 
 
 @pytest.mark.parametrize(("of", "content", "why"), INVALID, ids=map(str, range(len(INVALID))))
-def test_checkpoint_of_another_version_is_rejected(
-    tmp_path: Path, of: str, content: object, why: str
-) -> None:
+def test_checkpoint_of_another_form_is_rejected(tmp_path: Path, of: str, content: object, why: str) -> None:
     with pytest.raises(BadCheckpoint, match=why):
         read(tmp_path, **{of: content})
 

@@ -47,9 +47,7 @@ async def test_config_file_gets_the_kubelet_defaults(file: Path) -> None:
     ("too long",           "x" * (2**20 + 1),                                 "has more than 1048576 bytes"),
     ("a program",          "kind: KubeletConfiguration\nx: !!python/object:os.system {}", "python/object"),
 ]))  # fmt: skip
-def test_invalid_config_file_raises(
-    file: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
-) -> None:
+def test_invalid_file_raises(file: Path, capsys: pytest.CaptureFixture[str], content: str, said: str) -> None:
     file.write_text(content)
     assert config_file.main(str(file)) == 1
     printed, complaint = capsys.readouterr()

@@ -107,9 +107,7 @@ def cores(*caches: int, zones: int = 1, socket: int = 3) -> Hardware:
     ("one cache of two zones",      cores(7, 7, 7, 7, zones=2), (7, 7, 7, 7)),
     ("zones unlike each other",     cores(7, 7, 8, 9, zones=2), (3, 3, 8, 9)),
 ]))  # fmt: skip
-def test_cache_of_a_whole_zone_is_named_by_its_socket(
-    tmp_path: Path, written: Hardware, seen: tuple[int, ...]
-) -> None:
+def test_cache_of_a_zone_has_its_socket(tmp_path: Path, written: Hardware, seen: tuple[int, ...]) -> None:
     write(written, tmp_path)
     assert tuple(each.cache for each in hardware(tmp_path).cores) == seen
 

@@ -75,9 +75,7 @@ async def test_nothing_else_is_there(place: Place, request_: bytes, status: byte
     [b"\x16\x03\x01\r\n\r\n", b"GET\r\n\r\n", b"a b c d\r\n\r\n", b"x" * (2 * LONGEST_HEAD)],
     ids=["TLS", "a word", "four words", "no end"],
 )
-async def test_what_is_no_request_is_not_answered(
-    place: Place, garbage: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_noise_is_not_answered(place: Place, garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
     assert await place.sent(garbage) == b""
     assert (await place.sent(b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
     # Nor does anybody who sends some write tracebacks into the log.

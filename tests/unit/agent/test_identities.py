@@ -93,9 +93,7 @@ def test_entries_are_those_of(seen: Observation, uids: list[str | None]) -> None
     ("a whole pod", observation(pod("1", "whole"), listed=[WHOLE], saved=whole()), "1-3", (memory(2, 0),)),
     ("a whole pod, unread", observation(pod("1", "whole"), listed=[WHOLE]), "1-3", (memory(2, 0),)),
 ]))  # fmt: skip
-def test_held_resources_are_listed_or_recorded(
-    seen: Observation, cpus: str, blocks: tuple[MemoryBlock, ...]
-) -> None:
+def test_resources_held_by(seen: Observation, cpus: str, blocks: tuple[MemoryBlock, ...]) -> None:
     [found] = identified(seen)
     assert (found.pod, render_list(found.cpus), found.memory) == (next(iter(seen.pods), None), cpus, blocks)
 

@@ -129,9 +129,7 @@ async def test_no_known_way_is_an_error() -> None:
             await kubelet.pods()
 
 
-async def test_config_file_replaces_requests_until_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_config_file_replaces_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, read = tmp_path / "config.json", AsyncMock(wraps=config_file.read)
     monkeypatch.setattr(config_file, "read", read)
     async with asking(port := direct(configz=CONFIGZ), FakeApiServer(), file) as kubelet:

@@ -163,9 +163,7 @@ OWN = replace(OTHER, from_kubelet=True)
 @pytest.mark.parametrize(
     ("pods", "after"), [((WEB, OTHER), START_SECONDS), ((WEB, OWN), 0)], ids=["late", "rejecting others"]
 )
-async def test_started_kubelet_is_used_at_last(
-    world: World, pods: tuple[KubeletPod, ...], after: float
-) -> None:
+async def test_new_kubelet_is_used_at_last(world: World, pods: tuple[KubeletPod, ...], after: float) -> None:
     world.has, world.fake.listed = pods, listing("web", "other")
     observer = world.observer()
     await observer.observe()

@@ -82,9 +82,7 @@ def young(created: int) -> Observation:
     ("a static pod by its CPUs",         None, [observation(MIRROR, listed=[HOLDING], saved=OWN_UID)], [""]),
     ("a static pod with shared CPUs",    None, [observation(MIRROR, listed=[SHARED], saved=AS_WHOLE)], [""]),
 ]))  # fmt: skip
-def test_a_kubelet_that_starts_lists(
-    known: CreationTimes | None, looks: list[Observation], why: list[str]
-) -> None:
+def test_new_kubelet_lists(known: CreationTimes | None, looks: list[Observation], why: list[str]) -> None:
     assert lacking(Start(known), *looks) == why
 
 
@@ -122,13 +120,9 @@ def startings(draw: st.DrawFn) -> Starting:
     left = [pod for pod in before if draw(st.booleans())]
     sent = sorted(draw(st.permutations([*left, *after])), key=lambda pod: pod.created)
     calls = sorted(draw(st.lists(st.integers(0, len(sent)), min_size=2, max_size=8)))
-    return Starting(
-        {(pod.namespace, pod.name): pod.created for pod in before},
-        sent,
-        frozenset(pod.name for pod in sent if draw(st.booleans())),
-        [*zip(calls[::2], calls[1::2], strict=False)],
-        draw(st.booleans()),
-    )
+    known = {(pod.namespace, pod.name): pod.created for pod in before}
+    refused = frozenset(pod.name for pod in sent if draw(st.booleans()))
+    return Starting(known, sent, refused, [*zip(calls[::2], calls[1::2], strict=False)], draw(st.booleans()))
 
 
 @given(startings())

@@ -123,9 +123,7 @@ def test_full_pipe_delays_no_caller(lines: Lines, monkeypatch: pytest.MonkeyPatc
     soon(lambda: lines.count(LineResult.WRITTEN) + lines.count(LineResult.DROPPED) == 3 * MOST_WAITING)
 
 
-def test_standard_error_is_written_by_lines(
-    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_error_has_the_lines(registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     monkeypatch.setattr("numalign.runtime.line_writer._STDERR_FD", writing)
     with standard_error(registry) as writer:

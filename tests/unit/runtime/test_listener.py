@@ -92,9 +92,7 @@ async def test_a_handshake_that_does_not_come_is_given_up(house: House, mint: Mi
     ("many headers",        b"GET /things/a HTTP/1.1\r\n" + b"X: y\r\n" * 2_000 + b"\r\n"),
     ("a header of nothing", b"GET /things/a HTTP/1.1\r\n\x00: y\r\n\r\n"),
 ]))  # fmt: skip
-async def test_invalid_http_is_answered_and_counted(
-    house: House, call: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_invalid_http_is_counted(house: House, call: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with house.port() as port:
         for _ in range(20):
             async with calling(port) as caller:
@@ -170,9 +168,7 @@ def uncollected() -> Iterator[Callable[[], int]]:
         gc.enable()
 
 
-async def test_those_closed_before_they_were_set_up_are_not_kept(
-    house: House, uncollected: Callable[[], int]
-) -> None:
+async def test_connections_closed_early_are_not_kept(house: House, uncollected: Callable[[], int]) -> None:
     app = house.app(connections=8)
     state, opened = app[SERVER_STATE], socket.create_server((LOOPBACK, 0))
     async with server.answering(app, opened), contextlib.AsyncExitStack() as stack:
@@ -224,9 +220,7 @@ async def test_client_certificate_proves_the_caller(house: House, mint: Mint, tr
     assert (house.count("numalign_tls_handshake_failures_total") or 0) >= 1
 
 
-async def test_no_client_certificate_is_requested_without_a_ca(
-    house: House, mint: Mint, trusting: Trust
-) -> None:
+async def test_no_certificate_is_requested_without_a_ca(house: House, mint: Mint, trusting: Trust) -> None:
     ours, caller = mint.pair(), mint.pair()
     tls = showing(trusting(ours.cert), caller)
     async with server.listening(house.app(), with_pair(ours)) as place:
@@ -234,9 +228,7 @@ async def test_no_client_certificate_is_requested_without_a_ca(
     assert house.count("numalign_http_proven_total") == 0
 
 
-async def test_an_authority_is_replaced_under_open_connections(
-    house: House, mint: Mint, trusting: Trust
-) -> None:
+async def test_authority_is_replaced_under_connections(house: House, mint: Mint, trusting: Trust) -> None:
     ours, old, new = mint.pair(), mint.pair(), mint.pair()
     settings = with_pair(ours, client_ca=old.cert, tls_reload_seconds=0.01)
     async with house.serving(settings, stop=server.Stop()) as (port, _):

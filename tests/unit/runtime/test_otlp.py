@@ -114,9 +114,7 @@ def test_refusing_receiver_is_counted(
     assert (said["level"], said["spans"]) == ("warning", 1)
 
 
-def test_missing_library_names_what_to_install(
-    exporting: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_library_is_named(exporting: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     monkeypatch.delitem(sys.modules, "numalign.runtime.otlp")
     monkeypatch.delattr("numalign.runtime.otlp")

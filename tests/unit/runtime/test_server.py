@@ -106,9 +106,7 @@ async def test_a_program_without_calls_serves_health_alone(house: House) -> None
     ("the wrong method", "PUT", "/echo", 405, "405: Method Not Allowed"),
     ("our own fault", "GET", "/fail", 500, "internal error: see the log of this server"),
 ]))  # fmt: skip
-async def test_every_refusal_is_short_json(
-    house: House, method: str, path: str, status: int, text: str
-) -> None:
+async def test_refusals_are_short_json(house: House, method: str, path: str, status: int, text: str) -> None:
     async with house.open() as session, session.request(method, path) as answer:
         assert answer.status == status
         assert await answer.json() == {"error": text}
@@ -551,9 +549,7 @@ def der(pair: PairFiles) -> bytes:
     return ssl.PEM_cert_to_DER_cert(pair.cert.read_text())
 
 
-async def test_the_certificate_changes_under_an_open_connection(
-    house: House, mint: Mint, trusting: Trust
-) -> None:
+async def test_certificate_changes_under_a_connection(house: House, mint: Mint, trusting: Trust) -> None:
     first, second, third = mint.pair("ec"), mint.pair("rsa"), mint.pair("ec")
     context = trusting(first.cert, second.cert, third.cert)
     pairs = {"rsa": (second, der(second)), "ec": (third, der(third))}

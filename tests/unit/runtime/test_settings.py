@@ -205,9 +205,7 @@ def test_mistakes_end_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.startswith("toy: 1 mistake in the settings\n")
 
 
-def test_print_config_shows_values_and_where_they_come_from(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_print_config_shows_values_and_origins(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("greeting: 'yes'\n")
     assert ending("--print-config", "--verbose", "--config", str(path), NUMALIGN_COLOUR="green") == 0

@@ -184,9 +184,7 @@ def test_a_client_that_names_no_server_is_shown_the_pair(keeper: tls.Keeper, tru
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_http_1_1_is_spoken_over_tls_1_2_and_1_3(
-    keeper: tls.Keeper, trusting: Trust, version: ssl.TLSVersion
-) -> None:
+def test_http_1_1_is_spoken_over_tls(keeper: tls.Keeper, trusting: Trust, version: ssl.TLSVersion) -> None:
     client = trusting(keeper.files.cert)
     client.maximum_version = client.minimum_version = version
     client.set_alpn_protocols(["h2", "http/1.1"])

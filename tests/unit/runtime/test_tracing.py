@@ -48,11 +48,8 @@ async def test_calls_and_writes_join_the_traces_of_callers(tmp_path: Path) -> No
 
     [review] = receiver.named("POST /validate")
     assert (review.service, review.trace, review.failed) == ("numalign-webhook", TRACE, False)
-    assert {key: review.attributes[key] for key in ("numalign.decision", "k8s.pod.name", "http.route")} == {
-        "numalign.decision": "admitted",
-        "k8s.pod.name": "web",
-        "http.route": "/validate",
-    }
+    expected = {"numalign.decision": "admitted", "k8s.pod.name": "web", "http.route": "/validate"}
+    assert review.attributes.items() >= expected.items()
     [filtered], [bind], [binding] = map(receiver.named, ("POST /filter", "POST /bind", "POST pods/binding"))
     assert filtered.attributes["k8s.namespace.name"] == objects.TEAM
     assert (bind.attributes["k8s.node.name"], bind.trace) == (names[0], TRACE[::-1])

@@ -36,12 +36,6 @@ def test_too_deep_nesting_is_refused(nested: Nested, levels: int) -> None:
         events(nested(levels))
 
 
-@pytest.mark.parametrize("text", ["a: " + "[" * 100_000, "{a: " * 100_000, "- " * 100_000, "? " * 100_000])
-def test_very_deep_nesting_is_refused(text: str) -> None:
-    with pytest.raises(NestedTooDeep):
-        events(text)
-
-
 @pytest.mark.parametrize("nested", table([case for case in NESTED if "stay open" not in case[0]]))
 def test_the_deepest_level_is_read(nested: Nested) -> None:
     starts = [isinstance(event, yaml.CollectionStartEvent) for event in events(nested(DEEPEST))]

@@ -321,9 +321,7 @@ async def test_pod_waits_until_the_bound_one_is_admitted(scorer: Scorer) -> None
     [(TWO, "2027-01-15T07:59:01Z", "node-1"), ("cpu=1 mem=1Gi", "2027-01-15T07:59:00Z", "node-0")],
     ids=["created later", "of the same zones in any order"],
 )
-async def test_order_without_effect_delays_nothing(
-    scorer: Scorer, containers: str, created: str, zone: str
-) -> None:
+async def test_equal_order_delays_nothing(scorer: Scorer, containers: str, created: str, zone: str) -> None:
     await rivals(scorer)
     third = raw(containers, name="third", creationTimestamp=created)
     scorer.see(third)
@@ -390,9 +388,7 @@ THIEF = running(on("a", raw(EIGHT, name="thief"), record=placed({"cpu": "8", "me
     ("another replica leads",      follows,                          "lost the lease"),
     ("another pod takes the zone", lambda scorer: scorer.see(THIEF), "no NUMA zone with 2 cpu"),
 ]))  # fmt: skip
-async def test_bind_is_refused_if_meanwhile(
-    scorer: Scorer, happens: Callable[[Scorer], None], part: str
-) -> None:
+async def test_bind_fails_if_meanwhile(scorer: Scorer, happens: Callable[[Scorer], None], part: str) -> None:
     second = await rivals(scorer)
     scorer.time.after(0.5, lambda: happens(scorer))
     scorer.time.after(1.0, lambda: scorer.see(FIRST_RUNS))

@@ -108,9 +108,7 @@ async def test_rejecting_node_chosen_again_is_an_event(scorer: Scorer) -> None:
     ("a pod that asks something else", raw("cpu=2 mem=1Gi", name="two"), "a",      0.0),
     ("long after",                     raw(FOUR, name="second"),         "a",      REMEMBERED_SECONDS + 1),
 ]))  # fmt: skip
-async def test_repeated_choice_is_not_an_event_for(
-    scorer: Scorer, made: Raw, place: str, later: float
-) -> None:
+async def test_repeated_choice_is_no_event_for(scorer: Scorer, made: Raw, place: str, later: float) -> None:
     await first_refusal(scorer)
     scorer.time.seconds += later
     chosen(scorer, made, place)

@@ -121,9 +121,7 @@ NO_NAME = "is not a resource name, like cpu or nvidia.com/gpu"
     ("a pattern",         parse_weights,    "rdma/*=1",                f'"rdma/*" {NO_NAME}'),
     ("a resource twice",  parse_weights,    "cpu=1,cpu=2",             '"cpu" is named twice'),
 ]))  # fmt: skip
-def test_strategies_or_weights_cannot_be_read_if(
-    read: Callable[[str], object], text: str, message: str
-) -> None:
+def test_strategies_or_weights_are_invalid_if(read: Callable[[str], object], text: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"^") as raised:
         read(text)
     assert str(raised.value) == message

@@ -88,18 +88,14 @@ async def caller(scorer: Scorer) -> AsyncIterator[Caller]:
 async def test_filter_names_fitting_nodes_and_reasons(scorer: Scorer, caller: Caller) -> None:
     answer = await caller.filter(raw(FOUR), *NAMES)
 
-    needs = "4 cpu, 1Gi memory and 1 nvidia.com/gpu"
-    assert answer == {
-        "Nodes": None,
-        "NodeNames": ["empty", "fuller"],
-        "FailedNodes": {"full": f"node(s) have no NUMA zone with {needs} free (numalign: single-numa-node)"},
-        "FailedAndUnresolvableNodes": {
-            "small": f"node(s) have no NUMA zone with {needs} (numalign: single-numa-node)",
-            "loose": 'node(s) have Topology Manager policy "none" (numalign: single-numa-node)',
-            "bare": reasons.UNKNOWN,
-        },
-        "Error": "",
-    }
+    needs = "node(s) have no NUMA zone with 4 cpu, 1Gi memory and 1 nvidia.com/gpu"
+    never = {
+        "small": f"{needs} (numalign: single-numa-node)", "bare": reasons.UNKNOWN,
+        "loose": 'node(s) have Topology Manager policy "none" (numalign: single-numa-node)',
+    }  # fmt: skip
+    assert (answer["Nodes"], answer["NodeNames"], answer["Error"]) == (None, ["empty", "fuller"], "")
+    assert answer["FailedNodes"] == {"full": f"{needs} free (numalign: single-numa-node)"}
+    assert answer["FailedAndUnresolvableNodes"] == never
     counted = [scorer.count("filtered_nodes_total", answer=kind) for kind in ("fits", "not_now", "never")]
     assert counted == [2, 1, 3]
     assert scorer.count("scheduler_calls_total", verb="filter", result="answered") == 1
@@ -225,9 +221,7 @@ async def test_pod_watched_after_its_call_is_reserved(early: Scorer) -> None:
     ("a long call",                 raw(FOUR),              LARGE // 8,       False),
     ("one for a pod without a uid", raw(FOUR, uid=None),    2,                False),
 ]))  # fmt: skip
-async def test_an_unknown_pod_keeps_no_other_calls_waiting(
-    early: Scorer, made: Raw, nodes: int, *, waits: bool
-) -> None:
+async def test_unknown_pod_delays_no_other_call(early: Scorer, made: Raw, nodes: int, *, waits: bool) -> None:
     before = early.time()
     async with early.open() as caller:
         await caller.filter(made, *(f"node-{at}" for at in range(nodes)))
@@ -383,9 +377,7 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize(("body", "why"), table(GARBAGE))
-async def test_invalid_call_is_refused_and_counted(
-    scorer: Scorer, caller: Caller, body: bytes, why: str
-) -> None:
+async def test_invalid_call_is_refused(scorer: Scorer, caller: Caller, body: bytes, why: str) -> None:
     for path in OURS:
         status, document = await caller.send(f"/{path}", body)
         assert (path, status) == (path, 400)
@@ -498,9 +490,7 @@ async def test_random_calls_leave_no_reservation(reserve_at: ReserveAt) -> None:
 
 
 @pytest.mark.parametrize("path", ["filter", "bind", "volcano/predicate"])
-async def test_replica_without_the_lease_closes_connections(
-    scorer: Scorer, caller: Caller, path: str
-) -> None:
+async def test_replica_without_lease_closes_connections(scorer: Scorer, caller: Caller, path: str) -> None:
     await cluster(scorer)
     closed = []
     for scorer.leads in (True, False):
@@ -538,9 +528,7 @@ async def test_pod_beyond_its_quota_fits_nowhere(used: Scorer) -> None:
 
 
 @pytest.mark.parametrize(("victim", "useful"), [("old", ["full"]), ("stranger", [])])
-async def test_preemption_beyond_quota_needs_pods_that_use_it(
-    used: Scorer, victim: str, useful: list[str]
-) -> None:
+async def test_preemption_beyond_quota_needs_its_users(used: Scorer, victim: str, useful: list[str]) -> None:
     used.see(on("full", raw(SIX, name="stranger", namespace="others")))
     candidates = {"full": Victims((uid(victim),), 0)}
     assert [*used.preemption.worthwhile(used.subject(raw(SIX, name="new")), candidates)] == useful

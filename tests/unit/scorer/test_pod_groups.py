@@ -92,9 +92,7 @@ async def test_unwatched_members_place_nothing(caller: Caller, scorer: Scorer) -
     assert [await tried(caller, each, "a") for each in MEMBERS[1:3]] == ["a", "a"]
 
 
-async def test_members_beyond_the_limit_are_evaluated_alone(
-    caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_members_beyond_the_limit_stay_alone(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_groups, "MOST_MEMBERS", 1)
     assert [await tried(caller, made, "a") for made in MEMBERS[:3]] == ["a", "a", "a"]
 

@@ -218,9 +218,7 @@ async def test_search_with_too_many_predictions_finds_none(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("most", "choices"), [(1, 50), (4, 1)], ids=["predictions", "choices"])
-async def test_search_of_a_call_ends_at_its_limit(
-    most: int, choices: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_search_ends_at_its_limit(most: int, choices: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preempting, "MOST_IN_CALL", most)
     monkeypatch.setattr(preempting, "CHOICES_PER_PREDICTION", choices)
     scorer = await two_nodes(there("x", 0), there("y", 1))

@@ -213,7 +213,7 @@ async def test_ranking_file_decides_the_scores(bench: Bench) -> None:
 # With a file.
 
 
-async def test_snapshot_file_answers_binds_nothing_and_is_followed(bench: Bench) -> None:
+async def test_snapshot_file_is_followed_and_binds_nothing(bench: Bench) -> None:
     full = running(on("b", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH))
     path = bench.snapshot(full, raw(FOUR))
     async with bench.running("--snapshot", path, "--snapshot-reload-seconds", "0.02") as scorer:

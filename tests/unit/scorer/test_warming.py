@@ -80,9 +80,7 @@ async def test_an_error_does_not_delay_readiness(started: Started, monkeypatch: 
     assert started.warming.waiting_for() is None
 
 
-async def test_evaluation_stops_after_its_time_limit(
-    started: Started, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_evaluation_stops_at_its_time_limit(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     started.scorer.see(raw(FOUR, name="one"), raw(EIGHT, name="two"))
     ranks = CallContext.ranks
 
