@@ -1,11 +1,12 @@
 """Whose work is done next."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
-from numalign.runtime.cooperative import patiently
+from numalign.runtime import cooperative
+from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.work_queue import (
     CALL,
     SHARED_TURNS,
@@ -75,6 +76,20 @@ async def test_a_call_that_was_given_up_takes_no_turn() -> None:
     await asyncio.sleep(0)
     gone.cancel()
     await other
+
+
+async def test_others_have_a_turn_between_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cooperative, "SECONDS", -1.0)
+    begun: list[str] = []
+
+    def steps(name: str) -> Generator[None, None, str]:
+        for number in range(3):
+            begun.append(f"{name}{number}")
+            yield
+        return name
+
+    answers = await asyncio.gather(result_of(steps("a")), result_of(steps("b")))
+    assert (answers, begun) == (["a", "b"], ["a0", "b0", "a1", "b1", "a2", "b2"])
 
 
 async def test_steps_take_turns_by_namespace() -> None:
