@@ -331,6 +331,14 @@ def test_invalid_uid_is_an_error(scorer: Scorer, wrong: str) -> None:
         scorer.subject(raw(FOUR, uid=wrong))
 
 
+def test_deleted_pod_is_forgotten_by_the_caches(scorer: Scorer) -> None:
+    scorer.see(raw(FOUR))
+    scorer.subject(raw(FOUR))
+    sizes = [len(scorer.state.caches()["asked"])]
+    scorer.state.remove_pod(uid("web"))
+    assert [*sizes, len(scorer.state.caches()["asked"])] == [1, 0]
+
+
 @pytest.mark.full
 def test_caches_are_bounded_in_bytes(scorer: Scorer) -> None:
     for number in range(100):
