@@ -66,6 +66,16 @@ async def test_unevaluated_node_counts_as_unknown(unknown: str, *, fits: bool) -
     assert "too many NUMA zones to evaluate in time" in found.reason
 
 
+async def test_long_evaluation_is_done_in_steps(scorer: Scorer) -> None:
+    large = node(*["cpu=8 mem=8Gi gpu=2"] * 12, policy=SINGLE)
+    await scorer.know({"a": EMPTY, "b": large, "c": large})
+    subject = scorer.subject(raw("cpu=1 mem=1Gi | cpu=1 mem=1Gi | cpu=1 mem=1Gi"))
+    # Of the two large nodes, which are alike and take the pod: the containers once, and each node. And a step
+    # for the columns of all others.
+    assert len(list(scorer.nodes.work(["a", "b", "c"], subject))) == 2 + 2 + 1
+    assert list(scorer.nodes.work(["a", "b", "c"], subject)) == []
+
+
 # A law: whatever happened, all nodes asked at once say what each says by itself, and what a ledger says that
 # has never been asked before.
 
