@@ -89,7 +89,7 @@ async def test_others_have_a_turn_between_the_steps(monkeypatch: pytest.MonkeyPa
         return name
 
     answers = await asyncio.gather(result_of(steps("a")), result_of(steps("b")))
-    assert (answers, begun) == (["a", "b"], ["a0", "b0", "a1", "b1", "a2", "b2"])
+    assert ([*answers], begun) == (["a", "b"], ["a0", "b0", "a1", "b1", "a2", "b2"])
 
 
 async def test_steps_take_turns_by_namespace() -> None:
