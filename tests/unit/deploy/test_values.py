@@ -685,30 +685,48 @@ async def test_reused_values_of_an_old_chart_are_refused(helm: Path, tmp_path: P
 MANAGED = "the chart sets --{0} itself; {1}"
 CONDITION, RANKED = "webhooks.matchConditions[0]", "scorer.ranking.rankings[0]"
 NO_LABELS = "policy.defaults[0].warn=none policy.defaults[0].namespaceSelector"
+# Each is refused at its place: one for each definition of the schema.
+MISPLACED = [
+    *(
+        "webhook.extraArgs.injection=force",
+        "webhook.extraArgs.audit-log=/var/log/audit",
+        "webhook.replicas=0",
+    ),
+    *("webhook.port=https", "webhook.resources.limits.memory=much", "workloads=refuse", "image.tag=latest"),
+    *("image.digest=sha256:0", "tls.secretName=a..b", "policy.defaults[0].warn=strict", "map.audience=aä"),
+    *("policy.workloads[0].templates[0]=spec..x", "gates.pinPatienceSeconds=0", "priorityClassName=High"),
+    *(f"fullnameOverride={'a' * 41}", "namespaceOverride=a.b", "scheduler.weight=0", "tracing.ratio=2"),
+    *("scheduler.percentageOfNodesToScore=101", "scorer.ranking.weights.cpu=0", "agent.hiddenFolders[0]=.."),
+    *("scorer.callers[0].ipBlock.cidr=10.0.0.1", "scorer.service.clusterIP=None", "agent.kubeletConfig=a"),
+    *("agent.kubeletFolder=var/lib/kubelet", "agent.extraEnv[0].name=NODE_NAME", "tracing.endpoint=http://a"),
+    *("networkPolicy.apiServerPorts[0]=0", "podSecurityContext.runAsUser=root"),
+    *("priorityAndFairness.concurrencyShares=0", r"podLabels.app\.kubernetes\.io/name=a"),
+    *(rf"{labels}.helm\.sh/chart=a" for labels in ("serviceMonitor.labels", "commonLabels")),
+    r"podAnnotations.kubectl\.kubernetes\.io/default-container=a",
+    r"webhooks.annotations.cert-manager\.io/inject-ca-from=a/b",
+]
+
+
+async def test_all_invalid_values_are_refused_at_their_places(helm: Path) -> None:
+    with pytest.raises(HelmError) as refused:
+        await made(helm, " ".join(MISPLACED))
+    steps = (re.split(r"(?<!\\)\.", value.partition("=")[0].replace("[0]", ".0")) for value in MISPLACED)
+    places = ["/".join(step.replace("\\.", ".").replace("/", "~1") for step in path) for path in steps]
+    assert [place for place in places if f"at '/{place}'" not in str(refused.value)] == []
+
+
 REFUSED = [
-    # the values, and what helm says of them: one row for each definition of the schema
+    # the values, and what helm says of them
     ("replica=2", "'replica'"),
-    ("webhook.extraArgs.injection=force", "at '/webhook/extraArgs/injection'"),
-    ("webhook.extraArgs.audit-log=/var/log/audit", "at '/webhook/extraArgs/audit-log'"),
-    ("webhook.replicas=0", "at '/webhook/replicas'"),
-    ("workloads=refuse", "at '/workloads'"),
-    ("image.tag=latest", "at '/image/tag'"),
-    ("image.digest=sha256:0", "at '/image/digest'"),
-    ("webhook.port=https", "at '/webhook/port'"),
     ("webhook.port=443", "at '/webhook/port'"),
     ("tls.source=secret", "at '/tls/caBundle'"),
     (f"tls.caBundle={AN_AUTHORITY}", "at '/tls/caBundle'"),
     ("tls.issuerRef.name=ca", "at '/tls/issuerRef'"),
     ("tls.source=cert-manager tls.extraNames={a.b}", "at '/tls/extraNames'"),
-    ("tls.secretName=a..b", "at '/tls/secretName'"),
-    ("policy.defaults[0].warn=strict", "at '/policy/defaults/0/warn'"),
     ("policy.defaults[0].namespaceSelector.matchLabels.a=b", "at '/policy/defaults/0'"),
     (f"{NO_LABELS}.matchLabels.a_=b", "at '/policy/defaults/0/namespaceSelector/matchLabels'"),
     (f"{NO_LABELS}.matchExpressions[0].key=a {NO_LABELS}.matchExpressions[0].operator=In",
      "at '/policy/defaults/0/namespaceSelector/matchExpressions/0'"),
-    ("policy.workloads[0].kind=TrainJob policy.workloads[0].templates={spec..x}",
-     "at '/policy/workloads/0/templates/0'"),
-    ("gates.pinPatienceSeconds=0", "at '/gates/pinPatienceSeconds'"),
     ("workloadRules[0].apiGroups={a}", "at '/workloadRules/0'"),
     ("workloadRules[0].apiGroups={*,apps} workloadRules[0].apiVersions={v1} workloadRules[0].resources={a}",
      "at '/workloadRules/0/apiGroups'"),
@@ -718,56 +736,28 @@ REFUSED = [
     *((f"{CONDITION}.name={name} {CONDITION}.expression=true", "/0/name'") for name in (
         "not-from-a-kubelet", "annotated", "annotated-or-tolerating", "changed", "not-of-another"
     )),
-    (r"webhooks.annotations.cert-manager\.io/inject-ca-from=a/b",
-     "at '/webhooks/annotations/cert-manager.io~1inject-ca-from'"),
-    ("priorityClassName=High", "at '/priorityClassName'"),
-    (r"podLabels.app\.kubernetes\.io/name=a", "at '/podLabels/app.kubernetes.io~1name'"),
-    (r"podAnnotations.kubectl\.kubernetes\.io/default-container=a",
-     "at '/podAnnotations/kubectl.kubernetes.io~1default-container'"),
-    (r"serviceMonitor.labels.helm\.sh/chart=a", "at '/serviceMonitor/labels/helm.sh~1chart'"),
-    (r"commonLabels.helm\.sh/chart=a", "at '/commonLabels/helm.sh~1chart'"),
-    (f"fullnameOverride={'a' * 41}", "at '/fullnameOverride'"),
-    ("namespaceOverride=a.b", "at '/namespaceOverride'"),
     ("map.enabled=true map.service.enabled=true", "at '/map/tls/secretName'"),
     ("map.plainHttp=true map.tls.secretName=a", "at '/map/tls/secretName'"),
     ("map.plainHttp=true map.ingress.enabled=true", "at '/map/ingress/host'"),
-    ("map.audience=aä", "at '/map/audience'"),
     ("scheduler.enabled=true", "at '/scorer/enabled'"),
-    ("scheduler.weight=0", "at '/scheduler/weight'"),
-    ("scheduler.percentageOfNodesToScore=101", "at '/scheduler/percentageOfNodesToScore'"),
     ("scheduler.extraArgs.--v=4", "at '/scheduler/extraArgs'"),
     (f"{RANKED}.nodeSelector.matchLabels.a=b {RANKED}.strategies={{Fastest}}",
      "at '/scorer/ranking/rankings/0/strategies/0'"),
     (f"{RANKED}.nodeSelector.matchLabels=null {RANKED}.weights.cpu=1",
      "at '/scorer/ranking/rankings/0/nodeSelector'"),
     (f"{RANKED}.nodeSelector.matchLabels.a=b", "at '/scorer/ranking/rankings/0'"),
-    ("scorer.ranking.weights.cpu=0", "at '/scorer/ranking/weights/cpu'"),
     ("scorer.callers[0].podSelectors.a=b", "at '/scorer/callers/0'"),
     ("scorer.callers[0].ipBlock.cidr=10.0.0.1/32 scorer.callers[0].podSelector.matchLabels.a=b",
      "at '/scorer/callers/0'"),
-    ("scorer.callers[0].ipBlock.cidr=10.0.0.1", "at '/scorer/callers/0/ipBlock/cidr'"),
-    ("scorer.service.clusterIP=None", "at '/scorer/service/clusterIP'"),
     ("scorer.serviceAccount.create=false", "at '/scorer/serviceAccount/name'"),
-    ("agent.kubeletFolder=var/lib/kubelet", "at '/agent/kubeletFolder'"),
     ("agent.kubeletFolder=/var/lib/../..", "at '/agent/kubeletFolder'"),
-    ("agent.hiddenFolders={..}", "at '/agent/hiddenFolders/0'"),
-    ("agent.kubeletConfig=config.yaml", "at '/agent/kubeletConfig'"),
-    ("agent.extraEnv[0].name=NODE_NAME", "at '/agent/extraEnv/0/name'"),
-    ("tracing.endpoint=http://collector", "at '/tracing/endpoint'"),
-    ("tracing.ratio=2", "at '/tracing/ratio'"),
-    ("networkPolicy.apiServerPorts[0]=0", "at '/networkPolicy/apiServerPorts/0'"),
-    ("podSecurityContext.runAsUser=root", "at '/podSecurityContext/runAsUser'"),
     ("podSecurityContext.privileged=true", "'privileged'"),
     ("securityContext.readonly=true", "'readonly'"),
     ("tolerations[0].opreator=Exists", "at '/tolerations/0'"),
     ("topologySpreadConstraints[0].maxSkew=1", "at '/topologySpreadConstraints/0'"),
-    ("webhook.resources.limits.memory=much", "at '/webhook/resources/limits/memory'"),
     ("webhook.autoscaling.enabled=true webhook.autoscaling.targetCPUUtilizationPercentage=0",
      "at '/webhook/autoscaling"),
-    ("priorityAndFairness.concurrencyShares=0", "at '/priorityAndFairness/concurrencyShares'"),
-    # Several mistakes are reported at once, by the schema and by the checks of flags and names.
-    ("webhook.replicas=0 workloads=refuse", "at '/webhook/replicas'"),
-    ("webhook.replicas=0 workloads=refuse", "at '/workloads'"),
+    # Several mistakes are reported at once by the checks of flags and names.
     ("webhook.extraArgs.port=1 agent.extraArgs.sysfs=/sys", MANAGED.format("port", "set webhook.port")),
     ("webhook.extraArgs.port=1 agent.extraArgs.sysfs=/sys", MANAGED.format("sysfs", "it cannot be changed")),
     ("scorer.extraArgs.unknown-nodes=may-fit", MANAGED.format("unknown-nodes", "set unknownNodes")),
