@@ -1,7 +1,7 @@
 """When API servers ask: each pod at most once, and none of which nobody asks anything."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any
 
@@ -10,10 +10,99 @@ import pytest
 from numalign.decision import taints
 from numalign.kube.decode import templates
 from numalign.model import intent
-from tests.unit.deploy.selectors import CONDITIONS, NAME, Object, Request, called, selects
 from tests.worlds.notation import table
 from tools.generate.manifests import AGENT_NAMESPACE, NAMESPACE, installed
 from webhook.handlers import _ENDPOINTS
+
+Object = Mapping[str, Any]
+NAME = "kubernetes.io/metadata.name"
+VOLCANO = intent.VOLCANO_POLICY
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is known of a request when webhooks are chosen for it."""
+
+    object: Object
+    old: Object = field(default_factory=dict)
+    operation: str = "CREATE"
+    groups: Sequence[str] = ("system:authenticated",)
+
+
+def called(configuration: Object, *, namespace: Mapping[str, str], request: Request) -> list[str]:
+    """Return the names of a configuration's webhooks that an API server would call."""
+    return [
+        entry["name"]
+        for entry in configuration["webhooks"]
+        if selects(entry["namespaceSelector"], namespace)
+        and all(
+            CONDITIONS[" ".join(each["expression"].split())](request) for each in entry["matchConditions"]
+        )
+    ]
+
+
+OPERATORS: Mapping[str, Callable[[str | None, Sequence[str]], bool]] = {
+    "In": lambda value, values: value in values,
+    "NotIn": lambda value, values: value not in values,
+    "Exists": lambda value, _: value is not None,
+    "DoesNotExist": lambda value, _: value is None,
+}
+
+
+def selects(selector: Object, labels: Mapping[str, str]) -> bool:
+    """Evaluate a metav1.LabelSelector, as far as ours go."""
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        OPERATORS[each["operator"]](labels.get(each["key"]), each.get("values", ()))
+        for each in selector.get("matchExpressions", ())
+    )
+
+
+def ours(made: Object) -> dict[str, str]:
+    """Return the annotations that are for us."""
+    annotations = made["metadata"].get("annotations", {}).items()
+    return {key: value for key, value in annotations if key.startswith("numalign.io/") or key == VOLCANO}
+
+
+def annotated(request: Request) -> bool:
+    return bool(ours(request.object))
+
+
+def annotated_or_tolerating(request: Request) -> bool:
+    tolerations = request.object["spec"].get("tolerations", [])
+    return annotated(request) or any(each.get("key") in taints.KEYS for each in tolerations)
+
+
+def changed(request: Request) -> bool:
+    is_new = request.operation == "CREATE" or "spec" not in request.object
+    old = request.old.get("metadata", {}).get("annotations", {})
+    said = any(old.get(key) != value for key, value in ours(request.object).items())
+    return is_new or request.object["spec"] != request.old["spec"] or said
+
+
+def independent(request: Request) -> bool:
+    owners = request.object["metadata"].get("ownerReferences", [])
+    known = (each for each in owners if each["apiVersion"].startswith(("apps/", "batch/")))
+    return not any(each.get("controller") for each in known)
+
+
+CONDITIONS: Mapping[str, Callable[[Request], bool]] = {
+    "!('system:nodes' in request.userInfo.groups)": lambda request: "system:nodes" not in request.groups,
+    "has(object.metadata.annotations) && object.metadata.annotations.exists(key,"
+    " key.startsWith('numalign.io/') || key == 'volcano.sh/numa-topology-policy')": annotated,
+    "(has(object.metadata.annotations) && object.metadata.annotations.exists(key,"
+    " key.startsWith('numalign.io/') || key == 'volcano.sh/numa-topology-policy')) ||"
+    " (has(object.spec.tolerations) && object.spec.tolerations.exists(toleration, has(toleration.key) &&"
+    f" toleration.key in {[*taints.KEYS]}))": annotated_or_tolerating,
+    "request.operation == 'CREATE' || !has(object.spec) || object.spec != oldObject.spec ||"
+    " (has(object.metadata.annotations) && object.metadata.annotations.exists(key,"
+    " (key.startsWith('numalign.io/') || key == 'volcano.sh/numa-topology-policy') &&"
+    " !(has(oldObject.metadata.annotations) && key in oldObject.metadata.annotations &&"
+    " oldObject.metadata.annotations[key] == object.metadata.annotations[key])))": changed,
+    "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(owner,"
+    " has(owner.controller) && owner.controller &&"
+    " (owner.apiVersion.startsWith('apps/') || owner.apiVersion.startsWith('batch/')))": independent,
+}
+"""Conditions are CEL, for which there is no interpreter here: each of ours, with what means the same."""
 
 SHIPPED = installed(".")
 EVERY_MUTATING = SHIPPED["MutatingWebhookConfiguration", "zz-numalign"]

@@ -71,12 +71,8 @@ def manifest(
     metadata |= {"namespace": namespace} if namespace else {}
     limits = {"cpu": cpu, "memory": "4Gi"}
     container = {"name": "main", "image": "example/main:1", "resources": {"limits": limits}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"containers": [container], **spec},
-    }
+    spec = {"containers": [container], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def waiting(
@@ -103,9 +99,9 @@ def running(  # noqa: PLR0913  one for each fact
     pod["metadata"] |= {"labels": {"app": name}, "ownerReferences": [OWNER]}
     if zones:
         share = {"cpu": str(int(cpu) // len(zones))}
-        amounts = [share | ({} if at else {"memory": "4Gi"}) for at in range(len(zones))]
         placement = [
-            {"zones": [f"node-{zone}"], "amount": bag} for zone, bag in zip(zones, amounts, strict=True)
+            {"zones": [f"node-{zone}"], "amount": share | ({} if at else {"memory": "4Gi"})}
+            for at, zone in enumerate(zones)
         ]
         pod["metadata"].setdefault("annotations", {})[key] = json.dumps(placement)
     return pod | {"status": {"phase": "Running", "startTime": BORN}}
@@ -119,41 +115,36 @@ def rejected(name: str, *, reason: str = "TopologyAffinityError", minutes: int =
     return running(name, policy=None, namespace="default") | {"status": status}
 
 
+def workload(kind: str, name: str, *, spec: object, **metadata: object) -> Json:
+    """An object of a kind such as `apps/v1/Deployment`."""
+    api_version, _, short = kind.rpartition("/")
+    return {"apiVersion": api_version, "kind": short, "metadata": {"name": name, **metadata}, "spec": spec}
+
+
 def deployment(name: str, namespace: str | None = "default", /, **annotations: str) -> Json:
     """A Deployment of pods of four CPUs."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
-        "spec": {"template": {"metadata": {}, "spec": manifest("x", "4")["spec"]}},
-    }
+    template = {"metadata": {}, "spec": manifest("x", "4")["spec"]}
+    spec = {"template": template}
+    return workload("apps/v1/Deployment", name, namespace=namespace, annotations=annotations, spec=spec)
 
 
 def volcano_job(*templates: object, **metadata: object) -> Json:
     """A Volcano job with a task for each of these templates."""
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": "train", "namespace": "night", **metadata},
-        "spec": {"tasks": [{"template": template} for template in templates]},
-    }
+    spec = {"tasks": [{"template": template} for template in templates]}
+    made = workload("batch.volcano.sh/v1alpha1/Job", "train", namespace="night", spec=spec)
+    return made | {"metadata": made["metadata"] | metadata}
 
 
 def training_runtime(kind: str) -> Json:
     """A runtime of Kubeflow Trainer, with or without a namespace by its kind."""
     job = {"name": "node", "template": {"spec": {"template": {"spec": manifest("x")["spec"]}}}}
-    return {
-        "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": kind,
-        "metadata": {"name": "torch"},
-        "spec": {"template": {"spec": {"replicatedJobs": [job]}}},
-    }
+    spec = {"template": {"spec": {"replicatedJobs": [job]}}}
+    return workload(f"trainer.kubeflow.org/v1alpha1/{kind}", "torch", spec=spec)
 
 
-def unknown_kind(template: object, **changes: object) -> Json:
+def unknown_kind(template: object) -> Json:
     """An object of a kind that is not built in."""
-    made = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a"}}
-    return {**made, "spec": {"template": template}, **changes}
+    return workload("x.io/v1/Thing", "a", spec={"template": template})
 
 
 def view(

@@ -100,9 +100,9 @@ def test_flags_of_the_line_lead_to_its_cluster(kubectl: Path, tmp_path: Path) ->
     )
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_has_a_script(cli: Cli, shell: str) -> None:
-    assert f"_KUBECTL_NUMA_COMPLETE={shell}_complete" in cli.text("completion", shell)
+def test_each_shell_has_a_script(cli: Cli) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert f"_KUBECTL_NUMA_COMPLETE={shell}_complete" in cli.text("completion", shell)
 
 
 def test_bash_completes_by_its_script(kubectl: Path) -> None:

@@ -59,13 +59,12 @@ def test_a_node_with_its_configuration() -> None:
     assert {*node.options.unknown} == {"prefer-blue", "numa-allocation-strategy=most"}
 
 
-@pytest.mark.parametrize(("nrt", "policy"), [(NRT, "restricted"), (None, "none")], ids=["with nrt", "alone"])
-def test_a_node_with_its_machine(nrt: Json | None, policy: str) -> None:
-    node = started(nrt=nrt, machine=MACHINE, kubeletConfig={"cpuManagerPolicy": "static"}).node
-
-    assert (node.known, node.name, node.policy) == (Known.MACHINE, "n", policy)
-    assert node.machine is not None
-    assert node.machine.reserved == bits([0])
+def test_a_node_with_its_machine() -> None:
+    for nrt, policy in ((NRT, "restricted"), (None, "none")):
+        node = started(nrt=nrt, machine=MACHINE, kubeletConfig={"cpuManagerPolicy": "static"}).node
+        assert (node.known, node.name, node.policy) == (Known.MACHINE, "n", policy)
+        assert node.machine
+        assert node.machine.reserved == bits([0])
 
 
 def test_pods_are_created_deleted_and_rejected() -> None:

@@ -42,8 +42,6 @@ TOGETHER = [
 ]
 WORDS = [
     ("no names", some([]), ""),
-    ("one name", some(["a"]), "a"),
-    ("as many names as fit", some([*"abcd"]), "a, b, c, d"),
     ("more names", some([*"abcde"]), "a, b, c and 2 more"),
     ("one zone", zones([{"zones": ["node-0"], "amount": {"cpu": "8"}}]), "zone 0: 8 cpu"),
     ("no zone", zones([]), "nothing exclusive, so any zone will do"),

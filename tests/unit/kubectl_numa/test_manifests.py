@@ -157,12 +157,11 @@ def test_manifests_are_read_from_a_url() -> None:
     assert (pod.file, pod.pod and pod.pod.name, missing) == (f"{url}/pod.yaml", "a", [])
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "message"),
-    [(b"", 404, "/pod.yaml: the server answered 404 Not Found"), (b"just a sentence", 200, "/pod.yaml")],
-)
-def test_an_unreadable_url_is_a_mistake(body: bytes, code: int, message: str) -> None:
-    with serving(sends(body, code)) as url:
-        [pod] = manifests.read(f"{url}/pod.yaml")
-
-    assert [str(mistake).startswith(f"{url}{message}") for mistake in pod.mistakes] == [True]
+def test_an_unreadable_url_is_a_mistake() -> None:
+    for body, code, message in (
+        (b"", 404, ": the server answered 404 Not Found"),
+        (b"just a sentence", 200, ""),
+    ):
+        with serving(sends(body, code)) as url:
+            [pod] = manifests.read(f"{url}/pod.yaml")
+        assert [str(mistake).startswith(f"{url}/pod.yaml{message}") for mistake in pod.mistakes] == [True]

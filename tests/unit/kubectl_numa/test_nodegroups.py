@@ -25,7 +25,6 @@ CORDONED = replace(EMPTY, attributes=Attributes(cordoned=True))
 
 STATUSES = [
     ("idle",               SeenNode(EMPTY, FRESH),                          "idle"),
-    ("partly used",        SeenNode(HALF, FRESH, 0),                        "partly-used"),
     ("no devices left",    SeenNode(NO_GPUS, FRESH),                        "full"),
     ("one zone is full",   SeenNode(ONE_ZONE_FULL, FRESH),                  "partly-used"),
     ("a silent agent",     SeenNode(HALF, STALE),                           "partly-used stale"),

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,15 +10,13 @@ from numalign.map.views import CacheBox, Condition, CoreBox, CpuBox, CpuUse, Dev
 from numalign.model.resources import Resources, ZoneId
 from tests.unit.map.example_views import GPU, node_view, pod, tile, zone
 
-# All is free, most, three quarters, half, a quarter, little, and nothing.
-LEVELS = [(62, 62, 0), (62, 61, 1), (64, 48, 1), (64, 47, 2), (64, 32, 2), (64, 16, 3), (64, 15, 4)]
-LEVELS += [(62, 1, 4), (62, 0, 5)]
-GIVEN_OUT_TWICE = (62, -3, 5)
 
+def test_level_grows_with_use() -> None:
+    """All is free, most, three quarters, half, a quarter, little, nothing, and less than that."""
+    free = {62: [62, 61, 1, 0, -3], 64: [48, 47, 32, 16, 15]}
+    levels = {total: [drawing.level(total, each) for each in amounts] for total, amounts in free.items()}
 
-@pytest.mark.parametrize(("allocatable", "free", "level"), [*LEVELS, GIVEN_OUT_TWICE])
-def test_level_grows_with_use(allocatable: int, free: int, level: int) -> None:
-    assert drawing.level(allocatable, free) == level
+    assert levels == {62: [0, 1, 4, 5, 5], 64: [1, 2, 2, 3, 4]}
 
 
 @given(total=st.integers(1, 2**50), part=st.integers(0, 2**50), width=st.integers(2, 500))
@@ -32,17 +29,13 @@ def test_only_empty_looks_empty_and_only_full_full(total: int, part: int, width:
     assert (length == width) == (part == total)
 
 
-def test_each_zone_has_a_bar_by_level() -> None:
+def test_each_zone_has_a_bar_and_a_row() -> None:
     bars = drawing.bars([zone(0, 62, 31), zone(1, 62, 0), zone(2, 62, 62), zone(3, 0, 0)], "cpu")
 
     assert bars.paths == ((2, "M0 3h48"), (5, "M0 9h96"))
     assert bars.lacking == "M0 21h96"
     assert bars.words == "zone 0: 31 of 62, zone 1: 0 of 62, zone 2: 62 of 62, zone 3: 0 of 0"
-
-
-def test_each_zone_has_a_row() -> None:
     first, second = drawing.zone_rows([zone(0, 62, 31), zone(3, 0, 0)], "cpu")
-
     assert (first.id, first.free, first.level, first.length * 2) == (0, "31", 2, first.track)
     assert (second.id, second.free, second.length) == (3, "", 0)
 

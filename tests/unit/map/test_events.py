@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from numalign.map import events
 from numalign.map.events import Stream, Streams, TooManyStreams
 from tests.worlds.log import RecordedLog
+from tests.worlds.notation import table
 
 ANN, BOB = b"ann", b"bob"
 
@@ -27,16 +28,16 @@ def taken(stream: Stream) -> tuple[str, list[str]]:
     return lines[1].removeprefix("event: "), json.loads(lines[2].removeprefix("data: "))
 
 
-@pytest.mark.parametrize(
-    ("changes", "event"),
-    [
-        ([["b"], ["a", "b"]], ("nodes", ["a", "b"])),
-        ([["a"], None, ["b"]], ("all", [])),
-        ([["a\n\nevent: login\ndata: x"]], ("nodes", ["a\n\nevent: login\ndata: x"])),
-        ([[f"n{number}"] for number in range(10_000)], ("all", [])),
-    ],
-    ids=["several changes", "an unknown change", "a name with line breaks", "too many changes"],
-)
+FORGED = "a\n\nevent: login\ndata: x"
+CHANGES: list[tuple[str, list[list[str] | None], tuple[str, list[str]]]] = [
+    ("several changes", [["b"], ["a", "b"]], ("nodes", ["a", "b"])),
+    ("an unknown change", [["a"], None, ["b"]], ("all", [])),
+    ("a name with line breaks", [[FORGED]], ("nodes", [FORGED])),
+    ("too many changes", [[f"n{number}"] for number in range(10_000)], ("all", [])),
+]
+
+
+@pytest.mark.parametrize(("changes", "event"), table(CHANGES))
 def test_changes_are_one_event(
     streams: Streams, changes: list[list[str] | None], event: tuple[str, list[str]]
 ) -> None:

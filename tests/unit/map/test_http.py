@@ -12,20 +12,8 @@ from numalign.map import access
 from numalign.map.access import LocalAccess
 from numalign.map.answers import SECURITY_HEADERS
 from numalign.map.assets import SCRIPT, STATIC
-from tests.unit.map.serving import (
-    ANN,
-    BOB,
-    CID,
-    EVE,
-    OF_THE_SECRET,
-    SECRET,
-    TEAM,
-    Answer,
-    Browser,
-    MapHouse,
-    pod,
-    reviewed_namespaces,
-)
+from tests.unit.map import serving
+from tests.unit.map.serving import ANN, BOB, CID, EVE, SECRET, TEAM, Answer, Browser, MapHouse, pod
 from tests.worlds.houses import MIB, until
 from tests.worlds.notation import table
 
@@ -66,10 +54,11 @@ async def every_route(browser: Browser, token: str) -> dict[str, Answer]:
     return answers
 
 
-SHOWN = (TEAM, "shown-pod", "shown-owner", "shown-uid")
+OF_THE_SECRET = serving.OF_THE_SECRET
+OF_THE_TEAM = (TEAM, "shown-pod", "shown-owner", "shown-uid")
 
 
-@pytest.mark.parametrize(("token", "hidden"), [(BOB, OF_THE_SECRET), (CID, (*OF_THE_SECRET, *SHOWN))])
+@pytest.mark.parametrize(("token", "hidden"), [(BOB, OF_THE_SECRET), (CID, OF_THE_SECRET + OF_THE_TEAM)])
 async def test_no_route_has_a_hidden_name(
     house: MapHouse, browser: Browser, token: str, hidden: tuple[str, ...]
 ) -> None:
@@ -375,7 +364,7 @@ async def test_an_invalid_namespace_is_not_reviewed(
 ) -> None:
     answer = await browser.post("/api/what-if", CID, data=MANIFEST % namespace)
 
-    assert (answer.status, reviewed_namespaces(house.api)) == (200, [])
+    assert (answer.status, serving.reviewed_namespaces(house.api)) == (200, [])
 
 
 def streams(house: MapHouse) -> float | None:

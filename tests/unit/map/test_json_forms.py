@@ -9,7 +9,6 @@ from numalign.map.json_forms import fleet_json, node_json, pod_json, tile_json, 
 from numalign.map.state import MapState
 from numalign.map.views import FleetQuery
 from numalign.map.what_if import WhatIf
-from numalign.model.machine import read_list
 from tests.unit.map.test_node_view import ONE_CORE, TWO_SOCKETS
 from tests.worlds.objects import all_visible
 from tests.worlds.scorer import EMPTY, FOUR, HALF, TEAM, Raw, Scorer, on, raw, running, uid
@@ -49,23 +48,19 @@ async def test_a_fleet_has_groups_of_nodes_with_zones() -> None:
 
 
 async def test_a_node_has_boxes_and_pods() -> None:
-    view = await (await cluster()).node("a", all_visible)
-    hidden = await (await cluster()).node("a", lambda _: False)
+    view, hidden = [await (await cluster()).node("a", visible) for visible in (all_visible, lambda _: False)]
     assert view
     assert hidden
     form = encoded(node_json(view))
     core, *_ = form["sockets"][0]["zones"][0]["caches"][0]["cores"]
     [pod], [nameless] = form["podsHere"], encoded(node_json(hidden))["podsHere"]
 
-    cpus = [{"id": number, "use": "reserved", "pod": None} for number in (0, 8)]
-    assert core == {"id": 0, "cpus": cpus}
-    assert (pod["name"], pod["known"], pod["aligned"]) == ("web", "kubelet", True)
+    assert core == {"id": 0, "cpus": [{"id": number, "use": "reserved", "pod": None} for number in (0, 8)]}
+    assert (pod["name"], pod["known"], pod["aligned"], pod["cpus"]) == ("web", "kubelet", True, "1,9")
     assert (pod["extent"], pod["notPinned"], form["hidden"]) == (None, [], 0)
-    assert read_list(pod["cpus"]) == read_list("1,9")
     amount = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}
     assert pod["observed"] == [{"zones": ["node-0"], "amount": amount}]
     assert [nameless[key] for key in ("namespace", "name", "uid", "owner")] == [None] * 4
-    assert nameless["cpus"] == "1,9"
 
 
 async def test_a_pod_has_its_requests_and_its_placement() -> None:

@@ -25,19 +25,8 @@ from numalign.map.views import (
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import Policy
 from numalign.model.resources import Resources, ZoneId
-from tests.unit.map.example_views import (
-    ANY,
-    GPU,
-    HOSTILE,
-    fleet,
-    many,
-    node_view,
-    pod,
-    pod_view,
-    tile,
-    what_if_result,
-    zone,
-)
+from tests.unit.map import example_views as views
+from tests.unit.map.example_views import ANY, GPU, HOSTILE, fleet, node_view, pod, pod_view, tile, zone
 from tests.worlds.notation import table
 
 RENDERER = Renderer()
@@ -94,7 +83,9 @@ ILL = tile("dgx-2", conditions=frozenset({Condition.MISALIGNED, Condition.STALE}
 RACK = LabelSelector((Requirement("rack", Operator.EXISTS),))
 QUERY = FleetQuery(selector=RACK, node_class="big", resource=GPU, resource_required=True)
 MISPLACED = node_view([replace(pod(), why="no", aligned=False)])
-ANSWER = replace(what_if_result(), templates=(replace(what_if_result().templates[0], where="spec.template"),))
+ANSWER = replace(
+    views.what_if_result(), templates=(replace(views.what_if_result().templates[0], where="spec.template"),)
+)
 UNFIT = pod_view(reason="Evicted", message="no", gates=("gate",), mistakes=("none",), beside=("web",))
 PAGES: dict[str, Callable[[str], str]] = {
     "fleet": lambda name: fleet_page(
@@ -140,14 +131,14 @@ def test_pages_obey_their_content_security_policy(page: Callable[[str], str]) ->
 
 @pytest.mark.full
 def test_five_thousand_nodes_are_two_megabytes_at_most() -> None:
-    page = fleet_page(many(5000))
+    page = fleet_page(views.many(5000))
 
     assert len(page.encode()) <= 2 * 2**20
     assert page.count('<li><a href="/nodes/') == 5000
 
 
 def test_a_large_page_comes_in_chunks() -> None:
-    first, *others = RENDERER.fleet(many(1000), ANY, VIEWER)
+    first, *others = RENDERER.fleet(views.many(1000), ANY, VIEWER)
 
     assert len(first) < CHUNK / 2
     assert "map.css" in first
@@ -225,7 +216,7 @@ CONTENTS: list[tuple[str, str | Fleet | NodeView | PodView, list[str], list[str]
     ("a running pod", pod_view(), ["trainer-0", "/nodes/dgx-1", "8 cpu, 64Gi memory, 1 nvidia.com/gpu",
         "single-numa-node", "set by the pod", "0-7"], []),
     ("a pending pod", WAITING, ["assigned to", "behind numalign.io/gate"], ["What it holds"]),
-    ("answers", "".join(RENDERER.what_if(WhatIfForm(), what_if_result(), {"dgx-1": tile()}, VIEWER)),
+    ("answers", "".join(RENDERER.what_if(WhatIfForm(), views.what_if_result(), {"dgx-1": tile()}, VIEWER)),
         ["has at most 3 nvidia.com/gpu free in any NUMA zone", "fits: 1, not now: 1", "never: 1", "94",
          "with warnings", "zones 1 of 2", 'class="chosen"'], []),
     ("a question with mistakes", "".join(RENDERER.what_if(EMPTY_FORM, None, {}, VIEWER)),
@@ -267,7 +258,7 @@ def test_a_changed_tile_is_drawn_again() -> None:
 
 def test_cached_tiles_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MOST_DRAWN", 10)
-    renderer, shown = Renderer(), many(100)
+    renderer, shown = Renderer(), views.many(100)
     page = "".join(renderer.fleet(shown, ANY, VIEWER))
 
     assert page == fleet_page(shown)

@@ -31,9 +31,8 @@ def test_a_file_has_the_fleet_and_its_nodes() -> None:
 def test_a_file_loads_nothing_and_has_unique_ids() -> None:
     views = [node_view(name="dgx-1"), node_view(name="dgx-2")]
     attributes = [values for _, values in Tags("".join(export(fleet([tile()]), ANY, views))).elements]
-    addresses = [
-        each[name] or "" for each in attributes for name in ("href", "src", "action") if name in each
-    ]
+    named = ("href", "src", "action")
+    addresses = [each[name] or "" for each in attributes for name in named if name in each]
     ids = [each["id"] for each in attributes if "id" in each]
 
     assert addresses
@@ -43,12 +42,10 @@ def test_a_file_loads_nothing_and_has_unique_ids() -> None:
 
 def test_a_file_allows_its_own_style_and_script() -> None:
     page = exported("dgx-1")
-    inlined = re.findall("<style>(.*?)</style>", page, re.DOTALL) + re.findall(
-        "<script>(.*?)</script>", page, re.DOTALL
-    )
+    inlined = re.findall(r"<(style|script)>(.*?)</\1>", page, re.DOTALL)
 
-    assert len(inlined) == 2
-    assert all(Asset(each.encode(), "").integrity in FILE_POLICY for each in inlined)
+    assert [tag for tag, _ in inlined] == ["style", "script"]
+    assert all(Asset(text.encode(), "").integrity in FILE_POLICY for _, text in inlined)
     assert "unsafe" not in FILE_POLICY
     assert page.index("Content-Security-Policy") < page.index("<style>")
 

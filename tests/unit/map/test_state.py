@@ -13,22 +13,9 @@ from numalign.map.state import MapState
 from numalign.map.views import Condition, Fleet, FleetQuery, NodeTile
 from numalign.model.attributes import Attributes
 from numalign.model.intent import Policy
+from tests.worlds import scorer as world
 from tests.worlds.notation import GPU, bag, node
-from tests.worlds.scorer import (
-    BOTH,
-    EMPTY,
-    FOUR,
-    HALF,
-    LOOSE,
-    SINGLE,
-    Scorer,
-    on,
-    raw,
-    running,
-    snapshot,
-    uid,
-    wall,
-)
+from tests.worlds.scorer import BOTH, EMPTY, FOUR, HALF, LOOSE, SINGLE, Scorer, on, raw, running, uid
 
 ALL = FleetQuery()
 
@@ -67,7 +54,7 @@ async def test_a_tile_has_free_amounts_of_the_ledger(scorer: Scorer, shown: MapS
     assert [zone.used(GPU) for zone in bound.zones] == [1, 0]
     assert [zone.used_share("cpu") for zone in bound.zones] == [0.5, 0.0]
     assert (bound.policy, bound.basis, bound.pods, reserved.pods) == (SINGLE, Basis.OBSERVED, 1, 1)
-    assert (bound.source, bound.age(wall(scorer.time))) == (TopologySource.EXPORTER, None)
+    assert (bound.source, bound.age(world.wall(scorer.time))) == (TopologySource.EXPORTER, None)
 
 
 async def test_conditions_of_a_node(scorer: Scorer, shown: MapState) -> None:
@@ -85,14 +72,14 @@ async def test_conditions_of_a_node(scorer: Scorer, shown: MapState) -> None:
 
 
 async def test_a_silent_agent_becomes_stale(scorer: Scorer, shown: MapState) -> None:
-    seen = {"a": wall(scorer.time)}
-    await scorer.state.update_snapshot(replace(snapshot({"a": EMPTY}), observed_at=seen))
+    seen = {"a": world.wall(scorer.time)}
+    await scorer.state.update_snapshot(replace(world.snapshot({"a": EMPTY}), observed_at=seen))
     assert (await tile(shown)).conditions == frozenset()
     before = shown.revision
     # An agent that goes on publishing changes only its age.
     for _ in range(20):
         scorer.time.seconds += STALE_SECONDS / 2
-        seen["a"] = wall(scorer.time)
+        seen["a"] = world.wall(scorer.time)
         assert shown.revision == before
     assert (await tile(shown)).seen == seen["a"]
 
@@ -101,9 +88,9 @@ async def test_a_silent_agent_becomes_stale(scorer: Scorer, shown: MapState) -> 
     scorer.time.seconds += 1
     assert shown.changed_since(before) == frozenset({"a"})
     assert (await tile(shown)).conditions == {Condition.STALE}
-    seen["a"] = wall(scorer.time)
+    seen["a"] = world.wall(scorer.time)
     assert (await tile(shown)).conditions == frozenset()
-    assert (await tile(shown)).age(wall(scorer.time)) == 0.0
+    assert (await tile(shown)).age(world.wall(scorer.time)) == 0.0
 
 
 async def test_passing_time_changes_a_node(scorer: Scorer, shown: MapState) -> None:
@@ -174,19 +161,18 @@ async def test_a_fleet_has_groups_the_largest_first(scorer: Scorer, shown: MapSt
     assert fleet.counts[Condition.UNKNOWN] == 1
 
 
-@pytest.mark.parametrize(
-    ("query", "nodes", "unknown"),
-    [
-        (FleetQuery(policy=Policy.NONE), [["c"]], ()),
-        (FleetQuery(selector=selectors.parse("rack=one")), [["a"]], ("x",)),
-        (FleetQuery(only=frozenset({Condition.UNKNOWN})), [], ("x", "y")),
-        (FleetQuery(only=frozenset({Condition.CORDONED})), [["d"]], ()),
-        (FleetQuery(only=frozenset({Condition.CORDONED, Condition.UNKNOWN})), [["d"]], ("x", "y")),
-        (FleetQuery(resource="example.com/nic", resource_required=True), [], ()),
-        (FleetQuery(resource=GPU, resource_required=True, policy=Policy.NONE), [["c"]], ()),
-        (FleetQuery(node_class="none-of-these"), [], ()),
-    ],
-)
+SELECTED = [
+    (FleetQuery(policy=Policy.NONE), [["c"]], ()),
+    (FleetQuery(selector=selectors.parse("rack=one")), [["a"]], ("x",)),
+    (FleetQuery(only=frozenset({Condition.CORDONED})), [["d"]], ()),
+    (FleetQuery(only=frozenset({Condition.CORDONED, Condition.UNKNOWN})), [["d"]], ("x", "y")),
+    (FleetQuery(resource="example.com/nic", resource_required=True), [], ()),
+    (FleetQuery(resource=GPU, resource_required=True, policy=Policy.NONE), [["c"]], ()),
+    (FleetQuery(node_class="none-of-these"), [], ()),
+]
+
+
+@pytest.mark.parametrize(("query", "nodes", "unknown"), SELECTED)
 async def test_a_query_selects_nodes(
     scorer: Scorer, shown: MapState, query: FleetQuery, nodes: list[list[str]], unknown: tuple[str, ...]
 ) -> None:

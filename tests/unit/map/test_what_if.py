@@ -85,17 +85,14 @@ async def test_the_webhook_answers_by_visible_rules(  # noqa: PLR0913  the colum
     assert (template.admission.denied, template.notes) == (denied, note)
 
 
-@pytest.mark.parametrize(("server", "burstable"), [(36, True), (37, False)])
-async def test_a_pod_is_completed_as_the_api_server_does(
-    scorer: Scorer, server: int, *, burstable: bool
-) -> None:
+async def test_a_pod_is_completed_as_the_api_server_does(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
-    scorer.state.snapshot = replace(scorer.state.snapshot or Snapshot(), server=server)
     made = raw("cpu=2 mem=1Gi")
     made["spec"]["resources"] = {"requests": {"cpu": "2", "memory": "1Gi"}}
-    warnings = (await ask(scorer, made)).templates[0].admission.warnings
-
-    assert any("(the pod is Burstable)" in warning for warning in warnings) is burstable
+    for server, burstable in ((36, True), (37, False)):
+        scorer.state.snapshot = replace(scorer.state.snapshot or Snapshot(), server=server)
+        warnings = (await ask(scorer, made)).templates[0].admission.warnings
+        assert any("(the pod is Burstable)" in warning for warning in warnings) is burstable
 
 
 async def test_an_exempt_pod_is_evaluated(scorer: Scorer) -> None:
@@ -128,21 +125,18 @@ async def test_replicas_are_placed_until_none_fits(scorer: Scorer) -> None:
 async def test_a_workload_gives_its_replicas(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
     result = await ask(scorer, deployment(raw(FOUR), replicas=3))
+    [template] = result.templates
 
     assert (result.kind, result.name, result.replicas, result.fit_count) == ("Deployment", "web", 3, 3)
-    assert result.templates[0].where == "spec.template"
+    assert template.where == "spec.template"
 
 
 async def test_templates_share_the_room(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
     template = deployment(raw(FOUR))["spec"]["template"]
     jobs = [{"name": role, "template": {"spec": {"template": template}}} for role in ("leader", "worker")]
-    workload = {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "metadata": {"name": "train", "namespace": "team"},
-        "spec": {"replicatedJobs": jobs},
-    }
+    workload = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": {"replicatedJobs": jobs}}
+    workload |= {"metadata": {"name": "train", "namespace": "team"}}
 
     assert [placed.template for placed in (await ask(scorer, workload, 3)).placed] == [0, 0, 0, 1]
 

@@ -46,14 +46,10 @@ def test_a_file_has_the_fleet_its_nodes_and_pods(cli: Cli, cluster: Path) -> Non
     assert "<svg" in drawing.read_text()[:200]
 
 
-FILTERS = {"--only misaligned": True, "--only stale": False, "-l no=such": False, "--resource cpu": True}
-
-
-@pytest.mark.parametrize(("flags", "shown"), FILTERS.items())
-def test_filters_select_nodes(cli: Cli, cluster: Path, flags: str, *, shown: bool) -> None:
-    page = cli.text("map", "--snapshot", cluster, "-o", "-", *flags.split())
-
-    assert (page.startswith("<!doctype html>"), "node-big" in page) == (True, shown)
+def test_filters_select_nodes(cli: Cli, cluster: Path) -> None:
+    for flags, shown in {"--only misaligned": True, "--only stale": False, "-l no=such": False}.items():
+        page = cli.text("map", "--snapshot", cluster, "-o", "-", "--resource", "cpu", *flags.split())
+        assert (page.startswith("<!doctype html>"), "node-big" in page) == (True, shown)
 
 
 @asynccontextmanager
@@ -107,24 +103,17 @@ async def test_a_running_cluster_is_watched(tmp_path: Path) -> None:
 
 def test_served_map_prints_its_url_and_ends_on_ctrl_c(cluster: Path) -> None:
     command = [sys.executable, "-m", "kubectl_numa", "map", "--serve", "--snapshot", str(cluster)]
-    with subprocess.Popen(  # noqa: S603  the text is ours
-        [*command, "--port", "0", "--only", "misaligned"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "KUBECONFIG": "/nowhere"},
-    ) as process:
-        try:
-            assert process.stderr
-            line = process.stderr.readline()
-            process.send_signal(signal.SIGINT)
-            others = process.stderr.read()
-            code = process.wait(20)
-        finally:
-            process.kill()
+    env = {**os.environ, "KUBECONFIG": "/nowhere"}
+    flags = ["--port", "0", "--only", "misaligned"]
+    with subprocess.Popen([*command, *flags], stderr=subprocess.PIPE, text=True, env=env) as process:  # noqa: S603  ours
+        assert process.stderr
+        line = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, others = process.communicate(timeout=20)
 
     assert line.startswith("The map is at http://localhost:")
     assert line.endswith("/?only=misaligned; press Ctrl-C to stop.\n")
-    assert (code, others) == (0, "")
+    assert (process.returncode, others) == (0, "")
 
 
 def test_a_port_in_use_is_an_error(cli: Cli, cluster: Path) -> None:
