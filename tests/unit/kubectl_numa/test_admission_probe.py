@@ -1,4 +1,4 @@
-"""One pod must be denied by numalign and another admitted; both are retried until they are."""
+"""verify: one pod must be denied by numalign and another admitted; both are retried until they are."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,8 +9,10 @@ import pytest
 
 from kubectl_numa import admission_probe
 from kubectl_numa.admission_probe import EXPECTED, ProbedPod, ProbeOutcome, probe
+from kubectl_numa.commands import verify
 from numalign.kube.errors import ClusterError, Forbidden, Unreachable
 from numalign.model.intent import POLICY
+from tests.unit.kubectl_numa.conftest import Cli, FakeCluster
 from tests.worlds.notation import table
 from tests.worlds.objects import Json
 
@@ -102,3 +104,35 @@ def test_pods_meet_the_restricted_pod_security_level() -> None:
         profile, dropped = {"type": "RuntimeDefault"}, {"drop": ["ALL"]}
         assert pod["spec"]["securityContext"] == {"runAsNonRoot": True, "seccompProfile": profile}
         assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": dropped}
+
+
+def test_without_a_webhook_it_fails_with_what_to_check(cli: Cli, fake: FakeCluster) -> None:
+    result = cli("verify", "--kubeconfig", fake.kubeconfig)
+
+    assert result.exit_code == verify.UNEXPECTED
+    assert "FAIL  a pod with numalign.io/policy: no-such-policy is admitted, not denied" in result.stdout
+    assert "check that its pods are ready" in " ".join(result.stdout.split())
+    assert "ok    a pod with numalign.io/policy: best-effort is admitted" in result.stdout
+    assert "numalign does not review the pods of namespace team" in result.stdout
+
+
+def test_json_has_both_pods(cli: Cli, fake: FakeCluster) -> None:
+    assert cli.json("verify", "--kubeconfig", fake.kubeconfig, "-n", "other") == {
+        "namespace": "other",
+        "pods": [
+            {"policy": "no-such-policy", "expected": "denied", "outcome": "admitted", "detail": ""},
+            {"policy": "best-effort", "expected": "admitted", "outcome": "admitted", "detail": ""},
+        ],
+    }
+
+
+def test_a_reason_of_another_program_is_printed(
+    cli: Cli, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object, **_flags: object) -> list[ProbedPod]:
+        return [ProbedPod("best-effort", ProbeOutcome.ADMITTED, ProbeOutcome.FAILED, "exceeded quota: pods")]
+
+    monkeypatch.setattr(verify, "probe", refused)
+    result = cli("verify", "--kubeconfig", fake.kubeconfig)
+
+    assert (result.exit_code, "exceeded quota: pods" in result.stdout) == (verify.UNEXPECTED, True)

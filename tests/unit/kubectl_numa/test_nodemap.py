@@ -1,9 +1,11 @@
-"""A node and a shape, drawn for a terminal and as JSON."""
+"""A node and a shape as text and as JSON, and a policy that declares shapes."""
 
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -16,6 +18,8 @@ from numalign.kube.exporters import ExporterHealth, TopologySource
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import Node, node_class
 from numalign.shapes import KnownShape, shape
+from tests.unit.kubectl_numa.conftest import Cli
+from tests.worlds import objects
 from tests.worlds.notation import node, table, zone
 
 FOUR = node(
@@ -164,3 +168,47 @@ def test_json_has_nodes_then_shapes(cluster: ClusterView) -> None:
     assert (declared["name"], declared["known"]) == (SHAPE.name, "declared")
     assert (remembered["labels"], remembered["taints"]) == ({"pool": ["gpu"]}, ["dedicated=gpu:NoSchedule"])
     assert remembered["zones"][0]["free"] == {"cpu": "8", "memory": "8Gi"}
+
+
+def exported(cli: Cli, path: Path) -> Path:
+    """Write a policy that declares the shapes of a snapshot."""
+    return cli.write("policy.yaml", cli.text("shapes", "export", "--snapshot", path))
+
+
+def test_shapes_are_listed_with_their_nodes(cli: Cli) -> None:
+    words = ("shapes", "--snapshot", cli.cluster())
+    listed, page = cli.json(*words), cli.text(*words)
+
+    assert [(each["known"], each["nodes"], each["lastSeen"]) for each in listed] == [("present", 1, None)] * 2
+    assert all(each["name"].startswith(each["class"]) for each in listed)
+    assert page.count("single-numa-node, scope container  1 node present\n") == 2
+    assert "  zone 0  ░░░░░░░░░░░░░░░░ 0/32  ░░░░░░░░░░░░░░░░ 0/64Gi\n" in page
+
+
+def test_exported_shapes_can_be_declared(cli: Cli) -> None:
+    present = cli.json("shapes", "--snapshot", cli.cluster())
+    policy = exported(cli, cli.cluster())
+    declared = cli.json("shapes", "--snapshot", cli.cluster(items=[objects.node("bare")]), "--policy", policy)
+
+    assert [each["known"] for each in declared] == ["declared"] * 2
+    assert [(each["name"], each["zones"]) for each in declared] == [
+        (each["name"], each["zones"]) for each in present
+    ]
+
+
+def test_an_export_goes_into_a_file(cli: Cli) -> None:
+    path = cli.folder / "shapes.yaml"
+    result = cli("shapes", "export", "-o", path, "--snapshot", cli.cluster())
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{path}: 2 shapes\n")
+    assert len(yaml.safe_load(path.read_text())["shapes"]) == 2
+
+
+def test_declared_shapes_follow_the_nodes(cli: Cli) -> None:
+    declared = yaml.safe_load(exported(cli, cli.cluster()).read_text())["shapes"][0]
+    declared["attributes"] = [{"name": "topologyManagerPolicy", "value": "restricted"}]
+    policy = cli.write("policy.yaml", {"shapes": [declared]})
+    words = ("nodes", "--snapshot", cli.cluster(), "--policy", policy)
+
+    assert [each["known"] for each in cli.json(*words)] == ["counts", "counts", "nothing", "declared"]
+    assert "restricted, scope container  declared\n" in cli.text(*words)

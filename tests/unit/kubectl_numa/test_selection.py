@@ -1,9 +1,14 @@
-"""Selection of pods by namespace and labels, and of nodes by name and labels."""
+"""Selection of pods by namespace and labels, of nodes by name and labels, and TYPE/NAME."""
 
+import click
 import pytest
 
+from kubectl_numa import typed_names
+from kubectl_numa.typed_names import TypedName
+from numalign.kube.resource_types import NODE, POD
 from tests.unit.kubectl_numa.conftest import Cli
 from tests.unit.kubectl_numa.objects import BORN, ITEMS, labelled, running, waiting
+from tests.worlds.notation import table
 from tests.worlds.objects import Json
 
 
@@ -67,3 +72,31 @@ def test_an_empty_selection_is_reported(cli: Cli, command: str, text: str) -> No
     result = cli(*command.split(), "--snapshot", cli.cluster(*PODS, items=POOLS))
 
     assert (result.exit_code, result.output) == (0, text)
+
+
+READ = [
+    # what it shows             the text                             its name
+    ("a name alone",            "web",                               "pod/web"),
+    ("a pod",                   "pod/web",                           "pod/web"),
+    ("a short type",            "deploy/web",                        "deployment.apps/web"),
+    ("a plural",                "Deployments/web",                   "deployment.apps/web"),
+    ("with its group",          "deployments.apps/web",              "deployment.apps/web"),
+    ("the built-in job",        "job/train",                         "job.batch/train"),
+    ("another job",             "vcjob/train",                       "job.batch.volcano.sh/train"),
+    ("an unknown type",         "trainers.example.com/train",        "trainers.example.com/train"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "name"), table(READ))
+def test_a_typed_name_is_read(text: str, name: str) -> None:
+    assert str(TypedName.read(text, default=POD)) == name
+
+
+def test_other_texts_are_errors() -> None:
+    for text in ("", "/web", "pod/", "a/b/c", "/"):
+        with pytest.raises(click.UsageError, match="is not a name: use NAME or TYPE/NAME, such as pod/web"):
+            TypedName.read(text, default=POD)
+
+
+def test_names_have_one_type() -> None:
+    assert typed_names.names(("a", "node/b", "no/c"), NODE) == ("a", "b", "c")
