@@ -1,4 +1,4 @@
-"""The program as a whole: its help, its version, narrow terminals, and how it ends."""
+"""The program as a whole: its help, narrow terminals, what it imports, and how it ends."""
 
 import os
 import re
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from kubectl_numa import notices, options
-from kubectl_numa.cli import program
+from kubectl_numa.cli import COMMANDS, program
+from kubectl_numa.lazy import LazyCommand
 from numalign.runtime import about
 from tests.unit.kubectl_numa.conftest import Cli
 from tests.unit.kubectl_numa.objects import manifest
@@ -20,7 +21,7 @@ BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHON
 """The environment of a user, whose output is buffered."""
 
 ROOT = Path(__file__).parents[3]
-COMMANDS = ["", *program.commands]
+HELPED = ["", *program.commands]
 
 
 def finished(*command: str) -> "subprocess.CompletedProcess[str]":
@@ -37,7 +38,7 @@ def too_wide(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", HELPED)
 def test_help_has_examples_and_fits_forty_columns(cli: Cli, command: str) -> None:
     narrow = cli(*command.split(), "--help", width=40).stdout
     # Examples, and the events of replay, are copied.
@@ -155,3 +156,72 @@ def test_interrupted_demo_ends_with_all_its_processes(tmp_path: Path) -> None:
 
     assert (process.returncode, errors) == (0, "")
     assert list(tmp_path.iterdir()) == []
+
+
+CLIENT = {"aiohttp", "cryptography", "kubernetes_asyncio"}
+"""Packages that talk to the API server."""
+
+HEAVY = CLIENT | {"numpy", "orjson", "prometheus_client", "pydantic", "rich", "yaml"}
+
+DATA = Path(__file__).parents[3] / "examples" / "data"
+PODS = DATA / "pods.yaml"
+
+ANSWERING = """
+import contextlib, sys
+from kubectl_numa.cli import program
+for line in sys.stdin:
+    with contextlib.suppress(SystemExit):
+        program.main(line.split(), standalone_mode=False)
+    sys.stdout.flush()
+    print("\\f", *{name.partition(".")[0] for name in sys.modules}, "\\f", sep=" ")
+"""
+LINES = [
+    # the command, and what it does not import, and those before it
+    *((line, HEAVY) for line in ("--version", "--help", "-h", "completion bash")),
+    (f"replay -f {DATA / 'events.jsonl'}", CLIENT | {"numpy"}),
+    ("version --client",                   CLIENT),
+    (f"check -f {PODS} --snapshot",        CLIENT),
+    (f"explain -f {PODS} --snapshot",      CLIENT),
+    ("nodes --snapshot",                   CLIENT),
+    ("shapes --snapshot",                  CLIENT),
+]  # fmt: skip
+
+
+def printed(program: str, *arguments: str, stdin: str = "") -> str:
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=True).stdout  # noqa: S603  ours
+
+
+def test_commands_import_only_what_they_need(cluster_file: Path) -> None:
+    lines = [line + f" {cluster_file}" * line.endswith("--snapshot") for line, _ in LINES]
+    answers = printed(ANSWERING, stdin="\n".join(lines)).split("\f")
+
+    for (line, heavy), output, packages in zip(LINES, answers[::2], answers[1::2], strict=False):
+        assert output.strip(), line
+        assert "kubectl_numa" in packages.split(), line
+        assert not set(packages.split()) & heavy, line
+    assert len(answers) == 2 * len(LINES) + 1
+
+
+COMPLETING = """
+import sys
+from kubectl_numa.completing import main
+main()
+print("\\f", *{name.partition(".")[0] for name in sys.modules})
+"""
+
+
+@pytest.mark.parametrize(("typed", "heavy"), [("n", HEAVY), ("nodes --ou", CLIENT), ("version --cl", CLIENT)])
+def test_completion_imports_little(typed: str, heavy: set[str]) -> None:
+    output, packages = printed(COMPLETING, *typed.split()).split("\f")
+
+    assert output
+    assert not {*packages.split()} & heavy
+
+
+@pytest.mark.parametrize("listed", COMMANDS, ids=lambda command: command.name)
+def test_short_help_is_the_beginning_of_the_help(listed: LazyCommand) -> None:
+    command = listed.load()
+
+    assert command.name == listed.name
+    assert (command.help or "").startswith(listed.get_short_help_str())
