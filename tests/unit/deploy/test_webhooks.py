@@ -75,8 +75,8 @@ def annotated_or_tolerating(request: Request) -> bool:
 def changed(request: Request) -> bool:
     is_new = request.operation == "CREATE" or "spec" not in request.object
     old = request.old.get("metadata", {}).get("annotations", {})
-    said = any(old.get(key) != value for key, value in ours(request.object).items())
-    return is_new or request.object["spec"] != request.old["spec"] or said
+    anew = any(old.get(key) != value for key, value in ours(request.object).items())
+    return is_new or request.object["spec"] != request.old["spec"] or anew
 
 
 def independent(request: Request) -> bool:
