@@ -24,7 +24,7 @@ TABLE: list[dict[str, Any]] = yaml.safe_load((CHART / "files" / "alerts.yaml").r
 RUNBOOKS = (DEPLOY.parent / "docs" / "runbooks.md").read_text()
 
 
-Values = Mapping[str, str]
+Values = dict[str, str]
 """Values of series as promtool reads them, one a minute: `0+1x30` grows from 0 by 1, `_` is a gap."""
 
 DAY = 86400
