@@ -131,9 +131,9 @@ def test_json_has_all_facts(cluster: ClusterView) -> None:
     big, small = (answer.node_class for answer in result.answers)
     amount = {"cpu": "32", "memory": "4Gi"}
     same: dict[str, Any] = {"unmet": None, "lacks": {}, "known": "counts", "source": "exporter", "age": None}
-    fits = {"name": "big", "class": big, "verdict": "fits", "reason": None, "permanent": False, "score": 94}
-    never = {"name": "small", "class": small, "verdict": "never", "permanent": True, "score": None}
-    fits |= {"placement": [{"zones": ["node-1"], "amount": amount}]}
+    fits = same | {"name": "big", "class": big, "verdict": "fits", "reason": None, "permanent": False}
+    never = same | {"name": "small", "class": small, "verdict": "never", "permanent": True, "score": None}
+    fits |= {"score": 94, "placement": [{"zones": ["node-1"], "amount": amount}]}
     never |= {"reason": "the pod: the node has at most 16 cpu in total", "placement": None}
     doubts = [Doubt.OPTIONS, Doubt.NO_VERSION]
     step = {"name": "c0", "role": "container", "asks": amount, "notPinned": []}
@@ -145,8 +145,8 @@ def test_json_has_all_facts(cluster: ClusterView) -> None:
         "intent": {"policy": SINGLE, "resources": [], "scope": None, "exclusive": None, "from": "pod"},
         "demand": {"qos": "Guaranteed", "containers": [step], "total": amount},
         "nodes": [
-            {**same, **fits, "doubts": [*doubts, Doubt.INIT_CPUS]},
-            {**same, **never, "doubts": doubts},
+            {**fits, "doubts": [*doubts, Doubt.INIT_CPUS]},
+            {**never, "doubts": doubts},
         ],
         "shapes": [],
         "unknown": ["hidden"],
