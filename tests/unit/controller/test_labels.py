@@ -20,8 +20,8 @@ from tests.unit.controller.conftest import Replica, classes_of
 from tests.worlds.notation import node, table
 from tests.worlds.write_faults import GONE, UNREACHABLE
 
-SMALL, LARGE = node("cpu=8", "cpu=8"), node("cpu=64", "cpu=64")
-IS_SMALL, IS_LARGE = node_class(SMALL), node_class(LARGE)
+SMALL, LARGE, TINY = (node(zone, zone) for zone in ("cpu=8", "cpu=64", "cpu=1"))
+IS_SMALL, IS_LARGE, IS_TINY = map(node_class, (SMALL, LARGE, TINY))
 Labels = dict[str, str | None]
 
 
@@ -106,31 +106,77 @@ async def test_node_is_labelled_once_until_it_changes(work: Labelling) -> None:
     assert await work.run(1000) == [("a", IS_SMALL)]
     work.topologies["a"] = LARGE
     assert await work.run(3) == [("a", IS_LARGE)]
+    # A failed write delays no other label.
+    work.broken["a"] = UNREACHABLE
+    work.topologies["a"] = SMALL
+    assert await work.run(1) == [("a", IS_SMALL)]
+    work.broken.clear()
+    work.topologies["a"] = TINY
+    assert await work.run(5) == [("a", IS_TINY)]
 
-    assert [line["new"] for line in work.log.of("node.labelled")] == [IS_SMALL, IS_LARGE]
-    assert (work.writes("written"), work.writes("failed")) == (2, 0)
-    assert work.log.of("class.contested") == []
+    assert [line["new"] for line in work.log.of("node.labelled")] == [IS_SMALL, IS_LARGE, IS_TINY]
+    assert (work.writes("written"), work.writes("failed"), work.log.of("class.contested")) == (3, 1, [])
+    work.broken["a"] = GONE
+    work.topologies["a"] = LARGE
+    assert await work.run(20) == [("a", IS_LARGE)]
+    del work.labels["a"]
+    assert await work.run(100) == []
+    assert (work.writes("gone"), len(work.log.of("class.failed"))) == (1, 1)
 
 
-async def test_node_gets_its_name_and_class_at_once(work: Labelling) -> None:
-    """Also if another program, such as Karpenter, has set something else."""
+async def test_contested_name_delays_no_class(work: Labelling) -> None:
+    """As that of another program, such as Karpenter."""
     work.names["a"] = "1227427124283375160"
-
     assert await work.run(100) == [("a", IS_SMALL), ("a", "a")]
     assert (work.labels, work.names) == ({"a": IS_SMALL}, {"a": "a"})
     assert [line["key"] for line in work.log.of("node.labelled")] == [CLASS_LABEL, NODE_LABEL]
 
-
-async def test_contested_name_delays_no_class(work: Labelling) -> None:
-    work.names["a"] = None
-    await work.run(50)
     for _ in range(3):
         work.names["a"] = "other"
         await work.run(100)
     work.topologies["a"] = LARGE
-
     assert ("a", IS_LARGE) in await work.run(3)
     assert {line["key"] for line in work.log.of("class.contested")} == {NODE_LABEL}
+
+
+async def test_another_writer_is_corrected_ever_less_often(work: Labelling) -> None:
+    await work.run(3)
+    # The first time at once, and after a long time again.
+    for _ in range(4):
+        work.labels["a"] = None
+        assert await work.run(3) == [("a", IS_SMALL)]
+        assert await work.run(1000) == []
+    assert [line["reverted"] for line in work.log.of("class.contested")] == [1]
+
+    del work.written[:]
+    for _ in range(3600):
+        work.labels["a"] = "mine"
+        await work.run(1)
+    assert 4 <= len(work.written) <= 12
+    gaps = [late - early for (early, *_), (late, *_) in pairwise(work.written)]
+    assert gaps == sorted(gaps)
+
+
+async def test_label_goes_after_the_grace_without_topology(work: Labelling) -> None:
+    await work.run(3)
+    for _ in range(5):
+        del work.topologies["a"]
+        assert await work.run(290) == []
+        work.topologies["a"] = SMALL
+        assert await work.run(2) == []
+    del work.topologies["a"]
+
+    assert await work.run(299) == []
+    assert await work.run(3) == [("a", None)]
+    assert await work.run(1000) == []
+
+
+@pytest.mark.parametrize(("fields", "count"), [({"leads_for": 3}, 3), ({"seconds": 0.4}, 3), ({}, 6)])
+async def test_writes_of_a_second_end_with_the_lead_and_the_time(fields: dict[str, Any], count: int) -> None:
+    work = Labelling(**fields)
+    work.add(*"abcdef")
+    with labelling(work):
+        assert len(await work.run(0.1)) == count
 
 
 OBSTACLES = [
@@ -147,27 +193,6 @@ async def test_nothing_is_written_while(work: Labelling, what: str, obstacle: fl
     setattr(work, what, without)
 
     assert await work.run(2) == [("a", IS_SMALL)]
-
-
-async def test_lead_is_checked_before_every_write() -> None:
-    work = Labelling(leads_for=3)
-    work.add(*"abcdef")
-    with labelling(work):
-        assert [name for name, _ in await work.run(10)] == ["a", "b", "c"]
-
-
-async def test_label_goes_after_the_grace_without_topology(work: Labelling) -> None:
-    await work.run(3)
-    for _ in range(5):
-        del work.topologies["a"]
-        assert await work.run(290) == []
-        work.topologies["a"] = SMALL
-        assert await work.run(2) == []
-    del work.topologies["a"]
-
-    assert await work.run(299) == []
-    assert await work.run(3) == [("a", None)]
-    assert await work.run(1000) == []
 
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["stale", "frozen"])
@@ -195,38 +220,6 @@ async def test_unobserved_write_is_repeated_after_30_s(work: Labelling) -> None:
     assert await work.run(4) == [("a", IS_SMALL)]
 
 
-async def test_another_writer_is_corrected_ever_less_often(work: Labelling) -> None:
-    await work.run(3)
-    for _ in range(3600):
-        work.labels["a"] = "mine"
-        await work.run(1)
-
-    assert 4 <= len(work.written) <= 12
-    assert len(work.log.of("class.contested")) == len(work.written) - 1
-    gaps = [late - early for (early, *_), (late, *_) in pairwise(work.written[1:])]
-    assert gaps == sorted(gaps)
-
-
-async def test_first_revert_is_corrected_at_once_and_forgotten(work: Labelling) -> None:
-    await work.run(3)
-    for _ in range(4):
-        work.labels["a"] = None
-        assert await work.run(3) == [("a", IS_SMALL)]
-        assert await work.run(1000) == []
-
-    # Only the first time was soon after a write.
-    assert [line["reverted"] for line in work.log.of("class.contested")] == [1]
-
-
-async def test_deleted_node_is_forgotten(work: Labelling) -> None:
-    work.broken["a"] = GONE
-    assert await work.run(20) == [("a", IS_SMALL)]
-    del work.labels["a"]
-
-    assert await work.run(100) == []
-    assert (work.writes("gone"), work.log.of("class.failed")) == (1, [])
-
-
 @pytest.mark.parametrize(
     ("refusing", "others", "seconds"),
     table([("two do not even end the turn", 2, 2, 0.5), ("many do in time", 20, 40, 400)]),
@@ -246,22 +239,6 @@ async def test_failing_server_pauses_all_nodes(work: Labelling) -> None:
     work.broken = dict.fromkeys(work.labels, UNREACHABLE)
 
     assert len(await work.run(60)) <= 10
-
-
-async def test_failed_write_does_not_delay_another_label(work: Labelling) -> None:
-    work.broken["a"] = UNREACHABLE
-    await work.run(1)
-    work.broken.clear()
-    work.topologies["a"] = LARGE
-
-    assert await work.run(5) == [("a", IS_LARGE)]
-
-
-async def test_plan_is_followed_for_a_second_at_most() -> None:
-    work = Labelling(seconds=0.4)
-    work.add(*"abcdef")
-    with labelling(work):
-        assert len(await work.run(0.1)) == 3
 
 
 @given(

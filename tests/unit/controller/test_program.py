@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from certs import certificate
-from certs import secret as secrets
 from controller.dry_run import dry_run
 from controller.program import LEASE, ControllerProgram
 from controller.settings import ControllerSettings
@@ -52,8 +50,6 @@ SECRETS = "/api/v1/namespaces/numalign-system/secrets"
 SECRET = f"{SECRETS}/own"
 CALLERS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-numalign"
 
-REPORTS = "/apis/wgpolicyk8s.io/v1alpha2"
-REPORT = f"{REPORTS}/namespaces/team/policyreports/numalign"
 
 SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
 PENDING = {"phase": "Pending"}
@@ -166,15 +162,6 @@ async def test_controller_labels_nodes_and_releases_its_lease(site: Site) -> Non
     assert listed.query["fieldSelector"] == "status.phase=Failed"
 
 
-async def test_certificate_is_created_and_trusted(site: Site) -> None:
-    async with site.running(*OWN) as controller:
-        await controller.until(site.labelled)
-
-    made = secrets.parse(site.api.get(SECRET)).current
-    assert "numalign-webhook.numalign-system.svc" in certificate.names(certificate.first(made.cert_pem))
-    assert pairs.bundles(site.api, pairs.MUTATING) == [made.ca_pem]
-
-
 # Shapes.
 
 
@@ -256,19 +243,6 @@ async def test_component_adds_tasks_and_a_readiness_check(site: Site) -> None:
         await asyncio.wait_for(ran.wait(), 5)
 
     assert not await site.labelled()
-
-
-async def test_reports_and_events_on_owners_are_written(site: Site) -> None:
-    site.api.oddities[REPORTS] = b'{"resources": [{"name": "policyreports"}]}'
-    site.enable(warn="restricted")
-    site.put("lax", webhook.raw("cpu=2 mem=1Gi"), {"phase": "Running"}, nodeName="small")
-
-    async def written() -> bool:
-        return bool(site.api.get(REPORT) and site.events("NUMABelowWarn"))
-
-    async with site.running("--policy-reports", "--owner-events") as controller:
-        await controller.until(written)
-    assert site.events("NUMABelowWarn") == [("ReplicaSet", "web")]
 
 
 # Gates.
