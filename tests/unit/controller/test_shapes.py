@@ -156,6 +156,17 @@ A, B = replace(SMALL, name="a"), replace(LARGE, name="b")
 [B_CLASS] = classes(remembered(B))
 
 
+async def test_changes_are_written_at_most_once_a_minute() -> None:
+    with writing() as work:
+        for count in range(1, 60):
+            work.observe("a", node(f"cpu=8 gpu={count}", "cpu=8 gpu=1"))
+            await work.run(10)
+
+    times = work.configmap.writes
+    assert len(times) >= 8
+    assert min(late - early for early, late in pairwise(times)) >= 60
+
+
 async def test_shape_is_written_once_and_then_refreshed() -> None:
     with writing() as work:
         assert await work.run(HOUR) == []
@@ -173,31 +184,7 @@ async def test_shape_is_written_once_and_then_refreshed() -> None:
     assert last["bytes"] == work.count("shape_bytes")
 
 
-async def test_changes_are_written_at_most_once_a_minute() -> None:
-    with writing() as work:
-        for count in range(1, 60):
-            work.observe("a", node(f"cpu=8 gpu={count}", "cpu=8 gpu=1"))
-            await work.run(10)
-
-    times = work.configmap.writes
-    assert len(times) >= 8
-    assert min(late - early for early, late in pairwise(times)) >= 60
-
-
-async def test_loss_is_written_and_removed_again() -> None:
-    with writing("a") as work:
-        await work.run(100)
-        assert work.observe("a", DEGRADED).health
-        began = work.clock.seconds
-        await work.run(130)
-        assert work.configmap.memory.losses == {"a": pytest.approx(began, abs=1)}
-        work.observe("a", SMALL)
-        await work.run(130)
-
-    assert work.configmap.memory.losses == {}
-
-
-async def test_remembered_losses_stay_until_nodes_are_known() -> None:
+async def test_loss_stays_until_the_node_is_known_and_whole() -> None:
     with writing(nodes_known=False) as work:
         work.configmap.store(shapes.encode(remembered(SMALL, losses={"a": 1e6})))
         await work.run(200)
@@ -205,30 +192,29 @@ async def test_remembered_losses_stay_until_nodes_are_known() -> None:
         work.observe("b", SMALL)
         work.nodes_known = True
         await work.run(130)
+        assert work.configmap.memory.losses == {}
+        assert work.observe("b", DEGRADED).health
+        began = work.clock.seconds
+        await work.run(130)
+        assert work.configmap.memory.losses == {"b": pytest.approx(began, abs=1)}
+        work.observe("b", SMALL)
+        await work.run(130)
 
     assert work.configmap.memory.losses == {}
 
 
-async def test_shapes_and_labels_of_others_stay() -> None:
-    with writing("a") as work:
-        work.configmap.store(shapes.encode(remembered(B, seen=9e5)))
-        await work.run(30)
-
-    assert classes(work.configmap.memory) == classes(remembered(A, B))
-    assert work.configmap.stored
-    assert work.configmap.stored["metadata"]["labels"] == {"team": "a"}
-    assert {each.shape.node_class: each.seen for each in work.book.shapes()}[B_CLASS] == 9e5
-
-
-async def test_write_after_a_race_conflicts_and_reads_again() -> None:
+async def test_shapes_labels_and_writes_of_others_stay() -> None:
     with writing("a") as work:
         work.configmap.store({})
-        work.configmap.raced = remembered(B)
+        work.configmap.raced = remembered(B, seen=9e5)
         assert await work.run(1) == []
         assert work.writes("conflict") == 1
         assert len(await work.run(30)) == 1
 
     assert classes(work.configmap.memory) == classes(remembered(A, B))
+    assert work.configmap.stored
+    assert work.configmap.stored["metadata"]["labels"] == {"team": "a"}
+    assert {each.shape.node_class: each.seen for each in work.book.shapes()}[B_CLASS] == 9e5
 
 
 async def test_replica_without_the_lead_only_reads() -> None:
@@ -240,43 +226,33 @@ async def test_replica_without_the_lead_only_reads() -> None:
         assert 50 <= len(work.configmap.reads) <= 70
         work.leads = True
         assert len(await work.run(5)) == 1
-
-
-async def test_lead_is_checked_before_every_write() -> None:
     # When it is due, when it reads, and after reading; no longer before the write.
     with writing("a", leads_for=3) as work:
         assert await work.run(10) == []
         assert work.configmap.reads
 
 
-async def test_unreadable_keys_are_logged_and_replaced() -> None:
-    with writing() as work:
-        work.configmap.store({**shapes.encode(remembered(B)), "mine": "{", "other.12345678": "[[["})
-        assert len(await work.run(3)) == 1
-        assert await work.run(HOUR) == []
-
-    assert classes(work.configmap.memory) == {B_CLASS}
-    [line] = work.log.of("shapes.unreadable")
-    assert len(line["errors"]) == 2
+ODD: list[tuple[str, Any, int]] = [
+    ("keys of others", {"data": {**shapes.encode(remembered(B)), "mine": "{", "other.12345678": "[[["}}, 2),
+    ("no data", {"metadata": [], "data": None}, 0),
+    ("a list", [], 0),
+]
 
 
-@pytest.mark.parametrize(("stored", "mistakes"), [({"data": {"a": "{"}}, 1), ({"metadata": []}, 0), ([], 0)])
+@pytest.mark.parametrize(("stored", "mistakes"), table(ODD))
 async def test_odd_configmap_is_logged_once(stored: Any, mistakes: int) -> None:  # noqa: ANN401  any answer
     with writing("a", leads=False) as work:
         work.configmap.stored = stored
         await work.run(HOUR)
+        if mistakes:
+            work.configmap.stored = None
+            work.configmap.store(stored["data"])
+            work.leads = True
+            assert len(await work.run(3)) == 1
+            assert await work.run(HOUR) == []
+            assert classes(work.configmap.memory) == {*classes(remembered(A)), B_CLASS}
 
-    assert classes(work.book.to_remember()) == classes(remembered(A))
-    assert len(work.log.of("shapes.unreadable")) == mistakes
-
-
-async def test_denied_read_ends_the_wait_for_shapes() -> None:
-    with writing() as work:
-        work.configmap.broken = Forbidden("not allowed to get configmaps")
-        await work.run(1)
-        await asyncio.wait_for(work.writer.answered(), 1)
-
-    assert not work.writer.read
+    assert [len(line["errors"]) for line in work.log.of("shapes.unreadable")] == [mistakes] * bool(mistakes)
 
 
 @pytest.mark.parametrize("broken", [Unreachable("no answer"), TimeoutError()], ids=["unreachable", "slow"])
@@ -294,6 +270,12 @@ async def test_wait_for_shapes_ends_after_its_patience(broken: Exception) -> Non
 
     assert work.writer.read
     assert work.writes("failed") == len(work.log.of("shapes.failed")) >= 5
+    # A denied read ends it at once.
+    with writing() as work:
+        work.configmap.broken = Forbidden("not allowed to get configmaps")
+        await work.run(1)
+        await asyncio.wait_for(work.writer.answered(), 1)
+        assert not work.writer.read
 
 
 NOW = 1e6

@@ -116,6 +116,8 @@ async def test_deletion_is_done_once_with_an_event_on_the_owner(work: RemovalRep
     await work.pass_by(1000)
 
     assert work.deleted() == ["r0"]
+    verbs = [verb for verb, _ in work.calls]
+    assert verbs[verbs.index("delete") - 1] == "permitted"
     message = (
         "deleted pod r0, which the kubelet of n rejected (TopologyAffinityError):"
         " web was created since, and the 3 newest rejected pods are kept"
@@ -157,14 +159,6 @@ async def test_pod_stays_without_an_error_if(
     work.add(*OLD, ALIVE)
     await work.pass_by(AGAIN_SECONDS)
     assert work.results()["removed"] == 1
-
-
-async def test_namespace_is_read_last_before_each_deletion(work: RemovalReplica) -> None:
-    work.keep = 2
-    await work.pass_by(10)
-
-    verbs = [verb for verb, _ in work.calls]
-    assert [verbs[at - 1] for at, verb in enumerate(verbs) if verb == "delete"] == ["permitted"] * 2
 
 
 @pytest.mark.parametrize(("checks", "calls"), [(0, 0), (1, 0), (2, 3)])
@@ -214,25 +208,6 @@ async def test_failing_server_gets_growing_pauses_for_all_pods(work: RemovalRepl
     assert len(work.pods) == 1
 
 
-async def test_defect_of_ours_ends_nothing(work: RemovalReplica) -> None:
-    work.observed["odd"] = cast("PodInfo", None)
-    await work.pass_by(AGAIN_SECONDS / 2)
-    assert len(work.log.of("refused.internal_error")) == 1
-
-    del work.observed["odd"]
-    await work.pass_by(AGAIN_SECONDS)
-    assert work.deleted() == ["r0"]
-
-
-async def test_defect_with_one_pod_delays_no_other(work: RemovalReplica) -> None:
-    work.keep = 2
-    work.broken["get", "r0"] = DEFECT
-    await work.pass_by(AGAIN_SECONDS / 2)
-
-    assert [line["pod"] for line in work.log.of("refused.internal_error")] == ["team/r0"]
-    assert work.deleted() == ["r1"]
-
-
 @pytest.mark.parametrize("denial", [FORBIDDEN, INVALID], ids=["403", "422"])
 async def test_denying_namespace_delays_no_other(work: RemovalReplica, denial: Exception) -> None:
     """A policy of the cluster may protect one of them."""
@@ -244,3 +219,16 @@ async def test_denying_namespace_delays_no_other(work: RemovalReplica, denial: E
     assert work.results()["forbidden"] == 1
     assert work.log.of("refused.forbidden")[0]["namespace"] == TEAM
     assert "o-r0" not in work.pods
+
+
+async def test_defect_of_ours_ends_nothing_and_delays_no_other_pod(work: RemovalReplica) -> None:
+    work.keep = 2
+    work.observed["odd"] = cast("PodInfo", None)
+    work.broken["get", "r0"] = DEFECT
+    await work.pass_by(AGAIN_SECONDS / 2)
+    assert len(work.log.of("refused.internal_error")) == 1
+
+    del work.observed["odd"]
+    await work.pass_by(AGAIN_SECONDS)
+    assert [line.get("pod") for line in work.log.of("refused.internal_error")] == [None, "team/r0"]
+    assert work.deleted() == ["r1"]
