@@ -53,6 +53,7 @@ CALLERS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/z
 
 SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
 PENDING = {"phase": "Pending"}
+GATE = [{"name": PLACEMENT_GATE}]
 REJECTED = {"phase": "Failed", "reason": "TopologyAffinityError"}
 OWN = ("--tls-secret", "own", "--tls-names", "127.0.0.1")
 NO_LABELS = ("--label-nodes=false",)
@@ -122,11 +123,11 @@ class Site(Launcher):
         metadata = {**made["metadata"], "name": name, "namespace": "team", "ownerReferences": [SET]}
         self.api.put({**made, "metadata": metadata, "spec": {**made["spec"], **spec}, "status": status})
 
-    def pod(self, name: str = "web") -> Any:  # noqa: ANN401  JSON
-        return self.api.get(f"/api/v1/namespaces/team/pods/{name}")
-
     async def lifted(self) -> bool:
-        return not self.pod()["spec"].get("schedulingGates")
+        return not self.pod("web")["spec"].get("schedulingGates")
+
+    def pod(self, name: str) -> Any:  # noqa: ANN401  JSON
+        return self.api.get(f"/api/v1/namespaces/team/pods/{name}")
 
     def events(self, reason: str) -> list[tuple[str, str]]:
         """The kind and name of the objects of events with a reason."""
@@ -148,10 +149,18 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         yield Site(tmp_path, api)
 
 
-async def test_controller_labels_nodes_and_releases_its_lease(site: Site) -> None:
+async def test_controller_labels_nodes_and_serves_its_health_alone(site: Site) -> None:
     async with site.running() as controller:
         await controller.until(site.labelled)
+        pages = {path: (await controller.text(path))[0] for path in ("/healthz", "/metrics", "/mutate", "/")}
+        _, metrics = await controller.text("/metrics")
+        [listening] = controller.told.of("server.listening")
 
+    assert pages == {"/healthz": 200, "/metrics": 200, "/mutate": 404, "/": 404}
+    assert ('numalign_cache_entries{cache="machine_reports"} 0.0' in metrics, "port" in listening) == (
+        True,
+        False,
+    )
     lease: Any = site.api.get(f"{LEASES}/{LEASE}")
     assert lease["spec"]["holderIdentity"] == ""
     assert all(NODE_LABEL not in node["metadata"]["labels"] for node in site.api.all(NODES))
@@ -160,19 +169,6 @@ async def test_controller_labels_nodes_and_releases_its_lease(site: Site) -> Non
     assert watched - {CONFIGMAPS, "/version"} == {NODES, NAMESPACES, TOPOLOGIES, CPUS, SHAPES, PODS}
     [listed] = site.api.asked("LIST", PODS)
     assert listed.query["fieldSelector"] == "status.phase=Failed"
-
-
-# Shapes.
-
-
-async def test_shapes_are_written(site: Site) -> None:
-    async with site.running(*NO_LABELS) as controller:
-        await controller.until(site.remembered)
-
-    memory, mistakes = shapes.decode(site.api.get(SHAPES))
-    assert mistakes == ()
-    assert {each.shape.node_class for each in memory.shapes} == {node_class(SMALL), node_class(LARGE)}
-    assert not any(path.startswith(NODES) for path in site.writes())
 
 
 @pytest.mark.parametrize("readable", [True, False], ids=["remembered", "forbidden"])
@@ -199,13 +195,18 @@ async def test_start_during_an_outage_changes_no_label(site: Site, *, readable: 
 
 async def test_nodes_are_watched_after_the_shapes_are_read(site: Site) -> None:
     site.api.failures[SHAPES] = HTTPStatus.INTERNAL_SERVER_ERROR
-    async with site.running(ready=False) as controller:
+    async with site.running(*NO_LABELS, ready=False) as controller:
         await controller.logged("shapes.failed")
         await asyncio.sleep(0.3)
         assert not await controller.ready()
         assert NODES not in site.paths()
         del site.api.failures[SHAPES]
-        await controller.until(controller.ready)
+        await controller.until(site.remembered)
+
+    memory, mistakes = shapes.decode(site.api.get(SHAPES))
+    assert mistakes == ()
+    assert {each.shape.node_class for each in memory.shapes} == {node_class(SMALL), node_class(LARGE)}
+    assert not any(path.startswith(NODES) for path in site.writes())
 
 
 async def test_only_the_leader_of_two_writes(site: Site) -> None:
@@ -215,17 +216,6 @@ async def test_only_the_leader_of_two_writes(site: Site) -> None:
             assert sum(len(each.of(event)) for each in logs) == 1
         [follower] = [each for each in logs if not each.of("lease.acquired")]
         assert follower.of("node.labelled") == []
-
-
-async def test_only_health_and_metrics_are_served(site: Site) -> None:
-    async with site.running() as controller:
-        pages = {path: (await controller.text(path))[0] for path in ("/healthz", "/metrics", "/mutate", "/")}
-        _, metrics = await controller.text("/metrics")
-        [listening] = controller.told.of("server.listening")
-
-    assert pages == {"/healthz": 200, "/metrics": 200, "/mutate": 404, "/": 404}
-    assert 'numalign_cache_entries{cache="machine_reports"} 0.0' in metrics
-    assert "port" not in listening
 
 
 async def test_component_adds_tasks_and_a_readiness_check(site: Site) -> None:
@@ -245,33 +235,30 @@ async def test_component_adds_tasks_and_a_readiness_check(site: Site) -> None:
     assert not await site.labelled()
 
 
-# Gates.
-
-
-def add_gated(site: Site, gpus: int) -> None:
-    """A pod behind the gate, and one like it that a node without topology rejected."""
-    site.enable(gate="enabled")
-    site.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
-    made = webhook.raw(f"cpu=4 mem=1Gi gpu={gpus}", policy=SINGLE)
-    site.put("first", made, {**REJECTED, "startTime": stamp(int(time.time()))}, nodeName="bare")
-    site.put("web", made, schedulingGates=[{"name": PLACEMENT_GATE}])
+def gated(gpus: int) -> Any:  # noqa: ANN401  JSON
+    return webhook.raw(f"cpu=4 mem=1Gi gpu={gpus}", policy=SINGLE)
 
 
 async def test_gated_pod_avoids_rejecting_nodes(site: Site) -> None:
-    add_gated(site, gpus=5)
+    site.enable(gate="enabled")
+    site.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
+    site.put("first", gated(5), {**REJECTED, "startTime": stamp(int(time.time()))}, nodeName="bare")
+    site.put("web", gated(5), schedulingGates=GATE)
     async with site.running("--gates") as controller:
         await controller.until(site.lifted)
 
     without = Requirement(NODE_LABEL, Operator.NOT_IN, frozenset({"small", "large", "bare"}))
-    assert scheduling(site.pod()).constraints.terms == (Term((without,)),)
+    assert scheduling(site.pod("web")).constraints.terms == (Term((without,)),)
+    for each in site.api.all(NODES):
+        assert each["metadata"]["labels"][NODE_LABEL] == each["metadata"]["name"]
 
 
 async def test_gated_pod_is_pinned_with_an_event(site: Site) -> None:
-    add_gated(site, gpus=1)
+    site.enable(gate="enabled")
+    site.put("web", gated(1), schedulingGates=GATE)
 
     async def written() -> bool:
-        named = [each["metadata"].get("labels", {}).get(NODE_LABEL) for each in site.api.all(NODES)]
-        return bool(await site.lifted() and site.events("NUMAPinned") and all(named))
+        return bool(await site.lifted() and site.events("NUMAPinned"))
 
     # On a busy machine no zone may be chosen before a patience is over that passes twenty times as fast.
     async with site.running("--gates", "--gate-patience-seconds", "0") as controller:
@@ -280,17 +267,11 @@ async def test_gated_pod_is_pinned_with_an_event(site: Site) -> None:
 
     assert "numalign_gates_lifted_total" in metrics
     assert 'numalign_topology_nodes{source="exporter"} 2.0' in metrics
-    pin = scheduling(site.pod()).pin
+    pin = scheduling(site.pod("web")).pin
     assert pin
     assert pin.node in ("small", "large")
-    assert {PINNED_AT, PLACEMENT} <= site.pod()["metadata"]["annotations"].keys()
+    assert {PINNED_AT, PLACEMENT} <= site.pod("web")["metadata"]["annotations"].keys()
     assert site.events("NUMAPinned") == [("Pod", "web")]
-    assert {each["metadata"]["name"] for each in site.api.all(NODES)} == {
-        each["metadata"]["labels"][NODE_LABEL] for each in site.api.all(NODES)
-    }
-
-
-# Errors.
 
 
 async def test_bad_policy_stops_the_controller(site: Site, tmp_path: Path) -> None:
@@ -389,7 +370,7 @@ async def test_oldest_rejected_pods_are_deleted_once(site: Site) -> None:
 
 FAILED_PODS, EXEMPT = {"heal": "failed"}, {"heal": "failed", "admission": "disabled"}
 STAY: list[tuple[str, tuple[str, ...], dict[str, str], int]] = [
-    ("healing is off", ("--gates", "--label-nodes=false"), FAILED_PODS, 5),
+    ("healing is off", ("--gates", "--label-nodes=false"), {"heal": "failed"}, 5),
     ("the namespace has no label", HEAL, {}, 5),
     ("all is off and it is exempt", NO_LABELS, EXEMPT, 0),
 ]
