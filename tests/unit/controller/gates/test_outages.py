@@ -3,22 +3,16 @@
 import pytest
 
 from controller.gates.keeper import GRACE_SECONDS, HANDOVER_SECONDS
-from controller.gates.pin import PinTarget
-from controller.gates.pods import PinWriter
 from controller.gates.queue import LONGEST_LOOK
 from numalign.kube.decode.scheduling import scheduling
 from numalign.model.intent import PLACEMENT_GATE
 from tests.unit.controller.gates.conftest import GatedCluster, gated
 from tests.unit.scheduling.test_pinned_pods import pinned
 from tests.worlds.notation import node, table
-from tests.worlds.scorer import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, uid
+from tests.worlds.scorer import ALL, EMPTY, FOUR, SINGLE, SMALL
 from tests.worlds.write_faults import CONFLICT, FORBIDDEN, INVALID, UNREACHABLE
 
 WIDE = node(*["cpu=64 mem=64Gi"] * 2, policy=SINGLE)
-
-
-def many(count: int) -> list[Raw]:
-    return [gated("cpu=1 mem=1Gi", name=f"web-{number}") for number in range(count)]
 
 
 REFUSALS = [
@@ -49,14 +43,6 @@ async def test_only_a_pin_of_unknown_result_reserves_zones(
 
     assert (cluster.pin(), cluster.gates(), cluster.reserved()) == ("a", [], {"web": "a"})
     assert len(cluster.patches) == 1
-
-
-async def test_pin_without_an_answer_is_not_repeated(cluster: GatedCluster) -> None:
-    await cluster.know({"a": EMPTY})
-    cluster.unanswered = [UNREACHABLE]
-    await cluster.run(5, gated(FOUR))
-
-    assert (cluster.pin(), len(cluster.patches), cluster.reserved()) == ("a", 1, {"web": "a"})
 
 
 @pytest.mark.parametrize("patience", [17.0, 35.0])
@@ -114,100 +100,10 @@ async def test_failed_lift_is_tried_again(
     assert scheduling(cluster.pods["web"]).constraints.selective is bool(nodes)
 
 
-@pytest.mark.parametrize("part", ["_parsed", "exclusion"])
-async def test_defect_of_ours_keeps_no_gate(
-    cluster: GatedCluster, monkeypatch: pytest.MonkeyPatch, part: str
-) -> None:
-    await cluster.know({"small": SMALL})
-
-    async with cluster.running(gated(FOUR)):
-        await cluster.pass_by(10)
-        monkeypatch.setattr(cluster.keeper, part, None)
-        await cluster.pass_by(24)
-
-    assert cluster.gates() == []
-    assert cluster.log.of("gate.internal_error")
-
-
-async def test_defect_with_one_pod_delays_no_other(
-    cluster: GatedCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await cluster.know({"a": EMPTY})
-    prepare = PinWriter.prepare
-
-    def broken(pins: PinWriter, of: str, raw: Raw, target: PinTarget) -> None:
-        if of == uid("bad"):
-            raise ValueError("a defect")
-        prepare(pins, of, raw, target)
-
-    monkeypatch.setattr(PinWriter, "prepare", broken)
-    async with cluster.running(gated(FOUR, name="bad"), gated(FOUR, name="good")):
-        await cluster.pass_by(2)
-        assert (cluster.pin("good"), cluster.waiting()) == ("a", ["bad"])
-        await cluster.pass_by(40)
-
-    assert cluster.waiting() == []
-    assert cluster.log.of("gate.internal_error")
-
-
-@pytest.mark.full
-async def test_slow_writes_delay_no_pod_of_the_same_node(cluster: GatedCluster) -> None:
-    await cluster.know({"a": WIDE})
-    cluster.seconds = 3
-    await cluster.run(75, *many(40))
-
-    assert cluster.waiting() == []
-
-
-async def test_pod_queued_on_a_node_has_twice_the_patience(cluster: GatedCluster) -> None:
-    """No kubelet takes the first pods, so the zones of those behind them are unknown."""
-    await cluster.know({"a": WIDE})
-
-    async with cluster.running(*many(6)):
-        await cluster.pass_by(45)
-        assert cluster.waiting()
-        await cluster.pass_by(30)
-
-    assert cluster.waiting() == []
-
-
 async def test_unknown_cluster_extends_no_patience(cluster: GatedCluster) -> None:
     await cluster.run(30, gated(FOUR))
 
     assert cluster.gates() == []
-
-
-async def test_new_leader_waits_for_the_writes_of_the_last_one(cluster: GatedCluster) -> None:
-    cluster.led, cluster.scorer.leads = 0.0, False
-    await cluster.know({"a": EMPTY})
-
-    async with cluster.running(gated(FOUR)):
-        await cluster.pass_by(100)
-        assert (cluster.patches, cluster.reads, cluster.events) == ([], 0, [])
-        cluster.scorer.leads = True
-        await cluster.pass_by(HANDOVER_SECONDS - 1)
-        assert cluster.gates()
-        await cluster.pass_by(5)
-
-    assert cluster.pin() == "a"
-
-
-async def test_new_leader_pins_overdue_pods_before_it_lifts(cluster: GatedCluster) -> None:
-    cluster.led = 0.0
-    await cluster.know({"a": EMPTY})
-    cluster.make(gated(ALL, name="fits"), gated("cpu=100 mem=1Gi", name="huge"))
-    cluster.clock.seconds += cluster.patience
-    await cluster.run(GRACE_SECONDS + 2)
-
-    assert (cluster.pin("fits"), cluster.pin("huge"), cluster.waiting()) == ("a", None, [])
-
-
-async def test_pod_deleted_during_its_pin_leaves_nothing(cluster: GatedCluster) -> None:
-    await cluster.know({"a": EMPTY})
-    cluster.before_patch = lambda: cluster.delete(*cluster.pods)
-    await cluster.run(5, gated(FOUR))
-
-    assert (cluster.reserved(), len(cluster.queue), cluster.patches) == ({}, 0, [])
 
 
 async def test_unbound_pin_gives_its_zones_back_with_an_event(cluster: GatedCluster) -> None:
@@ -240,14 +136,68 @@ async def test_pin_of_another_replica_is_followed_since_observed() -> None:
     assert cluster.count("pins_not_placed_total") == 1
 
 
-async def test_no_pod_is_pinned_to_a_deleted_node(cluster: GatedCluster) -> None:
+@pytest.mark.parametrize("part", ["_parsed", "exclusion", "pins"])
+async def test_defect_of_ours_keeps_no_gate(
+    cluster: GatedCluster, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    await cluster.know({"small": SMALL})
+
+    async with cluster.running(gated(FOUR), gated("cpu=2 mem=1Gi", name="other")):
+        await cluster.pass_by(10)
+        monkeypatch.setattr(cluster.keeper, part, None)
+        cluster.make(gated("cpu=1 mem=1Gi", name="late"))
+        await cluster.pass_by(80)
+
+    assert (cluster.gates(), cluster.gates("late"), bool(cluster.pin("other"))) == ([], [], True)
+    assert cluster.log.of("gate.internal_error")
+
+
+@pytest.mark.parametrize("seconds", [0, pytest.param(3, marks=pytest.mark.full)])
+async def test_pod_queued_on_a_node_has_twice_the_patience(cluster: GatedCluster, seconds: float) -> None:
+    """No kubelet takes the first pods, so the zones of those behind them are unknown."""
+    await cluster.know({"a": WIDE})
+    cluster.seconds = seconds
+
+    async with cluster.running(
+        *(gated("cpu=1 mem=1Gi", name=f"web-{at}") for at in range(40 if seconds else 6))
+    ):
+        await cluster.pass_by(45)
+        assert seconds or cluster.waiting()
+        await cluster.pass_by(30)
+
+    assert cluster.waiting() == []
+
+
+async def test_new_leader_waits_and_pins_overdue_pods_before_it_lifts(cluster: GatedCluster) -> None:
+    cluster.led, cluster.scorer.leads = 0.0, False
+    await cluster.know({"a": EMPTY})
+
+    async with cluster.running(gated(ALL, name="fits"), gated("cpu=100 mem=1Gi", name="huge")):
+        await cluster.pass_by(100)
+        assert (cluster.patches, cluster.reads, cluster.events) == ([], 0, [])
+        cluster.scorer.leads = True
+        await cluster.pass_by(HANDOVER_SECONDS - 1)
+        assert cluster.waiting() == ["fits", "huge"]
+        await cluster.pass_by(GRACE_SECONDS - HANDOVER_SECONDS + 3)
+
+    assert (cluster.pin("fits"), cluster.pin("huge"), cluster.waiting()) == ("a", None, [])
+
+
+async def test_pin_is_written_once_whatever_is_deleted(cluster: GatedCluster) -> None:
     await cluster.know({"a": EMPTY})
     cluster.deleted_nodes.add("a")
 
     async with cluster.running(gated(FOUR)):
         await cluster.pass_by(5)
         assert (cluster.gates(), cluster.reserved()) == ([PLACEMENT_GATE], {})
+        # A write without an answer is done.
+        cluster.unanswered = [UNREACHABLE]
         await cluster.know({"b": EMPTY})
         await cluster.pass_by(8)
+        assert (cluster.pin(), len(cluster.patches), cluster.reserved()) == ("b", 1, {"web": "b"})
+        cluster.delete("web")
+        cluster.before_patch = lambda: cluster.delete(*cluster.pods)
+        cluster.make(gated(FOUR, name="gone"))
+        await cluster.pass_by(5)
 
-    assert cluster.pin() == "b"
+    assert (cluster.reserved(), len(cluster.queue), len(cluster.patches)) == ({}, 0, 1)
