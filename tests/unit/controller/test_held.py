@@ -90,16 +90,6 @@ async def test_held_place_counts_for_other_pods(holder: Holder) -> None:
     assert refused.verdict.refused
 
 
-async def test_places_are_bounded(holder: Holder, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MOST_HELD > 0
-    with monkeypatch.context() as patch:
-        patch.setattr("controller.held.MOST_HELD", 0)
-        assert not holder.hold()
-    assert holder.hold()
-    # One for each pod.
-    assert not holder.hold()
-
-
 async def test_place_is_renewed_until_its_time_is_over(holder: Holder) -> None:
     holder.hold(until=holder.cluster.time() + 40 * RENEW_SECONDS)
     for _ in range(39):
@@ -112,12 +102,20 @@ async def test_place_is_renewed_until_its_time_is_over(holder: Holder) -> None:
     assert (holder.places.expire(), holder.reservations.reserved()) == ((UID,), ())
 
 
-async def test_deleted_node_holds_no_place(holder: Holder) -> None:
-    holder.hold()
+async def test_places_are_bounded_and_on_nodes_that_exist(
+    holder: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert MOST_HELD > 0
+    with monkeypatch.context() as patch:
+        patch.setattr("controller.held.MOST_HELD", 0)
+        assert not holder.hold()
+    assert holder.hold()
+    # One for each pod.
+    assert not holder.hold()
+
     del holder.cluster.nodes["b"]
     await holder.cluster.publish()
     holder.cluster.time.seconds += RENEW_SECONDS
     holder.places.expire()
-
     assert not holder.places.is_held(UID)
     assert holder.reservations.node_of(reservation_of(UID)) is None

@@ -122,10 +122,12 @@ async def test_unbound_pods_delay_others_within_their_patience(squats: list[tupl
 # What is counted.
 
 
-def test_each_bound_pin_allows_one_more() -> None:
-    turns = NamespaceTurns(Clock())
+def test_unbound_pin_limits_its_namespace_for_a_time() -> None:
+    turns = NamespaceTurns(clock := Clock())
     turns.hold("first", TEAM)
     turns.lapsed("first")
+    assert "other namespaces go first" in turns.why_not(TEAM, contested=True)
+    # Each bound pin allows one more.
     for bound in range(PROVEN):
         assert not turns.why_not(TEAM, contested=False)
         turns.hold(f"p{bound}", TEAM)
@@ -134,14 +136,6 @@ def test_each_bound_pin_allows_one_more() -> None:
         turns.bound(f"p{bound}")
     for pin in range(2 * PROVEN):
         turns.hold(f"q{pin}", TEAM)
-    assert not turns.why_not(TEAM, contested=False)
-
-
-def test_unbound_pin_lets_contenders_go_first_for_a_time() -> None:
-    turns = NamespaceTurns(clock := Clock())
-    turns.hold("first", TEAM)
-    turns.lapsed("first")
-    assert "other namespaces go first" in turns.why_not(TEAM, contested=True)
     assert not turns.why_not(TEAM, contested=False)
     clock.advance(accounts.PAUSE_SECONDS)
     assert not turns.why_not(TEAM, contested=True)
