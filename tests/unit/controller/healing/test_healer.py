@@ -27,7 +27,7 @@ from tests.unit.controller.healing.conftest import (
     web,
 )
 from tests.worlds.notation import table
-from tests.worlds.scorer import TEAM, Raw, uid
+from tests.worlds.scorer import TEAM, Raw, raw, uid
 from tests.worlds.write_faults import UNREACHABLE
 
 AT_ONCE = Rates(0, 0, 0)
@@ -58,14 +58,12 @@ async def test_misaligned_pod_moves_to_where_it_is_aligned(spec: dict[str, str])
     assert leader.reasons() == ["NUMAHealing"]
 
 
-def two_controllers() -> Raw:
-    made = web("web-1")
-    [first] = made["metadata"]["ownerReferences"]
-    made["metadata"]["ownerReferences"].append({**first, "name": "other", "uid": "uid-of-other"})
-    return made
-
-
 GATED = {"gate": "enabled"}
+OWNERS = [
+    {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": True}
+    for name in "ab"
+]
+TWO_CONTROLLERS = raw("cpu=4 mem=1Gi", name="web-1", ownerReferences=OWNERS)
 VOLCANO = web("web-1", spec={"schedulerName": "volcano"})
 OTHER_SCHEDULER = {**HEALED, "scheduler": "numalign-scheduler"}
 UNGATED = ["NUMANotHealed"]
@@ -74,7 +72,7 @@ STAYS: list[tuple[str, Raw, dict[str, Any], list[str], str]] = [
     ("no node is better", web("web-1"), {"nodes": nodes("a")}, [], "another node that would align it now"),
     ("another kubelet would not align it either", web("web-1", policy="best-effort"),
      {"nodes": {"a": LOOSE, "b": LOOSE}}, [], ""),
-    ("it has two controllers", two_controllers(), {}, [], "several controllers"),
+    ("it has two controllers", TWO_CONTROLLERS, {}, [], "several controllers"),
     ("its scheduler has no gates", VOLCANO, {}, [], ""),
     ("its namespace has another scheduler", web("web-1"), {"namespaces": {TEAM: OTHER_SCHEDULER}}, [], ""),
     ("rejected pods alone heal", web("web-1"), {"namespaces": {TEAM: {**GATED, "heal": "failed"}}}, [], ""),
@@ -131,97 +129,6 @@ async def test_budget_is_obeyed_with_growing_pauses() -> None:
     assert (len(cluster.evicted), leader.moved("budget")) == (3, 3)
 
 
-async def test_two_budgets_stop_the_owner_with_an_event() -> None:
-    cluster, leader = await misaligned("web-1")
-    cluster.fails["evict"] = [Failing("This pod has more than one PodDisruptionBudget")]
-    await leader.turns(5000)
-
-    assert (cluster.evicted, leader.reasons()) == ([], ["NUMAHealingStopped"])
-    assert "two PodDisruptionBudgets" in leader.events[0].message
-    assert len(leader.log.of("healing.stopped")) == 1
-
-
-async def test_pod_changed_since_the_read_is_read_again() -> None:
-    cluster, leader = await misaligned("web-1")
-    cluster.after["get"] = lambda: cluster.put(cluster.pods[TEAM, "web-1"])
-    await leader.turns(601)
-    assert cluster.evictions == []
-    assert leader.holds_nothing()
-
-    await leader.turns(1)
-    assert len(cluster.evicted) == 1
-
-
-async def test_write_during_an_eviction_costs_no_budget() -> None:
-    """As a kubelet's: an API server has counted the pod by then, and would count it once more."""
-    cluster, leader = await misaligned("web-1", budget=1)
-    cluster.between = lambda: cluster.put(cluster.pods[TEAM, "web-1"])
-    await leader.turns(601, settle=False)
-
-    assert (cluster.uids(), leader.reasons()) == ([uid("web-1")], ["NUMAHealing"])
-
-
-async def test_marked_pod_is_evicted_once_the_mark_has_landed() -> None:
-    cluster, leader = await misaligned("web-1", rates=AT_ONCE)
-    await leader.turns(HANDOVER_SECONDS)
-    await leader.marks.turn()
-    await leader.turns(LANDED_SECONDS - 1)
-    assert cluster.evicted == []
-
-    await leader.turns(1)
-    assert len(cluster.evicted) == 1
-    assert leader.state.pods[uid("new-1")].mark == UNMARKED
-
-
-@pytest.mark.parametrize("error", [None, UNREACHABLE], ids=["written", "unanswered"])
-async def test_mark_written_during_the_read_goes_first(error: Exception | None) -> None:
-    """Without an answer it may land on the API server later."""
-    cluster, leader = await misaligned("web-1", rates=AT_ONCE)
-    await leader.turns(HANDOVER_SECONDS)
-    cluster.fails["patch"] = [error] if error else []
-    await asyncio.gather(leader.turns(1), leader.marks.turn())
-    assert (leader.reasons(), cluster.evicted) == ([] if error else [MISALIGNED], [])
-
-    await leader.turns(LANDED_SECONDS)
-    assert len(cluster.evicted) == 1
-
-
-@pytest.mark.parametrize("done", [True, False])
-async def test_eviction_without_an_answer_is_followed(*, done: bool) -> None:
-    cluster, leader = await misaligned("web-1")
-    cluster.interrupt("evict", UNREACHABLE, done=done)
-    await leader.turns(620)
-    assert leader.moved("unknown") == 1
-    assert leader.held.is_held(uid("web-1")) is not done
-
-    await leader.turns(80)
-    assert len(cluster.evicted) == leader.moved("aligned") == done
-    assert not leader.held.is_held(uid("web-1"))
-
-
-async def test_three_useless_moves_stop_the_owner_for_a_day() -> None:
-    cluster, leader = await misaligned("web-1", nodes=nodes("abc"), sits_as=SPREAD)
-    await leader.turns(20_000, step=20)
-
-    assert len(cluster.evicted) == len(leader.log.of("healing.no_improvement")) == 3
-    assert leader.reasons().count("NUMAHealingStopped") == 1
-
-    cluster.time.seconds += 86_400
-    cluster.sits_as = TOGETHER
-    await leader.turns(10)
-    assert len(cluster.evicted) == 4
-
-
-async def test_owner_without_a_replacement_loses_one_pod() -> None:
-    """As one whose uid is in pods, and that does not exist."""
-    cluster, leader = await misaligned("web-1", "web-2", "web-3", recreates=False)
-    await leader.turns(5000)
-
-    assert (len(cluster.evicted), leader.moved("lost")) == (1, 1)
-    assert "no replacement was created" in leader.events[-1].message
-    assert leader.state.reservations.reserved() == ()
-
-
 async def test_uid_of_an_owner_counts_in_its_namespace_alone() -> None:
     """Else a tenant could take the place of another, or keep its pods from being moved."""
     cluster, leader = await misaligned("web-1", nodes=nodes("abc"))
@@ -246,61 +153,6 @@ async def test_removed_label_ends_a_planned_move(labels: dict[str, str]) -> None
 
     assert (cluster.evicted, len(leader.held)) == ([], 0)
     assert leader.log.of("healing.failed") == []
-
-
-async def test_new_leader_waits_and_a_lost_lead_releases_places() -> None:
-    cluster, leader = await misaligned("web-1", rates=AT_ONCE)
-    await leader.turns(HANDOVER_SECONDS, settle=False)
-    assert cluster.evicted == []
-    await leader.turns(2, settle=False)
-    assert (len(cluster.evicted), len(leader.held)) == (1, 1)
-    assert [pod.uid for pod in leader.state.reservations.reserved()] == [f"heal:{uid('web-1')}"]
-    leader.leads = False
-    await leader.turns(1)
-
-    assert leader.holds_nothing()
-
-
-@pytest.mark.parametrize("method", ["get", "evict"])
-@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
-async def test_leader_killed_during_a_call_loses_no_pod(method: str, *, done: bool) -> None:
-    cluster, first = await misaligned("web-1")
-    cluster.interrupt(method, Killed(), done=done)
-    with pytest.raises(Killed):
-        await first.turns(700)
-    first.kill()
-    second = await lead(cluster)
-    await second.turns(1400)
-
-    assert len(cluster.uids()) == len({*cluster.uids()})
-    [pod] = cluster.pods.values()
-    assert "deletionTimestamp" not in pod["metadata"]
-    assert second.state.reservations.reserved() == ()
-
-
-async def test_next_leader_waits_for_the_replacement() -> None:
-    cluster, first = await misaligned("web-1", "web-2")
-    await first.turns(602, settle=False)
-    assert len(cluster.evicted) == 1
-    first.kill()
-    second = await lead(cluster)
-    # The pod is being deleted, and another one waits at the gate: no pod of this owner is evicted.
-    await second.turns(1000, settle=False)
-    assert len(cluster.evicted) == 1
-
-    await second.turns(1000)
-    assert sorted(cluster.uids()) == [uid("web-1"), uid("web-2")]
-    assert len(cluster.pods) == 2
-
-
-async def test_rejected_replacement_makes_the_move_useless() -> None:
-    cluster, leader = await misaligned("web-1")
-    await leader.turns(601, settle=False)
-    [new] = [pod for pod in cluster.pods.values() if pod["metadata"]["name"].startswith("new")]
-    cluster.put({**new, "spec": {**new["spec"], "nodeName": "b"}, "status": {"phase": "Failed"}})
-    await leader.turns(2, settle=False)
-
-    assert (leader.moved("misaligned"), len(leader.held)) == (1, 0)
 
 
 @pytest.mark.parametrize("method", ["get", "get namespace"])
@@ -330,3 +182,117 @@ async def test_turns_come_at_the_rate_of_the_cluster() -> None:
         await leader.healer.run()
 
     assert times == pytest.approx([1000, 1000.5, 1001, 1001.5])
+
+
+async def test_two_budgets_stop_the_owner_with_an_event() -> None:
+    cluster, leader = await misaligned("web-1")
+    cluster.fails["evict"] = [Failing("This pod has more than one PodDisruptionBudget")]
+    await leader.turns(5000)
+
+    assert (cluster.evicted, leader.reasons()) == ([], ["NUMAHealingStopped"])
+    assert "two PodDisruptionBudgets" in leader.events[0].message
+    assert len(leader.log.of("healing.stopped")) == 1
+
+
+async def test_pod_changed_since_the_read_is_read_again() -> None:
+    """A kubelet writes during an eviction, too: by then an API server has counted the pod."""
+    cluster, leader = await misaligned("web-1", budget=1)
+    cluster.after["get"] = cluster.between = lambda: cluster.put(cluster.pods[TEAM, "web-1"])
+    await leader.turns(601)
+    assert (cluster.evictions, leader.holds_nothing()) == ([], True)
+
+    await leader.turns(1, settle=False)
+    assert (cluster.uids(), leader.reasons()) == ([uid("web-1")], ["NUMAHealing"])
+
+
+@pytest.mark.parametrize("error", [None, UNREACHABLE], ids=["written", "unanswered"])
+async def test_mark_written_during_the_read_lands_first(error: Exception | None) -> None:
+    """Without an answer it may land on the API server later."""
+    cluster, leader = await misaligned("web-1", rates=AT_ONCE)
+    await leader.turns(HANDOVER_SECONDS)
+    cluster.fails["patch"] = [error] if error else []
+    await asyncio.gather(leader.turns(1), leader.marks.turn())
+    assert (leader.reasons(), cluster.evicted) == ([] if error else [MISALIGNED], [])
+    await leader.turns(LANDED_SECONDS - 1)
+    assert cluster.evicted == []
+
+    await leader.turns(1)
+    assert len(cluster.evicted) == 1
+    assert leader.state.pods[uid("new-1")].mark == UNMARKED
+
+
+@pytest.mark.parametrize("done", [True, False])
+async def test_eviction_without_an_answer_is_followed(*, done: bool) -> None:
+    cluster, leader = await misaligned("web-1")
+    cluster.interrupt("evict", UNREACHABLE, done=done)
+    await leader.turns(620)
+    assert leader.moved("unknown") == 1
+    assert leader.held.is_held(uid("web-1")) is not done
+
+    await leader.turns(80)
+    assert len(cluster.evicted) == leader.moved("aligned") == done
+    assert not leader.held.is_held(uid("web-1"))
+
+
+async def test_three_useless_moves_stop_the_owner_for_a_day() -> None:
+    cluster, leader = await misaligned("web-1", nodes=nodes("abc"), sits_as=SPREAD)
+    await leader.turns(20_000, step=20)
+    assert len(cluster.evicted) == len(leader.log.of("healing.no_improvement")) == 3
+    assert leader.reasons().count("NUMAHealingStopped") == 1
+
+    cluster.time.seconds += 86_400
+    cluster.sits_as = TOGETHER
+    await leader.turns(10, settle=False)
+    assert len(cluster.evicted) == 4
+    # A rejected replacement makes a move useless, too.
+    [new] = [pod for pod in cluster.pods.values() if "deletionTimestamp" not in pod["metadata"]]
+    cluster.put({**new, "spec": {**new["spec"], "nodeName": "b"}, "status": {"phase": "Failed"}})
+    await leader.turns(2, settle=False)
+    assert (leader.moved("misaligned"), len(leader.held)) == (4, 0)
+
+
+async def test_owner_without_a_replacement_loses_one_pod() -> None:
+    """As one whose uid is in pods, and that does not exist."""
+    cluster, leader = await misaligned("web-1", "web-2", "web-3", recreates=False)
+    await leader.turns(5000)
+
+    assert (len(cluster.evicted), leader.moved("lost")) == (1, 1)
+    assert "no replacement was created" in leader.events[-1].message
+    assert leader.state.reservations.reserved() == ()
+
+
+async def test_new_leader_waits_and_a_lost_lead_releases_places() -> None:
+    cluster, first = await misaligned("web-1", "web-2", rates=AT_ONCE)
+    await first.turns(HANDOVER_SECONDS, settle=False)
+    assert cluster.evicted == []
+    await first.turns(2, settle=False)
+    assert (len(cluster.evicted), len(first.held)) == (1, 1)
+    assert [pod.uid for pod in first.state.reservations.reserved()] == [f"heal:{uid('web-1')}"]
+    first.leads = False
+    await first.turns(1, settle=False)
+    assert first.holds_nothing()
+
+    first.kill()
+    second = await lead(cluster)
+    # The pod is being deleted, and another one waits at the gate: no pod of this owner is evicted.
+    await second.turns(1000, settle=False)
+    assert len(cluster.evicted) == 1
+    await second.turns(1000)
+    assert (sorted(cluster.uids()), len(cluster.pods)) == ([uid("web-1"), uid("web-2")], 2)
+
+
+@pytest.mark.parametrize("method", ["get", "evict"])
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+async def test_leader_killed_during_a_call_loses_no_pod(method: str, *, done: bool) -> None:
+    cluster, first = await misaligned("web-1")
+    cluster.interrupt(method, Killed(), done=done)
+    with pytest.raises(Killed):
+        await first.turns(700)
+    first.kill()
+    second = await lead(cluster)
+    await second.turns(1400)
+
+    assert len(cluster.uids()) == len({*cluster.uids()})
+    [pod] = cluster.pods.values()
+    assert "deletionTimestamp" not in pod["metadata"]
+    assert second.state.reservations.reserved() == ()

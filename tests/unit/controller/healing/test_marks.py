@@ -32,15 +32,6 @@ def written(leader: Leader, result: str = "written") -> float:
     return leader.count("alignment_marks_total", result=result)
 
 
-async def scattered(count: int) -> tuple[Cluster, Leader]:
-    """Misaligned pods of several owners, each on its own node."""
-    cluster = Cluster()
-    for at in range(count):
-        cluster.nodes[f"n{at}"] = cluster.nodes["a"]
-        cluster.run(web(f"web-{at}", f"owner-{at}"), f"n{at}", SPREAD)
-    return cluster, await lead(cluster)
-
-
 MARKS: list[tuple[str, Raw, dict[str, str] | None, dict[str, str], list[Type]]] = [
     ("is misaligned", web("web-1"), SPREAD, FALSE, [Type.WARNING]),
     ("is misaligned, as it may be", LOOSELY, SPREAD, {**FALSE, ALIGNED_WHY: WHY_BEST}, [Type.NORMAL]),
@@ -100,28 +91,6 @@ async def test_another_writer_is_corrected_ever_less_often() -> None:
     assert 5 <= written(leader) <= 8
 
 
-async def test_ten_marks_are_written_in_a_turn() -> None:
-    _, leader = await scattered(25)
-    for count in (PER_TURN, 2 * PER_TURN, 25):
-        await leader.marks.turn()
-        assert written(leader) == count
-
-
-async def test_replica_without_the_lead_counts_and_writes_nothing() -> None:
-    cluster, leader = await misaligned("web-1", leads=False)
-    await leader.marks.turn()
-
-    assert (mark(cluster), leader.count("misaligned_pods", namespace=TEAM)) == ({}, 1)
-
-
-async def test_another_pod_of_that_name_is_not_marked() -> None:
-    cluster, leader = await misaligned("web-1")
-    cluster.fails["patch"] = [CONFLICT]
-    await leader.marks.turn()
-
-    assert (written(leader, "gone"), leader.events) == (1, [])
-
-
 async def test_pod_under_eviction_is_not_marked() -> None:
     cluster, leader = await misaligned("web-1", rates=Rates(0, 0, 0))
     cluster.fails["evict"] = [UNREACHABLE]
@@ -135,10 +104,27 @@ async def test_pod_under_eviction_is_not_marked() -> None:
     assert mark(cluster) == FALSE
 
 
-async def test_move_that_begins_between_two_marks_goes_first() -> None:
-    cluster, leader = await scattered(3)
-    moves = list[PodMove]()
+async def test_ten_marks_are_written_in_a_turn_beside_moves() -> None:
+    cluster, moves = Cluster(), list[PodMove]()
+    for at in range(25):
+        cluster.nodes[f"n{at}"] = cluster.nodes["a"]
+        cluster.run(web(f"web-{at}", f"owner-{at}"), f"n{at}", SPREAD)
+    leader = await lead(cluster, leads=False)
+    await leader.marks.turn()
+    assert (written(leader), leader.count("misaligned_pods", namespace=TEAM)) == (0, 25)
+
+    leader.leads = True
+    # A move that begins between two marks goes first.
     cluster.after["patch"] = lambda: moves.append(leader.moves.begin(leader.state.pods[uid("web-1")], "b"))
+    for count in (PER_TURN - 1, 2 * PER_TURN - 1, 24):
+        await leader.marks.turn()
+        assert written(leader) == count
+    assert [at for at in range(25) if not mark(cluster, f"web-{at}")] == [1]
+
+
+async def test_another_pod_of_that_name_is_not_marked() -> None:
+    cluster, leader = await misaligned("web-1")
+    cluster.fails["patch"] = [CONFLICT]
     await leader.marks.turn()
 
-    assert [bool(mark(cluster, f"web-{at}")) for at in range(3)] == [True, False, True]
+    assert (written(leader, "gone"), leader.events) == (1, [])

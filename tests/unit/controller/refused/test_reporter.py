@@ -141,40 +141,28 @@ async def test_reports_of_a_pod_that(work: Reporting, life: list[Raw], count: in
     assert work.messages() == []
 
 
-async def test_new_leader_reports_recent_rejections(work: Reporting) -> None:
+async def test_new_leader_reports_recent_rejections_of_all(work: Reporting) -> None:
+    def rejected(name: str, namespace: str = TEAM) -> Raw:
+        return refused(on("a", raw(FOUR, name=name, namespace=namespace)))
+
     work.leads = False
     # Which namespaces are exempt may be known only after a pod was observed.
-    work.see(refused(on("a", raw(FOUR, name="free", namespace="exempt"))))
+    work.see(rejected("free", "exempt"), rejected("old"))
     work.exempt = "exempt"
-    work.see(refused(on("a", raw(FOUR, name="one"))))
     work.scorer.time.seconds += AVOID_SECONDS - 1
-    assert work.messages(failed()) == []
+    assert work.messages(rejected("first", "other")) == []
+    work.see(*(rejected(f"p{number}") for number in range(MOST_WAITING + 500)))
 
     work.scorer.time.seconds += 2
     work.leads = True
-    work.messages()
-    assert [event.pod for event in work.events] == ["web"]
-
-
-async def test_two_replicas_have_the_same_key_for_an_event(work: Reporting) -> None:
-    """An API server stores the first of them."""
-    other = Reporting()
-    await other.scorer.know({"a": node("cpu=1", "cpu=1")})
-
-    assert work.messages(failed()) != other.messages(failed())
-    assert work.events[0].key == other.events[0].key == "TopologyAffinityError"
-
-
-async def test_thousands_of_rejections_displace_no_other(work: Reporting) -> None:
-    work.leads = False
-    work.see(refused(on("a", raw(FOUR, name="first", namespace="other"))))
-    work.see(*(refused(on("a", raw(FOUR, name=f"p{number}"))) for number in range(MOST_WAITING + 500)))
-    work.leads = True
     messages = work.messages()
-
-    assert len(messages) == MOST_WAITING
+    # Two of those that waited are exempt or old.
+    assert len(messages) == MOST_WAITING - 2
     assert not any("free there now" in message for message in messages[PREDICTIONS_AT_ONCE:])
     assert "first" in {event.pod for event in work.events[:2]}
+    assert not {"free", "old"} & {event.pod for event in work.events}
+    # An API server stores the events of two replicas once.
+    assert {event.key for event in work.events} == {"TopologyAffinityError"}
 
 
 def test_free_resources_by_zone_are_limited_to_the_requests() -> None:
