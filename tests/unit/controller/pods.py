@@ -3,36 +3,21 @@
 from dataclasses import replace
 from typing import Any
 
-from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.pod_informer import Owner, Phase, PodInfo
-from numalign.model.intent import IntentAnnotations
-from tests.worlds.notation import asks
+from tests.worlds import scorer
+from tests.worlds.scorer import Scorer, on, raw, uid
 
 Json = dict[str, Any]
 
 BORN = 1_000_000
-TEAM = "team"
 WEB = Owner("apps", "ReplicaSet", "web-1", "u1")
 JOB = Owner("batch", "Job", "sum", "u2")
 API_VERSIONS = {"ReplicaSet": "apps/v1", "Job": "batch/v1"}
 REASON = "TopologyAffinityError"
 
-_RUNNING = PodInfo(
-    uid="",
-    namespace=TEAM,
-    name="",
-    node="n",
-    scheduler="default-scheduler",
-    created=0,
-    started=0,
-    phase=Phase.RUNNING,
-    acknowledged=True,
-    leaving=False,
-    reason="",
-    message="",
-    request=PodRequest(asks("cpu=2 mem=1Gi"), IntentAnnotations()),
-    record=None,
-)
+_SCORER = Scorer()
+_SCORER.see(scorer.running(on("n", raw("cpu=2 mem=1Gi", policy=None))))
+_RUNNING = _SCORER.state.pods[uid("web")]
 
 
 def running(name: str, age: int = 0, owner: Owner | None = WEB, **fields: Any) -> PodInfo:  # noqa: ANN401  theirs
@@ -63,5 +48,5 @@ def stored(pod: PodInfo, **metadata: object) -> Json:
             **metadata,
         },
         "spec": {"nodeName": pod.node},
-        "status": {"phase": pod.phase.value, **({"reason": pod.reason} if pod.reason else {})},
+        "status": {"phase": pod.phase.value, "reason": pod.reason},
     }

@@ -12,8 +12,9 @@ from numalign.kube.pod_informer import PodInfo
 from numalign.model import intent
 from numalign.model.intent import NamespaceRules
 from numalign.model.steps import finished
-from tests.unit.controller.pods import TEAM, refused, running
+from tests.unit.controller.pods import refused, running
 from tests.worlds.notation import table
+from tests.worlds.scorer import TEAM
 
 
 def rules(**labels: str) -> NamespaceRules:

@@ -10,8 +10,9 @@ from controller.refused.removal import JOB_TRACKING, Removal, removals, still_li
 from numalign.kube.decode.parts import Part
 from numalign.kube.pod_informer import Owner, Phase, PodInfo
 from numalign.model.steps import finished
-from tests.unit.controller.pods import JOB, TEAM, WEB, Json, refused, running, stored
+from tests.unit.controller.pods import JOB, WEB, Json, refused, running, stored
 from tests.worlds.notation import table
+from tests.worlds.scorer import TEAM
 
 FOUR = [refused(f"r{number}", number) for number in range(4)]
 ALIVE = running("web", 9)

@@ -16,8 +16,9 @@ from numalign.kube.events import Event, Type
 from numalign.kube.pod_informer import PodInfo
 from numalign.model.steps import Steps
 from tests.unit.controller.conftest import Replica
-from tests.unit.controller.pods import TEAM, Json, refused, running, stored
+from tests.unit.controller.pods import Json, refused, running, stored
 from tests.worlds.notation import table
+from tests.worlds.scorer import TEAM
 from tests.worlds.write_faults import DEFECT, FORBIDDEN, GONE, INVALID, THROTTLED
 
 PATH = re.compile(r"/api/v1/namespaces/(\w+)/pods/([\w-]+)")
