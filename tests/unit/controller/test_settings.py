@@ -14,21 +14,15 @@ def settings(flags: str) -> ControllerSettings:
 
 def test_defaults_need_nothing_but_a_cluster() -> None:
     chosen = settings("")
-
     assert (chosen.label_nodes, chosen.tls_secret, chosen.kubelet_configs) == (True, None, False)
     assert (chosen.webhook_configuration, chosen.service) == ("zz-numalign", "numalign-webhook")
     assert chosen.calls_port is None
     assert settings("--dry-run --snapshot cluster.json").dry_run
 
-
-def test_certificate_has_every_name_of_the_webhook() -> None:
-    chosen = settings("--tls-secret own --tls-names 127.0.0.1,example.com")
-
     service = "numalign-webhook.here.svc"
-    assert chosen.names_in("here") == (service, f"{service}.cluster.local", "127.0.0.1", "example.com")
-
-
-def test_map_is_local_by_default_and_only_reads_pods() -> None:
+    names = settings("--tls-secret own --tls-names 127.0.0.1,example.com").names_in("here")
+    assert names == (service, f"{service}.cluster.local", "127.0.0.1", "example.com")
+    # The map is local by default, and only reads pods.
     chosen = settings("--map")
     port = chosen.calls_port
     assert port

@@ -22,7 +22,6 @@ from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.errors import ClusterError, Conflict, NotFound
 from numalign.model.intent import NODE_LABEL, PLACEMENT_GATE
 from numalign.model.node import node_label
-from numalign.scheduling.binding import Binder
 from numalign.scheduling.node_fit import NodeFit
 from tests.worlds.scorer import TEAM, Raw, Scorer, on, raw, wall
 from tools.clusters.fake_api import merged, strategic
@@ -32,6 +31,7 @@ _TURNS = 50
 
 MERGES: Mapping[Patch, Callable[[Any, Any], Any]] = {Patch.MERGE: merged, Patch.STRATEGIC: strategic}
 GATED = {"gate": "enabled"}
+PIN_PATIENCE = 60.0
 
 
 def gated(*containers: str, gates: tuple[str, ...] = (PLACEMENT_GATE,), **fields: Any) -> Raw:  # noqa: ANN401
@@ -50,7 +50,6 @@ class GatedCluster:
     """
 
     patience: float = 30.0
-    pin_patience: float = 60.0
     scorer: Scorer = field(default_factory=Scorer)
     led: float = HANDOVER_SECONDS
     refusing: tuple[str, ...] = ()
@@ -69,37 +68,32 @@ class GatedCluster:
         scorer, state = self.scorer, self.scorer.state
         self.clock, self.log, self.events = scorer.time, scorer.told, scorer.teller
         self.reservations, self.count = scorer.reservations, scorer.count
-        self.queue, self.turns = GateQueue(), NamespaceTurns(self.clock)
+        self.queue = GateQueue()
         metrics = GateMetrics.of(scorer.registry, self.queue.__len__)
         pods = GatedPods(self.api or self, metrics, self.log.log, partial(wall, self.clock))
         pins = PinWriter(pods, scorer.reservations, lambda name: name not in self.deleted_nodes)
-        binder = Binder(
-            state=state,
-            write=pins,
-            acts_for=lambda: 10.0 if scorer.leads else 0.0,
-            patience=3.0,
-            unknown=scorer.settings().unknown_nodes,
-            log=self.log.log,
-            metrics=scorer.binder.metrics,
-            clock=self.clock,
-            sleep=self.clock.sleep,
-        )
+        scorer.binder.write = pins
         fit, exclusion = NodeFit(state), Exclusion(state, scorer.nodes, lambda *_pod: self.refusing)
-        shared: dict[str, Any] = {"state": state, "pods": pods, "metrics": metrics, "turns": self.turns}
+        shared: dict[str, Any] = {
+            "state": state,
+            "pods": pods,
+            "metrics": metrics,
+            "turns": NamespaceTurns(self.clock),
+        }
         shared |= {"leading": lambda: scorer.leads, "publish": self.events.append}
         shared |= {"log": self.log.log, "clock": self.clock, "sleep": self.clock.sleep}
         self.pinned = PinnedPods(
             **shared,
             wall=partial(wall, self.clock),
             lacking=self.queue.lacking,
-            patience=self.pin_patience,
+            patience=PIN_PATIENCE,
             contested=15.0,
         )
         self.keeper = GateKeeper(
             **shared,
             chooser=Chooser(state, scorer.nodes, scorer.context.ranker, fit),
             exclusion=exclusion,
-            binder=binder,
+            binder=scorer.binder,
             pins=pins,
             queue=self.queue,
             pinned=self.pinned.expect,

@@ -120,17 +120,14 @@ async def test_template_is_evaluated_once_until_a_node_changes(
     assert await evaluations("fourth") == 3
 
 
-async def test_gate_stays_if_a_node_has_another_label(scorer: Scorer) -> None:
-    """As without one, it meets every `NotIn`."""
-    await scorer.know({"one": FRAGMENTED, "roomy": ROOMY}, labels={"one": {NODE_LABEL: "of-another"}})
-
-    assert await decide(scorer, raw(ASKS)) is KeepReason.UNLABELLED
-
-
-async def test_gate_stays_if_too_many_nodes_must_be_excluded(
+async def test_gate_stays_if_nodes_cannot_be_excluded(
     scorer: Scorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exclusion, "MOST_EXCLUDED", 3)
+    # A node with another label meets every `NotIn`, as one without it.
+    await scorer.know({"one": FRAGMENTED, "roomy": ROOMY}, labels={"one": {NODE_LABEL: "of-another"}})
+    assert await decide(scorer, raw(ASKS)) is KeepReason.UNLABELLED
+
     await know(scorer, **{f"n{number}": FRAGMENTED for number in range(3)})
 
     assert await decide(scorer, raw(ASKS), terms=1) == ("n0", "n1", "n2")
@@ -167,10 +164,11 @@ def test_pod_names_its_nodes_by(spec: dict[str, Any], *, named: bool) -> None:
     assert names_nodes(scheduling(raw(FOUR, spec=spec)).constraints) is named
 
 
+NAMES = KeepReason.NAMES_NODES
 NAMED: list[tuple[str, Node, tuple[str, ...], object]] = [
-    ("would reject it", FRAGMENTED, (), KeepReason.NAMES_NODES),
+    ("would reject it", FRAGMENTED, (), NAMES),
     ("has room", ROOMY, (), ()),
-    ("rejected such a pod", ROOMY, ("one",), KeepReason.NAMES_NODES),
+    ("rejected such a pod", ROOMY, ("one",), NAMES),
 ]
 
 
@@ -185,11 +183,12 @@ async def test_gate_of_a_pod_that_names_a_node_which(
     assert await decide(scorer, pod, refusing=refusing) == result
 
 
-async def test_another_named_node_with_room_lets_the_pod_go(scorer: Scorer) -> None:
-    made = raw(ASKS, spec=affine(by_name("one"), by_name("other")))
-    for other in (TIGHT, replace(ROOMY, attributes=CORDONED)):
-        await know(scorer, one=FRAGMENTED, other=other)
-        assert await decide(scorer, made, terms=2) is KeepReason.NAMES_NODES
+@pytest.mark.parametrize(
+    ("other", "result"),
+    [(TIGHT, NAMES), (replace(ROOMY, attributes=CORDONED), NAMES), (ROOMY, ("one",))],
+    ids=["full", "cordoned", "roomy"],
+)
+async def test_gate_of_a_pod_that_names_another_node_too(scorer: Scorer, other: Node, result: object) -> None:
+    await know(scorer, one=FRAGMENTED, other=other)
 
-    await know(scorer, one=FRAGMENTED, other=ROOMY)
-    assert await decide(scorer, made, terms=2) == ("one",)
+    assert await decide(scorer, raw(ASKS, spec=affine(by_name("one"), by_name("other"))), terms=2) == result

@@ -22,7 +22,7 @@ from numalign.kube.decode.scheduling import REQUIRED, scheduling
 from numalign.model.attributes import Attributes, Labels
 from numalign.model.constraints import Operator, Requirement, Term
 from numalign.model.intent import NODE_LABEL, PINNED_AT, PLACEMENT, PLACEMENT_GATE
-from numalign.model.node import CpuManager, Node
+from numalign.model.node import Node
 from tests.unit.controller.gates.conftest import GATED, GatedCluster, gated
 from tests.worlds.notation import node, table
 from tests.worlds.scorer import ALL, EMPTY, FOUR, LARGE, SINGLE, SMALL, TEAM, Raw, on, raw, uid
@@ -372,29 +372,6 @@ async def test_patience_begins_when_the_quota_allows_the_pod() -> None:
         await cluster.pass_by(20)
 
     assert cluster.gates() == []
-
-
-OF_SHARED = {"nodeSelector": {"pool": "shared"}}
-
-
-@pytest.mark.parametrize(
-    ("spec", "seconds", "reason"), [({}, 100, "NUMAOverQuota"), (OF_SHARED, 50, "NUMAGateLifted")]
-)
-async def test_quota_excludes_only_nodes_with_pinned_cpus(
-    cluster: GatedCluster, spec: dict[str, Any], seconds: float, reason: str
-) -> None:
-    labels = Attributes(Labels({"pool": "shared"}))
-    shared = replace(ONE, cpu_manager=CpuManager.NONE, attributes=labels)
-    await cluster.know({"a": EMPTY, "shared": shared}, team=quota(0))
-
-    async with cluster.running(gated(ALL, name="first", spec=spec)):
-        await cluster.pass_by(1)
-        assert cluster.pin("first") == "shared"
-        cluster.bind("first")
-        cluster.make(gated(ALL, spec=spec))
-        await cluster.pass_by(seconds)
-
-    assert cluster.reasons() == [("first", "NUMAPinned"), ("web", reason)]
 
 
 async def test_quota_used_up_during_the_choice_counts(

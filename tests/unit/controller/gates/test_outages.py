@@ -6,7 +6,7 @@ from controller.gates.keeper import GRACE_SECONDS, HANDOVER_SECONDS
 from controller.gates.queue import LONGEST_LOOK
 from numalign.kube.decode.scheduling import scheduling
 from numalign.model.intent import PLACEMENT_GATE
-from tests.unit.controller.gates.conftest import GatedCluster, gated
+from tests.unit.controller.gates.conftest import PIN_PATIENCE, GatedCluster, gated
 from tests.unit.scheduling.test_pinned_pods import pinned
 from tests.worlds.notation import node, table
 from tests.worlds.scorer import ALL, EMPTY, FOUR, SINGLE, SMALL
@@ -129,7 +129,7 @@ async def test_pin_of_another_replica_is_followed_since_observed() -> None:
     await cluster.know({"b": EMPTY})
 
     async with cluster.running(gated(FOUR), pinned("a", when="2027-01-15T07:00:00Z")):
-        await cluster.pass_by(cluster.pin_patience - 2)
+        await cluster.pass_by(PIN_PATIENCE - 2)
         assert cluster.count("pins_not_placed_total") == 0
         await cluster.pass_by(4)
 

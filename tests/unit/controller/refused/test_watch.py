@@ -52,38 +52,19 @@ def failed(uid: str = "u1", reason: str = "TopologyAffinityError", at: str = "")
     }
 
 
-@pytest.fixture
-async def work() -> Watching:
-    """One that knows the namespaces."""
-    made = Watching()
-    await made.watch.take(Snapshot())
-    return made
-
-
 async def test_rejection_is_reported_once_namespaces_are_known() -> None:
     work = Watching()
-    assert await work.messages(failed(), failed(), failed("u3", reason="Error")) == []
+    # A time before the first list, of another clock, is too old.
+    assert await work.messages(failed("old", at="2026-01-02T03:04:05Z"), failed(), failed()) == []
+    assert await work.messages(failed("u3", reason="Error")) == []
 
     await work.watch.take(Snapshot())
     text = "the kubelet of a rejected the pod: TopologyAffinityError"
     assert await work.messages(failed("u2")) == [text, text]
     assert work.count("refused_pods_total", reason="TopologyAffinityError") == 2
-
-
-@pytest.mark.parametrize("listed", [True, False], ids=["it fails meanwhile", "it had failed at the start"])
-async def test_old_time_counts_only_before_the_first_list(work: Watching, *, listed: bool) -> None:
-    """The clock of its node may be wrong, and that of the API server."""
-    if listed:
-        work.watch.keep(frozenset())
-
-    assert len(await work.messages(failed(at="2026-01-02T03:04:05Z"))) == listed
-
-
-async def test_gone_pods_are_forgotten_and_listed_ones_are_not(work: Watching) -> None:
-    """A pod of the same UID cannot come back."""
-    assert len(await work.messages(failed())) == 1
+    # A pod of the same UID cannot come back once it is gone.
     work.watch.keep({KEY})
-    assert await work.messages(failed()) == []
+    assert await work.messages(failed("u2")) == []
     for forget in (partial(work.watch.drop, KEY), partial(work.watch.keep, frozenset[Key]())):
         forget()
-        assert len(await work.messages(failed())) == 1
+        assert await work.messages(failed("u2", at="2026-01-02T03:04:05Z")) == [text]
