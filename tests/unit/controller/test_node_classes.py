@@ -2,11 +2,14 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controller import node_classes
 from controller.node_classes import Change, Classifier, NodeClasses, classify, names_of, no_names
 from numalign.kube.cluster_state import Snapshot
 from numalign.model.intent import NODE_LABEL
@@ -23,22 +26,37 @@ def snapshot(*nodes: Node) -> Snapshot:
     return Snapshot(nodes=nodes, labels={"a": "blue", "b": None, "c": None})
 
 
-async def classified(taken: Snapshot, *, remembers: bool = True, **fields: object) -> NodeClasses:
-    made = Classifier(remembers=lambda: remembers, **fields)  # type: ignore[arg-type]
+async def classified(taken: Snapshot, *, remembers: bool = True, **fields: Any) -> NodeClasses:  # noqa: ANN401  theirs
+    made = Classifier(remembers=lambda: remembers, **fields)
+    assert made.waiting_for()
     await made.take(taken)
+    assert made.waiting_for() is None
     assert made.current
     return made.current
 
 
-async def test_classes_are_those_of_all_known_nodes() -> None:
-    made, taken = Classifier(remembers=lambda: True), snapshot(SMALL, LARGE)
-    assert made.waiting_for()
-    await made.take(taken)
+async def test_classes_and_names_are_those_of_all_known_nodes() -> None:
+    taken = snapshot(SMALL, LARGE)
+    current = await classified(taken)
+    assert current == classify(taken)
+    assert (current.labels, current.classes) == (
+        taken.labels,
+        {"a": node_class(SMALL), "b": node_class(LARGE)},
+    )
 
-    assert made.waiting_for() is None
-    assert made.current == classify(taken)
-    assert made.current.labels == taken.labels
-    assert made.current.classes == {"a": node_class(SMALL), "b": node_class(LARGE)}
+    labelled = replace(taken, node_labels={"a": {NODE_LABEL: "other"}, "b": {"pool": "gpu"}})
+    assert (await classified(labelled, names=names_of)).names == {"a": "other", "b": None}
+    assert (await classified(labelled, names=no_names)).names == {}
+
+
+async def test_class_is_computed_once_for_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Mock(side_effect=node_class)
+    monkeypatch.setattr(node_classes, "node_class", counted)
+    made = Classifier(remembers=lambda: True)
+    for nodes in ([SMALL, LARGE], [SMALL, LARGE], [SMALL, replace(SMALL, name="b")], [SMALL]):
+        await made.take(snapshot(*nodes))
+
+    assert [call.args[0].name for call in counted.mock_calls] == ["a", "b", "b"]
 
 
 def test_every_node_gets_its_name_with_its_class() -> None:
@@ -51,15 +69,6 @@ def test_every_node_gets_its_name_with_its_class() -> None:
         Change("c", "x", "c", NODE_LABEL),
         Change(long, None, node_label(long), NODE_LABEL),
     )
-
-
-@pytest.mark.parametrize("names", [True, False])
-async def test_names_are_read_where_they_are_maintained(*, names: bool) -> None:
-    labels = {"a": {NODE_LABEL: "other"}, "b": {"pool": "gpu"}}
-    taken = replace(snapshot(SMALL), node_labels=labels)
-
-    current = await classified(taken, names=names_of if names else no_names)
-    assert current.names == ({"a": "other", "b": None} if names else {})
 
 
 NAMES = st.sampled_from("abcdef")
