@@ -48,7 +48,6 @@ CONFIGMAPS = "/api/v1/namespaces/numalign-system/configmaps"
 SHAPES = f"{CONFIGMAPS}/numalign-shapes"
 SECRETS = "/api/v1/namespaces/numalign-system/secrets"
 SECRET = f"{SECRETS}/own"
-CALLERS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/zz-numalign"
 
 
 SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
@@ -299,7 +298,7 @@ async def test_controller_waits_for_an_unreachable_cluster(site: Site) -> None:
 
 
 NO_FLAGS, KUBELETS = (), ("--kubelet-configs=true",)
-LEASE_FAILED, PAIR_FAILING, UNPUBLISHED = "lease.failed", "certificates.failing", "certificates.unpublished"
+LEASE_FAILED, PAIR_FAILING = "lease.failed", "certificates.failing"
 Flags = tuple[str, ...]
 Where = str | tuple[str, str]
 FORBIDDEN: list[tuple[str, Flags, Where, str, bool]] = [
@@ -308,10 +307,7 @@ FORBIDDEN: list[tuple[str, Flags, Where, str, bool]] = [
     ("failed pods",  NO_FLAGS,      PODS,                           "watch.forbidden",          True),
     ("all pods",     ("--gates",),  PODS,                           "watch.forbidden",          False),
     ("a new lease",  NO_FLAGS,      ("POST", LEASES),               LEASE_FAILED,               True),
-    ("the shapes",   NO_FLAGS,      SHAPES,                         "shapes.forbidden",         True),
-    ("labels",       NO_FLAGS,      ("PATCH", f"{NODES}/small"),    "class.forbidden",          True),
     ("the Secret",   OWN,           SECRET,                         PAIR_FAILING,               False),
-    ("their bundle", OWN,           ("PATCH", CALLERS),             UNPUBLISHED,                True),
     ("kubelets",     KUBELETS,      f"{NODES}/small/proxy/configz", "kubelet_config.forbidden", True),
 ]  # fmt: skip
 

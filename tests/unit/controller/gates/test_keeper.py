@@ -196,25 +196,7 @@ async def test_freed_room_goes_to_the_higher_priority(cluster: GatedCluster) -> 
     assert (cluster.pin("high"), bool(cluster.gates("low"))) == ("one", True)
 
 
-DEFAULT, ENFORCED = {**GATED, "default": SINGLE}, {**GATED, "enforce": SINGLE}
-
-
-@pytest.mark.parametrize(
-    ("policy", "before", "after", "pin"),
-    table([("default goes", None, DEFAULT, OPEN, None), ("enforced", "none", ENFORCED, ENFORCED, "a")]),
-)
-async def test_labels_of_the_namespace_count_if(
-    cluster: GatedCluster, policy: str | None, before: Rules, after: Rules, pin: str | None
-) -> None:
-    await cluster.know({"small": SMALL}, team=before)
-
-    async with cluster.running(gated(FOUR, policy=policy)):
-        await cluster.pass_by(2)
-        assert cluster.gates()
-        await cluster.know({"a": EMPTY}, team=after)
-        await cluster.pass_by(15)
-
-    assert (cluster.gates(), cluster.pin()) == ([], pin)
+ENFORCED = {**GATED, "enforce": SINGLE}
 
 
 async def test_pod_waits_for_its_namespace_and_without_patience_for_room() -> None:
@@ -222,16 +204,28 @@ async def test_pod_waits_for_its_namespace_and_without_patience_for_room() -> No
     cluster.scorer.state.follows = True
     await cluster.scorer.know({"small": SMALL})
 
-    async with cluster.running(gated(FOUR, policy=None)):
+    async with cluster.running(gated(FOUR, policy=None), gated(FOUR, name="none", policy="none")):
         await cluster.pass_by(10)
-        assert cluster.gates()
-        await cluster.know({"small": SMALL}, team=DEFAULT)
+        assert cluster.waiting() == ["web", "none"]
+        await cluster.know({"small": SMALL}, team=ENFORCED)
         await cluster.pass_by(300)
-        assert cluster.gates()
-        await cluster.know({"a": EMPTY}, team=DEFAULT)
+        assert cluster.waiting() == ["web", "none"]
+        await cluster.know({"a": EMPTY, "small": SMALL}, team=ENFORCED)
         await cluster.pass_by(15)
 
-    assert (cluster.gates(), cluster.pin()) == ([], "a")
+    assert (cluster.waiting(), cluster.pin(), cluster.pin("none")) == ([], "a", "a")
+
+
+async def test_pod_without_the_default_of_its_namespace_is_let_go(cluster: GatedCluster) -> None:
+    await cluster.know({"small": SMALL}, team={**GATED, "default": SINGLE})
+
+    async with cluster.running(gated(FOUR, policy=None)):
+        await cluster.pass_by(2)
+        assert cluster.gates()
+        await cluster.know({"a": EMPTY}, team=OPEN)
+        await cluster.pass_by(15)
+
+    assert (cluster.gates(), cluster.pin()) == ([], None)
 
 
 async def test_pod_with_another_gate_is_not_touched(cluster: GatedCluster) -> None:

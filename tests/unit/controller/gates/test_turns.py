@@ -47,32 +47,24 @@ async def test_unbound_pods_yield_and_then_come_one_by_one() -> None:
     assert len(cluster.reserved()) == 1
 
 
-async def test_slow_scheduler_costs_no_pod_its_zones(cluster: GatedCluster) -> None:
+async def test_slow_scheduler_or_server_costs_no_pod_its_zones(cluster: GatedCluster) -> None:
     """It binds one pod after the other, while another namespace wants the room."""
     await cluster.know(dict.fromkeys("abcd", ONE), **BOTH)
     names = [f"t{at}" for at in range(4)]
 
     async with cluster.running(*of(TEAM, *names)):
         await cluster.pass_by(1)
+        # Unreadable pods want no room of others.
+        cluster.unreadable = UNREACHABLE
         cluster.make(*of(OTHER, "late", at=LATER))
+        await cluster.pass_by(25)
+        assert cluster.reserved().keys() == {*names}
+        cluster.unreadable = None
         for name in names:
-            await cluster.pass_by(10)
+            await cluster.pass_by(8)
             cluster.bind(name)
 
     assert "NUMAPinnedNotPlaced" not in {reason for _, reason in cluster.reasons()}
-
-
-async def test_unreadable_pods_want_no_room_of_others(cluster: GatedCluster) -> None:
-    """The API server is slow, so the scheduler is too."""
-    await cluster.know({"a": EMPTY}, **BOTH)
-
-    async with cluster.running(*of(TEAM, "web")):
-        await cluster.pass_by(1)
-        cluster.unreadable = UNREACHABLE
-        cluster.make(*of(OTHER, "o"))
-        await cluster.pass_by(25)
-
-        assert cluster.reserved() == {"web": "a"}
 
 
 async def test_freed_room_goes_to_the_namespace_with_least(cluster: GatedCluster) -> None:
