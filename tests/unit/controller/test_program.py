@@ -148,7 +148,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         yield Site(tmp_path, api)
 
 
-async def test_controller_labels_nodes_and_serves_its_health_alone(site: Site) -> None:
+async def test_controller_labels_nodes_and_serves_health_only(site: Site) -> None:
     async with site.running() as controller:
         await controller.until(site.labelled)
         pages = {path: (await controller.text(path))[0] for path in ("/healthz", "/metrics", "/mutate", "/")}

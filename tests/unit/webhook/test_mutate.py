@@ -209,7 +209,7 @@ CREATED = [
     ("pods are only to prefer classes",       ASKING, QUEUED, Mode.PREFER, {}),
     ("nothing else is written into it", ASKING, cluster([LARGE], labels=TO_SCHEDULER), Mode.EXCLUDE, {}),
     ("it names its node",                     PINNED, QUEUED, Mode.EXCLUDE, {}),
-    # A template is immutable: whoever applied it again would change its terms back, and fail.
+    # A template is immutable: its author would change its terms back, and fail.
     ("it has terms of its own",               WITH_TERMS, QUEUED, Mode.EXCLUDE,
      {"unsteered": "its template has required node affinity"}),
 ]  # fmt: skip

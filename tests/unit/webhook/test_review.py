@@ -279,7 +279,7 @@ def test_the_api_server_never_cuts_or_drops_a_warning(lines: list[str]) -> None:
     assert "Cc" not in {unicodedata.category(character) for warning in carried for character in warning}
 
 
-def test_causes_show_field_and_text_without_control_characters() -> None:
+def test_causes_show_field_and_printable_text() -> None:
     where = "metadata.annotations[numalign.io/policy]"
     causes = (Mistake(where, "unknown", "singel", 0), Mistake("\x1b[2J", "no\x07"), Mistake("x", "y" * 5000))
     message = "a\x1b[31mred\nline"

@@ -199,7 +199,7 @@ async def test_freed_room_goes_to_the_higher_priority(cluster: GatedCluster) -> 
 ENFORCED = {**GATED, "enforce": SINGLE}
 
 
-async def test_pod_waits_for_its_namespace_and_without_patience_for_room() -> None:
+async def test_pod_waits_for_its_namespace_and_then_for_room() -> None:
     cluster = GatedCluster(patience=0)
     cluster.scorer.state.follows = True
     await cluster.scorer.know({"small": SMALL})

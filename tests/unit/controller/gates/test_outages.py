@@ -168,7 +168,7 @@ async def test_pod_queued_on_a_node_has_twice_the_patience(cluster: GatedCluster
     assert cluster.waiting() == []
 
 
-async def test_new_leader_waits_and_pins_overdue_pods_before_it_lifts(cluster: GatedCluster) -> None:
+async def test_new_leader_waits_and_pins_before_it_lifts(cluster: GatedCluster) -> None:
     cluster.led, cluster.scorer.leads = 0.0, False
     await cluster.know({"a": EMPTY})
 

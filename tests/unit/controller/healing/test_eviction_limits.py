@@ -86,7 +86,7 @@ def test_failed_moves_pause_and_stop_their_owner() -> None:
     assert owners.failed_moves(A) == 1
 
 
-def test_failed_evictions_pause_and_displace_no_stopped_owner() -> None:
+def test_failed_evictions_displace_no_stopped_owner() -> None:
     owners = Owners()
     owners.stop(B, 0)
     for at in range(MOST_OWNERS + 10):

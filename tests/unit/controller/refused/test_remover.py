@@ -200,7 +200,7 @@ async def test_denying_namespace_delays_no_other(work: RemovalReplica, denial: E
     assert "o-r0" not in work.pods
 
 
-async def test_defect_of_ours_ends_nothing_and_delays_no_other_pod(work: RemovalReplica) -> None:
+async def test_defect_of_ours_ends_nothing_and_delays_no_pod(work: RemovalReplica) -> None:
     work.keep = 2
     work.observed["odd"] = cast("PodInfo", None)
     work.broken["get", "r0"] = DEFECT
