@@ -47,9 +47,8 @@ class ConfigMap:
     async def get(self, path: str, *, what: str, most: int | None = None) -> object:
         assert (path, what, bool(most)) == (PATH, WHAT, True)
         self.reads.append(self.clock.seconds)
-        self._answer()
-        if self.stored is None:
-            raise NotFound(what)
+        if self.broken or self.stored is None:
+            raise self.broken or NotFound(what)
         stored = copy.deepcopy(self.stored)
         if self.raced:
             self.store(shapes.encode(self.raced))
@@ -79,12 +78,9 @@ class ConfigMap:
         assert mistakes == ()
         return memory
 
-    def _answer(self) -> None:
+    def _written(self, body: Json, what: str, *, conflict: bool) -> Json:
         if self.broken:
             raise self.broken
-
-    def _written(self, body: Json, what: str, *, conflict: bool) -> Json:
-        self._answer()
         if conflict:
             raise Conflict(what)
         self.writes.append(self.clock.seconds)

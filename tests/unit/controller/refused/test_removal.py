@@ -111,10 +111,8 @@ CHANGES: list[tuple[str, dict[str, dict[str, object]], str | None, bool]] = [
     ("none",                      {},                                                  None,       True),
     ("another pod of its name",   {"metadata": {"uid": "x"}},                          "changed",  False),
     ("a deletion",                {"metadata": {"deletionTimestamp": "now"}},          "changed",  False),
-    ("another owner",             {"metadata": {"ownerReferences": []}},               "changed",  False),
     ("a finalizer",               {"metadata": {"finalizers": ["x"]}},                 None,       True),
     ("the finalizer of a Job",    {"metadata": {"finalizers": ["x", JOB_TRACKING]}},   "uncounted", True),
-    ("pending",                   {"status": {"phase": "Pending"}},                    "changed",  True),
     ("running",                   {"status": {"phase": "Running"}},                    "changed",  True),
     ("failed otherwise",          {"status": {"phase": "Failed", "reason": "Evicted"}}, "changed", False),
 ]  # fmt: skip
