@@ -24,11 +24,9 @@ class Guide:
 
     @classmethod
     def read(cls, name: str) -> "Guide":
-        """The page of a name."""
         return cls(name, (HOW_TO / f"{name}.md").read_text(encoding="utf-8"))
 
     def fences(self) -> list[Fence]:
-        """All blocks of the page."""
         return list(fences(self.text))
 
     def blocks(self, heading: str, language: str) -> list[str]:
@@ -66,7 +64,6 @@ def _lines(blocks: Iterable[str]) -> list[str]:
 
 
 def guides() -> list[Guide]:
-    """Every how-to guide."""
     return [Guide.read(page.stem) for page in sorted(HOW_TO.glob("*.md"))]
 
 

@@ -44,7 +44,6 @@ POLICY = "numalign.io/policy"
 
 @cache
 def bundled() -> Snapshot:
-    """The cluster of examples/data."""
     return snapshot.load(CLUSTER)
 
 
@@ -104,7 +103,6 @@ def _answer(  # noqa: PLR0913  what an answer depends on
 
 
 def named(*names: str) -> tuple[Node, ...]:
-    """Nodes of the bundled cluster."""
     return tuple(each for each in bundled().nodes if each.name in names)
 
 
@@ -245,7 +243,6 @@ def _template(made: Raw) -> Raw:
 
 
 def _of_workload(made: Raw, *, namespace: str = "default") -> str:
-    """What whoever applies a workload reads."""
     group, _, version = str(made["apiVersion"]).rpartition("/")
     kind = {"group": group, "version": version, "kind": made["kind"]}
     cluster = bundled()
@@ -341,7 +338,6 @@ def _causes() -> dict[str, Sequence[str]]:
 
 @cache
 def messages() -> dict[str, str]:
-    """Every message by name, as it is printed."""
     unfit = reasons.reason(_now(_REFUSALS[0]))
     return {
         **{name: text for name, (_, text) in cases().items() if name not in MISTAKES},

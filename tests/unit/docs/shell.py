@@ -85,7 +85,6 @@ class Shell:
         self.environment["PATH"] = os.pathsep.join([str(program.parent), self.environment["PATH"]])
 
     async def end(self) -> None:
-        """End whatever blocks left running."""
         for process in reversed(self._started):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -136,15 +135,10 @@ def _environment(folder: Path) -> dict[str, str]:
         stand_in.write_text(PLUGIN_ONLY)
         stand_in.chmod(0o755)
         programs.append(str(stand_in.parent))
-    return dict(os.environ) | {
-        "PATH": os.pathsep.join([*programs, os.environ["PATH"]]),
-        "KUBECONFIG": str(folder / "no-kubeconfig"),
-        "COLUMNS": "80",
-        "NO_COLOR": "1",
-        "HELM_CACHE_HOME": str(folder / "helm" / "cache"),
-        "HELM_CONFIG_HOME": str(folder / "helm" / "config"),
-        "HELM_DATA_HOME": str(folder / "helm" / "data"),
-    }
+    helm = {f"HELM_{kind.upper()}_HOME": str(folder / "helm" / kind) for kind in ("cache", "config", "data")}
+    path = os.pathsep.join([*programs, os.environ["PATH"]])
+    own = {"PATH": path, "KUBECONFIG": str(folder / "no-kubeconfig"), "COLUMNS": "80", "NO_COLOR": "1"}
+    return dict(os.environ) | own | helm
 
 
 async def follow(reader: Shell, block: Block, page: str) -> None:

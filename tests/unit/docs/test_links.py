@@ -24,7 +24,6 @@ _HEADING = re.compile(r"^#{1,6} (?P<text>.+?)\s*$", re.MULTILINE)
 
 
 def links(page: str) -> list[str]:
-    """Where a page links to, outside code."""
     return _LINK.findall(_CODE.sub("", _FENCED.sub("", page)))
 
 
@@ -48,7 +47,6 @@ def anchors(page: Path) -> frozenset[str]:
 
 
 def mistake(page: Path, target: str) -> str:
-    """What is wrong with a link, or nothing."""
     address = urlsplit(target)
     if address.scheme:
         right = address.scheme == "mailto" or (address.scheme == "https" and "." in address.netloc)

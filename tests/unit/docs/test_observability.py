@@ -20,13 +20,11 @@ PACKAGES = ("numalign", "webhook", "scorer", "controller", "agent", "certs", "ku
 
 @cache
 def sources() -> dict[str, str]:
-    """The text of every file, by its path."""
     files = (path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*.py")))
     return {path.relative_to(ROOT).as_posix(): path.read_text() for path in files}
 
 
 def rows(name: str) -> list[list[str]]:
-    """The cells of a table whose first column holds names."""
     lines = (ROOT / "docs" / "reference" / name).read_text().splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
 
