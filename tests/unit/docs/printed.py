@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from types import MappingProxyType
+from typing import Any
 
 from kubectl_numa.diagnosis import Finding, FoundOnNode
 from numalign.cache import ClusterCache
@@ -286,36 +287,24 @@ _MEMORY = Need("memory", 10 * 2**30, 1, 100 * 2**30)
 _BURSTABLE = 'container "main" sets no cpu limit (the pod is Burstable)'
 
 
-def _lacking(
-    cause: Cause, policy: str, *needs: Need, detail: str = "", zones: tuple[str, ...] = ()
-) -> Refusal:
-    container = "" if cause in _OF_PODS else "main"
-    return Refusal(
-        Refuser.KUBELET, "", cause, Policy(policy), container, needs=needs, detail=detail, zones=zones
-    )
+def _lacking(cause: Cause, policy: str, *needs: Need, container: str = "main", **more: Any) -> Refusal:  # noqa: ANN401
+    return Refusal(Refuser.KUBELET, "", cause, Policy(policy), container, needs=needs, **more)
 
 
-_OF_PODS = {
-    Cause.NOT_ALONE,
-    Cause.NOT_SHARED,
-    Cause.NOTHING_TO_SHARE,
-    Cause.OTHER_POLICY,
-    Cause.NODE_TOO_SMALL,
-}
 _REFUSALS = (
     _lacking(Cause.ZONES_TOO_SMALL, SINGLE, _GPUS),
     _lacking(Cause.NO_SUCH_ZONE, SINGLE, _GPUS),
     _lacking(Cause.WIDTHS_DIFFER, RESTRICTED, _CPUS, _MEMORY),
     _lacking(Cause.NOT_TOGETHER, SINGLE, _GPUS, _MEMORY),
     _lacking(Cause.SPREAD, RESTRICTED, _CPUS),
-    _lacking(Cause.NOT_ALONE, SINGLE, zones=("node-0",)),
-    _lacking(Cause.NOT_SHARED, SINGLE, zones=("node-1",)),
+    _lacking(Cause.NOT_ALONE, SINGLE, container="", zones=("node-0",)),
+    _lacking(Cause.NOT_SHARED, SINGLE, container="", zones=("node-1",)),
     _lacking(Cause.NOT_EXCLUSIVE, RESTRICTED, _CPUS, detail=_BURSTABLE),
     _lacking(Cause.NOT_WHOLE_CORES, "none", Need("cpu", 3000, 2, 8000), detail="2"),
-    _lacking(Cause.NOTHING_TO_SHARE, "none", _CPUS),
-    _lacking(Cause.OTHER_POLICY, SINGLE, detail=RESTRICTED),
+    _lacking(Cause.NOTHING_TO_SHARE, "none", _CPUS, container=""),
+    _lacking(Cause.OTHER_POLICY, SINGLE, container="", detail=RESTRICTED),
     _lacking(Cause.NOT_ALLOCATED, "none", _MEMORY),
-    _lacking(Cause.NODE_TOO_SMALL, "none", replace(_GPUS, zones=2)),
+    _lacking(Cause.NODE_TOO_SMALL, "none", replace(_GPUS, zones=2), container=""),
     _lacking(Cause.NOT_ALIGNED, SINGLE, detail="none"),
     _lacking(Cause.NOT_ANSWERED, SINGLE),
 )
