@@ -86,7 +86,7 @@ def test_every_text_of_a_review_is_quoted(file: str) -> None:
     assert [each for each in texts if not re.search(each, quoted, re.IGNORECASE)] == []
 
 
-def test_every_reason_of_an_event_or_a_kubelet_has_its_entry() -> None:
+def test_every_reason_of_events_and_kubelets_has_its_entry() -> None:
     events = re.findall(r"^\| `(\w+)` \|", (REFERENCE / "events.md").read_text(), re.MULTILINE)
     assert {*re.findall(r"^\| `(NUMA[A-Z][a-z]\w+)` \|", TEXT, re.MULTILINE)} == {*events}
     errors = re.findall(r"^#{2,3} `(\w+Error)`$", TEXT, re.MULTILINE)

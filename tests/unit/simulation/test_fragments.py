@@ -61,7 +61,7 @@ def test_typical_are_the_shapes_of_most_pods() -> None:
     assert typical_pods(pods, popular=0.5) == (TypicalPod(SHARE, 1.0),)
 
 
-def test_shapes_are_compared_without_memory_and_the_larger_counts() -> None:
+def test_shapes_without_memory_count_and_the_larger_first() -> None:
     pods = [TracePod(2000, 7, 1, 1000), TracePod(2000, 9, 1, 1000, guaranteed=False)]
     assert typical_pods(map(without_memory, pods)) == (TypicalPod(WHOLE, 1.0),)
     assert typical_pods([WHOLE, SHARE, NO_GPU], popular=0.3) == (TypicalPod(SHARE, 1.0),)

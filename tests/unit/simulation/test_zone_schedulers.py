@@ -39,7 +39,7 @@ def test_stock_points_are_unused_share_and_balance() -> None:
     assert stock_points(columns, POD, np.arange(2)).tolist() == [82 + 92, 50 + 100]
 
 
-def test_stock_chooses_any_of_the_emptiest_and_gate_the_first() -> None:
+def test_stock_chooses_any_emptiest_node_and_gate_the_first() -> None:
     nodes = ZoneNodes(Zoning(2, Policy.RESTRICTED).nodes_of(Trace([NODE] * 3, [])))
     assert [chosen(name, nodes, POD) for name in ("gate", "scorer")] == [{0}, {0, 1, 2}]
     nodes.put(1, TEN_CPUS, nodes.admission(1, question(TEN_CPUS)))

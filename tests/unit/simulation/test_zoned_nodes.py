@@ -32,7 +32,7 @@ def test_remainders_are_spread_in_whole_pieces() -> None:
     assert gpu_zones(TraceNode(34_500, 7 * MIB, 2), 4) == [1, 3]
 
 
-def test_small_nodes_are_one_zone_and_sockets_have_near_ones() -> None:
+def test_small_node_is_one_zone_and_sockets_have_near_ones() -> None:
     sizes = [len(zoned(TraceNode(cpus, 1024 * MIB, 2), 4).zones) for cpus in (16_000, 17_000)]
     assert sizes == [1, 4]
     (first, *_) = zoned(TraceNode(96_000, 1024 * MIB), 4).zones

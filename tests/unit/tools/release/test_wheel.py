@@ -49,7 +49,7 @@ def test_programs_print_version_and_usage(installed: Installed, program: str) ->
     assert installed.run(program, "--help").lower().startswith(f"usage: {program} ")
 
 
-def test_commands_of_kubectl_numa_can_be_imported(installed: Installed) -> None:
+def test_commands_of_kubectl_numa_run_on_bundled_data(installed: Installed) -> None:
     run(installed.program("python"), "-m", "pip", "check", environ={})
     commands = installed.run("kubectl-numa", "--help").partition("Commands:")[2]
     listed = re.findall(r"^  (\w+)  ", commands, re.MULTILINE)
@@ -57,9 +57,6 @@ def test_commands_of_kubectl_numa_can_be_imported(installed: Installed) -> None:
     for command in listed:
         assert installed.run("kubectl-numa", command, "--help").startswith(f"Usage: kubectl-numa {command}")
     assert installed.run(COMPLETION, "exp").startswith("explain\t")
-
-
-def test_pod_is_explained_with_the_bundled_cluster(installed: Installed) -> None:
     [cluster] = installed.folder.glob("lib/python*/site-packages/numalign/examples/data/cluster.yaml")
     explained = installed.run("kubectl-numa", "explain", "-f", "-", "--snapshot", cluster, stdin=POD)
     assert explained.startswith("default/web requests single-numa-node alignment\n")
