@@ -14,7 +14,6 @@ from examples.openb.__main__ import main
 from examples.openb.shapes import NodeShape, PodShape
 from numalign.model import intent, resources
 from numalign.model.errors import BadIntent
-from tests.worlds.notation import table
 
 DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 NODE_LIST = "sn,cpu_milli,memory_mib,gpu,model\na,96000,393216,8,G2\nb,32000,131072,0,\nc,96000,393216,8,G2\n"
@@ -66,26 +65,13 @@ def test_cluster_has_the_amounts_of_the_table() -> None:
     assert counted == expected
 
 
-ZONES = [
-    ("a small node",                   NodeShape(8000, 32768, 1, "V100M16", 1), 1),
-    ("the largest small node",         NodeShape(16000, 122880, 2, "P100", 1),  1),
-    ("two sockets",                    NodeShape(32000, 65536, 0, "", 1),       2),
-    ("two sockets with GPUs",          NodeShape(96000, 393216, 8, "G2", 1),    2),
-    ("two sockets in NPS4",            NodeShape(96000, 393216, 0, "", 1),      8),
-    ("CPUs that NPS4 does not divide", NodeShape(104000, 524288, 0, "", 1),     2),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("shape", "zones"), table(ZONES))
-def test_number_of_zones_follows_from_the_shape(shape: NodeShape, zones: int) -> None:
-    assert recipe.zone_count(shape) == zones
-
-
 def test_gpus_and_distances_depend_on_the_socket_of_a_zone() -> None:
     topologies = of_kind("NodeResourceTopology")
     a10 = next(each for each in topologies if each["metadata"]["name"].startswith("a10-"))
     listed = [[entry["name"] for entry in zone["resources"]] for zone in a10["zones"]]
     assert listed == [["cpu", "memory", recipe.GPU], ["cpu", "memory"]]
+    shapes_of_two = [NodeShape(16_000, 122_880, 2, "P100", 1), NodeShape(32_000, 65_536, 0, "", 1)]
+    assert [recipe.zone_count(shape) for shape in shapes_of_two] == [1, 2]
     nps4 = next(each for each in topologies if len(each["zones"]) == 8)
     assert [cost["value"] for cost in nps4["zones"][5]["costs"]] == [21, 21, 21, 21, 12, 10, 12, 12]
 
@@ -145,19 +131,12 @@ def test_every_intent_occurs_and_one_in_a_hundred_is_wrong() -> None:
     assert (refused.total(), len(refused)) == (81, len(recipe.MISTAKES))
 
 
-def test_labels_of_namespaces_are_valid() -> None:
+def test_namespaces_have_valid_labels_and_pods_by_their_gpus() -> None:
     for labels in recipe.NAMESPACES.values():
         rules, mistakes = intent.parse_namespace(labels)
         assert (rules != intent.NamespaceRules(), mistakes) == (True, type(mistakes)())
-
-
-def test_namespace_follows_from_the_gpus() -> None:
-    for gpus, share, name in (
-        (0, 0, "batch"),
-        (1, 460, "shared"),
-        (1, 1000, "inference"),
-        (2, 1000, "training"),
-    ):
+    shares = {"batch": (0, 0), "shared": (1, 460), "inference": (1, 1000), "training": (2, 1000)}
+    for name, (gpus, share) in shares.items():
         assert recipe.namespace(PodShape(8000, 8192, gpus, share, 0, 1)) == name
 
 
