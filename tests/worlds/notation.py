@@ -241,11 +241,7 @@ def _pairs(words: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _cores(
-    lists: list[CpuSet],
-    order: Iterable[ZoneId],
-    sockets: Iterable[int],
-    threads: int,
-    caches: list[CpuSet],
+    lists: list[CpuSet], order: Iterable[ZoneId], sockets: Iterable[int], threads: int, caches: list[CpuSet]
 ) -> Iterator[Core]:
     for held, zone, socket in zip(lists, order, sockets, strict=True):
         every = list(members(held))

@@ -16,11 +16,7 @@ from tools.clusters.waiting import seconds_until
 Json = dict[str, Any]
 
 # The first test may have to build the programs.
-MARKS = [
-    pytest.mark.kubelets,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(1800),
-]
+MARKS = [pytest.mark.kubelets, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1800)]
 
 PODS = "/api/v1/namespaces/default/pods"
 WITHIN = 30

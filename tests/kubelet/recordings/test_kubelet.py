@@ -108,9 +108,7 @@ def test_no_error_accumulates_without_observation(in_all: Mapping[Level, Tally])
     assert [in_all[Level.UNOBSERVED].missed(what) for what in (ADMITTED, REASON)] == [0, 0]
 
 
-def test_counts_decide_all_but_devices_between_zones(
-    by_kind: Mapping[str, Mapping[Level, Tally]],
-) -> None:
+def test_counts_decide_all_but_devices_between_zones(by_kind: Mapping[str, Mapping[Level, Tally]]) -> None:
     missed = {kind: levels[Level.CONFIGURED].missed(ADMITTED) for kind, levels in by_kind.items()}
     assert {kind for kind, count in missed.items() if count} == {BETWEEN_ZONES}
     assert missed[BETWEEN_ZONES] <= NO_TOPOLOGY_SHOWS

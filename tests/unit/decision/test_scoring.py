@@ -4,15 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.decision.scoring import (
-    HIGHEST,
-    OF_AMOUNTS,
-    Strategy,
-    Weights,
-    aligned,
-    nearest,
-    score,
-)
+from numalign.decision.scoring import HIGHEST, OF_AMOUNTS, Strategy, Weights, aligned, nearest, score
 from numalign.kubelet.admit import admit
 from numalign.model import demand
 from numalign.model.intent import Policy, Scope
@@ -97,9 +89,7 @@ def test_pod_in_pod_scope_scores_as_one() -> None:
 
 
 @pytest.mark.parametrize("strategy", OF_AMOUNTS)
-def test_pod_without_zone_resources_scores_in_full(
-    strategy: Strategy,
-) -> None:
+def test_pod_without_zone_resources_scores_in_full(strategy: Strategy) -> None:
     host = node("cpu=8", "cpu=8", policy="none", scope="pod", options=options("PodLevelResourceManagers"))
     stated = "cpu=2.75 mem=10Gi"
     wanted = demand.of(pod("cpu=1 mem=1Gi", "mem=1Gi..", requests=stated, limits=stated))

@@ -17,12 +17,7 @@ from tests.worlds.notation import options, table
 
 
 def request(
-    room: Sequence[int],
-    count: int,
-    *,
-    group: int = 1,
-    per_zone: int = 3,
-    minor: int = 36,
+    room: Sequence[int], count: int, *, group: int = 1, per_zone: int = 3, minor: int = 36
 ) -> DistributionRequest:
     """CPUs over these zones, as a version of the kubelet distributes them."""
     groups = count // group

@@ -28,8 +28,7 @@ def test_mistake_is_written_with_place_and_caret(mistake: Mistake, text: str) ->
 
 
 @pytest.mark.parametrize(
-    ("where", "seen"),
-    table([("a name in it", "cpu", "requests.cpu"), ("the thing itself", "", "requests")]),
+    ("where", "seen"), table([("a name in it", "cpu", "requests.cpu"), ("the thing itself", "", "requests")])
 )
 def test_parent_prefixes_its_own_place(where: str, seen: str) -> None:
     assert Mistake(where, "is wrong", "4x", 1).under("requests") == Mistake(seen, "is wrong", "4x", 1)

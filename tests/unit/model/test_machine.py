@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.model.bitset import bits, members
-from numalign.model.machine import (
-    LONGEST_LIST,
-    MOST_CPUS,
-    DevicePlace,
-    read_list,
-    render_list,
-)
+from numalign.model.machine import LONGEST_LIST, MOST_CPUS, DevicePlace, read_list, render_list
 from numalign.model.node import Node
 from tests.worlds.notation import GPU, machine, table
 

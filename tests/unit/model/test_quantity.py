@@ -60,11 +60,7 @@ def test_invalid_quantity_is_refused_with_the_reason(text: object, message: str)
         assert message in str(caught.value)
 
 
-POINTED_AT = [
-    ("at the suffix", "16GB", 2),
-    ("at the second point", "1.1.1", 3),
-    ("at the end", "-", 1),
-]
+POINTED_AT = [("at the suffix", "16GB", 2), ("at the second point", "1.1.1", 3), ("at the end", "-", 1)]
 
 
 @pytest.mark.parametrize(("text", "at"), table(POINTED_AT))
