@@ -200,7 +200,6 @@ def test_words_are_bounded_for_long_names(name: str, resources: int, zones: int)
 
 
 def seen(host: Node, placement: Placement) -> Held:
-    """What an agent reports of a placement."""
     names = {zone.id: zone.name for zone in host.zones}
     return {tuple(sorted(names[zone] for zone in zones)): bag for zones, bag in placement.kept.items()}
 

@@ -233,6 +233,17 @@ def test_rejection_names_reason_subject_and_resources(  # noqa: PLR0913, PLR0917
     assert {need.resource: need.zones for need in refusal.needs} == needs
 
 
+@pytest.mark.parametrize(("role", "subject"), [("init", 'init container "c0"'), ("sidecar", 'sidecar "c0"')])
+def test_refusal_names_the_role_of_a_container(role: str, subject: str) -> None:
+    assert refused(evaluate(TIGHT, asks(f"{role} {TALL}", SMALL))).subject == subject
+
+
+@pytest.mark.parametrize("container", [SMALL, TALL])
+def test_a_verdict_has_no_truth_value(container: str) -> None:
+    with pytest.raises(TypeError, match=r"ask for \.admitted"):
+        bool(evaluate(TIGHT, asks(container)))
+
+
 def test_refusal_of_half_a_core_has_the_core_size() -> None:
     verdict = evaluate(CORES, asks("cpu=3 mem=1Gi"))
     assert (refused(verdict).reason, refused(verdict).cause) == ("SMTAlignmentError", Cause.NOT_WHOLE_CORES)

@@ -58,14 +58,12 @@ class Slice:
         self.memory, self.length = memory, length
 
     def append(self, value: int) -> "Slice":
-        """One entry more, in the same memory if there is room."""
         full = self.length == len(self.memory)
         memory = self.memory + [0] * max(1, self.length) if full else self.memory
         memory[self.length] = value
         return Slice(memory, self.length + 1)
 
     def read(self) -> tuple[int, ...]:
-        """The entries as they are now."""
         return tuple(self.memory[: self.length])
 
 

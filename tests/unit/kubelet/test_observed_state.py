@@ -22,7 +22,6 @@ GIB = 2**30
 
 
 def by_zones(text: str) -> dict[ZoneSet, Resources]:
-    """Amounts by sets of zones."""
     amounts_by_zones: dict[ZoneSet, Resources] = {}
     zones = zone_ids()
     for word in text.split():

@@ -19,7 +19,6 @@ PLAIN = "cpu=1 mem=1Gi gpu=1"
 
 
 def of_zones(count: int, policy: str = "restricted", scope: str = "container", **facts: object) -> Node:
-    """A node of so many zones that are alike."""
     return node(*[ZONE] * count, policy=policy, scope=scope, **facts)  # type: ignore[arg-type]
 
 

@@ -78,7 +78,6 @@ def fingerprint_of(pods: frozenset[PodName]) -> FingerprintReader:
 
 
 def predicted(info: NodeInfo, containers: str, *, created: int = 10) -> Prediction:
-    """What a node answers a pod now."""
     return predict(info, asks(*containers.split("|")), created=created, now=NOW, lag=LAG)
 
 

@@ -12,7 +12,6 @@ SIX = asks("cpu=6 mem=1Gi")
 
 
 def full() -> Rearrangement:
-    """A node whose two zones have half their CPUs given out each."""
     reservations = Reservations()
     reservations.update_node(TWO)
     for zone in "01":
@@ -21,7 +20,6 @@ def full() -> Rearrangement:
 
 
 def admits(then: Rearrangement) -> bool:
-    """Whether the node would take a pod of six CPUs in one zone."""
     prediction = then.predict(TWO.name, SIX)
     assert prediction
     return prediction.verdict.admitted

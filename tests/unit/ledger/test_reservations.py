@@ -43,14 +43,12 @@ def held(zone: int, cpus: int) -> Held:
 def pod(
     uid: str, cpus: int = 4, *, stage: Stage = Stage.RESERVED, created: int = 0, since: float = NOW
 ) -> AssignedPod:
-    """A pod of which nothing is recorded."""
     return AssignedPod(uid, ("team", uid), asks(f"cpu={cpus} mem=1Gi"), stage, since=since, created=created)
 
 
 def running(
     uid: str, zone: int, cpus: int = 4, *, since: float = NOW, source: Source = Source.RECORDED
 ) -> AssignedPod:
-    """A pod that its kubelet has admitted, with a record of what it holds."""
     record = PlacementRecord(held(zone, cpus), source)
     return replace(pod(uid, cpus, stage=Stage.ADMITTED, since=since), record=record)
 
@@ -71,7 +69,6 @@ def capacity(ledger: Reservations, name: str = "pair", *, now: float = NOW) -> F
 
 
 def cpus(ledger: Reservations, name: str = "pair", *, now: float = NOW) -> list[int]:
-    """Whole CPUs free in each zone."""
     return free_of(capacity(ledger, name, now=now).node, "cpu")
 
 

@@ -34,22 +34,18 @@ class Cluster:
         self.history = ShapeHistory(remember=self.remember, wall=lambda: self.now)
 
     def see(self, made: Node, identity: Identity = MACHINE) -> Node:
-        """A node is there like this."""
         return self.history.update_node(made, identity=identity)
 
     def falls_ill(self) -> None:
-        """A node is there in health, and then without its devices."""
         self.see(WELL)
         self.see(DOWN)
 
     def restarted(self) -> "Cluster":
-        """Another process, which loads what this one remembers."""
         other = Cluster(self.now, self.remember)
         other.history.load(self.history.to_remember())
         return other
 
     def counts(self) -> list[tuple[str, int]]:
-        """How many nodes the shapes have."""
         return [(each.shape.node_class, each.nodes) for each in self.history.shapes()]
 
 
