@@ -80,19 +80,19 @@ def test_operation_is_applied_to_a_copy(op: str, path: str, value: object, chang
     assert pod == {"spec": SPEC}
 
 
-WRONG = [
-    ("no parent",          {"op": "add", "path": "/metadata/labels", "value": {}}),
-    ("nothing to replace", {"op": "replace", "path": "/spec/none", "value": 1}),
-    ("beyond the list",    {"op": "add", "path": "/spec/list/3", "value": 1}),
-    ("replace at the end", {"op": "replace", "path": "/spec/list/-", "value": 1}),
-    ("no position",        {"op": "add", "path": "/spec/list/01", "value": 1}),
-    ("other operation",    {"op": "remove", "path": "/spec/list"}),
-    ("empty path",         {"op": "replace", "path": "", "value": {}}),
-    ("no value",           {"op": "add", "path": "/spec/x"}),
-]  # fmt: skip
+WRONG: list[Raw] = [
+    {"op": "add", "path": "/metadata/labels", "value": {}},
+    {"op": "replace", "path": "/spec/none", "value": 1},
+    {"op": "add", "path": "/spec/list/3", "value": 1},
+    {"op": "replace", "path": "/spec/list/-", "value": 1},
+    {"op": "add", "path": "/spec/list/01", "value": 1},
+    {"op": "remove", "path": "/spec/list"},
+    {"op": "replace", "path": "", "value": {}},
+    {"op": "add", "path": "/spec/x"},
+]
 
 
-@pytest.mark.parametrize("operation", table(WRONG))
+@pytest.mark.parametrize("operation", WRONG, ids=str)
 def test_operation_that_does_not_fit_is_an_error(operation: Raw) -> None:
     with pytest.raises(BadPatch):
         apply({"spec": SPEC}, [operation])

@@ -8,79 +8,31 @@ from numalign.decision.verdict import Cause, Refuser
 from numalign.kubelet import work_limit
 from numalign.kubelet.admission_errors import RejectionReason
 from numalign.kubelet.admit import admit, min_widths
-from numalign.kubelet.work_limit import LIMIT_AT_ONCE, Work
+from numalign.kubelet.work_limit import LIMIT_AT_ONCE
 from numalign.model.node import Node
-from numalign.model.options import DEFAULTS
-from tests.worlds.notation import GPU, asks, machine, means, node, options, table
+from tests.worlds.notation import GPU, asks, means, node, options, table
 
 ZONE = "cpu=16 mem=64Gi huge=4Gi gpu=4 nic=4"
 
 PLAIN = "cpu=1 mem=1Gi gpu=1"
 
 
-def of_zones(count: int, policy: str = "restricted", scope: str = "container", **facts: object) -> Node:
-    return node(*[ZONE] * count, policy=policy, scope=scope, **facts)  # type: ignore[arg-type]
-
-
-TWICE = f"{PLAIN} | {PLAIN}"
-NAMES = "cpu=1 mem=1Gi huge=1Gi"
-ODD = "example.com/odd=1"
-
-ESTIMATES = [
-    # what it shows                       policy         scope        the pod  the work
-    ("a list for each resource",          "restricted",  "container", PLAIN, Work(1, 4, 0, 1)),
-    ("for each container",                "restricted",  "container", TWICE, Work(2, 8, 0, 4)),
-    ("for the whole pod",                 "restricted",  "pod",       TWICE, Work(2, 8, 0, 6)),
-    ("memory counts by every name",       "restricted",  "container", NAMES, Work(1, 5, 0, 2)),
-    ("best effort merges all of them",    "best-effort", "container", PLAIN, Work(1, 4, 2, 1)),
-    ("none makes lists for memory alone", "none",        "container", PLAIN, Work(1, 2, 0, 1)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("policy", "scope", "pod", "expected"), table(ESTIMATES))
-def test_work_of_a_pod_is_estimated(policy: str, scope: str, pod: str, expected: Work) -> None:
-    assert work_limit.estimate(of_zones(2, policy, scope), asks(pod)) == expected
-
-
-SCORED = options(strategy="most-allocated")
-
-CHOICES = [
-    # what it shows                            zones  policy     the pod  the units
-    ("preferred equals of each resource",      2, "restricted",  PLAIN, 3 * 20 * 2),
-    ("what resources prefer differently, too", 2, "best-effort", PLAIN, 3 * (20 * 2 + 2 * 3**3)),
-    ("nothing is chosen by a kubelet of none", 2, "none",        PLAIN, 0),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("zones", "policy", "pod", "units"), table(CHOICES))
-def test_work_of_scores_is_estimated(zones: int, policy: str, pod: str, units: int) -> None:
-    plain, scored = (
-        work_limit.estimate(of_zones(zones, policy, options=chosen), asks(pod))
-        for chosen in (DEFAULTS, SCORED)
-    )
-    assert (scored.choices, scored) == (units, plain._replace(choices=units))
-
-
-def test_work_counts_devices_between_zones() -> None:
-    zones = ["cpu=0-3", "cpu=4-7"]
-    plain, wide = (
-        machine(*zones, devices=f"gpu={places}", policy="restricted") for places in ("0,1", "0,1,01")
-    )
-    assert [work_limit.estimate(each, asks("gpu=1")).lists for each in (plain, wide)] == [1, 9]
+def of_zones(count: int, policy: str = "restricted", **facts: object) -> Node:
+    return node(*[ZONE] * count, policy=policy, **facts)  # type: ignore[arg-type]
 
 
 def many(count: int, each: str = PLAIN) -> str:
     return " | ".join([each] * count)
 
 
-SCORING = of_zones(8, "best-effort", options=SCORED)
+SCORING = of_zones(8, "best-effort", options=options(strategy="most-allocated"))
 
 NOT_ANSWERED = [
     ("dozens of containers at best",    of_zones(16, "best-effort"), many(60)),
     ("one container on eighteen zones", of_zones(18),                PLAIN),
     ("choices by scores at best",       SCORING,                     many(60, "cpu=1 mem=1Gi")),
     ("memory under none",               of_zones(34, "none"),        PLAIN),
-    ("ten thousands of containers",     of_zones(2, "none"),         many(20_000, ODD)),
+    ("ten thousands of containers",     of_zones(2, "none"),         many(20_000, "example.com/odd=1")),
 ]  # fmt: skip
 
 

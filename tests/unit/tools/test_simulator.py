@@ -8,9 +8,8 @@ from numalign.model.errors import BadInput
 from tests.worlds.notation import table
 from tools.clusters.fake_api import FakeApi
 from tools.clusters.sim.__main__ import fleet, main
-from tools.clusters.sim.accounts import Held, available, held
+from tools.clusters.sim.accounts import held
 from tools.clusters.sim.cluster import simulated
-from tools.clusters.sim.fingerprints import fingerprint
 from tools.clusters.sim.kubelet import News, ordered
 from tools.clusters.sim.predicates import Refusal, refusal, requests
 from tools.clusters.sim.shapes import SimNode
@@ -148,23 +147,3 @@ def test_pod_holds_what_its_running_containers_were_given() -> None:
     answer = {"containers": given, "shared": {"amounts": {"1": {"cpu": 500}}}}
     expected = {(0,): {"cpu": 3000, GPU: 1}, (0, 1): {"memory": 8}, (1,): {"cpu": 500, GPU: 1}}
     assert held(made, answer) == expected
-
-
-TAKEN: list[tuple[str, list[Held], str]] = [
-    ("from its zone each", [{(0,): {"cpu": 3, "memory": 4}}, {(1,): {"cpu": 1}}], "1 6, 3 10"),
-    ("a block from the lower zone first", [{(0,): {"memory": 4}}, {(0, 1): {"memory": 9}}], "4 0, 4 7"),
-    ("nothing that exporters do not list", [{(0,): {NIC: 1}}], "4 10, 4 10"),
-]
-
-
-@pytest.mark.parametrize(("pods", "expected"), table(TAKEN))
-def test_pods_take_what_they_hold(pods: list[Held], expected: str) -> None:
-    left = available({0: {"cpu": 4, "memory": 10}, 1: {"cpu": 4, "memory": 10}}, pods)
-    assert ", ".join(f"{zone['cpu']} {zone['memory']}" for zone in left.values()) == expected
-
-
-def test_fingerprints_are_those_of_their_definition() -> None:
-    """Of k8stopologyawareschedwg/podfingerprint."""
-    assert fingerprint([]) == "pfp0v001ef46db3751d8e999"
-    assert fingerprint([("namespace1", "pod1")]) == "pfp0v0019e0420efb37746c6"
-    assert fingerprint([("a", "b"), ("c", "d")]) == fingerprint([("c", "d"), ("a", "b")])
