@@ -42,7 +42,7 @@ def declared(source: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     for node in walked(parsed(source)):
         match node:
             case ast.Call(
-                args=[ast.JoinedStr([ast.FormattedValue(ast.Name("PREFIX")), ast.Constant(rest)]), *_]
+                args=[ast.JoinedStr([ast.FormattedValue(ast.Name("PREFIX")), ast.Constant(str(rest))]), *_]
             ):
                 called = node.func.attr if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
                 kind = called.lower().removesuffix("metricfamily")

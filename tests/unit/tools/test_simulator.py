@@ -1,4 +1,4 @@
-"""The simulator of nodes: its command line, and kubelets that decide and account for pods as real ones do."""
+"""The simulator of nodes: its command line, and kubelets that order and refuse pods as real ones do."""
 
 from typing import Any
 
@@ -88,7 +88,7 @@ def container(name: str = "c", *, requested: Json | None = None, **more: object)
 
 
 def cpus(number: str, **more: object) -> Json:
-    return container(requested={"cpu": number}, **more)
+    return {**container(requested={"cpu": number}), **more}
 
 
 def pod(*containers: Json, **spec: object) -> Json:

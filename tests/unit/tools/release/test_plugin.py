@@ -14,8 +14,7 @@ from threading import Thread
 import pytest
 import yaml
 
-from tests.unit.tools.release.conftest import VERSION
-from tests.unit.tools.release.installed import run
+from tests.unit.tools.release.conftest import VERSION, run
 from tests.worlds.asked_for import RELEASE
 from tools.clusters import checkers
 from tools.clusters.checkers import Krew

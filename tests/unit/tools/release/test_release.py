@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from tests.unit.tools.release.installed import run
+from tests.unit.tools.release.conftest import run
 from tests.worlds.asked_for import RELEASE
 from tools.release import __main__ as release
 from tools.release import deployment

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.tools.release.installed import run
+from tests.unit.tools.release.conftest import run
 from tests.worlds.asked_for import RELEASE
 from tests.worlds.programs import needs
 from tools.release import deployment

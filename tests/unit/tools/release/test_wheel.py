@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.unit.tools.release.installed import Installed, run
+from tests.unit.tools.release.conftest import Installed, run
 from tools.release import distributions
 from tools.release.__main__ import ROOT
 from tools.release.order import Order, sha256

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.tools.release.installed import run
+from tests.unit.tools.release.conftest import run
 from tests.worlds.asked_for import RELEASE
 from tools.clusters import checkers
 
