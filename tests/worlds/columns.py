@@ -89,22 +89,19 @@ def only_request(state: ColumnState) -> StepRequest:
 
 def parts_of(case: Case, when: FreeOrEmpty = When.NOW) -> Iterator[tuple[ColumnState, Sequence[Node]]]:
     """The nodes of a fleet that columns cover, in parts that decide alike, and the node of each row."""
+
+    def zones(node: Node) -> int:
+        return len(node.zones)
+
     covered = [node for node in case.nodes if isinstance(layout_of(node), Layout)]
-    for _, same in groupby(sorted(covered, key=_zones), key=_zones):
+    for _, same in groupby(sorted(covered, key=zones), key=zones):
         nodes = [*same]
         for plan in plans(case.question.demand, *nodes, intent=case.question.intent):
-            if plan.undecided:
-                continue
-            rows = np.flatnonzero(plan.meant[plan.kinds.of_rows(None)])
-            some = [nodes[row] for row in rows.tolist()]
-            yield (
-                ColumnState(plan, when, rows),
-                some if when is When.NOW else [node.emptied() for node in some],
-            )
-
-
-def _zones(node: Node) -> int:
-    return len(node.zones)
+            if not plan.undecided:
+                rows = np.flatnonzero(plan.meant[plan.kinds.of_rows(None)])
+                some = [nodes[row] for row in rows.tolist()]
+                state = ColumnState(plan, when, rows)
+                yield state, some if when is When.NOW else [node.emptied() for node in some]
 
 
 # Sets of zones.
@@ -165,17 +162,12 @@ def by_rules(node: Node, question: Question, weights: Weights = EVEN) -> NodeFac
     demand, intent = question.demand, question.intent
     verdict = evaluate(node, demand, intent)
     able = not evaluate(node.in_health(), demand, intent).permanent
+    facts = NodeFacts(verdict.admitted, verdict.permanent, able, verdict)
     if not verdict.admitted:
-        return NodeFacts(verdict.admitted, verdict.permanent, able, verdict)
-    return NodeFacts(
-        verdict.admitted,
-        verdict.permanent,
-        able,
-        verdict,
-        len(verdict.placement.zones),
-        aligned(node, demand, verdict.placement, intent),
-        scores(STRATEGIES, node, demand, verdict.placement, weights),
-    )
+        return facts
+    tight = aligned(node, demand, verdict.placement, intent)
+    values = scores(STRATEGIES, node, demand, verdict.placement, weights)
+    return facts._replace(zones=len(verdict.placement.zones), aligned=tight, scores=values)
 
 
 def by_cache(answers: Batch, weights: Weights = EVEN) -> list[NodeFacts]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from numalign.model.node import Node
+from numalign.model.node import Node, Zone
 from numalign.model.pod import Container, Role
 from numalign.model.resources import Resources, render
 from tests.worlds.notation import pod
@@ -44,22 +44,15 @@ def topology(name: str, node: Node) -> Raw:
         "metadata": {"name": name},
         "attributes": [{"name": key, "value": value} for key, value in attributes.items()],
         "zones": [
-            {
-                "name": zone.name,
-                "type": "Node",
-                "resources": [
-                    {
-                        "name": key,
-                        "capacity": render(key, zone.capacity[key]),
-                        "allocatable": render(key, zone.allocatable[key]),
-                        "available": render(key, zone.free[key]),
-                    }
-                    for key in zone.capacity
-                ],
-            }
+            {"name": zone.name, "type": "Node", "resources": [_listed(zone, key) for key in zone.capacity]}
             for zone in node.zones
         ],
     }
+
+
+def _listed(zone: Zone, name: str) -> Raw:
+    columns = {"capacity": zone.capacity, "allocatable": zone.allocatable, "available": zone.free}
+    return {"name": name, **{column: render(name, bag[name]) for column, bag in columns.items()}}
 
 
 def labelled(kind: str, name: str, labels: Mapping[str, str]) -> Raw:

@@ -48,11 +48,8 @@ def reported(
     return {**topology, "metadata": {**topology["metadata"], "annotations": annotations}}
 
 
-STATIC_KUBELET: Json = {
-    "version": "v1.34.4",
-    "cpuManagerPolicy": "static",
-    "topologyManagerPolicy": "single-numa-node",
-}
+POLICIES = {"cpuManagerPolicy": "static", "topologyManagerPolicy": "single-numa-node"}
+STATIC_KUBELET: Json = {"version": "v1.34.4", **POLICIES}
 
 
 def numatopology(name: str = "a", **fields: object) -> Json:
