@@ -10,7 +10,8 @@ from numalign.kubelet.admission_errors import RejectionReason
 from numalign.kubelet.admit import admit, min_widths
 from numalign.kubelet.work_limit import LIMIT_AT_ONCE
 from numalign.model.node import Node
-from tests.worlds.notation import GPU, asks, means, node, options, table
+from numalign.model.options import DEFAULTS
+from tests.worlds.notation import GPU, asks, machine, means, node, options, table
 
 ZONE = "cpu=16 mem=64Gi huge=4Gi gpu=4 nic=4"
 
@@ -21,11 +22,38 @@ def of_zones(count: int, policy: str = "restricted", **facts: object) -> Node:
     return node(*[ZONE] * count, policy=policy, **facts)  # type: ignore[arg-type]
 
 
+SCORED = options(strategy="most-allocated")
+
+CHOICES = [
+    # what it shows                            zones  policy     the pod  the units
+    ("preferred equals of each resource",      2, "restricted",  PLAIN, 3 * 20 * 2),
+    ("what resources prefer differently, too", 2, "best-effort", PLAIN, 3 * (20 * 2 + 2 * 3**3)),
+    ("nothing is chosen by a kubelet of none", 2, "none",        PLAIN, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("zones", "policy", "pod", "units"), table(CHOICES))
+def test_work_of_scores_is_estimated(zones: int, policy: str, pod: str, units: int) -> None:
+    plain, scored = (
+        work_limit.estimate(of_zones(zones, policy, options=chosen), asks(pod))
+        for chosen in (DEFAULTS, SCORED)
+    )
+    assert (scored.choices, scored) == (units, plain._replace(choices=units))
+
+
+def test_work_counts_devices_between_zones() -> None:
+    zones = ["cpu=0-3", "cpu=4-7"]
+    plain, wide = (
+        machine(*zones, devices=f"gpu={places}", policy="restricted") for places in ("0,1", "0,1,01")
+    )
+    assert [work_limit.estimate(each, asks("gpu=1")).lists for each in (plain, wide)] == [1, 9]
+
+
 def many(count: int, each: str = PLAIN) -> str:
     return " | ".join([each] * count)
 
 
-SCORING = of_zones(8, "best-effort", options=options(strategy="most-allocated"))
+SCORING = of_zones(8, "best-effort", options=SCORED)
 
 NOT_ANSWERED = [
     ("dozens of containers at best",    of_zones(16, "best-effort"), many(60)),
