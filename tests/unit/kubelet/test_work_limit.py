@@ -8,7 +8,7 @@ from numalign.decision.verdict import Cause, Refuser
 from numalign.kubelet import work_limit
 from numalign.kubelet.admission_errors import RejectionReason
 from numalign.kubelet.admit import admit, min_widths
-from numalign.kubelet.work_limit import LIMIT_AT_ONCE
+from numalign.kubelet.work_limit import LIMIT_AT_ONCE, Work
 from numalign.model.node import Node
 from numalign.model.options import DEFAULTS
 from tests.worlds.notation import GPU, asks, machine, means, node, options, table
@@ -18,8 +18,27 @@ ZONE = "cpu=16 mem=64Gi huge=4Gi gpu=4 nic=4"
 PLAIN = "cpu=1 mem=1Gi gpu=1"
 
 
-def of_zones(count: int, policy: str = "restricted", **facts: object) -> Node:
-    return node(*[ZONE] * count, policy=policy, **facts)  # type: ignore[arg-type]
+def of_zones(count: int, policy: str = "restricted", scope: str = "container", **facts: object) -> Node:
+    return node(*[ZONE] * count, policy=policy, scope=scope, **facts)  # type: ignore[arg-type]
+
+
+TWICE = f"{PLAIN} | {PLAIN}"
+NAMES = "cpu=1 mem=1Gi huge=1Gi"
+
+ESTIMATES = [
+    # what it shows                       policy         scope        the pod  the work
+    ("a list for each resource",          "restricted",  "container", PLAIN, Work(1, 4, 0, 1)),
+    ("for each container",                "restricted",  "container", TWICE, Work(2, 8, 0, 4)),
+    ("for the whole pod",                 "restricted",  "pod",       TWICE, Work(2, 8, 0, 6)),
+    ("memory counts by every name",       "restricted",  "container", NAMES, Work(1, 5, 0, 2)),
+    ("best effort merges all of them",    "best-effort", "container", PLAIN, Work(1, 4, 2, 1)),
+    ("none makes lists for memory alone", "none",        "container", PLAIN, Work(1, 2, 0, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("policy", "scope", "pod", "expected"), table(ESTIMATES))
+def test_work_of_a_pod_is_estimated(policy: str, scope: str, pod: str, expected: Work) -> None:
+    assert work_limit.estimate(of_zones(2, policy, scope), asks(pod)) == expected
 
 
 SCORED = options(strategy="most-allocated")
