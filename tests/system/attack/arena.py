@@ -1,11 +1,7 @@
-"""
-A place for the programs, those who attack them, and those who ask for nothing out of the ordinary beside.
+"""A place for the programs, those who attack them, and those who ask for nothing out of the ordinary beside.
 
-    webhook = await arena.webhook()
-    async with arena.honest(webhook, most=64):
-        ...
-
-is an attack, after which no honest call was lost or late, and the webhook never held 64 MiB more than before.
+After `async with arena.honest(webhook, most=64)` no honest call was lost or late, and the webhook never held
+64 MiB more than before.
 """
 
 import asyncio

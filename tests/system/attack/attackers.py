@@ -42,8 +42,8 @@ async def _post(door: Door, path: str, waiting: Iterator[bytes], statuses: list[
             try:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     opened = http_calls.connection(door, source=source)
-                    made = used or await stack.enter_async_context(opened)
-                    answer = await (used := made).call("POST", path, body)
+                    made: Connection = used or await stack.enter_async_context(opened)
+                    used, answer = made, await made.call("POST", path, body)
                 statuses.append(answer.status)
                 broken = answer.closes
             except OSError:  # a TimeoutError is one

@@ -1,8 +1,7 @@
-"""
-Callers who ask for nothing out of the ordinary, at a steady rate, whatever happens beside them.
+"""Callers who ask for nothing out of the ordinary, at a steady rate, whatever happens beside them.
 
-A call is sent when the clock says so. Waiting for a connection, or for the answer to an earlier call, counts
-as latency; one that has no good answer after the time that Kubernetes waits is lost.
+Waiting for a connection, or for the answer to an earlier call, counts as latency; a call that has no good
+answer after the time that Kubernetes waits is lost.
 """
 
 import asyncio

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import orjson
@@ -52,20 +51,34 @@ async def test_changing_pods_of_many_resources_keep_the_lease(arena: Arena) -> N
     api = await arena.api_server()
     webhook, scorer = await arena.webhook(api=api), await arena.scorer(api=api)
     controller = await arena.controller(api)
-    leases = Leases(api)
+    oldest = 0.0
+
+    async def look() -> dict[str, tuple[str, int]]:
+        """By lease, its holder and how often it has changed hands; how old the oldest renewal is, is kept."""
+        nonlocal oldest
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+        found = orjson.loads((await once(api.door, "GET", path)).body)["items"]
+        for each in found:
+            age = datetime.now(UTC) - datetime.fromisoformat(each["spec"]["renewTime"])
+            oldest = max(oldest, age.total_seconds())
+        return {
+            each["metadata"]["name"]: (each["spec"]["holderIdentity"], each["spec"]["leaseTransitions"])
+            for each in found
+        }
+
     async with arena.honest(webhook, scorer, controller, most=MOST_MIB):
-        before = await leases.look()
+        before = await look()
         for each in pods:
             assert (await http_calls.once(api.door, "POST", objects.PODS, orjson.dumps(each))).well
         changes = asyncio.create_task(changing(api, pods, seconds=6))
         while not changes.done():
-            await leases.look()
+            await look()
             await asyncio.sleep(0.25)
         await changes
-        after = await leases.look()
+        after = await look()
     assert before == after
     assert len(after) == LEASES
-    assert leases.oldest < RENEW_DEADLINE_SECONDS / 2
+    assert oldest < RENEW_DEADLINE_SECONDS / 2
 
 
 async def changing(api: ApiServer, pods: Sequence[Json], *, seconds: float) -> None:
@@ -98,28 +111,3 @@ async def test_200_containers_on_16_zones_delay_no_scheduler(arena: Arena) -> No
     async with arena.honest(scorer, most=96):
         for path in ("/filter", "/prioritize"):
             await send(scorer.door, path, [asked] * 2, at_once=2)
-
-
-# ---- the leases of the programs, as the API server has them
-
-
-PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-
-
-@dataclass(slots=True)
-class Leases:
-    """Watches who leads; `oldest` is how many seconds ago the last renewal was, at the worst look."""
-
-    api: ApiServer
-    oldest: float = 0.0
-
-    async def look(self) -> dict[str, tuple[str, int]]:
-        """By lease, its holder and how often it has changed hands."""
-        found = orjson.loads((await once(self.api.door, "GET", PATH)).body)["items"]
-        now = datetime.now(UTC)
-        ages = [(now - datetime.fromisoformat(each["spec"]["renewTime"])).total_seconds() for each in found]
-        self.oldest = max([self.oldest, *ages])
-        return {
-            each["metadata"]["name"]: (each["spec"]["holderIdentity"], each["spec"]["leaseTransitions"])
-            for each in found
-        }

@@ -17,13 +17,12 @@ from tests.worlds.asked_for import BROWSER
 from tools.clusters.maps import browsers, clusters, sites
 
 
-async def _path() -> str:
-    return browsers.executable()
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    BROWSER.claim(config, items, Path(__file__).parent, _path)
+    async def find() -> str:
+        return browsers.executable()
+
+    BROWSER.claim(config, items, Path(__file__).parent, find)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -97,19 +97,6 @@ class Root:
         return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": f"/{HOME}", "LANG": "C.UTF-8", **kept}
 
 
-def fresh_root(folder: Path, suite: str) -> Root:
-    """A fresh root in a folder, of a release of Debian; its packages are downloaded once."""
-    with tarfile.open(debian.archive(suite, PACKAGES)) as content:
-        content.extractall(folder, filter="fully_trusted")  # noqa: S202  devices and owners belong to it
-    root = Root(folder)
-    root.home.mkdir(parents=True)
-    os.chown(root.home, USER, USER)
-    # The network is this machine's, and so is whom it trusts.
-    for file in (Path("/etc/resolv.conf"), Path("/etc/hosts"), _AUTHORITIES):
-        shutil.copy(file, folder / file.relative_to("/"))
-    return root
-
-
 ROOT = Path(__file__).parents[3]
 README = ROOT / "README.md"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -129,7 +116,14 @@ pytestmark = pytest.mark.timeout(3600)
 def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Root:
     """A clean Debian, with a copy of what is committed as a download has it: no history, no environment."""
     folder = tmp_path_factory.mktemp("clean")
-    made = fresh_root(folder / "root", request.param)
+    with tarfile.open(debian.archive(request.param, PACKAGES)) as content:
+        content.extractall(folder / "root", filter="fully_trusted")  # noqa: S202  devices and owners belong to it
+    made = Root(folder / "root")
+    made.home.mkdir(parents=True)
+    os.chown(made.home, USER, USER)
+    # The network is this machine's, and so is whom it trusts.
+    for file in (Path("/etc/resolv.conf"), Path("/etc/hosts"), _AUTHORITIES):
+        shutil.copy(file, made.folder / file.relative_to("/"))
     tar = folder / "numalign.tar"
     command = ("git", "archive", "--prefix=numalign/", f"--output={tar}", "HEAD")
     subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603  words of ours

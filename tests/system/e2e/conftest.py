@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
-from tests.system.e2e.programs import OwnPlane, Webhook
+from tests.system.e2e.programs import OwnPlane, Webhook, kubeconfig
 from tests.system.eventually import eventually
 from tests.unit.docs.guides import EXAMPLES, Guide
 from tests.worlds.child_output import CHILDREN
@@ -313,11 +313,11 @@ async def absence(request: pytest.FixtureRequest, admin: ApiClient, webhook: Web
 @pytest.fixture
 def kubectl(plane: Plane, tmp_path: Path) -> Callable[..., Awaitable[tuple[int, str]]]:
     """Runs kubectl as the administrator: exit code and output."""
-    file = plane.kubeconfig("admin", tmp_path)
-    return partial(run, path_of("kubectl"), f"--cache-dir={tmp_path / 'cache'}", KUBECONFIG=str(file))
+    cache = f"--cache-dir={tmp_path / 'cache'}"
+    return partial(run, path_of("kubectl"), cache, KUBECONFIG=str(kubeconfig(plane, "admin")))
 
 
 @pytest.fixture
-def kubectl_numa(plane: Plane, tmp_path: Path) -> Callable[..., Awaitable[tuple[int, str]]]:
+def kubectl_numa(plane: Plane) -> Callable[..., Awaitable[tuple[int, str]]]:
     """Runs our own program as the administrator would: exit code and output."""
-    return partial(run, program("kubectl-numa"), KUBECONFIG=str(plane.kubeconfig("admin", tmp_path)))
+    return partial(run, program("kubectl-numa"), KUBECONFIG=str(kubeconfig(plane, "admin")))

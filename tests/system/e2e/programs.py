@@ -26,6 +26,13 @@ from tools.generate.manifests import made
 OwnPlane = Callable[..., AbstractAsyncContextManager[Plane]]
 
 
+def kubeconfig(plane: Plane, user: str, *, port: int | None = None) -> Path:
+    """For a program that comes to an API server as this user, perhaps through a port that leads there."""
+    folder = plane.folder / user.rpartition(":")[2]
+    folder.mkdir(exist_ok=True)
+    return plane.kubeconfig(user, folder, port=port)
+
+
 async def need_managers() -> None:
     try:
         await find()

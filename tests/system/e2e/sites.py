@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from numalign.kube.client import Api, Patch
 from numalign.kube.decode import placement_records
 from numalign.model.intent import PLACEMENT
+from tests.system.e2e.placing import is_bound
 from tests.system.eventually import eventually
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import INTENT, Json, ask, patch
@@ -190,11 +191,6 @@ class Site(SimulatedSite):
         """The sum of a metric of the scorer that is ready, over everything that has these labels."""
         return await counted(await self.leader(), name, **labels)
 
-    async def until_nothing_is_reserved(self) -> None:
-        """Returns when every pod with reserved zones was seen where it is."""
-        reservations = partial(self.count, "numalign_reservations")
-        await eventually(reservations, lambda seen: not seen, "no reservation was left")
-
     async def leader(self, *, within: float = 40) -> Replica:
         async def ready() -> list[Replica]:
             return [each for each in self.scorers.running if each.ready]
@@ -233,10 +229,6 @@ def pod(
 
 def on(node: str) -> Json:
     return {"nodeSelector": {"kubernetes.io/hostname": node}}
-
-
-def is_bound(seen: Json) -> bool:
-    return "nodeName" in seen["spec"]
 
 
 def phase(seen: Json) -> str:

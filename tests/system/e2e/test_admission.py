@@ -16,7 +16,6 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from tests.system.e2e.programs import Webhook
 from tests.system.eventually import eventually
-from tools.clusters import shipped
 from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, pod, read, rehearse
 from tools.clusters.controlplane import audits
 from tools.clusters.controlplane.planes import Plane
@@ -172,18 +171,6 @@ async def test_second_kubectl_apply_changes_nothing(
     assert first.body["spec"]["affinity"]
     assert (await read(api, "twice")).body == first.body
     assert await kubectl("diff", *manifest) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("how", "holds"),
-    [
-        pytest.param(f"--kustomize={shipped.MANIFESTS}", "zz-numalign", id="manifests"),
-        pytest.param(f"--filename={shipped.DEPLOY / 'crd'}", "noderesourcetopologies", id="crd"),
-    ],
-)
-async def test_kubectl_reads_what_is_shipped(kubectl: Kubectl, how: str, holds: str) -> None:
-    code, output = await kubectl("apply", "--dry-run=client", how)
-    assert (code, holds in output) == (0, True), output
 
 
 # ---- while the webhook is away

@@ -1,8 +1,6 @@
-"""
-The map against a real API server, which alone knows whose a token is and what they may see.
+"""The map against a real API server, which alone knows whose a token is and what they may see.
 
-A controller serves it as its service account, with the roles that the chart gives it for the map and nothing
-else. People are service accounts, whose tokens the API server makes and takes back.
+A controller serves it with the roles that the chart gives it for that. People are service accounts.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -140,21 +138,17 @@ async def test_pod_names_are_limited_to_readable_namespaces(site: MapSite) -> No
     assert (await site.see(f"/pods/{OTHER}/pod-of-secret-space", token))[0] == HTTPStatus.NOT_FOUND
 
 
-async def test_a_token_for_another_audience_is_none(site: MapSite) -> None:
-    await site.viewer("elsewhere")
-    status, text = await site.see("/api/fleet", await site.token("elsewhere", "vault"))
+async def test_map_is_for_tokens_of_this_audience_while_they_may_look(site: MapSite) -> None:
+    token = await site.viewer("leaver", pods_of=[TEAM])
+    status, text = await site.see("/api/fleet", await site.token("leaver", "vault"))
     assert (status, "does not accept the token" in text) == (HTTPStatus.UNAUTHORIZED, True)
 
-
-async def test_a_right_that_is_taken_away_is_gone_soon(site: MapSite) -> None:
-    token = await site.viewer("leaver", pods_of=[TEAM])
-    assert (await site.see("/api/fleet", token))[0] == HTTPStatus.OK
-    await site.store.delete(binding("ClusterRoleBinding", "leaver", VIEWER))
-
-    async def status() -> int:
+    async def status_now() -> int:
         return (await site.see("/api/fleet", token))[0]
 
-    await eventually(status, lambda code: code == HTTPStatus.FORBIDDEN, "it was refused")
+    assert await status_now() == HTTPStatus.OK
+    await site.store.delete(binding("ClusterRoleBinding", "leaver", VIEWER))
+    await eventually(status_now, lambda code: code == HTTPStatus.FORBIDDEN, "it was refused")
 
 
 async def test_a_token_that_is_taken_back_ends_the_stream(site: MapSite) -> None:

@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tests.system.e2e import placing
+from tests.system.e2e.programs import kubeconfig
 from tests.system.ecosystem.nodes import DENIES, NODES, USERS, Denying, node
 from tests.system.ecosystem.pools import INSTANCES, Pools
 from tests.system.ecosystem.queues import Queues
@@ -18,7 +19,7 @@ from tests.worlds.child_output import CHILDREN
 from tools.clusters import ecosystem, shipped
 from tools.clusters.api_requests import Json
 from tools.clusters.installing import deschedule, karpenter, kuberay, kueue, trainer
-from tools.clusters.processes import free_port, until
+from tools.clusters.processes import free_port
 from tools.clusters.replicas import replicas
 from tools.generate.manifests import made
 
@@ -65,10 +66,8 @@ async def ours(cluster: Stage, pytestconfig: pytest.Config) -> AsyncIterator[Num
 async def denies(ours: Numalign, pytestconfig: pytest.Config) -> AsyncIterator[Denying]:
     """One webhook process more, with `workloads: deny` by the chart, for namespaces with a label."""
     stage, kind = ours.stage, "ValidatingWebhookConfiguration"
-    folder = stage.cluster.plane.folder / "denying"
-    folder.mkdir()
     installation = await made(pytestconfig.stash[HELM], f"{VALUES} workloads=deny")
-    denying = command(installation, shipped.NAME, stage.cluster.plane.kubeconfig(shipped.ACCOUNT, folder))
+    denying = command(installation, shipped.NAME, stage.cluster.plane)
     installed = await stage.read(ours.installation[kind, shipped.CONFIGURATION])
     [entry] = [each for each in installed["webhooks"] if each["name"] == "workloads.validate.numalign.io"]
     async with replicas(stage.cluster.children, command=denying, name="denying") as webhooks:
@@ -88,16 +87,14 @@ async def denies(ours: Numalign, pytestconfig: pytest.Config) -> AsyncIterator[D
 
 @session_fixture()
 async def scored(ours: Numalign, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[None]:
-    stage, port = ours.stage, free_port()
+    stage, port, folder = ours.stage, free_port(), tmp_path_factory.mktemp("second")
     plane, children = stage.cluster.plane, stage.cluster.children
-    kubeconfig = plane.kubeconfig(placing.SCORER, tmp_path_factory.mktemp("scorer"))
     cluster = placing.Cluster(plane, stage.store)
-    folder = tmp_path_factory.mktemp("second")
-    scorer = await placing.replica(children, kubeconfig, port=port, name="scorer")
-    await until(scorer.ready, what="the scorer was ready", child=scorer.child)
-    async with placing.second_scheduler(children, cluster, folder, port=port):
+    async with (
+        placing.scoring(children, kubeconfig(plane, placing.SCORER), port),
+        placing.second_scheduler(children, cluster, folder, port=port),
+    ):
         yield
-    await scorer.child.end()
 
 
 @session_fixture()

@@ -40,16 +40,16 @@ class Queues:
         store = self.ours.stage.store
         flavor: Json = {"nodeLabels": dict(on)}
         if topology:
-            await store.apply(_object("Topology", "hosts", {"levels": [{"nodeLabel": HOST}]}))
+            await store.apply(made("Topology", "hosts", {"levels": [{"nodeLabel": HOST}]}))
             flavor["topologyName"] = "hosts"
-        await store.apply(_object("ResourceFlavor", name, flavor))
+        await store.apply(made("ResourceFlavor", name, flavor))
         amounts = [{"name": "cpu", "nominalQuota": str(cpus)}, {"name": "memory", "nominalQuota": "1Ti"}]
         group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": name, "resources": amounts}]}
         preemption = {"withinClusterQueue": "LowerPriority"}
         quota = {"namespaceSelector": {}, "preemption": preemption, "resourceGroups": [group]}
-        await store.apply(_object("ClusterQueue", name, quota))
+        await store.apply(made("ClusterQueue", name, quota))
         async with self.ours.home(name, labels) as home:
-            await store.apply(_object("LocalQueue", QUEUE, {"clusterQueue": name}, namespace=home))
+            await store.apply(made("LocalQueue", QUEUE, {"clusterQueue": name}, namespace=home))
             yield home
 
     async def workload(self, home: str, of: str) -> Json:
@@ -73,17 +73,13 @@ class Queues:
             within=within,
         )
 
-    async def deactivate(self, home: str, of: str) -> None:
-        name = (await self.workload(home, of))["metadata"]["name"]
-        await self.ours.stage.store.apply(_object("Workload", name, {"active": False}, namespace=home))
-
     def denials(self, home: str) -> list[str]:
         """What Kueue's log says of writes in a namespace that numalign denied."""
         lines = self.kueue.log.read_text(errors="replace").splitlines()
         return [line for line in lines if f'"namespace":"{home}"' in line and "denied the request" in line]
 
 
-def _object(kind: str, name: str, spec: Json, *, namespace: str = "") -> Json:
+def made(kind: str, name: str, spec: Json, *, namespace: str = "") -> Json:
     within = {"namespace": namespace} if namespace else {}
     return {"apiVersion": VERSION, "kind": kind, "metadata": {"name": name, **within}, "spec": spec}
 

@@ -141,7 +141,9 @@ async def test_an_evicted_job_returns_its_quota(queues: Queues, denies: Denying)
         await queues.ours.stage.store.apply(kueue.job(home, "train", 1, cpus=IMPOSSIBLE))
         await queues.until(home, "train", "Admitted")
         await denies.begin(home)
-        await queues.deactivate(home, "train")
+        name = (await queues.workload(home, "train"))["metadata"]["name"]
+        inactive = kueue.made("Workload", name, {"active": False}, namespace=home)
+        await queues.ours.stage.store.apply(inactive)
         await queues.until(home, "train", "Evicted")
         conditions = await eventually(
             partial(queues.conditions, home, "train"),

@@ -68,19 +68,6 @@ class Buildah:
 
 
 @dataclass(frozen=True, slots=True)
-class Images:
-    """The images in a folder, by name; their tag is `VERSION`."""
-
-    folder: Path
-
-    def layout(self, name: str) -> Path:
-        return self.folder / name
-
-    def archive(self, name: str) -> Path:
-        return self.folder / f"{name}.tar"
-
-
-@dataclass(frozen=True, slots=True)
 class Helm:
     """Helm, as a person runs it."""
 
@@ -103,15 +90,15 @@ class Helm:
 
 
 @pytest.fixture(scope="session")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Images:
-    """Build both images from this tree, on a base that mmdebstrap made."""
-    built = Images(tmp_path_factory.mktemp("images"))
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both images of this tree, on a base that mmdebstrap made; their tag is `VERSION`."""
+    built = tmp_path_factory.mktemp("images")
     with tempfile.TemporaryDirectory() as storage:
         write(Buildah(Path(storage)), built)
     return built
 
 
-def write(buildah: Buildah, built: Images) -> None:
+def write(buildah: Buildah, built: Path) -> None:
     base = buildah("from", "scratch")
     buildah("add", base, debian.archive("bookworm", BASE), "/")
     # Debian's pip installs nothing beside its packages; that of the official image does.
@@ -122,9 +109,9 @@ def write(buildah: Buildah, built: Images) -> None:
     buildah.build("numalign-webhook")
     buildah.build("numalign-agent", "--target=agent")
     for name in ("base", *NAMES):
-        buildah("push", name, f"docker-archive:{built.archive(name)}:docker.io/library/{name}:{VERSION}")
+        buildah("push", name, f"docker-archive:{built / name}.tar:docker.io/library/{name}:{VERSION}")
     for name in NAMES:
-        buildah("push", name, f"oci:{built.layout(name)}:{VERSION}")
+        buildah("push", name, f"oci:{built / name}:{VERSION}")
 
 
 @session_fixture()
@@ -138,11 +125,11 @@ async def children(
 
 @session_fixture()
 async def containers_cluster(
-    children: Children, images: Images, tmp_path_factory: pytest.TempPathFactory
+    children: Children, images: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ContainerCluster]:
     """A cluster whose node has our images, and the base as the sandbox of pods."""
     parts, [binaries] = await containers.find(), await controlplane.find()
-    archives = [images.archive(name) for name in ("base", *NAMES)]
+    archives = [images / f"{name}.tar" for name in ("base", *NAMES)]
     running = cluster(
         children,
         tmp_path_factory.mktemp("cluster"),

@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 
 from certs import authority
-from tests.system.images.conftest import ROOT, VERSION, Images
+from tests.system.images.conftest import ROOT, VERSION
 from tools.clusters.processes import Children, answers, free_port, until
 from tools.generate.manifests import Installation, everything
 
@@ -98,9 +98,9 @@ def context() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def bundles(images: Images, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bundle]:
+def bundles(images: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Bundle]:
     return {
-        name: unpacked(images.layout(name), VERSION, tmp_path_factory.mktemp(name))
+        name: unpacked(images / name, VERSION, tmp_path_factory.mktemp(name))
         for name in ("numalign-webhook", "numalign-agent")
     }
 

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from tests.system.e2e.clusters import leader_of
+from tests.system.e2e.programs import kubeconfig
 from tests.system.eventually import eventually
 from tests.system.workloads.stages import Stage
 from tests.system.workloads.workloads import WIDE
@@ -17,6 +18,7 @@ from tools.clusters import shipped
 from tools.clusters.api_objects import namespace
 from tools.clusters.api_requests import INTENT, pod, rehearse
 from tools.clusters.controlplane import build as controlplane
+from tools.clusters.controlplane.planes import Plane
 from tools.clusters.ecosystem import Operator
 from tools.clusters.helm import build as helm
 from tools.clusters.kubelets import build as kubelets
@@ -108,11 +110,7 @@ async def numalign(stage: Stage, helm: Path, values: str = VALUES) -> AsyncItera
     """Everything of ours during the block, with every node labelled and one controller leading."""
     installation = await made(helm, values)
     plane, children = stage.cluster.plane, stage.cluster.children
-    commands = []
-    for name, user in shipped.ACCOUNTS.items():
-        folder = plane.folder / name
-        folder.mkdir()
-        commands.append(command(installation, name, plane.kubeconfig(user, folder)))
+    commands = [command(installation, name, plane) for name in shipped.ACCOUNTS]
     async with (
         replicas(children, command=commands[0], name="webhook") as webhooks,
         replicas(children, command=commands[1], name="controller", ports=ONLY_METRICS) as controllers,
@@ -143,12 +141,12 @@ async def numalign(stage: Stage, helm: Path, values: str = VALUES) -> AsyncItera
         yield running
 
 
-def command(installation: Installation, name: str, kubeconfig: Path) -> tuple[str, ...]:
+def command(installation: Installation, name: str, plane: Plane) -> tuple[str, ...]:
     """A program as its Deployment starts it, but for where things are, and its ports."""
     arguments: list[str] = installation.container(name)["args"]
     flags: Mapping[str, str] = {
         **dict(argument.removeprefix("--").split("=", 1) for argument in arguments),
-        "kubeconfig": str(kubeconfig),
+        "kubeconfig": str(kubeconfig(plane, shipped.ACCOUNTS[name])),
         "namespace": shipped.NAMESPACE,
         **OWN[name],
     }

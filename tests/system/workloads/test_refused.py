@@ -1,7 +1,6 @@
 """Without gates kubelets refuse pods, and `heal: failed` helps owners over it; behind gates none is refused.
 
-The scheduler prefers two nodes that have room by number and in no zone. The pods that come after a refusal
-are kept away from the node that refused, and what was refused is taken away but for the last.
+The scheduler prefers two nodes that have room by number and in no zone.
 """
 
 from functools import partial
@@ -11,7 +10,7 @@ import pytest
 from tests.system.eventually import eventually
 from tests.system.workloads import workloads
 from tests.system.workloads.installed import GATE, HEAL, KEPT, Numalign
-from tests.system.workloads.stages import HOLES, PART, Stage, looking, refused, runs
+from tests.system.workloads.stages import HOLES, PART, Looked, Stage, looking, refused, runs
 from tools.clusters.api_requests import Json
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -41,10 +40,7 @@ async def test_every_owner_gets_over_refusals(ours: Numalign) -> None:
                 await stage.until_running(home, document["metadata"]["name"], 1, within=120)
             for document in (job, jobset):
                 await stage.store.apply(document)
-                name = document["metadata"]["name"]
-                await eventually(
-                    looked.look, lambda _, of=name: looked.refused(of) > 0, f"a pod of {name} was refused"
-                )
+                await until_refused(looked, document["metadata"]["name"])
             for each in (job, jobset):
                 await stage.until_ended(each, within=120)
             failures = (await stage.read(job))["status"].get("failed", 0)
@@ -68,6 +64,10 @@ async def test_every_owner_gets_over_refusals(ours: Numalign) -> None:
     assert {each["involvedObject"]["uid"] for each in rejected} >= {
         uid for of in ("job", "jobset") for uid, pod in looked.seen[of].items() if refused(pod)
     }
+
+
+async def until_refused(looked: Looked, name: str) -> None:
+    await eventually(looked.look, lambda _: looked.refused(name) > 0, f"a pod of {name} was refused")
 
 
 def template(name: str) -> Json:

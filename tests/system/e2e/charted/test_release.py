@@ -18,7 +18,7 @@ import pytest_asyncio
 from numalign.kube.client import Patch
 from tests.system.e2e.clusters import IMPATIENT, command
 from tests.system.e2e.installed.test_uninstalling import traces
-from tests.system.e2e.programs import OwnPlane
+from tests.system.e2e.programs import OwnPlane, kubeconfig
 from tests.system.eventually import eventually
 from tests.worlds.asked_for import PACKAGING
 from tools.clusters import agents, shipped
@@ -68,8 +68,7 @@ class Release:
 
     async def try_helm(self, *words: str) -> tuple[int, str]:
         """What helm does as the administrator."""
-        kubeconfig = self.plane.kubeconfig("admin", self.plane.folder)
-        flags = (f"--kubeconfig={kubeconfig}", f"--namespace={shipped.NAMESPACE}")
+        flags = (f"--kubeconfig={kubeconfig(self.plane, 'admin')}", f"--namespace={shipped.NAMESPACE}")
         return await run(str(self.helm), *words, *flags)
 
     async def helm_output(self, *words: str) -> str:
@@ -94,9 +93,10 @@ class Release:
         look = partial(ask, self.store.api, "GET", TEST_POD)
         found = await eventually(look, lambda answer: answer.code == HTTPStatus.OK, "the pod was there")
         [container] = found.body["spec"]["containers"]
-        kubeconfig = self.plane.kubeconfig(TESTER, account_folder(self.plane, NAME))
         executable = program(Path(container["command"][0]).name)
-        pod.code, pod.log = await run(executable, *container["args"], KUBECONFIG=str(kubeconfig))
+        pod.code, pod.log = await run(
+            executable, *container["args"], KUBECONFIG=str(kubeconfig(self.plane, TESTER))
+        )
         async with self.plane.client(TESTER) as tester:
 
             async def created() -> Answer:
@@ -116,22 +116,13 @@ class Release:
         await patch(self.store.api, f"{TEST_POD}/status", status, how=Patch.MERGE)
 
 
-def account_folder(plane: Plane, name: str) -> Path:
-    own = plane.folder / name
-    own.mkdir(exist_ok=True)
-    return own
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def release(own_plane: OwnPlane, children: Children) -> AsyncIterator[Release]:
     """The packaged chart, installed; a webhook and a controller run beside it."""
     with PACKAGING.or_skipped():
         [helm] = await build.find()
     async with own_plane("charted", users=USERS) as plane, plane.client("admin") as client:
-        webhook, writer = [
-            plane.kubeconfig(account, account_folder(plane, name))
-            for name, account in shipped.ACCOUNTS.items()
-        ]
+        webhook, writer = [kubeconfig(plane, account) for account in shipped.ACCOUNTS.values()]
         writes = command(writer, shipped.CONTROLLER)
         async with (
             replicas(children, command=command(webhook, **IMPATIENT)) as service,

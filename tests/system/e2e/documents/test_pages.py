@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -63,14 +63,6 @@ def followed(page: Path, needs: Needs) -> list[Block]:
     """The blocks of a page that are run in one session: those with a need, and those without any."""
     blocks = [block for block in read(page.read_text()) if not block.reason]
     return [block for block in blocks if block.needs in {needs, Needs.NOTHING}]
-
-
-def prepared_by(blocks: Sequence[Block], needs: Needs) -> str:
-    """The commands before the first block; a page may make its namespace itself."""
-    if needs not in PREPARED:
-        return ""
-    makes_it = any(NAMESPACE in block.commands for block in blocks)
-    return PREPARED[needs] + ("" if makes_it else NAMESPACE)
 
 
 SESSIONS = [
@@ -156,7 +148,10 @@ async def test_commands_of_a_page_run(
         reader = await stack.enter_async_context(shell(tmp_path, KUBECONFIG=str(kubeconfig)))
         reader.add_program(helm_program)
         blocks = followed(page, needs)
-        prepared = await reader.run(Block(0, prepared_by(blocks, needs)))
+        # A page may make its namespace itself.
+        makes_it = needs not in PREPARED or any(NAMESPACE in block.commands for block in blocks)
+        before = PREPARED.get(needs, "") + ("" if makes_it else NAMESPACE)
+        prepared = await reader.run(Block(0, before))
         assert prepared.exit_code == 0, prepared.printed
         for block in blocks:
             await follow(reader, block, name(page))

@@ -1,8 +1,7 @@
 """numalign as a cluster has it: installed with what is shipped, following its API server, two replicas each.
 
-The API server is one of its own, for it is killed here. Webhook and controller come to it as their service
-accounts, with exactly the roles that are shipped, and what each asked for can be read in the audit log
-afterwards. They come through a wire that can be cut.
+The API server is one of its own, for it is killed here. Programs come to it through a wire that can be cut,
+as their service accounts with the roles that are shipped; what they asked for is in the audit log.
 """
 
 import shlex
@@ -14,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from tests.system.e2e.clusters import IMPATIENT, Cluster, command
-from tests.system.e2e.programs import OwnPlane
+from tests.system.e2e.programs import OwnPlane, kubeconfig
 from tests.worlds.programs import path_of
 from tools.clusters import agents, fleets, shipped
 from tools.clusters.api_objects import Store, namespace
@@ -65,8 +64,7 @@ async def fleet(plane: Plane) -> AsyncIterator[Store]:
 async def rehearsal(fleet: Store, plane: Plane) -> str:
     """What `--dry-run` prints; it reads, and changes nothing."""
     before = await fleet.list("v1", "Node")
-    kubeconfig = plane.kubeconfig(REHEARSER, plane.folder)
-    code, output = await run(*command(kubeconfig, shipped.CONTROLLER, dry_run="true"))
+    code, output = await run(*command(kubeconfig(plane, REHEARSER), shipped.CONTROLLER, dry_run="true"))
     assert code == 0, output
     uses = audits.uses(plane.folder, user=REHEARSER)
     assert uses
@@ -81,15 +79,13 @@ async def cluster(
     fleet: Store,
     rehearsal: str,
     children: Children,
-    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Cluster]:
     """All that is shipped, two replicas that the API server asks, two controllers, and the nodes labelled."""
     assert rehearsal
     async with wire() as uplink:
         uplink.where = lambda: plane.port
         webhook, controller = [
-            plane.kubeconfig(account, tmp_path_factory.mktemp(name), port=uplink.port)
-            for name, account in shipped.ACCOUNTS.items()
+            kubeconfig(plane, account, port=uplink.port) for account in shipped.ACCOUNTS.values()
         ]
         leading = command(controller, shipped.CONTROLLER)
         async with (
@@ -109,9 +105,9 @@ async def cluster(
 
 
 @pytest.fixture
-def shell(plane: Plane, tmp_path: Path) -> Callable[[str], Awaitable[tuple[int, str]]]:
+def shell(plane: Plane) -> Callable[[str], Awaitable[tuple[int, str]]]:
     """Runs what a person would type, at the root of the repository, as the administrator."""
     path_of("kubectl")
-    kubeconfig = str(plane.kubeconfig("admin", tmp_path))
+    file = str(kubeconfig(plane, "admin"))
     there = f"cd {shlex.quote(str(shipped.ROOT))}\n"
-    return lambda script: run("sh", "-euc", there + script, KUBECONFIG=kubeconfig)
+    return lambda script: run("sh", "-euc", there + script, KUBECONFIG=file)

@@ -1,8 +1,7 @@
 """Devices, nodes and pools that are gone for a while: no pod is refused for it, whoever was restarted.
 
-Each outage is what an API server shows of it. Pods that the large nodes can align in health are let in
-before, during and after, with a warning as long as it lasts; a pod that no node could ever align is refused
-all the time; and no label changes, but that of a node which was rebuilt.
+Pods that the large nodes can align in health are let in with a warning as long as an outage lasts; a pod that
+no node could ever align is refused all the time; and no label changes, but that of a rebuilt node.
 """
 
 import asyncio
@@ -123,12 +122,6 @@ async def restart(cluster: Cluster) -> None:
         await cluster.until_labelled(canary)
 
 
-async def remembered(cluster: Cluster) -> set[str]:
-    memory, mistakes = shapes.decode((await ask(cluster.api, "GET", KEPT)).body)
-    assert mistakes == ()
-    return {each.shape.node_class for each in memory.shapes}
-
-
 @pytest_asyncio.fixture(loop_scope="session", scope="module", autouse=True)
 async def classes(cluster: Cluster) -> dict[str, str | None]:
     """The label of each node in health, once what they are is kept."""
@@ -136,12 +129,13 @@ async def classes(cluster: Cluster) -> dict[str, str | None]:
     await cluster.until_labelled(*ALL)
     await until_created(cluster, warned=False)
     found = {name: label for name, label in (await cluster.classes()).items() if name in ALL}
-    await eventually(
-        partial(remembered, cluster),
-        lambda kept: kept >= {*found.values()},
-        "the shapes were kept",
-        within=180,
-    )
+
+    def kept(answer: Answer) -> bool:
+        memory, mistakes = shapes.decode(answer.body)
+        assert mistakes == ()
+        return {each.shape.node_class for each in memory.shapes} >= {*found.values()}
+
+    await eventually(partial(ask, cluster.api, "GET", KEPT), kept, "the shapes were kept", within=180)
     return found
 
 

@@ -4,11 +4,11 @@ import asyncio
 import signal
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 
 import pytest
 
 from tests.system.e2e.clusters import Cluster, admitted, load, lossless
+from tests.system.e2e.programs import kubeconfig
 from tests.system.eventually import eventually
 from tools.clusters import fleets, shipped
 from tools.clusters.api_requests import ask
@@ -80,11 +80,12 @@ ROTATE = (
 )
 
 
-async def test_rotation_replaces_certificate_and_ca_everywhere(cluster: Cluster, tmp_path: Path) -> None:
-    kubeconfig = cluster.plane.kubeconfig("admin", tmp_path)
+async def test_rotation_replaces_certificate_and_ca_everywhere(cluster: Cluster) -> None:
     before = await cluster.shown()
     async with lossless(cluster.api, right=admitted):
-        code, output = await run(program("numalign-certs"), *ROTATE, "--kubeconfig", str(kubeconfig))
+        code, output = await run(
+            program("numalign-certs"), *ROTATE, "--kubeconfig", str(kubeconfig(cluster.plane, "admin"))
+        )
         assert code == 0, output
     after = await cluster.shown()
 

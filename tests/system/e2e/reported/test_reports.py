@@ -53,14 +53,6 @@ class ReportedSite:
         answer = await ask(self.api, "POST", path, document)
         assert answer.code == HTTPStatus.CREATED, answer.body
 
-    async def add_node(self, name: str) -> None:
-        amounts = {"cpu": "32", "memory": "128Gi", "pods": "500"}
-        ready = [{"type": "Ready", "status": "True"}]
-        status = {"capacity": amounts, "allocatable": amounts, "conditions": ready}
-        await self.create("/api/v1/nodes", {"metadata": {"name": name}, "status": status})
-        await self.create(TOPOLOGIES, topology(name, MACHINE))
-        await make_ready(self.api, name)
-
     async def deploy(self, name: str, policy: str | None) -> None:
         amounts = {"cpu": "2", "memory": "2Gi"}
         container = {"name": "main", "image": "main", "resources": {"limits": amounts, "requests": amounts}}
@@ -88,10 +80,6 @@ class ReportedSite:
         seen = {pods[name]["metadata"]["uid"]: ObservedPlacement(placed, 0) for name, placed in held.items()}
         body = {"metadata": {"annotations": {PLACEMENTS: write_placements(seen)}}}
         await server.patch(f"{TOPOLOGIES}/{on}", body, how=Patch.MERGE, what=on)
-
-    async def define(self) -> None:
-        for document in shipped.documents(Path(__file__).parents[1] / "policyreports.yaml"):
-            await self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", document)
 
     async def until(self, path: str, code: HTTPStatus) -> Json:
         """The object at a path once the API server answers with this code."""
@@ -151,7 +139,12 @@ EXPECTED = {
 
 
 async def test_missing_report_definitions_are_no_error(site: ReportedSite) -> None:
-    await site.add_node("a")
+    amounts = {"cpu": "32", "memory": "128Gi", "pods": "500"}
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"capacity": amounts, "allocatable": amounts, "conditions": ready}
+    await site.create("/api/v1/nodes", {"metadata": {"name": "a"}, "status": status})
+    await site.create(TOPOLOGIES, topology("a", MACHINE))
+    await make_ready(site.api, "a")
     for name, policy in (("good", "restricted"), ("bad", "restricted"), ("lax", None)):
         await site.deploy(name, policy)
     await eventually(site.pods, lambda seen: len(seen) == 3, "there are three pods")
@@ -177,7 +170,8 @@ async def test_deployment_of_pods_below_warn_has_an_event(site: ReportedSite) ->
 
 
 async def test_reports_begin_once_their_kinds_are_installed(site: ReportedSite) -> None:
-    await site.define()
+    for document in shipped.documents(Path(__file__).parents[1] / "policyreports.yaml"):
+        await site.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", document)
 
     report = await site.until(REPORT, HTTPStatus.OK)
 

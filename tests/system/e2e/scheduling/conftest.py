@@ -23,7 +23,7 @@ from tests.system.e2e.placing import (
     scoring,
     second_scheduler,
 )
-from tests.system.e2e.programs import OwnPlane
+from tests.system.e2e.programs import OwnPlane, kubeconfig
 from tests.system.eventually import eventually
 from tools.clusters import agents, fleets, shipped
 from tools.clusters.api_objects import Store
@@ -112,14 +112,9 @@ async def second(
         yield running
 
 
-@session_fixture()
-async def kubeconfig(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return cluster.plane.kubeconfig(SCORER, tmp_path_factory.mktemp("scorer"))
-
-
 @module_fixture()
-async def scorer(children: Children, kubeconfig: Path, second: Running) -> AsyncIterator[Replica]:
-    async with scoring(children, kubeconfig, second.port) as running:
+async def scorer(children: Children, cluster: Cluster, second: Running) -> AsyncIterator[Replica]:
+    async with scoring(children, kubeconfig(cluster.plane, SCORER), second.port) as running:
         yield running
 
 

@@ -19,7 +19,17 @@ from certs import authority
 from numalign.model.intent import PLACEMENT
 from numalign.runtime.clock import utc_now
 from tests.system.e2e.guarded import binding
-from tests.system.e2e.placing import DEPLOYMENTS, LEASES, SCHEDULER, Cluster, Running, is_bound, scoring
+from tests.system.e2e.placing import (
+    DEPLOYMENTS,
+    LEASES,
+    SCHEDULER,
+    SCORER,
+    Cluster,
+    Running,
+    is_bound,
+    scoring,
+)
+from tests.system.e2e.programs import kubeconfig
 from tests.system.e2e.scheduling.conftest import SERVICE
 from tests.system.eventually import eventually
 from tools.clusters import shipped
@@ -192,10 +202,10 @@ async def test_every_pod_is_ranked_and_the_scheduler_binds_it(
 
 @pytest.mark.parametrize("own", RESERVE_AT, indirect=True, scope="module")
 async def test_scorer_reserves_at_bind_or_prioritize(
-    tidy: Cluster, children: Children, kubeconfig: Path, own: Running, trusted: authority.Files
+    tidy: Cluster, children: Children, own: Running, trusted: authority.Files
 ) -> None:
     at = {"reserve-at": RESERVE_AT[own.configuration]}
-    async with scoring(children, kubeconfig, own.port, trusted, **at):
+    async with scoring(children, kubeconfig(tidy.plane, SCORER), own.port, trusted, **at):
         await tidy.create("aligned", scheduler=own.name, asks=gpus(3), annotations=INTENT)
         seen = await tidy.until_bound("aligned")
     assert (PLACEMENT in seen["metadata"]["annotations"]) == (own.configuration == "bind")

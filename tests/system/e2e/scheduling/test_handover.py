@@ -1,7 +1,6 @@
 """The lease goes to another scorer while the one that had it lives on, cut off from the API server.
 
-A scheduler keeps its connections. The Service leads new ones to the scorer that has the lease now, and leaves
-those that are made where they are.
+A scheduler keeps its connections; the Service leads new ones to the scorer that has the lease now.
 """
 
 from pathlib import Path

@@ -11,7 +11,7 @@ import pytest_asyncio
 from certs import authority
 from numalign.model.intent import PLACEMENT, PLACEMENT_GATE
 from tests.system.e2e.placing import SECOND, Cluster, Replica, is_bound
-from tests.system.e2e.programs import Webhook
+from tests.system.e2e.programs import Webhook, kubeconfig
 from tests.system.eventually import eventually
 from tools.clusters.api_objects import namespace
 from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, pod
@@ -58,17 +58,13 @@ class Site:
 
 @module_fixture()
 async def site(
-    children: Children,
-    cluster: Cluster,
-    scorer: Replica,
-    pair: authority.Files,
-    tmp_path_factory: pytest.TempPathFactory,
+    children: Children, cluster: Cluster, scorer: Replica, pair: authority.Files
 ) -> AsyncIterator[Site]:
     assert scorer.child.running()
     for name, labels in NAMESPACES.items():
         await cluster.store.apply(namespace(name, labels))
-    kubeconfig = cluster.plane.kubeconfig("admin", tmp_path_factory.mktemp("webhook"))
-    webhook = Webhook(children, pair, f"--kubeconfig={kubeconfig}", "--gates=true", name="webhook-routing")
+    file = kubeconfig(cluster.plane, "admin")
+    webhook = Webhook(children, pair, f"--kubeconfig={file}", "--gates=true", name="webhook-routing")
     await webhook.start()
     documents = webhook.configurations(cluster.plane.ca)
     running = Site(cluster, webhook)

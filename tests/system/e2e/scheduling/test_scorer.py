@@ -6,13 +6,13 @@ audit log afterwards.
 
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from tests.system.e2e.guarded import Right, exercises, granted_uses, of_served_groups, rights_of
 from tests.system.e2e.placing import LEASES, SCORER, STANDBY, Cluster, Replica, Running, replica
+from tests.system.e2e.programs import kubeconfig
 from tests.system.eventually import eventually
 from tools.clusters import shipped
 from tools.clusters.api_requests import INTENT, Answer, Json, ask, gpus
@@ -41,7 +41,7 @@ async def refused(cluster: Cluster, second: Running, scorer: Replica) -> Json:
 
 
 async def test_standby_replica_is_live_and_not_ready(
-    tidy: Cluster, children: Children, tmp_path: Path, scorer: Replica, second: Running
+    tidy: Cluster, children: Children, scorer: Replica, second: Running
 ) -> None:
     """The Service must not lead to it: it would refuse to bind. Of its rights it uses those to read."""
     # It comes by a name of its own, with the roles of the first.
@@ -50,8 +50,9 @@ async def test_standby_replica_is_live_and_not_ready(
         if each["kind"].endswith("RoleBinding"):
             metadata = each["metadata"] | {"name": f"{each['metadata']['name']}-standby"}
             await tidy.store.apply(each | {"metadata": metadata, "subjects": [subject]})
-    kubeconfig = tidy.plane.kubeconfig(STANDBY, tmp_path)
-    waiting = await replica(children, kubeconfig, port=free_port(), name="numalign-scorer-2")
+    waiting = await replica(
+        children, kubeconfig(tidy.plane, STANDBY), port=free_port(), name="numalign-scorer-2"
+    )
 
     # By then it knows the cluster, and lacks nothing else.
     await eventually(

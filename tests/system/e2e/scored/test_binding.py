@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.system.e2e.sites import PODS, Site, given, is_bound, on, pod, recorded
+from tests.system.e2e.placing import is_bound
+from tests.system.e2e.sites import PODS, Site, given, on, pod, recorded
 from tests.system.eventually import eventually
 from tools.clusters.api_requests import ask
 from tools.clusters.sim.desk import TOPOLOGIES

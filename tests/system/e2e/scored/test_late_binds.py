@@ -15,8 +15,9 @@ from aiohttp import web
 
 from certs import authority
 from tests.system.e2e.guarded import binding
+from tests.system.e2e.placing import is_bound
 from tests.system.e2e.scored.test_outages import until_it_lacks_only_the_lease
-from tests.system.e2e.sites import PODS, Site, is_bound, pod
+from tests.system.e2e.sites import PODS, Site, pod
 from tests.system.eventually import eventually
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.processes import free_port

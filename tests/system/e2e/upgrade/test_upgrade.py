@@ -1,9 +1,8 @@
 """An old release is upgraded under load by the commands of docs/how-to/upgrade.md, and loses nothing.
 
-The old chart and its code come out of the history of this repository; the interpreter and its libraries are
-those of today. `helm install` and `helm upgrade` change a real API server. No kubelet runs the pods: replicas
-are processes with the arguments of the installed Deployments, and are replaced in the order in which a
-Deployment does it. Until then, old replicas run without the rights that they had.
+The old chart and its code come out of the history of this repository, with the interpreter and libraries of
+today. No kubelet runs the pods: replicas are processes with the arguments of the installed Deployments, and
+replaced as a Deployment does it; until then, old replicas run without the rights that they had.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ import yaml
 
 from numalign.kube.client import Api
 from tests.system.e2e.clusters import LEASE, LOADED, admitted, lossless
-from tests.system.e2e.programs import OwnPlane
+from tests.system.e2e.programs import OwnPlane, kubeconfig
 from tests.system.eventually import eventually
 from tests.unit.docs.blocks import SHELL, Block
 from tests.unit.docs.guides import Guide
@@ -151,10 +150,8 @@ class Site:
     async def program(self, name: str, *executable: str) -> tuple[str, ...]:
         """A program with the arguments of its Deployment, but for its ports, on this machine."""
         found = (await ask(self.store.api, "GET", f"{DEPLOYMENTS}/{name}")).body
-        folder = self.plane.folder / name
-        folder.mkdir()
         flags = shipped.arguments_of(found) | {
-            "kubeconfig": str(self.plane.kubeconfig(shipped.ACCOUNTS[name], folder)),
+            "kubeconfig": str(kubeconfig(self.plane, shipped.ACCOUNTS[name])),
             "namespace": shipped.NAMESPACE,
             "bind": "127.0.0.1",
             "drain-seconds": "2",
@@ -224,8 +221,7 @@ async def site(
         for document in (*fleets.nodes(), *fleets.topologies()):
             if document["metadata"]["name"] in NODES:
                 await store.replace(document)
-        kubeconfig = plane.kubeconfig("admin", folder)
-        async with shell(folder, KUBECONFIG=str(kubeconfig)) as reader:
+        async with shell(folder, KUBECONFIG=str(kubeconfig(plane, "admin"))) as reader:
             reader.add_program(program)
             yield Site(plane, store, children, service, reader)
 
