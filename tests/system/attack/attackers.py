@@ -41,9 +41,9 @@ async def _post(door: Door, path: str, waiting: Iterator[bytes], statuses: list[
         for body in waiting:
             try:
                 async with asyncio.timeout(PATIENCE_SECONDS):
-                    opened = http_calls.connection(door, source=source)
-                    made: Connection = used or await stack.enter_async_context(opened)
-                    used, answer = made, await made.call("POST", path, body)
+                    if used is None:
+                        used = await stack.enter_async_context(http_calls.connection(door, source=source))
+                    answer = await used.call("POST", path, body)
                 statuses.append(answer.status)
                 broken = answer.closes
             except OSError:  # a TimeoutError is one

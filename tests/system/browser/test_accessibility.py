@@ -122,7 +122,7 @@ async def test_tiles_have_spoken_names(browser: Browser, site: str, crowd: str) 
         assert await tile.locator("span").evaluate("(span) => getComputedStyle(span).clipPath") == "none"
 
 
-async def test_motion_can_be_reduced_and_printed_pages_have_no_form(browser: Browser, site: str) -> None:
+async def test_reduced_motion_and_print_are_obeyed(browser: Browser, site: str) -> None:
     async with opened(browser, site, reduced_motion="reduce") as watched:
         page = watched.page
         await page.evaluate("document.querySelector('.tiles li').classList.add('changed')")

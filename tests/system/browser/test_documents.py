@@ -48,7 +48,6 @@ async def test_pages_are_accessible_and_load_nothing(
         for page in PAGES:
             shown = await context.new_page()
             await shown.goto((documents / f"{page}.html").as_uri())
-
             assert [url for url in requests if not url.startswith((documents.as_uri(), "data:"))] == []
             assert await shown.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
             assert await violations(shown) == []

@@ -61,9 +61,7 @@ async def changes(server: Api, before: Json, after: Json) -> list[Json]:
 async def test_binding_writes_node_and_record_at_once(api: ApiClient, server: Api) -> None:
     uid = await made(api, "bound")
     before = await stored(api, "bound")
-
     await bound(server, "bound", uid=uid)
-
     found = await stored(api, "bound")
     assert found["spec"]["nodeName"] == "large"
     assert found["metadata"]["annotations"] == KEPT | RECORD
@@ -100,7 +98,6 @@ async def test_a_pod_that_is_leaving_is_not_bound(api: ApiClient, server: Api) -
     uid = (await create(api, wish)).body["metadata"]["uid"]
     path = "/api/v1/namespaces/team/pods/leaving"
     assert (await ask(api, "DELETE", path)).code == HTTPStatus.OK
-
     with pytest.raises(Conflict, match="is being deleted"):
         await bound(server, "leaving", uid=uid)
     left = await stored(api, "leaving")

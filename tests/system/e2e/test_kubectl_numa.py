@@ -85,7 +85,6 @@ async def test_kubectl_completes_what_is_typed(
         "PATH": f"{Path(program('kubectl-numa')).parent}{os.pathsep}{os.environ['PATH']}",
         "KUBECONFIG": str(plane.kubeconfig("admin", tmp_path)),
     }
-
     _, output = await run(kubectl, "__complete", "numa", "nod", **environment)
     assert "nodes" in [line.partition("\t")[0] for line in output.splitlines()], output
     _, output = await run(kubectl, "__complete", "numa", "nodes", first[:-1], **environment)

@@ -138,7 +138,7 @@ async def test_pod_names_are_limited_to_readable_namespaces(site: MapSite) -> No
     assert (await site.see(f"/pods/{OTHER}/pod-of-secret-space", token))[0] == HTTPStatus.NOT_FOUND
 
 
-async def test_map_is_for_tokens_of_this_audience_while_they_may_look(site: MapSite) -> None:
+async def test_map_tokens_need_this_audience_and_the_right(site: MapSite) -> None:
     token = await site.viewer("leaver", pods_of=[TEAM])
     status, text = await site.see("/api/fleet", await site.token("leaver", "vault"))
     assert (status, "does not accept the token" in text) == (HTTPStatus.UNAUTHORIZED, True)

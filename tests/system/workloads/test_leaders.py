@@ -18,6 +18,7 @@ from tests.system.workloads import test_moved, workloads
 from tests.system.workloads.installed import GATE, HEAL, KEPT, Numalign
 from tests.system.workloads.stages import HOLES, Stage, looking, refused, runs
 from tests.system.workloads.test_refused import ON
+from tests.worlds import rights
 from tools.clusters import shipped
 from tools.clusters.controlplane.audits import Use
 
@@ -140,3 +141,23 @@ async def kill_the_leader(ours: Numalign, home: str, verb: str, resource: str) -
         await asyncio.sleep(0.01)
     await ours.controllers.kill(leader)
     await ours.controllers.start()
+
+
+TO_PODS = {("patch", "pods"), ("delete", "pods"), ("create", "pods/eviction")}
+
+
+@pytest.mark.last
+async def test_controllers_write_only_what_is_documented(ours: Numalign) -> None:
+    stage, plane = ours.stage, ours.stage.cluster.plane
+    uses = stage.uses(shipped.CONTROLLERS)
+    rows = [row for row in rights.rows() if row.program == "controller"]
+    listed = {(right.verb, right.resource) for row in rows for right in row.rights}
+    written = {(use.verb, use.resource) for use in uses if use.writes}
+
+    assert written <= listed
+    assert {each for each in written if each[1].startswith("pods")} == TO_PODS
+    refused = [use for use in uses if use.code in {401, 403} and not plane.starting(use.at)]
+    # Nobody may tell anything where all is being deleted.
+    left = stage.left
+    assert [use for use in refused if use.namespace not in left or use.at < left[use.namespace]] == []
+    assert [use for use in stage.uses(shipped.ACCOUNT) if use.writes] == []

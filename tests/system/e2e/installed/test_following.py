@@ -80,7 +80,6 @@ async def test_new_namespace_policy_applies_to_the_next_pod(cluster: Cluster) ->
         await cluster.store.apply(namespace("changing", labels[turn % 2]))
         right = rights[turn % 2]
         took.append(await seconds_until(look, right, what="the namespace was obeyed", within=60))
-
     assert is_soon(took[1:]), took
 
 

@@ -21,28 +21,20 @@ async def test_dry_run_lists_the_labels_that_nodes_would_get(rehearsal: str) -> 
     assert [name for name in fleets.names("new") if name in rehearsal] == []
 
 
-async def classes_by_shape(cluster: Cluster) -> dict[str, set[str | None]]:
+async def test_pods_avoid_the_classes_of_shapes_that_never_fit(cluster: Cluster) -> None:
     now = await cluster.classes()
-    return {kind: {now[name] for name in fleets.names(kind)} for kind in fleets.SHAPES}
-
-
-async def test_one_class_per_node_shape(cluster: Cluster) -> None:
-    assert len(await cluster.classes()) >= 50
-    found = await classes_by_shape(cluster)
-    of_shape = {kind: found[kind] for kind in PUBLISHED}
-    assert {len(classes) for classes in of_shape.values()} == {1}
-    assert len(set().union(*of_shape.values())) == len(PUBLISHED)
-    assert None not in set().union(*of_shape.values())
+    assert len(now) >= 50
+    found = {kind: {now[name] for name in fleets.names(kind)} for kind in fleets.SHAPES}
     # Nodes without a topology have none.
-    assert found["new"] == {None}
+    assert found.pop("new") == {None}
+    assert {len(classes) for classes in found.values()} == {1}
+    assert len(set().union(*found.values()) - {None}) == len(PUBLISHED) == len(found)
 
-
-async def test_pod_avoids_classes_that_cannot_align_it(cluster: Cluster) -> None:
-    found = await classes_by_shape(cluster)
-    never = set().union(*(found[kind] for kind in PUBLISHED if kind not in fleets.WITH_FOUR_GPUS))
     answer = await rehearse(cluster.api, asks=gpus(4))
     assert admitted(answer)
-    assert excluded(answer) == never
+    assert excluded(answer) == set().union(
+        *(found[kind] for kind in found if kind not in fleets.WITH_FOUR_GPUS)
+    )
 
 
 async def test_nothing_but_the_label_of_a_node_is_changed(cluster: Cluster) -> None:

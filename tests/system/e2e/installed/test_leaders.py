@@ -35,7 +35,6 @@ async def test_killed_replica_fails_no_review_after_endpoints(cluster: Cluster) 
         lost = len(count.wrong)
         await asyncio.sleep(2)
         await cluster.replicas.start()
-
     assert len(count.wrong) == lost
 
 

@@ -85,7 +85,7 @@ def workload(kind: str, name: str, asks: Json) -> Json:
 @pytest.mark.parametrize(
     ("kind", "created"), [("Deployment", "deployment.apps"), ("CronJob", "cronjob.batch")]
 )
-async def test_impossible_workload_warns_and_a_possible_one_is_stored(
+async def test_only_an_impossible_workload_warns_at_apply(
     cluster: Cluster, kubectl: Kubectl, tmp_path: Path, kind: str, created: str
 ) -> None:
     outputs, file = {}, tmp_path / "workload.yaml"

@@ -248,7 +248,6 @@ async def test_switched_off_reports_go_with_the_role(site: ReportedSite) -> None
     await site.until(OF_NODES, HTTPStatus.OK)
     role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/numalign-reports"
     assert succeeded(await ask(site.api, "DELETE", role))
-
     await site.until(OF_NODES, HTTPStatus.NOT_FOUND)
     # Those of others stay.
     left = (await ask(site.api, "GET", f"{REPORTS}/policyreports")).body["items"]

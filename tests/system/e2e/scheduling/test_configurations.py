@@ -129,7 +129,7 @@ async def test_second_scheduler_calls_preempt(tidy: Cluster, second: Running) ->
         await eventually(preempts, bool, "it was asked to preempt", within=30)
 
 
-async def test_second_scheduler_holds_its_lease_with_no_right_more(tidy: Cluster, second: Running) -> None:
+async def test_second_scheduler_holds_its_lease_by_its_rights(tidy: Cluster, second: Running) -> None:
     own = await ask(tidy.api, "GET", LEASES.format(shipped.NAMESPACE, second.name))
     others = await ask(tidy.api, "GET", LEASES.format("kube-system", "kube-scheduler"))
     assert own.body["spec"]["holderIdentity"]

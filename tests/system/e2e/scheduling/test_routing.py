@@ -107,7 +107,6 @@ async def test_pod_without_intent_keeps_its_scheduler(site: Site) -> None:
 
 async def test_a_pod_at_the_gate_is_not_scheduled(site: Site) -> None:
     stored = await site.made("gated", "held")
-
     assert (stored["spec"]["schedulerName"], stored["spec"]["schedulingGates"]) == (DEFAULT, GATES)
     # What comes after it is placed, and it is not.
     await site.made("plain", "after")

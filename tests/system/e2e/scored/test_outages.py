@@ -27,8 +27,8 @@ FIRST, THEN, LAST = WISHES[:8], WISHES[8:16], WISHES[16:]
 
 LOOK = RETRY_PERIOD_SECONDS * (1 + JITTER)
 """How long a replica that waits may sleep before it looks at the lease."""
-SLOW = 5.0
-"""What a busy machine needs for everything beside waiting."""
+BOUND = BIND_SECONDS + NOTIFICATION_SECONDS + 5.0
+"""What passes until a new leader binds, and what a busy machine needs for everything beside waiting."""
 CATCHING_UP_SECONDS = 120
 """What a scorer needs that lost the API server: it may pause for half a minute, more than once."""
 
@@ -61,15 +61,9 @@ async def until_it_lacks_only_the_lease(replica: Replica) -> None:
 
 @pytest.mark.parametrize(
     ("end", "within"),
-    [
-        pytest.param(
-            Replicas.kill,
-            # It may have looked just before the last renewal, and just before that was too old.
-            LOOK + LEASE_DURATION_SECONDS + LOOK + BIND_SECONDS + NOTIFICATION_SECONDS + SLOW,
-            id="killed",
-        ),
-        pytest.param(Replicas.stop, LOOK + BIND_SECONDS + NOTIFICATION_SECONDS + SLOW, id="stopped"),
-    ],
+    # It may have looked just before the last renewal, and just before that was too old.
+    [(Replicas.kill, LOOK + LEASE_DURATION_SECONDS + LOOK + BOUND), (Replicas.stop, LOOK + BOUND)],
+    ids=["killed", "stopped"],
 )
 async def test_when_the_scorer_ends_the_next_one_goes_on(site: Site, end: Ending, within: float) -> None:
     first, other = await site.leader(), await site.scorers.add()
