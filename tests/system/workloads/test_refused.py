@@ -121,7 +121,9 @@ async def test_gated_pods_of_all_owners_run_at_once(ours: Numalign) -> None:
     assert [runs(pod) for of in LASTING for pod in looked.now[of]] == [True, True]
 
 
-ON = {PART: "refused"}
+# ---- what owners do by themselves: the facts by which ours decides what to do about refused pods
+
+
 ALONE = {"numalign.io/admission": "disabled"}
 MANY = 5
 """Pods for a single place."""

@@ -72,6 +72,9 @@ async def test_webhook_gets_ready_without_a_controller(cluster: Cluster) -> None
             await cluster.controllers.start()
 
 
+# ---- the certificate that replicas share
+
+
 # Each step is given as long as two replicas need that look every ten seconds, and some seconds more.
 ROTATE = (
     *("rotate", "--namespace", shipped.NAMESPACE, "--secret", shipped.SECRET),
