@@ -4,7 +4,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
@@ -216,15 +215,14 @@ async def test_api_server_authenticates_by_client_certificate(admin: ApiClient, 
 SECRETIVE = {"numalign.io/policy": "single-numa-node", "example.com/secret": "xyzzy"}
 
 
-async def spans_of(receiver: OtlpReceiver, name: str) -> list[ReceivedSpan]:
-    return [span for span in receiver.spans if span.attributes.get("k8s.pod.name") == name]
-
-
 async def test_both_reviews_join_the_trace_of_a_creation(api: ApiClient, receiver: OtlpReceiver) -> None:
     answer = await create(api, pod("traced", asks={"cpu": "2", "memory": "1Gi"}, annotations=SECRETIVE))
     assert answer.code == HTTPStatus.CREATED, answer.body
-    look = partial(spans_of, receiver, "traced")
-    spans = await eventually(look, lambda seen: len(seen) > 1, "the spans of both reviews had come")
+
+    async def of_pod() -> list[ReceivedSpan]:
+        return [span for span in receiver.spans if span.attributes.get("k8s.pod.name") == "traced"]
+
+    spans = await eventually(of_pod, lambda seen: len(seen) > 1, "the spans of both reviews had come")
 
     assert [span.name for span in spans] == ["POST /mutate", "POST /validate"]
     [trace] = {span.trace for span in spans}

@@ -26,8 +26,10 @@ async def test_every_owner_gets_over_refusals(ours: Numalign) -> None:
     stage = ours.stage
     async with ours.home("refused", {HEAL: "failed"}) as home:
         await stage.block(home, *HOLES)
-        job = workloads.job(home, "job", 1, ending("job"), backoff=6)
-        jobset = workloads.jobset(home, "jobset", ending("jobset"), backoff=6, restarts=0)
+        job = workloads.job(home, "job", 1, workloads.ending(template("job"), seconds=2), backoff=6)
+        jobset = workloads.jobset(
+            home, "jobset", workloads.ending(template("jobset"), seconds=2), backoff=6, restarts=0
+        )
         lasting = (
             workloads.deployment(home, "deployment", 1, template("deployment")),
             workloads.statefulset(home, "statefulset", 1, template("statefulset")),
@@ -83,10 +85,6 @@ def template(name: str) -> Json:
     preferred = [{"weight": 50, "preference": {"matchExpressions": [holes]}}]
     node = {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
     return {**wish, "spec": {**wish["spec"], "affinity": {"nodeAffinity": node}}}
-
-
-def ending(name: str) -> Json:
-    return workloads.ending(template(name), seconds=2)
 
 
 async def test_gated_pods_of_all_owners_run_at_once(ours: Numalign) -> None:
