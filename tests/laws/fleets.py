@@ -254,7 +254,8 @@ def credible(pick: Pick, policies: Sequence[Policy], reported: Sequence[Options]
     """A worn node of which nothing is uncertain, and whose managers are those that its zones show."""
     ids, names = zone_ids(*pick(FEW_IDS)), pick(NAMES)
     made = [_zone(pick, at, listed, plain=True) for at, listed in _any_hardware(pick, ids, names).items()]
-    zones = tuple(replace(zone, free=_left(pick, zone)) for zone in _with_costs(pick, made))
+    # Without distances: where zones share sockets unevenly, kubelets give CPUs that they do not have.
+    zones = tuple(replace(zone, free=_left(pick, zone)) for zone in made)
     cpu, memory = managers(zones)
     return Node(
         "node",

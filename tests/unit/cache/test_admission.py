@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from numalign.cache import ClusterCache, Question
 from numalign.cache.admission import (
-    MOST_NAMED,
     AdmissionDecision,
     Reaction,
     Refusals,
@@ -75,7 +74,6 @@ ZONE_C = Constraints(selector=(Requirement("topology.kubernetes.io/zone", Operat
 IN_A, IN_C = (Attributes(Labels({"topology.kubernetes.io/zone": zone})) for zone in "ac")
 GOLDEN = replace(TWO, attributes=Attributes(Labels({"tier": "gold"})))
 TAINTED = replace(FOUR, attributes=Attributes(taints=(Taint("dedicated", "gpu"),)))
-TAINTED_TWO = replace(TWO, attributes=TAINTED.attributes)
 LINUX = replace(TWO, attributes=Attributes(Labels({OS_LABEL: "linux"}), os="linux"))
 AWAY = replace(FOUR, attributes=Attributes(cordoned=True))
 NOT_READY = replace(FOUR, attributes=Attributes(ready=False))
@@ -84,18 +82,14 @@ ILL = replace(
     health=node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE, totals="cpu=16 mem=16Gi gpu=8"),
 )
 REPORTING = replace(TWO, totals=bag("cpu=16 mem=16Gi gpu=4"))
-GONE = KnownShape(of(FOUR), seen=NOW - 2 * HOUR)
-DECLARED = KnownShape(of(FOUR), declared=True)
 LARGE_BARE = UnknownNode("new", bag("cpu=16 mem=16Gi gpu=8"))
 SMALL_BARE = UnknownNode("old", bag("cpu=16 mem=16Gi"))
 UNTOLD_BARE = UnknownNode("who", None)
 
 WAITS = "no node can provide single-numa-node alignment now; the pod will stay pending"
-NOT_KNOWN = "NUMA alignment was not checked: no node topology is known"
 NOT_KEPT = (
     "no known node shape can align the pod, but not all that were seen are remembered; it may stay pending"
 )
-NOT_HERE = "no node that could align the pod exists now"
 NOT_MATCHED = (
     "NUMA alignment was not checked: node selector, affinity, OS and tolerations match no known node"
 )
@@ -134,21 +128,6 @@ ADMITTED = [
         FITS, cache_of(TWO), State.FITS, []),
     ("none has room now",
         FITS, cache_of(FULL), State.WAITS, [WAITS]),
-    ("a cordoned node is none with room",
-        LARGE, cache_of(TWO, AWAY), State.WAITS, [WAITS]),
-    ("nothing but a node without topology",
-        FITS, cache_of(bare=(LARGE_BARE,)), State.NOT_KNOWN, [NOT_KNOWN]),
-    ("a shape that was here",
-        LARGE, cache_of(TWO, known=(GONE,)), State.NO_NODE_HERE, [f"{NOT_HERE}; last seen 2 h ago"]),
-    ("a shape that is declared",
-        LARGE, cache_of(TWO, known=(DECLARED,)), State.NO_NODE_HERE,
-        [f"{NOT_HERE}; the policy file declares such nodes"]),
-    ("a selector that nobody matches",
-        replace(FITS, constraints=GOLD), cache_of(TWO), State.NOT_MATCHED, [NOT_MATCHED]),
-    ("taints that it does not tolerate",
-        FITS, cache_of(TAINTED), State.NOT_MATCHED, [NOT_MATCHED]),
-    ("and some of them are too small as well",
-        LARGE, cache_of(TAINTED, TAINTED_TWO, bare=(SMALL_BARE,)), State.NOT_MATCHED, [NOT_MATCHED]),
     ("nodes that could take it are elsewhere, and others are where it must go",
         replace(LARGE, constraints=ZONE_C),
         cache_of(replace(FOUR, attributes=IN_A), replace(TWO, attributes=IN_C)), State.NO_NODE_HERE,
@@ -157,14 +136,10 @@ ADMITTED = [
         replace(LARGE, constraints=ZONE_C),
         cache_of(replace(TWO, attributes=IN_C), bare=(replace(LARGE_BARE, attributes=IN_A),)),
         State.UNKNOWN_NODE, [MAY]),
-    ("a node without topology that is large enough",
-        LARGE, cache_of(TWO, bare=(LARGE_BARE, SMALL_BARE)), State.UNKNOWN_NODE, [MAY]),
     ("not all that were seen are kept",
         LARGE, cache_of(TWO, left_out=LeftOut(NOW)), State.NO_NODE_HERE, [NOT_KEPT]),
     ("those that are not kept may list what it asks for",
         LARGE, cache_of(TWO, left_out=LeftOut(NOW, frozenset({GPU}))), State.NO_NODE_HERE, [NOT_KEPT]),
-    ("the pool of a node may grow",
-        LARGE, cache_of(POOLED), State.UNKNOWN_NODE, [f"{GROWS} {TOO_LARGE}"]),
     ("the pool that it names, which had no node yet, or another node that is too small",
         replace(LARGE, constraints=GOLD_OR_DEFAULT), cache_of(GOLDEN), State.UNKNOWN_NODE,
         [f"{GROWS} {TOO_LARGE}"]),
@@ -174,8 +149,6 @@ ADMITTED = [
         LARGE, cache_of(VAST, VAST, TWO), State.FITS, [f"2 nodes were {NOT_EVALUATED}"]),
     ("only a node in use, which is empty now",
         ANCHORED, cache_of(RESERVING), State.WAITS, [WAITS, *WHEN_EMPTY]),
-    ("a node in use, or another that is empty",
-        ANCHORED, cache_of(RESERVING, TWO), State.FITS, []),
     ("nothing to align",
         request("cpu=1..2 mem=1Gi"), cache_of(TWO), State.NOTHING_TO_ALIGN, [IN_VAIN]),
     ("a policy for what it does not ask for",
@@ -238,19 +211,8 @@ REFUSED = [
         replace(LARGE, constraints=GOLD), cache_of(LARGER, GOLDEN), State.NEVER,
         (f'no node can align container "c0" as {SINGLE} (0 of 2 nodes): 1 has at most 2 {GPU} in one NUMA'
          f" zone, 1 didn't match the pod's node affinity/selector. {LESS}")),
-    ("no shape, and the pool is fixed",
-        LARGE, cache_of(POOLED, pools=GrowablePools(fixed=frozenset({DEFAULT_POOL}))), State.NEVER,
-        f"{TOO_LARGE}. {LESS}"),
     ("and those that are not kept list nothing of what it asks for",
         LARGE, cache_of(TWO, left_out=LeftOut(NOW, frozenset({NIC}))), State.NEVER, f"{TOO_LARGE}. {LESS}"),
-    ("none whose taints it tolerates",
-        LARGE, cache_of(TWO, TAINTED), State.NEVER,
-        (f'no node can align container "c0" as {SINGLE} (0 of 2 nodes): 1 has at most 2 {GPU} in one NUMA'
-         f" zone, 1 had untolerated taints. {LESS}")),
-    ("a node without topology is too small",
-        LARGE, cache_of(TWO, bare=(SMALL_BARE,)), State.NEVER,
-        (f'no node can align container "c0" as {SINGLE} (0 of 2 nodes): 1 has at most 2 {GPU} in one NUMA'
-         f" zone, 1 publishes no NUMA topology. {LESS}")),
     ("the namespace enforces more",
         replace(request(ONE_GPU, policy="restricted"), rules=NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)),
         cache_of(TWO), State.BELOW_ENFORCED, ENFORCED),
@@ -317,8 +279,6 @@ DECIDED = [
         request("cpu=2 mem=1Gi gpu=6", policy="best-effort"), Refusals(),
         AdmissionDecision(State.NEVER, waived=("no node can align the pod as best-effort (0 of 1 node): 1 has"
                                                f" at most 4 {GPU} in total."))),
-    ("never may be a warning only",
-        LARGE, Refusals(never=Reaction.WARN), AdmissionDecision(State.NEVER, waived=f"{TOO_LARGE}. {LESS}")),
     ("a toleration that contradicts requests is warned of",
         SHARING, Refusals(), AdmissionDecision(State.NOT_ASKED, warnings=(SHARES,))),
     ("it is refused where that is wanted",
@@ -380,12 +340,6 @@ def test_pod_level_resources_are_no_reason_to_deny() -> None:
 
     assert decision.state is State.FITS
     assert "the pod sets spec.resources" in (decision.unpinned or "")
-
-
-def test_only_the_first_unlisted_resources_are_named() -> None:
-    names = " ".join(f"example.com/{number}=1" for number in range(MOST_NAMED + 3))
-
-    assert len(decided(request(f"cpu=2 mem=1Gi {names}"), cache_of(REPORTING)).warnings) == MOST_NAMED
 
 
 UNREQUESTED = [

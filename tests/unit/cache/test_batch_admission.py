@@ -23,7 +23,7 @@ from tests.worlds.columns import parts_of, state, with_free
 from tests.worlds.notation import Ids, asks, machine, node, options, table
 
 TWO = ("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2")
-NONE, BEST, RESTRICTED, SINGLE = (node(*TWO, policy=policy) for policy in Policy)
+_, BEST, RESTRICTED, SINGLE = (node(*TWO, policy=policy) for policy in Policy)
 POD = node(*TWO, policy="restricted", scope="pod")
 
 

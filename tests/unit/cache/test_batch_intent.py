@@ -9,7 +9,6 @@ from tests.worlds.columns import only_request, state, with_free
 from tests.worlds.notation import GPU, asks, means, node, table
 
 BEST = node(*["cpu=8 mem=8Gi gpu=2"] * 2, policy="best-effort")
-APART = with_free(BEST, "gpu=1", "gpu=1")
 
 
 def test_resources_may_use_as_many_zones_as_the_narrowest() -> None:

@@ -10,17 +10,15 @@ from numalign.cache.feasibility import Trial
 from numalign.decision import scoring
 from numalign.decision.evaluate import evaluate
 from numalign.model.intent import Policy
-from numalign.model.node import CpuManager, Node
+from numalign.model.node import Node
 from tests.worlds.columns import state, with_free
 from tests.worlds.notation import asks, means, node, table
 
 TWO = ("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2")
-NONE, BEST, RESTRICTED, SINGLE = (node(*TWO, policy=policy) for policy in Policy)
+NONE, BEST, RESTRICTED, _ = (node(*TWO, policy=policy) for policy in Policy)
 POD = node(*TWO, policy="restricted", scope="pod")
 ALONE, NO_GPUS = node(TWO[0]), with_free(RESTRICTED, "gpu=1", "gpu=1")
 SPREAD = with_free(BEST, "cpu=1", "gpu=0")
-LISTS_NO_CPUS = node("gpu=2", "gpu=2", cpu_manager=CpuManager.NONE)
-FAR = node(*["gpu=1"] * 3, policy="restricted", costs={(0, 1): 30, (1, 0): 30, (0, 2): 11, (2, 0): 11})
 
 PLACED = [
     # what it shows                   the pod                          intent         nodes, zones, aligned

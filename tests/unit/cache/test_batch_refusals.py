@@ -65,15 +65,12 @@ def totals(one: Node, *texts: str) -> tuple[Node, ...]:
 ALL = "cpu=2 mem=1Gi gpu=1"
 REFUSED = [
     # what it shows                              nodes                                     pod, how many kinds
-    ("one thing or another is short", both(SINGLE, "cpu=1", "gpu=0"), ALL, 1),
     ("too little, or not together", (*both(SINGLE, "cpu=1"), *halves(SINGLE, ("cpu=1", "gpu=0"))), ALL, 2),
     ("the container that is refused", (*both(RESTRICTED, "gpu=0"), *halves(RESTRICTED, ("", "gpu=0"))),
         "gpu=2 | gpu=1", 2),
     ("after what earlier ones got",              halves(SINGLE, ("cpu=4", "cpu=1"), ("cpu=4", "cpu=2 gpu=0")),
                                                              "cpu=4 mem=1Gi gpu=1 | cpu=2 mem=1Gi gpu=1", 2),
     ("memory that no set has, and CPUs", both(RESTRICTED, "mem=1Gi", "mem=1Gi cpu=1"), "cpu=2 mem=4Gi", 2),
-    ("memory for a pod as a whole",              halves(POD, ("mem=1Gi", "mem=1Gi"), ("mem=4Gi", "mem=1Gi")),
-        "cpu=1 mem=4Gi | cpu=1 mem=3Gi", 2),
     ("the first resource in turn", both(BEST, "gpu=0", "gpu=0 cpu=0", "cpu=0", "mem=0"), ALL, 3),
     ("in turn for several containers",           halves(NONE, ("gpu=1", ""), ("cpu=2", "cpu=1")),
                                                              "cpu=1 mem=1Gi gpu=2 | cpu=3 mem=1Gi gpu=2", 2),
@@ -96,9 +93,6 @@ FOR_GOOD = [
         ALL, "none", 3),
     ("no storage that is not listed",
         totals(SINGLE, "cpu=1"), "cpu=2 mem=1Gi ephemeral-storage=1Gi", "none", 1),
-    ("the policy of the node", totals(NONE, "cpu=1") + totals(BEST, "cpu=1"), "cpu=2 mem=1Gi",
-        "none", 2),
-    ("what the node does not list", totals(SINGLE, "cpu=16"), "nic=1", "none", 1),
     ("its kind", (NONE, *both(NONE, "cpu=1")), "cpu=2 mem=1Gi", "restricted", 1),
     ("zones that the intent does not allow",     (RESTRICTED, *both(RESTRICTED, "gpu=2")), "gpu=3",
         "single-numa-node", 1),

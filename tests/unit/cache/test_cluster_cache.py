@@ -307,10 +307,8 @@ def selecting(key: str, *values: str) -> Constraints:
     return Constraints((Requirement(key, Operator.IN, frozenset(values)),))
 
 
-EMPTY_HANDED = replace(node(*["cpu=8 mem=8Gi gpu=0"] * 2, policy=BINDING), name="empty-handed")
 GONE, DECLARED = known_shape(LARGE, seen=7.0), KnownShape(shape.of(LARGE), declared=True)
 LATER = known_shape(placed(LARGE, "dedicated"), seen=9.0)
-IN_POOL_A, IN_POOL_B = (placed(LARGE, pool=name, name=name) for name in "ab")
 HOPES = [
     # what it shows                      nodes             shapes                             able, fallback
     ("one that is here is enough",       [LARGE],          [],                                (1, None)),

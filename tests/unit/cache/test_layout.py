@@ -181,18 +181,14 @@ UNFIT = [
     ("cores differ in threads", Unfit.UNEVEN_CPUS, plain("restricted", "cpu=3", "cpu=3", threads=2)),
     ("more is free than allocatable", Unfit.AMOUNTS, with_bags(free=bag("cpu=16"))),
     ("less than nothing is free", Unfit.AMOUNTS, with_bags(free=Resources({CPU: -1}))),
-    ("less than nothing is allocatable",
-        Unfit.AMOUNTS, with_bags(allocatable=Resources({"x": -1}), free=bag(""))),
     ("more devices than there are", Unfit.AMOUNTS, with_bags(capacity=bag("cpu=16 gpu=1"))),
     ("more bytes than possible", Unfit.AMOUNTS, with_bags(allocatable=MUCH)),
-    ("more bytes by hardware", Unfit.AMOUNTS, with_bags(capacity=MUCH)),
     ("absurdly many devices", Unfit.AMOUNTS, sized(f"gpu={MOST_PIECES + 1}")),
     ("absurdly many CPUs", Unfit.AMOUNTS, shared_cpus(MOST_CPUS + 1)),
     ("allocated threads of wide cores are known", Unfit.THREADS, scattered(4)),
     ("a zone is on two sockets", Unfit.SOCKETS, ACROSS),
     ("a core is split after a whole one", Unfit.SPLIT_CORES, cores("1")),
     ("a machine has more devices than reported", Unfit.AMOUNTS, with_stock(gpus=(1, 1))),
-    ("reserved CPUs are free", Unfit.AMOUNTS, with_stock(cpus=bits([0, 1]))),
     ("devices that a machine has not", Unfit.AMOUNTS, OTHER_DEVICES),
     ("it lists too many resources", Unfit.NAMES, listing(MOST_NAMES + 1)),
 ]  # fmt: skip
@@ -208,18 +204,13 @@ def test_every_reason_has_an_example() -> None:
 
 
 FIT = [
-    ("it has eight zones", node(*[ZONE] * 8)),
-    ("CPUs are chosen and shared", plain(options=BY_SOCKET, cpu_manager=CpuManager.NONE)),
     ("zones are chosen by their use", scored("restricted")),
     ("allocated threads in pairs are known", scattered(2)),
     ("it lists as many resources as are told apart", listing(MOST_NAMES)),
     ("its version does not know the gate", plain(options=options(GATE, minor=34))),
     ("a group of zones has a block", grouped((0, 1), 1)),
-    ("some zones have no CPUs at all", sized("cpu=8", "cpu=8", "cpu=0 mem=1Gi")),
-    ("sockets have as many zones", sized(*["cpu=4"] * 2, costs=NEAR)),
     ("more memory than by hardware", with_bags(capacity=bag("cpu=16 mem=1Gi gpu=2"))),
     ("as many CPUs as are counted", shared_cpus(MOST_CPUS)),
-    ("other CPUs of its machine are allocated", with_stock()),
     ("the first core is split", cores("2")),
     ("a whole core is reserved after others", cores("1,3")),
     ("a core that may be broken is split", machine("cpu=0-3", threads=2, reserved="1")),
@@ -230,11 +221,6 @@ FIT = [
 @pytest.mark.parametrize("one", table(FIT))
 def test_a_node_has_a_layout_though(one: Node) -> None:
     assert isinstance(layout_of(one), Layout)
-
-
-def test_what_eight_zones_have_at_the_most_is_still_counted() -> None:
-    assert 8 * MOST_BYTES <= 2**53
-    assert 8 * MOST_PIECES < 2**31
 
 
 EMPTY_PLACE = Machine(zone_ids(0), (), devices=((GPU, (DevicePlace(zone_ids(0), 0, 0),)),))
@@ -270,11 +256,8 @@ CHANGES = [
     ("devices that zones contradict", with_stock(gpus=(0, 0)), DESCRIBED, False, False),
     ("reserved CPUs that are free", with_stock(cpus=bits([0])), DESCRIBED, False, False),
     ("hardware", with_bags(capacity=bag("cpu=17 mem=64Gi gpu=2")), plain(), False, False),
-    ("allocatable amounts", with_bags(allocatable=bag("cpu=16 mem=64Gi gpu=2")), plain(), False, False),
-    ("totals", plain(totals=bag("cpu=1")), plain(), False, False),
     ("a described machine", DESCRIBED, plain(), False, False),
     ("health", plain(health=plain()), plain(), False, False),
-    ("which pods may use it when healthy", ILL, plain(health=plain()), True, True),
     ("the policy when healthy", ILL, plain(health=plain(policy="none")), False, False),
 ]  # fmt: skip
 CHANGES += [(what, other, plain(), False, False) for what, other in TWO_LAYOUTS]

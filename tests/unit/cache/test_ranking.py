@@ -13,7 +13,7 @@ from numalign.cache.ranking import Measure, Ranking, Ranks, Relative, Score, ran
 from numalign.decision.scoring import HIGHEST, Strategy
 from numalign.model.node import Node
 from tests.worlds.columns import batch, ranked
-from tests.worlds.notation import GPU, node, table
+from tests.worlds.notation import node, table
 
 FEW, MOST, LEAST = Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED, Strategy.LEAST_ALLOCATED
 RELATIVE = Relative.NUMA_NODES
@@ -60,13 +60,6 @@ def test_without_a_node_for_the_pod_none_is_best() -> None:
     assert ranked([FULL], POD).best(["a"]) is None
     assert ranked([], POD).best([]) is None
     assert made([]).squeezed(10) == []
-
-
-def test_resources_have_weights() -> None:
-    pod = "cpu=8 mem=1Gi gpu=1"
-
-    assert values(ranked([EMPTY], pod, by(MOST))) == [(45,)]
-    assert values(ranked([EMPTY], pod, by(MOST, **{GPU: 3}))) == [(37,)]
 
 
 def test_for_pods_that_opt_out_all_nodes_are_equal() -> None:

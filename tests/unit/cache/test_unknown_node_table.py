@@ -27,7 +27,6 @@ LARGE = bag("cpu=8 mem=8Gi gpu=2")
 ENOUGH = [
     # what is told                          what a pod asks for        whether it may be enough
     ("as much as it asks for",   LARGE,                     "cpu=8 mem=8Gi gpu=2", [True]),
-    ("less of one resource",     LARGE,                     "cpu=1 mem=1Gi gpu=3", [False]),
     ("none of one",              bag("cpu=8 mem=8Gi gpu=0"), "cpu=1 mem=1Gi gpu=1", [False]),
     ("not listed",               bag("cpu=8 mem=8Gi"),      "cpu=1 mem=1Gi gpu=1", [False]),
     ("not listed nor asked for", bag("cpu=8 mem=8Gi"),      "cpu=1 mem=1Gi",       [True]),
