@@ -70,15 +70,9 @@ VAST_IDS = [tuple(range(10)), tuple(range(17)), tuple(range(18))]
 """More zones than columns have, and more than anybody answers for."""
 
 NAMES = [
-    (CPU, MEMORY, GPU),
-    (CPU, MEMORY, GPU),
-    (CPU, MEMORY),
-    (CPU, MEMORY, GPU, NIC),
-    (CPU, GPU),
-    (MEMORY, GPU),
-    (CPU, MEMORY, HUGE),
-    (CPU, MEMORY, HUGE, HUGE_2M, GPU, NIC),
-]
+    (CPU, MEMORY, GPU), (CPU, MEMORY, GPU), (CPU, MEMORY), (CPU, MEMORY, GPU, NIC), (CPU, GPU), (MEMORY, GPU),
+    (CPU, MEMORY, HUGE), (CPU, MEMORY, HUGE, HUGE_2M, GPU, NIC),
+]  # fmt: skip
 
 PLENTY = {CPU: 32 * UNITS[CPU], MEMORY: 32 * UNITS[MEMORY]}
 """What a node has as a whole whose zones list none of it."""
@@ -94,27 +88,17 @@ VAST = [2**24, 2**27 - 1, 2**27, 2**28, 2**31 - 1, 2**31, 2**32]
 """So many GiB and devices are still read; those of some zones are more than 31, 53 or 63 bits hold."""
 
 WEAR: list[Callable[[int], int]] = [
-    lambda most: most,
-    lambda most: most,
-    lambda most: most // 2,
-    lambda most: min(most, 1),
-    lambda _: 0,
+    *[lambda most: most] * 2, lambda most: most // 2, lambda most: min(most, 1), lambda _: 0,
     lambda most: max(0, most - 1),
-]
+]  # fmt: skip
 INCREDIBLE = [*WEAR, lambda most: most + 1]
 """What is free of an amount; one of these says more than there is."""
 
 FRACTIONS = [*[0] * 12, 500, 1]
 """How far amounts lie below whole units."""
 
-POLICIES = [
-    Policy.SINGLE_NUMA_NODE,
-    Policy.RESTRICTED,
-    Policy.BEST_EFFORT,
-    Policy.NONE,
-    Policy.RESTRICTED,
-    Policy.BEST_EFFORT,
-]
+_TRYING = [Policy.RESTRICTED, Policy.BEST_EFFORT]
+POLICIES = [Policy.SINGLE_NUMA_NODE, *_TRYING, Policy.NONE, *_TRYING]
 SCORED = [
     options("prefer-most-allocated-numa-node TopologyManagerPolicyAlphaOptions", minor=38),
     options(strategy="most-allocated", weights="cpu=3 gpu=0"),
@@ -133,21 +117,15 @@ OPTIONS = [
     *(
         options(words, minor=minor)
         for words in (
-            "full-pcpus-only",
-            "distribute-cpus-across-numa",
-            "distribute-cpus-across-cores",
-            "align-by-socket",
-            "prefer-align-cpus-by-uncorecache",
-            "distribute-cpus-across-numa full-pcpus-only align-by-socket",
-            "prefer-closest-numa-nodes",
-            "PodLevelResourceManagers",
-            "PodLevelResourceManagers full-pcpus-only",
+            "full-pcpus-only", "distribute-cpus-across-numa", "distribute-cpus-across-cores",
+            "align-by-socket", "prefer-align-cpus-by-uncorecache",
+            "distribute-cpus-across-numa full-pcpus-only align-by-socket", "prefer-closest-numa-nodes",
+            "PodLevelResourceManagers", "PodLevelResourceManagers full-pcpus-only",
         )
         for minor in (None, 36, 34, 32)
     ),
-    *SCORED,
-    *SCORED,
-]
+    *SCORED * 2,
+]  # fmt: skip
 UNCERTAIN = [*[()] * 12, (GPU,), (CPU,), (MEMORY, HUGE), (GPU, NIC)]
 """What is not known for certain, whether or not zones list it."""
 
@@ -253,8 +231,8 @@ def worn(pick: Pick, node: Node) -> Node:
 def credible(pick: Pick, policies: Sequence[Policy], reported: Sequence[Options]) -> Node:
     """A worn node of which nothing is uncertain, and whose managers are those that its zones show."""
     ids, names = zone_ids(*pick(FEW_IDS)), pick(NAMES)
-    made = [_zone(pick, at, listed, plain=True) for at, listed in _any_hardware(pick, ids, names).items()]
-    # Without distances: where zones share sockets unevenly, kubelets give CPUs that they do not have.
+    # Where sockets or cores are uneven, kubelets give CPUs that they do not have.
+    made = [_zone(pick, at, listed, plain=True) for at, listed in _ordinary(pick, ids, names).items()]
     zones = tuple(replace(zone, free=_left(pick, zone)) for zone in made)
     cpu, memory = managers(zones)
     return Node(
@@ -372,17 +350,12 @@ def forgotten(node: Node) -> Node:
 
 
 CONDITIONS: list[Callable[[Pick, Node], Node]] = [
-    worn,
-    worn,
-    worn,
-    worn,
+    *[worn] * 4,
     lambda _, node: node,
     charged,
     lambda pick, node: forgotten(charged(pick, node)),
     lambda pick, node: worn(pick, charged(pick, node)) if node.stock is None else charged(pick, node),
 ]
-
-
 LESS: list[Callable[[int], int | None]] = [lambda _: 0, lambda _: None, lambda most: most // 2]
 """What is left of the devices of an ill node; None if nobody tells of them any more."""
 
@@ -448,22 +421,9 @@ CPUS = [1000, 1000, 2000, 2000, 3000, 4000, 1000, 500, 1500, 2000, 5000, 7000]
 SIZES = [*[1, 1, 1, 2, 2, 3, 5, 1, 1, 2, 3, 4] * 4, 7, 9, VAST[2], VAST[6]]
 PIECES = [*[1, 1, 1, 2, 2, 0, 3, 1, 2, 1, 1, 4] * 4, 6, 9, VAST[4]]
 MADE_OF = [
-    (GPU,),
-    (),
-    (GPU,),
-    (),
-    (GPU,),
-    (),
-    (GPU,),
-    (),
-    (NIC,),
-    (GPU, NIC),
-    (HUGE,),
-    (HUGE_2M, GPU),
-    (HUGE, HUGE_2M),
-    (NOWHERE,),
+    *[(GPU,), ()] * 4, (NIC,), (GPU, NIC), (HUGE,), (HUGE_2M, GPU), (HUGE, HUGE_2M), (NOWHERE,),
     (STORAGE, GPU),
-]
+]  # fmt: skip
 ROLES = [Role.APP, Role.APP, Role.INIT, Role.SIDECAR]
 BESIDE = {HUGE: 2**30, HUGE_2M: 2**21, GPU: 1, NIC: 1, NOWHERE: 1, STORAGE: 2**30}
 
@@ -510,16 +470,8 @@ def _as_a_whole(pick: Pick, original: Pod) -> Pod:
 
 NO_INTENT = Intent(Policy.NONE)
 RESOURCES: list[tuple[str, ...]] = [
-    (),
-    (),
-    (),
-    (CPU,),
-    (GPU, CPU),
-    ("*",),
-    (MEMORY, "example.com/*"),
-    ("hugepages-*",),
-    (NOWHERE,),
-]
+    *[()] * 3, (CPU,), (GPU, CPU), ("*",), (MEMORY, "example.com/*"), ("hugepages-*",), (NOWHERE,),
+]  # fmt: skip
 
 
 def intent(pick: Pick) -> Intent:

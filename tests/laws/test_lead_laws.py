@@ -223,18 +223,12 @@ def landed(*schedule: Event) -> int:
     return asyncio.run(zones_given(schedule))
 
 
-def test_a_successor_of_a_frozen_leader_binds_after_a_while() -> None:
-    assert landed(*FROZEN, ("bind", 1, LATE)) == 0
-    assert landed(*FROZEN, *NEXT) == 1
+def test_a_successor_binds_once_binds_of_the_other_are_known() -> None:
+    too_late: Event = ("pass", RENEW_DEADLINE_SECONDS - BIND_SECONDS)
 
-
-def test_binds_of_the_predecessor_are_over_and_known() -> None:
-    assert landed(*BEGUN_LATE) == 1
-    assert landed(*BEGUN_LATE, ("bind", 1, LATE), *NEXT) == 1
-
-
-def test_a_leader_near_its_deadline_binds_nothing() -> None:
-    assert landed(("pass", RENEW_DEADLINE_SECONDS - BIND_SECONDS), ("bind", 0, LATE)) == 0
+    assert [landed(*FROZEN, ("bind", 1, LATE)), landed(*FROZEN, *NEXT)] == [0, 1]
+    assert [landed(*BEGUN_LATE), landed(*BEGUN_LATE, ("bind", 1, LATE), *NEXT)] == [1, 1]
+    assert landed(too_late, ("bind", 0, LATE)) == 0
 
 
 def test_an_ending_leader_leaves_after_its_binds() -> None:

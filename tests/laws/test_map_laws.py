@@ -34,12 +34,8 @@ MEMBERS: Mapping[str, Node] = {
     "b": node("cpu=8 mem=16Gi gpu=2", "cpu=4 mem=16Gi", policy="best-effort"),
 }
 SIZES = (
-    "cpu=4 mem=1Gi gpu=1",
-    "cpu=1 mem=1Gi",
-    "cpu=16 mem=1Gi gpu=4",
-    "cpu=0.5",
-    "cpu=2 mem=4Gi|cpu=1 mem=1Gi",
-)
+    "cpu=4 mem=1Gi gpu=1", "cpu=1 mem=1Gi", "cpu=16 mem=1Gi gpu=4", "cpu=0.5", "cpu=2 mem=4Gi|cpu=1 mem=1Gi"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,55 +51,37 @@ class Tenant:
     leaving: bool
 
 
-RECORDS = st.sampled_from(
-    [
-        None,
-        [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}],
-        [{"zones": [f"{MARK}-zone"], "amount": {"cpu": "4"}}],
-        [{"zones": ["node-0"], "amount": {f"{MARK}.com/resource": "4"}}],
-        [{"zones": ["node-0", "node-1"], "amount": {"memory": "1Gi"}}],
-    ]
-)
-OBSERVED = st.sampled_from(
-    [
-        None,
-        {},
-        {("node-0",): bag("cpu=4 mem=1Gi gpu=1")},
-        {("node-0",): bag("cpu=8 gpu=2"), ("node-1",): bag("cpu=8 gpu=2")},
-    ]
-)
+def recorded(zone: str = "node-0", *others: str, **amount: str) -> list[Raw]:
+    return [{"zones": [zone, *others], "amount": amount}]
+
+
+RECORDS = [
+    None,
+    recorded(**{"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}),
+    recorded(f"{MARK}-zone", cpu="4"),
+    recorded(**{f"{MARK}.com/resource": "4"}),
+    recorded("node-0", "node-1", memory="1Gi"),
+]
+BOTH = {(f"node-{at}",): bag("cpu=8 gpu=2") for at in (0, 1)}
+OBSERVED = [None, {}, {("node-0",): bag("cpu=4 mem=1Gi gpu=1")}, BOTH]
 TENANTS = st.builds(
     Tenant,
     node=st.sampled_from([*MEMBERS, ""]),
     size=st.sampled_from(SIZES),
     namespace=st.sampled_from([HIDDEN, HIDDEN, OPEN]),
     policy=st.sampled_from([SINGLE, "best-effort", None, f"{MARK}-policy"]),
-    record=RECORDS,
-    observed=OBSERVED,
+    record=st.sampled_from(RECORDS),
+    observed=st.sampled_from(OBSERVED),
     leaving=st.booleans(),
 )
 
-SPREAD = Tenant(
-    node="a",
-    size=SIZES[2],
-    namespace=HIDDEN,
-    policy=SINGLE,
-    record=None,
-    observed={("node-0",): bag("cpu=8 gpu=2"), ("node-1",): bag("cpu=8 gpu=2")},
-    leaving=False,
-)
+SPREAD = Tenant("a", SIZES[2], HIDDEN, SINGLE, record=None, observed=BOTH, leaving=False)
 """Of one that is misaligned it is told which container is."""
 
 
 def written(tenant: Tenant, number: int) -> Raw:
     """The pod as it stands on the wire, with a mark on everything by which it could be told apart."""
-    owner = {
-        "apiVersion": f"{MARK}.com/v1",
-        "kind": f"{MARK}-kind",
-        "name": f"{MARK}-owner",
-        "uid": f"{MARK}-owner-uid",
-        "controller": True,
-    }
+    owner = {key: f"{MARK}-owner-{key}" for key in ("kind", "name", "uid")}
     made = raw(
         tenant.size,
         name=f"{MARK}-{number}",
@@ -111,7 +89,7 @@ def written(tenant: Tenant, number: int) -> Raw:
         annotations={f"{MARK}.com/note": MARK},
         namespace=tenant.namespace,
         uid=f"{MARK}-uid-{number}",
-        ownerReferences=[owner],
+        ownerReferences=[{**owner, "apiVersion": f"{MARK}.com/v1", "controller": True}],
         labels={MARK: MARK},
         deletionTimestamp="2027-01-15T08:00:00Z" if tenant.leaving else None,
     )
@@ -243,26 +221,14 @@ def placed_by_the_scorer(scorer: Scorer, made: Raw, most: int) -> Iterator[tuple
         yield fit[best], tuple(sorted({zone for zones in zones for zone in zones}))
 
 
-FLEETS = st.dictionaries(
-    st.sampled_from("abcd"),
-    st.sampled_from(
-        [
-            *MEMBERS.values(),
-            node("cpu=8 mem=16Gi gpu=2", policy="restricted"),
-            node(
-                "cpu=4 mem=4Gi gpu=1",
-                "cpu=4 mem=4Gi gpu=1",
-                "cpu=4 mem=4Gi",
-                policy="restricted",
-                scope="pod",
-            ),
-            node("cpu=16 mem=64Gi gpu=4", policy="none"),
-        ]
-    ),
-    max_size=4,
-)
-
-
+SMALL_ZONE = "cpu=4 mem=4Gi gpu=1"
+HOSTS = [
+    *MEMBERS.values(),
+    node("cpu=8 mem=16Gi gpu=2", policy="restricted"),
+    node(SMALL_ZONE, SMALL_ZONE, "cpu=4 mem=4Gi", policy="restricted", scope="pod"),
+    node("cpu=16 mem=64Gi gpu=4", policy="none"),
+]
+FLEETS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(HOSTS), max_size=4)
 OCCUPANTS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["node-0", "node-1"])), max_size=6)
 
 
