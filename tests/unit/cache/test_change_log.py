@@ -122,29 +122,6 @@ def test_only_changed_rows_are_computed_unless_most_are(
     assert source.computed == [ALL, computed]
 
 
-def test_new_rows_make_an_array_wider() -> None:
-    source = Doubles(1, 2, 3, 4)
-    array = source.patched()
-    source.read(array)
-    for row in range(4, 9):
-        source.put(row, row + 1)
-        assert source.read(array) == [2 * number for number in source.numbers]
-
-    assert source.computed == [ALL, [4], [5], [6], [7], [8]]
-
-
-def test_the_last_axis_of_a_table_is_the_rows() -> None:
-    changes = ChangeLog()
-    array = TrackedArray(changes, np.zeros((2, 0), dtype=np.int64))
-    numbers = np.array([[1, 2, 3, 4], [5, 6, 7, 8]])
-    array.current(3, lambda _: numbers[:, :3].copy())
-    numbers[:, 1] = 20, 60
-    for row in (1, 3):
-        changes.note(row)
-
-    assert array.current(4, lambda rows: numbers[:, rows]).tolist() == [[1, 20, 3, 4], [5, 60, 7, 8]]
-
-
 # Of some rows alone.
 
 
@@ -162,19 +139,6 @@ def test_only_requested_rows_are_computed_each_once() -> None:
 
 
 # Step by step.
-
-
-def test_computed_steps_are_not_computed_again() -> None:
-    source = Doubles(*range(10))
-    array = source.patched()
-    source.catch_up(array)
-    assert source.read(array) == [2 * number for number in range(10)]
-
-    source.put(3, 30)
-    source.catch_up(array)
-    source.catch_up(array)
-    assert source.read_some(array, 3) == [60]
-    assert source.computed == [ALL, [3]]
 
 
 def read_early(source: Doubles, array: TrackedArray) -> None:

@@ -260,32 +260,16 @@ def verdicts() -> list[Verdict]:
 TEXTS = 16
 
 
-@pytest.fixture
-def cache_of_texts(monkeypatch: pytest.MonkeyPatch) -> Callable[[], ClusterCache]:
-    """Makes a cache of which the first of many sentences is answered without its verdicts."""
+def test_sentences_are_cached_instead_of_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of many is answered without the verdicts of shapes."""
     monkeypatch.setattr("numalign.cache.cluster_cache.FULL_TEXTS", TEXTS)
-
-    def made() -> ClusterCache:
-        cache = ClusterCache.of([SMALL, LARGE])
-        assert len(list(cache.work_now(never(10)))) >= len(cache.classes)
-        for gpus in range(10, 10 + 2 * TEXTS):
-            assert cache.why_not(never(gpus))
-        return cache
-
-    return made
-
-
-def test_sentences_are_cached_instead_of_verdicts(cache_of_texts: Callable[[], ClusterCache]) -> None:
-    strangers = verdicts()
-    cache = cache_of_texts()
+    strangers, cache, other = verdicts(), ClusterCache.of([SMALL, LARGE]), ClusterCache.of([SMALL, LARGE])
+    assert len(list(cache.work_now(never(10)))) >= len(cache.classes)
+    for gpus in range(10, 10 + 2 * TEXTS):
+        assert cache.why_not(never(gpus))
     gc.collect()
 
     assert 0 < len(verdicts()) - len(strangers) <= TEXTS * len(cache.classes)
-
-
-def test_a_cached_sentence_needs_no_shape(cache_of_texts: Callable[[], ClusterCache]) -> None:
-    cache, other = cache_of_texts(), ClusterCache.of([SMALL, LARGE])
-
     assert list(cache.work_now(never(10))) == []
     for floor in (Policy.NONE, Policy.RESTRICTED):
         assert cache.why_not(never(10), floor=floor) == other.why_not(never(10), floor=floor)

@@ -22,7 +22,7 @@ from numalign.cache.layout import MOST_BYTES
 from numalign.model.node import CpuManager, Node
 from numalign.model.resources import CPU, MEMORY, Resources
 from tests.worlds.columns import columns, layout, with_free
-from tests.worlds.notation import GPU, HUGE, NIC, bag, machine, node, options, table
+from tests.worlds.notation import GPU, HUGE, bag, machine, node, options, table
 
 GIB = 2**30
 
@@ -99,18 +99,6 @@ def test_a_node_as_a_whole_has(one: Node, name: str, total: int) -> None:
 
 
 # Nodes that differ.
-
-
-def test_a_resource_that_comes_later_has_columns_for_all() -> None:
-    reports = replace(BARE, totals=bag("cpu=16"))
-    made = columns(BARE, reports, replace(PLAIN, totals=bag("gpu=4 pods=9")))
-
-    assert free(made, GPU) == [[0, 0], [0, 0], [2, 0]]
-    assert made.top([GPU])[0].T.tolist() == [[0, 0], [0, 0], [2, 4]]
-    assert made.totals([GPU, CPU]).tolist() == [[BOUNDLESS, 0, 4], [16_999, 16_000, 0]]
-    assert made.totals(["pods"]).tolist() == [[BOUNDLESS, BOUNDLESS, 9]]
-    assert [made.has(name) for name in (GPU, NIC, "pods")] == [True, False, False]
-    assert [made.has_total(name) for name in (GPU, NIC, "pods")] == [True, False, True]
 
 
 def test_a_table_has_room_for_so_many_names() -> None:

@@ -40,7 +40,6 @@ def test_sure_questions_have_no_devices_of_dra() -> None:
 
 def test_nodes_count_dra_devices_of_their_plugins() -> None:
     pod_question = question(cpu=4000, memory=2**30, gpu=8, nic=1)
-
     question_by_node = dra.by_node(pod_question, {GPU, "x"})
 
     assert demand.by_plugins(question_by_node.demand, {NIC}) == question(cpu=4000, memory=2**30, nic=1).demand

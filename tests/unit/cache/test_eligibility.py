@@ -99,14 +99,6 @@ def test_the_latest_constraints_are_cached() -> None:
     }
 
 
-def test_labels_of_no_node_are_not_cached() -> None:
-    eligible = Eligibility(tables())
-    made_up = tuple(Requirement(f"key-{at}", Operator.NOT_IN, frozenset("x")) for at in range(1024))
-
-    assert eligible.ever(Constraints(made_up)).sum() == 5
-    assert len(eligible.caches()["labels"]) == 0
-
-
 def test_columns_of_labels_are_bounded() -> None:
     many = {f"key-{at}": "x" for at in range(MOST_KEYS + 10)}
     eligible = Eligibility(tables({"n": Attributes(Labels(many))}))

@@ -15,11 +15,11 @@ from numalign.cache import ClusterCache, Question, batch_admission, evaluation
 from numalign.cache.arrays import Rows
 from numalign.cache.batch_admission import BatchAdmission
 from numalign.cache.column_state import ColumnState
-from numalign.cache.evaluation import Evaluation, RefusalCodes, Workspace
+from numalign.cache.evaluation import Evaluation, Workspace
 from numalign.cache.layout import Unfit
 from numalign.cache.node_table import NodeTable
 from numalign.cache.plan import Undecided
-from numalign.decision.evaluate import NO_INTENT, evaluate, evaluating
+from numalign.decision.evaluate import NO_INTENT, evaluating
 from numalign.decision.scoring import Strategy
 from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
@@ -129,17 +129,6 @@ def test_columns_and_rules_share_codes_of_refusals() -> None:
         assert (refusal.permanent, reason(refusal)) == (own.permanent, reason(own))
 
 
-def test_equal_refusals_have_one_code() -> None:
-    codes = RefusalCodes()
-    refused, other = (evaluate(one, TWO_GPUS.demand).refusal for one in (SMALL, ODD_SMALL))
-    assert refused
-    assert other
-
-    assert codes.code(refused, SMALL, permanent=True) == codes.code(other, ODD_SMALL, permanent=True) == 0
-    assert codes.code(refused, SMALL, permanent=False) == len(codes) - 1 == 1
-    assert [codes.verdict(code).permanent for code in (0, 1)] == [True, False]
-
-
 # What is computed again.
 
 
@@ -169,17 +158,6 @@ def test_changed_columns_are_read_again(look: Look) -> None:
 
     assert not nodes.read
     assert after == look(Evaluation(nodes, TWO_GPUS), None)
-
-
-def test_able_does_not_depend_on_free_amounts() -> None:
-    nodes, answers = watched(*[ODD] * 4, *[ODD_SMALL] * 4)
-    assert answers.able().tolist() == [True] * 4 + [False] * 4
-    nodes.read.clear()
-    nodes.put(replace(ODD_BUSY, name="n0"))
-    nodes.put(replace(ODD_SMALL, name="n1"))
-
-    assert answers.able().tolist() == [True, False, True, True] + [False] * 4
-    assert nodes.read == {"n1"}
 
 
 @looks

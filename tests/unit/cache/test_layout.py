@@ -19,7 +19,7 @@ from numalign.model.attributes import Attributes
 from numalign.model.bitset import bits
 from numalign.model.machine import MOST_CPUS, Core, CpuSet, DevicePlace, Machine, Stock
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone, alike
-from numalign.model.resources import CPU, MEMORY, Resources, ZoneId
+from numalign.model.resources import CPU, Resources, ZoneId
 from tests.worlds.columns import layout, with_free
 from tests.worlds.notation import GPU, NIC, Ids, bag, machine, node, options, table, zone_ids
 
@@ -89,32 +89,6 @@ TWO_LAYOUTS = [
 def test_nodes_are_of_one_layout_or_not_if_they_differ_in(other: Node, *, same: bool) -> None:
     assert (layout(other) == layout(plain())) is same
     assert hash(layout(other)) == hash(layout(plain())) or not same
-
-
-def test_a_layout_has_what_its_nodes_have_in_common() -> None:
-    result = layout(plain("restricted", f"{ZONE} nic=0", f"{ZONE} nic=1", totals=bag("cpu=9 pods=3")))
-
-    assert result.names == (CPU, NIC, MEMORY, GPU)
-    assert result.listed == {CPU, MEMORY, GPU, NIC}
-    assert result.devices == {GPU, NIC}
-    assert result.totals == frozenset({CPU, "pods"})
-    assert result.all_names == (CPU, NIC, MEMORY, GPU, "pods")
-    assert (result.ids, result.unplaced) == (zone_ids(0, 1), frozenset())
-    assert layout(with_bags(allocatable=bag(""), free=bag(""))).names == (CPU, MEMORY, GPU)
-
-
-SOCKETS = [
-    ("each zone by default", plain("none", "cpu=4", "cpu=4", "cpu=4"), (0, 1, 2)),
-    ("close zones share one", node(*["cpu=4"] * 4, costs=PAIRS), (0, 1, 1, 0)),
-    ("not without CPUs", node("cpu=0", "cpu=4", "cpu=4", "cpu=0", costs=PAIRS), (1, 0, 0, 2)),
-    ("in their own order", machine("cpu=0", "cpu=1", sockets=[1, 0]), (1, 0)),
-    ("not without a CPU manager", node(*["cpu=4/0"] * 4, costs=PAIRS), (0, 1, 2, 3)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("one", "sockets"), table(SOCKETS))
-def test_zones_are_on_sockets(one: Node, sockets: tuple[int, ...]) -> None:
-    assert layout(one).sockets == sockets
 
 
 # Nodes of which amounts do not decide all.

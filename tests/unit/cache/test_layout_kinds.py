@@ -27,7 +27,6 @@ COMPARED = [
     ("how much there is",                  node(*["cpu=4 mem=1Gi gpu=1"] * 2, policy="restricted"),     1),
     ("ids of zones", replace(STRICT, zones=node(*["cpu=8 mem=8Gi gpu=2"] * 2, ids=(0, 3)).zones),
                                                                                                         1),
-    ("a resource that is not requested",   node("cpu=8 mem=8Gi gpu=2 nic=1", "", policy="restricted"),  1),
     ("the policy",                         LOOSE,                                                       2),
     ("a manager",                          replace(STRICT, cpu_manager=CpuManager.NONE),                2),
     ("a device that is requested",         node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi", policy="restricted"), 2),

@@ -38,14 +38,6 @@ def test_the_version_grows_with_another_name() -> None:
     assert [after > before for before, after in itertools.pairwise(versions)] == [False, True, True, False]
 
 
-def test_rows_are_mapped_by_their_names() -> None:
-    made = names("small", None, "large", "small", "unheard of")
-
-    assert made.mapped({"small": 7, "large": 3}, 5).tolist() == [7, -1, 3, 7, -1]
-    assert made.mapped({"small": 7}, 2).tolist() == [7, -1]
-    assert NameColumn().mapped({"small": 7}, 0).tolist() == []
-
-
 def test_unused_names_are_dropped_in_time() -> None:
     made = names("small", None, "large")
     for number in range(3000):

@@ -52,16 +52,6 @@ def test_managers_are_requested(one: Node, pod: str, requests: list[dict[str, in
     assert (made.only_step is not None) is alone
 
 
-def test_each_kind_counts_the_requests_that_it_manages() -> None:
-    (step,) = plan(asks("cpu=2 mem=1Gi gpu=1"), STRICT, SHARED_CPUS, SHARED_MEMORY).steps
-
-    assert step.names == (GPU, CPU, MEMORY)
-    assert step.given.tolist() == [[True, True, True], [True, False, True], [True, True, False]]
-    assert not step.everywhere
-    assert step.only({GPU}).everywhere
-    assert amounts(step.only({MEMORY, GPU})) == {GPU: 1, MEMORY: GIB}
-
-
 @pytest.mark.parametrize(
     ("amount", "why"), [(BOUNDLESS, Undecided.AMOUNTS), (BOUNDLESS - 1, None)], ids=["too much", "most"]
 )

@@ -90,16 +90,6 @@ def test_relative_values_are(
 # Who is asked, and by which ranking.
 
 
-def test_unknown_nodes_have_no_value() -> None:
-    ranks_of = ranked([FULLER, None, EMPTY], POD)
-
-    assert scores(ranks_of) == [
-        Score((94, 83), aligned=True, admitted=True),
-        REFUSES,
-        Score((94, 50), aligned=True, admitted=True),
-    ]
-
-
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_the_own_node_replaces_its_row(position: int) -> None:
     nodes: list[Node | None] = [FULL, EMPTY, TORN]
@@ -123,13 +113,6 @@ def test_missing_values_count_as_the_best() -> None:
     ranks_of = ranks(batch([EMPTY, EMPTY, FULL], POD), MORE, chosen=[1, 0, 0])
 
     assert values(ranks_of) == [(94, 50), (94, 100), (0, 0)]
-
-
-@pytest.mark.parametrize(("pod", "opted_out"), [("cpu=4..", False), (POD, True)])
-def test_without_alignment_rankings_do_not_matter(pod: str, *, opted_out: bool) -> None:
-    ranks_of = ranks(batch([EMPTY, EMPTY], pod), MORE, chosen=[1, 0], opted_out=opted_out)
-
-    assert values(ranks_of) == [(100, 100)] * 2
 
 
 # Numbers for schedulers.

@@ -1,19 +1,24 @@
 """Nodes in columns follow the ledger: no answer is stale, and nothing is read twice."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.cache.batch import ADMITTED, UNKNOWN, Batch
 from numalign.cache.question import Question
-from numalign.cache.scheduler_cache import SchedulerCache
+from numalign.cache.scheduler_cache import NotEligible, SchedulerCache
 from numalign.ledger.model import AssignedPod, PlacementRecord, Source, Stage
 from numalign.ledger.reservations import LAG_SECONDS, Reservations
+from numalign.model.attributes import Attributes, Labels, Taint
+from numalign.model.constraints import ANYWHERE, Constraints, Operator, Requirement, Unmet
 from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
-from tests.worlds.notation import asks, bag, node
+from numalign.shapes.unknown_node import UnknownNode
+from tests.worlds.notation import asks, bag, node, table
 
 NOW = 1000.0
 PAIR = replace(node("cpu=4", "cpu=4", policy="single-numa-node"), name="pair")
@@ -129,3 +134,72 @@ def test_a_cache_answers_as_a_new_one(steps: Sequence[tuple[str, int]]) -> None:
 def same(one: Batch, other: Batch) -> bool:
     refusals = [[batch.refusals.get(code, code) for code in batch.codes.tolist()] for batch in (one, other)]
     return refusals[0] == refusals[1]
+
+
+# Which nodes a pod may go to, with a topology and without.
+
+GOLD = Constraints((Requirement("tier", Operator.IN, frozenset({"gold"})),))
+
+NODES = {
+    "gold": Attributes(Labels({"tier": "gold"})),
+    "silver": Attributes(Labels({"tier": "silver"})),
+    "tainted": Attributes(Labels({"tier": "gold"}), (Taint("dedicated"),)),
+    "cordoned": Attributes(Labels({"tier": "gold"}), cordoned=True),
+    "not ready": Attributes(Labels({"tier": "gold"}), ready=False),
+}
+BARE = {"bare": Attributes(Labels({"tier": "silver"})), "bare gold": Attributes(Labels({"tier": "gold"}))}
+
+
+def become(
+    cluster: tuple[Reservations, SchedulerCache],
+    nodes: Mapping[str, Attributes],
+    unknown: Mapping[str, Attributes],
+) -> SchedulerCache:
+    reservations, cache = cluster
+    reservations.remove_nodes({*reservations.node_names()} - nodes.keys())
+    for name, attributes in nodes.items():
+        reservations.update_node(replace(PAIR, name=name, attributes=attributes))
+    bare = {name: UnknownNode(name, attributes=attributes) for name, attributes in unknown.items()}
+    deque(cache.set_unknown(bare), maxlen=0)
+    return cache
+
+
+CLUSTER = become(cache_of(), NODES, BARE)
+NAMES = [*NODES, *BARE]
+
+
+def test_nodes_are_not_eligible_for_good_or_for_now() -> None:
+    assert CLUSTER.not_eligible(NAMES, GOLD, now=NOW) == {
+        "silver": NotEligible(Unmet.AFFINITY, lasting=True),
+        "tainted": NotEligible(Unmet.TAINT, lasting=True),
+        "cordoned": NotEligible(Unmet.CORDONED, lasting=False),
+        "not ready": NotEligible(Unmet.NOT_READY, lasting=False),
+        "bare": NotEligible(Unmet.AFFINITY, lasting=True),
+    }
+
+
+def test_unknown_nodes_are_left_out() -> None:
+    assert CLUSTER.not_eligible(["nobody"], GOLD, now=NOW) == {}
+    assert cache_of()[1].not_eligible(["gold"], GOLD, now=NOW) == {}
+
+
+def test_nodes_that_are_not_ready_are_tolerated_or_not() -> None:
+    assert CLUSTER.not_eligible(["not ready"], Constraints(), now=NOW).keys() == {"not ready"}
+    assert CLUSTER.not_eligible(NAMES, ANYWHERE, now=NOW) == {}
+
+
+CHANGES = [
+    # what happens                  the nodes then                                     from which it is kept
+    ("nothing",                     ({"a": NODES["gold"]}, {}),                []),
+    ("a node is relabelled",        ({"a": NODES["silver"]}, {}),              ["a"]),
+    ("it loses its topology",       ({}, {"a": NODES["silver"]}),              ["a"]),
+    ("it is gone",                  ({"b": NODES["silver"]}, {}),              []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("then", "names"), table(CHANGES))
+def test_answers_follow_the_cluster(then: tuple[Mapping[str, Attributes], ...], names: list[str]) -> None:
+    cluster = cache_of()
+    assert become(cluster, {"a": NODES["gold"]}, {}).not_eligible(["a"], GOLD, now=NOW) == {}
+
+    assert [*become(cluster, *then).not_eligible(["a"], GOLD, now=NOW)] == names
