@@ -31,7 +31,6 @@ from numalign.model.resources import CPU, EMPTY, MEMORY, Resources, ZoneId
 from tests.worlds.notation import GPU, HUGE, HUGE_2M, NIC, machine, options, zone_ids
 
 T = TypeVar("T")
-
 UNITS = {CPU: 1000, MEMORY: 2**30, HUGE: 2**30, HUGE_2M: 2**21, GPU: 1, NIC: 1}
 NOWHERE = "example.com/nowhere"
 """A device that no node has."""

@@ -62,7 +62,7 @@ RECORDS = [
     recorded(**{f"{MARK}.com/resource": "4"}),
     recorded("node-0", "node-1", memory="1Gi"),
 ]
-BOTH = {(f"node-{at}",): bag("cpu=8 gpu=2") for at in (0, 1)}
+BOTH: Mapping[tuple[str, ...], Resources] = {(f"node-{at}",): bag("cpu=8 gpu=2") for at in (0, 1)}
 OBSERVED = [None, {}, {("node-0",): bag("cpu=4 mem=1Gi gpu=1")}, BOTH]
 TENANTS = st.builds(
     Tenant,

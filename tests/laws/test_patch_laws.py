@@ -285,11 +285,6 @@ def test_nothing_but_the_node_affinity_is_touched(pod: Raw, request: tuple[Mode,
     )
 
 
-@given(free.filter(is_accepted), any_requests)
-def test_patched_pods_are_still_valid(pod: Raw, request: tuple[Mode, Requirement]) -> None:
-    assert is_accepted(patched(pod, request))
-
-
 @given(pods, any_requests, st.randoms(use_true_random=False))
 def test_equal_pods_and_values_give_equal_bytes(
     pod: Raw,

@@ -35,8 +35,6 @@ from tests.laws import fleets
 from tests.laws.fleets import UNITS, drawn
 from tests.worlds.notation import GPU, HUGE, options, zone_ids
 
-any_policy = st.sampled_from(Policy)
-
 
 def nodes(*policies: Policy, options: Sequence[Options] = fleets.OPTIONS) -> st.SearchStrategy[Node]:
     return drawn(lambda pick: fleets.credible(pick, policies or fleets.POLICIES, options))

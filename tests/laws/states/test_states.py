@@ -121,7 +121,7 @@ def with_large(*, before: tuple[Machine, ...] = HEALTHY, **changes: object) -> d
     return {"machines": (*SMALL, *every(LARGE, **changes)), "before": before}
 
 
-DEDICATED = {"taints": ({"key": "dedicated", "value": "other", "effect": "NoSchedule"},)}
+DEDICATED: dict[str, Any] = {"taints": ({"key": "dedicated", "value": "other", "effect": "NoSchedule"},)}
 POOLED = every(SMALL, labels={"karpenter.sh/nodepool": "default"})
 [_, LARGE_TOPOLOGY] = json.loads(json.dumps([*LARGE[0].objects()]))
 DECLARED = {key: LARGE_TOPOLOGY[key] for key in ("attributes", "zones")} | {"labels": {"pool": "large"}}

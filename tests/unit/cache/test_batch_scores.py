@@ -42,14 +42,13 @@ def test_a_set_is_chosen(
     how, sets, every = ties(one), hint_sets.of(fits), np.arange(1, 16)
     hints = [ResourceHints(name, sets, sets) for name in names]
     decision = merge(one.policy, hints, NumaInfo(4), tie_break(one, read_state(one, {GPU})))
-    uses = {
-        name: BatchUse(
-            *(np.array([[bag.get(name, 0) // UNITS[name]] for bag in bags]) for bags in (most, free)),
-            np.array([True]),
-        )
-        for name in (names if chosen is not BY_MANAGERS else (CPU, MEMORY))
-        for most, free in [([zone.allocatable for zone in one.zones], [zone.free for zone in one.zones])]
+    counted = names if chosen is not BY_MANAGERS else (CPU, MEMORY)
+    bags = [(zone.allocatable, zone.free) for zone in one.zones]
+    amounts = {
+        name: np.array([[bag.get(name, 0) // UNITS[name] for bag in pair] for pair in bags])
+        for name in counted
     }
+    uses = {name: BatchUse(own[:, :1], own[:, 1:], np.array([True])) for name, own in amounts.items()}
 
     assert how
     lattice = np.array([[mask in fits] for mask in every])
