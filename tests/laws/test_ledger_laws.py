@@ -331,9 +331,6 @@ CALLS: list[Callable[[Reservations, Random, float], object]] = [
         _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now),
         now=now,
     ),
-    lambda reservations, chance, now: _reserve_if_admitted(
-        reservations, "node", _pod(chance.choice(PODS), chance.randrange(len(MENU)), since=now), now=now
-    ),
     lambda reservations, chance, _: reservations.unreserve(chance.choice(PODS)),
     lambda reservations, chance, _: reservations.mark_unconfirmed(chance.choice(PODS)),
     lambda reservations, chance, _: reservations.reserved_since(chance.choice(PODS)),

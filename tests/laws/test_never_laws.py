@@ -6,10 +6,11 @@ On small machines every state is tried.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from numalign.cache import Question
@@ -18,6 +19,7 @@ from numalign.decision.verdict import Verdict
 from numalign.kubelet.admit import admit, charge
 from numalign.model import demand as demands
 from numalign.model.node import Node
+from numalign.shapes.hints import unhinted
 from tests.laws import fleets
 from tests.laws.fleets import Case, Pick, seeded
 from tools.generate.never_page import small, states
@@ -67,3 +69,26 @@ def test_no_state_of_a_small_machine_contradicts_never(seed: int) -> None:
 
     if verdict(node, question).permanent:
         assert [state for state in states(node) if verdict(state, question).admitted] == []
+
+
+# Enforcement: what meets a level by its annotations would meet it without them, on every node.
+
+
+@given(seeds)
+def test_listing_fewer_resources_is_noticed_or_harmless(seed: int) -> None:
+    nodes, question, _ = seeded(fleets.case, seed)
+    # Levels leave aside what only a feature gate pins; and best-effort is aligned wherever it is.
+    assume(question.demand.pod_level is None and question.intent.binding)
+    missing = question.left_out(unhinted(nodes))
+    event(
+        "lists all"
+        if question.intent.resources and not missing
+        else "lists less"
+        if missing
+        else "lists none"
+    )
+    everything = Question(question.demand, replace(question.intent, resources=()))
+
+    admitting = [node for node in nodes if verdict(node, question).admitted]
+    weaker = [node for node in admitting if not verdict(node, everything).admitted]
+    assert weaker == [] or missing

@@ -52,7 +52,10 @@ GIVEN = [
 
 @pytest.mark.parametrize(("one", "name", "now", "empty"), table(GIVEN))
 def test_zones_give(one: Node, name: str, now: list[int], empty: list[int]) -> None:
-    assert (free(columns(one), name), free(columns(one), name, When.EMPTY)) == ([now], [empty])
+    made = columns(one)
+
+    assert (free(made, name), free(made, name, When.EMPTY)) == ([now], [empty])
+    assert made.sums(When.NOW, name, 2).tolist() == made.sums(When.NOW, name, 2).tolist() == [[sum(now)]]
 
 
 def machine_of_pairs(reserved: str = "", free: str | None = None) -> Node:
@@ -96,6 +99,7 @@ TOTALS = [
 @pytest.mark.parametrize(("one", "name", "total"), table(TOTALS))
 def test_a_node_as_a_whole_has(one: Node, name: str, total: int) -> None:
     assert columns(one).totals([name]).tolist() == [[total]]
+    assert columns(STATED, PLAIN).totals(["pods"]).tolist() == [[110, BOUNDLESS]]
 
 
 # Nodes that differ.

@@ -164,6 +164,7 @@ UNFIT = [
     ("a core is split after a whole one", Unfit.SPLIT_CORES, cores("1")),
     ("a machine has more devices than reported", Unfit.AMOUNTS, with_stock(gpus=(1, 1))),
     ("devices that a machine has not", Unfit.AMOUNTS, OTHER_DEVICES),
+    ("what is left of its machine is unknown", Unfit.AMOUNTS, replace(DESCRIBED, stock=None)),
     ("it lists too many resources", Unfit.NAMES, listing(MOST_NAMES + 1)),
 ]  # fmt: skip
 
