@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from numalign.cache.feasibility import Trial, large_enough
+from numalign.cache.feasibility import Trial
 from numalign.decision.evaluate import evaluate
 from numalign.model.intent import Policy
 from numalign.model.node import MemoryManager, Node
@@ -77,10 +77,3 @@ def test_several_containers_are_placed_in_steps() -> None:
     assert sorted(row for rows, _, _ in trial.placed_in_steps for row in rows.tolist()) == [0, 1, 2]
     with pytest.raises(ValueError, match="no hint in common"):
         _ = trial.hint
-
-
-def test_a_node_as_a_whole_is_large_enough_or_not() -> None:
-    nodes = (SMALL, replace(SINGLE, totals=bag("cpu=2 mem=8Gi gpu=4")), SINGLE)
-
-    assert large_enough(state(asks("cpu=2 mem=1Gi"), *nodes)).tolist() == [False, True, True]
-    assert large_enough(state(asks("nic=1"), *nodes)).tolist() == [False, False, True]
