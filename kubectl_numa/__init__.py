@@ -8,6 +8,6 @@ It prints what the rules say about pods and nodes, from a snapshot or a cluster.
     events -> replaying
     -> options -> commands -> lazy -> cli
 
-A command is imported when it is used, and `running_cluster` when a cluster is read. `examples` has what
-`demo` plays.
+A command is imported when it is used, and `running_cluster` when a cluster is read. `demo` has what
+`commands.demo` plays.
 """

@@ -4,9 +4,9 @@ import asyncio
 
 import click
 
-from examples.demo import story
-from examples.demo.signals import Stopped, stoppable
 from kubectl_numa import options
+from kubectl_numa.demo import story
+from kubectl_numa.demo.signals import Stopped, stoppable
 
 
 @click.command(

@@ -1,8 +1,8 @@
 """
 Pods that come and go like those of a real cluster, compressed into a minute.
 
-Requests and policies are drawn from the trace that `examples.openb` bundles. Its machines are larger than
-those here, and it runs for weeks, so amounts and times are scaled; all scales are among the numbers below.
+Requests and policies are drawn from the trace of `kubectl_numa.demo.openb`. Its machines are larger than those
+here, and it runs for weeks, so amounts and times are scaled; all scales are among the numbers below.
 The same seed gives the same pods at the same moments, for every scheduler.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from examples import openb
-from examples.openb.recipe import NAMESPACES
+from kubectl_numa.demo import openb
+from kubectl_numa.demo.openb.recipe import NAMESPACES
 from numalign.model.intent import ENFORCE, POLICY
 from numalign.model.quantity import millis, units
 

@@ -14,8 +14,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from examples import DATA
-from examples.openb import shapes
+from kubectl_numa.demo import DATA
+from kubectl_numa.demo.openb import shapes
 from numalign.curves import Axis, Chart, Line
 from numalign.model.errors import BadInput
 from numalign.model.intent import Policy

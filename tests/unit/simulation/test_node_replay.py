@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples import DATA
-from examples.openb import shapes
+from kubectl_numa.demo import DATA
+from kubectl_numa.demo.openb import shapes
 from numalign.simulation.gpu_columns import GpuColumns
 from numalign.simulation.node_replay import NODE_POLICIES, replay_on_nodes
 from numalign.simulation.trace import WHOLE_GPU, Trace, TraceNode, TracePod, read_trace

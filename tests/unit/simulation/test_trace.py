@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from examples import DATA
-from examples.openb import shapes
+from kubectl_numa.demo import DATA
+from kubectl_numa.demo.openb import shapes
 from numalign.model.errors import BadInput, cut
 from numalign.simulation import tables
 from numalign.simulation import trace as traces

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from examples import DATA
+from kubectl_numa.demo import DATA
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import shapes
 from numalign.kube.files import snapshot

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from examples import DATA
+from kubectl_numa.demo import DATA
 from numalign.simulation.tables import TableLayout, read_table
 
 NODES = "openb-nodes.csv"

@@ -1,7 +1,7 @@
 """
 Count the published trace again, to check the bundled tables.
 
-    python -m examples.openb NODES.csv PODS.csv DIR
+    python -m kubectl_numa.demo.openb NODES.csv PODS.csv DIR
 
 reads `openb_node_list_all_node.csv` and `openb_pod_list_default.csv` and writes both tables into DIR.
 """
@@ -11,13 +11,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from examples.openb import shapes
+from kubectl_numa.demo.openb import shapes
 from numalign.model.errors import BadInput
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write both tables; return 0, or 2 with the mistakes on standard error."""
-    parser = argparse.ArgumentParser(prog="python -m examples.openb")
+    parser = argparse.ArgumentParser(prog="python -m kubectl_numa.demo.openb")
     parser.add_argument("nodes", type=Path, help="the published list of nodes")
     parser.add_argument("pods", type=Path, help="the published list of pods")
     parser.add_argument("directory", type=Path, help="folder to write the two tables to")

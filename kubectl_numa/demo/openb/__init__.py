@@ -6,6 +6,6 @@ The trace "openb" (Alibaba cluster-trace-gpu-v2023, "Beware of Fragmentation", U
 not contain (zones, kubelet policies, intents), the same way every time. data/README.md explains both.
 """
 
-from examples.openb.recipe import cluster, pods
+from kubectl_numa.demo.openb.recipe import cluster, pods
 
 __all__ = ["cluster", "pods"]

@@ -14,10 +14,10 @@ from typing import Any
 import yaml
 from rich.text import Text
 
-from examples.demo.bundled import Story
-from examples.demo.calls import PodOutcome, Post, admit
-from examples.demo.tally import OutcomeCounts
 from kubectl_numa import explanation
+from kubectl_numa.demo.bundled import Story
+from kubectl_numa.demo.calls import PodOutcome, Post, admit
+from kubectl_numa.demo.tally import OutcomeCounts
 from kubectl_numa.explanation import Explanation
 from kubectl_numa.lines import TextWriter, amounts, some, zones
 from kubectl_numa.pages import intent_text

@@ -11,7 +11,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any
 
-from examples.openb.shapes import NodeShape, PodShape, node_shapes, pod_shapes
+from kubectl_numa.demo.openb.shapes import NodeShape, PodShape, node_shapes, pod_shapes
 from numalign.model.intent import AUDIT, DEFAULT, ENFORCE, POLICY, SCOPE, VOLCANO_POLICY, WARN
 from numalign.model.quantity import render_millis
 

@@ -9,7 +9,7 @@ manifest as its owner wrote it. The reviews here look the same.
 from collections.abc import Mapping
 from typing import Any
 
-from examples.demo.patches import copied
+from kubectl_numa.demo.patches import copied
 
 _KIND = {"group": "", "version": "v1", "kind": "Pod"}
 _RESOURCE = {"group": "", "version": "v1", "resource": "pods"}

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from examples import DATA
+from kubectl_numa.demo import DATA
 from numalign.model.errors import BadInput, Mistake
 
 CLUSTER = "cluster.yaml"

@@ -17,12 +17,11 @@ from rich.rule import Rule
 
 from certs import authority
 from certs.authority import Files
-from examples import openb
-from examples.demo import bundled, large, reviews, small, webhook
-from examples.demo.bundled import Story
-from examples.demo.calls import line_to
-from examples.demo.tally import OutcomeCounts
 from kubectl_numa import moving
+from kubectl_numa.demo import bundled, large, openb, reviews, small, webhook
+from kubectl_numa.demo.bundled import Story
+from kubectl_numa.demo.calls import line_to
+from kubectl_numa.demo.tally import OutcomeCounts
 from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot

@@ -14,8 +14,8 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from examples.demo.calls import PodOutcome, Post, admit_all
-from examples.demo.tally import OutcomeCounts
+from kubectl_numa.demo.calls import PodOutcome, Post, admit_all
+from kubectl_numa.demo.tally import OutcomeCounts
 from kubectl_numa.lines import TextWriter
 
 AT_ONCE = 32

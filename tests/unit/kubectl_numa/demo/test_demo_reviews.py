@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from examples.demo import reviews
-from examples.demo.calls import BadAnswer, PodOutcome, Post, admit, admit_all
-from examples.demo.patches import BadPatch, apply
-from examples.demo.tally import OutcomeCounts, cause
+from kubectl_numa.demo import reviews
+from kubectl_numa.demo.calls import BadAnswer, PodOutcome, Post, admit, admit_all
+from kubectl_numa.demo.patches import BadPatch, apply
+from kubectl_numa.demo.tally import OutcomeCounts, cause
 from tests.unit.kubectl_numa.objects import manifest
 from tests.worlds.notation import table
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from examples import DATA
+from kubectl_numa.demo import DATA
 from numalign.model import intent, resources
 
 ITEMS: list[dict[str, Any]] = yaml.safe_load((DATA / "cluster.yaml").read_text())["items"]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from examples import openb
-from examples.openb import recipe, shapes
-from examples.openb.__main__ import main
-from examples.openb.shapes import NodeShape, PodShape
+from kubectl_numa.demo import openb
+from kubectl_numa.demo.openb import recipe, shapes
+from kubectl_numa.demo.openb.__main__ import main
+from kubectl_numa.demo.openb.shapes import NodeShape, PodShape
 from numalign.model import intent, resources
 from numalign.model.errors import BadIntent
 

@@ -13,20 +13,20 @@ from itertools import count
 import pytest
 from rich.console import Console
 
-from examples.demo import bundled, large, small, story, webhook
-from examples.demo.bundled import BadStory, Story
-from examples.demo.calls import PodOutcome, admit, line_to
-from examples.demo.large import Reviewed
-from examples.demo.signals import Stopped, stoppable
-from examples.demo.story import DemoFiles
-from examples.demo.tally import OutcomeCounts
-from examples.demo.webhook import WebhookDied
+from kubectl_numa.demo import bundled, large, small, story, webhook
+from kubectl_numa.demo.bundled import BadStory, Story
+from kubectl_numa.demo.calls import PodOutcome, admit, line_to
+from kubectl_numa.demo.large import Reviewed
+from kubectl_numa.demo.signals import Stopped, stoppable
+from kubectl_numa.demo.story import DemoFiles
+from kubectl_numa.demo.tally import OutcomeCounts
+from kubectl_numa.demo.webhook import WebhookDied
 from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
 from numalign.model.node import node_class
 from numalign.scheduling.scheduler_state import SchedulerState
-from tests.unit.examples.test_demo_reviews import fake
+from tests.unit.kubectl_numa.demo.test_demo_reviews import fake
 from tests.unit.kubectl_numa.objects import manifest, state
 from tests.worlds.programs import needs
 

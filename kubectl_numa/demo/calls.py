@@ -21,8 +21,8 @@ import aiohttp
 import click
 import orjson
 
-from examples.demo import patches, reviews
-from examples.demo.webhook import RunningWebhook
+from kubectl_numa.demo import patches, reviews
+from kubectl_numa.demo.webhook import RunningWebhook
 
 HEADERS: Mapping[str, str] = {"Content-Type": "application/json"}
 # The longest timeout that an API server allows.

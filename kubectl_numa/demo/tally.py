@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from examples.demo.calls import PodOutcome
+from kubectl_numa.demo.calls import PodOutcome
 
 MESSAGE_PREFIX = "numalign: "
 # What precedes the reason of the nodes that come closest, and what follows it.
