@@ -223,7 +223,7 @@ def landed(*schedule: Event) -> int:
     return asyncio.run(zones_given(schedule))
 
 
-def test_a_successor_binds_once_binds_of_the_other_are_known() -> None:
+def test_a_successor_binds_once_the_others_binds_are_known() -> None:
     too_late: Event = ("pass", RENEW_DEADLINE_SECONDS - BIND_SECONDS)
 
     assert [landed(*FROZEN, ("bind", 1, LATE)), landed(*FROZEN, *NEXT)] == [0, 1]

@@ -1,8 +1,8 @@
 """
 Pods that come and go like those of a real cluster, compressed into a minute.
 
-Requests and policies are drawn from the trace of `kubectl_numa.demo.openb`. Its machines are larger than those
-here, and it runs for weeks, so amounts and times are scaled; all scales are among the numbers below.
+Requests and policies are drawn from the trace of `kubectl_numa.demo.openb`. Its machines are larger than
+those here, and it runs for weeks, so amounts and times are scaled; all scales are among the numbers below.
 The same seed gives the same pods at the same moments, for every scheduler.
 """
 

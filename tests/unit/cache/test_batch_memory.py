@@ -79,7 +79,7 @@ def test_memory_is_allocated_from(text: str, affinity: str, masks: list[int | No
         assert {block.mask for block in after.blocks if block.container} == {masks[row]} if after else True
 
 
-def test_what_an_init_container_had_is_reused_on_the_same_zones() -> None:
+def test_memory_of_init_containers_is_reused_on_its_zones() -> None:
     (state,) = filter(None, [memory_manager.state(EVEN)])
     before, affinity = columns(state), TopologyHint(0b01, preferred=True)
     after = allocated(before, step_of("init mem=6Gi"), affinity).after

@@ -131,7 +131,7 @@ def test_every_intent_occurs_and_one_in_a_hundred_is_wrong() -> None:
     assert (refused.total(), len(refused)) == (81, len(recipe.MISTAKES))
 
 
-def test_namespaces_have_valid_labels_and_pods_by_their_gpus() -> None:
+def test_namespaces_have_valid_labels_and_pods_by_gpus() -> None:
     for labels in recipe.NAMESPACES.values():
         rules, mistakes = intent.parse_namespace(labels)
         assert (rules != intent.NamespaceRules(), mistakes) == (True, type(mistakes)())
