@@ -111,9 +111,9 @@ _configured = attrgetter(
 class Layout:
     """The facts of a node beside amounts; `totals` is None if the node reports none.
 
-    `names` are those of everything that a zone has, `listed` those that it may allocate, and `devices` those
-    of device plugins. Of the `unplaced` ones some are between zones or on none, so columns do not cover them.
-    Which zones have the `uncertain` ones is not known.
+    `names` are those of everything that a zone has, `listed` those that it may allocate, `elsewhere` those of
+    zones that no hint can include, and `devices` those of device plugins. Of the `unplaced` ones some are
+    between zones or on none, so columns do not cover them. It is not known which zones have the `uncertain`.
     `sockets` has the number of each zone's socket, in the kubelet's order; `numa` has the distances of zones
     if the kubelet prefers the closest, and `ties` says how it chooses between equals.
     """
@@ -125,6 +125,7 @@ class Layout:
     uncertain: frozenset[str]
     names: tuple[str, ...]
     listed: frozenset[str]
+    elsewhere: frozenset[str]
     totals: frozenset[str] | None
     max_zones: int
     costs: tuple[tuple[tuple[ZoneId, int], ...], ...]
@@ -142,7 +143,7 @@ class Layout:
     @property
     def all_names(self) -> tuple[str, ...]:
         """The names of everything that a zone or the node as a whole lists, in order."""
-        return tuple(sorted({*self.names, *(self.totals or ())}))
+        return tuple(sorted({*self.names, *self.elsewhere, *(self.totals or ())}))
 
     def gives_out(self, name: str) -> bool:
         """Return whether a manager of these kubelets allocates this resource exclusively."""
@@ -203,6 +204,7 @@ def layout_of(node: Node) -> Layout | Unfit:
         uncertain=node.uncertain,
         names=tuple(sorted({*chain.from_iterable(bags)})),
         listed=frozenset(chain.from_iterable(zone.allocatable for zone in node.zones)),
+        elsewhere=frozenset(chain.from_iterable(zone.allocatable for zone in node.others)),
         totals=None if node.totals is None else frozenset(node.totals),
         max_zones=node.max_zones,
         costs=tuple(zone.costs for zone in node.zones),
@@ -351,7 +353,7 @@ _MOST: Mapping[Kind, int] = MappingProxyType(
 
 
 def _lists_many(node: Node) -> bool:
-    bags = (bag for zone in node.zones for bag in (zone.capacity, zone.allocatable, zone.free))
+    bags = (bag for zone in node.every_zone for bag in (zone.capacity, zone.allocatable, zone.free))
     return len({*chain.from_iterable(bags), *(node.totals or ())}) > MOST_NAMES
 
 

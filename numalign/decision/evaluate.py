@@ -127,7 +127,7 @@ def _total(node: Node, name: str) -> int | None:
     """Return the allocatable amount of the node as a whole; None if not reported."""
     if node.totals is not None:
         return node.totals.get(name, 0) if name in node.totals or name not in NODE_LEVEL else None
-    listed = [zone.allocatable[name] for zone in node.zones if name in zone.allocatable]
+    listed = [zone.allocatable[name] for zone in node.every_zone if name in zone.allocatable]
     # A manager that is off shows as no amount at all; devices that are gone show as zero.
     if not any(listed) and not (listed and kind(name) is Kind.DEVICE):
         return None

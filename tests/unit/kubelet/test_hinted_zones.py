@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.decision.evaluate import evaluate
+from numalign.cache import ClusterCache, Question
+from numalign.decision.evaluate import NO_INTENT, evaluate
 from numalign.decision.verdict import Cause
 from numalign.kubelet.admit import admit
 from numalign.kubelet.hinted_zones import apart, together
@@ -72,3 +73,17 @@ def test_zones_apart_belong_to_the_class() -> None:
 def test_pod_without_hints_has_affinity_to_all_zones() -> None:
     [grant] = admit(apart(TRAY), asks("mem=1Gi")).placement.grants
     assert grant.affinity == tuple(range(34))
+
+
+def test_memory_of_zones_apart_counts_for_the_node_in_total() -> None:
+    host = replace(
+        node("cpu=4/3 mem=4Gi", "mem=8Gi", policy="restricted"), memory_manager=TRAY.memory_manager
+    )
+    split = apart(host)
+    assert split.others
+    for gib, admitted in ((12, True), (13, False)):
+        demand = asks(f"cpu=1 mem={gib}Gi")
+        assert evaluate(split, demand).admitted is admitted
+        assert ClusterCache.of([split]).ask([split.name], Question(demand, NO_INTENT)).admitted.tolist() == [
+            admitted
+        ]
