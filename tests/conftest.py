@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.worlds import asked_for, not_run
-from tests.worlds.asked_for import LEFT_OUT
+from tests.worlds import not_run, opt_in
 from tests.worlds.child_output import with_output
+from tests.worlds.opt_in import LEFT_OUT
 from tests.worlds.programs import path_of
 from tests.worlds.thoroughness import EXAMPLES, Thoroughness
 
@@ -30,13 +30,13 @@ gc.disable()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(program): calls a program that not every machine has")
-    for each in asked_for.ALL:
+    for each in opt_in.ALL:
         each.declare(config)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    asked_for.leave_out(config, items)
+    opt_in.leave_out(config, items)
 
 
 def pytest_collection_finish() -> None:
@@ -72,6 +72,6 @@ def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401  xdist has no types
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for each in asked_for.ALL:
+    for each in opt_in.ALL:
         each.tell(terminalreporter, config)
     not_run.tell(terminalreporter, config)

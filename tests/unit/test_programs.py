@@ -46,7 +46,7 @@ every_program = pytest.mark.parametrize("program", [WEBHOOK, SCORER])
 
 def built(launcher: Launcher, program: str, *argv: str) -> Program:
     """Return the program with these flags."""
-    flags, log, registry = [*LOCAL, *argv], launcher.told.log, CollectorRegistry()
+    flags, log, registry = [*LOCAL, *argv], launcher.journal.log, CollectorRegistry()
     if program == WEBHOOK:
         webhook = load(WebhookSettings, argv=flags, environ={}).settings
         return WebhookProgram(webhook, log, registry, sleep=faster.sleep)
@@ -55,7 +55,7 @@ def built(launcher: Launcher, program: str, *argv: str) -> Program:
 
 def running(launcher: Launcher, program: str, *argv: str) -> AbstractAsyncContextManager[Served]:
     """Run the program with these flags against the API server."""
-    return Served.running(built(launcher, program, *launcher.kubeconfig(), *argv), launcher.told)
+    return Served.running(built(launcher, program, *launcher.kubeconfig(), *argv), launcher.journal)
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ async def test_invalid_or_missing_file_prevents_the_start(
     assert len(raised.value.mistakes) == 2
     with pytest.raises(Unconfigured, match="there is no kubeconfig"):
         await built(launcher, program, *PLAIN, "--kubeconfig", f"{launcher.folder}/none").serve(Stop())
-    assert launcher.told.of("server.listening") == []
+    assert launcher.journal.of("server.listening") == []
 
 
 # Processes.

@@ -78,7 +78,7 @@ class Door:
         return web.Response(text="done")
 
     async def fail(self, _request: web.Request) -> web.Response:
-        raise RuntimeError("the secret of the house")
+        raise RuntimeError("the secret of the site")
 
     async def much(self, _request: web.Request) -> web.Response:
         return web.Response(body=bytes(32 * MIB))
@@ -88,10 +88,10 @@ class Door:
 
 
 @dataclass
-class House:
+class HttpSite:
     """Builds servers from the same parts."""
 
-    told: RecordedLog
+    journal: RecordedLog
     registry: CollectorRegistry
     door: Door
     checks: dict[str, Check] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class House:
     ) -> web.Application:
         return server.application(
             self.door.routes(),
-            log=self.told.log,
+            log=self.journal.log,
             registry=self.registry,
             checks=self.checks,
             limits=Limits(**limits),
@@ -149,19 +149,19 @@ class House:
         """The port of a serving program, and the task that ends with its exit code."""
         serving = server.serve(self.app(), settings, stop=stop, tasks=tasks, grace=grace)
         running = asyncio.create_task(serving)
-        await until(lambda: self.told.of("server.listening"))
+        await until(lambda: self.journal.of("server.listening"))
         try:
-            yield self.told.of("server.listening")[0]["port"], running
+            yield self.journal.of("server.listening")[0]["port"], running
         finally:
             stop.ask()
             stop.ask()
             await running
 
     def metrics_port(self) -> int:
-        return int(self.told.of("server.listening")[0]["metrics_port"])
+        return int(self.journal.of("server.listening")[0]["metrics_port"])
 
     def loaded(self, number: int) -> bool:
-        return len(self.told.of("tls.loaded")) == number
+        return len(self.journal.of("tls.loaded")) == number
 
     def count(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)
@@ -190,14 +190,14 @@ class Caller:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    async def say(self, *pieces: bytes) -> None:
+    async def send(self, *pieces: bytes) -> None:
         self.writer.write(b"".join(pieces))
         await self.writer.drain()
 
     async def begin(self, length: int) -> None:
-        await self.say(f"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode())
+        await self.send(f"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode())
 
-    async def heard(self) -> tuple[int, dict[str, str], bytes]:
+    async def received(self) -> tuple[int, dict[str, str], bytes]:
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode().splitlines()
         headers = dict(line.split(": ", 1) for line in head[1:] if line)
         body = await self.reader.readexactly(int(headers.get("Content-Length", 0)))

@@ -10,9 +10,9 @@ from numalign.model.node import Node
 def named(nodes: Iterable[Node]) -> list[Node]:
     """The same nodes in their order, each with a name of its own; the first of a name keeps it."""
     seen = Counter[str]()
-    told = []
+    distinct = []
     for node in nodes:
         again = seen[node.name]
         seen[node.name] += 1
-        told.append(replace(node, name=f"{node.name}-{again}") if again else node)
-    return told
+        distinct.append(replace(node, name=f"{node.name}-{again}") if again else node)
+    return distinct

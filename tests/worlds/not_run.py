@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 
-from tests.worlds import asked_for
-from tests.worlds.asked_for import LEFT_OUT
+from tests.worlds import opt_in
+from tests.worlds.opt_in import LEFT_OUT
 from tests.worlds.programs import how_to_get
 
 HEAD = ("tests", "of", "why", "how to run them")
@@ -29,7 +29,7 @@ def skipped(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> Iter
     for report in reports:
         assert isinstance(report.longrepr, tuple)
         why = " ".join(report.longrepr[2].removeprefix("Skipped: ").split())
-        needs = [f"needs {each.needs}" for each in asked_for.ALL if each.mark in report.keywords]
+        needs = [f"needs {each.needs}" for each in opt_in.ALL if each.mark in report.keywords]
         seen[report.nodeid.partition("::")[0], why, how_to_get(why) or " ".join(needs)] += 1
     for (file, why, how), count in sorted(seen.items()):
         yield str(count), file, why, how
@@ -37,7 +37,7 @@ def skipped(reports: Iterable[pytest.TestReport | pytest.CollectReport]) -> Iter
 
 def left_out(counts: dict[str, int]) -> Iterator[Row]:
     """A row for each mark that the run did not ask for."""
-    for each in asked_for.ALL:
+    for each in opt_in.ALL:
         if count := counts.get(each.mark):
             yield str(count), each.of, f"needs {each.needs}", each.command
 

@@ -85,10 +85,10 @@ def zone_ids(*ids: int) -> tuple[ZoneId, ...]:
 
 def zone(text: str, *, at: int = 0) -> Zone:
     """One zone, named like exporters do."""
-    amounts = {name: [*told.split("/"), "", ""] for name, told in _pairs(text.split())}
-    capacity = {name: told[0] for name, told in amounts.items()}
-    allocatable = {name: told[1] or told[0] for name, told in amounts.items()}
-    free = {name: told[2] or told[1] or told[0] for name, told in amounts.items()}
+    amounts = {name: [*written.split("/"), "", ""] for name, written in _pairs(text.split())}
+    capacity = {name: written[0] for name, written in amounts.items()}
+    allocatable = {name: written[1] or written[0] for name, written in amounts.items()}
+    free = {name: written[2] or written[1] or written[0] for name, written in amounts.items()}
     return Zone(
         ZoneId(at),
         f"node-{at}",
@@ -147,12 +147,12 @@ def machine(  # noqa: PLR0913 - one keyword for each fact of a machine
     cache. `free` are the CPUs that are not given out: all but the reserved ones, if it is left out.
     """
     order = zone_ids(*(facts.get("ids") or range(len(zones))))
-    told = [dict(_pairs(text.split())) for text in zones]
-    lists = [read_list(amounts.pop("cpu", "")) for amounts in told]
+    written = [dict(_pairs(text.split())) for text in zones]
+    lists = [read_list(amounts.pop("cpu", "")) for amounts in written]
     kept = read_list(reserved)
     left = union(lists) & ~kept if free is None else read_list(free)
     found = [(name, [*map(_device, text.split(","))]) for name, text in _pairs(devices.split())]
-    for at, (amounts, held) in enumerate(zip(told, lists, strict=True)):
+    for at, (amounts, held) in enumerate(zip(written, lists, strict=True)):
         if held:
             amounts["cpu"] = _counted(held, held & ~kept, held & left)
         amounts |= {name: listed for name, every in found if (listed := _listed(order[at], every))}
@@ -165,7 +165,7 @@ def machine(  # noqa: PLR0913 - one keyword for each fact of a machine
         ),
     )
     stock = Stock(left, tuple((name, _left(every, dict(made.devices)[name])) for name, every in found))
-    texts = (" ".join(f"{name}={amount}" for name, amount in amounts.items()) for amounts in told)
+    texts = (" ".join(f"{name}={amount}" for name, amount in amounts.items()) for amounts in written)
     return replace(node(*texts, **facts), machine=made, stock=stock, known=Known.MACHINE)
 
 
@@ -173,17 +173,17 @@ def options(
     words: str = "", *, minor: int | None = None, strategy: str = "none", weights: str = "", unknown: str = ""
 ) -> Options:
     """What a kubelet was told, in its own words, and its minor version; weights as in `cpu=3 gpu=6`."""
-    told = words.split()
+    written = words.split()
     made = Options(
-        frozenset(word for word in CpuOption if word in told),
-        frozenset(word for word in TopologyOption if word in told),
-        frozenset(word for word in FeatureGate if word in told),
+        frozenset(word for word in CpuOption if word in written),
+        frozenset(word for word in TopologyOption if word in written),
+        frozenset(word for word in FeatureGate if word in written),
         minor,
         NumaStrategy(strategy),
         tuple(sorted((_NAMES.get(name, name), int(weight)) for name, weight in _pairs(weights.split()))),
         frozenset(unknown.split()),
     )
-    assert len(told) == len(made.cpu | made.topology | made.gates)
+    assert len(written) == len(made.cpu | made.topology | made.gates)
     return made
 
 
@@ -228,7 +228,7 @@ def free_of(node: Node, name: str) -> list[int]:
 
 def _container(name: str, words: list[str]) -> Container:
     role = _ROLES.get(words[0]) if words else None
-    pairs = [(key, told.partition("..")) for key, told in _pairs(words[1:] if role else words)]
+    pairs = [(key, written.partition("..")) for key, written in _pairs(words[1:] if role else words)]
     requests = {key: asked for key, (asked, _, _) in pairs if asked}
     limits = {key: limit if dots else asked for key, (asked, dots, limit) in pairs if limit or not dots}
     return Container(name, role or Role.APP, resources.parse(requests), resources.parse(limits))

@@ -109,12 +109,12 @@ def snapshot(  # noqa: PLR0913  one keyword for each part of a cluster
     **namespaces: Mapping[str, str],
 ) -> Snapshot:
     """A cluster of these nodes; labels of namespaces stand without our prefix, others with a `/`."""
-    full = {name: _prefixed(told) for name, told in namespaces.items()}
+    full = {name: _prefixed(labels) for name, labels in namespaces.items()}
     return Snapshot(
         nodes=tuple(replace(made, name=name) for name, made in members.items()),
         unknown=tuple(unknown),
         node_labels=labels or {},
-        namespaces={name: intent.parse_namespace(told)[0] for name, told in full.items()},
+        namespaces={name: intent.parse_namespace(labels)[0] for name, labels in full.items()},
         namespace_labels=full,
         fingerprints=fingerprints or {},
         placements=placements or {},
@@ -131,8 +131,8 @@ def documents(members: Mapping[str, Node], **namespaces: Mapping[str, str]) -> l
     ]
 
 
-def _prefixed(told: Mapping[str, str]) -> dict[str, str]:
-    return {key if "/" in key else f"{intent.PREFIX}{key}": value for key, value in told.items()}
+def _prefixed(labels: Mapping[str, str]) -> dict[str, str]:
+    return {key if "/" in key else f"{intent.PREFIX}{key}": value for key, value in labels.items()}
 
 
 def filtered(judged: Sequence[NodeAnswer]) -> Filtered:
@@ -154,13 +154,13 @@ class Writes:
     first: Callable[[], None] | None = None
     made: list[Raw] = field(default_factory=list)
 
-    async def __call__(self, **told: object) -> None:
+    async def __call__(self, **binding: object) -> None:
         if self.first:
             self.first()
         await asyncio.sleep(0)
         if self.error:
             raise self.error
-        self.made.append(told)
+        self.made.append(binding)
 
 
 @dataclass
@@ -177,14 +177,14 @@ class Scorer:
     binds: bool = True
     leads: bool = True
     proved: float = 10.0
-    told: RecordedLog = field(default_factory=RecordedLog)
+    journal: RecordedLog = field(default_factory=RecordedLog)
     time: Clock = field(default_factory=Clock)
     teller: list[Event] = field(default_factory=list)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
         self.reservations = Reservations()
-        self.policy = PolicyKeeper(None, log=self.told.log, registry=self.registry)
+        self.policy = PolicyKeeper(None, log=self.journal.log, registry=self.registry)
         self.state = SchedulerState(
             self.reservations,
             policy=self.policy,
@@ -193,13 +193,21 @@ class Scorer:
             wall=partial(wall, self.time),
         )
         self.outcomes = Outcomes(
-            self.state, publish=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
+            self.state,
+            publish=self.teller.append,
+            log=self.journal.log,
+            registry=self.registry,
+            clock=self.time,
         )
         self.predictions = Predictions(
-            self.state, publish=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
+            self.state,
+            publish=self.teller.append,
+            log=self.journal.log,
+            registry=self.registry,
+            clock=self.time,
         )
         self.state.watchers = (self.outcomes.update_pod, self.predictions.update_pod)
-        self.pods = PodInformer(self.state, self.state.reader, log=self.told.log, registry=self.registry)
+        self.pods = PodInformer(self.state, self.state.reader, log=self.journal.log, registry=self.registry)
         self.nodes = NodeAnswers(self.state, unknown=self.settings().unknown_nodes, clock=self.time)
         self.preemption = Preemption(self.state)
         self.binder = self.a_binder()
@@ -215,7 +223,7 @@ class Scorer:
             leading=lambda: self.leads,
             clock=self.time,
             age=lambda: 0.5,
-            quiet_log=logs.QuietLog(self.told.log),
+            quiet_log=logs.QuietLog(self.journal.log),
             sleep=self.time.sleep,
             another_leads=lambda: not self.leads,
         )
@@ -232,7 +240,7 @@ class Scorer:
             acts_for=lambda: self.proved if self.leads else 0.0,
             patience=self.patience,
             unknown=self.settings().unknown_nodes,
-            log=self.told.log,
+            log=self.journal.log,
             metrics=binding.BindMetrics.of(self.registry),
             clock=self.time,
             sleep=self.time.sleep,
@@ -240,8 +248,8 @@ class Scorer:
 
     # What the cluster does.
 
-    async def know(self, members: Mapping[str, Node], **told: Any) -> None:  # noqa: ANN401  as `snapshot`
-        await self.state.update_snapshot(snapshot(members, **told))
+    async def know(self, members: Mapping[str, Node], **facts: Any) -> None:  # noqa: ANN401  as `snapshot`
+        await self.state.update_snapshot(snapshot(members, **facts))
 
     def obey(self, policy: ClusterPolicy) -> None:
         self.policy.now = policy
@@ -296,7 +304,7 @@ class Scorer:
         return application(
             self.settings(**chosen),
             self.context,
-            log=self.told.log,
+            log=self.journal.log,
             registry=self.registry,
             checks={},
             state=lambda: {"pods": len(self.state.pods)},

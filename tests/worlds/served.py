@@ -33,16 +33,16 @@ class Program(Protocol):
 class Served:
     """A program that runs, and its log."""
 
-    told: RecordedLog
+    journal: RecordedLog
     task: asyncio.Task[int]
 
     @classmethod
     @asynccontextmanager
-    async def running(cls, program: Program, told: RecordedLog) -> AsyncIterator[Self]:
+    async def running(cls, program: Program, journal: RecordedLog) -> AsyncIterator[Self]:
         """It listens by now; ended in order, with exit code 0."""
         stop = Stop()
         task = asyncio.create_task(program.serve(stop))
-        served = cls(told, task)
+        served = cls(journal, task)
         try:
             await served.logged("server.listening")
             yield served
@@ -56,15 +56,15 @@ class Served:
         """Wait for something that can only be looked at; fails after half a minute."""
         for _ in range(1_500):
             if self.task.done():
-                pytest.fail(f"it ended with {self.task.result()}: {self.told.stream.getvalue()}")
+                pytest.fail(f"it ended with {self.task.result()}: {self.journal.stream.getvalue()}")
             if await happened():
                 return
             await asyncio.sleep(0.02)
-        pytest.fail(f"it never happened: {self.told.stream.getvalue()}")
+        pytest.fail(f"it never happened: {self.journal.stream.getvalue()}")
 
     async def logged(self, event: str) -> None:
         async def logged() -> bool:
-            return bool(self.told.of(event))
+            return bool(self.journal.of(event))
 
         await self.until(logged)
 
@@ -93,7 +93,7 @@ class Served:
             return answer.status, await answer.json()
 
     def url(self, path: str, port: str = "port") -> str:
-        [listening] = self.told.of("server.listening")
+        [listening] = self.journal.of("server.listening")
         return f"http://127.0.0.1:{listening[port]}{path}"
 
 
@@ -103,7 +103,7 @@ class Launcher:
 
     folder: Path
     api: FakeApi
-    told: RecordedLog = field(default_factory=RecordedLog)
+    journal: RecordedLog = field(default_factory=RecordedLog)
 
     def kubeconfig(self) -> tuple[str, str]:
         path = self.api.kubeconfig(self.folder / "kubeconfig", namespace="numalign-system")

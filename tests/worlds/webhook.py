@@ -131,22 +131,22 @@ class Webhook:
     """A webhook in this process, its snapshot file, and a client of it."""
 
     path: Path
-    told: RecordedLog = field(default_factory=RecordedLog)
+    journal: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     clock: Clock = field(default_factory=Clock)
     audit: RefusalAudit | None = None
 
     def __post_init__(self) -> None:
-        self.policy = PolicyKeeper(None, log=self.told.log, registry=self.registry)
+        self.policy = PolicyKeeper(None, log=self.journal.log, registry=self.registry)
         self.feed = FileFeed(
             self.path,
             every=SOON,
-            log=self.told.log,
+            log=self.journal.log,
             registry=self.registry,
             declared=self.policy.declared,
             clock=self.clock,
         )
-        self.holder = SnapshotHolder(self.feed, log=self.told.log, registry=self.registry)
+        self.holder = SnapshotHolder(self.feed, log=self.journal.log, registry=self.registry)
         self.refusals = RecentRefusals(clock=self.clock, wall=self.clock)
         self.recent = RecentlyAdmitted(self.clock)
 
@@ -179,7 +179,7 @@ class Webhook:
             holder=self.holder,
             policy=self.policy,
             avoidance=self.avoidance(settings),
-            log=self.told.log,
+            log=self.journal.log,
             registry=self.registry,
             audit=self.audit,
             recent=self.recent,

@@ -288,7 +288,7 @@ class FakeApi:
             if watch.bookmarks:
                 self._send(watch, self._bookmark(watch.place.resource))
 
-    def say(self, kind: str, sent: bytes) -> None:
+    def push(self, kind: str, sent: bytes) -> None:
         """Send any bytes to all watches of a kind (`Node`), with the end of the line if it is a line."""
         for watch in self._watches:
             if watch.place.resource.kind == kind:

@@ -17,7 +17,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from numalign.kube.client import Patch
 from numalign.kube.decode import kubelet_reports
 from tests.kubelet.machines.pods import MARKS, container, look_once, machine, remove, send, settled
-from tests.worlds.asked_for import KUBELETS
+from tests.worlds.opt_in import KUBELETS
 from tools.clusters import agents
 from tools.clusters.agents import ACCOUNT, TOPOLOGIES
 from tools.clusters.api_objects import Store

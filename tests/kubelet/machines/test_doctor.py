@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest_asyncio
 
 from tests.kubelet.machines.pods import MARKS, look_once, machine
-from tests.worlds.asked_for import KUBELETS
+from tests.worlds.opt_in import KUBELETS
 from tools.clusters import agents
 from tools.clusters.api_objects import Store
 from tools.clusters.kubelets.build import USUAL

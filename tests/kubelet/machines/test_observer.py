@@ -32,9 +32,9 @@ from numalign.model.machine import read_list
 from numalign.model.node import Known, Node, node_class
 from numalign.model.resources import parse
 from tests.kubelet.machines.pods import MARKS, Json, container, devices, remove, send, settled
-from tests.worlds.asked_for import KUBELETS
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import asks
+from tests.worlds.opt_in import KUBELETS
 from tools.clusters.kubelets.build import versions
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealKubelet, RealNode

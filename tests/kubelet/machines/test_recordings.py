@@ -11,7 +11,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from tests.kubelet.machines import recordings
 from tests.kubelet.machines.pods import MARKS, PODS, Json, remove, settled
-from tests.worlds.asked_for import KUBELETS
+from tests.worlds.opt_in import KUBELETS
 from tools.clusters.api_requests import ask
 from tools.clusters.kubelets.build import versions
 from tools.clusters.kubelets.clusters import RealCluster, started

@@ -13,7 +13,7 @@ from numalign.model.machine import read_list
 from numalign.model.resources import CPU, MEMORY, Resources
 from tests.kubelet.machines.pods import MARKS, Json, container, send, settled
 from tests.kubelet.machines.test_observer import CONFIGURATION, MACHINE, seeing
-from tests.worlds.asked_for import KUBELETS
+from tests.worlds.opt_in import KUBELETS
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealNode
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.worlds.asked_for import ORACLE
+from tests.worlds.opt_in import ORACLE
 from tools.clusters.oracle.build import find, versions
 from tools.clusters.oracle.managers import Managers
 from tools.generate.recordings import scenarios

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kubectl_numa.kubelet_versions import ROWS, VersionChange, described
-from tests.worlds.asked_for import ORACLE
+from tests.worlds.opt_in import ORACLE
 from tools.clusters.oracle.build import USUAL, find, versions
 from tools.clusters.oracle.managers import Ended, Hung, Managers, Mistaken
 

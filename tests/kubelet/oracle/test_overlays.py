@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.worlds.asked_for import ORACLE
 from tests.worlds.notation import table
+from tests.worlds.opt_in import ORACLE
 from tools.clusters.oracle.build import OVERLAID, find
 from tools.clusters.oracle.managers import Managers
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.asked_for import KUBELETS
+from tests.worlds.opt_in import KUBELETS
 from tools.clusters.controlplane import build as controlplane
 from tools.clusters.kubelets import build as kubelets
 

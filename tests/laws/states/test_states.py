@@ -191,8 +191,8 @@ def coded(verdict: str, text: str) -> str:
 
 def admission(refusal: str | None, warnings: Iterable[str]) -> str:
     """A verdict with its texts, as the page writes it."""
-    told = [coded("denied", refusal)] if refusal else [coded("warning", each) for each in warnings]
-    return "; ".join(told) or "admitted"
+    outcomes = [coded("denied", refusal)] if refusal else [coded("warning", each) for each in warnings]
+    return "; ".join(outcomes) or "admitted"
 
 
 # The programs.

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.worlds.asked_for import BROWSER
+from tests.worlds.opt_in import BROWSER
 from tools.clusters.maps import browsers, clusters, sites
 
 

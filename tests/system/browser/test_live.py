@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.worlds.asked_for import BROWSER
+from tests.worlds.opt_in import BROWSER
 from tools.bench.map_nodes import many
 from tools.clusters.maps import clusters, sites
 from tools.clusters.maps.browsers import WatchedPage, opened

@@ -7,7 +7,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from tests.system.browser.test_accessibility import violations
-from tests.unit.map.serving import ANN, BOB, EVE, SECRET, TEAM, MapHouse
+from tests.unit.map.serving import ANN, BOB, EVE, SECRET, TEAM, MapSite
 from tools.clusters.maps.browsers import opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -15,9 +15,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def guarded() -> AsyncIterator[str]:
-    house = MapHouse()
-    async with house.serving():
-        yield f"http://127.0.0.1:{house.log.of('server.listening')[0]['port']}"
+    site = MapSite()
+    async with site.serving():
+        yield f"http://127.0.0.1:{site.log.of('server.listening')[0]['port']}"
 
 
 async def sign_in(page: Page, token: str) -> None:

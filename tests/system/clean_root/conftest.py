@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worlds.asked_for import CLEAN_ROOT
+from tests.worlds.opt_in import CLEAN_ROOT
 from tools.clusters.gotools import UnavailableError
 
 

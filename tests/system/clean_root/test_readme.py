@@ -14,8 +14,8 @@ from time import monotonic
 
 import pytest
 
-from tests.worlds.asked_for import CLEAN_ROOT
 from tests.worlds.not_run import HEAD
+from tests.worlds.opt_in import CLEAN_ROOT
 from tests.worlds.programs import path_of
 from tools.clusters import debian
 from tools.clusters.helm import build as helm

@@ -11,7 +11,7 @@ import pytest
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
-from tests.worlds.asked_for import PACKAGING
+from tests.worlds.opt_in import PACKAGING
 from tools.clusters import agents, shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Json

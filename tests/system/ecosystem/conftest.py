@@ -14,8 +14,8 @@ from tests.system.ecosystem.pools import INSTANCES, Pools
 from tests.system.ecosystem.queues import Queues
 from tests.system.workloads.installed import HELM, Numalign, command, numalign, programs
 from tests.system.workloads.stages import Stage, stage
-from tests.worlds.asked_for import ECOSYSTEM
 from tests.worlds.child_output import CHILDREN
+from tests.worlds.opt_in import ECOSYSTEM
 from tools.clusters import ecosystem, shipped
 from tools.clusters.api_requests import Json
 from tools.clusters.installing import deschedule, karpenter, kuberay, kueue, trainer

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.worlds.asked_for import IMAGES
 from tests.worlds.child_output import CHILDREN
+from tests.worlds.opt_in import IMAGES
 from tools.clusters import containers, debian
 from tools.clusters.containers import ContainerCluster, NodeImages, cluster
 from tools.clusters.controlplane import build as controlplane

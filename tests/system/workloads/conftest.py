@@ -8,8 +8,8 @@ import pytest_asyncio
 
 from tests.system.workloads.installed import HELM, Numalign, numalign, programs
 from tests.system.workloads.stages import NODES, Stage, node, stage
-from tests.worlds.asked_for import WORKLOADS
 from tests.worlds.child_output import CHILDREN
+from tests.worlds.opt_in import WORKLOADS
 from tools.clusters.ecosystem import JOBSET
 
 

@@ -28,10 +28,10 @@ def held(*ids: str, zones: tuple[int, ...] = ()) -> HeldDevices:
 
 
 def entry(**fields: object) -> dict[str, object]:
-    told = {
+    document = {
         "PodUID": "uid-1", "ContainerName": "app", "ResourceName": GPU, "AllocResp": "CgwKA2dwdRIFZ3B1LTA="
     }  # fmt: skip
-    return {**told, "DeviceIDs": {"0": ["gpu-0"]}, **fields}
+    return {**document, "DeviceIDs": {"0": ["gpu-0"]}, **fields}
 
 
 def devices(*entries: object) -> dict[str, Any]:

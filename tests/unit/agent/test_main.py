@@ -43,14 +43,14 @@ def test_defaults_fit_a_kubelet_and_yield_to_exporters() -> None:
 def test_daemon_gets_all_settings_but_the_kubeconfig(tmp_path: Path) -> None:
     api = FakeApi(url="https://10.0.0.1:6443", token="let-me-in")  # noqa: S106  of no server
     path = api.kubeconfig(tmp_path / "kubeconfig")
-    told = checked(settings(f"--kubeconfig={path}", "--publish=always", "--sysfs=sys"), {})
-    assert told.access
-    assert (told.access.host, told.access.token) == ("https://10.0.0.1:6443", "let-me-in")
-    assert (told.publish, told.bind) == (Publish.ALWAYS, None)
-    assert told.sysfs == Path.cwd() / "sys"
-    descriptor = options.hand_over(told)
+    options_read = checked(settings(f"--kubeconfig={path}", "--publish=always", "--sysfs=sys"), {})
+    assert options_read.access
+    assert (options_read.access.host, options_read.access.token) == ("https://10.0.0.1:6443", "let-me-in")
+    assert (options_read.publish, options_read.bind) == (Publish.ALWAYS, None)
+    assert options_read.sysfs == Path.cwd() / "sys"
+    descriptor = options.hand_over(options_read)
     assert os.get_inheritable(descriptor)
-    assert options.take_over(descriptor) == told
+    assert options.take_over(descriptor) == options_read
     with pytest.raises(OSError, match=f"{EBADF}"):
         os.fstat(descriptor)
 

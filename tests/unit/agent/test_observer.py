@@ -35,7 +35,7 @@ class World:
     """A node and its kubelet, of which a test can change all; time passes when told, or by sleeping."""
 
     folder: Path
-    told: RecordedLog = field(default_factory=RecordedLog)
+    journal: RecordedLog = field(default_factory=RecordedLog)
     fake: FakePodResources = field(default_factory=FakePodResources)
     settings: dict[str, object] = field(default_factory=lambda: dict(STATIC))
     has: tuple[KubeletPod, ...] = (WEB,)
@@ -52,7 +52,7 @@ class World:
     def observer(self, **paths: Path | None) -> Observer:
         where: dict[str, Any] = {"sysfs": self.folder, "state": self.folder, **paths}
         return Observer(
-            NodePaths(self.socket, **where), self, log=self.told.log, clock=lambda: self.now,
+            NodePaths(self.socket, **where), self, log=self.journal.log, clock=lambda: self.now,
             sleep=self.sleep, chance=lambda: 0.0
         )  # fmt: skip
 
@@ -118,7 +118,7 @@ async def test_unreadable_configuration_keeps_the_last(world: World) -> None:
     world.now += REREAD_SECONDS
     world.away = AWAY
     assert (await observer.observe()).kubelet == STATIC
-    assert world.told.of("kubelet_config.kept")
+    assert world.journal.of("kubelet_config.kept")
     # A new kubelet may have another.
     world.socket.unlink()
     async with world.fake.serving(world.socket):
@@ -214,11 +214,11 @@ async def test_restart_during_a_look_discards_it(world: World) -> None:
 
 async def test_checkpoints_are_optional_and_logged_once(world: World) -> None:
     assert (await world.observer(state=None).observe()).checkpoints is None
-    assert not world.told.lines()
+    assert not world.journal.lines()
     (world.folder / "cpu_manager_state").write_text('{"version": 9}')
     observer = world.observer()
     assert [(await observer.observe()).checkpoints for _ in range(3)] == [None] * 3
-    assert len(world.told.of("checkpoints.unreadable")) == 1
+    assert len(world.journal.of("checkpoints.unreadable")) == 1
 
 
 async def test_invalid_machine_or_absent_kubelet_is_an_error(world: World) -> None:

@@ -27,13 +27,13 @@ WEB = "/api/v1/namespaces/team/pods/web"
 class Desk:
     fake: FakeApi
     api: ApiServer
-    told: RecordedLog = field(default_factory=RecordedLog)
+    journal: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
         self.pauses: list[float] = []
         self.records = PodRecords(
-            self.api, log=self.told.log, metrics=AgentMetrics(self.registry), sleep=self._pause,
+            self.api, log=self.journal.log, metrics=AgentMetrics(self.registry), sleep=self._pause,
             chance=lambda: 0.5
         )  # fmt: skip
 
@@ -103,4 +103,4 @@ async def test_failed_record_is_logged_once_and_retried(desk: Desk) -> None:
     await until(desk.record)
     task.cancel()
     assert desk.pauses == [1.0]
-    assert len(desk.told.of("placements.write_failed")) == 1
+    assert len(desk.journal.of("placements.write_failed")) == 1

@@ -45,13 +45,13 @@ class Desk:
     fake: FakeApi
     api: ApiServer
     publish: Publish = Publish.IF_ABSENT
-    told: RecordedLog = field(default_factory=RecordedLog)
+    journal: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.publisher = Publisher(
-            self.api, "a", self.publish, log=self.told.log, metrics=AgentMetrics(self.registry),
+            self.api, "a", self.publish, log=self.journal.log, metrics=AgentMetrics(self.registry),
             now=lambda: NOON, clock=lambda: self.seconds
         )  # fmt: skip
 
@@ -107,7 +107,7 @@ async def test_the_zones_of_another_exporter_stay_as_they_are(desk: Desk) -> Non
     assert desk.annotations[PLACEMENTS] == reported("web", "db").annotations[PLACEMENTS]
     assert [desk.count(result) for result in ("conflict", "annotated", "applied")] == [1, 2, 0]
     assert desk.registry.get_sample_value("numalign_agent_zones_of_others") == 1
-    [line] = desk.told.of("topology.other_exporter")
+    [line] = desk.journal.of("topology.other_exporter")
     assert line["error"] == (
         "Conflict: the topology of node a was created or changed by another client (Apply failed with 2"
         ' conflicts: conflicts with "node-feature-discovery-topology-updater": - .attributes - .zones)'
@@ -128,7 +128,7 @@ async def test_zones_are_rewritten_once_the_other_object_is_gone(desk: Desk) -> 
     desk.fake.delete(PATH)
     await desk.write("web", "db")
     assert desk.topology["zones"] == reported("web", "db").zones
-    assert len(desk.told.of("topology.taken_over")) == 1
+    assert len(desk.journal.of("topology.taken_over")) == 1
     assert desk.registry.get_sample_value("numalign_agent_zones_of_others") == 0
 
 
@@ -141,7 +141,7 @@ async def test_ownership_of_zones_is_checked_again(desk: Desk) -> None:
     await desk.write("web")
     assert not desk.publisher.unsettled
     assert desk.count("conflict") == 2
-    assert len(desk.told.of("topology.other_exporter")) == 1
+    assert len(desk.journal.of("topology.other_exporter")) == 1
 
 
 async def test_always_takes_over(desk: Desk) -> None:
@@ -156,7 +156,7 @@ async def test_never_adds_annotations_alone(desk: Desk) -> None:
     await never.write("web")
     await never.write("web")
     assert desk.fake.get(PATH) is None
-    assert (never.count("absent"), len(never.told.of("topology.absent"))) == (2, 1)
+    assert (never.count("absent"), len(never.journal.of("topology.absent"))) == (2, 1)
     assert never.publisher.unsettled
     desk.fake.put(of_another(), manager="nfd")
     await never.write("web")
@@ -202,7 +202,7 @@ async def test_a_node_that_may_not_be_read_owns_nothing(desk: Desk, status: int)
     desk.seconds += AGAIN_SECONDS
     await desk.write("web")
     assert "ownerReferences" not in desk.topology["metadata"]
-    assert len(desk.told.of("topology.no_owner")) == 1
+    assert len(desk.journal.of("topology.no_owner")) == 1
 
 
 async def test_a_refusal_is_raised_and_counted(desk: Desk) -> None:

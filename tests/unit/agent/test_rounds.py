@@ -50,7 +50,7 @@ class World:
     looks: list[float] = field(default_factory=list)
     writes: list[tuple[float, int]] = field(default_factory=list)
     observed: list[NodeReport] = field(default_factory=list)
-    told: RecordedLog = field(default_factory=RecordedLog)
+    journal: RecordedLog = field(default_factory=RecordedLog)
 
     def __post_init__(self) -> None:
         self._heard: set[float] = set()
@@ -84,7 +84,7 @@ class World:
 
     async def live(self, intervals: Intervals = Intervals()) -> Rounds:  # noqa: B008  frozen
         rounds = Rounds(
-            self, self, self, intervals, log=self.told.log,
+            self, self, self, intervals, log=self.journal.log,
             metrics=AgentMetrics(self.registry, clock=lambda: self.now), observed=self.observed.append,
             clock=lambda: self.now, sleep=self.sleep, chance=lambda: 0.5
         )  # fmt: skip
@@ -165,7 +165,9 @@ async def test_absent_kubelet_is_retried_and_logged_once() -> None:
     world = World(end=30, look_error=lambda now: gone if now < 20 else None)
     rounds = await world.live()
     assert (
-        len(world.told.of("node.observation_failed")) == len(world.told.of("node.observation_recovered")) == 1
+        len(world.journal.of("node.observation_failed"))
+        == len(world.journal.of("node.observation_recovered"))
+        == 1
     )
     gaps = [b - a for a, b in pairwise(world.looks)]
     assert max(gaps) <= UNREACHABLE_SECONDS + SOON
@@ -192,7 +194,7 @@ async def test_new_failure_is_logged_again() -> None:
     ]
     world = World(end=20, look_error=lambda _: errors[len(world.looks) % 3])
     rounds = await world.live()
-    assert len(world.told.of("node.observation_failed")) == 3
+    assert len(world.journal.of("node.observation_failed")) == 3
     assert world.writes == []
     assert rounds.waiting_for == "the first report"
 
@@ -206,7 +208,11 @@ async def test_outage_keeps_only_the_newest_report() -> None:
     assert during[-1] == len(world.pods)
     first = next(moment for moment, _ in world.writes if moment >= 10.5)
     assert first < 10.5 + UNREACHABLE_SECONDS * 1.25 + SOON
-    assert len(world.told.of("topology.write_failed")) == len(world.told.of("topology.write_recovered")) == 1
+    assert (
+        len(world.journal.of("topology.write_failed"))
+        == len(world.journal.of("topology.write_recovered"))
+        == 1
+    )
 
 
 async def test_refused_writes_back_off() -> None:
@@ -234,5 +240,5 @@ async def test_each_report_that_differs_is_given_on_once() -> None:
 async def test_unwritable_report_is_logged_once() -> None:
     world = World({1.0: (many := tuple(f"pod-{n:0200}" for n in range(600))), 2.0: (*many, "one")}, end=4)
     await world.live()
-    assert len(world.told.of("topology.incomplete")) >= 1
+    assert len(world.journal.of("topology.incomplete")) >= 1
     assert world.sample("pods_left_out") == 0

@@ -44,7 +44,7 @@ async def test_every_replica_serves_the_map_and_writes_nothing(site: Site) -> No
         status, _ = await look(one, "/api/fleet", "made-up")
         _, metrics = await one.text("/metrics")
         await one.until(site.remembered)
-        assert sum(len(each.told.of("lease.acquired")) for each in (one, other)) == 1
+        assert sum(len(each.journal.of("lease.acquired")) for each in (one, other)) == 1
 
     assert status == HTTPStatus.UNAUTHORIZED
     assert 'numalign_map_sign_ins_total{result="accepted"} 1.0' in metrics

@@ -153,7 +153,7 @@ async def test_controller_labels_nodes_and_serves_health_only(site: Site) -> Non
         await controller.until(site.labelled)
         pages = {path: (await controller.text(path))[0] for path in ("/healthz", "/metrics", "/mutate", "/")}
         _, metrics = await controller.text("/metrics")
-        [listening] = controller.told.of("server.listening")
+        [listening] = controller.journal.of("server.listening")
 
     assert pages == {"/healthz": 200, "/metrics": 200, "/mutate": 404, "/": 404}
     assert ('numalign_cache_entries{cache="machine_reports"} 0.0' in metrics, "port" in listening) == (
@@ -210,7 +210,7 @@ async def test_nodes_are_watched_after_the_shapes_are_read(site: Site) -> None:
 
 async def test_only_the_leader_of_two_writes(site: Site) -> None:
     async with site.running(*OWN) as one, site.running(*OWN) as other:
-        logs = [each.told for each in (one, other)]
+        logs = [each.journal for each in (one, other)]
         for event in ("lease.acquired", "certificates.step"):
             assert sum(len(each.of(event)) for each in logs) == 1
         [follower] = [each for each in logs if not each.of("lease.acquired")]
@@ -279,7 +279,7 @@ async def test_bad_policy_stops_the_controller(site: Site, tmp_path: Path) -> No
     settings = site.settings("--gates", "--policy", str(policy))
 
     with pytest.raises(BadPolicy, match=r"defaults\[0\].gate"):
-        await ControllerProgram(settings, site.told.log, CollectorRegistry()).serve(Stop())
+        await ControllerProgram(settings, site.journal.log, CollectorRegistry()).serve(Stop())
 
 
 async def test_controller_waits_for_an_unreachable_cluster(site: Site) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.deploy.scraped import Page, scraped
-from tests.worlds.asked_for import PACKAGING
+from tests.worlds.opt_in import PACKAGING
 from tests.worlds.programs import path_of
 from tools.clusters import checkers
 from tools.clusters.helm import build

@@ -127,7 +127,7 @@ class Running(Served):
 
     async def call(self, path: str, body: Json) -> Json:
         """What a scheduler or an API server is answered."""
-        [listening] = self.told.of("server.listening")
+        [listening] = self.journal.of("server.listening")
         where = self.url(path).replace("http", listening["scheme"])
         async with aiohttp.ClientSession() as session, session.post(where, json=body, ssl=False) as answer:
             found: Json = await answer.json()
@@ -364,7 +364,7 @@ async def test_no_right_is_missing(api: FakeApi, tmp_path: Path, name: str) -> N
             await program.logged("healing.evicted")
         await asyncio.sleep(0.1)
 
-    assert {event for event in events if program.told.of(event)} <= {"bind.refused"}
+    assert {event for event in events if program.journal.of(event)} <= {"bind.refused"}
 
 
 ROWS = rights.rows()

@@ -240,7 +240,7 @@ UNREADABLE_EVENTS = {
 
 @pytest.mark.parametrize("answer", UNREADABLE_EVENTS.values(), ids=UNREADABLE_EVENTS)
 async def test_an_unreadable_event_leads_to_a_list(server: FakeApi, watcher: Watcher, answer: bytes) -> None:
-    server.say("Node", answer)
+    server.push("Node", answer)
     await watcher.asks("LIST")
     await watcher.watching()
     server.put(node("c"))
@@ -250,10 +250,10 @@ async def test_an_unreadable_event_leads_to_a_list(server: FakeApi, watcher: Wat
 
 
 async def test_an_error_event_leads_to_a_list(server: FakeApi, watcher: Watcher) -> None:
-    server.say("Node", b'{"type": "ERROR", "object": {"code": 500, "message": "unable to decode"}}\n')
+    server.push("Node", b'{"type": "ERROR", "object": {"code": 500, "message": "unable to decode"}}\n')
     await watcher.asks("LIST")
     await watcher.watching()
-    server.say("Node", b'{"type": "ERROR", "object": "x"}\n')
+    server.push("Node", b'{"type": "ERROR", "object": "x"}\n')
     await watcher.asks("LIST", more_than=2)
     error = watcher.log.of("watch.failed")[0]["error"]
     assert error == "the API server ended the watch of nodes: unable to decode (500)"
@@ -287,7 +287,7 @@ async def test_lists_and_events_let_other_tasks_run(server: FakeApi, monkeypatch
         for number in range(200))  # fmt: skip
     async with following(server) as watcher, in_background(count(watcher)):
         await watcher.watching()
-        server.say("Node", b"".join(line("ADDED", each) for each in more))
+        server.push("Node", b"".join(line("ADDED", each) for each in more))
         await until(lambda: len(watcher.sink.objects) > 400)
     assert max(after - before for before, after in itertools.pairwise(counts)) < 10
 
@@ -492,7 +492,7 @@ async def test_the_age_is_the_time_since_the_last_response(server: FakeApi) -> N
         await watcher.watching()
         watcher.clock.seconds += 40
         assert (watcher.informer_.age(), watcher.count("age_seconds")) == (40, 40)
-        server.say("Node", b"\n")
+        server.push("Node", b"\n")
         await until(lambda: watcher.informer_.age() == 0)
         assert len(server.asked("WATCH", NODES)) == 1
 
@@ -539,7 +539,7 @@ STEPS: dict[str, Callable[[FakeApi, random.Random], None]] = {
     "compact": lambda server, _: server.compact(),
     "bookmark": lambda server, _: server.bookmark(),
     "end": lambda server, _: server.end(),
-    "garbage": lambda server, draw: server.say("Node", draw.choice([*UNREADABLE_EVENTS.values()])),
+    "garbage": lambda server, draw: server.push("Node", draw.choice([*UNREADABLE_EVENTS.values()])),
     "smaller pages": lambda server, draw: setattr(server, "page", draw.randint(1, 3)),
     "another way to say gone": lambda server, draw: setattr(server, "gone_as_event", draw.random() < 0.5),
 }

@@ -36,7 +36,7 @@ from numalign.runtime import server
 from numalign.scheduling.scheduler_state import SchedulerState
 from tests.worlds import webhook as world
 from tests.worlds.clock import Clock
-from tests.worlds.houses import plain, until
+from tests.worlds.http_sites import plain, until
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import bag, node
 from tests.worlds.webhook import Raw, raw
@@ -139,7 +139,7 @@ def reviewed_namespaces(api: ReviewingApi) -> Sequence[str]:
 
 
 @dataclass
-class MapHouse:
+class MapSite:
     """The parts of a served map; changes count from the next call on."""
 
     api: ReviewingApi = field(default_factory=ReviewingApi)

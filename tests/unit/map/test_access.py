@@ -17,12 +17,12 @@ from numalign.map.access import (
     as_seen,
 )
 from numalign.map.views import Visible
-from tests.unit.map.serving import ANN, BOB, EVE, TOPOLOGIES, MapHouse, reviewed_namespaces
+from tests.unit.map.serving import ANN, BOB, EVE, TOPOLOGIES, MapSite, reviewed_namespaces
 
 STRANGER = "of.a-stranger"
 
 
-class Door(MapHouse):
+class Door(MapSite):
     """The access to the map of a cluster."""
 
     def __post_init__(self) -> None:

@@ -13,8 +13,8 @@ from numalign.map.access import LocalAccess
 from numalign.map.answers import SECURITY_HEADERS
 from numalign.map.assets import SCRIPT, STATIC
 from tests.unit.map import serving
-from tests.unit.map.serving import ANN, BOB, CID, EVE, SECRET, TEAM, Answer, Browser, MapHouse, pod
-from tests.worlds.houses import MIB, until
+from tests.unit.map.serving import ANN, BOB, CID, EVE, SECRET, TEAM, Answer, Browser, MapSite, pod
+from tests.worlds.http_sites import MIB, until
 from tests.worlds.notation import table
 
 MANIFEST = """\
@@ -34,13 +34,13 @@ EVERY_PATH = (*PAGES, *OF_PODS, *JSON)
 
 
 @pytest.fixture
-def house() -> MapHouse:
-    return MapHouse()
+def site() -> MapSite:
+    return MapSite()
 
 
 @pytest.fixture
-async def browser(house: MapHouse) -> AsyncIterator[Browser]:
-    async with house.serving() as made:
+async def browser(site: MapSite) -> AsyncIterator[Browser]:
+    async with site.serving() as made:
         yield made
 
 
@@ -60,11 +60,11 @@ OF_THE_TEAM = (TEAM, "shown-pod", "shown-owner", "shown-uid")
 
 @pytest.mark.parametrize(("token", "hidden"), [(BOB, OF_THE_SECRET), (CID, OF_THE_SECRET + OF_THE_TEAM)])
 async def test_no_route_has_a_hidden_name(
-    house: MapHouse, browser: Browser, token: str, hidden: tuple[str, ...]
+    site: MapSite, browser: Browser, token: str, hidden: tuple[str, ...]
 ) -> None:
     answers = await every_route(browser, token)
     async with browser.stream(token) as stream:
-        house.informer.put(pod(SECRET, "hidden", on="b"))
+        site.informer.put(pod(SECRET, "hidden", on="b"))
         events = await stream.until("event: nodes")
 
     texts = {path: each.text + str(each.headers) for path, each in answers.items()} | {"events": events}
@@ -136,16 +136,16 @@ async def test_malformed_credentials_are_refused(browser: Browser, headers: dict
     assert (document.status, document.headers["WWW-Authenticate"]) == (401, "Bearer")
 
 
-async def test_an_unready_map_answers_503(house: MapHouse, browser: Browser) -> None:
+async def test_an_unready_map_answers_503(site: MapSite, browser: Browser) -> None:
     for failure, waiting in ((Unreachable("gone"), None), (None, "Node: no first list yet")):
-        house.api.failure, house.waiting_for = failure, waiting
+        site.api.failure, site.waiting_for = failure, waiting
         page, document = await browser.get("/", ANN), await browser.get("/api/fleet", ANN)
 
         assert (page.status, document.status, page.headers["Retry-After"]) == (503, 503, "1")
         assert (waiting or "could not check your token") in document.json()["error"]
 
 
-async def test_a_token_becomes_a_cookie_that_scripts_cannot_read(house: MapHouse, browser: Browser) -> None:
+async def test_a_token_becomes_a_cookie_that_scripts_cannot_read(site: MapSite, browser: Browser) -> None:
     form = {"token": f"  Bearer {BOB}\n", "next": "/nodes/a?x=1"}
     signed_in = await browser.post("/login", data=form)
     cookie = signed_in.headers["Set-Cookie"]
@@ -161,8 +161,8 @@ async def test_a_token_becomes_a_cookie_that_scripts_cannot_read(house: MapHouse
     assert 'action="/logout"' in page.text
     assert (signed_out.status, signed_out.headers["Location"]) == (303, "/login")
     assert "Max-Age=0" in signed_out.headers["Set-Cookie"]
-    assert [line["user"] for line in house.log.of("map.signed_out")] == ["bob"]
-    assert BOB not in house.log.stream.getvalue()
+    assert [line["user"] for line in site.log.of("map.signed_out")] == ["bob"]
+    assert BOB not in site.log.stream.getvalue()
     assert secure.headers["Set-Cookie"] == (
         f"__Host-numalign-map={ANN}; HttpOnly; Path=/; SameSite=Strict; Secure"
     )
@@ -198,13 +198,13 @@ TOKENS = [
 
 @pytest.mark.parametrize(("token", "status", "part"), table(TOKENS))
 async def test_a_bad_token_is_refused_with_a_reason(
-    house: MapHouse, browser: Browser, token: str, status: int, part: str
+    site: MapSite, browser: Browser, token: str, status: int, part: str
 ) -> None:
     answer = await browser.post("/login", data={"token": token})
 
     assert (answer.status, part in answer.text, "Set-Cookie" in answer.headers) == (status, True, False)
     assert "<script>alert" not in answer.text
-    assert not token.strip() or token not in house.log.stream.getvalue()
+    assert not token.strip() or token not in site.log.stream.getvalue()
 
 
 CROSS = [
@@ -236,15 +236,15 @@ async def test_posts_of_other_sites_are_refused(
 
 
 @pytest.mark.parametrize("path", ["/", "/api/fleet", "/static/map.js", "/events", "/login", "/nowhere"])
-async def test_a_local_map_refuses_other_host_names(house: MapHouse, path: str) -> None:
-    async with house.serving(LocalAccess()) as browser:
+async def test_a_local_map_refuses_other_host_names(site: MapSite, path: str) -> None:
+    async with site.serving(LocalAccess()) as browser:
         answer = await browser.get(path, Host="evil.example")
 
     assert (answer.status, "open it as http://localhost" in answer.text) == (403, True)
 
 
-async def test_a_local_map_has_no_sign_in(house: MapHouse) -> None:
-    async with house.serving(LocalAccess()) as browser:
+async def test_a_local_map_has_no_sign_in(site: MapSite) -> None:
+    async with site.serving(LocalAccess()) as browser:
         page, login = await browser.get("/nodes/a"), await browser.get("/login")
 
     assert ("hidden-pod" in page.text, 'action="/logout"' in page.text) == (True, False)
@@ -274,7 +274,7 @@ async def test_files_with_their_version_are_cached(browser: Browser) -> None:
 @pytest.mark.parametrize("path", ["/", "/what-if", "/nodes/a", "/api/fleet"])
 @pytest.mark.parametrize("coding", ["gzip", "gzip, deflate, br"])
 async def test_answers_are_compressed_on_request(
-    house: MapHouse, browser: Browser, path: str, coding: str
+    site: MapSite, browser: Browser, path: str, coding: str
 ) -> None:
     packed, plain = [
         await browser.call("GET", path, ANN, headers={"Accept-Encoding": each})
@@ -283,7 +283,7 @@ async def test_answers_are_compressed_on_request(
 
     assert ("Content-Encoding" in packed.headers, "Content-Encoding" in plain.headers) == (True, False)
     assert (packed.text[:40], len(packed.text)) == (plain.text[:40], len(plain.text))
-    assert house.log.of("request.failed") == []
+    assert site.log.of("request.failed") == []
 
 
 MANY_TILES = "/tiles?" + "&".join(f"name=n{number}" for number in range(201))
@@ -340,12 +340,12 @@ FORMS: list[tuple[str, dict[str, Any], int, str]] = [
 
 @pytest.mark.parametrize(("options", "status", "part"), table(FORMS))
 async def test_a_bad_form_has_a_reason(
-    house: MapHouse, browser: Browser, options: dict[str, Any], status: int, part: str
+    site: MapSite, browser: Browser, options: dict[str, Any], status: int, part: str
 ) -> None:
     answer = await browser.post("/what-if", ANN, **options)
 
     assert (answer.status, part in answer.text) == (status, True), answer.text[:2000]
-    assert house.log.of("request.failed") == []
+    assert site.log.of("request.failed") == []
 
 
 async def test_an_uploaded_file_comes_before_pasted_text(browser: Browser) -> None:
@@ -359,31 +359,29 @@ async def test_an_uploaded_file_comes_before_pasted_text(browser: Browser) -> No
 
 
 @pytest.mark.parametrize("namespace", ["x" * 200_000, "Upper", "a_b", "-a", "a."])
-async def test_an_invalid_namespace_is_not_reviewed(
-    house: MapHouse, browser: Browser, namespace: str
-) -> None:
+async def test_an_invalid_namespace_is_not_reviewed(site: MapSite, browser: Browser, namespace: str) -> None:
     answer = await browser.post("/api/what-if", CID, data=MANIFEST % namespace)
 
-    assert (answer.status, serving.reviewed_namespaces(house.api)) == (200, [])
+    assert (answer.status, serving.reviewed_namespaces(site.api)) == (200, [])
 
 
-def streams(house: MapHouse) -> float | None:
-    return house.registry.get_sample_value("numalign_map_streams")
+def streams(site: MapSite) -> float | None:
+    return site.registry.get_sample_value("numalign_map_streams")
 
 
-async def test_streams_end_with_their_reader_or_the_program(house: MapHouse, browser: Browser) -> None:
+async def test_streams_end_with_their_reader_or_the_program(site: MapSite, browser: Browser) -> None:
     async with browser.stream(ANN):
-        await until(lambda: streams(house) == 1)
-    await until(lambda: streams(house) == 0)
+        await until(lambda: streams(site) == 1)
+    await until(lambda: streams(site) == 0)
     async with browser.stream(ANN) as stream:
-        await until(lambda: streams(house) == 1)
+        await until(lambda: streams(site) == 1)
         browser.stop.ask()
         assert await stream.until_end() == ""
 
 
-async def test_missed_changes_come_first(house: MapHouse, browser: Browser) -> None:
+async def test_missed_changes_come_first(site: MapSite, browser: Browser) -> None:
     revision = (await browser.get("/api/fleet", ANN)).json()["revision"]
-    house.informer.put(pod(TEAM, "another", on="b"))
+    site.informer.put(pod(TEAM, "another", on="b"))
     async with browser.stream(ANN, f"?since={revision}") as stream:
         assert 'data: ["b"]' in await stream.until("event: nodes")
     for nonsense in ("-1", "x", "9" * 40, "0x10", str(revision + 10**6)):
@@ -391,16 +389,16 @@ async def test_missed_changes_come_first(house: MapHouse, browser: Browser) -> N
             assert "event: all" in await stream.until("event: ")
 
 
-async def test_a_stream_ends_with_its_token(house: MapHouse) -> None:
-    async with house.serving() as browser, browser.stream(BOB) as stream:
-        del house.api.users[BOB]
-        house.clock.seconds += access.REVIEW_SECONDS
+async def test_a_stream_ends_with_its_token(site: MapSite) -> None:
+    async with site.serving() as browser, browser.stream(BOB) as stream:
+        del site.api.users[BOB]
+        site.clock.seconds += access.REVIEW_SECONDS
         assert (await stream.until_end()).endswith("event: login\ndata:\n\n")
 
 
-async def test_a_stream_ends_with_sign_out_and_others_go_on(house: MapHouse) -> None:
-    async with house.serving() as browser, browser.stream(BOB) as of_bob, browser.stream(ANN) as of_ann:
+async def test_a_stream_ends_with_sign_out_and_others_go_on(site: MapSite) -> None:
+    async with site.serving() as browser, browser.stream(BOB) as of_bob, browser.stream(ANN) as of_ann:
         await browser.post("/logout", BOB)
         await of_bob.until_end()
-        house.informer.put(pod(TEAM, "another", on="b"))
+        site.informer.put(pod(TEAM, "another", on="b"))
         assert 'data: ["b"]' in await of_ann.until("event: nodes")

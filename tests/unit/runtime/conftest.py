@@ -12,13 +12,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from prometheus_client import CollectorRegistry
 
 from numalign.runtime.tls import PairFiles
-from tests.worlds.houses import Door, House
+from tests.worlds.http_sites import Door, HttpSite
 from tests.worlds.log import RecordedLog
 from tools.clusters.certificates import certificate, key_pem
 
 
 @pytest.fixture
-def told() -> RecordedLog:
+def journal() -> RecordedLog:
     return RecordedLog()
 
 
@@ -28,8 +28,8 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def house(told: RecordedLog, registry: CollectorRegistry) -> House:
-    return House(told, registry, Door())
+def site(journal: RecordedLog, registry: CollectorRegistry) -> HttpSite:
+    return HttpSite(journal, registry, Door())
 
 
 @dataclass(frozen=True)

@@ -138,8 +138,8 @@ def test_zero_sets_no_bound() -> None:
 
 @given(st.integers(1, 6), st.lists(st.tuples(st.sampled_from("ewrlps"), st.integers(0, 9)), max_size=60))
 def test_connection_count_stays_right(size: int, steps: list[tuple[str, int]]) -> None:
-    told = []
-    connections = ConnectionTable(size, displaced=lambda: told.append(1))
+    displacements = []
+    connections = ConnectionTable(size, displaced=lambda: displacements.append(1))
     everyone: list[Someone] = []
     left: set[int] = set()
     for what, which in steps:
@@ -161,7 +161,7 @@ def test_connection_count_stays_right(size: int, steps: list[tuple[str, int]]) -
         }[what](connection)
     inside = [each for number, each in enumerate(everyone) if number not in left and not each.is_cut]
     assert len(connections) == len(inside) == connections.held.total()
-    assert len(told) == len(cut(everyone))
+    assert len(displacements) == len(cut(everyone))
     assert not any(each.is_cut and each.peer.proven for each in everyone)
 
 

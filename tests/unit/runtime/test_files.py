@@ -95,12 +95,12 @@ async def test_a_secret_swapped_by_its_link_is_a_change(tmp_path: Path) -> None:
 
 async def test_a_change_between_reading_and_watching_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "watched"
-    since, told = files.stamps([path]), asyncio.Event()
+    since, noticed = files.stamps([path]), asyncio.Event()
     await asyncio.to_thread(path.write_text, "changed meanwhile")
 
     async def changed() -> None:
-        told.set()
+        noticed.set()
 
     with pytest.raises(asyncio.CancelledError):
         await files.watch([path], since=since, every=1, changed=changed, sleep=Turns(nothing).sleep)
-    assert told.is_set()
+    assert noticed.is_set()

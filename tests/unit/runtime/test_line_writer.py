@@ -21,14 +21,14 @@ class Lines:
     """Writers to files of a folder, their log, and how many lines came to what."""
 
     def __init__(self, folder: Path) -> None:
-        self.told, self.registry, self.file = RecordedLog(), CollectorRegistry(), folder / "audit.log"
+        self.journal, self.registry, self.file = RecordedLog(), CollectorRegistry(), folder / "audit.log"
         self.counter = Counter("lines", "Of a test.", ["result"], registry=self.registry)
 
     def writing(self, path: Path | None = None, flag: str = "--x") -> AbstractContextManager[LineWriter]:
-        return line_writer(str(path or self.file), flag=flag, lines=self.counter, log=self.told.log)
+        return line_writer(str(path or self.file), flag=flag, lines=self.counter, log=self.journal.log)
 
     def writer(self) -> LineWriter:
-        return LineWriter(None, lines=self.counter, log=self.told.log)
+        return LineWriter(None, lines=self.counter, log=self.journal.log)
 
     def count(self, result: LineResult) -> float:
         return self.registry.get_sample_value("lines_total", {"result": result}) or 0
@@ -100,7 +100,7 @@ def test_lost_lines_are_counted_and_logged_each_minute(lines: Lines) -> None:
         writer.write(b"kept")
         soon(lambda: lines.count(LineResult.WRITTEN) == 1)
     assert file.read_text() == "kept\n"
-    [line] = lines.told.of("audit.failed")
+    [line] = lines.journal.of("audit.failed")
     assert (line["level"], strerror(ENOENT) in line["error"]) == ("error", True)
 
 
@@ -145,7 +145,7 @@ def test_of_a_full_pipe_only_whole_lines_are_missing(lines: Lines) -> None:
     os.close(reader)
     assert 0 < len(whole) < MOST_WAITING
     assert {(len(line), len(set(line))) for line in whole} == {(1000, 1)}
-    assert len(lines.told.of("audit.failed")) == 1
+    assert len(lines.journal.of("audit.failed")) == 1
 
 
 def test_line_after_a_cut_one_is_whole(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:

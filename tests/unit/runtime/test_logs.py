@@ -98,11 +98,11 @@ def test_no_kind_of_line_end_or_escape_is_let_through(char: str) -> None:
     assert len(line.splitlines()) == 1
 
 
-def test_a_failure_carries_its_traceback(told: RecordedLog) -> None:
+def test_a_failure_carries_its_traceback(journal: RecordedLog) -> None:
     with pytest.raises(ValueError, match="bad") as caught:
         raise ValueError("bad\nnews")
-    told.log.failed("task.failed", error := caught.value, task="t")
-    [line] = told.lines()
+    journal.log.failed("task.failed", error := caught.value, task="t")
+    [line] = journal.lines()
     assert (line["level"], line["event"], line["task"]) == ("error", "task.failed", "t")
     assert line["error"] == "ValueError: bad\nnews"
     assert line["traceback"].startswith("Traceback (most recent call last):")
@@ -126,10 +126,10 @@ def test_from_a_level_up(level: str) -> None:
     assert [line["level"] for line in lines] == LEVELS[LEVELS.index(level) :]
 
 
-def test_bound_log_adds_its_fields(told: RecordedLog) -> None:
-    told.log.bound(uid="u", step=1).bound(step=2).info("a", more=True)
-    told.log.info("b")
-    first, second = told.lines()
+def test_bound_log_adds_its_fields(journal: RecordedLog) -> None:
+    journal.log.bound(uid="u", step=1).bound(step=2).info("a", more=True)
+    journal.log.info("b")
+    first, second = journal.lines()
     assert (first["uid"], first["step"], first["more"]) == ("u", 2, True)
     assert set(second) == {"time", "level", "event"}
 
@@ -145,11 +145,11 @@ def root_logger() -> Iterator[logging.Logger]:
 
 
 @pytest.mark.usefixtures("root_logger")
-def test_libraries_log_from_warnings_up(told: RecordedLog) -> None:
-    logs.adopt_libraries(told.log)
+def test_libraries_log_from_warnings_up(journal: RecordedLog) -> None:
+    logs.adopt_libraries(journal.log)
     logging.getLogger("asyncio").info("chatter")
     logging.getLogger("asyncio").warning("slow callback of %s s", 3)
-    [line] = told.lines()
+    [line] = journal.lines()
     assert (line["logger"], line["message"]) == ("asyncio", "slow callback of 3 s")
 
 
@@ -159,17 +159,17 @@ def test_libraries_log_from_warnings_up(told: RecordedLog) -> None:
     ("two a minute",   2,     [0, 1, 2, 3, 61, 62, 63],        [(0, None), (1, None), (4, 2), (5, None)]),
 ]))  # fmt: skip
 def test_repeatable_lines_are_limited_with_a_count(
-    told: RecordedLog, lines: int, times: list[float], expected: list[tuple[int, int | None]]
+    journal: RecordedLog, lines: int, times: list[float], expected: list[tuple[int, int | None]]
 ) -> None:
-    log = logs.QuietLog(told.log, every=60, lines=lines, clock=iter(times).__next__)
+    log = logs.QuietLog(journal.log, every=60, lines=lines, clock=iter(times).__next__)
     for number in range(len(times)):
         log.warning("request.slow", number=number)
-    assert [(line["number"], line.get("unsaid")) for line in told.lines()] == expected
-    assert {line["level"] for line in told.lines()} == {"warning"}
+    assert [(line["number"], line.get("unsaid")) for line in journal.lines()] == expected
+    assert {line["level"] for line in journal.lines()} == {"warning"}
 
 
-def test_one_event_does_not_silence_another(told: RecordedLog) -> None:
-    log = logs.QuietLog(told.log, clock=lambda: 0.0)
+def test_one_event_does_not_silence_another(journal: RecordedLog) -> None:
+    log = logs.QuietLog(journal.log, clock=lambda: 0.0)
     for event in ("request.slow", "request.unreadable", "request.slow"):
         log.info(event)
-    assert [line["event"] for line in told.lines()] == ["request.slow", "request.unreadable"]
+    assert [line["event"] for line in journal.lines()] == ["request.slow", "request.unreadable"]

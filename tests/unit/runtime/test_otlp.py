@@ -28,10 +28,12 @@ def receiver() -> Iterator[OtlpReceiver]:
 
 
 @pytest.fixture
-def exporting(receiver: OtlpReceiver, told: RecordedLog, registry: CollectorRegistry) -> Callable[..., Any]:
+def exporting(
+    receiver: OtlpReceiver, journal: RecordedLog, registry: CollectorRegistry
+) -> Callable[..., Any]:
     def made(ratio: float = 1.0, endpoint: str = "") -> Any:  # noqa: ANN401  a context manager
         return tracing.exporting(
-            endpoint or receiver.endpoint, ratio=ratio, program="numalign-test", log=told.log,
+            endpoint or receiver.endpoint, ratio=ratio, program="numalign-test", log=journal.log,
             registry=registry
         )  # fmt: skip
 
@@ -104,13 +106,13 @@ def test_texts_and_their_number_are_bounded(receiver: OtlpReceiver, exporting: C
 
 
 def test_refusing_receiver_is_counted(
-    receiver: OtlpReceiver, exporting: Callable[..., Any], told: RecordedLog, registry: CollectorRegistry
+    receiver: OtlpReceiver, exporting: Callable[..., Any], journal: RecordedLog, registry: CollectorRegistry
 ) -> None:
     receiver.status = HTTPStatus.BAD_REQUEST
     with exporting() as tracer, tracer.called("a", {}):
         pass
     assert registry.get_sample_value("numalign_spans_total", {"result": "failed"}) == 1
-    [said] = told.of("tracing.failed")
+    [said] = journal.of("tracing.failed")
     assert (said["level"], said["spans"]) == ("warning", 1)
 
 

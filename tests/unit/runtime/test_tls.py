@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.runtime import tls
 from numalign.runtime.tls import PairFiles
-from tests.worlds.houses import Mint, Trust
+from tests.worlds.http_sites import Mint, Trust
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import table
 
@@ -173,8 +173,8 @@ def der(cert: Path) -> bytes:
 
 
 @pytest.fixture
-def keeper(mint: Mint, told: RecordedLog, registry: CollectorRegistry) -> tls.Keeper:
-    return tls.Keeper(mint.pair(), log=told.log, registry=registry)
+def keeper(mint: Mint, journal: RecordedLog, registry: CollectorRegistry) -> tls.Keeper:
+    return tls.Keeper(mint.pair(), log=journal.log, registry=registry)
 
 
 def test_a_client_that_names_no_server_is_shown_the_pair(keeper: tls.Keeper, trusting: Trust) -> None:
@@ -200,7 +200,7 @@ def test_nothing_older_than_tls_1_2_is_spoken(keeper: tls.Keeper) -> None:
 
 
 def test_a_bad_new_pair_is_refused_and_the_old_one_stays(
-    keeper: tls.Keeper, mint: Mint, told: RecordedLog, registry: CollectorRegistry, trusting: Trust
+    keeper: tls.Keeper, mint: Mint, journal: RecordedLog, registry: CollectorRegistry, trusting: Trust
 ) -> None:
     old = der(keeper.files.cert)
     client = trusting(keeper.files.cert)
@@ -210,27 +210,27 @@ def test_a_bad_new_pair_is_refused_and_the_old_one_stays(
     assert Meeting(keeper.context, client, name="localhost").shake() == old
     assert registry.get_sample_value(RELOADS, {"result": "refused"}) == 1
     assert registry.get_sample_value(EXPIRY) == before
-    (line,) = told.of("tls.reload_failed")
+    (line,) = journal.of("tls.reload_failed")
     assert line["errors"] == [f"{keeper.files.key}: does not match the certificate in {keeper.files.cert}"]
 
 
 def test_a_good_new_pair_is_counted_and_logged(
-    keeper: tls.Keeper, mint: Mint, told: RecordedLog, registry: CollectorRegistry
+    keeper: tls.Keeper, mint: Mint, journal: RecordedLog, registry: CollectorRegistry
 ) -> None:
     until = (now() + timedelta(days=7)).replace(microsecond=0)
     mint.renew(keeper.files, mint.pair(until=until))
     assert keeper.reload()
     assert registry.get_sample_value(RELOADS, {"result": "loaded"}) == 1
     assert registry.get_sample_value(EXPIRY) == until.timestamp()
-    assert [line["serial"] for line in told.of("tls.loaded")] == [keeper.current.serial]
+    assert [line["serial"] for line in journal.of("tls.loaded")] == [keeper.current.serial]
 
 
 def test_expired_pair_is_a_problem_until_the_clock_is_right(
-    mint: Mint, told: RecordedLog, registry: CollectorRegistry
+    mint: Mint, journal: RecordedLog, registry: CollectorRegistry
 ) -> None:
     times = [now()]
     until = (times[0] + timedelta(hours=1)).replace(microsecond=0)
-    keeper = tls.Keeper(mint.pair(until=until), log=told.log, registry=registry, clock=lambda: times[-1])
+    keeper = tls.Keeper(mint.pair(until=until), log=journal.log, registry=registry, clock=lambda: times[-1])
     troubles = []
     for time in (times[0], until, times[0], times[0] - timedelta(days=30)):
         times.append(time)

@@ -77,7 +77,7 @@ async def test_bind_writes_node_and_placement_in_one_call(scorer: Scorer) -> Non
     assert written == {"namespace": "team", "name": "web", "uid": uid("web"), "node": "a", "annotations": {}}
     assert outcomes(scorer) == {"bound": 1}
     assert scorer.count("bind_seconds_count") == 1
-    [line] = scorer.told.of("bind.done")
+    [line] = scorer.journal.of("bind.done")
     assert (line["pod"], line["node"]) == ("team/web", "a")
 
 
@@ -169,7 +169,7 @@ async def test_a_bind_is_refused_for(  # noqa: PLR0913, PLR0917  the columns of 
     assert why.startswith("numalign: ")
     assert part in why
     assert (outcomes(scorer), bound(scorer), scorer.kept()) == ({outcome: 1}, [], before)
-    [line] = scorer.told.of("bind.refused")
+    [line] = scorer.journal.of("bind.refused")
     assert (line["level"], line["outcome"], line["reason"]) == ("warning", outcome, why)
 
 
@@ -177,7 +177,7 @@ async def test_repeated_refusals_are_logged_up_to_a_limit(scorer: Scorer) -> Non
     for _ in range(MANY_LINES + 5):
         await scorer.bind(raw(FOUR), "small")
     assert outcomes(scorer) == {"lost": MANY_LINES + 5}
-    assert len(scorer.told.of("bind.refused")) == MANY_LINES
+    assert len(scorer.journal.of("bind.refused")) == MANY_LINES
 
 
 @pytest.mark.parametrize(("error", "outcome", "kept"), table([

@@ -32,26 +32,26 @@ async def test_false_record_of_a_small_pod_blocks_nothing(scorer: Scorer) -> Non
 
 
 async def test_disbelieved_pod_is_logged_once_while_it_is_there(scorer: Scorer) -> None:
-    disbelief = Disbelief(scorer.reservations, log=scorer.told.log)
+    disbelief = Disbelief(scorer.reservations, log=scorer.journal.log)
     scorer.see(there(HALF_OF_IT, "liar", []), there(HALF_OF_IT, "honest", ALL_OF_A_ZONE))
     disbelief.look()
     scorer.see(there(HALF_OF_IT, "liar", ALL_OF_IT))
     disbelief.look()
-    [line] = scorer.told.of("record.disbelieved")
+    [line] = scorer.journal.of("record.disbelieved")
     assert (line["pods"], line["omitted"]) == (["team/liar on wide: cpu, memory"], 0)
     scorer.lose("liar")
     disbelief.look()
     scorer.see(there(HALF_OF_IT, "liar", []))
     disbelief.look()
-    assert len(scorer.told.of("record.disbelieved")) == 2
+    assert len(scorer.journal.of("record.disbelieved")) == 2
 
 
 async def test_a_thousand_false_records_are_a_line_at_a_time(scorer: Scorer) -> None:
-    disbelief = Disbelief(scorer.reservations, log=scorer.told.log)
+    disbelief = Disbelief(scorer.reservations, log=scorer.journal.log)
     many = IN_A_LINE + 3
     scorer.see(*(there("cpu=1 mem=1Gi", f"liar-{at}", []) for at in range(many)))
     for _ in range(4):
         disbelief.look()
-    lines = scorer.told.of("record.disbelieved")
+    lines = scorer.journal.of("record.disbelieved")
     assert [(len(line["pods"]), line["omitted"]) for line in lines] == [(IN_A_LINE, 3), (3, 0)]
     assert len({pod for line in lines for pod in line["pods"]}) == many

@@ -45,7 +45,7 @@ async def test_rejection_of_a_reserved_pod_is_an_event(scorer: Scorer) -> None:
         "numalign predicted that the pod gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 on a;"
         " the kubelet of a rejected the pod: TopologyAffinityError: cannot be aligned"
     )
-    [line] = scorer.told.of("prediction.wrong")
+    [line] = scorer.journal.of("prediction.wrong")
     assert (line["pod"], line["node"], line["message"]) == ("team/web", "a", event.message)
 
 
@@ -98,7 +98,7 @@ async def test_rejecting_node_chosen_again_is_an_event(scorer: Scorer) -> None:
     assert [(event.pod, event.message) for event in scorer.teller[1:]] == [
         ("second", "node a has just rejected a pod with the same requests, and was chosen again")
     ]
-    [line] = scorer.told.of("prediction.repeated")
+    [line] = scorer.journal.of("prediction.repeated")
     assert (line["pod"], line["node"]) == ("team/second", "a")
 
 

@@ -86,7 +86,7 @@ async def test_other_placement_is_counted_and_an_event(scorer: Scorer) -> None:
         "numalign predicted that the pod gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 on a;"
         " the kubelet of a allocated 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 1"
     )
-    [line] = scorer.told.of("prediction.wrong")
+    [line] = scorer.journal.of("prediction.wrong")
     assert (line["pod"], line["node"], line["message"]) == ("team/web", "a", event.message)
 
 

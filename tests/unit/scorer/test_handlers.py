@@ -354,7 +354,7 @@ async def test_volcano_reads_nothing_but_good_answers(
     document = await caller.ask(f"/volcano/{verb}", call)
     assert {key: document[key] for key in part} == part
     texts = [document[key] for key in ("status", "errorMessage") if isinstance(document.get(key), str)]
-    lines = scorer.told.of("call.unreadable")
+    lines = scorer.journal.of("call.unreadable")
     assert any(texts) or [line["verb"] for line in lines] == [f"volcano/{verb}"]
 
 
@@ -388,7 +388,7 @@ async def test_invalid_call_is_refused(scorer: Scorer, caller: Caller, body: byt
     after = await caller.filter(raw(FOUR), "empty")
     assert after["NodeNames"] == ["empty"]
     # Once a minute: the page of metrics counts them all.
-    assert len(scorer.told.of("call.unreadable")) == 1
+    assert len(scorer.journal.of("call.unreadable")) == 1
 
 
 @pytest.mark.parametrize("body", table([garbage[:2] for garbage in GARBAGE]))

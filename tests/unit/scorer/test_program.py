@@ -70,8 +70,8 @@ class Bench(Launcher):
     def running(self, *argv: str) -> AbstractAsyncContextManager[Running]:
         cluster = () if "--snapshot" in argv else self.kubeconfig()
         settings = load(ScorerSettings, argv=[*LOCAL, *PLAIN, *cluster, *argv], environ={}).settings
-        program = ScorerProgram(settings, self.told.log, CollectorRegistry(), sleep=faster.sleep)
-        return Running.running(program, self.told)
+        program = ScorerProgram(settings, self.journal.log, CollectorRegistry(), sleep=faster.sleep)
+        return Running.running(program, self.journal)
 
     def pod(self, made: Raw) -> Raw:
         return self.api.put(made)
@@ -179,7 +179,7 @@ async def test_unused_reservation_expires(bench: Bench) -> None:
         await scorer.ask("/prioritize", {"Pod": made, "NodeNames": ["a"]})
         await scorer.logged("reservation.expired")
         kept = await scorer.metric("reservations")
-    [line] = bench.told.of("reservation.expired")
+    [line] = bench.journal.of("reservation.expired")
     assert (line["pod"], kept) == ("team/web", 0)
 
 

@@ -23,8 +23,8 @@ class Started:
     lacks: str | None = None
 
     def __post_init__(self) -> None:
-        told, time = self.scorer.told, self.scorer.time
-        self.warming = Warming(self.scorer.context, lambda: self.lacks, told.log, time, sleep=time.sleep)
+        journal, time = self.scorer.journal, self.scorer.time
+        self.warming = Warming(self.scorer.context, lambda: self.lacks, journal.log, time, sleep=time.sleep)
 
     @property
     def answers(self) -> int:
@@ -76,7 +76,7 @@ async def test_an_error_does_not_delay_readiness(started: Started, monkeypatch: 
     monkeypatch.delattr(CallContext, "ranks")
     started.scorer.see(raw(FOUR))
     await started.warming.run()
-    assert len(started.scorer.told.of("warming.failed")) == 1
+    assert len(started.scorer.journal.of("warming.failed")) == 1
     assert started.warming.waiting_for() is None
 
 

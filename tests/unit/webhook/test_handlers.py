@@ -273,7 +273,7 @@ async def test_a_log_line_carries_the_uid_of_the_review(served: Webhook) -> None
         await caller.ask("/validate", NEVER)
         await caller.ask("/validate", FITS, name="web-1", dryRun=True)
 
-    denied, admitted = served.told.of("review.decided")
+    denied, admitted = served.journal.of("review.decided")
     assert denied.pop("message").startswith("numalign: no node can align")
     expected = {
         "level": "info", "uid": UID, "webhook": "validate", "namespace": "team", "kind": "Pod",
@@ -318,7 +318,7 @@ async def test_pods_are_routed_while_no_class_is_written(webhook: Webhook) -> No
         response = await caller.ask("/mutate", FITS)
         for by, count in (("scheduler", 1), ("gate", 0)):
             assert await caller.metric("numalign_pods_handed_over_total", by=by) == count
-    [line] = webhook.told.of("review.decided")
+    [line] = webhook.journal.of("review.decided")
     assert (line["level"], line["scheduler"], "gate" in line) == ("info", "numalign-scheduler", False)
     routed = {"op": "add", "path": "/spec/schedulerName", "value": "numalign-scheduler"}
     assert json.loads(b64decode(response["patch"])) == [routed]
@@ -373,7 +373,7 @@ async def test_invalid_call_is_refused_counted_and_logged(  # noqa: PLR0913, PLR
         assert (await caller.ask("/mutate", FITS))["allowed"]
     assert answered == status
     assert message in document["error"]
-    assert len(served.told.of("review.unreadable")) == 1
+    assert len(served.journal.of("review.unreadable")) == 1
 
 
 async def test_metrics_show_the_size_of_every_memory(served: Webhook) -> None:
@@ -507,7 +507,7 @@ async def test_our_own_fault_is_logged_with_the_review(webhook: Webhook) -> None
     async with webhook.open() as caller:
         status, _ = await caller.send("/validate", GOOD)
     assert status == 500
-    assert UID in str(webhook.told.of("request.failed"))
+    assert UID in str(webhook.journal.of("request.failed"))
 
 
 # Devices that come by DRA.

@@ -57,10 +57,10 @@ class Bench(Launcher):
     def program(self, *argv: str) -> WebhookProgram:
         settings = load(WebhookSettings, argv=[*self.kubeconfig(), *LOCAL, *argv], environ={}).settings
         settled = partial(self.settled.append, "settled")
-        return WebhookProgram(settings, self.told.log, CollectorRegistry(), faster.sleep, settled=settled)
+        return WebhookProgram(settings, self.journal.log, CollectorRegistry(), faster.sleep, settled=settled)
 
     def running(self, *argv: str) -> AbstractAsyncContextManager[Running]:
-        return Running.running(self.program(*argv), self.told)
+        return Running.running(self.program(*argv), self.journal)
 
     @asynccontextmanager
     async def ready(self, *argv: str) -> AsyncIterator[Running]:
@@ -135,7 +135,7 @@ async def test_certificate_of_the_secret_is_served_once_created(bench: Bench) ->
         await webhook.until(missed)
         bench.api.put(SHARED)
         await webhook.until(webhook.ready)
-        [listening] = bench.told.of("server.listening")
+        [listening] = bench.journal.of("server.listening")
         pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", listening["port"]))
 
     served, stored = map(x509.load_pem_x509_certificate, (pem.encode(), PAIR.cert_pem))
@@ -152,7 +152,7 @@ async def test_unwritable_path_prevents_the_start(
 
     with pytest.raises(BadInput, match=f"cannot be written: {strerror(ENOENT)}"):
         await bench.program(*PLAIN, *(["--audit-log", missing] if audited else [])).serve(Stop())
-    assert bench.told.of("server.listening") == []
+    assert bench.journal.of("server.listening") == []
 
 
 # What goes wrong in a cluster.
@@ -166,7 +166,7 @@ async def test_reviews_are_answered_while_the_api_server_is_down(bench: Bench) -
         await bench.api.stop()
 
         async def noticed() -> bool:
-            kinds = {line["kind"] for line in bench.told.of("watch.unreachable")}
+            kinds = {line["kind"] for line in bench.journal.of("watch.unreachable")}
             return kinds >= {"Node", "NodeResourceTopology", "Namespace"}
 
         await webhook.until(noticed)
@@ -214,7 +214,7 @@ async def test_unreadable_namespace_leaves_the_failure_policy(bench: Bench) -> N
         bench.api.failures["/api/v1/namespaces/strict"] = HTTPStatus.FORBIDDEN
         status, _ = await webhook.post("/validate", request(OPTED_OUT, namespace="strict"))
     assert status == HTTPStatus.SERVICE_UNAVAILABLE
-    assert "strict" in bench.told.of("namespace.unread")[0]["error"]
+    assert "strict" in bench.journal.of("namespace.unread")[0]["error"]
 
 
 async def test_denial_is_audited_and_a_rejecting_node_avoided(bench: Bench) -> None:

@@ -32,7 +32,7 @@ def named(name: str, *containers: str, **metadata: str) -> Raw:
 def obey(webhook: Webhook, folder: Path, policy: str) -> None:
     path = folder / "policy.yaml"
     path.write_text(policy)
-    webhook.policy = PolicyKeeper(path, log=webhook.told.log, registry=CollectorRegistry())
+    webhook.policy = PolicyKeeper(path, log=webhook.journal.log, registry=CollectorRegistry())
     webhook.policy.load()
 
 

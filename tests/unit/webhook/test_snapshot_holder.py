@@ -53,14 +53,14 @@ class Fed:
 @dataclass
 class Followed:
     feed: Fed = field(default_factory=Fed)
-    told: RecordedLog = field(default_factory=RecordedLog)
+    journal: RecordedLog = field(default_factory=RecordedLog)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     settled: list[Snapshot | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.holder = SnapshotHolder(
             self.feed,
-            log=self.told.log,
+            log=self.journal.log,
             registry=self.registry,
             settled=lambda: self.settled.append(self.holder.snapshot),
         )
@@ -89,7 +89,7 @@ async def test_a_snapshot_is_a_cache_and_the_rules_of_namespaces(followed: Follo
     assert now.snapshot.namespaces["team"] == NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)
     assert now.snapshot.namespaces["quiet"] == UNRULED
     assert now.snapshot.namespace_labels["team"] == {"numalign.io/enforce": SINGLE}
-    assert followed.told.of("snapshot.loaded")[0]["nodes"] == 2
+    assert followed.journal.of("snapshot.loaded")[0]["nodes"] == 2
 
 
 async def test_metrics_count_nodes_classes_and_problems(followed: Followed) -> None:
@@ -104,7 +104,7 @@ async def test_metrics_count_nodes_classes_and_problems(followed: Followed) -> N
     ]:  # fmt: skip
         assert followed.count(f"numalign_{name}", **labels) == count
     assert now.cache.classes == (node_class(SMALL),)
-    assert 'numalign.io/enforce]: "strictly"' in followed.told.of("snapshot.problem")[0]["error"]
+    assert 'numalign.io/enforce]: "strictly"' in followed.journal.of("snapshot.problem")[0]["error"]
 
 
 async def test_age_is_that_of_the_feed(followed: Followed) -> None:
@@ -133,8 +133,8 @@ async def test_changes_and_new_problems_are_logged_once(followed: Followed) -> N
 
     # One broken object does not hide the others.
     assert ([member.name for member in now.cache.nodes], now.cache.unknown) == (["b"], 1)
-    assert len(followed.told.of("snapshot.problem")) == 1
-    levels = [line["level"] for line in followed.told.of("snapshot.loaded")]
+    assert len(followed.journal.of("snapshot.problem")) == 1
+    levels = [line["level"] for line in followed.journal.of("snapshot.loaded")]
     assert levels == ["info", "debug", "info", "info"]
     await followed.take(shown({"a": SMALL}), broken)
-    assert len(followed.told.of("snapshot.problem")) == 2
+    assert len(followed.journal.of("snapshot.problem")) == 2

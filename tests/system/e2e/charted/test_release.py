@@ -20,7 +20,7 @@ from tests.system.e2e.clusters import IMPATIENT, command
 from tests.system.e2e.installed.test_uninstalling import traces
 from tests.system.e2e.programs import OwnPlane, kubeconfig
 from tests.system.eventually import eventually
-from tests.worlds.asked_for import PACKAGING
+from tests.worlds.opt_in import PACKAGING
 from tools.clusters import agents, shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Answer, ask, patch

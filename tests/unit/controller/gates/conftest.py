@@ -66,7 +66,7 @@ class GatedCluster:
 
     def __post_init__(self) -> None:
         scorer, state = self.scorer, self.scorer.state
-        self.clock, self.log, self.events = scorer.time, scorer.told, scorer.teller
+        self.clock, self.log, self.events = scorer.time, scorer.journal, scorer.teller
         self.reservations, self.count = scorer.reservations, scorer.count
         self.queue = GateQueue()
         metrics = GateMetrics.of(scorer.registry, self.queue.__len__)

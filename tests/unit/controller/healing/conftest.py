@@ -247,7 +247,7 @@ class Leader:
 
     def __post_init__(self) -> None:
         clock, log, api = self.cluster.time, self.log.log, self.api or self.cluster
-        scorer = Scorer(time=clock, told=self.log, registry=self.registry)
+        scorer = Scorer(time=clock, journal=self.log, registry=self.registry)
         self.pods, self.state, state, answers = scorer.pods, scorer.state, scorer.state, scorer.nodes
         self.alignments = RunningPodAlignments(state, named=10)
         self.registry.register(self.alignments)

@@ -35,7 +35,7 @@ class Reporting:
 
     def __post_init__(self) -> None:
         scorer = self.scorer
-        self.events, self.log, self.see = scorer.teller, scorer.told, scorer.see
+        self.events, self.log, self.see = scorer.teller, scorer.journal, scorer.see
         self.reporter = RefusalReporter(
             exempt=lambda pod: pod.namespace == self.exempt,
             leading=lambda: self.leads,

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.unit.tools.release.conftest import VERSION, run
-from tests.worlds.asked_for import RELEASE
+from tests.worlds.opt_in import RELEASE
 from tools.clusters import checkers
 from tools.clusters.checkers import Krew
 from tools.release.order import Order

@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tests.unit.tools.release.conftest import run
-from tests.worlds.asked_for import RELEASE
+from tests.worlds.opt_in import RELEASE
 from tools.release import __main__ as release
 from tools.release import deployment
 from tools.release.__main__ import ROOT

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.unit.tools.release.conftest import run
-from tests.worlds.asked_for import RELEASE
+from tests.worlds.opt_in import RELEASE
 from tests.worlds.programs import needs
 from tools.release import deployment
 from tools.release.__main__ import ROOT

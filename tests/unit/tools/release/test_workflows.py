@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.unit.tools.release.conftest import run
-from tests.worlds.asked_for import RELEASE
+from tests.worlds.opt_in import RELEASE
 from tools.clusters import checkers
 
 ROOT = Path(__file__).parents[4]
