@@ -44,7 +44,7 @@ def published(name: str, shape: Shape, left: int | None) -> list[Json]:
     made = fleets.node(name, shape)
     made["metadata"]["labels"][PRODUCT] = "MI300"
     for column, amount in (("allocatable", shape.zones * (left or 0)), ("capacity", whole)):
-        made["status"][column] |= {GPU: str(amount)}
+        made["status"][column] = {**made["status"][column], GPU: str(amount)}
         if left is None:
             del made["status"][column][GPU]
     devices = {} if left is None else {GPU: left}
