@@ -21,7 +21,7 @@ class Thoroughness(StrEnum):
     THOROUGH = "thorough"
 
 
-EXAMPLES = {Thoroughness.SAMPLE: 10, Thoroughness.FULL: 40, Thoroughness.THOROUGH: 2000}
+EXAMPLES = {Thoroughness.SAMPLE: 5, Thoroughness.FULL: 40, Thoroughness.THOROUGH: 2000}
 """The inputs that a law is tried on."""
 
 

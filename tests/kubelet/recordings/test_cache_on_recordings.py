@@ -24,7 +24,7 @@ from tools.generate import agreement
 from tools.generate.agreement import Level, Recorded
 
 RECORDINGS = tuple(sorted(path.name for path in agreement.DATA.glob("kubelet-*.jsonl.gz")))
-EVERY = {Thoroughness.SAMPLE: 360, Thoroughness.FULL: 24, Thoroughness.THOROUGH: 1}[thoroughness()]
+EVERY = {Thoroughness.SAMPLE: 720, Thoroughness.FULL: 24, Thoroughness.THOROUGH: 1}[thoroughness()]
 """Of the recordings one scenario in so many; `make laws` takes them all."""
 
 INTENTS = (

@@ -192,6 +192,7 @@ def printed(program: str, *arguments: str, stdin: str = "") -> str:
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=True).stdout  # noqa: S603  ours
 
 
+@pytest.mark.full
 def test_commands_import_only_what_they_need(cluster_file: Path) -> None:
     lines = [line + f" {cluster_file}" * line.endswith("--snapshot") for line, _ in LINES]
     answers = printed(ANSWERING, stdin="\n".join(lines)).split("\f")
@@ -211,6 +212,7 @@ print("\\f", *{name.partition(".")[0] for name in sys.modules})
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("typed", "heavy"), [("n", HEAVY), ("nodes --ou", CLIENT), ("version --cl", CLIENT)])
 def test_completion_imports_little(typed: str, heavy: set[str]) -> None:
     output, packages = printed(COMPLETING, *typed.split()).split("\f")

@@ -132,6 +132,7 @@ for program in ("webhook", "scorer", "controller"):
 """
 
 
+@pytest.mark.full
 def test_a_program_that_traces_nothing_loads_none_of_it() -> None:
     found = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)  # noqa: S603  our own
     assert found.stdout.split() == ["webhook", "scorer", "controller"]
