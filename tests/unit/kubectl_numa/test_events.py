@@ -151,6 +151,7 @@ WRONG = [
             "the CPU manager's policy static needs more than zero CPUs reserved")]),
     ("a machine of another configuration", line(node=CONTRADICTING),
         ['node.kubeletConfig.reservedSystemCPUs: "1" contradicts the machine: "0"']),
+    ("a pod that is no object", line(create="p"), ['create: must be an object, not "p"']),
     ("a broken pod", line(create={"metadata": {"name": "p"}, "spec": {"containers": [{}]}}),
         ["create.spec.containers[0].name: is missing"]),
     ("a pod without a name", line(create={"spec": POD["spec"]}), ["create.metadata.name: is missing"]),

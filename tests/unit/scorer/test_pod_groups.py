@@ -6,8 +6,8 @@ import pytest
 
 from numalign.scheduling import pod_groups
 from numalign.scheduling.pod_groups import SECONDS
-from tests.worlds.notation import table
-from tests.worlds.scorer import ALL, EMPTY, Caller, Raw, Scorer, on, raw
+from tests.worlds.notation import node, table
+from tests.worlds.scorer import ALL, EMPTY, FOUR, SINGLE, Caller, Raw, Scorer, on, raw
 
 
 def member(name: str, request: str = ALL, *, group: str = "gang") -> Raw:
@@ -65,6 +65,16 @@ async def test_other_pods_ignore_members(scorer: Scorer, caller: Caller) -> None
     assert await tried(caller, member("stranger", group="other"), "a") == "a"
     assert scorer.kept() == {}
     assert await scorer.bind(raw(ALL, name="other"), "a") == ""
+
+
+async def test_unequal_members_with_a_choice_do_not_block(scorer: Scorer, caller: Caller) -> None:
+    """Both of the first might have gone where the other one is."""
+    one_zone = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
+    await scorer.know({"a": one_zone, "b": one_zone})
+    halves = [member(f"half-{at}", FOUR) for at in range(2)]
+    scorer.see(*halves)
+    assert [await tried(caller, made, "a", "b") for made in (MEMBERS[0], halves[0])] == ["a", "b"]
+    assert await tried(caller, halves[1], "a") == "a"
 
 
 LEAVING = {"metadata": {**MEMBERS[0]["metadata"], "deletionTimestamp": "2027-01-15T08:00:00Z"}}

@@ -152,3 +152,16 @@ def test_too_many_zones_need_a_configuration_to_be_wrong() -> None:
     assert len(join(read).zones) == 9
     with pytest.raises(BadTopology, match="9 zones, and it aligns at most 8"):
         join(read, configured=KubeletConfiguration("n"))
+
+
+OFF = frozenset({CpuOption.FULL_PCPUS_ONLY, CpuOption.ALIGN_BY_SOCKET})
+
+
+def test_disabled_options_without_the_static_policy() -> None:
+    configured = KubeletConfiguration("n", cpu_manager=CpuManager.NONE, cpu_options_off=OFF)
+    with pytest.raises(BadNode) as raised:
+        join(Topology("n", (zone(cpu=1),)), configured=configured)
+    assert str(raised.value) == (
+        "cpuManagerPolicyOptions: the kubelet would not start: CPU manager policy none takes no "
+        "options, not even disabled ones: align-by-socket, full-pcpus-only"
+    )
