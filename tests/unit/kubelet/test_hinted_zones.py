@@ -75,15 +75,18 @@ def test_pod_without_hints_has_affinity_to_all_zones() -> None:
     assert grant.affinity == tuple(range(34))
 
 
-def test_memory_of_zones_apart_counts_for_the_node_in_total() -> None:
-    host = replace(
-        node("cpu=4/3 mem=4Gi", "mem=8Gi", policy="restricted"), memory_manager=TRAY.memory_manager
-    )
-    split = apart(host)
+@pytest.mark.parametrize(("requests", "admitted"), [
+    ("cpu=1 mem=16Gi", True),
+    ("cpu=1 mem=17Gi", False),
+    # Of these, the zones that hints can include have none.
+    ("cpu=1 huge=2Gi", True),
+    ("cpu=1 huge=3Gi", False),
+])  # fmt: skip
+def test_memory_of_zones_apart_counts_in_the_total(*, requests: str, admitted: bool) -> None:
+    host = node("cpu=4/3 mem=4Gi", "cpu=4 mem=4Gi", "mem=8Gi huge=2Gi", policy="restricted")
+    split = apart(replace(host, memory_manager=TRAY.memory_manager))
     assert split.others
-    for gib, admitted in ((12, True), (13, False)):
-        demand = asks(f"cpu=1 mem={gib}Gi")
-        assert evaluate(split, demand).admitted is admitted
-        assert ClusterCache.of([split]).ask([split.name], Question(demand, NO_INTENT)).admitted.tolist() == [
-            admitted
-        ]
+    demand = asks(requests)
+    assert evaluate(split, demand).admitted is admitted
+    answer = ClusterCache.of([split]).ask([split.name], Question(demand, NO_INTENT))
+    assert answer.admitted.tolist() == [admitted]
