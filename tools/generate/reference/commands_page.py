@@ -11,6 +11,7 @@ import click
 from certs.cli import program as certs
 from kubectl_numa.cli import program as kubectl_numa
 from kubectl_numa.lazy import LazyCommand
+from numalign.kube.command_line import from_kubeconfig
 from tools.generate.reference.tables import cell, code, table
 
 OF_KUBECTL_NUMA = """# kubectl numa
@@ -25,10 +26,11 @@ cert-manager keeps the certificate: see [Certificates](../how-to/certificates.md
 """
 
 
-SHARED = "Flags of several commands"
 _SHARED_BY = 3
 """A flag with the same meaning for so many commands is explained once."""
 
+
+Row = tuple[str, str]
 
 _LONG = re.compile(r"--[\w-]+")
 
@@ -46,11 +48,13 @@ def page_of(head: str, group: click.Group, called: str) -> str:
     # A command keeps the help option of the first context that asks for it.
     above = click.Context(group, **group.context_settings)
     commands = list(_commands(group, called))
-    uses = Counter(row for _, each in commands for row in _rows(each))
+    connection = _rows(click.command()(from_kubeconfig(lambda: None)))
+    uses = Counter(row for _, each in commands for row in _rows(each) if row not in connection)
     shared = [row for row, count in uses.items() if count >= _SHARED_BY]
-    sections = (line for name, each in commands for line in _section(name, each, above, shared))
-    last = [f"## {SHARED}\n", table(("flag", "meaning"), shared)] if shared else []
-    return "\n".join([head, *sections, *last])
+    sections = (line for name, each in commands for line in _section(name, each, above, shared, connection))
+    last = {"Flags of several commands": shared, "Flags of the connection": connection}
+    tables = (f"## {title}\n\n{table(('flag', 'meaning'), rows)}" for title, rows in last.items() if rows)
+    return "\n".join([head, *sections, *tables])
 
 
 def _commands(group: click.Group, called: str) -> Iterator[tuple[str, click.Command]]:
@@ -63,7 +67,7 @@ def _commands(group: click.Group, called: str) -> Iterator[tuple[str, click.Comm
 
 
 def _section(
-    called: str, command: click.Command, above: click.Context, shared: Collection[tuple[str, str]]
+    called: str, command: click.Command, above: click.Context, shared: Collection[Row], connection: list[Row]
 ) -> Iterator[str]:
     context = click.Context(command, parent=above, info_name=called)
     usage = " ".join(command.collect_usage_pieces(context))
@@ -73,14 +77,18 @@ def _section(
     yield _prose(command.help or "")
     yield from _epilog(command.epilog or "")
     rows = _rows(command)
-    if own := [row for row in rows if row not in shared]:
+    if own := [row for row in rows if row not in shared and row not in connection]:
         yield table(("flag", "meaning"), own)
-    if others := [_LONG.findall(row[0])[0] for row in rows if row in shared]:
-        names = ", ".join(map(code, others))
-        yield f"Also [flags of several commands](#flags-of-several-commands): {names}.\n"
+    also = []
+    if names := [code(_LONG.findall(row[0])[0]) for row in rows if row in shared]:
+        also.append(f"[flags of several commands](#flags-of-several-commands): {', '.join(names)}")
+    if connection[0] in rows:
+        also.append("[flags of the connection](#flags-of-the-connection)")
+    if also:
+        yield f"Also {'; '.join(also)}.\n"
 
 
-def _rows(command: click.Command) -> list[tuple[str, str]]:
+def _rows(command: click.Command) -> list[Row]:
     options = (each for each in command.params if isinstance(each, click.Option) and not each.hidden)
     return [(_flag(option), cell(option.help or "")) for option in options]
 
