@@ -203,35 +203,36 @@ def naive(node: Node, demand: Demand) -> bool:
     )
 
 
-Key = Callable[[Json], str]
+Key = Callable[[Json], Iterable[str]]
+"""What a decision about a node counts for."""
 
 
 def tallied(found: Iterable[Decision], key: Key) -> Mapping[str, Mapping[Level, Tally]]:
     tallies: dict[str, dict[Level, Tally]] = defaultdict(lambda: defaultdict(Tally))
     for decision in found:
-        tallies[key(decision.recorded)][decision.level].count(decision.found)
+        for name in key(decision.recorded):
+            tallies[name][decision.level].count(decision.found)
     return tallies
 
 
-def kind(node: Json) -> str:
-    return str(node["kind"])
+def kind(node: Json) -> Iterable[str]:
+    return [str(node["kind"])]
 
 
-def policy(node: Json) -> str:
+def policy(node: Json) -> Iterable[str]:
     told = node["kubeletConfig"]
-    return f"{told['topologyManagerPolicy']}, {told['topologyManagerScope']}"
+    return [f"{told['topologyManagerPolicy']}, {told['topologyManagerScope']}"]
 
 
-def options(node: Json) -> str:
+def options(node: Json) -> Iterable[str]:
     fields = ("cpuManagerPolicyOptions", "topologyManagerPolicyOptions", "featureGates")
-    listed = sorted(name for field in fields for name in node["kubeletConfig"].get(field) or {})
-    return ", ".join(listed) or "none"
+    return [name for field in fields for name in node["kubeletConfig"].get(field) or {}] or ["none"]
 
 
-def version(node: Json) -> str:
-    return str(node["kubeletVersion"])
+def version(node: Json) -> Iterable[str]:
+    return [str(node["kubeletVersion"])]
 
 
-def everything(_node: Json) -> str:
+def everything(_node: Json) -> Iterable[str]:
     """All decisions alike."""
-    return "all"
+    return ["all"]

@@ -18,8 +18,7 @@ HEAD = """\
 # How often predictions agree with the kubelet
 
 Generated and checked by `python -m tools.generate agreement`. The decisions were recorded from the
-kubelet's own managers, compiled in (`tools/clusters/oracle`); `tests/kubelet/data/README.md` describes the
-recordings. They contain only pods that fit the node in total, since a scheduler sends no others.
+kubelet's own managers (`tests/kubelet/data/README.md`), of pods that fit the node in total.
 
 | level | what numalign knows of the node |
 |---|---|
@@ -31,13 +30,12 @@ recordings. They contain only pods that fit the node in total, since a scheduler
 *admitted* is compared for every decision, *reason* if both reject the pod, and the rest if both admit it.
 If the kubelet picks at random between equal devices of different zones, the prediction says so, and other
 amounts count as agreement (*by chance*). *one zone has all* is a filter that knows policy and scope, and
-looks for one zone with enough of everything.
+looks for one zone with enough of everything. A decision counts for each option of its kubelet.
 """
 
 ADMITTED_BY = (
     ("policy and scope", agreement.policy),
-    ("options", agreement.options),
-    ("kind of scenario", agreement.kind),
+    ("option", agreement.options),
     ("version of the kubelet", agreement.version),
 )
 

@@ -3,7 +3,7 @@ The rules against the kubelet itself: recordings of its own managers, one decisi
 
 With the machine known, nothing may differ, with or without knowing what really happened. From amounts and the
 configuration every verdict holds, but for devices that sit between zones. What counts alone are worth, by
-policy, options and kind, stands in docs/measurements/agreement.md.
+policy, option and version, is in docs/measurements/agreement.md.
 """
 
 from collections.abc import Iterable, Mapping
