@@ -37,12 +37,12 @@ and GPUs in each zone.
 
 | pods that the empty machine rejects | | admitted by some state | admitted by none |
 |---|--:|--:|--:|
-| refused for ever | {permanent:,} | {wrong:,} | {permanent_never:,} |
+| denied | {permanent:,} | {wrong:,} | {permanent_never:,} |
 | admitted with a warning | {warned:,} | {warned_some:,} | {warned_never:,} |
 
-* No pod that some state admits may be refused for ever (`tests/laws/test_never_laws.py`).
-* Of the pods that no state admits, {recognized} are refused for ever. The others stay pending.
-* Had the empty machine decided, {warned_some:,} pods would have been refused wrongly.
+* No pod that some state admits may be denied (`tests/laws/test_never_laws.py`).
+* Of the pods that no state admits, {recognized} are denied. The others stay pending.
+* Had the empty machine decided, {warned_some:,} pods would have been denied wrongly.
 """
 
 
