@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tools.clusters.gotools import UnavailableError
-from tools.generate import agreement_page, dashboard, manifests
-from tools.generate.reference import pages
+from tools.generate import agreement, dashboard, manifests, reference
 
 PARTS: Mapping[str, Callable[[], Mapping[Path, str]]] = {
     "manifests": manifests.files,
     "dashboard": lambda: {dashboard.FILE: dashboard.text()},
-    "reference": pages.files,
-    "agreement": lambda: {agreement_page.PAGE: agreement_page.text()},
+    "reference": reference.files,
+    "agreement": lambda: {agreement.PAGE: agreement.text()},
 }
 
 
@@ -29,7 +28,7 @@ def main() -> int:
         parser.error(f"no such part: {', '.join(sorted(unknown))}")
     try:
         made = {file: text for part in options.parts or PARTS for file, text in PARTS[part]().items()}
-    except (UnavailableError, agreement_page.DisagreementError) as error:
+    except (UnavailableError, agreement.DisagreementError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     changed = [file for file, text in made.items() if not file.exists() or file.read_text() != text]

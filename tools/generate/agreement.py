@@ -1,16 +1,15 @@
 """
-How often numalign says what the kubelet did, counted over recordings of the kubelet's own managers.
+docs/measurements/agreement.md: how often numalign says what the kubelet did, in recordings of its managers.
 
-`agreement_page` makes a page of it. Each decision is predicted at every level of knowledge, from
-what really happened before it; and once more with the machine known and nothing told of what happened, so
-that a mistake would carry on. The baseline is what a filter says that looks for one zone with enough of
-everything.
+Each decision is predicted at every level of knowledge, from what really happened before it; and once more
+with the machine known and nothing of what happened, so that a mistake would carry on. The baseline is what a
+filter says that looks for one zone with enough of everything.
 """
 
 import gzip
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -26,14 +25,22 @@ from numalign.model import demand as demands
 from numalign.model.demand import Demand
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
+from tools.generate.recordings.compare import compared
+from tools.generate.tables import table
 
 Json = dict[str, Any]
 
-DATA = Path(__file__).parents[2] / "tests" / "kubelet" / "data"
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "kubelet" / "data"
+PAGE = ROOT / "docs" / "measurements" / "agreement.md"
+
+
+class DisagreementError(Exception):
+    """Raised if a prediction for a known machine differs from the kubelet."""
 
 
 class Level(StrEnum):
-    """What is told of a node: the levels of knowledge, and the machine without what happened on it."""
+    """What is known of a node: the levels of knowledge, and the machine without what happened on it."""
 
     MACHINE = "machine"
     UNOBSERVED = "machine, unobserved"
@@ -41,7 +48,7 @@ class Level(StrEnum):
     COUNTS = "counts"
 
 
-TOLD: Mapping[Level, tuple[str, ...]] = {
+FIELDS: Mapping[Level, tuple[str, ...]] = {
     Level.MACHINE: ("machine", "kubeletConfig", "kubeletVersion"),
     Level.UNOBSERVED: ("machine", "kubeletConfig", "kubeletVersion"),
     Level.CONFIGURED: ("kubeletConfig", "kubeletVersion", "labels"),
@@ -52,6 +59,25 @@ TOLD: Mapping[Level, tuple[str, ...]] = {
 COLUMNS = ADMITTED, REASON, AFFINITY, CPUS, AMOUNTS = "admitted", "reason", "affinity", "CPU ids", "amounts"
 CHANCE, NAIVE = "by chance", "one zone has all"
 
+HEAD = """\
+# How often predictions agree with the kubelet
+
+Generated and checked by `python -m tools.generate agreement`. The decisions were recorded from the
+kubelet's own managers (`tests/kubelet/data/README.md`), of pods that fit the node in total.
+
+| level | what numalign knows of the node |
+|---|---|
+| machine | cores, sockets, distances, devices, the kubelet's configuration; what earlier pods really got |
+| machine, unobserved | the same without what earlier pods got: a wrong prediction would affect later ones |
+| configured | amounts as an exporter publishes them, configuration, version, labels; what earlier pods got |
+| counts | amounts, policy and scope; what earlier pods got |
+
+*admitted* is compared for every decision, *reason* if both reject the pod, and the rest if both admit it.
+If the kubelet picks at random between equal devices of different zones, the prediction says so, and other
+amounts count as agreement (*by chance*). *one zone has all* is a filter that knows policy and scope, and
+looks for one zone with enough of everything. A decision counts for each option of its kubelet.
+"""
+
 
 @dataclass
 class Tally:
@@ -60,30 +86,29 @@ class Tally:
     `by chance` counts decisions whose amounts differ where the kubelet picks at random between equal devices.
     """
 
-    asked: Counter[str] = field(default_factory=Counter)
+    compared: Counter[str] = field(default_factory=Counter)
     agreed: Counter[str] = field(default_factory=Counter)
 
     def count(self, found: Mapping[str, bool]) -> None:
-        self.asked.update(found.keys())
+        self.compared.update(found.keys())
         self.agreed.update(what for what, agreed in found.items() if agreed)
 
     def missed(self, what: str) -> int:
         """In how many comparisons it did not agree."""
-        return self.asked[what] - self.agreed[what]
+        return self.compared[what] - self.agreed[what]
+
+    def share(self, what: str) -> str:
+        """A percentage that says 100 only of all."""
+        compared, agreed = self.compared[what], self.agreed[what]
+        return "100%" if agreed == compared else f"{min(100 * agreed / compared, 99.99):.2f}%"
 
     def cell(self, what: str) -> str:
-        asked, agreed = self.asked[what], self.agreed[what]
-        return f"{agreed}/{asked} {share(agreed, asked)}" if asked else "-"
-
-
-def share(agreed: int, asked: int) -> str:
-    """A percentage that says 100 only of all."""
-    return "100%" if agreed == asked else f"{min(100 * agreed / asked, 99.99):.2f}%"
+        return f"{self.agreed[what]}/{self.compared[what]} {self.share(what)}" if self.compared[what] else "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One pod, and what the kubelet did with it: as recorded, and as a session is told of it."""
+class Admission:
+    """One pod, and what the kubelet did with it: as recorded, and as a session takes it."""
 
     created: Created
     demand: Demand
@@ -96,7 +121,7 @@ class Recorded:
     """One scenario: the node as recorded; pods with what the kubelet did, and names of those that left."""
 
     node: Json
-    steps: tuple[Asked | str, ...]
+    steps: tuple[Admission | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +130,6 @@ class Decision:
 
     recorded: Json
     level: Level
-    pod: str
     found: Mapping[str, bool]
     causes: tuple[str, ...]
 
@@ -119,12 +143,26 @@ def recordings(*names: str, every: int = 1) -> Iterator[Recorded]:
             yield Recorded(scenario, tuple(_step(step, minor) for step in scenario.pop("steps")))
 
 
-def answers(recorded: Recorded, level: Level) -> Iterator[tuple[Asked, PredictedAdmission]]:
+def _step(step: Json, minor: int) -> Admission | str:
+    if "delete" in step:
+        return str(step["delete"])
+    created, expected = _read({"create": step["create"]}), step["expect"]
+    assert isinstance(created, Created)
+    known = {key: value for key, value in expected.items() if value is not None}
+    observed = _read({"observed": {"pod": created.pod.name, **known}})
+    assert isinstance(observed, Observed)
+    return Admission(created, demands.of(created.pod.stored(minor)), expected, observed)
+
+
+def _read(line: Json) -> NodeEvent:
+    return events.read(orjson.dumps(line))
+
+
+def answers(recorded: Recorded, level: Level) -> Iterator[tuple[Admission, PredictedAdmission]]:
     """Every pod of a scenario with what is said of it at one level, on the node as it was before the pod."""
-    fields = ("name", "nrt", *TOLD[level])
-    session, _ = follow(
-        None, _read({"node": {key: recorded.node[key] for key in fields if key in recorded.node}})
-    )
+    fields = ("name", "nrt", *FIELDS[level])
+    node = {key: recorded.node[key] for key in fields if key in recorded.node}
+    session, _ = follow(None, _read({"node": node}))
     for step in recorded.steps:
         if isinstance(step, str):
             session, _ = follow(session, Deleted(step))
@@ -137,58 +175,30 @@ def answers(recorded: Recorded, level: Level) -> Iterator[tuple[Asked, Predicted
 
 
 def decisions(recorded: Recorded, level: Level) -> Iterator[Decision]:
-    node = recorded.node
-    for asked, answer in answers(recorded, level):
-        found = _compared(answer, asked.expected, ids="machine" in TOLD[level])
-        found[NAIVE] = naive(answer.node, asked.demand) == asked.expected["admitted"]
-        wrong = () if found[ADMITTED] else doubts(answer.node, asked.demand)
-        causes = tuple(SENTENCES[one] for one in wrong)
-        yield Decision(node, level, asked.created.pod.name, found, causes)
+    for step, answer in answers(recorded, level):
+        found = _agreed(answer, step.expected, ids="machine" in FIELDS[level])
+        found[NAIVE] = naive(answer.node, step.demand) == step.expected["admitted"]
+        wrong = () if found[ADMITTED] else doubts(answer.node, step.demand)
+        yield Decision(recorded.node, level, found, tuple(SENTENCES[one] for one in wrong))
 
 
-def _step(step: Json, minor: int) -> Asked | str:
-    if "delete" in step:
-        return str(step["delete"])
-    created, expected = _read({"create": step["create"]}), step["expect"]
-    assert isinstance(created, Created)
-    told = {key: value for key, value in expected.items() if value is not None}
-    observed = _read({"observed": {"pod": created.pod.name, **told}})
-    assert isinstance(observed, Observed)
-    return Asked(created, demands.of(created.pod.stored(minor)), expected, observed)
-
-
-def _read(line: Json) -> NodeEvent:
-    return events.read(orjson.dumps(line))
-
-
-def _compared(answer: PredictedAdmission, expected: Json, *, ids: bool) -> dict[str, bool]:
-    """What agrees; reasons are compared where both refuse, and the rest where both admit."""
-    said = answer.to_json()
-    found = {ADMITTED: said["admitted"] == expected["admitted"]}
-    if not said["admitted"] and not expected["admitted"]:
-        return {**found, REASON: said["reason"] == expected["reason"]}
-    if not said["admitted"] or not expected["admitted"]:
-        return found
-    found[AFFINITY] = _each(
-        said, expected, lambda one: (one["affinity"] and [*one["affinity"]], one["preferred"])
-    )
-    if ids:
-        found[CPUS] = _each(said, expected, lambda one: one.get("cpus"))
-    same = _each(said, expected, lambda one: one.get("amounts") or {})
+def _agreed(answer: PredictedAdmission, expected: Json, *, ids: bool) -> dict[str, bool]:
+    """What agrees; reasons are compared where both refuse, and what containers have where both admit."""
+    nothing: Json = {"shared": {}}
+    predicted = orjson.loads(orjson.dumps(answer.to_json()))
+    both = compared(predicted | nothing, expected | nothing)
+    same = {what: ours == theirs for what, (ours, theirs) in both.items()}
+    if "amounts" not in same:
+        return {ADMITTED: ADMITTED not in same, **{what: same[what] for what in same if what == REASON}}
     # The kubelet took other devices than we said, and we had said that any would do.
-    by_chance = not same and any(grant.chosen for grant in answer.grants)
-    found[AMOUNTS] = same or by_chance
-    return {**found, CHANCE: True} if by_chance else found
-
-
-def _each(said: Json, expected: Json, of: Callable[[Json], object]) -> bool:
-    ours, theirs = said["containers"], expected["containers"]
-    return {name: of(one) for name, one in ours.items()} == {name: of(one) for name, one in theirs.items()}
-
-
-def _affinity(one: Json) -> object:
-    zones = one["affinity"]
-    return (None if zones is None else list(zones)), one["preferred"]
+    chance = not same["amounts"] and any(grant.chosen for grant in answer.grants)
+    return {
+        ADMITTED: True,
+        AFFINITY: same["affinity"] and same["preferred"],
+        **({CPUS: same["cpus"]} if ids else {}),
+        AMOUNTS: same["amounts"] or chance,
+        **({CHANCE: True} if chance else {}),
+    }
 
 
 def naive(node: Node, demand: Demand) -> bool:
@@ -196,10 +206,9 @@ def naive(node: Node, demand: Demand) -> bool:
     if node.policy in (Policy.NONE, Policy.BEST_EFFORT):
         return True
     steps = (demand.whole,) if node.scope is Scope.POD else demand.steps
-    wanted = [step.requests.items() for step in steps]
     return all(
         any(all(zone.free.get(name, 0) >= amount for name, amount in each) for zone in node.zones)
-        for each in wanted
+        for each in [step.requests.items() for step in steps]
     )
 
 
@@ -219,20 +228,70 @@ def kind(node: Json) -> Iterable[str]:
     return [str(node["kind"])]
 
 
-def policy(node: Json) -> Iterable[str]:
-    told = node["kubeletConfig"]
-    return [f"{told['topologyManagerPolicy']}, {told['topologyManagerScope']}"]
-
-
-def options(node: Json) -> Iterable[str]:
-    fields = ("cpuManagerPolicyOptions", "topologyManagerPolicyOptions", "featureGates")
-    return [name for field in fields for name in node["kubeletConfig"].get(field) or {}] or ["none"]
-
-
-def version(node: Json) -> Iterable[str]:
-    return [str(node["kubeletVersion"])]
-
-
 def everything(_node: Json) -> Iterable[str]:
     """All decisions alike."""
     return ["all"]
+
+
+def _policy(node: Json) -> Iterable[str]:
+    config = node["kubeletConfig"]
+    return [f"{config['topologyManagerPolicy']}, {config['topologyManagerScope']}"]
+
+
+def _options(node: Json) -> Iterable[str]:
+    fields = ("cpuManagerPolicyOptions", "topologyManagerPolicyOptions", "featureGates")
+    return [name for each in fields for name in node["kubeletConfig"].get(each) or {}] or ["none"]
+
+
+KEYS: Mapping[str, Key] = {
+    "policy and scope": _policy,
+    "option": _options,
+    "version of the kubelet": lambda node: [str(node["kubeletVersion"])],
+}
+
+
+def text() -> str:
+    """Return the page. Raise `DisagreementError` if something of a known machine differs."""
+    recorded = recordings(*sorted(path.name for path in DATA.glob("kubelet-*.jsonl.gz")))
+    found = [decision for each in recorded for level in Level for decision in decisions(each, level)]
+    levels = tallied(found, everything)["all"]
+    if wrong := {what: n for what in COLUMNS if (n := levels[Level.MACHINE].missed(what))}:
+        raise DisagreementError(f"on a known machine, rules and kubelet disagree: {wrong}")
+    rows = [[level, *map(each.cell, COLUMNS), str(each.agreed[CHANCE])] for level, each in levels.items()]
+    rows.append([NAIVE, levels[Level.CONFIGURED].cell(NAIVE), *["-"] * len(COLUMNS)])
+    parts = [HEAD, "## By level\n", table(["level", *COLUMNS, CHANCE], rows)]
+    for title, key in KEYS.items():
+        parts += [f"## Admitted, by {title}\n", _admitted(title, tallied(found, key))]
+    parts += ["## Doubts of wrong predictions\n"]
+    parts += [
+        "Every prediction lists its doubts: unknown facts that matter. Wrong predictions listed these:\n"
+    ]
+    # Rules of tables as in the head.
+    return "\n".join([*parts, *_causes(found), ""]).replace(" --- ", "---")
+
+
+def _admitted(title: str, tallies: Mapping[str, Mapping[Level, Tally]]) -> str:
+    rows = (
+        [
+            name,
+            str(levels[Level.MACHINE].compared[ADMITTED]),
+            *(levels[level].share(ADMITTED) for level in Level),
+            levels[Level.CONFIGURED].share(NAIVE),
+        ]
+        for name, levels in sorted(tallies.items())
+    )
+    return table([title, "decisions", *Level, NAIVE], rows)
+
+
+def _causes(found: Sequence[Decision]) -> Iterator[str]:
+    """Each doubt that was listed with a wrong prediction, and how often."""
+    for level in Level:
+        here = [decision for decision in found if decision.level is level]
+        wrong = [decision for decision in here if not decision.found[ADMITTED]]
+        reasons = sum(not decision.found.get(REASON, True) for decision in here)
+        silent = sum(not decision.causes for decision in wrong)
+        counted = f"{len(wrong)} wrong, {reasons} rejected for another reason; {silent} without a doubt"
+        yield f"**{level}**: {counted}"
+        named = Counter(cause for decision in wrong for cause in decision.causes)
+        yield from (f"* {count}: {cause}" for cause, count in named.most_common())
+        yield ""

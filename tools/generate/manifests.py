@@ -49,7 +49,6 @@ _MADE = f"# Made from deploy/chart by `{COMMAND}`.\n"
 _ONLY_HELM = re.compile(
     r"^(# Source: .*| +(app\.kubernetes\.io/managed-by|helm\.sh/chart): .*)\n", re.MULTILINE
 )
-
 _NAMESPACE_TEXT = f"""\
 apiVersion: v1
 kind: Namespace
@@ -59,28 +58,12 @@ metadata:
     # What runs here needs no privilege, and nothing that does may be put here.
     pod-security.kubernetes.io/enforce: restricted
 """
-
-_KUSTOMIZATION_TEXT = """\
-apiVersion: kustomize.config.k8s.io/v1beta1
-kind: Kustomization
-resources:
-{resources}
-"""
-
-_IMAGES_TEXT = """\
-images:
-  # newName is where {where}.
-  - name: {image}
-    newName: {image}
-    newTag: "{version}"
-"""
-
-# Of all programs but two, the image is the same.
 _OURS = "you pushed what deploy/Dockerfile makes"
 _WHERE = {
     "scheduler": "you keep a copy, and newTag a version that fits your cluster",
     "agent": f"{_OURS} with `--target agent`",
 }
+"""Where the image of a part is; of all other programs it is the same."""
 
 
 class HelmError(Exception):
@@ -112,8 +95,15 @@ async def manifests(program: Path) -> dict[str, str]:
         await template(
             program, f"--output-dir={folder}", f"--set={EVERY_PART}", f"--api-versions={TOPOLOGIES}"
         )
-        files = {"namespace.yaml": _NAMESPACE_TEXT, **_rendered(Path(folder))}
-    return {name: _MADE + text for name, text in (files | _kustomizations(files)).items()}
+        texts = {"namespace.yaml": _NAMESPACE_TEXT, **_rendered(Path(folder))}
+    folders = defaultdict[str, list[str]](list)
+    for name in texts:
+        folders[name.rpartition("/")[0]].append(name.rpartition("/")[2])
+    texts |= {
+        str(Path(where, _KUSTOMIZATION)): _kustomization(where, names, texts)
+        for where, names in folders.items()
+    }
+    return {name: _MADE + text for name, text in texts.items()}
 
 
 def _rendered(folder: Path) -> dict[str, str]:
@@ -126,22 +116,16 @@ def _rendered(folder: Path) -> dict[str, str]:
     }
 
 
-def _kustomizations(files: Mapping[str, str]) -> dict[str, str]:
-    """Of every folder one, with all that stands there, and where the image of its pods is to be had."""
-    folders = defaultdict[str, list[str]](list)
-    for name in files:
-        folder, _, file = name.rpartition("/")
-        folders[folder].append(file)
-    texts = {}
-    for folder, names in folders.items():
-        text = _KUSTOMIZATION_TEXT.format(resources="\n".join(f"  - {name}" for name in names))
-        of_pods = (files.get(str(Path(folder, f"{kind}.yaml"))) for kind in ("deployment", "daemonset"))
-        if controller := next(filter(None, of_pods), None):
-            [container] = yaml.safe_load(controller)["spec"]["template"]["spec"]["containers"]
-            image, _, version = container["image"].partition(":")
-            text += _IMAGES_TEXT.format(where=_WHERE.get(folder, _OURS), image=image, version=version)
-        texts[str(Path(folder, _KUSTOMIZATION))] = text
-    return texts
+def _kustomization(folder: str, names: list[str], texts: Mapping[str, str]) -> str:
+    """All of a folder, and where the image of its pods is to be had."""
+    listed = "".join(f"  - {name}\n" for name in names)
+    text = f"apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{listed}"
+    for kind in {"deployment.yaml", "daemonset.yaml"} & {*names}:
+        [container] = yaml.safe_load(texts[str(Path(folder, kind))])["spec"]["template"]["spec"]["containers"]
+        image, _, version = container["image"].partition(":")
+        where = f"  # newName is where {_WHERE.get(folder, _OURS)}.\n"
+        text += f'images:\n{where}  - name: {image}\n    newName: {image}\n    newTag: "{version}"\n'
+    return text
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml, where it is
@@ -221,11 +205,6 @@ async def made(helm: Path, values: str = "", *arguments: str) -> Installation:
 
 def everything() -> list[Object]:
     return [document for folder in (".", *GUARDS, *PARTS) for document in objects(MANIFESTS / folder)]
-
-
-def written(folder: Path = MANIFESTS) -> dict[str, str]:
-    """The texts that are there now, as `manifests` names them."""
-    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*.yaml")}
 
 
 def files() -> dict[Path, str]:

@@ -6,7 +6,6 @@ Writes docs/measurements/never.md: how many pods that fit in no state of a node 
 Machines are so small that every state can be tried: each number of free CPUs and GPUs in each zone.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -60,43 +59,43 @@ _POLICIES = [Policy.SINGLE_NUMA_NODE, Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED
 
 
 def small(random: Random) -> tuple[Node, Question]:
+    """A machine and a question about it."""
     pick = random.choice
+    zones = []
+    for at in (0, 1):
+        cpus, gpus = pick(_CPUS), pick(_GPUS)
+        capacity = Resources({CPU: cpus * MILLI, GPU: gpus})
+        allocatable = Resources({CPU: max(0, cpus - pick(_RESERVED)) * MILLI, GPU: gpus})
+        zones.append(Zone(ZoneId(at), f"node-{at}", capacity, allocatable, allocatable))
     node = Node(
         "node",
-        tuple(_zone(random, at) for at in map(ZoneId, (0, 1))),
+        tuple(zones),
         policy=pick(_POLICIES),
         scope=pick([Scope.CONTAINER, Scope.CONTAINER, Scope.POD]),
         memory_manager=MemoryManager.NONE,
     )
-    containers = tuple(_container(random, f"c{at}", role) for at, role in enumerate(pick(_CONTAINERS)))
+    containers = []
+    for at, role in enumerate(pick(_CONTAINERS)):
+        amounts = {CPU: pick([1, 1, 2, 3, 4]) * MILLI, MEMORY: 2**30, GPU: pick([0, 0, 1, 2])}
+        positive = Resources(amounts).positive()
+        containers.append(Container(f"c{at}", role, positive, positive))
     intent = Intent(pick(_POLICIES), scope=pick([None, None, Scope.POD]))
-    return node, Question(demands.of(Pod("pod", containers=containers)), intent)
+    return node, Question(demands.of(Pod("pod", containers=tuple(containers))), intent)
 
 
 def states(node: Node) -> Iterator[Node]:
     """Yield every state of an empty machine, the empty one first."""
-    for free in product(*map(_free, node.zones)):
-        zones = zip(node.zones, free, strict=True)
-        yield replace(node, zones=tuple(replace(zone, free=amounts) for zone, amounts in zones))
-
-
-def _free(zone: Zone) -> list[Resources]:
-    cpus = range(zone.allocatable[CPU], -1, -MILLI)
-    return [Resources({CPU: cpu, GPU: gpu}) for cpu in cpus for gpu in range(zone.allocatable[GPU], -1, -1)]
-
-
-def _zone(random: Random, at: ZoneId) -> Zone:
-    pick = random.choice
-    cpus, gpus = pick(_CPUS), pick(_GPUS)
-    capacity = Resources({CPU: cpus * MILLI, GPU: gpus})
-    allocatable = Resources({CPU: max(0, cpus - pick(_RESERVED)) * MILLI, GPU: gpus})
-    return Zone(at, f"node-{at}", capacity, allocatable, allocatable)
-
-
-def _container(random: Random, name: str, role: Role) -> Container:
-    pick = random.choice
-    amounts = Resources({CPU: pick([1, 1, 2, 3, 4]) * MILLI, MEMORY: 2**30, GPU: pick([0, 0, 1, 2])})
-    return Container(name, role, amounts.positive(), amounts.positive())
+    free = (
+        [
+            Resources({CPU: cpu, GPU: gpu})
+            for cpu in range(zone.allocatable[CPU], -1, -MILLI)
+            for gpu in range(zone.allocatable[GPU], -1, -1)
+        ]
+        for zone in node.zones
+    )
+    for amounts in product(*free):
+        zones = zip(node.zones, amounts, strict=True)
+        yield replace(node, zones=tuple(replace(zone, free=left) for zone, left in zones))
 
 
 def counted(tried: int) -> Counter[tuple[bool, bool]]:
@@ -106,16 +105,12 @@ def counted(tried: int) -> Counter[tuple[bool, bool]]:
         node, question = small(Random(seed))  # noqa: S311 - inputs of measurements keep no secret
         verdict = evaluate(node, question.demand, question.intent)
         if verdict.refused:
-            admitted = any(
-                evaluate(state, question.demand, question.intent).admitted for state in states(node)
-            )
-            counts[verdict.permanent, admitted] += 1
-        if (seed + 1) % 100 == 0:
-            sys.stderr.write(f"{seed + 1} of {tried} pairs tried\n")
+            verdicts = (evaluate(state, question.demand, question.intent) for state in states(node))
+            counts[verdict.permanent, any(each.admitted for each in verdicts)] += 1
     return counts
 
 
-def main() -> None:
+if __name__ == "__main__":
     counts = counted(TRIED)
     wrong, right = counts[True, True], counts[True, False]
     some, never = counts[False, True], counts[False, False]
@@ -131,7 +126,3 @@ def main() -> None:
             recognized=f"{right / (right + never):.1%}",
         )
     )
-
-
-if __name__ == "__main__":
-    main()

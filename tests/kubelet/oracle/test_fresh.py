@@ -16,7 +16,7 @@ from tools.clusters.oracle.build import find, versions
 from tools.clusters.oracle.managers import Managers
 from tools.generate.recordings import scenarios
 from tools.generate.recordings.compare import drawn
-from tools.generate.recordings.search import as_test, disagreement, look
+from tools.generate.recordings.search import as_test, look
 
 # The first test may have to build the program.
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(1800)]
@@ -45,8 +45,7 @@ def test_rules_agree_with_the_kubelet_on_new_scenarios(managers: Managers, versi
         for kind in kinds:
             counted, difference = look(managers, drawn(managers, seed, kind, version))
             counts.update(counted)
-            small = disagreement(managers, difference) if difference else None
-            assert difference is None, f"seed {seed}, {kind}\n{as_test(*small) if small else difference}"
+            assert difference is None, f"seed {seed}, {kind}\n{as_test(*difference)}"
     # What chance excuses is rare, one decision in three thousand, though two to a scenario: were it frequent,
     # a mistake could hide among it.
     assert counts["random"] <= counts["decisions"] // 100

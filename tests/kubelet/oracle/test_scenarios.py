@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tools.generate.recordings import scenarios
-from tools.generate.recordings.compare import Difference, differences
-from tools.generate.recordings.ours import Ours, refusals
+from tools.generate.recordings.compare import Difference, Ours, differences, refusals
+from tools.generate.recordings.shrink import shrink
 
 Json = dict[str, Any]
 
@@ -28,16 +28,10 @@ def predicted(scenario: Json) -> Json:
     ours, recording = Ours(scenario), []
     for step in scenario["steps"]:
         if "delete" in step:
-            ours.delete(step["delete"])
+            ours.tell(step)
             recording.append(step)
             continue
-        answer = ours.create(step["create"])
-        containers = {name: given for name, given in answer.containers.items() if name}
-        shared = {"shared": answer.containers[""]} if "" in answer.containers else {}
-        expect = {"admitted": answer.admitted, "containers": containers, "free": answer.free, **shared}
-        recording.append(
-            step | {"expect": expect if answer.admitted else {"admitted": False, "reason": answer.reason}}
-        )
+        recording.append(step | {"expect": ours.create(step["create"])})
     return scenario | {"steps": recording}
 
 
@@ -104,3 +98,22 @@ def test_two_refusals_agree_only_over_the_same_field(*, change: Json, output: st
     recording["kubeletConfig"]["cpuManagerPolicy"] = "static"
     assert refusals(recording)
     assert (list(differences(recording, Counter())) == []) == agreed
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("caches", 3), ("multidev", 4), ("trays", 1)])
+def test_small_scenario_has_only_what_matters(kind: str, seed: int) -> None:
+    def holds(scenario: Json) -> bool:
+        """A container has two CPUs of its own."""
+        if refusals(scenario):
+            return False
+        expects = [step.get("expect", step) for step in predicted(scenario)["steps"]]
+        given = [one for expect in expects for one in expect.get("containers", {}).values()]
+        held = [sum(bag.get("cpu", 0) for bag in one["amounts"].values()) for one in given]
+        return max(held, default=0) >= 2000
+
+    small = shrink(drawn(seed, kind), holds)
+    [step] = small["steps"]
+    [container], [zone] = step["create"]["spec"]["containers"], small["machine"]["zones"]
+    assert container["resources"]["limits"] == {"cpu": "2", "memory": "64Mi"}
+    assert len(zone["cores"]) <= 3
+    assert small["machine"]["devices"] == {}

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from tools.clusters.kubelets.kubelets import RealNode
 from tools.clusters.sim.desk import TOPOLOGIES
 from tools.clusters.waiting import seconds_until
 from tools.generate.recordings import arrivals, scenarios
-from tools.generate.recordings.recipes import RECIPES
+from tools.generate.recordings.recipes import RECIPES, Draw
 
 PODS = "/api/v1/namespaces/default/pods"
 WITHIN = 60.0
@@ -55,11 +55,10 @@ class Machine:
 
     def steps(self, version: str, *, pods: int) -> arrivals.Steps:
         """So many pods that fit the node as a whole, and pods that leave in between."""
-        taste = replace(
-            RECIPES[self.kind].taste, steps=(pods, pods), misfits=0.0, deleted=0.45, at_once=(1, 1, 2)
-        )
+        own = {"steps": (pods, pods), "misfits": 0.0, "deleted": 0.45, "at_once": (1, 1, 2)}
         rng = random.Random(f"{self.name}-{pods}")  # noqa: S311  nothing here is a secret
-        return arrivals.steps(rng, taste, self.drawn(version)["machine"])
+        draw = Draw(rng, RECIPES[self.kind]["pods"] | own)
+        return arrivals.steps(draw, self.drawn(version)["machine"])
 
 
 # Of the options that are not for everybody yet.

@@ -19,7 +19,7 @@ from numalign.model.resources import EMPTY, Resources
 from tests.kubelet.recordings.test_cache_on_recordings import RECORDINGS, scenarios, states
 from tests.worlds.thoroughness import Thoroughness, thoroughness
 from tools.generate import agreement
-from tools.generate.agreement import Asked, Level
+from tools.generate.agreement import Admission, Level
 
 EVERY = 18 if thoroughness() is Thoroughness.SAMPLE else 1
 """Of the recordings one scenario in so many."""
@@ -28,18 +28,18 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @cache
-def admissions(name: str) -> tuple[tuple[Node, Asked], ...]:
+def admissions(name: str) -> tuple[tuple[Node, Admission], ...]:
     """Every pod that was admitted in these scenarios of a file of recordings, with its node."""
     return tuple(
         (node, step)
         for recorded in agreement.recordings(name, every=EVERY)
         for node in [next(states(recorded, Level.MACHINE))[0]]
         for step in recorded.steps
-        if isinstance(step, Asked) and step.observed.seen is not None
+        if isinstance(step, Admission) and step.observed.seen is not None
     )
 
 
-def listed(node: Node, request: Asked) -> Held:
+def listed(node: Node, request: Admission) -> Held:
     """What an exporter lists of a pod: its containers and sidecars, or what it holds as a whole."""
     running = {step.container for step in request.demand.steps if step.role is not Role.INIT}
     seen = request.observed.seen or ()

@@ -21,7 +21,7 @@ from tools.generate.agreement import (
     CPUS,
     NAIVE,
     REASON,
-    Asked,
+    Admission,
     Decision,
     Level,
     Recorded,
@@ -65,7 +65,7 @@ def test_each_version_decides_as_predicted(name: str) -> None:
     sample = agreement.recordings(name, every=EVERY_OF_A_VERSION)
     tally = agreement.tallied(decided(sample, Level.MACHINE), agreement.everything)["all"][Level.MACHINE]
     assert {what: tally.missed(what) for what in COLUMNS} == dict.fromkeys(COLUMNS, 0)
-    assert all(tally.asked[what] for what in COLUMNS)
+    assert all(tally.compared[what] for what in COLUMNS)
 
 
 def test_each_version_and_unreleased_option_is_recorded() -> None:
@@ -89,19 +89,19 @@ def in_all(decisions: list[Decision]) -> Mapping[Level, Tally]:
 def test_no_decision_is_left_out(
     level: Level, recorded: list[Recorded], in_all: Mapping[Level, Tally]
 ) -> None:
-    pods = sum(isinstance(step, Asked) for one in recorded for step in one.steps)
-    assert in_all[level].asked[ADMITTED] == pods > 1000
+    pods = sum(isinstance(step, Admission) for one in recorded for step in one.steps)
+    assert in_all[level].compared[ADMITTED] == pods > 1000
 
 
 def test_everything_agrees_on_a_known_machine(in_all: Mapping[Level, Tally]) -> None:
     for what in (ADMITTED, REASON, AFFINITY, CPUS, AMOUNTS):
-        assert in_all[Level.MACHINE].asked[what]
+        assert in_all[Level.MACHINE].compared[what]
         assert in_all[Level.MACHINE].missed(what) == 0
 
 
 def test_devices_picked_at_random_are_few(in_all: Mapping[Level, Tally]) -> None:
     tally = in_all[Level.MACHINE]
-    assert tally.agreed[CHANCE] < tally.asked[AMOUNTS] / 100
+    assert tally.agreed[CHANCE] < tally.compared[AMOUNTS] / 100
 
 
 def test_no_error_accumulates_without_observation(in_all: Mapping[Level, Tally]) -> None:

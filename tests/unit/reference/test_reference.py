@@ -16,9 +16,7 @@ from numalign.runtime import health, settings
 from scorer.handlers import HANDLERS
 from tests.worlds.syntax import parsed, walked
 from tools.clusters import shipped
-from tools.generate.reference import values_page
-from tools.generate.reference.flags_page import PROGRAMS, page
-from tools.generate.reference.pages import FOLDER, PAGES
+from tools.generate.reference import FOLDER, PAGES, PROGRAMS, VALUES, flags, read_values
 
 ROOT = FOLDER.parents[1]
 KEY, REASON = re.compile(r"numalign\.io/[a-z-]+"), re.compile(r"NUMA[A-Z][a-z]\w+")
@@ -34,18 +32,18 @@ def test_a_page_is_as_it_would_be_written_now(name: str) -> None:
 
 def test_every_flag_of_every_program_is_there() -> None:
     groups = chain.from_iterable(settings.explained(model).values() for model in PROGRAMS.values())
-    flags = {setting.flag for group in groups for setting in group}
-    assert flags <= set(re.findall(r"^\| `(--[\w-]+)", page(), re.MULTILINE))
+    every = {setting.flag for group in groups for setting in group}
+    assert every <= set(re.findall(r"^\| `(--[\w-]+)", flags(), re.MULTILINE))
 
 
 def test_differing_default_has_a_row_per_program() -> None:
-    rows = re.findall(r"^\| `--max-body-bytes NUMBER` \| `(\d+)` \| `([\w-]+)`: ", page(), re.MULTILINE)
+    rows = re.findall(r"^\| `--max-body-bytes NUMBER` \| `(\d+)` \| `([\w-]+)`: ", flags(), re.MULTILINE)
     assert rows == [(str(20 * 2**20), "numalign-webhook"), (str(8 * 2**20), "numalign-scorer")]
 
 
 def test_every_value_is_there_with_what_it_means() -> None:
-    text = values_page.VALUES.read_text(encoding="utf-8")
-    values = list(values_page.read(text))
+    text = VALUES.read_text(encoding="utf-8")
+    values = list(read_values(text))
     assert [value.path for value in values if not value.comment and value.default] == []
     assert {value.path[0] for value in values} == yaml.safe_load(text).keys()
 

@@ -5,55 +5,51 @@ They are such as a scheduler would send, which looks at the node as a whole and 
 what comes next turns on what the kubelet refused. A few pods that do not fit are kept, and marked.
 """
 
-import random
-from collections.abc import Callable, Generator, Iterator, Mapping
-from functools import reduce
-from typing import Any
+from collections.abc import Callable, Generator, Mapping
 
-from tools.generate.recordings.hardware import MI, PAGES, for_pods, happens
-from tools.generate.recordings.recipes import Taste
+from numalign.kube.decode import pods
+from numalign.model import demand, resources
+from tools.generate.recordings.hardware import MI, PAGES, for_pods
+from tools.generate.recordings.recipes import Draw, Json
 
-Json = dict[str, Any]
-Bag = dict[str, int]
+Bag = Mapping[str, int]
 """Amounts by name: CPUs in thousandths, the others in units."""
 
-ALWAYS = {"restartPolicy": "Always"}
-UNHEARD = "example.com/unheard"
+UNKNOWN = "example.com/unheard"
 """A device of which the kubelet knows nothing."""
-
 
 Steps = Generator[Json, bool | None, None]
 """What happens to a node; to each pod that comes, the answer is sent whether it was admitted."""
 
 
-def steps(rng: random.Random, taste: Taste, machine: Json) -> Steps:
+def steps(draw: Draw, machine: Json) -> Steps:
     """Pods that come, and pods that go in any order, one or several at once."""
-    draw, account = _Draw(rng, taste, machine), _Account(_whole_node(machine))
-    for number in range(rng.randint(*taste.steps)):
-        step = _coming(draw, account, f"p{number:02}")
+    whole = _whole_node(machine)
+    drawn, running = _Pods(draw, machine, whole), dict[str, Bag]()
+    for number in range(draw.rng.randint(*draw.recipe["steps"])):
+        step = _coming(drawn, whole, running, f"p{number:02}")
         if step and (yield step) is False:
-            account.leave(step["create"]["metadata"]["name"])
-        if account.running and happens(rng, taste.deleted if step else 0.9):
-            yield from _leaving(draw, account)
+            del running[step["create"]["metadata"]["name"]]
+        if running and draw.happens("deleted" if step else 0.9):
+            count = min(len(running), draw.pick("at_once"))
+            for name in draw.rng.sample(sorted(running), count):
+                del running[name]
+                yield {"delete": name}
 
 
-def _coming(draw: "_Draw", account: "_Account", name: str) -> Json | None:
+def _coming(drawn: "_Pods", whole: Bag, running: dict[str, Bag], name: str) -> Json | None:
     """A pod that fits, or one that is marked because it does not; None if no attempt fitted."""
     for _ in range(6):
-        pod = draw.pod(name)
-        asked = requested(pod["spec"])
-        fits = account.fits(asked)
-        if fits or happens(draw.rng, draw.taste.misfits / 6):
-            account.come(name, asked)
+        pod = drawn.pod(name)
+        requests = requested(pod["spec"])
+        fits = all(
+            sum(bag.get(resource, 0) for bag in running.values()) + amount <= whole.get(resource, 0)
+            for resource, amount in requests.items()
+        )
+        if fits or drawn.draw.happens(drawn.draw.recipe["misfits"] / 6):
+            running[name] = requests
             return {"create": pod} if fits else {"create": pod, "fits": False}
     return None
-
-
-def _leaving(draw: "_Draw", account: "_Account") -> Iterator[Json]:
-    count = min(len(account.running), draw.rng.choice(draw.taste.at_once))
-    for name in draw.rng.sample(sorted(account.running), count):
-        account.leave(name)
-        yield {"delete": name}
 
 
 def _whole_node(machine: Json) -> Bag:
@@ -64,7 +60,10 @@ def _whole_node(machine: Json) -> Bag:
     return {
         "cpu": 1000 * (sum(len(core) for zone in zones for core in zone["cores"]) - kept),
         "memory": sum(map(for_pods, zones)),
-        **{name: _healthy(listed) for name, listed in machine["devices"].items()},
+        **{
+            name: sum(one.get("healthy", True) for one in listed)
+            for name, listed in machine["devices"].items()
+        },
         **{
             f"hugepages-{size}": PAGES[size] * sum(zone["hugepages"][size] for zone in zones)
             for size in zones[0]["hugepages"]
@@ -72,56 +71,44 @@ def _whole_node(machine: Json) -> Bag:
     }
 
 
-def _healthy(devices: list[Json]) -> int:
-    return sum(one.get("healthy", True) for one in devices)
+def requested(spec: Json) -> Bag:
+    """What the scheduler reserves for a pod, zeros among it."""
+    containers = {name: spec[name] for name in ("initContainers", "containers") if name in spec}
+    bags = [one["resources"] for listed in containers.values() for one in listed]
+    zeros = {name: 0 for each in bags for bag in each.values() for name in bag}
+    whole = spec.get("resources", {})
+    stated = resources.parse(whole.get("limits", {}) | whole.get("requests", {}))
+    return {**zeros, **demand.of(pods.pod({"metadata": {"name": "pod"}, "spec": containers})).total, **stated}
 
 
-class _Account:
-    """The scheduler's account of one node."""
-
-    def __init__(self, free: Bag) -> None:
-        self._free = free
-        self.running: dict[str, Bag] = {}
-
-    def fits(self, asked: Bag) -> bool:
-        return all(self._free.get(name, 0) >= amount for name, amount in asked.items())
-
-    def come(self, name: str, asked: Bag) -> None:
-        self.running[name] = asked
-        self._free = _plus(self._free, {name: -amount for name, amount in asked.items()})
-
-    def leave(self, name: str) -> None:
-        self._free = _plus(self._free, self.running.pop(name))
-
-
-class _Draw:
+class _Pods:
     """Draws pods whose sizes are measured by the zones of a machine."""
 
-    def __init__(self, rng: random.Random, taste: Taste, machine: Json) -> None:
-        self.rng, self.taste = rng, taste
-        zones, whole = machine["zones"], _whole_node(machine)
+    def __init__(self, draw: Draw, machine: Json, whole: Bag) -> None:
+        self.draw = draw
+        zones = machine["zones"]
         with_cpus = sum(bool(zone["cores"]) for zone in zones)
         self._cpus = max(1, sum(len(core) for zone in zones for core in zone["cores"]) // with_cpus)
         self._memory = whole["memory"] // len(zones)
         self._devices = {name: whole[name] for name in machine["devices"]}
-        self._pages = {f"hugepages-{size}": PAGES[size] for size in zones[0]["hugepages"]}
-        self._huge = {name: whole[name] for name in self._pages}
+        self._huge = {f"hugepages-{size}": PAGES[size] for size in zones[0]["hugepages"]}
+        self._whole = whole
 
     def pod(self, name: str) -> Json:
         """A pod of any class."""
-        rng, taste = self.rng, self.taste
-        quality = rng.choice(taste.quality)
-        before = [self._container(f"i{at}", quality) for at in range(rng.choice(taste.before))]
-        before = [one | (ALWAYS if happens(rng, 0.4) else {}) for one in before]
-        apps = [self._container(f"c{at}", quality) for at in range(rng.choice(taste.apps))]
+        draw = self.draw
+        quality = draw.pick("quality")
+        before = [self._container(f"i{at}", quality) for at in range(draw.pick("before"))]
+        before = [one | ({"restartPolicy": "Always"} if draw.happens(0.4) else {}) for one in before]
+        apps = [self._container(f"c{at}", quality) for at in range(draw.pick("apps"))]
         spec: Json = {"initContainers": before, "containers": apps} if before else {"containers": apps}
-        if happens(rng, taste.whole):
-            spec["resources"] = self._whole(requested(spec))
+        if draw.happens("whole"):
+            spec["resources"] = self._pod_level(requested(spec))
         metadata = {"name": name, "namespace": "default", "uid": name}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
     def _container(self, name: str, quality: str) -> Json:
-        own = self.rng.choice(("guaranteed", "guaranteed", "burstable", "effortless"))
+        own = self.draw.rng.choice(("guaranteed", "guaranteed", "burstable", "effortless"))
         bags = _QUALITIES[own if quality == "mixed" else quality](self)
         return {
             "name": name,
@@ -131,97 +118,73 @@ class _Draw:
 
     def guaranteed(self) -> Json:
         limits = {"cpu": self._cpu(), "memory": self._bytes()} | self._hugepages() | self._pieces()
-        return {"limits": limits, "requests": dict(limits) if happens(self.rng, 0.7) else {}}
+        return {"limits": limits, "requests": dict(limits) if self.draw.happens(0.7) else {}}
 
     def burstable(self) -> Json:
-        asked = {"cpu": self._cpu(), "memory": self._bytes()}
-        names = self.rng.choice((["cpu"], ["memory"], ["cpu", "memory"]))
+        amounts = {"cpu": self._cpu(), "memory": self._bytes()}
+        names = self.draw.rng.choice((["cpu"], ["memory"], ["cpu", "memory"]))
         fixed = self._hugepages() | self._pieces()
-        above = {"cpu": "64"} if "cpu" in names and happens(self.rng, 0.3) else {}
-        return {"requests": {name: asked[name] for name in names} | fixed, "limits": fixed | above}
+        above = {"cpu": "64"} if "cpu" in names and self.draw.happens(0.3) else {}
+        return {"requests": {name: amounts[name] for name in names} | fixed, "limits": fixed | above}
 
     def effortless(self) -> Json:
         """Nothing but devices."""
         return {"limits": self._pieces()}
 
     def _cpu(self) -> str:
-        if happens(self.rng, self.taste.zeros / 4):
+        draw = self.draw
+        if draw.happens(draw.recipe["zeros"] / 4):
             return "0"
-        if happens(self.rng, self.taste.fractional):
-            return self.rng.choice(("500m", "250m", "1500m", "2500m"))
-        share = round(self._cpus * self.rng.choice(self.taste.cpus))
-        count = max(1, share + self.rng.choice((0, 0, 0, 1, -1)))
-        return self.rng.choice((f"{count}", f"{count}", f"{count}", f"{count}000m"))
+        if draw.happens("fractional"):
+            return draw.rng.choice(("500m", "250m", "1500m", "2500m"))
+        share = round(self._cpus * draw.pick("cpus"))
+        count = max(1, share + draw.rng.choice((0, 0, 0, 1, -1)))
+        return draw.rng.choice((f"{count}", f"{count}", f"{count}", f"{count}000m"))
 
     def _bytes(self) -> str:
-        share = int(self._memory * self.rng.choice(self.taste.memory))
-        amount = max(MI, share + self.rng.choice((0, 0, 1, MI)))
-        return self.rng.choice((f"{amount // MI}Mi", f"{amount // MI}Mi", f"{amount}"))
+        share = int(self._memory * self.draw.pick("memory"))
+        amount = max(MI, share + self.draw.rng.choice((0, 0, 1, MI)))
+        return self.draw.rng.choice((f"{amount // MI}Mi", f"{amount // MI}Mi", f"{amount}"))
 
     def _hugepages(self) -> dict[str, str]:
-        asked = [name for name, total in self._huge.items() if total and happens(self.rng, self.taste.huge)]
-        return {name: f"{self._some_pages(name) // MI}Mi" for name in asked}
+        names = [name for name in self._huge if self._whole[name] and self.draw.happens("huge")]
+        return {name: f"{self._some_pages(name) // MI}Mi" for name in names}
 
     def _some_pages(self, name: str) -> int:
-        count = int(self._huge[name] // self._pages[name] * self.rng.choice((0.01, 0.1, 0.25, 0.5, 1.0)))
-        return max(1, count) * self._pages[name]
+        size = self._huge[name]
+        return size * max(
+            1, int(self._whole[name] // size * self.draw.rng.choice((0.01, 0.1, 0.25, 0.5, 1.0)))
+        )
 
     def _pieces(self) -> dict[str, str]:
         """Amounts of devices; of one that the kubelet does not know, only none at all."""
-        found = {}
+        draw, found = self.draw, {}
         for name, count in self._devices.items():
-            if happens(self.rng, self.taste.zeros):
+            if draw.happens("zeros"):
                 found[name] = "0"
-            elif happens(self.rng, self.taste.devices):
-                found[name] = str(self.rng.choice((1, 1, 1, 2, 2, 3, max(1, count // 2), max(1, count))))
-        return found | ({UNHEARD: "0"} if happens(self.rng, self.taste.zeros / 4) else {})
+            elif draw.happens("devices"):
+                found[name] = str(draw.rng.choice((1, 1, 1, 2, 2, 3, max(1, count // 2), max(1, count))))
+        return found | ({UNKNOWN: "0"} if draw.happens(draw.recipe["zeros"] / 4) else {})
 
-    def _whole(self, asked: Bag) -> Json:
+    def _pod_level(self, requests: Bag) -> Json:
         """What the pod asks for as a whole: what its containers do, or more."""
-        spare = self.rng.choice((1.0, 1.0, 1.3, 2.0))
-        step = 1000 if happens(self.rng, 0.8) else 1
-        cpu = -int(-asked.get("cpu", 1000) * spare // step) * step
-        memory = int(asked.get("memory", 64 * MI) * spare)
+        draw = self.draw
+        spare = draw.rng.choice((1.0, 1.0, 1.3, 2.0))
+        step = 1000 if draw.happens(0.8) else 1
+        cpu = -int(-requests.get("cpu", 1000) * spare // step) * step
+        memory = int(requests.get("memory", 64 * MI) * spare)
         amounts = {"cpu": f"{max(step, cpu)}m", "memory": f"{max(MI, memory)}"}
-        names = self.rng.choice((["cpu", "memory"],) * 5 + (["cpu"], ["memory"]))
+        names = draw.rng.choice((["cpu", "memory"],) * 5 + (["cpu"], ["memory"]))
         limits = {name: amounts[name] for name in names}
-        limits |= {name: str(asked[name]) for name in self._huge if name in asked}
-        if happens(self.rng, 0.3):
+        limits |= {name: str(requests[name]) for name in self._huge if name in requests}
+        if draw.happens(0.3):
             return {"limits": limits}
-        kept = limits if happens(self.rng, 0.85) else {"memory": amounts["memory"]} | limits
+        kept = limits if draw.happens(0.85) else {"memory": amounts["memory"]} | limits
         return {"limits": limits, "requests": dict(kept)}
 
 
-_QUALITIES: Mapping[str, Callable[[_Draw], Json]] = {
-    "guaranteed": _Draw.guaranteed,
-    "burstable": _Draw.burstable,
-    "effortless": _Draw.effortless,
+_QUALITIES: Mapping[str, Callable[[_Pods], Json]] = {
+    "guaranteed": _Pods.guaranteed,
+    "burstable": _Pods.burstable,
+    "effortless": _Pods.effortless,
 }
-
-
-def requested(spec: Json) -> Bag:
-    """What the scheduler reserves for a pod."""
-    beside: Bag = {}
-    most: Bag = {}
-    for one in spec.get("initContainers", []):
-        own = _plus(beside, _amounts(one["resources"]))
-        most = {name: max(most.get(name, 0), own.get(name, 0)) for name in {**most, **own}}
-        beside = own if "restartPolicy" in one else beside
-    apps = reduce(_plus, (_amounts(one["resources"]) for one in spec["containers"]), beside)
-    found = {name: max(most.get(name, 0), apps.get(name, 0)) for name in {**most, **apps}}
-    return found | _amounts(spec.get("resources", {}))
-
-
-def _plus(one: Bag, other: Bag) -> Bag:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
-
-
-def _amounts(resources: Json) -> Bag:
-    bag = resources.get("limits", {}) | resources.get("requests", {})
-    return {name: _amount(name, text) for name, text in bag.items()}
-
-
-def _amount(name: str, text: str) -> int:
-    if name == "cpu":
-        return int(text[:-1]) if text.endswith("m") else 1000 * int(text)
-    return int(text[:-2]) * MI if text.endswith("Mi") else int(text)

@@ -5,33 +5,41 @@ The rules are asked in two ways: told after every pod what really became of it, 
 things are the kubelet's free choice and no disagreement, and after each the rules are told the truth. Which
 of equal devices a container gets is random, and a prediction says where that is so. And several blocks of
 memory that are released at once leave in random order, which can matter to how a group of zones is split.
+
+What is compared with the kubelet is what people get from `kubectl numa replay`: the lines, their decoders,
+and the session behind them.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from time import monotonic
 from typing import Any
 
+import orjson
+
+from kubectl_numa.events import BadLine, read
+from kubectl_numa.replaying import Session, follow
 from numalign.model.errors import Mistake
+from numalign.model.node import Node
 from tools.clusters.oracle.managers import Hung, Managers
 from tools.generate.recordings import scenarios
 from tools.generate.recordings.arrivals import Steps
-from tools.generate.recordings.ours import Ours, Predicted, holdings, refusals
 
 Json = dict[str, Any]
 Both = tuple[Any, Any]
 """What the rules say, and what the kubelet says."""
+
+NODE = ("name", "machine", "kubeletConfig", "kubeletVersion", "labels")
+OBSERVED = ("admitted", "containers", "shared", "free")
 
 LEAST_ALIKE, MOST_ALIKE = 4, 16
 """From how many recordings of the same on one can tell what is chance, and how many are enough."""
 
 ATTEMPTS = 24
 """How many recordings are made at least before too few of them are alike: a busy machine is no excuse."""
-
-NEVER_CHANCE = ("start", "crashed")
-"""Differences in which nothing random has a part."""
 
 DOES_NOT_START = "the kubelet would not start: "
 
@@ -50,8 +58,6 @@ TOPICS: Mapping[str, str] = {
 }
 """The field that a kubelet refuses to start over, by words of its message; the first that is in it counts."""
 
-MODES = ("observed", "alone")
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -62,6 +68,48 @@ class Difference:
     what: str
     ours: object
     theirs: object
+
+
+class Ours:
+    """The rules in the place of one node's kubelet, from its start on."""
+
+    _session: Session | None = None
+
+    def __init__(self, scenario: Json) -> None:
+        self.tell({"node": {name: scenario[name] for name in NODE if name in scenario}})
+
+    def tell(self, line: Json) -> None:
+        self._session, _ = follow(self._session, read(orjson.dumps(line)))
+
+    def create(self, pod: Json) -> Json:
+        """What becomes of a pod, in the shape of the recordings; the prediction is charged."""
+        self._session, answer = follow(self._session, read(orjson.dumps({"create": pod})))
+        assert answer
+        left = {} if answer.reason else {"free": _free(self._session.node)}
+        return dict(orjson.loads(orjson.dumps(answer.to_json() | left)))
+
+
+def _free(node: Node) -> Json:
+    """What is left by set of zones: devices between zones stand apart."""
+    left = dict(node.stock.devices) if node.stock else {}
+    found = {
+        str(zone.id): {name: amount for name, amount in zone.free.items() if name not in left}
+        for zone in node.every_zone
+    }
+    for name, places in node.machine.devices if node.machine else ():
+        for place, amount in zip(places, left[name], strict=True):
+            if place.known:
+                found.setdefault(",".join(map(str, place.known)), {})[name] = amount
+    return found
+
+
+def refusals(scenario: Json) -> tuple[Mistake, ...]:
+    """Why the rules take this node for none: its kubelet does not start, or the description is wrong."""
+    try:
+        Ours(scenario)
+    except BadLine as wrong:
+        return wrong.mistakes
+    return ()
 
 
 def record(managers: Managers, scenario: Json) -> Json:
@@ -78,27 +126,33 @@ def drawn(managers: Managers, seed: int, kind: str, version: str) -> Json:
     return _played(managers, *scenarios.start(seed, kind, version))
 
 
-def differences(recorded: Json, tally: Counter[str]) -> Iterator[Difference]:
-    """The first difference of each mode; `tally` counts decisions, and where chance excused one."""
-    ours, theirs = refusals(recorded), recorded.get("refused")
-    if ours or theirs is not None:
-        tally["refused"] += 1
-        if theirs is None or not _same_refusal(ours, theirs):
-            said = "\n".join(map(str, ours)) or "starts"
-            yield Difference("start", 0, "start", said, "starts" if theirs is None else theirs)
-        return
-    for mode in MODES:
-        yield from _first(recorded, mode, tally)
+def _listed(steps: list[Json]) -> Steps:
+    for step in steps:
+        _verdict = yield step
 
 
-def _same_refusal(ours: Sequence[Mistake], theirs: str) -> bool:
-    """Whether all of ours are reasons not to start, and one is at the field that the kubelet names.
-
-    The kubelet stops at its first reason. One of which TOPICS does not know is not agreed with.
-    """
-    field = next((field for words, field in TOPICS.items() if words in theirs), None)
-    reasons = all(one.message.startswith(DOES_NOT_START) for one in ours)
-    return field is not None and reasons and any(one.where.endswith(f".{field}") for one in ours)
+def _played(managers: Managers, head: Json, steps: Steps) -> Json:
+    refused = managers.node({key: head[key] for key in ("name", "machine", "kubeletConfig")})
+    if refused is not None:
+        return head | {"steps": [], "refused": refused}
+    found: list[Json] = []
+    verdict: bool | None = None
+    with suppress(StopIteration):
+        while True:
+            step = steps.send(verdict)
+            if "delete" in step:
+                managers.delete(step["delete"])
+                verdict = None
+            else:
+                try:
+                    answer = managers.create(step["create"])
+                except Hung as hung:
+                    answer = {"panicked": str(hung)}
+                if "panicked" in answer:
+                    return head | {"steps": found, "ended": answer["panicked"]}
+                verdict, step = answer["admitted"], step | {"expect": answer}
+            found.append(step)
+    return head | {"steps": found}
 
 
 def random_here(managers: Managers, recorded: Json, difference: Difference, *, seconds: float = 6) -> bool:
@@ -106,9 +160,9 @@ def random_here(managers: Managers, recorded: Json, difference: Difference, *, s
 
     Only recordings that are alike up to the step are compared. Where chance before it lets hardly any be
     alike, chance cannot be told from a mistake, and it is taken to be at work. The time only ends the look
-    for more once there were ATTEMPTS.
+    for more once there were ATTEMPTS. That a kubelet starts, or that the rules fall over, is never chance.
     """
-    if difference.what in NEVER_CHANCE:
+    if difference.what in ("start", "crashed"):
         return False
     steps, alike, end = recorded["steps"][: difference.step + 1], 0, monotonic() + seconds
     for attempt in count(1):
@@ -122,133 +176,96 @@ def random_here(managers: Managers, recorded: Json, difference: Difference, *, s
     return alike < LEAST_ALIKE
 
 
-def _listed(steps: list[Json]) -> Steps:
-    for step in steps:
-        _unheeded = yield step
-
-
-def _played(managers: Managers, head: Json, steps: Steps) -> Json:
-    refused = managers.node({key: head[key] for key in ("name", "machine", "kubeletConfig")})
-    if refused is not None:
-        return head | {"steps": [], "refused": refused}
-    told: list[Json] = []
-    step = _next(steps, None)
-    while step:
-        answer = _answer(managers, step)
-        if "panicked" in answer:
-            return head | {"steps": told, "ended": answer["panicked"]}
-        told.append(step | {"expect": answer} if answer else step)
-        step = _next(steps, answer.get("admitted"))
-    return head | {"steps": told}
-
-
-def _next(steps: Steps, verdict: bool | None) -> Json | None:  # noqa: FBT001 - it is what is sent
-    try:
-        return steps.send(verdict)
-    except StopIteration:
-        return None
-
-
-def _answer(managers: Managers, step: Json) -> Json:
-    """What the kubelet says to a step; nothing to a deletion."""
-    if "delete" in step:
-        managers.delete(step["delete"])
-        return {}
-    try:
-        return managers.create(step["create"])
-    except Hung as hung:
-        return {"panicked": str(hung)}
+def differences(recorded: Json, tally: Counter[str]) -> Iterator[Difference]:
+    """The first difference of each mode; `tally` counts decisions, and where chance excused one."""
+    ours, theirs = refusals(recorded), recorded.get("refused")
+    if not ours and theirs is None:
+        for mode in ("observed", "alone"):
+            yield from _first(recorded, mode, tally)
+        return
+    tally["refused"] += 1
+    # The kubelet stops at its first reason; all of ours are such reasons, and one is at the same field.
+    field = next((field for words, field in TOPICS.items() if words in (theirs or "")), None)
+    reasons = all(one.message.startswith(DOES_NOT_START) for one in ours)
+    if not (field and reasons and any(one.where.endswith(f".{field}") for one in ours)):
+        here = "\n".join(map(str, ours)) or "starts"
+        yield Difference("start", 0, "start", here, "starts" if theirs is None else theirs)
 
 
 def _first(recorded: Json, mode: str, tally: Counter[str]) -> Iterator[Difference]:
-    ours, releases = Ours(recorded), _Releases(recorded)
+    ours, holders = Ours(recorded), dict[str, int]()
+    tracked = recorded["kubeletConfig"].get("memoryManagerPolicy") == "Static"
+    # Blocks of memory that leave, and whether several left at once since the node's state was last seen.
+    leaving, loose = 0, False
     for at, step in enumerate(recorded["steps"]):
         if "delete" in step:
-            ours.delete(step["delete"])
-            releases.leave(step["delete"])
+            ours.tell(step)
+            leaving += holders.pop(step["delete"], 0)
             continue
-        truth = step["expect"]
+        truth, pod = step["expect"], step["create"]
         try:
-            answer = ours.create(step["create"])
+            answer = ours.create(pod)
         except Exception as error:  # noqa: BLE001 - rules that fall over disagree too, whatever they fell over
             yield Difference(mode, at, "crashed", repr(error), truth.get("reason", "admitted"))
             return
-        wrong = dict(_compared(answer, truth))
-        excuse = _excuse(wrong, answer, loose=releases.settle(step))
+        loose |= tracked and leaving > 1
+        wrong = {what: both for what, both in compared(answer, truth).items() if both[0] != both[1]}
+        excuse = _excuse(wrong, answer, loose=loose)
         tally.update({"decisions": 1, "admitted": truth["admitted"], excuse or "agreed": 1})
         if wrong and not excuse:
             what = next(iter(wrong))
             yield Difference(mode, at, what, *wrong[what])
             return
+        name, leaving = pod["metadata"]["name"], 0
+        containers = len(pod["spec"].get("initContainers", [])) + len(pod["spec"]["containers"])
+        if truth["admitted"]:
+            holders[name], loose = containers, False
+        else:
+            leaving = containers
         if mode == "observed" or excuse:
-            ours.observed(step["create"]["metadata"]["name"], truth)
+            seen = {field: truth[field] for field in OBSERVED if field in truth}
+            ours.tell({"observed": {"pod": name, **seen}})
 
 
-def _excuse(wrong: Mapping[str, Both], answer: Predicted, *, loose: bool) -> str:
+def _excuse(wrong: Mapping[str, Both], answer: Json, *, loose: bool) -> str:
     """What chance explains all that is wrong; empty, if none does."""
-    if wrong and answer.chosen and wrong.keys() <= {"amounts", "free"}:
+    chosen = any("choices" in given for given in answer["containers"].values())
+    if wrong and chosen and wrong.keys() <= {"amounts", "free"}:
         return "chosen"
     if not loose or wrong.keys() != {"free"}:
         return ""
-    ours, theirs = map(_without_memory, wrong["free"])
+    ours, theirs = (
+        {zones: {name: n for name, n in bag.items() if not name.startswith(("memory", "hugepages-"))}
+         for zones, bag in amounts.items()}
+        for amounts in wrong["free"]
+    )  # fmt: skip
     return "reordered" if ours == theirs else ""
 
 
-def _without_memory(amounts: Json) -> Json:
-    memory = ("memory", "hugepages-")
-    return {
-        zones: {name: n for name, n in bag.items() if not name.startswith(memory)}
-        for zones, bag in amounts.items()
-    }
+def compared(ours: Json, theirs: Json) -> dict[str, Both]:
+    """What both say of a pod, by name, the most important first; reasons where both refuse it."""
+    if ours["admitted"] != theirs["admitted"]:
+        return {"admitted": (_verdict(ours), _verdict(theirs))}
+    if not ours["admitted"]:
+        return {"reason": (_verdict(ours), _verdict(theirs))}
+    columns = ("affinity", "preferred", "cpus", "amounts")
+    both = {what: (_column(ours, what), _column(theirs, what)) for what in columns}
+    return both | {"free": (_without_zeros(ours.get("free", {})), _without_zeros(theirs["free"]))}
 
 
-def _compared(answer: Predicted, truth: Json) -> Iterator[tuple[str, Both]]:
-    """What is not alike, by name, the most important first."""
-    verdicts = (answer.reason or "admitted", "admitted" if truth["admitted"] else truth.get("reason"))
-    if verdicts[0] != verdicts[1]:
-        yield "reason" if "admitted" not in verdicts else "admitted", verdicts
-    elif answer.admitted:
-        for what in ("affinity", "preferred", "cpus", "amounts"):
-            both = (_column(answer.containers, what), _column(holdings(truth), what))
-            if both[0] != both[1]:
-                yield what, both
-        left = (_without_zeros(answer.free), _without_zeros(truth["free"]))
-        if left[0] != left[1]:
-            yield "free", left
+def _verdict(answer: Json) -> object:
+    return "admitted" if answer["admitted"] else answer.get("reason")
 
 
-def _column(containers: Mapping[str, Json], what: str) -> Json:
+def _column(answer: Json, what: str) -> Json:
+    """Of each container and, under no name, of the pod as a whole."""
+    shared = {"": answer["shared"]} if any(answer.get("shared", {}).values()) else {}
     return {
         name: _without_zeros(given.get(what, {})) if what == "amounts" else given.get(what) or None
-        for name, given in sorted(containers.items())
+        for name, given in sorted((answer["containers"] | shared).items())
     }
 
 
 def _without_zeros(amounts: Mapping[str, Mapping[str, int]]) -> Json:
     bags = {zones: {name: n for name, n in bag.items() if n} for zones, bag in sorted(amounts.items())}
     return {zones: bag for zones, bag in bags.items() if bag}
-
-
-class _Releases:
-    """Whether several blocks of memory were released at once since the node's state was last seen."""
-
-    def __init__(self, recorded: Json) -> None:
-        self._tracked = recorded["kubeletConfig"].get("memoryManagerPolicy") == "Static"
-        self._holders: dict[str, int] = {}
-        self._leaving = 0
-        self._loose = False
-
-    def leave(self, name: str) -> None:
-        self._leaving += self._holders.pop(name, 0)
-
-    def settle(self, step: Json) -> bool:
-        """A pod was decided on; says whether chance had a hand in the node that it found."""
-        self._loose |= self._tracked and self._leaving > 1
-        loose, spec = self._loose, step["create"]["spec"]
-        holders = len(spec.get("initContainers", [])) + len(spec["containers"])
-        if step["expect"]["admitted"]:
-            self._holders[step["create"]["metadata"]["name"]] = holders
-            self._leaving, self._loose = 0, False
-        else:
-            self._leaving = holders
-        return loose

@@ -35,8 +35,6 @@ TIMES = 10
 LEAST = 2
 """A scenario with fewer decisions shows nothing that others do not."""
 
-UNSAID = ("pod", "message")
-
 
 def recordings(managers: Managers, version: str, *, count: int, seed: int) -> Iterator[Json]:
     """So many scenarios with what the kubelet did, of each kind in turn."""
@@ -51,49 +49,38 @@ def recordings(managers: Managers, version: str, *, count: int, seed: int) -> It
 
 
 def recorded(managers: Managers, scenario: Json) -> Json:
-    """A scenario as far as the kubelet always does the same."""
+    """A scenario as far as the kubelet always does the same, without what is said elsewhere."""
     names = [step.get("delete") or step["create"]["metadata"]["name"] for step in scenario["steps"]]
     steps = list(zip(names, scenario["steps"], strict=True))
     unfit = {name for name, step in steps if not step.get("fits", True)}
     fitting = scenario | {"steps": [step for name, step in steps if name not in unfit]}
-    first, *others = (record(managers, fitting)["steps"] for _ in range(TIMES))
-    same = min(_alike(first, other) for other in others)
-    brief = [_brief(step) for step in first[:same]]
-    told = {key: value for key, value in scenario.items() if key not in ("steps", "ended")}
-    return told | {"nrt": published(scenario, _free_at_first(managers, scenario)), "steps": brief}
-
-
-def _alike(steps: list[Json], others: list[Json]) -> int:
-    """How many steps are the same from the first one on."""
-    pairs = zip(steps, others, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(steps), len(others)))
+    same: list[Json] = []
+    for first, *others in zip(*(record(managers, fitting)["steps"] for _ in range(TIMES)), strict=False):
+        if any(other != first for other in others):
+            break
+        same.append(first if "delete" in first else {"create": first["create"], "expect": _brief(first)})
+    head = {key: value for key, value in scenario.items() if key not in ("steps", "ended")}
+    return head | {"nrt": published(managers, scenario), "steps": same}
 
 
 def _brief(step: Json) -> Json:
-    """A step without what is said elsewhere, or for people only."""
-    if "delete" in step:
-        return step
-    said = {key: value for key, value in step["expect"].items() if value is not None}
-    return {"create": step["create"], "expect": {key: said[key] for key in said if key not in UNSAID}}
+    """A decision without what is said elsewhere, or for people only."""
+    left_out = ("pod", "message")
+    return {key: value for key, value in step["expect"].items() if value is not None and key not in left_out}
 
 
-def _free_at_first(managers: Managers, scenario: Json) -> Json:
-    """What the kubelet calls free while the node is empty, by zone."""
-    nothing = {"containers": [{"name": "c", "image": "busybox", "resources": {}}]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "nobody"}, "spec": nothing}
-    steps = record(managers, scenario | {"steps": [{"create": pod}]})["steps"]
-    return dict(steps[0]["expect"]["free"])
+def published(managers: Managers, scenario: Json) -> Json:
+    """The NodeResourceTopology that an exporter publishes while the node is empty, in random order.
 
-
-def published(scenario: Json, free: Json) -> Json:
-    """The NodeResourceTopology that an exporter publishes while the node is empty; `free` is by zone.
-
-    Managers that are off are not listed, nor devices that are unhealthy or of no zone. The order is random.
+    Managers that are off are not listed, nor devices that are unhealthy or of no zone.
     """
+    nothing = {"containers": [{"name": "c", "image": "busybox", "resources": {}}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"}, "spec": nothing}
+    free = record(managers, scenario | {"steps": [{"create": pod}]})["steps"][0]["expect"]["free"]
     rng = random.Random(scenario["name"])  # noqa: S311 - only an order
     config, zones = scenario["kubeletConfig"], scenario["machine"]["zones"]
     words = ("topologyManagerPolicy", "topologyManagerScope")
-    listed = [_zone(rng, scenario, zone, free[str(zone["id"])]) for zone in zones]
+    listed = [_zone(rng, scenario, zone, free[str(zone["id"])].get("cpu", 0) // 1000) for zone in zones]
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha2",
         "kind": "NodeResourceTopology",
@@ -103,48 +90,30 @@ def published(scenario: Json, free: Json) -> Json:
     }
 
 
-def _zone(rng: random.Random, scenario: Json, zone: Json, free: Json) -> Json:
-    ids = [each["id"] for each in scenario["machine"]["zones"]]
-    found = {"name": f"node-{zone['id']}", "type": "Node"}
-    others = {**_memory(scenario, zone), **_devices(scenario, zone)}
-    amounts = {**_cpus(scenario, zone, free, alone=not any(size for size, _ in others.values())), **others}
-    listed = [
+def _zone(rng: random.Random, scenario: Json, zone: Json, cpus: int) -> Json:
+    config, machine = scenario["kubeletConfig"], scenario["machine"]
+    # Of each resource its capacity, and what is allocatable.
+    amounts: dict[str, tuple[int, int]] = {}
+    if config["memoryManagerPolicy"] == "Static":
+        amounts["memory"] = (zone["memory"], for_pods(zone))
+        amounts |= {f"hugepages-{size}": (PAGES[size] * n,) * 2 for size, n in zone["hugepages"].items()}
+    for name, listed in machine["devices"].items():
+        here = sum(zone["id"] in device["zones"] and device.get("healthy", True) for device in listed)
+        amounts[name] = (here, here)
+    # A zone of which all CPUs are reserved lists them only if it has nothing else to list.
+    if config["cpuManagerPolicy"] == "static" and (cpus or not any(size for size, _ in amounts.values())):
+        amounts = {"cpu": (sum(map(len, zone["cores"])), cpus), **amounts}
+    resources = [
         {"name": name, "capacity": str(capacity), "allocatable": str(left), "available": str(left)}
         for name, (capacity, left) in amounts.items()
         if capacity
     ]
     costs = [
-        {"name": f"node-{other}", "value": far}
-        for other, far in zip(ids, zone.get("distances", []), strict=False)
+        {"name": f"node-{other['id']}", "value": far}
+        for other, far in zip(machine["zones"], zone.get("distances", []), strict=False)
     ]
-    return found | {"resources": rng.sample(listed, len(listed))} | ({"costs": costs} if costs else {})
-
-
-Amounts = dict[str, tuple[int, int]]
-"""Capacity and what is allocatable, by name."""
-
-
-def _cpus(scenario: Json, zone: Json, free: Json, *, alone: bool) -> Amounts:
-    """A zone of which all CPUs are reserved lists them only if it has nothing else to list."""
-    left = free.get("cpu", 0) // 1000
-    if scenario["kubeletConfig"]["cpuManagerPolicy"] != "static" or not (left or alone):
-        return {}
-    return {"cpu": (sum(map(len, zone["cores"])), left)}
-
-
-def _memory(scenario: Json, zone: Json) -> Amounts:
-    if scenario["kubeletConfig"]["memoryManagerPolicy"] != "Static":
-        return {}
-    huge = {f"hugepages-{size}": PAGES[size] * count for size, count in zone["hugepages"].items()}
-    return {"memory": (zone["memory"], for_pods(zone)), **{name: (size, size) for name, size in huge.items()}}
-
-
-def _devices(scenario: Json, zone: Json) -> Amounts:
-    here = {
-        name: sum(zone["id"] in device["zones"] and device.get("healthy", True) for device in listed)
-        for name, listed in scenario["machine"]["devices"].items()
-    }
-    return {name: (count, count) for name, count in here.items()}
+    found = {"name": f"node-{zone['id']}", "type": "Node", "resources": rng.sample(resources, len(resources))}
+    return found | ({"costs": costs} if costs else {})
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -161,9 +130,7 @@ def main(arguments: Sequence[str]) -> int:
     lines = "".join(json.dumps(one, separators=(",", ":")) + "\n" for one in found)
     path.write_bytes(gzip.compress(lines.encode(), compresslevel=9, mtime=0))
     decided = [step["expect"]["admitted"] for one in found for step in one["steps"] if "create" in step]
-    size = path.stat().st_size // 1024
-    counts = f"{len(found)} scenarios, {len(decided)} decisions, {sum(decided)} admitted, {size} KiB"
-    sys.stdout.write(f"{path}: {counts}\n")
+    sys.stdout.write(f"{path}: {len(found)} scenarios, {len(decided)} decisions, {sum(decided)} admitted\n")
     return 0
 
 

@@ -19,8 +19,7 @@ import pprint
 import random
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -44,112 +43,48 @@ SHRINKING = 120.0
 COLUMNS = ("scenarios", "decisions", "admitted", "refused", "chosen", "reordered", "random", "ended")
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
-    """What to draw, with which program, and until when (in the time of `monotonic`)."""
-
-    binary: Path
-    version: str
-    kinds: tuple[str, ...]
-    seed: int
-    end: float
-
-
 def built(version: str) -> Path:
     """The program of a version; without it the script is over, with the exit code that says why."""
     try:
         return asyncio.run(find(version))
-    except UnavailableError as missing:
-        _say(str(missing))
-        raise SystemExit(os.EX_UNAVAILABLE) from missing
-    except BrokenError as broken:
-        _say(str(broken))
-        raise SystemExit(os.EX_SOFTWARE) from broken
+    except (UnavailableError, BrokenError) as error:
+        _say(str(error))
+        code = os.EX_UNAVAILABLE if isinstance(error, UnavailableError) else os.EX_SOFTWARE
+        raise SystemExit(code) from error
 
 
-def look(managers: Managers, recorded: Json) -> tuple[Counter[str], Json | None]:
-    """Put a recording to the rules; it comes back if they disagree and chance does not explain it."""
+def look(managers: Managers, recorded: Json) -> tuple[Counter[str], tuple[Json, Difference] | None]:
+    """Put a recording to the rules: counts, and where they disagree if chance does not explain it."""
     counts = Counter(scenarios=1)
     counts["ended"] += "ended" in recorded
     for difference in differences(recorded, counts):
         if not random_here(managers, recorded, difference):
-            return counts, recorded
+            return counts, (recorded, difference)
         counts["random"] += 1
     return counts, None
 
 
-def disagreement(managers: Managers, scenario: Json) -> tuple[Json, Difference] | None:
-    """The recording of a scenario and its first disagreement, if there is one."""
-    recorded = record(managers, scenario)
-    for difference in differences(recorded, Counter()):
-        if not random_here(managers, recorded, difference):
-            return recorded, difference
-    return None
-
-
-def smallest(managers: Managers, scenario: Json, *, seconds: float = SHRINKING) -> Json:
-    """The smallest scenario found in this time that still disagrees."""
-    end = monotonic() + seconds
-    first = disagreement(managers, scenario)
+def smallest(managers: Managers, scenario: Json, first: Difference) -> Json:
+    """The smallest scenario found in time that still disagrees."""
+    end = monotonic() + SHRINKING
 
     def holds(candidate: Json) -> bool:
-        if monotonic() > end or first is None:
+        if monotonic() > end:
             return False
         try:
-            told = disagreement(managers, candidate)
+            _, found = look(managers, record(managers, candidate))
         except (Hung, Ended, Mistaken, BadInput, LookupError, ValueError):
             # Smaller is not always sound: what no longer is a scenario shows nothing.
             return False
         # To disagree about the start of a kubelet is another matter than to disagree about a pod.
-        return told is not None and (told[1].what == "start") == (first[1].what == "start")
+        return found is not None and (found[1].what == "start") == (first.what == "start")
 
     return shrink(scenario, holds)
 
 
-def run(search: Search) -> Json | None:
-    """Search until the time is up, or for the first recording that shows a disagreement.
-
-    BrokenError if the managers failed, or no scenario was compared: that none disagrees then shows nothing.
-    """
-    tallies: dict[str, Counter[str]] = defaultdict(Counter)
-    due = monotonic() + EVERY
-    with Managers(search.binary) as managers:
-        for seed, kind in ((seed, kind) for seed in itertools.count(search.seed) for kind in search.kinds):
-            if monotonic() > search.end:
-                break
-            try:
-                counts, found = look(managers, drawn(managers, seed, kind, search.version))
-            except (Ended, Hung, Mistaken) as error:
-                raise BrokenError(f"{kind}-{seed}: {search.binary}: {str(error).splitlines()[0]}") from error
-            tallies[kind].update(counts)
-            if found:
-                _say(table(tallies))
-                return found
-            if monotonic() > due:
-                _say(_progress(tallies, search))
-                due = monotonic() + EVERY
-    if not tallies:
-        raise BrokenError("no scenario was compared: give it more minutes")
-    sys.stdout.write(f"{table(tallies)}\n")
-    return None
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
-
-
-def _progress(tallies: dict[str, Counter[str]], search: Search) -> str:
-    total: Counter[str] = sum(tallies.values(), Counter())
-    share = total["admitted"] / max(1, total["decisions"])
-    left = max(0.0, search.end - monotonic())
-    counts = f"{total['scenarios']} scenarios, {total['decisions']} decisions, {share:.0%} admitted"
-    return f"{counts}, no disagreement; {left:.0f} s left"
-
-
-def table(tallies: dict[str, Counter[str]]) -> str:
+def table(tallies: Mapping[str, Counter[str]]) -> str:
     """What was looked at, a line a kind. `reordered` and `random` are what only chance explains."""
-    rows = [*sorted(tallies.items()), ("all", sum(tallies.values(), Counter()))]
+    rows = [*sorted(tallies.items()), ("all", sum(tallies.values(), Counter[str]()))]
     lines = [f"{'kind':<12}" + "".join(f"{name:>11}" for name in COLUMNS)]
     lines += [f"{kind:<12}" + "".join(f"{counts[name]:>11}" for name in COLUMNS) for kind, counts in rows]
     return "\n".join(lines)
@@ -157,57 +92,22 @@ def table(tallies: dict[str, Counter[str]]) -> str:
 
 def as_test(recorded: Json, difference: Difference) -> str:
     """A recording as a test that fails for as long as the rules disagree with it."""
-    name = recorded["name"].replace("-", "_")
     literal = pprint.pformat(recorded, width=108, compact=True, sort_dicts=False)
-    return "\n".join(
-        (
-            "from collections import Counter",
-            "from tools.generate.recordings.compare import differences",
-            "",
-            f"# {difference.mode}, step {difference.step}, {difference.what}:",
-            f"#   ours   {json.dumps(difference.ours)}",
-            f"#   theirs {json.dumps(difference.theirs)}",
-            f"SCENARIO = {literal}",
-            "",
-            "",
-            f"def test_{name}() -> None:",
-            "    assert list(differences(SCENARIO, Counter())) == []",
-        )
-    )
+    return f"""\
+from collections import Counter
+from tools.generate.recordings.compare import differences
+
+# {difference.mode}, step {difference.step}, {difference.what}:
+#   ours   {json.dumps(difference.ours)}
+#   theirs {json.dumps(difference.theirs)}
+SCENARIO = {literal}
+
+
+def test_{recorded["name"].replace("-", "_")}() -> None:
+    assert list(differences(SCENARIO, Counter())) == []"""
 
 
 def main(arguments: Sequence[str]) -> int:
-    options = _parser().parse_args(arguments)
-    binary = built(options.version)
-    known = scenarios.kinds(options.version)
-    kinds = tuple(options.kinds.split(",")) if options.kinds else known
-    if strange := sorted({*kinds} - {*known}):
-        _say(f"no such kind: {', '.join(strange)}; there are {', '.join(known)}")
-        return os.EX_USAGE
-    _say(f"seed {options.seed}, kubelet {options.version}")
-    search = Search(binary, options.version, kinds, options.seed, monotonic() + 60 * options.minutes)
-    return searched(search)
-
-
-def searched(search: Search) -> int:
-    """Search, and report what was found; return the exit code."""
-    try:
-        found = run(search)
-    except BrokenError as broken:
-        _say(str(broken))
-        return os.EX_SOFTWARE
-    if found is None:
-        return 0
-    _say(f"disagreement in {found['name']}; making it smaller")
-    with Managers(search.binary) as managers:
-        small = smallest(managers, found)
-        told = disagreement(managers, small) or disagreement(managers, found)
-    # A disagreement that chance brought about can stay away for once; what was recorded still shows it.
-    sys.stdout.write(f"{as_test(*told) if told else json.dumps(found)}\n")
-    return 1
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.generate.recordings.search")
     parser.add_argument("--minutes", type=float, default=5.0)
     chance = random.SystemRandom().randrange(10**6)
@@ -216,7 +116,46 @@ def _parser() -> argparse.ArgumentParser:
         "--version", choices=versions(), default=USUAL, help=f"of Kubernetes; {USUAL} if not given"
     )
     parser.add_argument("--kinds", default="", help="joined by commas; every kind if not given")
-    return parser
+    options = parser.parse_args(arguments)
+    known = scenarios.kinds(options.version)
+    kinds = options.kinds.split(",") if options.kinds else known
+    if strange := sorted({*kinds} - {*known}):
+        parser.error(f"no such kind: {', '.join(strange)}; there are {', '.join(known)}")
+    with Managers(built(options.version)) as managers:
+        _say(f"seed {options.seed}, kubelet {options.version}")
+        every = ((seed, kind) for seed in itertools.count(options.seed) for kind in kinds)
+        tallies: dict[str, Counter[str]] = defaultdict(Counter)
+        start = due = monotonic()
+        for seed, kind in every:
+            now = monotonic()
+            if now > start + 60 * options.minutes:
+                break
+            if now > due:
+                due = now + EVERY
+                _say(f"{sum(one['scenarios'] for one in tallies.values())} scenarios, no disagreement")
+            try:
+                counts, found = look(managers, drawn(managers, seed, kind, options.version))
+            except (Ended, Hung, Mistaken) as error:
+                _say(f"{kind}-{seed}: {str(error).splitlines()[0]}")
+                return os.EX_SOFTWARE
+            tallies[kind].update(counts)
+            if found:
+                _say(f"{table(tallies)}\ndisagreement in {found[0]['name']}; making it smaller")
+                small = smallest(managers, *found)
+                # A disagreement that chance brought about can stay away for once.
+                again = look(managers, record(managers, small))[1] or found
+                sys.stdout.write(f"{as_test(*again)}\n")
+                return 1
+    if not tallies:
+        _say("no scenario was compared: give it more minutes")
+        return os.EX_SOFTWARE
+    sys.stdout.write(f"{table(tallies)}\n")
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":

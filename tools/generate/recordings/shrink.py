@@ -1,16 +1,18 @@
 """
 The smallest scenario that still does what a large one did.
 
-Everything is tried without what it can do without, and smaller: steps, containers, amounts, zones, cores,
-devices, options. What is left after that is what the matter turns on.
+Everything is tried without, and amounts smaller: steps, containers, resources, zones, cores, options. What is
+left after that is what the matter turns on.
 """
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import reduce
 from operator import getitem
 from typing import Any
 
+from numalign.model import resources
 from tools.generate.recordings.hardware import GI, MI
 
 Json = dict[str, Any]
@@ -19,198 +21,126 @@ Path = tuple[str | int, ...]
 Holds = Callable[[Json], bool]
 """Whether a scenario still does what it is about; False too once there is no more time."""
 
-Ways = Callable[[Json], Iterator[Json]]
-"""All scenarios that are smaller in one way by one step, the largest steps first."""
-
-PLAIN = {"topologyManagerScope": "container", "cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
-KEPT = ("name", "image", "containers", "resources")
-"""What a pod's spec is not tried without, but for `resources` of the pod itself."""
+PARTS: tuple[Path, ...] = (("steps",), ("kubeletConfig",), ("machine",))
+KEPT = (
+    *("create", "delete", "apiVersion", "kind", "metadata", "spec", "containers", "name", "image"),
+    *("zones", "id", "socket", "cores", "distances", "hugepages", "devices", "topologyManagerPolicy"),
+)
+PLAIN: Json = {
+    "topologyManagerScope": "container",
+    "cpuManagerPolicy": "none",
+    "memoryManagerPolicy": "None",
+    "memory": 8 * GI,
+    "reservedMemory": 0,
+    "reservedCPUs": 1,
+}
+"""What is not left out, but simple."""
 
 
 def shrink(scenario: Json, holds: Holds) -> Json:
     """The last of a row of scenarios that hold, each smaller than the one before."""
-    before = None
-    while scenario != before:
-        before = scenario
-        for ways in WAYS:
-            scenario = _smallest(scenario, ways, holds)
-    return scenario
+    row, before = _Row(scenario, holds), None
+    while row.last != before:
+        before = row.last
+        for part in PARTS:
+            row.visit(part)
+    return row.last
 
 
-def _smallest(scenario: Json, ways: Ways, holds: Holds) -> Json:
-    """Take the first step that holds, and look on from there, until none does."""
-    while found := next((made for made in ways(scenario) if made != scenario and holds(made)), None):
-        scenario = found
-    return scenario
+@dataclass(slots=True)
+class _Row:
+    last: Json
+    holds: Holds
 
+    def visit(self, at: Path) -> None:
+        """Leave out entries of a list, several at once and one at a time, and members of an object."""
+        entries = _entry(self.last, at)
+        if isinstance(entries, list):
+            for size in (8, 4, 2, 1):
+                for start in range(len(_entry(self.last, at)) - size, -1, -size):
+                    self._attempt(_without(self.last, [(*at, place) for place in range(start, start + size)]))
+            entries = dict(enumerate(_entry(self.last, at)))
+        for key in [*entries]:
+            path = (*at, key)
+            smaller = isinstance(key, str) and any(map(self._attempt, _smaller(self.last, path)))
+            inner = key not in ("distances", "metadata") and isinstance(entries[key], dict | list)
+            if inner and not smaller:
+                self.visit(path)
 
-def paths(tree: object, at: Path = ()) -> Iterator[Path]:
-    """The way to every entry of a tree of mappings and lists, owners before what they hold."""
-    entries = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
-    for key, entry in entries:
-        yield (*at, key)
-        yield from paths(entry, (*at, key))
-
-
-def without(tree: Json, path: Path) -> Json:
-    """The tree without one entry."""
-    made = copy.deepcopy(tree)
-    del _entry(made, path[:-1])[path[-1]]
-    return made
-
-
-def replaced(tree: Json, path: Path, value: object) -> Json:
-    made = copy.deepcopy(tree)
-    _entry(made, path[:-1])[path[-1]] = value
-    return made
+    def _attempt(self, smaller: Json) -> bool:
+        specs = (step["create"]["spec"] for step in smaller["steps"] if "create" in step)
+        # A pod has a container, and a machine a zone.
+        sound = smaller["machine"]["zones"] and all(spec["containers"] for spec in specs)
+        if smaller == self.last or not sound or not self.holds(smaller):
+            return False
+        self.last = smaller
+        return True
 
 
 def _entry(tree: Json, path: Path) -> Any:  # noqa: ANN401 - whatever stands there
     return reduce(getitem, path, tree)  # type: ignore[arg-type]
 
 
-def _fewer_steps(scenario: Json) -> Iterator[Json]:
-    steps = scenario["steps"]
-    size = len(steps) // 2
-    while size:
-        for start in range(0, len(steps) - size + 1, size):
-            left = steps[:start] + steps[start + size :]
-            come = {None, *(step["create"]["metadata"]["name"] for step in left if "create" in step)}
-            # Without deletions of pods that never came.
-            yield scenario | {"steps": [step for step in left if step.get("delete") in come]}
-        size //= 2
+def _smaller(scenario: Json, path: Path) -> Iterator[Json]:
+    """The scenario without what an object has under this name, or with less of it."""
+    entry, owner, name = _entry(scenario, path), path[:-1], str(path[-1])
+    if owner[-1] in ("limits", "requests"):
+        # Where requests repeat the limits, both shrink at once.
+        bags = [
+            (*owner[:-1], kind) for kind in _entry(scenario, owner[:-1]) if kind in ("limits", "requests")
+        ]
+        alike = [(*bag, name) for bag in bags if name in _entry(scenario, bag)]
+        yield _without(scenario, alike)
+        yield _without(scenario, [path])
+        yield from (_replaced(scenario, alike, less) for less in _less(name, entry))
+    elif owner[-1] == "hugepages":
+        zones = range(len(scenario["machine"]["zones"]))
+        yield _without(scenario, [("machine", "zones", at, "hugepages", name) for at in zones])
+    elif name == "reservedSystemCPUs":
+        kept = entry.split(",")
+        for at in range(len(kept)):
+            yield _replaced(scenario, [path], ",".join(kept[:at] + kept[at + 1 :]))
+    elif name in PLAIN:
+        yield _replaced(scenario, [path], min(entry, PLAIN[name]) if isinstance(entry, int) else PLAIN[name])
+    elif name not in KEPT:
+        yield _without(scenario, [path])
 
 
-def _fewer_parts(scenario: Json) -> Iterator[Json]:
-    """Without a container, a resource (in limits and requests at once, then in one of them), or a word."""
-    for at, spec in _specs(scenario):
-        for path in paths(spec):
-            if path[-1] not in KEPT or path == ("resources",):
-                yield _with_spec(scenario, at, without(spec, path))
-            if path[-1] == "limits":
-                bags = _entry(spec, path[:-1])
-                for name in sorted({name for bag in bags.values() for name in bag}):
-                    left = {kind: {key: bag[key] for key in bag if key != name} for kind, bag in bags.items()}
-                    yield _with_spec(scenario, at, replaced(spec, path[:-1], left))
+def _less(name: str, text: str) -> Iterator[str]:
+    """Smaller amounts of a resource: one, half as much, one less, and as many in plain words."""
+    amount = resources.parse_amount(name, text)
+    unit = 1000 if name == "cpu" else 64 * MI if name.startswith(("memory", "hugepages-")) else 1
+    for count in sorted({1, amount // unit // 2, amount // unit - 1, amount // unit}):
+        if 0 < count * unit <= amount:
+            yield resources.render(name, count * unit)
 
 
-def _smaller_amounts(scenario: Json) -> Iterator[Json]:
-    for at, spec in _specs(scenario):
-        for path in paths(spec):
-            # Where requests repeat the limits, both shrink at once.
-            if len(path) > 1 and path[-2] in ("limits", "requests"):
-                for text in _smaller(str(path[-1]), str(_entry(spec, path))):
-                    yield _with_spec(scenario, at, _everywhere(spec, path, text))
-
-
-def _everywhere(spec: Json, path: Path, text: str) -> Json:
-    """The amount in the limits and the requests of one owner alike."""
-    owner, name = path[:-2], path[-1]
-    for kind in ("limits", "requests"):
-        if name in _entry(spec, owner).get(kind, {}):
-            spec = replaced(spec, (*owner, kind, name), text)
-    return spec
-
-
-def _smaller(name: str, text: str) -> Iterator[str]:
-    if name == "cpu":
-        if text.endswith("000m"):
-            yield text[:-4]
-        yield from _less(int(text[:-1]) // 1000 if text.endswith("m") else int(text))
-    elif name == "memory" or name.startswith("hugepages-"):
-        size = int(text[:-2]) if text.endswith("Mi") else int(text) // MI
-        sizes = sorted({64, 1024, 2048, size // 2, size // 1024 * 1024})
-        yield from (f"{less}Mi" for less in sizes if 64 <= less < size)
-    else:
-        yield from _less(int(text))
-
-
-def _less(count: int) -> Iterator[str]:
-    yield from map(str, sorted({less for less in (1, count // 2, count - 1) if 0 < less < count}))
-
-
-def _specs(scenario: Json) -> Iterator[tuple[int, Json]]:
-    """The spec of each pod, with the number of the step at which it comes."""
-    for at, step in enumerate(scenario["steps"]):
-        if "create" in step:
-            yield at, step["create"]["spec"]
-
-
-def _with_spec(scenario: Json, at: int, spec: Json) -> Json:
-    steps = scenario["steps"]
-    step = steps[at] | {"create": steps[at]["create"] | {"spec": spec}}
-    # A pod has at least one container, and only a spec that lists one is a pod.
-    return scenario | {"steps": [*steps[:at], step, *steps[at + 1 :]]} if spec["containers"] else scenario
-
-
-def _simpler_config(scenario: Json) -> Iterator[Json]:
-    config = scenario["kubeletConfig"]
-    for path in paths(config):
-        if isinstance(_entry(config, path[:1]), dict):
-            yield scenario | {"kubeletConfig": without(config, path)}
-    for name, value in PLAIN.items():
-        yield scenario | {"kubeletConfig": config | {name: value}}
-
-
-def _smaller_machine(scenario: Json) -> Iterator[Json]:
-    for change in (_fewer_zones, _fewer_devices, _plainer_zones, _fewer_cores, _fewer_reserved):
-        yield from (scenario | {"machine": made} for made in change(scenario["machine"]))
-
-
-def _fewer_zones(machine: Json) -> Iterator[Json]:
-    zones = machine["zones"]
-    for at, gone in enumerate(zones) if len(zones) > 1 else ():
-        kept = [without(zone, ("distances", at)) if "distances" in zone else zone for zone in zones]
-        devices = {
-            name: [device for device in listed if gone["id"] not in device["zones"]]
-            for name, listed in machine["devices"].items()
-        }
-        yield _settled(machine | {"zones": kept[:at] + kept[at + 1 :], "devices": devices})
-
-
-def _fewer_devices(machine: Json) -> Iterator[Json]:
-    for path in paths(machine["devices"]):
-        if len(path) <= len(("resource", "number")) or path[-1] == "healthy":
-            yield machine | {"devices": without(machine["devices"], path)}
-
-
-def _plainer_zones(machine: Json) -> Iterator[Json]:
-    zones = machine["zones"]
-    for size in zones[0]["hugepages"]:
-        yield machine | {"zones": [without(zone, ("hugepages", size)) for zone in zones]}
-    for at, zone in enumerate(zones):
-        if "uncoreCaches" in zone:
-            yield without(machine, ("zones", at, "uncoreCaches"))
-        yield replaced(machine, ("zones", at, "reservedMemory"), 0)
-        yield replaced(machine, ("zones", at, "memory"), min(zone["memory"], 8 * GI))
-
-
-def _fewer_cores(machine: Json) -> Iterator[Json]:
-    for at, zone in enumerate(machine["zones"]):
-        for core in reversed(range(len(zone["cores"]))):
-            yield _settled(without(machine, ("zones", at, "cores", core)))
-
-
-def _fewer_reserved(machine: Json) -> Iterator[Json]:
-    kept = machine.get("reservedSystemCPUs", "").split(",")
-    for at in range(len(kept)) if len(kept) > 1 else ():
-        yield machine | {"reservedSystemCPUs": ",".join(kept[:at] + kept[at + 1 :])}
-    if machine.get("reservedCPUs", 0) > 1:
-        yield machine | {"reservedCPUs": machine["reservedCPUs"] - 1}
-
-
-def _settled(machine: Json) -> Json:
-    """The machine with no CPU named that it does not have."""
-    left = {cpu for zone in machine["zones"] for core in zone["cores"] for cpu in core}
-    made = machine | {"zones": [dict(zone) for zone in machine["zones"]]}
-    if "reservedSystemCPUs" in made:
-        kept = [cpu for cpu in made["reservedSystemCPUs"].split(",") if cpu and int(cpu) in left]
-        made["reservedSystemCPUs"] = ",".join(kept)
-    for zone in made["zones"]:
-        if "uncoreCaches" in zone:
-            caches = [[cpu for cpu in cache if cpu in left] for cache in zone["uncoreCaches"]]
-            zone["uncoreCaches"] = list(filter(None, caches))
+def _replaced(scenario: Json, paths: list[Path], value: object) -> Json:
+    made = copy.deepcopy(scenario)
+    for path in paths:
+        _entry(made, path[:-1])[path[-1]] = value
     return made
 
 
-WAYS: tuple[Ways, ...] = (_fewer_steps, _fewer_parts, _simpler_config, _smaller_machine, _smaller_amounts)
+def _without(scenario: Json, paths: list[Path]) -> Json:
+    """The scenario without these entries, and with nothing that names a pod, a CPU or a zone that is gone."""
+    made = copy.deepcopy(scenario)
+    machine = made["machine"]
+    for path in reversed(paths):
+        del _entry(made, path[:-1])[path[-1]]
+        for zone in machine["zones"] if path[:-1] == ("machine", "zones") else ():
+            del zone.get("distances", {path[-1]: 0})[path[-1]]
+    come = {None, *(step["create"]["metadata"]["name"] for step in made["steps"] if "create" in step)}
+    made["steps"] = [step for step in made["steps"] if step.get("delete") in come]
+    ids = {-1, *(zone["id"] for zone in machine["zones"])}
+    for name, listed in machine["devices"].items():
+        machine["devices"][name] = [device for device in listed if ids.issuperset(device["zones"])]
+    cpus = {cpu for zone in machine["zones"] for core in zone["cores"] for cpu in core}
+    if kept := machine.get("reservedSystemCPUs"):
+        machine["reservedSystemCPUs"] = ",".join(cpu for cpu in kept.split(",") if int(cpu) in cpus)
+    for zone in machine["zones"]:
+        zone["cores"] = [core for core in zone["cores"] if core]
+        if "uncoreCaches" in zone:
+            caches = ([cpu for cpu in cache if cpu in cpus] for cache in zone["uncoreCaches"])
+            zone["uncoreCaches"] = [cache for cache in caches if cache]
+    return made
