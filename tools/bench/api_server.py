@@ -1,20 +1,17 @@
 """
-An API server with a cluster as large as real ones are, whose topologies can change, as a process of its own.
+An API server with a cluster as large as real ones are, as a process of its own.
 
     python -m tools.bench.api_server PORT NODES MAKES PODS
 
 It does little, so that what is measured beside it has a processor. Its nodes are those of `fleets`, as long
-as real Nodes; pods are of a few hundred workloads, as long as real pods. Only topologies change: `POST /pace`
-sets how many change each second. One more node, the canary, is the only one with a certain resource;
-`POST /canary` sets how many of it are free, and answers with the time of the change. `GET /changed` counts.
+as real Nodes; pods are of a few hundred workloads, as long as real pods. Only topologies change: a PUT of one
+is sent to all watches. One more node, the canary, is the only one with a certain resource.
 """
 
 import asyncio
 import random
 import sys
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
@@ -26,159 +23,101 @@ from numalign.model.intent import Policy
 from numalign.model.node import Node
 from numalign.model.resources import Resources
 from tools.bench import cluster, fleets
-from tools.bench.fleets import MODELS, Case, Make, Raw
-from tools.clusters.http_calls import LOOPBACK, Door, once
+from tools.bench.fleets import Case, Make, Raw
+from tools.clusters.http_calls import LOOPBACK, Door
 from tools.clusters.processes import free_port
 from tools.clusters.programs import ApiServer, Site, answers, soon
 
 CANARY = "example.com/canary"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
-NAMESPACES, WORKLOADS = 200, 200
-FIRST_VERSION = 1000
-REMEMBERED = 20_000
-"""Changes that a watch can still request after it was interrupted."""
+NAMESPACES, WORKLOADS, IMAGES = 200, 200, 70
 BOOKMARK_SECONDS = 10
 
-Items = Callable[[int, int], list[bytes]]
-"""Returns the objects from one number up to another, as a list contains them."""
+
+def canary(free: int) -> Node:
+    """Return the only node with the canary's resource, so many of which are free."""
+    make = Make(1, Policy.SINGLE_NUMA_NODE)
+    [zone] = make.machine(random.Random(0))  # noqa: S311 - it makes input, not secrets
+    full, now = (Resources({**zone.allocatable, CANARY: count}) for count in (1, free))
+    members = (replace(zone, capacity=full, allocatable=full, free=now),)
+    return Node("canary", members, policy=make.policy, totals=Resources({**full, "pods": 110}))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Kind:
-    """All objects of a kind."""
+    """The objects of a kind, each made when a list contains it, and the watches of them."""
 
     name: str
     api_version: str
     number: int
-    items: Items
+    item: Callable[[int], bytes]
+    version: int = 1000
+    watches: list[web.StreamResponse] = field(default_factory=list)
 
     def page(self, start: int, limit: int) -> bytes:
         """Return a page of the list of them."""
         end = min(start + limit, self.number) if limit else self.number
         following = {"continue": str(end)} if end < self.number else {}
-        metadata = {"resourceVersion": str(FIRST_VERSION), **following}
+        metadata = {"resourceVersion": str(self.version), **following}
         head = {"kind": f"{self.name}List", "apiVersion": self.api_version, "metadata": metadata}
-        return orjson.dumps(head)[:-1] + b',"items":[' + b",".join(self.items(start, end)) + b"]}"
+        return orjson.dumps(head)[:-1] + b',"items":[' + b",".join(map(self.item, range(start, end))) + b"]}"
 
-    def bookmark(self) -> bytes:
-        """Return an event that reports no change."""
-        metadata = {"resourceVersion": str(FIRST_VERSION)}
-        found = {"kind": self.name, "apiVersion": self.api_version, "metadata": metadata}
-        return orjson.dumps({"type": "BOOKMARK", "object": found}) + b"\n"
-
-
-@dataclass(slots=True)
-class Store:
-    """The current topologies, and the watches of them."""
-
-    case: Case
-    members: Sequence[Node]
-    items: list[bytes]
-    version: int = FIRST_VERSION
-    changed: int = 0
-    per_second: float = 0
-    watches: list[web.StreamResponse] = field(default_factory=list)
-    lines: "deque[tuple[int, bytes]]" = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-
-    async def change(self) -> None:
-        """Change the free amounts of one node after another, at the rate of the clock."""
-        due = time.perf_counter()
-        while True:
-            if not self.per_second:
-                await asyncio.sleep(0.01)
-                due = time.perf_counter()
-                continue
-            due += 1 / self.per_second
-            await asyncio.sleep(max(due - time.perf_counter(), 0))
-            self.changed += 1
-            [node] = self.case.changed(self.members, 0, self.changed)
-            await self.put(int(node.name.removeprefix("node-")), node)
-
-    async def put(self, at: int, node: Node) -> None:
-        """Store the topology of a node and send it to all watches."""
-        self.version += 1
-        self.items[at] = _topology(node, self.version)
-        line = b'{"type":"MODIFIED","object":' + self.items[at] + b"}\n"
-        self.lines.append((self.version, line))
-        for watch in [*self.watches]:
-            # A client may end its watch at any time.
-            try:
-                await watch.write(line)
-            except ConnectionError:
-                self.watches.remove(watch)
-
-    async def set_canary(self, request: web.Request) -> web.Response:
-        """Change the canary; answer with the time at which that began, which all processes share."""
-        began = time.perf_counter()
-        await self.put(len(self.members), canary(int(await request.text())))
-        return web.Response(text=str(began))
-
-    async def set_pace(self, request: web.Request) -> web.Response:
-        """Change so many topologies each second from now on."""
-        self.per_second = float(await request.text())
-        return web.Response()
-
-    async def count(self, _request: web.Request) -> web.Response:
-        """Answer with the number of topologies that have changed so far."""
-        return web.Response(text=str(self.changed))
-
-    async def watch(self, request: web.Request, kind: Kind) -> web.StreamResponse:
-        """Stream the changes of topologies after a version, or bookmarks of other kinds."""
+    async def watch(self, request: web.Request) -> web.StreamResponse:
+        """Send what changes from now on, and bookmarks."""
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         await answer.prepare(request)
-        if request.path == TOPOLOGIES:
-            since = int(request.query["resourceVersion"])
-            await answer.write(b"".join(line for version, line in self.lines if version > since))
-            self.watches.append(answer)
+        self.watches.append(answer)
         while True:
-            await answer.write(kind.bookmark())
+            found = {"kind": self.name, "apiVersion": self.api_version}
+            await self.send("BOOKMARK", {**found, "metadata": {}}, answer)
             await asyncio.sleep(BOOKMARK_SECONDS)
 
-
-def canary(free: int) -> Node:
-    """Return the only node with the canary's resource, so many of which are free."""
-    make = Make(1, Policy.SINGLE_NUMA_NODE, hardware=replace(MODELS[0], more=((CANARY, 1),)))
-    [zone] = make.machine(random.Random(0))  # noqa: S311 - it makes input, not secrets
-    totals = Resources({**zone.allocatable, "pods": 110})
-    free_here = Resources({**zone.allocatable, CANARY: free})
-    return Node("canary", (replace(zone, free=free_here),), policy=make.policy, totals=totals)
+    async def send(self, event: str, found: Raw, *watches: web.StreamResponse) -> None:
+        """Send an object with the current version."""
+        found["metadata"]["resourceVersion"] = str(self.version)
+        for watch in watches:
+            await watch.write(orjson.dumps({"type": event, "object": found}) + b"\n")
 
 
-def _topology(node: Node, version: int) -> bytes:
-    made = fleets.topology(node)
-    return orjson.dumps({**made, "metadata": {"name": node.name, "resourceVersion": str(version)}})
-
-
-def kinds(store: Store, pods: int) -> Mapping[str, Kind]:
+def served(nodes: int, makes: int, pods: int) -> Mapping[str, Kind]:
     """Return what is served, by path."""
-    every = [*store.members, canary(1)]
-    registered = [orjson.dumps(node)[:-1] for node in list(fleets.objects(every))[::2]]
-    namespaces = [orjson.dumps({"metadata": {"name": f"team-{at}"}}) for at in range(NAMESPACES)]
+    images = [
+        {
+            "names": [f"{name}@sha256:{at:064x}", f"{name}:v1.{at}.0-{'x' * 150}"],
+            "sizeBytes": 100_000_000 + at,
+        }
+        for at in range(IMAGES)
+        for name in (f"registry.example.com/platform/component-{at}/with-a-long-name",)
+    ]
+    # Images make up most of a Node.
+    status = b'"status":' + orjson.dumps({"images": images})[:-1] + b","
+    objects = list(
+        map(orjson.dumps, fleets.objects([*Case.mixed(nodes, makes, Policy.NONE).members(), canary(1)]))
+    )
     workloads = [orjson.dumps(_running(each)) for each in cluster.templates(WORKLOADS)]
 
-    def stored_pods(start: int, end: int) -> list[bytes]:
-        return [
-            workloads[number % WORKLOADS]
-            .replace(b"NAMESPACE-OF-POD", b"team-%d" % (number % NAMESPACES))
-            .replace(b"NAME-OF-POD", b"workload-%d-%06d" % (number % WORKLOADS, number))
-            .replace(b"NODE-OF-POD", b"node-%05d" % (number % len(store.members)))
-            for number in range(start, end)
-        ]
-
-    def stored_nodes(start: int, end: int) -> list[bytes]:
-        return [
-            each.replace(b'"status":{', b'"status":' + _STATUS, 1) + b"}" for each in registered[start:end]
-        ]
+    def pod(number: int) -> bytes:
+        at = number % WORKLOADS
+        names = (
+            b"team-%d" % (number % NAMESPACES),
+            b"workload-%d-%06d" % (at, number),
+            b"node-%05d" % (number % nodes),
+        )
+        made = workloads[at]
+        for word, name in zip((b"NAMESPACE-OF-POD", b"NAME-OF-POD", b"NODE-OF-POD"), names, strict=True):
+            made = made.replace(word, name)
+        return made
 
     return {
-        "/api/v1/nodes": Kind("Node", "v1", len(every), stored_nodes),
-        "/api/v1/namespaces": Kind("Namespace", "v1", NAMESPACES, lambda start, end: namespaces[start:end]),
-        "/api/v1/pods": Kind("Pod", "v1", pods, stored_pods),
+        "/api/v1/nodes": Kind(
+            "Node", "v1", nodes + 1, lambda at: objects[2 * at].replace(b'"status":{', status, 1)
+        ),
+        "/api/v1/namespaces": Kind(
+            "Namespace", "v1", NAMESPACES, lambda at: orjson.dumps({"metadata": {"name": f"team-{at}"}})
+        ),
+        "/api/v1/pods": Kind("Pod", "v1", pods, pod),
         TOPOLOGIES: Kind(
-            "NodeResourceTopology",
-            "topology.node.k8s.io/v1alpha2",
-            len(every),
-            lambda start, end: store.items[start:end],
+            "NodeResourceTopology", "topology.node.k8s.io/v1alpha2", nodes + 1, lambda at: objects[2 * at + 1]
         ),
     }
 
@@ -197,62 +136,38 @@ def _running(made: Raw) -> Raw:
     }
 
 
-def _images() -> Iterator[Raw]:
-    """Yield images with names and digests as long as real ones; they make up most of a Node."""
-    for at in range(70):
-        name = f"registry.example.com/platform/component-{at}/with-a-long-name"
-        names = [f"{name}@sha256:{at:064x}", f"{name}:v1.{at}.0-{'x' * 150}"]
-        yield {"names": names, "sizeBytes": 100_000_000 + at}
-
-
-_STATUS = orjson.dumps({"images": list(_images())})[:-1] + b","
-
-
-async def _serve(port: int, case: Case, pods: int) -> None:
-    members = case.members()
-    store = Store(case, members, [_topology(node, 1) for node in [*members, canary(1)]])
-    served = kinds(store, pods)
-
+async def _serve(port: int, kinds: Mapping[str, Kind]) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
-        kind = served.get(request.path)
+        if request.method == "PUT":
+            topologies = kinds[TOPOLOGIES]
+            topologies.version += 1
+            await topologies.send("MODIFIED", orjson.loads(await request.read()), *topologies.watches)
+            return web.json_response({})
+        kind = kinds.get(request.path)
         if kind is None:
             return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
         if request.query.get("watch"):
-            return await store.watch(request, kind)
+            return await kind.watch(request)
         start, limit = (int(request.query.get(key, 0)) for key in ("continue", "limit"))
         return web.Response(body=kind.page(start, limit), content_type="application/json")
 
     app = web.Application()
-    app.router.add_post("/canary", store.set_canary)
-    app.router.add_post("/pace", store.set_pace)
-    app.router.add_get("/changed", store.count)
-    app.router.add_get("/{path:.*}", answer)
+    app.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, LOOPBACK, port).start()
-    await store.change()
+    await asyncio.Event().wait()
 
 
 async def started(here: Site, *, nodes: int, makes: int, pods: int = 0) -> ApiServer:
     """Start such an API server at a site."""
     port = free_port()
     words = (sys.executable, "-m", "tools.bench.api_server", *map(str, (port, nodes, makes, pods)))
-    child = await here.children.start(*words, name="apiserver")
-    door = Door(port)
-    await soon(partial(answers, door, "/changed"), what="listening", child=child)
+    child, door = await here.children.start(*words, name="apiserver"), Door(port)
+    await soon(partial(answers, door, "/api/v1/namespaces"), what="listening", child=child)
     return ApiServer(child, door, here.kubeconfig(port))
 
 
-async def told(server: ApiServer, path: str, value: float) -> str:
-    """Set the pace or the canary; return the answer."""
-    return (await once(server.door, "POST", path, str(value).encode())).body.decode()
-
-
-async def changed(server: ApiServer) -> int:
-    """Return the number of topologies that have changed so far."""
-    return int((await once(server.door, "GET", "/changed")).body)
-
-
 if __name__ == "__main__":
-    port, nodes, makes, pods = map(int, sys.argv[1:])
-    asyncio.run(_serve(port, Case.mixed(nodes, makes, Policy.NONE), pods))
+    first, *counts = map(int, sys.argv[1:])
+    asyncio.run(_serve(first, served(*counts)))

@@ -6,12 +6,15 @@ Warm is a question that was answered before some of the nodes changed. With scor
 pod are also scored by two strategies. Everything runs on one thread, and times are processor times.
 """
 
+import gc
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
+from statistics import fmean, median
+from time import process_time
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,121 +25,101 @@ from numalign.decision.scoring import EVEN, Strategy
 from numalign.model.intent import Policy
 from numalign.model.node import Node
 from tools.bench.fleets import Case
-from tools.bench.spreads import MILLI, quantile, timed, undisturbed
-from tools.bench.tables import Measurement, program, row
+from tools.bench.tables import MILLI, Measurement, program, row
+
+T = TypeVar("T")
+Found = Mapping[str, float | None]
+"""The figures of a fleet, by their names."""
 
 STRATEGIES = (Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED)
 SAMPLE = 40
 """Nodes that the rules evaluate one by one."""
-PATIENCE = 0.5
-"""Seconds; scores are measured if those of a first question take no longer."""
-BUDGET = 3.0
-"""Seconds after which nothing is repeated for the sake of a median."""
-
+PATIENCE_MS = 500
+"""Scores are measured if those of a first question take no longer."""
 ASKED = {
     Policy.NONE: "pods without a policy",
     Policy.SINGLE_NUMA_NODE: "pods that need one zone",
 }
 """Pods in mixed fleets: not all of these nodes enforce that policy themselves."""
 
-
-@dataclass(frozen=True, slots=True)
-class Aimed:
-    """A fleet of one make with targets in milliseconds, by zones, policy and zones that the pod needs."""
-
-    zones: int
-    policy: Policy
-    needed: int
-    verdicts: float
-    scores: float
-    title: str
-
-
 AIMED = (
-    Aimed(2, Policy.SINGLE_NUMA_NODE, 1, 0.8, 3, "2 zones, single-numa-node"),
-    Aimed(8, Policy.RESTRICTED, 1, 2.3, 4, "8 zones, restricted, one is enough"),
-    Aimed(8, Policy.RESTRICTED, 4, 8, 12, "8 zones, restricted, four needed"),
+    (2, Policy.SINGLE_NUMA_NODE, 1, 0.8, 3, "2 zones, single-numa-node"),
+    (8, Policy.RESTRICTED, 1, 2.3, 4, "8 zones, restricted, one is enough"),
+    (8, Policy.RESTRICTED, 4, 8, 12, "8 zones, restricted, four needed"),
 )
+"""Fleets with targets: zones, policy, zones that the pod needs, most milliseconds, title."""
 WARM_MS = 0.3
 """The target for verdicts after 1 % of the nodes changed."""
 MAKES_RATIO = 2
 """The target: how many times as long as with one make anything may take with many."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Milliseconds for all nodes, medians; None if scoring takes too long. `updates` are nodes per second."""
-
-    feasible: int
-    verdicts: float
-    scores: float | None
-    by_rules: float
-    warm: float
-    warm_scores: float | None
-    updates: float
+def timed(do: Callable[[T], object], over: Iterable[T]) -> list[float]:
+    """Return the milliseconds of each call."""
+    found = list[float]()
+    for each in over:
+        began = process_time()
+        do(each)
+        found.append(MILLI * (process_time() - began))
+    return found
 
 
 def evaluated(case: Case, nodes: Sequence[Node], questions: int, share: float) -> Found:
-    """Measure a case, in which a share of the nodes changes."""
-    cluster = ClusterCache.of(nodes)
-    _admitted(cluster, case.question(-1))
-    plain, others = ([case.question(at + first) for at in range(questions)] for first in (0, questions))
-    admitted, verdicts = timed(partial(_admitted, cluster), plain, budget=BUDGET)
-    scored = partial(_scored, cluster)
-    scoring = timed(scored, [case.question(-2)])[1][0] <= PATIENCE
-    scores = timed(scored, others, budget=BUDGET)[1] if scoring else []
-    question, puts, warm, warm_scores = case.question(0), list[float](), list[float](), list[float]()
-    by_rules = timed(lambda node: evaluate(node, question.demand, question.intent), nodes[:SAMPLE])[1]
+    """Return medians for all nodes, of which a share changes; None for scores that take too long."""
+    cluster, known = ClusterCache.of(nodes), case.question(0)
+
+    def admitted(question: Question) -> "NDArray[np.bool_]":
+        return cluster.ask([], question).evaluation.admitted()
+
+    def scored(question: Question) -> None:
+        # Verdicts come first, as for every caller that scores.
+        admitted(question)
+        evaluation = cluster.ask([], question).evaluation
+        for strategy in STRATEGIES:
+            evaluation.scores(strategy, EVEN)
+
+    # Without the garbage collector, as in `timeit`, so that no call pays for earlier garbage.
+    gc.collect()
+    gc.disable()
+    feasible = int(np.count_nonzero(admitted(case.question(-1))))
+    cold = timed(admitted, map(case.question, range(questions)))
+    [first] = timed(scored, [case.question(-2)])
+    others = range(questions, 2 * questions) if first <= PATIENCE_MS else ()
+    scores = timed(scored, map(case.question, others))
+    by_rules = timed(lambda node: evaluate(node, known.demand, known.intent), nodes[:SAMPLE])
+    puts, warm, warm_scores = list[float](), list[float](), list[float]()
     for turn in range(questions):
         changed = case.changed(nodes, share, turn)
-        puts.append(sum(timed(cluster.nodes.put, changed)[1]))
-        warm += timed(partial(_admitted, cluster), [question])[1]
-        warm_scores += timed(scored, [question])[1] if scoring else []
-        if sum(puts) + sum(warm) + sum(warm_scores) > BUDGET:
-            break
-    return Found(
-        feasible=int(np.count_nonzero(admitted[0])),
-        verdicts=_median(verdicts),
-        scores=_median(scores) if scoring else None,
-        by_rules=sum(by_rules) / len(by_rules) * MILLI * case.nodes,
-        warm=_median(warm),
-        warm_scores=_median([*map(sum, zip(warm, warm_scores, strict=True))]) if scoring else None,
-        updates=round(len(puts) * len(changed) / (sum(puts) + sum(warm))),
-    )
-
-
-def _median(seconds: Sequence[float]) -> float:
-    return quantile(seconds, 0.5) * MILLI
-
-
-def _admitted(cluster: ClusterCache, question: Question) -> "NDArray[np.bool_]":
-    return cluster.ask([], question).evaluation.admitted()
-
-
-def _scored(cluster: ClusterCache, question: Question) -> None:
-    """Score the nodes by each strategy; verdicts come first, as for every caller that scores."""
-    _admitted(cluster, question)
-    evaluation = cluster.ask([], question).evaluation
-    for strategy in STRATEGIES:
-        evaluation.scores(strategy, EVEN)
+        puts += timed(cluster.nodes.put, changed)
+        warm += timed(admitted, [known])
+        warm_scores += timed(scored, [known] if others else [])
+    gc.enable()
+    return {
+        "take it": feasible,
+        "cold verdicts": median(cold),
+        "cold, with scores": median(scores) if scores else None,
+        "by the rules": fmean(by_rules) * case.nodes,
+        "warm verdicts": median(warm),
+        "warm, with scores": median(map(sum, zip(warm, warm_scores, strict=True))) if scores else None,
+        "updates": round(len(puts) * MILLI / sum((*puts, *warm))),
+    }
 
 
 def measure(chosen: Namespace) -> Iterator[Measurement]:
     """Measure fleets of one make, then those of several makes."""
     found: dict[Case, Found] = {}
-    for case, nodes in _cases(chosen):
-        sys.stderr.write(
-            f"columns: {case.nodes:,} nodes, {len(case.makes)} makes, {case.makes[0].zones} zones\n"
-        )
-        with undisturbed():
-            found[case] = evaluated(case, nodes, chosen.questions, chosen.share)
-    yield from tables(found, chosen)
-    yield _mixed(found, chosen)
+    judged = sorted(chosen.nodes)[len(chosen.nodes) // 2]
+    for case, nodes in _cases(chosen, judged):
+        sizes = f"{case.nodes:,} nodes, {len(case.makes)} makes, {case.makes[0].zones} zones"
+        sys.stderr.write(f"columns: {sizes}\n")
+        found[case] = evaluated(case, nodes, chosen.questions, chosen.share)
+    yield from _alike(found, judged, chosen)
+    yield _mixed(found, judged, chosen)
 
 
-def _cases(chosen: Namespace) -> Iterator[tuple[Case, Sequence[Node]]]:
+def _cases(chosen: Namespace, judged: int) -> Iterator[tuple[Case, Sequence[Node]]]:
     """Yield all fleets; smaller ones of one make are the first nodes of the largest."""
-    most, judged = max(chosen.zones), _judged_at(chosen)
+    most = max(chosen.zones)
     plan = [*((zones, 1, tuple(Policy)) for zones in chosen.zones), (most, most // 2, (Policy.RESTRICTED,))]
     for zones, needed, policies in plan:
         every = Case.alike(max(chosen.nodes), zones, Policy.NONE, needed).members()
@@ -151,55 +134,27 @@ def _cases(chosen: Namespace) -> Iterator[tuple[Case, Sequence[Node]]]:
         yield from ((replace(case, asks=asks), members) for asks in ASKED)
 
 
-def _judged_at(chosen: Namespace) -> int:
-    return int(sorted(chosen.nodes)[len(chosen.nodes) // 2])
-
-
-def _mixed(found: Mapping[Case, Found], chosen: Namespace) -> Measurement:
-    one, usual = chosen.makes[0], chosen.makes[-1]
-    judged, rows = _judged_at(chosen), []
-    for asks, of_pods in ASKED.items():
-        few, many = (found[Case.mixed(judged, makes, asks)] for makes in (one, usual))
-        for what, mine, other in (
-            ("cold verdicts", many.verdicts, few.verdicts),
-            ("cold, with scores", many.scores, few.scores),
-            ("warm verdicts", many.warm, few.warm),
-            ("warm, with scores", many.warm_scores, few.warm_scores),
-        ):
-            aim = MAKES_RATIO * other if other else None
-            rows.append(row(f"{what}, {of_pods}", mine, "ms", (other, f"of {one} makes"), most=aim))
-        for nodes in chosen.nodes:
-            each = found[Case.mixed(nodes, usual, asks)]
-            rows.append(row(f"cold verdicts, {nodes:,} nodes, {of_pods}", each.verdicts))
-    return Measurement(
-        f"Mixed fleets: {judged:,} nodes of {usual} makes",
-        rows,
-        "Nodes of a make have the same number of zones, policy, scope and hardware model. Makes alternate,"
-        " and no two nodes are alike. Pods, questions and changes are as above.",
-    )
-
-
-def tables(found: Mapping[Case, Found], chosen: Namespace) -> Iterator[Measurement]:
+def _alike(found: Mapping[Case, Found], judged: int, chosen: Namespace) -> Iterator[Measurement]:
     """Yield the tables of fleets of one make: those with targets, and all."""
     cold, warm = [], []
-    for aimed in AIMED:
-        each = found.get(Case.alike(_judged_at(chosen), aimed.zones, aimed.policy, aimed.needed))
-        if each:
+    for zones, policy, needed, most, most_scores, title in AIMED:
+        if each := found.get(Case.alike(judged, zones, policy, needed)):
+            verdicts, scores = each["cold verdicts"], each["cold, with scores"]
             cold += [
-                row(f"verdicts, {aimed.title}", each.verdicts, most=aimed.verdicts),
-                row(f"with scores, {aimed.title}", each.scores, most=aimed.scores),
-                row(f"by the rules, {aimed.title}", each.by_rules, "ms", (each.verdicts, "in columns")),
+                row(f"verdicts, {title}", verdicts, most=most),
+                row(f"with scores, {title}", scores, most=most_scores),
+                row(f"by the rules, {title}", each["by the rules"], "ms", (verdicts, "in columns")),
             ]
             warm += [
-                row(f"verdicts, {aimed.title}", each.warm, "ms", (each.verdicts, "cold"), most=WARM_MS),
-                row(f"with scores, {aimed.title}", each.warm_scores, "ms", (each.scores, "cold")),
-                row(f"updates, {aimed.title}", each.updates, "nodes/s"),
+                row(f"verdicts, {title}", each["warm verdicts"], "ms", (verdicts, "cold"), most=WARM_MS),
+                row(f"with scores, {title}", each["warm, with scores"], "ms", (scores, "cold")),
+                row(f"updates, {title}", each["updates"], "nodes/s"),
             ]
     yield Measurement(
         "Cold: new questions",
         cold,
-        f"A pod of one container that requests CPUs, memory and a device, and {_judged_at(chosen):,} nodes,"
-        " all different, of which about half can take it. One thread, the median of"
+        f"A pod of one container that requests CPUs, memory and a device, and {judged:,} nodes, all"
+        " different, of which about half can take it. One thread, the median of"
         f" {chosen.questions} questions, compared with the rules of `numalign.decision`, which evaluate a"
         " sample of the nodes one by one.",
     )
@@ -210,13 +165,32 @@ def tables(found: Mapping[Case, Found], chosen: Namespace) -> Iterator[Measureme
     )
     rows = []
     for case, each in found.items():
-        make, needed = case.makes[0], f", {case.needed} needed" if case.needed > 1 else ""
+        make, more = case.makes[0], f", {case.needed} needed" if case.needed > 1 else ""
         if len(case.makes) == 1 and case.asks is make.policy:
-            scores = "too long" if each.scores is None else each.scores
-            title = f"{make.zones} zones, {make.policy}{needed}"
-            rows.append((title, case.nodes, each.feasible, each.verdicts, scores, each.warm))
+            figures = ("take it", "cold verdicts", "cold, with scores", "warm verdicts")
+            cells = ("too long" if each[name] is None else each[name] for name in figures)
+            rows.append((f"{make.zones} zones, {make.policy}{more}", case.nodes, *cells))
     head = ("zones, policy", "nodes", "take it", "verdicts", "with scores", "warm")
     yield Measurement("Cold verdicts by nodes, zones and policy", rows, "Milliseconds.", head)
+
+
+def _mixed(found: Mapping[Case, Found], judged: int, chosen: Namespace) -> Measurement:
+    one, usual, rows = chosen.makes[0], chosen.makes[-1], []
+    for asks, of_pods in ASKED.items():
+        few, many = (found[Case.mixed(judged, makes, asks)] for makes in (one, usual))
+        for what in ("cold verdicts", "cold, with scores", "warm verdicts", "warm, with scores"):
+            other = few[what]
+            most = MAKES_RATIO * other if other else None
+            rows.append(row(f"{what}, {of_pods}", many[what], "ms", (other, f"of {one} makes"), most=most))
+        for nodes in chosen.nodes:
+            verdicts = found[Case.mixed(nodes, usual, asks)]["cold verdicts"]
+            rows.append(row(f"cold verdicts, {nodes:,} nodes, {of_pods}", verdicts))
+    return Measurement(
+        f"Mixed fleets: {judged:,} nodes of {usual} makes",
+        rows,
+        "Nodes of a make have the same number of zones, policy, scope and hardware model. Makes alternate,"
+        " and no two nodes are alike. Pods, questions and changes are as above.",
+    )
 
 
 main = program(

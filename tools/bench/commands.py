@@ -12,13 +12,13 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 import orjson
 
 from numalign.model.intent import POLICY, Policy
 from numalign.model.resources import render
 from tools.bench.fleets import Case, Raw, objects
-from tools.bench.spreads import quantile
 from tools.bench.tables import Measurement, program, row
 
 MAKES = 36
@@ -61,7 +61,7 @@ def measure(chosen: Namespace) -> Iterator[Measurement]:
         (folder / "cluster.json").write_bytes(orjson.dumps(listed))
         (folder / "pod.json").write_bytes(orjson.dumps(_pod(case)))
         seconds = {
-            name: quantile([_seconds((name, *flags), folder) for _ in range(chosen.repeats)], 0.5)
+            name: median([_seconds((name, *flags), folder) for _ in range(chosen.repeats)])
             for name, flags in COMMANDS.items()
         }
     yield Measurement(

@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from tools.bench import cluster
 from tools.bench.calls import Calls, Json, Scheduler, processor_seconds
 from tools.bench.site import at_site
-from tools.bench.spreads import MILLI, millis
-from tools.bench.tables import Measurement, program, row
+from tools.bench.tables import MILLI, Measurement, millis, program, row
 from tools.clusters.api_objects import namespace
 from tools.clusters.programs import Site, soon
 
@@ -68,7 +67,7 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     cpu = processor_seconds(scorer.child.process.pid) - before
     calls.close()
     calls.check()
-    trips = {verb: millis([*calls.seconds[verb]]) for verb in ("filter", "prioritize", "bind")}
+    trips = {verb: millis(calls.seconds[verb]) for verb in ("filter", "prioritize", "bind")}
     rows = [
         row("bound", calls.outcomes["bound"] / took, "pods/s"),
         *(

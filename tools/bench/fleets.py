@@ -7,7 +7,7 @@ is not open is short of one resource. So about half of the nodes can take the po
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from sys import intern
@@ -20,81 +20,54 @@ from numalign.model.node import Known, Node, Zone
 from numalign.model.pod import Container, Pod
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId, render
 from numalign.model.sharing import shared
+from tools.clusters import nodes as registered
 
 Raw = dict[str, Any]
 
 GPU, HCA = "nvidia.com/gpu", "rdma/hca"
 NAMES = (CPU, MEMORY, GPU)
+KIB, MIB, GIB = 2**10, 2**20, 2**30
 
-CPUS = 32
-"""CPUs of a zone of the first model; one CPU of each zone is reserved."""
-MEMORY_MIB = 128 * 1024
-"""Memory of such a zone, before the KiB by which it differs from the next."""
-RESERVED_MIB = 1024
-DEVICES = 1
+MODELS: Sequence[Mapping[str, int]] = (
+    {CPU: 32 * MILLI, MEMORY: 128 * GIB, GPU: 1},
+    {CPU: 48 * MILLI, MEMORY: 192 * GIB, GPU: 2, HCA: 1},
+)
+"""The resources of a zone; of memory, some KiB more. An empty one has room for a pod that needs one zone."""
+RESERVED = {CPU: MILLI, MEMORY: GIB}
 
 HERE, NEAR, FAR = 10, 12, 32
 """The costs of a zone from itself, from one in the same socket, and from one in the other socket."""
 
 _SEED = 7
-_KIB, _MIB = 2**10, 2**20
-_UNLIKE_KIB = 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Hardware:
-    """The resources of a zone of a model; `more` are those in addition to CPUs, memory and GPUs, by name."""
-
-    cpus: int = CPUS
-    memory_mib: int = MEMORY_MIB
-    gpus: int = DEVICES
-    more: tuple[tuple[str, int], ...] = ()
-
-
-MODELS = Hardware(), Hardware(cpus=48, memory_mib=192 * 1024, gpus=2, more=((HCA, 1),))
-"""Any zone of these models, while it is empty, has room for a pod that needs one zone."""
-
-ZONES = (2, 4, 8, 1)
-ALIGNING = (Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT)
 
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """The common properties of nodes that were bought and set up together."""
+    """The common properties of nodes that were bought and set up together; `model` is one of `MODELS`."""
 
     zones: int
     policy: Policy
     scope: Scope = Scope.CONTAINER
-    hardware: Hardware = MODELS[0]
+    model: int = 0
 
     def machine(self, dice: random.Random) -> list[Zone]:
         """Return the zones of a machine with two sockets; no two machines are the same."""
         return [self._zone(at, dice) for at in range(self.zones)]
 
     def _zone(self, at: int, dice: random.Random) -> Zone:
-        model = self.hardware
-        memory, more = model.memory_mib * _MIB + dice.randrange(_UNLIKE_KIB) * _KIB, dict(model.more)
-        full = Resources({CPU: model.cpus * MILLI, MEMORY: memory, GPU: model.gpus, **more})
-        reserved = {CPU: (model.cpus - 1) * MILLI, MEMORY: memory - RESERVED_MIB * _MIB}
-        costs = shared(tuple((ZoneId(to), self._cost(at, to)) for to in range(self.zones)))
+        model = MODELS[self.model]
+        full = {**model, MEMORY: model[MEMORY] + dice.randrange(MIB) * KIB}
+        near = (ZoneId(to) for to in range(self.zones))
+        costs = (
+            (to, HERE if to == at else NEAR if to * 2 // self.zones == at * 2 // self.zones else FAR)
+            for to in near
+        )
         # Share equal values, as the reader of topologies does.
-        capacity, allocatable = shared(full), shared(Resources({**full, **reserved}))
-        return Zone(ZoneId(at), intern(f"node-{at}"), capacity, allocatable, allocatable, costs)
-
-    def _cost(self, here: int, there: int) -> int:
-        if here == there:
-            return HERE
-        return NEAR if here * 2 // self.zones == there * 2 // self.zones else FAR
-
-
-def makes(count: int) -> tuple[Make, ...]:
-    """Return the first `count` makes; policy and scope vary first, then zones, then models.
-
-    1 is single-numa-node on two zones, 6 are all configurations of nodes with two zones, 24 all makes of one
-    model, 36 those and half of another model.
-    """
-    every = product(MODELS, ZONES, Scope, ALIGNING)
-    return tuple(Make(zones, policy, scope, model) for model, zones, scope, policy in islice(every, count))
+        capacity = shared(Resources(full))
+        allocatable = shared(Resources({name: full[name] - RESERVED.get(name, 0) for name in full}))
+        return Zone(
+            ZoneId(at), intern(f"node-{at}"), capacity, allocatable, allocatable, shared(tuple(costs))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +86,15 @@ class Case:
 
     @classmethod
     def mixed(cls, nodes: int, count: int, asks: Policy) -> "Case":
-        """Return nodes of `count` makes."""
-        return cls(nodes, makes(count), asks)
+        """Return nodes of `count` makes; policy and scope vary first, then zones, then models.
+
+        1 is single-numa-node on two zones, 6 are all configurations of nodes with two zones, 24 all makes of
+        one model, 36 those and half of another model.
+        """
+        aligning = (Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT)
+        every = product(range(len(MODELS)), (2, 4, 8, 1), Scope, aligning)
+        makes = (Make(zones, policy, scope, model) for model, zones, scope, policy in every)
+        return cls(nodes, tuple(islice(makes, count)), asks)
 
     def members(self) -> list[Node]:
         """Return the nodes; the same for the same case, and with the same zones for every policy."""
@@ -129,15 +109,15 @@ class Case:
 
     def question(self, number: int) -> Question:
         """Return a pod of one container; each number requests a byte more, so no answer is cached."""
-        amounts = Resources(dict(zip(NAMES, self.asked(number), strict=True)))
+        requests = self._requests()
+        amounts = Resources({**requests, MEMORY: requests[MEMORY] + number})
         container = Container("c", requests=amounts, limits=amounts)
         return Question(demand.of(Pod("pod", containers=(container,))), Intent(self.asks))
 
-    def asked(self, number: int) -> tuple[int, int, int]:
-        """Return the requests in the order of `NAMES`: too much for fewer zones, but not for `needed`."""
-        full = self.needed - 1
-        cpus, memory = full * CPUS + CPUS // 2, full * MEMORY_MIB + MEMORY_MIB // 2
-        return cpus * MILLI, memory * _MIB + number, self.needed * DEVICES
+    def _requests(self) -> dict[str, int]:
+        """Return requests that are too much for fewer zones than `needed`."""
+        halves = 2 * self.needed - 1
+        return {**{name: MODELS[0][name] * halves // 2 for name in (CPU, MEMORY)}, GPU: self.needed}
 
     def _dice(self, *turns: int) -> random.Random:
         zones = (make.zones for make in dict.fromkeys(self.makes))
@@ -147,15 +127,11 @@ class Case:
         make = self.makes[number % len(self.makes)]
         machine = make.machine(dice)
         names = machine[0].allocatable
-        totals = {name: sum(zone.allocatable[name] for zone in machine) for name in names}
-        return Node(
-            f"node-{number:05}",
-            tuple(self._used(machine, dice)),
-            policy=make.policy,
-            scope=make.scope,
-            totals=Resources({**totals, "pods": 110}),
-            known=Known.CONFIGURED,
+        totals = Resources(
+            {**{name: sum(zone.allocatable[name] for zone in machine) for name in names}, "pods": 110}
         )
+        used, name = tuple(self._used(machine, dice)), f"node-{number:05}"
+        return Node(name, used, policy=make.policy, scope=make.scope, totals=totals, known=Known.CONFIGURED)
 
     def _used(self, machine: Sequence[Zone], dice: random.Random) -> Iterator[Zone]:
         """Yield the zones with pods on them."""
@@ -167,24 +143,14 @@ class Case:
 
     def _free(self, full: Resources, dice: random.Random, *, short: bool) -> Resources:
         """Return at least an even share of the requests; if `short`, less than that of one resource."""
-        lacking = dice.choice(NAMES) if short else None
-        cpus, memory, _ = self.asked(0)
-        least_cpus, least_mib = -(-cpus // MILLI // self.needed), -(-memory // _MIB // self.needed)
-        most_cpus, most_mib = full[CPU] // MILLI, full[MEMORY] // _MIB
-        return shared(
-            Resources(
-                {
-                    **full,
-                    CPU: MILLI * _drawn(dice, least_cpus, most_cpus, short=lacking == CPU),
-                    MEMORY: _MIB * _drawn(dice, least_mib + 1, most_mib, short=lacking == MEMORY),
-                    GPU: 0 if lacking == GPU else full[GPU],
-                }
-            )
-        )
-
-
-def _drawn(dice: random.Random, least: int, most: int, *, short: bool) -> int:
-    return dice.randrange(least // 2) if short else dice.randint(least, most)
+        lacking, requests, free = dice.choice(NAMES) if short else None, self._requests(), dict(full)
+        for name, unit, more in ((CPU, MILLI, 0), (MEMORY, MIB, 1)):
+            least = -(-requests[name] // unit // self.needed) + more
+            drawn = dice.randrange(least // 2) if lacking == name else dice.randint(least, full[name] // unit)
+            free[name] = drawn * unit
+        if lacking == GPU:
+            free[GPU] = 0
+        return shared(Resources(free))
 
 
 def objects(nodes: Iterable[Node]) -> Iterator[Raw]:
@@ -203,29 +169,22 @@ def objects(nodes: Iterable[Node]) -> Iterator[Raw]:
 
 def topology(node: Node) -> Raw:
     """Return the topology of a node, as an exporter publishes it."""
+    attributes = {"topologyManagerPolicy": node.policy.value, "topologyManagerScope": node.scope.value}
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha2",
         "kind": "NodeResourceTopology",
         "metadata": {"name": node.name},
-        "attributes": [
-            {"name": "topologyManagerPolicy", "value": node.policy.value},
-            {"name": "topologyManagerScope", "value": node.scope.value},
-        ],
+        "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
         "zones": [
             {
-                "name": zone.name,
-                "type": "Node",
+                **registered.zone(zone.id, len(node.zones), _amounts(zone)),
                 "costs": [{"name": f"node-{to}", "value": cost} for to, cost in zone.costs],
-                "resources": [
-                    {
-                        "name": name,
-                        "capacity": render(name, capacity),
-                        "allocatable": render(name, zone.allocatable[name]),
-                        "available": render(name, zone.free[name]),
-                    }
-                    for name, capacity in zone.capacity.items()
-                ],
             }
             for zone in node.zones
         ],
     }
+
+
+def _amounts(zone: Zone) -> dict[str, tuple[str, str, str]]:
+    amounts = (zone.capacity, zone.allocatable, zone.free)
+    return {name: tuple(render(name, each[name]) for each in amounts) for name in zone.capacity}

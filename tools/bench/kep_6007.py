@@ -6,11 +6,11 @@ from which the page is generated. It takes some minutes of one processor.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 from numalign.kubelet.admit import admit, charge
 from numalign.model import demand
@@ -21,10 +21,9 @@ from numalign.model.pod import Container, Pod
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from numalign.simulation.replay_summary import mean_of
 from numalign.simulation.trace import Trace
-from numalign.simulation.zone_cluster import ZoneSample
 from numalign.simulation.zone_replay import Zoning, replay_on_zones, turnover_on_zones
-from tools.bench.replays import FIRST_SEED, ZONES, Raw, bundled, described, replayed
-from tools.bench.tables import Measurement, parsed, write_page
+from tools.bench.replays import FIRST_SEED, ZONES, Raw, bundled, described, filled, replayed
+from tools.bench.tables import MARKDOWN, Measurement, Row, program, write_page
 
 KUBELETS: Mapping[str, Options] = {
     "none": DEFAULTS,
@@ -61,36 +60,35 @@ DAYS: Mapping[str, Day] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One replay."""
-
-    day: str
-    zones: int
-    scheduler: str
-    kubelet: str
-    seed: int
-
-    def samples(self) -> list[ZoneSample]:
-        """Replay, with all pods Guaranteed and whole CPUs, under single-numa-node."""
-        pinned, day = fleet().pinned(), DAYS[self.day]
-        zoning = Zoning(self.zones, Policy.SINGLE_NUMA_NODE, options=KUBELETS[self.kubelet])
-        nodes = zoning.nodes_of(pinned)
-        replay = partial(turnover_on_zones, load=day.load) if day.load else replay_on_zones
-        return list(replay(nodes, pinned, self.scheduler, ratio=day.ratio, seed=self.seed, every=day.every))
-
-
 def fleet() -> Trace:
     """Return the trace with a part of its nodes."""
     trace = bundled()
     return Trace(trace.nodes[::ONE_OF], trace.pods)
 
 
-def measure(seeds: int) -> Raw:
-    """Run all replays on all processors; return the document of the run."""
+def replay(name: str, zones: int, scheduler: str, kubelet: str, seed: int) -> Raw:
+    """Replay a day, with all pods Guaranteed and whole CPUs, under single-numa-node.
+
+    Return what happened in the part of the day that counts per 100 pods, and the mean state in it.
+    """
+    pinned, day = fleet().pinned(), DAYS[name]
+    nodes = Zoning(zones, Policy.SINGLE_NUMA_NODE, options=KUBELETS[kubelet]).nodes_of(pinned)
+    run = partial(turnover_on_zones, load=day.load) if day.load else replay_on_zones
+    every = run(nodes, pinned, scheduler, ratio=day.ratio, seed=seed, every=day.every)
+    samples = [each for each in every if day.first <= each.arrived <= day.last]
+    first, last, mean = samples[0], samples[-1], mean_of(samples)
+    pods = (last.pods - first.pods) / 100
+    events = ("aligned", "turned_away", "refusals")
+    states = ("free_cpus", "free_gpus", "stranded", "allocated")
+    happened = {each: round((getattr(last, each) - getattr(first, each)) / pods, 3) for each in events}
+    return {**happened, **{each: round(getattr(mean, each), 3) for each in states}}
+
+
+def figures(seeds: int) -> Raw:
+    """Run all replays on all processors; return all figures."""
     numbers = [FIRST_SEED + at for at in range(seeds)]
     kinds = list(product(DAYS, ZONES, SCHEDULERS, KUBELETS))
-    found = dict(replayed([Run(*kind, seed) for kind in kinds for seed in numbers]))
+    found = replayed(replay, [(*kind, seed) for kind in kinds for seed in numbers])
     return {
         "one_of": ONE_OF,
         "seeds": numbers,
@@ -107,24 +105,11 @@ def measure(seeds: int) -> Raw:
         "replays": [
             {
                 **dict(zip(("day", "zones", "scheduler", "kubelet"), kind, strict=True)),
-                "runs": [figures(DAYS[kind[0]], found[Run(*kind, seed)]) for seed in numbers],
+                "runs": [found[*kind, seed] for seed in numbers],
             }
             for kind in kinds
         ],
     }
-
-
-def figures(day: Day, samples: Sequence[ZoneSample]) -> Raw:
-    """Return what happened in the part of a day that counts per 100 pods, and the mean state in it."""
-    samples = [each for each in samples if day.first <= each.arrived <= day.last]
-    first, last, mean = samples[0], samples[-1], mean_of(samples)
-    pods = (last.pods - first.pods) / 100
-    events, states = (
-        ("aligned", "turned_away", "refusals"),
-        ("free_cpus", "free_gpus", "stranded", "allocated"),
-    )
-    happened = {name: round((getattr(last, name) - getattr(first, name)) / pods, 3) for name in events}
-    return {**happened, **{name: round(getattr(mean, name), 3) for name in states}}
 
 
 # ---- the smallest cases in which the options differ: one node, and three pods in turn
@@ -133,10 +118,13 @@ DEVICE = "example.com/nic"
 GIB = 2**30
 
 
+def _amounts(cpus: int, gib: int, devices: int) -> Resources:
+    return Resources({CPU: cpus * MILLI, MEMORY: gib * GIB, **({DEVICE: devices} if devices else {})})
+
+
 def _pod(name: str, cpus: int, devices: int = 0) -> Pod:
     """Return a Guaranteed pod of so many CPUs, each with 1 GiB of memory, and of devices."""
-    more = {DEVICE: devices} if devices else {}
-    amounts = Resources({CPU: cpus * MILLI, MEMORY: cpus * GIB, **more})
+    amounts = _amounts(cpus, cpus, devices)
     return Pod(name, containers=(Container("main", requests=amounts, limits=amounts),))
 
 
@@ -152,10 +140,9 @@ CASES = (
 
 def outcome(devices: int, pods: Sequence[Pod], options: Options) -> list[int | None]:
     """Return the zone that each pod gets, None if the kubelet rejects it."""
-    amounts = [Resources({CPU: 8 * MILLI, MEMORY: 16 * GIB, DEVICE: count}) for count in (0, devices)]
     members = tuple(
         Zone(ZoneId(at), f"node-{at}", each, each, each, ((ZoneId(at), 10), (ZoneId(1 - at), 21)))
-        for at, each in enumerate(amounts)
+        for at, each in enumerate((_amounts(8, 16, 0), _amounts(8, 16, devices)))
     )
     node = Node("node", members, policy=Policy.SINGLE_NUMA_NODE, known=Known.CONFIGURED, options=options)
     zones: list[int | None] = []
@@ -168,87 +155,69 @@ def outcome(devices: int, pods: Sequence[Pod], options: Options) -> list[int | N
 
 # ---- the page
 
-_TEMPLATE = Path(__file__).with_name("kep_6007_page.md")
-_HEAD = (
-    *("scheduler", "kubelets", "in one zone, %", "turned away, %", "by seed"),
-    *("rejections per 100", "free CPUs", "free GPUs", "stranded, %", "allocated, %"),
-)
+_FIGURES: Mapping[str, tuple[str, int]] = {
+    "in one zone, %": ("aligned", 2),
+    "turned away, %": ("turned_away", 2),
+    "by seed": ("", 0),
+    "rejections per 100": ("refusals", 1),
+    "free CPUs": ("free_cpus", 1),
+    "free GPUs": ("free_gpus", 2),
+    "stranded, %": ("stranded", 2),
+    "allocated, %": ("allocated", 2),
+}
+"""The columns: what they show, and its decimal places."""
 
 
 def tables(found: Raw) -> dict[str, Measurement]:
-    """Return the tables of the replays, by day and zones."""
-    return {
-        f"{day}_{zones}": Measurement(
-            f"{day}, {zones} zones", [_row(each) for each in _replays(found, day, zones)], head=_HEAD
+    """Return the tables of the replays, by their places in the page."""
+    rows: dict[tuple[str, int], list[Row]] = {}
+    for each in found["replays"]:
+        runs = each["runs"]
+        by_seed = ", ".join(f"{run['turned_away']:.2f}" for run in runs)
+        means = (
+            f"{sum(run[name] for run in runs) / len(runs):.{places}f}" if name else by_seed
+            for name, places in _FIGURES.values()
         )
-        for day, zones in _parts(found)
+        cells = (each["scheduler"], each["kubelet"], *means)
+        rows.setdefault((each["day"], each["zones"]), []).append(cells)
+    head = ("scheduler", "kubelets", *_FIGURES)
+    return {
+        f"{day}_{zones}": Measurement(f"{day}, {zones} zones", cells, head=head)
+        for (day, zones), cells in rows.items()
     }
-
-
-def _parts(found: Raw) -> list[tuple[str, int]]:
-    return list(dict.fromkeys((each["day"], each["zones"]) for each in found["replays"]))
-
-
-def _replays(found: Raw, day: str, zones: int) -> list[Raw]:
-    return [each for each in found["replays"] if (each["day"], each["zones"]) == (day, zones)]
-
-
-def _row(each: Raw) -> Sequence[str]:
-    runs = each["runs"]
-    mean = {name: sum(run[name] for run in runs) / len(runs) for name in runs[0]}
-    return (
-        each["scheduler"],
-        each["kubelet"],
-        f"{mean['aligned']:.2f}",
-        f"{mean['turned_away']:.2f}",
-        ", ".join(f"{run['turned_away']:.2f}" for run in runs),
-        f"{mean['refusals']:.1f}",
-        f"{mean['free_cpus']:.1f}",
-        f"{mean['free_gpus']:.2f}",
-        f"{mean['stranded']:.2f}",
-        f"{mean['allocated']:.2f}",
-    )
 
 
 def page(found: Raw) -> str:
     """Return the page; it depends on these figures only."""
-    days = found["days"]
-    return _TEMPLATE.read_text(encoding="utf-8").format(
-        **found["trace"],
-        one_of=found["one_of"],
-        seeds=", ".join(map(str, found["seeds"])),
-        filled=round(days["filling"]["ratio"] * 100),
-        turned=round(days["turnover"]["ratio"] * 100),
-        load=round(days["turnover"]["load"] * 100),
-        cases="\n".join(_cases(found)),
-        **{place: "\n".join(table.markdown()) for place, table in tables(found).items()},
-    )
-
-
-def _cases(found: Raw) -> Iterator[str]:
+    days, cases = found["days"], list[str]()
     for case in found["cases"]:
         rows = [
             (name, *("rejected" if zone is None else f"zone {zone}" for zone in zones))
             for name, zones in case["zones"].items()
         ]
         table = Measurement("", rows, head=("kubelet", *case["pods"]))
-        yield from (f"**{case['title']}.**", "", *table.markdown(), "")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Replay as the flags say; return 0."""
-    chosen = parsed(
-        "kep_6007",
-        __doc__,
-        arguments,
-        seeds=(5, 1, "number of seeds"),
-        markdown=(None, None, "write the page here, and its figures"),
+        cases += [f"**{case['title']}.**", "", *table.markdown(), ""]
+    return filled(
+        "kep_6007_page.md",
+        tables(found),
+        **found["trace"],
+        one_of=found["one_of"],
+        seeds=", ".join(map(str, found["seeds"])),
+        filled=round(days["filling"]["ratio"] * 100),
+        turned=round(days["turnover"]["ratio"] * 100),
+        load=round(days["turnover"]["load"] * 100),
+        cases="\n".join(cases),
     )
-    found = measure(chosen.seeds)
-    print("\n\n".join(table.printed() for table in tables(found).values()))
-    write_page(page(found), found, {}, chosen.markdown)
-    return 0
 
+
+def measure(chosen: Namespace) -> Iterable[Measurement]:
+    """Run all replays, and write the page."""
+    found = figures(chosen.seeds)
+    write_page(page(found), found, chosen.markdown)
+    return tables(found).values()
+
+
+main = program("kep_6007", __doc__, measure, seeds=(5, 1, "number of seeds"), markdown=MARKDOWN)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

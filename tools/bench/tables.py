@@ -1,10 +1,11 @@
 """
-A measurement as a value, from which the printed table, the figures as JSON and the page are made.
+A measurement as a value, from which printed tables, the figures as JSON and the pages are made.
 
 Cells are numbers and words; a number has three significant digits in a table, and all of them in JSON.
 """
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,14 +15,16 @@ from typing import Any
 
 import orjson
 
-from numalign.curves import Chart, svg
 from tools.clusters.gotools import UnavailableError
 
-Json = dict[str, Any]
 CellValue = float | str | None
+Row = Sequence[CellValue]
 
 MET, MISSED = "met", "MISSED"
 HEAD = ("", "measured", "unit", "compared with", "", "ratio", "target", "")
+
+MILLI = 1000
+SHARES: Mapping[str, float] = {"p50": 0.50, "p99": 0.99, "max": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,32 +32,20 @@ class Measurement:
     """A table: its name, its head and cells, and a text that explains it; `part` is what measured it."""
 
     name: str
-    cells: Sequence[Sequence[CellValue]]
+    cells: Sequence[Row]
     text: str = ""
     head: Sequence[str] = HEAD
     part: str = ""
 
-    def printed(self) -> str:
-        """Return the table with columns as wide as needed; all but the first are aligned to the right."""
-        lines = [list(self.head), *self._rows()]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        rows = (
-            "  ".join(
-                cell.rjust(width) if at else cell.ljust(width)
-                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        )
-        return "\n".join((self.name, *rows))
-
     def markdown(self) -> Iterator[str]:
-        """Yield the lines of the same table in Markdown."""
+        """Yield the lines of the table."""
         yield f"| {' | '.join(self.head)} |"
         yield f"|---|{'---:|' * (len(self.head) - 1)}"
-        yield from (f"| {' | '.join(row)} |" for row in self._rows())
+        yield from (f"| {' | '.join(map(shown, row))} |" for row in self.cells)
 
-    def _rows(self) -> Iterator[list[str]]:
-        return ([shown(cell) for cell in row] for row in self.cells)
+    def section(self) -> str:
+        """Return the section of a page with this table."""
+        return "\n".join((f"## {self.name}", "", *([self.text, ""] if self.text else []), *self.markdown()))
 
 
 def row(  # noqa: PLR0913  the columns of HEAD
@@ -65,19 +56,19 @@ def row(  # noqa: PLR0913  the columns of HEAD
     *,
     most: float | None = None,
     least: float | None = None,
-) -> Sequence[CellValue]:
+) -> Row:
     """Return a row under `HEAD`: a figure, what it is compared with, and its target, `most` or `least`.
 
     A figure that would take too long to measure is None.
     """
     other, what_other = beside
-    ratio = found / other if found is not None and other else None
     target, verdict = "", ""
     if most is not None or least is not None:
         met = found is not None and found <= (most or found) and found >= (least or found)
         target = f"≤ {shown(most)}" if least is None else f"≥ {shown(least)}"
         verdict = MET if met else MISSED
-    measured: CellValue = "too long" if found is None else found
+    ratio = found / other if found is not None and other else None
+    measured = "too long" if found is None else found
     return what, measured, unit, "" if other is None else other, what_other, ratio, target, verdict
 
 
@@ -90,111 +81,77 @@ def shown(cell: CellValue) -> str:
     return f"{cell:.3g}" if abs(cell) >= 1 else f"{float(f'{cell:.3g}'):.10g}"
 
 
+def millis(seconds: Iterable[float]) -> dict[str, float]:
+    """Return the quantiles `SHARES` of durations in milliseconds, each the smallest that is large enough."""
+    ordered = sorted(seconds) or [0.0]
+    return {key: ordered[math.ceil(share * len(ordered)) - 1] * MILLI for key, share in SHARES.items()}
+
+
 def dumped(document: object) -> bytes:
     """Return a document as it is stored."""
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
-def write_json(found: Iterable[Measurement], file: Path | None) -> None:
-    """Write measurements to a file, if it is given."""
-    if file:
-        file.write_bytes(dumped([asdict(each) for each in found]))
-
-
-def write_page(page: str, figures: object, charts: Mapping[str, Chart], file: Path | None) -> None:
-    """Write a page, if its file is given, next to it the figures that it is made from, and its charts."""
+def write_page(page: str, figures: object, file: Path | None) -> None:
+    """Write a page, if its file is given, and next to it the figures that it is made from."""
     if file:
         file.write_text(page, encoding="utf-8")
         file.with_suffix(".json").write_bytes(dumped(figures))
-        for name, chart in charts.items():
-            file.with_name(f"{file.stem}-{name}.svg").write_text(svg(chart), encoding="utf-8")
 
 
-# ---- the programs that measure
-
-Main = Callable[[Sequence[str] | None], int]
 Flag = tuple[Any, Any, str]
-"""The default of a flag, its value in a quick run, and its description; the default decides its type."""
+"""The default of a flag, its value in a quick run, and its description. The default decides its type: a path
+for None, several values with commas between them for a tuple."""
 
-
-JSON: Flag = None, None, "write all figures to this file"
-
-
-def parsed(name: str, doc: str | None, arguments: Sequence[str] | None, **flags: Flag) -> argparse.Namespace:
-    """Return the values of these flags; `--quick` sets those that are not given."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m tools.bench{'.' * bool(name)}{name}",
-        description=doc,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="use tiny inputs, to check that everything works"
-    )
-    for flag, (default, _, said) in flags.items():
-        word = f"--{flag.replace('_', '-')}"
-        if isinstance(default, bool):
-            parser.add_argument(word, action="store_true", help=said)
-        else:
-            told = ",".join(map(str, default)) if isinstance(default, tuple) else default
-            end = "" if default is None else f" (default {told})"
-            parser.add_argument(word, type=_reader(default), help=said + end)
-    chosen = parser.parse_args(arguments)
-    for flag, (default, quick, _) in flags.items():
-        if getattr(chosen, flag) is None:
-            setattr(chosen, flag, quick if chosen.quick else default)
-    return chosen
-
-
-def _reader(default: object) -> Callable[[str], object]:
-    """Return how the value of a flag is read: a path if its default is None, several values for a tuple."""
-    if default is None:
-        return Path
-    if isinstance(default, tuple):
-        of_one = _reader(default[0])
-        return lambda text: tuple(map(of_one, text.split(",")))
-    kind = type(default)
-    return positive(kind) if kind in {int, float} else kind
-
-
-def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """Return a reader of numbers that are not below zero."""
-
-    def read(text: str) -> float:
-        found = kind(text)
-        if found < 0:
-            raise argparse.ArgumentTypeError(f"{text} is below zero")
-        return found
-
-    return read
-
-
-def one_of(word: str, names: Iterable[str]) -> None:
-    """Exit with a message if a word is none of some names."""
-    known = list(names)
-    if word not in known:
-        sys.exit(f"{word}: use one of {', '.join(known)}")
+MARKDOWN: Flag = None, None, "write the page here, and its figures next to it"
 
 
 def program(
-    name: str,
-    doc: str | None,
-    measure: Callable[[argparse.Namespace], Iterable[Measurement]],
-    **flags: Flag,
-) -> Main:
+    name: str, doc: str | None, measure: Callable[[argparse.Namespace], Iterable[Measurement]], **flags: Flag
+) -> Callable[[Sequence[str] | None], int]:
     """Return a program that measures as its flags say, and prints tables.
 
     Its exit code is 0 however slow it was, or 69 if what it needs is not available here.
     """
 
     def main(arguments: Sequence[str] | None = None) -> int:
-        chosen = parsed(name, doc, arguments, json=JSON, **flags)
+        parser = argparse.ArgumentParser(
+            prog=f"python -m tools.bench{name and '.'}{name}",
+            description=doc,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.add_argument("--quick", action="store_true", help="use tiny inputs, to check that it works")
+        every = {**flags, "json": (None, None, "write all figures to this file")}
+        for flag, (default, _, text) in every.items():
+            shown_default = ",".join(map(str, default)) if isinstance(default, tuple) else default
+            end = "" if default is None else f" (default {shown_default})"
+            parser.add_argument(f"--{flag.replace('_', '-')}", type=_reader(default), help=text + end)
+        chosen = parser.parse_args(arguments)
+        for flag, (default, quick, _) in every.items():
+            if getattr(chosen, flag) is None:
+                setattr(chosen, flag, quick if chosen.quick else default)
+        found = []
         try:
-            found = list(measure(chosen))
+            for each in measure(chosen):
+                print(each.section(), end="\n\n", flush=True)
+                found.append(asdict(each))
         except UnavailableError as error:
             sys.stderr.write(f"{error}\n")
             return os.EX_UNAVAILABLE
-        print("\n\n".join(each.printed() for each in found))
-        write_json(found, chosen.json)
+        if chosen.json:
+            chosen.json.write_bytes(dumped(found))
         return 0
 
     return main
+
+
+def _reader(default: object) -> Callable[[str], object]:
+    if isinstance(default, tuple):
+        return lambda text: tuple(map(_reader(default[0]), text.split(",")))
+    return Path if default is None else type(default)
+
+
+def one_of(word: str, names: Iterable[str]) -> None:
+    """Exit with a message if a word is none of some names."""
+    if word not in (known := list(names)):
+        sys.exit(f"{word}: use one of {', '.join(known)}")

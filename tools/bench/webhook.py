@@ -11,24 +11,27 @@ change at the API server to that answer. Client and API server share the process
 """
 
 import asyncio
-import base64
+import math
+import re
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import orjson
 
+from numalign.model.intent import Policy
 from tools.bench import api_server, cluster
-from tools.bench.api_server import CANARY
+from tools.bench.api_server import CANARY, TOPOLOGIES, canary
 from tools.bench.calls import Caller, Calls, Json, processor_seconds, review
+from tools.bench.fleets import Case, topology
 from tools.bench.site import at_site
-from tools.bench.spreads import SHARES, Histogram, millis
-from tools.bench.tables import Measurement, program, row
-from tools.clusters.programs import MIB, ApiServer, Running, Site
+from tools.bench.tables import MILLI, Measurement, Row, millis, program, row
+from tools.clusters.programs import MIB, Running, Site
 
-PATHS = ("/mutate", "/validate")
 REPEATS = 5
 CONNECTIONS = 4
 """Kept alive and used in turn, so that a late answer does not delay all reviews that are due."""
@@ -38,39 +41,28 @@ LOOK_SECONDS, PAUSE_SECONDS = 0.02, 0.2
 KEPT_UP = 0.99
 """The least share of the requested rate; a run below it was not sent at that rate."""
 MOST_MIB = 256
-HANDLER_MS = {"p50": 1, "p99": 5}
-FIRST_MS = {"p99": 25}
+FIRST_P99_MS = 25
 """Round trips of reviews that are the first of their template."""
-CHANGING_MS = {"p50": 2, "p99": 8}
-STALENESS_MS = {"p99": 1000}
-CORES = 0.6
+QUIET = {"handler, p50": 1, "handler, p99": 5}
+BUSY = {"round trip, p50": 2, "round trip, p99": 8, "change to answer, p99": 1000, "processors": 0.6}
+UNITS = {"answered": "per s", "changes": "per s", "processors": "cores"}
+
+BUCKET = re.compile(r'^numalign_review_seconds_bucket\{(?:.*,)?le="([^"]+)"[^}]*\} (\S+)$', re.MULTILINE)
 
 Review = tuple[str, Json]
 """A path and the pod to review there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The result of a paced run: milliseconds by quantile, and the processors that the webhook used."""
-
-    asked: int
-    rate: float
-    trips: dict[str, float]
-    handler: dict[str, float]
-    cores: float
-    changes: float = 0
-    staleness: Sequence[float] = ()
+Run = Mapping[str, float]
+"""The figures of a run, by their names."""
 
 
 @dataclass(slots=True)
 class Bench:
-    """A running webhook, its API server, and connections."""
+    """A running webhook and its API server, both with connections."""
 
     webhook: Running
-    api: ApiServer
-    calls: Calls
+    api: Caller
     callers: Sequence[Caller]
-    watcher: Caller
+    calls: Calls
     sent: int = 0
 
     async def ask(self, kind: str, at: Review, caller: Caller) -> Json:
@@ -82,88 +74,79 @@ class Bench:
         response: Json = answer["response"]
         return response
 
-    async def introduce(self, pods: Sequence[Json]) -> list[Review]:
-        """Send each pod through both paths as if new, then again; return the reviews that repeat it.
+    async def run(
+        self, reviews: Sequence[Review], rate: int, seconds: float, changes: Sequence[bytes] = ()
+    ) -> Run:
+        """Send so many reviews a second, while topologies change at an even pace."""
+        kind, pid, step = f"at {rate}, {len(changes)} changes", self.webhook.child.process.pid, CONNECTIONS
 
-        The pod that is validated is the one that would be stored, with the patch of the webhook.
-        """
-        found: list[Review] = []
-        for pod in pods:
-            mutated = await self.ask("/mutate, first", ("/mutate", pod), self.callers[0])
-            stored = {**pod, "spec": {**pod["spec"], **_written(mutated)}}
-            await self.ask("/validate, first", ("/validate", stored), self.callers[0])
-            both = [("/mutate", pod), ("/validate", stored)]
-            for at in both * REPEATS:
-                await self.ask(f"{at[0]}, again", at, self.callers[0])
-            found += both
-        return found
+        async def send(number: int) -> None:
+            await self.ask(kind, reviews[number % len(reviews)], self.callers[number % step])
 
-    async def run(self, reviews: Sequence[Review], rate: int, seconds: float, changes: float = 0) -> Run:
-        """Send a review at each tick of the clock, while so many topologies change each second.
+        async def change(number: int) -> None:
+            await self.api.call("change", "PUT", TOPOLOGIES, changes[number])
 
-        Reviews that were not sent in time are not sent at all.
-        """
-        await api_server.told(self.api, "/pace", changes)
-        kind = f"{rate} a second, {changes} changes"
-        page, cpu = await self.webhook.metrics(), processor_seconds(self.webhook.child.process.pid)
-        before, sent, staleness = await api_server.changed(self.api), 0, list[float]()
-        began = time.perf_counter()
-
-        async def send(first: int, caller: Caller) -> None:
-            nonlocal sent
-            for number in range(first, round(rate * seconds), len(self.callers)):
-                due = began + number / rate
-                await asyncio.sleep(max(due - time.perf_counter(), 0))
-                if time.perf_counter() > began + seconds:
-                    break
-                await self.ask(kind, reviews[number % len(reviews)], caller)
-                sent += 1
-
+        page, cpu, began = await self.webhook.metrics(), processor_seconds(pid), time.perf_counter()
+        until, of_one = began + seconds, [range(at, round(rate * seconds), step) for at in range(step)]
         async with asyncio.TaskGroup() as group:
-            for first, caller in enumerate(self.callers):
-                group.create_task(send(first, caller))
-            if changes:
-                group.create_task(self._look(began + seconds, staleness))
+            sending = [group.create_task(paced(send, numbers, rate, until)) for numbers in of_one]
+            changing = group.create_task(paced(change, range(len(changes)), len(changes) / seconds, until))
+            looking = group.create_task(self.staleness(until if changes else 0))
         took = time.perf_counter() - began
-        after = await self.webhook.metrics()
-        metric = "numalign_review_seconds"
-        handler = Histogram.of(metric, after).since(Histogram.of(metric, page))
-        return Run(
-            asked=rate,
-            rate=sent / took,
-            trips=millis([*self.calls.seconds[kind]]),
-            handler=handler.millis(),
-            cores=(processor_seconds(self.webhook.child.process.pid) - cpu) / took,
-            changes=(await api_server.changed(self.api) - before) / took,
-            staleness=staleness,
-        )
+        late = {f"change to answer, {key}": found for key, found in millis(looking.result()).items()}
+        return {
+            "answered": sum(each.result() for each in sending) / took,
+            "processors": (processor_seconds(pid) - cpu) / took,
+            **{f"round trip, {key}": found for key, found in millis(self.calls.seconds[kind]).items()},
+            **handler_millis(page, await self.webhook.metrics()),
+            **({"changes": changing.result() / took, **late} if changes else {}),
+        }
 
-    async def _look(self, until: float, staleness: list[float]) -> None:
-        """Take the canary away and give it back until then; note the seconds until answers show it."""
-        free = 1
-        while time.perf_counter() < until:
-            free = 1 - free
-            changed = float(await api_server.told(self.api, "/canary", free))
+    async def staleness(self, until: float) -> list[float]:
+        """Take the canary away and give it back until then; return the seconds until answers show it."""
+        amounts = {"cpu": "1", "memory": "1Gi", CANARY: "1"}
+        container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+        metadata = {"name": "canary", "annotations": {cluster.POLICY: "single-numa-node"}}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+        api, watcher = (self.calls.caller(each.door) for each in (self.api, self.callers[0]))
+        seconds, free = list[float](), True
+        while (began := time.perf_counter()) < until:
+            free = not free
+            await api.call("change", "PUT", TOPOLOGIES, topology(canary(int(free))))
             while True:
-                response = await self.ask("canary", ("/validate", _canary_pod()), self.watcher)
-                if (response["allowed"] and not response.get("warnings")) == bool(free):
+                response = await self.ask("canary", ("/validate", pod), watcher)
+                if (response["allowed"] and not response.get("warnings")) == free:
                     break
                 await asyncio.sleep(LOOK_SECONDS)
-            staleness.append(time.perf_counter() - changed)
+            seconds.append(time.perf_counter() - began)
             await asyncio.sleep(PAUSE_SECONDS)
+        return seconds
 
 
-def _written(response: Json) -> Json:
-    """Return what a patch adds to the spec of a pod; synthetic pods have no affinity of their own."""
-    operations = orjson.loads(base64.b64decode(response.get("patch", "W10=")))
-    return {operation["path"].rpartition("/")[2]: operation["value"] for operation in operations}
+async def paced(do: Callable[[int], Awaitable[None]], numbers: range, rate: float, until: float) -> int:
+    """Do something for each number, of which so many are due each second; return how often it was done.
+
+    What was not begun in time is not done at all.
+    """
+    began = time.perf_counter()
+    for done, number in enumerate(numbers):
+        await asyncio.sleep(max(began + number / rate - time.perf_counter(), 0))
+        if time.perf_counter() > until:
+            return done
+        await do(number)
+    return len(numbers)
 
 
-def _canary_pod() -> Json:
-    amounts = {"cpu": "1", "memory": "1Gi", CANARY: "1"}
-    container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
-    metadata = {"name": "canary", "annotations": {cluster.POLICY: "single-numa-node"}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+def handler_millis(before: str, after: str) -> Run:
+    """Return quantiles of the reviews between two pages of metrics, interpolated linearly in a bucket."""
+    counts = Counter[float]()
+    for page, sign in ((before, -1), (after, 1)):
+        for bound, count in BUCKET.findall(page):
+            counts[float(bound)] += sign * round(float(count))
+    bounds = [0.0, *sorted(filter(math.isfinite, counts))]
+    below, total = [counts[bound] for bound in bounds], counts[math.inf]
+    shares = {"handler, p50": 0.5, "handler, p99": 0.99}
+    return {key: MILLI * float(np.interp(share * total, below, bounds)) for key, share in shares.items()}
 
 
 async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
@@ -171,24 +154,37 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     api = await api_server.started(here, nodes=chosen.nodes, makes=chosen.makes)
     began = time.perf_counter()
     webhook = await here.webhook("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
-    starting, calls = time.perf_counter() - began, Calls()
-    watcher, *callers = (calls.caller(webhook.door) for _ in range(CONNECTIONS + 1))
-    bench = Bench(webhook, api, calls, callers, watcher)
-    reviews = await bench.introduce(list(cluster.templates(chosen.templates)))
-    quiet = [await bench.run(reviews, rate, chosen.seconds) for rate in sorted(chosen.rate)]
-    changing = await bench.run(reviews, quiet[-1].asked, 2 * chosen.seconds, chosen.changes)
+    first, calls = [row("from start to ready", time.perf_counter() - began, "s")], Calls()
+    callers = [calls.caller(webhook.door) for _ in range(CONNECTIONS)]
+    bench = Bench(webhook, calls.caller(api.door), callers, calls)
+    reviews = [
+        (path, pod) for pod in cluster.templates(chosen.templates) for path in ("/mutate", "/validate")
+    ]
+    for turn in ("first", *["again"] * REPEATS):
+        for at in reviews:
+            await bench.ask(f"{turn} {at[0]}", at, callers[0])
+    for path in ("/mutate", "/validate"):
+        new, again = (millis(calls.seconds[f"{turn} {path}"]) for turn in ("first", "again"))
+        what = f"{path}, first of a template, round trip"
+        first.append(row(f"{what}, p50", new["p50"], "ms", (again["p50"], "again")))
+        first.append(row(f"{what}, p99", new["p99"], "ms", (again["p99"], "again"), most=FIRST_P99_MS))
+    runs = {rate: await bench.run(reviews, rate, chosen.seconds) for rate in sorted(chosen.rate)}
+    rate, quiet = max(runs.items())
+    case, seconds = Case.mixed(chosen.nodes, chosen.makes, Policy.NONE), 2 * chosen.seconds
+    nodes, turns = case.members(), range(round(chosen.changes * seconds))
+    changes = [orjson.dumps(topology(each)) for turn in turns for each in case.changed(nodes, 0, turn)]
+    busy = await bench.run(reviews, rate, seconds, changes)
     memory = webhook.memory()
     calls.close()
+    resident = row("resident", memory.now / MIB, "MiB", (memory.most / MIB, "at the peak"), most=MOST_MIB)
     what = f"{chosen.nodes:,} nodes of {chosen.makes} makes"
-    resident = memory.now / MIB, (memory.most / MIB, "at the peak")
     return [
         Measurement(
             f"Webhook: {what}, {chosen.templates} templates",
             [
-                row("from start to ready", starting, "s"),
-                *_first(calls),
-                *(each for run in quiet for each in _rows(run, fastest=run is quiet[-1])),
-                row("resident", resident[0], "MiB", resident[1], most=MOST_MIB),
+                *first,
+                *(each for at in runs for each in _rows(at, runs[at], QUIET if at == rate else {})),
+                resident,
             ],
             "AdmissionReviews over TLS: half are mutations of new pods, half validations of the same pods."
             " The round trip is from sending the request to the last byte of the answer. The handler's time"
@@ -196,41 +192,25 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
         ),
         Measurement(
             f"Webhook: {what}, {chosen.changes} topologies change each second",
-            list(_while_changing(changing, quiet[-1])),
+            list(_rows(rate, busy, BUSY, quiet)),
             "Reviews over TLS as above, while an API server sends changes over a watch. A pod whose answer"
             " depends on one node, where a device is taken and given back, shows how late the webhook is.",
         ),
     ]
 
 
-def _first(calls: Calls) -> Iterator[Sequence[float | str | None]]:
-    for path in PATHS:
-        first, again = (millis([*calls.seconds[f"{path}, {phase}"]]) for phase in ("first", "again"))
-        for key in ("p50", "p99"):
-            what = f"{path}, first of a template, round trip {key}"
-            yield row(what, first[key], "ms", (again[key], "again"), most=FIRST_MS.get(key))
-
-
-def _rows(run: Run, *, fastest: bool) -> Iterator[Sequence[float | str | None]]:
-    at, aims = f"at {run.asked} reviews/s", HANDLER_MS if fastest else {}
-    yield row(f"answered {at}", run.rate, "per s", least=KEPT_UP * run.asked if fastest else None)
-    for key in ("p50", "p99"):
-        yield row(f"round trip {at}, {key}", run.trips[key])
-        yield row(f"handler {at}, {key}", run.handler[key], most=aims.get(key))
-
-
-def _while_changing(run: Run, quiet: Run) -> Iterator[Sequence[float | str | None]]:
-    still = "if nothing changes"
-    yield row("changes", run.changes, "per s")
-    yield row(f"answered of {run.asked} reviews/s", run.rate, "per s", least=KEPT_UP * run.asked)
-    for key in SHARES:
-        beside = quiet.trips[key], still
-        yield row(f"round trip, {key}", run.trips[key], "ms", beside, most=CHANGING_MS.get(key))
-    for key in ("p50", "p99"):
-        yield row(f"handler, {key}", run.handler[key], "ms", (quiet.handler[key], still))
-    for key, late in millis(run.staleness).items():
-        yield row(f"from a change to the answer that shows it, {key}", late, most=STALENESS_MS.get(key))
-    yield row("processors, webhook", run.cores, "cores", (quiet.cores, still), most=CORES)
+def _rows(rate: int, run: Run, aims: Mapping[str, float], quiet: Run | None = None) -> Iterator[Row]:
+    for name, found in run.items():
+        least = KEPT_UP * rate if name == "answered" and aims else None
+        beside = (quiet[name], "if nothing changes") if quiet and name in quiet else (None, "")
+        yield row(
+            f"{name} at {rate} reviews/s",
+            found,
+            UNITS.get(name, "ms"),
+            beside,
+            most=aims.get(name),
+            least=least,
+        )
 
 
 main = program(
