@@ -135,7 +135,7 @@ class Case:
 
     def _used(self, machine: Sequence[Zone], dice: random.Random) -> Iterator[Zone]:
         """Yield the zones with pods on them."""
-        enough = dice.random() < 0.5  # noqa: PLR2004 - a half
+        enough = dice.random() < 0.5
         least, most = (self.needed, len(machine)) if enough else (0, self.needed - 1)
         opened = set(dice.sample(range(len(machine)), dice.randint(least, most)))
         for at, zone in enumerate(machine):

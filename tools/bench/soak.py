@@ -11,38 +11,31 @@ import asyncio
 import itertools
 import random
 import sys
-import tempfile
 import time
 import uuid
 from argparse import Namespace
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from statistics import median
 
 from tools.bench import cluster
 from tools.bench.calls import MERGE, Caller, Calls, Json, Scheduler, review
-from tools.bench.tables import JSON, MISSED, Measurement, parsed, row, write_json
-from tools.clusters import programs
-from tools.clusters.programs import MIB, Running
+from tools.bench.site import at_site
+from tools.bench.tables import MISSED, Measurement, program, row
+from tools.clusters.api_objects import namespace
+from tools.clusters.programs import MIB, Running, Site
 
 MOST_GROWTH = 0.05
-TENTH, HALF = 0.1, 0.5
 SAMPLES = 15
 """Samples of the memory, a second apart, whose median counts: the last in the first tenth, and so on."""
 CONNECTIONS = 4
 NAMES = 12
 """Nodes in the calls of a scheduler for one pod."""
-PATHS, WORKLOADS = ("mutate", "validate"), "validate-workloads"
 EVERY_WORKLOAD = 10
 """Of so many pods, the workload of one is reviewed too."""
 LIFE_SECONDS = 5.0
-SAMPLE_SECONDS, TOLD_EVERY = 1.0, 30
-"""Seconds between two samples of the memory, and samples between two lines of progress."""
 SCHEDULED = 10**9
 """The number of the first pod that is scheduled; those before it are only reviewed."""
-
 
 NAMESPACES = tuple(f"team-{number}" for number in range(20))
 EVERY: Mapping[str, int] = {"broken": 50, "long": 40, "strange": 30, "unknown": 10, "asking": 2}
@@ -58,21 +51,21 @@ def new_pod(number: int) -> Json:
     template = number // 2
     dice = random.Random(template)  # noqa: S311 - it makes input, not secrets
     pod = cluster.pod(template, dice, gpus=dice.choice((0, 0, 0, 1)))
-    first, annotations = pod["spec"]["containers"][0], {"example.com/build": f"{dice.getrandbits(64):x}"}
-    if _is("asking", template):
+    resources = pod["spec"]["containers"][0]["resources"]
+    annotations = {"example.com/build": f"{dice.getrandbits(64):x}"}
+    if is_a("asking", number):
         annotations[cluster.POLICY] = dice.choice(POLICIES)
-    if broken(number):
+    if is_a("broken", number):
         # With the policy none, the amounts of a pod do not matter.
-        first["resources"]["requests"] = {"cpu": f"{template}q"}
-        annotations[cluster.POLICY] = "restricted"
-    elif _is("strange", template):
-        first["resources"]["limits"][f"example.com/device-{template}"] = "1"
-    if _is("long", template):
+        resources["requests"], annotations[cluster.POLICY] = {"cpu": f"{template}q"}, "restricted"
+    elif is_a("strange", number):
+        resources["limits"][f"example.com/device-{template}"] = "1"
+    if is_a("long", number):
         annotations["example.com/long"] = f"{template}-" * (LONG // len(f"{template}-"))
-    unknown = _is("unknown", template)
+    known = NAMESPACES[template % len(NAMESPACES)]
     pod["metadata"] |= {
         "name": f"soak-{template}-{number}",
-        "namespace": f"unknown-{template}" if unknown else NAMESPACES[template % len(NAMESPACES)],
+        "namespace": f"unknown-{template}" if is_a("unknown", number) else known,
         "uid": str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))),
         "creationTimestamp": "2026-01-02T03:04:05Z",
         "annotations": annotations,
@@ -80,193 +73,122 @@ def new_pod(number: int) -> Json:
     return pod
 
 
-def broken(number: int) -> bool:
-    """Return whether the pod of this number is invalid."""
-    return _is("broken", number // 2)
-
-
-def _is(kind: str, template: int) -> bool:
+def is_a(kind: str, number: int) -> bool:
     # Each kind begins at a different template, so that most odd templates are odd in one way.
-    return template % EVERY[kind] == len(kind) % EVERY[kind]
+    return number // 2 % EVERY[kind] == len(kind) % EVERY[kind]
 
 
-def _deployment(pod: Json) -> tuple[Json, tuple[str, str, str]]:
-    """Return the Deployment that creates a pod, with its group, kind and resource."""
-    metadata = pod["metadata"]
-    template = {"metadata": {key: metadata[key] for key in ("labels", "annotations")}, "spec": pod["spec"]}
-    selector = {"matchLabels": {"app": metadata["labels"]["app"]}}
-    made = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {key: metadata[key] for key in ("name", "namespace", "labels")},
-        "spec": {"replicas": 1, "selector": selector, "template": template},
-    }
-    return made, ("apps", "Deployment", "deployments")
+def reviews(number: int) -> Iterator[tuple[str, bytes]]:
+    """Yield the reviews of a pod, and sometimes of the Deployment that creates it, with their paths."""
+    pod = new_pod(number)
+    metadata, uid = pod["metadata"], pod["metadata"]["uid"]
+    yield from ((path, review(pod, uid=uid)) for path in ("/mutate", "/validate"))
+    if number % EVERY_WORKLOAD == 0:
+        template = {
+            "metadata": {key: metadata[key] for key in ("labels", "annotations")},
+            "spec": pod["spec"],
+        }
+        selector = {"matchLabels": {"app": metadata["labels"]["app"]}}
+        made = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {key: metadata[key] for key in ("name", "namespace", "labels")},
+            "spec": {"replicas": 1, "selector": selector, "template": template},
+        }
+        yield "/validate-workloads", review(made, ("apps", "Deployment", "deployments"), uid=uid)
 
 
-@dataclass(slots=True)
-class Run:
-    """A soak: when it ends, the programs, the counts of their calls, and samples of their memory."""
-
-    seconds: float
-    reviews: int
-    watched: dict[str, Running]
-    calls: Calls = field(default_factory=Calls)
-    samples: list[tuple[float, dict[str, int]]] = field(default_factory=list)
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def reviewed(self) -> int:
-        """The number of reviews on all paths."""
-        return sum(self.calls.counts[path] for path in (*PATHS, WORKLOADS))
-
-    @property
-    def share(self) -> float:
-        """The progress, from 0 to 1: of so many reviews if they are given, else of the time."""
-        return self.reviewed / self.reviews if self.reviews else self.took / self.seconds
-
-    @property
-    def took(self) -> float:
-        """Seconds since the start."""
-        return time.monotonic() - self.began
-
-    async def repeat(self, step: Callable[[], Awaitable[None]], every: float = 0.0) -> None:
-        """Repeat a step until the run is over, at most once in `every` seconds."""
-        while self.share < 1:
-            began = time.monotonic()
-            await step()
-            await asyncio.sleep(max(0.0, every - (time.monotonic() - began)))
-
-    async def sample(self) -> None:
-        """Sample the memory of the programs; print a line of progress now and then."""
-        held = {name: running.memory().now for name, running in self.watched.items()}
-        self.samples.append((self.share, held))
-        if len(self.samples) % TOLD_EVERY == 1:
-            memory = ", ".join(f"{name} {each / MIB:.1f} MiB" for name, each in held.items())
-            counts = f"{self.reviewed} reviews, {self.calls.counts['bind']} binds"
-            sys.stderr.write(f"{self.took:6.0f} s {self.share:4.0%}  {counts}; {memory}\n")
-
-    def resident(self, name: str) -> tuple[float, ...]:
-        """Return the MiB of a program after the first tenth, after half, and at the end."""
-        parts = ([held[name] for share, held in self.samples if share <= most] for most in (TENTH, HALF, 1))
-        return tuple(median(each[-SAMPLES:] or [self.samples[0][1][name]]) / MIB for each in parts)
+async def review_all(caller: Caller, numbers: Iterator[int], until: float) -> None:
+    """Review one pod after another; validation must deny invalid pods, the rest depends on the nodes."""
+    while time.monotonic() < until:
+        number = next(numbers)
+        for path, asked in reviews(number):
+            if answer := await caller.post(path, path, asked):
+                allowed = answer["response"]["allowed"]
+                caller.calls.outcomes["allowed" if allowed else "denied"] += 1
+                if path == "/validate" and is_a("broken", number) and allowed:
+                    caller.calls.fail(f"{path}: pod {number} is invalid and was let in")
 
 
-@dataclass(slots=True)
-class Reviews:
-    """The calls of an API server: reviews of new pods, one after another."""
-
-    caller: Caller
-    numbers: Iterator[int]
-
-    async def step(self) -> None:
-        """Review one pod; validation must deny invalid pods, everything else depends on the nodes."""
-        number = next(self.numbers)
-        pod, calls = new_pod(number), self.caller.calls
-        uid = pod["metadata"]["uid"]
-        for path in (*PATHS, *([] if number % EVERY_WORKLOAD else [WORKLOADS])):
-            asked = review(*_deployment(pod), uid=uid) if path == WORKLOADS else review(pod, uid=uid)
-            answer = await self.caller.post(path, f"/{path}", asked)
-            if answer:
-                response = answer["response"]
-                calls.outcomes["allowed" if response["allowed"] else "denied"] += 1
-                if response["uid"] != uid:
-                    calls.fail(f"/{path}: an answer to another review")
-                if path == "validate" and broken(number) and response["allowed"]:
-                    calls.fail(f"/{path}: {pod['metadata']['name']} is invalid and was let in")
+async def schedule_all(scheduler: Scheduler, every: float, until: float) -> None:
+    """Take pods from their creation to their kubelet, ask about others, and delete each after a while."""
+    numbers, living = itertools.count(SCHEDULED), deque[tuple[float, str]]()
+    while living or time.monotonic() < until:
+        began = time.monotonic()
+        if began < until:
+            await scheduler.fitting(new_pod(next(numbers)))
+            metadata = (pod := new_pod(next(numbers)))["metadata"]
+            path = f"/api/v1/namespaces/{metadata['namespace']}/pods"
+            living.append((began + LIFE_SECONDS, f"{path}/{metadata['name']}"))
+            await scheduler.schedule(pod, path)
+        while living and (living[0][0] <= began or began >= until):
+            await scheduler.api.call("delete", "DELETE", living.popleft()[1], b"", MERGE)
+        await asyncio.sleep(max(0.0, began + every - time.monotonic()))
 
 
-@dataclass(slots=True)
-class Schedule:
-    """A scheduler, and the controller that deletes its pods after a while."""
-
-    scheduler: Scheduler
-    numbers: Iterator[int]
-    living: deque[tuple[float, str]] = field(default_factory=deque)
-
-    async def step(self) -> None:
-        """Take a pod from its creation to its kubelet, and only ask about another one."""
-        await self.scheduler.fitting(new_pod(next(self.numbers)))
-        pod = new_pod(next(self.numbers))
-        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
-        self.living.append((time.monotonic() + LIFE_SECONDS, f"{path}/{pod['metadata']['name']}"))
-        await self.scheduler.schedule(pod, path)
-        await self.reap(time.monotonic())
-
-    async def reap(self, now: float) -> None:
-        """Delete the pods whose time is over by then."""
-        while self.living and self.living[0][0] <= now:
-            await self.scheduler.api.call("delete", "DELETE", self.living.popleft()[1], b"", MERGE)
+async def samples(watched: Mapping[str, Running], until: float) -> list[dict[str, float]]:
+    """Return the MiB of programs, each second; report now and then."""
+    found = list[dict[str, float]]()
+    while time.monotonic() < until:
+        found.append({name: running.memory().now / MIB for name, running in watched.items()})
+        if len(found) % 30 == 1:
+            memory = ", ".join(f"{name} {mib:.1f} MiB" for name, mib in found[-1].items())
+            sys.stderr.write(f"{until - time.monotonic():6.0f} s left  {memory}\n")
+        await asyncio.sleep(1)
+    return found
 
 
-async def soak(chosen: Namespace, folder: Path) -> tuple[Run, list[Measurement]]:
-    """Start everything, call until the end, and return the figures."""
-    objects = [*cluster.snapshot(chosen.nodes)["items"], *map(_namespace, NAMESPACES)]
+async def soak(chosen: Namespace, here: Site) -> list[Measurement]:
+    """Start everything, call until the end, and return the figures, with a column for each failure."""
+    # Every other namespace has a default policy for pods without a policy.
+    spaces = (
+        namespace(name, {"numalign.io/default": "best-effort"} if at % 2 else {})
+        for at, name in enumerate(NAMESPACES)
+    )
+    objects = [*cluster.snapshot(chosen.nodes)["items"], *spaces]
     names = [each["metadata"]["name"] for each in objects if each["kind"] == "Node"]
-    async with programs.site(folder / "site") as here:
-        api = await here.api_server(objects)
-        flags = ("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
-        watched = {"webhook": await here.webhook(*flags), "scorer": await here.scorer(*flags)}
-        run = Run(chosen.minutes * 60, chosen.reviews, watched)
-        numbers = itertools.count()
-        callers = [Reviews(run.calls.caller(watched["webhook"].door), numbers) for _ in range(CONNECTIONS)]
-        dice = random.Random(0)  # noqa: S311 - it makes input, not secrets
-        scheduler = Scheduler(
-            run.calls.caller(api.door), run.calls.caller(watched["scorer"].door), names, NAMES, dice
-        )
-        schedule = Schedule(scheduler, itertools.count(SCHEDULED))
-        async with asyncio.TaskGroup() as group:
-            for each in callers:
-                group.create_task(run.repeat(each.step))
-            group.create_task(run.repeat(schedule.step, every=1 / chosen.pods))
-            group.create_task(run.repeat(run.sample, every=SAMPLE_SECONDS))
-        await schedule.reap(float("inf"))
-        run.calls.close()
-        return run, list(_tables(run))
-
-
-def _namespace(name: str) -> Json:
-    """Return a namespace; every other one has a default policy for pods without a policy."""
-    labels = {"numalign.io/default": "best-effort"} if int(name[-1]) % 2 else {}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-
-
-def _tables(run: Run) -> Iterator[Measurement]:
-    memory = []
-    for name in run.watched:
-        tenth, half, end = run.resident(name)
+    api = await here.api_server(objects)
+    flags = ("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
+    watched = {"webhook": await here.webhook(*flags), "scorer": await here.scorer(*flags)}
+    calls, numbers, seconds = Calls(), itertools.count(), chosen.minutes * 60
+    until, dice = time.monotonic() + seconds, random.Random(0)  # noqa: S311 - it makes input, not secrets
+    scheduler = Scheduler(calls.caller(api.door), calls.caller(watched["scorer"].door), names, NAMES, dice)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(CONNECTIONS):
+            group.create_task(review_all(calls.caller(watched["webhook"].door), numbers, until))
+        group.create_task(schedule_all(scheduler, 1 / chosen.pods, until))
+        sampling = group.create_task(samples(watched, until))
+    calls.close()
+    held, memory = sampling.result(), []
+    for name in watched:
+        counted = (held[: max(1, int(share * len(held)))][-SAMPLES:] for share in (0.1, 0.5, 1))
+        tenth, half, end = (median(each[name] for each in last) for last in counted)
         memory.append(row(f"{name}, half", half, "MiB", (tenth, "first tenth")))
         memory.append(row(f"{name}, end", end, "MiB", (tenth, "first tenth"), most=tenth * (1 + MOST_GROWTH)))
-    yield Measurement(
-        "Resident memory", [*memory, row("calls that failed", run.calls.outcomes["failed"], "")]
-    )
-    rates = [(kind, count, count / run.took) for kind, count in run.calls.counts.items()]
-    yield Measurement(f"Calls within {run.took:.0f} s", rates, head=("", "total", "per second"))
-    outcomes = [(name, count) for name, count in sorted(run.calls.outcomes.items())]
-    yield Measurement("Outcomes", outcomes, head=("", "total"))
+    failed = row("calls that failed", calls.outcomes["failed"], "", most=0)
+    rates = [(kind, count, count / seconds) for kind, count in calls.counts.items()]
+    return [
+        Measurement("Resident memory", [*memory, failed], "\n".join(calls.failures)),
+        Measurement(f"Calls within {seconds:.0f} s", rates, head=("", "total", "per second")),
+        Measurement("Outcomes", sorted(calls.outcomes.items()), head=("", "total")),
+    ]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak as the flags say; return 1 if anything grew or failed."""
-    chosen = parsed(
-        "soak",
-        __doc__,
-        arguments,
-        minutes=(10.0, 0.2, "minutes to run"),
-        reviews=(0, 0, "run for so many reviews instead"),
-        nodes=(40, 20, "nodes of the cluster"),
-        json=JSON,
-        pods=(40.0, 10.0, "at most so many scheduled pods per second"),
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        run, found = asyncio.run(soak(chosen, Path(folder)))
-    print("\n\n".join(each.printed() for each in found))
-    write_json(found, chosen.json)
-    grown = [cells[0] for cells in found[0].cells if cells[-1] == MISSED]
-    wrong = [f"{what}: it grew by {MOST_GROWTH:.0%} or more" for what in grown] + run.calls.failures
-    print("\n".join(wrong) or f"no program grew by {MOST_GROWTH:.0%} or more, and no call failed")
-    return 1 if wrong else 0
+def measure(chosen: Namespace) -> Iterator[Measurement]:
+    """Soak as the flags say; exit if anything grew or failed."""
+    yield from (found := at_site(soak)(chosen))
+    if any(cells[-1] == MISSED for cells in found[0].cells):
+        sys.exit(f"a program grew by {MOST_GROWTH:.0%} or more, or a call failed")
 
+
+main = program(
+    "soak",
+    __doc__,
+    measure,
+    minutes=(10.0, 0.2, "minutes to run"),
+    nodes=(40, 20, "nodes of the cluster"),
+    pods=(40.0, 10.0, "at most so many scheduled pods per second"),
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(None))

@@ -38,13 +38,11 @@ class Measurement:
     part: str = ""
 
     def markdown(self) -> Iterator[str]:
-        """Yield the lines of the table."""
         yield f"| {' | '.join(self.head)} |"
         yield f"|---|{'---:|' * (len(self.head) - 1)}"
         yield from (f"| {' | '.join(map(shown, row))} |" for row in self.cells)
 
     def section(self) -> str:
-        """Return the section of a page with this table."""
         return "\n".join((f"## {self.name}", "", *([self.text, ""] if self.text else []), *self.markdown()))
 
 
@@ -64,7 +62,7 @@ def row(  # noqa: PLR0913  the columns of HEAD
     other, what_other = beside
     target, verdict = "", ""
     if most is not None or least is not None:
-        met = found is not None and found <= (most or found) and found >= (least or found)
+        met = found is not None and (least or -math.inf) <= found <= (math.inf if most is None else most)
         target = f"≤ {shown(most)}" if least is None else f"≥ {shown(least)}"
         verdict = MET if met else MISSED
     ratio = found / other if found is not None and other else None
@@ -73,10 +71,9 @@ def row(  # noqa: PLR0913  the columns of HEAD
 
 
 def shown(cell: CellValue) -> str:
-    """Return a cell of a table."""
     if cell is None or isinstance(cell, str):
         return cell or ""
-    if isinstance(cell, int) or abs(cell) >= 100:  # noqa: PLR2004  three digits
+    if isinstance(cell, int) or abs(cell) >= 100:
         return f"{cell:,.0f}"
     return f"{cell:.3g}" if abs(cell) >= 1 else f"{float(f'{cell:.3g}'):.10g}"
 
@@ -88,7 +85,6 @@ def millis(seconds: Iterable[float]) -> dict[str, float]:
 
 
 def dumped(document: object) -> bytes:
-    """Return a document as it is stored."""
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
