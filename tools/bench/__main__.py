@@ -25,7 +25,6 @@ PARTS = ("columns", "webhook", "cpu_per_pod", "coldstart", "scheduling_rate", "a
 
 
 def measure(chosen: Namespace) -> list[Measurement]:
-    """Run the parts, which print their tables, one after another, and write the page."""
     for name in chosen.only:
         one_of(name, PARTS)
     cpus = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -55,7 +54,6 @@ def measure(chosen: Namespace) -> list[Measurement]:
 
 
 def page(found: dict[str, Any]) -> str:
-    """Return the page; it depends on these figures only."""
     tables = [Measurement(**each) for each in found["measurements"]]
     judged = [row[-1] for table in tables for row in table.cells if row[-1] in {MET, MISSED}]
     lines = [

@@ -135,7 +135,6 @@ async def _measured(chosen: Namespace, folder: Path) -> dict[str, tuple[float, f
 
 
 def measure(chosen: Namespace) -> Iterator[Measurement]:
-    """Measure at rest, with pods, and while pods change."""
     with tempfile.TemporaryDirectory(prefix="agent-") as folder:
         found = asyncio.run(_measured(chosen, Path(folder)))
     pods = f"with {chosen.pods} pods"

@@ -28,6 +28,7 @@ from tools.clusters.fake_api import FIRST_VERSION, line, place_of
 from tools.clusters.http_calls import LOOPBACK, Door
 from tools.clusters.processes import free_port
 from tools.clusters.programs import ApiServer, Site, answers, soon
+from tools.clusters.sim import documents
 
 CANARY = "example.com/canary"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
@@ -36,7 +37,6 @@ BOOKMARK_SECONDS = 10
 
 
 def canary(free: int) -> Node:
-    """Return the only node with the canary's resource, so many of which are free."""
     make = Make(1, Policy.SINGLE_NUMA_NODE)
     [zone] = make.machine(random.Random(0))  # noqa: S311 - it makes input, not secrets
     full, now = (Resources({**zone.allocatable, CANARY: count}) for count in (1, free))
@@ -75,19 +75,11 @@ def served(nodes: int, makes: int, pods: int) -> Mapping[str, tuple[int, Callabl
 def _running(made: Raw) -> Raw:
     """Return a pod as it is stored once it runs, with words in place of its name, namespace and node."""
     names = {"name": "NAME-OF-POD", "namespace": "NAMESPACE-OF-POD", "resourceVersion": "1"}
-    conditions = [
-        {"type": kind, "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}
-        for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-    ]
-    return {
-        "metadata": {**made["metadata"], **names},
-        "spec": {**made["spec"], "nodeName": "NODE-OF-POD"},
-        "status": {"phase": "Running", "conditions": conditions},
-    }
+    spec = {**made["spec"], "nodeName": "NODE-OF-POD"}
+    return {"metadata": {**made["metadata"], **names}, "spec": spec, "status": documents.running(made)}
 
 
 def main(port: int, *counts: int) -> None:
-    """Serve lists in pages, and watches."""
     kinds, watches, version = served(*counts), list[web.StreamResponse](), FIRST_VERSION
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -127,7 +119,6 @@ def main(port: int, *counts: int) -> None:
 
 
 async def started(here: Site, *, nodes: int, makes: int, pods: int = 0) -> ApiServer:
-    """Start such an API server at a site."""
     port = free_port()
     words = (sys.executable, "-m", "tools.bench.api_server", *map(str, (port, nodes, makes, pods)))
     child, door = await here.children.start(*words, name="apiserver"), Door(port)

@@ -55,7 +55,6 @@ MAKES_RATIO = 2
 
 
 def timed(do: Callable[[T], object], over: Iterable[T]) -> list[float]:
-    """Return the milliseconds of each call."""
     found = list[float]()
     for each in over:
         began = process_time()
@@ -106,7 +105,6 @@ def evaluated(case: Case, nodes: Sequence[Node], questions: int, share: float) -
 
 
 def measure(chosen: Namespace) -> Iterator[Measurement]:
-    """Measure fleets of one make, then those of several makes."""
     found: dict[Case, Found] = {}
     judged = sorted(chosen.nodes)[len(chosen.nodes) // 2]
     for case, nodes in _cases(chosen, judged):

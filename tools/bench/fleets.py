@@ -154,7 +154,6 @@ class Case:
 
 
 def objects(nodes: Iterable[Node]) -> Iterator[Raw]:
-    """Yield a Node and a NodeResourceTopology for each of these nodes."""
     for node in nodes:
         totals = {name: render(name, amount) for name, amount in (node.totals or {}).items()}
         labels = {"kubernetes.io/hostname": node.name}
@@ -168,23 +167,21 @@ def objects(nodes: Iterable[Node]) -> Iterator[Raw]:
 
 
 def topology(node: Node) -> Raw:
-    """Return the topology of a node, as an exporter publishes it."""
     attributes = {"topologyManagerPolicy": node.policy.value, "topologyManagerScope": node.scope.value}
     return {
         "apiVersion": "topology.node.k8s.io/v1alpha2",
         "kind": "NodeResourceTopology",
         "metadata": {"name": node.name},
         "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
-        "zones": [
-            {
-                **registered.zone(zone.id, len(node.zones), _amounts(zone)),
-                "costs": [{"name": f"node-{to}", "value": cost} for to, cost in zone.costs],
-            }
-            for zone in node.zones
-        ],
+        "zones": [_zone(zone, len(node.zones)) for zone in node.zones],
     }
 
 
-def _amounts(zone: Zone) -> dict[str, tuple[str, str, str]]:
-    amounts = (zone.capacity, zone.allocatable, zone.free)
-    return {name: tuple(render(name, each[name]) for each in amounts) for name in zone.capacity}
+def _zone(zone: Zone, zones: int) -> Raw:
+    capacity, allocatable, free = (
+        {name: render(name, amount) for name, amount in amounts.items()}
+        for amounts in (zone.capacity, zone.allocatable, zone.free)
+    )
+    amounts = {name: (capacity[name], allocatable[name], free[name]) for name in capacity}
+    costs = [{"name": f"node-{to}", "value": cost} for to, cost in zone.costs]
+    return {**registered.zone(zone.id, zones, amounts), "costs": costs}

@@ -8,7 +8,6 @@ from which the page is generated. It takes some minutes of one processor.
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
@@ -39,29 +38,15 @@ ONE_OF = 32
 """One of so many nodes of the trace is replayed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
-    """How pods come and go: all request `ratio` times the GPUs, those alive `load` times; None if none end.
-
-    What counts is what happens while they request from `first` to `last` per cent of all GPUs. `every` is the
-    distance between two samples, in per cent.
-    """
-
-    ratio: float
-    load: float | None
-    first: int
-    last: int
-    every: int
-
-
-DAYS: Mapping[str, Day] = {
-    "filling": Day(1.3, None, 50, 100, 5),
-    "turnover": Day(2.5, 0.9, 100, 250, 10),
+DAYS: Mapping[str, tuple[float, float | None, int, int, int]] = {
+    "filling": (1.3, None, 50, 100, 5),
+    "turnover": (2.5, 0.9, 100, 250, 10),
 }
+"""How pods come and go: how many times the GPUs all request, and those alive, None if none end. What counts
+is what happens while they request from one per cent of all GPUs to another, sampled every few per cent."""
 
 
 def fleet() -> Trace:
-    """Return the trace with a part of its nodes."""
     trace = bundled()
     return Trace(trace.nodes[::ONE_OF], trace.pods)
 
@@ -71,11 +56,11 @@ def replay(name: str, zones: int, scheduler: str, kubelet: str, seed: int) -> Ra
 
     Return what happened in the part of the day that counts per 100 pods, and the mean state in it.
     """
-    pinned, day = fleet().pinned(), DAYS[name]
+    pinned, (ratio, load, start, end, every) = fleet().pinned(), DAYS[name]
     nodes = Zoning(zones, Policy.SINGLE_NUMA_NODE, options=KUBELETS[kubelet]).nodes_of(pinned)
-    run = partial(turnover_on_zones, load=day.load) if day.load else replay_on_zones
-    every = run(nodes, pinned, scheduler, ratio=day.ratio, seed=seed, every=day.every)
-    samples = [each for each in every if day.first <= each.arrived <= day.last]
+    run = partial(turnover_on_zones, load=load) if load else replay_on_zones
+    sampled = run(nodes, pinned, scheduler, ratio=ratio, seed=seed, every=every)
+    samples = [each for each in sampled if start <= each.arrived <= end]
     first, last, mean = samples[0], samples[-1], mean_of(samples)
     pods = (last.pods - first.pods) / 100
     events = ("aligned", "turned_away", "refusals")
@@ -85,7 +70,6 @@ def replay(name: str, zones: int, scheduler: str, kubelet: str, seed: int) -> Ra
 
 
 def figures(seeds: int) -> Raw:
-    """Run all replays on all processors; return all figures."""
     numbers = [FIRST_SEED + at for at in range(seeds)]
     kinds = list(product(DAYS, ZONES, SCHEDULERS, KUBELETS))
     found = replayed(replay, [(*kind, seed) for kind in kinds for seed in numbers])
@@ -93,7 +77,7 @@ def figures(seeds: int) -> Raw:
         "one_of": ONE_OF,
         "seeds": numbers,
         "trace": described(fleet()),
-        "days": {name: {"ratio": day.ratio, "load": day.load} for name, day in DAYS.items()},
+        "days": {name: {"ratio": ratio, "load": load} for name, (ratio, load, *_) in DAYS.items()},
         "cases": [
             {
                 "title": title,
@@ -123,7 +107,7 @@ def _amounts(cpus: int, gib: int, devices: int) -> Resources:
 
 
 def _pod(name: str, cpus: int, devices: int = 0) -> Pod:
-    """Return a Guaranteed pod of so many CPUs, each with 1 GiB of memory, and of devices."""
+    # Each CPU with 1 GiB of memory.
     amounts = _amounts(cpus, cpus, devices)
     return Pod(name, containers=(Container("main", requests=amounts, limits=amounts),))
 
@@ -169,7 +153,6 @@ _FIGURES: Mapping[str, tuple[str, int]] = {
 
 
 def tables(found: Raw) -> dict[str, Measurement]:
-    """Return the tables of the replays, by their places in the page."""
     rows: dict[tuple[str, int], list[Row]] = {}
     for each in found["replays"]:
         runs = each["runs"]
@@ -188,7 +171,6 @@ def tables(found: Raw) -> dict[str, Measurement]:
 
 
 def page(found: Raw) -> str:
-    """Return the page; it depends on these figures only."""
     days, cases = found["days"], list[str]()
     for case in found["cases"]:
         rows = [
@@ -211,7 +193,6 @@ def page(found: Raw) -> str:
 
 
 def measure(chosen: Namespace) -> Iterable[Measurement]:
-    """Run all replays, and write the page."""
     found = figures(chosen.seeds)
     write_page(page(found), found, chosen.markdown)
     return tables(found).values()

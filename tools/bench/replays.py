@@ -75,7 +75,6 @@ def samples(zones: int, name: str, seed: int) -> list[Sample]:
 
 
 def figures(seeds: int, zone_seeds: int) -> Raw:
-    """Run all replays; return all figures."""
     counts = {0: seeds, **dict.fromkeys(ZONES, zone_seeds)}
     numbers = {zones: [FIRST_SEED + at for at in range(count)] for zones, count in counts.items()}
     names: dict[int, Iterable[str]] = {0: NODE_POLICIES, **dict.fromkeys(ZONES, ZONE_SCHEDULERS)}
@@ -104,14 +103,11 @@ def figures(seeds: int, zone_seeds: int) -> Raw:
 
 
 def described(trace: Trace) -> Raw:
-    """Return the numbers of nodes, GPUs and pods of a trace."""
     gpus = sum(node.gpus for node in trace.nodes)
     return {"nodes": len(trace.nodes), "gpus": gpus, "pods": len(trace.pods)}
 
 
 def tables(found: Raw) -> dict[str, Measurement]:
-    """Return the tables of a run, by their places in the page."""
-
     def beside(name: str, each: Raw) -> Row:
         pairs = ((each["mean"][figure], PUBLISHED[name][figure]) for figure in ("allocated", "fragments"))
         return tuple(f"{figure:.2f}" for pair in pairs for figure in pair)
@@ -138,13 +134,11 @@ def tables(found: Raw) -> dict[str, Measurement]:
 
 
 def filled(name: str, tables: Mapping[str, Measurement], **figures: object) -> str:
-    """Return a page: its template with tables and figures."""
     template = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return template.format(**{at: "\n".join(table.markdown()) for at, table in tables.items()}, **figures)
 
 
 def page(found: Raw) -> str:
-    """Return the page; it depends on these figures only."""
     return filled(
         "replay_page.md",
         tables(found),
@@ -173,7 +167,6 @@ def charts(found: Raw) -> dict[str, str]:
 
 
 def measure(chosen: Namespace) -> Iterable[Measurement]:
-    """Run all replays, and write the page with its charts."""
     found = figures(chosen.seeds, chosen.zone_seeds)
     write_page(page(found), found, chosen.markdown)
     for name, chart in charts(found).items() if chosen.markdown else ():

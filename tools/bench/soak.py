@@ -139,7 +139,6 @@ async def samples(watched: Mapping[str, Running], until: float) -> list[dict[str
 
 
 async def soak(chosen: Namespace, here: Site) -> list[Measurement]:
-    """Start everything, call until the end, and return the figures, with a column for each failure."""
     # Every other namespace has a default policy for pods without a policy.
     spaces = (
         namespace(name, {"numalign.io/default": "best-effort"} if at % 2 else {})
@@ -175,7 +174,6 @@ async def soak(chosen: Namespace, here: Site) -> list[Measurement]:
 
 
 def measure(chosen: Namespace) -> Iterator[Measurement]:
-    """Soak as the flags say; exit if anything grew or failed."""
     yield from (found := at_site(soak)(chosen))
     if any(cells[-1] == MISSED for cells in found[0].cells):
         sys.exit(f"a program grew by {MOST_GROWTH:.0%} or more, or a call failed")

@@ -116,16 +116,13 @@ def program(
             description=doc,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        words = sys.argv[1:] if arguments is None else arguments
         parser.add_argument("--quick", action="store_true", help="use tiny inputs, to check that it works")
-        every = {**flags, "json": (None, None, "write all figures to this file")}
-        for flag, (default, _, text) in every.items():
-            shown_default = ",".join(map(str, default)) if isinstance(default, tuple) else default
-            end = "" if default is None else f" (default {shown_default})"
-            parser.add_argument(f"--{flag.replace('_', '-')}", type=_reader(default), help=text + end)
-        chosen = parser.parse_args(arguments)
-        for flag, (default, quick, _) in every.items():
-            if getattr(chosen, flag) is None:
-                setattr(chosen, flag, quick if chosen.quick else default)
+        parser.add_argument("--json", type=Path, help="write all figures to this file")
+        for flag, (usual, quick, text) in flags.items():
+            default, shown_as = quick if "--quick" in words else usual, f"--{flag.replace('_', '-')}"
+            parser.add_argument(shown_as, type=_reader(usual), default=default, help=f"{text} (%(default)s)")
+        chosen = parser.parse_args(words)
         found = []
         try:
             for each in measure(chosen):
@@ -148,6 +145,5 @@ def _reader(default: object) -> Callable[[str], object]:
 
 
 def one_of(word: str, names: Iterable[str]) -> None:
-    """Exit with a message if a word is none of some names."""
     if word not in (known := list(names)):
         sys.exit(f"{word}: use one of {', '.join(known)}")

@@ -15,6 +15,7 @@ import math
 import re
 import sys
 import time
+import uuid
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from tools.bench.calls import Caller, Calls, Json, processor_seconds, review
 from tools.bench.fleets import Case, topology
 from tools.bench.site import at_site
 from tools.bench.tables import MILLI, Measurement, Row, millis, program, row
+from tools.clusters.http_calls import Door
 from tools.clusters.programs import MIB, Running, Site
 
 REPEATS = 5
@@ -57,70 +59,70 @@ Run = Mapping[str, float]
 
 @dataclass(slots=True)
 class Bench:
-    """A running webhook and its API server, both with connections."""
+    """A running webhook, its connections, the address of its API server, and the reviews that are sent."""
 
     webhook: Running
-    api: Caller
     callers: Sequence[Caller]
-    calls: Calls
-    sent: int = 0
+    api: Door
+    reviews: Sequence[Review]
 
-    async def ask(self, kind: str, at: Review, caller: Caller) -> Json:
-        """Return the response to a review, with a uid of its own; raise `RuntimeError` if it fails."""
-        self.sent += 1
-        uid = f"00000000-0000-0000-0000-{self.sent:012}"
-        answer = await caller.post(kind, at[0], review(at[1], uid=uid))
-        self.calls.check()
-        response: Json = answer["response"]
-        return response
-
-    async def run(
-        self, reviews: Sequence[Review], rate: int, seconds: float, changes: Sequence[bytes] = ()
-    ) -> Run:
+    async def run(self, rate: int, seconds: float, changes: Sequence[bytes] = ()) -> Run:
         """Send so many reviews a second, while topologies change at an even pace."""
         kind, pid, step = f"at {rate}, {len(changes)} changes", self.webhook.child.process.pid, CONNECTIONS
+        calls = self.callers[0].calls
+        api = calls.caller(self.api)
 
         async def send(number: int) -> None:
-            await self.ask(kind, reviews[number % len(reviews)], self.callers[number % step])
+            await ask(kind, self.reviews[number % len(self.reviews)], self.callers[number % step])
 
         async def change(number: int) -> None:
-            await self.api.call("change", "PUT", TOPOLOGIES, changes[number])
+            await api.call("change", "PUT", TOPOLOGIES, changes[number])
 
         page, cpu, began = await self.webhook.metrics(), processor_seconds(pid), time.perf_counter()
         until, of_one = began + seconds, [range(at, round(rate * seconds), step) for at in range(step)]
         async with asyncio.TaskGroup() as group:
             sending = [group.create_task(paced(send, numbers, rate, until)) for numbers in of_one]
             changing = group.create_task(paced(change, range(len(changes)), len(changes) / seconds, until))
-            looking = group.create_task(self.staleness(until if changes else 0))
+            looking = group.create_task(
+                staleness(calls.caller(self.api), calls.caller(self.webhook.door), until if changes else 0)
+            )
         took = time.perf_counter() - began
         late = {f"change to answer, {key}": found for key, found in millis(looking.result()).items()}
         return {
             "answered": sum(each.result() for each in sending) / took,
             "processors": (processor_seconds(pid) - cpu) / took,
-            **{f"round trip, {key}": found for key, found in millis(self.calls.seconds[kind]).items()},
+            **{f"round trip, {key}": found for key, found in millis(calls.seconds[kind]).items()},
             **handler_millis(page, await self.webhook.metrics()),
             **({"changes": changing.result() / took, **late} if changes else {}),
         }
 
-    async def staleness(self, until: float) -> list[float]:
-        """Take the canary away and give it back until then; return the seconds until answers show it."""
-        amounts = {"cpu": "1", "memory": "1Gi", CANARY: "1"}
-        container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
-        metadata = {"name": "canary", "annotations": {cluster.POLICY: "single-numa-node"}}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
-        api, watcher = (self.calls.caller(each.door) for each in (self.api, self.callers[0]))
-        seconds, free = list[float](), True
-        while (began := time.perf_counter()) < until:
-            free = not free
-            await api.call("change", "PUT", TOPOLOGIES, topology(canary(int(free))))
-            while True:
-                response = await self.ask("canary", ("/validate", pod), watcher)
-                if (response["allowed"] and not response.get("warnings")) == free:
-                    break
-                await asyncio.sleep(LOOK_SECONDS)
-            seconds.append(time.perf_counter() - began)
-            await asyncio.sleep(PAUSE_SECONDS)
-        return seconds
+
+async def ask(kind: str, at: Review, caller: Caller) -> Json:
+    """Return the response to a review; raise `RuntimeError` if any call failed."""
+    answer = await caller.post(kind, at[0], review(at[1], uid=str(uuid.uuid4())))
+    caller.calls.check()
+    response: Json = answer["response"]
+    return response
+
+
+async def staleness(api: Caller, watcher: Caller, until: float) -> list[float]:
+    """Take the canary away and give it back until then; return the seconds until answers show it."""
+    amounts = {"cpu": "1", "memory": "1Gi", CANARY: "1"}
+    container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+    metadata = {"name": "canary", "annotations": {cluster.POLICY: "single-numa-node"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+    seconds, free = list[float](), True
+    while (began := time.perf_counter()) < until:
+        free = not free
+        await api.call("change", "PUT", TOPOLOGIES, topology(canary(int(free))))
+        while True:
+            response = await ask("canary", ("/validate", pod), watcher)
+            if (response["allowed"] and not response.get("warnings")) == free:
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        seconds.append(time.perf_counter() - began)
+        await asyncio.sleep(PAUSE_SECONDS)
+    return seconds
 
 
 async def paced(do: Callable[[int], Awaitable[None]], numbers: range, rate: float, until: float) -> int:
@@ -156,36 +158,32 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     webhook = await here.webhook("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
     first, calls = [row("from start to ready", time.perf_counter() - began, "s")], Calls()
     callers = [calls.caller(webhook.door) for _ in range(CONNECTIONS)]
-    bench = Bench(webhook, calls.caller(api.door), callers, calls)
-    reviews = [
-        (path, pod) for pod in cluster.templates(chosen.templates) for path in ("/mutate", "/validate")
-    ]
+    pods, paths = cluster.templates(chosen.templates), ("/mutate", "/validate")
+    reviews = [(path, pod) for pod in pods for path in paths]
+    bench = Bench(webhook, callers, api.door, reviews)
     for turn in ("first", *["again"] * REPEATS):
         for at in reviews:
-            await bench.ask(f"{turn} {at[0]}", at, callers[0])
-    for path in ("/mutate", "/validate"):
+            await ask(f"{turn} {at[0]}", at, callers[0])
+    for path in paths:
         new, again = (millis(calls.seconds[f"{turn} {path}"]) for turn in ("first", "again"))
         what = f"{path}, first of a template, round trip"
         first.append(row(f"{what}, p50", new["p50"], "ms", (again["p50"], "again")))
         first.append(row(f"{what}, p99", new["p99"], "ms", (again["p99"], "again"), most=FIRST_P99_MS))
-    runs = {rate: await bench.run(reviews, rate, chosen.seconds) for rate in sorted(chosen.rate)}
+    runs = {rate: await bench.run(rate, chosen.seconds) for rate in sorted(chosen.rate)}
     rate, quiet = max(runs.items())
     case, seconds = Case.mixed(chosen.nodes, chosen.makes, Policy.NONE), 2 * chosen.seconds
     nodes, turns = case.members(), range(round(chosen.changes * seconds))
     changes = [orjson.dumps(topology(each)) for turn in turns for each in case.changed(nodes, 0, turn)]
-    busy = await bench.run(reviews, rate, seconds, changes)
+    busy = await bench.run(rate, seconds, changes)
     memory = webhook.memory()
     calls.close()
-    resident = row("resident", memory.now / MIB, "MiB", (memory.most / MIB, "at the peak"), most=MOST_MIB)
+    rows = [each for at in runs for each in _rows(at, runs[at], QUIET if at == rate else {})]
+    rows.append(row("resident", memory.now / MIB, "MiB", (memory.most / MIB, "at the peak"), most=MOST_MIB))
     what = f"{chosen.nodes:,} nodes of {chosen.makes} makes"
     return [
         Measurement(
             f"Webhook: {what}, {chosen.templates} templates",
-            [
-                *first,
-                *(each for at in runs for each in _rows(at, runs[at], QUIET if at == rate else {})),
-                resident,
-            ],
+            first + rows,
             "AdmissionReviews over TLS: half are mutations of new pods, half validations of the same pods."
             " The round trip is from sending the request to the last byte of the answer. The handler's time"
             " is that of its own histogram, from the first byte of the request to the encoded answer.",
@@ -201,16 +199,10 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
 
 def _rows(rate: int, run: Run, aims: Mapping[str, float], quiet: Run | None = None) -> Iterator[Row]:
     for name, found in run.items():
-        least = KEPT_UP * rate if name == "answered" and aims else None
         beside = (quiet[name], "if nothing changes") if quiet and name in quiet else (None, "")
-        yield row(
-            f"{name} at {rate} reviews/s",
-            found,
-            UNITS.get(name, "ms"),
-            beside,
-            most=aims.get(name),
-            least=least,
-        )
+        what, unit = f"{name} at {rate} reviews/s", UNITS.get(name, "ms")
+        least = KEPT_UP * rate if name == "answered" and aims else None
+        yield row(what, found, unit, beside, most=aims.get(name), least=least)
 
 
 main = program(
