@@ -9,33 +9,30 @@ process: pod resources, checkpoints and the machine are as a real kubelet's on 1
 import asyncio
 import json
 import sys
-import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from resource import getpagesize
 
 from agent import podresources_pb2 as pb
 from numalign.kube.decode.machines import machine as read_machine
 from tools.bench.calls import processor_seconds
-from tools.bench.tables import Measurement, program, row
+from tools.bench.site import at_site
+from tools.bench.tables import Measurement, Row, program, row
 from tools.clusters.fake_api import FakeApi
 from tools.clusters.kubelets import machines
 from tools.clusters.podresources import FakePodResources
-from tools.clusters.processes import Children
 from tools.clusters.processes import program as installed
-from tools.clusters.programs import MIB
+from tools.clusters.programs import AGENT, MIB, Site
 from tools.clusters.sim.shapes import GIB, GPU, Shape, SimNode
 from tools.clusters.waiting import until
 
 NODE = SimNode("bench", Shape(zones=2, cpus=63, gib=255, devices={GPU: 4}))
 TOPOLOGY = f"/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{NODE.name}"
 FREE_CPUS = [cpu for cpu in range(128) if cpu % 64]
-
-MOST_MIB = {"at rest": 40}
-MOST_PERCENT = {"at rest": 0.5, "changing": 10}
 
 
 @dataclass(slots=True)
@@ -88,69 +85,59 @@ class Kubelet:
             await asyncio.sleep(max(0.0, began + (turn + 1) / rate - time.monotonic()))
 
 
-async def _usage(pid: int, seconds: float) -> tuple[float, float]:
-    """Return the resident MiB and the percent of one processor over so many seconds."""
+async def usage(
+    pid: int, seconds: float, at: str, most_mib: float | None = None, most_percent: float | None = None
+) -> Sequence[Row]:
+    """Return rows for the resident memory and the share of one processor over so many seconds."""
     began, before = time.monotonic(), processor_seconds(pid)
     await asyncio.sleep(seconds)
-    return _resident_mib(pid), 100 * (processor_seconds(pid) - before) / (time.monotonic() - began)
+    percent = 100 * (processor_seconds(pid) - before) / (time.monotonic() - began)
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])  # noqa: ASYNC240  it does not block
+    return (
+        row(f"resident, {at}", pages * getpagesize() / MIB, "MiB", most=most_mib),
+        row(f"of one processor, {at}", percent, "%", most=most_percent),
+    )
 
 
-def _resident_mib(pid: int) -> float:
-    pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
-    return int(pages) * getpagesize() / MIB
-
-
-async def _measured(chosen: Namespace, folder: Path) -> dict[str, tuple[float, float]]:
-    line, resources, children = NODE.line(), FakePodResources(), Children(logs=folder)
-    machines.write(read_machine(line["machine"]), folder)
+async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
+    line, resources, socket = NODE.line(), FakePodResources(), here.folder / "kubelet.sock"
+    machines.write(read_machine(line["machine"]), here.folder)
     configured = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
-    (folder / "kubelet.json").write_text(json.dumps({**configured, **line["kubeletConfig"], "maxPods": 200}))
+    configuration = here.file("kubelet.json", {**configured, **line["kubeletConfig"], "maxPods": 200})
     resources.allocatable.cpu_ids.extend(FREE_CPUS)
     for zone in (0, 1):
         memory = resources.allocatable.memory.add(memory_type="memory", size=255 * GIB)
         memory.topology.nodes.add(ID=zone)
-    async with FakeApi() as api, resources.serving(folder / "kubelet.sock"):
-        kubelet = Kubelet(folder, api, resources, chosen.pods)
+    async with FakeApi() as api, resources.serving(socket):
+        kubelet = Kubelet(here.folder, api, resources, chosen.pods)
         kubelet.put("Node", NODE.name, status={"nodeInfo": {"kubeletVersion": "v1.34.4"}})
-        try:
-            child = await children.start(
-                *(installed("numalign-agent"), f"--node-name={NODE.name}", "--metrics-port=0"),
-                *(f"--podresources-socket={folder / 'kubelet.sock'}", f"--kubelet-state={folder}"),
-                *(f"--sysfs={folder / 'sys'}", f"--kubelet-config={folder / 'kubelet.json'}"),
-                f"--kubeconfig={api.kubeconfig(folder / 'kubeconfig')}",
-            )
-            await until(lambda: api.get(TOPOLOGY))
-            # The start is not part of the figures at rest.
-            await asyncio.sleep(chosen.settling)
-            found = {"at rest": await _usage(child.process.pid, chosen.seconds)}
-            for number in range(chosen.pods):
-                kubelet.add(number)
-            found["pods"] = await _usage(child.process.pid, chosen.seconds)
-            changing = asyncio.create_task(kubelet.change(chosen.rate, chosen.seconds))
-            found["changing"] = await _usage(child.process.pid, chosen.seconds)
-            await changing
-        finally:
-            await children.end()
-    return found
-
-
-def measure(chosen: Namespace) -> Iterator[Measurement]:
-    with tempfile.TemporaryDirectory(prefix="agent-") as folder:
-        found = asyncio.run(_measured(chosen, Path(folder)))
-    pods = f"with {chosen.pods} pods"
-    titles = {"at rest": "at rest", "pods": pods, "changing": f"{pods}, {chosen.rate:g} changes a second"}
-    rows = []
-    for key, (mib, percent) in found.items():
-        rows.append(row(f"resident, {titles[key]}", mib, "MiB", most=MOST_MIB.get(key)))
-        rows.append(row(f"of one processor, {titles[key]}", percent, "%", most=MOST_PERCENT.get(key)))
+        child = await here.children.start(
+            *(installed(AGENT), f"--node-name={NODE.name}", "--metrics-port=0"),
+            *(f"--podresources-socket={socket}", f"--kubelet-state={here.folder}"),
+            *(f"--sysfs={here.folder / 'sys'}", f"--kubelet-config={configuration}"),
+            f"--kubeconfig={api.kubeconfig(here.folder / 'kubeconfig')}",
+        )
+        await until(lambda: api.get(TOPOLOGY))
+        # The start is not part of the figures at rest.
+        await asyncio.sleep(chosen.settling)
+        used, pods = partial(usage, child.process.pid, chosen.seconds), f"with {chosen.pods} pods"
+        rows = [*await used("at rest", most_mib=40, most_percent=0.5)]
+        for number in range(chosen.pods):
+            kubelet.add(number)
+        rows += await used(pods)
+        changing = asyncio.create_task(kubelet.change(chosen.rate, chosen.seconds))
+        rows += await used(f"{pods}, {chosen.rate:g} changes a second", most_percent=10)
+        await changing
+        # It must not outlive what it calls.
+        await child.end()
     text = "On a simulated machine of 128 CPUs, with a simulated kubelet."
-    yield Measurement("The agent on its node", rows, text)
+    return [Measurement("The agent on its node", rows, text)]
 
 
 main = program(
     "agent",
     __doc__,
-    measure,
+    at_site(measure),
     pods=(110, 4, "pods on the node"),
     rate=(10.0, 4.0, "changes of pods per second"),
     seconds=(30.0, 1.0, "duration of each measurement"),

@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 
 from kubectl_numa.demo import DATA
 from kubectl_numa.demo.openb import shapes
-from numalign.curves import Axis, Chart, Line, svg
 from numalign.model.intent import Policy
 from numalign.simulation.node_replay import NODE_POLICIES, replay_on_nodes
 from numalign.simulation.replay import PER_CENT, Sample
-from numalign.simulation.replay_charts import CHARTED
+from numalign.simulation.replay_charts import CHARTED, replay_charts
 from numalign.simulation.replay_summary import mean_curve, mean_of, to_document
 from numalign.simulation.trace import Trace, read_trace
+from numalign.simulation.zone_cluster import ZoneSample
 from numalign.simulation.zone_replay import Zoning, replay_on_zones
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
 from tools.bench.tables import MARKDOWN, Measurement, Row, program, write_page
@@ -153,16 +153,11 @@ def page(found: Raw) -> str:
 
 def charts(found: Raw) -> dict[str, str]:
     """Return the charts of the replays with zones, by the ends of their names."""
-    across = Axis("asked for, % of all GPUs", logarithmic=False, ticks=range(0, 131, 10))
-    up = Axis("%", logarithmic=False)
     made = {}
     for zones, strategies in found["zoned"].items():
-        for figure, title in CHARTED.items():
-            lines = [
-                Line(name, [(each["arrived"], each[figure]) for each in strategies[name]["curve"]], colour)
-                for colour, name in enumerate(_DRAWN)
-            ]
-            made[f"{zones}-zones-{figure}.svg"] = svg(Chart(f"{title}, {zones} zones", across, up, lines))
+        curves = {name: [ZoneSample(**each) for each in strategies[name]["curve"]] for name in _DRAWN}
+        drawn = replay_charts(curves, f"{zones} zones").items()
+        made |= {f"{zones}-zones-{figure}.svg": chart for figure, chart in drawn}
     return made
 
 
