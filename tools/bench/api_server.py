@@ -32,7 +32,8 @@ from tools.clusters.sim import documents
 
 CANARY = "example.com/canary"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
-NAMESPACES, WORKLOADS = 200, 200
+WORKLOADS = 200
+NAMESPACES = [b"team", *(b"team-%d" % at for at in range(1, 200))]
 BOOKMARK_SECONDS = 10
 
 
@@ -60,13 +61,13 @@ def served(nodes: int, makes: int, pods: int) -> Mapping[str, tuple[int, Callabl
 
     def pod(number: int) -> bytes:
         at = number % WORKLOADS
-        made = workloads[at].replace(b"NAMESPACE-OF-POD", b"team-%d" % (number % NAMESPACES))
+        made = workloads[at].replace(b"NAMESPACE-OF-POD", NAMESPACES[number % len(NAMESPACES)])
         made = made.replace(b"NAME-OF-POD", b"workload-%d-%06d" % (at, number))
         return made.replace(b"NODE-OF-POD", b"node-%05d" % (number % nodes))
 
     return {
         "/api/v1/nodes": (nodes + 1, lambda at: objects[2 * at].replace(b'"status":{', status, 1)),
-        "/api/v1/namespaces": (NAMESPACES, lambda at: b'{"metadata":{"name":"team-%d"}}' % at),
+        "/api/v1/namespaces": (len(NAMESPACES), lambda at: b'{"metadata":{"name":"%s"}}' % NAMESPACES[at]),
         "/api/v1/pods": (pods, pod),
         TOPOLOGIES: (nodes + 1, lambda at: objects[2 * at + 1]),
     }

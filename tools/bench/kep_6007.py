@@ -37,7 +37,6 @@ SCHEDULERS = "stock", "scorer"
 ONE_OF = 32
 """One of so many nodes of the trace is replayed."""
 
-
 DAYS: Mapping[str, tuple[float, float | None, int, int, int]] = {
     "filling": (1.3, None, 50, 100, 5),
     "turnover": (2.5, 0.9, 100, 250, 10),

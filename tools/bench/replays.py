@@ -153,7 +153,7 @@ def page(found: Raw) -> str:
 
 def charts(found: Raw) -> dict[str, str]:
     """Return the charts of the replays with zones, by the ends of their names."""
-    made = {}
+    made = dict[str, str]()
     for zones, strategies in found["zoned"].items():
         curves = {name: [ZoneSample(**each) for each in strategies[name]["curve"]] for name in _DRAWN}
         drawn = replay_charts(curves, f"{zones} zones").items()
