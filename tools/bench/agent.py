@@ -76,13 +76,12 @@ class Kubelet:
 
     async def change(self, rate: float, seconds: float) -> None:
         """Remove the oldest pod and add one in turn, so often each second."""
-        began = time.monotonic()
         for turn in range(2 * round(rate * seconds / 2)):
             if turn % 2:
                 self.add(self.most + turn // 2)
             else:
                 self.remove(turn // 2)
-            await asyncio.sleep(max(0.0, began + (turn + 1) / rate - time.monotonic()))
+            await asyncio.sleep(1 / rate)
 
 
 async def usage(

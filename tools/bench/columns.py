@@ -28,8 +28,7 @@ from tools.bench.fleets import Case
 from tools.bench.tables import MILLI, Measurement, program, row
 
 T = TypeVar("T")
-Found = Mapping[str, float | None]
-"""The figures of a fleet, by their names."""
+Found = Mapping[str, float | None]  # the figures of a fleet, by their names
 
 STRATEGIES = (Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED)
 SAMPLE = 40
@@ -108,8 +107,7 @@ def measure(chosen: Namespace) -> Iterator[Measurement]:
     found: dict[Case, Found] = {}
     judged = sorted(chosen.nodes)[len(chosen.nodes) // 2]
     for case, nodes in _cases(chosen, judged):
-        sizes = f"{case.nodes:,} nodes, {len(case.makes)} makes, {case.makes[0].zones} zones"
-        sys.stderr.write(f"columns: {sizes}\n")
+        sys.stderr.write(f"{case.nodes:,} nodes, {len(case.makes)} makes, {case.makes[0].zones} zones\n")
         found[case] = evaluated(case, nodes, chosen.questions, chosen.share)
     yield from _alike(found, judged, chosen)
     yield _mixed(found, judged, chosen)

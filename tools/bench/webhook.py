@@ -51,10 +51,8 @@ UNITS = {"answered": "per s", "changes": "per s", "processors": "cores"}
 
 BUCKET = re.compile(r'^numalign_review_seconds_bucket\{(?:.*,)?le="([^"]+)"[^}]*\} (\S+)$', re.MULTILINE)
 
-Review = tuple[str, Json]
-"""A path and the pod to review there."""
-Run = Mapping[str, float]
-"""The figures of a run, by their names."""
+Review = tuple[str, Json]  # a path, and the pod to review there
+Run = Mapping[str, float]  # figures by their names
 
 
 @dataclass(slots=True)
@@ -70,7 +68,7 @@ class Bench:
         """Send so many reviews a second, while topologies change at an even pace."""
         kind, pid, step = f"at {rate}, {len(changes)} changes", self.webhook.child.process.pid, CONNECTIONS
         calls = self.callers[0].calls
-        api = calls.caller(self.api)
+        api, other, watcher = map(calls.caller, (self.api, self.api, self.webhook.door))
 
         async def send(number: int) -> None:
             await ask(kind, self.reviews[number % len(self.reviews)], self.callers[number % step])
@@ -81,19 +79,18 @@ class Bench:
         page, cpu, began = await self.webhook.metrics(), processor_seconds(pid), time.perf_counter()
         until, of_one = began + seconds, [range(at, round(rate * seconds), step) for at in range(step)]
         async with asyncio.TaskGroup() as group:
-            sending = [group.create_task(paced(send, numbers, rate, until)) for numbers in of_one]
-            changing = group.create_task(paced(change, range(len(changes)), len(changes) / seconds, until))
-            looking = group.create_task(
-                staleness(calls.caller(self.api), calls.caller(self.webhook.door), until if changes else 0)
-            )
+            for numbers in of_one:
+                group.create_task(paced(send, numbers, rate, until))
+            group.create_task(paced(change, range(len(changes)), len(changes) / seconds, until))
+            looking = group.create_task(staleness(other, watcher, until if changes else 0))
         took = time.perf_counter() - began
         late = {f"change to answer, {key}": found for key, found in millis(looking.result()).items()}
         return {
-            "answered": sum(each.result() for each in sending) / took,
+            "answered": calls.counts[kind] / took,
             "processors": (processor_seconds(pid) - cpu) / took,
             **{f"round trip, {key}": found for key, found in millis(calls.seconds[kind]).items()},
             **handler_millis(page, await self.webhook.metrics()),
-            **({"changes": changing.result() / took, **late} if changes else {}),
+            **({"changes": calls.counts["change"] / took, **late} if changes else {}),
         }
 
 
@@ -114,7 +111,7 @@ async def staleness(api: Caller, watcher: Caller, until: float) -> list[float]:
     seconds, free = list[float](), True
     while (began := time.perf_counter()) < until:
         free = not free
-        await api.call("change", "PUT", TOPOLOGIES, topology(canary(int(free))))
+        await api.call("canary", "PUT", TOPOLOGIES, topology(canary(int(free))))
         while True:
             response = await ask("canary", ("/validate", pod), watcher)
             if (response["allowed"] and not response.get("warnings")) == free:
@@ -125,18 +122,14 @@ async def staleness(api: Caller, watcher: Caller, until: float) -> list[float]:
     return seconds
 
 
-async def paced(do: Callable[[int], Awaitable[None]], numbers: range, rate: float, until: float) -> int:
-    """Do something for each number, of which so many are due each second; return how often it was done.
-
-    What was not begun in time is not done at all.
-    """
+async def paced(do: Callable[[int], Awaitable[None]], numbers: range, rate: float, until: float) -> None:
+    """Do something for each number, of which so many are due each second; what is late is not done at all."""
     began = time.perf_counter()
-    for done, number in enumerate(numbers):
+    for number in numbers:
         await asyncio.sleep(max(began + number / rate - time.perf_counter(), 0))
         if time.perf_counter() > until:
-            return done
+            break
         await do(number)
-    return len(numbers)
 
 
 def handler_millis(before: str, after: str) -> Run:
