@@ -1,7 +1,7 @@
 """
 An API server with a cluster as large as real ones are, as a process of its own.
 
-    python -m tools.bench.api_server PORT NODES MAKES PODS
+    python -m tools.bench.api_server NODES MAKES PODS PORT
 
 It does little, so that what is measured beside it has a processor. Its nodes are those of `fleets`, as long
 as real Nodes; pods are of a few hundred workloads, as long as real pods. Only topologies change: a PUT of one
@@ -24,7 +24,7 @@ from numalign.model.node import Node
 from numalign.model.resources import Resources
 from tools.bench import cluster, fleets
 from tools.bench.fleets import Case, Make, Raw
-from tools.clusters.fake_api import FIRST_VERSION, line, place_of
+from tools.clusters.fake_api import FIRST_VERSION, line
 from tools.clusters.http_calls import LOOPBACK, Door
 from tools.clusters.processes import free_port
 from tools.clusters.programs import ApiServer, Site, answers, soon
@@ -45,17 +45,15 @@ def canary(free: int) -> Node:
     return Node("canary", members, policy=make.policy, totals=Resources({**full, "pods": 110}))
 
 
-def served(nodes: int, makes: int, pods: int) -> Mapping[str, tuple[int, Callable[[int], bytes]]]:
-    """Return the number of objects of each kind by its path, and what makes one when a list contains it."""
-    objects = [
-        *map(orjson.dumps, fleets.objects([*Case.mixed(nodes, makes, Policy.NONE).members(), canary(1)]))
-    ]
+def served(nodes: int, makes: int, pods: int) -> Mapping[str, tuple[str, int, Callable[[int], bytes]]]:
+    """Return kinds by path, with their number of objects, and what makes one when a list contains it."""
+    every = [*Case.mixed(nodes, makes, Policy.NONE).members(), canary(1)]
+    objects = [orjson.dumps(each) for each in fleets.objects(every)]
     workloads = [orjson.dumps(_running(each)) for each in cluster.templates(WORKLOADS)]
+    namespaces = [b'{"metadata":{"name":"%s"}}' % name for name in NAMESPACES]
     # Images make up most of a Node.
-    image, rest = "registry.example.com/platform/component-{0}/with-a-long-name", "x" * 150
-    names = (
-        (f"{image}@sha256:{{0:064x}}".format(at), f"{image}:v1.{{0}}.0-{rest}".format(at)) for at in range(70)
-    )
+    image = "registry.example.com/platform/component-{}/with-a-long-name".format
+    names = ((f"{image(at)}@sha256:{at:064x}", f"{image(at)}:v1.{at}.0-{'x' * 150}") for at in range(70))
     images = [{"names": each, "sizeBytes": 100_000_000 + at} for at, each in enumerate(names)]
     status = b'"status":' + orjson.dumps({"images": images})[:-1] + b","
 
@@ -66,10 +64,10 @@ def served(nodes: int, makes: int, pods: int) -> Mapping[str, tuple[int, Callabl
         return made.replace(b"NODE-OF-POD", b"node-%05d" % (number % nodes))
 
     return {
-        "/api/v1/nodes": (nodes + 1, lambda at: objects[2 * at].replace(b'"status":{', status, 1)),
-        "/api/v1/namespaces": (len(NAMESPACES), lambda at: b'{"metadata":{"name":"%s"}}' % NAMESPACES[at]),
-        "/api/v1/pods": (pods, pod),
-        TOPOLOGIES: (nodes + 1, lambda at: objects[2 * at + 1]),
+        "/api/v1/nodes": ("Node", nodes + 1, lambda at: objects[2 * at].replace(b'"status":{', status, 1)),
+        "/api/v1/namespaces": ("Namespace", len(namespaces), namespaces.__getitem__),
+        "/api/v1/pods": ("Pod", pods, pod),
+        TOPOLOGIES: ("NodeResourceTopology", nodes + 1, lambda at: objects[2 * at + 1]),
     }
 
 
@@ -80,8 +78,8 @@ def _running(made: Raw) -> Raw:
     return {"metadata": {**made["metadata"], **names}, "spec": spec, "status": documents.running(made)}
 
 
-def main(port: int, *counts: int) -> None:
-    kinds, watches, version = served(*counts), list[web.StreamResponse](), FIRST_VERSION
+def main(nodes: int, makes: int, pods: int, port: int) -> None:
+    kinds, watches, version = served(nodes, makes, pods), list[web.StreamResponse](), FIRST_VERSION
 
     async def answer(request: web.Request) -> web.StreamResponse:
         nonlocal version
@@ -92,10 +90,11 @@ def main(port: int, *counts: int) -> None:
             for each in watches:
                 await each.write(line("MODIFIED", found))
             return web.Response(body=b"{}")
-        place = place_of(request.path)
-        if place is None or request.path not in kinds:
+        if request.path not in kinds:
             return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
-        head: Raw = {"apiVersion": place.resource.api_version, "metadata": {"resourceVersion": str(version)}}
+        kind, number, item = kinds[request.path]
+        group = request.path.split("/", 2)[2].rpartition("/")[0]
+        head: Raw = {"apiVersion": group, "metadata": {"resourceVersion": str(version)}}
         if request.query.get("watch"):
             watch = web.StreamResponse(headers={"Content-Type": "application/json"})
             await watch.prepare(request)
@@ -103,14 +102,13 @@ def main(port: int, *counts: int) -> None:
                 watches.append(watch)
             while True:
                 head["metadata"]["resourceVersion"] = str(version)
-                await watch.write(line("BOOKMARK", {**head, "kind": place.resource.kind}))
+                await watch.write(line("BOOKMARK", {**head, "kind": kind}))
                 await asyncio.sleep(BOOKMARK_SECONDS)
-        number, item = kinds[request.path]
         start, limit = (int(request.query.get(key, 0)) for key in ("continue", "limit"))
         end = min(start + (limit or number), number)
         if end < number:
             head["metadata"]["continue"] = str(end)
-        began = orjson.dumps({**head, "kind": f"{place.resource.kind}List"})[:-1]
+        began = orjson.dumps({**head, "kind": f"{kind}List"})[:-1]
         body = began + b',"items":[' + b",".join(map(item, range(start, end))) + b"]}"
         return web.Response(body=body, content_type="application/json")
 
@@ -121,7 +119,7 @@ def main(port: int, *counts: int) -> None:
 
 async def started(here: Site, *, nodes: int, makes: int, pods: int = 0) -> ApiServer:
     port = free_port()
-    words = (sys.executable, "-m", "tools.bench.api_server", *map(str, (port, nodes, makes, pods)))
+    words = (sys.executable, "-m", "tools.bench.api_server", *map(str, (nodes, makes, pods, port)))
     child, door = await here.children.start(*words, name="apiserver"), Door(port)
     await soon(partial(answers, door, "/api/v1/namespaces"), what="listening", child=child)
     return ApiServer(child, door, here.kubeconfig(port))
