@@ -16,14 +16,15 @@ from typing import Any, TypeVar
 
 from kubectl_numa.demo import DATA
 from kubectl_numa.demo.openb import shapes
+from kubectl_numa.simulating import Simulation
 from numalign.model.intent import Policy
 from numalign.simulation.node_replay import NODE_POLICIES, replay_on_nodes
-from numalign.simulation.replay import PER_CENT, Sample
+from numalign.simulation.replay import PER_CENT
 from numalign.simulation.replay_charts import CHARTED, replay_charts
-from numalign.simulation.replay_summary import mean_curve, mean_of, to_document
+from numalign.simulation.replay_summary import mean_of, to_document
 from numalign.simulation.trace import Trace, read_trace
 from numalign.simulation.zone_cluster import ZoneSample
-from numalign.simulation.zone_replay import Zoning, replay_on_zones
+from numalign.simulation.zone_replay import Zoning
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
 from tools.bench.tables import MARKDOWN, Measurement, Row, program, write_page
 
@@ -65,40 +66,31 @@ def bundled() -> Trace:
     return read_trace(DATA / shapes.NODES, DATA / shapes.PODS).with_gpus()
 
 
-def samples(zones: int, name: str, seed: int) -> list[Sample]:
+def replay(zones: int, name: str, seeds: Sequence[int]) -> Raw:
     """Replay on nodes of so many zones, on which all pods get exclusive CPUs, or on nodes without zones."""
-    if not zones:
-        return list(replay_on_nodes(bundled(), name, ratio=RATIO, seed=seed))
-    pinned = bundled().pinned()
-    nodes = Zoning(zones, Policy.RESTRICTED).nodes_of(pinned)
-    return list(replay_on_zones(nodes, pinned, name, ratio=RATIO, seed=seed))
+    if zones:
+        pinned = bundled().pinned()
+        nodes = Zoning(zones, Policy.RESTRICTED).nodes_of(pinned)
+        [found] = Simulation(nodes, pinned, [name], RATIO, seeds).run(lambda _: None).documents()
+        return found
+    last = [[*replay_on_nodes(bundled(), name, ratio=RATIO, seed=seed)][-1] for seed in seeds]
+    return {"mean": to_document(mean_of(last)), "runs": [to_document(sample) for sample in last]}
 
 
 def figures(seeds: int, zone_seeds: int) -> Raw:
-    counts = {0: seeds, **dict.fromkeys(ZONES, zone_seeds)}
-    numbers = {zones: [FIRST_SEED + at for at in range(count)] for zones, count in counts.items()}
-    names: dict[int, Iterable[str]] = {0: NODE_POLICIES, **dict.fromkeys(ZONES, ZONE_SCHEDULERS)}
-    found = replayed(
-        samples, [(zones, name, seed) for zones in names for name in names[zones] for seed in numbers[zones]]
-    )
-
-    def summary(zones: int, name: str) -> Raw:
-        several = [found[zones, name, seed] for seed in numbers[zones]]
-        last = [each[-1] for each in several]
-        return {
-            "mean": to_document(mean_of(last)),
-            "runs": [to_document(sample) for sample in last],
-            "curve": [to_document(sample) for sample in mean_curve(several)],
-        }
-
-    summaries = {zones: {name: summary(zones, name) for name in names[zones]} for zones in names}
+    numbers, zone_numbers = (range(FIRST_SEED, FIRST_SEED + count) for count in (seeds, zone_seeds))
+    runs = [(0, name, numbers) for name in NODE_POLICIES]
+    runs += [(zones, name, zone_numbers) for zones in ZONES for name in ZONE_SCHEDULERS]
+    by_zones: dict[int, Raw] = {}
+    for (zones, name, _), found in replayed(replay, runs).items():
+        by_zones.setdefault(zones, {})[name] = found
     return {
         "ratio": RATIO,
-        "seeds": numbers[0],
-        "zone_seeds": numbers[ZONES[0]],
+        "seeds": list(numbers),
+        "zone_seeds": list(zone_numbers),
         "trace": described(bundled()),
-        "policies": summaries[0],
-        "zoned": {str(zones): summaries[zones] for zones in ZONES},
+        "policies": by_zones[0],
+        "zoned": {str(zones): by_zones[zones] for zones in ZONES},
     }
 
 
