@@ -120,8 +120,10 @@ def program(
         parser.add_argument("--quick", action="store_true", help="use tiny inputs, to check that it works")
         parser.add_argument("--json", type=Path, help="write all figures to this file")
         for flag, (usual, quick, text) in flags.items():
-            default, shown_as = quick if "--quick" in words else usual, f"--{flag.replace('_', '-')}"
-            parser.add_argument(shown_as, type=_reader(usual), default=default, help=f"{text} (%(default)s)")
+            default = quick if "--quick" in words else usual
+            default = ",".join(map(str, default)) if isinstance(default, tuple) else default
+            option, about = f"--{flag.replace('_', '-')}", f"{text} (default %(default)s)"
+            parser.add_argument(option, type=_reader(usual), default=default, help=about)
         chosen = parser.parse_args(words)
         found = []
         try:
