@@ -35,7 +35,7 @@ SAMPLE = 40
 """Nodes that the rules evaluate one by one."""
 PATIENCE_MS = 500
 """Scores are measured if those of a first question take no longer."""
-ASKED = {
+INTENTS = {
     Policy.NONE: "pods without a policy",
     Policy.SINGLE_NUMA_NODE: "pods that need one zone",
 }
@@ -127,7 +127,7 @@ def _cases(chosen: Namespace, judged: int) -> Iterator[tuple[Case, Sequence[Node
     for count, makes in sizes:
         case = Case.mixed(count, makes, Policy.NONE)
         members = case.members()
-        yield from ((replace(case, asks=asks), members) for asks in ASKED)
+        yield from ((replace(case, asks=asks), members) for asks in INTENTS)
 
 
 def _alike(found: Mapping[Case, Found], judged: int, chosen: Namespace) -> Iterator[Measurement]:
@@ -172,7 +172,7 @@ def _alike(found: Mapping[Case, Found], judged: int, chosen: Namespace) -> Itera
 
 def _mixed(found: Mapping[Case, Found], judged: int, chosen: Namespace) -> Measurement:
     one, usual, rows = chosen.makes[0], chosen.makes[-1], []
-    for asks, of_pods in ASKED.items():
+    for asks, of_pods in INTENTS.items():
         few, many = (found[Case.mixed(judged, makes, asks)] for makes in (one, usual))
         for what in ("cold verdicts", "cold, with scores", "warm verdicts", "warm, with scores"):
             other = few[what]

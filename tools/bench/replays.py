@@ -139,7 +139,7 @@ def page(found: Raw) -> str:
         first=found["seeds"][0],
         last=found["seeds"][-1],
         zone_seeds=", ".join(map(str, found["zone_seeds"])),
-        asked=round(found["ratio"] * PER_CENT),
+        requested=round(found["ratio"] * PER_CENT),
     )
 
 

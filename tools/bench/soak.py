@@ -102,8 +102,8 @@ async def review_all(caller: Caller, numbers: Iterator[int], until: float) -> No
     """Review one pod after another; validation must deny invalid pods, the rest depends on the nodes."""
     while time.monotonic() < until:
         number = next(numbers)
-        for path, asked in reviews(number):
-            if answer := await caller.post(path, path, asked):
+        for path, body in reviews(number):
+            if answer := await caller.post(path, path, body):
                 allowed = answer["response"]["allowed"]
                 caller.calls.outcomes["allowed" if allowed else "denied"] += 1
                 if path == "/validate" and is_a("broken", number) and allowed:
