@@ -52,5 +52,4 @@ async def cause(api: FakeApi, fault: str, path: str) -> None:
 async def mend(api: FakeApi) -> None:
     for faults in (api.failures, api.oddities, api.hung):
         faults.clear()
-    if not api.running:
-        await api.start()
+    await api.start()

@@ -123,7 +123,7 @@ class Site:
     async def api_server(self, objects: Sequence[Json]) -> ApiServer:
         listed = self.file("objects.json", {"items": objects})
         port = free_port()
-        words = (executable, "-m", "tools.clusters.fake_api_program", str(listed), str(port))
+        words = (executable, "-m", "tools.clusters.fake_api", str(listed), str(port))
         child = await self.children.start(*words, name="apiserver")
         door = Door(port)
         await soon(partial(answers, door), what="listening", child=child)

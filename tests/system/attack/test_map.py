@@ -14,7 +14,7 @@ from tests.system.attack.arena import Arena
 from tests.system.attack.attackers import STRANGER
 from tests.worlds.notation import table
 from tools.clusters import http_calls
-from tools.clusters.fake_api_program import VIEWERS, viewer
+from tools.clusters.fake_api import VIEWERS
 from tools.clusters.http_calls import Answer, Door
 from tools.clusters.programs import MIB, Running
 
@@ -22,8 +22,8 @@ SECONDS = 3.0
 MOST_MIB = 160
 """What 5,000 nodes and all that is bounded may take together is more; these are twenty nodes."""
 
-HONEST = viewer(0)
-"""Of somebody who looks now and then, and attacks nobody."""
+HONEST, *OTHERS = VIEWERS
+"""The tokens of a user who looks now and then, and attacks nobody, and of the other ones."""
 
 QUESTION = b"""\
 apiVersion: v1
@@ -87,9 +87,9 @@ async def test_unread_answers_keep_no_viewer_waiting(arena: Arena, path: str, ea
         AsyncExitStack() as stack,
     ):
         # Every viewer but the honest one makes so many calls.
-        for number in [*range(1, VIEWERS)] * each:
+        for token in OTHERS * each:
             made = await stack.enter_async_context(http_calls.connection(program.door, source=STRANGER))
-            made.send(asking(path, viewer(number)))
+            made.send(asking(path, token))
         await asyncio.sleep(SECONDS)
         assert await program.metric("numalign_map_streams") <= events.MOST_STREAMS
         assert await program.metric("numalign_http_connections") <= http.LIMITS.connections
@@ -132,7 +132,7 @@ QUESTIONS = [
 async def test_questions_that_take_long_keep_no_viewer_waiting(arena: Arena, body: bytes, count: int) -> None:
     program = await arena.served_map(await arena.api_server())
     path = "/api/what-if?replicas=1000"
-    calls = (asking(path, viewer(1 + number % (VIEWERS - 1)), body) for number in range(count))
+    calls = (asking(path, OTHERS[number % len(OTHERS)], body) for number in range(count))
     async with arena.honest(program, most=MOST_MIB), looked_at(program, arena.bound):
         statuses = await repeated(program.door, calls, at_once=10)
         await asyncio.sleep(1)

@@ -6,6 +6,7 @@ for pods on nodes, as kubelets ask for them.
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from http import HTTPStatus
 
 import pytest
@@ -21,6 +22,7 @@ from agent.publish import Publish
 from agent.publisher import Publisher
 from agent.report import NamedPlacement, NodeReport, report
 from numalign.kube.access import Access
+from numalign.kube.decode.kubelet_reports import PLACEMENTS
 from tests.system.e2e.guarded import FOREIGN, Clients, change, denied, granted, impersonated, owner
 from tests.unit.agent.observations import container, listed, observation
 from tests.unit.agent.observations import pod as pod_of
@@ -136,14 +138,22 @@ def reported(*names: str) -> NodeReport:
     return report(observation(*(pod_of(name, name) for name in names), listed=held), SeenDevices())[0]
 
 
-async def publish(clients: Clients, server: ApiServer, how: Publish, *reports: NodeReport) -> Json:
+async def publish(
+    clients: Clients,
+    server: ApiServer,
+    how: Publish,
+    *reports: NodeReport,
+    journal: RecordedLog | None = None,
+) -> Json:
     """What the API server has once these reports were published one after another."""
-    publisher = Publisher(server, HERE, how, log=RecordedLog().log, metrics=AgentMetrics(CollectorRegistry()))
+    log, metrics = (journal or RecordedLog()).log, AgentMetrics(CollectorRegistry())
+    publisher = Publisher(server, HERE, how, log=log, metrics=metrics)
     for each in reports:
         await publisher.publish(each)
     answer = await ask(clients["admin"], "GET", OWN)
     assert answer.code == HTTPStatus.OK, answer
-    assert reports[-1].annotations.items() <= answer.body["metadata"]["annotations"].items()
+    annotations = answer.body["metadata"]["annotations"]
+    assert {key: annotations.get(key) for key in reports[-1].annotations} == reports[-1].annotations
     return answer.body
 
 
@@ -158,11 +168,26 @@ async def test_agent_publishes_its_node_and_changes(clients: Clients, server: Ap
 async def test_agent_yields_to_an_exporter_unless_configured(clients: Clients, server: ApiServer) -> None:
     first = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={"a": "b"}))
     assert first.code == HTTPStatus.CREATED, first
-    found = await publish(clients, server, Publish.IF_ABSENT, reported(), reported("web"))
+    journal = RecordedLog()
+    found = await publish(clients, server, Publish.IF_ABSENT, reported(), reported("web"), journal=journal)
     assert found["zones"] == first.body["zones"]
     assert found["metadata"]["annotations"]["a"] == "b"
+    [line] = journal.of("topology.other_exporter")
+    assert line["error"].startswith("Conflict: the topology of node agents-here was created or changed by")
+    assert ".zones" in line["error"]
     last = reported("db")
     assert (await publish(clients, server, Publish.ALWAYS, last))["zones"] == last.zones
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["its own", "another's"])
+async def test_agent_removes_its_annotation(clients: Clients, server: ApiServer, *, there: bool) -> None:
+    if there:
+        first = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={"a": "b"}))
+        assert first.code == HTTPStatus.CREATED, first
+    with_it = reported("web")
+    without = replace(with_it, annotations={**with_it.annotations, PLACEMENTS: None})
+    found = await publish(clients, server, Publish.IF_ABSENT, with_it, without)
+    assert PLACEMENTS not in found["metadata"]["annotations"]
 
 
 async def test_agent_annotates_its_pods_and_no_successor(clients: Clients, server: ApiServer) -> None:

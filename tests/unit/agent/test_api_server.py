@@ -19,7 +19,7 @@ async def test_an_object_is_read(fake: FakeApi, api: ApiServer) -> None:
     assert found["metadata"]["name"] == "a"
     assert isinstance(await api.metadata(NODE, what="node a"), dict)
     await api.get("/api/v1/pods", [("fieldSelector", "spec.nodeName=a")], what="pods")
-    assert fake.asked("LIST", "/api/v1/pods")[0].query == {"fieldSelector": "spec.nodeName=a"}
+    assert fake.received("LIST", "/api/v1/pods")[0].query == {"fieldSelector": "spec.nodeName=a"}
 
 
 async def test_a_merge_changes_no_other_object(api: ApiServer) -> None:

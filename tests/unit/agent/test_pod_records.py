@@ -79,13 +79,13 @@ async def test_record_is_rewritten_only_on_change(desk: Desk) -> None:
     for pods, asked in ((two, 1), (two, 1), (three, 2), ((), 2), (three, 3)):
         desk.records.keep(pods)
         await desk.records.write_due()
-        assert len(desk.fake.asked("PATCH", WEB)) == asked
+        assert len(desk.fake.received("PATCH", WEB)) == asked
 
 
 async def test_successor_never_gets_the_record_of_its_name(desk: Desk) -> None:
     desk.records.keep((placed("gone", 2),))
     await desk.records.write_due()
-    assert desk.fake.asked("PATCH", WEB)
+    assert desk.fake.received("PATCH", WEB)
     gone = desk.made()
     desk.made()
     desk.records.keep((placed(gone, 2),))

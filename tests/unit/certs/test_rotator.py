@@ -152,4 +152,4 @@ async def test_endless_conflict_is_raised_after_five_attempts(site: Site) -> Non
 
     with pytest.raises(Conflict):
         await site.rotator().reconcile()
-    assert len(site.api.asked("POST", PLACE.collection)) == 5
+    assert len(site.api.received("POST", PLACE.collection)) == 5

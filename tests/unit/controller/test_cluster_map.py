@@ -50,7 +50,7 @@ async def test_every_replica_serves_the_map_and_writes_nothing(site: Site) -> No
     assert 'numalign_map_sign_ins_total{result="accepted"} 1.0' in metrics
     assert 'numalign_http_requests_total{code="401",route="/api/fleet"} 1.0' in metrics
     assert 'numalign_cache_entries{cache="map_sessions"} 1.0' in metrics
-    assert site.api.asked("LIST", PODS)
+    assert site.api.received("LIST", PODS)
     written = {path for path in site.writes() if not path.startswith((LEASES, CONFIGMAPS))}
     assert written == {TOKEN_REVIEWS, ACCESS_REVIEWS}
 

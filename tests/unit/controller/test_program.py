@@ -166,7 +166,7 @@ async def test_controller_labels_nodes_and_serves_health_only(site: Site) -> Non
     # And nothing is watched without a need.
     watched = {path for path in site.paths() if not path.startswith((LEASES, f"{NODES}/"))}
     assert watched - {CONFIGMAPS, "/version"} == {NODES, NAMESPACES, TOPOLOGIES, CPUS, SHAPES, PODS}
-    [listed] = site.api.asked("LIST", PODS)
+    [listed] = site.api.received("LIST", PODS)
     assert listed.query["fieldSelector"] == "status.phase=Failed"
 
 

@@ -37,13 +37,13 @@ from tests.worlds.pairs import MUTATING, VALIDATING, configuration
 from tests.worlds.rights import NAMESPACE, Right, Row
 from tests.worlds.served import Served
 from tests.worlds.webhook import raw
-from tools.clusters.fake_api import RESOURCES, TOPOLOGY, FakeApi, Json
+from tools.clusters.fake_api import KINDS, FakeApi, Json
 from tools.generate.manifests import EVERY_PART, Object, everything, made, of_test
 from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
 
 SINGLE = "single-numa-node"
-TOPOLOGIES = f"/apis/{TOPOLOGY}/v1alpha2/noderesourcetopologies"
+TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 ANN = "token-of-ann"
 HOME, TEAM, SECRET = "numalign-system", "team", "numalign-webhook-tls"
 NODE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
@@ -103,16 +103,14 @@ def request(right: Right) -> tuple[str, str]:
     """The request that the right allows."""
     path = PARTS.get(f"{right.verb} {right.resource}")
     if path is None:
-        [found] = [
-            each
-            for each in RESOURCES
-            if (each.plural, each.prefix.split("/")[2] if right.group else "")
-            == (right.resource, right.group)
-            # Of topologies the newer version is asked for.
-            and each.api_version != f"{TOPOLOGY}/v1alpha1"
-        ]
+        # Of topologies the newer version comes first.
+        above = next(
+            above
+            for above, _, plural in (each.rpartition("/") for each in KINDS)
+            if (plural, above.split("/")[2] if right.group else "") == (right.resource, right.group)
+        )
         home = f"/namespaces/{HOME}" if right.where == NAMESPACE else ""
-        path = f"{found.prefix}{home}/{found.plural}"
+        path = f"{above}{home}/{right.resource}"
         # Who lists or watches one object asks for all by its name.
         listed = right.verb in {"list", "watch"}
         named = "" if listed else right.name or ("a" if right.verb == "patch" else "")

@@ -46,7 +46,9 @@ async def test_node_and_record_are_one_write() -> None:
 async def test_a_pod_that_cannot_be_bound_is_unchanged() -> None:
     async with FakeApi() as server:
         made = server.put(pod())
-        with pytest.raises(Conflict, match=r"binding of pod team/web to node a.*UID in precondition: old"):
+        with pytest.raises(
+            Conflict, match=r"binding of pod team/web to node a.*the uid in the precondition \(old\)"
+        ):
             await bound(server, uid="old")
         assert server.get(PATH) == made
 

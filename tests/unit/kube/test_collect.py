@@ -47,15 +47,18 @@ async def test_a_snapshot_has_the_version_of_the_api_server(
     assert snapshot.of([await collect.collect(Connection(kubeconfig()))]).server == minor
 
 
-@pytest.mark.parametrize("expires", [None, 2], ids=["one after another", "as a whole if the next is gone"])
-async def test_a_long_list_comes_in_pages(api: FakeApi, kubeconfig: Kubeconfig, expires: int | None) -> None:
-    api.page, api.expire_pages_after = 2, expires
+@pytest.mark.parametrize(
+    "expires", [False, True], ids=["one after another", "as a whole if the next is gone"]
+)
+async def test_a_long_list_comes_in_pages(api: FakeApi, kubeconfig: Kubeconfig, *, expires: bool) -> None:
+    api.page = 2
+    api.failures |= {("NEXT", "/api/v1/nodes"): HTTPStatus.GONE} if expires else {}
     for name in "cde":
         api.put(node(name))
     cluster = await collect.collect(Connection(kubeconfig()))
     assert [name for _, kind, name in kinds(cluster) if kind == "Node"] == [*"abcde"]
-    limits = [page.query.get("limit") for page in api.asked("LIST", "/api/v1/nodes")]
-    assert limits == ["500"] * 3 + [None] * bool(expires)
+    limits = [page.query.get("limit") for page in api.received("LIST", "/api/v1/nodes")]
+    assert limits == (["500"] * 2 + [None] if expires else ["500"] * 3)
 
 
 async def test_unread_fields_are_not_collected(api: FakeApi, kubeconfig: Kubeconfig) -> None:
@@ -102,7 +105,7 @@ async def test_the_namespace_of_one_pod(
 
 
 async def test_missing_topologies_are_left_out(api: FakeApi, kubeconfig: Kubeconfig) -> None:
-    api.not_served = {V1ALPHA1, V1ALPHA2}
+    api.failures |= dict.fromkeys((V1ALPHA1, V1ALPHA2), HTTPStatus.NOT_FOUND)
     left_out: list[tuple[str, str]] = []
     cluster = await collect.collect(
         Connection(kubeconfig()), left_out=lambda what, error: left_out.append((what, str(error)))
@@ -184,7 +187,7 @@ DEVICE_CLASSES = "/apis/resource.k8s.io/{}/deviceclasses"
 @pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
 async def test_device_classes_of_a_served_version(api: FakeApi, kubeconfig: Kubeconfig, version: str) -> None:
     gpus = {"metadata": {"name": "gpus"}, "spec": {"config": [], "selectors": []}}
-    api.not_served = {DEVICE_CLASSES.format("v1")}
+    api.failures |= {DEVICE_CLASSES.format("v1"): HTTPStatus.NOT_FOUND} if version != "v1" else {}
     api.documents[DEVICE_CLASSES.format(version)] = {"items": [gpus]}
     cluster = await collect.collect(Connection(kubeconfig()))
     assert cluster["items"][-1] == {"apiVersion": f"resource.k8s.io/{version}", "kind": "DeviceClass",

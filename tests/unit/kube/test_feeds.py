@@ -299,10 +299,10 @@ async def test_no_snapshot_before_the_pods_of_a_listener(
 async def test_pods_are_listed_after_the_first_snapshot(live: Live) -> None:
     live.api.failures["/api/v1/namespaces"] = HTTPStatus.SERVICE_UNAVAILABLE
     async with following(live.feed) as seen:
-        await until(lambda: len(live.api.asked("LIST", "/api/v1/namespaces")) > 1)
-        assert live.api.asked("LIST", "/api/v1/pods") == []
+        await until(lambda: len(live.api.received("LIST", "/api/v1/namespaces")) > 1)
+        assert live.api.received("LIST", "/api/v1/pods") == []
         live.api.failures.clear()
-        await until(lambda: live.api.asked("LIST", "/api/v1/pods") and seen.snapshots)
+        await until(lambda: live.api.received("LIST", "/api/v1/pods") and seen.snapshots)
 
 
 async def test_the_version_of_the_api_server_is_followed(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +355,7 @@ async def test_remembered_shapes_are_those_of_one_config_map(log: RecordedLog) -
             assert str(seen.last.problems[0]).startswith("ConfigMap numalign-shapes: data.x: is not JSON")
             # A broken ConfigMap changes nothing.
             assert remembered_names(seen.last) == REMEMBERED
-        selectors_ = [each.query["fieldSelector"] for each in live.api.asked("GET", MEMORY.path)]
+        selectors_ = [each.query["fieldSelector"] for each in live.api.received("GET", MEMORY.path)]
         assert {*selectors_} == {"metadata.name=numalign-shapes"}
 
 

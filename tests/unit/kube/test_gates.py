@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from http import HTTPStatus
 
 import pytest
 
@@ -27,10 +28,10 @@ async def names(api: FakeApi, namespace: str | None = None) -> list[str]:
         return sorted(each.name for each in await gates.waiting(client, namespace=namespace))
 
 
-@pytest.mark.parametrize("expire", [None, 1])
-async def test_all_pages_are_read(api: FakeApi, monkeypatch: pytest.MonkeyPatch, expire: int | None) -> None:
+@pytest.mark.parametrize("expire", [False, True])
+async def test_all_pages_are_read(api: FakeApi, monkeypatch: pytest.MonkeyPatch, *, expire: bool) -> None:
     monkeypatch.setattr(gates, "PAGE", 2)
-    api.expire_pages_after = expire
+    api.failures |= {("NEXT", "/api/v1/pods"): HTTPStatus.GONE} if expire else {}
     for number in range(7):
         api.put(pod(f"p{number}", PLACEMENT_GATE))
     api.put(pod("other", "example.com/quota"))

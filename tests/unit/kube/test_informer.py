@@ -29,13 +29,16 @@ from tests.worlds.notation import table
 from tests.worlds.objects import Json, node, nrt, pod
 from tests.worlds.sinks import RecordedSink
 from tests.worlds.tasks import in_background
-from tools.clusters.fake_api import FakeApi, line, verb
+from tools.clusters.fake_api import FakeApi, Where, line
 from tools.clusters.waiting import until
 
 NODES = kinds.NODES.path
 NEWER, OLDER = (collection.path for collection in kinds.TOPOLOGIES)
+NOT_SERVED: dict[Where, HTTPStatus] = dict.fromkeys((NEWER, OLDER), HTTPStatus.NOT_FOUND)
 V1ALPHA1 = "topology.node.k8s.io/v1alpha1"
 WHOLE = Collection("Node", "v1", NODES, MappingProxyType({"metadata": True}))
+HALF_LINE = b'{"type":"BOOKMARK","object":{"kind":"Node"'
+HISTORY_IS_GONE = line("ERROR", {"code": 410, "message": "too old resource version", "reason": "Expired"})
 PATIENCE = 20.0
 """Seconds of the real clock without a byte, for what takes a few milliseconds."""
 
@@ -77,7 +80,7 @@ class Watcher:
         return self.registry.get_sample_value(f"numalign_watch_{name}", labels) or 0
 
     async def asks(self, method: str, *, more_than: int = 1) -> None:
-        await until(lambda: len(self.server.asked(method, NODES)) > more_than)
+        await until(lambda: len(self.server.received(method, NODES)) > more_than)
 
 
 @asynccontextmanager
@@ -111,31 +114,36 @@ async def test_changes_are_followed(server: FakeApi, watcher: Watcher) -> None:
     assert watcher.sink.objects["", "a"]["metadata"]["labels"] == {"zone": "y"}
     counted = [watcher.count("events_total", type=each) for each in ("ADDED", "MODIFIED", "DELETED")]
     assert counted == [1, 1, 1]
-    assert len(server.asked("LIST", NODES)) == 1
+    assert len(server.received("LIST", NODES)) == 1
 
 
 async def test_parameters_of_a_watch(server: FakeApi) -> None:
     async with following(server, chance=0.5) as watcher:
         await watcher.watching()
-    assert server.asked("WATCH", NODES)[0].query == {"watch": "true", "allowWatchBookmarks": "true",
+    assert server.received("WATCH", NODES)[0].query == {"watch": "true", "allowWatchBookmarks": "true",
         "resourceVersion": str(server.version), "timeoutSeconds": "450"}  # fmt: skip
 
 
 # Watches that end are taken up where they broke off.
 
 
+def bookmark(server: FakeApi) -> None:
+    metadata = {"resourceVersion": str(server.version), "creationTimestamp": None}
+    server.push("Node", line("BOOKMARK", {"kind": "Node", "apiVersion": "v1", "metadata": metadata}))
+
+
 def assert_resumed(watcher: Watcher, *, since: int) -> None:
     """The last watch began at a version, and no list was taken but the first."""
-    assert len(watcher.server.asked("LIST", NODES)) == 1
-    assert watcher.server.asked("WATCH", NODES)[-1].query["resourceVersion"] == str(since)
+    assert len(watcher.server.received("LIST", NODES)) == 1
+    assert watcher.server.received("WATCH", NODES)[-1].query["resourceVersion"] == str(since)
 
 
 async def test_an_ended_watch_is_resumed_at_its_bookmark(server: FakeApi, watcher: Watcher) -> None:
     server.put(pod("other", namespace="x"))
-    server.bookmark()
+    bookmark(server)
     await until(lambda: watcher.count("events_total", type="BOOKMARK"))
     watcher.clock.seconds += informer.WATCH_SECONDS
-    server.end()
+    server.push("Node", None)
     await watcher.asks("WATCH")
     assert_resumed(watcher, since=server.version)
     assert (watcher.pauses, [line["event"] for line in watcher.log.lines()]) == ([], ["watch.listed"])
@@ -145,7 +153,7 @@ async def test_a_broken_watch_is_resumed(server: FakeApi, watcher: Watcher) -> N
     since = server.version
     server.put(node("c"))
     server.delete(f"{NODES}/a")
-    server.cut(half_line=True)
+    server.cut(last=HALF_LINE)
     await watcher.sees("b c")
     assert_resumed(watcher, since=since)
     assert watcher.log.of("watch.unreachable")[0]["level"] == "warning"
@@ -182,21 +190,21 @@ async def test_two_silent_watches_lead_to_a_list(server: FakeApi) -> None:
     """A store that was restored may accept a version of its future, and wait for it for ever."""
     async with following(server, silence=0.02) as watcher:
         await watcher.asks("LIST")
-    verbs = [verb(request) for request in server.requests]
-    assert verbs[:4] == ["LIST", "WATCH", "WATCH", "LIST"]
+    watches = ["WATCH" in request.verbs for request in server.requests]
+    assert watches[:4] == [False, True, True, False]
 
 
 @pytest.mark.parametrize("as_event", [False, True], ids=["as a status", "as an event"])
 async def test_compacted_history_leads_to_a_list(server: FakeApi, as_event: bool) -> None:  # noqa: FBT001  a parameter of pytest
-    server.gone_as_event = as_event
     async with following(server) as watcher:
         await watcher.watching()
         server.put(node("c"))
         server.delete(f"{NODES}/a")
         server.compact()
-        server.cut()
+        server.push("Node", HISTORY_IS_GONE) if as_event else server.cut()
+        await watcher.asks("LIST")
         await watcher.sees("b c")
-        assert len(server.asked("LIST", NODES)) == 2
+        assert len(server.received("LIST", NODES)) == 2
         assert [line["level"] for line in watcher.log.of("watch.expired")] == ["info"]
 
 
@@ -205,9 +213,10 @@ async def test_a_restored_store_is_listed(server: FakeApi) -> None:
         server.put(node("a", at=str(index)))
     async with following(server) as watcher:
         await watcher.watching()
-        server.rewind()
-        server.delete(f"{NODES}/b")
-        await watcher.sees("a")
+        await server.stop()
+        async with FakeApi(port=server.port) as restored:
+            restored.put(node("a"))
+            await watcher.sees("a")
         assert "Too large resource version" in watcher.log.of("watch.refused")[0]["error"]
 
 
@@ -259,12 +268,13 @@ async def test_an_error_event_leads_to_a_list(server: FakeApi, watcher: Watcher)
     assert error == "the API server ended the watch of nodes: unable to decode (500)"
 
 
-@pytest.mark.parametrize("expires", [None, 1], ids=["all", "until they expire"])
-async def test_a_long_list_comes_in_pages(server: FakeApi, expires: int | None) -> None:
-    server.page, server.expire_pages_after = 1, expires
+@pytest.mark.parametrize("expires", [False, True], ids=["all", "until they expire"])
+async def test_a_long_list_comes_in_pages(server: FakeApi, expires: bool) -> None:  # noqa: FBT001  a parameter of pytest
+    server.page = 1
+    server.failures |= {("NEXT", NODES): HTTPStatus.GONE} if expires else {}
     async with following(server) as watcher:
         await watcher.watching()
-    pages = [{**each.query} for each in server.asked("LIST", NODES)]
+    pages = [{**each.query} for each in server.received("LIST", NODES)]
     two = [{"limit"}, {"limit", "continue"}]
     assert [{*page} for page in pages] == (two * 3 + [set()] if expires else two)
     assert {page.get("limit") for page in pages} <= {str(PAGE), None}
@@ -280,7 +290,7 @@ async def test_lists_and_events_let_other_tasks_run(server: FakeApi, monkeypatch
             await asyncio.sleep(0)
 
     monkeypatch.setattr(cooperative, "SECONDS", -1.0)
-    server.page, server.expire_pages_after = 1, 1
+    server.page, server.failures["NEXT", NODES] = 1, HTTPStatus.GONE
     for number in range(200):
         server.put(node(f"n{number}"))
     more = ({**node(f"m{number}"), "metadata": {"name": f"m{number}", "resourceVersion": "2000"}}
@@ -330,7 +340,7 @@ async def test_a_failing_sink_does_not_stop_other_objects(server: FakeApi) -> No
         await watcher.sees("b c")
         assert ("keep", {"a", "b"}) in watcher.sink.calls
         assert [line["object"] for line in watcher.log.of("watch.object_failed")] == ["a", "a"]
-        assert len(server.asked("LIST", NODES)) == 1
+        assert len(server.received("LIST", NODES)) == 1
 
 
 # Kinds that are not there, and doors that are closed.
@@ -343,7 +353,7 @@ async def test_the_next_version_is_watched_if_one_vanishes() -> None:
         async with following(server, *kinds.TOPOLOGIES) as watcher:
             await watcher.sees("a")
             await watcher.watching()
-            server.not_served.add(NEWER)
+            server.failures[NEWER] = HTTPStatus.NOT_FOUND
             server.cut()
             await watcher.sees("b")
             assert watcher.log.of("watch.vanished")
@@ -361,7 +371,7 @@ async def test_nodes_stay_when_they_are_not_served(server: FakeApi, watcher: Wat
 
 
 async def test_a_kind_that_is_not_served_has_no_objects() -> None:
-    async with FakeApi(not_served={NEWER, OLDER}) as server:
+    async with FakeApi(failures={**NOT_SERVED}) as server:
         server.put(nrt("a"))
         async with following(server, *kinds.TOPOLOGIES) as watcher:
             await until(lambda: len(watcher.pauses) > 3)
@@ -372,7 +382,7 @@ async def test_a_kind_that_is_not_served_has_no_objects() -> None:
             )
             assert (set(watcher.pauses), len(watcher.log.of("watch.not_served"))) == ({30.0}, 1)
             # In the older version it would have no objects here, were it served first.
-            server.not_served.remove(NEWER)
+            del server.failures[NEWER]
             await watcher.sees("a")
             assert watcher.informer_.trouble is None
 
@@ -384,7 +394,7 @@ async def test_a_kind_is_gone_when_it_is_missing_twice() -> None:
             assert await known_when_missing_once(watcher) == "a"
             await watcher.sees("")
             assert watcher.pauses[-1] == 30
-            server.not_served.remove(NEWER)
+            del server.failures[NEWER]
             await watcher.sees("a")
             assert await known_when_missing_once(watcher) == "a"
 
@@ -394,7 +404,7 @@ async def known_when_missing_once(watcher: Watcher) -> str:
     await watcher.watching()
     known: list[str] = []
     watcher.on_pause = lambda: known.append(watcher.sink.names) if watcher.pauses[-1] == 30 else None
-    watcher.server.not_served |= {NEWER, OLDER}
+    watcher.server.failures |= NOT_SERVED
     watcher.server.cut()
     await until(lambda: known)
     return known[0]
@@ -463,7 +473,7 @@ async def test_lists_are_rare_if_history_is_always_gone(server: FakeApi) -> None
 
 
 @pytest.mark.parametrize(("end", "event"), table([
-    ("ends at once", FakeApi.end, "watch.short"),
+    ("ends at once", lambda server: server.push("Node", None), "watch.short"),
     ("breaks off", FakeApi.cut, "watch.unreachable"),
 ]))  # fmt: skip
 async def test_pauses_grow_until_a_watch_lasts(
@@ -494,7 +504,7 @@ async def test_the_age_is_the_time_since_the_last_response(server: FakeApi) -> N
         assert (watcher.informer_.age(), watcher.count("age_seconds")) == (40, 40)
         server.push("Node", b"\n")
         await until(lambda: watcher.informer_.age() == 0)
-        assert len(server.asked("WATCH", NODES)) == 1
+        assert len(server.received("WATCH", NODES)) == 1
 
 
 class Page(dict[str, Any]):
@@ -535,13 +545,13 @@ STEPS: dict[str, Callable[[FakeApi, random.Random], None]] = {
     "delete": lambda server, draw: server.delete(f"{NODES}/{draw.choice('abcd')}"),
     "another kind": lambda server, draw: _discard(server.put(pod(draw.choice("ab"), namespace="x"))),
     "cut": lambda server, _: server.cut(),
-    "half a line": lambda server, _: server.cut(half_line=True),
+    "half a line": lambda server, _: server.cut(last=HALF_LINE),
     "compact": lambda server, _: server.compact(),
-    "bookmark": lambda server, _: server.bookmark(),
-    "end": lambda server, _: server.end(),
+    "bookmark": lambda server, _: bookmark(server),
+    "end": lambda server, _: server.push("Node", None),
     "garbage": lambda server, draw: server.push("Node", draw.choice([*UNREADABLE_EVENTS.values()])),
     "smaller pages": lambda server, draw: setattr(server, "page", draw.randint(1, 3)),
-    "another way to say gone": lambda server, draw: setattr(server, "gone_as_event", draw.random() < 0.5),
+    "another way to say gone": lambda server, _: server.push("Node", HISTORY_IS_GONE),
 }
 LONG_STEPS = ("look", "stop", "start")
 
@@ -567,7 +577,7 @@ async def take_step(step: str, server: FakeApi, draw: random.Random) -> None:
         await asyncio.sleep(draw.choice([0, 0.001, 0.005]))
     elif step == "stop":
         await server.stop()
-    elif not server.running:
+    else:
         await server.start()
 
 

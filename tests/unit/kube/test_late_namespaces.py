@@ -34,11 +34,11 @@ async def late(api: FakeApi, clock: Clock) -> AsyncIterator[LateNamespaces]:
 async def test_equal_requests_are_one_call(late: LateNamespaces, api: FakeApi, clock: Clock) -> None:
     answers = await asyncio.gather(*(late.facts("strict") for _ in range(BURST + 1)))
     answers.append(await late.facts("strict"))
-    first = len(api.asked("GET", STRICT))
+    first = len(api.received("GET", STRICT))
     clock.seconds += KEPT_SECONDS
     await late.facts("strict")
     assert {answer.rules.enforce for answer in answers if answer} == {Policy.RESTRICTED}
-    assert (first, len(api.asked("GET", STRICT))) == (1, 2)
+    assert (first, len(api.received("GET", STRICT))) == (1, 2)
 
 
 @pytest.mark.parametrize("name", ["../pods/x", "", "A", "a" * 64])
@@ -61,7 +61,7 @@ async def test_a_cancelled_request_does_not_end_others(late: LateNamespaces, api
     first.cancel()
     api.hung.clear()
     assert await second
-    assert len(api.asked("GET", STRICT)) == 1
+    assert len(api.received("GET", STRICT)) == 1
 
 
 async def test_calls_for_invented_names_are_limited(late: LateNamespaces, api: FakeApi, clock: Clock) -> None:
@@ -79,4 +79,4 @@ async def test_answers_in_memory_are_limited(late: LateNamespaces, api: FakeApi,
         api.put(restricted(f"n{number}"))
         assert await late.facts(f"n{number}")
     await late.facts("n0")
-    assert len(api.asked("GET", "/api/v1/namespaces/n0")) == 2
+    assert len(api.received("GET", "/api/v1/namespaces/n0")) == 2

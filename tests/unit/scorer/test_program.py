@@ -122,7 +122,7 @@ async def test_pod_is_bound_and_its_rejection_becomes_an_event(bench: Bench) -> 
     assert bound["spec"]["nodeName"] == "a"
     assert orjson.loads(bound["metadata"]["annotations"][PLACEMENT]) == HALF
     assert again.startswith("numalign: the pod ")
-    assert len(bench.api.asked("POST", f"{PODS}/web/binding")) == 1
+    assert len(bench.api.received("POST", f"{PODS}/web/binding")) == 1
     [event] = bench.api.all(EVENTS)
     assert (event["reason"], event["involvedObject"]["uid"]) == (EVENT, made["metadata"]["uid"])
     assert "gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 on a; the kubelet" in event["message"]
@@ -149,7 +149,7 @@ async def test_replica_without_lease_answers_but_does_not_bind(bench: Bench) -> 
     assert (status, {*body["waiting_for"]}, away) == (503, {"lease"}, True)
     assert LEASE in body["waiting_for"]["lease"]
     assert (fit, why) == (["a"], "numalign: this replica does not hold the lease, so it binds no pods")
-    assert bench.api.asked("POST", f"{PODS}/web/binding") == []
+    assert bench.api.received("POST", f"{PODS}/web/binding") == []
 
 
 async def test_scorer_that_does_not_bind_reserves_at_prioritize(bench: Bench) -> None:
@@ -169,7 +169,7 @@ async def test_scorer_that_does_not_bind_reserves_at_prioritize(bench: Bench) ->
     assert (state["reserved"], state["nodes"], state["pods"]) == ({"team/web": "a"}, 4, 1)
     assert state["sources"] == {"predicted": 1}
     assert why == "numalign: this replica does not hold the lease, so it binds no pods"
-    assert bench.api.asked("POST", f"{PODS}/web/binding") == []
+    assert bench.api.received("POST", f"{PODS}/web/binding") == []
 
 
 async def test_unused_reservation_expires(bench: Bench) -> None:

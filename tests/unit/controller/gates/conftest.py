@@ -24,12 +24,11 @@ from numalign.model.intent import NODE_LABEL, PLACEMENT_GATE
 from numalign.model.node import node_label
 from numalign.scheduling.node_fit import NodeFit
 from tests.worlds.scorer import TEAM, Raw, Scorer, on, raw, wall
-from tools.clusters.fake_api import merged, strategic
+from tools.clusters.fake_api import PATCHES, merged
 
 _TURNS = 50
 """How often every task runs after each second."""
 
-MERGES: Mapping[Patch, Callable[[Any, Any], Any]] = {Patch.MERGE: merged, Patch.STRATEGIC: strategic}
 GATED = {"gate": "enabled"}
 PIN_PATIENCE = 60.0
 
@@ -126,7 +125,7 @@ class GatedCluster:
             if body["metadata"].get(key, pod["metadata"][key]) != pod["metadata"][key]:
                 raise Conflict(f"{what} was changed")
         self.patches.append((pod["metadata"]["name"], body, how))
-        self.make(MERGES[how](pod, body))
+        self.make(merged(pod, body, PATCHES[how]))
         if self.unanswered:
             raise self.unanswered.pop()
         return None
