@@ -23,11 +23,13 @@ def sends(body: bytes, status: int = 200, **headers: str) -> Answer:
 
 @contextmanager
 def serving(answer: Answer, context: ssl.SSLContext | None = None) -> Iterator[str]:
-    """A server that answers each GET like this, and its address."""
+    """A server that answers each GET or POST like this, and its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             answer(self)
+
+        do_POST = do_GET  # noqa: N815  the names of the base class
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's signature
             pass

@@ -16,7 +16,6 @@ from multidict import CIMultiDictProxy
 from numalign.kube.client import Patch
 
 Json = dict[str, Any]
-Texts = Mapping[str, str]
 
 INTENT = {"numalign.io/policy": "single-numa-node"}
 
@@ -35,19 +34,11 @@ class Answer:
         return f"{self.code} {said} {self.warnings}"
 
 
-async def ask(api: ApiClient, method: str, path: str, body: Json | None = None, **query: str) -> Answer:
-    """Send a request. PATCH is always a server-side apply."""
-    headers = {"Content-Type": "application/apply-patch+yaml"} if method == "PATCH" else {}
-    return await _asked(api, method, path, body, headers, query)
-
-
-async def patch(api: ApiClient, path: str, body: Json, *, how: Patch, **query: str) -> Answer:
-    return await _asked(api, "PATCH", path, body, {"Content-Type": how}, query)
-
-
-async def _asked(  # noqa: PLR0913, PLR0917  the parts of a request
-    api: ApiClient, method: str, path: str, body: Json | None, headers: Json, query: Mapping[str, str]
+async def ask(
+    api: ApiClient, method: str, path: str, body: Json | None = None, *, how: str = Patch.APPLY, **query: str
 ) -> Answer:
+    """Send a request; `how` is the type of a PATCH."""
+    headers = {"Content-Type": how} if method == "PATCH" else {}
     call = partial(api.call_api, response_types_map=dict.fromkeys((200, 201), "object"))
     parameters = list(query.items())
     try:
@@ -60,11 +51,15 @@ async def _asked(  # noqa: PLR0913, PLR0917  the parts of a request
         except ValueError:
             # A plain text, as for paths that are not served yet.
             status = {"message": str(error.body)}
-        return Answer(error.status, status, texts(error.headers))
-    return Answer(code, content, texts(answered))
+        return Answer(error.status, status, _warnings(error.headers))
+    return Answer(code, content, _warnings(answered))
 
 
-def texts(headers: CIMultiDictProxy[str] | None) -> list[str]:
+async def patch(api: ApiClient, path: str, body: Json, *, how: Patch, **query: str) -> Answer:
+    return await ask(api, "PATCH", path, body, how=how, **query)
+
+
+def _warnings(headers: CIMultiDictProxy[str] | None) -> list[str]:
     """Return the texts of headers such as `Warning: 299 - "text"`."""
     lines = headers.getall("Warning", []) if headers else []
     return [json.loads(line.split(" ", 2)[2]) for line in lines]
@@ -97,11 +92,6 @@ async def rehearse(
 def gpus(count: int) -> Json:
     """Return a request for so many GPUs."""
     return {"nvidia.com/gpu": str(count)}
-
-
-async def apply(api: ApiClient, wish: Json, *, manager: str) -> Answer:
-    path = f"/api/v1/namespaces/team/pods/{wish['metadata']['name']}"
-    return await ask(api, "PATCH", path, wish, fieldManager=manager)
 
 
 async def read(api: ApiClient, name: str) -> Answer:

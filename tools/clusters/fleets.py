@@ -1,19 +1,19 @@
-"""Fifty-five nodes as they register, and the topologies that exporters publish for them.
+"""Nodes as kubelets register them, topologies as exporters publish them, and a fleet of fifty-five.
 
-There are nine shapes. Eight form a class each; nodes of the last publish no topology. Only `dgx` and `hgx`
-have four NVIDIA GPUs in a zone, and no node has more. `mi` and `apu` have GPUs of another vendor.
+The fleet has nine shapes. Eight form a class each; nodes of the last publish no topology. Only `dgx` and
+`hgx` have four NVIDIA GPUs in a zone, and no node has more. `mi` and `apu` have GPUs of another vendor.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tools.clusters import nodes as registered
-
 Json = dict[str, Any]
 
 TOPOLOGIES = "topology.node.k8s.io"
 GIB = 2**30
+KUBELET = "v1.34.4"
+NEAR, FAR = 10, 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,15 @@ class Shape:
 
 
 SHAPES: Mapping[str, Shape] = {
-    "dgx": Shape(zones=2, cpus=64, gib=1024, devices={"nvidia.com/gpu": 4, "rdma/hca": 4}, nodes=12),
-    "hgx": Shape(zones=2, cpus=48, gib=512, devices={"nvidia.com/gpu": 4}, policy="best-effort", nodes=8),
-    "duo": Shape(
-        zones=2, cpus=32, gib=256, devices={"nvidia.com/gpu": 2}, scope="pod", nodes=6, version="v1alpha1"
-    ),
-    "nps": Shape(zones=4, cpus=16, gib=128, devices={"nvidia.com/gpu": 1}, policy="restricted", nodes=6),
-    "cpu": Shape(zones=2, cpus=32, gib=256, devices={}, nodes=10),
-    "one": Shape(zones=1, cpus=16, gib=64, devices={}, policy="none", nodes=4),
-    "mi": Shape(zones=2, cpus=48, gib=512, devices={"amd.com/gpu": 4}, policy="restricted", nodes=3),
-    "apu": Shape(zones=2, cpus=48, gib=512, devices={"amd.com/gpu": 1}, policy="restricted", nodes=2),
-    "new": Shape(zones=2, cpus=32, gib=256, devices={}, policy="", nodes=4),
+    "dgx": Shape(2, 64, 1024, {"nvidia.com/gpu": 4, "rdma/hca": 4}, nodes=12),
+    "hgx": Shape(2, 48, 512, {"nvidia.com/gpu": 4}, policy="best-effort", nodes=8),
+    "duo": Shape(2, 32, 256, {"nvidia.com/gpu": 2}, scope="pod", nodes=6, version="v1alpha1"),
+    "nps": Shape(4, 16, 128, {"nvidia.com/gpu": 1}, policy="restricted", nodes=6),
+    "cpu": Shape(2, 32, 256, {}, nodes=10),
+    "one": Shape(1, 16, 64, {}, policy="none", nodes=4),
+    "mi": Shape(2, 48, 512, {"amd.com/gpu": 4}, policy="restricted", nodes=3),
+    "apu": Shape(2, 48, 512, {"amd.com/gpu": 1}, policy="restricted", nodes=2),
+    "new": Shape(2, 32, 256, {}, policy="", nodes=4),
 }
 WITH_FOUR_GPUS = ("dgx", "hgx")
 
@@ -73,20 +71,34 @@ def names(kind: str) -> list[str]:
 def node(name: str, shape: Shape) -> Json:
     amounts = {resource: str(amount * shape.zones) for resource, amount in shape.per_zone().items()}
     everything = {**amounts, "pods": "110", "ephemeral-storage": "900Gi"}
-    instance = {"node.kubernetes.io/instance-type": name.partition("-")[0]}
-    labels = {**instance, "topology.kubernetes.io/zone": "z1"}
-    return registered.node(name, everything, everything, labels)
+    labels = {"node.kubernetes.io/instance-type": name.partition("-")[0], "topology.kubernetes.io/zone": "z1"}
+    return registered(name, everything, everything, labels)
+
+
+def registered(
+    name: str, capacity: Mapping[str, str], allocatable: Mapping[str, str], labels: Mapping[str, str]
+) -> Json:
+    """Return a node that is ready, without the taint of new nodes, as no controller would remove it."""
+    hostname = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    status = {
+        "capacity": capacity,
+        "allocatable": allocatable,
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": KUBELET},
+        "addresses": [{"type": "Hostname", "address": name}],
+    }
+    metadata = {"name": name, "labels": {**hostname, **labels}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
 
 
 def topology(name: str, shape: Shape) -> Json:
     """Return a topology as Node Feature Discovery's updater writes or wrote it (pkg/nfd-topology-updater)."""
+    attributes = {"topologyManagerPolicy": shape.policy, "topologyManagerScope": shape.scope}
+    configured: Json = {"attributes": [{"name": key, "value": value} for key, value in attributes.items()]}
     if shape.version == "v1alpha1":
         # The only policy that is needed in this form.
         assert (shape.policy, shape.scope) == ("single-numa-node", "pod")
-        configured: Json = {"topologyPolicies": ["SingleNUMANodePodLevel"]}
-    else:
-        attributes = {"topologyManagerPolicy": shape.policy, "topologyManagerScope": shape.scope}
-        configured = {"attributes": [{"name": key, "value": value} for key, value in attributes.items()]}
+        configured = {"topologyPolicies": ["SingleNUMANodePodLevel"]}
     amounts = {
         resource: (str(amount), str(amount), "0" if shape.taken else str(amount))
         for resource, amount in shape.per_zone().items()
@@ -95,6 +107,19 @@ def topology(name: str, shape: Shape) -> Json:
         "apiVersion": f"{TOPOLOGIES}/{shape.version}",
         "kind": "NodeResourceTopology",
         "metadata": {"name": name},
-        "zones": [registered.zone(number, shape.zones, amounts) for number in range(shape.zones)],
+        "zones": [zone(number, shape.zones, amounts) for number in range(shape.zones)],
         **configured,
+    }
+
+
+def zone(number: int, zones: int, amounts: Mapping[str, tuple[str, str, str]]) -> Json:
+    """Return a zone; the amounts of a resource are its capacity, and what is allocatable and available."""
+    names = ("capacity", "allocatable", "available")
+    return {
+        "name": f"node-{number}",
+        "type": "Node",
+        "costs": [{"name": f"node-{at}", "value": NEAR if at == number else FAR} for at in range(zones)],
+        "resources": [
+            {"name": name, **dict(zip(names, each, strict=True))} for name, each in amounts.items()
+        ],
     }

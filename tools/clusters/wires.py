@@ -1,23 +1,19 @@
-"""A port that leads to another one, which can change or be missing.
+"""A port that leads to another one, which can change or be missing: a Service, or a network that can be cut.
 
-A wire acts as a Service for calls of the API server, and as the network for those of numalign: each
-connection goes where the wire leads when it is opened, stays there while both ends live, and breaks when the
-wire is cut.
+Each connection goes where the wire leads when it is opened, and breaks when the wire is cut.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-
-PIECE = 2**16
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 
 class Wire:
-    """Leads from `port` to `where()`, a port of this machine, or None for no target."""
+    """Leads from `port` to `where()`, a port of this machine; 0 or None for no target."""
 
     def __init__(self) -> None:
         self.port = 0
-        self.where: Callable[[], int | None] = _nowhere
+        self.where: Callable[[], int | None] = int
         self._whole = True
         self._ends: set[asyncio.StreamWriter] = set()
 
@@ -31,42 +27,29 @@ class Wire:
 
     async def lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward a connection, until both ends have closed it or one is gone."""
-        with self._kept(writer):
-            far = await self._far()
-            if far is None:
-                writer.transport.abort()
-                return
-            with self._kept(far[1]):
-                await asyncio.gather(_pumped(reader, far[1]), _pumped(far[0], writer))
-
-    async def _far(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-        port = self.where() if self._whole else None
-        with suppress(OSError):
-            return await asyncio.open_connection("127.0.0.1", port) if port else None
-        return None
-
-    @contextmanager
-    def _kept(self, end: asyncio.StreamWriter) -> Iterator[None]:
-        self._ends.add(end)
+        ends = {writer}
+        self._ends.add(writer)
         try:
-            yield
+            # Port 0 refuses every connection.
+            port = (self._whole and self.where()) or 0
+            far_reader, far = await asyncio.open_connection("127.0.0.1", port)
+            ends.add(far)
+            self._ends.add(far)
+            await asyncio.gather(_pumped(reader, far), _pumped(far_reader, writer))
+        except OSError:
+            for end in ends:
+                end.transport.abort()
         finally:
-            self._ends.discard(end)
-            end.close()
+            self._ends -= ends
+            for end in ends:
+                end.close()
 
 
 async def _pumped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while piece := await reader.read(PIECE):
-            writer.write(piece)
-            await writer.drain()
-        writer.write_eof()
-    except OSError:
-        writer.transport.abort()
-
-
-def _nowhere() -> None:
-    """Return None: there is no target yet."""
+    while piece := await reader.read(2**16):
+        writer.write(piece)
+        await writer.drain()
+    writer.write_eof()
 
 
 @asynccontextmanager

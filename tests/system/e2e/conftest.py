@@ -26,6 +26,7 @@ from tests.system.e2e.programs import OwnPlane, Webhook, kubeconfig
 from tests.system.eventually import eventually
 from tests.unit.docs.guides import EXAMPLES, Guide
 from tests.worlds.child_output import CHILDREN
+from tests.worlds.otlp import OtlpReceiver, receiving
 from tests.worlds.programs import path_of
 from tools.clusters import agents, shipped
 from tools.clusters.api_objects import Store, make_ready
@@ -34,7 +35,6 @@ from tools.clusters.certificates import certificate, key_pem
 from tools.clusters.controlplane import audits, build
 from tools.clusters.controlplane.planes import BINARIES, Place, Plane, Users
 from tools.clusters.gotools import UnavailableError
-from tools.clusters.otlp import OtlpReceiver, receiving
 from tools.clusters.processes import Child, Children, program, run, until
 
 HERE = Path(__file__).resolve().parent

@@ -15,10 +15,10 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from tests.system.e2e.programs import Webhook
 from tests.system.eventually import eventually
+from tests.worlds.otlp import OtlpReceiver, ReceivedSpan
 from tools.clusters.api_requests import INTENT, Json, ask, create, gpus, pod, read, rehearse
 from tools.clusters.controlplane import audits
 from tools.clusters.controlplane.planes import Plane
-from tools.clusters.otlp import OtlpReceiver, ReceivedSpan
 
 Kubectl = Callable[..., Awaitable[tuple[int, str]]]
 

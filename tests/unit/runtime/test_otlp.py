@@ -13,7 +13,7 @@ from numalign.model.errors import BadInput
 from numalign.runtime import otlp, tracing
 from numalign.runtime.tracing import TRACEPARENT
 from tests.worlds.log import RecordedLog
-from tools.clusters.otlp import OtlpReceiver, receiving
+from tests.worlds.otlp import OtlpReceiver, receiving
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = {TRACEPARENT: f"00-{TRACE}-{PARENT}-01"}

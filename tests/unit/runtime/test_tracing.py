@@ -9,9 +9,9 @@ import pytest
 
 from numalign.runtime.tracing import TRACEPARENT
 from tests.system.attack import objects
+from tests.worlds.otlp import OtlpReceiver, receiving
 from tools.clusters import programs
 from tools.clusters.http_calls import JSON, Connection, Door, once, request
-from tools.clusters.otlp import OtlpReceiver, receiving
 from tools.clusters.programs import Running, soon
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from tools.clusters import nodes
+from tools.clusters import fleets
 from tools.clusters.sim.accounts import Held, Zones
 from tools.clusters.sim.predicates import Refusal
 from tools.clusters.sim.shapes import GIB, Shape, SimNode
@@ -23,7 +23,7 @@ OBSERVED = "numalign.io/placement-observed"
 def node(machine: SimNode) -> Json:
     shape = machine.make
     capacity = _whole(shape, shape.cpus + shape.reserved, shape.gib + shape.reserved_gib)
-    return nodes.node(machine.name, _quantities(capacity), _quantities(allocatable(shape)), {})
+    return fleets.registered(machine.name, _quantities(capacity), _quantities(allocatable(shape)), {})
 
 
 def allocatable(shape: Shape) -> dict[str, int]:
@@ -94,7 +94,7 @@ def topology(machine: SimNode, left: Zones, attributes: Mapping[str, str]) -> Js
         "attributes": [
             {"name": name, "value": value} for name, value in {**configured, **attributes}.items()
         ],
-        "zones": [nodes.zone(zone, shape.zones, _listed(amounts)) for zone, amounts in zones.items()],
+        "zones": [fleets.zone(zone, shape.zones, _listed(amounts)) for zone, amounts in zones.items()],
     }
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from numalign.model.errors import BadInput, Mistake
-from tools.clusters.nodes import FAR, NEAR
+from tools.clusters.fleets import FAR, NEAR
 
 Json = dict[str, Any]
 Amounts = Mapping[str, int]
