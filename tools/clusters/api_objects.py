@@ -79,18 +79,17 @@ class Store:
         return answer.body
 
     async def replace(self, document: Json) -> None:
-        """Create an object or replace it as a whole, as exporters and kubelets do."""
-        stored = await self.read(document)
-        path = await self.path(document)
-        if stored.code == HTTPStatus.NOT_FOUND:
-            await _written(self.api, "POST", path.rpartition("/")[0], document)
-            if document["kind"] == "Node":
-                await make_ready(self.api, document["metadata"]["name"])
-            return
-        whole = document | {"metadata": _merged(stored.body["metadata"], document["metadata"])}
-        whole = await _written(self.api, "PUT", path, whole)
+        """Apply an object and its status, as exporters and kubelets write them; a new node becomes ready."""
+        created = (await self.read(document)).code == HTTPStatus.NOT_FOUND
+        stored = await self.apply(document)
         if "status" in document:
-            await _written(self.api, "PUT", f"{path}/status", whole | {"status": document["status"]})
+            head = {key: stored[key] for key in ("apiVersion", "kind")}
+            status = {**head, "metadata": {"name": stored["metadata"]["name"]}, "status": document["status"]}
+            path = f"{await self.path(document)}/status"
+            answer = await ask(self.api, "PATCH", path, status, fieldManager=MANAGER, force="true")
+            assert answer.code == HTTPStatus.OK, answer.body
+        if created and document["kind"] == "Node":
+            await make_ready(self.api, document["metadata"]["name"])
 
     async def delete(self, document: Json) -> None:
         """Delete an object, if it exists."""
@@ -109,17 +108,6 @@ async def make_ready(api: ApiClient, node: str) -> None:
     """Remove the taints of a node: an API server adds one to new nodes, which no controller removes here."""
     answer = await patch(api, f"/api/v1/nodes/{node}", {"spec": {"taints": None}}, how=Patch.MERGE)
     assert answer.code == HTTPStatus.OK, answer.body
-
-
-def _merged(stored: Json, wanted: Json) -> Json:
-    """Return the stored metadata with the wanted fields; stored labels stay, unless they are set again."""
-    return {**stored, **wanted, "labels": {**stored.get("labels", {}), **wanted.get("labels", {})}}
-
-
-async def _written(api: ApiClient, method: str, path: str, document: Json) -> Json:
-    answer = await ask(api, method, path, document)
-    assert answer.code in {HTTPStatus.OK, HTTPStatus.CREATED}, answer.body
-    return answer.body
 
 
 def namespace(name: str, labels: Mapping[str, str]) -> Json:
