@@ -109,7 +109,7 @@ build/uv: requirements/installers.txt
 	$@/bin/python $(INSTALL) --requirement $<
 	@touch $@
 
-sim: $(TESTS) ## a cluster of twenty simulated nodes until Ctrl-C; KUBELETS=real needs root; needs Go
+sim: $(TESTS) ## a cluster of twenty simulated nodes until Ctrl-C; KUBELETS=v1.37.2 needs root; needs Go
 	$(BIN)/python -m tools.clusters.sim $(if $(KUBELETS),--kubelets $(KUBELETS)) $(SIM)
 
 bench: $(READY) ## measure speed and memory, and write docs/measurements/speed.md; BENCH="--only columns"

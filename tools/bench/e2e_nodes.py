@@ -38,7 +38,7 @@ class SimulatedNodes:
     def slots(self, resource: str) -> Slots:
         """Yield the slots of every zone of every node."""
         for name, node in self._cluster.nodes.items():
-            most = node.kubelet.machine.make.allocatable().get(resource, 0)
+            most = node.machine.make.allocatable().get(resource, 0)
             yield from ((zone.get(resource, 0), most) for zone in self._cluster.available(name).values())
 
     async def idle(self) -> None:

@@ -46,7 +46,7 @@ from tools.clusters.gotools import BrokenError, Workshop
 from tools.clusters.http_calls import Door, once
 from tools.clusters.processes import Child, Children, free_port
 from tools.clusters.programs import READY, answers, samples, soon
-from tools.clusters.sim.desk import TOPOLOGIES, ApiDesk
+from tools.clusters.sim.desk import TOPOLOGIES, learn
 from tools.clusters.sim.documents import stamp
 from tools.clusters.sim.shapes import GPU
 from tools.clusters.waiting import SELDOM, seconds_until
@@ -247,7 +247,7 @@ class SchedulingSite:
 
     async def fill(self) -> None:
         """Create the definition of topologies, the namespace of numalign, and nodes with their topologies."""
-        await ApiDesk(Api(self.site.store.api, namespace=NAMESPACE)).learn()
+        await learn(Api(self.site.store.api, namespace=NAMESPACE))
         await self.site.store.apply(namespace(shipped.NAMESPACE, {}))
         await _in_parallel(
             partial(self._create, path, document)

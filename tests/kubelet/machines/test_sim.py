@@ -1,4 +1,4 @@
-"""`make sim KUBELETS=real`, as a person uses it."""
+"""`make sim KUBELETS=v1.34.4`, as a person uses it."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from tools.clusters.waiting import until
 pytestmark = [pytest.mark.kubelets, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).resolve().parents[3]
-COMMAND = (sys.executable, "-m", "tools.clusters.sim", "--kubelets", "real", "--shape", "small=2")
+COMMAND = (sys.executable, "-m", "tools.clusters.sim", "--kubelets", "v1.34.4", "--shape", "small=2")
 
 
 async def test_interrupted_simulation_leaves_nothing_behind() -> None:

@@ -1,46 +1,28 @@
-"""The simulator of nodes: its command line, and kubelets that order and refuse pods as real ones do."""
+"""The simulator of nodes: its command line, and kubelets that refuse pods as real ones do."""
 
 from typing import Any
 
 import pytest
 
-from numalign.model.errors import BadInput
 from tests.worlds.notation import table
-from tools.clusters.fake_api import FakeApi
 from tools.clusters.sim.__main__ import fleet, main
-from tools.clusters.sim.accounts import held
-from tools.clusters.sim.cluster import simulated
-from tools.clusters.sim.kubelet import News, ordered
-from tools.clusters.sim.predicates import Refusal, refusal, requests
-from tools.clusters.sim.shapes import SimNode
+from tools.clusters.sim.accounts import held, refusal, requests
 
 Json = dict[str, Any]
 GPU, NIC = "nvidia.com/gpu", "example.com/nic"
 
-SHAPES = [
-    # the shapes                          nodes, and their names
-    ("a number", "small=2", None, "small-00 small-01"),
-    ("a shape for what is left", "two-by-four=1,small", 3, "two-by-four-00 small-00 small-01"),
-    ("shapes that share", "small,eight-zones", 3, "small-00 small-01 eight-zones-00"),
-]
-
-
-@pytest.mark.parametrize(("shapes", "nodes", "expected"), table(SHAPES))
-def test_shapes_are_given_out_over_nodes(shapes: str, nodes: int | None, expected: str) -> None:
-    assert " ".join(node.name for node in fleet(shapes, nodes=nodes)) == expected
-
-
 INVALID = [
-    ("no such shape", "--shape tiny", "--shape: 'tiny': want each of two-by-four"),
-    ("a shape twice", "--shape small=1,small=2", "'small=2': want each of"),
-    ("a digit that is no number", "--shape small=²", "'small=²': want a number"),
-    ("another sum", "--shape small=2 --nodes 3", "3 is not the sum"),
-    ("no node", "--nodes 0", "want one node at least"),
-    ("simulated exporters", "--kubelets real --delay 3 --observe", "--delay, --observe: not with real"),
-    ("programs beside own nodes", "--kubeconfig a --with scheduler", "--with: not with --kubeconfig"),
-    ("no number", "--delay nan", "want seconds, 0 or more"),
+    ("no such shape", "--shape tiny=1", "want numbers of nodes of two-by-four"),
+    ("no number", "--shape small", "invalid fleet value: 'small'"),
+    ("no node", "--shape small=0", "'small=0': want numbers"),
+    ("programs beside own nodes", "--kubeconfig a --with scheduler", "not allowed with argument"),
     ("kubeconfig", "--kubeconfig /nowhere", "there is no kubeconfig at /nowhere"),
 ]
+
+
+def test_numbers_of_shapes_name_the_nodes() -> None:
+    names = [("small-00", "small"), ("small-01", "small"), ("two-by-four-00", "two-by-four")]
+    assert fleet("small=2,two-by-four=1") == names
 
 
 @pytest.mark.parametrize(("arguments", "error"), table(INVALID))
@@ -51,36 +33,6 @@ def test_invalid_arguments_exit_with_2(
         main(arguments.split())
     assert ended.value.code == 2
     assert error in capsys.readouterr().err
-
-
-async def test_duplicate_node_name_is_refused() -> None:
-    async with FakeApi() as server, server.client() as api:
-        with pytest.raises(BadInput, match="machines: n is there twice"):
-            async with simulated(api, [SimNode("n", "small"), SimNode("n", "two-by-four")]):
-                pass
-
-
-def created(name: str, day: int = 1) -> News:
-    return News(name, {"metadata": {"creationTimestamp": f"2026-01-0{day}"}})
-
-
-BATCHES = [
-    (
-        "new pods between removed and known ones",
-        [created("new"), created("old"), News("gone")],
-        "gone new old",
-    ),
-    ("new pods by creation", [created("late", 3), created("early", 2)], "early late"),
-    ("new pods of one second as they arrive", [created("b"), created("a")], "b a"),
-    ("a pod that came and went", [created("new"), News("new")], ""),
-    ("the last change of a pod only", [created("old"), News("old")], "old"),
-    ("a pod that ended first", [created("new"), News("old", ended=True)], "old new"),
-]
-
-
-@pytest.mark.parametrize(("batch", "expected"), table(BATCHES))
-def test_simultaneous_pods_are_admitted_in_kubelet_order(batch: list[News], expected: str) -> None:
-    assert " ".join(news.uid for news in ordered(batch, ["old", "gone"])) == expected
 
 
 def container(name: str = "c", *, requested: Json | None = None, **more: object) -> Json:
@@ -95,9 +47,9 @@ def pod(*containers: Json, **spec: object) -> Json:
     return {"spec": {"containers": list(containers), **spec}}
 
 
-def short(of: str, requested: int, used: int, capacity: int) -> Refusal:
+def short(of: str, requested: int, used: int, capacity: int) -> tuple[str, str]:
     figures = f"{of}, requested: {requested}, used: {used}, capacity: {capacity}"
-    return Refusal(f"OutOf{of}", f"Node didn't have enough resource: {figures}")
+    return f"OutOf{of}", f"Node didn't have enough resource: {figures}"
 
 
 NODE = {"cpu": 8000, "memory": 2**34, "pods": 3, "ephemeral-storage": 2**40, GPU: 2}
@@ -114,7 +66,7 @@ SHORT = [
 
 
 @pytest.mark.parametrize(("requested", "others", "expected"), table(SHORT))
-def test_first_short_resource_is_named(requested: Json, others: list[Json], expected: Refusal | None) -> None:
+def test_first_short_resource_is_named(requested: Json, others: list[Json], expected: object) -> None:
     assert refusal(pod(container(requested=requested)), others, NODE) == expected
 
 

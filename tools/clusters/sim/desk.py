@@ -1,28 +1,18 @@
-"""The writes of kubelets and exporters to an API server.
-
-They are tried again while the API server is unavailable, as a kubelet does. If their object is gone
-afterwards, nothing is written.
-"""
+"""Writes to an API server that may be unavailable for a moment, as kubelets and exporters make them."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
-from http import HTTPStatus
 from typing import Any
-
-import aiohttp
-import yaml
 
 from numalign.kube.client import Api, Patch
 from numalign.kube.errors import ClusterError, Conflict, NotFound, Unreachable
 from tools.clusters import shipped
-from tools.clusters.sim import documents
 
 Json = dict[str, Any]
 
-GROUP = f"/apis/{documents.GROUP}"
+GROUP = "/apis/topology.node.k8s.io/v1alpha2"
 TOPOLOGIES = f"{GROUP}/noderesourcetopologies"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -30,108 +20,57 @@ PATIENCE_SECONDS = 120
 """How long an API server may be unavailable."""
 
 
-class ApiDesk:
-    """The writes for nodes to an API server.
+async def patiently(write: Callable[[], Awaitable[object]]) -> None:
+    """Write, as soon as that is possible; do nothing if the object is gone, or there already.
 
-    Methods raise `ClusterError` if it is unavailable, or refuses a write, for `PATIENCE_SECONDS`.
+    Raise `ClusterError` if the API server is unavailable, or refuses, for `PATIENCE_SECONDS`.
     """
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-
-    async def status(self, pod: Json, status: Json) -> None:
-        """Merge a status into that of a pod; do nothing if the pod is gone."""
-        await self._pod(pod, {"status": status}, "/status", how=Patch.STRATEGIC)
-
-    async def annotate(self, pod: Json, key: str, value: str) -> None:
-        """Set an annotation of a pod; do nothing if the pod is gone."""
-        await self._pod(pod, {"metadata": {"annotations": {key: value}}}, "", how=Patch.MERGE)
-
-    async def remove(self, pod: Json) -> None:
-        """Delete a pod at once; a pod of the same name with another UID stays."""
-        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-        with suppress(NotFound, Conflict):
-            await self._patiently(lambda: delete(self._api, _path(pod), options))
-
-    async def publish(self, topology: Json) -> None:
-        """Write a topology in place of the node's last one."""
-        name = topology["metadata"]["name"]
-        path, what = f"{TOPOLOGIES}/{name}", f"topology {name}"
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
         try:
-            await self._patiently(lambda: self._api.patch(path, topology, how=Patch.MERGE, what=what))
-        except NotFound:
-            with suppress(Conflict):
-                await self._patiently(lambda: self._api.create(TOPOLOGIES, topology, what=what))
+            await write()
+        except (NotFound, Conflict):
+            return
+        except ClusterError:
+            # A starting API server can answer anything for a moment.
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.2)
+        else:
+            return
 
-    async def register(self, node: Json) -> None:
-        """Create a node as a kubelet does, with its status, but without taints: nothing removes them."""
-        name = node["metadata"]["name"]
-        path, what = f"/api/v1/nodes/{name}", f"node {name}"
-        with suppress(Conflict):
-            await self._patiently(lambda: self._api.create("/api/v1/nodes", node, what=what))
-        for part, inner in (
-            ("", {"metadata": {"labels": node["metadata"]["labels"]}, "spec": {"taints": None}}),
-            ("/status", {"status": node["status"]}),
-        ):
-            change = partial(self._api.patch, path + part, inner, how=Patch.MERGE, what=what)
-            await self._patiently(change)
 
-    async def learn(self) -> None:
-        """Install the CustomResourceDefinition of topologies if needed, and return when they are served."""
-        definition = yaml.safe_load((shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml").read_text())
-        with suppress(Conflict):
-            await self._patiently(lambda: self._api.create(CRDS, definition, what="the kind of topologies"))
-        await self._patiently(self._known)
+async def register(api: Api, node: Json) -> None:
+    """Create a node as a kubelet does, with its status, but without taints: nothing removes them."""
+    name = node["metadata"]["name"]
+    path, what = f"/api/v1/nodes/{name}", f"node {name}"
+    labels = {"metadata": {"labels": node["metadata"]["labels"]}, "spec": {"taints": None}}
+    change = partial(api.patch, how=Patch.MERGE, what=what)
+    await patiently(lambda: api.create("/api/v1/nodes", node, what=what))
+    await patiently(lambda: change(path, labels))
+    await patiently(lambda: change(f"{path}/status", {"status": node["status"]}))
 
-    async def _known(self) -> None:
-        """Return if topologies are served and listed; raise `Unreachable` if not."""
+
+async def publish(api: Api, topology: Json) -> None:
+    """Write a topology in place of the node's last one."""
+    name = topology["metadata"]["name"]
+    owner = [("fieldManager", "exporter"), ("force", "true")]
+    change = partial(api.patch, f"{TOPOLOGIES}/{name}", topology, owner, how=Patch.APPLY)
+    await patiently(partial(change, what=f"topology {name}"))
+
+
+async def learn(api: Api) -> None:
+    """Install the CustomResourceDefinition of topologies if needed, and return when they are served."""
+    [definition] = shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml")
+
+    async def served() -> None:
         try:
-            await self._api.get(TOPOLOGIES, what="topologies")
-            served: Any = await self._api.get(GROUP, what="kinds")
+            await api.get(TOPOLOGIES, what="topologies")
+            kinds: Any = await api.get(GROUP, what="kinds")
         except NotFound as error:
             raise Unreachable("the API server does not serve topologies yet") from error
-        if "noderesourcetopologies" not in {each["name"] for each in served["resources"]}:
+        if "noderesourcetopologies" not in {each["name"] for each in kinds["resources"]}:
             raise Unreachable("the API server does not list topologies yet")
 
-    async def _pod(self, pod: Json, body: Json, part: str, *, how: Patch) -> None:
-        metadata = {**body.get("metadata", {}), "uid": pod["metadata"]["uid"]}
-        path, what = _path(pod) + part, f"pod {pod['metadata']['name']}"
-        with suppress(NotFound, Conflict):
-            await self._patiently(
-                lambda: self._api.patch(path, {**body, "metadata": metadata}, how=how, what=what)
-            )
-
-    async def _patiently(self, write: Callable[[], Awaitable[object]]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                await write()
-            except (NotFound, Conflict):
-                raise
-            except ClusterError:
-                # A starting API server can answer any of these for a moment.
-                if time.monotonic() > deadline:
-                    raise
-                await asyncio.sleep(0.2)
-            else:
-                return
-
-
-def _path(pod: Json) -> str:
-    return "/api/v1/namespaces/{namespace}/pods/{name}".format_map(pod["metadata"])
-
-
-async def delete(api: Api, path: str, options: Json) -> None:
-    """Delete an object through the client of an `Api`. Raise `ClusterError` if that fails."""
-    client = api._client  # noqa: SLF001  as the docstring says
-    headers = {"Accept": "application/json", "Content-Type": "application/json"}
-    ask = partial(client.call_api, header_params=headers, auth_settings=["BearerToken"])
-    try:
-        answer = await ask(path, "DELETE", body=options, _preload_content=False)
-        said = await answer.read()
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise Unreachable(f"{path} was not deleted: {error}") from error
-    if answer.status not in (HTTPStatus.OK, HTTPStatus.ACCEPTED):
-        failures = {HTTPStatus.NOT_FOUND: NotFound, HTTPStatus.CONFLICT: Conflict}
-        failure = failures.get(answer.status, ClusterError)
-        raise failure(f"{path} was not deleted: {answer.status} {said[:200]!r}")
+    await patiently(lambda: api.create(CRDS, definition, what="the kind of topologies"))
+    await patiently(served)

@@ -11,29 +11,14 @@ from typing import Any
 
 from tools.clusters import fleets
 from tools.clusters.sim.accounts import Held, Zones
-from tools.clusters.sim.predicates import Refusal
-from tools.clusters.sim.shapes import GIB, Shape, SimNode
+from tools.clusters.sim.shapes import SimNode
 
 Json = dict[str, Any]
 
-GROUP = "topology.node.k8s.io/v1alpha2"
-OBSERVED = "numalign.io/placement-observed"
-
 
 def node(machine: SimNode) -> Json:
-    shape = machine.make
-    capacity = _whole(shape, shape.cpus + shape.reserved, shape.gib + shape.reserved_gib)
-    return fleets.registered(machine.name, _quantities(capacity), _quantities(allocatable(shape)), {})
-
-
-def allocatable(shape: Shape) -> dict[str, int]:
-    return _whole(shape, shape.cpus, shape.gib)
-
-
-def _whole(shape: Shape, cpus: int, gib: int) -> dict[str, int]:
-    devices = {resource: count * shape.zones for resource, count in shape.devices.items()}
-    aligned = {"cpu": cpus * 1000 * shape.zones, "memory": gib * GIB * shape.zones}
-    return {**aligned, "ephemeral-storage": 900 * GIB, "pods": 110, **devices}
+    capacity, allocatable = (_quantities(machine.make.whole(reserved=each)) for each in (True, False))
+    return fleets.registered(machine.name, capacity, allocatable, {})
 
 
 def stamp() -> str:
@@ -43,17 +28,19 @@ def stamp() -> str:
 def running(pod: Json) -> Json:
     """Return the status of a pod whose containers were started, and whose init containers ended."""
     now, spec = stamp(), pod["spec"]
-    goes_on = {"running": {"startedAt": now}}
+    lasting = {"running": {"startedAt": now}}
     ended = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}}
-    inits = spec.get("initContainers") or ()
     conditions = ("PodReadyToStartContainers", "PodScheduled", "Initialized", "ContainersReady", "Ready")
-    started = [_container(one, goes_on if one.get("restartPolicy") == "Always" else ended) for one in inits]
+    inits = [
+        _container(one, lasting if one.get("restartPolicy") == "Always" else ended)
+        for one in spec.get("initContainers") or ()
+    ]
     return {
         "phase": "Running",
         "startTime": now,
         "conditions": [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in conditions],
-        **({"initContainerStatuses": started} if inits else {}),
-        "containerStatuses": [_container(one, goes_on) for one in spec["containers"]],
+        **({"initContainerStatuses": inits} if inits else {}),
+        "containerStatuses": [_container(one, lasting) for one in spec["containers"]],
     }
 
 
@@ -61,12 +48,6 @@ def _container(container: Json, state: Json) -> Json:
     image = container.get("image", "")
     known = {"name": container["name"], "image": image, "imageID": image, "restartCount": 0}
     return {**known, "ready": True, "started": "running" in state, "state": state}
-
-
-def rejected(refusal: Refusal) -> Json:
-    """Return the status of a pod that the kubelet did not admit."""
-    message = f"Pod was rejected: {refusal.message}"
-    return {"phase": "Failed", "startTime": stamp(), "reason": refusal.reason, "message": message}
 
 
 def placement(held: Held) -> str:
@@ -80,36 +61,31 @@ def placement(held: Held) -> str:
 
 def topology(machine: SimNode, left: Zones, attributes: Mapping[str, str]) -> Json:
     """Return what an exporter publishes: the kubelet's configuration, and what is left of each zone."""
-    shape = machine.make
-    configured = {"topologyManagerPolicy": str(machine.policy), "topologyManagerScope": shape.scope}
-    built, usable = shape.capacity(), shape.allocatable()
-    zones = {
-        zone: {name: (built[name], usable[name], left[zone][name]) for name in sorted(usable)}
-        for zone in shape.ids
-    }
+    shape, configured = machine.make, machine.line()["kubeletConfig"]
+    shown = {key: configured[key] for key in ("topologyManagerPolicy", "topologyManagerScope")}
+    built, usable = _quantities(shape.capacity()), _quantities(shape.allocatable())
+    free = {zone: _quantities(amounts) for zone, amounts in left.items()}
     return {
-        "apiVersion": GROUP,
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
         "kind": "NodeResourceTopology",
         "metadata": {"name": machine.name},
-        "attributes": [
-            {"name": name, "value": value} for name, value in {**configured, **attributes}.items()
+        "attributes": [{"name": name, "value": value} for name, value in {**shown, **attributes}.items()],
+        "zones": [
+            fleets.zone(
+                *(zone, shape.zones),
+                {name: (built[name], usable[name], free[zone][name]) for name in sorted(usable)},
+            )
+            for zone in shape.ids
         ],
-        "zones": [fleets.zone(zone, shape.zones, _listed(amounts)) for zone, amounts in zones.items()],
-    }
-
-
-def _listed(amounts: Mapping[str, tuple[int, int, int]]) -> dict[str, tuple[str, str, str]]:
-    return {
-        name: (_quantity(name, built), _quantity(name, usable), _quantity(name, left))
-        for name, (built, usable, left) in amounts.items()
     }
 
 
 def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
-    return {resource: _quantity(resource, amount) for resource, amount in amounts.items()}
+    return {
+        resource: f"{amount}m" if resource == "cpu" and amount % 1000 else str(amount // _units(resource))
+        for resource, amount in amounts.items()
+    }
 
 
-def _quantity(resource: str, amount: int) -> str:
-    if resource == "cpu":
-        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    return str(amount)
+def _units(resource: str) -> int:
+    return 1000 if resource == "cpu" else 1

@@ -1,29 +1,42 @@
-"""A kubelet without containers: the real managers decide, and this module simulates what surrounds them.
+"""A kubelet without containers, and an exporter beside it: the real managers decide, the rest is simulated.
 
-Besides the managers, decisions depend on the order in which a kubelet handles changes, and on when a pod
-counts as gone. Both follow kubernetes v1.34.4: pkg/kubelet/config/config.go (changes that arrive together:
-removed pods first, then new ones, then the rest), pkg/kubelet/kubelet.go (HandlePodAdditions: new pods by
-creation; the managers before the other checks; a pod that ended is not active any more), and the status
-manager (a pod that was deleted gracefully leaves the API server only after its resources are released).
+Besides the managers, decisions depend on when a pod counts as gone. That follows kubernetes v1.34.4:
+pkg/kubelet/kubelet.go (HandlePodAdditions: the managers before the other checks; a pod that ended is not
+active any more), and the status manager (a pod that was deleted gracefully leaves the API server only after
+its resources are released). Changes are handled one at a time, in the order of the watch.
+
+The exporter publishes each observation some seconds later. In between, schedulers decide by outdated
+topologies. Real exporters are late by up to their period, and by their own latency and that of the API
+server; here, tests set both.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
+from numalign.kube.client import Api, Patch
+from tools.clusters.oracle.managers import Ended, Hung, Managers
 from tools.clusters.sim import documents
-from tools.clusters.sim.accounts import Held, Zones, available, held
-from tools.clusters.sim.desk import ApiDesk
-from tools.clusters.sim.oracles import Oracle
-from tools.clusters.sim.predicates import Refusal, refusal
+from tools.clusters.sim.accounts import Held, Zones, available, held, refusal
+from tools.clusters.sim.desk import patiently, publish, register
+from tools.clusters.sim.fingerprints import Fingerprint, fingerprint
 from tools.clusters.sim.shapes import SimNode
 
 Json = dict[str, Any]
+A = TypeVar("A")
+T = TypeVar("T")
 
 GRACE_SECONDS = 0.05
+"""How long a deleted pod takes to end."""
+
+OBSERVED = "numalign.io/placement-observed"
+
+
+class SimulationError(Exception):
+    """Raised if a kubelet does not start, or fails on a pod, with the reason; the simulation must end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +52,6 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """A change of a pod: its state (`pod`), or None if it is gone; `ended` if its grace period is over."""
-
-    uid: str
-    pod: Json | None = None
-    ended: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Active:
     """An admitted pod that has not ended, and what it holds."""
 
@@ -55,137 +59,174 @@ class Active:
     held: Held
 
 
-def ordered(batch: Sequence[News], known: Iterable[str]) -> list[News]:
-    """Return changes that arrived together in the kubelet's order, only the last one of each pod."""
-    old = set(known)
-    last = {(news.uid, news.ended): news for news in batch}
-    gone = [news for news in last.values() if news.pod is None and not news.ended and news.uid in old]
-    ended = [news for news in last.values() if news.ended]
-    there = [news for news in last.values() if news.pod is not None]
-    new = sorted((news for news in there if news.uid not in old), key=_created)
-    return [*gone, *ended, *new, *(news for news in there if news.uid in old)]
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What all nodes share: an API server, threads for their managers, how exporters publish, and decisions.
 
+    Exporters write fingerprints by a `method`, if any. With `observe`, they write to each pod what it holds.
+    """
 
-def _created(news: News) -> str:
-    assert news.pod
-    # Timestamps have one format and time zone, so their texts sort by time.
-    return str(news.pod["metadata"].get("creationTimestamp") or "")
+    api: Api
+    threads: Executor
+    method: Fingerprint | None
+    observe: bool
+    decisions: list[Decision] = field(default_factory=list)
 
 
 class Kubelet:
-    """The kubelet of a node: call `tell` with changes of pods, while `run` runs.
+    """The kubelet of a node and its exporter, which is `lag()` seconds late: `tell` it changes of pods.
 
-    `changed` is called when pods hold more or less than before. Decisions are appended to `decisions`.
-    `grace` is how many seconds a pod takes to end.
+    `deciding` and `publishing` are the tasks of the two that are not done, or failed.
     """
 
     def __init__(
-        self, machine: SimNode, managers: Oracle, desk: ApiDesk, decisions: list[Decision], grace: float
+        self, machine: SimNode, managers: Managers, shared: Simulation, lag: Callable[[], float]
     ) -> None:
         self.machine = machine
-        self.changed: Callable[[], None] = lambda: None
+        self.active: dict[str, Active] = {}
+        self.deciding: set[asyncio.Task[None]] = set()
+        self.publishing: set[asyncio.Task[None]] = set()
         self._managers = managers
-        self._desk = desk
-        self._decisions = decisions
-        self._grace = grace
-        self._allocatable = documents.allocatable(machine.make)
-        self._known: dict[str, Json] = {}
-        self._active: dict[str, Active] = {}
-        self._ending: dict[str, asyncio.Task[None]] = {}
-        self._inbox: list[News] = []
-        self._arrived = asyncio.Event()
-        self._busy = False
+        self._shared = shared
+        self._lag = lag
+        self._known: set[str] = set()
+        self._ending: set[str] = set()
+        self._observed: set[str] = set()
+        self._turn, self._publication = asyncio.Lock(), asyncio.Lock()
+        self._due, self._samples, self._newest = 0.0, 0, 0
 
-    @property
-    def quiet(self) -> bool:
-        return not (self._busy or self._inbox or self._ending)
-
-    @property
-    def active(self) -> list[Active]:
-        return list(self._active.values())
+    async def start(self) -> None:
+        """Start the managers, and create the node and its topology."""
+        if refused := await self._call(self._managers.node, self.machine.line()):
+            raise SimulationError(f"the kubelet of {self.machine.name} does not start: {refused}")
+        await register(self._shared.api, documents.node(self.machine))
+        await self._publish(list(self.active.values()))
 
     def available(self) -> Zones:
+        return self._left(list(self.active.values()))
+
+    def _left(self, pods: list[Active]) -> Zones:
         shape = self.machine.make
-        return available(dict.fromkeys(shape.ids, shape.allocatable()), (one.held for one in self.active))
+        return available(dict.fromkeys(shape.ids, shape.allocatable()), (one.held for one in pods))
 
-    def tell(self, news: News) -> None:
-        """Queue a change without waiting; changes that are queued before the next look arrive together."""
-        self._inbox.append(news)
-        self._arrived.set()
+    def tell(self, uid: str, pod: Json | None) -> None:
+        """Queue a change of a pod without waiting: its state, or None if it is gone."""
+        _start(self.deciding, self._handle(uid, pod))
 
-    async def run(self) -> None:
-        """Handle changes; never returns."""
-        try:
-            while True:
-                await self._arrived.wait()
-                self._busy = True
-                batch, self._inbox = self._inbox, []
-                self._arrived.clear()
-                for news in ordered(batch, self._known):
-                    await self._handle(news)
-                self._busy = False
-        finally:
-            for ending in self._ending.values():
-                ending.cancel()
-
-    async def _handle(self, news: News) -> None:
-        uid, pod = news.uid, news.pod
-        if news.ended:
-            await self._end(uid)
-            return
-        if pod is None:
-            await self._forget(uid)
-            return
-        new = uid not in self._known
-        self._known[uid] = pod
-        if uid in self._active:
-            self._active[uid] = replace(self._active[uid], pod=pod)
-        if (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
-            await self._release(uid)
-        elif new:
-            await self._admit(uid, pod)
+    async def _handle(self, uid: str, pod: Json | None) -> None:
+        # Tasks that wait for a lock get it in their order.
+        async with self._turn:
+            if pod is None:
+                self._known.discard(uid)
+                self._ending.discard(uid)
+                await self._release(uid)
+                return
+            new = uid not in self._known
+            self._known.add(uid)
+            if uid in self.active:
+                self.active[uid] = replace(self.active[uid], pod=pod)
+            if (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
+                await self._release(uid)
+            elif new:
+                await self._admit(uid, pod)
         if pod["metadata"].get("deletionTimestamp") and uid not in self._ending:
-            self._ending[uid] = asyncio.create_task(self._expire(uid))
+            self._ending.add(uid)
+            _start(self.deciding, self._end(uid, pod))
 
     async def _admit(self, uid: str, pod: Json) -> None:
-        answer = await self._managers.create(_named_by_uid(pod))
-        refused = None if answer["admitted"] else Refusal(answer["reason"], answer["message"])
-        refused = refused or refusal(pod, (one.pod for one in self.active), self._allocatable)
+        answer = await self._call(self._managers.create, _named_by_uid(pod))
+        if "panicked" in answer:
+            raise SimulationError(f"the kubelet of {self.machine.name} panicked: {answer['panicked']}")
+        others = (one.pod for one in self.active.values())
+        admitted = answer["admitted"]
+        refused = refusal(pod, others, self.machine.make.whole(reserved=False)) if admitted else None
+        reason, message = refused or (("", "") if admitted else (answer["reason"], answer["message"]))
         key = "{namespace}/{name}".format_map(pod["metadata"])
-        why = (refused.reason, refused.message) if refused else ()
-        self._decisions.append(Decision(time.monotonic(), key, self.machine.name, refused is None, *why))
-        if refused:
-            if answer["admitted"]:
-                await self._managers.delete(uid)
-            await self._desk.status(pod, documents.rejected(refused))
+        self._shared.decisions.append(
+            Decision(time.monotonic(), key, self.machine.name, not reason, reason, message)
+        )
+        if not reason:
+            self.active[uid] = Active(pod, held(pod, answer))
+            self._changed()
+            await self._write(pod, "/status", {"status": documents.running(pod)})
             return
-        self._active[uid] = Active(pod, held(pod, answer))
-        self.changed()
-        await self._desk.status(pod, documents.running(pod))
+        if admitted:
+            await self._call(self._managers.delete, uid)
+        status = {"phase": "Failed", "startTime": documents.stamp(), "reason": reason}
+        await self._write(pod, "/status", {"status": {**status, "message": f"Pod was rejected: {message}"}})
 
-    async def _expire(self, uid: str) -> None:
-        await asyncio.sleep(self._grace)
-        self.tell(News(uid, ended=True))
-
-    async def _end(self, uid: str) -> None:
+    async def _end(self, uid: str, pod: Json) -> None:
         """End a pod whose containers have stopped: release it from the managers, then delete it."""
-        if pod := self._known.get(uid):
+        await asyncio.sleep(GRACE_SECONDS)
+        async with self._turn:
             await self._release(uid)
-            await self._desk.remove(pod)
-        self._ending.pop(uid, None)
-
-    async def _forget(self, uid: str) -> None:
-        del self._known[uid]
-        if ending := self._ending.pop(uid, None):
-            ending.cancel()
-            with suppress(asyncio.CancelledError):
-                await ending
-        await self._release(uid)
+        # A pod of the same name with another UID stays.
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+        await patiently(lambda: self._shared.api.delete(_path(pod), options, what=_path(pod)))
 
     async def _release(self, uid: str) -> None:
-        if self._active.pop(uid, None):
-            await self._managers.delete(uid)
-            self.changed()
+        if self.active.pop(uid, None):
+            await self._call(self._managers.delete, uid)
+            self._changed()
+
+    def _changed(self) -> None:
+        """Take a sample, as pods hold more or less than before, and schedule its publication."""
+        # A later sample is not published earlier.
+        self._due = max(self._due, time.monotonic() + self._lag())
+        self._samples += 1
+        late = self._publish_late(self._due, self._samples, list(self.active.values()))
+        _start(self.publishing, late)
+
+    async def _publish_late(self, due: float, number: int, pods: list[Active]) -> None:
+        await asyncio.sleep(due - time.monotonic())
+        self._newest = max(self._newest, number)
+        async with self._publication:
+            # Of several that are due, only the last one is published.
+            if number == self._newest:
+                await self._publish(pods)
+
+    async def _publish(self, pods: list[Active]) -> None:
+        if self._shared.observe:
+            for one in pods:
+                if one.pod["metadata"]["uid"] not in self._observed:
+                    annotations = {OBSERVED: documents.placement(one.held)}
+                    await self._write(one.pod, "", {"metadata": {"annotations": annotations}})
+            self._observed = {one.pod["metadata"]["uid"] for one in pods}
+        attributes: dict[str, str] = {}
+        if method := self._shared.method:
+            counted = [one.pod["metadata"] for one in pods if one.held or method is Fingerprint.ALL]
+            made = fingerprint((each["namespace"], each["name"]) for each in counted)
+            attributes = {
+                "nodeTopologyPodsFingerprint": made,
+                "nodeTopologyPodsFingerprintMethod": method,
+            }
+        await publish(self._shared.api, documents.topology(self.machine, self._left(pods), attributes))
+
+    async def _write(self, pod: Json, part: str, body: Json) -> None:
+        """Merge this into a pod, or its status; do nothing if the pod is gone."""
+        path, uid = _path(pod) + part, pod["metadata"]["uid"]
+        change = {**body, "metadata": {**body.get("metadata", {}), "uid": uid}}
+        await patiently(lambda: self._shared.api.patch(path, change, how=Patch.STRATEGIC, what=path))
+
+    async def _call(self, what: Callable[[A], T], of: A) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._shared.threads, what, of)
+        except (Hung, Ended) as error:
+            raise SimulationError(f"the managers of {self.machine.name}: {error}") from error
+
+
+def _start(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    tasks.add(task := asyncio.create_task(work))
+
+    def done(task: asyncio.Task[None]) -> None:
+        if task.cancelled() or not task.exception():
+            tasks.discard(task)
+
+    task.add_done_callback(done)
+
+
+def _path(pod: Json) -> str:
+    return "/api/v1/namespaces/{namespace}/pods/{name}".format_map(pod["metadata"])
 
 
 def _named_by_uid(pod: Json) -> Json:

@@ -4,38 +4,27 @@ A shape is data: the configuration of the kubelet's managers, the Node object an
 are derived from it. Every CPU is a core of its own, and every zone a socket.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-from numalign.model.errors import BadInput, Mistake
+from tools.clusters.kubelets.kubelets import RealNode
 from tools.clusters.fleets import FAR, NEAR
 
 Json = dict[str, Any]
-Amounts = Mapping[str, int]
-"""Amounts by resource: CPUs in thousandths, memory in bytes, devices by number."""
 
 GIB = 2**30
 GPU = "nvidia.com/gpu"
-
-
-class Policy(StrEnum):
-    """The policy of the kubelet's topology manager."""
-
-    SINGLE = "single-numa-node"
-    RESTRICTED = "restricted"
-    BEST_EFFORT = "best-effort"
-    NONE = "none"
+POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
+RESERVED_GIB = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The hardware of a machine. Amounts are per zone.
 
-    `cpus` and `gib` are allocatable to pods; `reserved` CPUs and `reserved_gib` are additional, and not for
+    `cpus` and `gib` are allocatable to pods; `reserved` CPUs and `RESERVED_GIB` are additional, and not for
     pods. `devices` are numbers by resource.
     """
 
@@ -43,17 +32,16 @@ class Shape:
     cpus: int
     gib: int
     reserved: int = 1
-    reserved_gib: int = 1
-    devices: Amounts = field(default_factory=dict)
+    devices: Mapping[str, int] = field(default_factory=dict)
     memory_manager: str = "Static"
-    scope: str = "container"
 
     @property
     def ids(self) -> range:
         return range(self.zones)
 
     def capacity(self) -> dict[str, int]:
-        return self._aligned(self.cpus + self.reserved, self.gib + self.reserved_gib)
+        """Return the amounts that exporters list: CPUs in thousandths, memory in bytes, devices by number."""
+        return self._aligned(self.cpus + self.reserved, self.gib + RESERVED_GIB)
 
     def allocatable(self) -> dict[str, int]:
         return self._aligned(self.cpus, self.gib)
@@ -64,39 +52,35 @@ class Shape:
         memory = {"memory": gib * GIB} if self.memory_manager == "Static" else {}
         return {"cpu": cpus * 1000, **memory, **self.devices}
 
+    def whole(self, *, reserved: bool) -> dict[str, int]:
+        """Return the amounts of the node, allocatable ones or with what is reserved."""
+        amounts = {**(self.capacity() if reserved else self.allocatable())}
+        amounts["memory"] = (self.gib + RESERVED_GIB * reserved) * GIB
+        total = {resource: amount * self.zones for resource, amount in amounts.items()}
+        return {**total, "ephemeral-storage": 900 * GIB, "pods": 110}
+
     def machine(self) -> Json:
-        reserved = [cpu for zone in self.ids for cpu in self._cpus(zone)[: self.reserved]]
-        return {
-            "zones": [self._zone(zone) for zone in self.ids],
-            "reservedSystemCPUs": ",".join(map(str, reserved)),
-            "devices": {resource: self._devices(count) for resource, count in self.devices.items()},
-        }
-
-    def _devices(self, count: int) -> list[Json]:
-        places = product(self.ids, range(count))
-        return [{"id": f"{zone}-{number}", "zones": [zone]} for zone, number in places]
-
-    def _zone(self, zone: int) -> Json:
-        return {
-            "id": zone,
-            "socket": zone,
-            "cores": [[cpu] for cpu in self._cpus(zone)],
-            "memory": (self.gib + self.reserved_gib) * GIB,
-            "reservedMemory": self.reserved_gib * GIB,
-            "distances": [NEAR if other == zone else FAR for other in self.ids],
-        }
-
-    def _cpus(self, zone: int) -> Sequence[int]:
         size = self.cpus + self.reserved
-        return range(zone * size, (zone + 1) * size)
-
-    def configuration(self, policy: Policy) -> Json:
-        return {
-            "cpuManagerPolicy": "static",
-            "memoryManagerPolicy": self.memory_manager,
-            "topologyManagerPolicy": policy,
-            "topologyManagerScope": self.scope,
+        cpus = [range(zone * size, (zone + 1) * size) for zone in self.ids]
+        zones = [
+            {
+                "id": zone,
+                "socket": zone,
+                "cores": [[cpu] for cpu in cpus[zone]],
+                "memory": (self.gib + RESERVED_GIB) * GIB,
+                "reservedMemory": RESERVED_GIB * GIB,
+                "distances": [NEAR if other == zone else FAR for other in self.ids],
+            }
+            for zone in self.ids
+        ]
+        devices = {
+            resource: [
+                {"id": f"{zone}-{number}", "zones": [zone]} for zone in self.ids for number in range(count)
+            ]
+            for resource, count in self.devices.items()
         }
+        reserved = ",".join(str(cpu) for each in cpus for cpu in each[: self.reserved])
+        return {"zones": zones, "reservedSystemCPUs": reserved, "devices": devices}
 
 
 SHAPES: Mapping[str, Shape] = MappingProxyType(
@@ -111,28 +95,27 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class SimNode:
-    """A node to simulate: its name, a name of `SHAPES` or another shape, and the topology manager's policy.
-
-    Raise `BadInput` if the shape or the policy is unknown.
-    """
+    """A node to simulate: its name, a name of `SHAPES`, and one of `POLICIES` for the topology manager."""
 
     name: str
-    shape: str | Shape
-    policy: str = Policy.SINGLE
-
-    def __post_init__(self) -> None:
-        mistakes = []
-        if isinstance(self.shape, str) and self.shape not in SHAPES:
-            mistakes.append(Mistake("shape", f"{self.shape!r} is none of {', '.join(SHAPES)}"))
-        if self.policy not in set(Policy):
-            mistakes.append(Mistake("policy", f"{self.policy!r} is none of {', '.join(Policy)}"))
-        if mistakes:
-            raise BadInput(mistakes)
+    shape: str
+    policy: str = POLICIES[0]
 
     @property
     def make(self) -> Shape:
-        return SHAPES[self.shape] if isinstance(self.shape, str) else self.shape
+        return SHAPES[self.shape]
 
     def line(self) -> Json:
-        config = self.make.configuration(Policy(self.policy))
-        return {"name": self.name, "kubeletConfig": config, "machine": self.make.machine()}
+        """Return the node as the kubelet's managers read it."""
+        configuration = {
+            "cpuManagerPolicy": "static",
+            "memoryManagerPolicy": self.make.memory_manager,
+            "topologyManagerPolicy": self.policy,
+            "topologyManagerScope": "container",
+        }
+        return {"name": self.name, "kubeletConfig": configuration, "machine": self.make.machine()}
+
+    def real(self) -> RealNode:
+        """Return the node as a real kubelet starts."""
+        line = self.line()
+        return RealNode(name=self.name, machine=line["machine"], configuration=line["kubeletConfig"])

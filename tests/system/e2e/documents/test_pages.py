@@ -25,7 +25,7 @@ from tools.clusters.processes import Children, until
 # The first test may have to build the kubelet's managers and helm.
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1800)]
 
-NODES = ("--nodes", "4", "--shape", "two-by-four=3,small=1")
+NODES = ("--shape", "two-by-four=3,small=1")
 BESIDE = {Needs.CLUSTER: "scheduler", Needs.RELEASE: "scheduler", Needs.NUMALIGN: "numalign"}
 NAMESPACE = "kubectl create namespace team\n"
 

@@ -11,7 +11,7 @@ from tests.system.e2e.guarded import binding
 from tests.system.e2e.sites import PODS, Site
 from tests.system.e2e.sites import pod as pod_of
 from tools.clusters.api_requests import ask
-from tools.clusters.sim.desk import TOPOLOGIES, delete
+from tools.clusters.sim.desk import TOPOLOGIES
 from tools.clusters.sim.shapes import SimNode
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
@@ -54,7 +54,7 @@ async def test_a_deleted_pod_makes_room_for_the_next(site: Site, grace: int) -> 
         for name in "ab":
             await send(site, f"{node}-{name}", cpu=4, node=node)
         await cluster.idle()
-        await delete(site.server, f"{PODS}/{node}-a", {"gracePeriodSeconds": grace})
+        await site.server.delete(f"{PODS}/{node}-a", {"gracePeriodSeconds": grace}, what="pod")
         await cluster.idle()
         assert await left(site, node) == ["4", "0"]
         await send(site, f"{node}-c", cpu=4, node=node)
