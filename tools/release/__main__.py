@@ -11,36 +11,33 @@ from pathlib import Path
 import click
 
 from tools.clusters.gotools import BrokenError, UnavailableError
-from tools.release import deployment, distributions, plugin
-from tools.release.order import Order, output, sha256
+from tools.release import files, plugin
+from tools.release.files import Order, sha256
 
 ROOT = Path(__file__).resolve().parents[2]
 SUMS = "SHA256SUMS"
 PARTS: dict[str, Callable[[Order], None]] = {
-    "python": distributions.make,
+    "python": files.make_distributions,
     "plugin": plugin.make,
-    "manifests": deployment.make_manifests,
-    "chart": deployment.make_chart,
-    "sbom": distributions.make_bills,
+    "manifests": files.make_manifests,
+    "chart": files.make_chart,
+    "sbom": files.make_bills,
 }
-
-_OUT = "Output folder. A release that it contains is replaced."
-_ONLY = "Make only this part. Can be repeated."
-_URL = "Base URL of the published files, for the krew manifest."
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.option("--out", type=click.Path(path_type=Path), default=Path("dist"), help=_OUT)
-@click.option("--only", type=click.Choice(list(PARTS)), multiple=True, help=_ONLY)
-@click.option("--url", envvar="RELEASE_URL", default="", help=_URL)
+@click.option("--out", type=click.Path(path_type=Path), default=Path("dist"), help="Its release is replaced.")
+@click.option(
+    "--only", type=click.Choice(list(PARTS)), multiple=True, help="Make this part alone. Repeatable."
+)
+@click.option("--url", envvar="RELEASE_URL", default="", help="Of published files, for the krew manifest.")
 def program(out: Path, only: tuple[str, ...], url: str) -> None:
     """Make the files of a release from the checked-out commit, and their checksums."""
-    if changed := output("git", "status", "--porcelain", folder=ROOT):
+    if changed := _git("status", "--porcelain"):
         raise click.ClickException(f"commit these files or remove them, then make the release:\n{changed}")
     if out.exists() and any(out.iterdir()) and not (out / SUMS).exists():
         raise click.ClickException(f"{out} is not empty and contains no release: choose another folder")
-    epoch = output("git", "log", "-1", "--format=%ct", folder=ROOT).strip()
-    os.environ.setdefault("SOURCE_DATE_EPOCH", epoch)
+    os.environ.setdefault("SOURCE_DATE_EPOCH", _git("log", "-1", "--format=%ct").strip())
     try:
         with tempfile.TemporaryDirectory() as folder:
             made = make(only or tuple(PARTS), Path(folder), url)
@@ -56,11 +53,15 @@ def make(parts: tuple[str, ...], folder: Path, url: str) -> Path:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     into = folder / "release"
     into.mkdir()
-    order = Order(ROOT, version, distributions.build("wheel", ROOT, folder / "wheel"), into, url)
+    order = Order(ROOT, version, files.build("wheel", ROOT, folder / "wheel"), into, url)
     for part in parts:
         PARTS[part](order)
     (into / SUMS).write_text("".join(f"{sha256(file)}  {file.name}\n" for file in sorted(into.iterdir())))
     return into
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.check_output(["git", *arguments], cwd=ROOT, text=True)  # noqa: S603, S607
 
 
 if __name__ == "__main__":

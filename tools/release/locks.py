@@ -1,13 +1,11 @@
 """Writes the lock, requirements/*.txt: exact versions, with hashes, for each use of the tree.
 
-    python -m tools.release.locks --uv PROGRAM [--as-of TIME]    renew all versions: make lock
-    python -m tools.release.locks --check                        see whether the files and pyproject.toml
-    agree
+`make lock` renews all versions: uv resolves pyproject.toml once, for every Python and platform, as if nothing
+had been released after `--as-of` (default: now). It writes that time into pyproject.toml, so that `uv sync`
+resolves to the same versions. The files are subsets of this one resolution.
 
-uv resolves pyproject.toml once, for every Python and platform, as if nothing had been released after
-`--as-of` (default: now). It writes that time into pyproject.toml, so that `uv sync` resolves to the same
-versions. The files are subsets of this one resolution. The check needs only the standard library and no
-network: it runs before anything is installed. Exit code 1: uv failed, or the files do not agree.
+With `--check`, it only sees whether the files and pyproject.toml agree. That needs only the standard library
+and no network: it runs before anything is installed. Exit code 1: uv failed, or the files do not agree.
 """
 
 import argparse
@@ -20,6 +18,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -50,15 +49,9 @@ _WRITTEN = re.compile(re.escape(_HEAD).replace(r"\{declared\}", "(.*)").replace(
 _AS_OF = re.compile(r'^exclude-newer = ".*"$', re.MULTILINE)
 
 
-class LockError(Exception):
-    """Raised if uv fails; contains its output."""
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    about = "Write or check the lock."
-    parser = argparse.ArgumentParser(prog="python -m tools.release.locks", description=about)
-    looks = "only see whether the files and pyproject.toml agree"
-    parser.add_argument("--check", action="store_true", help=looks)
+    parser = argparse.ArgumentParser(prog="python -m tools.release.locks")
+    parser.add_argument("--check", action="store_true", help="only see whether the files agree")
     parser.add_argument("--uv", default="uv", help="the uv program (default: %(default)s)")
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     parser.add_argument("--as-of", default=now, metavar="TIME", help="ignore later releases (default: now)")
@@ -68,19 +61,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.writelines(f"{line}\n" for line in disagreements)
         return bool(disagreements)
     try:
-        counts = renew(ROOT, options.uv, options.as_of)
-    except LockError as error:
-        sys.stderr.write(f"{error}\n")
+        renew(ROOT, options.uv, options.as_of)
+    except subprocess.CalledProcessError as error:
+        sys.stderr.write(f"{error}\n{error.stderr}")
         return 1
-    sys.stdout.writelines(f"{FOLDER}/{name}.txt: {count} packages\n" for name, count in counts.items())
+    for name in LOCKS:
+        sys.stdout.write(f"{FOLDER}/{name}.txt: {len(packages(ROOT / FOLDER / f'{name}.txt'))} packages\n")
     return 0
 
 
 def check(root: Path) -> Iterator[str]:
     """Yield sentences about files that were changed by hand or do not belong to pyproject.toml."""
-    declared = _declared(root)
-    others: list[str] = []
-    restored = f"restore it with `git checkout {FOLDER}`"
+    declared, others = _declared(root), []
     for name in LOCKS:
         file = root / FOLDER / f"{name}.txt"
         text = file.read_text() if file.exists() else ""
@@ -88,8 +80,9 @@ def check(root: Path) -> Iterator[str]:
         if head is None:
             yield f"{FOLDER}/{name}.txt is missing or was not written by `make lock`: run `make lock`"
         elif head[2] != _sha256(text[head.end() :]):
+            remedy = f"restore it with `git checkout {FOLDER}`"
             change = "to change a version, change pyproject.toml and run `make lock`"
-            yield f"{FOLDER}/{name}.txt was changed by hand: {restored}; {change}"
+            yield f"{FOLDER}/{name}.txt was changed by hand: {remedy}; {change}"
         elif head[1] != declared:
             others.append(f"{name}.txt")
     if others:
@@ -97,48 +90,43 @@ def check(root: Path) -> Iterator[str]:
         yield f"{FOLDER}: {wrong}: run `make lock`, and commit both"
 
 
-def renew(root: Path, uv: str, as_of: str) -> dict[str, int]:
-    """Resolve pyproject.toml as of a time, write all files, and return the number of packages of each.
+def renew(root: Path, uv: str, as_of: str) -> None:
+    """Resolve pyproject.toml as of a time, and write all files.
 
     Nothing is written unless every package has a wheel for each of `PYTHONS` and `PLATFORMS`. Raise
-    `LockError` if uv fails, or if pyproject.toml does not say as of when it is resolved.
+    `CalledProcessError` if uv fails.
     """
     project = root / "pyproject.toml"
     resolved, found = _AS_OF.subn(f'exclude-newer = "{as_of}"', project.read_text())
     if not found:
-        raise LockError(f'{project}: add exclude-newer = "{as_of}" below [tool.uv]: a lock is as of a time')
+        sys.exit(f'{project}: add exclude-newer = "{as_of}" below [tool.uv]: a lock is as of a time')
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / project.name).write_text(resolved)
-        _run(uv, "lock", "--quiet", folder=folder)
-        declared = _declared(folder)
+        run = partial(subprocess.run, cwd=folder, capture_output=True, text=True, check=True)
+        run([uv, "lock", "--quiet"])
+        plain = ("--frozen", "--quiet", "--no-emit-project", "--no-annotate", "--no-header")
         for name, options in LOCKS.items():
-            plain = ("--frozen", "--quiet", "--no-emit-project", "--no-annotate", "--no-header")
-            pinned = _run(uv, "export", *plain, *options, folder=folder)
-            head = _HEAD.format(declared=declared, pinned=_sha256(pinned))
+            pinned = run([uv, "export", *plain, *options]).stdout
+            head = _HEAD.format(declared=_declared(folder), pinned=_sha256(pinned))
             (folder / f"{name}.txt").write_text(head + pinned)
-        for name in LOCKS:
-            _require_wheels(uv, folder / f"{name}.txt")
+        for name, python, platform in product(LOCKS, PYTHONS, PLATFORMS):
+            sys.stdout.write(f"looking for wheels of {name}.txt for Python {python} on {platform}\n")
+            run(
+                [
+                    *(uv, "pip", "install", "--quiet", "--dry-run", "--no-deps", "--require-hashes"),
+                    *("--only-binary", ":all:", "--target", str(folder / "wheels")),
+                    *("--python-version", python, "--python-platform", platform),
+                    *("--requirement", f"{name}.txt"),
+                ]
+            )
         project.write_text(resolved)
         for name in LOCKS:
             shutil.copy(folder / f"{name}.txt", root / FOLDER)
-    return {name: len(packages(root / FOLDER / f"{name}.txt")) for name in LOCKS}
 
 
 def packages(lock: Path) -> set[str]:
     return set(re.findall(r"^([a-z0-9-]+)==", lock.read_text(), re.MULTILINE))
-
-
-def _require_wheels(uv: str, lock: Path) -> None:
-    where = f"{len(PYTHONS)} Pythons on {len(PLATFORMS)} platforms"
-    sys.stdout.write(f"looking for wheels of {lock.name} for {where}\n")
-    for python, platform in product(PYTHONS, PLATFORMS):
-        _run(
-            *(uv, "pip", "install", "--quiet", "--dry-run", "--no-deps", "--require-hashes"),
-            *("--only-binary", ":all:", "--target", str(lock.parent / "wheels")),
-            *("--python-version", python, "--python-platform", platform, "--requirement", lock.name),
-            folder=lock.parent,
-        )
 
 
 def _declared(root: Path) -> str:
@@ -152,13 +140,6 @@ def _declared(root: Path) -> str:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _run(*command: str, folder: Path) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  uv
-    if done.returncode:
-        raise LockError(f"exit code {done.returncode} from: {' '.join(command)}\n{done.stderr.strip()}")
-    return done.stdout
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 from packaging.tags import compatible_tags, cpython_tags, mac_platforms
 
-from tools.release.order import Order, run, sha256
+from tools.release.files import Order, run, sha256
 
 PROGRAM = "kubectl-numa"
 COMPLETION = "kubectl_complete-numa"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.release import distributions, plugin
+from tools.release import files, plugin
 from tools.release.__main__ import ROOT
-from tools.release.order import Order
+from tools.release.files import Order
 
 VERSION = "0.1.0"
 
@@ -54,10 +54,10 @@ class Installed:
 def order(tmp_path_factory: pytest.TempPathFactory) -> Order:
     """A release of the working tree, with its wheel, source distribution and lock."""
     folder = tmp_path_factory.mktemp("release")
-    wheel = distributions.build("wheel", ROOT, folder / "wheel")
+    wheel = files.build("wheel", ROOT, folder / "wheel")
     made = Order(ROOT, VERSION, wheel, folder / "dist", "https://example.com/v0.1.0/")
     made.into.mkdir()
-    distributions.make(made)
+    files.make_distributions(made)
     return made
 
 

@@ -18,7 +18,7 @@ from tests.unit.tools.release.conftest import VERSION, run
 from tests.worlds.opt_in import RELEASE
 from tools.clusters import checkers
 from tools.clusters.checkers import Krew
-from tools.release.order import Order
+from tools.release.files import Order
 from tools.release.plugin import PLATFORMS, PYTHONS, Platform, complete_platform, manifest
 
 LINUX, ARM, DARWIN = PLATFORMS

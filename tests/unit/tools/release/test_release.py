@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 from tests.unit.tools.release.conftest import run
 from tests.worlds.opt_in import RELEASE
 from tools.release import __main__ as release
-from tools.release import deployment
+from tools.release import files
 from tools.release.__main__ import ROOT
-from tools.release.order import Order
+from tools.release.files import Order
 
 CHART, FOLDER = ROOT / "deploy" / "chart", ROOT / "deploy" / "manifests"
 
@@ -22,10 +22,10 @@ CHART, FOLDER = ROOT / "deploy" / "chart", ROOT / "deploy" / "manifests"
 @pytest.mark.timeout(600)
 def test_chart_has_every_template(tmp_path: Path) -> None:
     with RELEASE.or_skipped():
-        deployment.make_chart(Order(ROOT, "0.1.0", tmp_path / "none.whl", tmp_path))
+        files.make_chart(Order(ROOT, "0.1.0", tmp_path / "none.whl", tmp_path))
     packed = run("tar", "-tzf", tmp_path / "numalign-0.1.0.tgz").splitlines()
-    files = [file for file in CHART.rglob("templates/**/*") if file.is_file()]
-    assert {f"numalign/{file.relative_to(CHART)}" for file in files} <= {*packed}
+    templates = [file for file in CHART.rglob("templates/**/*") if file.is_file()]
+    assert {f"numalign/{file.relative_to(CHART)}" for file in templates} <= {*packed}
 
 
 def objects(path: Path) -> list[dict[str, Any]]:
@@ -33,7 +33,7 @@ def objects(path: Path) -> list[dict[str, Any]]:
 
 
 def test_file_has_the_objects_of_its_kustomization(tmp_path: Path) -> None:
-    deployment.make_manifests(Order(ROOT, "0.1.0", tmp_path / "none.whl", tmp_path))
+    files.make_manifests(Order(ROOT, "0.1.0", tmp_path / "none.whl", tmp_path))
     for kustomization in FOLDER.rglob("kustomization.yaml"):
         listed = yaml.safe_load(kustomization.read_text())
         expected = [each for name in listed["resources"] for each in objects(kustomization.parent / name)]

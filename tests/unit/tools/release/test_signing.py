@@ -15,9 +15,9 @@ import yaml
 from tests.unit.tools.release.conftest import run
 from tests.worlds.opt_in import RELEASE
 from tests.worlds.programs import needs
-from tools.release import deployment
+from tools.release import files
 from tools.release.__main__ import ROOT
-from tools.release.order import Order
+from tools.release.files import Order
 
 PAGE = ROOT / "docs" / "how-to" / "verify-a-release.md"
 RUN_HERE = "; tests/unit/tools/release/test_signing.py runs it with some -->"
@@ -66,8 +66,8 @@ def test_commands_of_the_page_verify_a_signed_release(
     dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with RELEASE.or_skipped():
-        helm = deployment.helm()
-        deployment.make_chart(Order(ROOT, "0.1.0", dist / "none.whl", dist))
+        helm = files.helm()
+        files.make_chart(Order(ROOT, "0.1.0", dist / "none.whl", dist))
     run("sh", "-c", "rm NOTES && sha256sum *.tgz >> SHA256SUMS", folder=dist)
     blocks = re.findall(rf"{re.escape(RUN_HERE)}\n *```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
     commands = "\n".join(map(dedent, blocks))

@@ -14,9 +14,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.unit.tools.release.conftest import Installed, run
-from tools.release import distributions
+from tools.release import files
 from tools.release.__main__ import ROOT
-from tools.release.order import Order, sha256
+from tools.release.files import Order, sha256
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
@@ -104,7 +104,7 @@ def test_wheel_of_other_bytes_is_not_installed(order: Order, tmp_path: Path) -> 
 
 def test_source_distribution_builds_the_same_wheel(order: Order, tmp_path: Path) -> None:
     run("tar", "-xzf", order.into / f"numalign-{VERSION}.tar.gz", "-C", tmp_path)
-    rebuilt = distributions.build("wheel", tmp_path / f"numalign-{VERSION}", tmp_path / "wheel")
+    rebuilt = files.build("wheel", tmp_path / f"numalign-{VERSION}", tmp_path / "wheel")
     assert sha256(rebuilt) == sha256(order.wheel)
 
 
@@ -114,7 +114,7 @@ def test_sbom_lists_the_packages_of_the_lock(order: Order) -> None:
     from cyclonedx.schema import SchemaVersion  # noqa: PLC0415
     from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
 
-    text = distributions.make_bill(order, "numalign-agent").read_text()
+    text = files.make_bill(order, "numalign-agent").read_text()
     bill = json.loads(text)
     validator = JsonStrictValidator(SchemaVersion.V1_6)
     assert validator.validate_str(text) is None
