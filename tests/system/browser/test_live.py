@@ -1,5 +1,6 @@
 """Changes of the cluster show on the page without a reload."""
 
+import statistics
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,7 +14,6 @@ from tools.bench.map_nodes import many
 from tools.clusters.maps import clusters, sites
 from tools.clusters.maps.browsers import WatchedPage, opened
 from tools.clusters.maps.clusters import AGENT_NODE
-from tools.clusters.maps.figures import page_figures, update_latency
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -63,7 +63,7 @@ async def test_a_changed_tile_keeps_its_focus_and_figures_follow(browser: Browse
 async def test_a_tile_that_the_filter_excludes_goes(browser: Browser) -> None:
     async with live_page(browser, "/?only=misaligned") as (watched, cluster):
         await expect(watched.page.locator(".tiles a")).to_have_count(1)
-        cluster.remove("prod", "ranker")
+        cluster.drop(("prod", "ranker"))
         await expect(watched.page.locator(".tiles a")).to_have_count(0)
         await expect(watched.page.get_by_text("No node matches")).to_be_visible()
 
@@ -102,20 +102,52 @@ MOST_BYTES = 2 * 10**6
 MOST_MILLISECONDS = 5000
 """Of the first paint, and until a change is seen: a second each, where machines have nothing else to do."""
 
+REPEATED = 5
+"""How often a page is loaded, or a change made; the median counts."""
+
+PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+LOADED = "performance.getEntriesByType('navigation')[0].loadEventEnd"
+CHANGED = """([address, before]) =>
+  document.querySelector(`.tiles a[href="${address}"] title`).textContent !== before
+"""
+
+
+async def load(browser: Browser, address: str) -> tuple[int, float, float]:
+    """Bytes of HTML, and milliseconds until content is visible, and all of it, in a new browser."""
+    async with opened(browser, "about:blank") as watched:
+        answer = await watched.page.goto(address, wait_until="load")
+        assert answer, f"{address} gave no answer"
+        await watched.page.wait_for_function(f"() => {PAINT} !== undefined")
+        paint, loaded = [float(await watched.page.evaluate(each)) for each in (PAINT, LOADED)]
+        return len(await answer.body()), paint, loaded
+
+
+async def change(page: Page, cluster: sites.ShownCluster, node: str, at: int) -> float:
+    """Milliseconds from a pod's arrival on a node until its tile shows it."""
+    before = await page.locator(f'.tiles a[href="/nodes/{node}"] title').text_content()
+    start = time.perf_counter()
+    cluster.put(clusters.pod(f"new-{at}", node, {"cpu": "1", "mem": "1Gi"}, zone="node-0"))
+    await page.wait_for_function(CHANGED, arg=[f"/nodes/{node}", before], polling="raf")
+    return (time.perf_counter() - start) * 1000
+
 
 async def test_the_page_is_small_and_fast_and_shows_changes(
     browser: Browser, request: pytest.FixtureRequest
 ) -> None:
     cluster = sites.ShownCluster(many(NODES))
     async with sites.serving(cluster) as address:
-        figures = await page_figures(browser, address, NODES)
-        milliseconds = await update_latency(browser, cluster, address, "node-00001")
+        loads = [await load(browser, address) for _ in range(REPEATED)]
+        html, paint, complete = (statistics.median(values) for values in zip(*loads, strict=True))
+        async with opened(browser, address) as watched:
+            await watched.page.wait_for_selector(".live.on")
+            changes = [await change(watched.page, cluster, "node-00001", at) for at in range(REPEATED)]
+            seen = statistics.median(changes)
     BROWSER.remark(
         request.config,
-        f"{figures.nodes:,} nodes: {figures.html:,} bytes, first paint after {figures.first_paint:.0f} ms, "
-        f"complete after {figures.complete:.0f} ms, a change is seen after {milliseconds:.0f} ms",
+        f"{NODES:,} nodes: {html:,.0f} bytes, first paint after {paint:.0f} ms, "
+        f"complete after {complete:.0f} ms, a change is seen after {seen:.0f} ms",
     )
 
-    assert figures.html <= MOST_BYTES
-    assert figures.first_paint <= MOST_MILLISECONDS
-    assert milliseconds <= MOST_MILLISECONDS
+    assert html <= MOST_BYTES
+    assert paint <= MOST_MILLISECONDS
+    assert seen <= MOST_MILLISECONDS

@@ -28,10 +28,10 @@ addEventListener("securitypolicyviolation", (event) => {
 
 def executable() -> str:
     """Return the path of a Chromium. Raise `UnavailableError` if there is none."""
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        raise UnavailableError(f"none of {', '.join(NAMES)} is on PATH, and CHROMIUM names none")
-    return path
+    for path in (os.environ.get("CHROMIUM"), *map(shutil.which, NAMES)):
+        if path:
+            return path
+    raise UnavailableError(f"none of {', '.join(NAMES)} is on PATH, and CHROMIUM names none")
 
 
 @asynccontextmanager

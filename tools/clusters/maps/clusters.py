@@ -37,6 +37,11 @@ def _agent_node(now: float) -> Iterator[Json]:
         "metadata": {"name": AGENT_NODE, "labels": labels},
         "status": {"capacity": capacity, "allocatable": capacity | {"cpu": "124", "memory": "1008Gi"}},
     }
+    amounts = {"cpu": ("64", "62"), "memory": ("512Gi", "504Gi"), GPU: ("4", "4")}
+    resources = [
+        {"name": name, "capacity": most, "allocatable": given, "available": given}
+        for name, (most, given) in amounts.items()
+    ]
     yield {
         "apiVersion": "topology.node.k8s.io/v1alpha2",
         "kind": "NodeResourceTopology",
@@ -45,19 +50,7 @@ def _agent_node(now: float) -> Iterator[Json]:
             {"name": "topologyManagerPolicy", "value": "best-effort"},
             {"name": "topologyManagerScope", "value": "container"},
         ],
-        "zones": [_zone(number) for number in range(2)],
-    }
-
-
-def _zone(number: int) -> Json:
-    amounts = {"cpu": ("64", "62"), "memory": ("512Gi", "504Gi"), GPU: ("4", "4")}
-    return {
-        "name": f"node-{number}",
-        "type": "Node",
-        "resources": [
-            {"name": name, "capacity": most, "allocatable": given, "available": given}
-            for name, (most, given) in amounts.items()
-        ],
+        "zones": [{"name": f"node-{at}", "type": "Node", "resources": resources} for at in range(2)],
     }
 
 
@@ -76,25 +69,27 @@ def _reports(now: float) -> Mapping[str, str]:
         "memoryManagerPolicy": "Static",
         "topologyManagerPolicy": "best-effort",
     }
-    placements = {
-        name: {"held": [{"zones": [*zones], "amount": amounts} for zones, amounts in held], "cpus": cpus}
-        for name, (held, cpus) in _OBSERVED.items()
+    pods = {
+        f"uid-{name}": {
+            "held": [{"zones": [zone], "amount": amounts} for zone, amounts in held.items()],
+            "cpus": cpus,
+        }
+        for name, held, cpus in _OBSERVED
     }
     return {
         "numalign.io/machine": json.dumps({"version": 1, "kubelet": kubelet, "machine": machine}),
-        "numalign.io/placements": json.dumps({"version": 1, "pods": placements}),
+        "numalign.io/placements": json.dumps({"version": 1, "pods": pods}),
         "numalign.io/observed-at": _stamp(now),
     }
 
 
 def _described(number: int) -> Json:
     first = number * _CORES
-    cores = [[at, at + 2 * _CORES] for at in range(first, first + _CORES)]
     caches = [[*range(at, at + 8), *range(at + 64, at + 72)] for at in range(first, first + _CORES, 8)]
     return {
         "id": number,
         "socket": number,
-        "cores": cores,
+        "cores": [[at, at + 2 * _CORES] for at in range(first, first + _CORES)],
         "uncoreCaches": caches,
         "memory": 512 * GIB,
         "reservedMemory": 8 * GIB,
@@ -105,17 +100,18 @@ def _stamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-_OBSERVED: Mapping[str, tuple[Sequence[tuple[Sequence[str], Json]], str]] = {
-    "uid-trainer-0": ([(["node-0"], {"cpu": "16", "memory": "64Gi", GPU: "2"})], "1-8,65-72"),
-    "uid-trainer-1": ([(["node-1"], {"cpu": "16", "memory": "64Gi", GPU: "2"})], "33-40,97-104"),
-    "uid-ranker": (
-        [(["node-0"], {"cpu": "8", "memory": "32Gi", GPU: "1"}), (["node-1"], {"cpu": "8"})],
+_OBSERVED: Sequence[tuple[str, Mapping[str, Json], str]] = (
+    ("trainer-0", {"node-0": {"cpu": "16", "memory": "64Gi", GPU: "2"}}, "1-8,65-72"),
+    ("trainer-1", {"node-1": {"cpu": "16", "memory": "64Gi", GPU: "2"}}, "33-40,97-104"),
+    (
+        "ranker",
+        {"node-0": {"cpu": "8", "memory": "32Gi", GPU: "1"}, "node-1": {"cpu": "8"}},
         "9-12,41-44,73-76,105-108",
     ),
-    "uid-loader": ([(["node-0"], {"cpu": "38", "memory": "64Gi"})], "13-31,77-95"),
-    "uid-cache": ([(["node-1"], {"cpu": "8", "memory": "16Gi"})], "45-48,109-112"),
-}
-"""What each pod holds by its UID: amounts by sets of zones, and CPUs."""
+    ("loader", {"node-0": {"cpu": "38", "memory": "64Gi"}}, "13-31,77-95"),
+    ("cache", {"node-1": {"cpu": "8", "memory": "16Gi"}}, "45-48,109-112"),
+)
+"""What each pod holds: amounts by zone, and CPUs."""
 
 
 def pod(  # noqa: PLR0913  each is a field of a pod
