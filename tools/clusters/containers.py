@@ -72,14 +72,6 @@ _CONFIGURATION = {
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts of a node: the kubelet's program, and the folder of network plugins."""
-
-    kubelet: Path
-    plugins: Path
-
-
-@dataclass(frozen=True, slots=True)
 class NodeImages:
     """Archives of a node's images, and the name of the sandbox image, which holds the namespaces of pods."""
 
@@ -95,16 +87,15 @@ class ContainerCluster:
     node: Child
 
 
-async def find() -> Parts:
+async def find() -> Path:
     """
-    Find the parts of a node; build the kubelet first if necessary.
+    Return the kubelet's program, built first if necessary.
 
     Raise `UnavailableError` with all that is missing on this machine, and `BrokenError` if the build fails.
     """
     if lacking := missing():
         raise UnavailableError(f"no container can run here: {lacking}")
-    programs = await kubelets.find()
-    return Parts(programs.kubelet, next(filter(_has_bridge, PLUGINS)))
+    return (await kubelets.find()).kubelet
 
 
 def missing() -> str:
@@ -112,7 +103,7 @@ def missing() -> str:
     if os.geteuid():
         return "want user 0: a kubelet runs as root, and so does a container runtime"
     packages = {PACKAGES.get(program, program) for program in PROGRAMS if not shutil.which(program)}
-    if not any(map(_has_bridge, PLUGINS)):
+    if not _plugins():
         packages.add("containernetworking-plugins")
     if packages:
         return f"install {' '.join(sorted(packages))}"
@@ -120,13 +111,13 @@ def missing() -> str:
     return f"no namespaces: {tried.stderr.decode(errors='replace').strip()}" if tried.returncode else ""
 
 
-def _has_bridge(folder: Path) -> bool:
-    return (folder / "bridge").is_file()
+def _plugins() -> list[Path]:
+    return [folder for folder in PLUGINS if (folder / "bridge").is_file()]
 
 
 @asynccontextmanager
 async def cluster(
-    children: Children, folder: Path, *, binaries: Path, parts: Parts, images: NodeImages
+    children: Children, folder: Path, *, binaries: Path, kubelet: Path, images: NodeImages
 ) -> AsyncIterator[ContainerCluster]:
     """
     Run a cluster whose node is ready and has these images; its files are in an empty folder.
@@ -151,7 +142,7 @@ async def cluster(
     )
     async with _network(plane.port):
         await plane.start()
-        running = _node(children, plane, parts, images)
+        running = _node(children, plane, kubelet, images)
         async with managed, schedulers.scheduler(children, plane), running as node:
             yield ContainerCluster(plane, node)
 
@@ -179,18 +170,18 @@ def _ip(*arguments: str) -> None:
 
 
 @asynccontextmanager
-async def _node(children: Children, plane: Plane, parts: Parts, images: NodeImages) -> AsyncIterator[Child]:
+async def _node(children: Children, plane: Plane, kubelet: Path, images: NodeImages) -> AsyncIterator[Child]:
     folder = plane.folder / NODE
     folder.mkdir()
     socket, log = folder / "containerd.sock", children.logs / "containerd"
     # The images of the kubelet's runtime are in the namespace of this name.
     client = ("ctr", f"--address={socket}", "--namespace=k8s.io")
-    settings, configuration = _containerd(folder, parts, images.sandbox), folder / "kubelet.json"
+    settings, configuration = _containerd(folder, images.sandbox), folder / "kubelet.json"
     configuration.write_text(json.dumps({**_CONFIGURATION, **trust(plane.folder / "tls")}))
     child = await children.start(
         *(*_UNSHARED, "--kill-child"),
         *("sh", "-c", _STARTING, "sh", "containerd", str(settings), str(log), str(socket)),
-        *(str(parts.kubelet), f"--config={configuration}", f"--kubeconfig={plane.kubeconfig(USER, folder)}"),
+        *(str(kubelet), f"--config={configuration}", f"--kubeconfig={plane.kubeconfig(USER, folder)}"),
         *(f"--container-runtime-endpoint=unix://{socket}", f"--hostname-override={NODE}"),
         f"--node-ip={ADDRESS}",
         name="kubelet",
@@ -227,7 +218,7 @@ def _remove_cgroups() -> None:
                 Path(cgroup).rmdir()
 
 
-def _containerd(folder: Path, parts: Parts, sandbox: str) -> Path:
+def _containerd(folder: Path, sandbox: str) -> Path:
     addresses = {
         "type": "host-local",
         "ranges": [[{"subnet": PODS}]],
@@ -253,7 +244,7 @@ state = "/run/containerd"
   # Lower scores than ours want CAP_SYS_RESOURCE, which root in a container lacks.
   restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".cni]
-  bin_dir = "{parts.plugins}"
+  bin_dir = "{_plugins()[0]}"
   conf_dir = "{network}"
 """)
     return file

@@ -64,10 +64,9 @@ exec "$@"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a program is told of its surroundings.
+    """The surroundings of a program: its own folder, and one with the files of a TLS secret.
 
-    `folder` is for its files, `certificates` has the files of a TLS secret. It serves its webhooks and probes
-    at ports of this machine.
+    It serves its webhooks and probes at ports of this machine.
     """
 
     program: str
@@ -203,8 +202,20 @@ async def karpenter(
         "metadata": {"name": NODE_CLASS["name"]},
     }
     place = await install(plane, KARPENTER, [*definitions, *rendered(helm, KARPENTER), node_class])
+    offered = {"karpenter.sh/capacity-type": "on-demand", "topology.kubernetes.io/zone": "z1"}
+    required = [{"key": key, "operator": "In", "values": [value]} for key, value in offered.items()]
+    described = [
+        {
+            "name": name,
+            "offerings": [{"Price": float(price), "Available": True, "Requirements": required}],
+            "architecture": "amd64",
+            "operatingSystems": ["linux"],
+            "resources": {"ephemeral-storage": "100Gi", "pods": "110", **resources},
+        }
+        for price, (name, resources) in enumerate(instances.items(), start=1)
+    ]
     types = place.folder / "instances.json"
-    types.write_text(json.dumps(list(_types(instances))))
+    types.write_text(json.dumps(described))
     async with place.running(
         children,
         *("env", f"KUBECONFIG={place.kubeconfig}", f"SYSTEM_NAMESPACE={ACCOUNTS['karpenter'][0]}"),
@@ -212,19 +223,6 @@ async def karpenter(
         *(f"--metrics-port={free_port()}", "--disable-leader-election=true"),
     ) as controller:
         yield controller
-
-
-def _types(instances: Mapping[str, Mapping[str, str]]) -> Iterable[Json]:
-    offered = {"karpenter.sh/capacity-type": "on-demand", "topology.kubernetes.io/zone": "z1"}
-    required = [{"key": key, "operator": "In", "values": [value]} for key, value in offered.items()]
-    for price, (name, resources) in enumerate(instances.items(), start=1):
-        yield {
-            "name": name,
-            "offerings": [{"Price": float(price), "Available": True, "Requirements": required}],
-            "architecture": "amd64",
-            "operatingSystems": ["linux"],
-            "resources": {"ephemeral-storage": "100Gi", "pods": "110", **resources},
-        }
 
 
 async def deschedule(plane: Plane, helm: Path, profile: Json) -> list[str]:
@@ -260,7 +258,7 @@ async def install(plane: Plane, operator: Operator, documents: Iterable[Json]) -
     folder.mkdir(exist_ok=True)
     kubeconfig = plane.kubeconfig(f"system:serviceaccount:{home}:{account}", folder)
     here = [
-        called(bound(document, home), webhooks, plane.ca)
+        _called(_bound(document, home), webhooks, plane.ca)
         for document in documents
         if document["kind"] not in _NOT_HERE
     ]
@@ -282,39 +280,27 @@ async def install(plane: Plane, operator: Operator, documents: Iterable[Json]) -
 
 async def _served(store: Store, spec: Json) -> bool:
     """Return whether all versions can be listed and discovered, which do not start at the same time."""
-    plural, served = spec["names"]["plural"], [each["name"] for each in spec["versions"] if each["served"]]
-    for group in (f"/apis/{spec['group']}/{version}" for version in served):
-        resources = (await ask(store.api, "GET", group)).body.get("resources", [])
-        if plural not in {resource["name"] for resource in resources}:
-            return False
-        if (await ask(store.api, "GET", f"{group}/{plural}")).code != HTTPStatus.OK:
+    plural = spec["names"]["plural"]
+    for group in (f"/apis/{spec['group']}/{each['name']}" for each in spec["versions"] if each["served"]):
+        kinds = (await ask(store.api, "GET", group)).body.get("resources", [])
+        listed = await ask(store.api, "GET", f"{group}/{plural}")
+        if listed.code != HTTPStatus.OK or plural not in {kind["name"] for kind in kinds}:
             return False
     return True
 
 
-def bound(document: Json, home: str) -> Json:
+def _bound(document: Json, home: str) -> Json:
     """Return an object whose subjects, if any, have this namespace by default, as a kustomization adds it."""
-    if "subjects" not in document:
-        return document
-    return document | {
-        "subjects": [
-            {"namespace": home, **each} if each["kind"] == "ServiceAccount" else each
-            for each in document["subjects"]
-        ]
-    }
+    for subject in document.get("subjects", ()):
+        if subject["kind"] == "ServiceAccount":
+            subject.setdefault("namespace", home)
+    return document
 
 
-def called(document: Json, port: int, ca: Path) -> Json:
+def _called(document: Json, port: int, ca: Path) -> Json:
     """Return an object whose webhooks, for admission or conversion, are called at a port of this machine."""
-    trusted = {"caBundle": b64encode(ca.read_bytes()).decode()}
-    if "webhooks" in document:
-        moved = shipped.by_address(document, port)["webhooks"]
-        return document | {
-            "webhooks": [{**each, "clientConfig": each["clientConfig"] | trusted} for each in moved]
-        }
-    conversion = document.get("spec", {}).get("conversion", {})
-    if "webhook" not in conversion:
-        return document
-    webhook = conversion["webhook"]
-    moved = {**webhook, "clientConfig": shipped.at(webhook, port) | trusted}
-    return document | {"spec": document["spec"] | {"conversion": conversion | {"webhook": moved}}}
+    conversion = document.get("spec", {}).get("conversion", {}).get("webhook")
+    for webhook in (*document.get("webhooks", ()), *([conversion] if conversion else ())):
+        trusted = {"caBundle": b64encode(ca.read_bytes()).decode()}
+        webhook["clientConfig"] = shipped.at(webhook, port) | trusted
+    return document

@@ -128,13 +128,13 @@ async def containers_cluster(
     children: Children, images: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ContainerCluster]:
     """A cluster whose node has our images, and the base as the sandbox of pods."""
-    parts, [binaries] = await containers.find(), await controlplane.find()
+    kubelet, [binaries] = await containers.find(), await controlplane.find()
     archives = [images / f"{name}.tar" for name in ("base", *NAMES)]
     running = cluster(
         children,
         tmp_path_factory.mktemp("cluster"),
         binaries=binaries,
-        parts=parts,
+        kubelet=kubelet,
         images=NodeImages(archives, f"docker.io/library/base:{VERSION}"),
     )
     async with running as ready:
