@@ -71,12 +71,8 @@ _CONFIGURATION = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class NodeImages:
-    """Archives of a node's images, and the name of the sandbox image, which holds the namespaces of pods."""
-
-    archives: Sequence[Path]
-    sandbox: str
+NodeImages = tuple[Sequence[Path], str]
+"""Archives of a node's images, and the name of the sandbox image, which holds the namespaces of pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +167,12 @@ def _ip(*arguments: str) -> None:
 
 @asynccontextmanager
 async def _node(children: Children, plane: Plane, kubelet: Path, images: NodeImages) -> AsyncIterator[Child]:
-    folder = plane.folder / NODE
+    folder, (archives, sandbox) = plane.folder / NODE, images
     folder.mkdir()
     socket, log = folder / "containerd.sock", children.logs / "containerd"
     # The images of the kubelet's runtime are in the namespace of this name.
     client = ("ctr", f"--address={socket}", "--namespace=k8s.io")
-    settings, configuration = _containerd(folder, images.sandbox), folder / "kubelet.json"
+    settings, configuration = _containerd(folder, sandbox), folder / "kubelet.json"
     configuration.write_text(json.dumps({**_CONFIGURATION, **trust(plane.folder / "tls")}))
     child = await children.start(
         *(*_UNSHARED, "--kill-child"),
@@ -192,7 +188,7 @@ async def _node(children: Children, plane: Plane, kubelet: Path, images: NodeIma
 
     try:
         await until(answers, what="containerd answered", child=child)
-        for archive in images.archives:
+        for archive in archives:
             code, output = await run(*client, "images", "import", str(archive))
             assert not code, output
         async with plane.client("admin") as api:

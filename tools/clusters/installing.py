@@ -204,7 +204,7 @@ async def karpenter(
     place = await install(plane, KARPENTER, [*definitions, *rendered(helm, KARPENTER), node_class])
     offered = {"karpenter.sh/capacity-type": "on-demand", "topology.kubernetes.io/zone": "z1"}
     required = [{"key": key, "operator": "In", "values": [value]} for key, value in offered.items()]
-    described = [
+    described: list[Json] = [
         {
             "name": name,
             "offerings": [{"Price": float(price), "Available": True, "Requirements": required}],

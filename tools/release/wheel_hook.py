@@ -6,6 +6,7 @@ all lines keep their numbers. An editable install uses the tree without changes.
 """
 
 import ast
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -53,12 +54,9 @@ def moved_modules(sources: Mapping[str, str]) -> dict[str, str]:
 
 
 def moved(name: str, moves: Mapping[str, str]) -> str:
-    top = _top(name)
+    """Return the installed name of a module, with what follows after a colon."""
+    top = re.split(r"[.:]", name)[0]
     return moves.get(top, top) + name[len(top) :]
-
-
-def _top(name: str) -> str:
-    return name.partition(":")[0].partition(".")[0]
 
 
 def rewritten(source: bytes, moves: Mapping[str, str], *, where: str) -> bytes:
@@ -79,19 +77,18 @@ def rewritten(source: bytes, moves: Mapping[str, str], *, where: str) -> bytes:
 def _names(source: bytes, moves: Mapping[str, str], *, where: str) -> Iterator[tuple[int, int, str]]:
     for node in ast.walk(ast.parse(source, where)):
         match node:
-            case ast.ImportFrom(level=0, module=str(name)) if _top(name) in moves:
+            case ast.ImportFrom(level=0, module=str(name)) if moved(name, moves) != name:
                 yield node.lineno, node.col_offset + len("from "), name
             case ast.Import(names=imported):
-                for alias in imported:
-                    if _top(alias.name) in moves:
-                        if alias.asname is None:
-                            # `import webhook` binds the name `webhook`, which the rest of the file uses.
-                            says = f"the wheel moves {alias.name}: write `import {alias.name} as ...`"
-                            raise ImmovableError(f"{where}:{alias.lineno}: {says}")
-                        yield alias.lineno, alias.col_offset, alias.name
-            case ast.Constant(value=str(text)) if "." in text and text.partition(".")[0] in moves:
-                if all(part.isidentifier() for part in text.split(".")):
+                for alias in (each for each in imported if moved(each.name, moves) != each.name):
+                    if alias.asname is None:
+                        # `import webhook` binds the name `webhook`, which the rest of the file uses.
+                        says = f"the wheel moves {alias.name}: write `import {alias.name} as ...`"
+                        raise ImmovableError(f"{where}:{alias.lineno}: {says}")
+                    yield alias.lineno, alias.col_offset, alias.name
+            case ast.Constant(value=str(text)) if re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", text):
+                if moved(text, moves) != text:
+                    says = f"the text {text!r} names a module that the wheel moves"
                     raise ImmovableError(
-                        f"{where}:{node.lineno}: the text {text!r} names a module that the wheel moves: "
-                        "make it from the module's __name__ or __package__"
+                        f"{where}:{node.lineno}: {says}: make it from __name__ or __package__"
                     )

@@ -15,7 +15,7 @@ import pytest_asyncio
 from tests.worlds.child_output import CHILDREN
 from tests.worlds.opt_in import IMAGES
 from tools.clusters import containers, debian
-from tools.clusters.containers import ContainerCluster, NodeImages, cluster
+from tools.clusters.containers import ContainerCluster, cluster
 from tools.clusters.controlplane import build as controlplane
 from tools.clusters.helm import build as helms
 from tools.clusters.processes import Children, run
@@ -135,7 +135,7 @@ async def containers_cluster(
         tmp_path_factory.mktemp("cluster"),
         binaries=binaries,
         kubelet=kubelet,
-        images=NodeImages(archives, f"docker.io/library/base:{VERSION}"),
+        images=(archives, f"docker.io/library/base:{VERSION}"),
     )
     async with running as ready:
         yield ready

@@ -12,8 +12,8 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -97,7 +97,7 @@ async def _run(options: argparse.Namespace) -> None:
         if kubeconfig:
             api = await stack.enter_async_context(connected(Connection(kubeconfig)))
         else:
-            children, plane = await stack.enter_async_context(_plane())
+            children, plane = await _plane(stack)
             api = Api(await stack.enter_async_context(plane.client("admin")), namespace="default")
         cluster = await stack.enter_async_context(
             simulated(
@@ -132,21 +132,17 @@ async def _run(options: argparse.Namespace) -> None:
             await asyncio.sleep(0.2)
 
 
-@asynccontextmanager
-async def _plane() -> AsyncIterator[tuple[Children, Plane]]:
+async def _plane(stack: AsyncExitStack) -> tuple[Children, Plane]:
+    """Start a control plane that ends with the stack."""
     [binaries] = await controlplane.find()
-    with tempfile.TemporaryDirectory(prefix="numalign-sim-") as made:
-        folder = Path(made)
-        for name in ("logs", "tls"):
-            (folder / name).mkdir()
-        children = Children(logs=folder / "logs")
-        users = {"admin": "system:masters", **USERS}
-        plane = Plane(children, Place.new(binaries, folder), users=users)
-        try:
-            await plane.start()
-            yield children, plane
-        finally:
-            await children.end()
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="numalign-sim-")))
+    for name in ("logs", "tls"):
+        (folder / name).mkdir()
+    children = Children(logs=folder / "logs")
+    stack.push_async_callback(children.end)
+    plane = Plane(children, Place.new(binaries, folder), users={"admin": "system:masters", **USERS})
+    await plane.start()
+    return children, plane
 
 
 def _say(text: str) -> None:

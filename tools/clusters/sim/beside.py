@@ -7,7 +7,7 @@ calls the webhook, and kube-scheduler calls the scorer for every pod.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from tools.clusters import shipped
@@ -15,12 +15,17 @@ from tools.clusters.api_objects import Store
 from tools.clusters.controlplane import controllers, schedulers
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.controlplane.schedulers import Extender
-from tools.clusters.processes import Children, program, until
-from tools.clusters.replicas import ONLY_METRICS, PORTS, replicas
+from tools.clusters.processes import Children, answers, free_port, program
 from tools.clusters.waiting import SELDOM, seconds_until
 
 SCORER = "numalign-scorer"
-ACCOUNTS = {**shipped.ACCOUNTS, SCORER: f"system:serviceaccount:{shipped.NAMESPACE}:{SCORER}"}
+ACCOUNTS = {
+    shipped.CONTROLLER: shipped.CONTROLLERS,
+    shipped.NAME: shipped.ACCOUNT,
+    SCORER: f"system:serviceaccount:{shipped.NAMESPACE}:{SCORER}",
+}
+"""The user name of each program, in the order in which they start: the controller issues a certificate."""
+
 USERS = {
     **schedulers.USERS,
     **controllers.USERS,
@@ -35,51 +40,42 @@ async def scheduling(children: Children, plane: Plane, *, numalign: bool) -> Asy
 
     The nodes must exist. The block starts when pods are scheduled and, with numalign, reviewed, too.
     """
-    async with (
-        _installed(children, plane) if numalign else nullcontext() as extender,
-        schedulers.scheduler(children, plane, extender=extender),
-        controllers.controllers(children, plane),
-    ):
+    async with AsyncExitStack() as stack:
+        extender = await _install(children, plane, stack) if numalign else None
+        await stack.enter_async_context(schedulers.scheduler(children, plane, extender=extender))
+        await stack.enter_async_context(controllers.controllers(children, plane))
         yield
 
 
-@asynccontextmanager
-async def _installed(children: Children, plane: Plane) -> AsyncIterator[Extender]:
-    """Run numalign during the block, which starts when every node has its class."""
-    commands = [_command(plane, name) for name in (shipped.CONTROLLER, shipped.NAME, SCORER)]
-    async with (
-        plane.client("admin") as api,
-        replicas(children, command=commands[0], name="controller", ports=ONLY_METRICS) as leaders,
-        replicas(children, command=commands[1], name="webhook") as webhooks,
-        replicas(children, command=commands[2], name="scorer", scheme="http") as scorers,
-    ):
-        store = Store(api)
-        scorer_roles = shipped.documents(shipped.MANIFESTS / "scorer" / "rbac.yaml")
-        for document in (*shipped.objects(), *scorer_roles):
-            # The programs run as processes of this machine.
-            if document["kind"] not in {"Deployment", "PodDisruptionBudget"}:
-                await store.apply(shipped.by_address(document, webhooks.service.port))
-        started = [await each.add() for each in (leaders, webhooks, scorers)]
-        for replica in started:
-            await until(replica.is_ready, what=f"{replica.name} was ready", child=replica.child)
-        await seconds_until(
-            partial(store.list, "v1", "Node"),
-            lambda nodes: all(shipped.LABEL in node["metadata"]["labels"] for node in nodes),
-            what="every node had a class",
-            within=60,
-            every=SELDOM,
-        )
-        yield Extender(url=started[-1].url)
-
-
-def _command(plane: Plane, name: str) -> tuple[str, ...]:
-    folder = plane.folder / name
-    folder.mkdir()
-    flags = {
-        **({"insecure-http": "true", "reserve-at": "bind"} if name == SCORER else shipped.arguments(name)),
-        **({} if name == SCORER else {"tls-names": "127.0.0.1,localhost"}),
-        "kubeconfig": str(plane.kubeconfig(ACCOUNTS[name], folder)),
-        "namespace": shipped.NAMESPACE,
-        "bind": "127.0.0.1",
-    }
-    return program(name), *(f"--{flag}={value}" for flag, value in flags.items() if flag not in PORTS)
+async def _install(children: Children, plane: Plane, stack: AsyncExitStack) -> Extender:
+    """Run numalign until the stack is closed; return when every node has its class."""
+    ports = {name: free_port() for name in ACCOUNTS}
+    store = Store(await stack.enter_async_context(plane.client("admin")))
+    scorer_roles = shipped.documents(shipped.MANIFESTS / "scorer" / "rbac.yaml")
+    for document in (*shipped.objects(), *scorer_roles):
+        # The programs run as processes of this machine.
+        if document["kind"] not in {"Deployment", "PodDisruptionBudget"}:
+            await store.apply(shipped.by_address(document, ports[shipped.NAME]))
+    for name, account in ACCOUNTS.items():
+        folder, metrics = plane.folder / name, free_port()
+        folder.mkdir()
+        flags = {
+            **({} if name == SCORER else {**shipped.arguments(name), "tls-names": "127.0.0.1,localhost"}),
+            **({"insecure-http": "true", "reserve-at": "bind"} if name == SCORER else {}),
+            **({} if name == shipped.CONTROLLER else {"port": ports[name]}),
+            "metrics-port": metrics,
+            "kubeconfig": plane.kubeconfig(account, folder),
+            "namespace": shipped.NAMESPACE,
+            "bind": "127.0.0.1",
+        }
+        command = (program(name), *(f"--{flag}={value}" for flag, value in flags.items()))
+        ready = partial(answers, f"http://127.0.0.1:{metrics}/readyz")
+        await stack.enter_async_context(children.run(*command, name=name, ready=ready))
+    await seconds_until(
+        partial(store.list, "v1", "Node"),
+        lambda nodes: all(shipped.LABEL in node["metadata"]["labels"] for node in nodes),
+        what="every node had a class",
+        within=60,
+        every=SELDOM,
+    )
+    return Extender(url=f"http://127.0.0.1:{ports[SCORER]}")

@@ -7,7 +7,7 @@ wait for `Cluster.idle`, and not for a period of time.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
@@ -148,11 +148,10 @@ async def simulated(  # noqa: PLR0913  the parameters of a simulation, each with
         managers = [stack.enter_context(Managers(program, seconds=ANSWER_SECONDS)) for _ in machines]
         # This context ends first: no thread may wait for managers that have been ended.
         threads = stack.enter_context(ThreadPoolExecutor(max_workers=max(1, len(machines))))
-        shared = Simulation(api, threads, fingerprint, observe)
-        nodes = [
-            Kubelet(machine, each, shared, _late(delay, jitter, chance.random()))
-            for machine, each in zip(machines, managers, strict=True)
-        ]
+        shared = Simulation(
+            api, threads, lambda: delay + jitter * chance.random(), fingerprint, observe=observe
+        )
+        nodes = [Kubelet(each, managed, shared) for each, managed in zip(machines, managers, strict=True)]
         await asyncio.gather(*(node.start() for node in nodes))
         cluster = Cluster(shared, nodes)
         log, metrics = Log(logging.getLogger("numalign.sim")), WatchMetrics.of(CollectorRegistry())
@@ -165,8 +164,3 @@ async def simulated(  # noqa: PLR0913  the parameters of a simulation, each with
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-
-
-def _late(delay: float, jitter: float, seed: float) -> Callable[[], float]:
-    chance = Random(seed)  # noqa: S311  nothing secret
-    return lambda: delay + jitter * chance.random()

@@ -63,32 +63,31 @@ class Active:
 class Simulation:
     """What all nodes share: an API server, threads for their managers, how exporters publish, and decisions.
 
-    Exporters write fingerprints by a `method`, if any. With `observe`, they write to each pod what it holds.
+    Exporters are `lag()` seconds late, and write fingerprints by a `method`, if any. With `observe`, they
+    write to each pod what it holds.
     """
 
     api: Api
     threads: Executor
+    lag: Callable[[], float]
     method: Fingerprint | None
     observe: bool
     decisions: list[Decision] = field(default_factory=list)
 
 
 class Kubelet:
-    """The kubelet of a node and its exporter, which is `lag()` seconds late: `tell` it changes of pods.
+    """The kubelet of a node and its exporter: `tell` it changes of pods.
 
     `deciding` and `publishing` are the tasks of the two that are not done, or failed.
     """
 
-    def __init__(
-        self, machine: SimNode, managers: Managers, shared: Simulation, lag: Callable[[], float]
-    ) -> None:
+    def __init__(self, machine: SimNode, managers: Managers, shared: Simulation) -> None:
         self.machine = machine
         self.active: dict[str, Active] = {}
         self.deciding: set[asyncio.Task[None]] = set()
         self.publishing: set[asyncio.Task[None]] = set()
         self._managers = managers
         self._shared = shared
-        self._lag = lag
         self._known: set[str] = set()
         self._ending: set[str] = set()
         self._observed: set[str] = set()
@@ -172,7 +171,7 @@ class Kubelet:
     def _changed(self) -> None:
         """Take a sample, as pods hold more or less than before, and schedule its publication."""
         # A later sample is not published earlier.
-        self._due = max(self._due, time.monotonic() + self._lag())
+        self._due = max(self._due, time.monotonic() + self._shared.lag())
         self._samples += 1
         late = self._publish_late(self._due, self._samples, list(self.active.values()))
         _start(self.publishing, late)
