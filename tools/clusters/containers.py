@@ -84,8 +84,7 @@ class ContainerCluster:
 
 
 async def find() -> Path:
-    """
-    Return the kubelet's program, built first if necessary.
+    """Return the kubelet's program, built first if necessary.
 
     Raise `UnavailableError` with all that is missing on this machine, and `BrokenError` if the build fails.
     """
@@ -115,8 +114,7 @@ def _plugins() -> list[Path]:
 async def cluster(
     children: Children, folder: Path, *, binaries: Path, kubelet: Path, images: NodeImages
 ) -> AsyncIterator[ContainerCluster]:
-    """
-    Run a cluster whose node is ready and has these images; its files are in an empty folder.
+    """Run a cluster whose node is ready and has these images; its files are in an empty folder.
 
     The API server calls pods behind a Service at their own addresses. Pods call it with the service accounts
     that the real controllers create.

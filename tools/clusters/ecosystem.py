@@ -10,7 +10,6 @@ import argparse
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,34 +34,28 @@ class Operator:
 
     @property
     def cache(self) -> Path:
-        """The folder with the program and the files of this release; it may not exist."""
+        """The folder with the program and the files of this release; complete once it has the program."""
         return self.shop.cache(self.release)
+
+    @property
+    def program(self) -> Path:
+        return self.cache / self.shop.name
 
     async def find(self) -> list[Path]:
         """Return the folder with the program and the files, built first if necessary.
 
-        Raise `UnavailableError` without Go, and `BrokenError` if the build fails. Of two parallel builds, the
-        later is discarded.
+        Raise `UnavailableError` without Go, and `BrokenError` if the build fails.
         """
-        cache, shop = self.cache, self.shop
-        if not cache.exists():
-            go = shop.compiler(cache / shop.name)
-            shop.say(f"building {shop.name} {self.release}: minutes, unless its packages were built before")
-            cache.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=cache.parent) as unfinished:
-                ready = Path(unfinished) / "ready"
-                await shop.compile(go, self.package, into=ready / shop.name)
-                self._copy(await shop.source(go), ready)
-                if not cache.exists():
-                    ready.rename(cache)
-        return [cache]
+        if not self.program.exists():
+            self._copy(await self.shop.source(self.shop.compiler(self.program)))
+            await self.shop.program(self.package, self.program)
+        return [self.cache]
 
-    def _copy(self, module: Path, folder: Path) -> None:
+    def _copy(self, module: Path) -> None:
         # Files and folders in Go's cache are read-only, so their modes are not copied.
-        for name, shipped_at in self.files.items():
-            source = module / shipped_at
+        for name, source in ((name, module / path) for name, path in self.files.items()):
             for file in [source] if source.is_file() else filter(Path.is_file, source.rglob("*")):
-                copy = folder / name / file.relative_to(source)
+                copy = self.cache / name / file.relative_to(source)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, copy)
 
@@ -131,7 +124,7 @@ ALL = (JOBSET, KUEUE, KARPENTER, KUBERAY, TRAINER, DESCHEDULER)
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.clusters.ecosystem")
     parser.add_argument("--cached", action="store_true", help="build nothing")
-    if parser.parse_args().cached and (missing := [each for each in ALL if not each.cache.exists()]):
+    if parser.parse_args().cached and (missing := [each for each in ALL if not each.program.exists()]):
         names = ", ".join(f"{each.shop.name} {each.release}" for each in missing)
         sys.stderr.write(f"not in the cache: {names}\n")
         return os.EX_UNAVAILABLE

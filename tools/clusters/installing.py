@@ -274,8 +274,7 @@ async def install(plane: Plane, operator: Operator, documents: Iterable[Json]) -
         for document in here:
             if document["kind"] != _DEFINITION:
                 await store.apply(document)
-    program = str(operator.cache / name)
-    return Place(program, folder, kubeconfig, plane.ca.parent, webhooks, free_port())
+    return Place(str(operator.program), folder, kubeconfig, plane.ca.parent, webhooks, free_port())
 
 
 async def _served(store: Store, spec: Json) -> bool:

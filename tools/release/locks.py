@@ -65,8 +65,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except subprocess.CalledProcessError as error:
         sys.stderr.write(f"{error}\n{error.stderr}")
         return 1
-    for name in LOCKS:
-        sys.stdout.write(f"{FOLDER}/{name}.txt: {len(packages(ROOT / FOLDER / f'{name}.txt'))} packages\n")
     return 0
 
 
@@ -123,10 +121,6 @@ def renew(root: Path, uv: str, as_of: str) -> None:
         project.write_text(resolved)
         for name in LOCKS:
             shutil.copy(folder / f"{name}.txt", root / FOLDER)
-
-
-def packages(lock: Path) -> set[str]:
-    return set(re.findall(r"^([a-z0-9-]+)==", lock.read_text(), re.MULTILINE))
 
 
 def _declared(root: Path) -> str:

@@ -1,5 +1,4 @@
-"""
-A headless Chromium as distributions package it, and a page that records its requests and errors.
+"""A headless Chromium as distributions package it, and a page that records its requests and errors.
 
 The browser is the one that CHROMIUM names, or one on PATH. Nothing is downloaded.
 """

@@ -124,9 +124,8 @@ async def _run(options: argparse.Namespace) -> None:
         printed = 0
         while True:
             for decision in cluster.decisions[printed:]:
-                admitted = "admitted" if decision.admitted else "REJECTED"
-                why = f" {decision.reason}: {decision.message}" if decision.reason else ""
-                _say(f"{decision.node}: {decision.pod} {admitted}{why}\n")
+                rejected = f"REJECTED {decision.reason}: {decision.message}"
+                _say(f"{decision.node}: {decision.pod} {rejected if decision.reason else 'admitted'}\n")
                 printed += 1
             cluster.check()
             await asyncio.sleep(0.2)

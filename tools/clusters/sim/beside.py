@@ -1,5 +1,4 @@
-"""
-The programs that run next to simulated nodes to complete the cluster: a scheduler, and numalign.
+"""The programs that run next to simulated nodes to complete the cluster: a scheduler, and numalign.
 
 kube-scheduler and the controllers of Kubernetes are the real ones. Webhook, controller and scorer of numalign
 run on this machine, one replica each, as their service accounts and with the shipped rights. The API server

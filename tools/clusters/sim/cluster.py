@@ -54,7 +54,7 @@ class Cluster:
 
     @property
     def rejections(self) -> list[Decision]:
-        return [decision for decision in self.decisions if not decision.admitted]
+        return [decision for decision in self.decisions if decision.reason]
 
     def held(self, node: str) -> dict[str, Held]:
         """Return what each active pod (`namespace/name`) holds, by zones."""

@@ -81,11 +81,8 @@ def topology(machine: SimNode, left: Zones, attributes: Mapping[str, str]) -> Js
 
 
 def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    scale = {"cpu": 1000}
     return {
-        resource: f"{amount}m" if resource == "cpu" and amount % 1000 else str(amount // _units(resource))
+        resource: f"{amount}m" if amount % scale.get(resource, 1) else str(amount // scale.get(resource, 1))
         for resource, amount in amounts.items()
     }
-
-
-def _units(resource: str) -> int:
-    return 1000 if resource == "cpu" else 1

@@ -41,14 +41,12 @@ class SimulationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision of a kubelet on a pod (`namespace/name`); `at` is a time of the monotonic clock."""
+    """The decision of a kubelet on a pod (`namespace/name`): why it is rejected, or empty texts."""
 
-    at: float
     pod: str
     node: str
-    admitted: bool
-    reason: str = ""
-    message: str = ""
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,6 @@ class Kubelet:
         self._shared = shared
         self._known: set[str] = set()
         self._ending: set[str] = set()
-        self._observed: set[str] = set()
         self._turn, self._publication = asyncio.Lock(), asyncio.Lock()
         self._due, self._samples, self._newest = 0.0, 0, 0
 
@@ -136,20 +133,19 @@ class Kubelet:
         answer = await self._call(self._managers.create, _named_by_uid(pod))
         if "panicked" in answer:
             raise SimulationError(f"the kubelet of {self.machine.name} panicked: {answer['panicked']}")
-        others = (one.pod for one in self.active.values())
-        admitted = answer["admitted"]
-        refused = refusal(pod, others, self.machine.make.whole(reserved=False)) if admitted else None
-        reason, message = refused or (("", "") if admitted else (answer["reason"], answer["message"]))
+        if answer["admitted"]:
+            others = (one.pod for one in self.active.values())
+            reason, message = refusal(pod, others, self.machine.make.whole(reserved=False)) or ("", "")
+        else:
+            reason, message = answer["reason"], answer["message"]
         key = "{namespace}/{name}".format_map(pod["metadata"])
-        self._shared.decisions.append(
-            Decision(time.monotonic(), key, self.machine.name, not reason, reason, message)
-        )
+        self._shared.decisions.append(Decision(key, self.machine.name, reason, message))
         if not reason:
             self.active[uid] = Active(pod, held(pod, answer))
             self._changed()
             await self._write(pod, "/status", {"status": documents.running(pod)})
             return
-        if admitted:
+        if answer["admitted"]:
             await self._call(self._managers.delete, uid)
         status = {"phase": "Failed", "startTime": documents.stamp(), "reason": reason}
         await self._write(pod, "/status", {"status": {**status, "message": f"Pod was rejected: {message}"}})
@@ -185,12 +181,10 @@ class Kubelet:
                 await self._publish(pods)
 
     async def _publish(self, pods: list[Active]) -> None:
-        if self._shared.observe:
-            for one in pods:
-                if one.pod["metadata"]["uid"] not in self._observed:
-                    annotations = {OBSERVED: documents.placement(one.held)}
-                    await self._write(one.pod, "", {"metadata": {"annotations": annotations}})
-            self._observed = {one.pod["metadata"]["uid"] for one in pods}
+        for one in pods if self._shared.observe else ():
+            if OBSERVED not in one.pod["metadata"].get("annotations", {}):
+                annotations = {OBSERVED: documents.placement(one.held)}
+                await self._write(one.pod, "", {"metadata": {"annotations": annotations}})
         attributes: dict[str, str] = {}
         if method := self._shared.method:
             counted = [one.pod["metadata"] for one in pods if one.held or method is Fingerprint.ALL]

@@ -100,5 +100,5 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_lock_lacks_packages_of_other_uses(name: str) -> None:
-    assert ELSEWHERE[name] <= locks.packages(ROOT / FOLDER / "dev.txt")
-    assert ELSEWHERE[name].isdisjoint(locks.packages(ROOT / FOLDER / f"{name}.txt"))
+    assert ELSEWHERE[name] <= {pin.partition("==")[0] for pin in pins("dev")}
+    assert ELSEWHERE[name].isdisjoint(pin.partition("==")[0] for pin in pins(name))
