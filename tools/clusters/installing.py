@@ -191,7 +191,7 @@ async def karpenter(
 ) -> AsyncIterator[Child]:
     """Run Karpenter with its kwok provider, which creates Node objects for pods that are pending.
 
-    No kubelet runs behind them: whoever uses them makes them ready, and runs their pods. `instances` are the
+    No kubelet runs behind them: tests make them ready, and run their pods. `instances` are the
     resources of each type of instance, by name; the first is the cheapest.
     """
     [programs] = await KARPENTER.find()
@@ -243,8 +243,8 @@ def rendered(helm: Path, operator: Operator) -> list[Json]:
     """Return all objects of an operator's chart, definitions included; `BrokenError` has helm's complaint."""
     name = operator.shop.name
     chart, home = operator.cache / "charts" / name, ACCOUNTS[name][0]
-    asked = (str(helm), "template", name, str(chart), f"--namespace={home}", "--include-crds")
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)  # noqa: S603  a chart, and no shell
+    command = (str(helm), "template", name, str(chart), f"--namespace={home}", "--include-crds")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  a chart, and no shell
     if done.returncode:
         raise BrokenError(f"helm does not render {chart}: {done.stderr.strip()}")
     return shipped.loaded(done.stdout)

@@ -129,7 +129,7 @@ async def test_a_file_needs_no_network_and_no_script(browser: Browser, file: str
         await page.get_by_label("You are here").get_by_role("link", name="Fleet").click()
         await expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
 
-        assert watched.asked == [file]
+        assert watched.requested == [file]
         assert watched.complaints == []
 
 

@@ -70,11 +70,11 @@ async def test_a_tile_that_the_filter_excludes_goes(browser: Browser) -> None:
 
 async def test_a_node_follows_and_keeps_what_is_open(browser: Browser) -> None:
     async with live_page(browser, f"/nodes/{AGENT_NODE}") as (watched, cluster):
-        requests = len(watched.asked)
+        requests = len(watched.requested)
         # Of another node, which reloads nothing.
         cluster.put(pod())
         await watched.page.wait_for_timeout(A_SECOND)
-        assert len(watched.asked) == requests
+        assert len(watched.requested) == requests
 
         await watched.page.get_by_text("Labels and taints").click()
         cluster.put(clusters.pod("second", AGENT_NODE, {"cpu": "2", "mem": "8Gi"}))

@@ -50,17 +50,17 @@ class WatchedPage:
     """A page, with the addresses that it requested, and the errors and warnings of the browser."""
 
     page: Page
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("request", lambda request: self.requested.append(request.url))
         self.page.on("console", self._note_message)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def hosts(self) -> set[str]:
         """Return the hosts of requests, with their ports; data: addresses have none."""
-        return {urlsplit(address).netloc for address in self.asked if not address.startswith("data:")}
+        return {urlsplit(address).netloc for address in self.requested if not address.startswith("data:")}
 
     async def violations(self) -> list[str]:
         """Return the violations of the content security policy."""

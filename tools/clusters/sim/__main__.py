@@ -52,11 +52,11 @@ Every decision of a simulated kubelet is a line here. Ctrl-C ends it all.
 HOW_TO_LOOK = """
 No exporter runs beside real kubelets. Of the first, and of the others likewise:
 
-  podresources  {podresources}
-  /sys          {sysfs}
-  state         {state}
-  serves at     {url}
-  log           {log}
+  podresources  {0.podresources}
+  /sys          {0.sysfs}
+  state         {0.state}
+  serves at     {0.url}
+  log           {0.log}
 """
 
 
@@ -92,7 +92,7 @@ async def _run(options: argparse.Namespace) -> None:
             await learn(Api(client, namespace="default"))
             kubeconfig = real.plane.kubeconfig("admin", real.folder)
             _say(HOW_TO.format(**how_to, kubeconfig=kubeconfig))
-            _say(HOW_TO_LOOK.format_map(real.kubelets[machines[0].name].paths()))
+            _say(HOW_TO_LOOK.format(real.kubelets[machines[0].name]))
             await asyncio.Event().wait()
         if kubeconfig:
             api = await stack.enter_async_context(connected(Connection(kubeconfig)))
