@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -51,10 +52,6 @@ class Platform:
     machine: str
     tags: tuple[str, ...]
 
-    @property
-    def name(self) -> str:
-        return f"{self.os}_{self.arch}"
-
 
 # The tags for the glibc of Debian 10 and RHEL 8, and older ones.
 _GLIBC = (*(f"manylinux_2_{minor}" for minor in range(28, 16, -1)), "manylinux2014")
@@ -77,7 +74,8 @@ def make(order: Order) -> None:
 
 def make_archive(order: Order, platform: Platform, pythons: tuple[Python, ...] = PYTHONS) -> Path:
     """Make the archive for a platform, and return its path; its program runs on these versions of Python."""
-    archive = order.into / f"{PROGRAM}_{order.version}_{platform.name}.tar.gz"
+    archive = order.into / f"{PROGRAM}_{order.version}_{platform.os}_{platform.arch}.tar.gz"
+    anonymous = partial(tarfile.TarInfo.replace, mtime=0, uid=0, gid=0, uname="", gname="")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         _pack(order, platform, pythons, folder)
@@ -86,7 +84,7 @@ def make_archive(order: Order, platform: Platform, pythons: tuple[Python, ...] =
         (folder / "LICENSE").write_bytes((order.tree / "LICENSE").read_bytes())
         with gzip.GzipFile(archive, "wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as files:
             for name in (PROGRAM, COMPLETION, "LICENSE"):
-                files.add(folder / name, name, filter=_anonymous)
+                files.add(folder / name, name, filter=anonymous)
     return archive
 
 
@@ -155,9 +153,3 @@ def _pack(order: Order, platform: Platform, pythons: tuple[Python, ...], folder:
         *("--output-file", folder / PROGRAM),
         folder=folder,
     )
-
-
-def _anonymous(file: tarfile.TarInfo) -> tarfile.TarInfo:
-    file.mtime = file.uid = file.gid = 0
-    file.uname = file.gname = ""
-    return file
