@@ -20,7 +20,7 @@ from numalign.model.node import Known, Node, Zone
 from numalign.model.pod import Container, Pod
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId, render
 from numalign.model.sharing import shared
-from tools.clusters import nodes as registered
+from tools.clusters import fleets as registered
 
 Raw = dict[str, Any]
 

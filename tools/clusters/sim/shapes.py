@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from tools.clusters.kubelets.kubelets import RealNode
 from tools.clusters.fleets import FAR, NEAR
+from tools.clusters.kubelets.kubelets import RealNode
 
 Json = dict[str, Any]
 
