@@ -95,15 +95,15 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class SimNode:
-    """A node to simulate: its name, a name of `SHAPES`, and one of `POLICIES` for the topology manager."""
+    """A node to simulate: its name, a shape or a name of `SHAPES`, and one of `POLICIES` for the topology manager."""
 
     name: str
-    shape: str
+    shape: str | Shape
     policy: str = POLICIES[0]
 
     @property
     def make(self) -> Shape:
-        return SHAPES[self.shape]
+        return SHAPES[self.shape] if isinstance(self.shape, str) else self.shape
 
     def line(self) -> Json:
         """Return the node as the kubelet's managers read it."""
