@@ -46,9 +46,8 @@ class Calls:
 
     def clear(self) -> None:
         """Count from now on."""
-        self.counts.clear()
-        self.outcomes.clear()
-        self.seconds.clear()
+        for counted in (self.counts, self.outcomes, self.seconds):
+            counted.clear()
 
     def fail(self, what: str) -> None:
         """Note a call that failed."""
@@ -70,13 +69,13 @@ class Caller:
     calls: Calls
     _open: Connection | None = None
 
-    async def call(self, kind: str, method: str, path: str, said: object, content: str = JSON) -> Any:  # noqa: ANN401  JSON
+    async def call(self, kind: str, method: str, path: str, body: object, content: str = JSON) -> Any:  # noqa: ANN401  JSON
         """Return the content of a successful answer; else note a failure and return None."""
-        body = said if isinstance(said, bytes) else orjson.dumps(said)
+        sent = body if isinstance(body, bytes) else orjson.dumps(body)
         began = time.perf_counter()
         try:
             self._open = self._open or await Connection.open(self.door)
-            answer = await self._open.call(method, path, body, content)
+            answer = await self._open.call(method, path, sent, content)
         except OSError as error:
             self.close()
             self.calls.fail(f"{method} {path}: {error!r}")
@@ -90,9 +89,9 @@ class Caller:
             return None
         return orjson.loads(answer.body)
 
-    async def post(self, kind: str, path: str, said: object) -> Any:  # noqa: ANN401  JSON
+    async def post(self, kind: str, path: str, body: object) -> Any:  # noqa: ANN401  JSON
         """Post JSON; return as `call`."""
-        return await self.call(kind, "POST", path, said)
+        return await self.call(kind, "POST", path, body)
 
     def close(self) -> None:
         """Close the connection."""
@@ -104,7 +103,7 @@ class Caller:
 def review(pod: Json, of: tuple[str, str, str] = ("", "Pod", "pods"), *, uid: str) -> bytes:
     """Return the AdmissionReview of an object that is created; `of` are its group, kind and resource."""
     group, kind, plural = of
-    asked = {
+    request = {
         "uid": uid,
         "kind": {"group": group, "version": "v1", "kind": kind},
         "resource": {"group": group, "version": "v1", "resource": plural},
@@ -114,7 +113,7 @@ def review(pod: Json, of: tuple[str, str, str] = ("", "Pod", "pods"), *, uid: st
         "object": pod,
         "dryRun": False,
     }
-    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
 
 
 @dataclass(slots=True)
@@ -131,40 +130,36 @@ class Scheduler:
     dice: random.Random
     cycle: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def schedule(self, pod: Json, path: str) -> bool:
-        """Create a pod at a path, and take it to its kubelet; return whether a node took it."""
+    async def schedule(self, pod: Json, path: str) -> None:
+        """Create a pod at a path, bind it to the best node on which it fits, and play its kubelet."""
         stored = await self.api.post("create", path, pod)
+        if not stored:
+            return
+        outcomes = self.scorer.calls.outcomes
         async with self.cycle:
-            node = await self._chosen(stored) if stored else None
-        return bool(node) and await self._bound(stored, str(node), path)
+            fit = await self.fitting(stored)
+            ranked = {"Pod": stored, "Nodes": None, "NodeNames": fit}
+            scores = (await self.scorer.post("prioritize", "/prioritize", ranked) or []) if fit else []
+        if not scores:
+            outcomes["fits nowhere"] += not fit
+            return
+        best = max(each["Score"] for each in scores)
+        node = self.dice.choice([each["Host"] for each in scores if each["Score"] == best])
+        name, namespace, uid = (stored["metadata"][key] for key in ("name", "namespace", "uid"))
+        binding = {"PodName": name, "PodNamespace": namespace, "PodUID": uid, "Node": node}
+        answer = await self.scorer.post("bind", "/bind", binding)
+        if not answer or answer["Error"]:
+            outcomes["not bound"] += 1
+            return
+        outcomes["bound"] += 1
+        running = {"status": {"phase": "Running", "startTime": stored["metadata"]["creationTimestamp"]}}
+        await self.api.call("run", "PATCH", f"{path}/{name}", running, MERGE)
 
     async def fitting(self, pod: Json) -> list[str]:
         """Return those of some random nodes on which a pod fits."""
         names = self.dice.sample(self.nodes, self.names)
         answer = await self.scorer.post("filter", "/filter", {"Pod": pod, "Nodes": None, "NodeNames": names})
         return (answer["NodeNames"] or []) if answer else []
-
-    async def _chosen(self, pod: Json) -> str | None:
-        if not (fit := await self.fitting(pod)):
-            self.scorer.calls.outcomes["fits nowhere"] += 1
-            return None
-        asked = {"Pod": pod, "Nodes": None, "NodeNames": fit}
-        scores = await self.scorer.post("prioritize", "/prioritize", asked) or []
-        best = max((each["Score"] for each in scores), default=0)
-        hosts = [each["Host"] for each in scores if each["Score"] == best]
-        return self.dice.choice(hosts) if hosts else None
-
-    async def _bound(self, pod: Json, node: str, path: str) -> bool:
-        metadata = pod["metadata"]
-        names = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"]}
-        asked = {**names, "PodUID": metadata["uid"], "Node": node}
-        answer = await self.scorer.post("bind", "/bind", asked)
-        taken = bool(answer) and not answer["Error"]
-        self.scorer.calls.outcomes["bound" if taken else "not bound"] += 1
-        if taken:
-            running = {"status": {"phase": "Running", "startTime": metadata["creationTimestamp"]}}
-            await self.api.call("run", "PATCH", f"{path}/{metadata['name']}", running, MERGE)
-        return taken
 
 
 def processor_seconds(pid: int) -> float:

@@ -2,7 +2,7 @@
 Measure the processor time of `kubectl numa` commands, from start to end.
 
 Each command runs in a separate process, as a user runs it, and its user and system time counts. The nodes
-come from a snapshot file. They are of `MAKES` makes, and all different.
+come from a snapshot file. They are of 36 makes, and all different.
 """
 
 import resource
@@ -16,31 +16,22 @@ from statistics import median
 
 import orjson
 
-from numalign.model.intent import POLICY, Policy
-from numalign.model.resources import render
-from tools.bench.fleets import Case, Raw, objects
+from tools.bench import cluster
 from tools.bench.tables import Measurement, program, row
 
-MAKES = 36
+SNAPSHOT = ("--snapshot", "cluster.json")
+POD = ("-f", "pod.json", *SNAPSHOT)
 COMMANDS: Mapping[str, Sequence[str]] = {
     "--version": (),
     "--help": (),
-    "explain": ("-f", "pod.json", "--snapshot", "cluster.json"),
-    "check": ("-f", "pod.json", "--snapshot", "cluster.json"),
-    "nodes": ("--snapshot", "cluster.json"),
-    "shapes": ("--snapshot", "cluster.json"),
+    "explain": POD,
+    "check": POD,
+    "nodes": SNAPSHOT,
+    "shapes": SNAPSHOT,
 }
 """Commands and their flags; the first two need no cluster, and import almost nothing."""
 MOST_SECONDS = {"--version": 0.3, "explain": 2}
 """Targets, with 5,000 nodes."""
-
-
-def _pod(case: Case) -> Raw:
-    """Return the pod of a case."""
-    amounts = {name: render(name, asked) for name, asked in case.question(0).demand.total.items()}
-    container = {"name": "c", "resources": {"requests": amounts, "limits": amounts}}
-    metadata = {"name": "p", "annotations": {POLICY: case.asks}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
 
 
 def _seconds(words: Sequence[str], folder: Path) -> float:
@@ -54,22 +45,17 @@ def _seconds(words: Sequence[str], folder: Path) -> float:
 
 def measure(chosen: Namespace) -> Iterator[Measurement]:
     """Measure each command."""
-    case = Case.mixed(chosen.nodes, MAKES, Policy.SINGLE_NUMA_NODE)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects(case.members()))}
-        (folder / "cluster.json").write_bytes(orjson.dumps(listed))
-        (folder / "pod.json").write_bytes(orjson.dumps(_pod(case)))
-        seconds = {
-            name: median([_seconds((name, *flags), folder) for _ in range(chosen.repeats)])
-            for name, flags in COMMANDS.items()
-        }
+        (folder / "cluster.json").write_bytes(orjson.dumps(cluster.snapshot(chosen.nodes)))
+        (folder / "pod.json").write_bytes(orjson.dumps(next(cluster.pods(1, "team"))))
+        rows = []
+        for name, flags in COMMANDS.items():
+            took = median([_seconds((name, *flags), folder) for _ in range(chosen.repeats)])
+            rows.append(row(f"kubectl numa {name}", took, "s", most=MOST_SECONDS.get(name)))
     yield Measurement(
-        f"Commands: {chosen.nodes:,} nodes of {MAKES} makes",
-        [
-            row(f"kubectl numa {name}", took, "s", most=MOST_SECONDS.get(name))
-            for name, took in seconds.items()
-        ],
+        f"Commands: {chosen.nodes:,} nodes of 36 makes",
+        rows,
         "Separate processes, from start to end, which read the nodes from a file. Processor time.",
     )
 

@@ -25,30 +25,18 @@ from tools.clusters.programs import Site, soon
 AT_ONCE = 8
 """Pods that are bound at the same time, at most."""
 LONGEST_WAIT = 120.0
-NAMESPACE, WORKLOADS = "team", 20
+NAMESPACE = "team"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-
-
-def pods(number: int) -> Iterator[Json]:
-    """Yield so many pods of workloads that need at most one GPU."""
-    workloads = [each for each in cluster.templates(WORKLOADS) if _gpus(each) <= 1]
-    for at in range(number):
-        pod = workloads[at % len(workloads)]
-        yield {**pod, "metadata": {**pod["metadata"], "name": f"pod-{at:05}", "namespace": NAMESPACE}}
-
-
-def _gpus(pod: Json) -> int:
-    return int(pod["spec"]["containers"][0]["resources"]["requests"].get(cluster.GPU, 0))
 
 
 async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     """Schedule pods; measure what the scorer uses."""
-    objects = [namespace(NAMESPACE, {}), *cluster.snapshot(chosen.nodes)["items"]]
+    objects = [namespace(NAMESPACE, {}), *cluster.snapshot(chosen.nodes, chosen.makes)["items"]]
     api = await here.api_server(objects)
     scorer = await here.scorer("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
 
     async def knows() -> bool:
-        return bool(await scorer.metric("numalign_ledger_nodes") >= chosen.nodes)
+        return await scorer.metric("numalign_ledger_nodes") >= chosen.nodes
 
     await soon(knows, what="it had all nodes in its ledger", child=scorer.child, seconds=LONGEST_WAIT)
     calls, cycle = Calls(), asyncio.Lock()
@@ -58,26 +46,23 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
         Scheduler(calls.caller(api.door), calls.caller(scorer.door), names, chosen.names, dice, cycle)
         for _ in range(AT_ONCE)
     ]
-    listed = pods(chosen.warm + chosen.pods)
-    await _schedule(schedulers, listed, chosen.warm, chosen.rate)
+    pods = cluster.pods(chosen.warm + chosen.pods, NAMESPACE)
+    await _schedule(schedulers, pods, chosen.warm, chosen.rate)
     calls.clear()
     before, began = processor_seconds(scorer.child.process.pid), time.monotonic()
-    await _schedule(schedulers, listed, chosen.pods, chosen.rate)
+    await _schedule(schedulers, pods, chosen.pods, chosen.rate)
     took = time.monotonic() - began
     cpu = processor_seconds(scorer.child.process.pid) - before
     calls.close()
     calls.check()
-    trips = {verb: millis(calls.seconds[verb]) for verb in ("filter", "prioritize", "bind")}
-    rows = [
-        row("bound", calls.outcomes["bound"] / took, "pods/s"),
-        *(
-            row(f"/{verb} while pods come and go, round trip {key}", each[key])
-            for verb, each in trips.items()
-            for key in ("p50", "p99")
-        ),
-        row("processors, scorer", cpu / took, "cores"),
-        row("processor time of a pod, scorer", cpu * MILLI / calls.outcomes["bound"]),
-    ]
+    rows = [row("bound", calls.outcomes["bound"] / took, "pods/s")]
+    for verb in ("filter", "prioritize", "bind"):
+        trips = millis([*calls.seconds[verb]])
+        rows += (
+            row(f"/{verb} while pods come and go, round trip {key}", trips[key]) for key in ("p50", "p99")
+        )
+    rows.append(row("processors, scorer", cpu / took, "cores"))
+    rows.append(row("processor time of a pod, scorer", cpu * MILLI / calls.outcomes["bound"]))
     return [
         Measurement(
             f"Scorer: {chosen.nodes:,} nodes, {chosen.rate} pods bound each second",
@@ -88,13 +73,13 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     ]
 
 
-async def _schedule(schedulers: list[Scheduler], listed: Iterator[Json], number: int, rate: int) -> None:
+async def _schedule(schedulers: list[Scheduler], pods: Iterator[Json], number: int, rate: int) -> None:
     """Schedule the next pods at a rate; a pod is late if all schedulers are still binding."""
     began, turns = time.monotonic(), iter(range(number))
 
     async def work(scheduler: Scheduler) -> None:
         for turn in turns:
-            pod = next(listed)
+            pod = next(pods)
             await asyncio.sleep(max(0.0, began + turn / rate - time.monotonic()))
             await scheduler.schedule(pod, PODS)
 
@@ -108,6 +93,7 @@ main = program(
     __doc__,
     at_site(measure),
     nodes=(5000, 20, "nodes of the cluster"),
+    makes=(36, 36, "makes of the nodes"),
     names=(500, 10, "node names in a call of /filter"),
     pods=(1000, 4, "measured pods"),
     warm=(200, 2, "pods before the measured ones"),

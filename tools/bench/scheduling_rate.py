@@ -1,72 +1,258 @@
 """
 Measure how many pods per second the real kube-scheduler binds: with the scorer, an empty extender, or none.
 
-In every cell, the same pods are in the queue before the scheduler starts, on the same nodes. A pod counts as
-bound when a watch of the API server shows its node. The cells of a round run one after another on one control
-plane, and the next round in reverse order. A ratio compares two cells of one round; the median is shown. The
-scheduler may send 1,000 requests per second: with its default limit of 50, it would bind only that many.
+All programs are real: etcd, kube-apiserver, kube-scheduler, the scorer of numalign. Nodes exist only as
+objects, and their kubelets only write into the status of a bound pod that it runs. In every cell, the same
+pods are in the queue before the scheduler starts, on the same nodes. A pod counts as bound when a watch of
+the API server shows its node. The cells of a round run one after another on one control plane, and the next
+round in reverse order. A ratio compares two cells of one round; the median is shown.
+
+Each cell with the scorer has a counterpart with an extender that does nothing, and one without an extender.
+The difference from the first is the cost of numalign; the difference between the two is the cost of the
+protocol. The scheduler may send 1,000 requests per second: with its default limit of 50, it would bind only
+that many.
 """
 
 import asyncio
+import hashlib
+import os
 import sys
+import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
-from tools.bench import scheduling_site
-from tools.bench.scheduling_site import CELLS, Run
+import aiohttp
+
+from numalign.kube.client import Api
+from tools.bench import cluster
+from tools.bench.calls import processor_seconds
+from tools.bench.site import (
+    ADMIN,
+    PATIENCE_SECONDS,
+    SCORER,
+    Json,
+    at_site,
+    call,
+    control_plane,
+    events,
+    kubeconfig,
+    session,
+)
 from tools.bench.tables import MET, MISSED, Measurement, one_of, program
+from tools.clusters import shipped
+from tools.clusters.api_objects import namespace
+from tools.clusters.controlplane.planes import Plane
+from tools.clusters.controlplane.schedulers import Extender, scheduler
+from tools.clusters.gotools import Workshop
+from tools.clusters.http_calls import Door
+from tools.clusters.processes import Child, Children, free_port
+from tools.clusters.programs import READY, Site, answers, soon
+from tools.clusters.sim.desk import TOPOLOGIES, ApiDesk
+from tools.clusters.sim.documents import stamp
 
 LEAST = 0.9
 """The least ratio of pods bound per second to those with the empty extender."""
-AIMED = ("numalign-rank", "numalign-bind", "numalign-rank-apart", "numalign-bind-apart")
+RANK, BIND = ("filter", "prioritize"), ("filter", "prioritize", "bind")
+WAYS: Mapping[str, tuple[str, Sequence[str]]] = {
+    "none": ("no extender", ()),
+    "empty": ("empty: filter, prioritize", RANK),
+    "numalign-rank": ("numalign, --reserve-at prioritize", (*RANK, "preempt")),
+    "empty-bind": ("empty: filter, prioritize, bind", BIND),
+    "numalign-bind": ("numalign, --reserve-at bind (default)", (*BIND, "preempt")),
+}
+"""Ways to schedule, and the verbs of the extender that are called, which decide who binds."""
+EMPTY = {"numalign-rank": "empty", "numalign-bind": "empty-bind"}
+"""The way with the empty extender that each way with the scorer is compared with."""
+APART = "-apart"
+"""Cells with an extender that has a processor for itself, as on a separate host."""
+CELLS = (*WAYS, *(f"{way}{APART}" for way in WAYS))
 WARM_UP = "none"
 """A cell that runs before all others and does not count: an API server is slow at first."""
 
-_PROGRAMS = (("kube-scheduler",), ("extender",), ("kube-apiserver", "etcd"))
+NAMESPACE = "default"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
+
+_PROGRAMS = (
+    ("kube-scheduler-default-scheduler",),
+    ("numalign-scorer", "empty-extender"),
+    ("kube-apiserver", "etcd"),
+)
 HEAD = (
     *("", "pods/s", "to empty", "to none"),
     *("scheduler, ms per pod", "extender", "API server, etcd", "target", ""),
 )
 
-Runs = dict[str, list[Run]]
-"""The rounds of each cell."""
+
+class Run(NamedTuple):
+    """Pods bound per second, from the first to the last, and processor milliseconds per pod by program."""
+
+    rate: float
+    cpu: Mapping[str, float]
 
 
-def measure(chosen: Namespace) -> Iterator[Measurement]:
+async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     """Run the cells, round after round."""
     for name in chosen.cells:
         one_of(name, CELLS)
-    runs = asyncio.run(_measure(chosen, chosen.cells))
-    yield Measurement(
-        f"The real kube-scheduler: {chosen.nodes:,} nodes, {chosen.pods} pods, {chosen.repeats} rounds",
-        [_row(name, runs) for name in runs],
-        "Pods bound per second, starting with a queue of pods, and processor time per pod. The empty extender"
-        " is written in Go and answers at once, so its cost is that of the protocol. All programs share the"
-        " processors of one machine; in some rows the extender has one of its own, as on a separate host.",
-        HEAD,
-    )
-
-
-async def _measure(chosen: Namespace, cells: Sequence[str]) -> Runs:
-    runs: Runs = {name: [] for name in cells}
-    async with scheduling_site.site(nodes=chosen.nodes, pods=chosen.pods) as site:
-        await site.measure(WARM_UP)
+    runs: dict[str, list[Run]] = {name: [] for name in chosen.cells}
+    # New nodes are tainted until a controller has seen them, and there is none here.
+    plane = await control_plane(here, ("--disable-admission-plugins=TaintNodesByCondition",))
+    async with plane.client(ADMIN) as client, session(plane) as api:
+        await ApiDesk(Api(client, namespace=NAMESPACE)).learn()
+        await call(api, "POST", "/api/v1/namespaces", namespace(shipped.NAMESPACE, {}))
+        paths = {"Node": "/api/v1/nodes", "NodeResourceTopology": TOPOLOGIES}
+        made = cluster.snapshot(chosen.nodes, chosen.makes)["items"]
+        await asyncio.gather(*(call(api, "POST", paths[each["kind"]], each) for each in made))
+        await _run(WARM_UP, chosen, here, plane, api)
         for turn in range(chosen.repeats):
-            for name in cells[:: -1 if turn % 2 else 1]:
-                runs[name].append(await site.measure(name))
-                sys.stderr.write(f"{CELLS[name].title}: {runs[name][-1].rate:.1f} pods/s\n")
-    return runs
+            for name in chosen.cells[:: -1 if turn % 2 else 1]:
+                runs[name].append(await _run(name, chosen, here, plane, api))
+                sys.stderr.write(f"{_title(name)}: {runs[name][-1].rate:.1f} pods/s\n")
+    size = f"{chosen.nodes:,} nodes of {chosen.makes} makes"
+    return [
+        Measurement(
+            f"The real kube-scheduler: {size}, {chosen.pods} pods, {chosen.repeats} rounds",
+            [_row(name, runs) for name in runs],
+            "Pods bound per second, starting with a queue of pods, and processor time per pod. The empty"
+            " extender is written in Go and answers at once: its cost is that of the protocol. All programs"
+            " share the processors of one machine; in some rows the extender has one of its own, as on a"
+            " separate host.",
+            HEAD,
+        )
+    ]
 
 
-def _row(name: str, runs: Runs) -> Sequence[float | str | None]:
-    cell, mine = CELLS[name], runs[name]
+async def _run(name: str, chosen: Namespace, here: Site, plane: Plane, api: aiohttp.ClientSession) -> Run:
+    """Run one of `CELLS`; raise `RuntimeError` if pods are left without a node."""
+    queue = cluster.pods(chosen.pods, NAMESPACE)
+    await asyncio.gather(*(call(api, "POST", PODS, pod) for pod in queue))
+    try:
+        async with _extender(name.removesuffix(APART), chosen.nodes, here, plane) as extender:
+            with _apart(here.children) if name.endswith(APART) else nullcontext():
+                binding = asyncio.create_task(_bound(name, chosen.pods, here.children, api))
+                try:
+                    async with scheduler(here.children, plane, extender=extender):
+                        return await binding
+                finally:
+                    binding.cancel()
+    finally:
+        for path in (PODS, EVENTS):
+            await call(api, "DELETE", path, gracePeriodSeconds="0")
+
+
+async def _bound(name: str, number: int, children: Children, api: aiohttp.ClientSession) -> Run:
+    """Play all kubelets until so many pods are bound; this process is none of those that are measured."""
+    times = dict[str, float]()
+
+    def used() -> dict[str, float]:
+        running = filter(Child.running, children.started)
+        return {child.name: processor_seconds(child.process.pid) for child in running}
+
+    async def start(pod: str) -> None:
+        await call(
+            api, "PATCH", f"{PODS}/{pod}/status", {"status": {"phase": "Running", "startTime": stamp()}}
+        )
+
+    before = dict[str, float]()
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
+            async for event in events(api, PODS):
+                pod: Json = event["object"]
+                if "nodeName" in pod["spec"] and pod["metadata"]["name"] not in times:
+                    before = before or used()
+                    times[pod["metadata"]["name"]] = time.monotonic()
+                    if len(times) == number:
+                        after = used()
+                        break
+                    group.create_task(start(pod["metadata"]["name"]))
+    except TimeoutError:
+        missing = f"{len(times)} of {number} pods were bound within {PATIENCE_SECONDS} s"
+        raise RuntimeError(f"{name}: {missing}") from None
+    first, *_, last = times.values()
+    cpu = {each: 1000 * (after[each] - before.get(each, 0)) / (number - 1) for each in after}
+    return Run((number - 1) / (last - first), cpu)
+
+
+@asynccontextmanager
+async def _extender(way: str, nodes: int, here: Site, plane: Plane) -> AsyncIterator[Extender | None]:
+    """Run the extender of a way to schedule, if it has one; its start is not measured."""
+    verbs = WAYS[way][1]
+    if not verbs:
+        yield None
+    elif way not in EMPTY:
+        port = free_port()
+        words = ("-port", port, "-token", ADMIN, "-server", plane.url, "-ca", plane.ca)
+        ready = partial(answers, Door(port), READY)
+        program = str(await _empty_extender())
+        async with here.children.run(program, *map(str, words), name="empty-extender", ready=ready):
+            yield Extender(url=f"http://127.0.0.1:{port}", verbs=verbs)
+    else:
+        # It has a Lease, so that it is ready and may bind.
+        scorer = await here.scorer(
+            *("--namespace", shipped.NAMESPACE, "--kubeconfig", kubeconfig(here, plane, SCORER)),
+            *("--reserve-at", "bind" if "bind" in verbs else "prioritize"),
+        )
+
+        async def knows() -> bool:
+            return await scorer.metric("numalign_ledger_nodes") >= nodes
+
+        await soon(knows, what="all nodes were in its ledger", child=scorer.child)
+        yield Extender(url=f"http://127.0.0.1:{scorer.door.port}", verbs=verbs)
+        # It releases its Lease, so that the next one need not wait for it.
+        await scorer.child.stop()
+
+
+async def _empty_extender() -> Path:
+    """Return the empty extender, built with Go if necessary; raise `UnavailableError` without Go."""
+    shop = Workshop("empty-extender", Path(__file__).with_name("empty_extender"))
+    digest = hashlib.sha256((shop.folder / "main.go").read_bytes()).hexdigest()[:12]
+    return await shop.program(".", shop.cache(digest, "empty-extender"))
+
+
+@contextmanager
+def _apart(children: Children) -> Iterator[None]:
+    """Give the extender the last processor for itself, and everything else the others."""
+    every = os.sched_getaffinity(0)
+    own = {max(every)}
+
+    def keep(pid: int, processors: set[int]) -> None:
+        # All threads of a program, and those that it will start.
+        with suppress(OSError):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), processors)
+
+    pids = {child.process.pid: child.name for child in children.started if child.running()}
+    try:
+        for pid, name in pids.items():
+            keep(pid, own if name in _PROGRAMS[1] else every - own or every)
+        # Programs that are started from now on inherit it.
+        keep(os.getpid(), every - own or every)
+        yield
+    finally:
+        for pid in (os.getpid(), *pids):
+            keep(pid, every)
+
+
+def _title(name: str) -> str:
+    title, verbs = WAYS[name.removesuffix(APART)]
+    if not name.endswith(APART):
+        return title
+    return f"{title}, {'on a processor of its own' if verbs else 'on the other processors'}"
+
+
+def _row(name: str, runs: Mapping[str, Sequence[Run]]) -> Sequence[float | str | None]:
+    mine, way, apart = runs[name], name.removesuffix(APART), APART * name.endswith(APART)
+    others = (EMPTY.get(way, ""), "none" if WAYS[way][1] else "")
+    to_empty, to_none = (_ratio(mine, runs.get(f"{other}{apart}", ())) for other in others)
     cpu = (median(sum(run.cpu.get(each, 0) for each in programs) for run in mine) for programs in _PROGRAMS)
-    ratio = _ratio(mine, runs.get(cell.empty, []))
-    aimed = name in AIMED and ratio is not None
-    verdict = ("to empty ≥ 0.9", MET if (ratio or 0) >= LEAST else MISSED) if aimed else ("", "")
-    rate = median(run.rate for run in mine)
-    return cell.title, rate, ratio, _ratio(mine, runs.get(cell.none, [])), *cpu, *verdict
+    verdict = ("", "") if to_empty is None else (f"to empty ≥ {LEAST}", MET if to_empty >= LEAST else MISSED)
+    return _title(name), median(run.rate for run in mine), to_empty, to_none, *cpu, *verdict
 
 
 def _ratio(mine: Sequence[Run], others: Sequence[Run]) -> float | None:
@@ -77,11 +263,12 @@ def _ratio(mine: Sequence[Run], others: Sequence[Run]) -> float | None:
 main = program(
     "scheduling_rate",
     __doc__,
-    measure,
-    nodes=(1000, 50, "nodes of the cluster"),
-    pods=(500, 50, "pods in each cell"),
+    at_site(measure),
+    nodes=(1000, 100, "nodes of the cluster"),
+    makes=(36, 6, "makes of the nodes"),
+    pods=(500, 20, "pods in each cell"),
     repeats=(3, 1, "rounds"),
-    cells=(tuple(CELLS), tuple(CELLS), "ways to schedule"),
+    cells=(CELLS, CELLS, "ways to schedule"),
 )
 
 if __name__ == "__main__":

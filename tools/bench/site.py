@@ -1,80 +1,38 @@
-"""The places at which programs of numalign are measured: without a cluster, or on a real control plane."""
+"""Where programs are measured: beside a double of the API server, or at a real control plane."""
 
 import asyncio
-import subprocess
-import sys
+import ssl
 import tempfile
 from argparse import Namespace
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from http import HTTPMethod, HTTPStatus
 from pathlib import Path
+from typing import Any
 
-from certs import authority
+import aiohttp
+import orjson
+
 from tools.bench.tables import Measurement
 from tools.clusters import programs, shipped
-from tools.clusters.api_objects import Store
+from tools.clusters.controlplane import build, schedulers
 from tools.clusters.controlplane.planes import Place, Plane
-from tools.clusters.gotools import UnavailableError
-from tools.clusters.processes import Children
+from tools.clusters.programs import Site
 
-SCORER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scorer"
+Json = dict[str, Any]
 
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """An API server, the programs around it, a certificate for numalign, and a client of one of its users."""
-
-    plane: Plane
-    children: Children
-    pair: authority.Files
-    store: Store
-
-    def kubeconfig(self, user: str) -> Path:
-        """Return the kubeconfig with which a program authenticates as a user."""
-        folder = self.plane.folder / user.replace(":", "-")
-        folder.mkdir(exist_ok=True)
-        return self.plane.kubeconfig(user, folder)
-
-
-def certificate(folder: Path) -> authority.Files:
-    """Return a certificate for this machine, written to a folder."""
-    issued = authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC))
-    return authority.write(issued, folder / "tls")
-
-
-@asynccontextmanager
-async def control_plane(
-    folder: Path, *, users: Mapping[str, str], flags: Sequence[str], client: str
-) -> AsyncIterator[Site]:
-    """Run etcd and an API server in a folder, with these flags and users, one of which is the client.
-
-    Raise `UnavailableError` if they cannot be built here.
-    """
-    pair, children = certificate(folder), Children(logs=folder)
-    plane = Plane(children, Place(binaries(), folder, pair), users=users, flags=flags)
-    try:
-        await plane.start()
-        async with plane.client(client) as api:
-            yield Site(plane, children, pair, Store(api))
-    finally:
-        await children.end()
-
-
-@cache
-def binaries() -> Path:
-    """Return the folder of the control plane's programs, built first if necessary."""
-    search = [sys.executable, "-m", "tools.clusters.controlplane.build"]
-    found = subprocess.run(search, stdout=subprocess.PIPE, check=False, text=True)  # noqa: S603 - our own
-    if found.returncode:
-        raise UnavailableError("no control plane: it needs Go once, or KUBEBUILDER_ASSETS")
-    return Path(found.stdout.strip())
+ADMIN, SCORER = "admin", f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scorer"
+# Access rights are not measured, but each program has a name: the audit log shows who made a request.
+USERS = {
+    **schedulers.USERS,
+    **dict.fromkeys((ADMIN, SCORER, *shipped.ACCOUNTS.values()), "system:masters"),
+}
+AT_ONCE = 16
+"""Concurrent requests of a session."""
+PATIENCE_SECONDS = 300
 
 
 def at_site(
-    measure: Callable[[Namespace, programs.Site], Coroutine[None, None, list[Measurement]]],
+    measure: Callable[[Namespace, Site], Coroutine[None, None, list[Measurement]]],
 ) -> Callable[[Namespace], list[Measurement]]:
     """Return a function that measures at a site of its own, whose programs end with it."""
 
@@ -83,7 +41,60 @@ def at_site(
             return await measure(chosen, here)
 
     def run(chosen: Namespace) -> list[Measurement]:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(prefix="numalign-bench-") as folder:
             return asyncio.run(measured(chosen, Path(folder)))
 
     return run
+
+
+async def control_plane(here: Site, flags: Sequence[str]) -> Plane:
+    """Start etcd and an API server. Raise `UnavailableError` if they cannot be built on this machine."""
+    [binaries] = await build.find()
+    plane = Plane(here.children, Place(binaries, here.folder, here.pair), users=USERS, flags=flags)
+    await plane.start()
+    return plane
+
+
+def kubeconfig(here: Site, plane: Plane, user: str) -> str:
+    """Return the kubeconfig with which a program authenticates as a user."""
+    folder = here.folder / user.replace(":", "-")
+    folder.mkdir(exist_ok=True)
+    return str(plane.kubeconfig(user, folder))
+
+
+# A plain session takes less processor time than a client for Kubernetes, and so disturbs less.
+def session(plane: Plane) -> aiohttp.ClientSession:
+    """Return a session of an administrator, in which every error is raised."""
+    trust = ssl.create_default_context(cafile=plane.ca)
+    return aiohttp.ClientSession(
+        plane.url,
+        connector=aiohttp.TCPConnector(ssl=trust, limit=AT_ONCE),
+        headers={"Authorization": f"Bearer {ADMIN}"},
+        timeout=aiohttp.ClientTimeout(sock_read=PATIENCE_SECONDS),
+        raise_for_status=_check,
+    )
+
+
+async def _check(answer: aiohttp.ClientResponse) -> None:
+    gone = answer.method == HTTPMethod.DELETE and answer.status == HTTPStatus.NOT_FOUND
+    if not (answer.ok or gone):
+        raise RuntimeError(f"{answer.method} {answer.url}: {answer.status} {await answer.text()}")
+
+
+async def call(api: aiohttp.ClientSession, method: str, path: str, body: object = None, **query: str) -> Json:
+    """Return the answer to a call."""
+    kind = "application/merge-patch+json" if method == HTTPMethod.PATCH else "application/json"
+    sent = None if body is None else orjson.dumps(body)
+    headers = {"Content-Type": kind}
+    async with api.request(method, path, data=sent, params=query, headers=headers) as answer:
+        found: Json = orjson.loads(await answer.read())
+        return found
+
+
+async def events(api: aiohttp.ClientSession, path: str) -> AsyncIterator[Json]:
+    """Yield an event for each object that exists, and for each change from now on."""
+    while True:
+        # An API server ends the watch of a client that is slow for a moment.
+        async with api.get(path, params={"watch": "true"}) as answer:
+            async for line in answer.content:
+                yield orjson.loads(line)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser
 
-from tools.bench.map_nodes import many
+from tools.bench.cluster import many
 from tools.clusters.maps import clusters, sites
 from tools.clusters.maps.browsers import chromium, opened
 

@@ -8,7 +8,7 @@ from axe_playwright_python.base import AXE_FILE_PATH
 from playwright.async_api import Browser, Page, expect
 
 from tests.system.browser.test_pages import POD
-from tools.bench.map_nodes import many
+from tools.bench.cluster import many
 from tools.clusters.maps import sites
 from tools.clusters.maps.browsers import opened
 from tools.clusters.maps.clusters import AGENT_NODE

@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.worlds.opt_in import BROWSER
-from tools.bench.map_nodes import many
+from tools.bench.cluster import many
 from tools.clusters.maps import clusters, sites
 from tools.clusters.maps.browsers import WatchedPage, opened
 from tools.clusters.maps.clusters import AGENT_NODE
