@@ -35,28 +35,19 @@ class Calls:
     callers: "list[Caller]" = field(default_factory=list)
 
     def caller(self, door: Door) -> "Caller":
-        """Return a caller of a program, whose calls count here."""
         self.callers.append(Caller(door, self))
         return self.callers[-1]
 
     def close(self) -> None:
-        """Close all connections."""
         for each in self.callers:
             each.close()
 
-    def clear(self) -> None:
-        """Count from now on."""
-        for counted in (self.counts, self.outcomes, self.seconds):
-            counted.clear()
-
     def fail(self, what: str) -> None:
-        """Note a call that failed."""
         self.outcomes["failed"] += 1
         if len(self.failures) < MOST_FAILURES:
             self.failures.append(what)
 
     def check(self) -> None:
-        """Raise `RuntimeError` if a call failed."""
         if self.failures:
             raise RuntimeError(f"{self.outcomes['failed']} calls failed: {self.failures[0]}")
 
@@ -90,11 +81,9 @@ class Caller:
         return orjson.loads(answer.body)
 
     async def post(self, kind: str, path: str, body: object) -> Any:  # noqa: ANN401  JSON
-        """Post JSON; return as `call`."""
         return await self.call(kind, "POST", path, body)
 
     def close(self) -> None:
-        """Close the connection."""
         if self._open:
             self._open.close()
             self._open = None

@@ -40,14 +40,10 @@ def templates(number: int) -> Iterator[Raw]:
 
 def pods(number: int, namespace: str) -> Iterator[Raw]:
     """Yield so many pods of workloads that request at most one GPU."""
-    small = [each for each in templates(_WORKLOADS) if _requests(each).get(GPU, "0") in {"0", "1"}]
+    every = ((each, each["spec"]["containers"][0]["resources"]["requests"]) for each in templates(_WORKLOADS))
+    small = [each for each, requests in every if requests.get(GPU, "0") in {"0", "1"}]
     for index, made in enumerate(islice(cycle(small), number)):
         yield {**made, "metadata": {**made["metadata"], "name": f"pod-{index:05}", "namespace": namespace}}
-
-
-def _requests(made: Raw) -> Raw:
-    requests: Raw = made["spec"]["containers"][0]["resources"]["requests"]
-    return requests
 
 
 def pod(index: int, dice: random.Random, *, gpus: int) -> Raw:

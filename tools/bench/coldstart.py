@@ -25,12 +25,11 @@ FLAGS = {"webhook": (), "controller": ("--gates", "true", "--heal", "true")}
 
 
 async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
-    """Start a program on such a cluster; measure when it is ready, and its memory once it has settled."""
     one_of(chosen.program, FLAGS)
     api = await api_server.started(here, nodes=chosen.nodes, makes=chosen.makes, pods=chosen.pods)
-    start = {"webhook": here.webhook, "controller": here.controller}
+    start = here.webhook if chosen.program == "webhook" else here.controller
     began = time.perf_counter()
-    running = await start[chosen.program]("--kubeconfig", str(api.kubeconfig), *FLAGS[chosen.program])
+    running = await start("--kubeconfig", str(api.kubeconfig), *FLAGS[chosen.program])
     ready = time.perf_counter() - began
 
     async def read() -> bool:

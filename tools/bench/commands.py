@@ -44,14 +44,13 @@ def _seconds(words: Sequence[str], folder: Path) -> float:
 
 
 def measure(chosen: Namespace) -> Iterator[Measurement]:
-    """Measure each command."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         (folder / "cluster.json").write_bytes(orjson.dumps(cluster.snapshot(chosen.nodes)))
         (folder / "pod.json").write_bytes(orjson.dumps(next(cluster.pods(1, "team"))))
         rows = []
         for name, flags in COMMANDS.items():
-            took = median([_seconds((name, *flags), folder) for _ in range(chosen.repeats)])
+            took = median(_seconds((name, *flags), folder) for _ in range(chosen.repeats))
             rows.append(row(f"kubectl numa {name}", took, "s", most=MOST_SECONDS.get(name)))
     yield Measurement(
         f"Commands: {chosen.nodes:,} nodes of 36 makes",

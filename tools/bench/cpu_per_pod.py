@@ -30,13 +30,12 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
 async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
-    """Schedule pods; measure what the scorer uses."""
     objects = [namespace(NAMESPACE, {}), *cluster.snapshot(chosen.nodes, chosen.makes)["items"]]
     api = await here.api_server(objects)
     scorer = await here.scorer("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
 
     async def knows() -> bool:
-        return await scorer.metric("numalign_ledger_nodes") >= chosen.nodes
+        return bool(await scorer.metric("numalign_ledger_nodes") >= chosen.nodes)
 
     await soon(knows, what="it had all nodes in its ledger", child=scorer.child, seconds=LONGEST_WAIT)
     calls, cycle = Calls(), asyncio.Lock()
@@ -48,7 +47,8 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     ]
     pods = cluster.pods(chosen.warm + chosen.pods, NAMESPACE)
     await _schedule(schedulers, pods, chosen.warm, chosen.rate)
-    calls.clear()
+    calls.outcomes.clear()
+    calls.seconds.clear()
     before, began = processor_seconds(scorer.child.process.pid), time.monotonic()
     await _schedule(schedulers, pods, chosen.pods, chosen.rate)
     took = time.monotonic() - began

@@ -29,15 +29,15 @@ from numalign.kube.client import Api
 from numalign.kube.decode import placement_records
 from numalign.model.intent import DEFAULT, GATE, PLACEMENT, POLICY, SCHEDULER, Gate, Policy
 from tools.bench.e2e_pods import GPU, NAMESPACE, Controller, Task, tasks
-from tools.bench.site import ADMIN, SCORER, USERS, Json, control_plane, kubeconfig, session
-from tools.bench.tables import CellValue, Measurement, one_of, program
+from tools.bench.site import ADMIN, USERS, Json, account, control_plane, extending, session
+from tools.bench.tables import Measurement, one_of, program
 from tools.clusters import shipped
 from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import rehearse
 from tools.clusters.controlplane import audits
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.controlplane.reviews import reviews
-from tools.clusters.controlplane.schedulers import VERBS, Extender, scheduler
+from tools.clusters.controlplane.schedulers import scheduler
 from tools.clusters.http_calls import once
 from tools.clusters.kubelets.agents import agents
 from tools.clusters.kubelets.build import versions
@@ -55,6 +55,9 @@ AGENTS, NEVER = "agents", "-"
 PER_POD = frozenset({"pods", "events"})
 """Resources whose writes are counted; topologies and leases are written for each node and second."""
 SAMPLE_SECONDS = 0.25
+
+Figures = Sequence[str | float]
+"""Those of a run, in the order of `FIGURES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,42 +94,21 @@ COLUMNS: Mapping[str, Column] = {
 }
 
 
-@dataclass(slots=True)
-class Cell:
-    """The results of a run; `FIGURES` says what they mean.
-
-    `slots` are samples of the largest slot. Of the pods that `recorded` a placement, `wrong` are the names of
-    those to which their kubelet gave another one, and `doubted` those whose record the scorer has withdrawn.
-    `pinned` is None if the controller chooses no nodes.
-    """
-
-    placed: int = 0
-    pods: int = 0
-    rejected: int = 0
-    pinned: int | None = None
-    seconds: float | None = None
-    writes: int = 0
-    slots: list[int] = field(default_factory=list)
-    whole: int = 0
-    unaligned: int = 0
-    recorded: int = 0
-    wrong: set[str] = field(default_factory=set)
-    doubted: set[str] = field(default_factory=set)
-
-    def observe(self, task: Task, held: Amounts) -> None:
-        """Compare the record of a running pod with what its kubelet holds for it."""
-        given = {
-            tuple(sorted(f"node-{zone}" for zone in zones)): dict(amounts)
-            for zones, amounts in held.items()
-            if amounts
-        }
-        annotations = task.pod["metadata"].get("annotations", {})
-        if PLACEMENT in annotations:
-            self.recorded += 1
-            recorded = placement_records.read(annotations[PLACEMENT]).items()
-            if {tuple(sorted(zones)): dict(amounts) for zones, amounts in recorded} != given:
-                self.wrong.add(f"{NAMESPACE}/{task.name}")
-        self.unaligned += annotations.get(POLICY) == Policy.SINGLE_NUMA_NODE and len({*sum(given, ())}) > 1
+FIGURES: Mapping[str, str] = {
+    "rejected": "pods that a kubelet rejected, per seed;"
+    " with gates, those whose node the controller chose + others",
+    "placed": "pods that a kubelet admitted, at once or after they were created again, per seed",
+    "until all ran, s": "seconds from the first arrival until every pod had run, per seed;"
+    f" {NEVER} if some never ran",
+    "writes a pod": "creations, patches and deletions of pods and Events by all programs, per requested pod",
+    "largest slot": "the most free GPUs in one zone of any node, on average until all pods ran",
+    "whole zones left": "zones of four GPUs without an allocation,"
+    " when only the pods that stay until the end are left",
+    "unaligned": "pods that requested a single zone and got several, per seed",
+    "records wrong": "recorded placements that are not what the kubelet did, of all, per seed:"
+    " believed + withdrawn",
+}
+"""The figures of a run, and what they mean."""
 
 
 class Cluster(NamedTuple):
@@ -211,7 +193,7 @@ async def _real(chosen: Namespace, delay: str, _seed: int, folder: Path) -> Asyn
             yield Cluster(Site(folder, cluster.children), cluster.plane, client, held, slots)
 
 
-async def _measured(chosen: Namespace, column: Column, delay: str, seed: int) -> Cell:
+async def _measured(chosen: Namespace, column: Column, delay: str, seed: int) -> Figures:
     """Run one workload; raise whatever fails, but nothing for pods that were never placed."""
     arriving = tasks(seed, pods=chosen.pods, seconds=chosen.seconds, life=chosen.life)
     with tempfile.TemporaryDirectory(prefix="numalign-bench-") as made:
@@ -224,10 +206,7 @@ async def _measured(chosen: Namespace, column: Column, delay: str, seed: int) ->
                 await _start_webhook(cluster, column, chosen.nodes)
             scorer = extender = None
             if column.reserve_at:
-                flags = ("--reserve-at", column.reserve_at, "--debug-state", "true")
-                scorer = await here.scorer(*_common(cluster, SCORER), *flags)
-                verbs = [verb for verb in VERBS if verb != "bind" or column.reserve_at == "bind"]
-                extender = Extender(url=f"http://127.0.0.1:{scorer.door.port}", verbs=verbs)
+                scorer, extender = await extending(here, plane, column.reserve_at, "--debug-state", "true")
             second = column.labels.get(SCHEDULER)
             other = scheduler(here.children, plane, name=second, extender=extender) if second else None
             async with (
@@ -237,16 +216,12 @@ async def _measured(chosen: Namespace, column: Column, delay: str, seed: int) ->
                 return await _watched(cluster, column, arriving, chosen.patience, scorer)
 
 
-def _common(cluster: Cluster, user: str) -> tuple[str, ...]:
-    return "--namespace", shipped.NAMESPACE, "--kubeconfig", kubeconfig(cluster.here, cluster.plane, user)
-
-
 async def _start_webhook(cluster: Cluster, column: Column, nodes: int) -> None:
     """Start the webhook for the API server, and a controller that gives every node a class."""
     here, store = cluster.here, Store(cluster.client)
     gates = ("--gates", "true") if GATE in column.labels else ()
-    controller = await here.controller(*_common(cluster, shipped.CONTROLLERS), *gates, *column.flags)
-    webhook = await here.webhook(*_common(cluster, shipped.ACCOUNT), *gates)
+    controller = await here.controller(*account(cluster.plane, shipped.CONTROLLERS), *gates, *column.flags)
+    webhook = await here.webhook(*account(cluster.plane, shipped.ACCOUNT), *gates)
     for document in shipped.webhooks():
         called = shipped.by_address(document, webhook.door.port)
         for entry in called["webhooks"]:
@@ -267,34 +242,55 @@ async def _start_webhook(cluster: Cluster, column: Column, nodes: int) -> None:
 
 async def _watched(
     cluster: Cluster, column: Column, arriving: Sequence[Task], patience: float, scorer: Running | None
-) -> Cell:
-    cell = Cell(pods=len(arriving))
+) -> Figures:
+    right, doubted, slots = dict[str, bool](), set[str](), list[int]()
+    unaligned = 0
+
+    def placed(task: Task) -> None:
+        nonlocal unaligned
+        annotations, held = task.pod["metadata"].get("annotations", {}), cluster.held(task.pod)
+        given = {
+            tuple(sorted(f"node-{each}" for each in zones)): dict(bag) for zones, bag in held.items() if bag
+        }
+        if record := annotations.get(PLACEMENT):
+            recorded = placement_records.read(record).items()
+            same = {tuple(sorted(zones)): dict(bag) for zones, bag in recorded} == given
+            right[f"{NAMESPACE}/{task.name}"] = same
+        zones = {zone for zones in given for zone in zones}
+        unaligned += annotations.get(POLICY) == Policy.SINGLE_NUMA_NODE and len(zones) > 1
 
     async def sample() -> None:
         while True:
-            cell.slots.append(max(left for left, _ in cluster.slots(controller.alive)))
+            slots.append(max(left for left, _ in cluster.slots(controller.alive)))
             if scorer:
                 state = (await once(scorer.about, "GET", "/debug/state")).body
-                cell.doubted.update(orjson.loads(state)["doubtful"])
+                doubted.update(orjson.loads(state)["doubtful"])
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async with session(cluster.plane) as api:
-        controller = Controller(api, arriving, lambda task: cell.observe(task, cluster.held(task.pod)))
-        before = _writes(cluster.here.folder)
+        controller, before = Controller(api, arriving, placed), _writes(cluster.here.folder)
         sampling = asyncio.create_task(sample())
         try:
             await controller.run(patience=patience)
         finally:
             sampling.cancel()
-        cell.writes = _writes(cluster.here.folder) - before
+        writes = _writes(cluster.here.folder) - before
+        rejected, pinned = (sum(getattr(each, what) for each in arriving) for what in ("refused", "pinned"))
         await controller.end()
     times = [task.ran for task in arriving if task.ran is not None]
-    cell.placed = len(times)
-    cell.seconds = max(times) if len(times) == len(arriving) else None
-    cell.rejected = sum(task.refused for task in arriving)
-    cell.pinned = sum(task.pinned for task in arriving) if GATE in column.labels else None
-    cell.whole = sum(left == most > 1 for left, most in cluster.slots(controller.alive))
-    return cell
+    wrong = {name for name, same in right.items() if not same}
+    gated, believed = GATE in column.labels, len(wrong - doubted)
+    records = str(len(wrong)) if gated else f"{believed}+{len(wrong) - believed}"
+    return (
+        f"{pinned}+{rejected - pinned}" if gated else rejected,
+        len(times),
+        f"{max(times):.0f}" if len(times) == len(arriving) else NEVER,
+        writes / len(arriving),
+        fmean(slots),
+        float(sum(left == most > 1 for left, most in cluster.slots(controller.alive))),
+        unaligned,
+        f"{records}/{len(right)}" if right else NEVER,
+    )
 
 
 def _writes(folder: Path) -> int:
@@ -303,60 +299,10 @@ def _writes(folder: Path) -> int:
     return sum(use.writes and use.resource.partition("/")[0] in PER_POD for use in uses)
 
 
-def _each(of: Callable[[Cell], object]) -> Callable[[Sequence[Cell]], str]:
-    return lambda seeds: " ".join(str(of(cell)) for cell in seeds)
-
-
-def _mean(of: Callable[[Cell], float]) -> Callable[[Sequence[Cell]], str]:
-    return lambda seeds: f"{fmean(map(of, seeds)):.1f}"
-
-
-def _rejected(cell: Cell) -> str:
-    return str(cell.rejected) if cell.pinned is None else f"{cell.pinned}+{cell.rejected - cell.pinned}"
-
-
-def _wrong(cell: Cell) -> str:
-    if not cell.recorded:
-        return NEVER
-    believed, wrong = len(cell.wrong - cell.doubted), len(cell.wrong)
-    return f"{f'{believed}+{wrong - believed}' if cell.pinned is None else wrong}/{cell.recorded}"
-
-
-FIGURES: Mapping[str, tuple[str, Callable[[Sequence[Cell]], str]]] = {
-    "rejected": (
-        "pods that a kubelet rejected, per seed; with gates, those whose node the controller chose + others",
-        _each(_rejected),
-    ),
-    "placed": (
-        "pods that a kubelet admitted, at once or after they were created again, per seed",
-        _each(lambda cell: cell.placed),
-    ),
-    "until all ran, s": (
-        f"seconds from the first arrival until every pod had run, per seed; {NEVER} if some never ran",
-        _each(lambda cell: NEVER if cell.seconds is None else f"{cell.seconds:.0f}"),
-    ),
-    "writes a pod": (
-        "creations, patches and deletions of pods and Events by all programs, per requested pod",
-        _mean(lambda cell: cell.writes / cell.pods),
-    ),
-    "largest slot": (
-        "the most free GPUs in one zone of any node, on average until all pods ran",
-        _mean(lambda cell: fmean(cell.slots)),
-    ),
-    "whole zones left": (
-        "zones of four GPUs without an allocation, when only the pods that stay until the end are left",
-        _mean(lambda cell: cell.whole),
-    ),
-    "unaligned": (
-        "pods that requested a single zone and got several, per seed",
-        _each(lambda cell: cell.unaligned),
-    ),
-    "records wrong": (
-        "recorded placements that are not what the kubelet did, of all, per seed: believed + withdrawn",
-        _each(_wrong),
-    ),
-}
-"""The figures of the comparison: their meaning, and how they are shown for all seeds."""
+def _shown(figures: Figures) -> str:
+    """Return figures of several seeds, one by one, or their mean if they are fractions."""
+    fractions = [each for each in figures if isinstance(each, float)]
+    return f"{fmean(fractions):.1f}" if fractions else " ".join(map(str, figures))
 
 
 def measure(chosen: Namespace) -> Iterator[Measurement]:
@@ -369,22 +315,23 @@ def measure(chosen: Namespace) -> Iterator[Measurement]:
         sys.exit(f"--delays {AGENTS}: agents need real kubelets, see --kubelets")
     made = []
     for delay in chosen.delays:
-        rows: list[Sequence[CellValue]] = []
-        for name in chosen.runs:
+        rows = []
+        for column in map(COLUMNS.__getitem__, chosen.runs):
             cells = []
             for seed in chosen.seeds:
                 began = time.monotonic()
-                cells.append(cell := asyncio.run(_measured(chosen, COLUMNS[name], delay, seed)))
+                cells.append(asyncio.run(_measured(chosen, column, delay, seed)))
+                rejected, placed, *_ = cells[-1]
                 sys.stderr.write(
-                    f"{COLUMNS[name].title}, {delay} late, seed {seed}: {cell.rejected} rejected,"
-                    f" {cell.placed} of {cell.pods} placed ({time.monotonic() - began:.0f} s)\n"
+                    f"{column.title}, {delay} late, seed {seed}: {rejected} rejected,"
+                    f" {placed} of {chosen.pods} placed ({time.monotonic() - began:.0f} s)\n"
                 )
-            rows.append((COLUMNS[name].title, *(show(cells) for _, show in FIGURES.values())))
+            rows.append((column.title, *map(_shown, zip(*cells, strict=True))))
         source = "by agents" if delay == AGENTS else f"{delay} s late"
         made.append(Measurement(f"Topologies {source}", rows, head=("", *FIGURES)))
     if chosen.markdown:
         pages = ["\n".join((f"{each.name}:", "", *each.markdown())) for each in made]
-        legend = "\n".join(f"* {name}: {meaning}" for name, (meaning, _) in FIGURES.items())
+        legend = "\n".join(f"* {name}: {meaning}" for name, meaning in FIGURES.items())
         chosen.markdown.write_text("\n\n".join((*pages, legend)) + "\n", encoding="utf-8")
     yield from made
 

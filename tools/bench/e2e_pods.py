@@ -12,10 +12,9 @@ a limit. Like all times, the delay is shorter than in Kubernetes.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate
 
 import aiohttp
 
@@ -65,7 +64,6 @@ class Task:
 
     @property
     def name(self) -> str:
-        """The name of its pod."""
         name: str = self.pod["metadata"]["name"]
         return name
 
@@ -74,56 +72,47 @@ def tasks(seed: int, *, pods: int, seconds: float, life: float) -> list[Task]:
     """Return so many tasks that arrive within so many seconds, and run for `life` seconds on average."""
     dice = random.Random(seed)  # noqa: S311 - it makes input, not secrets
     every = list(openb.pods())
-    weights = accumulate(MULTI_WEIGHT if int(_requests(pod).get(GPU, "0")) > 1 else 1 for pod in every)
-    drawn = dice.choices(every, cum_weights=list(weights), k=pods)
+    weights = [MULTI_WEIGHT if int(_resources(pod)["requests"].get(GPU, "0")) > 1 else 1 for pod in every]
+    drawn = dice.choices(every, weights, k=pods)
     arrivals = sorted(dice.uniform(0, seconds) for _ in range(pods))
-    return [
-        Task(at, _life(dice, life), _pod(f"task-{number:04}", pod))
-        for number, (at, pod) in enumerate(zip(arrivals, drawn, strict=True))
-    ]
+    made = []
+    for number, (at, pod) in enumerate(zip(arrivals, drawn, strict=True)):
+        # Mostly short times, up to twice the mean, so that a run ends.
+        service, draw = dice.random() < SERVICES, dice.expovariate(1 / life)
+        runs = None if service else min(max(draw, SHORTEST), 2 * life)
+        made.append(Task(at, runs, _pod(f"task-{number:04}", pod)))
+    return made
 
 
-def _requests(pod: Json) -> Mapping[str, str]:
-    requests: Mapping[str, str] = pod["spec"]["containers"][0]["resources"]["requests"]
-    return requests
-
-
-def _life(dice: random.Random, mean: float) -> float | None:
-    """Draw mostly short times, up to twice the mean, so that a run ends; None for services."""
-    service, draw = dice.random() < SERVICES, dice.expovariate(1 / mean)
-    return None if service else min(max(draw, SHORTEST), 2 * mean)
+def _resources(pod: Json) -> Mapping[str, Mapping[str, str]]:
+    resources: Mapping[str, Mapping[str, str]] = pod["spec"]["containers"][0]["resources"]
+    return resources
 
 
 def _pod(name: str, drawn: Json) -> Json:
     """Return a pod like one of the trace, limited like that: in all resources, or only in its GPUs."""
-    metadata, limits = drawn["metadata"], drawn["spec"]["containers"][0]["resources"]["limits"]
+    metadata, resources = drawn["metadata"], _resources(drawn)
     wanted = metadata.get("annotations", {}).get(POLICY, "")
     # The recipe makes mistakes to show them. Namespaces of pods with several GPUs enforce a policy.
     policy = wanted if wanted in POLICIES else NAMESPACES[metadata["namespace"]].get(ENFORCE, "")
-    amounts = dict(_amounts(_requests(drawn)))
-    limited = amounts if "cpu" in limits else {GPU: amounts[GPU]} if GPU in amounts else {}
-    container = {
-        "name": "main",
-        "image": "openb:2023",
-        "resources": {"requests": amounts, "limits": limited},
-    }
+    amounts = _amounts(resources["requests"])
+    limited = amounts if "cpu" in resources["limits"] else {GPU: amounts[GPU]} if GPU in amounts else {}
+    granted = {"requests": amounts, "limits": limited}
+    container = {"name": "main", "image": "openb:2023", "resources": granted}
     annotations = {POLICY: policy} if policy else {}
     own = {"name": name, "namespace": NAMESPACE, "labels": {"app": name}, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": {"containers": [container]}}
 
 
-def _amounts(requests: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _amounts(requests: Mapping[str, str]) -> dict[str, str]:
     """Scale what a pod of the trace requests to whole CPUs, bytes and GPUs; GPUs are not shared here."""
     gpus = int(requests.get(GPU, "0"))
     halves = max(gpus // LARGEST[GPU], 1)
     share = CPUS_AND_MEMORY / halves
+    cpus = max(round(millis(requests["cpu"]) / 1000 * share), 1)
     memory = max(round(units(requests.get("memory", "0")) * share / MIB), 1) * MIB
-    scaled = {
-        "cpu": max(round(millis(requests["cpu"]) / 1000 * share), 1),
-        "memory": memory,
-        GPU: gpus // halves,
-    }
-    yield from ((name, str(min(amount, LARGEST[name]))) for name, amount in scaled.items() if amount)
+    scaled = {"cpu": cpus, "memory": memory, GPU: gpus // halves}
+    return {name: str(min(amount, LARGEST[name])) for name, amount in scaled.items() if amount}
 
 
 class Controller:

@@ -29,20 +29,9 @@ from typing import NamedTuple
 import aiohttp
 
 from numalign.kube.client import Api
-from tools.bench import cluster
+from tools.bench import cluster, site
 from tools.bench.calls import processor_seconds
-from tools.bench.site import (
-    ADMIN,
-    PATIENCE_SECONDS,
-    SCORER,
-    Json,
-    at_site,
-    call,
-    control_plane,
-    events,
-    kubeconfig,
-    session,
-)
+from tools.bench.site import ADMIN, PATIENCE_SECONDS, call
 from tools.bench.tables import MET, MISSED, Measurement, one_of, program
 from tools.clusters import shipped
 from tools.clusters.api_objects import namespace
@@ -57,15 +46,14 @@ from tools.clusters.sim.documents import stamp
 
 LEAST = 0.9
 """The least ratio of pods bound per second to those with the empty extender."""
-RANK, BIND = ("filter", "prioritize"), ("filter", "prioritize", "bind")
-WAYS: Mapping[str, tuple[str, Sequence[str]]] = {
-    "none": ("no extender", ()),
-    "empty": ("empty: filter, prioritize", RANK),
-    "numalign-rank": ("numalign, --reserve-at prioritize", (*RANK, "preempt")),
-    "empty-bind": ("empty: filter, prioritize, bind", BIND),
-    "numalign-bind": ("numalign, --reserve-at bind (default)", (*BIND, "preempt")),
+WAYS: Mapping[str, str] = {
+    "none": "no extender",
+    "empty": "empty: filter, prioritize",
+    "numalign-rank": "numalign, --reserve-at prioritize",
+    "empty-bind": "empty: filter, prioritize, bind",
+    "numalign-bind": "numalign, --reserve-at bind (default)",
 }
-"""Ways to schedule, and the verbs of the extender that are called, which decide who binds."""
+"""Ways to schedule; the extender binds in the last two."""
 EMPTY = {"numalign-rank": "empty", "numalign-bind": "empty-bind"}
 """The way with the empty extender that each way with the scorer is compared with."""
 APART = "-apart"
@@ -78,15 +66,10 @@ NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 
-_PROGRAMS = (
-    ("kube-scheduler-default-scheduler",),
-    ("numalign-scorer", "empty-extender"),
-    ("kube-apiserver", "etcd"),
-)
-HEAD = (
-    *("", "pods/s", "to empty", "to none"),
-    *("scheduler, ms per pod", "extender", "API server, etcd", "target", ""),
-)
+_EXTENDERS = ("numalign-scorer", "empty-extender")
+_PROGRAMS = (("kube-scheduler-default-scheduler",), _EXTENDERS, ("kube-apiserver", "etcd"))
+COSTS = ("scheduler, ms per pod", "extender", "API server, etcd")
+HEAD = ("", "pods/s", "to empty", "to none", *COSTS, "target", "")
 
 
 class Run(NamedTuple):
@@ -97,13 +80,12 @@ class Run(NamedTuple):
 
 
 async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
-    """Run the cells, round after round."""
     for name in chosen.cells:
         one_of(name, CELLS)
     runs: dict[str, list[Run]] = {name: [] for name in chosen.cells}
     # New nodes are tainted until a controller has seen them, and there is none here.
-    plane = await control_plane(here, ("--disable-admission-plugins=TaintNodesByCondition",))
-    async with plane.client(ADMIN) as client, session(plane) as api:
+    plane = await site.control_plane(here, ("--disable-admission-plugins=TaintNodesByCondition",))
+    async with plane.client(ADMIN) as client, site.session(plane) as api:
         await ApiDesk(Api(client, namespace=NAMESPACE)).learn()
         await call(api, "POST", "/api/v1/namespaces", namespace(shipped.NAMESPACE, {}))
         paths = {"Node": "/api/v1/nodes", "NodeResourceTopology": TOPOLOGIES}
@@ -130,12 +112,11 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
 
 async def _run(name: str, chosen: Namespace, here: Site, plane: Plane, api: aiohttp.ClientSession) -> Run:
     """Run one of `CELLS`; raise `RuntimeError` if pods are left without a node."""
-    queue = cluster.pods(chosen.pods, NAMESPACE)
-    await asyncio.gather(*(call(api, "POST", PODS, pod) for pod in queue))
+    await asyncio.gather(*(call(api, "POST", PODS, pod) for pod in cluster.pods(chosen.pods, NAMESPACE)))
     try:
         async with _extender(name.removesuffix(APART), chosen.nodes, here, plane) as extender:
             with _apart(here.children) if name.endswith(APART) else nullcontext():
-                binding = asyncio.create_task(_bound(name, chosen.pods, here.children, api))
+                binding = asyncio.create_task(_bound(chosen.pods, here.children, api))
                 try:
                     async with scheduler(here.children, plane, extender=extender):
                         return await binding
@@ -146,7 +127,7 @@ async def _run(name: str, chosen: Namespace, here: Site, plane: Plane, api: aioh
             await call(api, "DELETE", path, gracePeriodSeconds="0")
 
 
-async def _bound(name: str, number: int, children: Children, api: aiohttp.ClientSession) -> Run:
+async def _bound(number: int, children: Children, api: aiohttp.ClientSession) -> Run:
     """Play all kubelets until so many pods are bound; this process is none of those that are measured."""
     times = dict[str, float]()
 
@@ -154,26 +135,21 @@ async def _bound(name: str, number: int, children: Children, api: aiohttp.Client
         running = filter(Child.running, children.started)
         return {child.name: processor_seconds(child.process.pid) for child in running}
 
-    async def start(pod: str) -> None:
-        await call(
-            api, "PATCH", f"{PODS}/{pod}/status", {"status": {"phase": "Running", "startTime": stamp()}}
-        )
-
     before = dict[str, float]()
     try:
         async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
-            async for event in events(api, PODS):
-                pod: Json = event["object"]
-                if "nodeName" in pod["spec"] and pod["metadata"]["name"] not in times:
+            async for event in site.events(api, PODS):
+                name = event["object"]["metadata"]["name"]
+                if "nodeName" in event["object"]["spec"] and name not in times:
                     before = before or used()
-                    times[pod["metadata"]["name"]] = time.monotonic()
+                    times[name] = time.monotonic()
                     if len(times) == number:
                         after = used()
                         break
-                    group.create_task(start(pod["metadata"]["name"]))
+                    running = {"status": {"phase": "Running", "startTime": stamp()}}
+                    group.create_task(call(api, "PATCH", f"{PODS}/{name}/status", running))
     except TimeoutError:
-        missing = f"{len(times)} of {number} pods were bound within {PATIENCE_SECONDS} s"
-        raise RuntimeError(f"{name}: {missing}") from None
+        raise RuntimeError(f"{len(times)} of {number} pods were bound in {PATIENCE_SECONDS} s") from None
     first, *_, last = times.values()
     cpu = {each: 1000 * (after[each] - before.get(each, 0)) / (number - 1) for each in after}
     return Run((number - 1) / (last - first), cpu)
@@ -182,30 +158,25 @@ async def _bound(name: str, number: int, children: Children, api: aiohttp.Client
 @asynccontextmanager
 async def _extender(way: str, nodes: int, here: Site, plane: Plane) -> AsyncIterator[Extender | None]:
     """Run the extender of a way to schedule, if it has one; its start is not measured."""
-    verbs = WAYS[way][1]
-    if not verbs:
+    if way == "none":
         yield None
-    elif way not in EMPTY:
-        port = free_port()
-        words = ("-port", port, "-token", ADMIN, "-server", plane.url, "-ca", plane.ca)
-        ready = partial(answers, Door(port), READY)
-        program = str(await _empty_extender())
-        async with here.children.run(program, *map(str, words), name="empty-extender", ready=ready):
-            yield Extender(url=f"http://127.0.0.1:{port}", verbs=verbs)
-    else:
-        # It has a Lease, so that it is ready and may bind.
-        scorer = await here.scorer(
-            *("--namespace", shipped.NAMESPACE, "--kubeconfig", kubeconfig(here, plane, SCORER)),
-            *("--reserve-at", "bind" if "bind" in verbs else "prioritize"),
-        )
+    elif way in EMPTY:
+        scorer, extender = await site.extending(here, plane, "bind" if way.endswith("bind") else "prioritize")
 
         async def knows() -> bool:
-            return await scorer.metric("numalign_ledger_nodes") >= nodes
+            return bool(await scorer.metric("numalign_ledger_nodes") >= nodes)
 
         await soon(knows, what="all nodes were in its ledger", child=scorer.child)
-        yield Extender(url=f"http://127.0.0.1:{scorer.door.port}", verbs=verbs)
+        yield extender
         # It releases its Lease, so that the next one need not wait for it.
         await scorer.child.stop()
+    else:
+        port, program = free_port(), str(await _empty_extender())
+        words = ("-port", str(port), "-token", ADMIN, "-server", plane.url, "-ca", str(plane.ca))
+        ready = partial(answers, Door(port), READY)
+        async with here.children.run(program, *words, name="empty-extender", ready=ready):
+            verbs = ("filter", "prioritize", *(["bind"] if way.endswith("bind") else []))
+            yield Extender(url=f"http://127.0.0.1:{port}", verbs=verbs)
 
 
 async def _empty_extender() -> Path:
@@ -230,7 +201,7 @@ def _apart(children: Children) -> Iterator[None]:
     pids = {child.process.pid: child.name for child in children.started if child.running()}
     try:
         for pid, name in pids.items():
-            keep(pid, own if name in _PROGRAMS[1] else every - own or every)
+            keep(pid, own if name in _EXTENDERS else every - own or every)
         # Programs that are started from now on inherit it.
         keep(os.getpid(), every - own or every)
         yield
@@ -240,16 +211,15 @@ def _apart(children: Children) -> Iterator[None]:
 
 
 def _title(name: str) -> str:
-    title, verbs = WAYS[name.removesuffix(APART)]
-    if not name.endswith(APART):
-        return title
-    return f"{title}, {'on a processor of its own' if verbs else 'on the other processors'}"
+    way = name.removesuffix(APART)
+    where = "on the other processors" if way == "none" else "on a processor of its own"
+    return WAYS[way] if way == name else f"{WAYS[way]}, {where}"
 
 
 def _row(name: str, runs: Mapping[str, Sequence[Run]]) -> Sequence[float | str | None]:
     mine, way, apart = runs[name], name.removesuffix(APART), APART * name.endswith(APART)
-    others = (EMPTY.get(way, ""), "none" if WAYS[way][1] else "")
-    to_empty, to_none = (_ratio(mine, runs.get(f"{other}{apart}", ())) for other in others)
+    to_empty = _ratio(mine, runs.get(f"{EMPTY.get(way)}{apart}", ()))
+    to_none = None if way == "none" else _ratio(mine, runs.get(f"none{apart}", ()))
     cpu = (median(sum(run.cpu.get(each, 0) for each in programs) for run in mine) for programs in _PROGRAMS)
     verdict = ("", "") if to_empty is None else (f"to empty ≥ {LEAST}", MET if to_empty >= LEAST else MISSED)
     return _title(name), median(run.rate for run in mine), to_empty, to_none, *cpu, *verdict
@@ -263,7 +233,7 @@ def _ratio(mine: Sequence[Run], others: Sequence[Run]) -> float | None:
 main = program(
     "scheduling_rate",
     __doc__,
-    at_site(measure),
+    site.at_site(measure),
     nodes=(1000, 100, "nodes of the cluster"),
     makes=(36, 6, "makes of the nodes"),
     pods=(500, 20, "pods in each cell"),

@@ -16,7 +16,8 @@ from tools.bench.tables import Measurement
 from tools.clusters import programs, shipped
 from tools.clusters.controlplane import build, schedulers
 from tools.clusters.controlplane.planes import Place, Plane
-from tools.clusters.programs import Site
+from tools.clusters.controlplane.schedulers import VERBS, Extender
+from tools.clusters.programs import Running, Site
 
 Json = dict[str, Any]
 
@@ -36,15 +37,12 @@ def at_site(
 ) -> Callable[[Namespace], list[Measurement]]:
     """Return a function that measures at a site of its own, whose programs end with it."""
 
-    async def measured(chosen: Namespace, folder: Path) -> list[Measurement]:
-        async with programs.site(folder / "site") as here:
-            return await measure(chosen, here)
-
-    def run(chosen: Namespace) -> list[Measurement]:
+    async def measured(chosen: Namespace) -> list[Measurement]:
         with tempfile.TemporaryDirectory(prefix="numalign-bench-") as folder:
-            return asyncio.run(measured(chosen, Path(folder)))
+            async with programs.site(Path(folder) / "site") as here:
+                return await measure(chosen, here)
 
-    return run
+    return lambda chosen: asyncio.run(measured(chosen))
 
 
 async def control_plane(here: Site, flags: Sequence[str]) -> Plane:
@@ -55,11 +53,18 @@ async def control_plane(here: Site, flags: Sequence[str]) -> Plane:
     return plane
 
 
-def kubeconfig(here: Site, plane: Plane, user: str) -> str:
-    """Return the kubeconfig with which a program authenticates as a user."""
-    folder = here.folder / user.replace(":", "-")
+def account(plane: Plane, user: str) -> tuple[str, ...]:
+    """Return the flags with which a program of numalign runs as a user."""
+    folder = plane.folder / user.replace(":", "-")
     folder.mkdir(exist_ok=True)
-    return str(plane.kubeconfig(user, folder))
+    return "--namespace", shipped.NAMESPACE, "--kubeconfig", str(plane.kubeconfig(user, folder))
+
+
+async def extending(here: Site, plane: Plane, reserve_at: str, *flags: str) -> tuple[Running, Extender]:
+    """Start the scorer with its Lease, so that it is ready and may bind; return also how it is called."""
+    scorer = await here.scorer(*account(plane, SCORER), "--reserve-at", reserve_at, *flags)
+    verbs = [verb for verb in VERBS if verb != "bind" or reserve_at == "bind"]
+    return scorer, Extender(url=f"http://127.0.0.1:{scorer.door.port}", verbs=verbs)
 
 
 # A plain session takes less processor time than a client for Kubernetes, and so disturbs less.
