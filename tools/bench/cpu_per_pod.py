@@ -58,11 +58,10 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     rows = [row("bound", calls.outcomes["bound"] / took, "pods/s")]
     for verb in ("filter", "prioritize", "bind"):
         trips = millis([*calls.seconds[verb]])
-        rows += (
-            row(f"/{verb} while pods come and go, round trip {key}", trips[key]) for key in ("p50", "p99")
-        )
-    rows.append(row("processors, scorer", cpu / took, "cores"))
-    rows.append(row("processor time of a pod, scorer", cpu * MILLI / calls.outcomes["bound"]))
+        what = f"/{verb} while pods come and go, round trip"
+        rows += (row(f"{what} {key}", trips[key]) for key in ("p50", "p99"))
+    cost = cpu * MILLI / calls.outcomes["bound"]
+    rows += row("processors, scorer", cpu / took, "cores"), row("processor time of a pod, scorer", cost)
     return [
         Measurement(
             f"Scorer: {chosen.nodes:,} nodes, {chosen.rate} pods bound each second",

@@ -139,7 +139,6 @@ def machines(nodes: int) -> list[SimNode]:
 
 @asynccontextmanager
 async def _simulated(chosen: Namespace, delay: str, seed: int, folder: Path) -> AsyncIterator[Cluster]:
-    late = float(delay)
     async with site(folder) as here:
         plane = await control_plane(here, audits.flags(folder, users=tuple(USERS)))
         async with (
@@ -147,8 +146,8 @@ async def _simulated(chosen: Namespace, delay: str, seed: int, folder: Path) -> 
             simulated(
                 Api(client, namespace="default"),
                 machines(chosen.nodes),
-                delay=late,
-                jitter=late / 5,
+                delay=float(delay),
+                jitter=float(delay) / 5,
                 fingerprint=Fingerprint.ALL,
                 seed=seed,
             ) as cluster,

@@ -96,18 +96,13 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
             for name in chosen.cells[:: -1 if turn % 2 else 1]:
                 runs[name].append(await _run(name, chosen, here, plane, api))
                 sys.stderr.write(f"{_title(name)}: {runs[name][-1].rate:.1f} pods/s\n")
-    size = f"{chosen.nodes:,} nodes of {chosen.makes} makes"
-    return [
-        Measurement(
-            f"The real kube-scheduler: {size}, {chosen.pods} pods, {chosen.repeats} rounds",
-            [_row(name, runs) for name in runs],
-            "Pods bound per second, starting with a queue of pods, and processor time per pod. The empty"
-            " extender is written in Go and answers at once: its cost is that of the protocol. All programs"
-            " share the processors of one machine; in some rows the extender has one of its own, as on a"
-            " separate host.",
-            HEAD,
-        )
-    ]
+    size = f"{chosen.nodes:,} nodes of {chosen.makes} makes, {chosen.pods} pods, {chosen.repeats} rounds"
+    text = (
+        "Pods bound per second, starting with a queue of pods, and processor time per pod. The empty extender"
+        " is written in Go and answers at once: its cost is that of the protocol. All programs share the"
+        " processors of one machine; in some rows the extender has one of its own, as on a separate host."
+    )
+    return [Measurement(f"The real kube-scheduler: {size}", [_row(name, runs) for name in runs], text, HEAD)]
 
 
 async def _run(name: str, chosen: Namespace, here: Site, plane: Plane, api: aiohttp.ClientSession) -> Run:

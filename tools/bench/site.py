@@ -90,8 +90,7 @@ async def call(api: aiohttp.ClientSession, method: str, path: str, body: object 
     """Return the answer to a call."""
     kind = "application/merge-patch+json" if method == HTTPMethod.PATCH else "application/json"
     sent = None if body is None else orjson.dumps(body)
-    headers = {"Content-Type": kind}
-    async with api.request(method, path, data=sent, params=query, headers=headers) as answer:
+    async with api.request(method, path, data=sent, params=query, headers={"Content-Type": kind}) as answer:
         found: Json = orjson.loads(await answer.read())
         return found
 
