@@ -27,7 +27,7 @@ from tests.worlds.scorer import TEAM, Raw, Scorer, on, raw, wall
 from tools.clusters.fake_api import PATCHES, merged
 
 _TURNS = 50
-"""How often every task runs after each second."""
+"""How often every task runs after each second, if they do not all wait before."""
 
 GATED = {"gate": "enabled"}
 PIN_PATIENCE = 60.0
@@ -214,8 +214,7 @@ class GatedCluster:
             # While a sleep ends now, time does not go on.
             now = self.clock()
             self.clock.ends.append(now)
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
+            await self.clock.turns(_TURNS)
             self.clock.ends.remove(now)
 
     async def _expire(self) -> None:
