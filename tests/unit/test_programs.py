@@ -32,6 +32,7 @@ from tests.worlds.scorer import raw as pod
 from tests.worlds.served import LOCAL, PLAIN, Launcher, Program, Served
 from tests.worlds.webhook import Webhook, raw, request
 from tools.clusters.fake_api import FakeApi
+from webhook.__main__ import PROGRAM, main
 from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
 
@@ -233,11 +234,15 @@ async def answer_with(session: aiohttp.ClientSession, path: str, call: object, *
     pytest.fail(f"the answer did not change: {document}")
 
 
-async def test_process_lists_every_mistake_in_its_settings() -> None:
-    process = await started("webhook", "--injection", "maybe", "--port", "high", "--snapshoot", "x")
-    output, listed = await process.communicate()
-    assert (process.returncode, output) == (2, b"")
-    text = listed.decode()
+def test_every_mistake_in_settings_is_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--injection", "maybe", "--port", "high", "--snapshoot", "x")
+    monkeypatch.setattr(sys, "argv", [PROGRAM, *flags])
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main()
+    output, text = capsys.readouterr()
+    assert output == ""
     assert text.startswith("numalign-webhook: ")
     assert [flag for flag in ("--injection", "--port", "--snapshoot", "--tls-cert") if flag not in text] == []
     assert text.endswith("numalign-webhook --help lists every setting\n")

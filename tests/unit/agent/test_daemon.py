@@ -14,11 +14,11 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from agent.__main__ import PROGRAM, main
 from numalign.kube.decode import kubelet_reports, nrt
 from numalign.kube.decode.kubelet_reports import MACHINE
 from tests.unit.agent.beside import POD, Beside, metrics_port, node
 from tests.worlds.notation import table
-from tools.clusters.processes import program
 from tools.clusters.waiting import seconds_until, until
 
 HEAVY = [
@@ -110,11 +110,13 @@ async def test_daemon_ends_if_it_fails(beside: Beside, flags: str, code: int, ev
     ("--node-name=a --annotate-pods --output=-", "remove one of them"),
     ("--node-name=a --kubeconfig=/nowhere", "there is no kubeconfig at /nowhere"),
 ])  # fmt: skip
-async def test_unusable_settings_are_reported_first(flags: str, mistake: str) -> None:
-    environ = {name: value for name, value in os.environ.items() if name != "NODE_NAME"}
-    process = await asyncio.create_subprocess_exec(
-        program("numalign-agent"), *flags.split(), stderr=asyncio.subprocess.PIPE, env=environ
-    )
-    _, err = await process.communicate()
-    assert process.returncode == 2
-    assert mistake in err.decode()
+def test_unusable_settings_are_reported_first(
+    flags: str, mistake: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NODE_NAME", raising=False)
+    monkeypatch.setattr(sys, "argv", [PROGRAM, *flags.split()])
+    # It would become the daemon.
+    monkeypatch.delattr(os, "execve")
+    with pytest.raises(SystemExit, match=r"^2$"):
+        sys.exit(main())
+    assert mistake in capsys.readouterr().err

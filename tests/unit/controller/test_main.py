@@ -45,14 +45,17 @@ async def test_sigterm_ends_it_and_releases_the_lease(tmp_path: Path) -> None:
     assert (process.returncode, lease["spec"]["holderIdentity"]) == (0, "")
 
 
-async def test_dry_run_prints_changes_and_ends(tmp_path: Path) -> None:
+def test_dry_run_prints_changes_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "cluster.json"
     path.write_bytes(orjson.dumps(CLUSTER))
-    process = await started("--dry-run", "--snapshot", path)
-    output, logged = await process.communicate()
+    monkeypatch.setattr(sys, "argv", [PROGRAM, "--dry-run", "--snapshot", str(path)])
+    assert main() == 0
+    output, logged = capsys.readouterr()
 
-    assert (process.returncode, logged) == (0, b"")
-    assert output.decode().startswith("small: no label -> 2x8cpu-1gpu-single-numa-node")
+    assert logged == ""
+    assert output.startswith("small: no label -> 2x8cpu-1gpu-single-numa-node")
 
 
 def test_impossible_dry_run_or_setting_prints_an_error(
