@@ -10,7 +10,7 @@ import yaml
 from kubectl_numa.demo import DATA
 from numalign.model import intent, resources
 
-ITEMS: list[dict[str, Any]] = yaml.safe_load((DATA / "cluster.yaml").read_text())["items"]
+ITEMS: list[dict[str, Any]] = yaml.load((DATA / "cluster.yaml").read_text(), yaml.CSafeLoader)["items"]
 NODES = {item["metadata"]["name"]: item for item in ITEMS if item["kind"] == "Node"}
 TOPOLOGIES = {item["metadata"]["name"]: item for item in ITEMS if item["kind"] == "NodeResourceTopology"}
 
