@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,10 @@ def pytest_configure(config: pytest.Config) -> None:
         each.declare(config)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if opt_in.need_not_be_read(config, collection_path) else None
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     opt_in.leave_out(config, items)
@@ -62,7 +67,7 @@ def pytest_runtest_makereport(
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell the process that started this one, if any, how many tests were left out: it collects none."""
     if (output := getattr(session.config, "workeroutput", None)) is not None:
-        output["left_out"] = session.config.stash[LEFT_OUT]
+        output["left_out"] = session.config.stash.get(LEFT_OUT, None)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -137,6 +137,24 @@ LEFT_OUT = pytest.StashKey[dict[str, int]]()
 """By mark how many tests were left out of the run."""
 
 
+def is_sample(config: pytest.Config) -> bool:
+    """Whether it is a sample of everything: no files or folders are named."""
+    everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return everything and thoroughness() is Thoroughness.SAMPLE
+
+
+def counts(config: pytest.Config) -> bool:
+    """Whether this process counts what is left out: the first, if several run the tests."""
+    workerinput: dict[str, str] = getattr(config, "workerinput", {})
+    return workerinput.get("workerid", "gw0") == "gw0"
+
+
+def need_not_be_read(config: pytest.Config, path: Path) -> bool:
+    """Whether all tests in a folder are left out, and another process counts them."""
+    dropped = is_sample(config) and not config.option.markexpr
+    return dropped and path in NEEDS_TIME and not counts(config)
+
+
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Drop the tests with a mark that the run does not name.
 
@@ -144,13 +162,10 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
     marks = {each.mark for each in ALL}
     named = {mark for mark in marks if mark in config.option.markexpr}
-    if (
-        thoroughness() is not Thoroughness.SAMPLE
-        or config.args_source is not pytest.Config.ArgsSource.TESTPATHS
-    ):
+    if not is_sample(config):
         named.add(FULL.mark)
     of_tools = {path for path in {item.path for item in items} if not NEEDS_TIME.isdisjoint(path.parents)}
-    kept, dropped, counts = [], [], Counter[str]()
+    kept, dropped, by_mark = [], [], Counter[str]()
     for item in items:
         mark = next((mark.name for mark in item.iter_markers() if mark.name in marks), None)
         if mark is None and item.path in of_tools:
@@ -159,7 +174,8 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
             kept.append(item)
         else:
             dropped.append(item)
-            counts[mark] += 1
+            by_mark[mark] += 1
     items[:] = kept
     config.hook.pytest_deselected(items=dropped)
-    config.stash[LEFT_OUT] = dict(counts)
+    if counts(config):
+        config.stash[LEFT_OUT] = dict(by_mark)
