@@ -36,7 +36,7 @@ def fleet_of(seed: int, size: Size) -> Case:
 
 
 TRIED = settings().max_examples
-HALF, FEW = settings(max_examples=max(4, TRIED // 2)), settings(max_examples=max(4, TRIED // 20))
+HALF, FEW = settings(max_examples=max(3, TRIED // 2)), settings(max_examples=max(2, TRIED // 20))
 """For what takes long."""
 
 
@@ -150,7 +150,7 @@ MANY: Size = ((32, 48), (1, 1, 2))
 
 MACHINES: Size = ((4, 8), (1, 2, 3))
 
-SOME = settings(max_examples=max(4, TRIED // 5))
+SOME = settings(max_examples=max(3, TRIED // 5))
 
 
 def of_many_makes(seed: int) -> Case:

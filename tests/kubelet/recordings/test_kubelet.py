@@ -35,7 +35,7 @@ FULL = thoroughness() is not Thoroughness.SAMPLE
 EVERY = 1 if FULL else 5
 """Of the recordings, one scenario in so many; among them are those whose verdicts only the machine tells."""
 
-EVERY_OF_A_VERSION = 4 if FULL else 24
+EVERY_OF_A_VERSION = 4 if FULL else 36
 """The same for the recordings of each version; `python -m tools.generate agreement` takes all of both."""
 
 # The first test to ask replays the recordings.
