@@ -133,7 +133,7 @@ class Programs:
 
 def cluster_policy_of(case: Case) -> ClusterPolicy:
     """The policy of its cluster."""
-    return policy.parse(yaml.safe_dump(_policy(case)).encode())
+    return policy.parse(yaml.dump(_policy(case), Dumper=yaml.CSafeDumper).encode())
 
 
 def cluster_view(case: Case) -> ClusterView:

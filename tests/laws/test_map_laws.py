@@ -121,7 +121,9 @@ async def views(shown: MapState, visible: Callable[[str], bool]) -> list[tuple[o
     for pod in [*shown.state.pods.values()]:
         seen = await shown.pod(pod.namespace, pod.name, visible)
         every += [(seen, pod_json(seen))] if seen else []
-    result = await WhatIf(shown).ask(yaml.safe_dump(raw(SIZES[0])).encode(), visible=visible, replicas=2)
+    result = await WhatIf(shown).ask(
+        yaml.dump(raw(SIZES[0]), Dumper=yaml.CSafeDumper).encode(), visible=visible, replicas=2
+    )
     return [*every, (result, what_if_json(result))]
 
 
@@ -245,7 +247,9 @@ def test_replicas_come_to_where_the_scorer_would_place_them(
     made = raw(size)
     question = WhatIf(MapState(occupied(fleet, occupants).state))
 
-    result = asyncio.run(question.ask(yaml.safe_dump(made).encode(), visible=all_visible, replicas=most))
+    result = asyncio.run(
+        question.ask(yaml.dump(made, Dumper=yaml.CSafeDumper).encode(), visible=all_visible, replicas=most)
+    )
 
     event(f"{result.fit_count} of {most}")
     expected = [*placed_by_the_scorer(occupied(fleet, occupants), made, most)]

@@ -284,7 +284,7 @@ class Case:
     @property
     def pods(self) -> Path:
         """The pods and workloads, as a file."""
-        return self._file("pods.yaml", yaml.safe_dump_all(self.documents))
+        return self._file("pods.yaml", yaml.dump_all(self.documents, Dumper=yaml.CSafeDumper))
 
     @property
     def stored(self) -> Mapping[str, Raw]:

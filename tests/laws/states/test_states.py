@@ -225,7 +225,7 @@ def test_the_command_line(state: State, tmp_path: Path) -> None:
     cluster, pod, policy_file = (tmp_path / name for name in ("cluster.json", "pod.json", "policy.yaml"))
     cluster.write_bytes(orjson.dumps(left_behind(state)))
     pod.write_bytes(orjson.dumps(state.pod))
-    policy_file.write_text(yaml.safe_dump(dict(state.policy)))
+    policy_file.write_text(yaml.dump(dict(state.policy), Dumper=yaml.CSafeDumper))
     files_of = ("-f", str(pod), "--snapshot", str(cluster), "--policy", str(policy_file))
 
     run = CliRunner().invoke(
@@ -261,7 +261,11 @@ async def test_the_scorer(state: State) -> None:
 
 def written(state: State) -> ClusterPolicy:
     """The policy file of a state, read."""
-    return policy.parse(yaml.safe_dump(dict(state.policy)).encode()) if state.policy else NO_POLICY
+    return (
+        policy.parse(yaml.dump(dict(state.policy), Dumper=yaml.CSafeDumper).encode())
+        if state.policy
+        else NO_POLICY
+    )
 
 
 def left_behind(state: State) -> Json:

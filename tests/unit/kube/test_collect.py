@@ -139,7 +139,7 @@ NO_SERVER = """{clusters: [{name: c, cluster: {}}], users: [], current-context: 
 
 @pytest.mark.parametrize(("content", "sentence"), table([
     ("no YAML", "a: [", "cannot be used"),
-    ("too deep", "a: " + "[" * 5000, "is nested deeper than 100 levels"),
+    ("too deep", "a: " + "[" * 1000, "is nested deeper than 100 levels"),
     ("no current context", "clusters: []\ncontexts: []\nusers: []", "cannot be used: .*current-context"),
     ("no such context", "current-context: x\ncontexts: []", "cannot be used: .*x"),
     ("no server", NO_SERVER, "a part of it is missing"),

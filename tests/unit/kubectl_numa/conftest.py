@@ -55,7 +55,9 @@ class Cli:
         """Write a file of documents, objects as YAML."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        texts = (each if isinstance(each, str) else yaml.safe_dump(each) for each in documents)
+        texts = (
+            each if isinstance(each, str) else yaml.dump(each, Dumper=yaml.CSafeDumper) for each in documents
+        )
         path.write_text("\n---\n".join(texts))
         return path
 

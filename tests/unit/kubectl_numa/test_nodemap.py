@@ -201,11 +201,11 @@ def test_an_export_goes_into_a_file(cli: Cli) -> None:
     result = cli("shapes", "export", "-o", path, "--snapshot", cli.cluster())
 
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", f"{path}: 2 shapes\n")
-    assert len(yaml.safe_load(path.read_text())["shapes"]) == 2
+    assert len(yaml.load(path.read_text(), yaml.CSafeLoader)["shapes"]) == 2
 
 
 def test_declared_shapes_follow_the_nodes(cli: Cli) -> None:
-    declared = yaml.safe_load(exported(cli, cli.cluster()).read_text())["shapes"][0]
+    declared = yaml.load(exported(cli, cli.cluster()).read_text(), yaml.CSafeLoader)["shapes"][0]
     declared["attributes"] = [{"name": "topologyManagerPolicy", "value": "restricted"}]
     policy = cli.write("policy.yaml", {"shapes": [declared]})
     words = ("nodes", "--snapshot", cli.cluster(), "--policy", policy)

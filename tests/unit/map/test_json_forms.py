@@ -78,7 +78,7 @@ async def test_an_answer_has_nodes_and_placed_replicas() -> None:
     question = WhatIf(await cluster())
 
     async def asked(container: str, **more: Any) -> Any:  # noqa: ANN401  any document
-        text = yaml.safe_dump(raw(container, **more)).encode()
+        text = yaml.dump(raw(container, **more), Dumper=yaml.CSafeDumper).encode()
         return encoded(what_if_json(await question.ask(text, visible=all_visible, replicas=9)))
 
     never = await asked("cpu=16 mem=1Gi gpu=1", policy="best-effort")

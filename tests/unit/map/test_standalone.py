@@ -1,6 +1,7 @@
 """The map without a server: one file that loads nothing, and a drawing."""
 
 import re
+from functools import cache
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -14,6 +15,7 @@ from tests.unit.map.test_pages import Tags
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+@cache
 def exported(*names: str) -> str:
     """A file of these nodes, with the boxes of the first."""
     return "".join(export(fleet([tile(name) for name in names]), ANY, [node_view(name=names[0])]))

@@ -29,7 +29,9 @@ async def ask(
     scorer: Scorer, made: Raw, replicas: int | None = None, *, visible: Visible = all_visible
 ) -> WhatIfResult:
     question = WhatIf(MapState(scorer.state))
-    return await question.ask(yaml.safe_dump(made).encode(), visible=visible, replicas=replicas)
+    return await question.ask(
+        yaml.dump(made, Dumper=yaml.CSafeDumper).encode(), visible=visible, replicas=replicas
+    )
 
 
 def deployment(pod: Raw, **spec: object) -> Raw:

@@ -160,7 +160,7 @@ def uncollected() -> Iterator[Callable[[], int]]:
     """How many connections of this test the process holds, when only what nobody refers to is released."""
 
     def held() -> int:
-        return sum(isinstance(each, listener.HttpConnection) for each in gc.get_objects())
+        return sum(issubclass(type(each), listener.HttpConnection) for each in gc.get_objects())
 
     before = held()
     gc.disable()

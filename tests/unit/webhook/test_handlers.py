@@ -227,7 +227,7 @@ ENFORCED = ClusterPolicy((Default((), NamespaceRules(enforce=Policy(SINGLE), war
 
 async def harass(caller: Caller, seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311 - it makes input, not secrets
-    for _ in range(100):
+    for _ in range(60):
         word = "".join(dice.choices("abcdefgh.-/", k=dice.randrange(1, 30)))
         member = dice.choice(["namespace", "name", "operation", "subResource", "uid", "kind", "userInfo"])
         changed = dict.fromkeys(("group", "version", "kind", "username"), word)

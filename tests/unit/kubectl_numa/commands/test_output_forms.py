@@ -51,7 +51,7 @@ def test_all_forms_list_the_same(cli: Cli, command: str, columns: str, named: st
 
     assert len({result.exit_code for result in results.values()}) == 1
     assert entries
-    assert yaml.safe_load(results["yaml"].stdout) == entries
+    assert yaml.load(results["yaml"].stdout, yaml.CSafeLoader) == entries
     assert results["name"].stdout.splitlines() == [named.format(**entry) for entry in entries]
     assert " ".join(heading.split()).startswith(columns)
     assert len(rows) == len(entries)
@@ -67,7 +67,7 @@ DOCUMENTS = ["defrag stuck -n team", "explain stuck -n team", "versions"]
 def test_yaml_holds_the_json_document(cli: Cli, command: str) -> None:
     words = [*command.split(), *(["--snapshot", cli.cluster(*CLUSTER)] if command != "versions" else [])]
 
-    assert yaml.safe_load(cli(*words, "-o", "yaml").stdout) == cli.json(*words)
+    assert yaml.load(cli(*words, "-o", "yaml").stdout, yaml.CSafeLoader) == cli.json(*words)
 
 
 @pytest.mark.parametrize("command", ["nodes", "doctor", "pods -A", "check -A"])
@@ -107,7 +107,7 @@ def test_a_listing_is_printed_in_each_form(capsys: pytest.CaptureFixture[str]) -
     assert texts[Output.WIDE] == (
         "NAME   POLICY       PODS\na      restricted   12\nb c    <none>       <none>\n"
     )
-    assert yaml.safe_load(texts[Output.YAML]) == json.loads(texts[Output.JSON]) == LISTED
+    assert yaml.load(texts[Output.YAML], yaml.CSafeLoader) == json.loads(texts[Output.JSON]) == LISTED
     assert [*listings.table(("name", "pods"), ())] == ["NAME   PODS"]
 
 
