@@ -26,7 +26,7 @@ from tests.laws.fleets import OFTEN, SELDOM, SOMETIMES, Pick, fleet, question, s
 from tests.laws.places import attributes, constraints
 from tests.worlds import notation
 
-HALF = settings(max_examples=max(4, settings().max_examples // 2))
+HALF = settings(max_examples=max(3, settings().max_examples // 2))
 
 
 class KnownCluster(NamedTuple):

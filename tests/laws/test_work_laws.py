@@ -28,7 +28,7 @@ from tests.laws.fleets import Case, case, drawn
 from tests.worlds.notation import node, options, pod
 
 seeds = st.integers(0, 2**32)
-FEW = settings(max_examples=max(10, settings().max_examples // 4))
+FEW = settings(max_examples=max(5, settings().max_examples // 4))
 
 
 @dataclass

@@ -84,7 +84,7 @@ def machines(draw: st.DrawFn) -> Hardware:
 
 
 # Each example writes a hundred files.
-@settings(max_examples=25)
+@settings(max_examples=min(25, settings().max_examples))
 @given(machines())
 def test_any_machine_is_read_as_it_was_written(machine: Hardware) -> None:
     with TemporaryDirectory() as sysfs:

@@ -296,7 +296,7 @@ ACTS = st.lists(
 
 
 @given(ACTS)
-@settings(max_examples=15)
+@settings(max_examples=min(15, settings().max_examples))
 async def test_no_zone_is_reserved_twice(acts: list[tuple[str, int, str]]) -> None:
     cluster = GatedCluster()
     await cluster.know({"a": EMPTY, "one": ONE})

@@ -90,7 +90,7 @@ SQUATS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0,
 
 
 @given(SQUATS)
-@settings(max_examples=15)
+@settings(max_examples=min(15, settings().max_examples))
 async def test_unbound_pods_delay_others_within_their_patience(squats: list[tuple[int, int, int]]) -> None:
     """They are created and deleted at will, before and after the others come."""
     cluster, made = GatedCluster(), list[str]()
@@ -170,7 +170,7 @@ ACTS = st.lists(
 
 
 @given(ACTS)
-@settings(max_examples=40)
+@settings(max_examples=min(40, 4 * settings().max_examples))
 def test_stall_is_never_longer_than_the_pin_is_old(acts: list[tuple[str, int, str]]) -> None:
     """And no account leaks."""
     clock = Clock()
