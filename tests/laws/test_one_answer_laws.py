@@ -30,9 +30,10 @@ from tests.laws.clusters import KINDS, Case, Machine, case, node, plain_pod, top
 from tests.laws.fleets import drawn, seeded
 from tests.laws.programs import Answers, Programs
 from tests.worlds.notation import GPU
+from tests.worlds.thoroughness import Thoroughness, thoroughness
 from webhook.validate import warnings as shown
 
-AT_ONCE = 5
+AT_ONCE = 2 if thoroughness() is Thoroughness.SAMPLE else 5
 """Cases that are made from one seed: with those of `make laws`, 10,000 of them in some ten minutes."""
 
 SPEAKER = "numalign: "

@@ -20,6 +20,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from http import HTTPStatus
 from itertools import zip_longest
 from pathlib import Path
@@ -76,8 +77,9 @@ Answers = Mapping[str, Answer]
 """By name of the pod; by kind, name and template for those of workloads."""
 
 
+@cache
 def command(*arguments: object) -> tuple[str, str]:
-    """The output of `kubectl numa`, and its messages."""
+    """The output of `kubectl numa`, and its messages; several commands need that of `check`."""
     environment = {"KUBECONFIG": "/nowhere/config"}
     result = CliRunner().invoke(program, [*map(str, arguments)], env=environment, catch_exceptions=False)
     return result.stdout, result.stderr
@@ -433,11 +435,13 @@ def _cases() -> Iterator[Any]:
             for ask in commands if part in report else ():
                 late = report.get("not_yet", {}).get(ask.__name__)
                 marks = pytest.mark.xfail(reason=late, raises=AssertionError) if late else ()
-                yield pytest.param(report, ask, marks=marks, id=f"{path.stem}-{ask.__name__}")
+                yield pytest.param(path.stem, report, ask, marks=marks, id=f"{path.stem}-{ask.__name__}")
 
 
-@pytest.mark.parametrize(("report", "ask"), [*_cases()])
+@pytest.mark.parametrize(("name", "report", "ask"), [*_cases()])
 def test_programs_say_what_a_kubelet_does(
-    report: Raw, ask: Callable[[Case], Iterator[str]], tmp_path: Path
+    name: str, report: Raw, ask: Callable[[Case], Iterator[str]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    assert [*ask(Case(report, tmp_path))] == []
+    folder = tmp_path_factory.getbasetemp() / name
+    folder.mkdir(exist_ok=True)
+    assert [*ask(Case(report, folder))] == []

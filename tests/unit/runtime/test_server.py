@@ -572,7 +572,7 @@ async def test_certificate_changes_under_a_connection(site: HttpSite, mint: Mint
 # A whole process.
 
 PROGRAM = """
-import asyncio, os, sys
+import asyncio, gc, os, sys
 from aiohttp import web
 from numalign.runtime import logs, metrics, server, settings
 from numalign.runtime.server_settings import ServerSettings
@@ -582,7 +582,7 @@ log = logs.to(sys.stderr, level=chosen.log_level, form=chosen.log_format)
 registry = metrics.registry(program="toy")
 
 async def slow(request):
-    log.info("toy.asked")
+    log.info("toy.asked", after=gc.get_threshold()[1], record=asyncio.sslproto.SSLProtocol.max_size)
     await asyncio.sleep(0.4)
     return web.Response(text="late")
 
@@ -603,7 +603,10 @@ def test_begun_calls_are_answered_despite_many_sigterms() -> None:
         http = HTTPConnection("127.0.0.1", port, timeout=10)
         with socket.create_connection(("127.0.0.1", port)) as idle, contextlib.closing(http) as call:
             call.request("GET", "/slow")
-            assert json.loads(process.stderr.readline())["event"] == "toy.asked"
+            asked = json.loads(process.stderr.readline())
+            assert (asked["event"], asked["record"]) == ("toy.asked", server.TLS_RECORD)
+            # It is tuned as it starts.
+            assert asked["after"] == server.COLLECTED_AFTER[1]
             process.send_signal(signal.SIGTERM)
             assert json.loads(process.stderr.readline())["event"] == "server.draining"
             process.send_signal(signal.SIGTERM)
@@ -613,19 +616,3 @@ def test_begun_calls_are_answered_despite_many_sigterms() -> None:
             assert idle.recv(1) == b""
         assert [json.loads(line)["event"] for line in process.stderr] == ["server.stopped"]
     assert process.returncode == 0
-
-
-TUNED = """
-import asyncio, gc, sys
-from numalign.runtime import logs, server
-
-async def look(stop):
-    print(gc.get_threshold()[1], asyncio.sslproto.SSLProtocol.max_size)
-
-server.run(look, log=logs.to(sys.stderr, level="info", form="json"))
-"""
-
-
-def test_a_process_is_tuned_as_it_starts() -> None:
-    done = subprocess.run([sys.executable, "-c", TUNED], cwd=ROOT, check=False, stdout=subprocess.PIPE)  # noqa: S603 ours
-    assert done.stdout.split() == [b"%d" % server.COLLECTED_AFTER[1], b"%d" % server.TLS_RECORD]
