@@ -46,9 +46,8 @@ from tools.clusters.kubelets.exporters import exporters
 from tools.clusters.kubelets.kept import Amounts, kept, taken
 from tools.clusters.programs import Running, Site, site, soon
 from tools.clusters.sim.cluster import simulated
-from tools.clusters.sim.desk import ApiDesk
+from tools.clusters.sim.desk import learn
 from tools.clusters.sim.fingerprints import Fingerprint
-from tools.clusters.sim.real import as_real
 from tools.clusters.sim.shapes import SimNode
 
 AGENTS, NEVER = "agents", "-"
@@ -159,7 +158,7 @@ async def _simulated(chosen: Namespace, delay: str, seed: int, folder: Path) -> 
 
             def slots(_alive: AbstractSet[str]) -> Iterator[tuple[int, int]]:
                 for name, node in cluster.nodes.items():
-                    most = node.kubelet.machine.make.devices.get(GPU, 0)
+                    most = node.machine.make.devices.get(GPU, 0)
                     yield from ((zone.get(GPU, 0), most) for zone in cluster.available(name).values())
 
             yield Cluster(here, plane, client, held, slots)
@@ -167,13 +166,13 @@ async def _simulated(chosen: Namespace, delay: str, seed: int, folder: Path) -> 
 
 @asynccontextmanager
 async def _real(chosen: Namespace, delay: str, _seed: int, folder: Path) -> AsyncIterator[Cluster]:
-    nodes = [*map(as_real, machines(chosen.nodes))]
+    nodes = [machine.real() for machine in machines(chosen.nodes)]
     flags = audits.flags(folder, users=tuple(USERS))
     async with (
         started(nodes, version=chosen.kubelets, others=USERS, flags=flags) as cluster,
         cluster.plane.client(ADMIN) as client,
     ):
-        await ApiDesk(Api(client, namespace="default")).learn()
+        await learn(Api(client, namespace="default"))
 
         def held(pod: Json) -> Amounts:
             kubelet = cluster.kubelets[pod["spec"]["nodeName"]]

@@ -41,7 +41,7 @@ from tools.clusters.gotools import Workshop
 from tools.clusters.http_calls import Door
 from tools.clusters.processes import Child, Children, free_port
 from tools.clusters.programs import READY, Site, answers, soon
-from tools.clusters.sim.desk import TOPOLOGIES, ApiDesk
+from tools.clusters.sim.desk import TOPOLOGIES, learn
 from tools.clusters.sim.documents import stamp
 
 LEAST = 0.9
@@ -86,7 +86,7 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     # New nodes are tainted until a controller has seen them, and there is none here.
     plane = await site.control_plane(here, ("--disable-admission-plugins=TaintNodesByCondition",))
     async with plane.client(ADMIN) as client, site.session(plane) as api:
-        await ApiDesk(Api(client, namespace=NAMESPACE)).learn()
+        await learn(Api(client, namespace=NAMESPACE))
         await call(api, "POST", "/api/v1/namespaces", namespace(shipped.NAMESPACE, {}))
         paths = {"Node": "/api/v1/nodes", "NodeResourceTopology": TOPOLOGIES}
         made = cluster.snapshot(chosen.nodes, chosen.makes)["items"]

@@ -95,7 +95,7 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class SimNode:
-    """A node to simulate: its name, a shape or a name of `SHAPES`, and one of `POLICIES` for the topology manager."""
+    """A node to simulate: its name, a shape or its name, and one of `POLICIES` for the topology manager."""
 
     name: str
     shape: str | Shape
