@@ -11,6 +11,6 @@ CHILDREN = pytest.StashKey[Children]()
 def with_output(report: pytest.TestReport, config: pytest.Config) -> pytest.TestReport:
     """The report of a test; if it failed, with what each process wrote meanwhile."""
     if everyone := config.stash.get(CHILDREN, None):
-        written = [(f"{name} wrote meanwhile", text) for name, text in everyone.said().items()]
+        written = [(f"{name} wrote meanwhile", text) for name, text in everyone.written().items()]
         report.sections += written if report.failed else []
     return report

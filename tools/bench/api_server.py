@@ -13,7 +13,6 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from http import HTTPStatus
 
 import orjson
@@ -25,9 +24,8 @@ from numalign.model.resources import Resources
 from tools.bench import cluster, fleets
 from tools.bench.fleets import Case, Make, Raw
 from tools.clusters.fake_api import FIRST_VERSION, line
-from tools.clusters.http_calls import LOOPBACK, Door
-from tools.clusters.processes import free_port
-from tools.clusters.programs import ApiServer, Site, answers, soon
+from tools.clusters.http_calls import LOOPBACK
+from tools.clusters.programs import ApiServer, Site
 from tools.clusters.sim import documents
 
 CANARY = "example.com/canary"
@@ -118,11 +116,8 @@ def main(nodes: int, makes: int, pods: int, port: int) -> None:
 
 
 async def started(here: Site, *, nodes: int, makes: int, pods: int = 0) -> ApiServer:
-    port = free_port()
-    words = (sys.executable, "-m", "tools.bench.api_server", *map(str, (nodes, makes, pods, port)))
-    child, door = await here.children.start(*words, name="apiserver"), Door(port)
-    await soon(partial(answers, door, "/api/v1/namespaces"), what="listening", child=child)
-    return ApiServer(child, door, here.kubeconfig(port))
+    numbers = map(str, (nodes, makes, pods))
+    return await here.served("tools.bench.api_server", *numbers, path="/api/v1/namespaces")
 
 
 if __name__ == "__main__":

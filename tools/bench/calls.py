@@ -89,22 +89,6 @@ class Caller:
             self._open = None
 
 
-def review(pod: Json, of: tuple[str, str, str] = ("", "Pod", "pods"), *, uid: str) -> bytes:
-    """Return the AdmissionReview of an object that is created; `of` are its group, kind and resource."""
-    group, kind, plural = of
-    request = {
-        "uid": uid,
-        "kind": {"group": group, "version": "v1", "kind": kind},
-        "resource": {"group": group, "version": "v1", "resource": plural},
-        "namespace": pod["metadata"].get("namespace", "team-0"),
-        "operation": "CREATE",
-        "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
-        "object": pod,
-        "dryRun": False,
-    }
-    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
-
-
 @dataclass(slots=True)
 class Scheduler:
     """A scheduler with the scorer as its extender, and the kubelet of the pods that it binds.

@@ -15,7 +15,8 @@ from argparse import Namespace
 from tools.bench import api_server
 from tools.bench.site import at_site
 from tools.bench.tables import Measurement, one_of, program, row
-from tools.clusters.programs import MIB, Site, soon
+from tools.clusters.processes import until
+from tools.clusters.programs import MIB, Site
 
 LONGEST_START = 300
 PODS_READ = 'numalign_watch_lists_total{kind="Pod"}'
@@ -35,7 +36,7 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     async def read() -> bool:
         return PODS_READ in await running.metrics()
 
-    await soon(read, what="the pods were read", child=running.child, seconds=LONGEST_START)
+    await until(read, what="the pods were read", child=running.child, seconds=LONGEST_START)
     counted = time.perf_counter() - began
     await asyncio.sleep(chosen.settling)
     memory = running.memory()

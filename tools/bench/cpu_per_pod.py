@@ -20,7 +20,8 @@ from tools.bench.calls import Calls, Json, Scheduler, processor_seconds
 from tools.bench.site import at_site
 from tools.bench.tables import MILLI, Measurement, millis, program, row
 from tools.clusters.api_objects import namespace
-from tools.clusters.programs import Site, soon
+from tools.clusters.processes import until
+from tools.clusters.programs import Site
 
 AT_ONCE = 8
 """Pods that are bound at the same time, at most."""
@@ -37,7 +38,7 @@ async def measure(chosen: Namespace, here: Site) -> list[Measurement]:
     async def knows() -> bool:
         return bool(await scorer.metric("numalign_ledger_nodes") >= chosen.nodes)
 
-    await soon(knows, what="it had all nodes in its ledger", child=scorer.child, seconds=LONGEST_WAIT)
+    await until(knows, what="it had all nodes in its ledger", child=scorer.child, seconds=LONGEST_WAIT)
     calls, cycle = Calls(), asyncio.Lock()
     names = [each["metadata"]["name"] for each in objects if each["kind"] == "Node"]
     dice = random.Random(37)  # noqa: S311 - it makes input, not secrets

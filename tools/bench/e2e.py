@@ -34,17 +34,16 @@ from tools.bench.tables import Measurement, one_of, program
 from tools.clusters import shipped
 from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import rehearse
+from tools.clusters.builds import KUBELETS, versions
 from tools.clusters.controlplane import audits
 from tools.clusters.controlplane.planes import Plane
-from tools.clusters.controlplane.reviews import reviews
 from tools.clusters.controlplane.schedulers import scheduler
 from tools.clusters.http_calls import once
-from tools.clusters.kubelets.agents import agents
-from tools.clusters.kubelets.build import versions
+from tools.clusters.kubelets.agents import agents, exporters
 from tools.clusters.kubelets.clusters import started
-from tools.clusters.kubelets.exporters import exporters
 from tools.clusters.kubelets.kept import Amounts, kept, taken
-from tools.clusters.programs import Running, Site, site, soon
+from tools.clusters.processes import until
+from tools.clusters.programs import Running, Site, site
 from tools.clusters.sim.cluster import simulated
 from tools.clusters.sim.desk import learn
 from tools.clusters.sim.fingerprints import Fingerprint
@@ -232,10 +231,11 @@ async def _start_webhook(cluster: Cluster, column: Column, nodes: int) -> None:
 
     async def reviewed() -> bool:
         await rehearse(cluster.client, asks={}, namespace=NAMESPACE)
-        return (await reviews(cluster.client)).asked > 0
+        calls, _ = await audits.reviews(cluster.client)
+        return calls > 0
 
-    await soon(labelled, what="every node had a class", child=controller.child)
-    await soon(reviewed, what="pods were reviewed", child=webhook.child)
+    await until(labelled, what="every node had a class", child=controller.child)
+    await until(reviewed, what="pods were reviewed", child=webhook.child)
 
 
 async def _watched(
@@ -308,7 +308,7 @@ def measure(chosen: Namespace) -> Iterator[Measurement]:
     for name in chosen.runs:
         one_of(name, COLUMNS)
     if chosen.kubelets:
-        one_of(chosen.kubelets, versions())
+        one_of(chosen.kubelets, versions(KUBELETS))
     elif AGENTS in chosen.delays:
         sys.exit(f"--delays {AGENTS}: agents need real kubelets, see --kubelets")
     made = []

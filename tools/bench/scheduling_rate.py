@@ -36,11 +36,10 @@ from tools.bench.tables import MET, MISSED, Measurement, one_of, program
 from tools.clusters import shipped
 from tools.clusters.api_objects import namespace
 from tools.clusters.controlplane.planes import Plane
-from tools.clusters.controlplane.schedulers import Extender, scheduler
+from tools.clusters.controlplane.schedulers import extender_at, scheduler
 from tools.clusters.gotools import Workshop
-from tools.clusters.http_calls import Door
-from tools.clusters.processes import Child, Children, free_port
-from tools.clusters.programs import READY, Site, answers, soon
+from tools.clusters.processes import Child, Children, answers, free_port, until
+from tools.clusters.programs import READY, Site
 from tools.clusters.sim.desk import TOPOLOGIES, learn
 from tools.clusters.sim.documents import stamp
 
@@ -151,7 +150,7 @@ async def _bound(number: int, children: Children, api: aiohttp.ClientSession) ->
 
 
 @asynccontextmanager
-async def _extender(way: str, nodes: int, here: Site, plane: Plane) -> AsyncIterator[Extender | None]:
+async def _extender(way: str, nodes: int, here: Site, plane: Plane) -> AsyncIterator[site.Json | None]:
     """Run the extender of a way to schedule, if it has one; its start is not measured."""
     if way == "none":
         yield None
@@ -161,17 +160,17 @@ async def _extender(way: str, nodes: int, here: Site, plane: Plane) -> AsyncIter
         async def knows() -> bool:
             return bool(await scorer.metric("numalign_ledger_nodes") >= nodes)
 
-        await soon(knows, what="all nodes were in its ledger", child=scorer.child)
+        await until(knows, what="all nodes were in its ledger", child=scorer.child)
         yield extender
         # It releases its Lease, so that the next one need not wait for it.
         await scorer.child.stop()
     else:
         port, program = free_port(), str(await _empty_extender())
         words = ("-port", str(port), "-token", ADMIN, "-server", plane.url, "-ca", str(plane.ca))
-        ready = partial(answers, Door(port), READY)
+        ready = partial(answers, f"http://127.0.0.1:{port}{READY}")
         async with here.children.run(program, *words, name="empty-extender", ready=ready):
             verbs = ("filter", "prioritize", *(["bind"] if way.endswith("bind") else []))
-            yield Extender(url=f"http://127.0.0.1:{port}", verbs=verbs)
+            yield extender_at(f"http://127.0.0.1:{port}", verbs=verbs)
 
 
 async def _empty_extender() -> Path:

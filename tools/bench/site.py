@@ -13,10 +13,10 @@ import aiohttp
 import orjson
 
 from tools.bench.tables import Measurement
-from tools.clusters import programs, shipped
-from tools.clusters.controlplane import build, schedulers
+from tools.clusters import builds, programs, shipped
+from tools.clusters.controlplane import schedulers
 from tools.clusters.controlplane.planes import Place, Plane
-from tools.clusters.controlplane.schedulers import VERBS, Extender
+from tools.clusters.controlplane.schedulers import VERBS, extender_at
 from tools.clusters.programs import Running, Site
 
 Json = dict[str, Any]
@@ -47,8 +47,9 @@ def at_site(
 
 async def control_plane(here: Site, flags: Sequence[str]) -> Plane:
     """Start etcd and an API server. Raise `UnavailableError` if they cannot be built on this machine."""
-    [binaries] = await build.find()
-    plane = Plane(here.children, Place(binaries, here.folder, here.pair), users=USERS, flags=flags)
+    plane = Plane(
+        here.children, Place(await builds.control_plane(), here.folder, here.pair), users=USERS, flags=flags
+    )
     await plane.start()
     return plane
 
@@ -60,11 +61,11 @@ def account(plane: Plane, user: str) -> tuple[str, ...]:
     return "--namespace", shipped.NAMESPACE, "--kubeconfig", str(plane.kubeconfig(user, folder))
 
 
-async def extending(here: Site, plane: Plane, reserve_at: str, *flags: str) -> tuple[Running, Extender]:
+async def extending(here: Site, plane: Plane, reserve_at: str, *flags: str) -> tuple[Running, Json]:
     """Start the scorer with its Lease, so that it is ready and may bind; return also how it is called."""
     scorer = await here.scorer(*account(plane, SCORER), "--reserve-at", reserve_at, *flags)
     verbs = [verb for verb in VERBS if verb != "bind" or reserve_at == "bind"]
-    return scorer, Extender(url=f"http://127.0.0.1:{scorer.door.port}", verbs=verbs)
+    return scorer, extender_at(f"http://127.0.0.1:{scorer.door.port}", verbs=verbs)
 
 
 # A plain session takes less processor time than a client for Kubernetes, and so disturbs less.

@@ -19,10 +19,11 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 
 from tools.bench import cluster
-from tools.bench.calls import MERGE, Caller, Calls, Json, Scheduler, review
+from tools.bench.calls import MERGE, Caller, Calls, Json, Scheduler
 from tools.bench.site import at_site
 from tools.bench.tables import MISSED, Measurement, program, row
 from tools.clusters.api_objects import namespace
+from tools.clusters.http_calls import review
 from tools.clusters.programs import MIB, Running, Site
 
 MOST_GROWTH = 0.05

@@ -27,11 +27,11 @@ import orjson
 from numalign.model.intent import Policy
 from tools.bench import api_server, cluster
 from tools.bench.api_server import CANARY, TOPOLOGIES, canary
-from tools.bench.calls import Caller, Calls, Json, processor_seconds, review
+from tools.bench.calls import Caller, Calls, Json, processor_seconds
 from tools.bench.fleets import Case, topology
 from tools.bench.site import at_site
 from tools.bench.tables import MILLI, Measurement, Row, millis, program, row
-from tools.clusters.http_calls import Door
+from tools.clusters.http_calls import Door, review
 from tools.clusters.programs import MIB, Running, Site
 
 REPEATS = 5

@@ -15,17 +15,11 @@ ACCOUNT = f"system:serviceaccount:{HOME}:{AGENT}"
 """Its user name at API servers."""
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 
-_FOLDERS = ("guard", "agent", "agent/guard")
-# Without controllers, a DaemonSet has no pods, and a quota counts nothing.
-_NEEDLESS = ("DaemonSet", "ResourceQuota")
-
 
 def objects() -> list[Json]:
     """Return the shipped objects that matter to an API server, the namespaces first."""
-    files = [file for folder in _FOLDERS for file in sorted((shipped.MANIFESTS / folder).glob("*.yaml"))]
-    files = [file for file in files if file.name != "kustomization.yaml"]
-    found = [each for file in files for each in shipped.documents(file) if each["kind"] not in _NEEDLESS]
-    return sorted(found, key=lambda document: document["kind"] != "Namespace")
+    # Without controllers, a DaemonSet has no pods, and a quota counts nothing.
+    return shipped.objects(("guard", "agent", "agent/guard"), without=("DaemonSet", "ResourceQuota"))
 
 
 async def define(store: Store) -> None:

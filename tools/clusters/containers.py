@@ -14,12 +14,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.clusters import builds
 from tools.clusters.api_objects import make_ready
 from tools.clusters.api_requests import ask
-from tools.clusters.controlplane import controllers, schedulers
+from tools.clusters.certificates import pair
+from tools.clusters.controlplane import schedulers
 from tools.clusters.controlplane.planes import Place, Plane
 from tools.clusters.gotools import UnavailableError
-from tools.clusters.kubelets import build as kubelets
 from tools.clusters.kubelets.clusters import towards_kubelets, trust
 from tools.clusters.kubelets.kubelets import BASE
 from tools.clusters.processes import Child, Children, run, until
@@ -41,7 +42,7 @@ API_SERVER = "10.0.0.1"
 
 _UNSHARED = ("unshare", "--mount", "--pid", "--fork", "--mount-proc")
 _CONTROLLERS = (
-    *controllers.WORKLOADS,
+    *schedulers.WORKLOADS,
     # Those that direct Services to running pods, and create the accounts of pods.
     *("endpointslice-controller", "endpoints-controller"),
     *("serviceaccount-controller", "root-ca-certificate-publisher-controller"),
@@ -90,7 +91,8 @@ async def find() -> Path:
     """
     if lacking := missing():
         raise UnavailableError(f"no container can run here: {lacking}")
-    return (await kubelets.find()).kubelet
+    program, _ = await builds.kubelet()
+    return program
 
 
 def missing() -> str:
@@ -119,11 +121,11 @@ async def cluster(
     The API server calls pods behind a Service at their own addresses. Pods call it with the service accounts
     that the real controllers create.
     """
-    place = Place.new(binaries, folder, API_SERVER, ADDRESS)
+    place = Place(binaries, folder, pair(folder / "tls", API_SERVER, ADDRESS))
     plane = Plane(
         children,
         place,
-        users={"admin": "system:masters", **controllers.USERS, **schedulers.USERS, USER: "system:nodes"},
+        users={"admin": "system:masters", **schedulers.USERS, USER: "system:nodes"},
         flags=(
             "--enable-aggregator-routing=true",
             f"--advertise-address={ADDRESS}",
@@ -131,7 +133,7 @@ async def cluster(
         ),
         without=(),
     )
-    managed = controllers.controllers(
+    managed = schedulers.controllers(
         children, plane, names=_CONTROLLERS, flags=(f"--root-ca-file={place.pair.ca}",)
     )
     async with _network(plane.port):

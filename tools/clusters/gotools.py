@@ -1,10 +1,8 @@
-"""Finds or builds real programs that are written in Go, such as Kubernetes, from the modules beside this one.
+"""Finds or builds programs that are written in Go: each once, in a cache outside the tree.
 
-The programs are cached outside the tree. Progress goes to standard error. Exit code 69 means that the
-programs are not available on this machine, 1 that the build failed.
+Progress goes to standard error.
 """
 
-import argparse
 import asyncio
 import hashlib
 import os
@@ -40,10 +38,6 @@ class Version:
         return {self.variable: workshop.required(self.module)}
 
 
-# Otherwise the API server reports v0.0.0-master, and clients warn of version skew.
-KUBERNETES_VERSION = Version(KUBERNETES, "k8s.io/component-base/version.gitVersion")
-
-
 @dataclass(frozen=True, slots=True)
 class Workshop:
     """
@@ -63,32 +57,15 @@ class Workshop:
     def release(self) -> str:
         return self.required(self.module)
 
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """The environment for Go: a module that names a toolchain is built with that one, not a newer one."""
-        named = re.search(r"^toolchain (\S+)$", self._requirements, re.MULTILINE)
-        return os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": named[1] if named else "auto"}
-
-    @property
-    def _requirements(self) -> str:
-        return (self.folder / self.module_file).read_text()
-
-    async def environment_of(self, go: str) -> Mapping[str, str]:
-        """Return the environment for Go, of a newer one if needed: Go looks for that in go.mod only."""
-        asking = await asyncio.create_subprocess_exec(go, "env", "GOVERSION", stdout=asyncio.subprocess.PIPE)
-        installed = (await asking.communicate())[0].decode().strip().removeprefix("go")
-        needed = re.search(r"^go (\S+)$", self._requirements, re.MULTILINE)
-        if needed and _numbers(needed[1]) > _numbers(installed):
-            return {**self.environment, "GOTOOLCHAIN": f"go{needed[1]}"}
-        return self.environment
-
     def required(self, module: str) -> str:
         """Return the version of another module that this one requires. Raise `BrokenError` if it does not."""
-        wanted = rf"^\s*(?:require )?{re.escape(module)} (v\S+)"
-        found = re.search(wanted, self._requirements, re.MULTILINE)
-        if not found:
+        if not (found := self._line(rf"\s*(?:require )?{re.escape(module)} (v\S+)")):
             raise BrokenError(f"{self.folder / self.module_file} does not require {module}")
-        return found[1]
+        return found
+
+    def _line(self, pattern: str) -> str:
+        found = re.search(f"^{pattern}", (self.folder / self.module_file).read_text(), re.MULTILINE)
+        return found[1] if found else ""
 
     def cache(self, *parts: str) -> Path:
         """Return a folder for finished programs, outside the tree; it may not exist."""
@@ -124,8 +101,7 @@ class Workshop:
             return Path(named)
         program = at or self.cache(self.release, package.rpartition("/")[2])
         if not program.exists():
-            remedy = remedy or (f"or set {variable} to the path of one" if variable else "")
-            go = self.compiler(program, remedy)
+            go = self.compiler(program, remedy or (variable and f"or set {variable} to the path of one"))
             self.say(f"building {program}: minutes, unless its packages were built before")
             program.parent.mkdir(parents=True, exist_ok=True)
             # Next to the folder of programs, because callers may list that folder. Two builds can run at the
@@ -138,19 +114,18 @@ class Workshop:
 
     def compiler(self, wanted: Path, remedy: str = "") -> str:
         """Return the path of Go, with which a program is made. Raise `UnavailableError` if there is none."""
-        go = shutil.which("go")
-        if not go:
-            what = f"no {wanted.name} here: install Go to build it"
-            raise UnavailableError(f"{', '.join(filter(None, (what, remedy)))}; looked for {wanted}")
-        return go
+        if go := shutil.which("go"):
+            return go
+        what = ", ".join(filter(None, (f"no {wanted.name} here: install Go to build it", remedy)))
+        raise UnavailableError(f"{what}; looked for {wanted}")
 
     async def source(self, go: str) -> Path:
         """Return the folder of the module's source. Raise `BrokenError` if Go does not report it."""
         asked = ("list", f"-modfile={self.module_file}", "-mod=readonly", "-m", "-f", "{{.Dir}}", self.module)
-        found = await output_of(go, *asked, folder=self.folder, environment=await self.environment_of(go))
-        if not found.strip():
+        found = await output_of(go, *asked, folder=self.folder, environment=await self._environment(go))
+        if not found:
             raise BrokenError(f"go does not say where {self.module} is")
-        return Path(found.strip())
+        return Path(found)
 
     async def compile(self, go: str, package: str, *, into: Path, flags: Iterable[str] = ()) -> None:
         """Build a program, however long it takes. Raise `BrokenError` if that fails."""
@@ -160,7 +135,7 @@ class Workshop:
             *(go, "build", f"-modfile={self.module_file}", "-mod=readonly", "-trimpath"),
             *("-ldflags", linked, *flags, "-o", str(into), package),
             cwd=self.folder,
-            env=await self.environment_of(go),
+            env=await self._environment(go),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=sys.stderr,
         )
@@ -170,6 +145,17 @@ class Workshop:
         if waiting.result():
             raise BrokenError(f"go could not build {package}; what it said stands above")
         self.say(f"built {into.name} in {monotonic() - began:.0f} s")
+
+    async def _environment(self, go: str) -> Mapping[str, str]:
+        """Return the environment for Go: of the toolchain that the module names, or of a newer one if needed.
+
+        Go itself looks for that in go.mod only.
+        """
+        installed = (await output_of(go, "env", "GOVERSION", folder=self.folder)).removeprefix("go")
+        chosen, needed = self._line(r"toolchain (\S+)$") or "auto", self._line(r"go (\S+)$")
+        if needed and _numbers(needed) > _numbers(installed):
+            chosen = f"go{needed}"
+        return os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": chosen}
 
     def say(self, line: str) -> None:
         sys.stderr.write(f"{self.name}: {line}\n")
@@ -185,55 +171,17 @@ async def output_of(*command: str, folder: Path, environment: Mapping[str, str] 
     process = await asyncio.create_subprocess_exec(
         *command, cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE
     )
-    output = (await process.communicate())[0].decode()
+    output = (await process.communicate())[0].decode().strip()
     if process.returncode:
         raise BrokenError(f"{' '.join(command)} failed; what it said stands above")
     return output
 
 
-def by_version(name: str, folder: Path) -> dict[str, Workshop]:
-    """Return the workshop of each version of Kubernetes for which a folder has a go.<minor>.mod."""
-    shops = (
-        Workshop(name, folder, file.name, variables=KUBERNETES_VERSION)
-        for file in sorted(folder.glob("go.*.mod"))
-    )
-    return {shop.release: shop for shop in shops}
-
-
-def of_version(known: Mapping[str, Workshop], version: str, what: str) -> Workshop:
-    """Return the workshop of a version. Raise `UnavailableError` if there is none."""
-    if version not in known:
-        raise UnavailableError(f"no {what} {version} here, only {', '.join(known)}")
-    return known[version]
-
-
-def main(
-    module: str,
-    known: Mapping[str, Workshop],
-    usual: str,
-    find: Callable[[str], Coroutine[Any, Any, Iterable[Path]]],
-) -> int:
-    """Print the paths of the programs of a version, or of all; return the exit code."""
-    parser = argparse.ArgumentParser(prog=f"python -m {module}")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", choices=known, default=usual, help=f"of Kubernetes; {usual} if not given")
-    which.add_argument("--all", action="store_true", help="every version")
-    options = parser.parse_args()
-
-    async def one_after_the_other() -> list[Path]:
-        # Each build uses all processors.
-        return [path for each in (known if options.all else [options.version]) for path in await find(each)]
-
-    return run(known[usual], one_after_the_other())
-
-
 def run(workshop: Workshop, finding: Coroutine[Any, Any, Iterable[Path]]) -> int:
+    """Print the paths that are found; return the exit code."""
     try:
         sys.stdout.writelines(f"{path}\n" for path in asyncio.run(finding))
-    except UnavailableError as error:
+    except (UnavailableError, BrokenError) as error:
         workshop.say(str(error))
-        return os.EX_UNAVAILABLE
-    except BrokenError as error:
-        workshop.say(str(error))
-        return 1
+        return os.EX_UNAVAILABLE if isinstance(error, UnavailableError) else 1
     return 0

@@ -7,6 +7,7 @@ from the next run.
 import asyncio
 import os
 import random
+import re
 import signal
 import socket
 import ssl
@@ -17,10 +18,12 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
-from typing import BinaryIO
+from typing import TypeVar
 
 import aiohttp
 import pytest
+
+T = TypeVar("T")
 
 PORTS = range(20_000, 32_000)
 """Ports below those that Linux assigns to connections (ip_local_port_range)."""
@@ -28,6 +31,14 @@ PORTS = range(20_000, 32_000)
 # sh runs this. It executes the command, and leaves behind a guard that kills the whole process group when
 # standard input closes, which happens whenever this interpreter ends, for any reason.
 GUARDED = 'exec 3<&0; (read -r _ <&3; kill -KILL 0) & exec "$@" 3<&- </dev/null'
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes in use now, and the peak since it was last forgotten."""
+
+    now: int
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +52,6 @@ class Child:
     def running(self) -> bool:
         return self.process.returncode is None
 
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal to the program, but not to the processes that it started."""
-        os.kill(self.process.pid, number)
-
     async def end(self) -> None:
         """Kill the program at once, with its guard: it has nothing to save."""
         with suppress(ProcessLookupError):
@@ -53,14 +60,13 @@ class Child:
 
     async def stop(self, *, seconds: float = 60) -> int:
         """Stop the program as Kubernetes does, and return its exit code; fail if it does not end in time."""
-        self.send(signal.SIGTERM)
+        self.process.terminate()
         try:
-            code = await asyncio.wait_for(self.process.wait(), seconds)
+            return await asyncio.wait_for(self.process.wait(), seconds)
         except TimeoutError:
             pytest.fail(f"{self.name} did not end within {seconds:.0f} s of SIGTERM")
         finally:
             await self.end()
-        return code
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +75,12 @@ class Children:
 
     logs: Path
     started: list[Child] = field(default_factory=list)
-    heard: dict[str, int] = field(default_factory=dict)
+    _shown: dict[str, int] = field(default_factory=dict)
 
     async def start(self, *command: str, name: str = "", cwd: Path | None = None) -> Child:
         """Start a program in `cwd`, or else in this process's folder, and return at once; see `until`."""
         name = name or Path(command[0]).name
-        with open_log(self.logs / name) as log:
+        with (self.logs / name).open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *("sh", "-c", GUARDED, name, *command),
                 stdin=asyncio.subprocess.PIPE,
@@ -104,37 +110,37 @@ class Children:
         for child in reversed(self.started):
             await child.end()
 
-    def said(self) -> dict[str, str]:
+    def written(self) -> dict[str, str]:
         """Return the last lines that were written to each log since the last call, by name."""
-        said = {}
+        found = {}
         for log in sorted(self.logs.iterdir()):
             content = log.read_bytes()
-            news = content[self.heard.get(log.name, 0) :].decode(errors="replace").splitlines()
-            self.heard[log.name] = len(content)
-            said[log.name] = "\n".join(news[-30:])
-        return {name: text for name, text in said.items() if text}
+            news = content[self._shown.get(log.name, 0) :].decode(errors="replace").splitlines()
+            self._shown[log.name] = len(content)
+            found[log.name] = "\n".join(news[-30:])
+        return {name: text for name, text in found.items() if text}
 
 
-def open_log(path: Path) -> BinaryIO:
-    return path.open("ab")
-
-
-async def until(true: Callable[[], Awaitable[bool]], *, what: str, child: Child, seconds: float = 60) -> None:
-    """Check ten times a second until `true` is true; fail after `seconds`, or if the child has ended."""
+async def until(look: Callable[[], Awaitable[T]], *, what: str, child: Child, seconds: float = 60) -> T:
+    """Return the first true result of `look`; fail after `seconds`, or if the child has ended."""
     deadline = monotonic() + seconds
-    while not await true():
-        if not child.running():
-            pytest.fail(f"{child.name} ended with {child.process.returncode} before {what}")
-        if monotonic() > deadline:
-            pytest.fail(f"{seconds:.0f} s were not enough until {what}")
-        await asyncio.sleep(0.1)
+    while not (seen := await look()):
+        if not child.running() or monotonic() > deadline:
+            code = child.process.returncode
+            why = f"ended with {code} before" if code is not None else f"took over {seconds:.0f} s until"
+            lines = child.log.read_text(errors="replace").splitlines()
+            # klog marks errors like this.
+            errors = [line for line in lines if line.startswith(("E", "F"))] or lines
+            pytest.fail("\n".join([f"{child.name} {why} {what}:", *errors[-5:]]))
+        await asyncio.sleep(0.05)
+    return seen
 
 
 async def answers(url: str, *, ca: Path | None = None) -> bool:
     """Return whether a URL answers with 200; without an authority `ca`, certificates are not checked."""
-    trust = ssl.create_default_context(cafile=ca) if ca else False
+    trust, limit = ssl.create_default_context(cafile=ca) if ca else False, aiohttp.ClientTimeout(total=5)
     try:
-        async with aiohttp.ClientSession() as session, session.get(url, ssl=trust) as response:
+        async with aiohttp.ClientSession(timeout=limit) as session, session.get(url, ssl=trust) as response:
             return response.status == HTTPStatus.OK
     except (aiohttp.ClientError, TimeoutError):
         return False
@@ -148,13 +154,19 @@ async def run(*command: str, **environment: str) -> tuple[int, str]:
         stderr=asyncio.subprocess.STDOUT,
         env=os.environ | environment,
     )
-    said, _ = await process.communicate()
-    return process.returncode or 0, said.decode()
+    output, _ = await process.communicate()
+    return process.returncode or 0, output.decode()
 
 
 def program(name: str) -> str:
     """Return the path of a program in the environment that runs the tests."""
     return str(Path(sys.executable).parent / name)
+
+
+def memory(pid: int) -> Memory:
+    """Return the memory of a process as the kernel counts it."""
+    kib = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text()))
+    return Memory(int(kib["VmRSS"]) * 1024, int(kib["VmHWM"]) * 1024)
 
 
 def free_port(address: str = "127.0.0.1") -> int:

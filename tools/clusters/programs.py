@@ -1,5 +1,5 @@
 """
-The installed programs as processes, and what the kernel and the programs report of themselves.
+The installed programs as processes, and what they report of themselves.
 
     async with site(folder) as here:
         webhook = await here.webhook("--snapshot", file)
@@ -8,51 +8,31 @@ The installed programs as processes, and what the kernel and the programs report
 No program outlives the process that started it (`tools.clusters.processes`).
 """
 
-import asyncio
-import re
 import ssl
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
 from functools import cached_property, partial
-from http import HTTPStatus
 from pathlib import Path
 from sys import executable
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
-from cryptography.hazmat.primitives.asymmetric import ec
 
-from certs import authority
 from certs.authority import Files
-from numalign.runtime.tls import PairFiles
-from tools.clusters.certificates import certificate, key_pem
+from tools.clusters import certificates
 from tools.clusters.fake_api import FakeApi
-from tools.clusters.http_calls import LOOPBACK, Door, once
-from tools.clusters.processes import Child, Children, free_port, program
+from tools.clusters.http_calls import LOOPBACK, Door, once, samples
+from tools.clusters.processes import Child, Children, Memory, answers, free_port, memory, program, until
 
 Json = dict[str, Any]
-T = TypeVar("T")
 
 WEBHOOK, SCORER, CONTROLLER = "numalign-webhook", "numalign-scorer", "numalign-controller"
 AGENT = "numalign-agent"
 
-DAY = timedelta(days=1)
-KIB = 1024
 MIB = 1024**2
-LONGEST_START = 60
 NAMESPACE = "numalign-system"
 READY, HEALTH = "/readyz", "/healthz"
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes in use now, and the peak since it was last forgotten."""
-
-    now: int
-    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +40,6 @@ class Running:
     """A running program of numalign: `door` is for calls, `about` for its metrics and its readiness."""
 
     child: Child
-    log: Path
     door: Door
     about: Door
 
@@ -69,17 +48,17 @@ class Running:
         return self.child.name
 
     def memory(self) -> Memory:
-        """Return its memory as the kernel counts it."""
-        status = Path(f"/proc/{self.child.process.pid}/status").read_text(encoding="ascii")
-        kib = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status))
-        return Memory(int(kib["VmRSS"]) * KIB, int(kib["VmHWM"]) * KIB)
+        return memory(self.child.process.pid)
 
     def forget_peak(self) -> None:
         """Reset the peak of memory (Documentation/filesystems/proc.rst, clear_refs)."""
         Path(f"/proc/{self.child.process.pid}/clear_refs").write_text("5", encoding="ascii")
 
     def events(self, event: str) -> list[Json]:
-        return [line for line in events(self.log) if line["event"] == event]
+        """Return the events of this kind in the log, whose last line may be incomplete."""
+        lines = self.child.log.read_bytes().splitlines(keepends=True)
+        found = [orjson.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n")]
+        return [line for line in found if line["event"] == event]
 
     async def metrics(self) -> str:
         return (await once(self.about, "GET", "/metrics")).body.decode()
@@ -87,10 +66,6 @@ class Running:
     async def metric(self, name: str) -> float:
         found = samples(await self.metrics())
         return sum(value for series, value in found.items() if series.partition("{")[0] == name)
-
-    async def ready(self) -> bool:
-        """Return whether it reports that it is ready."""
-        return await answers(self.about, READY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +87,7 @@ class Site:
     @cached_property
     def pair(self) -> Files:
         """The certificate and key of the programs, and the authority that issued the certificate."""
-        made = authority.issue(names=[LOOPBACK], days=1, now=datetime.now(UTC))
-        return authority.write(made, self.folder / "tls")
+        return certificates.pair(self.folder / "tls")
 
     def file(self, name: str, content: object) -> Path:
         path = self.folder / name
@@ -122,27 +96,18 @@ class Site:
 
     async def api_server(self, objects: Sequence[Json]) -> ApiServer:
         listed = self.file("objects.json", {"items": objects})
+        return await self.served("tools.clusters.fake_api", str(listed), path="/api/v1/nodes")
+
+    async def served(self, module: str, *arguments: str, path: str) -> ApiServer:
+        """Start a module that plays the API server; its last argument is the port. Return when it answers."""
         port = free_port()
-        words = (executable, "-m", "tools.clusters.fake_api", str(listed), str(port))
+        words = (executable, "-m", module, *arguments, str(port))
         child = await self.children.start(*words, name="apiserver")
-        door = Door(port)
-        await soon(partial(answers, door), what="listening", child=child)
-        return ApiServer(child, door, self.kubeconfig(port))
-
-    @cached_property
-    def caller(self) -> PairFiles:
-        """The certificate and key of a caller; the certificate is self-signed."""
-        key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-        made = PairFiles(self.folder / "caller.crt", self.folder / "caller.key")
-        made.cert.write_bytes(certificate(key, since=now - DAY, until=now + DAY))
-        made.key.write_bytes(key_pem(key))
-        return made
-
-    def proven(self, program: Running) -> Running:
-        """Return the same program, to be called with the certificate of `caller`."""
-        trust = ssl.create_default_context(cafile=str(self.pair.ca))
-        trust.load_cert_chain(self.caller.cert, self.caller.key)
-        return replace(program, door=replace(program.door, tls=trust))
+        well = partial(answers, f"http://{LOOPBACK}:{port}{path}")
+        await until(well, what="it was listening", child=child)
+        server = FakeApi(url=f"http://{LOOPBACK}:{port}")
+        kubeconfig = server.kubeconfig(self.folder / "kubeconfig", namespace=NAMESPACE)
+        return ApiServer(child, Door(port), kubeconfig)
 
     async def webhook(self, *flags: str) -> Running:
         door = Door(free_port(), ssl.create_default_context(cafile=str(self.pair.ca)))
@@ -157,32 +122,26 @@ class Site:
         """Start the controller, which serves no calls, and return when it is ready."""
         return await self._started(CONTROLLER, None, *flags)
 
-    async def agent(self) -> Running:
-        """Start an agent that finds no kubelet, and return when it answers."""
-        about, output = Door(free_port()), self.folder / "node.json"
-        where = ("--podresources-socket", str(self.folder / "none.sock"), "--kubelet-state", str(self.folder))
-        here = ("--bind", LOOPBACK, "--metrics-port", str(about.port), "--output", str(output))
-        child = await self.children.start(program(AGENT), "--node-name", "node", *where, *here)
-        await soon(partial(answers, about, HEALTH), what="alive", child=child)
-        return Running(child, self.children.logs / AGENT, about, about)
-
     async def served_map(self, *flags: str) -> Running:
         """Start the controller with the map, and without labels on nodes; return when it is ready."""
         door = Door(free_port())
         served = ("--map", "--map-port", str(door.port), "--label-nodes=false")
         return await self._started(CONTROLLER, door, *served, *flags)
 
-    async def _started(self, name: str, door: Door | None, *flags: str) -> Running:
-        about = Door(free_port())
-        here = ("--bind", LOOPBACK, "--metrics-port", str(about.port), "--drain-seconds", "0")
-        child = await self.children.start(program(name), *here, *flags)
-        made = Running(child, self.children.logs / name, door or about, about)
-        await soon(made.ready, what="ready", child=child)
-        return made
+    async def agent(self) -> Running:
+        """Start an agent that finds no kubelet, and return when it answers."""
+        where = ("--podresources-socket", str(self.folder / "none.sock"), "--kubelet-state", str(self.folder))
+        flags = ("--node-name", "node", *where, "--output", str(self.folder / "node.json"))
+        return await self._started(AGENT, None, *flags, path=HEALTH)
 
-    def kubeconfig(self, port: int) -> Path:
-        server = FakeApi(url=f"http://{LOOPBACK}:{port}")
-        return server.kubeconfig(self.folder / "kubeconfig", namespace=NAMESPACE)
+    async def _started(self, name: str, door: Door | None, *flags: str, path: str = READY) -> Running:
+        about = Door(free_port())
+        drain = () if name == AGENT else ("--drain-seconds", "0")
+        here = ("--bind", LOOPBACK, "--metrics-port", str(about.port), *drain)
+        child = await self.children.start(program(name), *here, *flags)
+        ready = partial(answers, f"http://{LOOPBACK}:{about.port}{path}")
+        await until(ready, what="it was ready", child=child)
+        return Running(child, door or about, about)
 
 
 @asynccontextmanager
@@ -195,34 +154,3 @@ async def site(folder: Path) -> AsyncIterator[Site]:
         yield Site(folder, children)
     finally:
         await children.end()
-
-
-def events(log: Path) -> list[Json]:
-    """Return the events in a log, without an incomplete last line."""
-    lines = log.read_bytes().splitlines(keepends=True)
-    return [orjson.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n")]
-
-
-def samples(page: str) -> dict[str, float]:
-    lines = (line.rpartition(" ") for line in page.splitlines() if line and not line.startswith("#"))
-    return {series: float(value) for series, _, value in lines}
-
-
-async def answers(door: Door, path: str = "/api/v1/nodes") -> bool:
-    """Return whether a path answers with 200."""
-    try:
-        return (await once(door, "GET", path)).status == HTTPStatus.OK
-    except OSError:
-        return False
-
-
-async def soon(
-    look: Callable[[], Awaitable[T]], *, what: str, child: Child, seconds: float = LONGEST_START
-) -> T:
-    """Return the first true result of `look`. Raise `RuntimeError` after `seconds`, or if the child ended."""
-    until = time.monotonic() + seconds
-    while not (seen := await look()):
-        if time.monotonic() > until or not child.running():
-            raise RuntimeError(f"{child.name}: {seconds:.0f} s went by, or it ended, before {what}")
-        await asyncio.sleep(0.02)
-    return seen

@@ -6,21 +6,20 @@ connection to a replica that reports to be ready, in turn, and leaves existing c
 
 import asyncio
 import json
-import re
 import ssl
 from base64 import b64decode
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from http import HTTPStatus
 from typing import Any
 
 import aiohttp
 from cryptography import x509
 
 from tools.clusters.api_requests import Json
-from tools.clusters.processes import Child, Children, free_port, until
+from tools.clusters.http_calls import JSON, review, samples
+from tools.clusters.processes import Child, Children, answers, free_port, until
 from tools.clusters.wires import Wire, wire
 
 PORTS = ("port", "metrics-port")
@@ -36,7 +35,7 @@ class Replica:
     """
 
     def __init__(
-        self, children: Children, command: Sequence[str], *, name: str, scheme: str, ports: Sequence[str]
+        self, name: str, *, children: Children, command: Sequence[str], scheme: str, ports: Sequence[str]
     ) -> None:
         self.name = name
         self.log = children.logs / name
@@ -55,12 +54,9 @@ class Replica:
         """Start the process, and return at once."""
         self.child: Child = await self._start()
 
-    async def probe(self, session: aiohttp.ClientSession) -> None:
+    async def probe(self) -> None:
         """Ask the process whether it is ready for calls, and remember the answer."""
-        ready = False
-        with suppress(aiohttp.ClientError, TimeoutError):
-            async with session.get(f"{self.telling}/readyz", ssl=False) as answer:
-                ready = answer.status == HTTPStatus.OK
+        ready = await answers(f"{self.telling}/readyz")
         self.lost += self.ready and not ready
         self.ready = ready
 
@@ -84,18 +80,8 @@ class Replica:
         return operations
 
     async def _reviewed(self, path: str, wish: Json, namespace: str) -> Json:
-        asked = {
-            "uid": "8b0a4e9c-3a55-4a57-9d5f-6f0c1d1f0a11",
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "namespace": namespace,
-            "operation": "CREATE",
-            "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
-            "object": wish,
-            "dryRun": True,
-        }
-        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
-        response: Json = json.loads(await _read("POST", f"{self.url}{path}", review))["response"]
+        body = review(wish, uid="8b0a4e9c-3a55-4a57-9d5f-6f0c1d1f0a11", namespace=namespace, dry=True)
+        response: Json = json.loads(await _read("POST", f"{self.url}{path}", body))["response"]
         return response
 
     async def metrics(self) -> str:
@@ -109,15 +95,14 @@ class Replica:
 
     async def metric(self, name: str) -> float:
         """Return the value of a metric without labels; fail if there is none."""
-        found = re.search(rf"^{name} (\S+)$", await self.metrics(), re.MULTILINE)
-        assert found, f"{self.name} has no metric {name}"
-        return float(found[1])
+        return samples(await self.metrics())[name]
 
 
-async def _read(method: str, url: str, body: Json | None = None) -> str:
+async def _read(method: str, url: str, body: bytes | None = None) -> str:
+    timeout, headers = aiohttp.ClientTimeout(total=30), {"Content-Type": JSON} if body else {}
     async with (
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session,
-        session.request(method, url, json=body, ssl=False) as answer,
+        aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+        session.request(method, url, data=body, ssl=False) as answer,
     ):
         return await answer.text()
 
@@ -126,19 +111,13 @@ async def _read(method: str, url: str, body: Json | None = None) -> str:
 class Replicas:
     """The running replicas, and their common address, which is that of the `service`."""
 
-    children: Children
-    command: Sequence[str]
-    service: Wire
     name: str
-    scheme: str
-    ports: Sequence[str]
+    make: Callable[[str], Replica]
+    service: Wire
+    url: str
     running: list[Replica] = field(default_factory=list)
     _started: int = 0
     _turns: int = 0
-
-    @property
-    def url(self) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.service.port}"
 
     def next(self) -> int | None:
         """Return the port for the next connection; None if no replica is ready."""
@@ -149,8 +128,7 @@ class Replicas:
     async def add(self) -> Replica:
         """Start another replica, and return at once: if they elect a leader, only one is ready at a time."""
         self._started += 1
-        name = f"{self.name}-{self._started}"
-        replica = Replica(self.children, self.command, name=name, scheme=self.scheme, ports=self.ports)
+        replica = self.make(f"{self.name}-{self._started}")
         await replica.start()
         self.running.append(replica)
         return replica
@@ -158,7 +136,7 @@ class Replicas:
     async def start(self) -> Replica:
         """Start another replica, and return when it is ready."""
         replica = await self.add()
-        await until(replica.is_ready, what=f"{replica.name} was ready", child=replica.child)
+        await until(replica.is_ready, what="it was ready", child=replica.child)
         return replica
 
     async def stop(self, replica: Replica) -> int:
@@ -178,10 +156,9 @@ class Replicas:
 
     async def probe(self) -> None:
         """Probe all replicas again and again; never returns."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
-            while True:
-                await asyncio.gather(*(replica.probe(session) for replica in self.running))
-                await asyncio.sleep(0.1)
+        while True:
+            await asyncio.gather(*(replica.probe() for replica in self.running))
+            await asyncio.sleep(0.1)
 
 
 @asynccontextmanager
@@ -198,8 +175,9 @@ async def replicas(
 
     The names of their logs are `name` and a number.
     """
+    make = partial(Replica, children=children, command=command, scheme=scheme, ports=ports)
     async with wire() as service:
-        everyone = Replicas(children, command, service, name, scheme, ports)
+        everyone = Replicas(name, make, service, f"{scheme}://127.0.0.1:{service.port}")
         service.where = everyone.next
         probing = asyncio.create_task(everyone.probe())
         try:

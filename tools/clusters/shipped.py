@@ -1,6 +1,10 @@
-"""The objects of deploy/, with webhooks that are called at a port of this machine instead of a Service."""
+"""The objects of deploy/, with webhooks that are called at a port of this machine instead of a Service.
 
-from collections.abc import Callable
+`python -m tools.clusters.shipped PORT` changes the webhooks of a rendered chart like this.
+"""
+
+import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import yaml
@@ -20,8 +24,8 @@ ACCOUNTS = {NAME: ACCOUNT, CONTROLLER: CONTROLLERS}
 """The user name of each program at the API server."""
 GROUPS = f"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}"
 LABEL = "numalign.io/class"
-PATIENT_SECONDS = 20
-"""The timeout of webhooks where a slow review is not a lost one. The chart's are 2 and 3 s."""
+PATIENT: Json = {"timeoutSeconds": 20}
+"""For webhooks where a slow review is not a lost one. The chart's timeouts are 2 and 3 s."""
 
 _FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass")
 
@@ -39,12 +43,12 @@ def documents_below(folder: Path) -> list[Json]:
     return [document for file in sorted(folder.rglob("*.yaml")) for document in documents(file)]
 
 
-def objects() -> list[Json]:
-    folders = (MANIFESTS, MANIFESTS / "guard")
-    files = sorted(file for folder in folders for file in folder.glob("*.yaml"))
-    files = [file for file in files if file.name != "kustomization.yaml"]
-    found = [document for file in files for document in documents(file)]
-    return sorted(found, key=lambda document: document["kind"] not in _FIRST)
+def objects(folders: Sequence[str] = (".", "guard"), *, without: Collection[str] = ()) -> list[Json]:
+    """Return the objects in folders of the manifests, but those of some kinds; what others need is first."""
+    files = (file for folder in folders for file in sorted((MANIFESTS / folder).glob("*.yaml")))
+    found = [each for file in files if file.name != "kustomization.yaml" for each in documents(file)]
+    kept = [each for each in found if each["kind"] not in without]
+    return sorted(kept, key=lambda document: document["kind"] not in _FIRST)
 
 
 def arguments(name: str) -> dict[str, str]:
@@ -64,22 +68,32 @@ def webhooks() -> list[Json]:
     return [document for document in objects() if "webhooks" in document]
 
 
-def by_address(document: Json, port: int) -> Json:
-    """Return an object with its webhooks, if any, called at a port of this machine."""
-    return _changed(document, lambda entry: {"clientConfig": at(entry, port)})
-
-
-def patient(document: Json) -> Json:
-    """Return an object with its webhooks, if any, called with a long timeout, as while programs start."""
-    return _changed(document, lambda _: {"timeoutSeconds": PATIENT_SECONDS})
-
-
-def _changed(document: Json, change: Callable[[Json], Json]) -> Json:
-    """Return an object with these fields of each of its webhooks, if any, replaced."""
+def by_address(document: Json, port: int, **more: object) -> Json:
+    """Return an object with its webhooks, if any, called at a port of this machine, and with more fields."""
     if "webhooks" not in document:
         return document
-    return document | {"webhooks": [entry | change(entry) for entry in document["webhooks"]]}
+    changed = [{**entry, "clientConfig": at(entry, port), **more} for entry in document["webhooks"]]
+    return document | {"webhooks": changed}
 
 
 def at(entry: Json, port: int) -> Json:
     return {"url": f"https://127.0.0.1:{port}{entry['clientConfig']['service']['path']}"}
+
+
+def post_renderer(port: int) -> tuple[str, ...]:
+    """Return the flags with which helm 3 changes webhooks by this module; helm 4 accepts only plugins there.
+
+    Run helm where `tools` can be imported.
+    """
+    arguments = ("-m", "tools.clusters.shipped", str(port))
+    flags = (f"--post-renderer-args={argument}" for argument in arguments)
+    return (f"--post-renderer={sys.executable}", *flags)
+
+
+if __name__ == "__main__":
+    changed = (
+        # A call may have to wait while programs start.
+        by_address(document, int(sys.argv[1]), **PATIENT)
+        for document in loaded(sys.stdin.read())
+    )
+    yaml.safe_dump_all(changed, sys.stdout)

@@ -19,7 +19,7 @@ import yaml
 
 from numalign.runtime import settings
 from numalign.runtime.process_settings import ProcessSettings
-from tools.clusters.helm import build
+from tools.clusters import builds
 
 S = TypeVar("S", bound=ProcessSettings)
 
@@ -209,5 +209,5 @@ def everything() -> list[Object]:
 
 def files() -> dict[Path, str]:
     """Return the plain manifests by their paths, rendered with helm from wherever it is found."""
-    [program] = asyncio.run(build.find())
+    program = asyncio.run(builds.helm())
     return {MANIFESTS / name: text for name, text in asyncio.run(manifests(program)).items()}

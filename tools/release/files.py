@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from tools.clusters.helm import build as helm_build
+from tools.clusters import builds
 
 BILLS = {"numalign": "image", "numalign-agent": "agent", "kubectl-numa": "programs"}
 """The locks by SBOM: for the wheel and the webhook's image, for the agent's image, and for the plugin."""
@@ -91,7 +91,7 @@ def make_bill(order: Order, name: str) -> Path:
 
 def helm() -> Path:
     on_path = shutil.which("helm")
-    return Path(on_path) if on_path else asyncio.run(helm_build.find())[0]
+    return Path(on_path) if on_path else asyncio.run(builds.helm())
 
 
 def make_chart(order: Order) -> None:

@@ -18,12 +18,11 @@ from numalign.kube.client import Patch
 from numalign.kube.decode import kubelet_reports
 from tests.kubelet.machines.pods import MARKS, container, look_once, machine, remove, send, settled
 from tests.worlds.opt_in import KUBELETS
-from tools.clusters import agents
+from tools.clusters import agents, builds
 from tools.clusters.agents import ACCOUNT, TOPOLOGIES
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Json, ask, patch
 from tools.clusters.controlplane import audits
-from tools.clusters.kubelets.build import versions
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealNode
 
@@ -64,7 +63,7 @@ class Scene:
             return response.status
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=versions())
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=builds.versions(builds.KUBELETS))
 async def scene(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Scene]:

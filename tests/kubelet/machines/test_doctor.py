@@ -10,7 +10,6 @@ from tests.kubelet.machines.pods import MARKS, look_once, machine
 from tests.worlds.opt_in import KUBELETS
 from tools.clusters import agents
 from tools.clusters.api_objects import Store
-from tools.clusters.kubelets.build import USUAL
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealNode
 from tools.clusters.processes import program, run
@@ -31,7 +30,7 @@ NODES = [
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster() -> AsyncIterator[RealCluster]:
     with KUBELETS.or_skipped():
-        async with started(NODES, version=USUAL) as running:
+        async with started(NODES) as running:
             yield running
 
 

@@ -35,7 +35,7 @@ from tests.kubelet.machines.pods import MARKS, Json, container, devices, remove,
 from tests.worlds.log import RecordedLog
 from tests.worlds.notation import asks
 from tests.worlds.opt_in import KUBELETS
-from tools.clusters.kubelets.build import versions
+from tools.clusters import builds
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealKubelet, RealNode
 
@@ -97,7 +97,7 @@ CONFIGURATION = {
 }
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=versions())
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=builds.versions(builds.KUBELETS))
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[RealCluster]:
     machines = {NAME: MACHINE, "plain": PLAIN}
     nodes = [
@@ -347,12 +347,12 @@ async def test_starting_kubelet_is_not_believed_without_its_pods(
 async def test_hanging_kubelet_ends_in_a_timeout(kubelet: RealKubelet) -> None:
     hanging = PodResources(kubelet.podresources, within=0.5)
     assert kubelet.child is not None
-    kubelet.child.send(signal.SIGSTOP)
+    kubelet.child.process.send_signal(signal.SIGSTOP)
     try:
         with pytest.raises(Unreachable, match="no answer within"):
             await list_forever(hanging)
     finally:
-        kubelet.child.send(signal.SIGCONT)
+        kubelet.child.process.send_signal(signal.SIGCONT)
 
 
 async def list_forever(resources: PodResources) -> NoReturn:

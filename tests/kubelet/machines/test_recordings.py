@@ -12,8 +12,8 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from tests.kubelet.machines import recordings
 from tests.kubelet.machines.pods import MARKS, PODS, Json, remove, settled
 from tests.worlds.opt_in import KUBELETS
+from tools.clusters import builds
 from tools.clusters.api_requests import ask
-from tools.clusters.kubelets.build import versions
 from tools.clusters.kubelets.clusters import RealCluster, started
 from tools.clusters.kubelets.kubelets import RealKubelet
 
@@ -23,7 +23,7 @@ AT_ONCE = 20
 MOST_BYTES = 4 << 30
 
 
-@pytest.fixture(scope="module", params=versions())
+@pytest.fixture(scope="module", params=builds.versions(builds.KUBELETS))
 def scenarios(request: pytest.FixtureRequest) -> list[Json]:
     return recordings.of_each_kind(request.param)[:AT_ONCE]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.worlds.opt_in import ORACLE
-from tools.clusters.oracle.build import find, versions
+from tools.clusters import builds
 from tools.clusters.oracle.managers import Managers
 from tools.generate.recordings import scenarios
 from tools.generate.recordings.compare import drawn
@@ -25,7 +25,7 @@ SCENARIOS = 60
 SEED = random.SystemRandom().randrange(10**6)
 
 
-@pytest.fixture(scope="module", params=versions())
+@pytest.fixture(scope="module", params=builds.versions(builds.ORACLE))
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -33,7 +33,7 @@ def version(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def managers(version: str) -> Iterator[Managers]:
     with ORACLE.or_skipped():
-        binary = asyncio.run(find(version))
+        binary = asyncio.run(builds.managers(version))
     with Managers(binary) as started:
         yield started
 

@@ -16,7 +16,7 @@ import pytest
 
 from kubectl_numa.kubelet_versions import ROWS, VersionChange, described
 from tests.worlds.opt_in import ORACLE
-from tools.clusters.oracle.build import USUAL, find, versions
+from tools.clusters import builds
 from tools.clusters.oracle.managers import Ended, Hung, Managers, Mistaken
 
 Json = dict[str, Any]
@@ -34,10 +34,13 @@ def scenarios() -> list[Json]:
         return [json.loads(line) for number, line in enumerate(lines) if number % EVERY == 0]
 
 
-@pytest.fixture(scope="module", params=[version for version in versions() if "+" not in version])
+VERSIONS = [version for version in builds.versions(builds.ORACLE) if "+" not in version]
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
 def binary(request: pytest.FixtureRequest) -> Path:
     with ORACLE.or_skipped():
-        return asyncio.run(find(request.param))
+        return asyncio.run(builds.managers(request.param))
 
 
 @pytest.fixture
@@ -106,7 +109,7 @@ def split(amounts: Mapping[str, Mapping[str, int]]) -> tuple[Json, Counter[str]]
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario["name"])
 def test_managers_decide_as_recorded(scenario: Json) -> None:
     with ORACLE.or_skipped():
-        program = asyncio.run(find(USUAL))
+        program = asyncio.run(builds.managers())
     with Managers(program, seconds=20) as managers:
         assert managers.node(scenario) is None
         for step in scenario["steps"]:

@@ -8,13 +8,13 @@ import pytest
 
 from tests.worlds.notation import table
 from tests.worlds.opt_in import ORACLE
-from tools.clusters.oracle.build import OVERLAID, find
+from tools.clusters import builds
 from tools.clusters.oracle.managers import Managers
 
 # The first test may have to build the program.
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(1800)]
 
-PACKED, SCORED = f"{OVERLAID}+prefer-most-allocated", f"{OVERLAID}+numa-allocation-strategy"
+PACKED, SCORED = f"{builds.OVERLAID}+prefer-most-allocated", f"{builds.OVERLAID}+numa-allocation-strategy"
 PREFER, STRATEGY, WEIGHTS = (
     "prefer-most-allocated-numa-node",
     "numa-allocation-strategy",
@@ -26,7 +26,7 @@ GATE = "TopologyManagerPolicyAlphaOptions"
 @pytest.fixture
 def managers(version: str) -> Iterator[Managers]:
     with ORACLE.or_skipped():
-        binary = asyncio.run(find(version))
+        binary = asyncio.run(builds.managers(version))
     with Managers(binary) as started:
         yield started
 
@@ -57,7 +57,12 @@ def test_option_needs_the_gate_of_alpha_options(managers: Managers, options: dic
 
 
 REFUSED = [
-    ("a release knows none of them", OVERLAID, {PREFER: "true"}, "unknown Topology Manager Policy option"),
+    (
+        "a release knows none of them",
+        builds.OVERLAID,
+        {PREFER: "true"},
+        "unknown Topology Manager Policy option",
+    ),
     ("a word that is no switch", PACKED, {PREFER: "maybe"}, "bad value for option"),
     ("a strategy that does not exist", SCORED, {STRATEGY: "balanced"}, "bad value for option"),
     ("a weight above 100", SCORED, {WEIGHTS: "cpu=101"}, "bad value for option"),

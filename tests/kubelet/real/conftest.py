@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.worlds.opt_in import KUBELETS
-from tools.clusters.controlplane import build as controlplane
-from tools.clusters.kubelets import build as kubelets
+from tools.clusters import builds
 
-VERSIONS = (*kubelets.versions(),)
+VERSIONS = (*builds.versions(builds.KUBELETS),)
 BETWEEN = "v1.36.3"
 """Tested by `make e2e-kubelets E2E_KUBELETS="-k v1.36"`, not with every change."""
 
@@ -23,8 +22,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 async def build() -> None:
     """Have kubelets and control planes built before the time of any test runs."""
     for version in (each for each in VERSIONS if each != BETWEEN):
-        await kubelets.find(version)
-        await controlplane.find(version)
+        await builds.kubelet(version)
+        await builds.control_plane(version)
 
 
 @pytest.fixture(scope="session")

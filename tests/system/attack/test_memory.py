@@ -9,7 +9,9 @@ from tests.system.attack.arena import Arena
 from tests.system.attack.attackers import send
 from tests.system.attack.objects import Json
 from tools.clusters import http_calls
-from tools.clusters.programs import MIB, samples, soon
+from tools.clusters.http_calls import samples
+from tools.clusters.processes import until
+from tools.clusters.programs import MIB
 
 PODS = 400
 ENTRIES, LONG_NAME = 250, 1000
@@ -96,7 +98,7 @@ async def test_distinct_pods_take_bounded_memory(arena: Arena) -> None:
     async def all_seen() -> bool:
         return await webhook.metric("numalign_pods_too_large") == WAITING
 
-    await soon(all_seen, what="all pods", child=webhook.child)
+    await until(all_seen, what="all pods", child=webhook.child)
     after = [each.memory().most for each in (webhook, scorer)]
     grown = [(now - then) / MIB for now, then in zip(after, before, strict=True)]
     assert max(grown) < MOST_GROWTH_MIB

@@ -29,12 +29,12 @@ GARBAGE = {
 async def test_invalid_http_and_slow_bodies_do_not_flood_the_log(arena: Arena) -> None:
     scorer = await arena.scorer()
     for what, written in GARBAGE.items():
-        before = scorer.log.stat().st_size
+        before = scorer.child.log.stat().st_size
         async with arena.honest(scorer, most=MOST_MIB):
             for _ in range(20):
                 async with held(scorer.door, written, sockets=50):
                     await asyncio.sleep(0.05)
-        output = scorer.log.read_bytes()[before:]
+        output = scorer.child.log.read_bytes()[before:]
         assert output.count(b"\n") <= MOST_LINES, what
         assert b"Traceback" not in output, what
     begun = attackers.announced("/filter", 10)

@@ -11,7 +11,8 @@ from tests.system.attack import objects
 from tests.system.attack.arena import Arena
 from tests.system.attack.objects import Json
 from tools.clusters import http_calls
-from tools.clusters.programs import ApiServer, soon
+from tools.clusters.processes import until
+from tools.clusters.programs import ApiServer
 
 CPUS = {"cpu": 32, "memory": 64 * 2**30}
 WHOLE, HALF = {"cpu": "32", "memory": "1Gi"}, {"cpu": "16", "memory": "1Gi"}
@@ -59,7 +60,7 @@ async def test_no_zone_is_held_for_unbound_or_invented_pods(arena: Arena) -> Non
     async def squatted() -> bool:
         return [await fate(api, each) for each in squatters].count("pinned") == 2
 
-    await soon(squatted, what="squatters had both zones", child=controller.child)
+    await until(squatted, what="squatters had both zones", child=controller.child)
     honest = gated("honest", GATED)
     await http_calls.once(api.door, "POST", objects.PODS, orjson.dumps(honest))
     # Every call that reserves zones is made, each for a pod that the API server has never seen.
@@ -79,6 +80,6 @@ async def test_no_zone_is_held_for_unbound_or_invented_pods(arena: Arena) -> Non
 
     waited = partial(fate, api, honest)
     assert (
-        await soon(waited, what="it had a zone", child=controller.child, seconds=WITHIN),
+        await until(waited, what="it had a zone", child=controller.child, seconds=WITHIN),
         "pinned" in [await fate(api, each) for each in plain],
     ) == ("pinned", False)

@@ -2,14 +2,19 @@
 
 import asyncio
 import itertools
+import ssl
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.system.attack import objects
 from tests.system.attack.arena import Arena
 from tests.system.attack.attackers import announced, held, send
 from tests.worlds.notation import table
 from tools.clusters import http_calls
+from tools.clusters.certificates import certificate, key_pem
 from tools.clusters.http_calls import JSON, LOOPBACK, Door
 from tools.clusters.programs import MIB
 
@@ -76,11 +81,18 @@ async def test_endless_and_packed_calls_keep_no_review_waiting(arena: Arena) -> 
 
 
 async def test_proven_callers_precede_others_at_their_address(arena: Arena) -> None:
-    webhook = await arena.webhook("--client-ca", str(arena.here.caller.cert))
+    key, now, day = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC), timedelta(days=1)
+    cert, secret = (arena.here.folder / f"caller.{kind}" for kind in ("crt", "key"))
+    cert.write_bytes(certificate(key, since=now - day, until=now + day))
+    secret.write_bytes(key_pem(key))
+    webhook = await arena.webhook("--client-ca", str(cert))
+    trust = ssl.create_default_context(cafile=str(arena.here.pair.ca))
+    trust.load_cert_chain(cert, secret)
+    proven = replace(webhook, door=replace(webhook.door, tls=trust))
     whole = objects.review({"filling": "x" * 2 * MIB})
     begun = announced("/validate", len(whole), whole[:MIB])
     async with (
-        arena.honest(arena.here.proven(webhook), most=2 * MOST_MIB),
+        arena.honest(proven, most=2 * MOST_MIB),
         held(webhook.door, begun, sockets=40, source=LOOPBACK),
     ):
         statuses = await send(webhook.door, "/validate", [whole] * 40, at_once=10, source=LOOPBACK)

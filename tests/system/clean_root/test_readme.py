@@ -17,8 +17,7 @@ import pytest
 from tests.worlds.not_run import HEAD
 from tests.worlds.opt_in import CLEAN_ROOT
 from tests.worlds.programs import path_of
-from tools.clusters import debian
-from tools.clusters.helm import build as helm
+from tools.clusters import builds, debian
 
 # Essential packages and apt, fewer than any installed Debian has: wheels of NumPy want libstdc++, which comes
 # with apt.
@@ -164,7 +163,8 @@ def test_tutorial_runs_from_top_to_end(root: Root, typed: Callable[[str], str]) 
     kubectl, go = Path(path_of("kubectl")), Path(path_of("go")).resolve().parents[1]
     root.install(kubectl, "usr/local/bin/kubectl")
     root.install(go, "usr/local/go")
-    for built in (helm.WORKSHOP.cache().with_name(name) for name in ("controlplane", "oracle", "helm")):
+    cache = builds.KUBE_SCHEDULER.cache().parent
+    for built in (cache / name for name in ("controlplane", "oracle", "helm")):
         if built.exists():
             root.install(built, f"{HOME}/.cache/numalign/{built.name}")
     output = typed(f"PATH=$PATH:/usr/local/bin:/usr/local/go/bin && {FOLLOW}")

@@ -28,11 +28,11 @@ from tests.unit.docs.guides import EXAMPLES, Guide
 from tests.worlds.child_output import CHILDREN
 from tests.worlds.otlp import OtlpReceiver, receiving
 from tests.worlds.programs import path_of
-from tools.clusters import agents, shipped
+from tools.clusters import agents, builds, certificates, shipped
 from tools.clusters.api_objects import Store, make_ready
 from tools.clusters.api_requests import ask, gpus, rehearse
 from tools.clusters.certificates import certificate, key_pem
-from tools.clusters.controlplane import audits, build
+from tools.clusters.controlplane import audits
 from tools.clusters.controlplane.planes import BINARIES, Place, Plane, Users
 from tools.clusters.gotools import UnavailableError
 from tools.clusters.processes import Child, Children, program, run, until
@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else nullcontext():
         try:
-            [config.stash[BINARIES]] = asyncio.run(build.find(config.option.kubernetes))
+            config.stash[BINARIES] = asyncio.run(builds.control_plane(config.option.kubernetes))
         except UnavailableError as error:
             config.stash[REASON] = str(error)
             for item in ours:
@@ -105,8 +105,7 @@ async def children(
 
 @pytest.fixture(scope="session")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> authority.Files:
-    issued = authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC))
-    return authority.write(issued, tmp_path_factory.mktemp("tls"))
+    return certificates.pair(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="session")
@@ -298,9 +297,9 @@ async def gone(webhook: Webhook) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def frozen(webhook: Webhook) -> AsyncIterator[None]:
-    webhook.child.send(signal.SIGSTOP)
+    webhook.child.process.send_signal(signal.SIGSTOP)
     yield
-    webhook.child.send(signal.SIGCONT)
+    webhook.child.process.send_signal(signal.SIGCONT)
 
 
 @pytest_asyncio.fixture(loop_scope="session", params=[gone, frozen], ids=["gone", "frozen"])

@@ -12,13 +12,11 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
 from tests.worlds.opt_in import PACKAGING
-from tools.clusters import agents, shipped
+from tools.clusters import agents, builds, shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Json
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.gotools import UnavailableError
-from tools.clusters.helm import build
-from tools.clusters.oracle.build import find
 from tools.clusters.processes import Child, Children, answers, free_port, program, until
 from tools.clusters.replicas import ONLY_METRICS, Replicas, replicas
 from tools.generate.manifests import made
@@ -35,7 +33,7 @@ def kubeconfig(plane: Plane, user: str, *, port: int | None = None) -> Path:
 
 async def need_managers() -> None:
     try:
-        await find()
+        await builds.managers()
     except UnavailableError as error:
         pytest.skip(f"NO SIMULATED NODES WERE TESTED: {error}")
 
@@ -52,7 +50,7 @@ async def stocked(api: ApiClient, documents: Iterable[Json] = ()) -> Store:
 async def charted_rights(values: str, *names: str) -> list[Json]:
     """The roles and policies of these names in the chart with these values; of the controller by default."""
     with PACKAGING.or_skipped():
-        [helm] = await build.find()
+        helm = await builds.helm()
     return [
         document
         for (kind, name), document in (await made(helm, values)).items()

@@ -14,10 +14,8 @@ import pytest_asyncio
 
 from tests.worlds.child_output import CHILDREN
 from tests.worlds.opt_in import IMAGES
-from tools.clusters import containers, debian
+from tools.clusters import builds, containers, debian
 from tools.clusters.containers import ContainerCluster, cluster
-from tools.clusters.controlplane import build as controlplane
-from tools.clusters.helm import build as helms
 from tools.clusters.processes import Children, run
 
 session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="session")
@@ -40,8 +38,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 async def find() -> None:
     """Have all programs built before the time of any test runs."""
     await containers.find()
-    await controlplane.find()
-    await helms.find()
+    await builds.control_plane()
+    await builds.helm()
     debian.archive("bookworm", BASE)
 
 
@@ -128,7 +126,7 @@ async def containers_cluster(
     children: Children, images: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[ContainerCluster]:
     """A cluster whose node has our images, and the base as the sandbox of pods."""
-    kubelet, [binaries] = await containers.find(), await controlplane.find()
+    kubelet, binaries = await containers.find(), await builds.control_plane()
     archives = [images / f"{name}.tar" for name in ("base", *NAMES)]
     running = cluster(
         children,
@@ -144,7 +142,7 @@ async def containers_cluster(
 @session_fixture()
 async def helm(containers_cluster: ContainerCluster, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """Helm as the administrator of that cluster, with the packaged chart."""
-    [program] = await helms.find()
+    program = await builds.helm()
     folder = tmp_path_factory.mktemp("chart")
     packaged = await run(str(program), "package", str(ROOT / "deploy" / "chart"), f"--destination={folder}")
     assert packaged[0] == 0, packaged

@@ -7,7 +7,6 @@ import ssl
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from uuid import uuid4
 
 import pytest
 
-from certs import authority
 from tests.system.images.conftest import ROOT, VERSION
+from tools.clusters import certificates
 from tools.clusters.processes import Children, answers, free_port, until
 from tools.generate.manifests import Installation, everything
 
@@ -164,7 +163,7 @@ async def test_webhook_serves_from_a_read_only_root(
     bundles: dict[str, Bundle], context: dict[str, Any], tmp_path: Path, children: Children
 ) -> None:
     shutil.copy(SNAPSHOT, tmp_path)
-    pair = authority.write(authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC)), tmp_path)
+    pair = certificates.pair(tmp_path)
     # For user 65532.
     tmp_path.chmod(0o755)  # noqa: ASYNC240  a folder of this test
     pair.key.chmod(0o644)

@@ -14,14 +14,11 @@ from tests.system.e2e.programs import kubeconfig
 from tests.system.eventually import eventually
 from tests.system.workloads.stages import Stage
 from tests.system.workloads.workloads import WIDE
-from tools.clusters import shipped
+from tools.clusters import builds, shipped
 from tools.clusters.api_objects import namespace
 from tools.clusters.api_requests import INTENT, pod, rehearse
-from tools.clusters.controlplane import build as controlplane
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.ecosystem import Operator
-from tools.clusters.helm import build as helm
-from tools.clusters.kubelets import build as kubelets
 from tools.clusters.processes import program, until
 from tools.clusters.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
 from tools.generate.manifests import Installation, made, of_test
@@ -48,12 +45,11 @@ OWN: Mapping[str, Mapping[str, str]] = {
 
 async def programs(*beside: Operator) -> Path:
     """Have everything built before the time of any test runs; the path of helm."""
-    await kubelets.find()
-    await controlplane.find(kubelets.USUAL)
+    await builds.kubelet()
+    await builds.control_plane(builds.USUAL)
     for operator in beside:
         await operator.find()
-    [program] = await helm.find()
-    return program
+    return await builds.helm()
 
 
 @dataclass(frozen=True, slots=True)

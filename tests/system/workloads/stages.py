@@ -20,11 +20,9 @@ from tools.clusters import installing, shipped
 from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.controlplane import audits, schedulers
-from tools.clusters.controlplane import controllers as managers
 from tools.clusters.controlplane.audits import Use
-from tools.clusters.controlplane.controllers import controllers
 from tools.clusters.controlplane.planes import Users
-from tools.clusters.controlplane.schedulers import scheduler
+from tools.clusters.controlplane.schedulers import controllers, scheduler
 from tools.clusters.installing import jobsets
 from tools.clusters.kubelets.agents import agents
 from tools.clusters.kubelets.clusters import RealCluster, started
@@ -72,7 +70,6 @@ USERS: Users = {
     "admin": "system:masters",
     **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS),
     **schedulers.USERS,
-    **managers.USERS,
     **installing.USERS,
 }
 

@@ -12,23 +12,21 @@ import pytest
 from tests.unit.deploy.scraped import Page, scraped
 from tests.worlds.opt_in import PACKAGING
 from tests.worlds.programs import path_of
-from tools.clusters import checkers
-from tools.clusters.helm import build
+from tools.clusters import builds
 
 
 @pytest.fixture(scope="session")
 def helm() -> Path:
     """The path of helm, built first if it must be; whoever asks must have the time."""
     with PACKAGING.or_skipped():
-        [program] = asyncio.run(build.find())
-    return program
+        return asyncio.run(builds.helm())
 
 
 @pytest.fixture(scope="session")
 def promtool() -> Path:
     """The path of promtool, built first if it must be; whoever asks must have the time."""
     with PACKAGING.or_skipped():
-        return asyncio.run(checkers.promtool())
+        return asyncio.run(builds.promtool())
 
 
 @pytest.fixture(scope="session")

@@ -19,9 +19,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.system.attack import objects
 from tests.unit.agent import beside
-from tools.clusters import programs
+from tools.clusters import processes, programs
 from tools.clusters.http_calls import Door, once
-from tools.clusters.programs import Json, Running, Site, soon
+from tools.clusters.programs import Json, Running, Site
 from tools.clusters.waiting import until
 
 Series = Mapping[str, str]
@@ -86,7 +86,7 @@ async def _programs(here: Site) -> list[Running]:
     ):
         assert (await once(program.door, "POST", path, body)).well, path
     for metric, program in (("numalign_pods_below", webhook), ("numalign_misaligned_pods", controller)):
-        await soon(partial(program.metric, metric), what=metric, child=program.child)
+        await processes.until(partial(program.metric, metric), what=metric, child=program.child)
     return [webhook, scorer, controller]
 
 

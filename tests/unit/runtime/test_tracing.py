@@ -1,6 +1,5 @@
 """What the running programs tell a receiver of traces, and that tenants' annotations are not in it."""
 
-from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
@@ -12,7 +11,8 @@ from tests.system.attack import objects
 from tests.worlds.otlp import OtlpReceiver, receiving
 from tools.clusters import programs
 from tools.clusters.http_calls import JSON, Connection, Door, once, request
-from tools.clusters.programs import Running, soon
+from tools.clusters.processes import until
+from tools.clusters.programs import Running
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 HEADERS = {"Content-Type": JSON, TRACEPARENT: f"00-{TRACE}-b7ad6b7169203331-01"}
@@ -72,4 +72,4 @@ async def received(receiver: OtlpReceiver, program: Running, span: str) -> None:
     async def seen() -> bool:
         return bool(receiver.named(span))
 
-    await soon(partial(seen), what=span, child=program.child)
+    await until(seen, what=span, child=program.child)

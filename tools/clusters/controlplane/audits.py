@@ -1,14 +1,21 @@
-"""The requests of users to the API server, read from its audit log, which it writes before it answers."""
+"""The requests to the API server, from its audit log, which it writes before it answers, and its metrics."""
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
+from kubernetes_asyncio.client.api_client import ApiClient
 
 LOG = "audit.log"
+
+_CALLS, _FORGIVEN, _FAILED = (
+    re.compile(rf"^apiserver_admission_webhook_{name}.*}} (\d+)$", re.MULTILINE)
+    for name in ("request_total{", "fail_open_count{", 'rejection_count{.*error_type="(?!no_error)')
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +64,10 @@ def _use(event: dict[str, Any]) -> Use:
         code=event.get("responseStatus", {}).get("code", 0),
         at=datetime.fromisoformat(event["requestReceivedTimestamp"]),
     )
+
+
+async def reviews(api: ApiClient) -> tuple[int, int]:
+    """Return the number of webhook calls since the API server started, and of those that failed."""
+    page, *_ = await api.call_api("/metrics", "GET", response_types_map={200: "str"})
+    calls, forgiven, failed = (sum(map(int, each.findall(page))) for each in (_CALLS, _FORGIVEN, _FAILED))
+    return calls, forgiven + failed

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 import pytest
 from kubernetes_asyncio.client.api_client import ApiClient
@@ -34,11 +33,6 @@ class Place:
     folder: Path
     pair: authority.Files
 
-    @classmethod
-    def new(cls, binaries: Path, folder: Path, *addresses: str) -> Self:
-        issued = authority.issue(names=["127.0.0.1", *addresses], days=7, now=datetime.now(UTC))
-        return cls(binaries, folder, authority.write(issued, folder / "tls"))
-
 
 class Plane:
     """
@@ -57,9 +51,7 @@ class Plane:
         flags: Sequence[str] = (),
         without: Sequence[str] = ("ServiceAccount",),
     ) -> None:
-        self.binaries = place.binaries
-        self.folder = place.folder
-        self.ca = place.pair.ca
+        self.binaries, self.folder, self.ca = place.binaries, place.folder, place.pair.ca
         self.port = free_port()
         self.starts: list[tuple[datetime, datetime]] = []
         self.url = f"https://127.0.0.1:{self.port}"
@@ -68,28 +60,19 @@ class Plane:
         store = f"http://127.0.0.1:{free_port()}"
         self._start_store = partial(
             children.start,
-            str(place.binaries / "etcd"),
-            f"--data-dir={place.folder / 'etcd'}",
-            f"--listen-client-urls={store}",
-            f"--advertise-client-urls={store}",
+            *(str(place.binaries / "etcd"), f"--data-dir={place.folder / 'etcd'}"),
+            *(f"--listen-client-urls={store}", f"--advertise-client-urls={store}"),
             "--listen-peer-urls=http://127.0.0.1:0",
         )
         self._start_server = partial(
             children.start,
-            str(place.binaries / "kube-apiserver"),
-            f"--etcd-servers={store}",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={self.port}",
-            f"--tls-cert-file={place.pair.cert}",
-            f"--tls-private-key-file={place.pair.key}",
-            f"--token-auth-file={tokens}",
-            "--authorization-mode=Node,RBAC",
-            "--service-cluster-ip-range=10.0.0.0/24",
-            "--service-account-issuer=https://127.0.0.1",
-            f"--service-account-key-file={place.pair.cert}",
+            *(str(place.binaries / "kube-apiserver"), f"--etcd-servers={store}"),
+            *("--bind-address=127.0.0.1", f"--secure-port={self.port}", f"--token-auth-file={tokens}"),
+            *(f"--tls-cert-file={place.pair.cert}", f"--tls-private-key-file={place.pair.key}"),
+            *("--authorization-mode=Node,RBAC", "--service-cluster-ip-range=10.0.0.0/24"),
+            *("--service-account-issuer=https://127.0.0.1", f"--service-account-key-file={place.pair.cert}"),
             f"--service-account-signing-key-file={place.pair.key}",
-            f"--disable-admission-plugins={','.join(without)}",
-            *flags,
+            *(f"--disable-admission-plugins={','.join(without)}", *flags),
         )
 
     async def start(self) -> None:

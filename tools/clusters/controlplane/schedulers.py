@@ -1,5 +1,11 @@
-"""The real kube-scheduler, with or without an extender: it decides which verbs it calls, and what fails."""
+"""The real kube-scheduler and kube-controller-manager.
 
+The scheduler decides which verbs of an extender it calls, and what fails. The controller of a pod decides how
+soon a rejected, deleted or evicted one is replaced, under which name, and when a Job gives up. Each calls the
+API server as its usual service account, with the rights that RBAC grants.
+"""
+
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -7,38 +13,44 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tools.clusters.controlplane.planes import Plane
+from tools.clusters.gotools import UnavailableError
 from tools.clusters.processes import Child, Children, answers, free_port, until
 
 Json = dict[str, Any]
 
-USER = "system:kube-scheduler"
-"""The user of a scheduler; the default bindings of RBAC grant it the necessary rights."""
-
-USERS = {USER: ""}
-"""Users that the plane must know."""
+PROGRAM, MANAGER = "kube-scheduler", "kube-controller-manager"
+USER, _CONTROLLERS = f"system:{PROGRAM}", f"system:{MANAGER}"
+USERS = {USER: "", _CONTROLLERS: ""}
+"""Users that the plane must know; the default bindings of RBAC grant the necessary rights."""
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
+WORKLOADS = (
+    "replicaset-controller",
+    "deployment-controller",
+    "statefulset-controller",
+    "daemonset-controller",
+    "job-controller",
+    "disruption-controller",
+    "pod-garbage-collector-controller",
+    "garbage-collector-controller",
+    "ttl-after-finished-controller",
+    "namespace-controller",
+)
+"""Controllers that create pods, count them for budgets, and delete what is no longer owned or needed. None
+changes nodes: a test decides whether its nodes are ready."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extender:
-    """An extender; each verb is a path of the same name. The scheduler accepts any certificate of it."""
-
-    url: str
-    verbs: Sequence[str] = VERBS
-
-    def described(self) -> Json:
-        return {
-            "urlPrefix": self.url,
-            **{f"{verb}Verb": verb for verb in self.verbs},
-            "weight": 10,
-            "nodeCacheCapable": True,
-            "enableHTTPS": self.url.startswith("https://"),
-            "httpTimeout": "5s",
-        }
+def extender_at(url: str, verbs: Sequence[str] = VERBS) -> Json:
+    """Return an extender; each verb is a path of the same name. Any certificate of it is accepted."""
+    return {
+        "urlPrefix": url,
+        **{f"{verb}Verb": verb for verb in verbs},
+        "weight": 10,
+        "nodeCacheCapable": True,
+        "enableHTTPS": url.startswith("https://"),
+        "httpTimeout": "5s",
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +61,8 @@ class Scheduler:
     port: int
 
 
-def configuration(kubeconfig: Path, *, extender: Extender | None, name: str = "default-scheduler") -> Json:
-    """Return a KubeSchedulerConfiguration; unschedulable pods wait a second, then two."""
+def configuration(kubeconfig: Path, *, extender: Json | None, name: str = "default-scheduler") -> Json:
+    """Return a KubeSchedulerConfiguration for a kubeconfig; pods are tried again after a second, then two."""
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
@@ -60,36 +72,62 @@ def configuration(kubeconfig: Path, *, extender: Extender | None, name: str = "d
         "podInitialBackoffSeconds": 1,
         "podMaxBackoffSeconds": 2,
         "profiles": [{"schedulerName": name}],
-        "extenders": [extender.described()] if extender else [],
+        "extenders": [extender] if extender else [],
     }
 
 
-async def start(children: Children, *command: str, name: str) -> Scheduler:
+async def start(children: Children, *command: str, name: str, path: str = "/readyz") -> Scheduler:
     """Start a scheduler on a free port, and return when it knows the cluster."""
     port = free_port()
     child = await children.start(*command, f"--secure-port={port}", name=name)
-    ready = partial(answers, f"https://127.0.0.1:{port}/readyz")
-    await until(ready, what=f"{name} was ready", child=child)
+    await until(partial(answers, f"https://127.0.0.1:{port}{path}"), what="it was ready", child=child)
     return Scheduler(child, port)
 
 
 @asynccontextmanager
 async def scheduler(
-    children: Children, plane: Plane, *, extender: Extender | None = None, name: str = "default-scheduler"
+    children: Children, plane: Plane, *, extender: Json | None = None, name: str = "default-scheduler"
 ) -> AsyncIterator[Scheduler]:
     """Run a scheduler for pods with the scheduler `name` during the block; the plane must know `USERS`."""
     folder = plane.folder / name
     folder.mkdir(exist_ok=True)
-    file = folder / "scheduler.yaml"
+    file = folder / "scheduler.json"
     described = configuration(plane.kubeconfig(USER, folder), extender=extender, name=name)
-    file.write_text(yaml.safe_dump(described, sort_keys=False))
-    running = await start(
-        children,
-        *(str(plane.binaries / "kube-scheduler"), f"--config={file}", "--bind-address=127.0.0.1"),
-        *(f"--cert-dir={folder}", "--v=2"),
-        name=f"kube-scheduler-{name}",
-    )
+    file.write_text(json.dumps(described))
+    command = (*_command(plane, PROGRAM, folder), f"--config={file}")
+    running = await start(children, *command, name=f"{PROGRAM}-{name}")
     try:
         yield running
     finally:
         await running.child.end()
+
+
+@asynccontextmanager
+async def controllers(
+    children: Children, plane: Plane, *, names: Sequence[str] = WORKLOADS, flags: Sequence[str] = ()
+) -> AsyncIterator[None]:
+    """Run these controllers during the block; the plane must know `USERS`.
+
+    Raise `UnavailableError` if the folder of the plane's programs lacks this one, as a folder of Kubernetes'
+    own test tools can.
+    """
+    if not (plane.binaries / MANAGER).is_file():
+        raise UnavailableError(f"{plane.binaries} has no {MANAGER}")
+    folder = plane.folder / MANAGER
+    folder.mkdir(exist_ok=True)
+    command = (
+        *_command(plane, MANAGER, folder),
+        *(f"--kubeconfig={plane.kubeconfig(_CONTROLLERS, folder)}", f"--controllers={','.join(names)}"),
+        *("--use-service-account-credentials=true", "--leader-elect=false"),
+        # With the default of 20 requests a second, tests would measure this limit.
+        *("--kube-api-qps=1000", "--kube-api-burst=2000", *flags),
+    )
+    running = await start(children, *command, name=MANAGER, path="/healthz")
+    try:
+        yield
+    finally:
+        await running.child.end()
+
+
+def _command(plane: Plane, program: str, folder: Path) -> tuple[str, ...]:
+    return (str(plane.binaries / program), "--bind-address=127.0.0.1", f"--cert-dir={folder}", "--v=2")

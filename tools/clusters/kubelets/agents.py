@@ -1,18 +1,33 @@
-"""The agent next to each kubelet, as a separate process."""
+"""What publishes the topologies of real kubelets: the agent, or an exporter that is some seconds late."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from agent.amounts import SeenDevices
+from agent.hardware import hardware
+from agent.observation import Observation
+from agent.podresources import PodResources
+from agent.report import document, report
 from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS
+from numalign.kube.errors import ClusterError
+from tools.clusters.agents import TOPOLOGIES
 from tools.clusters.api_requests import ask
 from tools.clusters.kubelets.clusters import RealCluster
 from tools.clusters.kubelets.kubelets import RealKubelet
 from tools.clusters.processes import Child, Children, answers, free_port, program, until
-from tools.clusters.sim.desk import TOPOLOGIES
 from tools.clusters.waiting import SELDOM, seconds_until
+
+Json = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -44,9 +59,9 @@ class Agent:
         await until(up, what="it answered", child=self.child)
 
     async def kill(self) -> None:
-        assert self.child
-        child, self.child = self.child, None
-        await child.end()
+        if self.child:
+            await self.child.end()
+            self.child = None
 
 
 @asynccontextmanager
@@ -59,18 +74,65 @@ async def agents(cluster: RealCluster) -> AsyncIterator[Mapping[str, Agent]]:
     for agent in every.values():
         await agent.start()
     async with cluster.plane.client("admin") as api:
-
-        async def silent() -> list[str]:
-            """Return the nodes whose machine and pods are not reported yet."""
-            reports = {name: (await ask(api, "GET", f"{TOPOLOGIES}/{name}")).body for name in every}
-            written = {
-                name: each.get("metadata", {}).get("annotations", {}) for name, each in reports.items()
-            }
-            return [name for name, known in written.items() if not {MACHINE, PLACEMENTS} <= {*known}]
-
-        what = f"agents told of {', '.join(every)}"
-        await seconds_until(silent, lambda seen: not seen, what=what, within=60, every=SELDOM)
+        await _published(api, every, MACHINE, PLACEMENTS)
     yield every
     for agent in every.values():
-        if agent.child:
-            await agent.kill()
+        await agent.kill()
+
+
+@asynccontextmanager
+async def exporters(cluster: RealCluster, *, delay: float) -> AsyncIterator[None]:
+    """Run an exporter next to each kubelet, `delay` seconds late; start when every node has a topology."""
+    async with cluster.plane.client("admin") as api:
+        tasks = [asyncio.create_task(_export(each, api, delay)) for each in cluster.kubelets.values()]
+        try:
+            await _published(api, cluster.kubelets)
+            yield
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _export(kubelet: RealKubelet, api: ApiClient, delay: float) -> None:
+    """Publish what is observed twice a second, the first at once and the others late; never returns.
+
+    It is the same as from other exporters: zones, and the fingerprint of the pods that these account for, but
+    no annotations of numalign. If several observations are due, only the last is published.
+    """
+    name, resources = kubelet.node.name, PodResources(kubelet.podresources)
+    due, last, devices = deque[tuple[float, Json]](), dict[str, Any](), SeenDevices()
+    while True:
+        with suppress(ClusterError):
+            held = await resources.allocatable(), await resources.listed()
+            machine, configuration = hardware(kubelet.sysfs), kubelet.node.configuration
+            seen = Observation(machine, configuration, *held, pods=(), checkpoints=None)
+            content, devices = report(seen, devices)
+            found = document(name, content)
+            del found["metadata"]["annotations"]
+            if found != last:
+                due.append((monotonic() + delay * bool(last), found))
+                last = found
+        ready = [due.popleft() for _ in range(sum(at <= monotonic() for at, _ in due))]
+        for _, newest in ready[-1:]:
+            path, query = f"{TOPOLOGIES}/{name}", {"fieldManager": "late-exporter", "force": "true"}
+            answer = await ask(api, "PATCH", path, newest, **query)
+            if answer.code not in {HTTPStatus.OK, HTTPStatus.CREATED}:
+                # A new CustomResourceDefinition may not be served yet.
+                due.appendleft((0.0, newest))
+        await asyncio.sleep(0.5)
+
+
+async def _published(api: ApiClient, nodes: Iterable[str], *annotations: str) -> None:
+    """Return when all nodes have a topology with these annotations."""
+
+    async def missing() -> list[str]:
+        listed = (await ask(api, "GET", TOPOLOGIES)).body.get("items", [])
+        found = {each["metadata"]["name"]: each["metadata"].get("annotations", {}) for each in listed}
+        return [name for name in nodes if name not in found or not {*annotations} <= {*found[name]}]
+
+    what = "all nodes had a topology"
+    await seconds_until(missing, lambda seen: not seen, what=what, within=60, every=SELDOM)

@@ -9,16 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from tools.clusters.certificates import key_pem
-from tools.clusters.controlplane import build as controlplane
+from tools.clusters import builds
+from tools.clusters.certificates import certificate, key_pem, pair
 from tools.clusters.controlplane.planes import Place, Plane, Users
-from tools.clusters.kubelets.build import USUAL, find
 from tools.clusters.kubelets.kubelets import RealKubelet, RealNode, running, users
 from tools.clusters.processes import Children
 
@@ -48,7 +44,7 @@ class RealCluster:
 async def started(
     nodes: Sequence[RealNode],
     *,
-    version: str = USUAL,
+    version: str = builds.USUAL,
     others: Users = ADMIN,
     flags: Sequence[str] = (),
     logs: Path | None = None,
@@ -57,20 +53,18 @@ async def started(
 
     `others` are users besides the nodes, with an `admin` among them; `flags` are those of the API server. All
     programs log to the folder `logs`, if given.
-    Raise `UnavailableError` with what is missing on this machine, `BrokenError` if a build fails, and
-    `KubeletError` if a kubelet is not ready in time.
+    Raise `UnavailableError` with what is missing on this machine, and `BrokenError` if a build fails.
     """
-    programs = await find(version)
-    [binaries] = await controlplane.find(version)
+    programs = await builds.kubelet(version)
+    binaries = await builds.control_plane(version)
     # The paths of sockets must be short, so this path is short.
     remove_leftovers(_PARENT)
     with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=_PARENT) as made:
         folder = Path(made)
-        for name in ("logs", "tls"):
-            (folder / name).mkdir()
+        (folder / "logs").mkdir()
         children = Children(logs=logs or folder / "logs")
         try:
-            place, tls = Place.new(binaries, folder), folder / "tls"
+            place, tls = Place(binaries, folder, pair(folder / "tls")), folder / "tls"
             flags = (*towards_kubelets(tls), *flags)
             plane = Plane(children, place, users={**others, **users(nodes)}, flags=flags)
             await plane.start()
@@ -109,24 +103,13 @@ def trust(folder: Path) -> Mapping[str, object]:
 
 def towards_kubelets(folder: Path) -> tuple[str, ...]:
     """Create a client certificate, and return the flags that make an API server an admin of kubelets."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    own = (
-        x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters"),
-        x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver"),
-    )
-    name, now = x509.Name(own), datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=DAYS))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    certificate, secret = folder / "to-kubelets.crt", folder / "to-kubelets.key"
-    certificate.write_bytes(made.public_bytes(Encoding.PEM))
-    secret.write_bytes(key_pem(key))
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    names = {NameOID.ORGANIZATION_NAME: "system:masters", NameOID.COMMON_NAME: "kube-apiserver"}
+    made = certificate(key, since=now - timedelta(hours=1), until=now + timedelta(days=DAYS), names=names)
+    (folder / "to-kubelets.crt").write_bytes(made)
+    (folder / "to-kubelets.key").write_bytes(key_pem(key))
     return (
-        f"--kubelet-client-certificate={certificate}",
-        f"--kubelet-client-key={secret}",
+        f"--kubelet-client-certificate={folder / 'to-kubelets.crt'}",
+        f"--kubelet-client-key={folder / 'to-kubelets.key'}",
         "--kubelet-preferred-address-types=InternalIP,Hostname",
     )

@@ -8,39 +8,35 @@ authorization of its callers to it (TokenReview, SubjectAccessReview), so rights
 
 import asyncio
 import json
-import re
 import socket
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import aiohttp
+import pytest
 
 from numalign.kube.decode.machines import machine as read_machine
 from tools.clusters.api_objects import make_ready
 from tools.clusters.api_requests import ask
 from tools.clusters.controlplane.planes import Plane, Users
-from tools.clusters.kubelets import inotify, machines
-from tools.clusters.kubelets.build import Programs
-from tools.clusters.kubelets.companions import Companion, Devices
-from tools.clusters.processes import Child, Children, answers, free_port
+from tools.clusters.kubelets import machines
+from tools.clusters.processes import Child, Children, answers, free_port, memory, until
 
 Json = dict[str, Any]
 
-CHECKPOINTS = (
-    "cpu_manager_state",
-    "memory_manager_state",
-    "device-plugins/kubelet_internal_checkpoint",
-)
-"""The checkpoints of the managers, below the kubelet's state. There are others, for the sizes of pods:
-without them, a kubelet that has no cgroups panics (seen with v1.36.3)."""
+Devices = Mapping[str, Sequence[Mapping[str, Any]]]
+"""The devices that each resource's plugin lists, such as `{"id": "gpu-0", "zones": [0], "healthy": True}`;
+the default is healthy. A missing resource has no plugin."""
 
-START_SECONDS = 60
+SECONDS = 20
+"""How long a companion may take to answer."""
+
+INSTANCES, LIMIT = 8192, Path("/proc/sys/fs/inotify/max_user_instances")
+"""How many instances of inotify each user can have at least, on the whole machine; a kubelet needs six."""
 
 # sh runs this in the new namespace. Its arguments are pairs of a source and a mount point, then `--` and the
 # command to execute.
@@ -72,17 +68,12 @@ BASE: Mapping[str, object] = {
     "readOnlyPort": 0,
     "nodeStatusUpdateFrequency": "1s",
     "nodeStatusReportFrequency": "10s",
-    "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True, "cacheTTL": "1s"}},
     "authorization": {
         "mode": "Webhook",
         "webhook": {"cacheAuthorizedTTL": "1s", "cacheUnauthorizedTTL": "1s"},
     },
 }
 """The default configuration of these kubelets; nodes can override all of it."""
-
-
-class KubeletError(Exception):
-    """Raised if a kubelet ended, or was not ready in time; contains its name and its last errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,16 +103,61 @@ def users(nodes: Iterable[RealNode]) -> Users:
     return {node.user: "system:nodes" for node in nodes}
 
 
+class Companion:
+    """The container runtime of a node and its device plugins, in a program that ends with this process."""
+
+    def __init__(self, *command: str, log: Path) -> None:
+        self._command = command
+        self._log = log
+        self._asking = asyncio.Lock()
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start the program, and return when the container runtime can be called."""
+        pipe = asyncio.subprocess.PIPE
+        with self._log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=pipe, stdout=pipe, stderr=log, start_new_session=True
+            )
+        await self._answer()
+
+    async def hold(self, devices: Devices) -> bool:
+        """Set the devices, and return whether a kubelet knows all plugins; if not, the next one will."""
+        async with self._asking:
+            assert self.process
+            assert self.process.stdin
+            self.process.stdin.write(json.dumps({"devices": devices}).encode() + b"\n")
+            registered: bool = (await self._answer())["registered"]
+        return registered
+
+    async def end(self) -> None:
+        """Kill the runtime and all plugins at once; the state of the runtime is lost."""
+        if self.process and self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+
+    async def _answer(self) -> Json:
+        assert self.process
+        assert self.process.stdout
+        answer: Json = {"error": f"no answer in {SECONDS} s"}
+        with suppress(TimeoutError):
+            line = await asyncio.wait_for(self.process.stdout.readline(), SECONDS)
+            answer = json.loads(line or '{"error": "it ended"}')
+        if "error" in answer:
+            pytest.fail(f"a companion failed: {answer['error']}; it wrote to {self._log}")
+        return answer
+
+
 class RealKubelet:
     """A kubelet, its companion and its machine. The plane must know `users`, and an `admin`.
 
     All paths are those outside its namespace: `sysfs` is what the kubelet sees at `/sys`, `state` what it
     sees at `/var/lib/kubelet`, and `podresources` the socket of the pod resources API. `url` is the address
-    of its API, which it serves with its self-signed `certificate`.
+    of its API.
     """
 
     def __init__(
-        self, node: RealNode, programs: Programs, plane: Plane, children: Children, folder: Path
+        self, node: RealNode, programs: tuple[Path, Path], plane: Plane, children: Children, folder: Path
     ) -> None:
         self.node = node
         # The longest path of a socket (unix(7)).
@@ -132,42 +168,36 @@ class RealKubelet:
         self.state = folder / "lib"
         self.sysfs = folder / "sys"
         self.podresources = self.state / "pod-resources" / "kubelet.sock"
-        self.certificate = self.state / "pki" / "kubelet.crt"
         self.address = _own_address()
         self.port = free_port(self.address)
         self.url = f"https://{self.address}:{self.port}"
         self.log = children.logs / f"kubelet-{node.name}"
         self.child: Child | None = None
         self._healthz = free_port()
-        self._programs = programs
+        self._program, companion = programs
         self._plane = plane
         self._children = children
         self._listed: Devices = node.devices
         self._known = set(node.devices)
-        self.companion = Companion(
-            programs.companion,
-            runtime=folder / "cri.sock",
-            plugins=self.state / "device-plugins",
+        self._runtime = folder / "cri.sock"
+        self._companion = Companion(
+            *(str(companion), "-runtime", str(self._runtime), "-plugins", str(longest.parent)),
             log=children.logs / f"companion-{node.name}",
         )
 
     async def start(self) -> None:
         """Write the machine and start the kubelet; return when its node is ready, with all its devices.
 
-        Raise `BadTopology` if the machine contradicts itself, and `KubeletError` if the kubelet is not ready
-        in time.
+        Raise `BadTopology` if the machine contradicts itself.
         """
         self._write()
-        await self.companion.start()
+        await self._companion.start()
         await self.serve()
         async with self._plane.client("admin") as client:
             await make_ready(client, self.node.name)
 
     async def serve(self) -> None:
-        """Start the kubelet's process, for the first time or again, and return when all of it works.
-
-        Raise `KubeletError` if that fails.
-        """
+        """Start the kubelet's process, for the first time or again, and return when all of it works."""
         # The socket of the last process would be mistaken for that of the next one.
         (self.state / "device-plugins" / "kubelet.sock").unlink(missing_ok=True)
         # The kubelet deletes the logs of a container by a prefix of their paths. It is empty here, so it
@@ -176,9 +206,9 @@ class RealKubelet:
         nowhere.mkdir(exist_ok=True)
         self.child = await self._children.start(*self._command(), name=self.log.name, cwd=nowhere)
         well = partial(answers, f"http://127.0.0.1:{self._healthz}/healthz")
-        await self._until(well, what="was well")
-        await self._until(lambda: self.companion.hold(self._listed), what="knew its plugins")
-        await self._until_node(_is_ready, what="was ready")
+        await until(well, what="it was well", child=self.child)
+        await until(lambda: self._companion.hold(self._listed), what="it knew its plugins", child=self.child)
+        await self._until_node(_is_ready, what="its node was ready")
         await self._until_devices()
 
     async def stop(self) -> None:
@@ -199,18 +229,20 @@ class RealKubelet:
     async def end(self) -> None:
         if self.child:
             await self.kill()
-        await self.companion.end()
+        await self._companion.end()
 
-    def delete_state(self, *names: str) -> None:
-        """Delete checkpoints (`CHECKPOINTS` if none is named) while the kubelet is down, as for a repair."""
-        for name in names or CHECKPOINTS:
+    def delete_state(self) -> None:
+        """Delete the managers' checkpoints while the kubelet is down, as for a repair."""
+        # There are others, for the sizes of pods: without them, a kubelet without cgroups panics (v1.36.3).
+        devices = "device-plugins/kubelet_internal_checkpoint"
+        for name in ("cpu_manager_state", "memory_manager_state", devices):
             (self.state / name).unlink(missing_ok=True)
 
     async def devices(self, devices: Devices) -> None:
         """Set the devices of the plugins; return when the node shows them, if the kubelet runs."""
         self._known.update(devices)
         self._listed = devices
-        await self.companion.hold(devices)
+        await self._companion.hold(devices)
         if self.child:
             await self._until_devices()
 
@@ -225,7 +257,7 @@ class RealKubelet:
             allocatable = node["status"].get("allocatable", {})
             return all(int(allocatable.get(resource, 0)) == count for resource, count in wanted.items())
 
-        await self._until_node(given_out, what=f"gave out {wanted}")
+        await self._until_node(given_out, what=f"it gave out {wanted}")
 
     async def _until_node(self, right: Callable[[Json], bool], *, what: str) -> None:
         """Return when `right` is true for the Node object, as its own kubelet reads it."""
@@ -237,50 +269,21 @@ class RealKubelet:
             return False
 
         async with self._plane.client(self.node.user) as client:
-            await self._until(is_right, what=what)
+            await until(is_right, what=what, child=self.running())
 
     def running(self) -> Child:
         """Return the kubelet's process; fail if it was not started."""
         assert self.child, f"the kubelet of {self.node.name} does not run"
         return self.child
 
-    def paths(self) -> dict[str, str]:
-        names = ("podresources", "sysfs", "state", "url", "log")
-        return {name: str(getattr(self, name)) for name in names}
-
     def memory(self) -> int:
-        pids = (self.running().process.pid, self.companion.pid)
-        statuses = [Path(f"/proc/{pid}/status").read_text() for pid in pids]
-        return sum(int(kib) * 1024 for status in statuses for kib in re.findall(r"VmRSS:\s+(\d+)", status))
-
-    async def get(self, path: str, token: str) -> tuple[int, bytes]:
-        # Only this kubelet's certificate is accepted, without a check of its name.
-        trust = ssl.create_default_context(cafile=self.certificate)
-        trust.check_hostname = False
-        headers = {"Authorization": f"Bearer {token}"}
-        async with (
-            aiohttp.ClientSession(headers=headers) as session,
-            session.get(self.url + path, ssl=trust) as answer,
-        ):
-            return answer.status, await answer.read()
-
-    async def _until(self, true: Callable[[], Awaitable[bool]], *, what: str) -> None:
-        deadline = monotonic() + START_SECONDS
-        while not await true():
-            child = self.running()
-            if child.running() and monotonic() <= deadline:
-                await asyncio.sleep(0.1)
-                continue
-            # klog marks errors like this.
-            lines = self.log.read_text(errors="replace").splitlines()
-            words = "\n".join([line for line in lines if line.startswith(("E", "F", "Error:"))][-5:])
-            if not child.running():
-                code = child.process.returncode
-                raise KubeletError(f"the kubelet of {self.node.name} ended with {code}: {words}")
-            late = f"{START_SECONDS} s were not enough until the kubelet of {self.node.name} {what}"
-            raise KubeletError(f"{late}: {words}")
+        assert self._companion.process
+        return sum(memory(each.pid).now for each in (self.running().process, self._companion.process))
 
     def _write(self) -> None:
+        with suppress(OSError):
+            if int(LIMIT.read_text()) < INSTANCES:
+                LIMIT.write_text(f"{INSTANCES}\n")
         for name in ("lib", "log"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         described = read_machine(self.node.machine)
@@ -290,7 +293,7 @@ class RealKubelet:
             "port": self.port,
             "healthzBindAddress": "127.0.0.1",
             "healthzPort": self._healthz,
-            "containerRuntimeEndpoint": f"unix://{self.companion.runtime}",
+            "containerRuntimeEndpoint": f"unix://{self._runtime}",
         }
         content = {**BASE, **machines.reservations(described), **own, **self.node.configuration}
         if content.get("memoryManagerPolicy") != "Static":
@@ -306,23 +309,15 @@ class RealKubelet:
         return (
             *("unshare", "--mount", "--propagation=private", "sh", "-c", MOUNTING, "mounting"),
             *(str(path) for pair in mounts.items() for path in pair),
-            *("--", str(self._programs.kubelet)),
-            f"--config={self.folder / 'kubelet.yaml'}",
-            f"--kubeconfig={self.folder / 'kubeconfig'}",
-            f"--hostname-override={self.node.name}",
-            f"--node-ip={self.address}",
-            *((f"--node-labels={labels}",) if labels else ()),
-            "--v=2",
+            *("--", str(self._program), "--v=2", *((f"--node-labels={labels}",) if labels else ())),
+            *(f"--config={self.folder / 'kubelet.yaml'}", f"--kubeconfig={self.folder / 'kubeconfig'}"),
+            *(f"--hostname-override={self.node.name}", f"--node-ip={self.address}"),
         )
 
 
 @asynccontextmanager
 async def running(kubelets: Sequence[RealKubelet]) -> AsyncIterator[dict[str, RealKubelet]]:
-    """Run these kubelets during the block, by node name; four start at once.
-
-    Raise `KubeletError` if one is not ready in time, and `UnavailableError` if the kernel allows fewer.
-    """
-    inotify.require(len(kubelets))
+    """Run these kubelets during the block, by node name; four start at once."""
     gate = asyncio.Semaphore(4)
 
     async def start(kubelet: RealKubelet) -> None:

@@ -3,16 +3,12 @@
 A kubelet discovers its machine through cAdvisor (v0.52.1 for Kubernetes v1.34, v0.60.5 for v1.37), which
 reads `/sys/devices/system` (utils/sysfs, utils/sysinfo), the sizes of hugepages in
 `/sys/kernel/mm/hugepages`, memory in `/proc/meminfo` and the number of sockets in `/proc/cpuinfo`
-(machine/machine.go). Exporters that are based on ghw (v0.24.0, pkg/topology) also read blocks of memory
-(`/sys/devices/system/memory`) and the size of a hugepage, and see no zone at all if one lacks a folder of
-hugepages or its distances; NFD reads the memory of zones below `/sys/bus/node/devices`. If these files are
-mounted over the real ones, all of them see that machine. The description has the format of the recordings of
-the kubelet (tests/kubelet/data); all machines of these can be written.
+(machine/machine.go). If these files are mounted over the real ones, it sees that machine. The description has
+the format of the recordings of the kubelet (tests/kubelet/data); all machines of these can be written.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +22,9 @@ Files = Iterator[tuple[str, object]]
 """Names below `/`, and contents."""
 
 KIB = 2**10
-SMALLEST_BLOCK = 128 * 2**20
-"""Bytes of memory that Linux switches on or off at once, on most machines."""
 _SYSTEM = "sys/devices/system"
 
-MOUNTED = ("sys/devices/system", "sys/kernel/mm", "sys/bus/node/devices", "proc/meminfo", "proc/cpuinfo")
+MOUNTED = (_SYSTEM, "sys/kernel/mm", "proc/meminfo", "proc/cpuinfo")
 """The files and folders of `write` to mount over those of the same names."""
 
 TUNABLES: Mapping[str, int] = {
@@ -59,10 +53,12 @@ def write(machine: DescribedMachine, folder: Path) -> None:
         else:
             file.write_text(text)
             written[text] = file
-    for name, target in _links(machine):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).symlink_to(target, target_is_directory=True)
-    for name in (*MOUNTED[:3], *(f"{_SYSTEM}/node/node{zone}/hugepages" for zone in machine.zones)):
+    for core in machine.cores:
+        for cpu in members(core.threads):
+            at, of = f"cpu/cpu{cpu}", f"node/node{core.zone}"
+            (folder / _SYSTEM / of / f"cpu{cpu}").symlink_to(f"../../{at}", target_is_directory=True)
+            (folder / _SYSTEM / at / f"node{core.zone}").symlink_to(f"../../{of}", target_is_directory=True)
+    for name in (*MOUNTED[:2], *(f"{_SYSTEM}/node/node{zone}/hugepages" for zone in machine.zones)):
         (folder / name).mkdir(parents=True, exist_ok=True)
 
 
@@ -85,43 +81,46 @@ def reservations(machine: DescribedMachine) -> Json:
 
 
 def _files(machine: DescribedMachine) -> Files:
-    zones = {
-        **dict.fromkeys(("online", "possible"), bits(machine.zones)),
-        "has_cpu": bits(core.zone for core in machine.cores),
-        **dict.fromkeys(
-            ("has_memory", "has_normal_memory"), bits(bank.zone for bank in machine.banks if bank.memory)
-        ),
-    }
-    for name in ("online", "possible", "present"):
-        yield f"{_SYSTEM}/cpu/{name}", render_list(machine.cpus)
-    for name, listed in zones.items():
-        yield f"{_SYSTEM}/node/{name}", render_list(listed)
+    with_memory = bits(bank.zone for bank in machine.banks if bank.memory)
+    for names, listed in (
+        (("cpu/online", "cpu/possible", "cpu/present"), machine.cpus),
+        (("node/online", "node/possible"), bits(machine.zones)),
+        (("node/has_cpu",), bits(core.zone for core in machine.cores)),
+        (("node/has_memory", "node/has_normal_memory"), with_memory),
+    ):
+        yield from ((f"{_SYSTEM}/{name}", render_list(listed)) for name in names)
     yield from _cores(machine)
-    yield from _caches(machine)
     for bank in machine.banks:
         yield from _zone(bank, machine)
-    yield f"{_SYSTEM}/memory/block_size_bytes", f"{_block_size(machine):x}"
-    for block in _blocks(machine):
-        yield f"{_SYSTEM}/memory/memory{block}/state", "online"
-        yield f"{_SYSTEM}/memory/memory{block}/online", 1
     yield from _hugepages("sys/kernel/mm", machine, machine.banks)
     yield "proc/meminfo", _memory(machine.banks)
     yield from TUNABLES.items()
 
 
 def _cores(machine: DescribedMachine) -> Files:
-    """Return the cores; their numbers start again in every socket, as in real processors."""
-    counts = defaultdict[int, int](int)
+    """Return the cores, whose numbers start again in every socket, and their caches of level 3."""
+    counts, sharing = defaultdict[int, int](int), defaultdict[int, CpuSet](int)
+    for core in machine.cores:
+        sharing[core.cache] |= core.threads
     processors = {}
     for core in machine.cores:
         number, threads = counts[core.socket], render_list(core.threads)
         counts[core.socket] += 1
+        shared = sharing[core.cache]
+        files = {
+            "topology/core_id": number,
+            "topology/physical_package_id": core.socket,
+            "topology/thread_siblings_list": threads,
+            "topology/core_cpus_list": threads,
+            "cache/index3/id": core.cache,
+            "cache/index3/level": 3,
+            "cache/index3/type": "Unified",
+            "cache/index3/size": "32768K",
+            "cache/index3/shared_cpu_list": render_list(shared),
+            "cache/index3/shared_cpu_map": _map(shared),
+        }
         for cpu in members(core.threads):
-            folder = f"{_SYSTEM}/cpu/cpu{cpu}/topology"
-            yield f"{folder}/core_id", number
-            yield f"{folder}/physical_package_id", core.socket
-            yield f"{folder}/thread_siblings_list", threads
-            yield f"{folder}/core_cpus_list", threads
+            yield from ((f"{_SYSTEM}/cpu/cpu{cpu}/{name}", content) for name, content in files.items())
             about = {
                 "processor": cpu,
                 "vendor_id": "GenuineIntel",
@@ -132,19 +131,6 @@ def _cores(machine: DescribedMachine) -> Files:
             }
             processors[cpu] = "\n".join(f"{name}\t: {value}" for name, value in about.items())
     yield "proc/cpuinfo", "\n\n".join(text for _, text in sorted(processors.items()))
-
-
-def _caches(machine: DescribedMachine) -> Files:
-    """Return the caches of level 3, with the CPUs that share each."""
-    sharing = defaultdict[int, CpuSet](int)
-    for core in machine.cores:
-        sharing[core.cache] |= core.threads
-    for number, cpus in sharing.items():
-        shared = {"shared_cpu_list": render_list(cpus), "shared_cpu_map": _map(cpus)}
-        about = {"id": number, "level": 3, "type": "Unified", "size": "32768K", **shared}
-        for cpu in members(cpus):
-            for name, value in about.items():
-                yield f"{_SYSTEM}/cpu/cpu{cpu}/cache/index3/{name}", value
 
 
 def _zone(bank: ZoneMemory, machine: DescribedMachine) -> Files:
@@ -169,17 +155,6 @@ def _hugepages(folder: str, machine: DescribedMachine, banks: Sequence[ZoneMemor
         yield f"{at}/surplus_hugepages", 0
 
 
-def _block_size(machine: DescribedMachine) -> int:
-    """Return the bytes of a block, as few blocks as the zones allow."""
-    return max(gcd(*(bank.memory for bank in machine.banks)), SMALLEST_BLOCK)
-
-
-def _blocks(machine: DescribedMachine) -> Mapping[int, int]:
-    """Return the zone of each block of memory, by its number; what fills no block is left out."""
-    size = _block_size(machine)
-    return dict(enumerate(bank.zone for bank in machine.banks for _ in range(bank.memory // size)))
-
-
 def _memory(banks: Sequence[ZoneMemory], *, before: str = "") -> str:
     total = sum(bank.memory for bank in banks) // KIB
     huge = sum(amount for bank in banks for amount in bank.huge.values()) // KIB
@@ -194,17 +169,6 @@ def _memory(banks: Sequence[ZoneMemory], *, before: str = "") -> str:
         "Hugetlb": huge,
     }
     return "\n".join(f"{before}{name}: {kib:>15} kB" for name, kib in amounts.items())
-
-
-def _links(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
-    for core in machine.cores:
-        for cpu in members(core.threads):
-            yield f"{_SYSTEM}/node/node{core.zone}/cpu{cpu}", f"../../cpu/cpu{cpu}"
-            yield f"{_SYSTEM}/cpu/cpu{cpu}/node{core.zone}", f"../../node/node{core.zone}"
-    for each in machine.zones:
-        yield f"sys/bus/node/devices/node{each}", f"../../../devices/system/node/node{each}"
-    for block, zone in _blocks(machine).items():
-        yield f"{_SYSTEM}/node/node{zone}/memory{block}", f"../../memory/memory{block}"
 
 
 def _map(cpus: CpuSet) -> str:

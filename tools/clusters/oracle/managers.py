@@ -6,13 +6,12 @@ over eight zones), and a kubelet would not notice. Here, calls return in time or
 
 import json
 import os
-import select
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from time import monotonic
+from threading import Event, Timer
 from typing import Any, Self
 
 Json = dict[str, Any]
@@ -44,7 +43,6 @@ class Managers:
         self._binary = binary
         self._seconds = seconds
         self._running: subprocess.Popen[bytes] | None = None
-        self._unread = b""
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -55,8 +53,7 @@ class Managers:
 
     def node(self, spec: Mapping[str, Any]) -> str | None:
         """Start again with this empty node; return None, or the kubelet's error if it refuses to start."""
-        answer = self._ask({"node": spec})
-        refused: str | None = answer.get("refused")
+        refused: str | None = self._ask({"node": spec}).get("refused")
         return refused
 
     def create(self, pod: Mapping[str, Any]) -> Json:
@@ -68,74 +65,60 @@ class Managers:
 
     def delete(self, name: str) -> None:
         """Delete a pod; an unknown name changes nothing."""
-        with self._or_end():
-            self._tell({"delete": name})
+        self._send({"delete": name})
 
     def end(self) -> None:
-        self._running, self._unread = None, b""
+        self._running = None
         # What could not be written to it before cannot be written now either.
         with suppress(BrokenPipeError):
             self._open.close()
 
-    @contextmanager
-    def _or_end(self) -> Iterator[None]:
-        try:
-            yield
-        except (Hung, Ended):
-            self.end()
-            raise
-
     def _ask(self, line: Json) -> Json:
-        with self._or_end():
-            self._tell(line)
-            answer: Json = json.loads(self._answer(monotonic() + self._seconds))
+        process, late = self._send(line), Event()
+        assert process.stdout
+
+        def expire() -> None:
+            late.set()
+            process.kill()
+
+        timer = Timer(self._seconds, expire)
+        timer.start()
+        text = process.stdout.readline()
+        timer.cancel()
+        if late.is_set():
+            self.end()
+            raise Hung(f"no answer in {self._seconds:g} s")
+        if not text:
+            raise self._ended(process)
+        answer: Json = json.loads(text)
         if "error" in answer:
             raise Mistaken(answer["error"])
         return answer
 
-    def _tell(self, line: Json) -> None:
-        pipe = self._process().stdin
-        assert pipe
+    def _send(self, line: Json) -> subprocess.Popen[bytes]:
+        process = self._running = self._running or self._start()
+        assert process.stdin
         try:
-            pipe.write(json.dumps(line).encode() + b"\n")
-            pipe.flush()
+            process.stdin.write(json.dumps(line).encode() + b"\n")
+            process.stdin.flush()
         except BrokenPipeError:
-            raise Ended(self._last_words()) from None
+            raise self._ended(process) from None
+        return process
 
-    def _answer(self, deadline: float) -> bytes:
-        pipe = self._process().stdout
-        assert pipe
-        while b"\n" not in self._unread:
-            left = deadline - monotonic()
-            if left <= 0 or not select.select([pipe], [], [], left)[0]:
-                raise Hung(f"no answer in {self._seconds:g} s")
-            block = os.read(pipe.fileno(), 1 << 16)
-            if not block:
-                raise Ended(self._last_words())
-            self._unread += block
-        answer, _, self._unread = self._unread.partition(b"\n")
-        return answer
-
-    def _last_words(self) -> str:
-        process = self._process()
-        log = process.stderr
-        assert log
-        return f"exit code {process.wait()}: {log.read().decode(errors='replace').strip()[:2000]}"
-
-    def _process(self) -> subprocess.Popen[bytes]:
-        self._running = self._running or self._start()
-        return self._running
+    def _ended(self, process: subprocess.Popen[bytes]) -> Ended:
+        assert process.stderr
+        words = process.stderr.read().decode(errors="replace").strip()[:2000]
+        error = Ended(f"exit code {process.wait()}: {words}")
+        self.end()
+        return error
 
     def _start(self) -> subprocess.Popen[bytes]:
         parent = MEMORY if MEMORY.is_dir() else None
         folder = self._open.enter_context(tempfile.TemporaryDirectory(prefix="numalign-", dir=parent))
+        pipe, environment = subprocess.PIPE, os.environ | {"TMPDIR": folder}
         process = self._open.enter_context(
             subprocess.Popen(  # noqa: S603 - the caller names the program
-                [self._binary, "-with-parent"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=os.environ | {"TMPDIR": folder},
+                [self._binary, "-with-parent"], stdin=pipe, stdout=pipe, stderr=pipe, env=environment
             )
         )
         self._open.callback(process.kill)

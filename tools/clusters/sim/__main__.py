@@ -21,12 +21,11 @@ import pytest
 from numalign.kube.client import Api, connected
 from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError, Unconfigured
-from tools.clusters.controlplane import build as controlplane
+from tools.clusters import builds
+from tools.clusters.certificates import pair
 from tools.clusters.controlplane.planes import Place, Plane
 from tools.clusters.gotools import BrokenError, UnavailableError
-from tools.clusters.kubelets import build as kubelets
 from tools.clusters.kubelets.clusters import started
-from tools.clusters.kubelets.kubelets import KubeletError
 from tools.clusters.processes import Children
 from tools.clusters.sim.beside import USERS, scheduling
 from tools.clusters.sim.cluster import simulated
@@ -72,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Unconfigured as error:
         parser.error(str(error))
     except (
-        *(UnavailableError, BrokenError, ClusterError, KubeletError, SimulationError),
+        *(UnavailableError, BrokenError, ClusterError, SimulationError),
         pytest.fail.Exception,
     ) as error:
         sys.stderr.write(f"sim: {error}\n")
@@ -133,13 +132,14 @@ async def _run(options: argparse.Namespace) -> None:
 
 async def _plane(stack: AsyncExitStack) -> tuple[Children, Plane]:
     """Start a control plane that ends with the stack."""
-    [binaries] = await controlplane.find()
+    binaries = await builds.control_plane()
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="numalign-sim-")))
-    for name in ("logs", "tls"):
-        (folder / name).mkdir()
+    (folder / "logs").mkdir()
     children = Children(logs=folder / "logs")
     stack.push_async_callback(children.end)
-    plane = Plane(children, Place.new(binaries, folder), users={"admin": "system:masters", **USERS})
+    plane = Plane(
+        children, Place(binaries, folder, pair(folder / "tls")), users={"admin": "system:masters", **USERS}
+    )
     await plane.start()
     return children, plane
 
@@ -171,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     where.add_argument(
         *("--kubelets",),
-        choices=kubelets.versions(),
+        choices=builds.versions(builds.KUBELETS),
         metavar="VERSION",
         help="run real kubelets of this version instead, which want root",
     )

@@ -11,9 +11,9 @@ from functools import partial
 
 from tools.clusters import shipped
 from tools.clusters.api_objects import Store
-from tools.clusters.controlplane import controllers, schedulers
+from tools.clusters.controlplane import schedulers
 from tools.clusters.controlplane.planes import Plane
-from tools.clusters.controlplane.schedulers import Extender
+from tools.clusters.controlplane.schedulers import extender_at
 from tools.clusters.processes import Children, answers, free_port, program
 from tools.clusters.waiting import SELDOM, seconds_until
 
@@ -27,7 +27,6 @@ ACCOUNTS = {
 
 USERS = {
     **schedulers.USERS,
-    **controllers.USERS,
     **dict.fromkeys(ACCOUNTS.values(), shipped.GROUPS),
 }
 """Users that the plane must know, besides an `admin`."""
@@ -42,11 +41,11 @@ async def scheduling(children: Children, plane: Plane, *, numalign: bool) -> Asy
     async with AsyncExitStack() as stack:
         extender = await _install(children, plane, stack) if numalign else None
         await stack.enter_async_context(schedulers.scheduler(children, plane, extender=extender))
-        await stack.enter_async_context(controllers.controllers(children, plane))
+        await stack.enter_async_context(schedulers.controllers(children, plane))
         yield
 
 
-async def _install(children: Children, plane: Plane, stack: AsyncExitStack) -> Extender:
+async def _install(children: Children, plane: Plane, stack: AsyncExitStack) -> schedulers.Json:
     """Run numalign until the stack is closed; return when every node has its class."""
     ports = {name: free_port() for name in ACCOUNTS}
     store = Store(await stack.enter_async_context(plane.client("admin")))
@@ -77,4 +76,4 @@ async def _install(children: Children, plane: Plane, stack: AsyncExitStack) -> E
         within=60,
         every=SELDOM,
     )
-    return Extender(url=f"http://127.0.0.1:{ports[SCORER]}")
+    return extender_at(f"http://127.0.0.1:{ports[SCORER]}")

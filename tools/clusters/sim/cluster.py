@@ -22,7 +22,7 @@ from numalign.kube.errors import ClusterError
 from numalign.kube.informer import Informer, WatchMetrics
 from numalign.kube.kinds import Collection, Key
 from numalign.runtime.logs import Log
-from tools.clusters.oracle.build import find
+from tools.clusters import builds
 from tools.clusters.oracle.managers import Managers
 from tools.clusters.sim.accounts import Held, Zones
 from tools.clusters.sim.desk import learn
@@ -140,9 +140,9 @@ async def simulated(  # noqa: PLR0913  the parameters of a simulation, each with
 
     Exporters publish `delay` seconds after each change, and up to `jitter` more at random by `seed`. With
     `observe`, they write to each pod what it holds. Raise `SimulationError` if a kubelet does not start, or
-    failed by the end of the block, and what `tools.clusters.oracle.build.find` raises.
+    failed by the end of the block, and what `tools.clusters.builds.managers` raises.
     """
-    program, chance = await find(), Random(seed)  # noqa: S311  nothing secret
+    program, chance = await builds.managers(), Random(seed)  # noqa: S311  nothing secret
     await learn(api)
     with ExitStack() as stack:
         managers = [stack.enter_context(Managers(program, seconds=ANSWER_SECONDS)) for _ in machines]

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.clusters.oracle.build import USUAL, versions
+from tools.clusters.builds import ORACLE, RECORDED, versions
 from tools.clusters.oracle.managers import Managers
 from tools.generate.recordings import scenarios
 from tools.generate.recordings.compare import drawn, record
@@ -118,8 +118,8 @@ def _zone(rng: random.Random, scenario: Json, zone: Json, cpus: int) -> Json:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.generate.recordings.record")
-    usual = f"of Kubernetes; {USUAL} if not given"
-    parser.add_argument("--version", choices=versions(), default=USUAL, help=usual)
+    usual = f"of Kubernetes; {RECORDED} if not given"
+    parser.add_argument("--version", choices=versions(ORACLE), default=RECORDED, help=usual)
     parser.add_argument("--scenarios", type=int, default=260, help="drawn; %(default)s if not given")
     parser.add_argument("--seed", type=int, default=0, help="the first one; %(default)s if not given")
     options = parser.parse_args(arguments)

@@ -25,8 +25,8 @@ from time import monotonic
 from typing import Any
 
 from numalign.model.errors import BadInput
+from tools.clusters.builds import ORACLE, RECORDED, managers, versions
 from tools.clusters.gotools import BrokenError, UnavailableError
-from tools.clusters.oracle.build import USUAL, find, versions
 from tools.clusters.oracle.managers import Ended, Hung, Managers, Mistaken
 from tools.generate.recordings import scenarios
 from tools.generate.recordings.compare import Difference, differences, drawn, random_here, record
@@ -46,7 +46,7 @@ COLUMNS = ("scenarios", "decisions", "admitted", "refused", "chosen", "reordered
 def built(version: str) -> Path:
     """The program of a version; without it the script is over, with the exit code that says why."""
     try:
-        return asyncio.run(find(version))
+        return asyncio.run(managers(version))
     except (UnavailableError, BrokenError) as error:
         _say(str(error))
         code = os.EX_UNAVAILABLE if isinstance(error, UnavailableError) else os.EX_SOFTWARE
@@ -112,9 +112,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     chance = random.SystemRandom().randrange(10**6)
     parser.add_argument("--seed", type=int, default=chance, help="the first one; at random if not given")
-    parser.add_argument(
-        "--version", choices=versions(), default=USUAL, help=f"of Kubernetes; {USUAL} if not given"
-    )
+    usual = f"of Kubernetes; {RECORDED} if not given"
+    parser.add_argument("--version", choices=versions(ORACLE), default=RECORDED, help=usual)
     parser.add_argument("--kinds", default="", help="joined by commas; every kind if not given")
     options = parser.parse_args(arguments)
     known = scenarios.kinds(options.version)

@@ -21,11 +21,10 @@ from tests.system.e2e.installed.test_uninstalling import traces
 from tests.system.e2e.programs import OwnPlane, kubeconfig
 from tests.system.eventually import eventually
 from tests.worlds.opt_in import PACKAGING
-from tools.clusters import agents, shipped
+from tools.clusters import agents, builds, shipped
 from tools.clusters.api_objects import Store
 from tools.clusters.api_requests import Answer, ask, patch
 from tools.clusters.controlplane.planes import Plane
-from tools.clusters.helm import build, by_address
 from tools.clusters.processes import Children, program, run
 from tools.clusters.replicas import ONLY_METRICS, Replicas, replicas
 
@@ -120,7 +119,7 @@ class Release:
 async def release(own_plane: OwnPlane, children: Children) -> AsyncIterator[Release]:
     """The packaged chart, installed; a webhook and a controller run beside it."""
     with PACKAGING.or_skipped():
-        [helm] = await build.find()
+        helm = await builds.helm()
     async with own_plane("charted", users=USERS) as plane, plane.client("admin") as client:
         webhook, writer = [kubeconfig(plane, account) for account in shipped.ACCOUNTS.values()]
         writes = command(writer, shipped.CONTROLLER)
@@ -135,7 +134,7 @@ async def release(own_plane: OwnPlane, children: Children) -> AsyncIterator[Rele
             await there.helm_output(
                 *("install", "numalign", str(package), "--create-namespace"),
                 "--set=priorityAndFairness.enabled=true",
-                *by_address.flags(service.service.port),
+                *shipped.post_renderer(service.service.port),
             )
             await writers.start()
             await service.start()
@@ -157,7 +156,7 @@ async def test_helm_test_fails_until_api_servers_call_the_webhook(release: Relea
     assert "does not send these pods to the webhook" in log
     assert "numalign does not review the pods of namespace default" in log
 
-    flags = by_address.flags(release.programs.service.port)
+    flags = shipped.post_renderer(release.programs.service.port)
     await release.helm_output("upgrade", "numalign", CHART, "--reset-then-reuse-values", *flags)
     async with release.kubelet() as passed:
         output = await release.helm_output("test", "numalign", "--timeout=120s")

@@ -15,11 +15,10 @@ from kubernetes_asyncio.config import new_client_from_config
 from tests.system.eventually import eventually
 from tests.unit.docs.blocks import ROOT, Block, Needs, name, pages, read
 from tests.unit.docs.shell import follow, shell
+from tools.clusters import builds
 from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import Answer, rehearse
 from tools.clusters.gotools import UnavailableError
-from tools.clusters.helm import build as helm
-from tools.clusters.oracle.build import find as find_managers
 from tools.clusters.processes import Children, until
 
 # The first test may have to build the kubelet's managers and helm.
@@ -135,8 +134,8 @@ async def test_commands_of_a_page_run(
     page: Path, needs: Needs, shared: KubeconfigFor, children: Children, tmp_path: Path
 ) -> None:
     try:
-        await find_managers()
-        [helm_program] = await helm.find()
+        await builds.managers()
+        helm_program = await builds.helm()
     except UnavailableError as error:
         pytest.skip(f"NO PAGE WAS FOLLOWED ON A CLUSTER: {error}")
     async with AsyncExitStack() as stack:

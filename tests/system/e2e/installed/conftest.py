@@ -93,7 +93,8 @@ async def cluster(
             replicas(children, command=leading, name="controller", ports=ONLY_METRICS) as controllers,
         ):
             for document in shipped.objects():
-                await fleet.apply(shipped.patient(shipped.by_address(document, everyone.service.port)))
+                patient = shipped.by_address(document, everyone.service.port, **shipped.PATIENT)
+                await fleet.apply(patient)
             running = Cluster(plane, fleet, everyone, controllers, uplink)
             for _ in range(2):
                 await everyone.add()

@@ -55,9 +55,9 @@ async def test_ended_leader_fails_no_review_and_another_labels(cluster: Cluster,
 
 async def test_frozen_leader_does_not_lead_when_it_wakes(cluster: Cluster) -> None:
     leader = await cluster.until_led()
-    leader.child.send(signal.SIGSTOP)
+    leader.child.process.send_signal(signal.SIGSTOP)
     other = await cluster.until_led(by_other_than=leader)
-    leader.child.send(signal.SIGCONT)
+    leader.child.process.send_signal(signal.SIGCONT)
     await asyncio.sleep(3)
     assert await cluster.leader() is other
     assert (await leader.metric("numalign_leader"), await other.metric("numalign_leader")) == (0, 1)

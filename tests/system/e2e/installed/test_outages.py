@@ -43,11 +43,11 @@ async def frozen(cluster: Cluster) -> AsyncIterator[None]:
     """Our programs are stopped meanwhile, and notice nothing."""
     everyone = (*cluster.replicas.running, *cluster.controllers.running)
     for replica in everyone:
-        replica.child.send(signal.SIGSTOP)
+        replica.child.process.send_signal(signal.SIGSTOP)
     async with forgotten(cluster):
         yield
     for replica in everyone:
-        replica.child.send(signal.SIGCONT)
+        replica.child.process.send_signal(signal.SIGCONT)
 
 
 async def test_api_server_death_under_load_wrongs_no_answer(cluster: Cluster) -> None:

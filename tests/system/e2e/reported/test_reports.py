@@ -27,7 +27,7 @@ from tests.worlds.notation import bag, node
 from tools.clusters import shipped
 from tools.clusters.api_objects import make_ready, namespace
 from tools.clusters.api_requests import Json, ask
-from tools.clusters.controlplane import controllers
+from tools.clusters.controlplane import schedulers
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.processes import Children, program, run
 from tools.clusters.replicas import Replica
@@ -37,7 +37,7 @@ TEAM = "team"
 PODS = f"/api/v1/namespaces/{TEAM}/pods"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{TEAM}/deployments"
 
-USERS = {"admin": "system:masters", shipped.CONTROLLERS: shipped.GROUPS, **controllers.USERS}
+USERS = {"admin": "system:masters", shipped.CONTROLLERS: shipped.GROUPS, **schedulers.USERS}
 MACHINE = node("cpu=16 mem=64Gi", "cpu=16 mem=64Gi", policy="restricted")
 
 
@@ -96,9 +96,9 @@ async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[Reporte
     rights = await charted_rights(values, shipped.CONTROLLER, "numalign-reports")
     flags = "--policy-reports=true", "--owner-events=true", "--label-nodes=false"
     async with (
-        own_plane("reported", users=USERS, needs=[controllers.PROGRAM]) as plane,
+        own_plane("reported", users=USERS, needs=[schedulers.MANAGER]) as plane,
         plane.client("admin") as client,
-        controllers.controllers(children, plane),
+        schedulers.controllers(children, plane),
         controllers_of(children, plane, *flags) as ours,
     ):
         await stocked(client, (*rights, namespace(TEAM, {"numalign.io/warn": "restricted"})))

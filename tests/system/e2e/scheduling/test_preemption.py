@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 
 from tests.system.e2e.placing import NODES, Cluster, Running
-from tools.clusters import kubescheduler
 from tools.clusters.api_requests import INTENT, gpus
+from tools.clusters.builds import KUBE_SCHEDULER
+
+VERSION = KUBE_SCHEDULER.release
+PROGRAM = KUBE_SCHEDULER.cache(VERSION, "kube-scheduler")
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.timeout(120),
     pytest.mark.skipif(
-        not kubescheduler.PROGRAM.is_file(),
-        reason=f"needs kube-scheduler {kubescheduler.VERSION}: `python -m tools.clusters.kubescheduler`",
+        not PROGRAM.is_file(),
+        reason=f"needs kube-scheduler {VERSION}: `python -m tools.clusters.builds kube-scheduler`",
     ),
 ]
 
@@ -28,8 +31,8 @@ OLDEST = 34
 @pytest.fixture(scope="module")
 def binary(minor: int) -> Path:
     if minor < OLDEST:
-        pytest.skip(f"kube-scheduler {kubescheduler.VERSION} needs Kubernetes 1.{OLDEST}, not 1.{minor}")
-    return kubescheduler.PROGRAM
+        pytest.skip(f"kube-scheduler {VERSION} needs Kubernetes 1.{OLDEST}, not 1.{minor}")
+    return PROGRAM
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tests.system.e2e.programs import OwnPlane, need_managers, stocked
 from tests.system.e2e.sites import Site
 from tools.clusters import shipped
 from tools.clusters.controlplane.schedulers import USERS as SCHEDULERS
-from tools.clusters.controlplane.schedulers import Extender, scheduler
+from tools.clusters.controlplane.schedulers import extender_at, scheduler
 from tools.clusters.processes import Children
 from tools.clusters.replicas import replicas
 from tools.generate.manifests import MANIFESTS, SCORER_GUARD, objects
@@ -35,6 +35,6 @@ async def site(own_plane: OwnPlane, children: Children) -> AsyncIterator[Site]:
         )
         async with replicas(children, command=command, name="scorer", scheme="http") as scorers:
             await scorers.start()
-            async with scheduler(children, plane, extender=Extender(url=scorers.url)):
+            async with scheduler(children, plane, extender=extender_at(scorers.url)):
                 yield Site(plane, store, scorers)
             await scorers.end()

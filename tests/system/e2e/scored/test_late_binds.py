@@ -98,7 +98,7 @@ async def test_a_bind_that_is_held_up_never_lands_after_its_lead(site: Site, pai
         await until_it_lacks_only_the_lease(other)
         await site.create(pod(LATE, cpu=1))
         await until(lambda: webhook.held)
-        first.child.send(signal.SIGSTOP)
+        first.child.process.send_signal(signal.SIGSTOP)
         try:
             await site.create(pod("next", cpu=1))
             await site.until_run("next", within=60)
@@ -107,7 +107,7 @@ async def test_a_bind_that_is_held_up_never_lands_after_its_lead(site: Site, pai
             await asyncio.sleep(max(0.0, webhook.held[0] + HELD_SECONDS + 2 - monotonic()))
             assert not is_bound((await site.pods())[LATE])
         finally:
-            first.child.send(signal.SIGCONT)
+            first.child.process.send_signal(signal.SIGCONT)
         await asyncio.sleep(3)
 
         assert not is_bound((await site.pods())[LATE])

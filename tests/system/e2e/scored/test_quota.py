@@ -58,6 +58,7 @@ async def denying(site: Site, children: Children, pair: authority.Files, folder:
                 **shown,
                 "name": f"{parity}.{ENTRY}",
                 "clientConfig": {**shipped.at(shown, each.port), "caBundle": base64(site.plane.ca)},
+                **shipped.PATIENT,
                 "matchConditions": [*shown["matchConditions"], mine],
             }
         )
@@ -66,7 +67,7 @@ async def denying(site: Site, children: Children, pair: authority.Files, folder:
         "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": "quota"},
     }
-    await site.store.apply(shipped.patient({**kind, "webhooks": entries}))
+    await site.store.apply({**kind, "webhooks": entries})
     try:
         for number in range(len(REPLICAS)):
             await eventually(partial(denies, site, number), bool, "replicas denied")

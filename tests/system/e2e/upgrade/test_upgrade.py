@@ -29,13 +29,11 @@ from tests.system.eventually import eventually
 from tests.unit.docs.blocks import SHELL, Block
 from tests.unit.docs.guides import Guide
 from tests.unit.docs.shell import Shell, shell
-from tools.clusters import agents, fleets, shipped
+from tools.clusters import agents, builds, fleets, shipped
 from tools.clusters.api_objects import Store, namespace
 from tools.clusters.api_requests import Json, ask
 from tools.clusters.controlplane.planes import Plane
 from tools.clusters.gotools import UnavailableError
-from tools.clusters.helm import build as helm
-from tools.clusters.helm import by_address
 from tools.clusters.processes import Children, program, run
 from tools.clusters.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
 from tools.clusters.wires import Wire, wire
@@ -115,7 +113,7 @@ class Site:
 
     @property
     def flags(self) -> str:
-        return shlex.join(by_address.flags(self.service.port))
+        return shlex.join(shipped.post_renderer(self.service.port))
 
     async def typed(self, command: str) -> str:
         outcome = await self.reader.run(Block(0, command.strip()))
@@ -211,7 +209,7 @@ async def site(
     if code or not (folder / "old" / "webhook").is_dir():
         pytest.skip(f"NO UPGRADE WAS TESTED: this clone has no history back to {BEFORE} ({output.strip()})")
     try:
-        [program] = await helm.find()
+        program = await builds.helm()
     except UnavailableError as error:
         pytest.skip(f"NO UPGRADE WAS TESTED: {error}")
     async with own_plane("upgrade", users=USERS) as plane, plane.client("admin") as client, wire() as service:

@@ -16,12 +16,12 @@ import yaml
 
 from tests.unit.tools.release.conftest import VERSION, run
 from tests.worlds.opt_in import RELEASE
-from tools.clusters import checkers
-from tools.clusters.checkers import Krew
+from tools.clusters import builds
 from tools.release.files import Order
 from tools.release.plugin import PLATFORMS, PYTHONS, Platform, complete_platform, manifest
 
 LINUX, ARM, DARWIN = PLATFORMS
+Krew = tuple[Path, Path]
 
 made = pytest.mark.release
 runs_here = pytest.mark.skipif(
@@ -65,13 +65,13 @@ def test_archive_runs_where_only_python_is(archive: Path, bare_home: dict[str, s
 @pytest.fixture(scope="module")
 def krew() -> Krew:
     with RELEASE.or_skipped():
-        return asyncio.run(checkers.krew())
+        return asyncio.run(builds.krew())
 
 
 @made
 def test_manifest_passes_the_check_of_krews_index(krew: Krew, order: Order, tmp_path: Path) -> None:
     file = tmp_path / "numa.yaml"
-    check = (krew.validate_manifest, "-skip-install", f"-manifest={file}")
+    check = (krew[1], "-skip-install", f"-manifest={file}")
     file.write_text(manifest(order, dict.fromkeys(PLATFORMS, order.wheel)))
     listed = yaml.safe_load(file.read_text())["spec"]["platforms"]
     assert [each["uri"] for each in listed] == [f"https://example.com/v0.1.0/{order.wheel.name}"] * 3
@@ -103,7 +103,7 @@ def environ(krew: Krew, bare_home: dict[str, str], tmp_path: Path) -> dict[str, 
         "PATH": os.pathsep.join([f"{root}/bin", bare_home["PATH"]]),
     }
     run("git", "init", "--quiet", tmp_path / "index")
-    run(krew.krew, "index", "add", "default", tmp_path / "index", environ=environ)
+    run(krew[0], "index", "add", "default", tmp_path / "index", environ=environ)
     return environ
 
 
@@ -113,7 +113,7 @@ def test_krew_installs_the_published_bytes_and_no_other(
     published: Path, archive: Path, krew: Krew, environ: dict[str, str], tmp_path: Path
 ) -> None:
     install, link = (
-        (krew.krew, "install", f"--manifest={published}"),
+        (krew[0], "install", f"--manifest={published}"),
         Path(environ["KREW_ROOT"], "bin", "kubectl-numa"),
     )
     other = tmp_path / archive.name
@@ -123,5 +123,5 @@ def test_krew_installs_the_published_bytes_and_no_other(
     for source in ([], [f"--archive={archive}"]):
         run(*install, *source, environ=environ)
         assert run(link, "version", "--client", environ=environ).split() == ["client", VERSION]
-        run(krew.krew, "uninstall", "numa", environ=environ)
+        run(krew[0], "uninstall", "numa", environ=environ)
         assert not link.is_symlink()

@@ -11,7 +11,7 @@ import yaml
 
 from tests.unit.tools.release.conftest import run
 from tests.worlds.opt_in import RELEASE
-from tools.clusters import checkers
+from tools.clusters import builds
 
 ROOT = Path(__file__).parents[4]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -58,7 +58,7 @@ def test_action_has_one_pinned_version_in_all_workflows() -> None:
 @pytest.mark.timeout(300)
 def test_actionlint_accepts_the_workflows(tmp_path: Path) -> None:
     with RELEASE.or_skipped():
-        program = asyncio.run(checkers.actionlint())
+        program = asyncio.run(builds.actionlint())
     assert run(program, *WORKFLOWS) == ""
     broken = tmp_path / "broken.yml"
     broken.write_text(WORKFLOWS[0].read_text().replace("runs-on", "runs-where"))

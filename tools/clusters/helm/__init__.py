@@ -1,1 +1,0 @@
-"""Helm, built once from the Go module of this folder."""
