@@ -96,6 +96,7 @@ def test_the_cache_answers_in_recorded_states_as_the_rules(level: Level) -> None
         assert differences(cluster, question, nodes) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("level", LEVELS)
 def test_recorded_nodes_together_are_evaluated_as_by_rules(level: Level) -> None:
     cluster, questions = together(level)

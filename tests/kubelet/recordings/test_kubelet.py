@@ -85,6 +85,7 @@ def in_all(decisions: list[Decision]) -> Mapping[Level, Tally]:
     return agreement.tallied(decisions, agreement.everything)["all"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("level", [Level.MACHINE, Level.UNOBSERVED, Level.CONFIGURED])
 def test_no_decision_is_left_out(
     level: Level, recorded: list[Recorded], in_all: Mapping[Level, Tally]

@@ -70,6 +70,7 @@ async def test_nothing_else_is_there(place: Place, request_: bytes, status: byte
     assert (await place.sent(request_)).split(b" ")[1] == status
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "garbage",
     [b"\x16\x03\x01\r\n\r\n", b"GET\r\n\r\n", b"a b c d\r\n\r\n", b"x" * (2 * LONGEST_HEAD)],

@@ -222,6 +222,7 @@ def test_room_is_found_after_answers_were_dropped() -> None:
     assert cache.now(ONE_GPU)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("ask", [ClusterCache.ever, ClusterCache.now, ClusterCache.why_not])
 def test_memory_is_bounded_for(ask: Callable[[ClusterCache, Question], object]) -> None:
     cache = update(ClusterCache(remembered=FEW), SMALL)

@@ -129,6 +129,7 @@ def thousands() -> NodeTable:
     return tables({f"n{at}": Attributes(Labels({"host": f"n{at}", "serial": str(at)})) for at in range(5000)})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("constraints", table(HOSTILE))
 def test_hostile_constraints_take_less_than_a_second(constraints: Constraints, thousands: NodeTable) -> None:
     eligible = Eligibility(thousands)

@@ -60,6 +60,7 @@ def session(bundle: bytes) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context))
 
 
+@pytest.mark.full
 async def test_no_call_fails_during_a_rotation(site: Site, replica: Start) -> None:
     controller, connections, calls = site.keeper(now=utc_now), set[str](), 0
     async with AsyncExitStack() as stack:

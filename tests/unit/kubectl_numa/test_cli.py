@@ -65,6 +65,7 @@ def test_version_is_that_of_the_package(cli: Cli) -> None:
     assert cli.text("--version") == f"kubectl-numa, version {about.version()}\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("reader", "output"), [("head -n 1", "2x32cpu-single-numa-node-container-a6160387\n"), ("true", "")]
 )

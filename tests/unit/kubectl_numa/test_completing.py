@@ -105,6 +105,7 @@ def test_each_shell_has_a_script(cli: Cli) -> None:
         assert f"_KUBECTL_NUMA_COMPLETE={shell}_complete" in cli.text("completion", shell)
 
 
+@pytest.mark.full
 def test_bash_completes_by_its_script(kubectl: Path) -> None:
     """`complete` runs the function that the script defines, as a line that is typed would."""
     bash = shutil.which("bash")

@@ -33,6 +33,7 @@ def recorded_layout(written: dict[str, Any]) -> CpuTopology:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", RECORDED["cases"], ids=map(str, range(len(RECORDED["cases"]))))
 @pytest.mark.parametrize("version", MINORS)
 def test_real_cpu_managers_take_the_same(case: dict[str, Any], version: str) -> None:

@@ -83,6 +83,7 @@ NOT_ANSWERED = [
 ]  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("host", "pod"), table(NOT_ANSWERED))
 def test_pod_beyond_the_work_limit_is_not_answered(host: Node, pod: str) -> None:
     verdict = evaluate(host, asks(pod), means("none"))

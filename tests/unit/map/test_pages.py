@@ -104,6 +104,7 @@ PAGES: dict[str, Callable[[str], str]] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_texts_of_tenants_are_no_markup(page: Callable[[str], str], name: str) -> None:

@@ -56,6 +56,7 @@ def harmless() -> Tags:
     return Tags(exported("harmless"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_in_a_file_are_no_markup(name: str) -> None:
     plain, hostile = harmless(), Tags(exported(name))

@@ -187,6 +187,7 @@ def work(containers: int, role: Role, limits: Resources | None = None) -> int:
     return Named.lookups - before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("role", Role)
 def test_demand_is_linear_in_containers(role: Role) -> None:
     assert work(100, role) < 2.1 * work(50, role)

@@ -594,6 +594,7 @@ sys.exit(server.run(lambda stop: server.serve(app, chosen, stop=stop), log=log))
 ROOT = Path(server.__file__).parents[2]
 
 
+@pytest.mark.full
 def test_begun_calls_are_answered_despite_many_sigterms() -> None:
     flags = ["--bind=127.0.0.1", "--port=0", "--metrics-port=0", "--insecure-http", "--drain-seconds=60"]
     command, environ = [sys.executable, "-c", PROGRAM, *flags], {"PATH": os.environ["PATH"]}

@@ -198,6 +198,7 @@ def test_summary_lists_outcomes_warnings_and_causes(output: TextWriter, file: io
 # Processes.
 
 
+@pytest.mark.full
 async def test_death_of_the_webhook_is_reported_with_its_log(files: DemoFiles) -> None:
     pod = manifest("a", "1", namespace="default")
     async with webhook.running(files.cluster, files.pair) as running, line_to(running, connections=1) as post:
@@ -220,6 +221,7 @@ def test_settings_of_the_caller_are_not_inherited() -> None:
     assert passed["PYTHONPATH"].endswith(f"{os.pathsep}/mine")
 
 
+@pytest.mark.full
 @needs("curl")
 async def test_printed_commands_work(output: TextWriter, file: io.StringIO) -> None:
     serving = asyncio.create_task(story.serve(output, port=0))
