@@ -10,7 +10,7 @@ from numalign.map.assets import Asset
 from numalign.map.standalone import FILE_POLICY, WIDTH, export, fleet_svg
 from numalign.map.views import Condition
 from tests.unit.map.example_views import ANY, HOSTILE, fleet, many, node_view, tile
-from tests.unit.map.test_pages import Tags
+from tests.unit.map.test_pages import NAMES, Tags
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -56,8 +56,7 @@ def harmless() -> Tags:
     return Tags(exported("harmless"))
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", NAMES)
 def test_names_in_a_file_are_no_markup(name: str) -> None:
     plain, hostile = harmless(), Tags(exported(name))
 
