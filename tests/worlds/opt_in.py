@@ -114,7 +114,7 @@ CLEAN_ROOT = AskedFor(
     "python -m pytest tests/system/clean_root -m clean_root -o addopts=",
     "NOTHING WAS TRIED IN A CLEAN DEBIAN",
 )
-FULL = AskedFor("full", "time", "tools, documents, artefacts and bounds", "make test PROFILE=full")
+FULL = AskedFor("full", "time", "tools, documents, artefacts, and others", "make test PROFILE=full")
 IMAGES = AskedFor(
     *("images", "root, containerd, Go and a package registry"),
     "the images and of what runs from them",

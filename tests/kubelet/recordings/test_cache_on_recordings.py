@@ -27,7 +27,7 @@ RECORDINGS = tuple(sorted(path.name for path in agreement.DATA.glob("kubelet-*.j
 EVERY = {Thoroughness.SAMPLE: 720, Thoroughness.FULL: 24, Thoroughness.THOROUGH: 1}[thoroughness()]
 """Of the recordings one scenario in so many; `make laws` takes them all."""
 STEP = 3 if thoroughness() is Thoroughness.SAMPLE else 1
-"""Of its decisions one in so many, each with another intent than the one before."""
+"""Of its decisions one in so many, which asks with every intent in turn."""
 
 INTENTS = (
     NO_INTENT,
