@@ -81,10 +81,12 @@ NOT_ANSWERED = [
     ("memory under none",               of_zones(34, "none"),        PLAIN),
     ("ten thousands of containers",     of_zones(2, "none"),         many(20_000, "example.com/odd=1")),
 ]  # fmt: skip
+*QUICK, LONG = table(NOT_ANSWERED)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("host", "pod"), table(NOT_ANSWERED))
+@pytest.mark.parametrize(
+    ("host", "pod"), [*QUICK, pytest.param(*LONG.values, id=LONG.id, marks=pytest.mark.full)]
+)
 def test_pod_beyond_the_work_limit_is_not_answered(host: Node, pod: str) -> None:
     verdict = evaluate(host, asks(pod), means("none"))
     assert (verdict.admitted, verdict.answered, verdict.refused, verdict.permanent) == (False,) * 4
