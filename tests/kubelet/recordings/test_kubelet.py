@@ -106,6 +106,7 @@ def test_devices_picked_at_random_are_few(in_all: Mapping[Level, Tally]) -> None
 
 
 def test_no_error_accumulates_without_observation(in_all: Mapping[Level, Tally]) -> None:
+    assert in_all[Level.UNOBSERVED].compared[ADMITTED] == in_all[Level.MACHINE].compared[ADMITTED]
     assert [in_all[Level.UNOBSERVED].missed(what) for what in (ADMITTED, REASON)] == [0, 0]
 
 
