@@ -16,6 +16,8 @@ INVALID = [
     ("no number", "--shape small", "invalid fleet value: 'small'"),
     ("no node", "--shape small=0", "'small=0': want numbers"),
     ("programs beside own nodes", "--kubeconfig a --with scheduler", "not allowed with argument"),
+    ("copy of a given kubeconfig", "--kubeconfig a --write-kubeconfig b", "--write-kubeconfig: not allowed"),
+    ("late topologies of real kubelets", "--kubelets v1.37.2 --delay 9", "argument --delay: not allowed"),
     ("kubeconfig", "--kubeconfig /nowhere", "there is no kubeconfig at /nowhere"),
 ]
 

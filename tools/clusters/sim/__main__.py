@@ -36,6 +36,8 @@ from tools.clusters.sim.shapes import POLICIES, SHAPES, SimNode
 
 FINGERPRINTS = {"all": Fingerprint.ALL, "exclusive": Fingerprint.EXCLUSIVE, "none": None}
 NUMALIGN = "numalign"
+IGNORED = {"kubelets": ("delay", "fingerprint", "write_kubeconfig"), "kubeconfig": ("write_kubeconfig",)}
+"""By options, others that would change nothing: no exporter runs beside real kubelets, for example."""
 
 HOW_TO = """\
 {count} nodes are there, with {beside} beside them.
@@ -62,6 +64,10 @@ No exporter runs beside real kubelets. Of the first, and of the others likewise:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
+    for other, ignored in IGNORED.items():
+        changed = (name for name in ignored if vars(options)[name] != parser.get_default(name))
+        if vars(options)[other] and (name := next(changed, "")):
+            parser.error(f"argument --{name.replace('_', '-')}: not allowed with argument --{other}")
     # Both signals end the simulation, even if the shell has it ignore the first.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
