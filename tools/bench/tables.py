@@ -130,11 +130,11 @@ def program(
             for each in measure(chosen):
                 print(each.section(), end="\n\n", flush=True)
                 found.append(asdict(each))
+                if chosen.json:
+                    chosen.json.write_bytes(dumped(found))
         except UnavailableError as error:
             sys.stderr.write(f"{error}\n")
             return os.EX_UNAVAILABLE
-        if chosen.json:
-            chosen.json.write_bytes(dumped(found))
         return 0
 
     return main

@@ -27,9 +27,11 @@ def test_quick_run_writes_its_measurements(part: str, tmp_path: Path) -> None:
 
 
 def test_page_of_the_whole_run_has_its_parts(tmp_path: Path) -> None:
-    page = tmp_path / "speed.md"
-    assert bench.main(["--quick", "--only", "commands", "--markdown", str(page)]) == 0
+    page, file = tmp_path / "speed.md", tmp_path / "found.json"
+    flags = ("--quick", "--only", "commands", "--json", str(file), "--markdown", str(page))
+    assert bench.main(flags) == 0
     assert re.search(r"\| kubectl numa explain \| \S+ \| s \|", page.read_text())
+    assert [each["part"] for each in orjson.loads(file.read_bytes())] == ["commands"]
 
 
 @pytest.mark.parametrize("name", GENERATORS)
