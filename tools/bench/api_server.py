@@ -12,6 +12,7 @@ import asyncio
 import random
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 
@@ -86,7 +87,9 @@ def main(nodes: int, makes: int, pods: int, port: int) -> None:
             found = orjson.loads(await request.read())
             found["metadata"]["resourceVersion"] = str(version)
             for each in watches:
-                await each.write(line("MODIFIED", found))
+                # A client may end its watch at any time.
+                with suppress(ConnectionError):
+                    await each.write(line("MODIFIED", found))
             return web.Response(body=b"{}")
         if request.path not in kinds:
             return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")

@@ -106,7 +106,9 @@ async def staleness(api: Caller, watcher: Caller, until: float) -> list[float]:
     """Take the canary away and give it back until then; return the seconds until answers show it."""
     amounts = {"cpu": "1", "memory": "1Gi", CANARY: "1"}
     container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
-    metadata = {"name": "canary", "annotations": {cluster.POLICY: "single-numa-node"}}
+    annotations = {cluster.POLICY: "single-numa-node"}
+    # The API server has this namespace; an unknown one would be looked up for each review.
+    metadata = {"name": "canary", "namespace": "team", "annotations": annotations}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
     seconds, free = list[float](), True
     while (began := time.perf_counter()) < until:
