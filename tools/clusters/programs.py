@@ -79,7 +79,7 @@ class ApiServer:
 
 @dataclass(frozen=True)
 class Site:
-    """Starts programs, each at most once; their logs and files are in `folder`."""
+    """Starts programs; their logs and files are in `folder`."""
 
     folder: Path
     children: Children

@@ -71,13 +71,15 @@ async def agents(cluster: RealCluster) -> AsyncIterator[Mapping[str, Agent]]:
     folder.mkdir(exist_ok=True)
     kubeconfig = cluster.plane.kubeconfig("admin", folder)
     every = {name: Agent(each, cluster.children, kubeconfig) for name, each in cluster.kubelets.items()}
-    for agent in every.values():
-        await agent.start()
-    async with cluster.plane.client("admin") as api:
-        await _published(api, every, MACHINE, PLACEMENTS)
-    yield every
-    for agent in every.values():
-        await agent.kill()
+    try:
+        for agent in every.values():
+            await agent.start()
+        async with cluster.plane.client("admin") as api:
+            await _published(api, every, MACHINE, PLACEMENTS)
+        yield every
+    finally:
+        for agent in every.values():
+            await agent.kill()
 
 
 @asynccontextmanager
