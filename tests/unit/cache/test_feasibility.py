@@ -16,7 +16,7 @@ from tests.worlds.notation import asks, bag, means, node, options, table
 TWO = ("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2")
 NONE, BEST, RESTRICTED, SINGLE = (node(*TWO, policy=policy) for policy in Policy)
 EVERY = (NONE, BEST, RESTRICTED, SINGLE)
-POD, BEST_POD = (node(*TWO, policy=policy, scope="pod") for policy in ("restricted", "best-effort"))
+POD = node(*TWO, policy="restricted", scope="pod")
 SHARED = with_free(replace(SINGLE, memory_manager=MemoryManager.NONE), *["mem=1Gi"] * 2)
 LONE, PAIRS = (
     node(*["cpu=8 mem=8Gi"] * 2, threads=count, options=options("full-pcpus-only")) for count in (1, 2)
