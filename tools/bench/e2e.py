@@ -270,6 +270,9 @@ async def _watched(
         sampling = asyncio.create_task(sample())
         try:
             await controller.run(patience=patience)
+            if sampling.done():
+                # A figure of half a run would be wrong.
+                sampling.result()
         finally:
             sampling.cancel()
         writes = _writes(cluster.here.folder) - before

@@ -23,6 +23,7 @@ from numalign.kube.decode.machines import machine as read_machine
 from tools.clusters.api_objects import make_ready
 from tools.clusters.api_requests import ask
 from tools.clusters.controlplane.planes import Plane, Users
+from tools.clusters.gotools import UnavailableError
 from tools.clusters.kubelets import machines
 from tools.clusters.processes import Child, Children, answers, free_port, memory, until
 
@@ -281,9 +282,11 @@ class RealKubelet:
         return sum(memory(each.pid).now for each in (self.running().process, self._companion.process))
 
     def _write(self) -> None:
-        with suppress(OSError):
+        try:
             if int(LIMIT.read_text()) < INSTANCES:
                 LIMIT.write_text(f"{INSTANCES}\n")
+        except OSError as error:
+            raise UnavailableError(f"kubelets need {INSTANCES} instances of inotify: {error}") from error
         for name in ("lib", "log"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         described = read_machine(self.node.machine)

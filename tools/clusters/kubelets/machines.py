@@ -3,12 +3,16 @@
 A kubelet discovers its machine through cAdvisor (v0.52.1 for Kubernetes v1.34, v0.60.5 for v1.37), which
 reads `/sys/devices/system` (utils/sysfs, utils/sysinfo), the sizes of hugepages in
 `/sys/kernel/mm/hugepages`, memory in `/proc/meminfo` and the number of sockets in `/proc/cpuinfo`
-(machine/machine.go). If these files are mounted over the real ones, it sees that machine. The description has
-the format of the recordings of the kubelet (tests/kubelet/data); all machines of these can be written.
+(machine/machine.go). Exporters that are based on ghw (v0.24.0, pkg/topology) also read blocks of memory
+(`/sys/devices/system/memory`), and see no zone at all if one lacks a folder of hugepages or its distances;
+NFD reads the memory of zones below `/sys/bus/node/devices`. If these files are mounted over the real ones,
+all of them see that machine. The description has the format of the recordings of the kubelet
+(tests/kubelet/data); all machines of these can be written.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,7 @@ Files = Iterator[tuple[str, object]]
 KIB = 2**10
 _SYSTEM = "sys/devices/system"
 
-MOUNTED = (_SYSTEM, "sys/kernel/mm", "proc/meminfo", "proc/cpuinfo")
+MOUNTED = (_SYSTEM, "sys/kernel/mm", "sys/bus/node/devices", "proc/meminfo", "proc/cpuinfo")
 """The files and folders of `write` to mount over those of the same names."""
 
 TUNABLES: Mapping[str, int] = {
@@ -58,6 +62,13 @@ def write(machine: DescribedMachine, folder: Path) -> None:
             at, of = f"cpu/cpu{cpu}", f"node/node{core.zone}"
             (folder / _SYSTEM / of / f"cpu{cpu}").symlink_to(f"../../{at}", target_is_directory=True)
             (folder / _SYSTEM / at / f"node{core.zone}").symlink_to(f"../../{of}", target_is_directory=True)
+    for zone in machine.zones:
+        bus = folder / "sys/bus/node/devices"
+        bus.mkdir(parents=True, exist_ok=True)
+        (bus / f"node{zone}").symlink_to(f"../../../devices/system/node/node{zone}", target_is_directory=True)
+    for block, home in _blocks(machine):
+        named = folder / _SYSTEM / f"node/node{home}/memory{block}"
+        named.symlink_to(f"../../memory/memory{block}", target_is_directory=True)
     for name in (*MOUNTED[:2], *(f"{_SYSTEM}/node/node{zone}/hugepages" for zone in machine.zones)):
         (folder / name).mkdir(parents=True, exist_ok=True)
 
@@ -92,6 +103,10 @@ def _files(machine: DescribedMachine) -> Files:
     yield from _cores(machine)
     for bank in machine.banks:
         yield from _zone(bank, machine)
+    yield f"{_SYSTEM}/memory/block_size_bytes", f"{_block_size(machine):x}"
+    for block, _ in _blocks(machine):
+        yield f"{_SYSTEM}/memory/memory{block}/state", "online"
+        yield f"{_SYSTEM}/memory/memory{block}/online", 1
     yield from _hugepages("sys/kernel/mm", machine, machine.banks)
     yield "proc/meminfo", _memory(machine.banks)
     yield from TUNABLES.items()
@@ -153,6 +168,17 @@ def _hugepages(folder: str, machine: DescribedMachine, banks: Sequence[ZoneMemor
         yield f"{at}/nr_hugepages", pages
         yield f"{at}/free_hugepages", pages
         yield f"{at}/surplus_hugepages", 0
+
+
+def _block_size(machine: DescribedMachine) -> int:
+    """Return the bytes of a block: 128 MiB on most machines, here as few blocks as the zones allow."""
+    return max(gcd(*(bank.memory for bank in machine.banks)), 128 * 2**20)
+
+
+def _blocks(machine: DescribedMachine) -> Iterator[tuple[int, int]]:
+    """Yield the number and zone of each block of memory; what fills no block is left out."""
+    size = _block_size(machine)
+    return enumerate(bank.zone for bank in machine.banks for _ in range(bank.memory // size))
 
 
 def _memory(banks: Sequence[ZoneMemory], *, before: str = "") -> str:
