@@ -75,7 +75,7 @@ def make(order: Order) -> None:
 def make_archive(order: Order, platform: Platform, pythons: tuple[Python, ...] = PYTHONS) -> Path:
     """Make the archive for a platform, and return its path; its program runs on these versions of Python."""
     archive = order.into / f"{PROGRAM}_{order.version}_{platform.os}_{platform.arch}.tar.gz"
-    anonymous = partial(tarfile.TarInfo.replace, mtime=0, uid=0, gid=0, uname="", gname="")
+    anonymous = partial(tarfile.TarInfo.replace, mtime=0, uid=0, gid=0, uname="", gname="", deep=False)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         _pack(order, platform, pythons, folder)
