@@ -93,6 +93,7 @@ async def test_daemon_serves_its_health_and_metrics(beside: Beside) -> None:
     assert (await ended(process))[0] == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("flags", "code", "event"), table([
     # what fails            flags; {} is a port that is taken                   code, event
     ("to see the kubelet",  "--once --podresources-socket=/nowhere.sock",       1, "node.observation_failed"),

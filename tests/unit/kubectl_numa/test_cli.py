@@ -103,6 +103,7 @@ main()
 MOMENTS = ["click", "kubectl_numa.cli", "kubectl_numa.commands.nodes", "kubectl_numa.options"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("when", [*MOMENTS, "arguments", "the end"])
 def test_ctrl_c_ends_the_program_quietly(when: str) -> None:
     done = finished(sys.executable, "-c", INTERRUPTING, when)

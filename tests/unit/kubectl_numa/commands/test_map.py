@@ -101,6 +101,7 @@ async def test_a_running_cluster_is_watched(tmp_path: Path) -> None:
             await page_with(f"{url}nodes/big", "team/newcomer")
 
 
+@pytest.mark.full
 def test_served_map_prints_its_url_and_ends_on_ctrl_c(cluster: Path) -> None:
     command = [sys.executable, "-m", "kubectl_numa", "map", "--serve", "--snapshot", str(cluster)]
     env = {**os.environ, "KUBECONFIG": "/nowhere"}
