@@ -52,3 +52,18 @@ def test_recorded_machine_is_read_back_from_its_files(raw: Json, tmp_path: Path)
         assert {name: amount for name, amount in bank.huge.items() if amount} == {
             name: amount for name, amount in wanted.huge.items() if amount
         }
+
+
+@pytest.mark.parametrize("raw", MACHINES)
+def test_exporters_find_the_memory_of_each_zone(raw: Json, tmp_path: Path) -> None:
+    described = machine(raw)
+    machines.write(described, tmp_path)
+    size = int((tmp_path / "sys/devices/system/memory/block_size_bytes").read_text(), 16)
+
+    for bank in described.banks:
+        # Node Feature Discovery takes this way to a zone, and ghw counts its blocks.
+        zone = tmp_path / f"sys/bus/node/devices/node{bank.zone}"
+        blocks = [*zone.glob("memory[0-9]*")]
+        assert len(blocks) == bank.memory // size
+        assert {(block / "state").read_text().strip() for block in blocks} <= {"online"}
+        assert f"Node {bank.zone} MemTotal" in (zone / "meminfo").read_text()

@@ -77,7 +77,7 @@ class _Row:
         return True
 
 
-def _entry(tree: Json, path: Path) -> Any:  # noqa: ANN401 - whatever stands there
+def _entry(tree: Json, path: Path) -> Any:  # noqa: ANN401  JSON
     return reduce(getitem, path, tree)  # type: ignore[arg-type]
 
 
