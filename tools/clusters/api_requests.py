@@ -30,8 +30,8 @@ class Answer:
 
     def __str__(self) -> str:
         """Return the code, the message or else the affinity, and the warnings, in a line."""
-        said = self.body.get("message") or self.body.get("spec", {}).get("affinity")
-        return f"{self.code} {said} {self.warnings}"
+        text = self.body.get("message") or self.body.get("spec", {}).get("affinity")
+        return f"{self.code} {text} {self.warnings}"
 
 
 async def ask(

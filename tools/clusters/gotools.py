@@ -121,8 +121,16 @@ class Workshop:
 
     async def source(self, go: str) -> Path:
         """Return the folder of the module's source. Raise `BrokenError` if Go does not report it."""
-        asked = ("list", f"-modfile={self.module_file}", "-mod=readonly", "-m", "-f", "{{.Dir}}", self.module)
-        found = await output_of(go, *asked, folder=self.folder, environment=await self._environment(go))
+        command = (
+            "list",
+            f"-modfile={self.module_file}",
+            "-mod=readonly",
+            "-m",
+            "-f",
+            "{{.Dir}}",
+            self.module,
+        )
+        found = await output_of(go, *command, folder=self.folder, environment=await self._environment(go))
         if not found:
             raise BrokenError(f"go does not say where {self.module} is")
         return Path(found)
@@ -143,7 +151,7 @@ class Workshop:
         while not (await asyncio.wait([waiting], timeout=15))[0]:
             self.say(f"building {into.name}: {monotonic() - began:.0f} s so far")
         if waiting.result():
-            raise BrokenError(f"go could not build {package}; what it said stands above")
+            raise BrokenError(f"go could not build {package}: see its output above")
         self.say(f"built {into.name} in {monotonic() - began:.0f} s")
 
     async def _environment(self, go: str) -> Mapping[str, str]:
@@ -173,7 +181,7 @@ async def output_of(*command: str, folder: Path, environment: Mapping[str, str] 
     )
     output = (await process.communicate())[0].decode().strip()
     if process.returncode:
-        raise BrokenError(f"{' '.join(command)} failed; what it said stands above")
+        raise BrokenError(f"{' '.join(command)} failed: see its output above")
     return output
 
 

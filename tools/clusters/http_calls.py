@@ -117,8 +117,8 @@ def request(method: str, path: str, body: bytes = b"", headers: Mapping[str, str
 
 
 def head(method: str, path: str, headers: Mapping[str, str]) -> bytes:
-    told = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
-    return f"{method} {path} HTTP/1.1\r\nHost: numalign\r\n{told}\r\n".encode()
+    head = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
+    return f"{method} {path} HTTP/1.1\r\nHost: numalign\r\n{head}\r\n".encode()
 
 
 def _read(written: bytes) -> tuple[int, dict[bytes, bytes]]:
@@ -138,7 +138,7 @@ def review(
 ) -> bytes:
     """Return the AdmissionReview of an object that is created; `of` are its group, kind and resource."""
     group, kind, plural = of
-    asked = {
+    request = {
         "uid": uid,
         "kind": {"group": group, "version": "v1", "kind": kind},
         "resource": {"group": group, "version": "v1", "resource": plural},
@@ -148,7 +148,7 @@ def review(
         "object": pod,
         "dryRun": dry,
     }
-    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
+    return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
 
 
 def samples(page: str) -> dict[str, float]:

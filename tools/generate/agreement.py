@@ -159,7 +159,7 @@ def _read(line: Json) -> NodeEvent:
 
 
 def answers(recorded: Recorded, level: Level) -> Iterator[tuple[Admission, PredictedAdmission]]:
-    """Every pod of a scenario with what is said of it at one level, on the node as it was before the pod."""
+    """Every pod of a scenario and the answers about it at one level, on the node as it was before it."""
     fields = ("name", "nrt", *FIELDS[level])
     node = {key: recorded.node[key] for key in fields if key in recorded.node}
     session, _ = follow(None, _read({"node": node}))

@@ -32,7 +32,7 @@ NAMESPACE = "numalign-system"
 AGENT_NAMESPACE = "numalign-agent"
 TOPOLOGIES = "topology.node.k8s.io/v1alpha2"
 KUBERNETES = "v1.34.4"
-"""The cluster that is assumed where nobody names one; the plain manifests have its scheduler."""
+"""The cluster that is assumed by default; the plain manifests have its scheduler."""
 COMMAND = "python -m tools.generate manifests"
 
 PARTS = ("scorer", "scheduler", "agent")
@@ -67,7 +67,7 @@ _WHERE = {
 
 
 class HelmError(Exception):
-    """Helm refused; the text is what it said."""
+    """Helm refused; the text is its output."""
 
 
 async def run(program: Path | str, *arguments: str | Path, cwd: Path | None = None) -> str:
@@ -91,7 +91,7 @@ async def template(program: Path, *arguments: str | Path) -> str:
 async def manifests(program: Path) -> dict[str, str]:
     """The plain manifests: name of the file below its folder, and its text."""
     with tempfile.TemporaryDirectory() as folder:
-        # The definition stands by itself: `kubectl delete -k` would take every topology along.
+        # The definition of topologies is apart: `kubectl delete -k` would take every topology along.
         await template(
             program, f"--output-dir={folder}", f"--set={EVERY_PART}", f"--api-versions={TOPOLOGIES}"
         )
@@ -155,7 +155,7 @@ def of_test(document: Object) -> bool:
 
 
 class Installation(dict[tuple[str, str], Object]):
-    """Objects by kind and name, and what stands in them that tests ask for."""
+    """Objects by kind and name, and the parts of them that tests read."""
 
     def __init__(self, documents: Iterable[Object]) -> None:
         super().__init__({(each["kind"], each["metadata"]["name"]): each for each in documents})
@@ -171,10 +171,10 @@ class Installation(dict[tuple[str, str], Object]):
     def of_pods(self) -> dict[str, Object]:
         return self.of_kind("Deployment", "DaemonSet")
 
-    def pod(self, name: str) -> Any:  # noqa: ANN401 whatever stands there
+    def pod(self, name: str) -> Any:  # noqa: ANN401  JSON
         return self.of_pods[name]["spec"]["template"]["spec"]
 
-    def container(self, name: str) -> Any:  # noqa: ANN401 whatever stands there
+    def container(self, name: str) -> Any:  # noqa: ANN401  JSON
         """The only container of these pods."""
         [container] = self.pod(name)["containers"]
         return container
@@ -182,12 +182,12 @@ class Installation(dict[tuple[str, str], Object]):
     def settings(self, name: str, model: type[S]) -> S:
         return settings.load(model, argv=self.container(name)["args"], environ={}).settings
 
-    def scheduler_configuration(self) -> Any:  # noqa: ANN401 whatever stands there
+    def scheduler_configuration(self) -> Any:  # noqa: ANN401  JSON
         return yaml.safe_load(self["ConfigMap", "numalign-scheduler"]["data"]["scheduler.yaml"])
 
 
 def installed(*folders: str) -> Installation:
-    """What stands in folders of the plain manifests; `.` is the first."""
+    """The objects in folders of the plain manifests; `.` is the first."""
     return Installation(document for folder in folders for document in objects(MANIFESTS / folder))
 
 

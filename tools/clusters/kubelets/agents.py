@@ -90,13 +90,14 @@ async def exporters(cluster: RealCluster, *, delay: float) -> AsyncIterator[None
         try:
             await _published(api, cluster.kubelets)
             yield
-            for task in tasks:
-                if task.done():
-                    task.result()
         finally:
+            failed = [task for task in tasks if task.done()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            # Without its cause, a topology that is missing would say nothing.
+            for task in failed:
+                task.result()
 
 
 async def _export(kubelet: RealKubelet, api: ApiClient, delay: float) -> None:

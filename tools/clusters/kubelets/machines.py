@@ -190,7 +190,7 @@ def _memory(banks: Sequence[ZoneMemory], *, before: str = "") -> str:
         "MemAvailable": total - huge,
         "SwapTotal": 0,
         "SwapFree": 0,
-        # Where none was asked for.
+        # Where none was requested.
         "Hugepagesize": 2 * KIB,
         "Hugetlb": huge,
     }
